@@ -1,0 +1,150 @@
+//! What a task hands to a pipeline: columns in, columns out, window state, and how the run ended.
+
+use crate::{Slot, TableHeader};
+use std::ffi::c_void;
+
+/// One input column, in Arrow's layout, read in place.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct ColumnView {
+    /// First value of row 0 of the buffer; for Bool the bitmap (see `offset`); for Str the array of 16-byte views.
+    pub values: *const u8,
+    /// Validity bitmap, least significant bit first; null when no row is NULL.
+    pub validity: *const u8,
+    /// Bit position of row 0 in the validity bitmap.
+    pub validity_offset: u64,
+    /// Bit position of row 0 in `values`, for Bool columns only.
+    pub values_offset: u64,
+    /// Addresses of the data buffers of a Str column.
+    pub buffers: *const *const u8,
+}
+
+/// One output column: `capacity` rows of the natural size (Bool one byte, Str a [`crate::Str`]), and a byte a row
+/// that is 1 when the value is not NULL. Written for rows `0..out_rows`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct OutputColumn {
+    /// Values.
+    pub values: *mut u8,
+    /// Validity bytes; may be null when the program never emits NULL in this column.
+    pub valid: *mut u8,
+}
+
+/// Finds or makes the worker's table of the slice that starts at `slice_start`; sets `slice_start` and `table` of
+/// the context. Never fails.
+pub type FindSlice = unsafe extern "C" fn(context: *mut ExecContext, slice_start: i64);
+
+/// Inserts a key that the table does not have and returns its entry, accumulators freshly initialised. `keys` holds
+/// one slot a key; `null_mask` as in the entry. Long strings are copied into the table. May move the entries.
+pub type InsertKey =
+    unsafe extern "C" fn(context: *mut ExecContext, hash: u64, null_mask: u64, keys: *const Slot) -> *mut u8;
+
+/// Everything a pipeline run needs besides the row range. One per task; not shared between threads.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ExecContext {
+    /// Input columns, in the order of the program's inputs.
+    pub columns: *const ColumnView,
+    /// Output columns, in the order of the program's emitted columns.
+    pub outputs: *const OutputColumn,
+    /// For every output row the number of its input row, for columns that are passed through.
+    pub out_selection: *mut u32,
+    /// Output rows written so far; the next row goes here.
+    pub out_rows: u64,
+    /// Watermark before row *i*, in milliseconds: `watermarks[i * watermark_stride]`.
+    pub watermarks: *const i64,
+    /// 0 when one watermark holds for the whole buffer, 1 when each row has its own.
+    pub watermark_stride: u64,
+    /// Rows dropped because they were late.
+    pub late_rows: u64,
+    /// Start of the slice that `table` belongs to; meaningless while `table` is null.
+    pub slice_start: i64,
+    /// The current table; null before the first row.
+    pub table: *mut TableHeader,
+    /// Called when a row's slice is not `slice_start`, or `table` is null.
+    pub find_slice: FindSlice,
+    /// Called when a key is not in the table.
+    pub insert_key: InsertKey,
+    /// Copies bytes of a string that a MIN or MAX accumulator keeps into the current table's arena.
+    pub keep_string: unsafe extern "C" fn(context: *mut ExecContext, string: *mut crate::Str),
+    /// The `FunctionContext` of the functions crate, passed to every runtime function.
+    pub functions: *mut c_void,
+    /// Owned by the runtime; opaque to programs.
+    pub host: *mut c_void,
+    /// After an error: an [`ErrorKind`].
+    pub error_kind: u32,
+    /// After an error: the index into the program's list of sites.
+    pub error_site: u32,
+}
+
+/// Why a row could not be processed.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// Integer or decimal division or modulo by zero.
+    DivisionByZero = 1,
+    /// A number does not fit its type.
+    Overflow = 2,
+    /// A runtime function failed; its message is in the function context.
+    FunctionFailed = 3,
+    /// The event time is NULL.
+    NullRowtime = 4,
+    /// A vectorised fallback function failed for this row; its message is with the fallback column.
+    FallbackFailed = 5,
+    /// NULL arrived in a NOT NULL column of a sink.
+    NullInNotNull = 6,
+}
+
+impl ErrorKind {
+    /// The inverse of `kind as u32`.
+    pub fn from_u32(kind: u32) -> Option<ErrorKind> {
+        use ErrorKind::*;
+        [DivisionByZero, Overflow, FunctionFailed, NullRowtime, FallbackFailed, NullInNotNull]
+            .into_iter()
+            .find(|&k| k as u32 == kind)
+    }
+}
+
+/// How a run over rows `start..end` ended, packed into 64 bits: kind in the upper 2, row in the lower 62.
+///
+/// Rows before `row` have had their whole effect, `row` and the rows after it none, so a run can be resumed at
+/// `row` (deoptimise) or `row + 1` (skip a bad row).
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status(pub u64);
+
+/// The three ways a run can end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatusKind {
+    /// All rows are done.
+    Done,
+    /// The row could not be processed: see `error_kind` and `error_site` of the context.
+    Error {
+        /// The row.
+        row: u64,
+    },
+    /// An assumption of specialised code broke at the row: go on with the generic variant from it.
+    Deoptimise {
+        /// The row.
+        row: u64,
+    },
+}
+
+impl Status {
+    /// All rows are done.
+    pub const DONE: Status = Status(0);
+    /// Bit pattern to `or` with the row of an error.
+    pub const ERROR: u64 = 1 << 62;
+    /// Bit pattern to `or` with the row of a deoptimisation.
+    pub const DEOPTIMISE: u64 = 2 << 62;
+
+    /// Unpacks.
+    pub fn kind(self) -> StatusKind {
+        let row = self.0 & (Status::ERROR - 1);
+        match self.0 >> 62 {
+            0 => StatusKind::Done,
+            1 => StatusKind::Error { row },
+            _ => StatusKind::Deoptimise { row },
+        }
+    }
+}

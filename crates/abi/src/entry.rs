@@ -1,0 +1,173 @@
+//! Layout of one entry of a table: hash, keys, accumulators, in fixed places of a fixed stride.
+//!
+//! ```text
+//! offset 0      8                     8+…                         stride (multiple of 16)
+//! ┌──────┬──────────────────┬─────────────────┬───────────────────┐
+//! │ hash │ null mask of keys│ key 0, key 1, … │ accumulator 0, …  │
+//! └──────┴──────────────────┴─────────────────┴───────────────────┘
+//! ```
+//!
+//! `hash` = 0 marks an empty entry. The null mask is there only when a key is nullable: bit *i* set means key *i*
+//! is NULL, and then the key's bytes are zero. Every field is aligned to its size, 16-byte fields to 16.
+//! A table is an array of `mask + 1` entries, searched linearly from `hash & mask` (open addressing), never more
+//! than half full. A partial holds the same entries without the empty ones, so merging needs no conversion.
+
+use crate::{Phys, Str};
+
+/// One accumulator component of an aggregate: its layout, its update and its merge.
+///
+/// SQL aggregates are compositions of these (`AVG` is a sum and a count); the final value is an ordinary
+/// expression over the components. Each is commutative and associative, so the order of rows and of merges does
+/// not matter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Accumulator {
+    /// `i64`: number of rows whose guard holds.
+    Count,
+    /// `i64`: wrapping sum of integers (sign-extended).
+    SumI64,
+    /// `i128`: wrapping sum of unscaled decimals.
+    SumI128,
+    /// Two `f64` (high, low): an error-free running sum (Knuth's two-sum), so that the result does not depend on the
+    /// order of rows or merges but for the last bits of the low word, which the final rounding removes.
+    SumF64,
+    /// `i64`: minimum of integers (sign-extended); starts as `i64::MAX`.
+    MinI64,
+    /// `i64`: maximum; starts as `i64::MIN`.
+    MaxI64,
+    /// `i128` minimum; starts as `i128::MAX`.
+    MinI128,
+    /// `i128` maximum; starts as `i128::MIN`.
+    MaxI128,
+    /// `f64` minimum by IEEE total order of numbers, NaN above all; starts as NaN.
+    MinF64,
+    /// `f64` maximum, NaN above all; starts as -∞.
+    MaxF64,
+    /// [`Str`] minimum in byte order; starts as [`Str::NONE`]. Long bytes are owned by the table.
+    MinStr,
+    /// [`Str`] maximum in byte order; starts as [`Str::NONE`].
+    MaxStr,
+}
+
+impl Accumulator {
+    /// Type of the argument of an update; `None` for COUNT.
+    pub const fn argument(self) -> Option<Phys> {
+        match self {
+            Accumulator::Count => None,
+            Accumulator::SumI64 | Accumulator::MinI64 | Accumulator::MaxI64 => Some(Phys::I64),
+            Accumulator::SumI128 | Accumulator::MinI128 | Accumulator::MaxI128 => Some(Phys::I128),
+            Accumulator::SumF64 | Accumulator::MinF64 | Accumulator::MaxF64 => Some(Phys::F64),
+            Accumulator::MinStr | Accumulator::MaxStr => Some(Phys::Str),
+        }
+    }
+
+    /// Type of the component as a column of a trigger's output (SumF64 gives `high + low`).
+    pub const fn output(self) -> Phys {
+        match self.argument() {
+            None => Phys::I64,
+            Some(phys) => phys,
+        }
+    }
+
+    /// Bytes in the entry.
+    pub const fn size(self) -> usize {
+        match self {
+            Accumulator::SumF64 => 16,
+            _ => self.output().size(),
+        }
+    }
+
+    /// Bytes of a fresh accumulator; the first [`Accumulator::size`] of the 16 count.
+    pub fn initial(self) -> [u8; 16] {
+        let bits: u128 = match self {
+            Accumulator::Count | Accumulator::SumI64 | Accumulator::SumI128 | Accumulator::SumF64 => 0,
+            Accumulator::MinI64 => i64::MAX as u64 as u128,
+            Accumulator::MaxI64 => i64::MIN as u64 as u128,
+            Accumulator::MinI128 => i128::MAX as u128,
+            Accumulator::MaxI128 => i128::MIN as u128,
+            Accumulator::MinF64 => f64::NAN.to_bits() as u128,
+            Accumulator::MaxF64 => f64::NEG_INFINITY.to_bits() as u128,
+            Accumulator::MinStr | Accumulator::MaxStr => Str::NONE.bits(),
+        };
+        bits.to_le_bytes()
+    }
+}
+
+/// A key of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeySlot {
+    /// Byte offset in the entry.
+    pub offset: usize,
+    /// Type; stored in its natural size.
+    pub phys: Phys,
+    /// Whether bit *i* of the null mask can be set for this key.
+    pub nullable: bool,
+}
+
+/// Where everything is in an entry of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct EntryLayout {
+    /// Keys in order; at most 64.
+    pub keys: Vec<KeySlot>,
+    /// Offset of the `u64` null mask, if any key is nullable.
+    pub null_mask: Option<usize>,
+    /// Accumulators with their byte offsets.
+    pub accumulators: Vec<(Accumulator, usize)>,
+    /// Bytes from one entry to the next; a multiple of 16 when a 16-byte field is in it, else of 8.
+    pub stride: usize,
+}
+
+impl EntryLayout {
+    /// Most key columns of a table: the bits of the null mask.
+    pub const MAX_KEYS: usize = 64;
+
+    /// Lays out keys (type, nullable) and accumulators, each in its order.
+    pub fn new(keys: &[(Phys, bool)], accumulators: &[Accumulator]) -> EntryLayout {
+        assert!(keys.len() <= EntryLayout::MAX_KEYS, "at most 64 key columns");
+        let mut end: usize = 8;
+        let mut align = 8;
+        let mut place = |size: usize| {
+            align = align.max(size);
+            let offset = end.next_multiple_of(size);
+            end = offset + size;
+            offset
+        };
+        let null_mask = keys.iter().any(|&(_, nullable)| nullable).then(|| place(8));
+        let keys =
+            keys.iter().map(|&(phys, nullable)| KeySlot { offset: place(phys.size()), phys, nullable }).collect();
+        let accumulators = accumulators.iter().map(|&a| (a, place(a.size()))).collect();
+        EntryLayout { keys, null_mask, accumulators, stride: end.next_multiple_of(align) }
+    }
+}
+
+/// The part of a table that generated code reads: it searches entries itself and calls out only to insert.
+///
+/// Owned by one worker at a time (local merge); not shared.
+#[repr(C)]
+#[derive(Debug)]
+pub struct TableHeader {
+    /// First entry; 16-byte aligned. Changes when an insertion grows the table.
+    pub entries: *mut u8,
+    /// Number of entries minus one; a power of two minus one.
+    pub mask: u64,
+    /// Occupied entries.
+    pub len: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_aligned_and_do_not_overlap() {
+        let layout = EntryLayout::new(
+            &[(Phys::I8, false), (Phys::Str, true), (Phys::I32, false)],
+            &[Accumulator::Count, Accumulator::SumI128],
+        );
+        assert_eq!(layout.null_mask, Some(8));
+        let offsets: Vec<usize> = layout.keys.iter().map(|k| k.offset).collect();
+        assert_eq!(offsets, [16, 32, 48]);
+        assert_eq!(layout.accumulators, [(Accumulator::Count, 56), (Accumulator::SumI128, 64)]);
+        assert_eq!(layout.stride, 80);
+        assert_eq!(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]).stride, 24);
+    }
+}

@@ -1,0 +1,19 @@
+//! What generated code and the runtime share: `repr(C)` layouts, the hash function, the layout of table entries
+//! and the single list of runtime functions.
+//!
+//! Both executors of row programs (interpreter and LLVM) and the state crate build on these definitions, so a
+//! layout is written down once. Depends on nothing of ours.
+
+mod context;
+mod entry;
+mod hash;
+mod phys;
+mod runtime_function;
+mod string;
+
+pub use context::{ColumnView, ErrorKind, ExecContext, FindSlice, InsertKey, OutputColumn, Status, StatusKind};
+pub use entry::{Accumulator, EntryLayout, KeySlot, TableHeader};
+pub use hash::{HASH_SEED, hash_bytes, hash_combine, hash_finish, hash_str, hash_wide, hash_word};
+pub use phys::Phys;
+pub use runtime_function::{CallStatus, RuntimeFn, RuntimeFnPtr, Slot};
+pub use string::Str;

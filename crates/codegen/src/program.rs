@@ -1,0 +1,257 @@
+//! Row programs: the typed intermediate representation between operators and executable code.
+//!
+//! A program describes what happens to *one row* of a buffer; both back ends run it over many. It is in static
+//! single assignment form with structured control flow: every value is defined once, before its uses, and a value
+//! defined inside a branch of an `if` is used only there (results leave through the `if`'s `results`). NULL does not
+//! exist here: lowering gives every nullable expression a second, boolean value that says whether it is valid.
+//!
+//! ```text
+//! program "pipeline 0" (auction: i64, price: i64?, channel: str)
+//!   v0 = load 1
+//!   v1 = valid 1
+//!   v2 = const i64 100
+//!   v3 = gt v0 v2
+//!   v4 = and v1 v3
+//!   filter v4
+//!   v5 = load 0
+//!   emit auction = v5
+//! ```
+
+use millstream_abi::{EntryLayout, ErrorKind, Phys, RuntimeFn};
+use std::fmt;
+
+/// A value of a program: its number, in order of definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Value(pub u32);
+
+/// A whole row program.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Program {
+    /// Name for profilers and printing.
+    pub name: String,
+    /// Input columns.
+    pub inputs: Vec<Input>,
+    /// Type of every value, by number.
+    pub types: Vec<Phys>,
+    /// String and byte constants; the program (and everything compiled from it) owns them.
+    pub strings: Vec<Box<[u8]>>,
+    /// Where in the query errors come from.
+    pub sites: Vec<Site>,
+    /// What happens to a row, before the terminal.
+    pub body: Vec<Statement>,
+    /// The row's effect, reached unless a filter dropped the row.
+    pub terminal: Terminal,
+}
+
+/// An input column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    /// For printing.
+    pub name: String,
+    /// Type of its values.
+    pub phys: Phys,
+    /// Whether the column can have a validity bitmap.
+    pub nullable: bool,
+}
+
+/// A place in the query that can fail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// What was being computed, for the message: `price / quantity`.
+    pub what: String,
+    /// Line in the SQL text from 1, or 0.
+    pub line: u32,
+    /// Column in the SQL text from 1.
+    pub column: u32,
+    /// Characters to underline.
+    pub length: u32,
+}
+
+/// A statement.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Statement {
+    /// Defines a value.
+    Let(Value, Op),
+    /// Calls a runtime function: defines its result and whether that is valid (not NULL). A failing call makes the row
+    /// an error at the site. Only executed when control reaches it, so it can be guarded by [`Statement::If`].
+    Call {
+        /// The result; undefined when not valid.
+        result: Value,
+        /// Bool: whether there is a result.
+        valid: Value,
+        /// The function.
+        function: RuntimeFn,
+        /// Arguments, of the function's argument types.
+        arguments: Vec<Value>,
+        /// Index into [`Program::sites`].
+        site: u32,
+    },
+    /// Executes one of two branches. Each result is defined after the `if` with the value of the branch taken.
+    If {
+        /// Bool.
+        condition: Value,
+        /// Executed when TRUE. No filters within.
+        then: Vec<Statement>,
+        /// Executed when FALSE. No filters within.
+        otherwise: Vec<Statement>,
+        /// (result, value in `then`, value in `otherwise`), all three of one type.
+        results: Vec<(Value, Value, Value)>,
+    },
+    /// Makes the row an error when the condition is TRUE.
+    Trap {
+        /// Bool.
+        condition: Value,
+        /// What is wrong.
+        kind: ErrorKind,
+        /// Index into [`Program::sites`].
+        site: u32,
+    },
+    /// Drops the row unless the condition is TRUE. Only at the top level of the body.
+    Filter {
+        /// Bool.
+        condition: Value,
+        /// Whether dropped rows are counted as late (`ExecContext::late_rows`).
+        counts_late: bool,
+    },
+}
+
+/// An operation without side effects, on operands of the types stated. Unless stated otherwise the operands and the
+/// result have one type.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Op {
+    /// A truth value.
+    Bool(bool),
+    /// An integer constant of the result's integer type.
+    Int(i128),
+    /// A float constant of the result's type, by its f64 bits (rounded to binary32 for F32).
+    Float(u64),
+    /// String constant: index into [`Program::strings`].
+    Str(u32),
+    /// Value of an input column in this row. Undefined when the column is NULL there (a Str is then the empty string).
+    Load(u32),
+    /// Bool: whether the input column is not NULL in this row.
+    IsValid(u32),
+    /// I128: the raw 16-byte Arrow view of a Str column, without resolving the address of a long string. Equal to the
+    /// bits of an inline string constant iff the strings are equal.
+    LoadView(u32),
+    /// I64: the watermark before this row, in milliseconds.
+    Watermark,
+    /// Wrapping addition of integers; IEEE addition of floats.
+    Add(Value, Value),
+    /// Wrapping subtraction; IEEE subtraction.
+    Sub(Value, Value),
+    /// Wrapping multiplication; IEEE multiplication.
+    Mul(Value, Value),
+    /// Division: truncated for integers, whose divisor lowering has guarded against 0 (a zero divisor in a row whose
+    /// guard has trapped gives any value but must not fault; MIN / -1 wraps to MIN). IEEE for floats.
+    Div(Value, Value),
+    /// Remainder with the sign of the dividend; guards as for Div (MIN % -1 is 0). `fmod` for floats.
+    Rem(Value, Value),
+    /// Wrapping negation; sign flip of floats.
+    Neg(Value),
+    /// Comparison of integers (signed), Bool, floats (NaN: only `Ne` is TRUE). Bool result. For Str only Eq and Ne.
+    Compare(Comparison, Value, Value),
+    /// Conjunction of two Bools; both operands are evaluated.
+    And(Value, Value),
+    /// Disjunction of two Bools.
+    Or(Value, Value),
+    /// Negation of a Bool.
+    Not(Value),
+    /// The second operand when the first (Bool) is TRUE, else the third.
+    Select(Value, Value, Value),
+    /// Conversion between Bool, integers and floats to the result's type: sign extension and truncation of integers;
+    /// Bool as 0 or 1; integer to float rounds to nearest; float to integer truncates toward zero and saturates, NaN
+    /// gives 0 (Java's and Flink's cast); float to float rounds.
+    Convert(Value),
+    /// Bool: whether a value of integer type I128 is outside the 64-bit range, or |x| ≥ 10^digits.
+    OutOfDecimal(Value, u8),
+    /// I128: operand times 10^n, wrapping.
+    ScaleUp(Value, u8),
+    /// I128: operand divided by 10^n, rounded half away from zero (Java's HALF_UP).
+    ScaleDown(Value, u8),
+    /// I64: start of the slice of a time in milliseconds: `t - floor_mod(t - offset, size)`.
+    SliceStart {
+        /// Time, I64.
+        time: Value,
+        /// Length of a slice in milliseconds, positive.
+        size_ms: i64,
+        /// Shift, 0 ≤ offset < size.
+        offset_ms: i64,
+    },
+}
+
+/// Comparison operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Comparison {
+    /// `=`
+    Eq,
+    /// `<>`
+    Ne,
+    /// `<`
+    Lt,
+    /// `<=`
+    Le,
+    /// `>`
+    Gt,
+    /// `>=`
+    Ge,
+}
+
+/// The effect of a row that no filter dropped.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Terminal {
+    /// Appends a row to the outputs, and its number to `out_selection`. With no columns only the selection is written.
+    Emit(Vec<Emit>),
+    /// Updates a table.
+    Update(Update),
+}
+
+/// One emitted column.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Emit {
+    /// For printing.
+    pub name: String,
+    /// The value.
+    pub value: Value,
+    /// Bool: whether it is not NULL; `None`: never NULL (the validity bytes are not written).
+    pub valid: Option<Value>,
+}
+
+/// Update of the entry of a key in the table of a slice.
+///
+/// If a slice is given and is not the context's `slice_start`, or the context has no table, `find_slice` is called
+/// first. Then the key's entry is searched in the table (see `EntryLayout`), `insert_key` called if it is not
+/// there, and each component updated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Update {
+    /// Layout of the table's entries.
+    pub layout: EntryLayout,
+    /// I64: start of the row's slice; `None` when there is only one, whose start is then given as 0.
+    pub slice: Option<Value>,
+    /// Value of each key, of the slot's type, and its validity (None: never NULL).
+    pub keys: Vec<(Value, Option<Value>)>,
+    /// Updates in the order of the layout's accumulators.
+    pub components: Vec<Component>,
+}
+
+/// Update of one accumulator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Component {
+    /// Of the accumulator's argument type; `None` for COUNT.
+    pub argument: Option<Value>,
+    /// Bool: whether the row counts; `None`: always.
+    pub guard: Option<Value>,
+}
+
+impl Program {
+    /// Type of a value.
+    pub fn type_of(&self, value: Value) -> Phys {
+        self.types[value.0 as usize]
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v{}", self.0)
+    }
+}

@@ -1,0 +1,157 @@
+//! Sources, sinks and formats.
+//!
+//! A source has *splits*, each read in order by one [`SplitReader`] on an I/O thread. A reader hands over [`Chunk`]s,
+//! which are cheap to make (a block of bytes cut at a record's end, a range of generated rows, a row group); any
+//! worker turns a chunk into columns with the source's [`Decoder`], so decoding is parallel while the order of a
+//! split is kept by the chunk's number. On the way out, any worker turns columns into an [`Encoded`] piece with the
+//! sink's [`Encoder`], and the [`Sink`] writes the pieces in order.
+//!
+//! Invariants: connectors know nothing of pipelines, windows or SQL; everything read from outside is checked; a sink
+//! shows nothing half-written.
+
+use arrow_array::ArrayRef;
+use millstream_types::{DataType, Diagnostic, Options, Schema};
+use std::any::Any;
+use std::sync::Arc;
+
+/// A column that a query wants from a source.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnRequest {
+    /// Dotted name, for messages: `bid.price`.
+    pub name: String,
+    /// Where it comes from.
+    pub origin: RequestOrigin,
+    /// Its type; the decoder produces `data_type.to_arrow()`.
+    pub data_type: DataType,
+    /// `false` for NOT NULL columns: a missing or null value is then an error of the record.
+    pub nullable: bool,
+}
+
+/// Where a requested column comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestOrigin {
+    /// Path of positions: first in [`SourceRequest::schema`], then within nested rows. NULL when a row on the way is.
+    Path(Vec<usize>),
+    /// A metadata key of the connector, such as `file.path`.
+    Metadata(String),
+}
+
+/// What a query wants from a table.
+#[derive(Debug, Clone)]
+pub struct SourceRequest {
+    /// The table's name, for messages.
+    pub table: String,
+    /// `WITH (…)`.
+    pub options: Options,
+    /// All physical columns of the table: what a record looks like.
+    pub schema: Schema,
+    /// The columns to produce, in order; may be empty, when only the number of rows matters.
+    pub columns: Vec<ColumnRequest>,
+    /// Rows a buffer should have: generators and columnar files cut their chunks to it. 0 lets the connector choose.
+    pub buffer_rows: usize,
+}
+
+/// A table being read.
+pub trait Source: Send {
+    /// The splits, in a fixed order; called once.
+    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic>;
+
+    /// The decoder of the chunks of every split.
+    fn decoder(&self) -> Arc<dyn Decoder>;
+
+    /// Whether the source ends by itself.
+    fn is_bounded(&self) -> bool;
+}
+
+/// Reads one split in order, on an I/O thread.
+pub trait SplitReader: Send {
+    /// Name of the split, for messages and statistics: a file path, a shard number.
+    fn name(&self) -> &str;
+
+    /// The next chunk; blocks until there is one; `None` at the end. After an error it is not called again.
+    fn next(&mut self) -> Result<Option<Chunk>, Diagnostic>;
+}
+
+/// Undecoded input: about [`CHUNK_BYTES`] of a file or [`CHUNK_ROWS`] generated rows.
+pub struct Chunk {
+    /// What the decoder of the same source understands.
+    pub payload: Box<dyn Any + Send>,
+    /// Bytes read from outside for it, after decompression; 0 for generated rows.
+    pub bytes: u64,
+}
+
+/// Aim for the size of a chunk of bytes.
+pub const CHUNK_BYTES: usize = 1 << 20;
+/// Aim for the size of a chunk of generated rows.
+pub const CHUNK_ROWS: usize = 16 << 10;
+
+/// Turns chunks into columns; stateless, called by any worker at any time.
+pub trait Decoder: Send + Sync {
+    /// Decodes a chunk.
+    fn decode(&self, chunk: Chunk) -> Decoded;
+}
+
+/// The columns of a chunk.
+#[derive(Debug, Default)]
+pub struct Decoded {
+    /// One for each requested column, each `rows` long.
+    pub columns: Vec<ArrayRef>,
+    /// Rows.
+    pub rows: usize,
+    /// Malformed records that were skipped, as the table's options ask for.
+    pub skipped: u64,
+    /// A record that ends the query; `columns` hold the rows before it.
+    pub error: Option<Diagnostic>,
+}
+
+/// Encodes columns for a sink; stateless, called by any worker at any time.
+pub trait Encoder: Send + Sync {
+    /// Encodes `rows` rows of the sink's schema.
+    fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic>;
+}
+
+/// A piece of output.
+#[derive(Debug)]
+pub enum Encoded {
+    /// Text or binary records.
+    Bytes {
+        /// The records.
+        data: Vec<u8>,
+        /// How many.
+        rows: usize,
+    },
+    /// Columns, for columnar sinks.
+    Columns {
+        /// The columns.
+        columns: Vec<ArrayRef>,
+        /// How many rows.
+        rows: usize,
+    },
+}
+
+/// Writes encoded pieces in order; used by one thread at a time.
+pub trait Sink: Send {
+    /// The encoder of this sink's pieces.
+    fn encoder(&self) -> Arc<dyn Encoder>;
+
+    /// Writes a piece. Blocks while the outside is slow.
+    fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic>;
+
+    /// Hands what was written so far to the reader, as far as the sink can without ending (a flush of stdout).
+    fn flush(&mut self) -> Result<(), Diagnostic>;
+
+    /// Makes everything written visible, at the end of the query. A sink that is dropped without it has been aborted
+    /// and leaves nothing half-written.
+    fn finish(self: Box<Self>) -> Result<(), Diagnostic>;
+}
+
+/// What a query writes into.
+#[derive(Debug, Clone)]
+pub struct SinkRequest {
+    /// The table's name, for messages.
+    pub table: String,
+    /// `WITH (…)`.
+    pub options: Options,
+    /// The columns that are written.
+    pub schema: Schema,
+}

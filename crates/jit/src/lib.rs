@@ -1,0 +1,1 @@
+//! Row program to machine code through LLVM

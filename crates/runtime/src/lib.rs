@@ -1,0 +1,1 @@
+//! Runs pipelines: readers, workers, sequencer, triggers, sinks.

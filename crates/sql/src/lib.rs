@@ -1,0 +1,1 @@
+//! Flink-dialect SQL to a bound logical plan

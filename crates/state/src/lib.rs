@@ -1,0 +1,1 @@
+//! Tables, partials and their merge.

@@ -1,0 +1,186 @@
+//! What a user sees when something is wrong: code, message, place, advice.
+//!
+//! The list of codes below is the only one; `docs/errors.md` is generated from it.
+
+use std::fmt;
+
+/// An error code, shown as `MS2001`. Ranges: 1xxx configuration, 2xxx query, 3xxx runtime, 4xxx connector,
+/// 5xxx network, 9xxx a bug in Millstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Code(pub u16);
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MS{:04}", self.0)
+    }
+}
+
+/// One entry of the list of codes, for the documentation.
+#[derive(Debug, Clone, Copy)]
+pub struct CodeInfo {
+    /// The code.
+    pub code: Code,
+    /// What went wrong, in a few words.
+    pub title: &'static str,
+    /// What to do about it.
+    pub remedy: &'static str,
+}
+
+macro_rules! codes {
+    ($($name:ident = $number:literal, $title:literal, $remedy:literal;)*) => {
+        /// The error codes by name.
+        pub mod code {
+            use super::Code;
+            $(#[doc = $title] pub const $name: Code = Code($number);)*
+        }
+        /// Every code with its meaning, in order of number.
+        pub const ALL_CODES: &[CodeInfo] =
+            &[$(CodeInfo { code: code::$name, title: $title, remedy: $remedy }),*];
+    };
+}
+
+codes! {
+    INVALID_CONFIG = 1001, "invalid configuration", "Correct the named key of millstream.toml, the environment variable or the flag.";
+    INVALID_OPTION = 1002, "an option has an unusable value", "Give the value in the form that the message names.";
+    MISSING_OPTION = 1003, "a required option is missing", "Add the option to WITH (…) or to SET.";
+    UNKNOWN_OPTION = 1004, "an option does not exist", "Use one of the options that the message lists.";
+    MISSING_VARIABLE = 1005, "a ${NAME} of the script has no value", "Pass --var NAME=value or set the environment variable NAME.";
+    USAGE = 1006, "the command line is not usable", "See millstream --help.";
+    SYNTAX = 2001, "SQL syntax error", "Correct the statement at the place shown.";
+    UNKNOWN_TABLE = 2002, "unknown table or view", "Create it first, or use the name suggested.";
+    UNKNOWN_COLUMN = 2003, "unknown column or field", "Use one of the columns shown.";
+    AMBIGUOUS_COLUMN = 2004, "a column name is ambiguous", "Qualify it with the table's name or alias.";
+    UNKNOWN_FUNCTION = 2005, "unknown function", "Use the function suggested; docs/sql-reference.md lists all.";
+    TYPE_MISMATCH = 2006, "types do not fit", "Cast the operand or the argument to the type that is expected.";
+    UNSUPPORTED = 2007, "a feature of Flink SQL that Millstream does not have yet", "Rewrite the query as the message says, or watch the changelog.";
+    NEEDS_UPDATES = 2008, "the result would have to be updated", "Aggregate within a window (TUMBLE), so that results are only appended.";
+    INVALID_WINDOW = 2009, "invalid window", "Use a time attribute (a column with WATERMARK FOR) and a positive constant size.";
+    INVALID_TABLE = 2010, "invalid table definition", "Correct the definition at the place shown.";
+    ALREADY_EXISTS = 2011, "the object exists already", "Drop it first, or use IF NOT EXISTS.";
+    NOT_GROUPED = 2012, "a column is neither grouped nor aggregated", "Add it to GROUP BY or wrap it in an aggregate function.";
+    SCHEMA_MISMATCH = 2013, "the query does not fit the sink table", "Select as many columns as the table has, of types that can be assigned.";
+    INVALID_LITERAL = 2014, "invalid literal", "Write the literal in the form shown.";
+    NULL_IN_NOT_NULL = 3001, "NULL in a NOT NULL column", "Filter the NULLs, or declare the column nullable.";
+    DIVISION_BY_ZERO = 3002, "division by zero", "Guard the divisor with NULLIF(x, 0), or set 'pipeline.error-policy' = 'skip'.";
+    INVALID_CAST = 3003, "a value cannot be cast", "Use TRY_CAST, or set 'pipeline.error-policy' = 'skip'.";
+    OVERFLOW = 3004, "a number is out of range", "Use a wider type, or TRY_CAST.";
+    FUNCTION_FAILED = 3005, "a function rejected its arguments", "Check the arguments that the message shows.";
+    NULL_ROWTIME = 3006, "the event time of a row is NULL", "Filter such rows in a view below the WATERMARK, or give a default with COALESCE.";
+    CANCELLED = 3007, "the query was cancelled", "Nothing: it was asked to stop.";
+    WORKER_FAILED = 3008, "a worker failed", "Please report it with the message and the query.";
+    COMPILE_FAILED = 3009, "the query could not be compiled to machine code", "Run with --tier interpreted, and please report it.";
+    FILE_NOT_FOUND = 4001, "file or directory not found", "Check the 'path' option.";
+    READ_FAILED = 4002, "reading failed", "Check permissions and the medium.";
+    WRITE_FAILED = 4003, "writing failed", "Check permissions and free space; nothing half-written is visible.";
+    MALFORMED_RECORD = 4004, "malformed record", "Correct the record, or set 'json.ignore-parse-errors' / 'csv.ignore-parse-errors' = 'true' to skip such records.";
+    WRONG_TYPE = 4005, "a value does not fit the column's type", "Correct the record or the column's type, or ignore parse errors.";
+    MISSING_FIELD = 4006, "a field is missing", "Correct the record, or set 'json.fail-on-missing-field' = 'false'.";
+    UNKNOWN_CONNECTOR = 4007, "unknown connector", "Use one of the connectors listed.";
+    UNKNOWN_FORMAT = 4008, "unknown format", "Use one of the formats listed.";
+    MALFORMED_FILE = 4009, "the file is damaged or of another format", "Check the 'format' option and the file.";
+    NOT_A_SOURCE = 4010, "the connector cannot be read", "Use it in INSERT INTO only.";
+    NOT_A_SINK = 4011, "the connector cannot be written", "Use it in FROM only.";
+    BUG = 9001, "a bug in Millstream", "Please report it with the query and the message.";
+}
+
+/// Where the trouble is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// In a SQL text: line and column from 1, length in characters of what is underlined.
+    Sql {
+        /// Line, from 1.
+        line: u64,
+        /// Column in characters, from 1.
+        column: u64,
+        /// Characters to underline; at least 1.
+        length: u64,
+    },
+    /// In a file or stream.
+    Data {
+        /// File path, or a name such as `stdin`.
+        resource: String,
+        /// Byte offset of the record from the start of the (decompressed) file.
+        offset: Option<u64>,
+        /// Line from 1.
+        line: Option<u64>,
+        /// Column of the table, dotted for nested fields.
+        column: Option<String>,
+    },
+    /// A key of `WITH (…)`, `SET` or the configuration.
+    Option(String),
+}
+
+/// An error, or a warning, for the user.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Diagnostic {
+    /// The code.
+    pub code: Code,
+    /// What is wrong: a sentence without a full stop.
+    pub message: String,
+    /// Where.
+    pub place: Option<Place>,
+    /// What to do.
+    pub advice: Option<String>,
+}
+
+impl Diagnostic {
+    /// A diagnostic without place or advice.
+    pub fn new(code: Code, message: impl Into<String>) -> Diagnostic {
+        Diagnostic { code, message: message.into(), place: None, advice: None }
+    }
+
+    /// An internal error: something that cannot happen has happened.
+    pub fn bug(message: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(code::BUG, message).advise("this is a bug in Millstream; please report it with the query")
+    }
+
+    /// Adds the place, unless a more precise one is there already.
+    #[must_use]
+    pub fn at(mut self, place: Place) -> Diagnostic {
+        self.place.get_or_insert(place);
+        self
+    }
+
+    /// Sets the advice.
+    #[must_use]
+    pub fn advise(mut self, advice: impl Into<String>) -> Diagnostic {
+        self.advice = Some(advice.into());
+        self
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Sql { line, column, .. } => write!(f, "line {line}, column {column}"),
+            Place::Data { resource, offset, line, column } => {
+                f.write_str(resource)?;
+                if let Some(line) = line {
+                    write!(f, ", line {line}")?;
+                }
+                if let Some(offset) = offset {
+                    write!(f, ", byte {offset}")?;
+                }
+                if let Some(column) = column {
+                    write!(f, ", column {column}")?;
+                }
+                Ok(())
+            }
+            Place::Option(key) => write!(f, "option '{key}'"),
+        }
+    }
+}
+
+/// `error[MS2003]: unknown column "x" (line 1, column 8); advice`, on one line.
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error[{}]: {}", self.code, self.message)?;
+        if let Some(place) = &self.place {
+            write!(f, " ({place})")?;
+        }
+        if let Some(advice) = &self.advice {
+            write!(f, "; {advice}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,17 @@
+//! The vocabulary that every other crate shares: SQL types and values, the text form of each value, and diagnostics.
+//!
+//! Casts, formats, the command line and error messages must agree on what `DECIMAL(24,3)` is, how a
+//! `TIMESTAMP(3)` is written and which code a missing file has; they agree because it is said here once.
+//!
+//! Invariants: no I/O, no dependency on another crate of ours, no knowledge of plans or pipelines.
+
+mod data_type;
+mod diagnostic;
+mod options;
+pub mod text;
+mod value;
+
+pub use data_type::{DataType, Field, Schema, TimeUnit};
+pub use diagnostic::{ALL_CODES, Code, CodeInfo, Diagnostic, Place, code};
+pub use options::Options;
+pub use value::Value;

@@ -1,0 +1,1 @@
+//! The text form of values, shared by casts, formats, printing and error messages.
