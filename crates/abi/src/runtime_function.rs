@@ -81,28 +81,10 @@ macro_rules! runtime_functions {
 }
 
 runtime_functions! {
-    // Strings ----------------------------------------------------------------------------------------------------
     /// Byte order: -1, 0 or 1.
     StrCompare = "str_compare" (Str, Str) -> I32;
     /// `UPPER(s)`
     Upper = "upper" (Str) -> Str;
-    /// `LOWER(s)`
-    Lower = "lower" (Str) -> Str;
     /// `CHAR_LENGTH(s)` in code points.
     CharLength = "char_length" (Str) -> I32;
-    /// `a || b`, CONCAT of two.
-    Concat = "concat" (Str, Str) -> Str;
-    /// `s LIKE pattern` with an escape character (empty string: none).
-    Like = "like" (Str, Str, Str) -> Bool;
-    /// `SUBSTRING(s FROM start)`, start from 1, negative from the end.
-    Substring = "substring" (Str, I32) -> Str;
-    /// `SUBSTRING(s FROM start FOR length)`.
-    SubstringFor = "substring_for" (Str, I32, I32) -> Str;
-    /// `SPLIT_INDEX(s, delimiter, index)`, index from 0; NULL when there is no such part.
-    SplitIndex = "split_index" (Str, Str, I32) -> Str;
-    /// `REGEXP_EXTRACT(s, regex, group)`; NULL when there is no match.
-    RegexpExtract = "regexp_extract" (Str, Str, I32) -> Str;
-    // Dates and times --------------------------------------------------------------------------------------------
-    /// `DATE_FORMAT(ts, pattern)` for a timestamp in milliseconds, pattern of Java's DateTimeFormatter.
-    DateFormat = "date_format" (I64, Str) -> Str;
 }

@@ -1,1 +1,14 @@
-//! Bodies of the built-in scalar functions
+//! Bodies of the functions that row programs call (`millstream_abi::RuntimeFn`), with Flink's semantics.
+//!
+//! Each body is an ordinary safe function over Rust types; [`address`] wraps it into the common signature. A body gets
+//! the [`FunctionContext`] for memory, time zone and errors. Functions that Flink defines to return NULL on bad input
+//! return `None`; those that fail the row return an [`Failure`].
+//!
+//! A file per family: `strings`, `regex`, `datetime`, `math`, `decimal`, `casts`.
+
+mod context;
+mod dispatch;
+mod strings;
+
+pub use context::{Failure, FunctionContext, FunctionSettings};
+pub use dispatch::address;

@@ -1,0 +1,100 @@
+//! What a function body can use besides its arguments.
+
+use chrono_tz::Tz;
+use millstream_abi::Str;
+use millstream_types::{Code, code};
+
+/// Session settings that functions depend on.
+#[derive(Debug, Clone)]
+pub struct FunctionSettings {
+    /// `table.local-time-zone`: the zone of TIMESTAMP_LTZ in text and in date functions.
+    pub time_zone: Tz,
+    /// Start of the query in milliseconds since the epoch, for functions that are constant within a query.
+    pub query_start_ms: i64,
+}
+
+impl Default for FunctionSettings {
+    fn default() -> FunctionSettings {
+        FunctionSettings { time_zone: Tz::UTC, query_start_ms: 0 }
+    }
+}
+
+/// Why a row is bad.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Code of the diagnostic.
+    pub code: Code,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Failure {
+    /// A value that cannot be cast.
+    pub fn cast(message: impl Into<String>) -> Failure {
+        Failure { code: code::INVALID_CAST, message: message.into() }
+    }
+
+    /// An argument that a function rejects.
+    pub fn argument(message: impl Into<String>) -> Failure {
+        Failure { code: code::FUNCTION_FAILED, message: message.into() }
+    }
+}
+
+/// Memory, settings and error slot of the functions of one task; used by one worker at a time.
+///
+/// Strings returned by functions live in its arena until [`FunctionContext::reset`].
+#[derive(Debug, Default)]
+pub struct FunctionContext {
+    settings: FunctionSettings,
+    /// Filled chunks and the one being filled, last. Chunks never move or shrink while strings point into them.
+    chunks: Vec<Vec<u8>>,
+    failure: Option<Failure>,
+}
+
+/// Bytes of a chunk of the arena; longer strings get a chunk of their own.
+const CHUNK_BYTES: usize = 64 << 10;
+
+impl FunctionContext {
+    /// A context without strings.
+    pub fn new(settings: FunctionSettings) -> FunctionContext {
+        FunctionContext { settings, ..FunctionContext::default() }
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &FunctionSettings {
+        &self.settings
+    }
+
+    /// Copies `bytes` into the arena (short strings stay inline).
+    pub fn keep(&mut self, bytes: &[u8]) -> Str {
+        if bytes.len() <= Str::INLINE {
+            return Str::new(bytes);
+        }
+        let fits = self.chunks.last().is_some_and(|c| c.capacity() - c.len() >= bytes.len());
+        if !fits {
+            self.chunks.push(Vec::with_capacity(bytes.len().max(CHUNK_BYTES)));
+        }
+        let chunk = self.chunks.last_mut().expect("a chunk was just made");
+        let start = chunk.len();
+        chunk.extend_from_slice(bytes);
+        Str::new(&chunk[start..])
+    }
+
+    /// Forgets all strings, keeping one chunk of memory.
+    pub fn reset(&mut self) {
+        self.chunks.truncate(1);
+        if let Some(chunk) = self.chunks.first_mut() {
+            chunk.clear();
+        }
+    }
+
+    /// Records why the current row is bad.
+    pub fn fail(&mut self, failure: Failure) {
+        self.failure = Some(failure);
+    }
+
+    /// Takes the recorded failure.
+    pub fn take_failure(&mut self) -> Option<Failure> {
+        self.failure.take()
+    }
+}
