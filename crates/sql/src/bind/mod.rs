@@ -1,0 +1,1 @@
+//! Binding: names, types and functions of a parsed query.
