@@ -1,1 +1,49 @@
-//! Runs pipelines: readers, workers, sequencer, triggers, sinks.
+//! Executes a query plan: workers, sequencers, epochs, tables and triggers (design sections 4, 5 and 7).
+//!
+//! ```text
+//! reader thread ──chunks──► decode task ──► split's sequencer ──buffers──► process task ─┬─► table ──► trigger ─┐
+//!  (one per split)           (any worker)    (stamps in order)   (any worker, any order) │    (seal, merge)     │
+//!                                                   ▲                                    └─► sink, in order     │
+//!                                                   └────────── an aggregation's output is a stream too ◄───────┘
+//! ```
+//!
+//! [`run`] blocks until the query has ended. The engine's background compiler may replace a pipeline's kernel
+//! through its [`KernelSlot`] meanwhile, and any thread may read the [`QueryStats`] or use the [`CancelToken`].
+//!
+//! Invariants:
+//! - Order exists only before the sequencer of a stream and in front of a sink; between them buffers are processed in
+//!   any order, by any worker.
+//! - Rows do not depend on the number of workers, on buffer sizes or on timing.
+//! - No worker waits for another: a worker that cannot go on with one task takes another.
+//! - Queues are bounded by the number of chunks in flight; a chunk is in flight until everything made of it has been
+//!   put into tables or written to sinks.
+//! - This crate knows no SQL text and no LLVM.
+
+mod cancel;
+mod config;
+mod input;
+mod stats;
+
+pub use cancel::{CancelState, CancelToken};
+pub use config::{ErrorPolicy, RunConfig};
+pub use input::{EventTimeColumns, KernelSlot, PipelineCode, RunInput, SourceInput, SourceRows, event_time_columns};
+pub use stats::{PipelineSnapshot, QueryStats, SourceSnapshot, StatsSnapshot};
+
+use millstream_types::{Diagnostic, code};
+use std::sync::Arc;
+
+/// Runs a query until the end of its input, until every sink has its `LIMIT`, until the first error, or until it is
+/// cancelled.
+///
+/// `stats` must have been made for as many sources and pipelines as the plan has. A query that was cancelled returns
+/// [`code::CANCELLED`], after its sinks were finished if it was only asked to stop. On any other error no sink
+/// is finished. All threads have ended on return, except readers that are blocked in their connector: these end when
+/// their read returns, and touch nothing of the query any more.
+pub fn run(
+    input: RunInput,
+    config: &RunConfig,
+    stats: &Arc<QueryStats>,
+    cancel: &CancelToken,
+) -> Result<(), Diagnostic> {
+    query::run(input, config, stats, cancel)
+}

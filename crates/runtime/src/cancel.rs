@@ -1,0 +1,64 @@
+//! Asking a running query to end.
+
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a query was asked to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum CancelState {
+    /// It was not.
+    #[default]
+    Running,
+    /// Sources stop; what was read is processed; windows that are complete are written; sinks are finished.
+    Stop,
+    /// At once: sinks are dropped without being finished.
+    Abort,
+}
+
+/// Asks a query to end. Clones share one state; any thread may call it at any time, also a signal handler's thread.
+#[derive(Debug, Clone, Default)]
+pub struct CancelToken(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<CancelState>,
+    changed: Condvar,
+}
+
+impl CancelToken {
+    /// A token of a query that runs.
+    pub fn new() -> CancelToken {
+        CancelToken::default()
+    }
+
+    /// Ends the query in good order (Ctrl-C).
+    pub fn stop(&self) {
+        self.raise(CancelState::Stop);
+    }
+
+    /// Ends the query at once, leaving no output where the sink can take it back.
+    pub fn abort(&self) {
+        self.raise(CancelState::Abort);
+    }
+
+    /// What was asked for so far.
+    pub fn state(&self) -> CancelState {
+        *self.0.state.lock()
+    }
+
+    fn raise(&self, state: CancelState) {
+        let mut current = self.0.state.lock();
+        *current = (*current).max(state);
+        self.0.changed.notify_all();
+    }
+
+    /// Waits until the state differs from `seen`, or `timeout` has passed; returns the state.
+    pub fn wait_changed(&self, seen: CancelState, timeout: Duration) -> CancelState {
+        let mut state = self.0.state.lock();
+        if *state == seen {
+            self.0.changed.wait_for(&mut state, timeout);
+        }
+        *state
+    }
+}

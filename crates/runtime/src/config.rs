@@ -1,0 +1,72 @@
+//! What a run can be tuned with.
+
+use millstream_functions::FunctionSettings;
+
+/// What happens to a row that cannot be processed (division by zero, a failed cast, a NULL event time).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ErrorPolicy {
+    /// The query ends with the row's error.
+    #[default]
+    Fail,
+    /// The row is dropped and counted ([`crate::StatsSnapshot::error_rows`]).
+    Skip,
+}
+
+/// How a query is run. Rows do not depend on any of it, except on `error_policy` and `settings`.
+#[derive(Debug, Clone)]
+pub struct RunConfig {
+    /// Worker threads; at least 1.
+    pub workers: usize,
+    /// Most rows of a buffer; 0 leaves buffers as they are decoded. At most [`RunConfig::MAX_BUFFER_ROWS`] either way.
+    pub buffer_rows: usize,
+    /// What a bad row does.
+    pub error_policy: ErrorPolicy,
+    /// Whether each worker is pinned to a core.
+    pub pin: bool,
+    /// Settings of SQL functions.
+    pub settings: FunctionSettings,
+    /// Most reader threads of a bounded source, each reading one split; the other splits wait for their turn. An
+    /// unbounded source has a thread for every split, because its splits never end.
+    pub readers: usize,
+    /// Most chunks that have been read and not yet fully processed, over all splits; readers wait beyond it. 0 chooses
+    /// by the number of workers.
+    pub chunks_in_flight: usize,
+    /// Longest time that written rows wait in a sink before they are flushed.
+    pub flush_interval_ms: u64,
+}
+
+impl RunConfig {
+    /// Upper bound of a buffer's rows: what selection vectors and output columns are sized for.
+    pub const MAX_BUFFER_ROWS: usize = 64 << 10;
+
+    /// Rows of a buffer, with the default applied.
+    pub(crate) fn rows_per_buffer(&self) -> usize {
+        match self.buffer_rows {
+            0 => RunConfig::MAX_BUFFER_ROWS,
+            rows => rows.min(RunConfig::MAX_BUFFER_ROWS),
+        }
+    }
+
+    /// Bound of the chunks in flight, with the default applied.
+    pub(crate) fn chunk_permits(&self) -> usize {
+        match self.chunks_in_flight {
+            0 => (self.workers * 4).max(16),
+            chunks => chunks,
+        }
+    }
+}
+
+impl Default for RunConfig {
+    fn default() -> RunConfig {
+        RunConfig {
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            buffer_rows: 0,
+            error_policy: ErrorPolicy::Fail,
+            pin: false,
+            settings: FunctionSettings::default(),
+            readers: 8,
+            chunks_in_flight: 0,
+            flush_interval_ms: 100,
+        }
+    }
+}

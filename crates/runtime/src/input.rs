@@ -1,0 +1,99 @@
+//! What a run is made of: the plan, the connectors behind its sources and sinks, and the code of its pipelines.
+
+use arc_swap::ArcSwap;
+use arrow_array::ArrayRef;
+use millstream_codegen::Lowered;
+use millstream_codegen::kernel::Kernel;
+use millstream_connectors::{Sink, Source};
+use millstream_plan::pipeline::QueryPlan;
+use std::fmt;
+use std::sync::Arc;
+
+/// Everything that [`crate::run`] executes. Vectors are parallel to those of the plan.
+pub struct RunInput {
+    /// The graph.
+    pub plan: QueryPlan,
+    /// One for each of `plan.sources`.
+    pub sources: Vec<SourceInput>,
+    /// One for each of `plan.pipelines`.
+    pub pipelines: Vec<PipelineCode>,
+    /// One for each of `plan.sinks`.
+    pub sinks: Vec<Box<dyn Sink>>,
+}
+
+/// A source with its event time.
+pub struct SourceInput {
+    /// Where rows come from.
+    pub rows: SourceRows,
+    /// The program that computes event time and watermark, where [`event_time_columns`] says that there is one.
+    pub event_time: Option<PipelineCode>,
+}
+
+/// Where the rows of a source come from.
+pub enum SourceRows {
+    /// A connector, asked for `SourcePlan::columns`.
+    Connector(Box<dyn Source>),
+    /// Constant rows (`ScanKind::Values`), already evaluated: one array for each of `SourcePlan::columns`.
+    Constant {
+        /// The columns.
+        columns: Vec<ArrayRef>,
+        /// Rows.
+        rows: usize,
+    },
+}
+
+/// What a source's event-time program computes over `SourcePlan::columns`; see [`event_time_columns`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventTimeColumns {
+    /// Output column with the event time, when it is not a plain column of the source.
+    pub time: Option<usize>,
+    /// Output column with the watermark after the row, when the rule is an expression.
+    pub watermark: Option<usize>,
+}
+
+/// The output columns of the event-time program that a source needs: the event time first, then the watermark, each
+/// a TIMESTAMP(3) or BIGINT column and each only when it has to be computed. `None` when both follow from a plain
+/// column, and then [`SourceInput::event_time`] is `None`.
+pub fn event_time_columns(watermark: &millstream_plan::pipeline::SourceWatermark) -> Option<EventTimeColumns> {
+    use millstream_plan::{expr::ExprKind, pipeline::WatermarkRule};
+    let time = !matches!(watermark.time.kind, ExprKind::Column(_));
+    let rule = matches!(watermark.rule, WatermarkRule::Expression(_));
+    (time || rule)
+        .then(|| EventTimeColumns { time: time.then_some(0), watermark: rule.then_some(usize::from(time)) })
+}
+
+/// A pipeline's program and what executes it now.
+pub struct PipelineCode {
+    /// The program, its inputs and outputs.
+    pub lowered: Arc<Lowered>,
+    /// The executable.
+    pub kernel: KernelSlot,
+}
+
+/// The place of a pipeline's current kernel. Clones share it: the background compiler keeps one and replaces the
+/// interpreter by machine code while workers run; each worker looks once a buffer.
+#[derive(Clone)]
+pub struct KernelSlot(Arc<ArcSwap<Arc<dyn Kernel>>>);
+
+impl KernelSlot {
+    /// A slot that holds `kernel`.
+    pub fn new(kernel: Arc<dyn Kernel>) -> KernelSlot {
+        KernelSlot(Arc::new(ArcSwap::from_pointee(kernel)))
+    }
+
+    /// Replaces the kernel: buffers started after this run the new one. One atomic store; never blocks.
+    pub fn swap(&self, kernel: Arc<dyn Kernel>) {
+        self.0.store(Arc::new(kernel));
+    }
+
+    /// The kernel of now.
+    pub fn load(&self) -> Arc<dyn Kernel> {
+        Arc::clone(&self.0.load())
+    }
+}
+
+impl fmt::Debug for KernelSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KernelSlot({})", self.load().tier())
+    }
+}
