@@ -75,7 +75,7 @@ pub enum Statement {
     /// Calls a runtime function: defines its result and whether that is valid (not NULL). A failing call makes the row
     /// an error at the site. Only executed when control reaches it, so it can be guarded by [`Statement::If`].
     Call {
-        /// The result; undefined when not valid.
+        /// The result; all zero bits (0, FALSE, the empty string) when not valid, so that operations on it are harmless.
         result: Value,
         /// Bool: whether there is a result.
         valid: Value,
@@ -117,7 +117,11 @@ pub enum Statement {
 
 /// An operation without side effects, on operands of the types stated. Unless stated otherwise the operands and the
 /// result have one type.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// Both back ends give the same bits for every operation, but for the sign and payload of a computed NaN, which no
+/// later operation shows: comparisons, conversions to integers and text treat all NaNs alike, and lowering replaces
+/// them by the one NaN of `f64::NAN` where they are hashed or kept as minimum or maximum.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Op {
     /// A truth value.
     Bool(bool),
@@ -159,17 +163,18 @@ pub enum Op {
     Not(Value),
     /// The second operand when the first (Bool) is TRUE, else the third.
     Select(Value, Value, Value),
-    /// Conversion between Bool, integers and floats to the result's type: sign extension and truncation of integers;
-    /// Bool as 0 or 1; integer to float rounds to nearest; float to integer truncates toward zero and saturates, NaN
-    /// gives 0 (Java's and Flink's cast); float to float rounds.
+    /// Conversion between integers and floats, or from Bool to either, to the result's type: sign extension and
+    /// truncation of integers; Bool as 0 or 1; integer to float rounds to nearest (ties to even); float to integer
+    /// truncates toward zero and saturates at the ends of the result's own type, NaN gives 0; float to float rounds.
+    /// Never to Bool, never to the operand's own type. (Same as Rust's `as`.)
     Convert(Value),
-    /// Bool: whether a value of integer type I128 is outside the 64-bit range, or |x| ≥ 10^digits.
+    /// Bool: whether x ≤ -10^digits or x ≥ 10^digits, for an I128 operand x and 1 ≤ digits ≤ 38.
     OutOfDecimal(Value, u8),
-    /// I128: operand times 10^n, wrapping.
+    /// I128: I128 operand times 10^n, wrapping; 1 ≤ n ≤ 38.
     ScaleUp(Value, u8),
-    /// I128: operand divided by 10^n, rounded half away from zero (Java's HALF_UP).
+    /// I128: I128 operand divided by 10^n, rounded half away from zero (Java's HALF_UP); 1 ≤ n ≤ 38.
     ScaleDown(Value, u8),
-    /// I64: start of the slice of a time in milliseconds: `t - floor_mod(t - offset, size)`.
+    /// I64: start of the slice of a time in milliseconds: `t - floor_mod(t - offset, size)`, every step wrapping.
     SliceStart {
         /// Time, I64.
         time: Value,
@@ -219,9 +224,16 @@ pub struct Emit {
 
 /// Update of the entry of a key in the table of a slice.
 ///
-/// If a slice is given and is not the context's `slice_start`, or the context has no table, `find_slice` is called
-/// first. Then the key's entry is searched in the table (see `EntryLayout`), `insert_key` called if it is not
-/// there, and each component updated.
+/// 1. If a slice is given and is not the context's `slice_start`, or the context has no table, `find_slice` is called
+///    first (with 0 when there is no slice).
+/// 2. The key is hashed: from [`millstream_abi::HASH_SEED`], for each key in order: a NULL folds the word `HASH_SEED`;
+///    I8 to I64 fold their sign extension, Bool 0 or 1, F32 and F64 the bits as f64 by `hash_word`; I128 folds by
+///    `hash_wide`, Str by `hash_str`; at the end `hash_finish`.
+/// 3. Entries are searched from `hash & mask` on, wrapping around, until one has hash 0 (not there) or has the same
+///    hash, the same null mask and the same keys (a NULL key's bytes are zero; strings by content). If it is not there,
+///    `insert_key` is called with the hash, the null mask (0 when the layout has none) and one [`millstream_abi::Slot`]
+///    a key, zero for NULL; its entry is used; `table.entries` and `table.mask` may have changed.
+/// 4. Each component whose guard holds is updated by the formula at [`Component`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Update {
     /// Layout of the table's entries.
@@ -234,7 +246,18 @@ pub struct Update {
     pub components: Vec<Component>,
 }
 
-/// Update of one accumulator.
+/// Update of one accumulator `a` with the argument `x`, when the guard holds. (The interpreter's form of this is in
+/// `interpreter::update`.)
+///
+/// | accumulator | formula |
+/// | --- | --- |
+/// | Count | `a += 1` |
+/// | SumI64, SumI128 | `a += x`, wrapping |
+/// | SumF64, `a` = (high, low) | `s = high + x; b = s - high; e = (high - (s - b)) + (x - b); high = s; low += e`, each operation rounded to f64, none contracted or reassociated |
+/// | MinI64, MinI128 | `if x < a { a = x }`, signed |
+/// | MaxI64, MaxI128 | `if x > a { a = x }`, signed |
+/// | MinF64, MaxF64 | as MinI64, MaxI64 over `order(x)`, `order(a)`: `order(v)` is the i64 `bits ^ ((bits >> 63 arithmetic) >> 1 logical)`, which orders -∞ < … < -0.0 < 0.0 < … < ∞ < NaN. Lowering has made every NaN argument the one of `f64::NAN` |
+/// | MinStr, MaxStr | if `a` is [`millstream_abi::Str::NONE`], or `x` is less (greater) than `a` in byte order: copy `x`, call `keep_string` on the copy if it is not inline, and store it in `a` |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component {
     /// Of the accumulator's argument type; `None` for COUNT.

@@ -1,0 +1,122 @@
+//! Views of Arrow arrays as input columns of a kernel.
+
+use crate::program::Input;
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::Buffer;
+use arrow_schema::{DataType as Arrow, IntervalUnit};
+use millstream_abi::{ColumnView, Phys};
+use millstream_types::{Diagnostic, code};
+use std::ptr;
+
+/// Views of the columns of one buffer. Holds the arrays' memory alive.
+#[derive(Debug)]
+pub struct InputColumns {
+    views: Vec<ColumnView>,
+    /// The arrays viewed.
+    _arrays: Vec<ArrayRef>,
+    /// Addresses of data buffers, one list for each Str column.
+    _addresses: Vec<Vec<*const u8>>,
+    /// Validity bitmaps that the arrays do not have themselves.
+    _bitmaps: Vec<Buffer>,
+}
+
+impl InputColumns {
+    /// Views `columns` as the inputs of a program, after checking that they have the right types, `rows` rows, and no
+    /// NULL where the program expects none.
+    pub fn new(inputs: &[Input], columns: &[ArrayRef], rows: usize) -> Result<InputColumns, Diagnostic> {
+        if inputs.len() != columns.len() {
+            let message = format!("a program of {} inputs was given {} columns", inputs.len(), columns.len());
+            return Err(Diagnostic::bug(message));
+        }
+        let mut result = InputColumns {
+            views: Vec::with_capacity(columns.len()),
+            _arrays: columns.to_vec(),
+            _addresses: Vec::new(),
+            _bitmaps: Vec::new(),
+        };
+        for (input, column) in inputs.iter().zip(columns) {
+            result.add(input, column, rows)?;
+        }
+        Ok(result)
+    }
+
+    /// For `ExecContext::columns`; valid as long as `self` lives.
+    pub fn as_ptr(&self) -> *const ColumnView {
+        self.views.as_ptr()
+    }
+
+    fn add(&mut self, input: &Input, column: &ArrayRef, rows: usize) -> Result<(), Diagnostic> {
+        let name = &input.name;
+        if column.len() != rows {
+            return Err(Diagnostic::bug(format!("column {name} has {} rows instead of {rows}", column.len())));
+        }
+        if !fits(column.data_type(), input.phys) {
+            let message = format!("column {name} of type {} was given for an input of {}", column.data_type(), input.phys);
+            return Err(Diagnostic::bug(message));
+        }
+        if !input.nullable && column.logical_null_count() > 0 {
+            return Err(Diagnostic::new(code::NULL_IN_NOT_NULL, format!("NULL in the NOT NULL column {name}")));
+        }
+        let mut view = ColumnView {
+            values: ptr::NonNull::<u128>::dangling().as_ptr().cast(),
+            validity: ptr::null(),
+            validity_offset: 0,
+            values_offset: 0,
+            buffers: ptr::null(),
+        };
+        if *column.data_type() == Arrow::Null {
+            let bitmap = Buffer::from_vec(vec![0u8; rows.div_ceil(8)]);
+            (view.values, view.validity) = (bitmap.as_ptr(), bitmap.as_ptr());
+            self._bitmaps.push(bitmap);
+            self.views.push(view);
+            return Ok(());
+        }
+        if let Some(nulls) = column.nulls().filter(|n| n.null_count() > 0) {
+            view.validity = nulls.validity().as_ptr();
+            view.validity_offset = nulls.offset() as u64;
+        }
+        if !nested(column.data_type()) {
+            let data = column.to_data();
+            let (buffers, offset) = (data.buffers(), data.offset());
+            let Some((values, rest)) = buffers.split_first() else {
+                return Err(Diagnostic::bug(format!("column {name} has no values")));
+            };
+            if input.phys == Phys::Bool {
+                view.values = values.as_ptr();
+                view.values_offset = offset as u64;
+            } else {
+                // `fits` has checked the width, and Arrow guarantees `offset + rows` values in the buffer.
+                view.values = values.as_ptr().wrapping_add(offset * input.phys.size());
+            }
+            if input.phys == Phys::Str {
+                let addresses: Vec<*const u8> = rest.iter().map(|b| b.as_ptr()).collect();
+                view.buffers = addresses.as_ptr();
+                self._addresses.push(addresses);
+            }
+        }
+        self.views.push(view);
+        Ok(())
+    }
+}
+
+/// Types that programs only pass through.
+fn nested(arrow: &Arrow) -> bool {
+    matches!(arrow, Arrow::Struct(_) | Arrow::List(_) | Arrow::Map(..))
+}
+
+/// Whether an Arrow array is laid out as a column of `phys`.
+fn fits(arrow: &Arrow, phys: Phys) -> bool {
+    match phys {
+        Phys::Bool => matches!(arrow, Arrow::Boolean | Arrow::Null) || nested(arrow),
+        Phys::I8 => matches!(arrow, Arrow::Int8),
+        Phys::I16 => matches!(arrow, Arrow::Int16),
+        Phys::I32 => {
+            matches!(arrow, Arrow::Int32 | Arrow::Date32 | Arrow::Time32(_) | Arrow::Interval(IntervalUnit::YearMonth))
+        }
+        Phys::I64 => matches!(arrow, Arrow::Int64 | Arrow::Timestamp(..) | Arrow::Duration(_)),
+        Phys::I128 => matches!(arrow, Arrow::Decimal128(..)),
+        Phys::F32 => matches!(arrow, Arrow::Float32),
+        Phys::F64 => matches!(arrow, Arrow::Float64),
+        Phys::Str => matches!(arrow, Arrow::Utf8View | Arrow::BinaryView),
+    }
+}

@@ -1,0 +1,166 @@
+//! Buffers that a kernel writes emitted rows to, and the Arrow arrays that they become.
+
+use crate::program::{Emit, Program};
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMillisecondType, Float32Type, Float64Type, Int8Type,
+    Int16Type, Int32Type, Int64Type, IntervalYearMonthType, Time32MillisecondType, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType,
+};
+use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, NullArray, PrimitiveArray, StringViewArray};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use millstream_abi::{OutputColumn, Phys, Str};
+use millstream_types::{DataType, TimeUnit};
+use std::sync::Arc;
+
+/// Output columns of one run, each with room for every input row.
+#[derive(Debug)]
+pub struct OutputBuffers {
+    columns: Vec<OutputBuffer>,
+    selection: Vec<u32>,
+}
+
+/// One output column.
+#[derive(Debug)]
+struct OutputBuffer {
+    phys: Phys,
+    /// The values, in their natural size; 16-byte elements for the alignment.
+    values: Vec<i128>,
+    /// A byte a row, when the column can be NULL.
+    valid: Option<Vec<u8>>,
+}
+
+impl OutputBuffers {
+    /// Zeroed buffers for up to `rows` rows of the emitted columns of `program`.
+    pub fn new(program: &Program, emits: &[Emit], rows: usize) -> OutputBuffers {
+        let columns = emits
+            .iter()
+            .map(|emit| {
+                let phys = program.type_of(emit.value);
+                OutputBuffer {
+                    phys,
+                    values: vec![0; (rows * phys.size()).div_ceil(16)],
+                    valid: emit.valid.map(|_| vec![0; rows]),
+                }
+            })
+            .collect();
+        OutputBuffers { columns, selection: vec![0; rows] }
+    }
+
+    /// For `ExecContext::outputs`; valid until the buffers are used in another way.
+    pub fn columns(&mut self) -> Vec<OutputColumn> {
+        self.columns
+            .iter_mut()
+            .map(|column| OutputColumn {
+                values: column.values.as_mut_ptr().cast(),
+                valid: column.valid.as_mut().map_or(std::ptr::null_mut(), |v| v.as_mut_ptr()),
+            })
+            .collect()
+    }
+
+    /// For `ExecContext::out_selection`; valid until the buffers are used in another way.
+    pub fn selection_ptr(&mut self) -> *mut u32 {
+        self.selection.as_mut_ptr()
+    }
+
+    /// Input rows of the first `rows` output rows. Call once.
+    pub fn selection(&mut self, rows: usize) -> Vec<u32> {
+        self.selection.truncate(rows);
+        std::mem::take(&mut self.selection)
+    }
+
+    /// The first `rows` rows as arrays of the types given; a column without a type gives none. The strings that were
+    /// written must still be alive.
+    pub fn into_arrays(self, types: &[Option<&DataType>], rows: usize) -> Vec<Option<ArrayRef>> {
+        self.columns.into_iter().zip(types).map(|(column, ty)| ty.map(|t| column.into_array(t, rows))).collect()
+    }
+}
+
+impl OutputBuffer {
+    fn into_array(self, data_type: &DataType, rows: usize) -> ArrayRef {
+        let nulls = self.valid.as_ref().map(|valid| {
+            NullBuffer::new(BooleanBuffer::collect_bool(rows, |row| valid[row] != 0))
+        });
+        let nulls = nulls.filter(|n| n.null_count() > 0);
+        match data_type {
+            DataType::Null => Arc::new(NullArray::new(rows)),
+            DataType::Boolean => {
+                let buffer = self.into_buffer(rows);
+                let bytes = buffer.as_slice();
+                Arc::new(BooleanArray::new(BooleanBuffer::collect_bool(rows, |row| bytes[row] != 0), nulls))
+            }
+            DataType::TinyInt => self.primitive::<Int8Type>(data_type, rows, nulls),
+            DataType::SmallInt => self.primitive::<Int16Type>(data_type, rows, nulls),
+            DataType::Int => self.primitive::<Int32Type>(data_type, rows, nulls),
+            DataType::BigInt => self.primitive::<Int64Type>(data_type, rows, nulls),
+            DataType::Float => self.primitive::<Float32Type>(data_type, rows, nulls),
+            DataType::Double => self.primitive::<Float64Type>(data_type, rows, nulls),
+            DataType::Decimal { .. } => self.primitive::<Decimal128Type>(data_type, rows, nulls),
+            DataType::Date => self.primitive::<Date32Type>(data_type, rows, nulls),
+            DataType::Time(_) => self.primitive::<Time32MillisecondType>(data_type, rows, nulls),
+            DataType::Timestamp(_) | DataType::TimestampLtz(_) => match data_type.time_unit() {
+                TimeUnit::Milli => self.primitive::<TimestampMillisecondType>(data_type, rows, nulls),
+                TimeUnit::Micro => self.primitive::<TimestampMicrosecondType>(data_type, rows, nulls),
+                TimeUnit::Nano => self.primitive::<TimestampNanosecondType>(data_type, rows, nulls),
+            },
+            DataType::IntervalMonth => self.primitive::<IntervalYearMonthType>(data_type, rows, nulls),
+            DataType::IntervalMilli => self.primitive::<DurationMillisecondType>(data_type, rows, nulls),
+            DataType::Char(_) | DataType::Varchar(_) => {
+                let (views, buffers) = self.views(rows);
+                // SAFETY: `views` made them of the buffers; strings of these types are UTF-8 where they enter the
+                // engine, and every function keeps it.
+                Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, nulls) })
+            }
+            DataType::Binary(_) | DataType::Varbinary(_) => {
+                let (views, buffers) = self.views(rows);
+                // SAFETY: `views` made them of the buffers.
+                Arc::new(unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls) })
+            }
+            DataType::Row(_) | DataType::Array(_) | DataType::Map(..) => {
+                unreachable!("lowering passes nested columns through")
+            }
+        }
+    }
+
+    /// The values of the first `rows` rows, copied when most of the memory would be kept for nothing.
+    fn into_buffer(self, rows: usize) -> Buffer {
+        let used = rows * self.phys.size();
+        let sparse = used * 4 < self.values.len() * 16;
+        let buffer = Buffer::from_vec(self.values).slice_with_length(0, used);
+        if sparse { Buffer::from_slice_ref(buffer.as_slice()) } else { buffer }
+    }
+
+    fn primitive<T: ArrowPrimitiveType>(self, data_type: &DataType, rows: usize, nulls: Option<NullBuffer>) -> ArrayRef {
+        debug_assert_eq!(self.phys.size(), size_of::<T::Native>(), "lowering emits values of the column's type");
+        let values = ScalarBuffer::<T::Native>::new(self.into_buffer(rows), 0, rows);
+        Arc::new(PrimitiveArray::<T>::new(values, nulls).with_data_type(data_type.to_arrow()))
+    }
+
+    /// Arrow views of the strings, the long ones copied.
+    fn views(self, rows: usize) -> (ScalarBuffer<u128>, Vec<Buffer>) {
+        let mut full: Vec<Buffer> = Vec::new();
+        let mut current: Vec<u8> = Vec::new();
+        let views: Vec<u128> = (0..rows)
+            .map(|row| {
+                if self.valid.as_ref().is_some_and(|valid| valid[row] == 0) {
+                    return 0;
+                }
+                let s = Str::from_bits(self.values[row] as u128);
+                if s.is_inline() {
+                    return s.bits();
+                }
+                // SAFETY: the caller keeps the strings alive, and this one is not NULL.
+                let bytes = unsafe { s.as_bytes() };
+                if current.len() + bytes.len() > i32::MAX as usize {
+                    full.push(Buffer::from_vec(std::mem::take(&mut current)));
+                }
+                let place = (current.len() as u64) << 32 | full.len() as u64;
+                current.extend_from_slice(bytes);
+                (place as u128) << 64 | s.low as u128
+            })
+            .collect();
+        if !current.is_empty() {
+            full.push(Buffer::from_vec(current));
+        }
+        (ScalarBuffer::from(views), full)
+    }
+}

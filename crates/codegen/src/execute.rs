@@ -1,0 +1,181 @@
+//! Running a kernel over Arrow columns: the safe entry for the runtime, the engine and tests.
+//!
+//! [`emit`] runs programs that emit rows, [`update`] those that update tables. Both evaluate the vector columns first,
+//! turn a failed row into a [`Diagnostic`] with its place in the query, ask what to do about it, and go on behind it.
+
+mod context;
+mod vectors;
+
+use crate::buffers::OutputBuffers;
+use crate::kernel::Kernel;
+use crate::lower::{Lowered, OutputSource};
+use crate::program::Terminal;
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use context::Run;
+use millstream_abi::{ExecContext, FindSlice, InsertKey, Str};
+use millstream_functions::FunctionContext;
+use millstream_types::Diagnostic;
+use std::ffi::c_void;
+pub use vectors::{Prepared, prepare};
+
+/// A row that could not be processed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RowError {
+    /// Its number in the buffer.
+    pub row: usize,
+    /// What is wrong with it.
+    pub diagnostic: Diagnostic,
+}
+
+/// What to do about a bad row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// Leave it out and go on with the next.
+    Skip,
+    /// Leave out it and all rows after it.
+    Stop,
+}
+
+/// The rows that a program emitted.
+#[derive(Debug, Clone)]
+pub struct Emitted {
+    /// One column for each of `Lowered::outputs`, of the Arrow types of `Lowered::output_types`.
+    pub columns: Vec<ArrayRef>,
+    /// Rows of each column.
+    pub rows: usize,
+    /// For each emitted row its number in the input, ascending.
+    pub selection: Vec<u32>,
+    /// Whether `on_error` asked to stop.
+    pub stopped: bool,
+}
+
+/// What an update of tables has done, besides updating them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UpdateOutcome {
+    /// Rows dropped because their window was complete.
+    pub late_rows: u64,
+    /// Whether `on_error` asked to stop.
+    pub stopped: bool,
+}
+
+/// How a program reaches the tables that it updates: the callbacks of [`ExecContext`] and the pointer that they find
+/// their owner by.
+#[derive(Debug, Clone, Copy)]
+pub struct TableHooks {
+    find_slice: FindSlice,
+    insert_key: InsertKey,
+    keep_string: unsafe extern "C" fn(context: *mut ExecContext, string: *mut Str),
+    host: *mut c_void,
+}
+
+impl TableHooks {
+    /// Bundles the callbacks; `host` becomes `ExecContext::host`.
+    ///
+    /// # Safety
+    /// For every [`update`] that the hooks are used in: the callbacks do what their types' docs say, on tables of the
+    /// entry layout of the program, and `host` is what they expect and not used by anything else meanwhile.
+    pub unsafe fn new(
+        find_slice: FindSlice,
+        insert_key: InsertKey,
+        keep_string: unsafe extern "C" fn(context: *mut ExecContext, string: *mut Str),
+        host: *mut c_void,
+    ) -> TableHooks {
+        TableHooks { find_slice, insert_key, keep_string, host }
+    }
+}
+
+/// Runs a program that emits rows over `rows` rows of `columns`: the columns of the pipeline's buffers, in order,
+/// without vector columns. `kernel` must have been made from `lowered.program`.
+///
+/// `on_error` is asked for every bad row, in order. Strings in the arena of `functions` are forgotten at the end.
+/// Fails as a whole, with nothing emitted, when the columns do not fit the program.
+pub fn emit(
+    lowered: &Lowered,
+    kernel: &dyn Kernel,
+    columns: &[ArrayRef],
+    rows: usize,
+    functions: &mut FunctionContext,
+    on_error: &mut dyn FnMut(RowError) -> Flow,
+) -> Result<Emitted, Diagnostic> {
+    let emitted = emit_keeping(lowered, kernel, columns, rows, functions, on_error);
+    functions.reset();
+    emitted
+}
+
+/// [`emit`] without forgetting the strings of `functions`, for use within another run.
+fn emit_keeping(
+    lowered: &Lowered,
+    kernel: &dyn Kernel,
+    columns: &[ArrayRef],
+    rows: usize,
+    functions: &mut FunctionContext,
+    on_error: &mut dyn FnMut(RowError) -> Flow,
+) -> Result<Emitted, Diagnostic> {
+    let Terminal::Emit(emits) = &lowered.program.terminal else {
+        return Err(Diagnostic::bug("a program that updates a table was asked to emit rows"));
+    };
+    let prepared = prepare(lowered, columns.to_vec(), rows, functions)?;
+    let mut outputs = OutputBuffers::new(&lowered.program, emits, rows);
+    let mut run = Run::new(lowered, &prepared, rows, functions)?;
+    run.write_to(&mut outputs);
+    let stopped = run.execute(kernel, on_error);
+    let emitted_rows = run.emitted_rows();
+    drop(run);
+    let selection = outputs.selection(emitted_rows);
+    let mut types: Vec<_> = vec![None; emits.len()];
+    for (source, data_type) in lowered.outputs.iter().zip(&lowered.output_types) {
+        if let OutputSource::Emitted(i) = source {
+            types[*i] = Some(data_type);
+        }
+    }
+    let computed = outputs.into_arrays(&types, emitted_rows);
+    let mut indices = None;
+    let mut result = Vec::with_capacity(lowered.outputs.len());
+    for source in &lowered.outputs {
+        result.push(match *source {
+            OutputSource::Emitted(i) => {
+                computed[i].clone().ok_or_else(|| Diagnostic::bug("an emitted column has no type"))?
+            }
+            OutputSource::Input(i) if emitted_rows == rows => prepared.columns[i].clone(),
+            OutputSource::Input(i) => {
+                let indices = indices.get_or_insert_with(|| UInt32Array::from(selection.clone()));
+                take(&prepared.columns[i], indices)?
+            }
+        });
+    }
+    Ok(Emitted { columns: result, rows: emitted_rows, selection, stopped })
+}
+
+/// Runs a program that updates tables over `rows` rows of `columns`, as in [`emit`]. `watermarks` holds, in
+/// milliseconds, the watermark before each row, or one that holds for all of them.
+pub fn update(
+    lowered: &Lowered,
+    kernel: &dyn Kernel,
+    columns: &[ArrayRef],
+    rows: usize,
+    watermarks: &[i64],
+    hooks: TableHooks,
+    functions: &mut FunctionContext,
+    on_error: &mut dyn FnMut(RowError) -> Flow,
+) -> Result<UpdateOutcome, Diagnostic> {
+    if !matches!(lowered.program.terminal, Terminal::Update(_)) {
+        return Err(Diagnostic::bug("a program that emits rows was asked to update a table"));
+    }
+    if watermarks.len() != 1 && watermarks.len() != rows {
+        return Err(Diagnostic::bug("there is neither one watermark for the buffer nor one for each row"));
+    }
+    let prepared = prepare(lowered, columns.to_vec(), rows, functions)?;
+    let mut run = Run::new(lowered, &prepared, rows, functions)?;
+    run.with_tables(watermarks, hooks);
+    let stopped = run.execute(kernel, on_error);
+    let late_rows = run.late_rows();
+    drop(run);
+    functions.reset();
+    Ok(UpdateOutcome { late_rows, stopped })
+}
+
+/// `column` at the rows `indices`.
+fn take(column: &dyn Array, indices: &UInt32Array) -> Result<ArrayRef, Diagnostic> {
+    arrow_select::take::take(column, indices, None)
+        .map_err(|e| Diagnostic::bug(format!("rows of a column cannot be selected: {e}")))
+}

@@ -1,0 +1,168 @@
+//! One run of a kernel: its execution context, its bad rows, and how they are told.
+
+use super::vectors::Prepared;
+use super::{Flow, RowError, TableHooks};
+use crate::buffers::{InputColumns, OutputBuffers};
+use crate::kernel::Kernel;
+use crate::lower::Lowered;
+use crate::program::Site;
+use millstream_abi::{ErrorKind, ExecContext, OutputColumn, Slot, StatusKind, Str};
+use millstream_functions::FunctionContext;
+use millstream_types::{Code, Diagnostic, Place, code};
+use std::marker::PhantomData;
+use std::ptr;
+
+/// A run over the rows of one buffer. Owns or borrows everything that its context points to.
+pub(super) struct Run<'a> {
+    lowered: &'a Lowered,
+    prepared: &'a Prepared,
+    rows: usize,
+    /// Backs `context.columns`.
+    _inputs: InputColumns,
+    /// Backs `context.outputs`.
+    outputs: Vec<OutputColumn>,
+    context: ExecContext,
+    functions: PhantomData<&'a mut FunctionContext>,
+}
+
+/// The watermark of programs that have none: nothing is late.
+static NO_WATERMARK: i64 = i64::MIN;
+
+impl<'a> Run<'a> {
+    /// Checks that the columns fit the program.
+    pub(super) fn new(
+        lowered: &'a Lowered,
+        prepared: &'a Prepared,
+        rows: usize,
+        functions: &'a mut FunctionContext,
+    ) -> Result<Run<'a>, Diagnostic> {
+        let inputs = InputColumns::new(&lowered.program.inputs, &prepared.columns, rows)?;
+        let context = ExecContext {
+            columns: inputs.as_ptr(),
+            outputs: ptr::null(),
+            out_selection: ptr::null_mut(),
+            out_rows: 0,
+            watermarks: &raw const NO_WATERMARK,
+            watermark_stride: 0,
+            late_rows: 0,
+            slice_start: 0,
+            table: ptr::null_mut(),
+            find_slice: no_find_slice,
+            insert_key: no_insert_key,
+            keep_string: no_keep_string,
+            functions: (&raw mut *functions).cast(),
+            host: ptr::null_mut(),
+            error_kind: 0,
+            error_site: 0,
+        };
+        Ok(Run { lowered, prepared, rows, _inputs: inputs, outputs: Vec::new(), context, functions: PhantomData })
+    }
+
+    /// Sends emitted rows to `outputs`.
+    pub(super) fn write_to(&mut self, outputs: &'a mut OutputBuffers) {
+        self.outputs = outputs.columns();
+        self.context.outputs = self.outputs.as_ptr();
+        self.context.out_selection = outputs.selection_ptr();
+    }
+
+    /// Sends updates to the tables behind `hooks`.
+    pub(super) fn with_tables(&mut self, watermarks: &'a [i64], hooks: TableHooks) {
+        self.context.watermarks = watermarks.as_ptr();
+        self.context.watermark_stride = (watermarks.len() > 1) as u64;
+        self.context.find_slice = hooks.find_slice;
+        self.context.insert_key = hooks.insert_key;
+        self.context.keep_string = hooks.keep_string;
+        self.context.host = hooks.host;
+    }
+
+    /// Rows emitted so far.
+    pub(super) fn emitted_rows(&self) -> usize {
+        self.context.out_rows as usize
+    }
+
+    /// Late rows so far.
+    pub(super) fn late_rows(&self) -> u64 {
+        self.context.late_rows
+    }
+
+    /// Runs over all rows, past the bad ones; whether `on_error` asked to stop.
+    pub(super) fn execute(&mut self, kernel: &dyn Kernel, on_error: &mut dyn FnMut(RowError) -> Flow) -> bool {
+        let mut start = 0;
+        while start < self.rows as u64 {
+            // SAFETY: `InputColumns::new` has checked the columns against the program's inputs; the output buffers
+            // were made for the program's emitted columns and all rows; `update` has checked the watermarks, and
+            // `TableHooks::new` has the promise about tables; the function context is borrowed by this run.
+            let status = unsafe { kernel.run(&mut self.context, start, self.rows as u64) };
+            match status.kind() {
+                StatusKind::Done => return false,
+                StatusKind::Deoptimise { row } => start = row,
+                StatusKind::Error { row } => {
+                    let diagnostic = self.diagnose(row as usize);
+                    if on_error(RowError { row: row as usize, diagnostic }) == Flow::Stop {
+                        return true;
+                    }
+                    start = row + 1;
+                }
+            }
+        }
+        false
+    }
+
+    /// What is wrong with the row that the kernel has just failed at.
+    fn diagnose(&mut self, row: usize) -> Diagnostic {
+        // SAFETY: the pointer was made from the mutable borrow that this run holds, and no kernel is running.
+        let functions = unsafe { &mut *self.context.functions.cast::<FunctionContext>() };
+        let failure = functions.take_failure();
+        let site = self.lowered.program.sites.get(self.context.error_site as usize);
+        let what = site.map_or("an expression", |s| s.what.as_str());
+        let simple = |code: Code, message: String| Diagnostic::new(code, message);
+        let diagnostic = match ErrorKind::from_u32(self.context.error_kind) {
+            Some(ErrorKind::DivisionByZero) => simple(code::DIVISION_BY_ZERO, format!("division by zero in {what}")),
+            Some(ErrorKind::Overflow) => simple(code::OVERFLOW, format!("number out of range in {what}")),
+            Some(ErrorKind::NullRowtime) => simple(code::NULL_ROWTIME, format!("event time {what} is NULL")),
+            Some(ErrorKind::NullInNotNull) => simple(code::NULL_IN_NOT_NULL, format!("NULL for {what}, which is NOT NULL")),
+            Some(ErrorKind::FunctionFailed) => match failure {
+                Some(failure) => simple(failure.code, format!("{} in {what}", failure.message)),
+                None => simple(code::FUNCTION_FAILED, format!("{what} failed")),
+            },
+            Some(ErrorKind::FallbackFailed) => {
+                let vector = self.lowered.vectors.iter().position(|v| v.site == self.context.error_site);
+                match vector.and_then(|v| self.prepared.failure(v, row)) {
+                    Some(diagnostic) => diagnostic.clone(),
+                    None => simple(code::FUNCTION_FAILED, format!("{what} failed")),
+                }
+            }
+            None => Diagnostic::bug(format!("a kernel failed with the unknown kind {}", self.context.error_kind)),
+        };
+        match site.and_then(Site::place) {
+            Some(place) => diagnostic.at(place),
+            None => diagnostic,
+        }
+    }
+}
+
+impl Site {
+    /// The place for a diagnostic, if it is known.
+    pub fn place(&self) -> Option<Place> {
+        (self.line > 0).then(|| Place::Sql {
+            line: self.line.into(),
+            column: self.column.into(),
+            length: self.length.max(1).into(),
+        })
+    }
+}
+
+/// In place of the table callbacks in programs that emit rows: never called.
+unsafe extern "C" fn no_find_slice(_: *mut ExecContext, _: i64) {
+    unreachable!("only programs that update tables call this");
+}
+
+/// As [`no_find_slice`].
+unsafe extern "C" fn no_insert_key(_: *mut ExecContext, _: u64, _: u64, _: *const Slot) -> *mut u8 {
+    unreachable!("only programs that update tables call this");
+}
+
+/// As [`no_find_slice`].
+unsafe extern "C" fn no_keep_string(_: *mut ExecContext, _: *mut Str) {
+    unreachable!("only programs that update tables call this");
+}

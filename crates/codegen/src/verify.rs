@@ -1,0 +1,1 @@
+//! Checks that a row program is well formed.
