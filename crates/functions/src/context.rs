@@ -1,5 +1,6 @@
 //! What a function body can use besides its arguments.
 
+use crate::cache::Caches;
 use chrono_tz::Tz;
 use millstream_abi::Str;
 use millstream_types::{Code, code};
@@ -49,6 +50,8 @@ pub struct FunctionContext {
     /// Filled chunks and the one being filled, last. Chunks never move or shrink while strings point into them.
     chunks: Vec<Vec<u8>>,
     failure: Option<Failure>,
+    /// Compiled patterns and generators; they survive [`FunctionContext::reset`].
+    pub(crate) caches: Caches,
 }
 
 /// Bytes of a chunk of the arena; longer strings get a chunk of their own.
@@ -70,14 +73,33 @@ impl FunctionContext {
         if bytes.len() <= Str::INLINE {
             return Str::new(bytes);
         }
-        let fits = self.chunks.last().is_some_and(|c| c.capacity() - c.len() >= bytes.len());
-        if !fits {
-            self.chunks.push(Vec::with_capacity(bytes.len().max(CHUNK_BYTES)));
-        }
-        let chunk = self.chunks.last_mut().expect("a chunk was just made");
+        let chunk = self.chunk(bytes.len());
         let start = chunk.len();
         chunk.extend_from_slice(bytes);
         Str::new(&chunk[start..])
+    }
+
+    /// A string of `length` bytes, zeros that `fill` overwrites, without an allocation of its own.
+    pub(crate) fn keep_with(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Str {
+        if length <= Str::INLINE {
+            let mut bytes = [0; Str::INLINE];
+            fill(&mut bytes[..length]);
+            return Str::new(&bytes[..length]);
+        }
+        let chunk = self.chunk(length);
+        let start = chunk.len();
+        chunk.resize(start + length, 0);
+        fill(&mut chunk[start..]);
+        Str::new(&chunk[start..])
+    }
+
+    /// A chunk with room for `length` more bytes.
+    fn chunk(&mut self, length: usize) -> &mut Vec<u8> {
+        let fits = self.chunks.last().is_some_and(|c| c.capacity() - c.len() >= length);
+        if !fits {
+            self.chunks.push(Vec::with_capacity(length.max(CHUNK_BYTES)));
+        }
+        self.chunks.last_mut().expect("a chunk was just made")
     }
 
     /// Forgets all strings, keeping one chunk of memory.

@@ -1,7 +1,7 @@
 //! From a [`RuntimeFn`] to the address of its body in the common signature.
 
 use crate::context::{Failure, FunctionContext};
-use crate::strings;
+use crate::{encoding, hash, like, math, random, regex, search, strings, url};
 use millstream_abi::{CallStatus, RuntimeFn, RuntimeFnPtr, Slot, Str};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -114,7 +114,11 @@ impl<T: Return> Return for Result<T, Failure> {
 }
 
 /// Runs a body; a panic in it becomes a failure of the row, since nothing may unwind into generated code.
-fn guarded(context: &mut FunctionContext, out: &mut Slot, body: impl FnOnce(&mut FunctionContext, &mut Slot) -> CallStatus) -> u32 {
+fn guarded(
+    context: &mut FunctionContext,
+    out: &mut Slot,
+    body: impl FnOnce(&mut FunctionContext, &mut Slot) -> CallStatus,
+) -> u32 {
     match catch_unwind(AssertUnwindSafe(|| body(context, out))) {
         Ok(status) => status as u32,
         Err(_) => {
@@ -148,5 +152,114 @@ pub fn address(function: RuntimeFn) -> RuntimeFnPtr {
         RuntimeFn::StrCompare => wrap!(strings::compare; 0, 1),
         RuntimeFn::Upper => wrap!(strings::upper; 0),
         RuntimeFn::CharLength => wrap!(strings::char_length; 0),
+
+        // Strings.
+        RuntimeFn::Lower => wrap!(strings::lower; 0),
+        RuntimeFn::OctetLength => wrap!(strings::octet_length; 0),
+        RuntimeFn::TrimBoth => wrap!(strings::trim_both; 0, 1),
+        RuntimeFn::TrimLeading => wrap!(strings::trim_leading; 0, 1),
+        RuntimeFn::TrimTrailing => wrap!(strings::trim_trailing; 0, 1),
+        RuntimeFn::Substring => wrap!(strings::substring; 0, 1, 2),
+        RuntimeFn::Left => wrap!(strings::left; 0, 1),
+        RuntimeFn::Right => wrap!(strings::right; 0, 1),
+        RuntimeFn::Lpad => wrap!(strings::lpad; 0, 1, 2),
+        RuntimeFn::Rpad => wrap!(strings::rpad; 0, 1, 2),
+        RuntimeFn::Repeat => wrap!(strings::repeat; 0, 1),
+        RuntimeFn::Replace => wrap!(strings::replace; 0, 1, 2),
+        RuntimeFn::Reverse => wrap!(strings::reverse; 0),
+        RuntimeFn::InitCap => wrap!(strings::initcap; 0),
+        RuntimeFn::Concat2 => wrap!(strings::concat2; 0, 1),
+        RuntimeFn::Concat3 => wrap!(strings::concat3; 0, 1, 2),
+        RuntimeFn::Concat4 => wrap!(strings::concat4; 0, 1, 2, 3),
+        RuntimeFn::DropPrefix => wrap!(strings::drop_prefix; 0, 1),
+        RuntimeFn::Overlay => wrap!(strings::overlay; 0, 1, 2, 3),
+        RuntimeFn::Translate => wrap!(strings::translate; 0, 1, 2),
+        RuntimeFn::Ascii => wrap!(strings::ascii; 0),
+        RuntimeFn::Chr => wrap!(strings::chr; 0),
+        RuntimeFn::IsAlpha => wrap!(strings::is_alpha; 0),
+        RuntimeFn::IsDigit => wrap!(strings::is_digit; 0),
+        RuntimeFn::IsDecimal => wrap!(strings::is_decimal; 0),
+
+        // Searching and splitting.
+        RuntimeFn::Position => wrap!(search::position; 0, 1, 2),
+        RuntimeFn::SplitIndex => wrap!(search::split_index; 0, 1, 2),
+        RuntimeFn::SplitIndexCode => wrap!(search::split_index_code; 0, 1, 2),
+        RuntimeFn::StartsWith => wrap!(search::starts_with; 0, 1),
+        RuntimeFn::EndsWith => wrap!(search::ends_with; 0, 1),
+        RuntimeFn::Like => wrap!(like::like; 0, 1),
+        RuntimeFn::LikeEscape => wrap!(like::like_escape; 0, 1, 2),
+
+        // Regular expressions.
+        RuntimeFn::SimilarTo => wrap!(regex::similar_to; 0, 1),
+        RuntimeFn::SimilarToEscape => wrap!(regex::similar_to_escape; 0, 1, 2),
+        RuntimeFn::Regexp => wrap!(regex::matches; 0, 1),
+        RuntimeFn::RegexpExtract => wrap!(regex::extract; 0, 1, 2),
+        RuntimeFn::RegexpReplace => wrap!(regex::replace; 0, 1, 2),
+        RuntimeFn::RegexpCount => wrap!(regex::count; 0, 1),
+        RuntimeFn::RegexpInstr => wrap!(regex::instr; 0, 1),
+        RuntimeFn::RegexpSubstr => wrap!(regex::substr; 0, 1),
+
+        // Encodings and digests.
+        RuntimeFn::Encode => wrap!(encoding::encode; 0, 1),
+        RuntimeFn::Decode => wrap!(encoding::decode; 0, 1),
+        RuntimeFn::ToBase64 => wrap!(encoding::to_base64; 0),
+        RuntimeFn::FromBase64 => wrap!(encoding::from_base64; 0),
+        RuntimeFn::HexInteger => wrap!(encoding::hex_integer; 0),
+        RuntimeFn::HexBytes => wrap!(encoding::hex_bytes; 0),
+        RuntimeFn::Bin => wrap!(encoding::bin; 0),
+        RuntimeFn::Unhex => wrap!(encoding::unhex; 0),
+        RuntimeFn::UrlEncode => wrap!(url::url_encode; 0),
+        RuntimeFn::UrlDecode => wrap!(url::url_decode; 0),
+        RuntimeFn::ParseUrl => wrap!(url::parse_url; 0, 1),
+        RuntimeFn::ParseUrlKey => wrap!(url::parse_url_key; 0, 1, 2),
+        RuntimeFn::Md5 => wrap!(hash::md5; 0),
+        RuntimeFn::Sha1 => wrap!(hash::sha1; 0),
+        RuntimeFn::Sha224 => wrap!(hash::sha224; 0),
+        RuntimeFn::Sha256 => wrap!(hash::sha256; 0),
+        RuntimeFn::Sha384 => wrap!(hash::sha384; 0),
+        RuntimeFn::Sha512 => wrap!(hash::sha512; 0),
+        RuntimeFn::Sha2 => wrap!(hash::sha2; 0, 1),
+
+        // Mathematics.
+        RuntimeFn::AbsInteger => wrap!(math::abs_integer; 0),
+        RuntimeFn::AbsDecimal => wrap!(math::abs_decimal; 0),
+        RuntimeFn::AbsDouble => wrap!(math::abs_double; 0),
+        RuntimeFn::SignDouble => wrap!(math::sign_double; 0),
+        RuntimeFn::FloorDouble => wrap!(math::floor_double; 0),
+        RuntimeFn::CeilDouble => wrap!(math::ceil_double; 0),
+        RuntimeFn::FloorDecimal => wrap!(math::floor_decimal; 0, 1),
+        RuntimeFn::CeilDecimal => wrap!(math::ceil_decimal; 0, 1),
+        RuntimeFn::RoundInteger => wrap!(math::round_integer; 0, 1),
+        RuntimeFn::RoundDecimal => wrap!(math::round_decimal; 0, 1, 2, 3),
+        RuntimeFn::RoundDouble => wrap!(math::round_double; 0, 1),
+        RuntimeFn::TruncateInteger => wrap!(math::truncate_integer; 0, 1),
+        RuntimeFn::TruncateDecimal => wrap!(math::truncate_decimal; 0, 1, 2, 3),
+        RuntimeFn::TruncateDouble => wrap!(math::truncate_double; 0, 1),
+        RuntimeFn::Sqrt => wrap!(math::sqrt; 0),
+        RuntimeFn::Exp => wrap!(math::exp; 0),
+        RuntimeFn::Ln => wrap!(math::ln; 0),
+        RuntimeFn::Log10 => wrap!(math::log10; 0),
+        RuntimeFn::Sin => wrap!(math::sin; 0),
+        RuntimeFn::Cos => wrap!(math::cos; 0),
+        RuntimeFn::Tan => wrap!(math::tan; 0),
+        RuntimeFn::Asin => wrap!(math::asin; 0),
+        RuntimeFn::Acos => wrap!(math::acos; 0),
+        RuntimeFn::Atan => wrap!(math::atan; 0),
+        RuntimeFn::Sinh => wrap!(math::sinh; 0),
+        RuntimeFn::Cosh => wrap!(math::cosh; 0),
+        RuntimeFn::Tanh => wrap!(math::tanh; 0),
+        RuntimeFn::Atan2 => wrap!(math::atan2; 0, 1),
+        RuntimeFn::Power => wrap!(math::power; 0, 1),
+        RuntimeFn::BitAnd => wrap!(math::bit_and; 0, 1),
+        RuntimeFn::BitOr => wrap!(math::bit_or; 0, 1),
+        RuntimeFn::BitXor => wrap!(math::bit_xor; 0, 1),
+        RuntimeFn::BitNot => wrap!(math::bit_not; 0),
+
+        // Random values.
+        RuntimeFn::Rand => wrap!(random::rand;),
+        RuntimeFn::RandSeed => wrap!(random::rand_seed; 0),
+        RuntimeFn::RandInteger => wrap!(random::rand_integer; 0),
+        RuntimeFn::RandIntegerSeed => wrap!(random::rand_integer_seed; 0, 1),
+        RuntimeFn::Uuid => wrap!(random::uuid;),
     }
 }

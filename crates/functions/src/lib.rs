@@ -6,9 +6,18 @@
 //!
 //! A file per family: `strings`, `regex`, `datetime`, `math`, `decimal`, `casts`.
 
+mod cache;
 mod context;
 mod dispatch;
+mod encoding;
+mod hash;
+mod like;
+mod math;
+mod random;
+mod regex;
+mod search;
 mod strings;
+mod url;
 
 pub use context::{Failure, FunctionContext, FunctionSettings};
 pub use dispatch::address;
