@@ -1,1 +1,401 @@
-//! Under way.
+//! The tables and views of a session.
+//!
+//! `CREATE TABLE` is bound here, once: types are known from the definition, computed columns and the watermark are bound
+//! by the binder, and the whole is checked as Flink checks it. A view is kept as its query and bound on every use, so
+//! that the optimiser sees through it; it is bound on creation too, so that its errors show where they are.
+//!
+//! Tables and views share one name space and are listed by name. There is one catalog and one database, with Flink's
+//! default names, so that qualified names of Flink scripts work.
+
+use crate::bind;
+use crate::ddl::{ColumnSource, LikeClause, TableDefinition, ViewDefinition, WatermarkDefinition, span_of};
+use crate::diagnostics::{at_span, nearest};
+use crate::settings::Settings;
+use millstream_plan::expr::{Expr, ExprKind};
+use millstream_plan::logical::{ColumnKind, Table, TableColumn, Watermark};
+use millstream_types::{Code, DataType, Diagnostic, Field, Schema, code};
+use sqlparser::ast::Ident;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Flink's names of the only catalog and the only database.
+const CATALOG: &str = "default_catalog";
+const DATABASE: &str = "default_database";
+
+/// Tables and views by name.
+#[derive(Debug, Clone, Default)]
+pub struct Catalog {
+    entries: BTreeMap<String, Relation>,
+}
+
+/// A table or a view.
+#[derive(Debug, Clone)]
+pub enum Relation {
+    /// A table.
+    Table(Arc<TableEntry>),
+    /// A view.
+    View(Arc<View>),
+}
+
+/// A table and the text it was made of.
+#[derive(Debug, Clone)]
+pub struct TableEntry {
+    /// What plans refer to.
+    pub table: Arc<Table>,
+    /// Its definition, with what LIKE took over: for DESCRIBE and SHOW CREATE TABLE.
+    pub definition: TableDefinition,
+}
+
+/// A view.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// Its name.
+    pub name: String,
+    /// Names of its columns; as many as the query has.
+    pub columns: Vec<String>,
+    /// Its columns when it was created.
+    pub schema: Schema,
+    /// Its definition.
+    pub definition: ViewDefinition,
+}
+
+impl Relation {
+    /// Columns: a table's, or a view's at its creation.
+    pub fn schema(&self) -> Schema {
+        match self {
+            Relation::Table(entry) => entry.table.schema(),
+            Relation::View(view) => view.schema.clone(),
+        }
+    }
+}
+
+impl Catalog {
+    /// An empty catalog.
+    pub fn new() -> Catalog {
+        Catalog::default()
+    }
+
+    /// Creates a table; `false` when it exists already and `IF NOT EXISTS` was said.
+    pub fn create_table(&mut self, definition: &TableDefinition, settings: &Settings) -> Result<bool, Diagnostic> {
+        let Some(name) = self.free_name(&definition.name, definition.if_not_exists)? else { return Ok(false) };
+        let definition = match &definition.like {
+            Some(like) => self.with_like(definition, like)?,
+            None => definition.clone(),
+        };
+        let table = Arc::new(bind_table(&name, &definition, settings)?);
+        self.entries.insert(name, Relation::Table(Arc::new(TableEntry { table, definition })));
+        Ok(true)
+    }
+
+    /// Creates a view; `false` when it exists already and `IF NOT EXISTS` was said.
+    pub fn create_view(&mut self, definition: &ViewDefinition, settings: &Settings) -> Result<bool, Diagnostic> {
+        let Some(name) = self.free_name(&definition.name, definition.if_not_exists)? else { return Ok(false) };
+        let mut schema = bind::bind_query(self, settings, &definition.query)?.schema();
+        if !definition.columns.is_empty() {
+            let (given, found) = (definition.columns.len(), schema.fields.len());
+            if given != found {
+                let text = format!("view '{name}' names {given} columns, but its query has {found}");
+                return Err(at_span(Diagnostic::new(code::INVALID_TABLE, text), span_of(&definition.columns)));
+            }
+            for (field, column) in schema.fields.iter_mut().zip(&definition.columns) {
+                field.name.clone_from(&column.value);
+            }
+        }
+        let columns: Vec<String> = schema.fields.iter().map(|f| f.name.clone()).collect();
+        let view = View { name: name.clone(), columns, schema, definition: definition.clone() };
+        self.entries.insert(name, Relation::View(Arc::new(view)));
+        Ok(true)
+    }
+
+    /// Drops a table; with `if_exists` it need not be there. Returns whether it was.
+    pub fn drop_table(&mut self, name: &[Ident], if_exists: bool) -> Result<bool, Diagnostic> {
+        self.drop_relation(name, if_exists, true)
+    }
+
+    /// Drops a view; with `if_exists` it need not be there. Returns whether it was.
+    pub fn drop_view(&mut self, name: &[Ident], if_exists: bool) -> Result<bool, Diagnostic> {
+        self.drop_relation(name, if_exists, false)
+    }
+
+    fn drop_relation(&mut self, name: &[Ident], if_exists: bool, is_table: bool) -> Result<bool, Diagnostic> {
+        let found = local_name(name).and_then(|n| Some((n.to_owned(), self.entries.get(n)?)));
+        match found {
+            Some((local, relation)) if matches!(relation, Relation::Table(_)) == is_table => {
+                self.entries.remove(&local);
+                Ok(true)
+            }
+            Some((local, _)) => {
+                let (is, other) = if is_table { ("view", "VIEW") } else { ("table", "TABLE") };
+                let diagnostic = Diagnostic::new(code::UNKNOWN_TABLE, format!("'{local}' is a {is}"));
+                Err(at_span(diagnostic, span_of(name)).advise(format!("use DROP {other}")))
+            }
+            None if if_exists => Ok(false),
+            None => Err(self.unknown(name)),
+        }
+    }
+
+    /// The table or view of this name; the parts of a qualified name in order.
+    pub fn lookup<'a>(&self, name: impl IntoIterator<Item = &'a Ident>) -> Result<Relation, Diagnostic> {
+        let name: Vec<Ident> = name.into_iter().cloned().collect();
+        let found = local_name(&name).and_then(|local| self.entries.get(local));
+        found.cloned().ok_or_else(|| self.unknown(&name))
+    }
+
+    /// The table of this name; a view is an error, for INSERT INTO.
+    pub fn lookup_table<'a>(&self, name: impl IntoIterator<Item = &'a Ident>) -> Result<Arc<Table>, Diagnostic> {
+        let name: Vec<Ident> = name.into_iter().cloned().collect();
+        match self.lookup(&name)? {
+            Relation::Table(entry) => Ok(Arc::clone(&entry.table)),
+            Relation::View(view) => {
+                let diagnostic = Diagnostic::new(code::NOT_A_SINK, format!("'{}' is a view", view.name));
+                Err(at_span(diagnostic, span_of(&name)).advise("name a table"))
+            }
+        }
+    }
+
+    /// Names of all tables and views, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
+    /// Names of the views, sorted.
+    pub fn view_names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().filter(|(_, r)| matches!(r, Relation::View(_))).map(|(name, _)| name.as_str())
+    }
+
+    /// The name under which a new object goes; `None` when it is taken and that is no error.
+    fn free_name(&self, name: &[Ident], if_not_exists: bool) -> Result<Option<String>, Diagnostic> {
+        let Some(local) = local_name(name) else {
+            let text = format!("there is no database '{}'", dotted(&name[..name.len() - 1]));
+            let advice = "use a plain name: there is one catalog and one database";
+            return Err(at_span(Diagnostic::new(code::UNSUPPORTED, text), span_of(name)).advise(advice));
+        };
+        match self.entries.get(local) {
+            None => Ok(Some(local.to_owned())),
+            Some(_) if if_not_exists => Ok(None),
+            Some(relation) => {
+                let what = if matches!(relation, Relation::Table(_)) { "table" } else { "view" };
+                let diagnostic = Diagnostic::new(code::ALREADY_EXISTS, format!("there is a {what} '{local}' already"));
+                Err(at_span(diagnostic, span_of(name)).advise("drop it first, or say IF NOT EXISTS"))
+            }
+        }
+    }
+
+    fn unknown(&self, name: &[Ident]) -> Diagnostic {
+        let text = format!("unknown table or view '{}'", dotted(name));
+        let diagnostic = at_span(Diagnostic::new(code::UNKNOWN_TABLE, text), span_of(name));
+        let last = name.last().map(|i| i.value.as_str()).unwrap_or_default();
+        match nearest(last, self.names()) {
+            Some(near) => diagnostic.advise(format!("did you mean `{near}`?")),
+            None if self.entries.is_empty() => diagnostic.advise("create it first, with CREATE TABLE"),
+            None => {
+                let names: Vec<&str> = self.names().take(12).collect();
+                diagnostic.advise(format!("tables and views: {}", names.join(", ")))
+            }
+        }
+    }
+
+    /// The definition with the parts of the other table that LIKE takes over.
+    fn with_like(&self, own: &TableDefinition, like: &LikeClause) -> Result<TableDefinition, Diagnostic> {
+        let Relation::Table(base) = self.lookup(&like.name)? else {
+            let diagnostic = Diagnostic::new(code::INVALID_TABLE, "LIKE takes a table, not a view");
+            return Err(at_span(diagnostic, span_of(&like.name)));
+        };
+        let base = &base.definition;
+        let taken = |source: &ColumnSource| match source {
+            ColumnSource::Physical { .. } => true,
+            ColumnSource::Metadata { .. } => like.metadata,
+            ColumnSource::Computed(_) => like.generated,
+        };
+        let mut merged = own.clone();
+        merged.like = None;
+        merged.columns = base.columns.iter().filter(|c| taken(&c.source)).chain(&own.columns).cloned().collect();
+        if like.watermarks && merged.watermark.is_none() {
+            merged.watermark.clone_from(&base.watermark);
+        }
+        if like.constraints && merged.primary_key.is_empty() {
+            merged.primary_key.clone_from(&base.primary_key);
+        }
+        if like.options {
+            let inherited = base.options.iter().filter(|(key, _)| own.options.iter().all(|(k, _)| k != key)).cloned();
+            merged.options.extend(inherited);
+        }
+        Ok(merged)
+    }
+}
+
+/// The last part of a name, if the parts before it are the default catalog and database.
+fn local_name(name: &[Ident]) -> Option<&str> {
+    match name {
+        [name] => Some(&name.value),
+        [database, name] if database.value == DATABASE => Some(&name.value),
+        [catalog, database, name] if catalog.value == CATALOG && database.value == DATABASE => Some(&name.value),
+        _ => None,
+    }
+}
+
+fn dotted(name: &[Ident]) -> String {
+    name.iter().map(|i| i.value.as_str()).collect::<Vec<_>>().join(".")
+}
+
+fn error_at(code: Code, ident: &Ident, message: String) -> Diagnostic {
+    at_span(Diagnostic::new(code, message), ident.span)
+}
+
+/// Checks a definition and binds its expressions.
+fn bind_table(name: &str, definition: &TableDefinition, settings: &Settings) -> Result<Table, Diagnostic> {
+    if definition.columns.is_empty() {
+        let text = format!("table '{name}' has no columns");
+        let diagnostic = at_span(Diagnostic::new(code::INVALID_TABLE, text), span_of(&definition.name));
+        return Err(diagnostic.advise("list the columns in parentheses after the name"));
+    }
+    for (i, column) in definition.columns.iter().enumerate() {
+        if definition.columns[..i].iter().any(|c| c.name.value == column.name.value) {
+            let text = format!("a column named '{}' already exists in table '{name}'", column.name.value);
+            return Err(error_at(code::INVALID_TABLE, &column.name, text).advise("rename or remove one of them"));
+        }
+    }
+    let mut columns = bind_columns(definition, settings)?;
+    let primary_key = bind_primary_key(definition, &mut columns)?;
+    let watermark = match &definition.watermark {
+        Some(watermark) => Some(bind_watermark(watermark, &columns, settings)?),
+        None => None,
+    };
+    let options = definition.options.iter().cloned().collect();
+    Ok(Table { name: name.to_owned(), columns, watermark, primary_key, options })
+}
+
+/// Binds the columns: first those with a type, then the computed ones, which see the first but not one another.
+fn bind_columns(definition: &TableDefinition, settings: &Settings) -> Result<Vec<TableColumn>, Diagnostic> {
+    let mut visible = vec![];
+    let mut positions = vec![];
+    for (i, column) in definition.columns.iter().enumerate() {
+        match &column.source {
+            ColumnSource::Physical { data_type, nullable } | ColumnSource::Metadata { data_type, nullable, .. } => {
+                visible.push(Field::new(&column.name.value, data_type.clone(), *nullable));
+                positions.push(i);
+            }
+            ColumnSource::Computed(_) => {}
+        }
+    }
+    let bind_column = |column: &crate::ddl::ColumnDefinition| {
+        let name = &column.name.value;
+        let (field, kind) = match &column.source {
+            ColumnSource::Physical { data_type, nullable } => {
+                (Field::new(name, data_type.clone(), *nullable), ColumnKind::Physical)
+            }
+            ColumnSource::Metadata { data_type, nullable, key, is_virtual } => {
+                let key = key.clone().unwrap_or_else(|| name.clone());
+                let kind = ColumnKind::Metadata { key, is_virtual: *is_virtual };
+                (Field::new(name, data_type.clone(), *nullable), kind)
+            }
+            ColumnSource::Computed(ast) => {
+                let bound = bind::bind_table_expression(&visible, ast, settings)
+                    .map_err(|d| explain_computed(d, definition))
+                    .map_err(|d| at_span(d, column.name.span))?;
+                let expression = bound.rewrite(&mut |e| at_position(e, &positions));
+                let field = Field::new(name, expression.data_type.clone(), expression.nullable);
+                (field, ColumnKind::Computed(expression))
+            }
+        };
+        Ok(TableColumn { field, kind })
+    };
+    definition.columns.iter().map(bind_column).collect()
+}
+
+/// Turns a position among the visible columns into one in the table.
+fn at_position(mut expression: Expr, positions: &[usize]) -> Expr {
+    if let ExprKind::Column(i) = &mut expression.kind {
+        *i = positions[*i];
+    }
+    expression
+}
+
+/// Says so when an unknown column is a computed one.
+fn explain_computed(diagnostic: Diagnostic, definition: &TableDefinition) -> Diagnostic {
+    let is_computed = |c: &&crate::ddl::ColumnDefinition| matches!(c.source, ColumnSource::Computed(_));
+    let names = |name: &str| [format!("'{name}'"), format!("`{name}`")].iter().any(|n| diagnostic.message.contains(n));
+    let meant = definition.columns.iter().filter(is_computed).any(|c| names(&c.name.value));
+    match diagnostic.code == code::UNKNOWN_COLUMN && meant {
+        true => diagnostic.advise("a computed column cannot use another computed column; repeat its expression"),
+        false => diagnostic,
+    }
+}
+
+/// Positions of the primary key's columns, which become NOT NULL.
+fn bind_primary_key(definition: &TableDefinition, columns: &mut [TableColumn]) -> Result<Vec<usize>, Diagnostic> {
+    let mut key = vec![];
+    for ident in &definition.primary_key {
+        let name = &ident.value;
+        let Some(position) = columns.iter().position(|c| c.field.name == *name) else {
+            let text = format!("primary key column '{name}' is not defined in the schema");
+            let names = columns.iter().map(|c| c.field.name.as_str());
+            let diagnostic = error_at(code::UNKNOWN_COLUMN, ident, text);
+            return Err(match nearest(name, names) {
+                Some(near) => diagnostic.advise(format!("did you mean `{near}`?")),
+                None => diagnostic,
+            });
+        };
+        let column = &mut columns[position];
+        if column.kind != ColumnKind::Physical {
+            let text = format!("invalid primary key: column '{name}' is not a physical column");
+            return Err(error_at(code::INVALID_TABLE, ident, text));
+        }
+        if key.contains(&position) {
+            let text = format!("column '{name}' occurs twice in the primary key");
+            return Err(error_at(code::INVALID_TABLE, ident, text));
+        }
+        column.field.nullable = false;
+        key.push(position);
+    }
+    Ok(key)
+}
+
+fn bind_watermark(
+    watermark: &WatermarkDefinition,
+    columns: &[TableColumn],
+    settings: &Settings,
+) -> Result<Watermark, Diagnostic> {
+    let ident = &watermark.column;
+    let name = &ident.value;
+    let fields: Vec<Field> = columns.iter().map(|c| c.field.clone()).collect();
+    let Some(column) = fields.iter().position(|f| f.name == *name) else {
+        let text = format!("the rowtime attribute field '{name}' is not defined in the table schema");
+        let diagnostic = error_at(code::UNKNOWN_COLUMN, ident, text);
+        return Err(match nearest(name, fields.iter().map(|f| f.name.as_str())) {
+            Some(near) => diagnostic.advise(format!("did you mean `{near}`?")),
+            None => diagnostic.advise("declare the column, or compute it: ts AS TO_TIMESTAMP_LTZ(millis, 3)"),
+        });
+    };
+    let data_type = fields[column].data_type.clone();
+    if !is_event_time(&data_type) {
+        let text = format!(
+            "invalid data type of time field '{name}' for watermark definition: it must be TIMESTAMP(p) or TIMESTAMP_LTZ(p) \
+             with a precision p from 0 to 3, but it is {data_type}"
+        );
+        let advice = match data_type {
+            DataType::Timestamp(_) => "declare it as TIMESTAMP(3), or compute it: ts AS CAST(t AS TIMESTAMP(3))",
+            DataType::TimestampLtz(_) => {
+                "declare it as TIMESTAMP_LTZ(3), or compute it: ts AS CAST(t AS TIMESTAMP_LTZ(3))"
+            }
+            DataType::BigInt => "add a computed column: ts AS TO_TIMESTAMP_LTZ(millis, 3)",
+            _ => "add a computed column: ts AS TO_TIMESTAMP(text)",
+        };
+        return Err(error_at(code::INVALID_TABLE, ident, text).advise(advice));
+    }
+    let expression =
+        bind::bind_table_expression(&fields, &watermark.expression, settings).map_err(|d| at_span(d, ident.span))?;
+    let same_kind = std::mem::discriminant(&expression.data_type) == std::mem::discriminant(&data_type);
+    if !same_kind || !is_event_time(&expression.data_type) {
+        let text =
+            format!("the watermark of '{name}' must be {data_type}, but its expression is {}", expression.data_type);
+        return Err(error_at(code::INVALID_TABLE, ident, text)
+            .advise(format!("write WATERMARK FOR `{name}` AS `{name}` - INTERVAL '5' SECOND")));
+    }
+    Ok(Watermark { column, expression: expression.cast_to(data_type) })
+}
+
+/// TIMESTAMP or TIMESTAMP_LTZ of millisecond precision or less.
+fn is_event_time(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(0..=3) | DataType::TimestampLtz(0..=3))
+}

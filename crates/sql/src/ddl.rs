@@ -1,1 +1,429 @@
-//! Under way.
+//! `CREATE TABLE` and `CREATE VIEW`: a small parser on sqlparser's tokens.
+//!
+//! It only reads; names are resolved, expressions bound and the definition checked when the [`crate::catalog`] takes it.
+
+use crate::data_type::{self, expect_word, peek_word, take_word};
+use crate::diagnostics;
+use crate::dialect::is_reserved;
+use crate::statement::Failure;
+use millstream_types::{DataType, Diagnostic, code};
+use sqlparser::ast::{Expr, Ident, Query};
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+
+/// What `CREATE TABLE` says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableDefinition {
+    /// Name, perhaps qualified.
+    pub name: Vec<Ident>,
+    /// `CREATE TEMPORARY TABLE`; every table lives as long as the session anyway.
+    pub temporary: bool,
+    /// `IF NOT EXISTS`.
+    pub if_not_exists: bool,
+    /// Columns in order.
+    pub columns: Vec<ColumnDefinition>,
+    /// `WATERMARK FOR … AS …`.
+    pub watermark: Option<WatermarkDefinition>,
+    /// `PRIMARY KEY … NOT ENFORCED`.
+    pub primary_key: Vec<Ident>,
+    /// `COMMENT '…'` of the table.
+    pub comment: Option<String>,
+    /// `WITH (…)`, in order.
+    pub options: Vec<(String, String)>,
+    /// `LIKE other (…)`.
+    pub like: Option<LikeClause>,
+}
+
+/// A column of `CREATE TABLE`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnDefinition {
+    /// Name.
+    pub name: Ident,
+    /// Where its value comes from.
+    pub source: ColumnSource,
+    /// `COMMENT '…'`.
+    pub comment: Option<String>,
+}
+
+/// Where the value of a column comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ColumnSource {
+    /// The record.
+    Physical {
+        /// Type.
+        data_type: DataType,
+        /// Without NOT NULL.
+        nullable: bool,
+    },
+    /// The connector.
+    Metadata {
+        /// Type.
+        data_type: DataType,
+        /// Without NOT NULL.
+        nullable: bool,
+        /// `FROM 'key'`.
+        key: Option<String>,
+        /// `VIRTUAL`.
+        is_virtual: bool,
+    },
+    /// `AS expression`.
+    Computed(Expr),
+}
+
+/// `WATERMARK FOR column AS expression`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WatermarkDefinition {
+    /// The event-time column.
+    pub column: Ident,
+    /// The watermark of a row.
+    pub expression: Expr,
+}
+
+/// `LIKE other (INCLUDING …, EXCLUDING …)`: which parts of the other table are taken over.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LikeClause {
+    /// The other table.
+    pub name: Vec<Ident>,
+    /// Whether its computed columns are taken.
+    pub generated: bool,
+    /// Whether its metadata columns are taken.
+    pub metadata: bool,
+    /// Whether its options are taken.
+    pub options: bool,
+    /// Whether its watermark is taken.
+    pub watermarks: bool,
+    /// Whether its primary key is taken.
+    pub constraints: bool,
+}
+
+/// What `CREATE VIEW` says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ViewDefinition {
+    /// Name, perhaps qualified.
+    pub name: Vec<Ident>,
+    /// `CREATE TEMPORARY VIEW`.
+    pub temporary: bool,
+    /// `IF NOT EXISTS`.
+    pub if_not_exists: bool,
+    /// Names of the columns, if given.
+    pub columns: Vec<Ident>,
+    /// `COMMENT '…'`.
+    pub comment: Option<String>,
+    /// The query.
+    pub query: Box<Query>,
+    /// Text of the whole statement, for SHOW CREATE VIEW.
+    pub text: String,
+}
+
+/// The rest of `CREATE TABLE` after the word `TABLE`.
+pub(crate) fn parse_create_table(parser: &mut Parser, temporary: bool) -> Result<TableDefinition, Failure> {
+    let if_not_exists = take_if_not_exists(parser)?;
+    let mut table = TableDefinition {
+        name: parse_name(parser, "the name of the table")?,
+        temporary,
+        if_not_exists,
+        columns: vec![],
+        watermark: None,
+        primary_key: vec![],
+        comment: None,
+        options: vec![],
+        like: None,
+    };
+    if parser.consume_token(&Token::LParen) {
+        loop {
+            parse_element(parser, &mut table)?;
+            if !parser.consume_token(&Token::Comma) {
+                break;
+            }
+        }
+        expect_close(parser)?;
+    }
+    table.comment = parse_comment(parser)?;
+    for (words, what) in [(["PARTITIONED", "BY"], "PARTITIONED BY"), (["DISTRIBUTED", "BY"], "DISTRIBUTED BY")] {
+        if peek_word(parser, 0, words[0]) {
+            let advice = "leave the clause out; the sink writes all rows under one path";
+            return Err(unsupported(parser.peek_token(), what, advice).into());
+        }
+    }
+    if peek_word(parser, 0, "WITH") {
+        parser.advance_token();
+        table.options = parse_options(parser)?;
+    }
+    if take_word(parser, "LIKE") {
+        table.like = Some(parse_like(parser)?);
+    }
+    if peek_word(parser, 0, "AS") {
+        let advice = "create the table, then INSERT INTO it";
+        return Err(unsupported(parser.peek_token(), "CREATE TABLE AS SELECT", advice).into());
+    }
+    Ok(table)
+}
+
+/// The rest of `CREATE VIEW` after the word `VIEW`.
+pub(crate) fn parse_create_view(parser: &mut Parser, temporary: bool) -> Result<ViewDefinition, Failure> {
+    let if_not_exists = take_if_not_exists(parser)?;
+    let name = parse_name(parser, "the name of the view")?;
+    let mut columns = vec![];
+    if parser.consume_token(&Token::LParen) {
+        loop {
+            columns.push(parse_identifier(parser, "the name of a column")?);
+            parse_comment(parser)?;
+            if !parser.consume_token(&Token::Comma) {
+                break;
+            }
+        }
+        parser.expect_token(&Token::RParen)?;
+    }
+    let comment = parse_comment(parser)?;
+    expect_word(parser, "AS")?;
+    let query = parser.parse_query()?;
+    Ok(ViewDefinition { name, temporary, if_not_exists, columns, comment, query, text: String::new() })
+}
+
+fn take_if_not_exists(parser: &mut Parser) -> Result<bool, Failure> {
+    if !(peek_word(parser, 0, "IF") && peek_word(parser, 1, "NOT")) {
+        return Ok(false);
+    }
+    parser.advance_token();
+    parser.advance_token();
+    expect_word(parser, "EXISTS")?;
+    Ok(true)
+}
+
+/// One element of the list in parentheses: a column, the watermark or a constraint.
+fn parse_element(parser: &mut Parser, table: &mut TableDefinition) -> Result<(), Failure> {
+    let start = parser.peek_token();
+    if peek_word(parser, 0, "WATERMARK") && peek_word(parser, 1, "FOR") {
+        parser.advance_token();
+        parser.advance_token();
+        let column = parse_identifier(parser, "the name of the event-time column")?;
+        if parser.peek_token_ref().token == Token::Period {
+            let advice = "add a computed column for the field, and declare the watermark for that column";
+            return Err(unsupported(start, "a watermark for a nested field", advice).into());
+        }
+        expect_word(parser, "AS")?;
+        let expression = parser.parse_expr()?;
+        if table.watermark.replace(WatermarkDefinition { column, expression }).is_some() {
+            return Err(invalid(start, "a table has only one WATERMARK", "remove one of them").into());
+        }
+        return Ok(());
+    }
+    if peek_word(parser, 0, "CONSTRAINT") {
+        parser.advance_token();
+        parse_identifier(parser, "the name of the constraint")?;
+    }
+    if peek_word(parser, 0, "PRIMARY") && peek_word(parser, 1, "KEY") {
+        parser.advance_token();
+        parser.advance_token();
+        parser.expect_token(&Token::LParen)?;
+        let mut names = vec![];
+        loop {
+            names.push(parse_identifier(parser, "the name of a column")?);
+            if !parser.consume_token(&Token::Comma) {
+                break;
+            }
+        }
+        parser.expect_token(&Token::RParen)?;
+        return set_primary_key(parser, table, names, start);
+    }
+    if peek_word(parser, 0, "UNIQUE") && parser.peek_nth_token_ref(1).token == Token::LParen {
+        return Err(unsupported(start, "UNIQUE", "leave the constraint out").into());
+    }
+    parse_column(parser, table)
+}
+
+fn set_primary_key(
+    parser: &mut Parser,
+    table: &mut TableDefinition,
+    names: Vec<Ident>,
+    start: TokenWithSpan,
+) -> Result<(), Failure> {
+    if !(peek_word(parser, 0, "NOT") && peek_word(parser, 1, "ENFORCED")) {
+        let text = "Flink doesn't support ENFORCED mode for PRIMARY KEY constraint";
+        return Err(invalid(start, text, "write PRIMARY KEY … NOT ENFORCED; the data is not checked").into());
+    }
+    parser.advance_token();
+    parser.advance_token();
+    if !table.primary_key.is_empty() {
+        return Err(
+            invalid(start, "a table has only one PRIMARY KEY", "list all its columns in one PRIMARY KEY (…)").into()
+        );
+    }
+    table.primary_key = names;
+    Ok(())
+}
+
+fn parse_column(parser: &mut Parser, table: &mut TableDefinition) -> Result<(), Failure> {
+    let name = parse_identifier(parser, "the name of a column")?;
+    if take_word(parser, "AS") {
+        let expression = parser.parse_expr()?;
+        let comment = parse_comment(parser)?;
+        table.columns.push(ColumnDefinition { name, source: ColumnSource::Computed(expression), comment });
+        return Ok(());
+    }
+    let parsed = data_type::parse(parser)?;
+    let (data_type, mut nullable) = (parsed.data_type, parsed.nullable);
+    if take_word(parser, "METADATA") {
+        let key = match take_word(parser, "FROM") {
+            true => Some(parse_string(parser, "the key of the metadata as a string")?),
+            false => None,
+        };
+        let is_virtual = take_word(parser, "VIRTUAL");
+        let comment = parse_comment(parser)?;
+        let source = ColumnSource::Metadata { data_type, nullable, key, is_virtual };
+        table.columns.push(ColumnDefinition { name, source, comment });
+        return Ok(());
+    }
+    let mut comment = None;
+    loop {
+        let start = parser.peek_token();
+        if peek_word(parser, 0, "CONSTRAINT") {
+            parser.advance_token();
+            parse_identifier(parser, "the name of the constraint")?;
+        } else if peek_word(parser, 0, "PRIMARY") && peek_word(parser, 1, "KEY") {
+            parser.advance_token();
+            parser.advance_token();
+            set_primary_key(parser, table, vec![name.clone()], start)?;
+        } else if peek_word(parser, 0, "NOT") && peek_word(parser, 1, "NULL") {
+            parser.advance_token();
+            parser.advance_token();
+            nullable = false;
+        } else if peek_word(parser, 0, "COMMENT") {
+            comment = parse_comment(parser)?;
+        } else if peek_word(parser, 0, "DEFAULT") {
+            return Err(unsupported(start, "DEFAULT", "give the value in the INSERT's query").into());
+        } else if peek_word(parser, 0, "UNIQUE") {
+            return Err(unsupported(start, "UNIQUE", "leave the constraint out").into());
+        } else {
+            break;
+        }
+    }
+    table.columns.push(ColumnDefinition { name, source: ColumnSource::Physical { data_type, nullable }, comment });
+    Ok(())
+}
+
+/// The parenthesis that closes the columns. What stands there instead is most often a missing comma.
+fn expect_close(parser: &mut Parser) -> Result<(), Failure> {
+    let token = parser.next_token();
+    match token.token {
+        Token::RParen => Ok(()),
+        _ => Ok(parser.expected("',' or ')'", token)?),
+    }
+}
+
+/// `('key' = 'value', …)`; a repeated key is an error.
+pub(crate) fn parse_options(parser: &mut Parser) -> Result<Vec<(String, String)>, Failure> {
+    parser.expect_token(&Token::LParen)?;
+    let mut options: Vec<(String, String)> = vec![];
+    if parser.consume_token(&Token::RParen) {
+        return Ok(options);
+    }
+    loop {
+        let token = parser.peek_token();
+        let key = parse_string(parser, "an option as 'key' = 'value'")?;
+        parser.expect_token(&Token::Eq)?;
+        let value = parse_string(parser, "the value as a string in single quotes")?;
+        if options.iter().any(|(k, _)| *k == key) {
+            return Err(invalid(token, format!("option '{key}' is given twice"), "remove one of them").into());
+        }
+        options.push((key, value));
+        if !parser.consume_token(&Token::Comma) {
+            break;
+        }
+    }
+    expect_close(parser)?;
+    Ok(options)
+}
+
+/// After `LIKE`: the other table and what to take over. Flink's defaults: everything is included.
+fn parse_like(parser: &mut Parser) -> Result<LikeClause, Failure> {
+    let name = parse_name(parser, "the name of a table")?;
+    let mut like =
+        LikeClause { name, generated: true, metadata: true, options: true, watermarks: true, constraints: true };
+    if !parser.consume_token(&Token::LParen) {
+        return Ok(like);
+    }
+    while !parser.consume_token(&Token::RParen) {
+        let included = if take_word(parser, "INCLUDING") || take_word(parser, "OVERWRITING") {
+            true
+        } else {
+            expect_word(parser, "EXCLUDING")?;
+            false
+        };
+        let token = parser.next_token();
+        let word = crate::dialect::unquoted_word(&token).unwrap_or_default().to_ascii_uppercase();
+        match word.as_str() {
+            "GENERATED" => like.generated = included,
+            "METADATA" => like.metadata = included,
+            "OPTIONS" => like.options = included,
+            "WATERMARKS" => like.watermarks = included,
+            "CONSTRAINTS" => like.constraints = included,
+            "PARTITIONS" | "DISTRIBUTION" => {}
+            "ALL" => {
+                (like.generated, like.metadata, like.options) = (included, included, included);
+                (like.watermarks, like.constraints) = (included, included);
+            }
+            _ => {
+                parser.expected::<()>(
+                    "GENERATED, METADATA, OPTIONS, WATERMARKS, CONSTRAINTS, PARTITIONS or ALL",
+                    token,
+                )?;
+            }
+        }
+        let _ = parser.consume_token(&Token::Comma);
+    }
+    Ok(like)
+}
+
+/// `COMMENT 'text'`, if it is there.
+fn parse_comment(parser: &mut Parser) -> Result<Option<String>, Failure> {
+    match take_word(parser, "COMMENT") {
+        true => Ok(Some(parse_string(parser, "the comment as a string")?)),
+        false => Ok(None),
+    }
+}
+
+/// A string in single quotes.
+pub(crate) fn parse_string(parser: &mut Parser, expected: &str) -> Result<String, Failure> {
+    let token = parser.next_token();
+    match token.token {
+        Token::SingleQuotedString(text) => Ok(text),
+        _ => Ok(parser.expected(expected, token)?),
+    }
+}
+
+/// `a`, `a.b` or `a.b.c`.
+pub(crate) fn parse_name(parser: &mut Parser, expected: &str) -> Result<Vec<Ident>, Failure> {
+    let mut parts = vec![parse_identifier(parser, expected)?];
+    while parser.consume_token(&Token::Period) {
+        parts.push(parse_identifier(parser, expected)?);
+    }
+    Ok(parts)
+}
+
+/// A quoted name, or a word that is not reserved.
+pub(crate) fn parse_identifier(parser: &mut Parser, expected: &str) -> Result<Ident, Failure> {
+    let token = parser.next_token();
+    match &token.token {
+        Token::Word(word) if word.quote_style.is_some() || !is_reserved(word.keyword) => {
+            Ok(word.clone().into_ident(token.span))
+        }
+        _ => Ok(parser.expected(expected, token)?),
+    }
+}
+
+/// The span of a name.
+pub(crate) fn span_of(name: &[Ident]) -> Span {
+    let first = name.first().map_or(Span::empty(), |i| i.span);
+    name.iter().fold(first, |span, ident| span.union(&ident.span))
+}
+
+fn invalid(token: TokenWithSpan, message: impl Into<String>, advice: &str) -> Diagnostic {
+    diagnostics::at_span(Diagnostic::new(code::INVALID_TABLE, message), token.span).advise(advice)
+}
+
+/// The error for a feature of Flink SQL that is not there yet.
+pub(crate) fn unsupported(token: TokenWithSpan, what: &str, advice: &str) -> Diagnostic {
+    let diagnostic = Diagnostic::new(code::UNSUPPORTED, format!("{what} is not supported yet"));
+    diagnostics::at_span(diagnostic, token.span).advise(advice)
+}

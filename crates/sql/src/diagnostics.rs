@@ -1,1 +1,322 @@
-//! Under way.
+//! Errors of parsing as diagnostics, and diagnostics as the text that a user reads.
+//!
+//! sqlparser reports a message that ends in a line and a column. The message is put into our words, the place is
+//! widened to the whole token, and common mistakes get advice: a missing comma or semicolon, a reserved word used as a
+//! name, a clause misspelt. A message that says that something `is not supported` gets the code for that.
+
+use millstream_types::{Diagnostic, Place, code};
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::ParserError;
+use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, TokenizerError};
+use std::fmt::Write;
+
+use crate::dialect::{is_reserved, unquoted_word};
+
+/// Lines longer than this are shown in part.
+const MAX_LINE_SHOWN: usize = 160;
+
+/// Words that start a statement.
+pub(crate) const STATEMENT_WORDS: &[&str] = &[
+    "ALTER", "BEGIN", "CREATE", "DESC", "DESCRIBE", "DROP", "EXECUTE", "EXPLAIN", "INSERT", "RESET", "SELECT", "SET",
+    "SHOW", "USE", "VALUES", "WITH",
+];
+
+/// Words that start a clause of a query, which people misspell.
+const CLAUSE_WORDS: &[&str] =
+    &["FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "UNION", "JOIN", "BETWEEN", "LIKE", "WATERMARK", "WITH"];
+
+/// The name of `candidates` that `name` was probably meant to be.
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let wanted = name.to_lowercase();
+    let allowed = (wanted.chars().count() / 3).clamp(1, 3);
+    let distance = |candidate: &str| strsim::damerau_levenshtein(&wanted, &candidate.to_lowercase());
+    candidates.into_iter().map(|c| (distance(c), c)).filter(|(d, _)| *d <= allowed).min().map(|(_, c)| c)
+}
+
+/// The place of a token or of an identifier.
+pub fn place_of(span: Span) -> Option<Place> {
+    let (start, end) = (span.start, span.end);
+    if start.line == 0 {
+        return None;
+    }
+    let length = if end.line == start.line { end.column.saturating_sub(start.column) } else { 1 };
+    Some(Place::Sql { line: start.line, column: start.column, length: length.max(1) })
+}
+
+/// Adds the place of `span` unless the diagnostic has one.
+pub(crate) fn at_span(diagnostic: Diagnostic, span: Span) -> Diagnostic {
+    match place_of(span) {
+        Some(place) => diagnostic.at(place),
+        None => diagnostic,
+    }
+}
+
+/// An unterminated string, comment or the like.
+pub(crate) fn from_tokenizer_error(error: &TokenizerError) -> Diagnostic {
+    let (message, advice) = match error.message.as_str() {
+        m if m.starts_with("Unterminated string") => {
+            ("the string is not closed", "end it with a single quote; write '' for a quote within")
+        }
+        m if m.contains("multi-line comment") => ("the comment is not closed", "end it with */"),
+        m if m.contains("Expected close delimiter") => ("the quoted name is not closed", "end it with a backtick"),
+        m => (m, ""),
+    };
+    let mut diagnostic = Diagnostic::new(code::SYNTAX, message);
+    if !advice.is_empty() {
+        diagnostic = diagnostic.advise(advice);
+    }
+    let Location { line, column } = error.location;
+    if line == 0 { diagnostic } else { diagnostic.at(Place::Sql { line, column, length: 1 }) }
+}
+
+/// An error of the parser over `tokens`, the tokens of one statement.
+pub(crate) fn from_parser_error(error: &ParserError, tokens: &[TokenWithSpan]) -> Diagnostic {
+    let text = match error {
+        ParserError::ParserError(text) | ParserError::TokenizerError(text) => text.as_str(),
+        ParserError::RecursionLimitExceeded => {
+            let diagnostic = Diagnostic::new(code::SYNTAX, "the statement is nested too deeply")
+                .advise("split it into views, or remove parentheses");
+            return tokens.first().map(|t| at_span(diagnostic.clone(), t.span)).unwrap_or(diagnostic);
+        }
+    };
+    let (message, location) = split_location(text);
+    let found = location.and_then(|at| tokens.iter().position(|t| t.span.start == at));
+    let (message, own_advice) = match message.split_once("; ") {
+        Some((message, advice)) if !message.starts_with("Expected: ") => (message, Some(advice)),
+        _ => (message, None),
+    };
+    let code = if message.contains("not supported") { code::UNSUPPORTED } else { code::SYNTAX };
+    let mut diagnostic = Diagnostic::new(code, in_our_words(message, found.map(|i| &tokens[i])));
+    if let Some(advice) = own_advice.map(str::to_owned).or_else(|| advice(message, tokens, found)) {
+        diagnostic = diagnostic.advise(advice);
+    }
+    match (found, location) {
+        (Some(i), _) => at_span(diagnostic, tokens[i].span),
+        (None, Some(Location { line, column })) => diagnostic.at(Place::Sql { line, column, length: 1 }),
+        (None, None) => match end_place(tokens) {
+            Some(place) => diagnostic.at(place),
+            None => diagnostic,
+        },
+    }
+}
+
+/// Just behind the last token: where the statement ended too early.
+fn end_place(tokens: &[TokenWithSpan]) -> Option<Place> {
+    let Location { line, column } = tokens.last()?.span.end;
+    (line > 0).then_some(Place::Sql { line, column: column.max(1), length: 1 })
+}
+
+/// Cuts ` at Line: 3, Column: 8` off a message.
+fn split_location(text: &str) -> (&str, Option<Location>) {
+    let Some((message, place)) = text.rsplit_once(" at Line: ") else { return (text, None) };
+    let location = place.split_once(", Column: ").and_then(|(line, column)| {
+        Some(Location { line: line.trim().parse().ok()?, column: column.trim().parse().ok()? })
+    });
+    match location {
+        Some(_) => (message, location),
+        None => (text, None),
+    }
+}
+
+/// `Expected: x, found: y` as a sentence.
+fn in_our_words(message: &str, found: Option<&TokenWithSpan>) -> String {
+    let Some((expected, rest)) = message.strip_prefix("Expected: ").and_then(|m| m.rsplit_once(", found: ")) else {
+        let mut sentence = message.trim_start_matches("sql parser error: ").trim_end_matches('.').to_owned();
+        if sentence.is_empty() {
+            sentence.push_str("the statement cannot be understood");
+        }
+        return sentence;
+    };
+    let expected = match expected.trim_end_matches('.') {
+        "identifier" => "a name",
+        "end of statement" => "the end of the statement",
+        "joined table" => "a table after JOIN",
+        "SELECT, VALUES, or a subquery in the query body" => "a query (SELECT …)",
+        "a list of columns in parentheses" => "a list of columns in parentheses",
+        e if e.len() == 1 && !e.chars().all(char::is_alphanumeric) => &format!("'{e}'"),
+        e => e,
+    };
+    match found {
+        Some(token) => format!("expected {expected}, found {}", shown(token)),
+        None if rest == "EOF" => format!("expected {expected}, found the end of the statement"),
+        None => format!("expected {expected}, found '{}'", abbreviated(rest)),
+    }
+}
+
+/// A token as a message shows it.
+fn shown(token: &TokenWithSpan) -> String {
+    match &token.token {
+        Token::SingleQuotedString(_) | Token::Word(_) => abbreviated(&token.token.to_string()),
+        other => format!("'{}'", abbreviated(&other.to_string())),
+    }
+}
+
+fn abbreviated(text: &str) -> String {
+    match text.char_indices().nth(40) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text.to_owned(),
+    }
+}
+
+/// What to do about a parser's `message`, whose token is `tokens[found]`, or the end of the statement.
+fn advice(message: &str, tokens: &[TokenWithSpan], found: Option<usize>) -> Option<String> {
+    let Some(i) = found else {
+        let depth: i64 =
+            tokens.iter().map(|t| (t.token == Token::LParen) as i64 - (t.token == Token::RParen) as i64).sum();
+        return match depth {
+            1.. => Some("a closing parenthesis is missing".into()),
+            _ => None,
+        };
+    };
+    let token = &tokens[i];
+    let previous = i.checked_sub(1).map(|p| &tokens[p]);
+    let word = unquoted_word(token);
+    let misspelt = |t: &TokenWithSpan| {
+        let word = unquoted_word(t)?;
+        let near = nearest(word, CLAUSE_WORDS.iter().copied())?;
+        (!near.eq_ignore_ascii_case(word) && word.len() > 3).then(|| format!("did you mean {near} instead of {word}?"))
+    };
+    if let Some(word) = word
+        && STATEMENT_WORDS.contains(&word.to_ascii_uppercase().as_str())
+        && previous.is_some_and(|p| p.span.end.line < token.span.start.line)
+    {
+        return Some(format!("is a semicolon missing before {word}?"));
+    }
+    match &token.token {
+        Token::DoubleEq => return Some("compare with a single =".into()),
+        Token::RParen if previous.is_some_and(|p| p.token == Token::Comma) => {
+            return Some("remove the comma before ')'".into());
+        }
+        Token::Word(w) if w.quote_style.is_none() && is_reserved(w.keyword) => {
+            if previous.is_some_and(|p| p.token == Token::Comma) && w.keyword == Keyword::FROM {
+                return Some("remove the comma before FROM".into());
+            }
+            if message.starts_with("Expected: an expression")
+                || message.contains("name")
+                || message.contains("identifier")
+            {
+                return Some(format!(
+                    "{} is a reserved word; write `{}` in backticks if it is a name",
+                    w.value.to_uppercase(),
+                    w.value
+                ));
+            }
+        }
+        _ => {}
+    }
+    if let Some(text) = misspelt(token).or_else(|| previous.and_then(misspelt)) {
+        return Some(text);
+    }
+    let is_operand = |t: &TokenWithSpan| {
+        matches!(t.token, Token::Word(_) | Token::Number(..) | Token::SingleQuotedString(_)) && !is_keyword_like(t)
+    };
+    let after_operand = previous.is_some_and(|p| is_operand(p) || p.token == Token::RParen);
+    (is_operand(token) && after_operand).then(|| format!("is a comma missing before {}?", shown(token)))
+}
+
+fn is_keyword_like(token: &TokenWithSpan) -> bool {
+    matches!(&token.token, Token::Word(w) if w.quote_style.is_none() && is_reserved(w.keyword))
+}
+
+/// Renders a diagnostic over several lines, with the line of `sql` that it is about and a caret under the place.
+/// `origin` is the name of the SQL text, such as a file's.
+///
+/// ```text
+/// error[MS2003]: unknown column 'prize'
+///   --> query.sql:3:8
+///    |
+///  3 | SELECT prize FROM bid
+///    |        ^^^^^
+///    = help: did you mean 'price'?
+/// ```
+pub fn render(diagnostic: &Diagnostic, sql: Option<&str>, origin: &str) -> String {
+    let Diagnostic { code, message, place, advice } = diagnostic;
+    let mut out = format!("error[{code}]: {message}\n");
+    let mut gutter = 2;
+    // Writing to a String cannot fail, so the results of write! are not looked at.
+    match place {
+        Some(Place::Sql { line, column, length }) => {
+            gutter = line.to_string().len() + 1;
+            let _ = writeln!(out, "{:gutter$}--> {origin}:{line}:{column}", "");
+            let source = sql.and_then(|sql| sql.split('\n').nth((*line as usize).checked_sub(1)?));
+            if let Some(source) = source {
+                let (shown, column) = window(source.trim_end_matches('\r'), *column as usize);
+                let before: String =
+                    shown.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+                let room = shown.chars().count().saturating_sub(column - 1).max(1);
+                let carets = "^".repeat((*length as usize).clamp(1, room));
+                let _ = writeln!(out, "{:gutter$} |", "");
+                let _ = writeln!(out, "{line:>gutter$} | {shown}");
+                let _ = writeln!(out, "{:gutter$} | {before}{carets}", "");
+            }
+        }
+        Some(place) => {
+            let _ = writeln!(out, "{:gutter$}--> {place}", "");
+        }
+        None => {}
+    }
+    if let Some(advice) = advice {
+        let _ = writeln!(out, "{:gutter$} = help: {advice}", "");
+    }
+    out
+}
+
+/// The part of a long line around `column` (from 1), and the column within that part.
+fn window(line: &str, column: usize) -> (String, usize) {
+    let column = column.max(1);
+    let length = line.chars().count();
+    if length <= MAX_LINE_SHOWN {
+        return (line.to_owned(), column.min(length + 1));
+    }
+    let from = column.saturating_sub(MAX_LINE_SHOWN / 2).min(length.saturating_sub(MAX_LINE_SHOWN));
+    let part: String = line.chars().skip(from).take(MAX_LINE_SHOWN).collect();
+    let head = if from > 0 { "…" } else { "" };
+    let tail = if from + MAX_LINE_SHOWN < length { "…" } else { "" };
+    let within = (column.min(length + 1) - from) + head.chars().count();
+    (format!("{head}{part}{tail}"), within)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renders_line_and_caret() {
+        let diagnostic = Diagnostic::new(code::UNKNOWN_COLUMN, "unknown column 'prize'")
+            .at(Place::Sql { line: 3, column: 8, length: 5 })
+            .advise("did you mean 'price'?");
+        let expected = "error[MS2003]: unknown column 'prize'\n  --> query.sql:3:8\n   |\n 3 | SELECT prize FROM bid\n   \
+                        |        ^^^^^\n   = help: did you mean 'price'?\n";
+        assert_eq!(render(&diagnostic, Some("\n\nSELECT prize FROM bid\n"), "query.sql"), expected);
+    }
+
+    #[test]
+    fn renders_places_outside_the_text_and_without_one() {
+        let beyond = Diagnostic::new(code::SYNTAX, "m").at(Place::Sql { line: 1, column: 99, length: 7 });
+        assert_eq!(render(&beyond, Some("ab"), "-"), "error[MS2001]: m\n  --> -:1:99\n   |\n 1 | ab\n   |   ^\n");
+        let option = Diagnostic::new(code::MISSING_OPTION, "m").at(Place::Option("path".into()));
+        assert_eq!(render(&option, Some("ab"), "-"), "error[MS1003]: m\n  --> option 'path'\n");
+        assert_eq!(render(&Diagnostic::new(code::SYNTAX, "m"), None, "-"), "error[MS2001]: m\n");
+    }
+
+    #[test]
+    fn long_lines_are_cut_around_the_place() {
+        let sql = format!("{}X{}", "a".repeat(500), "b".repeat(500));
+        let text = render(
+            &Diagnostic::new(code::SYNTAX, "m").at(Place::Sql { line: 1, column: 501, length: 1 }),
+            Some(&sql),
+            "q",
+        );
+        let lines: Vec<&str> = text.lines().collect();
+        let caret = lines[4].chars().position(|c| c == '^').unwrap();
+        assert_eq!(lines[3].chars().nth(caret), Some('X'));
+        assert!(lines[3].chars().count() < 200);
+    }
+
+    #[test]
+    fn suggests_only_what_is_near() {
+        assert_eq!(nearest("prize", ["price", "channel"]), Some("price"));
+        assert_eq!(nearest("FORM", ["FROM", "WHERE"]), Some("FROM"));
+        assert_eq!(nearest("x", ["channel"]), None);
+    }
+}

@@ -1,8 +1,24 @@
 //! Flink-dialect SQL to a bound logical plan.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | [`script`] | a script's text to the tokens of its statements; `${NAME}`; is a statement complete? |
+//! | [`dialect`] | sqlparser's dialect: how Flink's constructs appear in its AST |
+//! | [`data_type`] | the text of data types |
+//! | [`statement`], [`ddl`] | tokens to statements |
+//! | [`catalog`], [`describe`] | tables and views, `DESCRIBE`, `SHOW CREATE` |
+//! | [`settings`] | `SET` |
+//! | [`functions`] | signatures of the functions: which body, which types |
+//! | [`bind`] | queries to [`millstream_plan::logical`] |
+//! | [`diagnostics`] | errors of parsing in our words; rendering with a caret |
+//!
+//! Invariants: no I/O, no execution; only this crate sees sqlparser and DataFusion. Every place in a diagnostic is a
+//! line and column of the whole script. No input makes it panic.
 #![forbid(unsafe_code)]
 
 pub mod bind;
 pub mod catalog;
+pub mod data_type;
 pub mod ddl;
 pub mod describe;
 pub mod diagnostics;
@@ -11,3 +27,10 @@ pub mod functions;
 pub mod script;
 pub mod settings;
 pub mod statement;
+
+pub use bind::{bind_insert, bind_query};
+pub use catalog::{Catalog, Relation};
+pub use diagnostics::render;
+pub use script::{is_complete, substitute_variables};
+pub use settings::{ErrorPolicy, Settings, Tier};
+pub use statement::{ExplainKind, InsertStatement, ParsedStatement, Statement, parse_script, parse_statement};

@@ -1,1 +1,330 @@
-//! Under way.
+//! The settings of a session: `SET 'key' = 'value'`, `--set key=value`, and the `[settings]` of `millstream.toml`.
+//!
+//! [`KNOWN`] is the only list: keys, defaults, checks and the documentation come from it. Keys of Flink that have no
+//! counterpart here are accepted and change nothing, so that Flink scripts run as they are; every other unknown key is an
+//! error, because a misspelt key would be ignored in silence otherwise.
+
+use crate::diagnostics::nearest;
+use millstream_types::text::zone::Zone;
+use millstream_types::{Diagnostic, Options, Place, code};
+
+/// Which values a setting takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// An IANA region or an offset from UTC.
+    TimeZone,
+    /// One of these words, in any case.
+    OneOf(&'static [&'static str]),
+    /// A whole number in this range.
+    Integer(u64, u64),
+    /// Anything: the setting has no effect.
+    Ignored,
+}
+
+/// A setting, for the documentation.
+#[derive(Debug, Clone, Copy)]
+pub struct SettingInfo {
+    /// Key; one that ends in `.*` stands for every key below it.
+    pub key: &'static str,
+    /// Default; empty when unset.
+    pub default: &'static str,
+    /// Values.
+    pub kind: Kind,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+const fn setting(key: &'static str, default: &'static str, kind: Kind, meaning: &'static str) -> SettingInfo {
+    SettingInfo { key, default, kind, meaning }
+}
+
+const fn ignored(key: &'static str, meaning: &'static str) -> SettingInfo {
+    SettingInfo { key, default: "", kind: Kind::Ignored, meaning }
+}
+
+const MAX_BUFFER_ROWS: u64 = 1 << 20;
+
+/// Every key that `SET` takes.
+pub const KNOWN: &[SettingInfo] = &[
+    setting(
+        "table.local-time-zone",
+        "UTC",
+        Kind::TimeZone,
+        "The time zone of TIMESTAMP_LTZ in text, casts and date functions. (Flink's default is the machine's zone.)",
+    ),
+    setting(
+        "execution.runtime-mode",
+        "streaming",
+        Kind::OneOf(&["streaming", "batch"]),
+        "In batch mode a bounded input is one window, so that GROUP BY without a window is allowed.",
+    ),
+    setting("parallelism.default", "", Kind::Integer(1, 1024), "Number of workers; unset, one for each core."),
+    setting(
+        "pipeline.error-policy",
+        "fail",
+        Kind::OneOf(&["fail", "skip"]),
+        "What a bad row (failed cast, division by zero) does: fail the query, or be skipped and counted.",
+    ),
+    setting("pipeline.buffer-rows", "8192", Kind::Integer(1, MAX_BUFFER_ROWS), "Most rows in a buffer."),
+    setting(
+        "pipeline.tier",
+        "auto",
+        Kind::OneOf(&["auto", "interpreted", "compiled"]),
+        "Run interpreted, compiled, or interpreted until the machine code is ready.",
+    ),
+    ignored("table.dml-sync", "Inserts of a script run one after the other, each to its end."),
+    ignored("execution.attached", "Queries always run in the foreground."),
+    ignored("execution.target", "There is one way to run."),
+    ignored("execution.shutdown-on-attached-exit", "There is no cluster to shut down."),
+    ignored("execution.checkpointing.*", "There are no checkpoints yet."),
+    ignored("execution.savepoint.*", "There are no savepoints."),
+    ignored("execution.batch.*", "Tuning of Flink's batch runtime."),
+    ignored("execution.buffer-timeout", "Buffers are handed on as soon as a source has no more rows at hand."),
+    ignored("execution.buffer-timeout.*", "Buffers are handed on as soon as a source has no more rows at hand."),
+    ignored("execution.state-recovery.*", "There are no checkpoints yet."),
+    ignored("state.*", "State is configured by Millstream itself."),
+    ignored("restart-strategy", "There are no restarts yet."),
+    ignored("restart-strategy.*", "There are no restarts yet."),
+    ignored("jobmanager.*", "There is no job manager."),
+    ignored("taskmanager.*", "There are no task managers."),
+    ignored("rest.*", "There is no REST interface yet."),
+    ignored("metrics.*", "There are no metric reporters yet."),
+    ignored("parallelism.*", "Flink's other settings of parallelism."),
+    ignored("pipeline.name", "Queries have no names yet."),
+    ignored("pipeline.auto-watermark-interval", "Watermarks advance with every buffer."),
+    ignored("pipeline.max-parallelism", "There are no key groups."),
+    ignored("pipeline.object-reuse", "Rows are not objects."),
+    ignored("pipeline.operator-chaining", "Operators are always fused."),
+    ignored("pipeline.operator-chaining.*", "Operators are always fused."),
+    ignored("pipeline.jars", "There are no JAR files."),
+    ignored("sql-client.execution.result-mode", "Results are shown as --output says."),
+    ignored("sql-client.*", "Settings of Flink's SQL client."),
+    ignored("table.exec.*", "Tuning of Flink's runtime, such as mini-batches and the time to live of state."),
+    ignored("table.optimizer.*", "Tuning of Flink's optimiser."),
+    ignored("table.plan.*", "Settings of Flink's planner."),
+    ignored("table.planner", "There is one planner."),
+    ignored("table.sql-dialect", "The dialect is Flink's default one."),
+    ignored("table.display.*", "Settings of Flink's SQL client."),
+    ignored("table.generated-code.*", "Tuning of Flink's code generator."),
+    ignored("table.builtin-catalog-name", "There is one catalog."),
+    ignored("table.builtin-database-name", "There is one database."),
+];
+
+/// What a bad row does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorPolicy {
+    /// It fails the query.
+    Fail,
+    /// It is skipped and counted.
+    Skip,
+}
+
+/// How pipelines run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// Interpreted until the machine code is ready.
+    Auto,
+    /// Interpreted.
+    Interpreted,
+    /// Compiled before the first row.
+    Compiled,
+}
+
+/// The settings of a session. Values are checked when they are set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    values: Options,
+}
+
+impl Settings {
+    /// All defaults.
+    pub fn new() -> Settings {
+        Settings::default()
+    }
+
+    /// Sets `key` to `value`; fails for an unknown key or an unusable value.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), Diagnostic> {
+        let info = find(key)?;
+        let value = normalise(info, key, value.trim())?;
+        self.values.set(key, value);
+        Ok(())
+    }
+
+    /// Puts `key` back to its default, or all keys.
+    pub fn reset(&mut self, key: Option<&str>) -> Result<(), Diagnostic> {
+        match key {
+            Some(key) => {
+                find(key)?;
+                self.values.remove(key);
+            }
+            None => self.values = Options::new(),
+        }
+        Ok(())
+    }
+
+    /// The value of `key` or its default; `None` for an unset key without one.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let default = || KNOWN.iter().find(|i| i.key == key).map(|i| i.default).filter(|d| !d.is_empty());
+        self.values.get(key).or_else(default)
+    }
+
+    /// What `SET` without arguments shows: every key with a value, in order of key.
+    pub fn list(&self) -> Vec<(String, String)> {
+        let defaults = KNOWN.iter().filter(|i| !i.default.is_empty()).map(|i| (i.key, i.default));
+        let all: std::collections::BTreeMap<&str, &str> = defaults.chain(self.values.iter()).collect();
+        all.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+    }
+
+    /// `table.local-time-zone` as written.
+    pub fn local_time_zone(&self) -> &str {
+        self.get("table.local-time-zone").unwrap_or("UTC")
+    }
+
+    /// `table.local-time-zone`.
+    pub fn time_zone(&self) -> Zone {
+        Zone::parse(self.local_time_zone()).unwrap_or(Zone::UTC)
+    }
+
+    /// Whether `execution.runtime-mode` is `batch`.
+    pub fn is_batch(&self) -> bool {
+        self.get("execution.runtime-mode") == Some("batch")
+    }
+
+    /// `parallelism.default`; `None` for one worker a core.
+    pub fn parallelism(&self) -> Option<usize> {
+        self.get("parallelism.default")?.parse().ok()
+    }
+
+    /// `pipeline.error-policy`.
+    pub fn error_policy(&self) -> ErrorPolicy {
+        match self.get("pipeline.error-policy") {
+            Some("skip") => ErrorPolicy::Skip,
+            _ => ErrorPolicy::Fail,
+        }
+    }
+
+    /// `pipeline.buffer-rows`.
+    pub fn buffer_rows(&self) -> usize {
+        self.get("pipeline.buffer-rows").and_then(|v| v.parse().ok()).unwrap_or(8192)
+    }
+
+    /// `pipeline.tier`.
+    pub fn tier(&self) -> Tier {
+        match self.get("pipeline.tier") {
+            Some("interpreted") => Tier::Interpreted,
+            Some("compiled") => Tier::Compiled,
+            _ => Tier::Auto,
+        }
+    }
+}
+
+/// The entry of the list that `key` is or falls under; exact entries first.
+fn find(key: &str) -> Result<&'static SettingInfo, Diagnostic> {
+    let exact = KNOWN.iter().find(|i| i.key == key);
+    let below = || {
+        let falls_under = |i: &&SettingInfo| i.key.strip_suffix('*').is_some_and(|prefix| key.starts_with(prefix));
+        KNOWN.iter().find(falls_under)
+    };
+    exact.or_else(below).ok_or_else(|| {
+        let diagnostic = Diagnostic::new(code::UNKNOWN_OPTION, format!("there is no setting '{key}'"))
+            .at(Place::Option(key.to_owned()));
+        let names = || KNOWN.iter().filter(|i| i.kind != Kind::Ignored).map(|i| i.key);
+        match nearest(key, KNOWN.iter().map(|i| i.key)) {
+            Some(near) => diagnostic.advise(format!("did you mean '{near}'?")),
+            None => diagnostic.advise(format!("known settings: {}", names().collect::<Vec<_>>().join(", "))),
+        }
+    })
+}
+
+/// The value as it is stored, after the check.
+fn normalise(info: &SettingInfo, key: &str, value: &str) -> Result<String, Diagnostic> {
+    let invalid = |expected: String| {
+        Diagnostic::new(code::INVALID_OPTION, format!("setting '{key}' cannot be '{value}'"))
+            .at(Place::Option(key.to_owned()))
+            .advise(format!("give {expected}"))
+    };
+    match info.kind {
+        Kind::Ignored => Ok(value.to_owned()),
+        Kind::TimeZone => match Zone::parse(value) {
+            Some(_) => Ok(value.to_owned()),
+            None => Err(invalid("a time zone such as 'UTC', 'Europe/Berlin' or 'GMT+08:00'".into())),
+        },
+        Kind::Integer(least, most) => match value.parse::<u64>() {
+            Ok(number) if (least..=most).contains(&number) => Ok(number.to_string()),
+            _ => Err(invalid(format!("a whole number from {least} to {most}"))),
+        },
+        Kind::OneOf(words) => {
+            // Flink writes some of these in capitals; the command line says `interpret` and `compile`.
+            let lower = value.to_ascii_lowercase();
+            let found = words.iter().find(|w| {
+                **w == lower || (lower.len() > 6 && **w == format!("{lower}d")) || **w == format!("{lower}ed")
+            });
+            found.map(|w| (*w).to_owned()).ok_or_else(|| invalid(format!("one of: {}", words.join(", "))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_and_values() {
+        let mut settings = Settings::new();
+        assert_eq!((settings.buffer_rows(), settings.tier(), settings.parallelism()), (8192, Tier::Auto, None));
+        assert_eq!((settings.is_batch(), settings.error_policy()), (false, ErrorPolicy::Fail));
+        settings.set("execution.runtime-mode", "BATCH").unwrap();
+        settings.set("pipeline.tier", "interpret").unwrap();
+        settings.set("pipeline.buffer-rows", " 1 ").unwrap();
+        settings.set("table.local-time-zone", "Europe/Berlin").unwrap();
+        settings.set("pipeline.error-policy", "skip").unwrap();
+        assert!(settings.is_batch());
+        assert_eq!((settings.tier(), settings.buffer_rows()), (Tier::Interpreted, 1));
+        assert_eq!(settings.error_policy(), ErrorPolicy::Skip);
+        settings.set("pipeline.tier", "compile").unwrap();
+        assert_eq!(settings.tier(), Tier::Compiled);
+        settings.reset(Some("pipeline.buffer-rows")).unwrap();
+        assert_eq!(settings.buffer_rows(), 8192);
+        settings.reset(None).unwrap();
+        assert_eq!(settings, Settings::new());
+    }
+
+    #[test]
+    fn flink_keys_are_accepted_and_unknown_ones_are_not() {
+        let mut settings = Settings::new();
+        for key in
+            ["table.exec.mini-batch.enabled", "sql-client.execution.result-mode", "table.dml-sync", "restart-strategy"]
+        {
+            settings.set(key, "whatever").unwrap();
+        }
+        let unknown = settings.set("pipeline.buffer-row", "1").unwrap_err();
+        assert_eq!(unknown.code, code::UNKNOWN_OPTION);
+        assert_eq!(unknown.advice.as_deref(), Some("did you mean 'pipeline.buffer-rows'?"));
+        for (key, value) in [
+            ("pipeline.buffer-rows", "0"),
+            ("pipeline.tier", "fast"),
+            ("table.local-time-zone", "Mars"),
+            ("parallelism.default", "-1"),
+        ] {
+            assert_eq!(settings.set(key, value).unwrap_err().code, code::INVALID_OPTION, "{key}");
+        }
+    }
+
+    #[test]
+    fn listing_shows_defaults_and_values() {
+        let mut settings = Settings::new();
+        settings.set("parallelism.default", "2").unwrap();
+        let list = settings.list();
+        assert!(list.contains(&("parallelism.default".into(), "2".into())));
+        assert!(list.contains(&("pipeline.tier".into(), "auto".into())));
+        assert!(list.is_sorted());
+    }
+
+    #[test]
+    fn keys_are_listed_once_and_defaults_are_valid() {
+        for (i, info) in KNOWN.iter().enumerate() {
+            assert!(KNOWN[..i].iter().all(|other| other.key != info.key), "{}", info.key);
+            assert!(info.default.is_empty() || normalise(info, info.key, info.default).is_ok(), "{}", info.key);
+        }
+    }
+}

@@ -1,1 +1,486 @@
-//! Under way.
+//! The statements of the dialect and their parser.
+//!
+//! Queries and expressions are sqlparser's AST; everything around them is ours, because Flink's statements differ from
+//! those of every system that sqlparser knows. What Flink has and we have not is recognised and named as such.
+
+use crate::data_type::{expect_word, peek_word, take_word};
+use crate::ddl::{self, TableDefinition, ViewDefinition, parse_identifier, parse_name, unsupported};
+use crate::diagnostics::{self, STATEMENT_WORDS, nearest};
+use crate::dialect::{FlinkDialect, unquoted_word};
+use crate::script;
+use millstream_types::{Diagnostic, code};
+use sqlparser::ast::{Ident, Query};
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+/// Expressions and queries may be nested this deep.
+const MAX_NESTING: usize = 64;
+/// Operators that may follow one another in one expression, and queries in one UNION: each is a level of the tree that
+/// the binder walks recursively.
+const MAX_CHAIN: usize = 1_000;
+
+/// A statement.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Statement {
+    /// `CREATE [TEMPORARY] TABLE`
+    CreateTable(Box<TableDefinition>),
+    /// `CREATE [TEMPORARY] VIEW`
+    CreateView(Box<ViewDefinition>),
+    /// `DROP [TEMPORARY] TABLE [IF EXISTS] name`
+    DropTable {
+        /// The table.
+        name: Vec<Ident>,
+        /// `IF EXISTS`.
+        if_exists: bool,
+    },
+    /// `DROP [TEMPORARY] VIEW [IF EXISTS] name`
+    DropView {
+        /// The view.
+        name: Vec<Ident>,
+        /// `IF EXISTS`.
+        if_exists: bool,
+    },
+    /// `INSERT INTO name [(columns)] query`
+    Insert(InsertStatement),
+    /// `EXECUTE STATEMENT SET BEGIN …; END`, `BEGIN STATEMENT SET; …; END`: several inserts in one run.
+    StatementSet(Vec<InsertStatement>),
+    /// A bare query, whose rows are shown.
+    Query(Box<Query>),
+    /// `SET 'key' = 'value'`
+    Set {
+        /// Key.
+        key: String,
+        /// Value.
+        value: String,
+    },
+    /// `SET`: show all settings.
+    ShowSettings,
+    /// `RESET 'key'`, or `RESET` for all of them.
+    Reset {
+        /// Key; none for all.
+        key: Option<String>,
+    },
+    /// `EXPLAIN …`
+    Explain {
+        /// What to show.
+        kind: ExplainKind,
+        /// Of which query, insert or statement set.
+        inner: Box<Statement>,
+    },
+    /// `DESCRIBE name`
+    Describe(Vec<Ident>),
+    /// `SHOW TABLES`: tables and views.
+    ShowTables,
+    /// `SHOW VIEWS`
+    ShowViews,
+    /// `SHOW FUNCTIONS`
+    ShowFunctions,
+    /// `SHOW CREATE TABLE name`
+    ShowCreateTable(Vec<Ident>),
+    /// `SHOW CREATE VIEW name`
+    ShowCreateView(Vec<Ident>),
+}
+
+/// `INSERT INTO target [(columns)] query`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InsertStatement {
+    /// Name of the table, perhaps qualified.
+    pub target: Vec<Ident>,
+    /// Columns to write, in the order of the query's; empty for all.
+    pub columns: Vec<Ident>,
+    /// The query.
+    pub query: Box<Query>,
+}
+
+/// What `EXPLAIN` shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExplainKind {
+    /// `EXPLAIN`, `EXPLAIN PLAN FOR`: the logical plan and the pipelines.
+    Plan,
+    /// `EXPLAIN CODEGEN`: row programs, LLVM IR, assembly.
+    Codegen,
+}
+
+/// A statement of a script with its text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ParsedStatement {
+    /// The statement.
+    pub statement: Statement,
+    /// Its text, without the semicolon.
+    pub text: String,
+    /// The line of the script on which it starts, from 1.
+    pub line: u64,
+}
+
+/// Why a statement could not be parsed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// sqlparser, or a parser of ours that speaks its error language, met an unexpected token.
+    Syntax(ParserError),
+    /// Anything that deserves its own words.
+    Diagnostic(Box<Diagnostic>),
+}
+
+impl From<ParserError> for Failure {
+    fn from(error: ParserError) -> Failure {
+        Failure::Syntax(error)
+    }
+}
+
+impl From<Diagnostic> for Failure {
+    fn from(diagnostic: Diagnostic) -> Failure {
+        Failure::Diagnostic(Box::new(diagnostic))
+    }
+}
+
+/// Parses all statements of a script. Places in diagnostics and in the AST are lines and columns of `sql`.
+pub fn parse_script(sql: &str) -> Result<Vec<ParsedStatement>, Diagnostic> {
+    let parse = |piece: script::Piece<'_>| {
+        let statement = parse_piece(&piece)?;
+        Ok(ParsedStatement { statement, text: piece.text.to_owned(), line: piece.line })
+    };
+    script::split(sql)?.into_iter().map(parse).collect()
+}
+
+/// Parses exactly one statement, with or without its semicolon.
+pub fn parse_statement(sql: &str) -> Result<Statement, Diagnostic> {
+    let mut pieces = script::split(sql)?.into_iter();
+    let first = pieces.next().ok_or_else(|| Diagnostic::new(code::SYNTAX, "there is no statement"))?;
+    if let Some(second) = pieces.next() {
+        let diagnostic = Diagnostic::new(code::SYNTAX, "expected one statement, found another");
+        return Err(diagnostics::at_span(diagnostic, second.tokens[0].span));
+    }
+    parse_piece(&first)
+}
+
+fn parse_piece(piece: &script::Piece<'_>) -> Result<Statement, Diagnostic> {
+    let mut statement = parse_tokens(&piece.tokens)?;
+    if let Statement::CreateView(view) = &mut statement {
+        view.text = piece.text.to_owned();
+    }
+    Ok(statement)
+}
+
+/// Parses the tokens of one statement.
+fn parse_tokens(tokens: &[TokenWithSpan]) -> Result<Statement, Diagnostic> {
+    check_chains(tokens)?;
+    let dialect = FlinkDialect;
+    let mut parser =
+        Parser::new(&dialect).with_recursion_limit(MAX_NESTING).with_tokens_with_locations(tokens.to_vec());
+    let parsed = parse_any(&mut parser).and_then(|statement| {
+        expect_end(&mut parser)?;
+        Ok(statement)
+    });
+    parsed.map_err(|failure| match failure {
+        Failure::Syntax(error) => diagnostics::from_parser_error(&error, tokens),
+        Failure::Diagnostic(diagnostic) => *diagnostic,
+    })
+}
+
+fn expect_end(parser: &mut Parser) -> Result<(), Failure> {
+    let token = parser.peek_token();
+    match token.token {
+        Token::EOF => Ok(()),
+        _ => Ok(parser.expected("the end of the statement", token)?),
+    }
+}
+
+fn parse_any(parser: &mut Parser) -> Result<Statement, Failure> {
+    let start = parser.peek_token();
+    if start.token == Token::LParen {
+        return Ok(Statement::Query(parser.parse_query()?));
+    }
+    let word = unquoted_word(&start).unwrap_or_default().to_ascii_uppercase();
+    match word.as_str() {
+        "SELECT" | "WITH" | "VALUES" => Ok(Statement::Query(parser.parse_query()?)),
+        "INSERT" => Ok(Statement::Insert(parse_insert(parser)?)),
+        "CREATE" => parse_create(parser),
+        "DROP" => parse_drop(parser),
+        "EXECUTE" => parse_execute(parser),
+        "BEGIN" => {
+            parser.advance_token();
+            parse_statement_set(parser)
+        }
+        "STATEMENT" => parse_statement_set(parser),
+        "SET" => parse_set(parser),
+        "RESET" => parse_reset(parser),
+        "EXPLAIN" => parse_explain(parser),
+        "DESCRIBE" | "DESC" => {
+            parser.advance_token();
+            let _ = take_word(parser, "EXTENDED");
+            Ok(Statement::Describe(parse_name(parser, "the name of a table or view")?))
+        }
+        "SHOW" => parse_show(parser),
+        "ALTER" | "ANALYZE" | "USE" | "LOAD" | "UNLOAD" | "ADD" | "REMOVE" | "DELETE" | "UPDATE" | "TRUNCATE"
+        | "CALL" | "COMPILE" | "STOP" | "MERGE" => {
+            let second = unquoted_word(parser.peek_nth_token_ref(1)).unwrap_or_default().to_ascii_uppercase();
+            let what = match word.as_str() {
+                "ALTER" | "LOAD" | "UNLOAD" | "ADD" | "REMOVE" | "COMPILE" | "STOP" => format!("{word} {second}"),
+                _ => word.clone(),
+            };
+            let advice = match word.as_str() {
+                "ALTER" => "DROP the object and CREATE it anew",
+                "USE" => "all tables and views are in one database; use their plain names",
+                _ => "see docs/sql-reference.md for the statements that are there",
+            };
+            Err(unsupported(start, what.trim(), advice).into())
+        }
+        _ => {
+            let near = nearest(&word, STATEMENT_WORDS.iter().copied());
+            let failure = parser.expected::<Statement>("a statement (SELECT, INSERT, CREATE, …)", start.clone());
+            match (near, failure) {
+                (Some(near), Err(error)) => {
+                    let diagnostic = diagnostics::from_parser_error(&error, std::slice::from_ref(&start));
+                    Err(diagnostic.advise(format!("did you mean {near}?")).into())
+                }
+                (_, failure) => Ok(failure?),
+            }
+        }
+    }
+}
+
+fn parse_insert(parser: &mut Parser) -> Result<InsertStatement, Failure> {
+    expect_word(parser, "INSERT")?;
+    if peek_word(parser, 0, "OVERWRITE") {
+        return Err(unsupported(parser.peek_token(), "INSERT OVERWRITE", "use INSERT INTO").into());
+    }
+    expect_word(parser, "INTO")?;
+    let target = parse_name(parser, "the name of a table")?;
+    if peek_word(parser, 0, "PARTITION") {
+        let advice = "select the partition's values as columns";
+        return Err(unsupported(parser.peek_token(), "INSERT INTO … PARTITION", advice).into());
+    }
+    let mut columns = vec![];
+    let query_follows = |parser: &Parser| {
+        let next = parser.peek_nth_token_ref(1);
+        next.token == Token::LParen || ["SELECT", "WITH", "VALUES"].iter().any(|w| peek_word(parser, 1, w))
+    };
+    if parser.peek_token_ref().token == Token::LParen && !query_follows(parser) {
+        parser.advance_token();
+        loop {
+            columns.push(parse_identifier(parser, "the name of a column")?);
+            if !parser.consume_token(&Token::Comma) {
+                break;
+            }
+        }
+        parser.expect_token(&Token::RParen)?;
+    }
+    let starts_query = parser.peek_token_ref().token == Token::LParen
+        || ["SELECT", "WITH", "VALUES"].iter().any(|w| peek_word(parser, 0, w));
+    if !starts_query {
+        let found = parser.peek_token();
+        return Ok(parser.expected("SELECT or VALUES", found)?);
+    }
+    Ok(InsertStatement { target, columns, query: parser.parse_query()? })
+}
+
+/// `STATEMENT SET BEGIN insert; … END` or, after `BEGIN`, `STATEMENT SET; insert; … END`.
+fn parse_statement_set(parser: &mut Parser) -> Result<Statement, Failure> {
+    expect_word(parser, "STATEMENT")?;
+    expect_word(parser, "SET")?;
+    if !take_word(parser, "BEGIN") {
+        parser.expect_token(&Token::SemiColon)?;
+    }
+    let mut inserts = vec![];
+    let start = parser.peek_token();
+    while !take_word(parser, "END") {
+        if !peek_word(parser, 0, "INSERT") {
+            let found = parser.peek_token();
+            return Ok(parser.expected("INSERT INTO or END", found)?);
+        }
+        inserts.push(parse_insert(parser)?);
+        parser.expect_token(&Token::SemiColon)?;
+    }
+    if inserts.is_empty() {
+        let diagnostic = Diagnostic::new(code::SYNTAX, "the statement set is empty");
+        return Err(diagnostics::at_span(diagnostic, start.span).advise("put INSERT INTO …; before END").into());
+    }
+    Ok(Statement::StatementSet(inserts))
+}
+
+/// `EXECUTE STATEMENT SET …`, `EXECUTE INSERT …`, `EXECUTE SELECT …`.
+fn parse_execute(parser: &mut Parser) -> Result<Statement, Failure> {
+    parser.advance_token();
+    if peek_word(parser, 0, "STATEMENT") {
+        return parse_statement_set(parser);
+    }
+    if peek_word(parser, 0, "PLAN") {
+        return Err(unsupported(parser.peek_token(), "EXECUTE PLAN", "run the query itself").into());
+    }
+    if ["INSERT", "SELECT", "WITH", "VALUES"].iter().any(|w| peek_word(parser, 0, w)) {
+        return parse_any(parser);
+    }
+    let found = parser.peek_token();
+    Ok(parser.expected("STATEMENT SET, INSERT or SELECT", found)?)
+}
+
+fn parse_create(parser: &mut Parser) -> Result<Statement, Failure> {
+    parser.advance_token();
+    if peek_word(parser, 0, "OR") {
+        return Err(unsupported(parser.peek_token(), "CREATE OR REPLACE", "DROP the object first").into());
+    }
+    let temporary = take_word(parser, "TEMPORARY");
+    let system = temporary && take_word(parser, "SYSTEM");
+    let token = parser.next_token();
+    let word = unquoted_word(&token).unwrap_or_default().to_ascii_uppercase();
+    match word.as_str() {
+        "TABLE" if !system => Ok(Statement::CreateTable(Box::new(ddl::parse_create_table(parser, temporary)?))),
+        "VIEW" if !system => Ok(Statement::CreateView(Box::new(ddl::parse_create_view(parser, temporary)?))),
+        "FUNCTION" | "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
+            let what = if word == "MATERIALIZED" { "CREATE MATERIALIZED TABLE" } else { &format!("CREATE {word}") };
+            Err(unsupported(token, what, "see docs/sql-reference.md for the statements that are there").into())
+        }
+        _ => Ok(parser.expected("TABLE or VIEW", token)?),
+    }
+}
+
+fn parse_drop(parser: &mut Parser) -> Result<Statement, Failure> {
+    parser.advance_token();
+    let _ = take_word(parser, "TEMPORARY");
+    let token = parser.next_token();
+    let word = unquoted_word(&token).unwrap_or_default().to_ascii_uppercase();
+    if !matches!(word.as_str(), "TABLE" | "VIEW") {
+        return match word.as_str() {
+            "FUNCTION" | "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
+                Err(unsupported(token, &format!("DROP {word}"), "only tables and views can be dropped").into())
+            }
+            _ => Ok(parser.expected("TABLE or VIEW", token)?),
+        };
+    }
+    let if_exists = take_word(parser, "IF");
+    if if_exists {
+        expect_word(parser, "EXISTS")?;
+    }
+    let name = parse_name(parser, "a name")?;
+    Ok(match word.as_str() {
+        "TABLE" => Statement::DropTable { name, if_exists },
+        _ => Statement::DropView { name, if_exists },
+    })
+}
+
+/// `SET`, `SET 'key' = 'value'`, and the older `SET key = value` without quotes.
+fn parse_set(parser: &mut Parser) -> Result<Statement, Failure> {
+    parser.advance_token();
+    if parser.peek_token_ref().token == Token::EOF {
+        return Ok(Statement::ShowSettings);
+    }
+    let key = parse_setting_text(parser, "a key in single quotes")?;
+    parser.expect_token(&Token::Eq)?;
+    let value = parse_setting_text(parser, "a value in single quotes")?;
+    Ok(Statement::Set { key, value })
+}
+
+fn parse_reset(parser: &mut Parser) -> Result<Statement, Failure> {
+    parser.advance_token();
+    if parser.peek_token_ref().token == Token::EOF {
+        return Ok(Statement::Reset { key: None });
+    }
+    Ok(Statement::Reset { key: Some(parse_setting_text(parser, "a key in single quotes")?) })
+}
+
+/// A string, or the bare tokens up to `=` or the end.
+fn parse_setting_text(parser: &mut Parser, expected: &str) -> Result<String, Failure> {
+    if let Token::SingleQuotedString(text) = &parser.peek_token_ref().token {
+        let text = text.clone();
+        parser.advance_token();
+        return Ok(text);
+    }
+    let mut text = String::new();
+    while !matches!(parser.peek_token_ref().token, Token::Eq | Token::EOF | Token::SingleQuotedString(_)) {
+        text.push_str(&parser.next_token().token.to_string());
+    }
+    if text.is_empty() {
+        let found = parser.peek_token();
+        return Ok(parser.expected(expected, found)?);
+    }
+    Ok(text)
+}
+
+fn parse_explain(parser: &mut Parser) -> Result<Statement, Failure> {
+    parser.advance_token();
+    let mut kind = ExplainKind::Plan;
+    if take_word(parser, "CODEGEN") {
+        kind = ExplainKind::Codegen;
+    } else if take_word(parser, "PLAN") {
+        expect_word(parser, "FOR")?;
+    } else {
+        for detail in ["ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE"] {
+            if peek_word(parser, 0, detail) {
+                let advice = "use EXPLAIN or EXPLAIN CODEGEN";
+                return Err(unsupported(parser.peek_token(), &format!("EXPLAIN {detail}"), advice).into());
+            }
+        }
+    }
+    let start = parser.peek_token();
+    match parse_any(parser)? {
+        inner @ (Statement::Query(_) | Statement::Insert(_) | Statement::StatementSet(_)) => {
+            Ok(Statement::Explain { kind, inner: Box::new(inner) })
+        }
+        _ => Ok(parser.expected("a query, INSERT or STATEMENT SET after EXPLAIN", start)?),
+    }
+}
+
+fn parse_show(parser: &mut Parser) -> Result<Statement, Failure> {
+    parser.advance_token();
+    let token = parser.next_token();
+    let word = unquoted_word(&token).unwrap_or_default().to_ascii_uppercase();
+    match word.as_str() {
+        "TABLES" => Ok(Statement::ShowTables),
+        "VIEWS" => Ok(Statement::ShowViews),
+        "FUNCTIONS" => Ok(Statement::ShowFunctions),
+        "CREATE" if take_word(parser, "VIEW") => {
+            Ok(Statement::ShowCreateView(parse_name(parser, "the name of a view")?))
+        }
+        "CREATE" => {
+            expect_word(parser, "TABLE")?;
+            Ok(Statement::ShowCreateTable(parse_name(parser, "the name of a table")?))
+        }
+        "CATALOGS" | "DATABASES" | "COLUMNS" | "PARTITIONS" | "PROCEDURES" | "JARS" | "JOBS" | "MODULES" | "FULL"
+        | "USER" | "CURRENT" | "MODELS" | "CONNECTIONS" => {
+            let advice = "SHOW TABLES, VIEWS, FUNCTIONS and CREATE TABLE are there";
+            Err(unsupported(token, &format!("SHOW {word}"), advice).into())
+        }
+        _ => Ok(parser.expected("TABLES, VIEWS, FUNCTIONS or CREATE TABLE", token)?),
+    }
+}
+
+/// Bounds the length of chains such as `a + b + …` and `… UNION ALL …`, which the parser turns into trees of that
+/// depth: everything later walks them recursively.
+fn check_chains(tokens: &[TokenWithSpan]) -> Result<(), Diagnostic> {
+    // Operators and set operations so far, of the innermost open bracket and of those around it.
+    let (mut operators, mut unions) = (0, 0);
+    let mut outer: Vec<(usize, usize)> = vec![];
+    for token in tokens {
+        match &token.token {
+            Token::LParen | Token::LBracket => {
+                outer.push((std::mem::take(&mut operators), std::mem::take(&mut unions)))
+            }
+            Token::RParen | Token::RBracket => {
+                // What closes may be one of a chain of subscripts or calls.
+                let (before, unions_before) = outer.pop().unwrap_or((operators, unions));
+                (operators, unions) = (before + 1, unions_before);
+            }
+            Token::Comma | Token::SemiColon => operators = 0,
+            Token::Word(word) if word.quote_style.is_none() => match word.keyword {
+                Keyword::SELECT | Keyword::FROM | Keyword::WHERE | Keyword::HAVING | Keyword::WHEN | Keyword::THEN => {
+                    operators = 0;
+                }
+                Keyword::UNION | Keyword::INTERSECT | Keyword::EXCEPT => unions += 1,
+                Keyword::AND | Keyword::OR | Keyword::NOT | Keyword::IS | Keyword::LIKE | Keyword::JOIN => {
+                    operators += 1
+                }
+                Keyword::BETWEEN | Keyword::IN | Keyword::CASE | Keyword::INTERVAL | Keyword::AT => operators += 1,
+                _ => {}
+            },
+            Token::Word(_) | Token::Number(..) | Token::SingleQuotedString(_) => {}
+            _ => operators += 1,
+        }
+        if operators > MAX_CHAIN || unions > MAX_CHAIN {
+            let text = format!("an expression has more than {MAX_CHAIN} operators");
+            let diagnostic = Diagnostic::new(code::SYNTAX, text).advise("split it, or use IN (…) instead of many ORs");
+            return Err(diagnostics::at_span(diagnostic, token.span));
+        }
+    }
+    Ok(())
+}
