@@ -1,1 +1,43 @@
-fn main() {}
+//! The `millstream` command: reads arguments, hands SQL to the engine, shows what comes back.
+//!
+//! Exit codes: 0 success, 1 a statement failed, 2 the command line or the configuration is unusable, 130 interrupted.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod commands;
+mod config;
+mod interrupt;
+mod output;
+mod shell;
+mod status;
+mod table;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A statement failed.
+pub(crate) const EXIT_FAILED: u8 = 1;
+/// The command line or the configuration is unusable.
+pub(crate) const EXIT_USAGE: u8 = 2;
+/// Ctrl-C.
+pub(crate) const EXIT_INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match &arguments.command {
+        Command::Run(run) => commands::run(run, &arguments.common),
+        Command::Sql(sql) => commands::sql(sql, &arguments.common),
+        Command::Explain(explain) => commands::explain(explain, &arguments.common),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report();
+            ExitCode::from(failure.exit_code)
+        }
+    }
+}

@@ -1,1 +1,32 @@
-//! The engine: sessions that run SQL
+//! Millstream, a stream processing engine: streaming SQL in Flink's dialect, compiled to machine code.
+//!
+//! ```no_run
+//! use millstream::{Session, SessionConfig};
+//!
+//! let mut session = Session::new(SessionConfig::default());
+//! session.run("CREATE TABLE bid (auction BIGINT, price BIGINT) WITH (
+//!     'connector' = 'filesystem', 'path' = 'bids.jsonl', 'format' = 'json')")?;
+//! let rows = session.query("SELECT auction, price FROM bid WHERE price > 100")?;
+//! println!("{} rows", rows.num_rows());
+//! # Ok::<(), millstream::Diagnostic>(())
+//! ```
+//!
+//! A [`Session`] has a catalog and settings and executes statements one after the other. This crate only wires the
+//! others together: `sql` binds, `plan` cuts into pipelines, `codegen` lowers to row programs, `jit` compiles,
+//! `connectors` read and write, `runtime` executes.
+#![forbid(unsafe_code)]
+
+mod constant;
+mod explain;
+mod job;
+mod memory;
+mod results;
+mod session;
+
+pub use millstream_codegen::kernel::Tier;
+pub use millstream_connectors as connectors;
+pub use millstream_runtime::{CancelState, CancelToken, QueryStats, StatsSnapshot};
+pub use millstream_sql as sql;
+pub use millstream_types::{ALL_CODES, Code, DataType, Diagnostic, Field, Options, Place, Schema, code, text};
+pub use results::{Collected, ResultTarget};
+pub use session::{Outcome, RunMonitor, Session, SessionConfig};

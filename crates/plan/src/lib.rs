@@ -1,13 +1,16 @@
 //! From a bound logical plan to pipelines.
 //!
-//! `sql` binds a query to a [`logical::Rel`]; the passes in [`optimise`] push filters and projections down to the
-//! scan, nested `ROW` fields included; [`pipeline`] holds what the runtime executes: chains of fused operators
-//! between pipeline breakers; [`physical`] cuts the one into the other; [`explain`] prints both.
+//! `sql` binds a query to a [`logical::Rel`]; [`physical`] cuts it at pipeline breakers into a [`pipeline::QueryPlan`]:
+//! chains of fused operators, with projections inlined, filters split into conjuncts and pushed down to the scan, and
+//! only those leaves of nested rows read that are used; [`explain`] prints both.
 //!
 //! Invariants: no I/O, no LLVM, no SQL text (only [`expr::Span`]s into it), no executable code.
 
 pub mod aggregate;
+pub mod explain;
 pub mod expr;
+pub mod fold;
 pub mod logical;
+pub mod physical;
 pub mod pipeline;
 pub mod window;

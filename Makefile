@@ -1,0 +1,52 @@
+# The two commands of a newcomer are `make demo` and `make test`; everything else serves development.
+SHELL := /bin/bash
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+CARGO ?= cargo
+
+.PHONY: demo test setup build release fmt lint unit docs docs-check bench deny clean
+
+# A live windowed query over generated auction events, in a few seconds once built.
+demo: release
+	./target/release/millstream run examples/demo.sql
+
+# Everything that CI checks.
+test: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	$(CARGO) test --workspace --quiet
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+setup:
+	@scripts/setup.sh
+
+build: setup
+	$(CARGO) build --workspace
+
+release: setup
+	$(CARGO) build --release --bin millstream
+
+fmt:
+	$(CARGO) fmt --all
+
+lint:
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+unit:
+	$(CARGO) test --workspace
+
+# Regenerates the parts of docs/ that come from code.
+docs:
+	MILLSTREAM_UPDATE_DOCS=1 $(CARGO) test -p millstream-cli --test docs --quiet
+	$(CARGO) doc --workspace --no-deps
+
+# Millstream beside DuckDB and beside hand-written loops; about three minutes once built.
+bench: setup
+	scripts/bench.sh
+
+# Licences, sources and duplicates by cargo-deny, if it is installed (`cargo install cargo-deny`). CI checks the same
+# rules of deny.toml, and who may depend on whom, with `cargo metadata` (crates/engine/tests/suite/dependencies.rs).
+deny:
+	$(CARGO) deny check licenses bans sources
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,32 @@
+//! Medians of alternating repetitions.
+
+use std::time::Instant;
+
+/// Repetitions of each system.
+pub(crate) const REPETITIONS: usize = 7;
+
+/// Seconds that `work` took, and its result.
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
+    let start = Instant::now();
+    let result = work();
+    (start.elapsed().as_secs_f64(), result)
+}
+
+/// The median of the seconds of each repetition.
+pub(crate) fn median(seconds: &[f64]) -> f64 {
+    let mut sorted = seconds.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// Prints a system's line: median, spread, rows per second, and the ratio of its speed to the first system's.
+pub(crate) fn report(system: &str, seconds: &[f64], rows: u64, baseline: f64) {
+    let median = median(seconds);
+    let least = seconds.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = seconds.iter().copied().fold(0.0, f64::max);
+    println!(
+        "  {system:<34} {median:>8.4} s ({least:.4}–{most:.4})  {:>8.1} M rows/s  speed {:.2}",
+        rows as f64 / median / 1e6,
+        baseline / median
+    );
+}

@@ -1,0 +1,143 @@
+//! The command line: one definition for parsing, `--help` and docs/cli.md.
+//!
+//! Every option has an environment variable `MILLSTREAM_…`; those that are settings rather than parts of one command
+//! also have a key in `millstream.toml`. A flag wins over the environment, the environment over the file.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Stream processing with Flink's SQL on one well-used machine.
+#[derive(Debug, Parser)]
+#[command(name = "millstream", version, about, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a SQL script: a file, `-` for standard input, or -e 'SQL'
+    Run(Script),
+    /// Work interactively: statements end with `;`, history and completion included
+    Sql(Shell),
+    /// Show how the queries of a script would be executed, without running them
+    Explain(Explain),
+}
+
+/// A script to execute.
+#[derive(Debug, Args)]
+pub(crate) struct Script {
+    /// File with SQL statements, or `-` for standard input
+    #[arg(value_name = "FILE", required_unless_present = "statements")]
+    pub(crate) file: Option<PathBuf>,
+    /// SQL to execute, after FILE if both are given; may be repeated
+    #[arg(short = 'e', long = "execute", value_name = "SQL")]
+    pub(crate) statements: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Shell {
+    /// Script to execute first, such as one with CREATE TABLE statements
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// SQL to execute first; may be repeated
+    #[arg(short = 'e', long = "execute", value_name = "SQL")]
+    pub(crate) statements: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    #[command(flatten)]
+    pub(crate) script: Script,
+    /// Also show row programs, LLVM IR and assembly
+    #[arg(long)]
+    pub(crate) codegen: bool,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// Worker threads [default: number of cores]
+    #[arg(long, global = true, env = "MILLSTREAM_WORKERS", value_name = "N")]
+    pub(crate) workers: Option<usize>,
+    /// How pipelines execute [default: auto]
+    #[arg(long, global = true, env = "MILLSTREAM_TIER", value_name = "TIER")]
+    pub(crate) tier: Option<TierArgument>,
+    /// Most rows of a buffer; 0 lets the engine choose [default: 0]
+    #[arg(long, global = true, env = "MILLSTREAM_BUFFER_ROWS", value_name = "ROWS")]
+    pub(crate) buffer_rows: Option<usize>,
+    /// Pin each worker to a core
+    #[arg(long, global = true, env = "MILLSTREAM_PIN")]
+    pub(crate) pin: bool,
+    /// Set a session option, as SET 'key' = 'value' does; may be repeated
+    #[arg(long = "set", global = true, env = "MILLSTREAM_SET", value_name = "KEY=VALUE", value_delimiter = ';')]
+    pub(crate) settings: Vec<String>,
+    /// Value of ${NAME} in scripts (else the environment variable NAME); may be repeated
+    #[arg(long = "var", global = true, env = "MILLSTREAM_VAR", value_name = "NAME=VALUE", value_delimiter = ';')]
+    pub(crate) variables: Vec<String>,
+    /// Form of the rows of a SELECT [default: table on a terminal, else json]
+    #[arg(long, short = 'o', global = true, env = "MILLSTREAM_OUTPUT", value_name = "FORMAT")]
+    pub(crate) output: Option<OutputArgument>,
+    /// Show no status line, summary or messages, only rows and errors
+    #[arg(long, short = 'q', global = true, env = "MILLSTREAM_QUIET")]
+    pub(crate) quiet: bool,
+    /// Write a summary of each query to standard error [default: text on a terminal, else none]
+    #[arg(long, global = true, env = "MILLSTREAM_STATS", value_name = "FORM")]
+    pub(crate) stats: Option<StatsArgument>,
+    /// Configuration file [default: millstream.toml in this directory, if there is one]
+    #[arg(long, global = true, env = "MILLSTREAM_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// How pipelines execute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TierArgument {
+    /// Interpreted at once, compiled in the background
+    Auto,
+    /// Interpreted only
+    Interpreted,
+    /// Compiled before the first row
+    Compiled,
+}
+
+impl TierArgument {
+    /// Value of the session option `pipeline.tier`.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            TierArgument::Auto => "auto",
+            TierArgument::Interpreted => "interpreted",
+            TierArgument::Compiled => "compiled",
+        }
+    }
+}
+
+/// Form of the rows of a SELECT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OutputArgument {
+    /// Aligned text, for people
+    Text,
+    /// One object per line, as Flink's json format writes it
+    Json,
+    /// Comma-separated values with a header line
+    Csv,
+    /// Arrow IPC stream
+    Arrow,
+    /// A Parquet file
+    Parquet,
+}
+
+/// Form of the summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum StatsArgument {
+    /// A few lines for people
+    Text,
+    /// One JSON object per query
+    Json,
+    /// None
+    None,
+}

@@ -1,0 +1,187 @@
+//! The commands: get SQL, execute its statements one by one, report.
+
+use crate::arguments::{Common, Explain, Script, Shell};
+use crate::config::Config;
+use crate::interrupt::Interrupt;
+use crate::output::StandardOutput;
+use crate::status;
+use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, shell};
+use millstream::sql::{self, ParsedStatement};
+use millstream::{Diagnostic, Outcome, Place, RunMonitor, Session, SessionConfig, code};
+use std::io::{IsTerminal, Read, Write, stderr, stdin, stdout};
+use std::path::Path;
+
+/// Why the process ends with another exit code than 0.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    diagnostic: Diagnostic,
+    /// The text that the place refers to, and what to call it.
+    source: Option<(String, String)>,
+    pub(crate) exit_code: u8,
+}
+
+impl Failure {
+    /// The command line or the configuration is unusable.
+    pub(crate) fn usage(diagnostic: Diagnostic) -> Failure {
+        Failure { diagnostic, source: None, exit_code: EXIT_USAGE }
+    }
+
+    fn statement(diagnostic: Diagnostic, text: &Text) -> Failure {
+        let exit_code = if diagnostic.code == code::CANCELLED { EXIT_INTERRUPTED } else { EXIT_FAILED };
+        Failure { diagnostic, source: Some((text.sql.clone(), text.origin.clone())), exit_code }
+    }
+
+    /// Prints the diagnostic to standard error, with the line it is about.
+    pub(crate) fn report(&self) {
+        let (text, origin) = match &self.source {
+            Some((text, origin)) => (Some(text.as_str()), origin.as_str()),
+            None => (None, "millstream"),
+        };
+        // Nothing is left to do if standard error is closed.
+        let _ = writeln!(stderr(), "{}", sql::render(&self.diagnostic, text, origin).trim_end());
+    }
+}
+
+/// SQL with its name for messages, variables substituted.
+pub(crate) struct Text {
+    pub(crate) sql: String,
+    pub(crate) origin: String,
+}
+
+/// A session with the configuration applied.
+pub(crate) struct Context {
+    pub(crate) session: Session,
+    pub(crate) config: Config,
+    pub(crate) output: StandardOutput,
+    pub(crate) interrupt: Interrupt,
+}
+
+impl Context {
+    pub(crate) fn new(common: &Common) -> Result<Context, Failure> {
+        let config = Config::load(common)?;
+        let mut session = Session::new(SessionConfig { pin: config.pin });
+        for (key, value) in &config.settings {
+            session.set(key, value).map_err(Failure::usage)?;
+        }
+        let output = StandardOutput::new(config.output);
+        let interrupt = Interrupt::install().map_err(Failure::usage)?;
+        Ok(Context { session, config, output, interrupt })
+    }
+
+    /// Substitutes variables.
+    pub(crate) fn text(&self, sql: String, origin: String) -> Result<Text, Failure> {
+        match sql::substitute_variables(&sql, &|name| self.config.variable(name)) {
+            Ok(sql) => Ok(Text { sql, origin }),
+            Err(diagnostic) => Err(Failure::statement(diagnostic, &Text { sql, origin })),
+        }
+    }
+
+    /// Executes every statement of a text; ends with the first that fails.
+    pub(crate) fn execute(&mut self, text: &Text) -> Result<(), Failure> {
+        let statements = self.session.parse(&text.sql).map_err(|d| Failure::statement(d, text))?;
+        for statement in &statements {
+            self.execute_one(statement).map_err(|d| Failure::statement(d, text))?;
+        }
+        Ok(())
+    }
+
+    fn execute_one(&mut self, statement: &ParsedStatement) -> Result<(), Diagnostic> {
+        let monitor = RunMonitor::new();
+        self.interrupt.watch(Some(monitor.cancel().clone()));
+        // A table that grows on the terminal and a status line under it would overwrite each other.
+        let rows_on_terminal = stdout().is_terminal() && self.output.is_text() && statement.is_query();
+        let show = !self.config.quiet && !rows_on_terminal;
+        let (session, output) = (&mut self.session, &mut self.output);
+        let outcome = status::with_status_line(show, &monitor, || session.execute(statement, output, &monitor));
+        self.interrupt.watch(None);
+        match outcome? {
+            Outcome::Done(message) => {
+                if !self.config.quiet && stderr().is_terminal() {
+                    let _ = writeln!(stderr(), "{message}");
+                }
+            }
+            Outcome::Text(text) => print(&text)?,
+            Outcome::Listed => {}
+            Outcome::Ran(stats) => status::summarise(self.config.stats, self.config.quiet, &stats),
+        }
+        Ok(())
+    }
+}
+
+fn print(text: &str) -> Result<(), Diagnostic> {
+    let mut out = stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|e| Diagnostic::new(code::WRITE_FAILED, format!("standard output cannot be written: {e}")))
+}
+
+/// The texts of a script in order: the file, then each `-e`.
+fn texts(context: &Context, script: &Script) -> Result<Vec<Text>, Failure> {
+    let mut texts = Vec::new();
+    if let Some(file) = &script.file {
+        texts.push(context.text(read(file)?, file.display().to_string())?);
+    }
+    for (i, statement) in script.statements.iter().enumerate() {
+        let origin = if script.statements.len() == 1 { "-e".to_string() } else { format!("-e #{}", i + 1) };
+        texts.push(context.text(statement.clone(), origin)?);
+    }
+    Ok(texts)
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    let failed = |code, message: String| {
+        let place = Place::Data { resource: file.display().to_string(), offset: None, line: None, column: None };
+        let advice = "give the path of a SQL script, `-` for standard input, or -e 'SQL'";
+        Failure::usage(Diagnostic::new(code, message).at(place).advise(advice))
+    };
+    let bytes = if file == Path::new("-") {
+        let mut bytes = Vec::new();
+        stdin().read_to_end(&mut bytes).map(|_| bytes)
+    } else {
+        std::fs::read(file)
+    };
+    let bytes = bytes.map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => failed(code::FILE_NOT_FOUND, "the script does not exist".into()),
+        _ => failed(code::READ_FAILED, format!("the script cannot be read: {e}")),
+    })?;
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        failed(code::SYNTAX, format!("the script is not UTF-8 text (byte {at})"))
+    })
+}
+
+/// `millstream run`
+pub(crate) fn run(script: &Script, common: &Common) -> Result<(), Failure> {
+    let mut context = Context::new(common)?;
+    for text in texts(&context, script)? {
+        context.execute(&text)?;
+    }
+    Ok(())
+}
+
+/// `millstream sql`
+pub(crate) fn sql(arguments: &Shell, common: &Common) -> Result<(), Failure> {
+    let mut context = Context::new(common)?;
+    let script = Script { file: arguments.file.clone(), statements: arguments.statements.clone() };
+    for text in texts(&context, &script)? {
+        context.execute(&text)?;
+    }
+    shell::run(&mut context)
+}
+
+/// `millstream explain`: definitions and settings are executed, queries and inserts explained.
+pub(crate) fn explain(arguments: &Explain, common: &Common) -> Result<(), Failure> {
+    let mut context = Context::new(common)?;
+    for text in texts(&context, &arguments.script)? {
+        let fail = |d| Failure::statement(d, &text);
+        for statement in &context.session.parse(&text.sql).map_err(fail)? {
+            if statement.is_query() || statement.is_insert() {
+                let plan = context.session.explain(statement, arguments.codegen).map_err(fail)?;
+                print(&plan).map_err(fail)?;
+            } else {
+                context.execute_one(statement).map_err(fail)?;
+            }
+        }
+    }
+    Ok(())
+}

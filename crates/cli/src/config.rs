@@ -1,0 +1,109 @@
+//! `millstream.toml`: defaults for the options of the command line, and session settings.
+
+use crate::arguments::{Common, OutputArgument, StatsArgument, TierArgument};
+use crate::commands::Failure;
+use millstream::{Diagnostic, Place, code};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The file's keys; all optional, unknown ones are errors.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct File {
+    workers: Option<usize>,
+    tier: Option<TierArgument>,
+    buffer_rows: Option<usize>,
+    pin: Option<bool>,
+    output: Option<OutputArgument>,
+    quiet: Option<bool>,
+    stats: Option<StatsArgument>,
+    /// Session options, as by SET.
+    #[serde(default)]
+    set: BTreeMap<String, String>,
+    /// Values of `${NAME}`.
+    #[serde(default)]
+    var: BTreeMap<String, String>,
+}
+
+/// What holds after flags, environment and file are put together.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) output: Option<OutputArgument>,
+    pub(crate) quiet: bool,
+    pub(crate) stats: Option<StatsArgument>,
+    pub(crate) pin: bool,
+    /// Session options in the order in which they are set: those of the file first, so that flags win.
+    pub(crate) settings: Vec<(String, String)>,
+    variables: BTreeMap<String, String>,
+}
+
+impl Config {
+    /// Puts the three sources together.
+    pub(crate) fn load(common: &Common) -> Result<Config, Failure> {
+        let file = read(common.config.as_deref())?;
+        let mut settings: Vec<(String, String)> = file.set.into_iter().collect();
+        let mut set = |key: &str, value: Option<String>| {
+            settings.extend(value.map(|v| (key.to_string(), v)));
+        };
+        set("parallelism.default", common.workers.or(file.workers).map(|n| n.to_string()));
+        set("pipeline.buffer-rows", common.buffer_rows.or(file.buffer_rows).map(|n| n.to_string()));
+        set("pipeline.tier", common.tier.or(file.tier).map(|t| t.key().to_string()));
+        for pair in &common.settings {
+            settings.push(split_pair(pair, "--set KEY=VALUE")?);
+        }
+        let mut variables = file.var;
+        for pair in &common.variables {
+            let (name, value) = split_pair(pair, "--var NAME=VALUE")?;
+            variables.insert(name, value);
+        }
+        Ok(Config {
+            output: common.output.or(file.output),
+            quiet: common.quiet || file.quiet.unwrap_or(false),
+            stats: common.stats.or(file.stats),
+            pin: common.pin || file.pin.unwrap_or(false),
+            settings,
+            variables,
+        })
+    }
+
+    /// Value of `${name}`: of `--var` and the file, else of the environment.
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+        self.variables.get(name).cloned().or_else(|| std::env::var(name).ok())
+    }
+}
+
+fn split_pair(pair: &str, form: &str) -> Result<(String, String), Failure> {
+    match pair.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => {
+            // Quotes as in SQL's SET are accepted, because people copy them.
+            let bare = |s: &str| s.trim().trim_matches('\'').to_string();
+            Ok((bare(key), bare(value)))
+        }
+        _ => Err(Failure::usage(
+            Diagnostic::new(code::USAGE, format!("'{pair}' is not of the form {form}"))
+                .advise("put the whole pair in quotes if it has blanks or a semicolon"),
+        )),
+    }
+}
+
+fn read(named: Option<&Path>) -> Result<File, Failure> {
+    let default = Path::new("millstream.toml");
+    let path = match named {
+        Some(path) => path,
+        None if default.is_file() => default,
+        None => return Ok(File::default()),
+    };
+    let invalid = |message: String, line: Option<u64>| {
+        Failure::usage(
+            Diagnostic::new(code::INVALID_CONFIG, message)
+                .at(Place::Data { resource: path.display().to_string(), offset: None, line, column: None })
+                .advise("keys are those of `millstream run --help`, and tables [set] and [var]; see docs/cli.md"),
+        )
+    };
+    let text = std::fs::read_to_string(path).map_err(|e| invalid(format!("cannot be read: {e}"), None))?;
+    toml::from_str(&text).map_err(|e| {
+        let line = e.span().map(|s| 1 + text[..s.start].matches('\n').count() as u64);
+        invalid(e.message().to_string(), line)
+    })
+}

@@ -1,0 +1,146 @@
+//! The interactive shell: statements over several lines, history, completion.
+
+use crate::commands::{Context, Failure};
+use millstream::sql;
+use millstream::{Diagnostic, code};
+use rustyline::completion::{Completer, Pair};
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Editor, Helper};
+use std::io::{IsTerminal, Read, Write, stderr, stdin};
+use std::path::PathBuf;
+
+const KEYWORDS: &[&str] = &[
+    "AND", "AS", "AVG", "BETWEEN", "BY", "CASE", "CAST", "COUNT", "CREATE", "DESCRIBE", "DESCRIPTOR", "DROP", "ELSE",
+    "END", "EXECUTE", "EXPLAIN", "EXPLAIN CODEGEN", "FILTER", "FROM", "GROUP", "HAVING", "INSERT", "INTERVAL", "INTO",
+    "LIKE", "LIMIT", "MAX", "METADATA", "MIN", "NOT", "NULL", "OR", "SELECT", "SET", "SHOW FUNCTIONS", "SHOW TABLES",
+    "SHOW VIEWS", "STATEMENT", "SUM", "TABLE", "TEMPORARY", "THEN", "TUMBLE", "UNION ALL", "VALUES", "VIEW",
+    "WATERMARK", "WHEN", "WHERE", "WITH",
+];
+
+/// Reads statements and executes them until the end of input or `quit`.
+pub(crate) fn run(context: &mut Context) -> Result<(), Failure> {
+    if !stdin().is_terminal() {
+        return run_piped(context);
+    }
+    let mut editor: Editor<Assistant, FileHistory> = Editor::new().map_err(terminal)?;
+    editor.set_helper(Some(Assistant { words: vec![] }));
+    let history = history_file();
+    if let Some(path) = &history {
+        // The first start has no history.
+        let _ = editor.load_history(path);
+    }
+    let _ = writeln!(stderr(), "Millstream {}. End statements with `;`, leave with `quit;`.", env!("CARGO_PKG_VERSION"));
+    loop {
+        if let Some(assistant) = editor.helper_mut() {
+            assistant.words = words(context);
+        }
+        match editor.readline("millstream> ") {
+            Ok(line) => {
+                let statement = line.trim();
+                if statement.is_empty() {
+                    continue;
+                }
+                // A history that cannot be kept is no reason to end.
+                let _ = editor.add_history_entry(statement);
+                if matches!(statement.trim_end_matches(';').trim().to_ascii_lowercase().as_str(), "quit" | "exit") {
+                    break;
+                }
+                execute(context, statement);
+            }
+            Err(ReadlineError::Interrupted) => {}
+            Err(ReadlineError::Eof) => break,
+            Err(error) => return Err(terminal(error)),
+        }
+    }
+    if let Some(path) = &history {
+        let _ = path.parent().map(std::fs::create_dir_all);
+        let _ = editor.save_history(path);
+    }
+    Ok(())
+}
+
+/// A failed statement is reported, and the next one can be typed.
+fn execute(context: &mut Context, statement: &str) {
+    let result = context.text(statement.to_string(), "shell".into()).and_then(|text| context.execute(&text));
+    if let Err(failure) = result {
+        failure.report();
+    }
+}
+
+/// Standard input that is not a terminal is a script, so that `millstream sql < file` works; its first error ends it.
+fn run_piped(context: &mut Context) -> Result<(), Failure> {
+    let mut text = String::new();
+    stdin().read_to_string(&mut text).map_err(|e| {
+        Failure::usage(Diagnostic::new(code::READ_FAILED, format!("standard input cannot be read: {e}")))
+    })?;
+    let text = context.text(text, "stdin".into())?;
+    context.execute(&text)
+}
+
+fn terminal(error: ReadlineError) -> Failure {
+    Failure::usage(Diagnostic::new(code::USAGE, format!("the terminal cannot be used: {error}")))
+}
+
+fn history_file() -> Option<PathBuf> {
+    let state = std::env::var_os("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state")))?;
+    Some(state.join("millstream/history"))
+}
+
+fn words(context: &Context) -> Vec<String> {
+    let mut words: Vec<String> = KEYWORDS.iter().map(ToString::to_string).collect();
+    words.extend(context.session.names());
+    words
+}
+
+/// Multi-line input and completion of keywords, tables, columns and functions.
+struct Assistant {
+    words: Vec<String>,
+}
+
+impl Helper for Assistant {}
+impl Highlighter for Assistant {}
+impl Hinter for Assistant {
+    type Hint = String;
+}
+
+impl Validator for Assistant {
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        let input = context.input().trim();
+        let complete = input.is_empty()
+            || matches!(input.to_ascii_lowercase().as_str(), "quit" | "exit")
+            || sql::is_complete(input);
+        Ok(if complete { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
+    }
+}
+
+impl Completer for Assistant {
+    type Candidate = Pair;
+
+    fn complete(
+        &self,
+        line: &str,
+        position: usize,
+        _: &rustyline::Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let start = line[..position].rfind(|c| !is_word(c)).map_or(0, |i| i + line[i..].chars().next().map_or(1, char::len_utf8));
+        let typed = &line[start..position];
+        if typed.is_empty() {
+            return Ok((position, vec![]));
+        }
+        let starts = |word: &&String| {
+            word.len() >= typed.len() && word.is_char_boundary(typed.len()) && word[..typed.len()].eq_ignore_ascii_case(typed)
+        };
+        let mut matches: Vec<&String> = self.words.iter().filter(starts).collect();
+        matches.sort();
+        matches.dedup();
+        let pair = |w: &&String| Pair { display: w.to_string(), replacement: w.to_string() };
+        Ok((start, matches.iter().map(pair).collect()))
+    }
+}

@@ -1,0 +1,123 @@
+//! Rows as aligned text.
+//!
+//! Rows appear as they come, so a column's width is settled by its header and the first rows; a longer value later
+//! pushes its line out rather than being cut.
+
+use arrow_array::ArrayRef;
+use millstream::connectors::{Encoded, Encoder, Sink, display};
+use millstream::{DataType, Diagnostic, Schema, code};
+use std::io::{Stdout, Write, stdout};
+use std::sync::Arc;
+use unicode_width::UnicodeWidthStr;
+
+/// Widest that a column is made by its values.
+const MAX_WIDTH: usize = 60;
+
+/// Writes rows to standard output under a header.
+pub(crate) struct TableSink {
+    schema: Schema,
+    widths: Vec<usize>,
+    rows: u64,
+    out: Stdout,
+}
+
+impl TableSink {
+    /// A table of these columns, with nothing printed yet.
+    pub(crate) fn new(schema: &Schema) -> TableSink {
+        TableSink { schema: schema.clone(), widths: vec![], rows: 0, out: stdout() }
+    }
+
+    fn lines(&mut self, cells: &[Vec<String>]) -> String {
+        let mut text = String::new();
+        if self.widths.is_empty() {
+            self.widths = widths(&self.schema, cells);
+            let names: Vec<String> = self.schema.fields.iter().map(|f| f.name.clone()).collect();
+            self.line(&names, &mut text);
+            let rules: Vec<String> = self.widths.iter().map(|w| "─".repeat(*w)).collect();
+            self.line(&rules, &mut text);
+        }
+        for row in cells {
+            self.line(row, &mut text);
+        }
+        text
+    }
+
+    fn line(&self, cells: &[String], text: &mut String) {
+        for (i, (cell, width)) in cells.iter().zip(&self.widths).enumerate() {
+            let pad = " ".repeat(width.saturating_sub(cell.width()));
+            text.push_str(if i == 0 { " " } else { "  " });
+            if self.schema.fields[i].data_type.is_numeric() {
+                text.push_str(&pad);
+                text.push_str(cell);
+            } else {
+                text.push_str(cell);
+                text.push_str(if i + 1 == cells.len() { "" } else { &pad });
+            }
+        }
+        text.push('\n');
+    }
+
+    fn print(&mut self, text: &str) -> Result<(), Diagnostic> {
+        self.out.write_all(text.as_bytes()).map_err(failed)
+    }
+}
+
+fn widths(schema: &Schema, cells: &[Vec<String>]) -> Vec<usize> {
+    let width = |i: usize| {
+        let least = match schema.fields[i].data_type {
+            DataType::BigInt | DataType::Decimal { .. } | DataType::Double => 6,
+            _ => 4,
+        };
+        let widest = cells.iter().map(|row| row[i].width()).max().unwrap_or(0).min(MAX_WIDTH);
+        widest.max(schema.fields[i].name.width()).max(least)
+    };
+    (0..schema.fields.len()).map(width).collect()
+}
+
+/// Columns are turned into text where they are printed: people do not read fast.
+struct AsColumns;
+
+impl Encoder for AsColumns {
+    fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
+        Ok(Encoded::Columns { columns: columns.to_vec(), rows })
+    }
+}
+
+impl Sink for TableSink {
+    fn encoder(&self) -> Arc<dyn Encoder> {
+        Arc::new(AsColumns)
+    }
+
+    fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
+        let Encoded::Columns { columns, rows } = piece else {
+            return Err(Diagnostic::bug("encoded bytes reached the table of results"));
+        };
+        let mut bytes = Vec::new();
+        let mut cell = |row: usize, i: usize| {
+            bytes.clear();
+            display::write_value(&mut bytes, columns[i].as_ref(), row, &self.schema.fields[i].data_type);
+            // Control characters would disturb the terminal.
+            String::from_utf8_lossy(&bytes).replace(|c: char| c.is_control(), " ")
+        };
+        let cells: Vec<Vec<String>> =
+            (0..rows).map(|row| (0..columns.len()).map(|i| cell(row, i)).collect()).collect();
+        self.rows += rows as u64;
+        let text = self.lines(&cells);
+        self.print(&text)
+    }
+
+    fn flush(&mut self) -> Result<(), Diagnostic> {
+        self.out.flush().map_err(failed)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), Diagnostic> {
+        let header = self.lines(&[]);
+        let count = if self.rows == 1 { "1 row".into() } else { format!("{} rows", self.rows) };
+        self.print(&format!("{header}({count})\n"))?;
+        self.flush()
+    }
+}
+
+fn failed(error: std::io::Error) -> Diagnostic {
+    Diagnostic::new(code::WRITE_FAILED, format!("standard output cannot be written: {error}"))
+}

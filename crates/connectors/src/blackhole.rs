@@ -1,0 +1,40 @@
+//! The `blackhole` connector: takes rows and forgets them, for measurements.
+
+use crate::{Encoded, Encoder, Sink, SinkRequest};
+use arrow_array::ArrayRef;
+use millstream_types::Diagnostic;
+use std::sync::Arc;
+
+/// The options: key, default, meaning.
+pub(crate) const OPTIONS: &[(&str, &str, &str)] = &[];
+
+/// Opens the sink.
+pub(crate) fn open_sink(_: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
+    Ok(Box::new(Blackhole))
+}
+
+struct Blackhole;
+
+impl Encoder for Blackhole {
+    fn encode(&self, _: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
+        Ok(Encoded::Bytes { data: Vec::new(), rows })
+    }
+}
+
+impl Sink for Blackhole {
+    fn encoder(&self) -> Arc<dyn Encoder> {
+        Arc::new(Blackhole)
+    }
+
+    fn write(&mut self, _: Encoded) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+}

@@ -1,0 +1,509 @@
+//! The `datagen` connector: random or counting columns of any scalar type, with Flink's options.
+//!
+//! Values are counter-based (see `random`), so workers generate in parallel and a run can be repeated. Timestamps are
+//! the time of generation minus a random part of `max-past`, as in Flink, and so differ from run to run.
+
+use crate::random::Random;
+use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader};
+use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Date32Array, Decimal128Array, DurationMillisecondArray, Float32Array, Float64Array,
+    Int16Array, Int32Array, Int64Array, Int8Array, IntervalYearMonthArray, StructArray, Time32MillisecondArray,
+    TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
+};
+use arrow_buffer::NullBuffer;
+use millstream_types::{DataType, Diagnostic, Field, Options, TimeUnit, code};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The options: key, default, meaning.
+pub(crate) const OPTIONS: &[(&str, &str, &str)] = &[
+    ("rows-per-second", "10000", "Rows per second; 0 for as fast as possible"),
+    ("number-of-rows", "endless", "Rows in all; without it the stream ends only with a sequence"),
+    ("seed", "0", "Another seed gives other data"),
+    ("fields.*", "", "Per column: kind (random or sequence), min, max, max-past, length, var-len, null-rate, start, end"),
+];
+
+const SETTINGS: &[&str] =
+    &["kind", "min", "max", "max-past", "length", "var-len", "null-rate", "start", "end"];
+
+/// Opens the generator.
+pub(crate) fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
+    let options = &request.options;
+    check_fields(request)?;
+    let mut end: Option<u64> = match options.get("number-of-rows") {
+        Some(_) => Some(options.parse("number-of-rows", 0)?),
+        None => None,
+    };
+    for (i, field) in request.schema.fields.iter().enumerate() {
+        // A sequence ends the stream even when the query does not read its column.
+        if let Kind::Sequence { rows, .. } = generated(options, field, &field.name, i as u64)?.kind {
+            end = Some(end.map_or(rows, |e| e.min(rows)));
+        }
+    }
+    let seed = options.parse("seed", 0)?;
+    let columns = request.columns.iter().map(|c| column(request, c)).collect::<Result<Vec<_>, _>>()?;
+    let rows = if request.buffer_rows == 0 { crate::CHUNK_ROWS } else { request.buffer_rows.min(crate::CHUNK_ROWS) };
+    Ok(Box::new(DatagenSource { generator: Arc::new(Generator { seed, columns }), end, rows: rows as u64 }))
+}
+
+/// The rate at which rows must be handed out.
+pub(crate) fn rate_limit(options: &Options) -> Result<Option<u64>, Diagnostic> {
+    let rate = options.parse("rows-per-second", 10_000)?;
+    Ok((rate > 0).then_some(rate))
+}
+
+/// `fields.<column>.<setting>` must name a column and a setting.
+fn check_fields(request: &SourceRequest) -> Result<(), Diagnostic> {
+    for (key, _) in request.options.iter() {
+        let Some(rest) = key.strip_prefix("fields.") else { continue };
+        let (name, setting) = rest.rsplit_once('.').unwrap_or((rest, ""));
+        let top = name.split('.').next().unwrap_or(name);
+        if request.schema.index_of(top).is_none() {
+            return Err(Diagnostic::new(code::UNKNOWN_OPTION, format!("option '{key}': there is no column '{top}'"))
+                .advise("name a physical column of the table: 'fields.<column>.<setting>'"));
+        }
+        if !SETTINGS.contains(&setting) {
+            return Err(Diagnostic::new(code::UNKNOWN_OPTION, format!("option '{key}': unknown setting '{setting}'"))
+                .advise(format!("settings are {}", SETTINGS.join(", "))));
+        }
+    }
+    Ok(())
+}
+
+struct DatagenSource {
+    generator: Arc<Generator>,
+    end: Option<u64>,
+    rows: u64,
+}
+
+impl Source for DatagenSource {
+    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
+        Ok(vec![Box::new(Numbers { next: 0, end: self.end.unwrap_or(u64::MAX), rows: self.rows })])
+    }
+
+    fn decoder(&self) -> Arc<dyn Decoder> {
+        self.generator.clone()
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.end.is_some()
+    }
+}
+
+/// Hands out ranges of row numbers with the time at which they were handed out.
+struct Numbers {
+    next: u64,
+    end: u64,
+    rows: u64,
+}
+
+struct Rows {
+    numbers: Range<u64>,
+    now_ms: i64,
+}
+
+impl SplitReader for Numbers {
+    fn name(&self) -> &str {
+        "datagen"
+    }
+
+    fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
+        if self.next >= self.end {
+            return Ok(None);
+        }
+        let numbers = self.next..self.end.min(self.next.saturating_add(self.rows));
+        self.next = numbers.end;
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64);
+        Ok(Some(Chunk { payload: Box::new(Rows { numbers, now_ms }), bytes: 0 }))
+    }
+}
+
+struct Generator {
+    seed: u64,
+    columns: Vec<Generated>,
+}
+
+/// How one column is generated.
+struct Generated {
+    data_type: DataType,
+    kind: Kind,
+    /// Of a million values this many are NULL.
+    nulls_per_million: u64,
+    /// Number of the column's random stream.
+    stream: u64,
+}
+
+enum Kind {
+    /// `start + row`, for `rows` rows.
+    Sequence { start: i64, rows: u64 },
+    Integer { min: i64, max: i64 },
+    Float { min: f64, max: f64 },
+    Decimal { limit: i128 },
+    Boolean,
+    Text { length: u64, varies: bool },
+    /// Hexadecimal text is Flink's; bytes are random.
+    Bytes { length: u64, varies: bool },
+    Time { max_past_ms: u64 },
+    Row(Vec<(Field, Generated)>),
+}
+
+fn column(request: &SourceRequest, wanted: &ColumnRequest) -> Result<Generated, Diagnostic> {
+    let RequestOrigin::Path(path) = &wanted.origin else {
+        return Err(Diagnostic::new(code::INVALID_TABLE, "the datagen connector has no metadata columns"));
+    };
+    // Streams are numbered by path, so that a field has the same values alone and within its row.
+    let mut field = &request.schema.fields[path[0]];
+    let mut stream = path[0] as u64;
+    let mut name = field.name.clone();
+    for &step in &path[1..] {
+        let DataType::Row(fields) = &field.data_type else {
+            return Err(Diagnostic::bug(format!("{name} is not a ROW")));
+        };
+        field = &fields[step];
+        stream = child_stream(stream, step);
+        name = format!("{name}.{}", field.name);
+    }
+    generated(&request.options, field, &name, stream)
+}
+
+fn child_stream(parent: u64, step: usize) -> u64 {
+    (parent + 1) * 1000 + step as u64
+}
+
+fn generated(options: &Options, field: &Field, name: &str, stream: u64) -> Result<Generated, Diagnostic> {
+    let key = |setting: &str| format!("fields.{name}.{setting}");
+    let null_rate: f64 = options.parse(&key("null-rate"), 0.0)?;
+    if !(0.0..=1.0).contains(&null_rate) {
+        return Err(options.invalid(&key("null-rate"), "between 0 and 1"));
+    }
+    let data_type = field.data_type.clone();
+    let kind = match options.get(&key("kind")).unwrap_or("random") {
+        "sequence" => sequence(options, &key, &data_type)?,
+        "random" => random_kind(options, &key, name, stream, &data_type)?,
+        _ => return Err(options.invalid(&key("kind"), "random or sequence")),
+    };
+    Ok(Generated { data_type, kind, nulls_per_million: (null_rate * 1e6) as u64, stream })
+}
+
+fn sequence(options: &Options, key: &dyn Fn(&str) -> String, data_type: &DataType) -> Result<Kind, Diagnostic> {
+    if !(data_type.is_integer() || data_type.is_string() || data_type.is_floating()) {
+        return Err(options.invalid(&key("kind"), "possible for this type: sequences are numbers or strings"));
+    }
+    options.require(&key("start"))?;
+    options.require(&key("end"))?;
+    let start: i64 = options.parse(&key("start"), 0)?;
+    let end: i64 = options.parse(&key("end"), 0)?;
+    if end < start {
+        return Err(options.invalid(&key("end"), "at least 'start'"));
+    }
+    Ok(Kind::Sequence { start, rows: (end as i128 - start as i128 + 1).min(u64::MAX as i128) as u64 })
+}
+
+fn random_kind(
+    options: &Options,
+    key: &dyn Fn(&str) -> String,
+    name: &str,
+    stream: u64,
+    data_type: &DataType,
+) -> Result<Kind, Diagnostic> {
+    let integer = |low: i64, high: i64| -> Result<Kind, Diagnostic> {
+        let min = options.parse(&key("min"), low)?;
+        let max = options.parse(&key("max"), high)?;
+        if min < low || max > high || min > max {
+            return Err(options.invalid(&key(if min < low { "min" } else { "max" }), "a range of the column's type"));
+        }
+        Ok(Kind::Integer { min, max })
+    };
+    let length = |declared: u32| -> Result<(u64, bool), Diagnostic> {
+        let default = if declared >= i32::MAX as u32 { 100 } else { u64::from(declared) };
+        let length = options.parse(&key("length"), default)?;
+        if length > 1 << 20 {
+            return Err(options.invalid(&key("length"), "at most 1048576"));
+        }
+        Ok((length, options.boolean(&key("var-len"), false)?))
+    };
+    Ok(match data_type {
+        DataType::Boolean => Kind::Boolean,
+        DataType::TinyInt => integer(i8::MIN.into(), i8::MAX.into())?,
+        DataType::SmallInt => integer(i16::MIN.into(), i16::MAX.into())?,
+        DataType::Int | DataType::IntervalMonth => integer(i32::MIN.into(), i32::MAX.into())?,
+        DataType::BigInt | DataType::IntervalMilli => integer(i64::MIN, i64::MAX)?,
+        DataType::Float | DataType::Double => {
+            let limit = if *data_type == DataType::Float { f64::from(f32::MAX) } else { f64::MAX };
+            let min: f64 = options.parse(&key("min"), -limit)?;
+            let max: f64 = options.parse(&key("max"), limit)?;
+            if !(min <= max) {
+                return Err(options.invalid(&key("max"), "at least 'min'"));
+            }
+            Kind::Float { min, max }
+        }
+        DataType::Decimal { precision, .. } => Kind::Decimal { limit: 10i128.pow(u32::from(*precision)) - 1 },
+        DataType::Char(n) | DataType::Varchar(n) => {
+            let (length, varies) = length(*n)?;
+            Kind::Text { length, varies }
+        }
+        DataType::Binary(n) | DataType::Varbinary(n) => {
+            let (length, varies) = length(*n)?;
+            Kind::Bytes { length, varies }
+        }
+        DataType::Date | DataType::Time(_) | DataType::Timestamp(_) | DataType::TimestampLtz(_) => {
+            let past = options.duration(&key("max-past"), std::time::Duration::ZERO)?;
+            Kind::Time { max_past_ms: past.as_millis() as u64 }
+        }
+        DataType::Row(fields) => {
+            let child = |(i, f): (usize, &Field)| {
+                let child = generated(options, f, &format!("{name}.{}", f.name), child_stream(stream, i))?;
+                Ok((f.clone(), child))
+            };
+            Kind::Row(fields.iter().enumerate().map(child).collect::<Result<_, Diagnostic>>()?)
+        }
+        DataType::Array(_) | DataType::Map(..) | DataType::Null => {
+            return Err(Diagnostic::new(code::UNSUPPORTED, format!("datagen cannot generate {data_type} ('{name}')"))
+                .advise("use scalar columns and ROWs"));
+        }
+    })
+}
+
+impl Decoder for Generator {
+    fn decode(&self, chunk: Chunk) -> Decoded {
+        let Ok(rows) = chunk.payload.downcast::<Rows>() else {
+            let error = Diagnostic::bug("a chunk of another source reached the datagen connector");
+            return Decoded { error: Some(error), ..Decoded::default() };
+        };
+        let columns = self.columns.iter().map(|c| c.column(self.seed, &rows)).collect();
+        let count = (rows.numbers.end - rows.numbers.start) as usize;
+        Decoded { columns, rows: count, skipped: 0, error: None }
+    }
+}
+
+impl Generated {
+    /// Random numbers of each row; `None` where the value is NULL.
+    fn streams(&self, seed: u64, rows: &Rows) -> impl Iterator<Item = Option<(u64, Random)>> {
+        let (nulls, stream) = (self.nulls_per_million, self.stream);
+        rows.numbers.clone().map(move |row| {
+            let mut random = Random::new(seed, row, stream);
+            let null = nulls > 0 && random.below(1_000_000) < nulls;
+            (!null).then_some((row, random))
+        })
+    }
+
+    fn integers(&self, seed: u64, rows: &Rows) -> impl Iterator<Item = Option<i64>> {
+        let value = |(row, mut random): (u64, Random)| match self.kind {
+            Kind::Sequence { start, .. } => start.wrapping_add(row as i64),
+            Kind::Integer { min, max } => random.between(min, max),
+            Kind::Time { max_past_ms } => rows.now_ms - random.below(max_past_ms + 1) as i64,
+            _ => 0,
+        };
+        self.streams(seed, rows).map(move |s| s.map(value))
+    }
+
+    fn column(&self, seed: u64, rows: &Rows) -> ArrayRef {
+        let ints = || self.integers(seed, rows);
+        match &self.data_type {
+            DataType::Boolean => {
+                let bits = self.streams(seed, rows).map(|s| s.map(|(_, mut r)| r.below(2) == 1));
+                Arc::new(bits.collect::<BooleanArray>())
+            }
+            DataType::TinyInt => Arc::new(ints().map(|v| v.map(|n| n as i8)).collect::<Int8Array>()),
+            DataType::SmallInt => Arc::new(ints().map(|v| v.map(|n| n as i16)).collect::<Int16Array>()),
+            DataType::Int => Arc::new(ints().map(|v| v.map(|n| n as i32)).collect::<Int32Array>()),
+            DataType::BigInt => Arc::new(ints().collect::<Int64Array>()),
+            DataType::IntervalMonth => {
+                Arc::new(ints().map(|v| v.map(|n| n as i32)).collect::<IntervalYearMonthArray>())
+            }
+            DataType::IntervalMilli => Arc::new(ints().collect::<DurationMillisecondArray>()),
+            DataType::Float => Arc::new(self.floats(seed, rows).map(|v| v.map(|x| x as f32)).collect::<Float32Array>()),
+            DataType::Double => Arc::new(self.floats(seed, rows).collect::<Float64Array>()),
+            DataType::Decimal { precision, scale } => self.decimals(seed, rows, *precision, *scale),
+            DataType::Char(_) | DataType::Varchar(_) => self.texts(seed, rows),
+            DataType::Binary(_) | DataType::Varbinary(_) => self.bytes(seed, rows),
+            DataType::Date => {
+                Arc::new(ints().map(|v| v.map(|ms| ms.div_euclid(86_400_000) as i32)).collect::<Date32Array>())
+            }
+            DataType::Time(_) => {
+                let of_day = ints().map(|v| v.map(|ms| ms.rem_euclid(86_400_000) as i32));
+                Arc::new(of_day.collect::<Time32MillisecondArray>())
+            }
+            DataType::Timestamp(_) | DataType::TimestampLtz(_) => self.timestamps(seed, rows),
+            DataType::Row(_) | DataType::Array(_) | DataType::Map(..) | DataType::Null => self.row(seed, rows),
+        }
+    }
+
+    fn floats(&self, seed: u64, rows: &Rows) -> impl Iterator<Item = Option<f64>> {
+        self.streams(seed, rows).map(|s| {
+            s.map(|(row, mut random)| match self.kind {
+                // Halves, because max - min overflows for the default range.
+                Kind::Float { min, max } => {
+                    let unit = random.unit();
+                    min * (1.0 - unit) + max * unit
+                }
+                Kind::Sequence { start, .. } => start.wrapping_add(row as i64) as f64,
+                _ => 0.0,
+            })
+        })
+    }
+
+    fn decimals(&self, seed: u64, rows: &Rows, precision: u8, scale: u8) -> ArrayRef {
+        let limit = if let Kind::Decimal { limit } = self.kind { limit } else { 0 };
+        let value = |(_, mut random): (u64, Random)| {
+            let wide = (u128::from(random.next()) << 64 | u128::from(random.next())) as i128;
+            wide % (limit + 1)
+        };
+        let values: Decimal128Array = self.streams(seed, rows).map(|s| s.map(value)).collect();
+        let typed = values.with_precision_and_scale(precision, scale as i8);
+        Arc::new(typed.expect("a SQL decimal type is a valid Arrow decimal type"))
+    }
+
+    fn texts(&self, seed: u64, rows: &Rows) -> ArrayRef {
+        let mut builder = StringViewBuilder::new();
+        let mut text = Vec::new();
+        for stream in self.streams(seed, rows) {
+            let Some((row, mut random)) = stream else {
+                builder.append_null();
+                continue;
+            };
+            text.clear();
+            match self.kind {
+                Kind::Sequence { start, .. } => {
+                    text.extend_from_slice(start.wrapping_add(row as i64).to_string().as_bytes());
+                }
+                Kind::Text { length, varies } => {
+                    let length = if varies { 1 + random.below(length) } else { length };
+                    let digits = b"0123456789abcdef";
+                    text.extend((0..length).map(|_| digits[random.below(16) as usize]));
+                }
+                _ => {}
+            }
+            builder.append_value(std::str::from_utf8(&text).expect("generated text is ASCII"));
+        }
+        Arc::new(builder.finish())
+    }
+
+    fn bytes(&self, seed: u64, rows: &Rows) -> ArrayRef {
+        let mut builder = BinaryViewBuilder::new();
+        for stream in self.streams(seed, rows) {
+            match (stream, &self.kind) {
+                (Some((_, mut random)), Kind::Bytes { length, varies }) => {
+                    let length = if *varies { 1 + random.below(*length) } else { *length };
+                    builder.append_value((0..length).map(|_| random.next() as u8).collect::<Vec<u8>>());
+                }
+                _ => builder.append_null(),
+            }
+        }
+        Arc::new(builder.finish())
+    }
+
+    fn timestamps(&self, seed: u64, rows: &Rows) -> ArrayRef {
+        let zone = matches!(self.data_type, DataType::TimestampLtz(_)).then(|| Arc::<str>::from("UTC"));
+        let values = self.integers(seed, rows);
+        match self.data_type.time_unit() {
+            TimeUnit::Milli => {
+                Arc::new(values.collect::<TimestampMillisecondArray>().with_timezone_opt(zone))
+            }
+            TimeUnit::Micro => {
+                let micros = values.map(|v| v.map(|ms| ms.saturating_mul(1_000)));
+                Arc::new(micros.collect::<TimestampMicrosecondArray>().with_timezone_opt(zone))
+            }
+            TimeUnit::Nano => {
+                let nanos = values.map(|v| v.map(|ms| ms.saturating_mul(1_000_000)));
+                Arc::new(nanos.collect::<TimestampNanosecondArray>().with_timezone_opt(zone))
+            }
+        }
+    }
+
+    /// A row's fields keep their own values; the row is NULL as its null-rate says.
+    fn row(&self, seed: u64, rows: &Rows) -> ArrayRef {
+        let Kind::Row(fields) = &self.kind else {
+            let count = (rows.numbers.end - rows.numbers.start) as usize;
+            return arrow_array::new_null_array(&self.data_type.to_arrow(), count);
+        };
+        let arrays: Vec<ArrayRef> = fields.iter().map(|(_, g)| g.column(seed, rows)).collect();
+        let valid: NullBuffer = self.streams(seed, rows).map(|s| s.is_some()).collect::<Vec<_>>().into();
+        let arrow = fields.iter().map(|(f, _)| f.to_arrow()).collect();
+        let valid = (valid.null_count() > 0).then_some(valid);
+        Arc::new(StructArray::new(arrow, arrays, valid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::{Int32Type, Int64Type};
+    use millstream_types::Schema;
+
+    fn decode(fields: Vec<Field>, options: &[(&str, &str)]) -> Result<Vec<Decoded>, Diagnostic> {
+        let columns = fields.iter().enumerate().map(|(i, f)| ColumnRequest {
+            name: f.name.clone(),
+            origin: RequestOrigin::Path(vec![i]),
+            data_type: f.data_type.clone(),
+            nullable: f.nullable,
+        });
+        let request = SourceRequest {
+            table: "t".into(),
+            options: options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+            columns: columns.collect(),
+            schema: Schema::new(fields),
+            buffer_rows: 64,
+        };
+        let mut source = open_source(&request)?;
+        let decoder = source.decoder();
+        let mut split = source.splits()?.pop().unwrap();
+        Ok(std::iter::from_fn(|| split.next().unwrap()).map(|c| decoder.decode(c)).collect())
+    }
+
+    #[test]
+    fn a_sequence_counts_and_ends_the_stream() {
+        let options = [("fields.n.kind", "sequence"), ("fields.n.start", "5"), ("fields.n.end", "104")];
+        let decoded = decode(vec![Field::new("n", DataType::BigInt, true)], &options).unwrap();
+        let all: Vec<i64> =
+            decoded.iter().flat_map(|d| d.columns[0].as_primitive::<Int64Type>().values().to_vec()).collect();
+        assert_eq!(all, (5..=104).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_type_is_generated_with_its_arrow_type() {
+        let types = [
+            DataType::Boolean, DataType::TinyInt, DataType::SmallInt, DataType::Int, DataType::BigInt, DataType::Float,
+            DataType::Double, DataType::decimal(38, 10), DataType::Char(3), DataType::STRING, DataType::BYTES,
+            DataType::Date, DataType::Time(0), DataType::Timestamp(3), DataType::Timestamp(6),
+            DataType::TimestampLtz(9), DataType::IntervalMilli, DataType::IntervalMonth,
+            DataType::Row(vec![Field::new("a", DataType::Int, true)].into()),
+        ];
+        let fields = types.iter().enumerate().map(|(i, t)| Field::new(format!("c{i}"), t.clone(), true)).collect();
+        let decoded = decode(fields, &[("number-of-rows", "100")]).unwrap();
+        assert_eq!(decoded.iter().map(|d| d.rows).sum::<usize>(), 100);
+        for (column, t) in decoded[0].columns.iter().zip(&types) {
+            assert_eq!(*column.data_type(), t.to_arrow());
+            assert_eq!(column.len(), 64);
+        }
+    }
+
+    #[test]
+    fn ranges_and_null_rates_hold() {
+        let options = [
+            ("number-of-rows", "1000"),
+            ("fields.n.min", "3"),
+            ("fields.n.max", "7"),
+            ("fields.n.null-rate", "0.5"),
+        ];
+        let decoded = decode(vec![Field::new("n", DataType::Int, true)], &options).unwrap();
+        let nulls: usize = decoded.iter().map(|d| d.columns[0].null_count()).sum();
+        assert!((400..600).contains(&nulls), "{nulls}");
+        let in_range = |d: &Decoded| d.columns[0].as_primitive::<Int32Type>().iter().flatten().all(|n| (3..=7).contains(&n));
+        assert!(decoded.iter().all(in_range));
+    }
+
+    #[test]
+    fn unusable_options_are_named() {
+        let field = || vec![Field::new("n", DataType::TinyInt, true)];
+        let error = |options: &[(&str, &str)]| decode(field(), options).unwrap_err().code;
+        assert_eq!(error(&[("fields.m.min", "1")]), code::UNKNOWN_OPTION);
+        assert_eq!(error(&[("fields.n.mim", "1")]), code::UNKNOWN_OPTION);
+        assert_eq!(error(&[("fields.n.min", "-1000")]), code::INVALID_OPTION);
+        assert_eq!(error(&[("fields.n.kind", "sequence")]), code::MISSING_OPTION);
+        assert_eq!(error(&[("number-of-rows", "many")]), code::INVALID_OPTION);
+    }
+}

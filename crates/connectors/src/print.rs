@@ -1,0 +1,93 @@
+//! The `print` connector: rows on standard output as Flink prints them, `+I[1, a, NULL]`.
+
+use crate::{Encoded, Encoder, Sink, SinkRequest, display};
+use arrow_array::ArrayRef;
+use millstream_types::{Diagnostic, Schema, code};
+use std::io::{Stderr, Stdout, Write, stderr, stdout};
+use std::sync::Arc;
+
+/// The options: key, default, meaning.
+pub(crate) const OPTIONS: &[(&str, &str, &str)] = &[
+    ("print-identifier", "", "Text before each row, followed by `> `"),
+    ("standard-error", "false", "Print to standard error instead"),
+];
+
+/// Opens the sink.
+pub(crate) fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
+    let prefix = match request.options.get("print-identifier") {
+        Some(identifier) if !identifier.is_empty() => format!("{identifier}> "),
+        _ => String::new(),
+    };
+    let output = if request.options.boolean("standard-error", false)? {
+        Output::Stderr(stderr())
+    } else {
+        Output::Stdout(stdout())
+    };
+    Ok(Box::new(Print { output, encoder: Arc::new(Rows { prefix, schema: request.schema.clone() }) }))
+}
+
+struct Print {
+    output: Output,
+    encoder: Arc<Rows>,
+}
+
+enum Output {
+    Stdout(Stdout),
+    Stderr(Stderr),
+}
+
+struct Rows {
+    prefix: String,
+    schema: Schema,
+}
+
+impl Encoder for Rows {
+    fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
+        let mut data = Vec::new();
+        for row in 0..rows {
+            data.extend_from_slice(self.prefix.as_bytes());
+            data.extend_from_slice(b"+I[");
+            for (i, (column, field)) in columns.iter().zip(&self.schema.fields).enumerate() {
+                if i > 0 {
+                    data.extend_from_slice(b", ");
+                }
+                display::write_value(&mut data, column.as_ref(), row, &field.data_type);
+            }
+            data.extend_from_slice(b"]\n");
+        }
+        Ok(Encoded::Bytes { data, rows })
+    }
+}
+
+impl Sink for Print {
+    fn encoder(&self) -> Arc<dyn Encoder> {
+        self.encoder.clone()
+    }
+
+    fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
+        let Encoded::Bytes { data, .. } = piece else {
+            return Err(Diagnostic::bug("columns reached the print connector"));
+        };
+        let written = match &mut self.output {
+            Output::Stdout(out) => out.write_all(&data),
+            Output::Stderr(out) => out.write_all(&data),
+        };
+        written.map_err(failed)
+    }
+
+    fn flush(&mut self) -> Result<(), Diagnostic> {
+        match &mut self.output {
+            Output::Stdout(out) => out.flush(),
+            Output::Stderr(out) => out.flush(),
+        }
+        .map_err(failed)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), Diagnostic> {
+        self.flush()
+    }
+}
+
+fn failed(error: std::io::Error) -> Diagnostic {
+    Diagnostic::new(code::WRITE_FAILED, format!("printing failed: {error}"))
+}

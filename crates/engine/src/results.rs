@@ -1,0 +1,85 @@
+//! Where the rows of a bare SELECT go.
+
+use arrow_array::{ArrayRef, RecordBatch};
+use millstream_connectors::{Encoded, Encoder, Sink};
+use millstream_types::{Diagnostic, Schema};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Makes a sink for the result of a SELECT once its columns are known.
+pub trait ResultTarget {
+    /// Opens a sink for rows of `schema`.
+    fn open(&mut self, schema: &Schema) -> Result<Box<dyn Sink>, Diagnostic>;
+}
+
+/// Collects results in memory.
+#[derive(Debug, Default)]
+pub struct Collected {
+    schema: Schema,
+    batches: Arc<Mutex<Vec<RecordBatch>>>,
+}
+
+impl Collected {
+    /// Nothing collected yet.
+    pub fn new() -> Collected {
+        Collected::default()
+    }
+
+    /// The rows of the last SELECT as one batch.
+    pub fn into_batch(self) -> Result<RecordBatch, Diagnostic> {
+        let batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        arrow_select::concat::concat_batches(&self.schema.to_arrow(), batches.iter())
+            .map_err(|e| Diagnostic::bug(format!("result batches cannot be joined: {e}")))
+    }
+
+    /// Columns of the last SELECT.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+}
+
+impl ResultTarget for Collected {
+    fn open(&mut self, schema: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
+        self.schema = schema.clone();
+        self.batches = Arc::default();
+        Ok(Box::new(Collector { schema: schema.to_arrow(), batches: self.batches.clone() }))
+    }
+}
+
+struct Collector {
+    schema: arrow_schema::SchemaRef,
+    batches: Arc<Mutex<Vec<RecordBatch>>>,
+}
+
+/// Hands columns on as they are.
+struct AsColumns;
+
+impl Encoder for AsColumns {
+    fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
+        Ok(Encoded::Columns { columns: columns.to_vec(), rows })
+    }
+}
+
+impl Sink for Collector {
+    fn encoder(&self) -> Arc<dyn Encoder> {
+        Arc::new(AsColumns)
+    }
+
+    fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
+        let Encoded::Columns { columns, rows } = piece else {
+            return Err(Diagnostic::bug("encoded bytes reached a result in memory"));
+        };
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
+            .map_err(|e| Diagnostic::bug(format!("the result does not have the announced columns: {e}")))?;
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+}

@@ -1,0 +1,274 @@
+//! A session: a catalog, settings, and the execution of statements.
+
+use crate::explain;
+use crate::job::Job;
+use crate::memory::{self, MemoryTable};
+use crate::results::{Collected, ResultTarget};
+use arrow_array::builder::StringViewBuilder;
+use arrow_array::{ArrayRef, RecordBatch};
+use millstream_functions::FunctionSettings;
+use millstream_plan::logical::{ColumnKind, Insert, Target};
+use millstream_runtime::{CancelToken, ErrorPolicy, QueryStats, RunConfig, StatsSnapshot};
+use millstream_sql::{
+    self as sql, Catalog, ExplainKind, InsertStatement, ParsedStatement, Relation, Settings, Statement, describe,
+};
+use millstream_types::{DataType, Diagnostic, Field, Schema, code};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What a session is started with; everything else is a setting (`SET`).
+#[derive(Debug, Clone, Default)]
+pub struct SessionConfig {
+    /// Whether workers are pinned to cores.
+    pub pin: bool,
+}
+
+/// What a statement gave.
+#[derive(Debug)]
+pub enum Outcome {
+    /// A definition or a setting took effect; a short message.
+    Done(String),
+    /// A plan or a definition, to be printed as it is.
+    Text(String),
+    /// Rows of DESCRIBE or SHOW went to the result target.
+    Listed,
+    /// A query or an insert ran to its end.
+    Ran(StatsSnapshot),
+}
+
+/// Follows a run from another thread: its statistics, and a way to end it.
+#[derive(Debug, Default)]
+pub struct RunMonitor {
+    cancel: CancelToken,
+    stats: Mutex<Option<Arc<QueryStats>>>,
+}
+
+impl RunMonitor {
+    /// A monitor for one statement.
+    pub fn new() -> RunMonitor {
+        RunMonitor::default()
+    }
+
+    /// Ends the run.
+    pub fn cancel(&self) -> &CancelToken {
+        &self.cancel
+    }
+
+    /// The statistics, once the run has started.
+    pub fn stats(&self) -> Option<Arc<QueryStats>> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn started(&self, stats: &Arc<QueryStats>) {
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = Some(stats.clone());
+    }
+}
+
+/// Executes SQL.
+#[derive(Debug)]
+pub struct Session {
+    config: SessionConfig,
+    catalog: Catalog,
+    settings: Settings,
+    memory: MemoryTables,
+}
+
+/// Tables in memory by name.
+pub(crate) type MemoryTables = BTreeMap<String, MemoryTable>;
+
+impl Session {
+    /// An empty catalog and default settings.
+    pub fn new(config: SessionConfig) -> Session {
+        Session { config, catalog: Catalog::default(), settings: Settings::default(), memory: MemoryTables::new() }
+    }
+
+    /// Sets an option, as `SET 'key' = 'value'` does.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), Diagnostic> {
+        self.settings.set(key, value)
+    }
+
+    /// Makes Arrow batches a table, to be read like any other. `columns` is what stands between the parentheses of a
+    /// CREATE TABLE statement: columns, computed columns, WATERMARK; the batches hold its physical columns in order.
+    ///
+    /// Fails when the table exists or a batch does not have its columns.
+    pub fn register(&mut self, name: &str, columns: &str, batches: Vec<RecordBatch>) -> Result<(), Diagnostic> {
+        let quoted = name.replace('`', "``");
+        let sql = format!("CREATE TABLE `{quoted}` ({columns}) WITH ('connector' = '{}')", memory::CONNECTOR);
+        let Statement::CreateTable(definition) = sql::parse_statement(&sql)? else {
+            return Err(Diagnostic::bug("CREATE TABLE was parsed as another statement"));
+        };
+        let mut catalog = self.catalog.clone();
+        catalog.create_table(&definition, &self.settings)?;
+        let table = catalog.lookup_table([&sql::Ident::new(name)])?;
+        let physical = table.columns.iter().filter(|c| matches!(c.kind, ColumnKind::Physical));
+        let schema = Schema::new(physical.map(|c| c.field.clone()).collect());
+        self.memory.insert(name.to_string(), MemoryTable::new(&schema, batches)?);
+        self.catalog = catalog;
+        Ok(())
+    }
+
+    /// Splits and parses a script.
+    pub fn parse(&self, script: &str) -> Result<Vec<ParsedStatement>, Diagnostic> {
+        sql::parse_script(script)
+    }
+
+    /// Names of tables, views, columns and functions, for completion.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.catalog.names().map(str::to_string).collect();
+        names.extend(sql::functions::all().map(|f| f.name.to_string()));
+        names
+    }
+
+    /// Executes the statements of a script one after the other; rows of bare SELECTs are discarded.
+    pub fn run(&mut self, script: &str) -> Result<(), Diagnostic> {
+        for statement in &self.parse(script)? {
+            self.execute(statement, &mut Collected::new(), &RunMonitor::new())?;
+        }
+        Ok(())
+    }
+
+    /// Executes a script and returns the rows of its last SELECT, DESCRIBE or SHOW.
+    pub fn query(&mut self, script: &str) -> Result<RecordBatch, Diagnostic> {
+        let mut results = Collected::new();
+        for statement in &self.parse(script)? {
+            self.execute(statement, &mut results, &RunMonitor::new())?;
+        }
+        results.into_batch()
+    }
+
+    /// Executes one statement; blocks until it has ended.
+    pub fn execute(
+        &mut self,
+        statement: &ParsedStatement,
+        results: &mut dyn ResultTarget,
+        monitor: &RunMonitor,
+    ) -> Result<Outcome, Diagnostic> {
+        let done = |message: &str| Ok(Outcome::Done(message.into()));
+        match &statement.statement {
+            Statement::CreateTable(definition) => {
+                let created = self.catalog.create_table(definition, &self.settings)?;
+                done(if created { "table created" } else { "the table exists already" })
+            }
+            Statement::CreateView(definition) => {
+                let created = self.catalog.create_view(definition, &self.settings)?;
+                done(if created { "view created" } else { "the view exists already" })
+            }
+            Statement::DropTable { name, if_exists } => {
+                let dropped = self.catalog.drop_table(name, *if_exists)?;
+                done(if dropped { "table dropped" } else { "there was no such table" })
+            }
+            Statement::DropView { name, if_exists } => {
+                let dropped = self.catalog.drop_view(name, *if_exists)?;
+                done(if dropped { "view dropped" } else { "there was no such view" })
+            }
+            Statement::Set { key, value } => {
+                self.settings.set(key, value)?;
+                done("option set")
+            }
+            Statement::Reset { key } => {
+                self.settings.reset(key.as_deref())?;
+                done("option reset")
+            }
+            Statement::Query(_) | Statement::Insert(_) | Statement::StatementSet(_) => {
+                let inserts = self.bind(&statement.statement)?;
+                let config = self.run_config();
+                let stats = Job::new(inserts, &config)?.run(self.settings.tier(), &config, &self.memory, results, monitor)?;
+                Ok(Outcome::Ran(stats.snapshot()))
+            }
+            Statement::Explain { kind, inner } => {
+                let inserts = self.bind(inner)?;
+                Ok(Outcome::Text(self.explanation(inserts, *kind == ExplainKind::Codegen)?))
+            }
+            Statement::ShowCreateTable(name) | Statement::ShowCreateView(name) => self.definition(name),
+            listing => self.list(listing, results),
+        }
+    }
+
+    /// What EXPLAIN prints for a query, an insert or a statement set.
+    pub fn explain(&self, statement: &ParsedStatement, codegen: bool) -> Result<String, Diagnostic> {
+        self.explanation(self.bind(&statement.statement)?, codegen)
+    }
+
+    fn explanation(&self, inserts: Vec<Insert>, codegen: bool) -> Result<String, Diagnostic> {
+        let job = Job::new(inserts.clone(), &self.run_config())?;
+        explain::explain(&inserts, &job, codegen)
+    }
+
+    fn bind(&self, statement: &Statement) -> Result<Vec<Insert>, Diagnostic> {
+        let insert = |i: &InsertStatement| sql::bind_insert(&self.catalog, &self.settings, i);
+        match statement {
+            Statement::Query(query) => {
+                let query = sql::bind_query(&self.catalog, &self.settings, query)?;
+                Ok(vec![Insert { target: Target::Result, query }])
+            }
+            Statement::Insert(one) => Ok(vec![insert(one)?]),
+            Statement::StatementSet(all) => all.iter().map(insert).collect(),
+            _ => Err(Diagnostic::new(code::UNSUPPORTED, "only queries and inserts can be explained")
+                .advise("EXPLAIN SELECT …, EXPLAIN INSERT INTO … or EXPLAIN STATEMENT SET BEGIN … END")),
+        }
+    }
+
+    fn definition(&self, name: &[sql::Ident]) -> Result<Outcome, Diagnostic> {
+        Ok(Outcome::Text(match self.catalog.lookup(name)? {
+            Relation::Table(entry) => describe::show_create_table(&entry) + "\n",
+            Relation::View(view) => describe::show_create_view(&view) + "\n",
+        }))
+    }
+
+    /// Sends the rows of a SHOW or DESCRIBE statement to the result target.
+    fn list(&self, statement: &Statement, results: &mut dyn ResultTarget) -> Result<Outcome, Diagnostic> {
+        let single = |name: &str, values: Vec<String>| {
+            (vec![name.to_string()], values.into_iter().map(|v| vec![Some(v)]).collect::<Vec<_>>())
+        };
+        let (columns, rows) = match statement {
+            Statement::ShowTables => single("table name", self.catalog.names().map(str::to_string).collect()),
+            Statement::ShowViews => single("view name", self.catalog.view_names().map(str::to_string).collect()),
+            Statement::ShowFunctions => {
+                single("function name", sql::functions::all().map(|f| f.name.to_string()).collect())
+            }
+            Statement::ShowSettings => {
+                let rows = self.settings.list().into_iter().map(|(k, v)| vec![Some(k), Some(v)]).collect();
+                (vec!["key".to_string(), "value".to_string()], rows)
+            }
+            Statement::Describe(name) => {
+                let rows = describe::describe(&self.catalog.lookup(name)?);
+                (
+                    describe::DESCRIBE_COLUMNS.map(str::to_string).to_vec(),
+                    rows.into_iter().map(|row| row.to_vec()).collect(),
+                )
+            }
+            _ => return Err(Diagnostic::bug("a statement was taken for a listing")),
+        };
+        let schema = Schema::new(columns.iter().map(|c| Field::new(c, DataType::STRING, true)).collect());
+        let column = |i: usize| -> ArrayRef {
+            let mut builder = StringViewBuilder::with_capacity(rows.len());
+            rows.iter().for_each(|row: &Vec<Option<String>>| builder.append_option(row[i].as_deref()));
+            Arc::new(builder.finish())
+        };
+        let arrays: Vec<ArrayRef> = (0..columns.len()).map(column).collect();
+        let mut sink = results.open(&schema)?;
+        if !rows.is_empty() {
+            let piece = sink.encoder().encode(&arrays, rows.len())?;
+            sink.write(piece)?;
+        }
+        sink.finish()?;
+        Ok(Outcome::Listed)
+    }
+
+    fn run_config(&self) -> RunConfig {
+        let defaults = RunConfig::default();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64);
+        RunConfig {
+            workers: self.settings.parallelism().unwrap_or(defaults.workers),
+            buffer_rows: self.settings.buffer_rows(),
+            error_policy: match self.settings.error_policy() {
+                sql::ErrorPolicy::Fail => ErrorPolicy::Fail,
+                sql::ErrorPolicy::Skip => ErrorPolicy::Skip,
+            },
+            pin: self.config.pin,
+            settings: FunctionSettings { time_zone: self.settings.time_zone(), query_start_ms: now },
+            ..defaults
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The configurations of `tests/configs`: each file is a table of session settings.
+
+use crate::tests_dir;
+use millstream::{Session, SessionConfig};
+use std::collections::BTreeMap;
+
+/// A configuration under which all queries must give the same rows.
+pub(crate) struct Configuration {
+    pub(crate) name: String,
+    settings: BTreeMap<String, String>,
+}
+
+impl Configuration {
+    /// A fresh session with the settings.
+    pub(crate) fn session(&self) -> Session {
+        let mut session = Session::new(SessionConfig::default());
+        for (key, value) in &self.settings {
+            session.set(key, value).unwrap_or_else(|e| panic!("configuration {}: {e}", self.name));
+        }
+        session
+    }
+}
+
+/// All configurations, in order of name.
+pub(crate) fn all() -> Vec<Configuration> {
+    let mut all: Vec<Configuration> = std::fs::read_dir(tests_dir().join("configs"))
+        .expect("tests/configs is there")
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "toml"))
+        .map(|path| Configuration {
+            name: path.file_stem().unwrap().to_string_lossy().into_owned(),
+            settings: toml::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap(),
+        })
+        .collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    assert!(all.len() >= 5, "the corpus must run under several configurations");
+    all
+}

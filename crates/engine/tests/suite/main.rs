@@ -1,0 +1,19 @@
+//! What the whole engine must do, in one test binary.
+//!
+//! - `corpus`: every `tests/sql/*.slt` under every configuration of `tests/configs/*.toml`;
+//! - `nexmark`: Apache Flink's own results on the same files, under the same configurations;
+//! - `errors`: broken input of every kind, with code, place and what is left behind;
+//! - `dependencies`: who may depend on whom, and the licences.
+
+mod configurations;
+mod corpus;
+mod dependencies;
+mod errors;
+mod nexmark;
+
+use std::path::PathBuf;
+
+/// The folder `tests` of the repository.
+fn tests_dir() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests")
+}

@@ -1,0 +1,295 @@
+//! What EXPLAIN prints: the logical plan as a tree, and the pipelines with what flows between them.
+
+use crate::aggregate::AggregateCall;
+use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
+use crate::logical::{Insert, Rel, Target};
+use crate::pipeline::*;
+use crate::window::WindowAssigner;
+use millstream_types::{DataType, Schema, Value, text};
+use std::fmt::{self, Write};
+
+/// The logical plan of an insert or a query, one operator a line.
+pub fn logical(insert: &Insert) -> String {
+    let mut out = String::new();
+    let indent = match &insert.target {
+        Target::Table(table) => {
+            let _ = writeln!(out, "Insert into {}", table.name);
+            1
+        }
+        Target::Result => 0,
+    };
+    tree(&insert.query, indent, &mut out);
+    out
+}
+
+fn tree(rel: &Rel, indent: usize, out: &mut String) {
+    let pad = "  ".repeat(indent);
+    let named = |columns: &[(Expr, String)], input: &Schema| {
+        columns.iter().map(|(e, name)| alias(&Shown(e, input).to_string(), name)).collect::<Vec<_>>().join(", ")
+    };
+    // Writing to a String cannot fail.
+    let _ = match rel {
+        Rel::Scan { table } => writeln!(out, "{pad}Scan {}", table.name),
+        Rel::Values { rows, schema } => writeln!(out, "{pad}Values [{} rows of {}]", rows.len(), schema.fields.len()),
+        Rel::Filter { input, predicate } => writeln!(out, "{pad}Filter [{}]", Shown(predicate, &input.schema())),
+        Rel::Project { input, columns } => writeln!(out, "{pad}Project [{}]", named(columns, &input.schema())),
+        Rel::Union { .. } => writeln!(out, "{pad}Union all"),
+        Rel::Limit { count, .. } => writeln!(out, "{pad}Limit {count}"),
+        Rel::Aggregate { input, window, keys, aggregates } => {
+            let schema = input.schema();
+            let time = window.time.as_ref().map(|t| Shown(t, &schema).to_string()).unwrap_or_default();
+            let calls: Vec<String> =
+                aggregates.iter().map(|(call, name)| alias(&call_text(call, &schema), name)).collect();
+            writeln!(
+                out,
+                "{pad}Aggregate window={} keys=[{}] aggregates=[{}]",
+                window_text(window.assigner, &time),
+                named(keys, &schema),
+                calls.join(", ")
+            )
+        }
+    };
+    match rel {
+        Rel::Scan { .. } | Rel::Values { .. } => {}
+        Rel::Filter { input, .. }
+        | Rel::Project { input, .. }
+        | Rel::Limit { input, .. }
+        | Rel::Aggregate { input, .. } => tree(input, indent + 1, out),
+        Rel::Union { inputs } => inputs.iter().for_each(|i| tree(i, indent + 1, out)),
+    }
+}
+
+fn alias(text: &str, name: &str) -> String {
+    if text == name { text.to_string() } else { format!("{text} AS {name}") }
+}
+
+fn call_text(call: &AggregateCall, schema: &Schema) -> String {
+    let argument = call.argument.as_ref().map_or("*".to_string(), |a| Shown(a, schema).to_string());
+    let filter = call.filter.as_ref().map_or(String::new(), |f| format!(" FILTER (WHERE {})", Shown(f, schema)));
+    format!("{}({argument}){filter}", call.function.name())
+}
+
+fn window_text(assigner: WindowAssigner, time: &str) -> String {
+    match assigner {
+        WindowAssigner::Tumble(slicing) if slicing.offset_ms == 0 => format!("TUMBLE({time}, {} ms)", slicing.size_ms),
+        WindowAssigner::Tumble(slicing) => {
+            format!("TUMBLE({time}, {} ms, offset {} ms)", slicing.size_ms, slicing.offset_ms)
+        }
+        WindowAssigner::Whole => "whole input".into(),
+    }
+}
+
+/// The pipelines: sources with the columns that are read, then each chain.
+pub fn pipelines(plan: &QueryPlan) -> String {
+    let mut out = String::new();
+    for (i, source) in plan.sources.iter().enumerate() {
+        source_text(i, source, &mut out);
+    }
+    for (i, aggregation) in plan.aggregations.iter().enumerate() {
+        let keys: Vec<String> = aggregation.keys.iter().map(|k| format!("{} {}", k.name, k.data_type)).collect();
+        let parts = aggregation.components.iter().zip(&aggregation.component_types);
+        let parts: Vec<String> = parts.map(|(c, t)| format!("{c:?} {t}")).collect();
+        let window = window_text(aggregation.assigner, "time");
+        let _ = writeln!(
+            out,
+            "aggregation {i}: window {window}, keys [{}], components [{}], merge local",
+            keys.join(", "),
+            parts.join(", ")
+        );
+    }
+    for (i, pipeline) in plan.pipelines.iter().enumerate() {
+        pipeline_text(i, pipeline, plan, &mut out);
+    }
+    out
+}
+
+fn source_text(index: usize, source: &SourcePlan, out: &mut String) {
+    let name = match &source.scan {
+        ScanKind::Table(table) => format!("table {}", table.name),
+        ScanKind::Values(rows) => format!("{} constant rows", rows.len()),
+    };
+    let columns: Vec<String> = source.columns.iter().map(|c| format!("{} {}", c.name, c.data_type)).collect();
+    let _ = write!(out, "source {index}: {name}, reads [{}]", columns.join(", "));
+    if let Some(watermark) = &source.watermark {
+        let schema = source.output_schema();
+        let _ = write!(out, ", event time {}", Shown(&watermark.time, &schema));
+        let _ = match &watermark.rule {
+            WatermarkRule::Delay(ms) => write!(out, ", watermark {ms} ms behind"),
+            WatermarkRule::Expression(e) => write!(out, ", watermark {}", Shown(e, &schema)),
+        };
+    }
+    out.push('\n');
+}
+
+fn pipeline_text(index: usize, pipeline: &Pipeline, plan: &QueryPlan, out: &mut String) {
+    let from = match pipeline.input {
+        PipelineInput::Source(i) => format!("source {i}"),
+        PipelineInput::Aggregation(i) => format!("trigger of aggregation {i}"),
+    };
+    let _ = writeln!(out, "pipeline {index}: from {from}");
+    let mut schema = pipeline.schema.clone();
+    for operator in &pipeline.operators {
+        match operator {
+            Operator::Filter(predicate) => {
+                let _ = writeln!(out, "  filter {}", Shown(predicate, &schema));
+            }
+            Operator::Project(columns) => {
+                let _ = writeln!(out, "  project {}", list(columns, &schema));
+                let field = |(i, e): (usize, &Expr)| {
+                    millstream_types::Field::new(format!("column{i}"), e.data_type.clone(), e.nullable)
+                };
+                schema = Schema::new(columns.iter().enumerate().map(field).collect());
+            }
+        }
+    }
+    let _ = match &pipeline.end {
+        PipelineEnd::Sink(i) => {
+            let target = plan.sinks[*i].table.as_ref().map_or("result", |t| &t.name);
+            writeln!(out, "  emit into sink {i} ({target})")
+        }
+        PipelineEnd::Aggregate { aggregation, time, keys, updates } => {
+            let time = time.as_ref().map_or(String::new(), |t| format!(", time {}", Shown(t, &schema)));
+            let update = |u: &ComponentUpdate| {
+                let argument = u.argument.as_ref().map_or("*".to_string(), |a| Shown(a, &schema).to_string());
+                let guard = u.guard.as_ref().map_or(String::new(), |g| format!(" if {}", Shown(g, &schema)));
+                argument + &guard
+            };
+            let updates: Vec<String> = updates.iter().map(update).collect();
+            writeln!(
+                out,
+                "  update aggregation {aggregation}{time}, keys {}, components [{}]",
+                list(keys, &schema),
+                updates.join(", ")
+            )
+        }
+    };
+}
+
+fn list(exprs: &[Expr], schema: &Schema) -> String {
+    let texts: Vec<String> = exprs.iter().map(|e| Shown(e, schema).to_string()).collect();
+    format!("[{}]", texts.join(", "))
+}
+
+/// An expression with the names of its input's columns.
+pub struct Shown<'a>(pub &'a Expr, pub &'a Schema);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shown(expr, schema) = *self;
+        let sub = |e| Shown(e, schema);
+        match &expr.kind {
+            ExprKind::Column(i) => match schema.fields.get(*i) {
+                Some(field) => f.write_str(&field.name),
+                None => write!(f, "column{i}"),
+            },
+            ExprKind::Literal(value) => write_literal(f, value, &expr.data_type),
+            ExprKind::Field(row, i) => match &row.data_type {
+                DataType::Row(fields) => write!(f, "{}.{}", sub(row), fields[*i].name),
+                _ => write!(f, "{}.{i}", sub(row)),
+            },
+            ExprKind::Arithmetic(op, a, b) => write!(f, "({} {} {})", sub(a), op.symbol(), sub(b)),
+            ExprKind::Negate(e) => write!(f, "-{}", sub(e)),
+            ExprKind::AddInterval(a, b) => write!(f, "({} + {})", sub(a), sub(b)),
+            ExprKind::Compare(op, a, b) => write!(f, "({} {} {})", sub(a), op.symbol(), sub(b)),
+            ExprKind::And(operands) => join(f, operands, schema, " AND "),
+            ExprKind::Or(operands) => join(f, operands, schema, " OR "),
+            ExprKind::Not(e) => write!(f, "NOT {}", sub(e)),
+            ExprKind::IsNull(e) => write!(f, "{} IS NULL", sub(e)),
+            ExprKind::IsNotNull(e) => write!(f, "{} IS NOT NULL", sub(e)),
+            ExprKind::IsBoolean(e, truth) => {
+                write!(f, "{} IS {}", sub(e), if *truth { "TRUE" } else { "FALSE" })
+            }
+            ExprKind::Case(branches, otherwise) => {
+                f.write_str("CASE")?;
+                for (condition, value) in branches {
+                    write!(f, " WHEN {} THEN {}", sub(condition), sub(value))?;
+                }
+                write!(f, " ELSE {} END", sub(otherwise))
+            }
+            ExprKind::InList(e, values) => {
+                write!(f, "{} IN (", sub(e))?;
+                for (i, value) in values.iter().enumerate() {
+                    f.write_str(if i == 0 { "" } else { ", " })?;
+                    write_literal(f, value, &e.data_type)?;
+                }
+                f.write_str(")")
+            }
+            ExprKind::Cast { operand, fallible_to_null } => {
+                let try_ = if *fallible_to_null { "TRY_" } else { "" };
+                write!(f, "{try_}CAST({} AS {})", sub(operand), expr.data_type)
+            }
+            ExprKind::Call(function, arguments) => call(f, function.name(), arguments, schema),
+            ExprKind::Vector(function, arguments) => call(f, function.0.name(), arguments, schema),
+            ExprKind::WindowStart(time, slicing) => write!(f, "WINDOW_START({}, {} ms)", sub(time), slicing.size_ms),
+        }
+    }
+}
+
+fn join(f: &mut fmt::Formatter<'_>, operands: &[Expr], schema: &Schema, with: &str) -> fmt::Result {
+    f.write_str("(")?;
+    for (i, e) in operands.iter().enumerate() {
+        write!(f, "{}{}", if i == 0 { "" } else { with }, Shown(e, schema))?;
+    }
+    f.write_str(")")
+}
+
+fn call(f: &mut fmt::Formatter<'_>, name: &str, arguments: &[Expr], schema: &Schema) -> fmt::Result {
+    write!(f, "{}(", name.to_uppercase())?;
+    for (i, e) in arguments.iter().enumerate() {
+        write!(f, "{}{}", if i == 0 { "" } else { ", " }, Shown(e, schema))?;
+    }
+    f.write_str(")")
+}
+
+fn write_literal(f: &mut fmt::Formatter<'_>, value: &Value, data_type: &DataType) -> fmt::Result {
+    match value {
+        Value::Null => f.write_str("NULL"),
+        Value::Boolean(b) => f.write_str(if *b { "TRUE" } else { "FALSE" }),
+        Value::Int(n) => match data_type {
+            DataType::IntervalMilli => write!(f, "INTERVAL {n} ms"),
+            DataType::IntervalMonth => write!(f, "INTERVAL {n} months"),
+            t if t.is_integer() => write!(f, "{n}"),
+            t => write!(f, "{t} {n}"),
+        },
+        Value::Decimal(n) => {
+            let mut out = Vec::new();
+            let scale = if let DataType::Decimal { scale, .. } = data_type { *scale } else { 0 };
+            text::write_decimal(&mut out, *n, scale);
+            f.write_str(&String::from_utf8_lossy(&out))
+        }
+        Value::Float(x) => write!(f, "{x:?}"),
+        Value::String(s) => write!(f, "'{}'", s.replace('\'', "''")),
+        Value::Bytes(bytes) => {
+            f.write_str("X'")?;
+            bytes.iter().try_for_each(|b| write!(f, "{b:02X}"))?;
+            f.write_str("'")
+        }
+    }
+}
+
+impl ArithmeticOp {
+    /// The operator in SQL.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            ArithmeticOp::Add => "+",
+            ArithmeticOp::Subtract => "-",
+            ArithmeticOp::Multiply => "*",
+            ArithmeticOp::Divide => "/",
+            ArithmeticOp::Modulo => "%",
+        }
+    }
+}
+
+impl CompareOp {
+    /// The operator in SQL.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            CompareOp::Equal => "=",
+            CompareOp::NotEqual => "<>",
+            CompareOp::Less => "<",
+            CompareOp::LessEqual => "<=",
+            CompareOp::Greater => ">",
+            CompareOp::GreaterEqual => ">=",
+        }
+    }
+}

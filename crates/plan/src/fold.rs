@@ -1,0 +1,63 @@
+//! Constant folding: an operation on literals becomes a literal.
+//!
+//! Evaluation is the caller's (the engine runs the expression through the interpreter), so that a folded expression
+//! has the value that it would have had at run time. Calls are left alone: some depend on the clock or on chance.
+
+use crate::expr::{Expr, ExprKind};
+use crate::logical::Rel;
+use millstream_types::Value;
+
+/// Folds every expression of `rel`. `evaluate` gives the value of an expression without columns, or `None` when it
+/// fails: then the expression stays and fails when, and only when, a row reaches it.
+pub fn fold_rel(rel: Rel, evaluate: &mut dyn FnMut(&Expr) -> Option<Value>) -> Rel {
+    match rel {
+        Rel::Scan { .. } => rel,
+        Rel::Values { schema, rows } => {
+            let rows = rows.into_iter().map(|r| r.into_iter().map(|e| fold(e, evaluate)).collect()).collect();
+            Rel::Values { schema, rows }
+        }
+        Rel::Filter { input, predicate } => {
+            Rel::Filter { input: Box::new(fold_rel(*input, evaluate)), predicate: fold(predicate, evaluate) }
+        }
+        Rel::Project { input, columns } => Rel::Project {
+            input: Box::new(fold_rel(*input, evaluate)),
+            columns: columns.into_iter().map(|(e, name)| (fold(e, evaluate), name)).collect(),
+        },
+        Rel::Aggregate { input, window, keys, mut aggregates } => {
+            for (call, _) in &mut aggregates {
+                call.argument = call.argument.take().map(|e| fold(e, evaluate));
+                call.filter = call.filter.take().map(|e| fold(e, evaluate));
+            }
+            let keys = keys.into_iter().map(|(e, name)| (fold(e, evaluate), name)).collect();
+            Rel::Aggregate { input: Box::new(fold_rel(*input, evaluate)), window, keys, aggregates }
+        }
+        Rel::Union { inputs } => Rel::Union { inputs: inputs.into_iter().map(|i| fold_rel(i, evaluate)).collect() },
+        Rel::Limit { input, count } => Rel::Limit { input: Box::new(fold_rel(*input, evaluate)), count },
+    }
+}
+
+/// Folds one expression from the leaves up.
+pub fn fold(expr: Expr, evaluate: &mut dyn FnMut(&Expr) -> Option<Value>) -> Expr {
+    expr.rewrite(&mut |e| {
+        let foldable = matches!(
+            e.kind,
+            ExprKind::Arithmetic(..)
+                | ExprKind::Negate(_)
+                | ExprKind::AddInterval(..)
+                | ExprKind::Compare(..)
+                | ExprKind::Cast { .. }
+        );
+        let constant = |c: &&Expr| matches!(c.kind, ExprKind::Literal(_));
+        // A cast to or from the local time zone's types would need the session's zone here: left to run time.
+        let zoned = |t: &millstream_types::DataType| matches!(t, millstream_types::DataType::TimestampLtz(_));
+        let zone_free = !zoned(&e.data_type) && !e.children().iter().any(|c| zoned(&c.data_type));
+        if !foldable || !zone_free || e.data_type.is_nested() || !e.children().iter().all(constant) {
+            return e;
+        }
+        match evaluate(&e) {
+            // A non-null type stays as declared: only the value is known better.
+            Some(value) => Expr::literal(value, e.data_type.clone()).at(e.span),
+            None => e,
+        }
+    })
+}

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Installs what Millstream needs to build: LLVM 19 development files, a C linker and compiler, and Rust.
+# Debian and Ubuntu are served through apt-get; on other systems it says what to install. Safe to run again:
+# it does nothing when everything is there.
+set -euo pipefail
+
+say() { printf '%s\n' "$*" >&2; }
+rust_version=1.95.0
+
+need_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null; then sudo "$@"; else
+        say "error: '$*' needs root; run it as root and start again"
+        exit 1
+    fi
+}
+
+missing=()
+command -v cc >/dev/null || missing+=(build-essential)
+command -v make >/dev/null || missing+=(make)
+command -v curl >/dev/null || missing+=(curl ca-certificates)
+command -v llvm-config-19 >/dev/null || missing+=(llvm-19-dev)
+# LLVM's development files link against these; llvm-19-dev brings them on Debian, not on every Ubuntu.
+[ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
+[ -e /usr/include/zstd.h ] || missing+=(libzstd-dev)
+{ [ -d /usr/include/polly ] || ls /usr/lib/llvm-19/lib/libPolly* >/dev/null 2>&1; } || missing+=(libpolly-19-dev)
+
+if [ ${#missing[@]} -gt 0 ]; then
+    if command -v apt-get >/dev/null; then
+        say "installing: ${missing[*]}"
+        need_root apt-get update -qq
+        if ! apt-cache show llvm-19-dev >/dev/null 2>&1; then
+            say "error: this release has no package llvm-19-dev (Debian 12 and Ubuntu 24.04 have it)."
+            say "Add the repository of https://apt.llvm.org for LLVM 19, then run this again."
+            exit 1
+        fi
+        need_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+    else
+        say "error: missing: ${missing[*]} (names of the Debian packages)."
+        say "  Fedora:  dnf install gcc make llvm19-devel libzstd-devel zlib-devel"
+        say "  Arch:    pacman -S base-devel llvm19"
+        say "  macOS:   brew install llvm@19, and export LLVM_SYS_191_PREFIX=\$(brew --prefix llvm@19)"
+        exit 1
+    fi
+fi
+
+if ! command -v cargo >/dev/null && [ ! -x "$HOME/.cargo/bin/cargo" ]; then
+    say "installing Rust $rust_version with rustup"
+    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+        sh -s -- -y --profile minimal --default-toolchain "$rust_version" -c rustfmt -c clippy >&2
+fi
+export PATH="$HOME/.cargo/bin:$PATH"
+
+have=$(rustc --version | cut -d' ' -f2)
+if [ "$(printf '%s\n' "$rust_version" "$have" | sort -V | head -1)" != "$rust_version" ]; then
+    say "error: Rust $have is too old; Millstream needs $rust_version or newer: rustup update stable"
+    exit 1
+fi
+for tool in cargo-fmt cargo-clippy; do
+    command -v "$tool" >/dev/null || rustup component add rustfmt clippy >&2
+done
