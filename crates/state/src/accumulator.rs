@@ -1,0 +1,125 @@
+//! Merge of accumulators: the counterpart of the updates that row programs do (`millstream_abi::Accumulator`).
+
+use crate::entry::{read, write};
+use millstream_abi::{Accumulator, Str};
+
+/// Error-free sum: the rounded sum of two numbers and its rounding error (Knuth).
+pub(crate) fn two_sum(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    let b_part = sum - a;
+    let a_part = sum - b_part;
+    (sum, (a - a_part) + (b - b_part))
+}
+
+/// The value of a `SumF64`: the low word corrects the high one. An infinite or NaN high word stands for itself, because
+/// the error of an infinite sum is NaN.
+pub(crate) fn sum_of(high: f64, low: f64) -> f64 {
+    if high.is_nan() {
+        f64::NAN
+    } else if high.is_infinite() {
+        high
+    } else {
+        high + low
+    }
+}
+
+/// Minimum of doubles where NaN is above all numbers and -0.0 below 0.0.
+fn min_f64(a: f64, b: f64) -> f64 {
+    match (a.is_nan(), b.is_nan()) {
+        (true, true) => f64::NAN,
+        (true, false) => b,
+        (false, true) => a,
+        (false, false) => {
+            if b.total_cmp(&a).is_lt() {
+                b
+            } else {
+                a
+            }
+        }
+    }
+}
+
+/// Maximum of doubles where NaN is above all numbers and -0.0 below 0.0.
+fn max_f64(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else if b.total_cmp(&a).is_gt() {
+        b
+    } else {
+        a
+    }
+}
+
+/// Which of two strings of MIN or MAX stays; `NONE` gives way to any.
+///
+/// # Safety
+/// The bytes of both are alive.
+unsafe fn choose(a: Str, b: Str, smaller: bool) -> Str {
+    if a == Str::NONE {
+        return b;
+    }
+    if b == Str::NONE {
+        return a;
+    }
+    // SAFETY: promised by the caller; neither is NONE.
+    let b_is_smaller = unsafe { b.as_bytes() < a.as_bytes() };
+    // SAFETY: as above.
+    let b_is_greater = unsafe { b.as_bytes() > a.as_bytes() };
+    if (smaller && b_is_smaller) || (!smaller && b_is_greater) { b } else { a }
+}
+
+/// Merges the component at `offset` of entry `from` into that of `into`.
+///
+/// # Safety
+/// Both are entries with the component at `offset`, nobody else uses `into`, and strings in both stay alive as long as
+/// `into` is read.
+pub(crate) unsafe fn merge(component: Accumulator, offset: usize, into: *mut u8, from: *const u8) {
+    macro_rules! combine {
+        ($type:ty, $combine:expr) => {{
+            let combine: fn($type, $type) -> $type = $combine;
+            // SAFETY: the component's accumulator is of this type.
+            unsafe { write(into, offset, combine(read::<$type>(into, offset), read::<$type>(from, offset))) }
+        }};
+    }
+    match component {
+        Accumulator::Count | Accumulator::SumI64 => combine!(i64, i64::wrapping_add),
+        Accumulator::SumI128 => combine!(i128, i128::wrapping_add),
+        Accumulator::MinI64 => combine!(i64, Ord::min),
+        Accumulator::MaxI64 => combine!(i64, Ord::max),
+        Accumulator::MinI128 => combine!(i128, Ord::min),
+        Accumulator::MaxI128 => combine!(i128, Ord::max),
+        Accumulator::MinF64 => combine!(f64, min_f64),
+        Accumulator::MaxF64 => combine!(f64, max_f64),
+        Accumulator::SumF64 => combine!([f64; 2], |a, b| {
+            let (high, error) = two_sum(a[0], b[0]);
+            [high, a[1] + b[1] + error]
+        }),
+        // SAFETY: strings are alive, as promised by the caller.
+        Accumulator::MinStr => combine!(Str, |a, b| unsafe { choose(a, b, true) }),
+        // SAFETY: as above.
+        Accumulator::MaxStr => combine!(Str, |a, b| unsafe { choose(a, b, false) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_order_nan_above_and_minus_zero_below() {
+        assert_eq!(min_f64(f64::NAN, 3.0), 3.0);
+        assert_eq!(min_f64(0.0, -0.0).to_bits(), (-0.0f64).to_bits());
+        assert_eq!(max_f64(-0.0, 0.0).to_bits(), 0.0f64.to_bits());
+        assert!(max_f64(f64::INFINITY, f64::NAN).is_nan());
+        assert_eq!(max_f64(f64::NEG_INFINITY, -5.0), -5.0);
+    }
+
+    #[test]
+    fn sums_do_not_lose_small_terms_and_survive_infinity() {
+        let (high, low) = two_sum(1e16, 1.0);
+        let (high, error) = two_sum(high, -1e16);
+        assert_eq!(sum_of(high, low + error), 1.0);
+        let (high, low) = two_sum(f64::INFINITY, 1.0);
+        assert_eq!(sum_of(high, low), f64::INFINITY);
+    }
+}

@@ -1,0 +1,49 @@
+//! Memory of the long strings of a table or partial.
+
+use millstream_abi::Str;
+
+/// Bytes of the first chunk; each further one is twice as large up to [`LARGEST_CHUNK`], because thousands of open
+/// windows have a table each and most keep few strings.
+const FIRST_CHUNK: usize = 1 << 10;
+const LARGEST_CHUNK: usize = 256 << 10;
+
+/// Append-only memory for bytes. Chunks never move or shrink, so a [`Str`] into it stays valid as long as it lives.
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    chunks: Vec<Vec<u8>>,
+    /// Bytes handed out.
+    used: usize,
+    /// Capacity of all chunks.
+    allocated: usize,
+}
+
+impl Arena {
+    /// Copies `bytes`; short strings stay inline and take no memory here.
+    pub(crate) fn keep(&mut self, bytes: &[u8]) -> Str {
+        if bytes.len() <= Str::INLINE {
+            return Str::new(bytes);
+        }
+        let fits = self.chunks.last().is_some_and(|c| c.capacity() - c.len() >= bytes.len());
+        if !fits {
+            let next = (FIRST_CHUNK << self.chunks.len().min(16)).min(LARGEST_CHUNK);
+            let chunk = Vec::with_capacity(bytes.len().max(next));
+            self.allocated += chunk.capacity();
+            self.chunks.push(chunk);
+        }
+        let chunk = self.chunks.last_mut().expect("a chunk with room was just made");
+        let start = chunk.len();
+        chunk.extend_from_slice(bytes);
+        self.used += bytes.len();
+        Str::new(&chunk[start..])
+    }
+
+    /// Bytes handed out so far.
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.allocated
+    }
+}

@@ -1,0 +1,118 @@
+//! Access to the fields of an entry, by its layout.
+//!
+//! Every function takes a pointer to an occupied entry of the layout it is given; that is what their safety contracts
+//! mean by *entry*.
+
+use millstream_abi::{EntryLayout, KeySlot, Phys, Slot, Str};
+use std::cmp::Ordering;
+
+/// Reads a field.
+///
+/// # Safety
+/// `entry` is an entry with a `T` at `offset`.
+#[inline]
+pub(crate) unsafe fn read<T: Copy>(entry: *const u8, offset: usize) -> T {
+    // SAFETY: promised by the caller; the layout aligns every field to its size, and entries to 16 where needed.
+    unsafe { entry.add(offset).cast::<T>().read() }
+}
+
+/// Writes a field.
+///
+/// # Safety
+/// As for [`read`], and nobody else uses the entry.
+#[inline]
+pub(crate) unsafe fn write<T>(entry: *mut u8, offset: usize, value: T) {
+    // SAFETY: as in `read`.
+    unsafe { entry.add(offset).cast::<T>().write(value) }
+}
+
+/// The entry's hash; 0 when it is empty.
+///
+/// # Safety
+/// `entry` is an entry, or an empty one.
+#[inline]
+pub(crate) unsafe fn hash(entry: *const u8) -> u64 {
+    // SAFETY: the hash is at offset 0 of every entry.
+    unsafe { read(entry, 0) }
+}
+
+/// The entry's null mask; 0 when no key is nullable.
+///
+/// # Safety
+/// `entry` is an entry of `layout`.
+#[inline]
+pub(crate) unsafe fn null_mask(layout: &EntryLayout, entry: *const u8) -> u64 {
+    match layout.null_mask {
+        // SAFETY: the layout places the mask there.
+        Some(offset) => unsafe { read(entry, offset) },
+        None => 0,
+    }
+}
+
+/// Writes a key that is not NULL in its canonical form: -0.0 as 0.0 and one NaN, because those are one group and its
+/// value must not depend on which row came first.
+///
+/// # Safety
+/// `entry` is an entry with `key`; nobody else uses it; a string in `value` has been kept by the entry's owner.
+pub(crate) unsafe fn write_key(entry: *mut u8, key: &KeySlot, value: &Slot) {
+    // SAFETY: the field has the size of the physical type.
+    unsafe {
+        match key.phys {
+            Phys::Bool | Phys::I8 => write(entry, key.offset, value.bytes::<1>()),
+            Phys::I16 => write(entry, key.offset, value.bytes::<2>()),
+            Phys::I32 => write(entry, key.offset, value.bytes::<4>()),
+            Phys::I64 => write(entry, key.offset, value.bytes::<8>()),
+            Phys::I128 | Phys::Str => write(entry, key.offset, value.bytes::<16>()),
+            Phys::F32 => write(entry, key.offset, canonical_f32(f32::from_le_bytes(value.bytes()))),
+            Phys::F64 => write(entry, key.offset, canonical_f64(f64::from_le_bytes(value.bytes()))),
+        }
+    }
+}
+
+fn canonical_f32(x: f32) -> f32 {
+    if x.is_nan() { f32::NAN } else { x + 0.0 }
+}
+
+fn canonical_f64(x: f64) -> f64 {
+    if x.is_nan() { f64::NAN } else { x + 0.0 }
+}
+
+/// Total order of the keys of two entries: equal iff they are one group. The order itself only has to be the same
+/// everywhere.
+///
+/// # Safety
+/// Both are entries of `layout` whose strings are alive.
+pub(crate) unsafe fn compare_keys(layout: &EntryLayout, left: *const u8, right: *const u8) -> Ordering {
+    // SAFETY: forwarded.
+    let masks = unsafe { null_mask(layout, left).cmp(&null_mask(layout, right)) };
+    masks.then_with(|| {
+        let fields = layout.keys.iter().map(|key| {
+            // SAFETY: both entries have the key; NULL keys are zero bytes, an empty string among them.
+            unsafe { compare_key(key, left, right) }
+        });
+        fields.fold(Ordering::Equal, Ordering::then)
+    })
+}
+
+/// # Safety
+/// As for [`compare_keys`].
+unsafe fn compare_key(key: &KeySlot, left: *const u8, right: *const u8) -> Ordering {
+    let at = key.offset;
+    // SAFETY: the field has the size of the physical type.
+    unsafe {
+        match key.phys {
+            Phys::Bool | Phys::I8 => read::<i8>(left, at).cmp(&read(right, at)),
+            Phys::I16 => read::<i16>(left, at).cmp(&read(right, at)),
+            Phys::I32 => read::<i32>(left, at).cmp(&read(right, at)),
+            Phys::I64 => read::<i64>(left, at).cmp(&read(right, at)),
+            Phys::I128 => read::<i128>(left, at).cmp(&read(right, at)),
+            // Canonical floats are equal iff their bits are.
+            Phys::F32 => read::<u32>(left, at).cmp(&read(right, at)),
+            Phys::F64 => read::<u64>(left, at).cmp(&read(right, at)),
+            Phys::Str => {
+                let (l, r): (Str, Str) = (read(left, at), read(right, at));
+                if l == r { Ordering::Equal } else { l.as_bytes().cmp(r.as_bytes()) }
+            }
+        }
+    }
+}

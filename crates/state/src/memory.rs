@@ -1,0 +1,56 @@
+//! Zeroed, 16-byte aligned memory of entries.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// Alignment of the first entry: that of the widest field.
+const ALIGN: usize = 16;
+
+/// An owned block of bytes, zero at first.
+#[derive(Debug)]
+pub(crate) struct EntryMemory {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the block is owned by the value alone; what threads do with the pointer is up to the owner's own rules.
+unsafe impl Send for EntryMemory {}
+// SAFETY: shared access only gives out the pointer; dereferencing it is unsafe at the place of use.
+unsafe impl Sync for EntryMemory {}
+
+impl EntryMemory {
+    /// `bytes` zero bytes.
+    pub(crate) fn zeroed(bytes: usize) -> EntryMemory {
+        if bytes == 0 {
+            return EntryMemory { start: NonNull::<u128>::dangling().cast(), bytes };
+        }
+        let layout = EntryMemory::layout(bytes);
+        // SAFETY: the layout has a size above 0.
+        let start = unsafe { alloc_zeroed(layout) };
+        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
+        EntryMemory { start, bytes }
+    }
+
+    /// First byte.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Size.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes, ALIGN).expect("a table is smaller than half of the address space")
+    }
+}
+
+impl Drop for EntryMemory {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            // SAFETY: allocated in `zeroed` with the same layout.
+            unsafe { dealloc(self.start.as_ptr(), EntryMemory::layout(self.bytes)) }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Partials: the sealed, immutable form of tables (design section 1, idea 1).
+
+use crate::arena::Arena;
+use crate::entry;
+use crate::memory::EntryMemory;
+use millstream_abi::EntryLayout;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bits of a hash that choose the partition.
+pub const PARTITION_BITS: u32 = 4;
+/// Number of partitions: how many workers a merge can occupy, few enough that partials of a handful of keys stay cheap.
+pub const PARTITIONS: usize = 1 << PARTITION_BITS;
+
+/// The partition of a hash: its top bits (tables use the low bits, so both spread well).
+#[inline]
+pub fn partition_of(hash: u64) -> usize {
+    (hash >> (u64::BITS - PARTITION_BITS)) as usize
+}
+
+/// Immutable entries of one window slice, grouped by partition, with the strings they point to.
+#[derive(Debug)]
+pub struct Partial {
+    layout: Arc<EntryLayout>,
+    entries: EntryMemory,
+    /// Partition *p* holds entries `starts[p]..starts[p + 1]`.
+    starts: [usize; PARTITIONS + 1],
+    /// Owns the long strings; never read through this field.
+    arena: Arena,
+}
+
+impl Partial {
+    /// Copies entries into partitions; within a partition they keep their order.
+    ///
+    /// # Safety
+    /// All are occupied entries of `layout`, whose long strings live in `arena`.
+    pub(crate) unsafe fn from_entries(layout: Arc<EntryLayout>, from: &[*const u8], arena: Arena) -> Partial {
+        let mut starts = [0; PARTITIONS + 1];
+        // SAFETY: all are entries.
+        let partition = |e: *const u8| partition_of(unsafe { entry::hash(e) });
+        for &e in from {
+            starts[partition(e) + 1] += 1;
+        }
+        for p in 0..PARTITIONS {
+            starts[p + 1] += starts[p];
+        }
+        let entries = EntryMemory::zeroed(from.len() * layout.stride);
+        let mut next = starts;
+        for &e in from {
+            let place = &mut next[partition(e)];
+            // SAFETY: each place is used once, and there are as many as entries.
+            unsafe { entries.start().add(*place * layout.stride).copy_from_nonoverlapping(e, layout.stride) };
+            *place += 1;
+        }
+        Partial { layout, entries, starts, arena }
+    }
+
+    /// The layout of entries.
+    pub fn layout(&self) -> &Arc<EntryLayout> {
+        &self.layout
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.starts[PARTITIONS]
+    }
+
+    /// Whether it has no key.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory that it owns.
+    pub fn bytes(&self) -> usize {
+        self.entries.bytes() + self.arena.bytes()
+    }
+
+    /// Number of keys in a range of partitions.
+    pub fn len_of(&self, partitions: &Range<usize>) -> usize {
+        self.starts[partitions.end] - self.starts[partitions.start]
+    }
+
+    /// Entries of a range of partitions, alive as long as the partial.
+    pub(crate) fn entries_of(&self, partitions: &Range<usize>) -> impl Iterator<Item = *const u8> + use<'_> {
+        (self.starts[partitions.start]..self.starts[partitions.end])
+            // SAFETY: entries below `len` are within the memory.
+            .map(|i| unsafe { self.entries.start().add(i * self.layout.stride) }.cast_const())
+    }
+}
