@@ -53,10 +53,18 @@ impl CancelToken {
         self.0.changed.notify_all();
     }
 
-    /// Waits until the state differs from `seen`, or `timeout` has passed; returns the state.
-    pub fn wait_changed(&self, seen: CancelState, timeout: Duration) -> CancelState {
+    /// Makes a waiting [`CancelToken::wait`] look again.
+    pub(crate) fn wake(&self) {
+        // The lock orders this after the waiter's look at the condition, so that the wake-up cannot fall in between.
+        let _state = self.0.state.lock();
+        self.0.changed.notify_all();
+    }
+
+    /// Waits until `until` holds or `timeout` has passed; returns the state. `until` is evaluated under the token's
+    /// lock and must not use the token.
+    pub(crate) fn wait(&self, timeout: Duration, mut until: impl FnMut(CancelState) -> bool) -> CancelState {
         let mut state = self.0.state.lock();
-        if *state == seen {
+        if !until(*state) {
             self.0.changed.wait_for(&mut state, timeout);
         }
         *state

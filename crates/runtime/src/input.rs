@@ -2,7 +2,7 @@
 
 use arc_swap::ArcSwap;
 use arrow_array::ArrayRef;
-use millstream_codegen::Lowered;
+use millstream_codegen::lower::Lowered;
 use millstream_codegen::kernel::Kernel;
 use millstream_connectors::{Sink, Source};
 use millstream_plan::pipeline::QueryPlan;
@@ -58,8 +58,7 @@ pub fn event_time_columns(watermark: &millstream_plan::pipeline::SourceWatermark
     use millstream_plan::{expr::ExprKind, pipeline::WatermarkRule};
     let time = !matches!(watermark.time.kind, ExprKind::Column(_));
     let rule = matches!(watermark.rule, WatermarkRule::Expression(_));
-    (time || rule)
-        .then(|| EventTimeColumns { time: time.then_some(0), watermark: rule.then_some(usize::from(time)) })
+    (time || rule).then(|| EventTimeColumns { time: time.then_some(0), watermark: rule.then_some(usize::from(time)) })
 }
 
 /// A pipeline's program and what executes it now.

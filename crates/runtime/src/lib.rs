@@ -19,10 +19,27 @@
 //!   put into tables or written to sinks.
 //! - This crate knows no SQL text and no LLVM.
 
+mod aggregation;
+mod buffer;
 mod cancel;
 mod config;
+mod egress;
+mod epoch;
+mod event_time;
+mod flow;
 mod input;
+mod plan_graph;
+mod query;
+mod row_errors;
+mod scheduler;
+mod sequencer;
+mod source;
 mod stats;
+mod stream;
+mod tables;
+mod task;
+mod trigger;
+mod worker;
 
 pub use cancel::{CancelState, CancelToken};
 pub use config::{ErrorPolicy, RunConfig};

@@ -1,0 +1,214 @@
+//! Event times and watermarks of the rows of a source (design section 4).
+
+use crate::input::{EventTimeColumns, PipelineCode, event_time_columns};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, TimestampMillisecondType};
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_buffer::{NullBuffer, ScalarBuffer};
+use millstream_codegen::execute::{Flow, RowError, emit};
+use millstream_functions::FunctionContext;
+use millstream_plan::expr::ExprKind;
+use millstream_plan::pipeline::{SourceWatermark, WatermarkRule};
+use millstream_types::Diagnostic;
+
+/// Largest watermark that rows can bring. `i64::MAX` is the end of input, which no row may claim.
+pub(crate) const LAST_WATERMARK: i64 = i64::MAX - 1;
+
+/// How a source's event times and watermarks follow from its columns.
+pub(crate) struct EventTime {
+    /// Column with the time, among the source's columns and the computed one.
+    time: usize,
+    /// Milliseconds behind the event time, unless the program computes the watermark.
+    delay_ms: i64,
+    program: Option<(PipelineCode, EventTimeColumns)>,
+}
+
+/// Columns of a chunk with the event times of its rows.
+pub(crate) struct Timed {
+    /// The source's columns, and the time when it is computed.
+    pub(crate) columns: Vec<ArrayRef>,
+    /// Rows left.
+    pub(crate) rows: usize,
+    /// Times and watermarks of all rows.
+    pub(crate) times: RowTimes,
+}
+
+impl EventTime {
+    /// For a source of `columns` columns.
+    pub(crate) fn new(
+        watermark: &SourceWatermark,
+        columns: usize,
+        code: Option<PipelineCode>,
+    ) -> Result<EventTime, Diagnostic> {
+        let time = match watermark.time.kind {
+            ExprKind::Column(column) => column,
+            _ => columns,
+        };
+        let delay_ms = match watermark.rule {
+            WatermarkRule::Delay(ms) => ms,
+            WatermarkRule::Expression(_) => 0,
+        };
+        match (event_time_columns(watermark), code) {
+            (Some(outputs), Some(code)) => Ok(EventTime { time, delay_ms, program: Some((code, outputs)) }),
+            (None, None) => Ok(EventTime { time, delay_ms, program: None }),
+            _ => Err(Diagnostic::bug(
+                "a source has an event-time program exactly when its time or watermark is computed",
+            )),
+        }
+    }
+
+    /// Computes the times of a chunk's rows. Rows whose time cannot be computed are left out when `on_error` says so.
+    pub(crate) fn attach(
+        &self,
+        mut columns: Vec<ArrayRef>,
+        mut rows: usize,
+        functions: &mut FunctionContext,
+        on_error: &mut dyn FnMut(RowError) -> Flow,
+    ) -> Result<Timed, Diagnostic> {
+        let mut watermark = None;
+        if let Some((code, outputs)) = &self.program {
+            let kernel = code.kernel.load();
+            let emitted = emit(&code.lowered, &*kernel, &columns, rows, functions, on_error)?;
+            if emitted.rows != rows {
+                let kept = UInt32Array::from(emitted.selection);
+                columns = columns.iter().map(|c| select(c, &kept)).collect::<Result<_, _>>()?;
+                rows = emitted.rows;
+            }
+            watermark = outputs.watermark.map(|i| Millis::of(&emitted.columns[i])).transpose()?;
+            columns.extend(outputs.time.map(|i| emitted.columns[i].clone()));
+        }
+        let time = columns.get(self.time).ok_or_else(|| Diagnostic::bug("the event-time column does not exist"))?;
+        let time = Millis::of(time)?;
+        let times = match watermark {
+            Some(watermark) => RowTimes::new(time, watermark, 0),
+            None => RowTimes::new(time.clone(), time, self.delay_ms),
+        };
+        Ok(Timed { columns, rows, times })
+    }
+}
+
+fn select(column: &ArrayRef, rows: &UInt32Array) -> Result<ArrayRef, Diagnostic> {
+    arrow_select::take::take(column, rows, None)
+        .map_err(|e| Diagnostic::bug(format!("rows of a column cannot be selected: {e}")))
+}
+
+/// A column of milliseconds.
+#[derive(Debug, Clone)]
+struct Millis {
+    values: ScalarBuffer<i64>,
+    nulls: Option<NullBuffer>,
+}
+
+impl Millis {
+    fn of(column: &ArrayRef) -> Result<Millis, Diagnostic> {
+        let values = if let Some(times) = column.as_primitive_opt::<TimestampMillisecondType>() {
+            times.values().clone()
+        } else if let Some(numbers) = column.as_primitive_opt::<Int64Type>() {
+            numbers.values().clone()
+        } else {
+            return Err(Diagnostic::bug(format!("event time of type {} is not in milliseconds", column.data_type())));
+        };
+        Ok(Millis { values, nulls: column.nulls().cloned() })
+    }
+
+    fn slice(&self, offset: usize, length: usize) -> Millis {
+        Millis {
+            values: self.values.slice(offset, length),
+            nulls: self.nulls.as_ref().map(|n| n.slice(offset, length)),
+        }
+    }
+
+    /// Values that are not NULL.
+    fn valid(&self) -> impl Iterator<Item = i64> + '_ {
+        let is_valid = |i: usize| self.nulls.as_ref().is_none_or(|n| n.is_valid(i));
+        self.values.iter().enumerate().filter(move |(i, _)| is_valid(*i)).map(|(_, &v)| v)
+    }
+}
+
+/// Event times and watermarks of the rows of one buffer.
+#[derive(Debug, Clone)]
+pub(crate) struct RowTimes {
+    time: Millis,
+    /// A row's watermark is this minus `delay_ms`.
+    watermark: Millis,
+    delay_ms: i64,
+    min_time: i64,
+    max_watermark: i64,
+}
+
+impl RowTimes {
+    fn new(time: Millis, watermark: Millis, delay_ms: i64) -> RowTimes {
+        let min_time = time.valid().min().unwrap_or(i64::MAX);
+        // The subtraction is monotone, so the largest value has the largest watermark.
+        let max_watermark = watermark.valid().max().map_or(i64::MIN, |w| delayed(w, delay_ms));
+        RowTimes { time, watermark, delay_ms, min_time, max_watermark }
+    }
+
+    /// Those of some of the rows.
+    pub(crate) fn slice(&self, offset: usize, length: usize) -> RowTimes {
+        if offset == 0 && length == self.time.values.len() {
+            return self.clone();
+        }
+        RowTimes::new(self.time.slice(offset, length), self.watermark.slice(offset, length), self.delay_ms)
+    }
+
+    /// Smallest time; `i64::MAX` when all are NULL.
+    pub(crate) fn min_time(&self) -> i64 {
+        self.min_time
+    }
+
+    /// Largest watermark; `i64::MIN` when no row brings one.
+    pub(crate) fn max_watermark(&self) -> i64 {
+        self.max_watermark
+    }
+
+    /// The watermark before each row, given the one before the first: the running maximum.
+    pub(crate) fn watermarks_before(&self, before: i64) -> Vec<i64> {
+        let mut running = before;
+        let is_valid = |i: usize| self.watermark.nulls.as_ref().is_none_or(|n| n.is_valid(i));
+        let step = |(i, &value): (usize, &i64)| {
+            let before_row = running;
+            if is_valid(i) {
+                running = running.max(delayed(value, self.delay_ms));
+            }
+            before_row
+        };
+        self.watermark.values.iter().enumerate().map(step).collect()
+    }
+}
+
+fn delayed(value: i64, delay_ms: i64) -> i64 {
+    value.saturating_sub(delay_ms).min(LAST_WATERMARK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::TimestampMillisecondArray;
+    use std::sync::Arc;
+
+    fn times(values: Vec<Option<i64>>, delay_ms: i64) -> RowTimes {
+        let column: ArrayRef = Arc::new(TimestampMillisecondArray::from(values));
+        let time = Millis::of(&column).unwrap();
+        RowTimes::new(time.clone(), time, delay_ms)
+    }
+
+    #[test]
+    fn watermarks_are_the_running_maximum_before_each_row() {
+        let times = times(vec![Some(10), None, Some(30), Some(20), Some(40)], 5);
+        assert_eq!(times.watermarks_before(i64::MIN), [i64::MIN, 5, 5, 25, 25]);
+        assert_eq!(times.watermarks_before(7), [7, 7, 7, 25, 25]);
+        assert_eq!((times.min_time(), times.max_watermark()), (10, 35));
+        let part = times.slice(1, 2);
+        assert_eq!((part.min_time(), part.max_watermark()), (30, 25));
+    }
+
+    #[test]
+    fn extreme_times_neither_overflow_nor_end_the_input() {
+        let extreme = times(vec![Some(i64::MAX), Some(i64::MIN)], -1);
+        assert_eq!(extreme.max_watermark(), LAST_WATERMARK);
+        let extreme = times(vec![Some(i64::MIN)], 1);
+        assert_eq!(extreme.watermarks_before(i64::MIN), [i64::MIN]);
+        assert_eq!(times(vec![None], 0).min_time(), i64::MAX);
+    }
+}

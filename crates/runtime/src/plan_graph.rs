@@ -1,0 +1,193 @@
+//! From a plan to the shared state of a running query: streams, channels, aggregations, egresses.
+
+use crate::aggregation::Aggregation;
+use crate::cancel::CancelToken;
+use crate::config::RunConfig;
+use crate::egress::Egress;
+use crate::event_time::EventTime;
+use crate::flow::Flow;
+use crate::input::{PipelineCode, RunInput, SourceInput, SourceRows};
+use crate::query::{Life, Query};
+use crate::scheduler::Scheduler;
+use crate::source::{SourceRuntime, Split};
+use crate::stats::QueryStats;
+use crate::stream::{Channel, Stream, StreamId};
+use crate::tables::WorkerTables;
+use arrow_array::ArrayRef;
+use millstream_abi::EntryLayout;
+use millstream_codegen::program::Terminal;
+use millstream_plan::pipeline::{PipelineEnd, PipelineInput, QueryPlan, SourcePlan};
+use millstream_state::OutputTypes;
+use millstream_types::Diagnostic;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Builds the query; opens the sources as far as listing their splits goes.
+pub(crate) fn build(
+    input: RunInput,
+    config: &RunConfig,
+    stats: &Arc<QueryStats>,
+    cancel: &CancelToken,
+) -> Result<Query, Diagnostic> {
+    let RunInput { plan, sources, pipelines, sinks } = input;
+    check_sizes(&plan, sources.len(), pipelines.len(), sinks.len(), stats)?;
+    let config = RunConfig { workers: config.workers.max(1), ..config.clone() };
+    let mut graph = Graph::new(&plan);
+    let mut runtimes = Vec::with_capacity(sources.len());
+    let mut readers = 0;
+    for (index, (source, source_plan)) in sources.into_iter().zip(&plan.sources).enumerate() {
+        let (runtime, at_a_time) = graph.source(index, source, source_plan, config.readers.max(1))?;
+        readers += at_a_time;
+        runtimes.push(runtime);
+    }
+    let outputs: Vec<StreamId> =
+        (0..plan.aggregations.len()).map(|a| graph.stream(PipelineInput::Aggregation(a))).collect();
+    let aggregations = (0..plan.aggregations.len())
+        .map(|a| aggregation(&plan, &pipelines, a, outputs[a], graph.aggregation_ports[a]))
+        .collect::<Result<_, _>>()?;
+    let sinks: Vec<Egress> = sinks
+        .into_iter()
+        .zip(&plan.sinks)
+        .enumerate()
+        .map(|(i, (sink, sink_plan))| Egress::new(sink, graph.sink_lanes[i], sink_plan.limit))
+        .collect();
+    let streams = graph.streams;
+    Ok(Query {
+        flow: Flow::new(config.chunk_permits(), streams.len(), readers),
+        tables: (0..config.workers).map(|_| WorkerTables::default()).collect(),
+        life: Life::new(sinks.len()),
+        scheduler: Scheduler::new(),
+        stats: Arc::clone(stats),
+        cancel: cancel.clone(),
+        sources: runtimes,
+        plan,
+        config,
+        pipelines,
+        streams,
+        aggregations,
+        sinks,
+    })
+}
+
+fn check_sizes(
+    plan: &QueryPlan,
+    sources: usize,
+    pipelines: usize,
+    sinks: usize,
+    stats: &QueryStats,
+) -> Result<(), Diagnostic> {
+    let given = (sources, pipelines, sinks, stats.sources.len(), stats.pipelines.len());
+    let wanted = (plan.sources.len(), plan.pipelines.len(), plan.sinks.len(), plan.sources.len(), plan.pipelines.len());
+    if given != wanted {
+        let message = format!("the parts of a run do not fit its plan: {given:?} instead of {wanted:?}");
+        return Err(Diagnostic::bug(message));
+    }
+    Ok(())
+}
+
+/// Streams and their channels, as they are numbered.
+struct Graph<'a> {
+    plan: &'a QueryPlan,
+    streams: Vec<Stream>,
+    /// Channels that end in each aggregation so far.
+    aggregation_ports: Vec<usize>,
+    /// Channels that end in each sink so far.
+    sink_lanes: Vec<usize>,
+}
+
+impl<'a> Graph<'a> {
+    fn new(plan: &'a QueryPlan) -> Graph<'a> {
+        let (aggregation_ports, sink_lanes) = (vec![0; plan.aggregations.len()], vec![0; plan.sinks.len()]);
+        Graph { plan, streams: Vec::new(), aggregation_ports, sink_lanes }
+    }
+
+    /// Adds a stream, with a channel for every pipeline that reads it.
+    fn stream(&mut self, input: PipelineInput) -> StreamId {
+        let id = self.streams.len();
+        let mut channels = Vec::new();
+        for (pipeline, plan) in self.plan.pipelines.iter().enumerate().filter(|(_, p)| p.input == input) {
+            let ports = match plan.end {
+                PipelineEnd::Aggregate { aggregation, .. } => &mut self.aggregation_ports[aggregation],
+                PipelineEnd::Sink(sink) => &mut self.sink_lanes[sink],
+            };
+            channels.push(Channel { pipeline, port: *ports });
+            *ports += 1;
+        }
+        self.streams.push(Stream::new(id, input, channels));
+        id
+    }
+
+    /// Adds the splits of a source; also returns how many of them are read at a time.
+    fn source(
+        &mut self,
+        index: usize,
+        input: SourceInput,
+        plan: &SourcePlan,
+        most_readers: usize,
+    ) -> Result<(SourceRuntime, usize), Diagnostic> {
+        let code = input.event_time;
+        let event_time = match &plan.watermark {
+            Some(watermark) => Some(EventTime::new(watermark, plan.columns.len(), code)?),
+            None => None,
+        };
+        let (decoder, readers, constant, splits, parallel) = match input.rows {
+            SourceRows::Constant { columns, rows } => (None, Vec::new(), Some((columns, rows)), 1, 0),
+            SourceRows::Connector(mut source) => {
+                let readers = source.splits()?;
+                let splits = readers.len();
+                let parallel = if source.is_bounded() { splits.min(most_readers) } else { splits };
+                (Some(source.decoder()), readers, None, splits, parallel)
+            }
+        };
+        let splits: Vec<Split> = (0..splits).map(|_| Split::new(self.stream(PipelineInput::Source(index)))).collect();
+        let idle_timeout = plan.watermark.as_ref().and_then(|w| w.idle_timeout_ms).filter(|&ms| ms > 0);
+        let runtime = SourceRuntime {
+            decoder,
+            event_time,
+            watermarks: Mutex::new(vec![i64::MIN; splits.len()]),
+            splits,
+            idle_timeout: idle_timeout.map(Duration::from_millis),
+            unread: Mutex::new(readers.into_iter().enumerate().collect::<VecDeque<_>>()),
+            constant: Mutex::new(constant),
+            readers: parallel,
+        };
+        Ok((runtime, parallel))
+    }
+}
+
+/// The aggregation with the entry layout of the programs that end in it.
+fn aggregation(
+    plan: &QueryPlan,
+    pipelines: &[PipelineCode],
+    index: usize,
+    output: StreamId,
+    inputs: usize,
+) -> Result<Aggregation, Diagnostic> {
+    let mut layout: Option<Arc<EntryLayout>> = None;
+    for (pipeline, code) in plan.pipelines.iter().zip(pipelines) {
+        if !matches!(pipeline.end, PipelineEnd::Aggregate { aggregation, .. } if aggregation == index) {
+            continue;
+        }
+        let Terminal::Update(update) = &code.lowered.program.terminal else {
+            return Err(Diagnostic::bug("a pipeline that ends in an aggregation does not update tables"));
+        };
+        if *layout.get_or_insert_with(|| Arc::new(update.layout.clone())).as_ref() != update.layout {
+            return Err(Diagnostic::bug("pipelines of one aggregation disagree about its entries"));
+        }
+    }
+    let layout = layout.ok_or_else(|| Diagnostic::bug("no pipeline ends in an aggregation"))?;
+    let aggregation = &plan.aggregations[index];
+    let types = OutputTypes {
+        keys: aggregation.keys.iter().map(|k| k.data_type.clone()).collect(),
+        components: aggregation.component_types.clone(),
+    };
+    if (layout.keys.len(), layout.accumulators.len()) != (types.keys.len(), types.components.len()) {
+        return Err(Diagnostic::bug("the entries of an aggregation do not fit its output"));
+    }
+    Ok(Aggregation::new(aggregation.assigner, layout, types, output, inputs))
+}
+
+/// Columns and rows of a constant source.
+pub(crate) type Constant = (Vec<ArrayRef>, usize);

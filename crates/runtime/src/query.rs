@@ -1,0 +1,325 @@
+//! A running query: everything that its threads share, and its life from start to end.
+//!
+//! Locks, in the order in which one thread may hold several: a split's reading progress, then one of {a stream, an
+//! aggregation's progress, a worker's tables (within an aggregation's progress), an egress, the scheduler, the flow}.
+//! Acting on a release may lead through streams and aggregations down to the sinks; it starts after the lock under
+//! which it was found has been released.
+
+use crate::aggregation::Aggregation;
+use crate::cancel::{CancelState, CancelToken};
+use crate::config::RunConfig;
+use crate::egress::Egress;
+use crate::epoch::{End, Release};
+use crate::flow::Flow;
+use crate::input::{PipelineCode, RunInput};
+use crate::row_errors::RowErrors;
+use crate::scheduler::Scheduler;
+use crate::sequencer::Unit;
+use crate::source::SourceRuntime;
+use crate::stats::QueryStats;
+use crate::stream::{Consequences, Stream, StreamId};
+use crate::tables::WorkerTables;
+use crate::{plan_graph, worker};
+use millstream_connectors::Decoded;
+use millstream_functions::FunctionContext;
+use millstream_plan::pipeline::{PipelineEnd, PipelineInput, QueryPlan};
+use millstream_types::{Diagnostic, code};
+use parking_lot::{Condvar, Mutex};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How long the end of a query waits for readers that are inside their connector.
+const READER_GRACE: Duration = Duration::from_millis(500);
+
+/// See the file's description.
+pub(crate) struct Query {
+    pub(crate) plan: QueryPlan,
+    pub(crate) config: RunConfig,
+    pub(crate) stats: Arc<QueryStats>,
+    pub(crate) cancel: CancelToken,
+    pub(crate) pipelines: Vec<PipelineCode>,
+    pub(crate) sources: Vec<SourceRuntime>,
+    /// The splits of all sources, then the outputs of all aggregations.
+    pub(crate) streams: Vec<Stream>,
+    pub(crate) aggregations: Vec<Aggregation>,
+    pub(crate) sinks: Vec<Egress>,
+    /// One for each worker.
+    pub(crate) tables: Vec<WorkerTables>,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) flow: Arc<Flow>,
+    pub(crate) life: Life,
+}
+
+/// Whether and why a query ends.
+pub(crate) struct Life {
+    pub(crate) sinks_open: AtomicUsize,
+    /// No more input is wanted. Set before readers are woken; a reader that misses it reads one chunk more.
+    stopping: AtomicBool,
+    /// All sinks are done, or there is a failure.
+    over: AtomicBool,
+    failure: Mutex<Option<Diagnostic>>,
+    readers: Mutex<usize>,
+    reader_left: Condvar,
+}
+
+impl Life {
+    pub(crate) fn new(sinks: usize) -> Life {
+        Life {
+            sinks_open: AtomicUsize::new(sinks),
+            stopping: AtomicBool::new(false),
+            over: AtomicBool::new(sinks == 0),
+            failure: Mutex::new(None),
+            readers: Mutex::new(0),
+            reader_left: Condvar::new(),
+        }
+    }
+}
+
+/// The diagnostic of a caught panic.
+pub(crate) fn panicked(who: &str, panic: &(dyn Any + Send)) -> Diagnostic {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+    Diagnostic::new(code::WORKER_FAILED, format!("{who} panicked: {text}"))
+}
+
+/// See [`crate::run`].
+pub(crate) fn run(
+    input: RunInput,
+    config: &RunConfig,
+    stats: &Arc<QueryStats>,
+    cancel: &CancelToken,
+) -> Result<(), Diagnostic> {
+    let built = catch_unwind(AssertUnwindSafe(|| plan_graph::build(input, config, stats, cancel)));
+    let query = Arc::new(built.map_err(|panic| panicked("a connector", &*panic))??);
+    let mut threads = Threads::default();
+    let result = threads.start(&query).and_then(|()| {
+        query.start();
+        query.supervise()
+    });
+    query.close();
+    threads.join(&query);
+    result.and_then(|()| query.finish())
+}
+
+impl Query {
+    /// Delivers what needs no reader: constant rows, and the ends of inputs that have no splits.
+    fn start(&self) {
+        for (source, runtime) in self.sources.iter().enumerate() {
+            let Some((columns, rows)) = runtime.constant.lock().take() else { continue };
+            let mut functions = FunctionContext::new(self.config.settings.clone());
+            let mut errors = RowErrors::new(self.config.error_policy, &self.stats);
+            let decoded = Decoded { columns, rows, ..Decoded::default() };
+            self.stats.sources[source].rows.fetch_add(rows as u64, Ordering::Relaxed);
+            let most = self.config.rows_per_buffer();
+            match runtime.unit(decoded, most, None, &mut functions, &mut errors) {
+                Ok(unit) => {
+                    let unit = Unit { end: Some(End::Complete), ..unit };
+                    self.deliver(runtime.splits[0].stream, 0, unit);
+                }
+                Err(diagnostic) => self.fail(diagnostic),
+            }
+        }
+        for aggregation in 0..self.aggregations.len() {
+            self.settle(aggregation);
+        }
+        for sink in 0..self.sinks.len() {
+            if let Err(diagnostic) = self.drive(sink, false) {
+                self.fail(diagnostic);
+            }
+        }
+    }
+
+    /// Waits for the end; flushes sinks and looks for idle splits meanwhile.
+    fn supervise(&self) -> Result<(), Diagnostic> {
+        let tick = Duration::from_millis(self.config.flush_interval_ms.max(1));
+        loop {
+            let stopping = self.is_stopping();
+            let news =
+                |state| self.is_over() || (!stopping && state != CancelState::Running) || state == CancelState::Abort;
+            let state = self.cancel.wait(tick, news);
+            if self.is_over() {
+                break;
+            }
+            match state {
+                CancelState::Abort => return Err(Diagnostic::new(code::CANCELLED, "the query was aborted")),
+                CancelState::Stop if !stopping => self.stop(),
+                _ => {}
+            }
+            let rounds = catch_unwind(AssertUnwindSafe(|| {
+                self.find_idle_splits();
+                (0..self.sinks.len()).try_for_each(|sink| self.flush(sink))
+            }));
+            rounds.map_err(|panic| panicked("a sink", &*panic))??;
+        }
+        self.life.failure.lock().take().map_or(Ok(()), Err)
+    }
+
+    /// Stops the sources: readers end their splits, and those that are stuck in their connector have it done for them.
+    fn stop(&self) {
+        self.life.stopping.store(true, Ordering::Release);
+        self.flow.open();
+        self.wait_for_readers();
+        for (source, runtime) in self.sources.iter().enumerate() {
+            for split in 0..runtime.splits.len() {
+                self.end_split(source, split, End::Stopped);
+            }
+        }
+    }
+
+    /// Finishes the sinks, if the query has come to its end.
+    fn finish(&self) -> Result<(), Diagnostic> {
+        let finished = catch_unwind(AssertUnwindSafe(|| {
+            self.sinks.iter().filter_map(Egress::take_sink).try_for_each(|sink| sink.finish())
+        }));
+        finished.map_err(|panic| panicked("a sink", &*panic))??;
+        if self.is_stopping() {
+            return Err(Diagnostic::new(code::CANCELLED, "the query was stopped before the end of its input"));
+        }
+        Ok(())
+    }
+
+    /// Sends all threads home, whatever is left to do.
+    fn close(&self) {
+        self.life.over.store(true, Ordering::Release);
+        self.flow.open();
+        self.scheduler.close();
+    }
+
+    /// Whether sources shall not be read on.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.life.stopping.load(Ordering::Acquire) || self.is_over()
+    }
+
+    fn is_over(&self) -> bool {
+        self.life.over.load(Ordering::Acquire)
+    }
+
+    /// Ends the query with an error, unless it has one.
+    pub(crate) fn fail(&self, diagnostic: Diagnostic) {
+        self.life.failure.lock().get_or_insert(diagnostic);
+        self.close();
+        self.cancel.wake();
+    }
+
+    /// A sink has got all that it will get.
+    pub(crate) fn sink_done(&self) {
+        if self.life.sinks_open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.life.over.store(true, Ordering::Release);
+            self.cancel.wake();
+        }
+    }
+
+    /// A unit of a stream is ready.
+    pub(crate) fn deliver(&self, stream: StreamId, number: u64, unit: Unit) {
+        let consequences = self.streams[stream].deliver(number, unit);
+        self.act_on(stream, consequences);
+    }
+
+    /// Schedules what a change of a stream has made possible.
+    pub(crate) fn act_on(&self, stream: StreamId, consequences: Consequences) {
+        let Consequences { tasks, releases, error } = consequences;
+        if let Some(error) = error {
+            return self.fail(error);
+        }
+        self.scheduler.push(tasks);
+        for (channel, release) in releases {
+            if let Err(diagnostic) = self.release(stream, channel, release) {
+                self.fail(diagnostic);
+            }
+        }
+    }
+
+    /// A channel of a stream has released a watermark or ended.
+    pub(crate) fn release(&self, stream: StreamId, channel: usize, release: Release) -> Result<(), Diagnostic> {
+        let reached = self.streams[stream].channels[channel];
+        if let (PipelineInput::Source(source), 0) = (self.streams[stream].input, channel) {
+            self.note_watermark(source, stream, release.watermark);
+        }
+        match self.plan.pipelines[reached.pipeline].end {
+            PipelineEnd::Aggregate { aggregation, .. } => self.release_to(aggregation, reached.port, release),
+            PipelineEnd::Sink(sink) if release.ended => self.end_lane(sink)?,
+            PipelineEnd::Sink(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The aggregation in which a pipeline ends.
+    pub(crate) fn aggregation_of(&self, pipeline: usize) -> Option<usize> {
+        match self.plan.pipelines[pipeline].end {
+            PipelineEnd::Aggregate { aggregation, .. } => Some(aggregation),
+            PipelineEnd::Sink(_) => None,
+        }
+    }
+
+    /// Waits until no reader is left, for the grace period at most.
+    fn wait_for_readers(&self) {
+        let mut readers = self.life.readers.lock();
+        let patience = std::time::Instant::now() + READER_GRACE;
+        while *readers > 0 {
+            if self.life.reader_left.wait_until(&mut readers, patience).timed_out() {
+                return;
+            }
+        }
+    }
+}
+
+/// The threads of a query.
+#[derive(Default)]
+struct Threads {
+    workers: Vec<JoinHandle<()>>,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    fn start(&mut self, query: &Arc<Query>) -> Result<(), Diagnostic> {
+        let cores = if query.config.pin { core_affinity::get_core_ids().unwrap_or_default() } else { Vec::new() };
+        for index in 0..query.tables.len() {
+            let core = (!cores.is_empty()).then(|| cores[index % cores.len()]);
+            let shared = Arc::clone(query);
+            self.workers.push(spawn(format!("worker-{index}"), move || {
+                // A core that cannot be had is no reason not to work.
+                let _pinned = core.is_some_and(core_affinity::set_for_current);
+                worker::work(&shared, index);
+            })?);
+        }
+        for (source, runtime) in query.sources.iter().enumerate() {
+            for reader in 0..runtime.readers {
+                *query.life.readers.lock() += 1;
+                let shared = Arc::clone(query);
+                self.readers.push(spawn(format!("reader-{source}-{reader}"), move || {
+                    shared.read(source);
+                    *shared.life.readers.lock() -= 1;
+                    shared.life.reader_left.notify_all();
+                })?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Joins all threads, except readers that are stuck in their connector: nothing can interrupt them, but all that
+    /// they still do is to find the query over.
+    fn join(self, query: &Query) {
+        for worker in self.workers {
+            if let Err(panic) = worker.join() {
+                query.fail(panicked("a worker", &*panic));
+            }
+        }
+        query.wait_for_readers();
+        for reader in self.readers.into_iter().filter(JoinHandle::is_finished) {
+            if let Err(panic) = reader.join() {
+                query.fail(panicked("a reader", &*panic));
+            }
+        }
+    }
+}
+
+fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Diagnostic> {
+    thread::Builder::new()
+        .name(name)
+        .spawn(body)
+        .map_err(|e| Diagnostic::new(code::WORKER_FAILED, format!("a thread cannot be started: {e}")))
+}

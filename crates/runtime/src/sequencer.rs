@@ -1,0 +1,132 @@
+//! The sequencer of a stream: puts units that become ready in any order back into theirs, and stamps their buffers.
+//!
+//! A *unit* is what one decode task or one merge task makes: a decoded chunk of a split, or a range of the rows of a
+//! fired window. Units are numbered where they are cut (by the reader, by the trigger); stamping a buffer is O(1),
+//! because each brings the largest watermark of its rows along.
+
+use crate::buffer::{Buffer, Generation, Rows, Stamp};
+use crate::epoch::End;
+use millstream_types::Diagnostic;
+use std::collections::BTreeMap;
+
+/// What arrives at a stream under one number.
+#[derive(Debug, Default)]
+pub(crate) struct Unit {
+    /// Rows, in order.
+    pub(crate) rows: Vec<Rows>,
+    /// The stream's watermark after the rows, where it does not follow from them.
+    pub(crate) watermark: Option<i64>,
+    /// Whether this is the last unit.
+    pub(crate) end: Option<End>,
+    /// What is wrong with the row after `rows`; ends the query.
+    pub(crate) error: Option<Diagnostic>,
+}
+
+/// What leaves the sequencer, in order.
+#[derive(Debug)]
+pub(crate) enum Sequenced {
+    /// The next buffer.
+    Buffer(Buffer),
+    /// The watermark has advanced.
+    Watermark(i64),
+    /// The stream has ended.
+    End(End),
+    /// The stream cannot go on.
+    Error(Diagnostic),
+}
+
+/// Order and watermark of one stream.
+#[derive(Debug)]
+pub(crate) struct Sequencer {
+    next_unit: u64,
+    /// Units whose predecessors are not there yet; bounded by the chunks in flight.
+    waiting: BTreeMap<u64, Unit>,
+    next_buffer: u64,
+    watermark: i64,
+    generation: Generation,
+}
+
+impl Sequencer {
+    /// At the start of a stream.
+    pub(crate) fn new() -> Sequencer {
+        let generation = Generation::default();
+        Sequencer { next_unit: 0, waiting: BTreeMap::new(), next_buffer: 0, watermark: i64::MIN, generation }
+    }
+
+    /// Takes unit `number`; what is in order now goes to `sink`.
+    pub(crate) fn arrive(&mut self, number: u64, unit: Unit, mut sink: impl FnMut(Sequenced)) {
+        debug_assert!(number >= self.next_unit, "every unit arrives once");
+        self.waiting.insert(number, unit);
+        while let Some(unit) = self.waiting.remove(&self.next_unit) {
+            self.next_unit += 1;
+            for rows in unit.rows {
+                let brings = rows.times.as_ref().map_or(i64::MIN, |t| t.max_watermark());
+                let stamp =
+                    Stamp { sequence: self.next_buffer, watermark: self.watermark, generation: self.generation };
+                self.next_buffer += 1;
+                sink(Sequenced::Buffer(Buffer::new(rows, stamp)));
+                self.advance(brings, &mut sink);
+            }
+            self.advance(unit.watermark.unwrap_or(i64::MIN), &mut sink);
+            if let Some(error) = unit.error {
+                sink(Sequenced::Error(error));
+            }
+            if let Some(end) = unit.end {
+                sink(Sequenced::End(end));
+            }
+        }
+    }
+
+    /// Raises the watermark to at least `floor` before the next buffer: a split that was silent comes after what was
+    /// decided without it.
+    pub(crate) fn raise(&mut self, floor: i64, mut sink: impl FnMut(Sequenced)) {
+        self.advance(floor, &mut sink);
+    }
+
+    /// Whether a unit waits for another.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Units taken so far, in order.
+    pub(crate) fn units(&self) -> u64 {
+        self.next_unit
+    }
+
+    fn advance(&mut self, watermark: i64, sink: &mut impl FnMut(Sequenced)) {
+        if watermark > self.watermark {
+            self.watermark = watermark;
+            sink(Sequenced::Watermark(watermark));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(rows: usize, watermark: Option<i64>) -> Unit {
+        Unit { rows: vec![Rows { rows, ..Rows::default() }], watermark, ..Unit::default() }
+    }
+
+    #[test]
+    fn units_come_out_in_order_with_the_watermark_before_them() {
+        let mut sequencer = Sequencer::new();
+        let mut out = Vec::new();
+        let mut take = |s: Sequenced| {
+            out.push(match s {
+                Sequenced::Buffer(b) => format!("{}:{}@{}", b.stamp.sequence, b.rows, b.stamp.watermark),
+                Sequenced::Watermark(w) => format!("w{w}"),
+                Sequenced::End(_) => "end".to_string(),
+                Sequenced::Error(e) => e.message,
+            });
+        };
+        sequencer.arrive(2, Unit { end: Some(End::Complete), ..unit(3, None) }, &mut take);
+        sequencer.arrive(1, unit(2, Some(4)), &mut take);
+        assert!(sequencer.is_waiting());
+        sequencer.arrive(0, unit(1, Some(9)), &mut take);
+        let min = i64::MIN;
+        assert_eq!(out, [format!("0:1@{min}"), "w9".into(), "1:2@9".into(), "2:3@9".into(), "end".into()]);
+        assert_eq!(sequencer.units(), 3);
+    }
+}

@@ -1,0 +1,214 @@
+//! Sources at run time: their splits, the threads that read them, and how chunks become units of a stream.
+
+use crate::buffer::Rows;
+use crate::epoch::End;
+use crate::event_time::{EventTime, RowTimes};
+use crate::flow::Permit;
+use crate::plan_graph::Constant;
+use crate::query::Query;
+use crate::row_errors::RowErrors;
+use crate::sequencer::Unit;
+use crate::stream::StreamId;
+use crate::task::{DecodeTask, Task};
+use arrow_array::ArrayRef;
+use millstream_connectors::{Chunk, Decoded, Decoder, SplitReader};
+use millstream_functions::FunctionContext;
+use millstream_types::Diagnostic;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// A source of the plan.
+pub(crate) struct SourceRuntime {
+    /// `None` for constant rows.
+    pub(crate) decoder: Option<Arc<dyn Decoder>>,
+    pub(crate) event_time: Option<EventTime>,
+    pub(crate) splits: Vec<Split>,
+    pub(crate) idle_timeout: Option<Duration>,
+    /// Released watermark of each split, for the statistics.
+    pub(crate) watermarks: Mutex<Vec<i64>>,
+    /// Readers that no thread has taken yet, in order.
+    pub(crate) unread: Mutex<VecDeque<(usize, Box<dyn SplitReader>)>>,
+    /// Threads that read them.
+    pub(crate) readers: usize,
+    /// Constant rows, until the start.
+    pub(crate) constant: Mutex<Option<Constant>>,
+}
+
+/// A split of a source.
+pub(crate) struct Split {
+    pub(crate) stream: StreamId,
+    progress: Mutex<Reading>,
+}
+
+/// How far a split has been read. Its lock is taken before that of the stream and of aggregations.
+#[derive(Debug, Default)]
+struct Reading {
+    units: u64,
+    ended: bool,
+    /// When the reader started or last brought a chunk.
+    active: Option<Instant>,
+    idle: bool,
+}
+
+impl Split {
+    pub(crate) fn new(stream: StreamId) -> Split {
+        Split { stream, progress: Mutex::new(Reading::default()) }
+    }
+}
+
+impl SourceRuntime {
+    /// Cuts decoded columns into buffers.
+    pub(crate) fn unit(
+        &self,
+        decoded: Decoded,
+        most_rows: usize,
+        permit: Option<Arc<Permit>>,
+        functions: &mut FunctionContext,
+        errors: &mut RowErrors<'_>,
+    ) -> Result<Unit, Diagnostic> {
+        let Decoded { mut columns, mut rows, error, .. } = decoded;
+        let mut times: Option<RowTimes> = None;
+        if let Some(event_time) = self.event_time.as_ref().filter(|_| rows > 0) {
+            let timed = event_time.attach(columns, rows, functions, &mut |e| errors.take(e))?;
+            (columns, rows, times) = (timed.columns, timed.rows, Some(timed.times));
+        }
+        let cut = |start: usize| {
+            let length = most_rows.min(rows - start);
+            Rows {
+                columns: slice(&columns, start, length, rows),
+                rows: length,
+                times: times.as_ref().map(|t| t.slice(start, length)),
+                permit: permit.clone(),
+            }
+        };
+        let cuts = (0..rows).step_by(most_rows).map(cut).collect();
+        Ok(Unit { rows: cuts, error: errors.fatal().or(error), ..Unit::default() })
+    }
+}
+
+fn slice(columns: &[ArrayRef], start: usize, length: usize, rows: usize) -> Vec<ArrayRef> {
+    if length == rows {
+        return columns.to_vec();
+    }
+    columns.iter().map(|c| c.slice(start, length)).collect()
+}
+
+impl Query {
+    /// Reads splits of a source until there are no more, or the query ends. The body of a reader thread.
+    pub(crate) fn read(&self, source: usize) {
+        loop {
+            let Some((split, mut reader)) = self.sources[source].unread.lock().pop_front() else { return };
+            if self.is_stopping() {
+                self.end_split(source, split, End::Stopped);
+                continue;
+            }
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.read_split(source, split, &mut *reader)));
+            match outcome {
+                Ok(Ok(())) => {}
+                Ok(Err(diagnostic)) => return self.fail(diagnostic),
+                Err(panic) => return self.fail(crate::query::panicked("a reader", &*panic)),
+            }
+        }
+    }
+
+    fn read_split(&self, source: usize, split: usize, reader: &mut dyn SplitReader) -> Result<(), Diagnostic> {
+        let runtime = &self.sources[source].splits[split];
+        runtime.progress.lock().active = Some(Instant::now());
+        while !self.is_stopping() {
+            match reader.next()? {
+                Some(chunk) => self.hand_over(source, split, chunk),
+                None => {
+                    self.end_split(source, split, End::Complete);
+                    return Ok(());
+                }
+            }
+        }
+        self.end_split(source, split, End::Stopped);
+        Ok(())
+    }
+
+    /// Has a chunk decoded, once there is room for it.
+    fn hand_over(&self, source: usize, split: usize, chunk: Chunk) {
+        let runtime = &self.sources[source].splits[split];
+        let permit = self.flow.acquire(runtime.stream);
+        let mut reading = runtime.progress.lock();
+        if reading.ended {
+            return;
+        }
+        reading.active = Some(Instant::now());
+        if std::mem::take(&mut reading.idle) {
+            self.wake_split(runtime.stream);
+        }
+        let unit = reading.units;
+        reading.units += 1;
+        drop(reading);
+        self.stats.sources[source].bytes.fetch_add(chunk.bytes, Relaxed);
+        self.scheduler.push(vec![Task::Decode(DecodeTask { stream: runtime.stream, unit, chunk, permit })]);
+    }
+
+    /// Ends a split after what was handed over, unless it has ended.
+    pub(crate) fn end_split(&self, source: usize, split: usize, end: End) {
+        let runtime = &self.sources[source].splits[split];
+        let mut reading = runtime.progress.lock();
+        if std::mem::replace(&mut reading.ended, true) {
+            return;
+        }
+        let unit = reading.units;
+        drop(reading);
+        self.deliver(runtime.stream, unit, Unit { end: Some(end), ..Unit::default() });
+    }
+
+    /// Leaves splits out of the watermark that have been silent for their source's timeout and whose rows have all been
+    /// processed.
+    pub(crate) fn find_idle_splits(&self) {
+        for source in &self.sources {
+            let Some(timeout) = source.idle_timeout else { continue };
+            for split in &source.splits {
+                let mut reading = split.progress.lock();
+                let silent = reading.active.is_some_and(|at| at.elapsed() >= timeout);
+                let counts = !reading.ended && !reading.idle;
+                if counts && silent && self.streams[split.stream].is_drained(reading.units) {
+                    reading.idle = true;
+                    self.set_idle(split.stream, true);
+                }
+            }
+        }
+    }
+
+    /// A silent split speaks again: it holds the watermark from now on, and its rows come after what was decided
+    /// without it, or a row could be accepted for a window that has been fired.
+    fn wake_split(&self, stream: StreamId) {
+        let floor = self.set_idle(stream, false);
+        let consequences = self.streams[stream].raise(floor);
+        self.act_on(stream, consequences);
+    }
+
+    /// Sets the stream idle or not for all aggregations that it reaches; the highest watermark that one of them has
+    /// acted on.
+    fn set_idle(&self, stream: StreamId, idle: bool) -> i64 {
+        let mut floor = i64::MIN;
+        for channel in &self.streams[stream].channels {
+            let Some(aggregation) = self.aggregation_of(channel.pipeline) else { continue };
+            let mut progress = self.aggregations[aggregation].progress();
+            progress.set_idle(channel.port, idle);
+            floor = floor.max(progress.watermark());
+            drop(progress);
+            self.settle(aggregation);
+        }
+        floor
+    }
+
+    /// Notes a split's released watermark for the statistics.
+    pub(crate) fn note_watermark(&self, source: usize, stream: StreamId, watermark: i64) {
+        let runtime = &self.sources[source];
+        let Some(first) = runtime.splits.first() else { return };
+        let mut watermarks = runtime.watermarks.lock();
+        watermarks[stream - first.stream] = watermark;
+        let minimum = watermarks.iter().copied().min().unwrap_or(i64::MIN);
+        self.stats.sources[source].watermark_ms.fetch_max(minimum, Relaxed);
+    }
+}

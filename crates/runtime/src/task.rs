@@ -1,0 +1,44 @@
+//! Tasks: what workers do.
+
+use crate::buffer::Buffer;
+use crate::flow::Permit;
+use crate::stream::StreamId;
+use crate::trigger::Firing;
+use millstream_connectors::Chunk;
+use std::sync::Arc;
+
+/// A piece of work for one worker. It runs to its end without waiting for another task.
+pub(crate) enum Task {
+    /// Turns a chunk into a unit of its split.
+    Decode(DecodeTask),
+    /// Runs a pipeline over a buffer.
+    Process(ProcessTask),
+    /// Seals a table of a fired window.
+    Seal(Arc<Firing>),
+    /// Merges one range of partitions of a fired window.
+    Merge(Arc<Firing>, usize),
+}
+
+/// See [`Task::Decode`].
+pub(crate) struct DecodeTask {
+    /// The split.
+    pub(crate) stream: StreamId,
+    /// The chunk's number in the split.
+    pub(crate) unit: u64,
+    /// Undecoded input.
+    pub(crate) chunk: Chunk,
+    /// Counts the chunk as in flight.
+    pub(crate) permit: Permit,
+}
+
+/// See [`Task::Process`].
+pub(crate) struct ProcessTask {
+    /// The stream of the buffer.
+    pub(crate) stream: StreamId,
+    /// Which of the stream's pipelines.
+    pub(crate) channel: usize,
+    /// The buffer's epoch in the channel's ring.
+    pub(crate) epoch: u64,
+    /// The rows.
+    pub(crate) buffer: Arc<Buffer>,
+}

@@ -1,0 +1,185 @@
+//! A worker: one thread that takes tasks until the query ends.
+
+use crate::config::ErrorPolicy;
+use crate::query::{Query, panicked};
+use crate::row_errors::RowErrors;
+use crate::tables::TaskTables;
+use crate::task::{DecodeTask, ProcessTask, Task};
+use arrow_array::{Array, ArrayRef, BooleanArray};
+use arrow_buffer::BooleanBuffer;
+use millstream_codegen::execute::{emit, update};
+use millstream_functions::FunctionContext;
+use millstream_plan::pipeline::{PipelineEnd, PipelineInput};
+use millstream_types::{Diagnostic, Schema, code};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// What a worker has of its own.
+struct Worker<'a> {
+    query: &'a Query,
+    index: usize,
+    functions: FunctionContext,
+}
+
+/// The body of worker `index`.
+pub(crate) fn work(query: &Query, index: usize) {
+    let mut worker = Worker { query, index, functions: FunctionContext::new(query.config.settings.clone()) };
+    while let Some(task) = query.scheduler.next() {
+        // After a panic the worker's own state may be inconsistent, but the query is over then.
+        match catch_unwind(AssertUnwindSafe(|| worker.perform(task))) {
+            Ok(Ok(())) => {}
+            Ok(Err(diagnostic)) => query.fail(diagnostic),
+            Err(panic) => query.fail(panicked("a worker", &*panic)),
+        }
+    }
+}
+
+impl Worker<'_> {
+    fn perform(&mut self, task: Task) -> Result<(), Diagnostic> {
+        match task {
+            Task::Decode(task) => self.decode(task),
+            Task::Process(task) => self.process(task),
+            Task::Seal(firing) => {
+                self.query.seal(firing);
+                Ok(())
+            }
+            Task::Merge(firing, group) => {
+                self.query.merge(&firing, group);
+                Ok(())
+            }
+        }
+    }
+
+    fn decode(&mut self, task: DecodeTask) -> Result<(), Diagnostic> {
+        let query = self.query;
+        let PipelineInput::Source(source) = query.streams[task.stream].input else {
+            return Err(Diagnostic::bug("a chunk arrived at a stream that is not a split"));
+        };
+        let runtime = &query.sources[source];
+        let decoder = runtime.decoder.as_ref().ok_or_else(|| Diagnostic::bug("constant rows have no decoder"))?;
+        let started = Instant::now();
+        let decoded = decoder.decode(task.chunk);
+        let expected = query.plan.sources[source].columns.len();
+        if decoded.columns.len() != expected || decoded.columns.iter().any(|c| c.len() != decoded.rows) {
+            return Err(Diagnostic::bug(format!(
+                "a decoder did not deliver {expected} columns of {} rows",
+                decoded.rows
+            )));
+        }
+        let stats = &query.stats.sources[source];
+        stats.rows.fetch_add(decoded.rows as u64, Relaxed);
+        query.stats.skipped_rows.fetch_add(decoded.skipped, Relaxed);
+        let mut errors = RowErrors::new(query.config.error_policy, &query.stats);
+        let (most, permit) = (query.config.rows_per_buffer(), Some(Arc::new(task.permit)));
+        let unit = runtime.unit(decoded, most, permit, &mut self.functions, &mut errors)?;
+        stats.chunks.fetch_add(1, Relaxed);
+        stats.decode_nanos.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
+        query.deliver(task.stream, task.unit, unit);
+        Ok(())
+    }
+
+    fn process(&mut self, task: ProcessTask) -> Result<(), Diagnostic> {
+        let query = self.query;
+        let channel = query.streams[task.stream].channels[task.channel];
+        let started = Instant::now();
+        let stats = &query.stats.pipelines[channel.pipeline];
+        stats.buffers.fetch_add(1, Relaxed);
+        stats.rows_in.fetch_add(task.buffer.rows as u64, Relaxed);
+        match query.plan.pipelines[channel.pipeline].end {
+            PipelineEnd::Aggregate { aggregation, .. } => self.update(&task, channel.pipeline, aggregation)?,
+            PipelineEnd::Sink(sink) => {
+                let number = task.buffer.stamp.sequence;
+                let piece = match query.sinks[sink].is_done() {
+                    true => None,
+                    false => {
+                        let (columns, rows) = self.emit(&task, channel.pipeline, sink)?;
+                        stats.rows_out.fetch_add(rows as u64, Relaxed);
+                        query.sinks[sink].piece(columns, rows, task.buffer.permit.clone())?
+                    }
+                };
+                query.write(sink, channel.port, number, piece)?;
+            }
+        }
+        stats.nanos.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
+        let release = query.streams[task.stream].finish(task.channel, task.epoch);
+        if let Some(release) = release {
+            query.release(task.stream, task.channel, release)?;
+        }
+        Ok(())
+    }
+
+    /// Rows into tables.
+    fn update(&mut self, task: &ProcessTask, pipeline: usize, aggregation: usize) -> Result<(), Diagnostic> {
+        let (query, buffer) = (self.query, &*task.buffer);
+        let (code, runtime) = (&query.pipelines[pipeline], &query.aggregations[aggregation]);
+        let fired_before = runtime.fired_before();
+        let (owner, generation) = (&query.tables[self.index], buffer.stamp.generation);
+        let mut tables = TaskTables::new(owner, &runtime.layout, aggregation, generation, fired_before);
+        // SAFETY: the layout is that of the program (`Query::new` has checked it); the tables are this worker's.
+        let hooks = unsafe { tables.hooks() };
+        let watermarks = buffer.watermarks(runtime.assigner.slicing());
+        let mut errors = RowErrors::new(query.config.error_policy, &query.stats);
+        let outcome = update(
+            &code.lowered,
+            &*code.kernel.load(),
+            &buffer.columns,
+            buffer.rows,
+            &watermarks,
+            hooks,
+            &mut self.functions,
+            &mut |e| errors.take(e),
+        )?;
+        query.stats.late_rows.fetch_add(outcome.late_rows, Relaxed);
+        if let Some(slice) = tables.met_fired() {
+            return Err(Diagnostic::bug(format!("a row came to the window at {slice} ms, which had been fired")));
+        }
+        errors.fatal().map_or(Ok(()), Err)
+    }
+
+    /// Rows for a sink.
+    fn emit(&mut self, task: &ProcessTask, pipeline: usize, sink: usize) -> Result<(Vec<ArrayRef>, usize), Diagnostic> {
+        let (query, buffer) = (self.query, &*task.buffer);
+        let code = &query.pipelines[pipeline];
+        let mut errors = RowErrors::new(query.config.error_policy, &query.stats);
+        let emitted =
+            emit(&code.lowered, &*code.kernel.load(), &buffer.columns, buffer.rows, &mut self.functions, &mut |e| {
+                errors.take(e)
+            })?;
+        if let Some(fatal) = errors.fatal() {
+            return Err(fatal);
+        }
+        self.check_nulls(&query.plan.sinks[sink].schema, emitted.columns, emitted.rows)
+    }
+
+    /// Enforces NOT NULL columns of a sink.
+    fn check_nulls(
+        &self,
+        schema: &Schema,
+        columns: Vec<ArrayRef>,
+        rows: usize,
+    ) -> Result<(Vec<ArrayRef>, usize), Diagnostic> {
+        let strict = schema.fields.iter().zip(&columns).filter(|(field, _)| !field.nullable);
+        let violated: Vec<_> = strict.filter(|(_, column)| column.logical_null_count() > 0).collect();
+        let Some((field, _)) = violated.first() else { return Ok((columns, rows)) };
+        let diagnostic = Diagnostic::new(
+            code::NULL_IN_NOT_NULL,
+            format!("NULL for column {}, which is NOT NULL in the table that is written", field.name),
+        )
+        .advise("filter such rows, declare the column nullable, or set 'pipeline.error-policy' = 'skip'");
+        if self.query.config.error_policy == ErrorPolicy::Fail {
+            return Err(diagnostic);
+        }
+        let nulls: Vec<_> = violated.iter().filter_map(|(_, column)| column.logical_nulls()).collect();
+        let keep = BooleanBuffer::collect_bool(rows, |row| nulls.iter().all(|n| n.is_valid(row)));
+        let keep = BooleanArray::new(keep, None);
+        let kept = keep.true_count();
+        self.query.stats.skip_errors((rows - kept) as u64, Some(&diagnostic));
+        let filter = |c: &ArrayRef| {
+            arrow_select::filter::filter(c, &keep)
+                .map_err(|e| Diagnostic::bug(format!("rows of a column cannot be selected: {e}")))
+        };
+        Ok((columns.iter().map(filter).collect::<Result<_, _>>()?, kept))
+    }
+}
