@@ -7,10 +7,14 @@
 //! Invariants: no LLVM, no threads, no I/O.
 
 pub mod buffers;
+mod builder;
 pub mod execute;
+mod fold;
 pub mod interpreter;
 pub mod kernel;
 pub mod lower;
 mod print;
 pub mod program;
+mod rewrite;
+pub mod semantics;
 pub mod verify;

@@ -1,1 +1,173 @@
-//! The text form of row programs.
+//! The text form of row programs: deterministic, one statement a line, for EXPLAIN CODEGEN and golden tests.
+//!
+//! Sites are left out; a trap shows its kind.
+
+use crate::program::{Comparison, Component, Op, Program, Statement, Terminal, Update, Value};
+use millstream_abi::{ErrorKind, Phys};
+use std::fmt;
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "program {:?} (", self.name)?;
+        for (i, input) in self.inputs.iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            let mark = if input.nullable { "?" } else { "" };
+            write!(f, "{comma}{}: {}{mark}", input.name, input.phys)?;
+        }
+        f.write_str(")\n")?;
+        self.block(f, &self.body, 1)?;
+        match &self.terminal {
+            Terminal::Emit(columns) if columns.is_empty() => f.write_str("  emit\n"),
+            Terminal::Emit(columns) => {
+                for column in columns {
+                    write!(f, "  emit {} = {}", column.name, column.value)?;
+                    if let Some(valid) = column.valid {
+                        write!(f, " if {valid}")?;
+                    }
+                    f.write_str("\n")?;
+                }
+                Ok(())
+            }
+            Terminal::Update(update) => print_update(f, update),
+        }
+    }
+}
+
+impl Program {
+    fn block(&self, f: &mut fmt::Formatter<'_>, statements: &[Statement], depth: usize) -> fmt::Result {
+        for statement in statements {
+            self.statement(f, statement, depth)?;
+        }
+        Ok(())
+    }
+
+    fn statement(&self, f: &mut fmt::Formatter<'_>, statement: &Statement, depth: usize) -> fmt::Result {
+        let indent = "  ".repeat(depth);
+        match statement {
+            Statement::Let(value, op) => {
+                write!(f, "{indent}{value} = ")?;
+                self.op(f, self.type_of(*value), op)?;
+                f.write_str("\n")
+            }
+            Statement::Call { result, valid, function, arguments, .. } => {
+                write!(f, "{indent}{result}, {valid} = call {}", function.name())?;
+                arguments.iter().try_for_each(|a| write!(f, " {a}"))?;
+                f.write_str("\n")
+            }
+            Statement::If { condition, then, otherwise, results } => {
+                let list = |pick: fn(&(Value, Value, Value)) -> Value| {
+                    results.iter().map(|r| pick(r).to_string()).collect::<Vec<_>>().join(", ")
+                };
+                let defines = if results.is_empty() { String::new() } else { format!("{} = ", list(|r| r.0)) };
+                writeln!(f, "{indent}{defines}if {condition}")?;
+                self.block(f, then, depth + 1)?;
+                self.give(f, depth + 1, &list(|r| r.1))?;
+                writeln!(f, "{indent}else")?;
+                self.block(f, otherwise, depth + 1)?;
+                self.give(f, depth + 1, &list(|r| r.2))
+            }
+            Statement::Trap { condition, kind, .. } => writeln!(f, "{indent}trap {condition} {}", kind_name(*kind)),
+            Statement::Filter { condition, counts_late } => {
+                let late = if *counts_late { " late" } else { "" };
+                writeln!(f, "{indent}filter {condition}{late}")
+            }
+        }
+    }
+
+    /// The values that a branch gives.
+    fn give(&self, f: &mut fmt::Formatter<'_>, depth: usize, values: &str) -> fmt::Result {
+        if values.is_empty() { Ok(()) } else { writeln!(f, "{}give {values}", "  ".repeat(depth)) }
+    }
+
+    fn op(&self, f: &mut fmt::Formatter<'_>, phys: Phys, op: &Op) -> fmt::Result {
+        match op {
+            Op::Bool(b) => write!(f, "const bool {b}"),
+            Op::Int(n) => write!(f, "const {phys} {n}"),
+            Op::Float(bits) if phys == Phys::F32 => write!(f, "const f32 {:?}", f64::from_bits(*bits) as f32),
+            Op::Float(bits) => write!(f, "const {phys} {:?}", f64::from_bits(*bits)),
+            Op::Str(i) => {
+                let bytes = self.strings.get(*i as usize).map_or(&[] as &[u8], |s| s);
+                write!(f, "const str \"{}\"", bytes.escape_ascii())
+            }
+            Op::Load(i) => write!(f, "load {i}"),
+            Op::IsValid(i) => write!(f, "valid {i}"),
+            Op::LoadView(i) => write!(f, "view {i}"),
+            Op::Watermark => f.write_str("watermark"),
+            Op::Add(a, b) => write!(f, "add {a} {b}"),
+            Op::Sub(a, b) => write!(f, "sub {a} {b}"),
+            Op::Mul(a, b) => write!(f, "mul {a} {b}"),
+            Op::Div(a, b) => write!(f, "div {a} {b}"),
+            Op::Rem(a, b) => write!(f, "rem {a} {b}"),
+            Op::Neg(a) => write!(f, "neg {a}"),
+            Op::Compare(comparison, a, b) => write!(f, "{comparison} {a} {b}"),
+            Op::And(a, b) => write!(f, "and {a} {b}"),
+            Op::Or(a, b) => write!(f, "or {a} {b}"),
+            Op::Not(a) => write!(f, "not {a}"),
+            Op::Select(c, a, b) => write!(f, "select {c} {a} {b}"),
+            Op::Convert(a) => write!(f, "convert {phys} {a}"),
+            Op::OutOfDecimal(a, digits) => write!(f, "out_of_decimal {a} {digits}"),
+            Op::ScaleUp(a, digits) => write!(f, "scale_up {a} {digits}"),
+            Op::ScaleDown(a, digits) => write!(f, "scale_down {a} {digits}"),
+            Op::SliceStart { time, size_ms, offset_ms } => {
+                write!(f, "slice_start {time} size {size_ms}")?;
+                if *offset_ms == 0 { Ok(()) } else { write!(f, " offset {offset_ms}") }
+            }
+        }
+    }
+}
+
+fn print_update(f: &mut fmt::Formatter<'_>, update: &Update) -> fmt::Result {
+    f.write_str("  update")?;
+    if let Some(slice) = update.slice {
+        write!(f, " slice {slice}")?;
+    }
+    f.write_str("\n")?;
+    for (value, valid) in &update.keys {
+        write!(f, "    key {value}")?;
+        if let Some(valid) = valid {
+            write!(f, " if {valid}")?;
+        }
+        f.write_str("\n")?;
+    }
+    for ((accumulator, _), Component { argument, guard }) in update.layout.accumulators.iter().zip(&update.components) {
+        write!(f, "    {}", snake_case(&format!("{accumulator:?}")))?;
+        if let Some(argument) = argument {
+            write!(f, " {argument}")?;
+        }
+        if let Some(guard) = guard {
+            write!(f, " if {guard}")?;
+        }
+        f.write_str("\n")?;
+    }
+    Ok(())
+}
+
+/// Name of an error kind in printed programs.
+fn kind_name(kind: ErrorKind) -> String {
+    snake_case(&format!("{kind:?}"))
+}
+
+/// `SumI64` as `sum_i64`.
+fn snake_case(name: &str) -> String {
+    let mut text = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !text.is_empty() {
+            text.push('_');
+        }
+        text.push(c.to_ascii_lowercase());
+    }
+    text
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Comparison::Eq => "eq",
+            Comparison::Ne => "ne",
+            Comparison::Lt => "lt",
+            Comparison::Le => "le",
+            Comparison::Gt => "gt",
+            Comparison::Ge => "ge",
+        })
+    }
+}

@@ -1,19 +1,192 @@
-//! Lowering: from a pipeline or a list of expressions to a row program.
+//! Lowering: from a pipeline or a list of expressions to a row program, by produce/consume.
+//!
+//! A pipeline's operators are visited in the order in which rows flow. [`scan`] produces the columns of the input,
+//! lazily: a column is loaded where it is first used. [`filter`] and [`project`] consume them; a projection computes
+//! nothing by itself, its expressions are lowered where an operator above uses them. [`emit`] and [`aggregate`] end the
+//! program. Scalar expressions are in [`expression`].
+//!
+//! NULL becomes two values here: a [`Scalar`] is a value and, when it can be NULL, a second value that says whether
+//! it is there. What is not there is any value of its type that is harmless to compute with.
 
+mod aggregate;
+mod emit;
+mod expression;
+mod filter;
 mod lowered;
+mod project;
+mod scan;
+mod vector;
 
+#[cfg(test)]
+mod tests;
+
+pub use aggregate::entry_layout;
 pub use lowered::{Lowered, OutputSource, VectorColumn};
 
-use millstream_plan::expr::Expr;
-use millstream_plan::pipeline::QueryPlan;
-use millstream_types::{Diagnostic, Schema, code};
+use crate::builder::Builder;
+use crate::program::{Input, Site, Terminal, Value};
+use crate::verify::verify;
+use millstream_abi::{ErrorKind, RuntimeFn};
+use millstream_plan::expr::{Expr, Span};
+use millstream_plan::explain::Shown;
+use millstream_plan::pipeline::{Operator, PipelineEnd, QueryPlan};
+use millstream_types::{DataType, Diagnostic, Field, Place, Schema, code};
 
 /// Lowers pipeline `index` of a plan.
-pub fn lower_pipeline(_plan: &QueryPlan, _index: usize) -> Result<Lowered, Diagnostic> {
-    Err(Diagnostic::new(code::UNSUPPORTED, "lowering"))
+pub fn lower_pipeline(plan: &QueryPlan, index: usize) -> Result<Lowered, Diagnostic> {
+    let pipeline = &plan.pipelines[index];
+    let mut lowering = Lowering::new(&pipeline.schema);
+    for operator in &pipeline.operators {
+        match operator {
+            Operator::Filter(predicate) => lowering.filter(predicate)?,
+            Operator::Project(columns) => lowering.project(columns),
+        }
+    }
+    let name = format!("pipeline {index}");
+    match &pipeline.end {
+        PipelineEnd::Sink(sink) => lowering.emit_to_sink(&name, &plan.sinks[*sink]),
+        PipelineEnd::Aggregate { aggregation, time, keys, updates } => {
+            lowering.aggregate(&name, &plan.aggregations[*aggregation], time.as_ref(), keys, updates)
+        }
+    }
 }
 
-/// Lowers expressions over the columns of `inputs` to a program that emits one column each.
-pub fn lower_expressions(_name: &str, _inputs: &Schema, _expressions: &[Expr]) -> Result<Lowered, Diagnostic> {
-    Err(Diagnostic::new(code::UNSUPPORTED, "lowering"))
+/// Lowers expressions over the columns of `inputs` to a program that emits one column each: watermarks, constant rows,
+/// arguments of vectorised functions.
+pub fn lower_expressions(name: &str, inputs: &Schema, expressions: &[Expr]) -> Result<Lowered, Diagnostic> {
+    let mut lowering = Lowering::new(inputs);
+    lowering.project(expressions);
+    lowering.emit(name)
+}
+
+/// A lowered expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Scalar {
+    /// The value; harmless but meaningless when not valid.
+    value: Value,
+    /// Bool: whether it is not NULL; `None`: it never is.
+    valid: Option<Value>,
+}
+
+impl Scalar {
+    /// A value that is never NULL.
+    fn always(value: Value) -> Scalar {
+        Scalar { value, valid: None }
+    }
+}
+
+/// What lowering remembers within a scope.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Note {
+    /// A column: after how many projections, and which.
+    Column(usize, usize),
+    /// A call with arguments that can be NULL: function, arguments, whether they are all there.
+    Call(RuntimeFn, Vec<Value>, Value),
+}
+
+/// The state of lowering one program.
+struct Lowering<'a> {
+    builder: Builder<Note, Scalar>,
+    /// Columns of the pipeline's buffers.
+    schema: &'a Schema,
+    /// Inputs of the program so far.
+    inputs: Vec<Input>,
+    /// Projections passed so far, the first first.
+    layers: Vec<Layer<'a>>,
+    vectors: Vec<VectorColumn>,
+    /// For each vector column the call over the columns of `schema`, to find the same call again.
+    vector_calls: Vec<Expr>,
+}
+
+/// The columns after a projection.
+struct Layer<'a> {
+    columns: &'a [Expr],
+    schema: Schema,
+}
+
+impl<'a> Lowering<'a> {
+    fn new(schema: &'a Schema) -> Lowering<'a> {
+        Lowering {
+            builder: Builder::new(),
+            schema,
+            inputs: schema.fields.iter().map(scan::input).collect(),
+            layers: Vec::new(),
+            vectors: Vec::new(),
+            vector_calls: Vec::new(),
+        }
+    }
+
+    /// The number of projections passed: where expressions of the operators ahead look for their columns.
+    fn depth(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// Columns after `depth` projections.
+    fn schema_at(&self, depth: usize) -> &Schema {
+        match depth.checked_sub(1) {
+            None => self.schema,
+            Some(layer) => &self.layers[layer].schema,
+        }
+    }
+
+    /// The expression's text, for messages.
+    fn text(&self, expr: &Expr, depth: usize) -> String {
+        /// Longest text of an expression in a message, in characters.
+        const LONGEST: usize = 60;
+        let text = Shown(expr, self.schema_at(depth)).to_string();
+        match text.char_indices().nth(LONGEST) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text,
+        }
+    }
+
+    /// The site of an expression.
+    fn site(&mut self, expr: &Expr, depth: usize) -> u32 {
+        let what = self.text(expr, depth);
+        self.site_of(what, expr.span)
+    }
+
+    fn site_of(&mut self, what: String, span: Span) -> u32 {
+        self.builder.site(Site { what, line: span.line, column: span.column, length: span.length })
+    }
+
+    /// Makes the row an error when `scalar` is NULL.
+    fn trap_null(&mut self, scalar: Scalar, kind: ErrorKind, what: String, span: Span) {
+        if let Some(valid) = scalar.valid {
+            let missing = self.builder.not(valid);
+            let site = self.site_of(what, span);
+            self.builder.trap(missing, kind, site);
+        }
+    }
+
+    fn finish(
+        self,
+        name: &str,
+        terminal: Terminal,
+        outputs: Vec<OutputSource>,
+        output_types: Vec<DataType>,
+    ) -> Result<Lowered, Diagnostic> {
+        let program = self.builder.finish(name, self.inputs, terminal);
+        verify(&program).map_err(|e| Diagnostic::bug(format!("the row program of {name} is malformed: {e}")))?;
+        Ok(Lowered { program, vectors: self.vectors, outputs, output_types })
+    }
+}
+
+/// The error for something that row programs cannot compute.
+fn unsupported(message: String, span: Span) -> Diagnostic {
+    let diagnostic = Diagnostic::new(code::UNSUPPORTED, message);
+    match span.line {
+        0 => diagnostic,
+        line => diagnostic.at(Place::Sql {
+            line: line.into(),
+            column: span.column.into(),
+            length: span.length.max(1).into(),
+        }),
+    }
+}
+
+/// The columns that expressions make, by number.
+fn schema_of(columns: &[Expr]) -> Schema {
+    let field = |(i, e): (usize, &Expr)| Field::new(format!("column{i}"), e.data_type.clone(), e.nullable);
+    Schema::new(columns.iter().enumerate().map(field).collect())
 }

@@ -1,0 +1,215 @@
+//! Updating tables: the executable form of what is described at `program::Update` and `program::Component`.
+
+use super::Machine;
+use super::call::slot_of;
+use super::lanes::Selection;
+use crate::program::{Component, Update, Value};
+use crate::semantics::float_order;
+use millstream_abi::{
+    Accumulator, EntryLayout, HASH_SEED, Phys, Slot, Str, hash_finish, hash_str, hash_wide, hash_word,
+};
+
+/// Adds `x` to a running sum of two words, of which the low one collects the rounding errors (Knuth's two-sum).
+#[inline]
+pub fn two_sum(high: f64, low: f64, x: f64) -> (f64, f64) {
+    let sum = high + x;
+    let part = sum - high;
+    let error = (high - (sum - part)) + (x - part);
+    (sum, low + error)
+}
+
+/// The hash of a key: the slot of each column and whether it is not NULL.
+///
+/// # Safety
+/// Each slot holds a value of its type; strings are alive.
+pub unsafe fn hash_key(layout: &EntryLayout, keys: &[Slot], null_mask: u64) -> u64 {
+    let mut hash = HASH_SEED;
+    for (i, (slot, key)) in layout.keys.iter().zip(keys).enumerate() {
+        hash = if null_mask >> i & 1 != 0 {
+            hash_word(hash, HASH_SEED)
+        } else {
+            match slot.phys {
+                Phys::Bool => hash_word(hash, key.0[0] as u64),
+                Phys::I8 => hash_word(hash, i8::from_le_bytes(key.bytes()) as i64 as u64),
+                Phys::I16 => hash_word(hash, i16::from_le_bytes(key.bytes()) as i64 as u64),
+                Phys::I32 => hash_word(hash, i32::from_le_bytes(key.bytes()) as i64 as u64),
+                Phys::I64 => hash_word(hash, u64::from_le_bytes(key.bytes())),
+                Phys::I128 => hash_wide(hash, u128::from_le_bytes(key.0)),
+                Phys::F32 => hash_word(hash, (f32::from_le_bytes(key.bytes()) as f64).to_bits()),
+                Phys::F64 => hash_word(hash, u64::from_le_bytes(key.bytes())),
+                // SAFETY: promised by the caller.
+                Phys::Str => unsafe { hash_str(hash, Str::from_bits(u128::from_le_bytes(key.0))) },
+            }
+        };
+    }
+    hash_finish(hash)
+}
+
+/// Whether an entry holds a key.
+///
+/// # Safety
+/// `entry` is an occupied entry of the layout; the key as for [`hash_key`].
+unsafe fn holds(layout: &EntryLayout, entry: *const u8, keys: &[Slot], null_mask: u64) -> bool {
+    if let Some(offset) = layout.null_mask {
+        // SAFETY: the layout places the null mask there.
+        if unsafe { entry.add(offset).cast::<u64>().read() } != null_mask {
+            return false;
+        }
+    }
+    layout.keys.iter().zip(keys).all(|(slot, key)| {
+        // SAFETY: the layout places the key there; strings in entries live as long as the table.
+        unsafe {
+            let stored = entry.add(slot.offset);
+            match slot.phys {
+                Phys::Str => {
+                    let stored = stored.cast::<u128>().read_unaligned();
+                    super::ops::same_string(Str::from_bits(stored), Str::from_bits(u128::from_le_bytes(key.0)))
+                }
+                phys => std::slice::from_raw_parts(stored, phys.size()) == &key.0[..phys.size()],
+            }
+        }
+    })
+}
+
+impl Machine<'_> {
+    /// Updates the tables with the rows of the selection, in order.
+    ///
+    /// # Safety
+    /// The context's callbacks belong to tables of the update's layout.
+    pub(super) unsafe fn update(&mut self, update: &Update, selection: &Selection) {
+        let mut keys = vec![Slot::ZERO; update.keys.len()];
+        selection.each(|lane| {
+            // SAFETY: promised by the caller.
+            unsafe {
+                self.find_table(update.slice, lane);
+                let null_mask = self.key_of(update, lane, &mut keys);
+                let hash = hash_key(&update.layout, &keys, null_mask);
+                let entry = self.find_entry(&update.layout, hash, null_mask, &keys);
+                for ((accumulator, offset), component) in update.layout.accumulators.iter().zip(&update.components) {
+                    if component.guard.is_none_or(|guard| self.lanes::<bool>(guard)[lane]) {
+                        self.accumulate(*accumulator, entry.add(*offset), component, lane);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Makes the table of the row's slice the context's.
+    unsafe fn find_table(&mut self, slice: Option<Value>, lane: usize) {
+        let start = slice.map(|slice| self.lanes::<i64>(slice)[lane]);
+        let other = start.is_some_and(|start| start != self.context.slice_start);
+        if other || self.context.table.is_null() {
+            let find_slice = self.context.find_slice;
+            // SAFETY: promised by the caller of `update`.
+            unsafe { find_slice(self.context, start.unwrap_or(0)) };
+        }
+    }
+
+    /// Writes the key of a row to `keys` and returns its null mask.
+    fn key_of(&self, update: &Update, lane: usize, keys: &mut [Slot]) -> u64 {
+        let mut null_mask = 0;
+        for (i, ((value, valid), slot)) in update.keys.iter().zip(keys).enumerate() {
+            let valid = valid.is_none_or(|valid| self.lanes::<bool>(valid)[lane]);
+            *slot = if valid { slot_of(&self.registers[value.0 as usize], lane) } else { Slot::ZERO };
+            null_mask |= (!valid as u64) << i;
+        }
+        null_mask
+    }
+
+    /// The entry of a key in the context's table, inserted if it is not there.
+    unsafe fn find_entry(&mut self, layout: &EntryLayout, hash: u64, null_mask: u64, keys: &[Slot]) -> *mut u8 {
+        // SAFETY: the context has a table, whose entries are as its header says and which has empty ones.
+        unsafe {
+            let (entries, mask) = ((*self.context.table).entries, (*self.context.table).mask);
+            let mut index = hash & mask;
+            loop {
+                let entry = entries.add(index as usize * layout.stride);
+                match entry.cast::<u64>().read() {
+                    0 => break,
+                    found if found == hash && holds(layout, entry, keys, null_mask) => return entry,
+                    _ => index = (index + 1) & mask,
+                }
+            }
+            let insert_key = self.context.insert_key;
+            insert_key(self.context, hash, null_mask, keys.as_ptr())
+        }
+    }
+
+    /// Updates one accumulator with the argument of a row.
+    ///
+    /// # Safety
+    /// `field` is the address of an accumulator of this kind in the context's table.
+    unsafe fn accumulate(&mut self, accumulator: Accumulator, field: *mut u8, component: &Component, lane: usize) {
+        let Some(argument) = component.argument else {
+            // SAFETY: only a Count has no argument.
+            return unsafe { change(field, |count: i64| count.wrapping_add(1)) };
+        };
+        macro_rules! argument {
+            ($ty:ty) => {
+                self.lanes::<$ty>(argument)[lane]
+            };
+        }
+        // SAFETY: promised by the caller.
+        unsafe {
+            match accumulator {
+                Accumulator::Count => change(field, |count: i64| count.wrapping_add(1)),
+                Accumulator::SumI64 => change(field, |sum: i64| sum.wrapping_add(argument!(i64))),
+                Accumulator::SumI128 => change(field, |sum: i128| sum.wrapping_add(argument!(i128))),
+                Accumulator::SumF64 => change(field, |[high, low]: [f64; 2]| {
+                    let (high, low) = two_sum(high, low, argument!(f64));
+                    [high, low]
+                }),
+                Accumulator::MinI64 => change(field, |a: i64| a.min(argument!(i64))),
+                Accumulator::MaxI64 => change(field, |a: i64| a.max(argument!(i64))),
+                Accumulator::MinI128 => change(field, |a: i128| a.min(argument!(i128))),
+                Accumulator::MaxI128 => change(field, |a: i128| a.max(argument!(i128))),
+                Accumulator::MinF64 => {
+                    let x = argument!(f64);
+                    change(field, |a: f64| if float_order(x) < float_order(a) { x } else { a });
+                }
+                Accumulator::MaxF64 => {
+                    let x = argument!(f64);
+                    change(field, |a: f64| if float_order(x) > float_order(a) { x } else { a });
+                }
+                Accumulator::MinStr | Accumulator::MaxStr => {
+                    let x = argument!(Str);
+                    let a = Str::from_bits(field.cast::<u128>().read_unaligned());
+                    if a == Str::NONE || replaces(accumulator == Accumulator::MinStr, x, a) {
+                        self.keep(field, x);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Stores a string in an accumulator; the table gets its own copy of long bytes.
+    unsafe fn keep(&mut self, field: *mut u8, mut string: Str) {
+        if !string.is_inline() {
+            let keep_string = self.context.keep_string;
+            // SAFETY: promised by the caller of `update`.
+            unsafe { keep_string(self.context, &mut string) };
+        }
+        // SAFETY: the layout places 16 bytes there.
+        unsafe { field.cast::<u128>().write_unaligned(string.bits()) };
+    }
+}
+
+/// Whether `x` takes the place of `a` as minimum or maximum.
+///
+/// # Safety
+/// Both strings are alive, and neither is [`Str::NONE`].
+unsafe fn replaces(minimum: bool, x: Str, a: Str) -> bool {
+    // SAFETY: promised by the caller.
+    let (x, a) = unsafe { (x.as_bytes(), a.as_bytes()) };
+    if minimum { x < a } else { x > a }
+}
+
+/// Replaces a field of an entry by a function of it.
+///
+/// # Safety
+/// `field` is the address of a `T`, which need not be aligned.
+unsafe fn change<T>(field: *mut u8, f: impl FnOnce(T) -> T) {
+    let field = field.cast::<T>();
+    // SAFETY: promised by the caller.
+    unsafe { field.write_unaligned(f(field.read_unaligned())) };
+}

@@ -1,0 +1,76 @@
+//! Consume of a sink: the columns are emitted. Input columns that reach it unchanged bypass the program: they are
+//! taken by the selection of emitted rows.
+
+use super::{Lowered, Lowering, OutputSource, Scalar};
+use crate::program::{Emit, Terminal};
+use millstream_abi::ErrorKind;
+use millstream_plan::expr::{Expr, ExprKind};
+use millstream_plan::pipeline::SinkPlan;
+use millstream_types::{DataType, Diagnostic, Field};
+
+impl Lowering<'_> {
+    /// Emits the columns into a sink; NULL in a column that the sink's table declares NOT NULL is an error.
+    pub(super) fn emit_to_sink(mut self, name: &str, sink: &SinkPlan) -> Result<Lowered, Diagnostic> {
+        if let Some(table) = &sink.table {
+            let fields: Vec<&Field> = table.writable().iter().map(|&i| &table.columns[i].field).collect();
+            let columns = self.current_columns();
+            for (expr, field) in columns.iter().zip(fields).filter(|(e, f)| e.nullable && !f.nullable) {
+                let scalar = self.validity(expr, self.depth())?;
+                let what = format!("column {} of table {}", field.name, table.name);
+                self.trap_null(scalar, ErrorKind::NullInNotNull, what, expr.span);
+            }
+        }
+        let names: Vec<String> = sink.schema.fields.iter().map(|f| f.name.clone()).collect();
+        self.emit_named(name, &names)
+    }
+
+    /// Emits the columns.
+    pub(super) fn emit(self, name: &str) -> Result<Lowered, Diagnostic> {
+        self.emit_named(name, &[])
+    }
+
+    fn emit_named(mut self, name: &str, names: &[String]) -> Result<Lowered, Diagnostic> {
+        let columns = self.current_columns();
+        let depth = self.depth();
+        let mut emits = Vec::new();
+        let mut outputs = Vec::with_capacity(columns.len());
+        for (i, expr) in columns.iter().enumerate() {
+            outputs.push(match self.passed_through(expr, depth)? {
+                Some(input) => OutputSource::Input(input),
+                None => {
+                    let Scalar { value, valid } = self.expression(expr, depth)?;
+                    let name = names.get(i).cloned().unwrap_or_else(|| format!("column{i}"));
+                    emits.push(Emit { name, value, valid });
+                    OutputSource::Emitted(emits.len() - 1)
+                }
+            });
+        }
+        let types: Vec<DataType> = columns.iter().map(|e| e.data_type.clone()).collect();
+        self.finish(name, Terminal::Emit(emits), outputs, types)
+    }
+
+    /// The columns at this point, each as a reference to the columns of the last projection.
+    fn current_columns(&self) -> Vec<Expr> {
+        let fields = &self.schema_at(self.depth()).fields;
+        let column = |(i, f): (usize, &Field)| {
+            let span = self.layers.last().and_then(|l| l.columns.get(i)).map_or_else(Default::default, |e| e.span);
+            Expr::column(i, f.data_type.clone(), f.nullable).at(span)
+        };
+        fields.iter().enumerate().map(column).collect()
+    }
+
+    /// The input of the program that holds the column already, if one does.
+    fn passed_through(&mut self, expr: &Expr, depth: usize) -> Result<Option<usize>, Diagnostic> {
+        if let Some(input) = self.resolve_input(expr, depth) {
+            return Ok(Some(input));
+        }
+        let (source, below) = self.resolve(expr, depth);
+        match &source.kind {
+            ExprKind::Vector(..) => {
+                let source = source.clone();
+                self.vector_input(&source, below).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Comparisons and IN lists.
+//!
+//! A string column is compared with a constant of up to 12 bytes by its raw view: one 16-byte comparison.
+
+use super::super::{Lowering, Scalar};
+use crate::program::{Comparison, Op, Value as Number};
+use millstream_abi::{Phys, RuntimeFn, Str};
+use millstream_plan::expr::{CompareOp, Expr};
+use millstream_types::{Diagnostic, Value};
+
+impl Lowering<'_> {
+    /// Comparison of two operands of the same type.
+    pub(super) fn comparison(
+        &mut self,
+        expr: &Expr,
+        op: CompareOp,
+        a: &Expr,
+        b: &Expr,
+        depth: usize,
+    ) -> Result<Scalar, Diagnostic> {
+        let (left, right) = (self.expression(a, depth)?, self.expression(b, depth)?);
+        let comparison = match op {
+            CompareOp::Equal => Comparison::Eq,
+            CompareOp::NotEqual => Comparison::Ne,
+            CompareOp::Less => Comparison::Lt,
+            CompareOp::LessEqual => Comparison::Le,
+            CompareOp::Greater => Comparison::Gt,
+            CompareOp::GreaterEqual => Comparison::Ge,
+        };
+        let phys = self.builder.type_of(left.value);
+        if phys != self.builder.type_of(right.value) {
+            let message = format!("comparison of {} with {}", a.data_type, b.data_type);
+            return Err(Diagnostic::bug(message));
+        }
+        let equality = matches!(comparison, Comparison::Eq | Comparison::Ne);
+        if phys == Phys::Str && !equality {
+            let site = self.site(expr, depth);
+            let order = self.call(RuntimeFn::StrCompare, &[left, right], site, false)?;
+            let zero = self.builder.int(0, Phys::I32);
+            let value = self.builder.compare(comparison, order.value, zero);
+            return Ok(Scalar { value, valid: order.valid });
+        }
+        let valid = self.both(left.valid, right.valid);
+        Ok(Scalar { value: self.compare_values(comparison, left.value, right.value), valid })
+    }
+
+    /// Comparison of two values of the same type; strings only for (in)equality.
+    fn compare_values(&mut self, comparison: Comparison, a: Number, b: Number) -> Number {
+        let (a, b) = match (self.view(a, b), self.view(b, a)) {
+            (Some(views), _) => views,
+            (None, Some((b, a))) => (a, b),
+            (None, None) => (a, b),
+        };
+        self.builder.compare(comparison, a, b)
+    }
+
+    /// The raw view of a string column and the bits of a constant of up to 12 bytes, when these are the operands.
+    fn view(&mut self, column: Number, constant: Number) -> Option<(Number, Number)> {
+        let (Some(&Op::Load(input)), Some(&Op::Str(index))) =
+            (self.builder.definition(column), self.builder.definition(constant))
+        else {
+            return None;
+        };
+        let bits = self.builder.string(index).filter(|s| s.len() <= Str::INLINE).map(|s| Str::new(s).bits())?;
+        let view = self.builder.op(Op::LoadView(input), Phys::I128);
+        Some((view, self.builder.int(bits as i128, Phys::I128)))
+    }
+
+    /// `x IN (constants)`
+    pub(super) fn in_list(&mut self, operand: &Expr, values: &[Value], depth: usize) -> Result<Scalar, Diagnostic> {
+        let scalar = self.expression(operand, depth)?;
+        let phys = self.builder.type_of(scalar.value);
+        let mut found = self.builder.bool(false);
+        for value in values {
+            let constant = self.constant(value, phys)?;
+            let equal = self.compare_values(Comparison::Eq, scalar.value, constant);
+            found = self.builder.or(found, equal);
+        }
+        Ok(Scalar { value: found, valid: scalar.valid })
+    }
+}

@@ -1,0 +1,62 @@
+//! Calls of vectorised functions: each becomes two inputs of the program, evaluated before it.
+
+use super::{Lowering, Scalar, VectorColumn, lower_expressions, unsupported};
+use crate::buffers::{NESTED, phys_of};
+use crate::program::Input;
+use millstream_abi::{ErrorKind, Phys};
+use millstream_plan::expr::{Expr, ExprKind};
+use millstream_types::Diagnostic;
+
+impl Lowering<'_> {
+    /// The value of a vectorised call.
+    pub(super) fn vector(&mut self, expr: &Expr, depth: usize) -> Result<Scalar, Diagnostic> {
+        let Some(phys) = phys_of(&expr.data_type) else {
+            let message = format!("{} of type {} cannot be computed with", self.text(expr, depth), expr.data_type);
+            return Err(unsupported(message, expr.span));
+        };
+        let input = self.vector_input(expr, depth)?;
+        Ok(self.load_input(input as u32, phys))
+    }
+
+    /// The program's input that holds the value of a vectorised call; the row is an error when the call failed for it.
+    pub(super) fn vector_input(&mut self, expr: &Expr, depth: usize) -> Result<usize, Diagnostic> {
+        let ExprKind::Vector(function, _) = &expr.kind else {
+            return Err(Diagnostic::bug("an expression that is not a vectorised call was lowered as one"));
+        };
+        let site = self.site(expr, depth);
+        let call = (0..depth).rev().fold(expr.clone(), |call, layer| call.substitute(self.layers[layer].columns));
+        let position = match self.vector_calls.iter().position(|known| same(known, &call)) {
+            Some(position) => position,
+            None => {
+                let ExprKind::Vector(_, arguments) = &call.kind else {
+                    return Err(Diagnostic::bug("a vectorised call was replaced"));
+                };
+                let name = format!("arguments of {}", function.0.name());
+                let arguments = Box::new(lower_expressions(&name, self.schema, arguments)?);
+                self.vectors.push(VectorColumn {
+                    function: function.0.clone(),
+                    arguments,
+                    data_type: expr.data_type.clone(),
+                    site,
+                });
+                let phys = phys_of(&expr.data_type).unwrap_or(NESTED);
+                let name = self.text(expr, depth);
+                self.inputs.push(Input { name: name.clone(), phys, nullable: true });
+                self.inputs.push(Input { name: format!("{name} failed"), phys: Phys::Bool, nullable: false });
+                self.vector_calls.push(call);
+                self.vector_calls.len() - 1
+            }
+        };
+        let input = self.schema.fields.len() + 2 * position;
+        let failed = self.load_input(input as u32 + 1, Phys::Bool).value;
+        let site = self.vectors[position].site;
+        self.builder.trap(failed, ErrorKind::FallbackFailed, site);
+        Ok(input)
+    }
+}
+
+/// Whether two expressions compute the same, wherever they stand in the text.
+fn same(a: &Expr, b: &Expr) -> bool {
+    let placeless = |e: &Expr| e.clone().rewrite(&mut |e| e.at(Default::default()));
+    placeless(a) == placeless(b)
+}

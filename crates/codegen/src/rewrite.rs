@@ -1,0 +1,167 @@
+//! Walking and renumbering of programs: the operands of an operation, dead code, dense numbers.
+
+use crate::program::{Op, Program, Statement, Terminal, Value};
+
+impl Op {
+    /// Calls `visit` on every operand, in order.
+    pub fn visit_operands(&mut self, mut visit: impl FnMut(&mut Value)) {
+        match self {
+            Op::Bool(_)
+            | Op::Int(_)
+            | Op::Float(_)
+            | Op::Str(_)
+            | Op::Load(_)
+            | Op::IsValid(_)
+            | Op::LoadView(_)
+            | Op::Watermark => {}
+            Op::Add(a, b)
+            | Op::Sub(a, b)
+            | Op::Mul(a, b)
+            | Op::Div(a, b)
+            | Op::Rem(a, b)
+            | Op::Compare(_, a, b)
+            | Op::And(a, b)
+            | Op::Or(a, b) => {
+                visit(a);
+                visit(b);
+            }
+            Op::Neg(a)
+            | Op::Not(a)
+            | Op::Convert(a)
+            | Op::OutOfDecimal(a, _)
+            | Op::ScaleUp(a, _)
+            | Op::ScaleDown(a, _)
+            | Op::SliceStart { time: a, .. } => visit(a),
+            Op::Select(c, a, b) => {
+                visit(c);
+                visit(a);
+                visit(b);
+            }
+        }
+    }
+}
+
+impl Terminal {
+    /// Calls `visit` on every value that the terminal uses, in order.
+    pub fn visit_operands(&mut self, mut visit: impl FnMut(&mut Value)) {
+        match self {
+            Terminal::Emit(columns) => {
+                for column in columns {
+                    visit(&mut column.value);
+                    column.valid.iter_mut().for_each(&mut visit);
+                }
+            }
+            Terminal::Update(update) => {
+                update.slice.iter_mut().for_each(&mut visit);
+                for (value, valid) in &mut update.keys {
+                    visit(value);
+                    valid.iter_mut().for_each(&mut visit);
+                }
+                for component in &mut update.components {
+                    component.argument.iter_mut().for_each(&mut visit);
+                    component.guard.iter_mut().for_each(&mut visit);
+                }
+            }
+        }
+    }
+}
+
+/// Removes what no effect depends on and numbers the remaining values densely, in order of definition.
+pub(crate) fn finish(program: &mut Program) {
+    let mut live = vec![false; program.types.len()];
+    program.terminal.visit_operands(|v| live[v.0 as usize] = true);
+    sweep(&mut program.body, &mut live);
+    let mut numbering = Numbering { new: vec![u32::MAX; program.types.len()], types: Vec::new(), old: &program.types };
+    numbering.block(&mut program.body);
+    program.terminal.visit_operands(|v| numbering.used(v));
+    program.types = numbering.types;
+}
+
+/// Removes statements without live results or effects, from the last to the first, and marks what the others use.
+fn sweep(statements: &mut Vec<Statement>, live: &mut [bool]) {
+    let mut kept = Vec::with_capacity(statements.len());
+    for mut statement in std::mem::take(statements).into_iter().rev() {
+        let keep = match &mut statement {
+            Statement::Let(value, op) => {
+                let keep = live[value.0 as usize];
+                if keep {
+                    op.visit_operands(|v| live[v.0 as usize] = true);
+                }
+                keep
+            }
+            // A call may fail, which is an effect.
+            Statement::Call { arguments, .. } => {
+                arguments.iter().for_each(|v| live[v.0 as usize] = true);
+                true
+            }
+            Statement::If { condition, then, otherwise, results } => {
+                results.retain(|r| live[r.0.0 as usize]);
+                for (_, a, b) in results.iter() {
+                    live[a.0 as usize] = true;
+                    live[b.0 as usize] = true;
+                }
+                sweep(then, live);
+                sweep(otherwise, live);
+                let keep = !(results.is_empty() && then.is_empty() && otherwise.is_empty());
+                live[condition.0 as usize] |= keep;
+                keep
+            }
+            Statement::Trap { condition, .. } | Statement::Filter { condition, .. } => {
+                live[condition.0 as usize] = true;
+                true
+            }
+        };
+        if keep {
+            kept.push(statement);
+        }
+    }
+    kept.reverse();
+    *statements = kept;
+}
+
+struct Numbering<'a> {
+    /// New number by old number.
+    new: Vec<u32>,
+    types: Vec<millstream_abi::Phys>,
+    old: &'a [millstream_abi::Phys],
+}
+
+impl Numbering<'_> {
+    fn used(&self, value: &mut Value) {
+        value.0 = self.new[value.0 as usize];
+    }
+
+    fn defined(&mut self, value: &mut Value) {
+        let old = value.0 as usize;
+        value.0 = self.types.len() as u32;
+        self.new[old] = value.0;
+        self.types.push(self.old[old]);
+    }
+
+    fn block(&mut self, statements: &mut [Statement]) {
+        for statement in statements {
+            match statement {
+                Statement::Let(value, op) => {
+                    op.visit_operands(|v| self.used(v));
+                    self.defined(value);
+                }
+                Statement::Call { result, valid, arguments, .. } => {
+                    arguments.iter_mut().for_each(|v| self.used(v));
+                    self.defined(result);
+                    self.defined(valid);
+                }
+                Statement::If { condition, then, otherwise, results } => {
+                    self.used(condition);
+                    self.block(then);
+                    self.block(otherwise);
+                    for (result, a, b) in results {
+                        self.used(a);
+                        self.used(b);
+                        self.defined(result);
+                    }
+                }
+                Statement::Trap { condition, .. } | Statement::Filter { condition, .. } => self.used(condition),
+            }
+        }
+    }
+}
