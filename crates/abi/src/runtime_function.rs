@@ -299,4 +299,156 @@ runtime_functions! {
     RandIntegerSeed = "rand_integer_seed" (I32, I32) -> I32;
     /// `UUID()`
     Uuid = "uuid" () -> Str;
+
+    // Casts (how they are lowered: `casts` in the functions crate); a last Bool is TRUE for TRY_CAST.
+    /// String to BOOLEAN: s, try.
+    CastStrToBool = "cast_str_to_bool" (Str, Bool) -> Bool;
+    /// String to TINYINT: s, try.
+    CastStrToI8 = "cast_str_to_i8" (Str, Bool) -> I8;
+    /// String to SMALLINT: s, try.
+    CastStrToI16 = "cast_str_to_i16" (Str, Bool) -> I16;
+    /// String to INT: s, try.
+    CastStrToI32 = "cast_str_to_i32" (Str, Bool) -> I32;
+    /// String to BIGINT: s, try.
+    CastStrToI64 = "cast_str_to_i64" (Str, Bool) -> I64;
+    /// String to FLOAT: s, try.
+    CastStrToF32 = "cast_str_to_f32" (Str, Bool) -> F32;
+    /// String to DOUBLE: s, try.
+    CastStrToF64 = "cast_str_to_f64" (Str, Bool) -> F64;
+    /// String to DECIMAL: s, precision, scale, try.
+    CastStrToDecimal = "cast_str_to_decimal" (Str, I32, I32, Bool) -> I128;
+    /// String to DATE: s, try.
+    CastStrToDate = "cast_str_to_date" (Str, Bool) -> I32;
+    /// String to TIME: s, precision, try.
+    CastStrToTime = "cast_str_to_time" (Str, I32, Bool) -> I32;
+    /// String to TIMESTAMP: s, precision, try.
+    CastStrToTimestamp = "cast_str_to_timestamp" (Str, I32, Bool) -> I64;
+    /// String to TIMESTAMP_LTZ: s, precision, try.
+    CastStrToTimestampLtz = "cast_str_to_timestamp_ltz" (Str, I32, Bool) -> I64;
+    /// Cuts a string to a number of code points; pads it with spaces when TRUE.
+    FitString = "fit_string" (Str, I32, Bool) -> Str;
+    /// Cuts a byte string to a number of bytes; pads it with zeros when TRUE.
+    FitBytes = "fit_bytes" (Str, I32, Bool) -> Str;
+    /// Bytes to STRING, as UTF-8.
+    CastBytesToStr = "cast_bytes_to_str" (Str) -> Str;
+    /// Integer to STRING.
+    CastIntToStr = "cast_int_to_str" (I64) -> Str;
+    /// FLOAT to STRING.
+    CastF32ToStr = "cast_f32_to_str" (F32) -> Str;
+    /// DOUBLE to STRING.
+    CastF64ToStr = "cast_f64_to_str" (F64) -> Str;
+    /// DECIMAL to STRING: x, scale.
+    CastDecimalToStr = "cast_decimal_to_str" (I128, I32) -> Str;
+    /// DATE to STRING.
+    CastDateToStr = "cast_date_to_str" (I32) -> Str;
+    /// TIME to STRING: x, precision.
+    CastTimeToStr = "cast_time_to_str" (I32, I32) -> Str;
+    /// TIMESTAMP to STRING: x, precision.
+    CastTimestampToStr = "cast_timestamp_to_str" (I64, I32) -> Str;
+    /// TIMESTAMP_LTZ to STRING: x, precision.
+    CastTimestampLtzToStr = "cast_timestamp_ltz_to_str" (I64, I32) -> Str;
+    /// INTERVAL YEAR TO MONTH to STRING.
+    CastMonthsToStr = "cast_months_to_str" (I32) -> Str;
+    /// INTERVAL DAY TO SECOND to STRING.
+    CastMillisToStr = "cast_millis_to_str" (I64) -> Str;
+    /// DOUBLE to DECIMAL: x, precision, scale, try.
+    CastF64ToDecimal = "cast_f64_to_decimal" (F64, I32, I32, Bool) -> I128;
+    /// DECIMAL to DOUBLE: x, scale.
+    CastDecimalToF64 = "cast_decimal_to_f64" (I128, I32) -> F64;
+    /// DATE to TIMESTAMP: x, precision, try.
+    DateToTimestamp = "date_to_timestamp" (I32, I32, Bool) -> I64;
+    /// TIMESTAMP to DATE: x, its precision.
+    TimestampToDate = "timestamp_to_date" (I64, I32) -> I32;
+    /// TIMESTAMP to TIME: x, its precision.
+    TimestampToTime = "timestamp_to_time" (I64, I32) -> I32;
+    /// Timestamp of one precision to another: x, from, to, try.
+    TimestampRescale = "timestamp_rescale" (I64, I32, I32, Bool) -> I64;
+    /// Local time in the session's zone to a moment: x, precision of both.
+    TimestampToLtz = "timestamp_to_ltz" (I64, I32) -> I64;
+    /// Moment to local time in the session's zone: x, precision of both.
+    LtzToTimestamp = "ltz_to_timestamp" (I64, I32) -> I64;
+
+    // Decimal arithmetic (when it is inline instead: `decimal` in the functions crate).
+    /// `a + b`: a, its scale, b, its scale, scale and precision of the result.
+    DecimalAdd = "decimal_add" (I128, I32, I128, I32, I32, I32) -> I128;
+    /// `a - b`: a, its scale, b, its scale, scale and precision of the result.
+    DecimalSubtract = "decimal_subtract" (I128, I32, I128, I32, I32, I32) -> I128;
+    /// `a * b`: a, b, digits to round away, precision of the result.
+    DecimalMultiply = "decimal_multiply" (I128, I128, I32, I32) -> I128;
+    /// `a / b`: a, b, power of ten to multiply a with, precision of the result.
+    DecimalDivide = "decimal_divide" (I128, I128, I32, I32) -> I128;
+    /// `a % b`: a, its scale, b, its scale, scale and precision of the result.
+    DecimalModulo = "decimal_modulo" (I128, I32, I128, I32, I32, I32) -> I128;
+    /// Decimal of one scale to another: x, from, to, precision of the result.
+    DecimalRescale = "decimal_rescale" (I128, I32, I32, I32) -> I128;
+    /// `SIGN(x)` of a decimal: x, scale of it and of the result.
+    DecimalSign = "decimal_sign" (I128, I32) -> I128;
+
+    // Dates and times (what is SQL's name for each: `datetime` in the functions crate); p is a timestamp's precision.
+    /// `DATE_FORMAT(timestamp, format)`: x, p, format.
+    DateFormat = "date_format" (I64, I32, Str) -> Str;
+    /// `DATE_FORMAT(string, format)`
+    DateFormatStr = "date_format_str" (Str, Str) -> Str;
+    /// `TO_DATE(s)`
+    ToDate = "to_date" (Str) -> I32;
+    /// `TO_DATE(s, format)`
+    ToDateFormat = "to_date_format" (Str, Str) -> I32;
+    /// `TO_TIMESTAMP(s)`, in milliseconds.
+    ToTimestamp = "to_timestamp" (Str) -> I64;
+    /// `TO_TIMESTAMP(s, format)`, in milliseconds.
+    ToTimestampFormat = "to_timestamp_format" (Str, Str) -> I64;
+    /// `TO_TIMESTAMP_LTZ(integer, precision)`, in milliseconds.
+    ToTimestampLtzInt = "to_timestamp_ltz_int" (I64, I32) -> I64;
+    /// `TO_TIMESTAMP_LTZ(double, precision)`, in milliseconds.
+    ToTimestampLtzDouble = "to_timestamp_ltz_double" (F64, I32) -> I64;
+    /// `TO_TIMESTAMP_LTZ(decimal, precision)`, in milliseconds: x, its scale, precision.
+    ToTimestampLtzDecimal = "to_timestamp_ltz_decimal" (I128, I32, I32) -> I64;
+    /// `TO_TIMESTAMP_LTZ(s, format, zone)`, in milliseconds.
+    ToTimestampLtzStr = "to_timestamp_ltz_str" (Str, Str, Str) -> I64;
+    /// `FROM_UNIXTIME(seconds)`
+    FromUnixtime = "from_unixtime" (I64) -> Str;
+    /// `FROM_UNIXTIME(seconds, format)`
+    FromUnixtimeFormat = "from_unixtime_format" (I64, Str) -> Str;
+    /// `UNIX_TIMESTAMP()`
+    UnixTimestampNow = "unix_timestamp_now" () -> I64;
+    /// `UNIX_TIMESTAMP(s)`
+    UnixTimestamp = "unix_timestamp" (Str) -> I64;
+    /// `UNIX_TIMESTAMP(s, format)`
+    UnixTimestampFormat = "unix_timestamp_format" (Str, Str) -> I64;
+    /// `CONVERT_TZ(s, from, to)`
+    ConvertTz = "convert_tz" (Str, Str, Str) -> Str;
+    /// `EXTRACT(unit FROM date)`: x, unit.
+    ExtractDate = "extract_date" (I32, I32) -> I64;
+    /// `EXTRACT(unit FROM time)`: x, unit.
+    ExtractTime = "extract_time" (I32, I32) -> I64;
+    /// `EXTRACT(unit FROM timestamp)`: x, p, unit.
+    ExtractTimestamp = "extract_timestamp" (I64, I32, I32) -> I64;
+    /// `FLOOR(date TO unit)`: x, unit.
+    FloorDate = "floor_date" (I32, I32) -> I32;
+    /// `CEIL(date TO unit)`: x, unit.
+    CeilDate = "ceil_date" (I32, I32) -> I32;
+    /// `FLOOR(time TO unit)`: x, unit.
+    FloorTime = "floor_time" (I32, I32) -> I32;
+    /// `CEIL(time TO unit)`: x, unit.
+    CeilTime = "ceil_time" (I32, I32) -> I32;
+    /// `FLOOR(timestamp TO unit)`: x, p, unit.
+    FloorTimestamp = "floor_timestamp" (I64, I32, I32) -> I64;
+    /// `CEIL(timestamp TO unit)`: x, p, unit.
+    CeilTimestamp = "ceil_timestamp" (I64, I32, I32) -> I64;
+    /// DATE + INTERVAL YEAR TO MONTH: x, months.
+    AddMonthsDate = "add_months_date" (I32, I32) -> I32;
+    /// TIMESTAMP + INTERVAL YEAR TO MONTH: x, p, months.
+    AddMonthsTimestamp = "add_months_timestamp" (I64, I32, I32) -> I64;
+    /// TIME + INTERVAL DAY TO SECOND: x, milliseconds.
+    AddMillisTime = "add_millis_time" (I32, I64) -> I32;
+    /// `TIMESTAMPDIFF(unit, from, to)`: from, to, p, unit.
+    TimestampDiff = "timestamp_diff" (I64, I64, I32, I32) -> I32;
+    /// `CURRENT_TIMESTAMP`, in milliseconds.
+    CurrentTimestamp = "current_timestamp" () -> I64;
+    /// `LOCALTIMESTAMP`, in milliseconds.
+    LocalTimestamp = "local_timestamp" () -> I64;
+    /// `CURRENT_DATE`
+    CurrentDate = "current_date" () -> I32;
+    /// `LOCALTIME`
+    LocalTime = "local_time" () -> I32;
 }

@@ -3,10 +3,12 @@
 //! A worker owns its context, so nothing here is locked. Every cache is bounded: a query whose patterns come from a
 //! column may see any number of them.
 
+use crate::date_pattern::DatePattern;
 use crate::like::LikePattern;
 use crate::random::Generators;
 use crate::regex::CompiledRegex;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Compiled patterns of one kind.
 const CAPACITY: usize = 128;
@@ -59,6 +61,10 @@ pub(crate) struct Caches {
     pub(crate) similar: PatternCache<Result<CompiledRegex, String>>,
     /// `LIKE` patterns, keyed with their escape character in front.
     pub(crate) likes: PatternCache<Result<LikePattern, String>>,
+    /// Patterns of Java's `DateTimeFormatter`; shared, because writing needs the context beside the pattern.
+    pub(crate) formatters: PatternCache<Result<Arc<DatePattern>, String>>,
+    /// Patterns of Java's `SimpleDateFormat`.
+    pub(crate) simple_formats: PatternCache<Result<Arc<DatePattern>, String>>,
     /// Keys with an escape character are put together here.
     pub(crate) key: String,
     /// Random number generators by seed.

@@ -50,6 +50,8 @@ pub struct FunctionContext {
     /// Filled chunks and the one being filled, last. Chunks never move or shrink while strings point into them.
     chunks: Vec<Vec<u8>>,
     failure: Option<Failure>,
+    /// Text that is being written, before it goes to the arena.
+    scratch: Vec<u8>,
     /// Compiled patterns and generators; they survive [`FunctionContext::reset`].
     pub(crate) caches: Caches,
 }
@@ -91,6 +93,16 @@ impl FunctionContext {
         chunk.resize(start + length, 0);
         fill(&mut chunk[start..]);
         Str::new(&chunk[start..])
+    }
+
+    /// The bytes that `write` appends to an empty vector, without an allocation of its own.
+    pub(crate) fn keep_written(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Str {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        write(&mut scratch);
+        let kept = self.keep(&scratch);
+        self.scratch = scratch;
+        kept
     }
 
     /// A chunk with room for `length` more bytes.

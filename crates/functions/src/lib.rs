@@ -7,7 +7,12 @@
 //! A file per family: `strings`, `regex`, `datetime`, `math`, `decimal`, `casts`.
 
 mod cache;
+mod casts;
 mod context;
+mod date_parse;
+mod date_pattern;
+mod datetime;
+mod decimal;
 mod dispatch;
 mod encoding;
 mod hash;
