@@ -24,6 +24,12 @@ pub(crate) enum Command {
     Sql(Shell),
     /// Show how the queries of a script would be executed, without running them
     Explain(Explain),
+    /// Write the generated pages of docs/ into a folder
+    #[command(hide = true)]
+    Docs {
+        /// The folder
+        folder: PathBuf,
+    },
 }
 
 /// A script to execute.

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::interrupt::Interrupt;
 use crate::output::StandardOutput;
 use crate::status;
-use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, shell};
+use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, docs, shell};
 use millstream::sql::{self, ParsedStatement};
 use millstream::{Diagnostic, Outcome, Place, RunMonitor, Session, SessionConfig, code};
 use std::io::{IsTerminal, Read, Write, stderr, stdin, stdout};
@@ -182,6 +182,17 @@ pub(crate) fn explain(arguments: &Explain, common: &Common) -> Result<(), Failur
                 context.execute_one(statement).map_err(fail)?;
             }
         }
+    }
+    Ok(())
+}
+
+/// `millstream docs`
+pub(crate) fn docs(folder: &Path) -> Result<(), Failure> {
+    for (name, text) in docs::pages() {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|e| {
+            Failure::usage(Diagnostic::new(code::WRITE_FAILED, format!("{} cannot be written: {e}", path.display())))
+        })?;
     }
     Ok(())
 }

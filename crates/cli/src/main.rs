@@ -6,6 +6,7 @@
 mod arguments;
 mod commands;
 mod config;
+mod docs;
 mod interrupt;
 mod output;
 mod shell;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Run(run) => commands::run(run, &arguments.common),
         Command::Sql(sql) => commands::sql(sql, &arguments.common),
         Command::Explain(explain) => commands::explain(explain, &arguments.common),
+        Command::Docs { folder } => commands::docs(folder),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,27 @@
+//! The generated pages of `docs/` are those that the code would write today.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+#[test]
+fn generated_pages_are_current() {
+    let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let update = std::env::var_os("MILLSTREAM_UPDATE_DOCS").is_some();
+    let folder = tempfile::tempdir().unwrap();
+    let target = if update { docs.clone() } else { folder.path().to_path_buf() };
+    let status = Command::new(env!("CARGO_BIN_EXE_millstream")).arg("docs").arg(&target).status().unwrap();
+    assert!(status.success());
+    if update {
+        return;
+    }
+    let mut pages = 0;
+    for entry in std::fs::read_dir(&target).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap();
+        let current = std::fs::read_to_string(docs.join(name)).unwrap_or_default();
+        let same = current == std::fs::read_to_string(&path).unwrap();
+        assert!(same, "docs/{} is out of date: run `make docs`", name.to_string_lossy());
+        pages += 1;
+    }
+    assert_eq!(pages, 5);
+}
