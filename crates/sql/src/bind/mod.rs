@@ -1,1 +1,99 @@
 //! Binding: names, types and functions of a parsed query.
+//!
+//! sqlparser's AST goes in, a typed [`Rel`] comes out, with Flink's (Calcite's) name resolution and type rules: every
+//! cast is explicit, every expression knows whether it can be NULL and where it stands in the text, and what streaming
+//! cannot do is an error that says what to do instead.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | [`query`] | WITH, UNION ALL, VALUES, LIMIT |
+//! | [`select`], [`from`], [`group`], [`window`] | one SELECT, clause by clause |
+//! | [`insert`] | INSERT INTO |
+//! | [`scope`] | names, and the roles of columns in time |
+//! | [`expression`], [`call`], [`literal`], [`operators`] | scalar expressions |
+//! | [`coercion`] | how types combine |
+//!
+//! Invariants: every error has a place in the text; input of any shape gives an error, never a panic; the depth of
+//! recursion is bounded by the parser's limits and by the nesting of views.
+
+mod call;
+pub mod coercion;
+mod expression;
+mod from;
+mod group;
+mod insert;
+mod literal;
+mod operators;
+mod place;
+mod query;
+mod scope;
+mod select;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use crate::catalog::Catalog;
+use crate::settings::Settings;
+use expression::Binder;
+use millstream_plan::expr::Expr;
+use millstream_plan::logical::{Insert, Rel};
+use millstream_types::{DataType, Diagnostic, Field, Value};
+use query::{QueryBinder, Relation};
+use scope::{Column, Scope};
+use sqlparser::ast;
+
+/// Binds a query whose rows are shown or returned. Names of the result's columns are unique.
+pub fn bind_query(catalog: &Catalog, settings: &Settings, query: &ast::Query) -> Result<Rel, Diagnostic> {
+    let relation = QueryBinder::new(catalog, settings).query(query, true)?;
+    Ok(finished(relation).rel)
+}
+
+/// Binds `INSERT INTO target [(columns)] query`; `columns` is empty when all writable columns are written.
+pub fn bind_insert(
+    catalog: &Catalog,
+    settings: &Settings,
+    target: &[ast::Ident],
+    columns: &[ast::Ident],
+    query: &ast::Query,
+) -> Result<Insert, Diagnostic> {
+    let table = catalog.lookup_table(target)?;
+    insert::bind(&mut QueryBinder::new(catalog, settings), table, columns, query)
+}
+
+/// Binds an expression of a table's definition (a computed column, a watermark) over the table's columns.
+pub fn bind_table_expression(
+    columns: &[Field],
+    expression: &ast::Expr,
+    _settings: &Settings,
+) -> Result<Expr, Diagnostic> {
+    let scope = Scope { columns: columns.iter().cloned().map(Column::plain).collect() };
+    Binder::scalar(&scope, "the definition of a table").bind(expression)
+}
+
+/// Gives columns of the type NULL a type that a result can have, and the columns the names that the query gives.
+fn finished(relation: Relation) -> Relation {
+    let names = scope::unique_names(relation.columns.iter().map(|c| c.field.name.clone()));
+    let schema = relation.rel.schema();
+    let untyped = relation.columns.iter().any(|c| c.field.data_type == DataType::Null);
+    if !untyped && schema.fields.iter().map(|f| &f.name).eq(&names) {
+        return relation;
+    }
+    let (limit, rel) = match relation.rel {
+        Rel::Limit { input, count } => (Some(count), *input),
+        other => (None, other),
+    };
+    let scope = Scope { columns: relation.columns };
+    let output = |(i, name): (usize, String)| {
+        let column = scope.column(i, Default::default());
+        let expr =
+            if column.data_type == DataType::Null { Expr::literal(Value::Null, DataType::STRING) } else { column };
+        (expr, name)
+    };
+    let projection = names.into_iter().enumerate().map(output).collect();
+    let rel = Rel::Project { input: Box::new(rel), columns: projection };
+    let rel = match limit {
+        Some(count) => Rel::Limit { input: Box::new(rel), count },
+        None => rel,
+    };
+    Relation { rel, columns: scope.columns }
+}

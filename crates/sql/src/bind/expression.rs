@@ -1,0 +1,385 @@
+//! Scalar expressions: sqlparser's AST to typed [`Expr`]s.
+//!
+//! Operators are typed in [`super::operators`], calls in [`super::call`]. Aggregate functions may stand where the
+//! binder was given an [`AggregateList`]; they become columns beyond the input (see [`super::group`]).
+
+use super::group::AggregateList;
+use super::place::{at, error, from_parser, span_of, unsupported};
+use super::scope::{Scope, field_of};
+use super::{literal, operators};
+use crate::{data_type, functions};
+use millstream_plan::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Span};
+use millstream_types::{DataType, Diagnostic, Value, code};
+use sqlparser::ast::{self, BinaryOperator, UnaryOperator};
+
+/// Binds expressions over one scope.
+pub(crate) struct Binder<'a> {
+    /// What names mean.
+    pub scope: &'a Scope,
+    /// Takes aggregate functions, where they are allowed.
+    pub aggregates: Option<&'a mut AggregateList>,
+    /// The clause that is being bound, for messages: `WHERE`.
+    pub clause: &'static str,
+}
+
+impl<'a> Binder<'a> {
+    /// A binder for a clause without aggregate functions.
+    pub fn scalar(scope: &'a Scope, clause: &'static str) -> Binder<'a> {
+        Binder { scope, aggregates: None, clause }
+    }
+
+    /// Binds any expression.
+    pub fn bind(&mut self, expr: &ast::Expr) -> Result<Expr, Diagnostic> {
+        let span = span_of(expr);
+        let bound = match expr {
+            ast::Expr::Identifier(name) => self.scope.resolve(std::slice::from_ref(name)),
+            ast::Expr::CompoundIdentifier(path) => self.scope.resolve(path),
+            ast::Expr::CompoundFieldAccess { root, access_chain } => self.field_access(root, access_chain),
+            ast::Expr::Nested(inner) => self.bind(inner),
+            ast::Expr::Value(value) => literal::bind_value(value),
+            ast::Expr::TypedString(value) => literal::bind_typed_string(value),
+            ast::Expr::Interval(interval) => literal::bind_interval(interval),
+            ast::Expr::BinaryOp { .. } => self.chain(expr),
+            ast::Expr::UnaryOp { op, expr } => self.unary(op, expr, span),
+            ast::Expr::Function(function) => self.call(function, span),
+            ast::Expr::Case { operand, conditions, else_result, .. } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref(), span)
+            }
+            ast::Expr::Cast { kind, expr, data_type, format } => {
+                if let Some(format) = format {
+                    let feature = format!("CAST with FORMAT {format}");
+                    return Err(unsupported(&feature, span, "use DATE_FORMAT or TO_TIMESTAMP"));
+                }
+                self.cast(kind, expr, data_type, span)
+            }
+            ast::Expr::InList { expr, list, negated } => {
+                let operand = self.bind(expr)?;
+                let list = list.iter().map(|e| self.bind(e)).collect::<Result<Vec<_>, _>>()?;
+                Ok(negated_if(*negated, operators::in_list(operand, list, span)?, span))
+            }
+            ast::Expr::Between { expr, negated, low, high } => self.between(expr, *negated, low, high, span),
+            _ => self.predicate_or_syntax(expr, span),
+        }
+        .map_err(|e| at(e, span))?;
+        Ok(if bound.span == Span::default() { bound.at(span) } else { bound })
+    }
+
+    fn predicate_or_syntax(&mut self, expr: &ast::Expr, span: Span) -> Result<Expr, Diagnostic> {
+        match expr {
+            ast::Expr::IsNull(e) => self.null_test(e, true, span),
+            ast::Expr::IsNotNull(e) => self.null_test(e, false, span),
+            ast::Expr::IsTrue(e) => self.truth_test(e, true, false, span),
+            ast::Expr::IsNotTrue(e) => self.truth_test(e, true, true, span),
+            ast::Expr::IsFalse(e) => self.truth_test(e, false, false, span),
+            ast::Expr::IsNotFalse(e) => self.truth_test(e, false, true, span),
+            ast::Expr::IsUnknown(e) | ast::Expr::IsNotUnknown(e) => {
+                let operand = self.condition(e, "IS UNKNOWN")?;
+                let operand = Box::new(operand);
+                let is_unknown = matches!(expr, ast::Expr::IsUnknown(_));
+                let kind = if is_unknown { ExprKind::IsNull(operand) } else { ExprKind::IsNotNull(operand) };
+                Ok(operators::boolean(kind, span))
+            }
+            ast::Expr::IsDistinctFrom(a, b) => operators::distinct_from(self.bind(a)?, self.bind(b)?, false, span),
+            ast::Expr::IsNotDistinctFrom(a, b) => operators::distinct_from(self.bind(a)?, self.bind(b)?, true, span),
+            ast::Expr::Like { negated, any, expr, pattern, escape_char } => {
+                if *any {
+                    return Err(unsupported("LIKE ANY", span, "combine several LIKE with OR"));
+                }
+                let arguments = [Some(&**expr), Some(&**pattern), escape_char.as_deref()];
+                Ok(negated_if(*negated, self.builtin("LIKE", &arguments, span)?, span))
+            }
+            ast::Expr::SimilarTo { negated, expr, pattern, escape_char } => {
+                let arguments = [Some(&**expr), Some(&**pattern), escape_char.as_deref()];
+                Ok(negated_if(*negated, self.builtin("SIMILAR TO", &arguments, span)?, span))
+            }
+            ast::Expr::Position { expr, r#in } => self.builtin("POSITION", &[Some(expr), Some(r#in)], span),
+            ast::Expr::Substring { expr, substring_from, substring_for, .. } => {
+                let arguments = [Some(&**expr), substring_from.as_deref(), substring_for.as_deref()];
+                self.builtin("SUBSTRING", &arguments, span)
+            }
+            ast::Expr::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
+                let arguments = [Some(&**expr), Some(&**overlay_what), Some(&**overlay_from), overlay_for.as_deref()];
+                self.builtin("OVERLAY", &arguments, span)
+            }
+            ast::Expr::Trim { trim_where, trim_what, expr, trim_characters } => {
+                let what = trim_what.as_deref().or_else(|| trim_characters.as_ref()?.first());
+                let name = match trim_where {
+                    None | Some(ast::TrimWhereField::Both) => "BTRIM",
+                    Some(ast::TrimWhereField::Leading) => "LTRIM",
+                    Some(ast::TrimWhereField::Trailing) => "RTRIM",
+                };
+                self.builtin(name, &[Some(expr), what], span)
+            }
+            ast::Expr::Extract { field, expr, .. } => {
+                let operand = self.bind(expr)?;
+                functions::bind_call("EXTRACT", vec![unit(field, span), operand], span)
+            }
+            ast::Expr::Floor { expr, field } => self.floor("FLOOR", expr, field, span),
+            ast::Expr::Ceil { expr, field } => self.floor("CEIL", expr, field, span),
+            other => Err(not_supported(other, span)),
+        }
+    }
+
+    /// Binds a BOOLEAN: what WHERE, HAVING, ON, CASE, AND, OR and NOT need.
+    pub fn condition(&mut self, expr: &ast::Expr, of: &str) -> Result<Expr, Diagnostic> {
+        let bound = self.bind(expr)?;
+        match bound.data_type {
+            DataType::Boolean => Ok(bound),
+            DataType::Null => Ok(Expr::literal(Value::Null, DataType::Boolean).at(bound.span)),
+            _ => {
+                let message = format!("{of} needs a BOOLEAN, not {}", bound.data_type);
+                Err(error(code::TYPE_MISMATCH, bound.span, message).advise("compare the value with something"))
+            }
+        }
+    }
+
+    /// Binds binary operators. They are left-deep in long texts, so the left spine is walked in a loop.
+    fn chain(&mut self, expr: &ast::Expr) -> Result<Expr, Diagnostic> {
+        let mut spine = Vec::new();
+        let mut first = expr;
+        while let ast::Expr::BinaryOp { left, op, right } = first {
+            let same_kind = |(_, top, _): &(_, &BinaryOperator, _)| top == &op || !is_logical(top) && !is_logical(op);
+            if !spine.first().is_none_or(same_kind) {
+                break;
+            }
+            spine.push((first, op, &**right));
+            first = left;
+        }
+        if let Some((_, op, _)) = spine.first().filter(|(_, op, _)| is_logical(op)) {
+            let (is_and, name) = if **op == BinaryOperator::And { (true, "AND") } else { (false, "OR") };
+            let mut operands = vec![self.condition(first, name)?];
+            for (_, _, right) in spine.iter().rev() {
+                operands.push(self.condition(right, name)?);
+            }
+            return Ok(operators::logical(is_and, operands, span_of(expr)));
+        }
+        let mut bound = self.bind(first)?;
+        while let Some((node, op, right)) = spine.pop() {
+            let right = self.bind(right)?;
+            bound = binary(op, bound, right, span_of(node))?;
+        }
+        Ok(bound)
+    }
+
+    fn unary(&mut self, op: &UnaryOperator, operand: &ast::Expr, span: Span) -> Result<Expr, Diagnostic> {
+        match op {
+            UnaryOperator::Not => Ok(operators::not(self.condition(operand, "NOT")?, span)),
+            UnaryOperator::Minus => {
+                // The smallest BIGINT has no positive counterpart.
+                if let ast::Expr::Value(v) = operand
+                    && matches!(&v.value, ast::Value::Number(n, _) if n == "9223372036854775808")
+                {
+                    return Ok(Expr::literal(Value::Int(i64::MIN), DataType::BigInt).at(span));
+                }
+                let operand = self.bind(operand)?;
+                operators::negate(operand, span)
+            }
+            UnaryOperator::Plus => {
+                let operand = self.bind(operand)?;
+                if operand.data_type.is_numeric() || operand.data_type.is_interval() {
+                    return Ok(operand);
+                }
+                let message = format!("`+` cannot be applied to {}", operand.data_type);
+                Err(error(code::TYPE_MISMATCH, span, message).advise("cast the operand to a number"))
+            }
+            other => {
+                let message = format!("Flink SQL has no operator `{other}`");
+                Err(error(code::SYNTAX, span, message).advise("use a function instead"))
+            }
+        }
+    }
+
+    fn null_test(&mut self, operand: &ast::Expr, is_null: bool, span: Span) -> Result<Expr, Diagnostic> {
+        let operand = self.bind(operand)?;
+        if operand.data_type == DataType::Null {
+            return Ok(Expr::boolean(is_null).at(span));
+        }
+        let operand = Box::new(operand);
+        let kind = if is_null { ExprKind::IsNull(operand) } else { ExprKind::IsNotNull(operand) };
+        Ok(operators::boolean(kind, span))
+    }
+
+    fn truth_test(&mut self, operand: &ast::Expr, truth: bool, negated: bool, span: Span) -> Result<Expr, Diagnostic> {
+        let operand = self.condition(operand, "IS TRUE / IS FALSE")?;
+        let test = operators::boolean(ExprKind::IsBoolean(Box::new(operand), truth), span);
+        Ok(negated_if(negated, test, span))
+    }
+
+    fn between(
+        &mut self,
+        operand: &ast::Expr,
+        negated: bool,
+        low: &ast::Expr,
+        high: &ast::Expr,
+        span: Span,
+    ) -> Result<Expr, Diagnostic> {
+        let operand = self.bind(operand)?;
+        let (low, high) = (self.bind(low)?, self.bind(high)?);
+        let above = operators::compare(CompareOp::GreaterEqual, operand.clone(), low, span)?;
+        let below = operators::compare(CompareOp::LessEqual, operand, high, span)?;
+        Ok(negated_if(negated, operators::logical(true, vec![above, below], span), span))
+    }
+
+    fn case(
+        &mut self,
+        operand: Option<&ast::Expr>,
+        conditions: &[ast::CaseWhen],
+        otherwise: Option<&ast::Expr>,
+        span: Span,
+    ) -> Result<Expr, Diagnostic> {
+        let operand = operand.map(|e| self.bind(e)).transpose()?;
+        let mut branches = Vec::with_capacity(conditions.len());
+        for when in conditions {
+            let condition = match &operand {
+                None => self.condition(&when.condition, "WHEN")?,
+                Some(operand) => {
+                    let value = self.bind(&when.condition)?;
+                    let place = value.span;
+                    operators::compare(CompareOp::Equal, operand.clone(), value, place)?
+                }
+            };
+            branches.push((condition, self.bind(&when.result)?));
+        }
+        let otherwise = match otherwise {
+            Some(e) => self.bind(e)?,
+            None => Expr::literal(Value::Null, DataType::Null).at(span),
+        };
+        operators::case(branches, otherwise, span)
+    }
+
+    fn cast(
+        &mut self,
+        kind: &ast::CastKind,
+        operand: &ast::Expr,
+        to: &ast::DataType,
+        span: Span,
+    ) -> Result<Expr, Diagnostic> {
+        let operand = self.bind(operand)?;
+        let to = data_type::from_ast(to).map_err(|e| at(e, span))?;
+        let fallible = match kind {
+            ast::CastKind::Cast => false,
+            ast::CastKind::TryCast => true,
+            other => {
+                let message = format!("{other:?} is not Flink SQL");
+                return Err(error(code::SYNTAX, span, message).advise("write CAST(x AS type) or TRY_CAST(x AS type)"));
+            }
+        };
+        operators::cast(operand, to, fallible, span)
+    }
+
+    fn floor(
+        &mut self,
+        name: &str,
+        operand: &ast::Expr,
+        field: &ast::CeilFloorKind,
+        span: Span,
+    ) -> Result<Expr, Diagnostic> {
+        let mut arguments = vec![self.bind(operand)?];
+        match field {
+            ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) => {}
+            ast::CeilFloorKind::DateTimeField(field) => arguments.push(unit(field, span)),
+            ast::CeilFloorKind::Scale(value) => {
+                let span = from_parser(value.span);
+                let message = format!("{name} takes one argument, or a unit of time after TO");
+                return Err(error(code::TYPE_MISMATCH, span, message).advise("use ROUND or TRUNCATE for digits"));
+            }
+        }
+        functions::bind_call(name, arguments, span)
+    }
+
+    /// A function that has a syntax of its own, with the arguments that are there.
+    fn builtin(&mut self, name: &str, arguments: &[Option<&ast::Expr>], span: Span) -> Result<Expr, Diagnostic> {
+        let bound = arguments.iter().flatten().map(|e| self.bind(e)).collect::<Result<Vec<_>, _>>()?;
+        functions::bind_call(name, bound, span)
+    }
+
+    fn field_access(&mut self, root: &ast::Expr, chain: &[ast::AccessExpr]) -> Result<Expr, Diagnostic> {
+        let mut bound = self.bind(root)?;
+        for access in chain {
+            bound = match access {
+                ast::AccessExpr::Dot(ast::Expr::Identifier(name)) => field_of(bound, name)?,
+                ast::AccessExpr::Dot(other) => {
+                    return Err(error(code::SYNTAX, span_of(other), "expected the name of a field after the point"));
+                }
+                ast::AccessExpr::Subscript(subscript) => {
+                    let span = span_of(subscript);
+                    return Err(unsupported(
+                        "access to elements of an ARRAY or MAP",
+                        span,
+                        "select the column as a whole",
+                    ));
+                }
+            };
+        }
+        Ok(bound)
+    }
+}
+
+fn is_logical(op: &BinaryOperator) -> bool {
+    matches!(op, BinaryOperator::And | BinaryOperator::Or)
+}
+
+fn negated_if(negated: bool, expr: Expr, span: Span) -> Expr {
+    if negated { operators::not(expr, span) } else { expr }
+}
+
+/// The unit of EXTRACT, FLOOR or TIMESTAMPDIFF as the functions take it: its upper-case name.
+pub(crate) fn unit(field: &ast::DateTimeField, span: Span) -> Expr {
+    unit_literal(&field.to_string(), span)
+}
+
+/// A unit of time by name.
+pub(crate) fn unit_literal(name: &str, span: Span) -> Expr {
+    let name = name.to_ascii_uppercase();
+    let length = name.len() as u32;
+    Expr::literal(Value::String(name), DataType::Char(length)).at(span)
+}
+
+fn binary(op: &BinaryOperator, left: Expr, right: Expr, span: Span) -> Result<Expr, Diagnostic> {
+    match op {
+        BinaryOperator::Plus => operators::arithmetic(ArithmeticOp::Add, left, right, span),
+        BinaryOperator::Minus => operators::arithmetic(ArithmeticOp::Subtract, left, right, span),
+        BinaryOperator::Multiply => operators::arithmetic(ArithmeticOp::Multiply, left, right, span),
+        BinaryOperator::Divide => operators::arithmetic(ArithmeticOp::Divide, left, right, span),
+        BinaryOperator::Modulo => operators::arithmetic(ArithmeticOp::Modulo, left, right, span),
+        BinaryOperator::StringConcat => functions::bind_call("||", vec![left, right], span),
+        BinaryOperator::Eq => operators::compare(CompareOp::Equal, left, right, span),
+        BinaryOperator::NotEq => operators::compare(CompareOp::NotEqual, left, right, span),
+        BinaryOperator::Lt => operators::compare(CompareOp::Less, left, right, span),
+        BinaryOperator::LtEq => operators::compare(CompareOp::LessEqual, left, right, span),
+        BinaryOperator::Gt => operators::compare(CompareOp::Greater, left, right, span),
+        BinaryOperator::GtEq => operators::compare(CompareOp::GreaterEqual, left, right, span),
+        BinaryOperator::Overlaps => Err(unsupported("OVERLAPS", span, "compare the ends of the two periods")),
+        other => {
+            Err(error(code::SYNTAX, span, format!("Flink SQL has no operator `{other}`"))
+                .advise("use a function instead"))
+        }
+    }
+}
+
+/// Names what an expression is that has no counterpart yet.
+fn not_supported(expr: &ast::Expr, span: Span) -> Diagnostic {
+    let (feature, advice) = match expr {
+        ast::Expr::InSubquery { .. } => ("IN (subquery)", "list the values, or join"),
+        ast::Expr::Exists { .. } => ("EXISTS", "filter in a view first"),
+        ast::Expr::Subquery(_) => ("a subquery as a value", "compute the value in the query itself"),
+        ast::Expr::AnyOp { .. } => ("ANY / SOME (subquery)", "use IN with a list of values"),
+        ast::Expr::AllOp { .. } => ("ALL (subquery)", "combine comparisons with AND"),
+        ast::Expr::Tuple(_) | ast::Expr::Struct { .. } => ("a ROW constructor", "select the fields as columns"),
+        ast::Expr::Array(_) => ("an ARRAY constructor", "select the elements as columns"),
+        ast::Expr::Map(_) | ast::Expr::Dictionary(_) => ("a MAP constructor", "select the values as columns"),
+        ast::Expr::AtTimeZone { .. } => ("AT TIME ZONE", "use CONVERT_TZ, or CAST to TIMESTAMP_LTZ"),
+        ast::Expr::GroupingSets(_) => ("GROUPING SETS", "write a query for each set and UNION ALL them"),
+        ast::Expr::Cube(_) => ("CUBE", "write a query for each set and UNION ALL them"),
+        ast::Expr::Rollup(_) => ("ROLLUP", "write a query for each set and UNION ALL them"),
+        ast::Expr::IsJson { .. } => ("IS JSON", "use JSON_VALUE … IS NOT NULL"),
+        ast::Expr::IsNormalized { .. } => ("IS NORMALIZED", "remove the test"),
+        ast::Expr::ILike { .. } => ("ILIKE", "write LOWER(x) LIKE LOWER(pattern)"),
+        ast::Expr::RLike { .. } => ("RLIKE", "write REGEXP(x, pattern)"),
+        ast::Expr::Collate { .. } => ("COLLATE", "compare UPPER or LOWER of both sides"),
+        ast::Expr::Convert { .. } => ("CONVERT", "write CAST(x AS type)"),
+        ast::Expr::Wildcard(_) | ast::Expr::QualifiedWildcard(..) => ("* within an expression", "name the columns"),
+        _ => ("this expression", "see docs/sql-reference.md for what there is"),
+    };
+    unsupported(feature, span, advice)
+}

@@ -1,0 +1,144 @@
+//! FROM: tables, views, subqueries and window table functions.
+
+use super::place::{error, from_parser, name_parts, span_of, unsupported};
+use super::query::{QueryBinder, Relation, rename};
+use super::scope::{Attribute, Column};
+use super::window;
+use crate::catalog;
+use millstream_plan::expr::Span;
+use millstream_plan::logical::{Rel, Table};
+use millstream_types::{Diagnostic, Field, code};
+use sqlparser::ast;
+use std::sync::Arc;
+
+impl QueryBinder<'_> {
+    /// The one relation of FROM; `None` without FROM.
+    pub(super) fn from(&mut self, from: &[ast::TableWithJoins]) -> Result<Option<Relation>, Diagnostic> {
+        let Some(first) = from.first() else { return Ok(None) };
+        if let Some(join) = first.joins.first() {
+            return Err(unsupported_join(span_of(join)));
+        }
+        if let Some(second) = from.get(1) {
+            return Err(unsupported_join(span_of(second)));
+        }
+        self.table_factor(&first.relation).map(Some)
+    }
+
+    fn table_factor(&mut self, factor: &ast::TableFactor) -> Result<Relation, Diagnostic> {
+        let span = span_of(factor);
+        let (mut relation, alias) = match factor {
+            ast::TableFactor::Table { name, alias, args, version, sample, partitions, .. } => {
+                if version.is_some() {
+                    let feature = "FOR SYSTEM_TIME AS OF (temporal joins)";
+                    return Err(unsupported(feature, span, "select from the table itself"));
+                }
+                if sample.is_some() || !partitions.is_empty() {
+                    return Err(unsupported("TABLESAMPLE or PARTITION", span, "filter with WHERE instead"));
+                }
+                let relation = match args {
+                    Some(args) => self.table_function(name, &args.args, span_of(name))?,
+                    None => self.named_relation(&parts_of(name)?)?,
+                };
+                (relation, alias)
+            }
+            ast::TableFactor::Derived { lateral, subquery, alias, sample } => {
+                if *lateral || sample.is_some() {
+                    return Err(unsupported("LATERAL or TABLESAMPLE", span, "remove the word"));
+                }
+                let mut relation = self.query(subquery, false)?;
+                relation.columns.iter_mut().for_each(|c| c.qualifier.clear());
+                (relation, alias)
+            }
+            ast::TableFactor::TableFunction { expr: ast::Expr::Function(function), alias } => {
+                let arguments = match &function.args {
+                    ast::FunctionArguments::List(list) => list.args.as_slice(),
+                    _ => &[],
+                };
+                (self.table_function(&function.name, arguments, span_of(&function.name))?, alias)
+            }
+            ast::TableFactor::Function { lateral: true, .. } => {
+                return Err(unsupported("LATERAL TABLE(…)", span, "use scalar functions"));
+            }
+            ast::TableFactor::NestedJoin { table_with_joins, alias } if table_with_joins.joins.is_empty() => {
+                (self.table_factor(&table_with_joins.relation)?, alias)
+            }
+            ast::TableFactor::NestedJoin { .. } => return Err(unsupported_join(span)),
+            ast::TableFactor::UNNEST { .. } => return Err(unsupported("UNNEST", span, "use scalar functions")),
+            ast::TableFactor::MatchRecognize { .. } => {
+                return Err(unsupported("MATCH_RECOGNIZE", span, "filter with WHERE and aggregate in windows"));
+            }
+            _ => return Err(unsupported("this kind of table", span, "select from a table, a view or a subquery")),
+        };
+        if let Some(alias) = alias {
+            rename(&mut relation, alias)?;
+        }
+        Ok(relation)
+    }
+
+    fn table_function(
+        &mut self,
+        name: &ast::ObjectName,
+        arguments: &[ast::FunctionArg],
+        place: Span,
+    ) -> Result<Relation, Diagnostic> {
+        let upper = name.to_string().to_ascii_uppercase();
+        if window::is_window_function(&upper) {
+            return self.window_table(&upper, arguments, place);
+        }
+        let message = format!("unknown table function `{name}`");
+        Err(error(code::UNKNOWN_FUNCTION, place, message).advise("the table function is TUMBLE"))
+    }
+
+    /// A query of WITH, a table or a view.
+    pub(super) fn named_relation(&mut self, name: &[&ast::Ident]) -> Result<Relation, Diagnostic> {
+        let span = from_parser(sqlparser::tokenizer::Span::union_iter(name.iter().map(|p| p.span)));
+        if let [single] = name
+            && let Some(relation) = self.common_table(&single.value)
+        {
+            let mut relation = relation.clone();
+            qualify(&mut relation, vec![single.value.clone()]);
+            return Ok(relation);
+        }
+        let qualifier = |local: &str| vec!["default_catalog".into(), "default_database".into(), local.to_owned()];
+        match self.catalog.lookup(name.iter().copied()).map_err(|e| super::place::at(e, span))? {
+            catalog::Relation::Table(entry) => {
+                let mut relation = scan(&entry.table);
+                qualify(&mut relation, qualifier(&entry.table.name));
+                Ok(relation)
+            }
+            catalog::Relation::View(view) => {
+                let mut relation = self.for_view(&view.name, span)?.query(&view.definition.query, false)?;
+                qualify(&mut relation, qualifier(&view.name));
+                for (column, name) in relation.columns.iter_mut().zip(&view.columns) {
+                    column.field.name.clone_from(name);
+                }
+                Ok(relation)
+            }
+        }
+    }
+}
+
+fn qualify(relation: &mut Relation, qualifier: Vec<String>) {
+    for column in &mut relation.columns {
+        column.qualifier.clone_from(&qualifier);
+    }
+}
+
+fn scan(table: &Arc<Table>) -> Relation {
+    let event_time = table.watermark.as_ref().map(|w| w.column);
+    let column = |(i, c): (usize, &millstream_plan::logical::TableColumn)| {
+        let field: Field = c.field.clone();
+        let attribute = if event_time == Some(i) { Attribute::Rowtime } else { Attribute::None };
+        Column { attribute, ..Column::plain(field) }
+    };
+    let columns = table.columns.iter().enumerate().map(column).collect();
+    Relation { rel: Rel::Scan { table: Arc::clone(table) }, columns }
+}
+
+fn parts_of(name: &ast::ObjectName) -> Result<Vec<&ast::Ident>, Diagnostic> {
+    name_parts(name).ok_or_else(|| error(code::SYNTAX, span_of(name), "expected the name of a table"))
+}
+
+fn unsupported_join(span: Span) -> Diagnostic {
+    unsupported("JOIN (more than one table in FROM)", span, "query one table, or UNION ALL tables of the same columns")
+}

@@ -1,0 +1,127 @@
+//! INSERT INTO: the query's columns become the table's, as Flink assigns them.
+//!
+//! Numbers may be narrowed or widened, strings and binaries of any length fit (Flink's default enforcement of
+//! CHAR/VARCHAR lengths is none), dates and timestamps convert among themselves; everything else needs a CAST. NULL in
+//! a NOT NULL column is found when a row has it: the plan keeps the nullable expression, and the sink checks.
+
+use super::coercion::{convert, is_implicit};
+use super::place::{error, from_parser, span_of, suggestion};
+use super::query::{QueryBinder, Relation};
+use super::scope::Scope;
+use millstream_plan::expr::{Expr, Span};
+use millstream_plan::logical::{ColumnKind, Insert, Rel, Table, Target};
+use millstream_types::{DataType, Diagnostic, Field, Value, code};
+use sqlparser::ast;
+use std::sync::Arc;
+
+/// Binds `INSERT INTO table [(columns)] query`.
+pub(super) fn bind(
+    binder: &mut QueryBinder<'_>,
+    table: Arc<Table>,
+    columns: &[ast::Ident],
+    query: &ast::Query,
+) -> Result<Insert, Diagnostic> {
+    let place = insert_place(columns, query);
+    let targets = target_columns(&table, columns)?;
+    let relation = binder.query(query, true)?;
+    if relation.columns.len() != targets.len() {
+        return Err(mismatch(&table, &targets, &relation, place));
+    }
+    let scope = Scope { columns: relation.columns.clone() };
+    let mut projection = Vec::new();
+    for writable in table.writable() {
+        let field = &table.columns[writable].field;
+        let expr = match targets.iter().position(|&t| t == writable) {
+            Some(position) => assign(scope.column(position, place), field, &table)?,
+            None if field.nullable => Expr::literal(Value::Null, field.data_type.clone()),
+            None => {
+                let message = format!("column `{}` of `{}` is NOT NULL and gets no value", field.name, table.name);
+                return Err(error(code::SCHEMA_MISMATCH, place, message).advise("add it to the list of columns"));
+            }
+        };
+        projection.push((expr, field.name.clone()));
+    }
+    let query = project_below_limit(relation.rel, projection);
+    Ok(Insert { target: Target::Table(table), query })
+}
+
+/// LIMIT stays on top, where it counts the rows of the whole insert.
+fn project_below_limit(rel: Rel, columns: Vec<(Expr, String)>) -> Rel {
+    match rel {
+        Rel::Limit { input, count } => Rel::Limit { input: Box::new(Rel::Project { input, columns }), count },
+        other => Rel::Project { input: Box::new(other), columns },
+    }
+}
+
+fn insert_place(columns: &[ast::Ident], query: &ast::Query) -> Span {
+    match columns.first() {
+        Some(_) => from_parser(sqlparser::tokenizer::Span::union_iter(columns.iter().map(|c| c.span))),
+        None => span_of(query),
+    }
+}
+
+/// Positions of the table's columns that the query's columns go to, in order.
+fn target_columns(table: &Table, columns: &[ast::Ident]) -> Result<Vec<usize>, Diagnostic> {
+    let writable = table.writable();
+    if columns.is_empty() {
+        return Ok(writable);
+    }
+    let mut targets = Vec::new();
+    for column in columns {
+        let span = from_parser(column.span);
+        let found = table.columns.iter().position(|c| c.field.name == column.value);
+        match found {
+            Some(index) if targets.contains(&index) => {
+                let message = format!("column `{}` is listed twice", column.value);
+                return Err(error(code::SCHEMA_MISMATCH, span, message).advise("list each column once"));
+            }
+            Some(index) if writable.contains(&index) => targets.push(index),
+            Some(index) => {
+                let what = match table.columns[index].kind {
+                    ColumnKind::Computed(_) => "computed",
+                    _ => "virtual metadata",
+                };
+                let message = format!("column `{}` is {what} and cannot be written", column.value);
+                return Err(error(code::SCHEMA_MISMATCH, span, message).advise("leave it out"));
+            }
+            None => {
+                let names = writable.iter().map(|&i| table.columns[i].field.name.as_str());
+                let message = format!("table `{}` has no column `{}`", table.name, column.value);
+                return Err(error(code::UNKNOWN_COLUMN, span, message).advise(suggestion(
+                    &column.value,
+                    names,
+                    "columns",
+                )));
+            }
+        }
+    }
+    Ok(targets)
+}
+
+/// The value as the table's column takes it.
+fn assign(value: Expr, field: &Field, table: &Table) -> Result<Expr, Diagnostic> {
+    let (from, to) = (&value.data_type, &field.data_type);
+    if is_implicit(from, to) {
+        // Lengths are not enforced, so a string is not cut to that of the column.
+        let same_form = from.is_string() && to.is_string() || from.is_binary() && to.is_binary();
+        return Ok(if same_form || same_values(from, to) { value } else { convert(value, to) });
+    }
+    let message = format!("column `{}` of `{}` is {to}, but the query gives {from}", field.name, table.name);
+    Err(error(code::SCHEMA_MISMATCH, value.span, message).advise(format!("write CAST(… AS {to}) in the query")))
+}
+
+/// Whether values of one type are values of the other as they are.
+fn same_values(from: &DataType, to: &DataType) -> bool {
+    from == to || from.is_nested() && to.is_nested()
+}
+
+fn mismatch(table: &Table, targets: &[usize], relation: &Relation, place: Span) -> Diagnostic {
+    let list = |fields: Vec<&Field>| {
+        fields.iter().map(|f| format!("{} {}", f.name, f.data_type)).collect::<Vec<_>>().join(", ")
+    };
+    let (given, wanted) = (relation.columns.len(), targets.len());
+    let message = format!("the query has {given} columns, but {wanted} columns of `{}` are written", table.name);
+    let sink = list(targets.iter().map(|&i| &table.columns[i].field).collect());
+    let query = list(relation.columns.iter().map(|c| &c.field).collect());
+    error(code::SCHEMA_MISMATCH, place, message).advise(format!("query: [{query}]; table: [{sink}]"))
+}

@@ -1,0 +1,64 @@
+//! Places in the SQL text, and errors at them.
+
+use crate::diagnostics;
+use millstream_plan::expr::Span;
+use millstream_types::{Code, Diagnostic, Place, code};
+use sqlparser::ast::{Ident, ObjectName, Spanned};
+
+/// The place of a node of the AST; the default span when the parser does not know it.
+pub(crate) fn span_of(node: &impl Spanned) -> Span {
+    from_parser(node.span())
+}
+
+/// A span of the parser as one of the plan.
+pub(crate) fn from_parser(span: sqlparser::tokenizer::Span) -> Span {
+    match diagnostics::place_of(span) {
+        Some(Place::Sql { line, column, length }) => {
+            let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+            Span { line: narrow(line), column: narrow(column), length: narrow(length) }
+        }
+        _ => Span::default(),
+    }
+}
+
+/// An error at `span`.
+pub(crate) fn error(code: Code, span: Span, message: impl Into<String>) -> Diagnostic {
+    at(Diagnostic::new(code, message), span)
+}
+
+/// Adds the place of `span`, unless the diagnostic has one or the span is unknown.
+pub(crate) fn at(diagnostic: Diagnostic, span: Span) -> Diagnostic {
+    if span.line == 0 {
+        return diagnostic;
+    }
+    diagnostic.at(Place::Sql {
+        line: span.line.into(),
+        column: span.column.into(),
+        length: u64::from(span.length).max(1),
+    })
+}
+
+/// A feature of Flink SQL that is not there yet; `advice` says what to do instead.
+pub(crate) fn unsupported(feature: &str, span: Span, advice: &str) -> Diagnostic {
+    error(code::UNSUPPORTED, span, format!("{feature} is not supported yet")).advise(advice)
+}
+
+/// "did you mean …" when a name of `known` is near, else what there is.
+pub(crate) fn suggestion<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone, what: &str) -> String {
+    match diagnostics::nearest(name, known.clone()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => {
+            let mut names: Vec<&str> = known.take(12).collect();
+            names.dedup();
+            match names.as_slice() {
+                [] => format!("there are no {what}"),
+                _ => format!("{what}: {}", names.join(", ")),
+            }
+        }
+    }
+}
+
+/// The identifiers of a possibly qualified name; `None` when a part is not a plain identifier.
+pub(crate) fn name_parts(name: &ObjectName) -> Option<Vec<&Ident>> {
+    name.0.iter().map(|part| part.as_ident()).collect()
+}

@@ -1,0 +1,343 @@
+//! Queries: WITH, set operations, VALUES, LIMIT.
+
+use super::coercion::{common_type, convert};
+use super::expression::Binder;
+use super::group::{AggregateList, Grouping};
+use super::place::{error, from_parser, span_of, unsupported};
+use super::scope::{Attribute, Column, Scope, unique_names};
+use crate::catalog::Catalog;
+use crate::settings::Settings;
+use millstream_plan::expr::{Expr, ExprKind, Span};
+use millstream_plan::logical::Rel;
+use millstream_types::{DataType, Diagnostic, Field, Schema, Value, code};
+use sqlparser::ast;
+
+/// Views may stand within views this deep.
+const MAX_VIEW_DEPTH: usize = 32;
+
+/// A bound relation and what its columns are called and mean.
+#[derive(Debug, Clone)]
+pub(crate) struct Relation {
+    /// The relation.
+    pub rel: Rel,
+    /// Its columns, in order. The names are those of the query; the relation's are made unique.
+    pub columns: Vec<Column>,
+}
+
+impl Relation {
+    /// A projection of `self`.
+    pub fn project(self, outputs: Vec<(Expr, Column)>) -> Relation {
+        let names = unique_names(outputs.iter().map(|(_, c)| c.field.name.clone()));
+        let (expressions, columns): (Vec<Expr>, Vec<Column>) = outputs.into_iter().unzip();
+        let projection = expressions.into_iter().zip(names).collect();
+        Relation { rel: Rel::Project { input: Box::new(self.rel), columns: projection }, columns }
+    }
+}
+
+/// Binds the queries of one statement.
+pub(crate) struct QueryBinder<'a> {
+    /// Tables and views.
+    pub catalog: &'a Catalog,
+    /// Settings of the session.
+    pub settings: &'a Settings,
+    /// Queries of the WITH clauses around the current place, the innermost last.
+    common: Vec<(String, Relation)>,
+    /// How many views the current place is in.
+    pub(super) view_depth: usize,
+}
+
+impl<'a> QueryBinder<'a> {
+    /// A binder without any WITH clause.
+    pub fn new(catalog: &'a Catalog, settings: &'a Settings) -> QueryBinder<'a> {
+        QueryBinder { catalog, settings, common: vec![], view_depth: 0 }
+    }
+
+    /// A binder for the query of a view, which sees nothing of the query around it.
+    pub fn for_view(&self, name: &str, span: Span) -> Result<QueryBinder<'a>, Diagnostic> {
+        if self.view_depth >= MAX_VIEW_DEPTH {
+            let message =
+                format!("view `{name}` refers to itself, or views are nested more than {MAX_VIEW_DEPTH} deep");
+            return Err(error(code::UNSUPPORTED, span, message).advise("define the view over tables"));
+        }
+        let view_depth = self.view_depth + 1;
+        Ok(QueryBinder { catalog: self.catalog, settings: self.settings, common: vec![], view_depth })
+    }
+
+    /// The query of a WITH clause of this name.
+    pub fn common_table(&self, name: &str) -> Option<&Relation> {
+        self.common.iter().rev().find(|(known, _)| known == name).map(|(_, relation)| relation)
+    }
+
+    /// Binds a query; LIMIT only at the top of the statement.
+    pub fn query(&mut self, query: &ast::Query, is_top: bool) -> Result<Relation, Diagnostic> {
+        let outer = self.common.len();
+        let bound = self.query_within(query, is_top);
+        self.common.truncate(outer);
+        bound
+    }
+
+    fn query_within(&mut self, query: &ast::Query, is_top: bool) -> Result<Relation, Diagnostic> {
+        if let Some(with) = &query.with {
+            self.with(with)?;
+        }
+        let limit = limit_of(query)?;
+        if let (Some((_, span)), false) = (limit, is_top) {
+            let advice = "put LIMIT at the end of the whole statement";
+            return Err(unsupported("LIMIT within a subquery or a view", span, advice));
+        }
+        if let Some(order_by) = &query.order_by {
+            let advice = "remove ORDER BY; rows are written in the order in which they are final";
+            return Err(unsupported("ORDER BY", span_of(order_by), advice));
+        }
+        let other = [
+            ("FOR UPDATE", !query.locks.is_empty()),
+            ("FOR XML / JSON", query.for_clause.is_some()),
+            ("SETTINGS", query.settings.is_some()),
+            ("FORMAT", query.format_clause.is_some()),
+            ("|>", !query.pipe_operators.is_empty()),
+        ];
+        if let Some((clause, _)) = other.iter().find(|(_, present)| *present) {
+            return Err(error(code::SYNTAX, span_of(query), format!("Flink SQL has no {clause}")));
+        }
+        let bound = self.body(&query.body, is_top && limit.is_none())?;
+        Ok(match limit {
+            Some((count, _)) => {
+                Relation { rel: Rel::Limit { input: Box::new(bound.rel), count }, columns: bound.columns }
+            }
+            None => bound,
+        })
+    }
+
+    fn with(&mut self, with: &ast::With) -> Result<(), Diagnostic> {
+        if with.recursive {
+            let span = from_parser(with.with_token.0.span);
+            return Err(unsupported("WITH RECURSIVE", span, "there is no recursion in streaming queries"));
+        }
+        for table in &with.cte_tables {
+            let mut relation = self.query(&table.query, false)?;
+            rename(&mut relation, &table.alias)?;
+            self.common.push((table.alias.name.value.clone(), relation));
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, body: &ast::SetExpr, is_top: bool) -> Result<Relation, Diagnostic> {
+        match body {
+            ast::SetExpr::Select(select) => self.select(select),
+            ast::SetExpr::Query(query) => self.query(query, is_top),
+            ast::SetExpr::Values(values) => self.values(values, span_of(body)),
+            ast::SetExpr::SetOperation { op, set_quantifier, .. } => self.set_operation(body, *op, *set_quantifier),
+            other => Err(unsupported("this kind of query", span_of(other), "write SELECT … FROM …")),
+        }
+    }
+
+    fn set_operation(
+        &mut self,
+        body: &ast::SetExpr,
+        op: ast::SetOperator,
+        quantifier: ast::SetQuantifier,
+    ) -> Result<Relation, Diagnostic> {
+        let span = span_of(body);
+        if op != ast::SetOperator::Union {
+            return Err(unsupported(&op.to_string(), span, "filter with WHERE instead"));
+        }
+        let distinct = match quantifier {
+            ast::SetQuantifier::All => false,
+            ast::SetQuantifier::None | ast::SetQuantifier::Distinct => true,
+            other => return Err(error(code::SYNTAX, span, format!("Flink SQL has no UNION {other}"))),
+        };
+        // A long UNION is left-deep: walk its spine in a loop.
+        let mut parts = Vec::new();
+        let mut first = body;
+        while let ast::SetExpr::SetOperation { left, op: inner, set_quantifier, right } = first
+            && *inner == op
+            && *set_quantifier == quantifier
+        {
+            parts.push(&**right);
+            first = left;
+        }
+        let mut relations = vec![self.body(first, false)?];
+        for part in parts.into_iter().rev() {
+            relations.push(self.body(part, false)?);
+        }
+        let union = union_all(relations, span)?;
+        if distinct { self.distinct(union, span) } else { Ok(union) }
+    }
+
+    /// Each row once: an aggregation without aggregates.
+    pub(crate) fn distinct(&self, input: Relation, span: Span) -> Result<Relation, Diagnostic> {
+        let scope = Scope { columns: input.columns.clone() };
+        let outputs = scope.star(span);
+        let expressions = outputs.into_iter().map(|(e, _)| e).collect();
+        let grouping = Grouping::distinct(&scope);
+        let columns = input.columns.clone();
+        let is_batch = self.settings.is_batch();
+        let (aggregated, expressions) = grouping
+            .aggregate(input, AggregateList::default(), expressions, is_batch, span)
+            .map_err(|e| match e.code {
+                code::NEEDS_UPDATES | code::INVALID_WINDOW => distinct_needs_window(span),
+                _ => e,
+            })?;
+        let after = Scope { columns: aggregated.columns.clone() };
+        let outputs = expressions.into_iter().zip(columns).map(|(e, column)| {
+            let field = Field::new(column.field.name, e.data_type.clone(), e.nullable);
+            let attribute = after.attribute(&e);
+            (e, Column { attribute, ..Column::plain(field) })
+        });
+        let outputs = outputs.collect();
+        Ok(aggregated.project(outputs))
+    }
+
+    fn values(&mut self, values: &ast::Values, span: Span) -> Result<Relation, Diagnostic> {
+        let scope = Scope::default();
+        let mut rows = Vec::new();
+        for row in &values.rows {
+            let bound: Result<Vec<Expr>, Diagnostic> =
+                row.content.iter().map(|e| Binder::scalar(&scope, "VALUES").bind(unwrapped_row(e))).collect();
+            rows.push(bound?);
+        }
+        let width = rows.first().map_or(0, Vec::len);
+        if let Some(other) = rows.iter().find(|r| r.len() != width) {
+            let place = other.first().map_or(span, |e| e.span);
+            let message = format!("the rows of VALUES have {width} and {} columns", other.len());
+            return Err(error(code::TYPE_MISMATCH, place, message).advise("give all rows the same number of columns"));
+        }
+        let mut fields = Vec::new();
+        for i in 0..width {
+            let mut common = DataType::Null;
+            for row in &rows {
+                common = common_type(&common, &row[i].data_type).ok_or_else(|| {
+                    let message = format!("column {} of VALUES has {common} and {}", i + 1, row[i].data_type);
+                    error(code::TYPE_MISMATCH, row[i].span, message).advise("cast the values to one type")
+                })?;
+            }
+            fields.push(Field::new(format!("EXPR${i}"), common, false));
+        }
+        for row in &mut rows {
+            for (value, field) in row.iter_mut().zip(&mut fields) {
+                let taken = std::mem::replace(value, Expr::boolean(false));
+                *value = convert(taken, &field.data_type);
+                field.nullable |= value.nullable;
+            }
+        }
+        let columns = fields.iter().cloned().map(Column::plain).collect();
+        Ok(Relation { rel: Rel::Values { schema: Schema::new(fields), rows }, columns })
+    }
+}
+
+/// `ROW(1)` of one value within VALUES is that value.
+fn unwrapped_row(expr: &ast::Expr) -> &ast::Expr {
+    match expr {
+        ast::Expr::Nested(inner) => unwrapped_row(inner),
+        other => other,
+    }
+}
+
+fn distinct_needs_window(span: Span) -> Diagnostic {
+    error(code::NEEDS_UPDATES, span, "on a stream, distinct rows without a window never end").advise(
+        "select window_start and window_end of a TUMBLE too, or SET 'execution.runtime-mode' = 'batch' for a bounded input",
+    )
+}
+
+/// Renames the columns of a relation by an alias, `t` or `t(a, b)`.
+pub(crate) fn rename(relation: &mut Relation, alias: &ast::TableAlias) -> Result<(), Diagnostic> {
+    for column in &mut relation.columns {
+        column.qualifier = vec![alias.name.value.clone()];
+    }
+    if alias.columns.is_empty() {
+        return Ok(());
+    }
+    if alias.columns.len() != relation.columns.len() {
+        let (given, found) = (alias.columns.len(), relation.columns.len());
+        let message = format!("`{}` names {given} columns, but there are {found}", alias.name.value);
+        return Err(
+            error(code::TYPE_MISMATCH, from_parser(alias.name.span), message).advise("name all columns or none")
+        );
+    }
+    for (column, name) in relation.columns.iter_mut().zip(&alias.columns) {
+        column.field.name.clone_from(&name.name.value);
+    }
+    Ok(())
+}
+
+/// The rows of all inputs, whose columns get the types that all of them fit.
+fn union_all(inputs: Vec<Relation>, span: Span) -> Result<Relation, Diagnostic> {
+    let mut columns: Vec<Column> = inputs[0].columns.clone();
+    columns.iter_mut().for_each(|c| c.qualifier.clear());
+    for (position, input) in inputs.iter().enumerate().skip(1) {
+        if input.columns.len() != columns.len() {
+            let message = format!(
+                "query {} of UNION has {} columns, the first has {}",
+                position + 1,
+                input.columns.len(),
+                columns.len()
+            );
+            return Err(error(code::TYPE_MISMATCH, span, message).advise("select the same columns in all queries"));
+        }
+        for (column, other) in columns.iter_mut().zip(&input.columns) {
+            let (left, right) = (&column.field.data_type, &other.field.data_type);
+            column.field.data_type = common_type(left, right).ok_or_else(|| {
+                let message = format!("column `{}` of UNION is {left} and {right}", column.field.name);
+                error(code::TYPE_MISMATCH, span, message).advise("cast one of them to the type of the other")
+            })?;
+            column.field.nullable |= other.field.nullable;
+            column.attribute = common_attribute(&column.attribute, &other.attribute);
+        }
+    }
+    let inputs = inputs.into_iter().map(|input| with_types(input, &columns).rel).collect();
+    Ok(Relation { rel: Rel::Union { inputs }, columns })
+}
+
+fn common_attribute(left: &Attribute, right: &Attribute) -> Attribute {
+    match (left, right) {
+        _ if left == right => left.clone(),
+        _ if left.is_event_time() && right.is_event_time() => Attribute::Rowtime,
+        _ => Attribute::None,
+    }
+}
+
+/// The relation with its columns cast to the types of `columns`.
+fn with_types(input: Relation, columns: &[Column]) -> Relation {
+    if input.columns.iter().zip(columns).all(|(c, to)| c.field.data_type == to.field.data_type) {
+        return input;
+    }
+    let scope = Scope { columns: input.columns.clone() };
+    let outputs = columns.iter().enumerate().map(|(i, to)| {
+        let expr = convert(scope.column(i, Span::default()), &to.field.data_type);
+        (expr, to.clone())
+    });
+    let outputs = outputs.collect();
+    input.project(outputs)
+}
+
+/// The number of LIMIT or FETCH FIRST, and its place.
+fn limit_of(query: &ast::Query) -> Result<Option<(u64, Span)>, Diagnostic> {
+    let expr = match (&query.limit_clause, &query.fetch) {
+        (None, None) => return Ok(None),
+        (Some(ast::LimitClause::LimitOffset { limit, offset, limit_by }), None) => {
+            if let Some(offset) = offset {
+                return Err(unsupported("OFFSET", span_of(&offset.value), "filter with WHERE instead"));
+            }
+            if let Some(by) = limit_by.first() {
+                return Err(error(code::SYNTAX, span_of(by), "Flink SQL has no LIMIT … BY"));
+            }
+            match limit {
+                Some(limit) => limit,
+                None => return Ok(None),
+            }
+        }
+        (Some(ast::LimitClause::OffsetCommaLimit { offset, .. }), None) => {
+            return Err(unsupported("OFFSET", span_of(offset), "write LIMIT n"));
+        }
+        (None, Some(fetch)) if !fetch.with_ties && !fetch.percent => match &fetch.quantity {
+            Some(quantity) => quantity,
+            None => return Ok(Some((1, span_of(query)))),
+        },
+        _ => return Err(unsupported("this form of FETCH", span_of(query), "write LIMIT n")),
+    };
+    let span = span_of(expr);
+    match Binder::scalar(&Scope::default(), "LIMIT").bind(expr)?.kind {
+        ExprKind::Literal(Value::Int(n)) if n >= 0 => Ok(Some((n as u64, span))),
+        _ => Err(error(code::TYPE_MISMATCH, span, "LIMIT needs a constant whole number").advise("write LIMIT 10")),
+    }
+}

@@ -1,0 +1,223 @@
+//! Names: which column of the input an identifier means.
+//!
+//! A scope is the columns of a FROM clause in order. A name resolves, as in Flink, first as `table.column`, then as a
+//! column whose ROW fields the rest of the path walks: `bid.price`, `e.bid.price`. Names are case-sensitive.
+
+use super::place;
+use millstream_plan::expr::{Expr, ExprKind, Span};
+use millstream_plan::window::Slicing;
+use millstream_types::{DataType, Diagnostic, Field, code};
+use sqlparser::ast::Ident;
+
+/// The windows that a window column belongs to. Two columns with equal windows that come from the same row belong to
+/// the same window of it, because a row has one event time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Windows {
+    /// How time is cut.
+    pub slicing: Slicing,
+    /// Type of the event time: TIMESTAMP(3) or TIMESTAMP_LTZ(3) or shorter.
+    pub time_type: DataType,
+}
+
+/// What a column means for event time. Only plain references keep it: a cast or arithmetic loses it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Attribute {
+    /// A value like any other.
+    None,
+    /// Event time, with a watermark.
+    Rowtime,
+    /// `window_start` of a TUMBLE.
+    WindowStart(Windows),
+    /// `window_end` of a TUMBLE.
+    WindowEnd(Windows),
+    /// `window_time` of a TUMBLE, which is event time again.
+    WindowTime(Windows),
+    /// The time that a TUMBLE assigned windows by: no longer event time, but it lies in the window.
+    WindowedTime(Windows),
+}
+
+impl Attribute {
+    /// Whether windows can be assigned by the column.
+    pub fn is_event_time(&self) -> bool {
+        matches!(self, Attribute::Rowtime | Attribute::WindowTime(_))
+    }
+}
+
+/// A column that a name can mean.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Column {
+    /// Name, type and nullability.
+    pub field: Field,
+    /// Role in time.
+    pub attribute: Attribute,
+    /// Names of the table that it can be qualified with, the innermost last: alias, or catalog, database and table.
+    pub qualifier: Vec<String>,
+}
+
+impl Column {
+    /// A column without a role in time or a qualifier.
+    pub fn plain(field: Field) -> Column {
+        Column { field, attribute: Attribute::None, qualifier: vec![] }
+    }
+}
+
+/// The columns that expressions of a query can use.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Scope {
+    /// Columns of the input, in order.
+    pub columns: Vec<Column>,
+}
+
+/// A column that a star stands for, and its name.
+pub(crate) type Starred = (Expr, String);
+
+impl Scope {
+    /// The input's column `index`.
+    pub fn column(&self, index: usize, span: Span) -> Expr {
+        let field = &self.columns[index].field;
+        Expr::column(index, field.data_type.clone(), field.nullable).at(span)
+    }
+
+    /// The expression that a (qualified, nested) name means.
+    pub fn resolve(&self, path: &[Ident]) -> Result<Expr, Diagnostic> {
+        let spans = path.iter().map(|p| p.span);
+        let span = place::from_parser(sqlparser::tokenizer::Span::union_iter(spans));
+        let (index, used) = self.resolve_column(path, span)?;
+        let mut expr = self.column(index, span);
+        for part in &path[used..] {
+            expr = field_of(expr, part)?;
+        }
+        Ok(expr)
+    }
+
+    /// The column that a path starts with, and how many of its parts name it.
+    fn resolve_column(&self, path: &[Ident], span: Span) -> Result<(usize, usize), Diagnostic> {
+        for length in (1..path.len()).rev() {
+            if self.columns.iter().any(|c| qualifies(&path[..length], c)) {
+                let found = self.named(&path[length].value, Some(&path[..length]));
+                match found.as_slice() {
+                    // A column may have the name of its table: then the path goes into the column.
+                    [] if !self.named(&path[0].value, None).is_empty() => {}
+                    [] => return Err(self.unknown(&path[length], Some(&path[..length]))),
+                    [one] => return Ok((*one, length + 1)),
+                    _ => return Err(ambiguous(&path[length], span)),
+                }
+            }
+        }
+        match self.named(&path[0].value, None).as_slice() {
+            [] => Err(self.unknown(&path[0], None)),
+            [one] => Ok((*one, 1)),
+            _ => Err(ambiguous(&path[0], span)),
+        }
+    }
+
+    fn named(&self, name: &str, qualifier: Option<&[Ident]>) -> Vec<usize> {
+        let matches = |c: &Column| c.field.name == name && qualifier.is_none_or(|q| qualifies(q, c));
+        (0..self.columns.len()).filter(|&i| matches(&self.columns[i])).collect()
+    }
+
+    fn unknown(&self, name: &Ident, qualifier: Option<&[Ident]>) -> Diagnostic {
+        let span = place::from_parser(name.span);
+        let message = match qualifier {
+            Some(q) => {
+                let table: Vec<&str> = q.iter().map(|p| p.value.as_str()).collect();
+                format!("table `{}` has no column `{}`", table.join("."), name.value)
+            }
+            None => format!("unknown column `{}`", name.value),
+        };
+        let names = self.columns.iter().filter(|c| qualifier.is_none_or(|q| qualifies(q, c)));
+        let advice = place::suggestion(&name.value, names.map(|c| c.field.name.as_str()), "columns");
+        place::error(code::UNKNOWN_COLUMN, span, message).advise(advice)
+    }
+
+    /// All columns, for `*`.
+    pub fn star(&self, span: Span) -> Vec<Starred> {
+        (0..self.columns.len()).map(|i| self.starred(i, span)).collect()
+    }
+
+    fn starred(&self, index: usize, span: Span) -> Starred {
+        let column = &self.columns[index];
+        (self.column(index, span), column.field.name.clone())
+    }
+
+    /// The columns of a table for `t.*`, or the fields of a row for `row_column.*`.
+    pub fn qualified_star(&self, path: &[Ident]) -> Result<Vec<Starred>, Diagnostic> {
+        let span = place::from_parser(sqlparser::tokenizer::Span::union_iter(path.iter().map(|p| p.span)));
+        let of_table: Vec<usize> = (0..self.columns.len()).filter(|&i| qualifies(path, &self.columns[i])).collect();
+        if !of_table.is_empty() {
+            return Ok(of_table.into_iter().map(|i| self.starred(i, span)).collect());
+        }
+        let row = self.resolve(path)?;
+        self.row_star(&row)
+    }
+
+    /// The fields of a row.
+    pub fn row_star(&self, row: &Expr) -> Result<Vec<Starred>, Diagnostic> {
+        let DataType::Row(fields) = &row.data_type else {
+            let message = format!("`.*` needs a table or a ROW, not {}", row.data_type);
+            return Err(place::error(code::TYPE_MISMATCH, row.span, message).advise("name the columns one by one"));
+        };
+        let starred = |i: usize| (field_at(row.clone(), i), fields[i].name.clone());
+        Ok((0..fields.len()).map(starred).collect())
+    }
+
+    /// The role in time of an expression: that of the column, if it is one.
+    pub fn attribute(&self, expr: &Expr) -> Attribute {
+        match expr.kind {
+            ExprKind::Column(i) if i < self.columns.len() => self.columns[i].attribute.clone(),
+            _ => Attribute::None,
+        }
+    }
+}
+
+/// Whether `path` names the table of a column: its last parts, down to the table's own name.
+fn qualifies(path: &[Ident], column: &Column) -> bool {
+    let names = &column.qualifier;
+    path.len() <= names.len()
+        && path.iter().zip(&names[names.len() - path.len()..]).all(|(part, name)| part.value == *name)
+}
+
+fn ambiguous(name: &Ident, span: Span) -> Diagnostic {
+    place::error(code::AMBIGUOUS_COLUMN, span, format!("the input has more than one column `{}`", name.value))
+        .advise("give the columns different names with AS in the subquery")
+}
+
+/// Field `part` of a ROW.
+pub(crate) fn field_of(row: Expr, part: &Ident) -> Result<Expr, Diagnostic> {
+    let span = place::from_parser(part.span);
+    let DataType::Row(fields) = &row.data_type else {
+        let message = format!("`{}` cannot be a field: the value before it is {}", part.value, row.data_type);
+        return Err(place::error(code::UNKNOWN_COLUMN, span, message).advise("only a ROW has fields"));
+    };
+    match fields.iter().position(|f| f.name == part.value) {
+        Some(index) => Ok(field_at(row, index)),
+        None => {
+            let advice = place::suggestion(&part.value, fields.iter().map(|f| f.name.as_str()), "fields");
+            Err(place::error(code::UNKNOWN_COLUMN, span, format!("the ROW has no field `{}`", part.value))
+                .advise(advice))
+        }
+    }
+}
+
+/// Field `index` of an expression that is a ROW.
+fn field_at(row: Expr, index: usize) -> Expr {
+    let DataType::Row(fields) = &row.data_type else { unreachable!("the caller has checked that this is a ROW") };
+    let (data_type, nullable) = (fields[index].data_type.clone(), row.nullable || fields[index].nullable);
+    let span = row.span;
+    Expr::new(ExprKind::Field(Box::new(row), index), data_type, nullable).at(span)
+}
+
+/// Makes names unique as Flink does: the second `a` becomes `a0`, the third `a1`.
+pub(crate) fn unique_names(names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut unique: Vec<String> = Vec::new();
+    for name in names {
+        let mut candidate = name.clone();
+        let mut suffix = 0usize;
+        while unique.contains(&candidate) {
+            candidate = format!("{name}{suffix}");
+            suffix += 1;
+        }
+        unique.push(candidate);
+    }
+    unique
+}

@@ -1,0 +1,234 @@
+//! SELECT: the select list, WHERE, GROUP BY, HAVING, DISTINCT.
+
+use super::expression::Binder;
+use super::group::{AggregateList, Grouping};
+use super::place::{error, from_parser, span_of, unsupported};
+use super::query::{QueryBinder, Relation};
+use super::scope::{Column, Scope, unique_names};
+use millstream_plan::expr::{Expr, Span};
+use millstream_plan::logical::Rel;
+use millstream_types::{Diagnostic, Field, Schema, code};
+use sqlparser::ast;
+
+/// An expression of the select list and its name.
+type Item = (Expr, String);
+
+impl QueryBinder<'_> {
+    /// Binds a SELECT.
+    pub(super) fn select(&mut self, select: &ast::Select) -> Result<Relation, Diagnostic> {
+        check_clauses(select)?;
+        let input = self.from(&select.from)?;
+        let has_from = input.is_some();
+        let mut input = input.unwrap_or_else(nothing);
+        let scope = Scope { columns: input.columns.clone() };
+        if let Some(predicate) = &select.selection {
+            let predicate = Binder::scalar(&scope, "WHERE").condition(predicate, "WHERE")?;
+            input.rel = Rel::Filter { input: Box::new(input.rel), predicate };
+        }
+        let mut list = AggregateList::default();
+        let grouping = Grouping::bind(&scope, &select.group_by, &aliases(select), &mut list)?;
+        list.group_of_nothing = grouping.is_global();
+        let mut binder = Binder { scope: &scope, aggregates: Some(&mut list), clause: "SELECT" };
+        let items = select_list(&mut binder, &select.projection)?;
+        binder.clause = "HAVING";
+        let having = select.having.as_ref().map(|h| binder.condition(h, "HAVING")).transpose()?;
+        let is_aggregate = grouping.explicit || having.is_some() || !list.is_empty();
+        let distinct = distinct_of(select)?;
+        let output = if is_aggregate {
+            let place = group_place(select);
+            self.aggregate(input, grouping, list, items, having, place)?
+        } else if has_from || select.selection.is_some() {
+            project(input, items)
+        } else {
+            constant_row(items)
+        };
+        match distinct {
+            Some(span) => self.distinct(output, span),
+            None => Ok(output),
+        }
+    }
+
+    fn aggregate(
+        &self,
+        input: Relation,
+        grouping: Grouping,
+        list: AggregateList,
+        items: Vec<Item>,
+        having: Option<Expr>,
+        place: Span,
+    ) -> Result<Relation, Diagnostic> {
+        let (mut expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
+        let has_having = having.is_some();
+        expressions.extend(having);
+        let is_batch = self.settings.is_batch();
+        let (mut relation, mut expressions) = grouping.aggregate(input, list, expressions, is_batch, place)?;
+        if has_having && let Some(predicate) = expressions.pop() {
+            relation.rel = Rel::Filter { input: Box::new(relation.rel), predicate };
+        }
+        Ok(project(relation, expressions.into_iter().zip(names).collect()))
+    }
+}
+
+/// The input of a SELECT without FROM: one row without meaning.
+fn nothing() -> Relation {
+    Relation { rel: Rel::Values { schema: Schema::default(), rows: vec![vec![]] }, columns: vec![] }
+}
+
+/// The rows of `SELECT 1, 'a'`.
+fn constant_row(items: Vec<Item>) -> Relation {
+    let names = unique_names(items.iter().map(|(_, name)| name.clone()));
+    let columns: Vec<Column> = items.iter().map(|(e, name)| plain_column(e, name)).collect();
+    let fields = columns.iter().zip(names).map(|(c, name)| Field { name, ..c.field.clone() });
+    let schema = Schema::new(fields.collect());
+    let row = items.into_iter().map(|(e, _)| e).collect();
+    Relation { rel: Rel::Values { schema, rows: vec![row] }, columns }
+}
+
+fn plain_column(expr: &Expr, name: &str) -> Column {
+    Column::plain(Field::new(name, expr.data_type.clone(), expr.nullable))
+}
+
+/// The select list over its input; plain columns keep their role in time.
+fn project(input: Relation, items: Vec<Item>) -> Relation {
+    let scope = Scope { columns: input.columns.clone() };
+    let outputs = items.into_iter().map(|(expr, name)| {
+        let column = Column { attribute: scope.attribute(&expr), ..plain_column(&expr, &name) };
+        (expr, column)
+    });
+    let outputs = outputs.collect();
+    input.project(outputs)
+}
+
+fn select_list(binder: &mut Binder<'_>, items: &[ast::SelectItem]) -> Result<Vec<Item>, Diagnostic> {
+    let mut list: Vec<Item> = Vec::new();
+    for item in items {
+        match item {
+            ast::SelectItem::UnnamedExpr(expr) => {
+                let name = implied_name(expr).unwrap_or_else(|| format!("EXPR${}", list.len()));
+                list.push((binder.bind(expr)?, name));
+            }
+            ast::SelectItem::ExprWithAlias { expr, alias } => list.push((binder.bind(expr)?, alias.value.clone())),
+            ast::SelectItem::Wildcard(options) => {
+                let span = from_parser(options.wildcard_token.0.span);
+                check_star(options, span)?;
+                if binder.scope.columns.is_empty() {
+                    return Err(error(code::SYNTAX, span, "SELECT * needs a FROM").advise("add FROM and a table"));
+                }
+                add_starred(&mut list, binder.scope.star(span));
+            }
+            ast::SelectItem::QualifiedWildcard(kind, options) => {
+                let span = span_of(item);
+                check_star(options, span)?;
+                let starred = match kind {
+                    ast::SelectItemQualifiedWildcardKind::ObjectName(name) => {
+                        let parts = name.0.iter().map(|p| p.as_ident().cloned()).collect::<Option<Vec<_>>>();
+                        let parts =
+                            parts.ok_or_else(|| error(code::SYNTAX, span, "expected a table or a ROW before `.*`"))?;
+                        binder.scope.qualified_star(&parts)?
+                    }
+                    ast::SelectItemQualifiedWildcardKind::Expr(expr) => {
+                        let row = binder.bind(expr)?;
+                        binder.scope.row_star(&row)?
+                    }
+                };
+                add_starred(&mut list, starred);
+            }
+            ast::SelectItem::ExprWithAliases { expr, .. } => {
+                return Err(unsupported("several names for one expression", span_of(expr), "give it one name"));
+            }
+        }
+    }
+    Ok(list)
+}
+
+/// Columns of a star get suffixes where their names are taken.
+fn add_starred(list: &mut Vec<Item>, starred: Vec<Item>) {
+    let taken = list.len();
+    let names = list.iter().chain(&starred).map(|(_, name)| name.clone());
+    // Names before the star stay as they are, so that two equal ones remain ambiguous.
+    let unique = unique_names(names).split_off(taken);
+    list.extend(starred.into_iter().zip(unique).map(|((expr, _), name)| (expr, name)));
+}
+
+fn check_star(options: &ast::WildcardAdditionalOptions, span: Span) -> Result<(), Diagnostic> {
+    let plain = options.opt_ilike.is_none()
+        && options.opt_exclude.is_none()
+        && options.opt_except.is_none()
+        && options.opt_replace.is_none()
+        && options.opt_rename.is_none()
+        && options.opt_alias.is_none();
+    if plain {
+        Ok(())
+    } else {
+        Err(error(code::SYNTAX, span, "Flink SQL has no options after *").advise("name the columns"))
+    }
+}
+
+/// The name of a column that is selected as it is: the last part of its path.
+fn implied_name(expr: &ast::Expr) -> Option<String> {
+    match expr {
+        ast::Expr::Identifier(name) => Some(name.value.clone()),
+        ast::Expr::CompoundIdentifier(path) => path.last().map(|p| p.value.clone()),
+        ast::Expr::Nested(inner) => implied_name(inner),
+        ast::Expr::CompoundFieldAccess { access_chain, .. } => match access_chain.last() {
+            Some(ast::AccessExpr::Dot(ast::Expr::Identifier(name))) => Some(name.value.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn aliases(select: &ast::Select) -> Vec<&str> {
+    let alias = |item| match item {
+        &ast::SelectItem::ExprWithAlias { ref alias, .. } => Some(alias.value.as_str()),
+        _ => None,
+    };
+    select.projection.iter().filter_map(alias).collect()
+}
+
+/// Where a grouping stands: GROUP BY, else the first expression of the select list.
+fn group_place(select: &ast::Select) -> Span {
+    let group_by = span_of(&select.group_by);
+    if group_by != Span::default() {
+        return group_by;
+    }
+    select.projection.first().map(span_of).unwrap_or_default()
+}
+
+/// The place of DISTINCT, if it is there.
+fn distinct_of(select: &ast::Select) -> Result<Option<Span>, Diagnostic> {
+    let span = from_parser(select.select_token.0.span);
+    match &select.distinct {
+        None | Some(ast::Distinct::All) => Ok(None),
+        Some(ast::Distinct::Distinct) => Ok(Some(span)),
+        Some(ast::Distinct::On(_)) => Err(error(code::SYNTAX, span, "Flink SQL has no DISTINCT ON")),
+    }
+}
+
+/// Fails on clauses that Flink has not, or that are not there yet.
+fn check_clauses(select: &ast::Select) -> Result<(), Diagnostic> {
+    if let Some(qualify) = &select.qualify {
+        return Err(unsupported("QUALIFY", span_of(qualify), "filter in a query around this one"));
+    }
+    let span = from_parser(select.select_token.0.span);
+    if !select.named_window.is_empty() {
+        return Err(unsupported("WINDOW (OVER windows)", span, "aggregate within TUMBLE windows"));
+    }
+    let foreign = [
+        ("TOP", select.top.is_some()),
+        ("EXCLUDE", select.exclude.is_some()),
+        ("INTO", select.into.is_some()),
+        ("LATERAL VIEW", !select.lateral_views.is_empty()),
+        ("PREWHERE", select.prewhere.is_some()),
+        ("CONNECT BY", !select.connect_by.is_empty()),
+        ("CLUSTER BY", !select.cluster_by.is_empty()),
+        ("DISTRIBUTE BY", !select.distribute_by.is_empty()),
+        ("SORT BY", !select.sort_by.is_empty()),
+        ("AS STRUCT / VALUE", select.value_table_mode.is_some()),
+        ("FROM without SELECT", select.flavor != ast::SelectFlavor::Standard),
+    ];
+    match foreign.iter().find(|(_, present)| *present) {
+        Some((clause, _)) => Err(error(code::SYNTAX, span, format!("Flink SQL has no SELECT … {clause}"))),
+        None => Ok(()),
+    }
+}
