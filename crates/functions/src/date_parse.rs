@@ -1,7 +1,7 @@
 //! Reading dates and times by a [`DatePattern`].
 
 use crate::date_pattern::{DAYS, DatePattern, Dialect, Field, Item, MONTHS, clamped_seconds};
-use millstream_types::text::calendar::{SECONDS_PER_DAY, days_from_civil, days_in_month};
+use millstream_types::text::calendar::{SECONDS_PER_DAY, days_from_civil, days_in_month, weekday};
 use millstream_types::text::zone::{Zone, parse_offset};
 
 /// The moment that a text names.
@@ -42,6 +42,10 @@ struct Fields {
     year: Option<i64>,
     two_digit_year: bool,
     before_christ: bool,
+    week_year: Option<i64>,
+    week: Option<i64>,
+    /// From 0 for Sunday.
+    weekday: Option<i64>,
     month: Option<i64>,
     day: Option<i64>,
     day_of_year: Option<i64>,
@@ -106,7 +110,7 @@ impl Reader<'_> {
             }
             Field::Month if count >= 3 => self.fields.month = Some(self.long_or_short(&MONTHS, count)? as i64 + 1),
             Field::DayName => {
-                self.long_or_short(&DAYS, count.max(3))?;
+                self.fields.weekday = Some((self.long_or_short(&DAYS, count.max(3))? as i64 + 1) % 7);
             }
             Field::AmPm => self.fields.afternoon = Some(self.name(&["AM", "PM"])? == 1),
             Field::ZoneName | Field::ZoneRfc | Field::ZoneIso => self.zone()?,
@@ -153,25 +157,31 @@ impl Reader<'_> {
                 _ => None,
             })
             .sum();
-        let run = self.text[self.at..].iter().take_while(|b| b.is_ascii_digit()).count();
+        let signed = year && matches!(self.text.get(self.at), Some(b'+' | b'-'));
+        let run = self.text[self.at + usize::from(signed)..].iter().take_while(|b| b.is_ascii_digit()).count();
         (min, max.min(run.saturating_sub(following)).max(min))
     }
 
     /// A number; years may have a sign, and only then more than four digits where the pattern has four or more.
     fn number(&mut self, field: Field, min: usize, max: usize) -> Option<i64> {
         let year = matches!(field, Field::YearOfEra | Field::Year | Field::WeekYear);
+        let simple = self.pattern.dialect == Dialect::Simple;
         let signed = match self.text.get(self.at) {
-            Some(b'-') if year || self.pattern.dialect == Dialect::Simple => Some(-1),
-            Some(b'+') if year => Some(1),
+            Some(b'-') if year || simple => Some(-1),
+            Some(b'+') if year && min >= 4 && !simple => Some(1),
             _ => None,
         };
+        let mut max = max;
         if signed.is_some() {
             self.at += 1;
+            // The older class counts the sign among the characters of an adjacent field.
+            max -= usize::from(simple);
         }
         let start = self.at;
         let value = self.digits(min, max)?;
-        let too_long = year && min >= 4 && self.at - start > min && signed.is_none();
-        (!too_long || self.pattern.dialect == Dialect::Simple).then_some(value * signed.unwrap_or(1))
+        let more = self.at - start > min;
+        let misplaced = year && min >= 4 && (more && signed.is_none() || !more && signed == Some(1));
+        (simple || !misplaced).then_some(value * signed.unwrap_or(1))
     }
 
     fn digits(&mut self, min: usize, max: usize) -> Option<i64> {
@@ -226,10 +236,12 @@ impl Reader<'_> {
         let in_range = |low: i64, high: i64| (simple || (low..=high).contains(&value)).then_some(Some(value));
         let fields = &mut self.fields;
         match field {
-            Field::YearOfEra | Field::Year | Field::WeekYear if count == 2 && !simple => {
-                fields.year = Some(2000 + value);
-            }
-            Field::YearOfEra | Field::Year | Field::WeekYear => {
+            Field::WeekYear => fields.week_year = Some(value),
+            Field::WeekOfYear => fields.week = Some(value),
+            Field::IsoDayOfWeek => fields.weekday = Some(value.rem_euclid(7)),
+            Field::YearOfEra | Field::Year if count == 2 && !simple => fields.year = Some(2000 + value),
+            Field::YearOfEra if value < 1 && !simple => return None,
+            Field::YearOfEra | Field::Year => {
                 fields.year = Some(value);
                 fields.two_digit_year = simple && count <= 2 && digits == 2;
             }
@@ -252,7 +264,7 @@ impl Reader<'_> {
                 fields.second_of_day = Some(in_range(0, SECONDS_PER_DAY * 1_000_000_000 - 1)?? / 1_000_000_000);
                 return self.set_nanos(value % 1_000_000_000);
             }
-            // Weeks, quarters and days of the week are read but say nothing that the date does not.
+            // Weeks of months and quarters are read but say nothing that the date does not.
             _ => {}
         }
         Some(())
@@ -280,7 +292,8 @@ impl Fields {
     }
 
     /// As `DateTimeFormatter` resolves with Flink's defaults for what is missing: 1970-01-01 00:00:00. Values are in
-    /// range already, but a day may be past its month's end, and 24:00 is the next midnight.
+    /// range already, but a day may be past its month's end, and 24:00 is the next midnight. A week-based year (`YYYY`)
+    /// is not a year and does not count.
     fn resolve_exactly(self) -> Option<Parsed> {
         let year = self.year.unwrap_or(1970);
         let year = if self.before_christ { 1 - year } else { year };
@@ -328,11 +341,19 @@ impl Fields {
             (_, day) => small(Some(day.unwrap_or(1))),
         };
         let year = year.clamp(-(1 << 31), 1 << 31) + months.clamp(-FAR, FAR).div_euclid(12);
-        let first = days_from_civil(year, months.rem_euclid(12) as u32 + 1, 1);
+        let date = match self.week_year {
+            // A week-based year (`YYYY`) goes with week and weekday, whatever month and day say.
+            Some(week_year) if self.year.is_none() => {
+                let new_year = days_from_civil(week_year.clamp(-(1 << 31), 1 << 31), 1, 1);
+                let first = new_year - (weekday(new_year) + 1) % 7;
+                first + (small(Some(self.week.unwrap_or(1))) - 1) * 7 + self.weekday.unwrap_or(0)
+            }
+            _ => days_from_civil(year, months.rem_euclid(12) as u32 + 1, 1) + days - 1,
+        };
         let second = self.hour_of_day().clamp(-FAR, FAR) * 3_600 + small(self.minute) * 60 + small(self.second);
         let millis = small(self.millis);
         Some(Parsed {
-            local_seconds: (first + days - 1) * SECONDS_PER_DAY + second + millis.div_euclid(1_000),
+            local_seconds: date * SECONDS_PER_DAY + second + millis.div_euclid(1_000),
             nanos: millis.rem_euclid(1_000) as u32 * 1_000_000,
             zone: self.zone,
         })
@@ -370,6 +391,11 @@ mod tests {
             ("HH:mm", "07:09", Some((25_740, 0))),
             ("yyyy-MM-dd", "2023-02-31", parsed("yyyy-MM-dd", Dialect::Formatter, "2023-02-28")),
             ("yyyy-MM-dd HH:mm", "2023-11-14 24:00", Some((MIDNIGHT + 86_400, 0))),
+            ("yyyy-MM-dd", "+12023-11-14", Some((MIDNIGHT + 86_400 * 3_652_425, 0))),
+            ("u-M-d", "-2023-1-1", Some((-126_006_883_200, 0))),
+            ("YYYY-MM-dd", "2023-11-14", Some((317 * 86_400, 0))),
+            ("yyyy-MM-dd", "+2023-11-14", None),
+            ("yyyy-MM-dd", "0000-01-01", None),
             ("yyyy-MM-dd", "2023-13-01", None),
             ("yyyy-MM-dd", "2023-1-01", None),
             ("yyyy-MM-dd", "12023-01-01", None),
@@ -393,6 +419,8 @@ mod tests {
             ("dd MMM yy", "14 NOVEMBER 23", Some((MIDNIGHT, 0))),
             ("yy", "60", Some((-315_619_200, 0))),
             ("yyyy-MM-dd HH:mm:ss.SSS", "2023-11-14 07:09:01.5", Some((MOMENT, 5_000_000))),
+            ("YYYY-ww", "2023-11", Some((1_678_579_200, 0))),
+            ("yyyyMMddHHmmss", "2023-11-14 07:09:01", Some((1_667_257_447, 0))),
             ("yyyy-MM-dd", "yesterday", None),
             ("yyyy-MM-dd", "", None),
         ] {

@@ -2,8 +2,8 @@
 //! side.
 //!
 //! Both are sequences of letters (`yyyy-MM-dd`), but they differ in some letters, in what repeating one means, and in
-//! reading: the formatter is exact, the older one skips spaces, lets fields overflow and ignores what follows. Names are
-//! English, as in Java's root and US locales; weeks start on Sunday, as in the US. A pattern is compiled once and
+//! reading: the formatter is exact, the older one skips spaces, lets fields overflow and ignores what follows. (Unlike
+//! Java's older class, both use the Gregorian calendar before 1582 too.) Names are English, as in Java's root and US locales; weeks start on Sunday, as in the US. A pattern is compiled once and
 //! cached by its text.
 
 use millstream_types::text::calendar::{
@@ -55,7 +55,9 @@ pub(crate) enum Field {
     WeekOfYear,
     WeekOfMonth,
     /// The how-manieth Monday (Tuesday, …) of the month.
-    DayInMonth,
+    WeekdayInMonth,
+    /// Day within the weeks that start on the 1st, 8th, … of the month.
+    AlignedDay,
     Quarter,
     AmPm,
     /// 0–23.
@@ -206,7 +208,8 @@ fn field(letter: char, count: usize, dialect: Dialect) -> Option<Field> {
         ('a', _) => (AmPm, 1),
         ('w', _) => (WeekOfYear, 2),
         ('W', _) => (WeekOfMonth, 1),
-        ('F', _) => (DayInMonth, 1),
+        ('F', Dialect::Formatter) => (AlignedDay, 1),
+        ('F', Dialect::Simple) => (WeekdayInMonth, 64),
         ('Y', _) => (WeekYear, 19),
         ('u', Dialect::Formatter) => (Year, 19),
         ('Q' | 'q', Dialect::Formatter) => (Quarter, 5),
@@ -307,7 +310,8 @@ impl Parts {
                 let first = self.days - i64::from(self.civil.day) + 1;
                 (i64::from(self.civil.day) + sunday_based(first) - 1) / 7 + 1
             }
-            Field::DayInMonth => (i64::from(self.civil.day) - 1) / 7 + 1,
+            Field::WeekdayInMonth => (i64::from(self.civil.day) - 1) / 7 + 1,
+            Field::AlignedDay => (i64::from(self.civil.day) - 1) % 7 + 1,
             Field::Hour => hour,
             Field::HourFromOne => from_one(hour, 24),
             Field::HalfHour => hour % 12,

@@ -34,7 +34,7 @@ impl Wide {
         let low = a_low * b_low;
         let middle = a_high * b_low + (low >> 64);
         let crossed = a_low * b_high + (middle & LOW_HALF);
-        Wide { high: a_high * b_high + (middle >> 64) + (crossed >> 64), low: crossed << 64 | low & LOW_HALF }
+        Wide { high: a_high * b_high + (middle >> 64) + (crossed >> 64), low: (crossed << 64) | (low & LOW_HALF) }
     }
 
     fn checked_add(self, other: Wide) -> Option<Wide> {
@@ -59,7 +59,7 @@ impl Wide {
         let (mut quotient, mut remainder) = (Wide { high: self.high / divisor, low: 0 }, self.high % divisor);
         for bit in (0..128).rev() {
             let carry = remainder >> 127;
-            remainder = remainder << 1 | (self.low >> bit & 1);
+            remainder = (remainder << 1) | ((self.low >> bit) & 1);
             if carry == 1 || remainder >= divisor {
                 remainder = remainder.wrapping_sub(divisor);
                 quotient.low |= 1 << bit;
@@ -71,9 +71,9 @@ impl Wide {
     /// Division by a number of 64 bits, in steps of 64 bits.
     fn divide_short(self, divisor: u128) -> (Wide, u128) {
         let high = self.high / divisor;
-        let upper = (self.high % divisor) << 64 | self.low >> 64;
-        let lower = (upper % divisor) << 64 | self.low & LOW_HALF;
-        (Wide { high, low: upper / divisor << 64 | lower / divisor }, lower % divisor)
+        let upper = ((self.high % divisor) << 64) | (self.low >> 64);
+        let lower = ((upper % divisor) << 64) | (self.low & LOW_HALF);
+        (Wide { high, low: ((upper / divisor) << 64) | (lower / divisor) }, lower % divisor)
     }
 
     /// As a decimal of `precision` digits with the sign given.

@@ -21,9 +21,9 @@ pub fn write_boolean(out: &mut Vec<u8>, value: bool) {
 /// Reads a truth value as CAST does: `true`, `t`, `yes`, `y`, `1` or `false`, `f`, `no`, `n`, `0`, in any case.
 pub fn parse_boolean(text: &str) -> Option<bool> {
     let is = |word: &&str| text.eq_ignore_ascii_case(word);
-    if ["true", "t", "yes", "y", "1"].iter().any(|w| is(w)) {
+    if ["true", "t", "yes", "y", "1"].iter().any(&is) {
         Some(true)
-    } else if ["false", "f", "no", "n", "0"].iter().any(|w| is(w)) {
+    } else if ["false", "f", "no", "n", "0"].iter().any(is) {
         Some(false)
     } else {
         None

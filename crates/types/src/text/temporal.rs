@@ -182,7 +182,12 @@ fn take_civil(text: &[u8], min_digits: usize) -> Option<(Civil, &[u8])> {
         b'+' => (1, &text[1..]),
         _ => (1, text),
     };
-    let (year, rest) = take_number(rest, 4, 9)?;
+    // Only a sign allows for more than four digits, and a plus is there for nothing else.
+    let (year, rest) = match text[0] {
+        b'-' => take_number(rest, 4, 9)?,
+        b'+' => take_number(rest, 5, 9)?,
+        _ => take_number(rest, 4, 4)?,
+    };
     let (month, rest) = take_number(take_byte(rest, b'-')?, min_digits, 2)?;
     let (day, rest) = take_number(take_byte(rest, b'-')?, min_digits, 2)?;
     let civil = Civil { year: sign * year as i64, month: month as u32, day: day as u32 };
@@ -311,9 +316,12 @@ fn rounded_millis(fraction: &str) -> Option<i64> {
 
 /// Reads a timestamp as CAST and `TO_TIMESTAMP(s)` do: `yyyy-M-d[ H:m:s[.f]]` with one or two digits a part and at
 /// most nine in the fraction, of which those beyond `precision` are cut off; a day past the end of its month becomes
-/// the last. With a zone the text is local time there and the result is in UTC (TIMESTAMP_LTZ).
+/// the last; years start at 1. With a zone the text is local time there and the result is in UTC (TIMESTAMP_LTZ).
 pub fn cast_timestamp(text: &str, precision: u8, zone: Option<Zone>) -> Option<i64> {
     let (civil, rest) = take_civil(text.as_bytes(), 1)?;
+    if civil.year < 1 {
+        return None;
+    }
     let day = civil.day.min(days_in_month(civil.year, civil.month));
     let midnight = days_from_civil(civil.year, civil.month, day) * SECONDS_PER_DAY;
     let (seconds, nanos) = if rest.is_empty() {
@@ -350,7 +358,7 @@ mod tests {
         }
         assert_eq!(text(|out| write_date(out, 19_675)), "2023-11-14");
         assert_eq!(text(|out| write_date(out, 2_932_897)), "+10000-01-01");
-        for bad in ["2023-02-29", "2023-13-01", "2023-1-1", "2023-01-01x", "23-01-01", ""] {
+        for bad in ["2023-02-29", "2023-13-01", "2023-1-1", "2023-01-01x", "23-01-01", "12023-01-01", ""] {
             assert_eq!(parse_date(bad), None, "{bad}");
         }
     }
@@ -405,6 +413,7 @@ mod tests {
         assert_eq!(cast_timestamp("2023-02-31", 3, None), cast_timestamp("2023-02-28", 3, None));
         assert_eq!(cast_timestamp("2023-11-14 24:00:00", 3, None), cast_timestamp("2023-11-15", 3, None));
         assert_eq!(cast_timestamp("2023-11-14T03:04:05", 3, None), None);
+        assert_eq!(cast_timestamp("0000-01-01", 3, None), None);
         let tokyo = Zone::parse("Asia/Tokyo");
         assert_eq!(cast_timestamp("1970-01-01 09:00:00", 3, tokyo), Some(0));
     }
