@@ -9,6 +9,23 @@
 //! Invariants: connectors know nothing of pipelines, windows or SQL; everything read from outside is checked; a sink
 //! shows nothing half-written.
 
+mod csv;
+mod filesystem;
+mod format;
+mod json;
+mod option_table;
+mod parquet;
+mod rate_limit;
+mod registry;
+mod text_chunk;
+mod values;
+
+pub use option_table::OptionInfo;
+pub use registry::{
+    check_table_options, connector_names, format_names, open_sink, open_source, options_reference_markdown,
+};
+pub use text_chunk::{FileInfo, Framing, TextChunk};
+
 use arrow_array::ArrayRef;
 use millstream_types::{DataType, Diagnostic, Options, Schema};
 use std::any::Any;

@@ -1,0 +1,350 @@
+//! The CSV decoder: fields by position, only the wanted ones converted.
+//!
+//! A quote opens a quoted field only at the field's start, and after the closing quote only a delimiter may follow; so a
+//! stray quote spoils its own record only. After a malformed record decoding goes on at the next line.
+
+use super::Dialect;
+use crate::format::RecordDecoder;
+use crate::text_chunk::{TextChunk, excerpt};
+use crate::values::{ColumnBuilder, TextRules, Values};
+use crate::{ColumnRequest, Decoded, RequestOrigin};
+use millstream_types::{Code, DataType, Diagnostic, Schema, code};
+use std::borrow::Cow;
+
+struct Column {
+    name: String,
+    data_type: DataType,
+    nullable: bool,
+    /// Position of the field, then of parts within rows.
+    path: Vec<usize>,
+}
+
+/// A decoder for one table and the columns that a query wants of it.
+pub(super) struct CsvDecoder {
+    fields: usize,
+    columns: Vec<Column>,
+    /// For each field of a record the columns that read it.
+    readers: Vec<Vec<usize>>,
+    dialect: Dialect,
+    ignore_errors: bool,
+}
+
+struct Failure {
+    code: Code,
+    message: String,
+    column: Option<String>,
+}
+
+fn malformed(message: impl Into<String>) -> Failure {
+    Failure { code: code::MALFORMED_RECORD, message: message.into(), column: None }
+}
+
+/// A field as it stands in the chunk.
+struct RawField {
+    start: usize,
+    end: usize,
+    quoted: bool,
+    /// Whether quotes are doubled or characters escaped within.
+    altered: bool,
+}
+
+impl CsvDecoder {
+    pub(super) fn new(
+        schema: &Schema,
+        requests: &[ColumnRequest],
+        dialect: Dialect,
+        ignore_errors: bool,
+    ) -> Result<CsvDecoder, Diagnostic> {
+        let mut readers = vec![Vec::new(); schema.fields.len()];
+        let mut columns = Vec::new();
+        for request in requests {
+            let RequestOrigin::Path(path) = &request.origin else { continue };
+            let ColumnRequest { name, data_type, nullable, .. } = request.clone();
+            super::check_type(&data_type, &name)?;
+            let reader = path.first().and_then(|field| readers.get_mut(*field));
+            let reader = reader.ok_or_else(|| Diagnostic::bug(format!("column {name} is not in the schema")))?;
+            reader.push(columns.len());
+            columns.push(Column { name, data_type, nullable, path: path.clone() });
+        }
+        Ok(CsvDecoder { fields: schema.fields.len(), columns, readers, dialect, ignore_errors })
+    }
+}
+
+impl RecordDecoder for CsvDecoder {
+    fn decode(&self, chunk: &TextChunk) -> Decoded {
+        let builders = self.columns.iter().map(|c| ColumnBuilder::new(&c.data_type, chunk.data.len() / 64 + 16));
+        let builders = match builders.collect::<Result<Vec<_>, _>>() {
+            Ok(builders) => builders,
+            Err(error) => return Decoded { error: Some(error), ..Decoded::default() },
+        };
+        let text = simdutf8::basic::from_utf8(&chunk.data).ok();
+        let mut state = State { plan: self, data: &chunk.data, text, builders, rows: 0, skipped: 0 };
+        let mut error = state.records().err().map(|(at, failure)| diagnostic(chunk, at, failure));
+        let State { builders, rows, skipped, .. } = state;
+        let mut columns = Vec::with_capacity(builders.len());
+        for builder in builders {
+            match builder.finish(&chunk.data) {
+                Ok(column) => columns.push(column),
+                Err(bug) => {
+                    error.get_or_insert(bug);
+                    return Decoded { skipped, error, ..Decoded::default() };
+                }
+            }
+        }
+        Decoded { columns, rows, skipped, error }
+    }
+}
+
+fn diagnostic(chunk: &TextChunk, at: usize, failure: Failure) -> Diagnostic {
+    let place = chunk.place(at, failure.column);
+    if failure.code != code::MALFORMED_RECORD {
+        return Diagnostic::new(failure.code, failure.message).at(place);
+    }
+    let line = &chunk.data[at..];
+    let line = &line[..memchr::memchr(b'\n', line).unwrap_or(line.len())];
+    Diagnostic::new(failure.code, format!("malformed CSV: {} (in '{}')", failure.message, excerpt(line)))
+        .at(place)
+        .advise(
+            "correct the record or the table's columns, or set 'csv.ignore-parse-errors' = 'true' to skip such records",
+        )
+}
+
+struct State<'a> {
+    plan: &'a CsvDecoder,
+    data: &'a [u8],
+    /// The chunk as text, unless some byte is not UTF-8.
+    text: Option<&'a str>,
+    builders: Vec<ColumnBuilder>,
+    rows: usize,
+    skipped: u64,
+}
+
+impl<'a> State<'a> {
+    fn records(&mut self) -> Result<(), (usize, Failure)> {
+        let mut at = 0;
+        while at < self.data.len() {
+            let byte = self.data[at];
+            if byte == b'\n' || (byte == b'\r' && matches!(self.data.get(at + 1), None | Some(b'\n'))) {
+                at += 1;
+                continue;
+            }
+            if self.plan.dialect.comments && byte == b'#' {
+                at = self.next_line(at);
+                continue;
+            }
+            match self.record(at) {
+                Ok(end) => {
+                    self.rows += 1;
+                    at = end;
+                }
+                Err(failure) => {
+                    for builder in &mut self.builders {
+                        builder.truncate(self.rows);
+                    }
+                    if !self.plan.ignore_errors {
+                        return Err((at, failure));
+                    }
+                    self.skipped += 1;
+                    at = self.next_line(at);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn next_line(&self, at: usize) -> usize {
+        memchr::memchr(b'\n', &self.data[at..]).map_or(self.data.len(), |feed| at + feed + 1)
+    }
+
+    /// Decodes the record at `at`; gives the position behind it.
+    fn record(&mut self, mut at: usize) -> Result<usize, Failure> {
+        let plan = self.plan;
+        let mut count = 0;
+        loop {
+            let (field, next, last) = self.field(at)?;
+            match plan.readers.get(count) {
+                None => return Err(malformed(format!("there are more than the {} fields of the table", plan.fields))),
+                Some(readers) => {
+                    for &column in readers {
+                        self.column(column, &field)?;
+                    }
+                }
+            }
+            count += 1;
+            at = next;
+            if last {
+                break;
+            }
+        }
+        if count < plan.fields {
+            if !plan.ignore_errors {
+                return Err(malformed(format!("there are {count} fields, but the table has {}", plan.fields)));
+            }
+            for (builder, column) in self.builders.iter_mut().zip(&plan.columns) {
+                if builder.len() == self.rows {
+                    null(builder, column)?;
+                }
+            }
+        }
+        Ok(at)
+    }
+
+    /// Finds the field at `at`; gives it, the position of the next one, and whether it was the record's last.
+    fn field(&self, at: usize) -> Result<(RawField, usize, bool), Failure> {
+        if self.data.get(at).copied() == self.plan.dialect.quote && self.plan.dialect.quote.is_some() {
+            return self.quoted_field(at + 1);
+        }
+        let Dialect { delimiter, escape, .. } = self.plan.dialect;
+        let mut end = at;
+        let mut altered = false;
+        loop {
+            let rest = &self.data[end..];
+            let found = match escape {
+                Some(escape) => memchr::memchr3(delimiter, b'\n', escape, rest),
+                None => memchr::memchr2(delimiter, b'\n', rest),
+            };
+            end = found.map_or(self.data.len(), |found| end + found);
+            if end < self.data.len() && escape == Some(self.data[end]) {
+                altered = true;
+                end = (end + 2).min(self.data.len());
+                continue;
+            }
+            break;
+        }
+        let last = self.data.get(end) != Some(&delimiter);
+        let next = (end + 1).min(self.data.len());
+        let end = if last && end > at && self.data[end - 1] == b'\r' { end - 1 } else { end };
+        Ok((RawField { start: at, end, quoted: false, altered }, next, last))
+    }
+
+    fn quoted_field(&self, start: usize) -> Result<(RawField, usize, bool), Failure> {
+        let Dialect { delimiter, escape, quote, .. } = self.plan.dialect;
+        let quote = quote.expect("called at a quote");
+        let mut end = start;
+        let mut altered = false;
+        loop {
+            let rest = &self.data[end..];
+            let found = memchr::memchr2(quote, escape.unwrap_or(quote), rest);
+            end += found.ok_or_else(|| malformed("a quoted field is not closed"))?;
+            if escape == Some(self.data[end]) || self.data.get(end + 1) == Some(&quote) {
+                altered = true;
+                end = (end + 2).min(self.data.len());
+            } else {
+                break;
+            }
+        }
+        let mut behind = end + 1;
+        if self.data.get(behind) == Some(&b'\r') && matches!(self.data.get(behind + 1), None | Some(b'\n')) {
+            behind += 1;
+        }
+        let field = RawField { start, end, quoted: true, altered };
+        match self.data.get(behind) {
+            None => Ok((field, behind, true)),
+            Some(b'\n') => Ok((field, behind + 1, true)),
+            Some(byte) if *byte == delimiter => Ok((field, behind + 1, false)),
+            Some(_) => Err(malformed("text follows the closing quote of a field")),
+        }
+    }
+
+    fn column(&mut self, position: usize, field: &RawField) -> Result<(), Failure> {
+        let column = &self.plan.columns[position];
+        let raw = match self.text {
+            Some(text) => &text[field.start..field.end],
+            None => {
+                std::str::from_utf8(&self.data[field.start..field.end]).map_err(|_| malformed("a byte is not UTF-8"))?
+            }
+        };
+        let builder = &mut self.builders[position];
+        if !field.quoted && is_null(raw, &self.plan.dialect, &self.plan.columns[position]) {
+            return null(builder, column);
+        }
+        if let (Values::String(values), 1, false) = (&mut builder.values, column.path.len(), field.altered) {
+            values.push_in_chunk(raw.as_bytes(), field.start);
+            builder.mark_valid();
+            return Ok(());
+        }
+        let text = if field.altered { unescaped(raw, &self.plan.dialect, field.quoted) } else { Cow::Borrowed(raw) };
+        let part = part(&text, &column.path[1..], &self.plan.dialect.element_delimiter);
+        let rows = builder.len();
+        match part.map(|part| push(builder, part, &self.plan.dialect)) {
+            None => null(builder, column),
+            Some(Some(())) => Ok(()),
+            Some(None) => {
+                builder.truncate(rows);
+                if self.plan.ignore_errors {
+                    return null(builder, column);
+                }
+                let message = format!("'{}' cannot be read as {}", excerpt(text.as_bytes()), column.data_type);
+                Err(Failure { code: code::WRONG_TYPE, message, column: Some(column.name.clone()) })
+            }
+        }
+    }
+}
+
+/// Whether an unquoted field is NULL: the null literal, or nothing where a value of another type than STRING is due.
+fn is_null(text: &str, dialect: &Dialect, column: &Column) -> bool {
+    let string = column.path.len() == 1 && column.data_type.is_string();
+    dialect.null_literal.as_deref() == Some(text) || (!string && text.is_empty())
+}
+
+fn null(builder: &mut ColumnBuilder, column: &Column) -> Result<(), Failure> {
+    if !column.nullable {
+        let message = "a NOT NULL column has no value in the record".to_string();
+        return Err(Failure { code: code::NULL_IN_NOT_NULL, message, column: Some(column.name.clone()) });
+    }
+    builder.push_null();
+    Ok(())
+}
+
+/// The part of a nested row's text at `path`.
+fn part<'t>(text: &'t str, path: &[usize], delimiter: &str) -> Option<&'t str> {
+    path.iter().try_fold(text, |text, position| text.split(delimiter).nth(*position))
+}
+
+/// Appends a value; `None`, with the builder in disorder, if the text stands for none.
+fn push(builder: &mut ColumnBuilder, text: &str, dialect: &Dialect) -> Option<()> {
+    let parts = || text.split(dialect.element_delimiter.as_str());
+    match &mut builder.values {
+        Values::List(ends, elements) => {
+            if !text.is_empty() {
+                parts().try_for_each(|part| push_or_null(elements, part, dialect))?;
+            }
+            ends.push(elements.len() as i32);
+            builder.mark_valid();
+            Some(())
+        }
+        Values::Row(children) => {
+            if parts().count() != children.len() {
+                return None;
+            }
+            children.iter_mut().zip(parts()).try_for_each(|(child, part)| push_or_null(child, part, dialect))?;
+            builder.mark_valid();
+            Some(())
+        }
+        _ => builder.push_text(text, TextRules::default()),
+    }
+}
+
+fn push_or_null(builder: &mut ColumnBuilder, text: &str, dialect: &Dialect) -> Option<()> {
+    let empty = text.is_empty() && !builder.data_type.is_string();
+    if empty || dialect.null_literal.as_deref() == Some(text) {
+        builder.push_null();
+        return Some(());
+    }
+    push(builder, text, dialect)
+}
+
+/// The text of a field without doubled quotes and escape characters.
+fn unescaped<'t>(text: &'t str, dialect: &Dialect, quoted: bool) -> Cow<'t, str> {
+    let mut out = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    let special = |c: char, byte: Option<u8>| byte.is_some_and(|byte| char::from(byte) == c);
+    while let Some(c) = characters.next() {
+        if special(c, dialect.escape) || (quoted && special(c, dialect.quote)) {
+            out.extend(characters.next());
+        } else {
+            out.push(c);
+        }
+    }
+    out.into()
+}

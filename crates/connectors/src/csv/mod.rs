@@ -1,0 +1,146 @@
+//! The `csv` format: RFC 4180 with Flink's options.
+
+mod decode;
+mod encode;
+#[cfg(test)]
+mod tests;
+
+use crate::format::{Format, RecordDecoder, TextFormat};
+use crate::option_table::{OptionInfo, option};
+use crate::text_chunk::Framing;
+use crate::{Encoder, SinkRequest, SourceRequest};
+use millstream_types::{Diagnostic, Options};
+use std::sync::Arc;
+
+/// The format's entry in the registry.
+pub(crate) const FORMAT: Format = Format::Text(TextFormat {
+    name: "csv",
+    summary: "Comma-separated values. Columns are found by their position in the table; quoted fields may have line feeds. \
+        An empty field is NULL, except that it is an empty STRING. Blank lines are skipped.",
+    options: OPTIONS,
+    framing: |options| Ok(Dialect::of(options)?.framing()),
+    decoder,
+    encoder,
+    header: |request| encode::header(request),
+    extension: "csv",
+});
+
+const OPTIONS: &[OptionInfo] = &[
+    option("csv.field-delimiter", ",", "One ASCII character between fields; `\\t` and `\\u0001` are understood."),
+    option("csv.quote-character", "\"", "Encloses fields with special characters; doubled within such a field."),
+    option("csv.disable-quote-character", "false", "No character has the meaning of a quote."),
+    option("csv.escape-character", "", "Takes the special meaning from the next character."),
+    option("csv.allow-comments", "false", "Skip lines that start with `#`."),
+    option(
+        "csv.ignore-parse-errors",
+        "false",
+        "Skip malformed records (they are counted) and make values of the wrong type NULL, instead of ending the query.",
+    ),
+    option("csv.null-literal", "", "Unquoted text that stands for NULL, and that a sink writes for it."),
+    option("csv.array-element-delimiter", ";", "Between the elements of an ARRAY and the fields of a ROW."),
+    option(
+        "csv.header",
+        "false",
+        "The first record of each file is a header: a source skips it, a sink writes it (not in Flink).",
+    ),
+];
+
+/// How a table's CSV is written.
+#[derive(Debug, Clone)]
+struct Dialect {
+    delimiter: u8,
+    quote: Option<u8>,
+    escape: Option<u8>,
+    comments: bool,
+    header: bool,
+    null_literal: Option<String>,
+    element_delimiter: String,
+}
+
+impl Dialect {
+    fn of(options: &Options) -> Result<Dialect, Diagnostic> {
+        let delimiter = character(options, "csv.field-delimiter")?.unwrap_or(b',');
+        let disabled = options.boolean("csv.disable-quote-character", false)?;
+        if disabled && options.get("csv.quote-character").is_some() {
+            return Err(options.invalid("csv.quote-character", "possible with 'csv.disable-quote-character' = 'true'"));
+        }
+        let quote = if disabled { None } else { Some(character(options, "csv.quote-character")?.unwrap_or(b'"')) };
+        let escape = character(options, "csv.escape-character")?;
+        for (key, special) in
+            [("csv.field-delimiter", Some(delimiter)), ("csv.quote-character", quote), ("csv.escape-character", escape)]
+        {
+            if matches!(special, Some(b'\n' | b'\r')) {
+                return Err(options.invalid(key, "possible, since lines end records"));
+            }
+        }
+        if quote == Some(delimiter) || escape == Some(delimiter) {
+            return Err(options.invalid("csv.field-delimiter", "different from the other special characters"));
+        }
+        Ok(Dialect {
+            delimiter,
+            quote,
+            escape: escape.filter(|escape| Some(*escape) != quote),
+            comments: options.boolean("csv.allow-comments", false)?,
+            header: options.boolean("csv.header", false)?,
+            null_literal: options.get("csv.null-literal").map(str::to_string),
+            element_delimiter: match options.get("csv.array-element-delimiter") {
+                Some("") => return Err(options.invalid("csv.array-element-delimiter", "at least one character")),
+                given => given.unwrap_or(";").to_string(),
+            },
+        })
+    }
+
+    fn framing(&self) -> Framing {
+        Framing {
+            quote: self.quote,
+            delimiter: self.delimiter,
+            escape: self.escape,
+            comment: self.comments.then_some(b'#'),
+            header: self.header,
+        }
+    }
+}
+
+/// The ASCII character under `key`, which may be written as a Java escape.
+fn character(options: &Options, key: &str) -> Result<Option<u8>, Diagnostic> {
+    let Some(text) = options.get(key) else { return Ok(None) };
+    let byte = match text.as_bytes() {
+        [byte] => Some(*byte),
+        [b'\\', b't'] => Some(b'\t'),
+        [b'\\', b'\\'] => Some(b'\\'),
+        [b'\\', b'"'] => Some(b'"'),
+        [b'\\', b'\''] => Some(b'\''),
+        [b'\\', b'u', ..] if text.len() == 6 => {
+            text.get(2..).and_then(|hex| u8::from_str_radix(hex.trim_start_matches('0'), 16).ok())
+        }
+        _ => None,
+    };
+    match byte.filter(u8::is_ascii) {
+        Some(byte) => Ok(Some(byte)),
+        None => Err(options.invalid(key, "one ASCII character")),
+    }
+}
+
+fn decoder(request: &SourceRequest) -> Result<Box<dyn RecordDecoder>, Diagnostic> {
+    let dialect = Dialect::of(&request.options)?;
+    let ignore = request.options.boolean("csv.ignore-parse-errors", false)?;
+    Ok(Box::new(decode::CsvDecoder::new(&request.schema, &request.columns, dialect, ignore)?))
+}
+
+fn encoder(request: &SinkRequest) -> Result<Arc<dyn Encoder>, Diagnostic> {
+    Ok(Arc::new(encode::CsvEncoder::new(request, Dialect::of(&request.options)?)?))
+}
+
+/// MAPs have no text form in CSV.
+fn check_type(data_type: &millstream_types::DataType, column: &str) -> Result<(), Diagnostic> {
+    use millstream_types::{DataType, code};
+    match data_type {
+        DataType::Map(..) => {
+            let message = format!("column {column}: the csv format has no {data_type}");
+            Err(Diagnostic::new(code::UNSUPPORTED, message).advise("use the json format"))
+        }
+        DataType::Array(element) => check_type(element, column),
+        DataType::Row(fields) => fields.iter().try_for_each(|field| check_type(&field.data_type, column)),
+        _ => Ok(()),
+    }
+}

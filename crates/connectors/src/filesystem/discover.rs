@@ -1,0 +1,139 @@
+//! Which files a `path` option means.
+
+use crate::text_chunk::FileInfo;
+use millstream_types::{Diagnostic, Place, code};
+use std::fs::{self, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+/// The name under which standard input appears in messages and metadata.
+pub(super) const STDIN: &str = "stdin";
+
+/// A file to be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct InputFile {
+    /// `None` for standard input.
+    pub path: Option<PathBuf>,
+    /// Whether it is a pipe or a terminal, whose bytes are handed on as they come.
+    pub stream: bool,
+    /// What messages and metadata columns say.
+    pub info: FileInfo,
+}
+
+/// The path without `file://`.
+pub(super) fn local_path(path: &str) -> Result<&str, Diagnostic> {
+    let local = path.strip_prefix("file://").or_else(|| path.strip_prefix("file:")).unwrap_or(path);
+    match local.split_once("://") {
+        Some((scheme, _)) if !scheme.contains(['/', '*', '?', '[']) => Err(Diagnostic::new(
+            code::UNSUPPORTED,
+            format!("the path '{path}' is in a '{scheme}' store; only local files can be used"),
+        )
+        .at(Place::Option("path".into()))
+        .advise("give a local path, with or without file://")),
+        _ if local.is_empty() => {
+            Err(Diagnostic::new(code::INVALID_OPTION, "the path is empty").at(Place::Option("path".into())))
+        }
+        _ => Ok(local),
+    }
+}
+
+/// All files that `path` means: a file, every file below a directory, or what a glob matches; sorted by name.
+pub(super) fn discover(path: &str) -> Result<Vec<InputFile>, Diagnostic> {
+    if path == "-" {
+        let info = FileInfo { path: STDIN.into(), name: STDIN.into(), ..FileInfo::default() };
+        return Ok(vec![InputFile { path: None, stream: true, info }]);
+    }
+    let local = local_path(path)?;
+    let mut files = Vec::new();
+    match fs::metadata(local) {
+        Ok(metadata) => add(Path::new(local), &metadata, &mut files)?,
+        Err(e) if e.kind() == io::ErrorKind::NotFound && local.contains(['*', '?', '[']) => {
+            add_glob(local, &mut files)?
+        }
+        Err(e) => return Err(read_error(local, &e)),
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files.dedup_by(|a, b| a.path == b.path);
+    Ok(files)
+}
+
+fn add_glob(pattern: &str, files: &mut Vec<InputFile>) -> Result<(), Diagnostic> {
+    let options = glob::MatchOptions {
+        require_literal_separator: true,
+        require_literal_leading_dot: true,
+        ..glob::MatchOptions::new()
+    };
+    let matches = glob::glob_with(pattern, options).map_err(|e| {
+        Diagnostic::new(code::INVALID_OPTION, format!("the path '{pattern}' is not a pattern: {e}"))
+            .at(Place::Option("path".into()))
+    })?;
+    let mut any = false;
+    for entry in matches {
+        let path = entry.map_err(|e| read_error(&e.path().to_string_lossy(), e.error()))?;
+        let metadata = fs::metadata(&path).map_err(|e| read_error(&path.to_string_lossy(), &e))?;
+        any = true;
+        add(&path, &metadata, files)?;
+    }
+    if any {
+        return Ok(());
+    }
+    Err(Diagnostic::new(code::FILE_NOT_FOUND, format!("no file matches '{pattern}'"))
+        .at(Place::Option("path".into()))
+        .advise("check the pattern; relative paths start at the working directory"))
+}
+
+/// Adds a file, or all files below a directory except hidden ones and those that start with `_`.
+fn add(path: &Path, metadata: &Metadata, files: &mut Vec<InputFile>) -> Result<(), Diagnostic> {
+    if !metadata.is_dir() {
+        files.push(input_file(path, metadata));
+        return Ok(());
+    }
+    let failed = |e: io::Error| read_error(&path.to_string_lossy(), &e);
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if matches!(entry.file_name().as_encoded_bytes().first(), Some(b'.' | b'_')) {
+            continue;
+        }
+        let below = entry.path();
+        // A link to a directory is not followed, so that a loop of links cannot trap us.
+        let is_link = entry.file_type().map_err(failed)?.is_symlink();
+        match fs::metadata(&below) {
+            Ok(metadata) if is_link && metadata.is_dir() => {}
+            Ok(metadata) => add(&below, &metadata, files)?,
+            // Gone since the directory was listed, or a link to nowhere.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(read_error(&below.to_string_lossy(), &e)),
+        }
+    }
+    Ok(())
+}
+
+fn input_file(path: &Path, metadata: &Metadata) -> InputFile {
+    let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let info = FileInfo {
+        path: path.to_string_lossy().into_owned(),
+        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        size: metadata.len(),
+        modified_ms: modified.map_or(0, |since| since.as_millis() as i64),
+    };
+    InputFile { path: Some(path.to_path_buf()), stream: !metadata.is_file(), info }
+}
+
+/// The error for a file that cannot be opened or read.
+pub(crate) fn read_error(resource: &str, error: &io::Error) -> Diagnostic {
+    let place = Place::Data { resource: resource.into(), offset: None, line: None, column: None };
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            Diagnostic::new(code::FILE_NOT_FOUND, format!("there is no file or directory '{resource}'"))
+                .at(Place::Option("path".into()))
+                .advise("check the path; relative paths start at the working directory")
+        }
+        io::ErrorKind::PermissionDenied => {
+            Diagnostic::new(code::READ_FAILED, format!("'{resource}' must not be read: {error}"))
+                .at(place)
+                .advise("give the user read permission")
+        }
+        _ => Diagnostic::new(code::READ_FAILED, format!("reading '{resource}' failed: {error}")).at(place),
+    }
+}

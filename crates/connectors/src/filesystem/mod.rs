@@ -1,0 +1,90 @@
+//! The `filesystem` connector: local files, directories, globs, standard input and output.
+
+mod discover;
+mod metadata;
+mod read;
+mod sink;
+mod source;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use crate::format::Format;
+use crate::option_table::{OptionInfo, option};
+use crate::registry::Connector;
+use crate::text_chunk::{Framing, TextChunk};
+use crate::{Chunk, Sink, SinkRequest, Source, SourceRequest};
+use millstream_types::Diagnostic;
+
+pub(crate) use discover::read_error;
+pub(crate) use metadata::{check as check_metadata, insert as insert_metadata};
+pub(crate) use sink::PartWriter;
+pub(crate) use target::Output;
+
+/// The connector's entry in the registry.
+pub(crate) const CONNECTOR: Connector = Connector {
+    name: "filesystem",
+    summary: "Local files. Files whose names end in `.gz`, `.zst` or `.zstd` are decompressed and compressed. \
+        Each file is a split, read in order, its chunks decoded by all workers. \
+        Metadata columns: `file.path`, `file.name`, `file.size`, `file.modification-time`.",
+    options: OPTIONS,
+    takes_format: true,
+    source: Some(open_source),
+    sink: Some(open_sink),
+    split_front: Some(split_front),
+};
+
+const OPTIONS: &[OptionInfo] = &[
+    option(
+        "path",
+        "",
+        "A file, a directory (all files below it, except names that start with `.` or `_`), a glob such as `/logs/*.json`, `file://…`, or `-` for standard input and output.",
+    ),
+    option("format", "", "Format of the records; see below."),
+    option(
+        "sink.rolling-policy.file-size",
+        "128MB",
+        "Size at which a sink that writes a directory starts the next file.",
+    ),
+    option(
+        "sink.rolling-policy.rollover-interval",
+        "30 min",
+        "Age at which a sink that writes a directory starts the next file.",
+    ),
+];
+
+fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
+    let path = request.options.require("path")?;
+    let format = Format::of(&request.options)?;
+    let files = discover::discover(path)?;
+    Ok(match format {
+        Format::Text(text) => Box::new(source::TextSource::open(request, text, files)?),
+        Format::Parquet => {
+            let files = files.into_iter().map(|file| (file.path, file.info)).collect();
+            Box::new(crate::parquet::ParquetSource::open(request, files)?)
+        }
+    })
+}
+
+fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
+    sink::open(request)
+}
+
+/// Cuts the first `rows` records off a chunk of text, for sources with a limited rate.
+fn split_front(options: &millstream_types::Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
+    let framing = match Format::of(options) {
+        Ok(Format::Text(text)) => (text.framing)(options).unwrap_or_default(),
+        _ => Framing::default(),
+    };
+    if let Some(parts) = crate::parquet::split_front(chunk, rows) {
+        return parts;
+    }
+    let text = chunk.payload.downcast_mut::<TextChunk>()?;
+    if text.data.is_empty() {
+        return None;
+    }
+    let front = text.split_front(&framing, rows);
+    let (count, bytes) = (front.records(&framing), front.data.len() as u64);
+    chunk.bytes = chunk.bytes.saturating_sub(bytes);
+    Some((Chunk { payload: Box::new(front), bytes }, count))
+}

@@ -1,0 +1,110 @@
+//! Output files that appear whole or not at all.
+//!
+//! A file is written under a hidden name in the directory of its final one, forced to disk, and renamed. If the query is
+//! aborted, dropping the [`Target`] removes it. Standard output and devices are written as they are.
+
+use millstream_types::{Diagnostic, Place, code};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use tempfile::TempPath;
+
+/// A destination of bytes.
+pub(crate) enum Output {
+    /// A file that gets its name at the end, or a device.
+    File(File),
+    /// Standard output.
+    Stdout(io::Stdout),
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Output::File(file) => file.write(bytes),
+            Output::Stdout(stdout) => stdout.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Output::File(file) => file.flush(),
+            Output::Stdout(stdout) => stdout.flush(),
+        }
+    }
+}
+
+/// Where an output becomes visible.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// For messages.
+    pub name: String,
+    pending: Option<(TempPath, PathBuf)>,
+}
+
+impl Target {
+    /// Standard output.
+    pub(super) fn stdout() -> (Target, Output) {
+        (Target { name: "stdout".into(), pending: None }, Output::Stdout(io::stdout()))
+    }
+
+    /// The file `path`, which is replaced if it exists, or a device.
+    pub(super) fn file(path: &Path) -> Result<(Target, Output), Diagnostic> {
+        let name = path.to_string_lossy().into_owned();
+        let failed = |e: io::Error| write_error(&name, &e);
+        let special = fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
+        if special {
+            let file = File::options().write(true).open(path).map_err(failed)?;
+            return Ok((Target { name, pending: None }, Output::File(file)));
+        }
+        // A link stays a link: what it points to is replaced.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+            _ => PathBuf::from("."),
+        };
+        fs::create_dir_all(&directory).map_err(failed)?;
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".millstream-").suffix(".part");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            // What the umask leaves of this, as for any new file; the default would be private.
+            builder.permissions(fs::Permissions::from_mode(0o666));
+        }
+        let (file, temporary) = builder.tempfile_in(&directory).map_err(failed)?.into_parts();
+        Ok((Target { name, pending: Some((temporary, path)) }, Output::File(file)))
+    }
+
+    /// Makes a completely written output visible under its name.
+    pub(super) fn publish(self, output: Output) -> Result<(), Diagnostic> {
+        let failed = |e: io::Error| write_error(&self.name, &e);
+        match (output, self.pending) {
+            (Output::File(file), Some((temporary, path))) => {
+                file.sync_all().map_err(failed)?;
+                temporary.persist(&path).map_err(|e| failed(e.error))?;
+                // The new name must survive a power failure, too; not every file system can promise that.
+                if let Some(directory) = path.parent().and_then(|parent| File::open(parent).ok()) {
+                    directory.sync_all().ok();
+                }
+                Ok(())
+            }
+            (mut other, _) => other.flush().map_err(failed),
+        }
+    }
+}
+
+/// The error for a file that cannot be written.
+pub(super) fn write_error(resource: &str, error: &io::Error) -> Diagnostic {
+    let place = Place::Data { resource: resource.into(), offset: None, line: None, column: None };
+    let diagnostic = Diagnostic::new(code::WRITE_FAILED, format!("writing '{resource}' failed: {error}")).at(place);
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            diagnostic.advise("free some space; nothing half-written is visible")
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            diagnostic.advise("give the user write permission, or write elsewhere")
+        }
+        io::ErrorKind::BrokenPipe => diagnostic.advise("the reader of the output ended before the query"),
+        _ => diagnostic,
+    }
+}

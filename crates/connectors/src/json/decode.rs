@@ -1,0 +1,417 @@
+//! The JSON decoder: one pass over a chunk of records, reading the wanted columns and checking the rest.
+//!
+//! It is specialised when the table is opened: the wanted paths become a tree of objects with a [`KeyTable`] each.
+//! Records are JSON objects, each within one line; several in a line and blank lines are fine. Strings without escapes
+//! are views into the chunk. Of a key that occurs twice the last value counts.
+//!
+//! Bad records: bytes that are not JSON make a record malformed. With `json.ignore-parse-errors` malformed records are
+//! skipped and counted, and a value of the wrong type is NULL, as in Flink; without it the first of either ends the query.
+
+use super::keys::{KeyTable, Meaning, START};
+use super::scan::{self, Malformed, byte, skip_space, skip_value, string_end, unescape};
+use super::value::{Shape, ValueReader};
+use crate::format::RecordDecoder;
+use crate::text_chunk::{TextChunk, excerpt};
+use crate::values::{ColumnBuilder, TextRules};
+use crate::{ColumnRequest, Decoded, RequestOrigin};
+use millstream_types::{Code, DataType, Diagnostic, Field, Schema, code};
+
+/// What to do about bad records, and how values are written.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rules {
+    /// `json.ignore-parse-errors`
+    pub ignore_errors: bool,
+    /// `json.fail-on-missing-field`
+    pub fail_on_missing: bool,
+    /// `json.timestamp-format.standard`
+    pub text: TextRules,
+}
+
+/// Why a record cannot be used.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub code: Code,
+    /// Where, in the text being decoded.
+    pub at: usize,
+    pub message: String,
+    /// Dotted name of the column.
+    pub column: String,
+}
+
+impl From<Malformed> for Box<Failure> {
+    fn from(malformed: Malformed) -> Box<Failure> {
+        let message = malformed.what.to_string();
+        Box::new(Failure { code: code::MALFORMED_RECORD, at: malformed.at, message, column: String::new() })
+    }
+}
+
+impl Failure {
+    /// The same failure, seen from the object that has the failed value in its field `name`.
+    pub(super) fn below(mut self: Box<Self>, name: &str) -> Box<Failure> {
+        let dot = if self.column.is_empty() { "" } else { "." };
+        self.column = format!("{name}{dot}{}", self.column);
+        self
+    }
+}
+
+/// Where the value of a field goes.
+#[derive(Debug, Clone)]
+enum Target {
+    Column(usize),
+    Object(usize),
+    /// Several columns read the field: a row and a part of it.
+    Many(Vec<Target>),
+}
+
+/// An object of which single fields are wanted; object 0 is the record.
+struct ObjectPlan {
+    name: String,
+    fields: Vec<(String, Target)>,
+    /// Every column that lies below.
+    columns: Vec<usize>,
+}
+
+struct ColumnPlan {
+    name: String,
+    data_type: DataType,
+    nullable: bool,
+}
+
+/// A decoder for one table and the columns that a query wants of it.
+pub(super) struct JsonDecoder {
+    objects: Vec<ObjectPlan>,
+    columns: Vec<ColumnPlan>,
+    rules: Rules,
+}
+
+impl JsonDecoder {
+    /// A decoder of the columns with a path; the others are not its business.
+    pub(super) fn new(schema: &Schema, columns: &[ColumnRequest], rules: Rules) -> Result<JsonDecoder, Diagnostic> {
+        let record = ObjectPlan { name: String::new(), fields: Vec::new(), columns: Vec::new() };
+        let mut decoder = JsonDecoder { objects: vec![record], columns: Vec::new(), rules };
+        for request in columns {
+            let RequestOrigin::Path(path) = &request.origin else { continue };
+            ColumnBuilder::new(&request.data_type, 0)?;
+            check_map_keys(&request.data_type, &request.name)?;
+            decoder.add_column(&schema.fields, path, request)?;
+        }
+        Ok(decoder)
+    }
+
+    fn add_column(&mut self, fields: &[Field], path: &[usize], request: &ColumnRequest) -> Result<(), Diagnostic> {
+        let column = self.columns.len();
+        let ColumnRequest { name, data_type, nullable, .. } = request.clone();
+        self.columns.push(ColumnPlan { name, data_type, nullable });
+        let mut object = 0;
+        let mut fields = fields;
+        for (depth, &position) in path.iter().enumerate() {
+            let unknown = || Diagnostic::bug(format!("path {path:?} of column {} leaves the schema", request.name));
+            let field = fields.get(position).ok_or_else(unknown)?;
+            self.objects[object].columns.push(column);
+            if depth + 1 == path.len() {
+                self.objects[object].add(&field.name, Target::Column(column));
+                return Ok(());
+            }
+            let DataType::Row(nested) = &field.data_type else { return Err(unknown()) };
+            fields = nested;
+            object = self.object_below(object, &field.name);
+        }
+        Err(Diagnostic::bug(format!("column {} has an empty path", request.name)))
+    }
+
+    /// The object in the field `name` of `parent`, made if it is not there yet.
+    fn object_below(&mut self, parent: usize, name: &str) -> usize {
+        if let Some((_, target)) = self.objects[parent].fields.iter().find(|(n, _)| n == name) {
+            let targets = if let Target::Many(many) = target { &many[..] } else { std::slice::from_ref(target) };
+            if let Some(object) = targets.iter().find_map(|t| if let Target::Object(o) = t { Some(*o) } else { None }) {
+                return object;
+            }
+        }
+        let object = self.objects.len();
+        let dot = if parent == 0 { "" } else { "." };
+        let full_name = format!("{}{dot}{name}", self.objects[parent].name);
+        self.objects.push(ObjectPlan { name: full_name, fields: Vec::new(), columns: Vec::new() });
+        self.objects[parent].add(name, Target::Object(object));
+        object
+    }
+}
+
+impl ObjectPlan {
+    fn add(&mut self, name: &str, target: Target) {
+        match self.fields.iter_mut().find(|(n, _)| n == name) {
+            None => self.fields.push((name.to_string(), target)),
+            Some((_, Target::Many(targets))) => targets.push(target),
+            Some((_, present)) => *present = Target::Many(vec![present.clone(), target]),
+        }
+    }
+}
+
+/// Keys of JSON objects are strings, so those of MAPs must be, too.
+pub(super) fn check_map_keys(data_type: &DataType, column: &str) -> Result<(), Diagnostic> {
+    match data_type {
+        DataType::Map(key, _) if !key.is_string() => Err(Diagnostic::new(
+            code::UNSUPPORTED,
+            format!("column {column}: the json format has only strings as keys of a MAP, not {key}"),
+        )),
+        DataType::Map(_, value) => check_map_keys(value, column),
+        DataType::Array(element) => check_map_keys(element, column),
+        DataType::Row(fields) => fields.iter().try_for_each(|f| check_map_keys(&f.data_type, column)),
+        _ => Ok(()),
+    }
+}
+
+impl RecordDecoder for JsonDecoder {
+    fn decode(&self, chunk: &TextChunk) -> Decoded {
+        let mut state = match State::new(self, chunk.data.len() / 256 + 16) {
+            Ok(state) => state,
+            Err(error) => return Decoded { error: Some(error), ..Decoded::default() },
+        };
+        let failure = match simdutf8::basic::from_utf8(&chunk.data) {
+            Ok(text) => state.records(text, 0).err(),
+            Err(_) => state.lines(chunk),
+        };
+        let mut error = failure.map(|(start, failure)| diagnostic(chunk, start, *failure));
+        let (rows, skipped) = (state.rows, state.skipped);
+        let mut columns = Vec::with_capacity(state.columns.len());
+        for (builder, _) in state.columns {
+            match builder.finish(&chunk.data) {
+                Ok(column) => columns.push(column),
+                Err(bug) => {
+                    error.get_or_insert(bug);
+                    return Decoded { skipped, error, ..Decoded::default() };
+                }
+            }
+        }
+        Decoded { columns, rows, skipped, error }
+    }
+}
+
+/// What is wrong with the record at `start` of the chunk.
+fn diagnostic(chunk: &TextChunk, start: usize, failure: Failure) -> Diagnostic {
+    let column = (!failure.column.is_empty()).then_some(failure.column);
+    let place = chunk.place(start, column);
+    if failure.code != code::MALFORMED_RECORD {
+        return Diagnostic::new(failure.code, failure.message).at(place);
+    }
+    let position = failure.at.saturating_sub(start);
+    let from = if position > 30 { failure.at - 20 } else { start };
+    let line = &chunk.data[from.min(chunk.data.len())..];
+    let line = &line[..memchr::memchr(b'\n', line).unwrap_or(line.len())];
+    let message =
+        format!("malformed JSON: {} (byte {} of the record, near '{}')", failure.message, position + 1, excerpt(line));
+    Diagnostic::new(code::MALFORMED_RECORD, message)
+        .at(place)
+        .advise("correct the record, or set 'json.ignore-parse-errors' = 'true' to skip such records")
+}
+
+/// Start of the bad record, and what is wrong with it; both relative to the chunk.
+type BadRecord = (usize, Box<Failure>);
+
+/// The decoding of one chunk.
+struct State<'a> {
+    plan: &'a JsonDecoder,
+    objects: Vec<ObjectState>,
+    columns: Vec<(ColumnBuilder, Shape)>,
+    rows: usize,
+    skipped: u64,
+}
+
+struct ObjectState {
+    keys: KeyTable,
+    /// The last row in which the object was entered, plus one.
+    entered: usize,
+}
+
+impl<'a> State<'a> {
+    fn new(plan: &'a JsonDecoder, capacity: usize) -> Result<State<'a>, Diagnostic> {
+        let keys = |object: &ObjectPlan| KeyTable::new(object.fields.iter().map(|(name, _)| name.as_str()));
+        let objects = plan.objects.iter().map(|o| ObjectState { keys: keys(o), entered: 0 }).collect();
+        let columns =
+            plan.columns.iter().map(|c| Ok((ColumnBuilder::new(&c.data_type, capacity)?, Shape::of(&c.data_type))));
+        Ok(State { plan, objects, columns: columns.collect::<Result<_, Diagnostic>>()?, rows: 0, skipped: 0 })
+    }
+
+    /// Decodes a chunk that is not UTF-8 line by line, so that only the lines in question suffer.
+    fn lines(&mut self, chunk: &TextChunk) -> Option<BadRecord> {
+        let mut start = 0;
+        for line in chunk.data.split_inclusive(|b| *b == b'\n') {
+            match std::str::from_utf8(line) {
+                Ok(text) => {
+                    if let Err(bad) = self.records(text, start) {
+                        return Some(bad);
+                    }
+                }
+                Err(_) if self.plan.rules.ignore_errors => self.skipped += 1,
+                Err(e) => {
+                    let malformed = Malformed { at: start + e.valid_up_to(), what: "a byte is not UTF-8" };
+                    return Some((start, malformed.into()));
+                }
+            }
+            start += line.len();
+        }
+        None
+    }
+
+    /// Decodes the records of `text`, which lies at `base` of the chunk.
+    fn records(&mut self, text: &str, base: usize) -> Result<(), BadRecord> {
+        let data = text.as_bytes();
+        let mut at = 0;
+        loop {
+            while at < data.len() && matches!(data[at], b' ' | b'\t' | b'\r' | b'\n') {
+                at += 1;
+            }
+            if at >= data.len() {
+                return Ok(());
+            }
+            match self.record(text, base, at) {
+                Ok(end) => {
+                    self.rows += 1;
+                    at = end;
+                }
+                Err(mut failure) => {
+                    for (builder, _) in &mut self.columns {
+                        builder.truncate(self.rows);
+                    }
+                    for object in &mut self.objects {
+                        object.entered = 0;
+                    }
+                    if !self.plan.rules.ignore_errors {
+                        failure.at += base;
+                        return Err((base + at, failure));
+                    }
+                    self.skipped += 1;
+                    at = match skip_value(data, at, 0) {
+                        Ok(end) => end,
+                        Err(malformed) => {
+                            let rest = data.get(malformed.at..).unwrap_or_default();
+                            memchr::memchr(b'\n', rest).map_or(data.len(), |feed| malformed.at + feed + 1)
+                        }
+                    };
+                }
+            }
+        }
+    }
+
+    /// Decodes the record at `at`; gives the position behind it.
+    fn record(&mut self, text: &str, base: usize, at: usize) -> Result<usize, Box<Failure>> {
+        if byte(text.as_bytes(), at) != b'{' {
+            return Err(Malformed { at, what: "a record must be an object in braces" }.into());
+        }
+        if self.plan.columns.is_empty() {
+            return Ok(skip_value(text.as_bytes(), at, 0)?);
+        }
+        let reader = ValueReader { text, base, rules: self.plan.rules };
+        let end = self.object(&reader, 0, at + 1)?;
+        for ((builder, _), column) in self.columns.iter_mut().zip(&self.plan.columns) {
+            if builder.len() == self.rows {
+                reader.missing(at, column.nullable).map_err(|f| f.below(&column.name))?;
+                builder.push_null();
+            }
+        }
+        Ok(end)
+    }
+
+    /// Decodes the object whose inside starts at `at`; gives the position behind it.
+    fn object(&mut self, reader: &ValueReader<'_>, object: usize, at: usize) -> Result<usize, Box<Failure>> {
+        let data = reader.text.as_bytes();
+        let mut at = skip_space(data, at);
+        if byte(data, at) == b'}' {
+            return Ok(at + 1);
+        }
+        let plan = self.plan;
+        let mut previous = START;
+        loop {
+            let (meaning, behind) = self.objects[object].keys.read(reader.text, at, &mut previous)?;
+            let value = skip_space(data, behind);
+            let end = match meaning {
+                Meaning::Unwanted => skip_value(data, value, 0)?,
+                Meaning::Field(field) => self.target(reader, &plan.objects[object].fields[field].1, value)?,
+            };
+            match scan::member_end(data, end)? {
+                (next, false) => at = next,
+                (behind, true) => return Ok(behind),
+            }
+        }
+    }
+
+    fn target(&mut self, reader: &ValueReader<'_>, target: &Target, at: usize) -> Result<usize, Box<Failure>> {
+        match target {
+            Target::Column(column) => {
+                let (builder, shape) = &mut self.columns[*column];
+                if builder.len() > self.rows {
+                    builder.truncate(self.rows);
+                }
+                let plan = &self.plan.columns[*column];
+                reader.field(builder, shape, plan.nullable, at).map_err(|f| f.below(&plan.name))
+            }
+            Target::Object(object) => self.object_value(reader, *object, at),
+            Target::Many(targets) => {
+                let mut end = at;
+                for target in targets {
+                    end = self.target(reader, target, at)?;
+                }
+                Ok(end)
+            }
+        }
+    }
+
+    /// Decodes the value of an object of which single fields are wanted.
+    fn object_value(&mut self, reader: &ValueReader<'_>, object: usize, at: usize) -> Result<usize, Box<Failure>> {
+        let data = reader.text.as_bytes();
+        // Only the last one of several equal keys counts.
+        if std::mem::replace(&mut self.objects[object].entered, self.rows + 1) == self.rows + 1 {
+            for &column in &self.plan.objects[object].columns {
+                self.columns[column].0.truncate(self.rows);
+            }
+            self.forget_entered_below(object);
+        }
+        match byte(data, at) {
+            b'{' => self.object(reader, object, at + 1),
+            b'n' => {
+                let end = scan::literal_end(data, at, b"null")?;
+                self.null_below(reader, object, at)?;
+                Ok(end)
+            }
+            _ => {
+                let failure = reader.wrong_type("an object", at)?;
+                if !self.plan.rules.ignore_errors {
+                    return Err(failure.below(&self.plan.objects[object].name));
+                }
+                self.null_below(reader, object, at)?;
+                Ok(skip_value(data, at, 0)?)
+            }
+        }
+    }
+
+    fn forget_entered_below(&mut self, object: usize) {
+        for (_, target) in &self.plan.objects[object].fields {
+            let targets = if let Target::Many(many) = target { &many[..] } else { std::slice::from_ref(target) };
+            for target in targets {
+                if let Target::Object(below) = target {
+                    self.objects[*below].entered = 0;
+                    self.forget_entered_below(*below);
+                }
+            }
+        }
+    }
+
+    /// Makes every column below a NULL object NULL.
+    fn null_below(&mut self, reader: &ValueReader<'_>, object: usize, at: usize) -> Result<(), Box<Failure>> {
+        for &column in &self.plan.objects[object].columns {
+            let plan = &self.plan.columns[column];
+            if !plan.nullable {
+                return Err(reader.null_in_not_null(at).below(&plan.name));
+            }
+            self.columns[column].0.push_null();
+        }
+        Ok(())
+    }
+}
+
+/// The text of a string value whose quote stands at `at`, and the position behind it.
+pub(super) fn string_text(text: &str, at: usize) -> Result<(std::borrow::Cow<'_, str>, usize), Malformed> {
+    let end = string_end(text.as_bytes(), at + 1)?;
+    let inside = &text[at + 1..end.quote];
+    let inside = if end.escaped { unescape(inside).into() } else { inside.into() };
+    Ok((inside, end.quote + 1))
+}

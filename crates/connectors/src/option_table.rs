@@ -1,0 +1,67 @@
+//! Options of connectors and formats: declared once, checked at opening, and printed into the documentation.
+
+use millstream_types::{Diagnostic, Options, Place, code};
+
+/// One option of a connector or a format.
+#[derive(Debug, Clone, Copy)]
+pub struct OptionInfo {
+    /// Key in `WITH (…)`; a key ending in `.*` stands for all keys below.
+    pub key: &'static str,
+    /// Default as text; empty when there is none.
+    pub default: &'static str,
+    /// What it does, in Markdown.
+    pub meaning: &'static str,
+}
+
+/// An entry of an option table.
+pub const fn option(key: &'static str, default: &'static str, meaning: &'static str) -> OptionInfo {
+    OptionInfo { key, default, meaning }
+}
+
+/// Fails on the first option that is in none of the tables, with the nearest one as advice.
+pub(crate) fn check_options(options: &Options, what: &str, tables: &[&[OptionInfo]]) -> Result<(), Diagnostic> {
+    let known = || tables.iter().flat_map(|table| table.iter()).map(|info| info.key);
+    for (key, _) in options.iter() {
+        let matches = |k: &str| match k.strip_suffix(".*") {
+            Some(prefix) => key.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.')),
+            None => k == key,
+        };
+        if known().any(matches) {
+            continue;
+        }
+        let mut names: Vec<&str> = known().collect();
+        names.sort_unstable();
+        names.dedup();
+        let list = format!("known options: {}", names.join(", "));
+        let advice = match nearest(key, names.iter().copied()) {
+            Some(near) => format!("did you mean '{near}'? {list}"),
+            None => list,
+        };
+        return Err(Diagnostic::new(code::UNKNOWN_OPTION, format!("{what} has no option '{key}'"))
+            .at(Place::Option(key.to_string()))
+            .advise(advice));
+    }
+    Ok(())
+}
+
+/// The candidate that is most like `name`, if one is like it at all.
+pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_ascii_lowercase();
+    candidates
+        .map(|candidate| (strsim::normalized_damerau_levenshtein(&name, &candidate.to_ascii_lowercase()), candidate))
+        .filter(|(similarity, _)| *similarity > 0.6)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+/// A Markdown table of options.
+pub(crate) fn markdown(options: &[OptionInfo], out: &mut String) {
+    out.push_str("| option | default | meaning |\n| --- | --- | --- |\n");
+    for OptionInfo { key, default, meaning } in options {
+        let default = if default.is_empty() { "–".to_string() } else { format!("`{default}`") };
+        // A bar would end the table's cell.
+        let row = format!("| `{key}` | {} | {} |\n", default.replace('|', "\\|"), meaning.replace('|', "\\|"));
+        out.push_str(&row);
+    }
+    out.push('\n');
+}

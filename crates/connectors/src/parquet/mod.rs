@@ -1,0 +1,46 @@
+//! The `parquet` format: only the columns (and nested leaves) that a query reads are fetched and decoded.
+
+mod convert;
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use crate::option_table::{OptionInfo, option};
+use crate::{Chunk, Encoded, Encoder, SinkRequest};
+use arrow_array::ArrayRef;
+use millstream_types::Diagnostic;
+use std::sync::Arc;
+
+pub(crate) use read::{ParquetSource, split_front};
+pub(crate) use write::ParquetWriter;
+
+/// For the documentation.
+pub(crate) const SUMMARY: &str = "Apache Parquet. Columns are found by name; one that a file does not have is NULL.";
+
+/// The format's options.
+pub(crate) const OPTIONS: &[OptionInfo] = &[
+    option(
+        "parquet.compression",
+        "SNAPPY",
+        "Compression of a sink's pages: `SNAPPY`, `ZSTD`, `GZIP` or `UNCOMPRESSED`.",
+    ),
+    option("parquet.block.size", "128MB", "Size at which a sink ends a row group."),
+];
+
+/// The encoder of a sink: columns stay columns.
+pub(crate) fn encoder(request: &SinkRequest) -> Result<Arc<dyn Encoder>, Diagnostic> {
+    write::properties(&request.options)?;
+    Ok(Arc::new(Columns))
+}
+
+struct Columns;
+
+impl Encoder for Columns {
+    fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
+        Ok(Encoded::Columns { columns: columns.to_vec(), rows })
+    }
+}
+
+/// What is left of a chunk after its first rows were cut off.
+type Parts = Option<(Chunk, u64)>;

@@ -1,0 +1,332 @@
+//! The source of Parquet files: a split per file, a chunk per row group or part of one, decoded by workers.
+
+use super::Parts;
+use super::convert::{field_below, fit};
+use crate::filesystem::{check_metadata, insert_metadata, read_error};
+use crate::text_chunk::FileInfo;
+use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader};
+use ::parquet::arrow::ProjectionMask;
+use ::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use ::parquet::errors::ParquetError;
+use ::parquet::file::reader::{ChunkReader, Length};
+use arrow_array::{Array, ArrayRef, RecordBatch, new_null_array};
+use millstream_types::{DataType, Diagnostic, Place, code};
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Rows of a chunk when the query asks for no number: few enough that a large row group occupies all workers.
+const ROWS: usize = 64 << 10;
+/// Fewer rows make decoding wasteful, because each chunk decodes its row group from the start of a page.
+const FEWEST_ROWS: usize = 1024;
+
+/// Parquet files.
+pub(crate) struct ParquetSource {
+    files: Vec<(PathBuf, FileInfo)>,
+    plan: Arc<Plan>,
+    rows: usize,
+}
+
+/// A wanted column by the names on its path.
+struct Column {
+    names: Vec<String>,
+    name: String,
+    data_type: DataType,
+    nullable: bool,
+}
+
+struct Plan {
+    columns: Vec<Column>,
+    requests: Vec<ColumnRequest>,
+}
+
+impl ParquetSource {
+    /// Opens the table; `None` instead of a path is standard input.
+    pub(crate) fn open(
+        request: &SourceRequest,
+        files: Vec<(Option<PathBuf>, FileInfo)>,
+    ) -> Result<ParquetSource, Diagnostic> {
+        check_metadata(&request.columns)?;
+        let mut columns = Vec::new();
+        for column in &request.columns {
+            let RequestOrigin::Path(path) = &column.origin else { continue };
+            let mut names = Vec::new();
+            let mut fields = &request.schema.fields[..];
+            for &position in path {
+                let unknown = || Diagnostic::bug(format!("path {path:?} of column {} leaves the schema", column.name));
+                let field = fields.get(position).ok_or_else(unknown)?;
+                names.push(field.name.clone());
+                fields = if let DataType::Row(nested) = &field.data_type { nested } else { &[] };
+            }
+            let ColumnRequest { name, data_type, nullable, .. } = column.clone();
+            columns.push(Column { names, name, data_type, nullable });
+        }
+        let seekable = files.into_iter().map(|(path, info)| match path {
+            Some(path) => Ok((path, info)),
+            None => Err(Diagnostic::new(code::INVALID_OPTION, "a Parquet file cannot be read from standard input")
+                .at(Place::Option("path".into()))
+                .advise("give the path of a file")),
+        });
+        let rows = if request.buffer_rows == 0 { ROWS } else { request.buffer_rows.max(FEWEST_ROWS) };
+        let plan = Arc::new(Plan { columns, requests: request.columns.clone() });
+        Ok(ParquetSource { files: seekable.collect::<Result<_, _>>()?, plan, rows })
+    }
+}
+
+impl Source for ParquetSource {
+    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
+        let reader = |(path, info): (PathBuf, FileInfo)| {
+            let (plan, info) = (self.plan.clone(), Arc::new(info));
+            Box::new(FileReader { path, info, plan, rows: self.rows, open: None, group: 0, row: 0 })
+                as Box<dyn SplitReader>
+        };
+        Ok(std::mem::take(&mut self.files).into_iter().map(reader).collect())
+    }
+
+    fn decoder(&self) -> Arc<dyn Decoder> {
+        Arc::new(ParquetDecoder { plan: self.plan.clone() })
+    }
+
+    fn is_bounded(&self) -> bool {
+        true
+    }
+}
+
+/// A file that several threads read at once, each at its own position.
+#[derive(Clone)]
+struct SharedFile {
+    file: Arc<File>,
+    length: u64,
+}
+
+struct FileAt {
+    file: SharedFile,
+    position: u64,
+}
+
+impl Read for FileAt {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.file.read_at(buffer, self.position)?;
+        self.position += read as u64;
+        Ok(read)
+    }
+}
+
+impl Length for SharedFile {
+    fn len(&self) -> u64 {
+        self.length
+    }
+}
+
+impl ChunkReader for SharedFile {
+    type T = BufReader<FileAt>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        Ok(BufReader::new(FileAt { file: self.clone(), position: start }))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<bytes::Bytes, ParquetError> {
+        if start.checked_add(length as u64).is_none_or(|end| end > self.length) {
+            return Err(ParquetError::EOF(format!("{length} bytes at {start} are beyond the end of the file")));
+        }
+        let mut data = vec![0; length];
+        self.file.read_exact_at(&mut data, start)?;
+        Ok(data.into())
+    }
+}
+
+/// A file whose footer was read.
+#[derive(Clone)]
+struct OpenFile {
+    file: SharedFile,
+    metadata: ArrowReaderMetadata,
+    mask: ProjectionMask,
+    info: Arc<FileInfo>,
+}
+
+struct FileReader {
+    path: PathBuf,
+    info: Arc<FileInfo>,
+    plan: Arc<Plan>,
+    rows: usize,
+    open: Option<OpenFile>,
+    group: usize,
+    row: usize,
+}
+
+/// Rows of one row group.
+struct ParquetChunk {
+    open: OpenFile,
+    group: usize,
+    first: usize,
+    rows: usize,
+}
+
+impl FileReader {
+    fn open(&self) -> Result<OpenFile, Diagnostic> {
+        let failed = |e: io::Error| read_error(&self.info.path, &e);
+        let file = File::open(&self.path).map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
+        let file = SharedFile { file: Arc::new(file), length };
+        let metadata =
+            guarded(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|e| e.to_string()));
+        let metadata = metadata.map_err(|e| damaged(&self.info, &e))?;
+        let schema = metadata.parquet_schema();
+        let wanted = |leaf: &usize| {
+            let path = schema.column(*leaf).path().parts().to_vec();
+            self.plan.columns.iter().any(|column| path.starts_with(&column.names))
+        };
+        let mask = ProjectionMask::leaves(schema, (0..schema.num_columns()).filter(wanted));
+        Ok(OpenFile { file, metadata, mask, info: self.info.clone() })
+    }
+}
+
+impl SplitReader for FileReader {
+    fn name(&self) -> &str {
+        &self.info.path
+    }
+
+    fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
+        if self.open.is_none() {
+            self.open = Some(self.open()?);
+        }
+        let open = self.open.as_ref().expect("opened above");
+        loop {
+            let groups = open.metadata.metadata().row_groups();
+            let Some(group) = groups.get(self.group) else { return Ok(None) };
+            let total = usize::try_from(group.num_rows()).unwrap_or(0);
+            if self.row >= total {
+                self.group += 1;
+                self.row = 0;
+                continue;
+            }
+            let rows = self.rows.min(total - self.row);
+            let read = group.columns().iter().enumerate().filter(|(leaf, _)| open.mask.leaf_included(*leaf));
+            let size: i64 = read.map(|(_, column)| column.compressed_size()).sum();
+            let bytes = (size.max(0) as u128 * rows as u128 / total as u128) as u64;
+            let chunk = ParquetChunk { open: open.clone(), group: self.group, first: self.row, rows };
+            self.row += rows;
+            return Ok(Some(Chunk { payload: Box::new(chunk), bytes }));
+        }
+    }
+}
+
+/// Cuts the first rows off a chunk of this source; `None` for those of others.
+pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<Parts> {
+    let whole = chunk.payload.downcast_mut::<ParquetChunk>()?;
+    if whole.rows == 0 {
+        return Some(None);
+    }
+    let rows = whole.rows.min(usize::try_from(rows).unwrap_or(usize::MAX));
+    let front = ParquetChunk { open: whole.open.clone(), group: whole.group, first: whole.first, rows };
+    let bytes = chunk.bytes * rows as u64 / whole.rows as u64;
+    whole.first += rows;
+    whole.rows -= rows;
+    chunk.bytes -= bytes;
+    Some(Some((Chunk { payload: Box::new(front), bytes }, rows as u64)))
+}
+
+struct ParquetDecoder {
+    plan: Arc<Plan>,
+}
+
+impl Decoder for ParquetDecoder {
+    fn decode(&self, chunk: Chunk) -> Decoded {
+        let Ok(chunk) = chunk.payload.downcast::<ParquetChunk>() else {
+            let error = Diagnostic::bug("the parquet source got a chunk of another source");
+            return Decoded { error: Some(error), ..Decoded::default() };
+        };
+        let info = chunk.open.info.clone();
+        match self.columns(&chunk) {
+            Ok(decoded) => insert_metadata(&self.plan.requests, &info, decoded),
+            Err(error) => Decoded { error: Some(error), ..Decoded::default() },
+        }
+    }
+}
+
+impl ParquetDecoder {
+    fn columns(&self, chunk: &ParquetChunk) -> Result<Decoded, Diagnostic> {
+        let info = &chunk.open.info;
+        let mut rows = chunk.rows;
+        if self.plan.columns.is_empty() {
+            return Ok(Decoded { rows, ..Decoded::default() });
+        }
+        let batch = guarded(|| read(chunk)).map_err(|e| damaged(info, &e))?;
+        if let Some(batch) = &batch
+            && batch.num_rows() != rows
+        {
+            return Err(damaged(info, &format!("a row group has {} rows less than it says", rows - batch.num_rows())));
+        }
+        let mut columns = Vec::with_capacity(self.plan.columns.len());
+        let mut error = None;
+        for column in &self.plan.columns {
+            let array = self
+                .column(column, batch.as_ref(), rows)
+                .map_err(|e| Diagnostic::new(code::WRONG_TYPE, e).at(place(info, Some(column.name.clone()))))?;
+            let null = (!column.nullable).then(|| (0..rows).find(|row| array.is_null(*row))).flatten();
+            if let Some(row) = null {
+                // The rows before the first bad one are still good.
+                rows = row;
+                let message =
+                    format!("a NOT NULL column has no value in row {} of row group {}", chunk.first + row, chunk.group);
+                error =
+                    Some(Diagnostic::new(code::NULL_IN_NOT_NULL, message).at(place(info, Some(column.name.clone()))));
+            }
+            columns.push(array);
+        }
+        let columns = columns.into_iter().map(|array| array.slice(0, rows)).collect();
+        Ok(Decoded { columns, rows, skipped: 0, error })
+    }
+
+    fn column(&self, column: &Column, batch: Option<&RecordBatch>, rows: usize) -> Result<ArrayRef, String> {
+        let absent = || new_null_array(&column.data_type.to_arrow(), rows);
+        let Some((first, rest)) = column.names.split_first() else { return Ok(absent()) };
+        let Some(top) = batch.and_then(|batch| batch.column_by_name(first)) else { return Ok(absent()) };
+        // All leaves of the batch are wanted, so a row that is only there for its parts has no others.
+        let top = top.slice(0, rows);
+        match field_below(&top, rest)? {
+            Some(array) => guarded(|| fit(&array, &column.data_type)),
+            None => Ok(absent()),
+        }
+    }
+}
+
+/// The wanted columns of a chunk in one batch; `None` if the file has none of them.
+fn read(chunk: &ParquetChunk) -> Result<Option<RecordBatch>, String> {
+    let OpenFile { file, metadata, mask, .. } = &chunk.open;
+    let leaves = metadata.parquet_schema().num_columns();
+    if !(0..leaves).any(|leaf| mask.leaf_included(leaf)) {
+        return Ok(None);
+    }
+    let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone())
+        .with_row_groups(vec![chunk.group])
+        .with_projection(mask.clone())
+        .with_offset(chunk.first)
+        .with_limit(chunk.rows)
+        .with_batch_size(chunk.rows)
+        .build()
+        .map_err(|e| e.to_string())?;
+    let schema = reader_schema(&reader);
+    let batches = reader.collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
+    arrow_select::concat::concat_batches(&schema, &batches).map(Some).map_err(|e| e.to_string())
+}
+
+fn reader_schema(reader: &dyn arrow_array::RecordBatchReader) -> arrow_schema::SchemaRef {
+    reader.schema()
+}
+
+/// Runs the library on bytes from outside; a panic of it is an error of the file.
+fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("its contents contradict each other".into()))
+}
+
+fn place(info: &FileInfo, column: Option<String>) -> Place {
+    Place::Data { resource: info.path.clone(), offset: None, line: None, column }
+}
+
+fn damaged(info: &FileInfo, error: &str) -> Diagnostic {
+    Diagnostic::new(code::MALFORMED_FILE, format!("the file is damaged or not Parquet: {error}")).at(place(info, None))
+}

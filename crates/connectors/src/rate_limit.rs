@@ -1,0 +1,113 @@
+//! `scan.rate-limit.rows-per-second`: hands a source's chunks out in small parts at even distances.
+
+use crate::registry::SplitFront;
+use crate::{Chunk, Decoder, Source, SplitReader};
+use millstream_types::{Diagnostic, Options};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A source that gives a limited number of rows per second over all its splits.
+pub(crate) struct RateLimitedSource {
+    inner: Box<dyn Source>,
+    pace: Pace,
+}
+
+#[derive(Clone)]
+struct Pace {
+    /// When the next part may be handed out.
+    next: Arc<Mutex<Instant>>,
+    rows_per_second: f64,
+    /// Rows handed out at once.
+    rows: u64,
+    options: Options,
+    split_front: SplitFront,
+}
+
+impl RateLimitedSource {
+    pub(crate) fn new(
+        inner: Box<dyn Source>,
+        rows_per_second: f64,
+        rows: u64,
+        options: Options,
+        split_front: SplitFront,
+    ) -> RateLimitedSource {
+        let next = Arc::new(Mutex::new(Instant::now()));
+        RateLimitedSource { inner, pace: Pace { next, rows_per_second, rows, options, split_front } }
+    }
+}
+
+impl Source for RateLimitedSource {
+    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
+        let pace =
+            |inner| Box::new(PacedReader { inner, pace: self.pace.clone(), pending: None }) as Box<dyn SplitReader>;
+        Ok(self.inner.splits()?.into_iter().map(pace).collect())
+    }
+
+    fn decoder(&self) -> Arc<dyn Decoder> {
+        self.inner.decoder()
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.inner.is_bounded()
+    }
+}
+
+struct PacedReader {
+    inner: Box<dyn SplitReader>,
+    pace: Pace,
+    pending: Option<Chunk>,
+}
+
+impl Pace {
+    /// How long to wait before `rows` rows are handed out now; the time they take is reserved.
+    fn reserve(&self, now: Instant, rows: u64) -> Duration {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = (*next).max(now);
+        // A rate may be so low that the time is beyond any calendar.
+        let lasts = Duration::try_from_secs_f64(rows as f64 / self.rows_per_second).unwrap_or(Duration::MAX);
+        *next = slot.checked_add(lasts).unwrap_or(slot + Duration::from_secs(1 << 32));
+        slot - now
+    }
+}
+
+impl SplitReader for PacedReader {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
+        loop {
+            if self.pending.is_none() {
+                self.pending = self.inner.next()?;
+            }
+            let Some(pending) = &mut self.pending else { return Ok(None) };
+            match (self.pace.split_front)(&self.pace.options, pending, self.pace.rows) {
+                Some((chunk, rows)) => {
+                    std::thread::sleep(self.pace.reserve(Instant::now(), rows));
+                    return Ok(Some(chunk));
+                }
+                None => self.pending = None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_spread_evenly_over_all_readers() {
+        let start = Instant::now();
+        let next = Arc::new(Mutex::new(start));
+        let pace = Pace { next, rows_per_second: 100.0, rows: 5, options: Options::new(), split_front: |_, _, _| None };
+        let other = pace.clone();
+        assert_eq!(pace.reserve(start, 5), Duration::ZERO);
+        assert_eq!(other.reserve(start, 5), Duration::from_millis(50));
+        assert_eq!(pace.reserve(start, 5), Duration::from_millis(100));
+        // After a pause there is no burst to catch up.
+        let later = start + Duration::from_secs(10);
+        assert_eq!(pace.reserve(later, 5), Duration::ZERO);
+        assert_eq!(pace.reserve(later, 5), Duration::from_millis(50));
+    }
+}

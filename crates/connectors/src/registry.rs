@@ -1,0 +1,230 @@
+//! Which connectors there are, and how a table's options become a source or a sink.
+//!
+//! A connector is one entry of [`CONNECTORS`]; options, documentation, error messages and rate limits follow from it.
+
+use crate::format::{FORMATS, Format};
+use crate::option_table::{OptionInfo, check_options, markdown, nearest, option};
+use crate::rate_limit::RateLimitedSource;
+use crate::{Chunk, Sink, SinkRequest, Source, SourceRequest, filesystem};
+use millstream_types::{Diagnostic, Options, Place, code};
+
+/// A connector.
+pub(crate) struct Connector {
+    /// Value of the option `connector`.
+    pub name: &'static str,
+    /// For the documentation, in Markdown.
+    pub summary: &'static str,
+    /// Its options, without those that every table has.
+    pub options: &'static [OptionInfo],
+    /// Whether it has the option `format`, and the options of that format.
+    pub takes_format: bool,
+    /// Opens it for reading, if it can be read.
+    pub source: Option<fn(&SourceRequest) -> Result<Box<dyn Source>, Diagnostic>>,
+    /// Opens it for writing, if it can be written.
+    pub sink: Option<fn(&SinkRequest) -> Result<Box<dyn Sink>, Diagnostic>>,
+    /// Lets a chunk be handed out in parts, see [`SplitFront`]; sources without it cannot be slowed down.
+    pub split_front: Option<SplitFront>,
+}
+
+/// Cuts about the first `rows` rows off a chunk; gives them and their number, or `None` when nothing is left.
+pub(crate) type SplitFront = fn(options: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)>;
+
+/// Every connector, in the order of the documentation.
+const CONNECTORS: &[Connector] = &[filesystem::CONNECTOR];
+
+/// Rows per second of a source.
+const RATE_LIMIT: &str = "scan.rate-limit.rows-per-second";
+
+/// Options that every table has.
+const COMMON_OPTIONS: &[OptionInfo] = &[
+    option("connector", "", "The connector."),
+    option(
+        RATE_LIMIT,
+        "",
+        "Slows a source down to this many rows per second, over all its splits; for demonstrations and tests.",
+    ),
+    option(
+        "scan.watermark.idle-timeout",
+        "",
+        "A split that was silent for so long no longer holds the watermark back.",
+    ),
+];
+
+/// Opens a table for reading.
+pub fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
+    let connector = connector(&request.options, &request.table)?;
+    let open = connector.source.ok_or_else(|| {
+        Diagnostic::new(
+            code::NOT_A_SOURCE,
+            format!("table '{}' has the connector '{}', which cannot be read", request.table, connector.name),
+        )
+        .at(Place::Option("connector".into()))
+        .advise("use the table in INSERT INTO only")
+    })?;
+    check(connector, &request.options)?;
+    let Some(rate) = rate_limit(&request.options)? else { return open(request) };
+    let Some(split_front) = connector.split_front else {
+        return Err(request.options.invalid(RATE_LIMIT, "possible with this connector"));
+    };
+    // Small chunks make for smooth pacing: about twenty in a second.
+    let rows = (rate / 20.0).max(1.0) as u64;
+    let mut request = request.clone();
+    if request.buffer_rows == 0 || request.buffer_rows as u64 > rows {
+        request.buffer_rows = rows as usize;
+    }
+    let options = request.options.clone();
+    Ok(Box::new(RateLimitedSource::new(open(&request)?, rate, rows, options, split_front)))
+}
+
+/// Opens a table for writing.
+pub fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
+    let connector = connector(&request.options, &request.table)?;
+    let open = connector.sink.ok_or_else(|| {
+        Diagnostic::new(
+            code::NOT_A_SINK,
+            format!("table '{}' has the connector '{}', which cannot be written", request.table, connector.name),
+        )
+        .at(Place::Option("connector".into()))
+        .advise("use the table in FROM only")
+    })?;
+    check(connector, &request.options)?;
+    open(request)
+}
+
+/// Checks the options of a table as far as that is possible without opening it: the connector, the format and the names
+/// of all options.
+pub fn check_table_options(table: &str, options: &Options) -> Result<(), Diagnostic> {
+    check(connector(options, table)?, options)
+}
+
+/// Names of all connectors.
+pub fn connector_names() -> impl Iterator<Item = &'static str> {
+    CONNECTORS.iter().map(|connector| connector.name)
+}
+
+/// Names of all formats.
+pub fn format_names() -> impl Iterator<Item = &'static str> {
+    FORMATS.iter().map(Format::name)
+}
+
+/// The reference of all connectors, formats and options, in Markdown.
+pub fn options_reference_markdown() -> String {
+    let mut out = String::from("## Options of every table\n\n");
+    markdown(COMMON_OPTIONS, &mut out);
+    for connector in CONNECTORS {
+        let directions = match (connector.source.is_some(), connector.sink.is_some()) {
+            (true, true) => "source and sink",
+            (true, false) => "source",
+            _ => "sink",
+        };
+        out.push_str(&format!("## Connector `{}` ({directions})\n\n{}\n\n", connector.name, connector.summary));
+        if !connector.options.is_empty() {
+            markdown(connector.options, &mut out);
+        }
+    }
+    for format in FORMATS {
+        out.push_str(&format!("## Format `{}`\n\n{}\n\n", format.name(), format.summary()));
+        markdown(format.options(), &mut out);
+    }
+    out
+}
+
+fn connector(options: &Options, table: &str) -> Result<&'static Connector, Diagnostic> {
+    let name = options.get("connector").ok_or_else(|| {
+        Diagnostic::new(code::MISSING_OPTION, format!("table '{table}' has no option 'connector'"))
+            .at(Place::Option("connector".into()))
+            .advise(format!("add 'connector' = '…' to WITH (…); known connectors: {}", list()))
+    })?;
+    CONNECTORS.iter().find(|connector| connector.name == name).ok_or_else(|| {
+        let advice = match nearest(name, connector_names()) {
+            Some(near) => format!("did you mean '{near}'? known connectors: {}", list()),
+            None => format!("known connectors: {}", list()),
+        };
+        Diagnostic::new(code::UNKNOWN_CONNECTOR, format!("there is no connector '{name}'"))
+            .at(Place::Option("connector".into()))
+            .advise(advice)
+    })
+}
+
+fn list() -> String {
+    connector_names().collect::<Vec<_>>().join(", ")
+}
+
+fn check(connector: &Connector, options: &Options) -> Result<(), Diagnostic> {
+    let what = format!("the connector '{}'", connector.name);
+    if !connector.takes_format {
+        return check_options(options, &what, &[COMMON_OPTIONS, connector.options]);
+    }
+    let format = Format::of(options)?;
+    let what = format!("{what} with the format '{}'", format.name());
+    check_options(options, &what, &[COMMON_OPTIONS, connector.options, format.options()])
+}
+
+fn rate_limit(options: &Options) -> Result<Option<f64>, Diagnostic> {
+    if options.get(RATE_LIMIT).is_none() {
+        return Ok(None);
+    }
+    let rate = options.parse(RATE_LIMIT, 0.0f64)?;
+    if rate.is_finite() && rate > 0.0 { Ok(Some(rate)) } else { Err(options.invalid(RATE_LIMIT, "a positive number")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millstream_types::Schema;
+
+    fn open(options: &[(&str, &str)]) -> Diagnostic {
+        let options: Options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let schema = Schema::default();
+        let request = SourceRequest { table: "t".into(), options, schema, columns: vec![], buffer_rows: 0 };
+        match open_source(&request) {
+            Ok(_) => panic!("must not open"),
+            Err(error) => error,
+        }
+    }
+
+    #[test]
+    fn unknown_names_are_answered_with_the_nearest() {
+        let error = open(&[("connector", "filesytem")]);
+        assert_eq!(error.code, code::UNKNOWN_CONNECTOR);
+        assert!(error.advice.unwrap().starts_with("did you mean 'filesystem'?"));
+        let error = open(&[("connector", "filesystem"), ("path", "x"), ("format", "jason")]);
+        assert_eq!(error.code, code::UNKNOWN_FORMAT);
+        assert!(error.advice.unwrap().starts_with("did you mean 'json'?"));
+        let error = open(&[
+            ("connector", "filesystem"),
+            ("path", "x"),
+            ("format", "json"),
+            ("json.ignore-parse-error", "true"),
+        ]);
+        assert_eq!(error.code, code::UNKNOWN_OPTION);
+        assert!(error.advice.unwrap().starts_with("did you mean 'json.ignore-parse-errors'?"));
+        // Options of another format do not exist for this one.
+        let error = open(&[("connector", "filesystem"), ("path", "x"), ("format", "json"), ("csv.header", "true")]);
+        assert_eq!(error.code, code::UNKNOWN_OPTION);
+        assert_eq!(open(&[]).code, code::MISSING_OPTION);
+        assert_eq!(open(&[("connector", "filesystem"), ("format", "json")]).code, code::MISSING_OPTION);
+    }
+
+    #[test]
+    fn rates_must_be_positive() {
+        for rate in ["0", "-1", "fast", "NaN"] {
+            let error = open(&[("connector", "filesystem"), ("path", "-"), ("format", "json"), (RATE_LIMIT, rate)]);
+            assert_eq!(error.code, code::INVALID_OPTION, "{rate}");
+        }
+    }
+
+    #[test]
+    fn the_reference_lists_every_option() {
+        let text = options_reference_markdown();
+        for key in [
+            "scan.rate-limit.rows-per-second",
+            "path",
+            "json.ignore-parse-errors",
+            "csv.field-delimiter",
+            "parquet.compression",
+        ] {
+            assert!(text.contains(&format!("| `{key}` |")), "{key}");
+        }
+    }
+}
