@@ -1,1 +1,35 @@
-//! Row program to machine code through LLVM
+//! Row program to machine code: the second tier of execution.
+//!
+//! [`compile`] turns a verified [`Program`] into a [`CompiledPipeline`]: one function that
+//! processes a range of rows, specialised to the program's types, constants and table layout and to the CPU it runs on.
+//!
+//! ```text
+//! Program ── stages: where selection vectors are made, what is recomputed or spilled ──> StagePlan
+//!         ── emit:   one loop a stage, statements and terminal inside                 ──> LLVM IR
+//!         ── host:   LLVM's own optimiser, for the host CPU                           ──> LLVM IR
+//!         ── MCJIT:  into memory that `memory` owns                                   ──> CompiledPipeline
+//! ```
+//!
+//! Rows are processed in blocks (design section 6): each stage is one loop over the rows that the filters before it
+//! let through, so that a stage is straight-line code without unpredictable branches. Effects happen in the last stage
+//! only, in order of rows; that is what makes a run resumable at any row.
+//!
+//! Invariants: the same bits as the interpreter, for every program; no panic and no unwinding through generated code; no
+//! fast-math. Only this crate knows LLVM.
+
+mod emit;
+mod error;
+mod host;
+mod memory;
+mod options;
+mod perf_map;
+mod pipeline;
+mod runtime;
+mod stages;
+
+pub use error::JitError;
+pub use options::{CompileOptions, Optimization};
+pub use pipeline::{CompiledPipeline, assembly, compile, llvm_ir};
+
+#[allow(unused_imports, reason = "the crate docs link to it")]
+use millstream_codegen::program::Program;

@@ -1,0 +1,208 @@
+//! Reading input columns in place: values, bitmaps, string views, watermarks. Their addresses are hoisted.
+
+use super::Emitter;
+use super::ir::{Basic, Emitted, Int, Ir, Ptr};
+use inkwell::IntPredicate;
+use inkwell::module::Linkage;
+use millstream_abi::{ColumnView, ExecContext, Phys, Str};
+use std::mem::offset_of;
+
+/// A bitmap, least significant bit first.
+#[derive(Clone, Copy)]
+struct Bitmap<'c> {
+    bytes: Ptr<'c>,
+    /// Bit of row 0.
+    offset: Int<'c>,
+    /// All ones, or zero for a bitmap that is one byte of ones, which every row then reads.
+    reach: Int<'c>,
+}
+
+/// Hoisted addresses of an input column.
+#[derive(Clone, Copy)]
+pub(super) struct Column<'c> {
+    view: Ptr<'c>,
+    values: Ptr<'c>,
+    validity: Option<Bitmap<'c>>,
+    bits: Option<Int<'c>>,
+    buffers: Option<Ptr<'c>>,
+}
+
+/// Loads a field of a `ColumnView`.
+fn field<'c>(ir: &Ir<'c>, view: Ptr<'c>, offset: usize, is_word: bool, name: &str) -> Emitted<Basic<'c>> {
+    let place = ir.at(view, offset as u64, name)?;
+    if is_word { ir.load_input(ir.i64, place, name) } else { ir.load_input(ir.ptr, place, name) }
+}
+
+impl<'c> Emitter<'c, '_> {
+    /// The column of an input, whose address is loaded once a run.
+    fn column(&mut self, input: u32) -> Emitted<Column<'c>> {
+        if let Some(column) = self.columns.get(&input) {
+            return Ok(*column);
+        }
+        let declared = &self.program.inputs[input as usize];
+        let name = |what: &str| format!("{}.{what}", declared.name);
+        let context = self.context;
+        let column = self.ir.hoist(|ir| {
+            let views = ir.load_ptr(ir.at(context, offset_of!(ExecContext, columns) as u64, "columns")?, "columns")?;
+            let view = ir.at(views, input as u64 * size_of::<ColumnView>() as u64, &name("view"))?;
+            let values = field(ir, view, offset_of!(ColumnView, values), false, &name("values"))?;
+            let bits = match declared.phys {
+                Phys::Bool => Some(field(ir, view, offset_of!(ColumnView, values_offset), true, &name("bit"))?),
+                _ => None,
+            };
+            let buffers = match declared.phys {
+                Phys::Str => Some(field(ir, view, offset_of!(ColumnView, buffers), false, &name("buffers"))?),
+                _ => None,
+            };
+            Ok(Column {
+                view,
+                values: values.into_pointer_value(),
+                validity: None,
+                bits: bits.map(Basic::into_int_value),
+                buffers: buffers.map(Basic::into_pointer_value),
+            })
+        })?;
+        self.columns.insert(input, column);
+        Ok(column)
+    }
+
+    /// The validity bitmap of an input. A missing one is replaced by one byte of ones, so that rows need no branch.
+    fn validity(&mut self, input: u32) -> Emitted<Bitmap<'c>> {
+        let mut column = self.column(input)?;
+        if let Some(bitmap) = column.validity {
+            return Ok(bitmap);
+        }
+        let ones = self.ones();
+        let name = |what: &str| format!("{}.{what}", self.program.inputs[input as usize].name);
+        let bitmap = self.ir.hoist(|ir| {
+            let view = column.view;
+            let bytes = field(ir, view, offset_of!(ColumnView, validity), false, &name("validity"))?;
+            let offset = field(ir, view, offset_of!(ColumnView, validity_offset), true, &name("validity.bit"))?;
+            let missing = ir.b.build_is_null(bytes.into_pointer_value(), &name("validity.missing"))?;
+            let bytes = ir.select(missing, ones.into(), bytes, &name("validity.bytes"))?;
+            let reach = ir.select(missing, ir.word(0).into(), ir.word(u64::MAX).into(), &name("validity.reach"))?;
+            Ok(Bitmap {
+                bytes: bytes.into_pointer_value(),
+                offset: offset.into_int_value(),
+                reach: reach.into_int_value(),
+            })
+        })?;
+        column.validity = Some(bitmap);
+        self.columns.insert(input, column);
+        Ok(bitmap)
+    }
+
+    /// A constant byte of ones.
+    fn ones(&self) -> Ptr<'c> {
+        let ir = &self.ir;
+        let global = ir.module.get_global("all_valid").unwrap_or_else(|| {
+            let global = ir.module.add_global(ir.i8, None, "all_valid");
+            global.set_initializer(&ir.i8.const_all_ones());
+            global.set_constant(true);
+            global.set_linkage(Linkage::Private);
+            global
+        });
+        global.as_pointer_value()
+    }
+
+    fn bit(&self, bitmap: Bitmap<'c>, name: &str) -> Emitted<Int<'c>> {
+        let ir = &self.ir;
+        let bit = ir.b.build_int_add(bitmap.offset, self.row, "bit")?;
+        let byte = ir.b.build_right_shift(bit, ir.word(3), false, "byte")?;
+        let byte = ir.b.build_and(byte, bitmap.reach, "byte.reached")?;
+        let byte = ir.load_input(ir.i8, ir.element(ir.i8, bitmap.bytes, byte, "byte.place")?, "byte.value")?;
+        let shift = ir.b.build_int_truncate(bit, ir.i8, "shift")?;
+        let shift = ir.b.build_and(shift, ir.constant(ir.i8, 7), "shift.low")?;
+        let shifted = ir.b.build_right_shift(byte.into_int_value(), shift, false, "shifted")?;
+        Ok(ir.b.build_int_truncate(shifted, ir.i1, name)?)
+    }
+
+    /// `Op::IsValid`
+    pub(super) fn is_valid(&mut self, input: u32, name: &str) -> Emitted<Int<'c>> {
+        if !self.program.inputs[input as usize].nullable {
+            return Ok(self.ir.i1.const_int(1, false));
+        }
+        let bitmap = self.validity(input)?;
+        self.bit(bitmap, name)
+    }
+
+    /// `Op::Load`
+    pub(super) fn load_column(&mut self, input: u32, name: &str) -> Emitted<Basic<'c>> {
+        let column = self.column(input)?;
+        let phys = self.program.inputs[input as usize].phys;
+        match (phys, column.bits, column.buffers) {
+            (Phys::Bool, Some(offset), _) => {
+                let reach = self.ir.word(u64::MAX);
+                Ok(self.bit(Bitmap { bytes: column.values, offset, reach }, name)?.into())
+            }
+            (Phys::Str, _, Some(buffers)) => Ok(self.load_string(input, buffers, name)?.into()),
+            _ => {
+                let ty = self.ir.memory_type(phys);
+                self.ir.load_input(ty, self.ir.element(ty, column.values, self.row, "place")?, name)
+            }
+        }
+    }
+
+    /// `Op::LoadView`
+    pub(super) fn load_view(&mut self, input: u32, name: &str) -> Emitted<Int<'c>> {
+        let column = self.column(input)?;
+        let ir = &self.ir;
+        let place = ir.element(ir.i128, column.values, self.row, "place")?;
+        Ok(ir.load_input(ir.i128, place, name)?.into_int_value())
+    }
+
+    /// A string, its buffer number and offset replaced by an address when it is long. The view of a NULL row may be
+    /// garbage: it counts as the empty string.
+    fn load_string(&mut self, input: u32, buffers: Ptr<'c>, name: &str) -> Emitted<Int<'c>> {
+        let mut view = self.load_view(input, &format!("{name}.view"))?;
+        if self.program.inputs[input as usize].nullable {
+            let valid = self.is_valid(input, &format!("{name}.valid"))?;
+            let empty = self.ir.i128.const_zero();
+            view = self.ir.select(valid, view.into(), empty.into(), &format!("{name}.safe"))?.into_int_value();
+        }
+        let ir = &self.ir;
+        let (long, end) = (ir.block(&format!("{name}.long")), ir.block(&format!("{name}.loaded")));
+        let (low, high) = ir.halves(view)?;
+        let before = ir.current();
+        ir.branch(self.is_long(low)?, long, end)?;
+        ir.enter(long);
+        let buffer = ir.b.build_and(high, ir.word(u32::MAX as u64), "buffer")?;
+        let offset = ir.b.build_right_shift(high, ir.word(32), false, "offset")?;
+        let place = ir.element(ir.ptr, buffers, buffer, "buffer.place")?;
+        let start = ir.load_input(ir.ptr, place, "buffer.start")?.into_pointer_value();
+        let address = ir.element(ir.i8, start, offset, "address")?;
+        let address = ir.b.build_ptr_to_int(address, ir.i64, "address.word")?;
+        let resolved = ir.join(low, address, "resolved")?;
+        ir.jump(end)?;
+        ir.enter(end);
+        Ok(ir.merge(&[(view.into(), before), (resolved.into(), long)], name)?.into_int_value())
+    }
+
+    /// Whether a string with this low word is longer than [`Str::INLINE`].
+    pub(super) fn is_long(&self, low: Int<'c>) -> Emitted<Int<'c>> {
+        let ir = &self.ir;
+        let length = ir.b.build_int_truncate(low, ir.i32, "length")?;
+        ir.compare(IntPredicate::UGT, length, ir.constant(ir.i32, Str::INLINE as i128), "is_long")
+    }
+
+    /// `Op::Watermark`
+    pub(super) fn watermark(&mut self, name: &str) -> Emitted<Int<'c>> {
+        let context = self.context;
+        let (base, mask) = match self.watermarks {
+            Some(found) => found,
+            None => self.ir.hoist(|ir| {
+                let place = ir.at(context, offset_of!(ExecContext, watermarks) as u64, "watermarks")?;
+                let base = ir.load_ptr(place, "watermarks")?;
+                let place = ir.at(context, offset_of!(ExecContext, watermark_stride) as u64, "watermark.stride")?;
+                let stride = ir.load_word(place, "watermark.stride")?;
+                // Stride 0 gives no bits, stride 1 all of them: an `and` in place of a multiplication.
+                Ok((base, ir.b.build_int_neg(stride, "watermark.mask")?))
+            })?,
+        };
+        self.watermarks = Some((base, mask));
+        let ir = &self.ir;
+        let index = ir.b.build_and(self.row, mask, "watermark.index")?;
+        let place = ir.element(ir.i64, base, index, "watermark.place")?;
+        Ok(ir.load_input(ir.i64, place, name)?.into_int_value())
+    }
+}

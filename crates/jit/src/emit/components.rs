@@ -1,0 +1,173 @@
+//! Updates of accumulators, by the formulas at `millstream_codegen::program::Component`. A guard chooses between the old and
+//! the new value, without a branch, but for strings.
+
+use super::Emitter;
+use super::ir::{Basic, Emitted, Int, Ptr};
+use super::update::TableState;
+use crate::runtime;
+use inkwell::IntPredicate;
+use inkwell::values::FloatValue;
+use millstream_abi::{Accumulator, Str};
+use millstream_codegen::program::{Component, Value};
+
+/// `true` for MIN, `false` for MAX.
+type IsMinimum = bool;
+
+impl<'c> Emitter<'c, '_> {
+    /// Updates one accumulator of an entry.
+    pub(super) fn update_component(
+        &self,
+        table: &TableState<'c>,
+        entry: Ptr<'c>,
+        accumulator: Accumulator,
+        offset: usize,
+        component: &Component,
+    ) -> Emitted<()> {
+        use Accumulator::*;
+        let guard = component.guard.map(|g| self.bool(g));
+        let place = |offset: usize| match table.single.as_ref().and_then(|s| s.local(offset)) {
+            Some(local) => Ok(local),
+            None => self.ir.at(entry, offset as u64, "accumulator"),
+        };
+        match (accumulator, component.argument) {
+            (Count, _) => self.count(place(offset)?, guard),
+            (SumI64 | SumI128, Some(x)) => self.sum(place(offset)?, self.int(x), guard),
+            (SumF64, Some(x)) => {
+                self.two_sum(place(offset)?, place(offset + 8)?, self.value(x).into_float_value(), guard)
+            }
+            (MinI64 | MinI128, Some(x)) => self.extreme(place(offset)?, self.int(x), guard, true),
+            (MaxI64 | MaxI128, Some(x)) => self.extreme(place(offset)?, self.int(x), guard, false),
+            (MinF64, Some(x)) => self.float_extreme(place(offset)?, x, guard, true),
+            (MaxF64, Some(x)) => self.float_extreme(place(offset)?, x, guard, false),
+            (MinStr, Some(x)) => self.string_extreme(table, place(offset)?, self.int(x), guard, true),
+            (MaxStr, Some(x)) => self.string_extreme(table, place(offset)?, self.int(x), guard, false),
+            (_, None) => unreachable!("the verifier has checked the arguments of accumulators"),
+        }
+    }
+
+    /// Stores the new value, or the old one when the guard does not hold.
+    fn replace(&self, place: Ptr<'c>, old: Basic<'c>, new: Basic<'c>, guard: Option<Int<'c>>) -> Emitted<()> {
+        let value = match guard {
+            Some(guard) => self.ir.select(guard, new, old, "accumulated")?,
+            None => new,
+        };
+        self.ir.store(place, value)
+    }
+
+    fn count(&self, place: Ptr<'c>, guard: Option<Int<'c>>) -> Emitted<()> {
+        let ir = &self.ir;
+        let by = match guard {
+            Some(guard) => ir.b.build_int_z_extend(guard, ir.i64, "counted")?,
+            None => ir.word(1),
+        };
+        ir.increase(place, by)
+    }
+
+    fn sum(&self, place: Ptr<'c>, x: Int<'c>, guard: Option<Int<'c>>) -> Emitted<()> {
+        let ir = &self.ir;
+        let old = ir.load(x.get_type(), place, "sum.old")?;
+        let x = match guard {
+            Some(guard) => ir.select(guard, x.into(), x.get_type().const_zero().into(), "addend")?.into_int_value(),
+            None => x,
+        };
+        ir.store(place, ir.b.build_int_add(old.into_int_value(), x, "sum.new")?.into())
+    }
+
+    /// Knuth's two-sum.
+    fn two_sum(
+        &self,
+        high_place: Ptr<'c>,
+        low_place: Ptr<'c>,
+        x: FloatValue<'c>,
+        guard: Option<Int<'c>>,
+    ) -> Emitted<()> {
+        let ir = &self.ir;
+        let b = &ir.b;
+        let high = ir.load(ir.f64, high_place, "sum.high")?.into_float_value();
+        let low = ir.load(ir.f64, low_place, "sum.low")?.into_float_value();
+        let sum = b.build_float_add(high, x, "sum.new")?;
+        let back = b.build_float_sub(sum, high, "sum.back")?;
+        let kept = b.build_float_sub(sum, back, "sum.kept")?;
+        let lost_high = b.build_float_sub(high, kept, "sum.lost_high")?;
+        let lost_x = b.build_float_sub(x, back, "sum.lost_addend")?;
+        let error = b.build_float_add(lost_high, lost_x, "sum.error")?;
+        let new_low = b.build_float_add(low, error, "sum.low_new")?;
+        self.replace(high_place, high.into(), sum.into(), guard)?;
+        self.replace(low_place, low.into(), new_low.into(), guard)
+    }
+
+    fn better(is_minimum: IsMinimum) -> IntPredicate {
+        if is_minimum { IntPredicate::SLT } else { IntPredicate::SGT }
+    }
+
+    fn extreme(&self, place: Ptr<'c>, x: Int<'c>, guard: Option<Int<'c>>, is_minimum: IsMinimum) -> Emitted<()> {
+        let ir = &self.ir;
+        let old = ir.load(x.get_type(), place, "extreme.old")?;
+        let is_better = ir.compare(Self::better(is_minimum), x, old.into_int_value(), "is_better")?;
+        let new = ir.select(is_better, x.into(), old, "extreme.new")?;
+        self.replace(place, old, new, guard)
+    }
+
+    /// `semantics::float_order`
+    fn float_order(&self, bits: Int<'c>) -> Emitted<Int<'c>> {
+        let ir = &self.ir;
+        let sign = ir.b.build_right_shift(bits, ir.word(63), true, "sign")?;
+        let flip = ir.b.build_right_shift(sign, ir.word(1), false, "flip")?;
+        Ok(ir.b.build_xor(bits, flip, "order")?)
+    }
+
+    fn float_extreme(&self, place: Ptr<'c>, x: Value, guard: Option<Int<'c>>, is_minimum: IsMinimum) -> Emitted<()> {
+        let ir = &self.ir;
+        let x = self.value(x);
+        let old = ir.load(ir.f64, place, "extreme.old")?;
+        let order = |value: Basic<'c>| self.float_order(ir.b.build_bit_cast(value, ir.i64, "bits")?.into_int_value());
+        let is_better = ir.compare(Self::better(is_minimum), order(x)?, order(old)?, "is_better")?;
+        let new = ir.select(is_better, x, old, "extreme.new")?;
+        self.replace(place, old, new, guard)
+    }
+
+    fn string_extreme(
+        &self,
+        table: &TableState<'c>,
+        place: Ptr<'c>,
+        x: Int<'c>,
+        guard: Option<Int<'c>>,
+        is_minimum: IsMinimum,
+    ) -> Emitted<()> {
+        let ir = &self.ir;
+        let block = |what: &str| ir.block(&format!("update.string.{what}"));
+        let (look, compare, take) = (block("look"), block("compare"), block("take"));
+        let (keep, store, end) = (block("keep"), block("store"), block("end"));
+        match guard {
+            Some(guard) => ir.branch(guard, look, end)?,
+            None => ir.jump(look)?,
+        }
+        ir.enter(look);
+        let old = ir.load(ir.i128, place, "extreme.old")?.into_int_value();
+        let none = ir.constant(ir.i128, Str::NONE.bits() as i128);
+        ir.branch(ir.compare(IntPredicate::EQ, old, none, "is_none")?, take, compare)?;
+
+        ir.enter(compare);
+        let ((x_low, x_high), (old_low, old_high)) = (ir.halves(x)?, ir.halves(old)?);
+        let arguments = [x_low.into(), x_high.into(), old_low.into(), old_high.into()];
+        let order = ir.result(self.support(runtime::COMPARE_STRINGS), &arguments, "order")?.into_int_value();
+        let is_better = ir.compare(Self::better(is_minimum), order, ir.i32.const_zero(), "is_better")?;
+        ir.branch(is_better, take, end)?;
+
+        ir.enter(take);
+        let (low, _) = ir.halves(x)?;
+        ir.branch(self.is_long(low)?, keep, store)?;
+        ir.enter(keep);
+        ir.store(table.string, x.into())?;
+        let ty = ir.context.void_type().fn_type(&[ir.ptr.into(), ir.ptr.into()], false);
+        ir.b.build_indirect_call(ty, table.keep_string, &[self.context.into(), table.string.into()], "")?;
+        let kept = ir.load(ir.i128, table.string, "kept")?;
+        ir.jump(store)?;
+        ir.enter(store);
+        let new = ir.merge(&[(x.into(), take), (kept, keep)], "extreme.new")?;
+        ir.store(place, new)?;
+        ir.jump(end)?;
+        ir.enter(end);
+        Ok(())
+    }
+}

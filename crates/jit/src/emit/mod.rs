@@ -1,0 +1,525 @@
+//! Row program to LLVM IR: one function that processes a range of rows.
+//!
+//! ```text
+//! entry    stack slots
+//! setup    what is computed once a run: addresses of columns, callbacks, constants of long strings
+//! block    for each block of rows (only when there are several stages)
+//!   stage 1   for each row:      statements; append the row to the selection, branch-free
+//!   stage n   for each selected: statements; the terminal
+//! finish   write back counters; the status
+//! ```
+//!
+//! A row that fails ends its stage there: the stages after it see only rows before it, and a failure in one of them
+//! is of an earlier row, so it replaces the first. After the last stage of the block the run ends with the error. So the
+//! rows before the failed one have had their whole effect, the others none.
+//!
+//! Variables live in stack slots, which LLVM turns into registers. Blocks and values are named after the statement they
+//! come from: `v7` in a row program is `%v7` here.
+
+mod calls;
+mod columns;
+mod components;
+mod ir;
+mod ops;
+mod probe;
+mod strings;
+mod terminal;
+mod update;
+mod wide;
+
+use crate::stages::{Action, StagePlan, has_effects};
+use columns::Column;
+use inkwell::IntPredicate;
+use inkwell::context::Context;
+use inkwell::module::Module;
+pub(crate) use ir::Emitted;
+use ir::{Basic, Block, Int, Ir, Ptr};
+use millstream_abi::{ErrorKind, ExecContext, Status};
+use millstream_codegen::program::{Op, Program, Statement, Terminal, Value};
+use std::collections::HashMap;
+use std::mem::offset_of;
+use update::TableState;
+
+/// Symbol of a runtime function in generated code.
+pub(crate) fn runtime_symbol(function: millstream_abi::RuntimeFn) -> String {
+    format!("fn.{}", function.name())
+}
+
+/// Emits the function `run` of a well-formed program into a new module.
+pub(crate) fn emit<'c>(context: &'c Context, program: &Program) -> Emitted<Module<'c>> {
+    let plan = StagePlan::new(program);
+    let outputs = match &program.terminal {
+        Terminal::Emit(columns) => 2 * columns.len() + 1,
+        Terminal::Update(_) => 0,
+    };
+    let ir = Ir::new(context, &program.name, outputs);
+    ir.attribute(ir.function, "nounwind", 0);
+    let emitter = Emitter::new(ir, program, &plan)?;
+    emitter.run()
+}
+
+/// Where a stage's rows come from.
+enum Rows<'c> {
+    /// All rows from one to before another.
+    Range(Int<'c>, Int<'c>),
+    /// The rows of a block, from the first on, this many.
+    Block(Int<'c>, Int<'c>),
+    /// The selected rows of the block that starts here.
+    Selection(Int<'c>),
+}
+
+/// A failed row, in stack slots; there only when a program can fail.
+struct Failure<'c> {
+    /// `u64::MAX` until a row fails.
+    row: Ptr<'c>,
+    kind: Ptr<'c>,
+    site: Ptr<'c>,
+}
+
+/// State of emission: what lasts for the function, and what changes with the stage.
+struct Emitter<'c, 'p> {
+    ir: Ir<'c>,
+    program: &'p Program,
+    plan: &'p StagePlan,
+    context: Ptr<'c>,
+    /// Operations that define values, to see constants.
+    operations: HashMap<Value, &'p Op>,
+    /// Hoisted addresses of input columns, by input.
+    columns: HashMap<u32, Column<'c>>,
+    /// Hoisted constants of long strings, by number.
+    long_strings: HashMap<u32, Int<'c>>,
+    /// Hoisted addresses of watermarks, and the mask of row numbers.
+    watermarks: Option<(Ptr<'c>, Int<'c>)>,
+    /// Arrays of spilled values.
+    spills: HashMap<Value, Ptr<'c>>,
+    /// Argument slots of calls, the result slot.
+    call_slots: Option<(Ptr<'c>, Ptr<'c>)>,
+    /// Result slot of 128-bit support functions.
+    wide_slot: Option<Ptr<'c>>,
+    failure: Option<Failure<'c>>,
+    out_rows: Option<Ptr<'c>>,
+    late_rows: Option<Ptr<'c>>,
+    table: Option<TableState<'c>>,
+    /// Row numbers within the block that the stages so far let through, and how many.
+    selection: Option<(Ptr<'c>, Ptr<'c>)>,
+
+    /// Values of the current stage.
+    values: HashMap<Value, Basic<'c>>,
+    /// Number of the current row.
+    row: Int<'c>,
+    /// The same, from the start of the block.
+    row_in_block: Int<'c>,
+    /// Where a row that a branching filter drops goes.
+    next_row: Block<'c>,
+    /// Where control goes after a failed row.
+    stage_end: Block<'c>,
+}
+
+fn can_fail(statement: &Statement) -> bool {
+    match statement {
+        Statement::Call { .. } | Statement::Trap { .. } => true,
+        Statement::If { .. } => has_effects(statement),
+        Statement::Let(..) | Statement::Filter { .. } => false,
+    }
+}
+
+impl<'c, 'p> Emitter<'c, 'p> {
+    fn new(ir: Ir<'c>, program: &'p Program, plan: &'p StagePlan) -> Emitted<Emitter<'c, 'p>> {
+        let (context, start, _) = ir.parameters();
+        // Rows and blocks are set when the first stage begins; these keep the fields free of options.
+        let nowhere = ir.block("finish");
+        let mut emitter = Emitter {
+            row: start,
+            row_in_block: start,
+            next_row: nowhere,
+            stage_end: nowhere,
+            ir,
+            program,
+            plan,
+            context,
+            operations: HashMap::new(),
+            columns: HashMap::new(),
+            long_strings: HashMap::new(),
+            watermarks: None,
+            spills: HashMap::new(),
+            call_slots: None,
+            wide_slot: None,
+            failure: None,
+            out_rows: None,
+            late_rows: None,
+            table: None,
+            selection: None,
+            values: HashMap::new(),
+        };
+        emitter.note_operations(&program.body);
+        emitter.make_variables()?;
+        Ok(emitter)
+    }
+
+    fn note_operations(&mut self, statements: &'p [Statement]) {
+        for statement in statements {
+            match statement {
+                Statement::Let(value, op) => {
+                    self.operations.insert(*value, op);
+                }
+                Statement::If { then, otherwise, .. } => {
+                    self.note_operations(then);
+                    self.note_operations(otherwise);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn make_variables(&mut self) -> Emitted<()> {
+        let ir = &self.ir;
+        let counter = |offset: usize, name: &str| {
+            let slot = ir.slot(ir.i64, name)?;
+            ir.hoist(|ir| ir.store(slot, ir.load_word(ir.at(self.context, offset as u64, name)?, name)?.into()))?;
+            Emitted::Ok(slot)
+        };
+        if matches!(self.program.terminal, Terminal::Emit(_)) {
+            self.out_rows = Some(counter(offset_of!(ExecContext, out_rows), "out_rows")?);
+        }
+        if self.program.body.iter().any(|s| matches!(s, Statement::Filter { counts_late: true, .. })) {
+            self.late_rows = Some(counter(offset_of!(ExecContext, late_rows), "late_rows")?);
+        }
+        if self.program.body.iter().any(can_fail) {
+            self.failure = Some(Failure {
+                row: ir.variable(ir.word(u64::MAX), "failed.row")?,
+                kind: ir.variable(ir.i32.const_zero(), "failed.kind")?,
+                site: ir.variable(ir.i32.const_zero(), "failed.site")?,
+            });
+        }
+        if self.plan.stages.len() > 1 {
+            let rows = ir.i32.array_type(self.plan.block_rows as u32);
+            self.selection = Some((ir.slot(rows, "selection")?, ir.variable(ir.word(0), "selected")?));
+            for &value in &self.plan.spilled {
+                let ty = ir.memory_type(self.program.type_of(value));
+                let array = ir.slot(
+                    inkwell::types::BasicType::array_type(&ty, self.plan.block_rows as u32),
+                    &format!("{value}.spilled"),
+                )?;
+                self.spills.insert(value, array);
+            }
+        }
+        if let Terminal::Update(update) = &self.program.terminal {
+            self.table = Some(TableState::new(ir, self.context, update)?);
+        }
+        Ok(())
+    }
+
+    /// Emits everything.
+    fn run(mut self) -> Emitted<Module<'c>> {
+        let (_, start, end) = self.ir.parameters();
+        let finish = self.next_row;
+        let begin = self.ir.block("begin");
+        self.ir.enter(begin);
+        if let Some(table) = &self.table {
+            table.open(&self.ir)?;
+        }
+        if self.plan.stages.len() == 1 {
+            self.stage(0, Rows::Range(start, end))?;
+            self.ir.jump(finish)?;
+        } else {
+            self.blocks(start, end, finish)?;
+        }
+        self.ir.enter(finish);
+        // The epilogue stands last, which is where a reader looks for it.
+        if let Some(last) = self.ir.function.get_last_basic_block()
+            && last != finish
+        {
+            let _ = finish.move_after(last);
+        }
+        self.finish()?;
+        self.ir.close_setup(begin)?;
+        Ok(self.ir.module)
+    }
+
+    /// The loop over blocks of rows.
+    fn blocks(&mut self, start: Int<'c>, end: Int<'c>, finish: Block<'c>) -> Emitted<()> {
+        let ir = &self.ir;
+        let (head, body) = (ir.block("block"), ir.block("block.rows"));
+        let before = ir.current();
+        ir.jump(head)?;
+        ir.enter(head);
+        let first = ir.b.build_phi(ir.i64, "block.start")?;
+        first.add_incoming(&[(&start, before)]);
+        let base = first.as_basic_value().into_int_value();
+        let more = ir.compare(IntPredicate::ULT, base, end, "block.more")?;
+        ir.branch(more, body, finish)?;
+        ir.enter(body);
+        let left = ir.b.build_int_sub(end, base, "block.left")?;
+        let full = ir.word(self.plan.block_rows);
+        let is_last = ir.compare(IntPredicate::ULT, left, full, "block.is_last")?;
+        let length = ir.select(is_last, left.into(), full.into(), "block.length")?.into_int_value();
+        for number in 0..self.plan.stages.len() {
+            self.stage(number, if number == 0 { Rows::Block(base, length) } else { Rows::Selection(base) })?;
+        }
+        let ir = &self.ir;
+        if let Some(failure) = &self.failure {
+            let go_on = ir.block("block.next");
+            let row = ir.load_word(failure.row, "failed")?;
+            let failed = ir.compare(IntPredicate::NE, row, ir.word(u64::MAX), "has_failed")?;
+            ir.branch_rarely(failed, finish, go_on)?;
+            ir.enter(go_on);
+        }
+        let next = ir.b.build_int_add(base, length, "block.end")?;
+        first.add_incoming(&[(&next, ir.current())]);
+        ir.jump(head)
+    }
+
+    /// One loop over rows. Control comes in at the current block and leaves at the current block.
+    fn stage(&mut self, number: usize, rows: Rows<'c>) -> Emitted<()> {
+        let is_last = number + 1 == self.plan.stages.len();
+        let name = |what: &str| format!("stage{}.{what}", number + 1);
+        let ir = &self.ir;
+        let (head, body) = (ir.block(&name("more")), ir.block(&name("row")));
+        let (latch, exit) = (ir.block(&name("next")), ir.block(&name("end")));
+        let (from, to) = match (&rows, self.selection) {
+            (Rows::Range(from, to), _) => (*from, *to),
+            (Rows::Block(_, length), _) => (ir.word(0), *length),
+            (Rows::Selection(_), Some((_, selected))) => (ir.word(0), ir.load_word(selected, &name("rows"))?),
+            (Rows::Selection(_), None) => unreachable!("a second stage has a selection"),
+        };
+        if let (false, Some((_, selected))) = (is_last, self.selection) {
+            ir.store(selected, ir.word(0).into())?;
+        }
+        let before = ir.current();
+        ir.jump(head)?;
+        ir.enter(head);
+        let counter = ir.b.build_phi(ir.i64, &name("index"))?;
+        counter.add_incoming(&[(&from, before)]);
+        let index = counter.as_basic_value().into_int_value();
+        let more = ir.compare(IntPredicate::ULT, index, to, &name("has_more"))?;
+        ir.branch(more, body, exit)?;
+        ir.enter(body);
+        (self.row, self.row_in_block) = self.current_row(&rows, index)?;
+        (self.next_row, self.stage_end) = (latch, exit);
+        self.values.clear();
+        self.row_body(number, is_last)?;
+
+        let ir = &self.ir;
+        ir.jump(latch)?;
+        ir.enter(latch);
+        let next = ir.b.build_int_nuw_add(index, ir.word(1), &name("index.next"))?;
+        counter.add_incoming(&[(&next, latch)]);
+        ir.jump(head)?;
+        for block in [latch, exit] {
+            // Behind the blocks of the row, in order of execution.
+            if let Some(last) = ir.function.get_last_basic_block()
+                && last != block
+            {
+                let _ = block.move_after(last);
+            }
+        }
+        ir.enter(exit);
+        Ok(())
+    }
+
+    /// (row, row in block) of the element at an index of the stage's rows.
+    fn current_row(&self, rows: &Rows<'c>, index: Int<'c>) -> Emitted<(Int<'c>, Int<'c>)> {
+        let ir = &self.ir;
+        match (rows, self.selection) {
+            (Rows::Range(..), _) => Ok((index, index)),
+            (Rows::Selection(base), Some((selection, _))) => {
+                let place = ir.element(ir.i32, selection, index, "selection.place")?;
+                let selected = ir.load(ir.i32, place, "selection.row")?.into_int_value();
+                let in_block = ir.b.build_int_z_extend(selected, ir.i64, "row.in_block")?;
+                Ok((ir.b.build_int_add(*base, in_block, "row")?, in_block))
+            }
+            (Rows::Block(base, _) | Rows::Selection(base), _) => Ok((ir.b.build_int_add(*base, index, "row")?, index)),
+        }
+    }
+
+    /// What a stage does with one row.
+    fn row_body(&mut self, number: usize, is_last: bool) -> Emitted<()> {
+        let program = self.program;
+        let plan = self.plan;
+        let mut kept = self.ir.i1.const_int(1, false);
+        for (&index, &action) in &plan.stages[number].actions {
+            match (&program.body[index], action) {
+                (statement, Action::Reload) => self.reload(statement)?,
+                (Statement::Filter { condition, .. }, _) if !is_last => {
+                    let condition = self.bool(*condition);
+                    kept = self.ir.b.build_and(kept, condition, "kept")?;
+                }
+                (Statement::Filter { condition, counts_late }, _) => self.branch_filter(*condition, *counts_late)?,
+                (statement, _) => {
+                    self.statement(statement)?;
+                    self.spill(statement)?;
+                }
+            }
+        }
+        match &program.terminal {
+            _ if !is_last => self.select_row(kept),
+            Terminal::Emit(columns) => self.emit_row(columns),
+            Terminal::Update(update) => self.update_table(update),
+        }
+    }
+
+    /// Appends the row to the selection when it is kept: stores it always, counts it if so.
+    fn select_row(&self, kept: Int<'c>) -> Emitted<()> {
+        let ir = &self.ir;
+        let (selection, selected) = self.selection.expect("a stage before the last has a selection");
+        let end = ir.load_word(selected, "selected")?;
+        let place = ir.element(ir.i32, selection, end, "selection.end")?;
+        ir.store(place, ir.b.build_int_truncate(self.row_in_block, ir.i32, "row.short")?.into())?;
+        ir.increase(selected, ir.b.build_int_z_extend(kept, ir.i64, "kept.count")?)
+    }
+
+    /// A filter as a branch, in the last stage.
+    fn branch_filter(&self, condition: Value, counts_late: bool) -> Emitted<()> {
+        let ir = &self.ir;
+        let passes = ir.block(&format!("filter.{condition}.pass"));
+        let condition_value = self.bool(condition);
+        match self.late_rows {
+            Some(late_rows) if counts_late => {
+                let late = ir.block(&format!("filter.{condition}.late"));
+                let is_late = ir.b.build_not(condition_value, "is_late")?;
+                ir.branch_rarely(is_late, late, passes)?;
+                ir.enter(late);
+                ir.increase(late_rows, ir.word(1))?;
+                ir.jump(self.next_row)?;
+            }
+            _ => ir.branch(condition_value, passes, self.next_row)?,
+        }
+        ir.enter(passes);
+        Ok(())
+    }
+
+    fn statement(&mut self, statement: &'p Statement) -> Emitted<()> {
+        match statement {
+            Statement::Let(value, op) => {
+                let result = self.op(*value, op)?;
+                self.values.insert(*value, result);
+                Ok(())
+            }
+            Statement::Call { result, valid, function, arguments, site } => {
+                self.call(*result, *valid, *function, arguments, *site)
+            }
+            Statement::If { condition, then, otherwise, results } => self.if_else(*condition, then, otherwise, results),
+            Statement::Trap { condition, kind, site } => self.trap(self.bool(*condition), *kind, *site, "trap"),
+            Statement::Filter { condition, counts_late } => self.branch_filter(*condition, *counts_late),
+        }
+    }
+
+    fn if_else(
+        &mut self,
+        condition: Value,
+        then: &'p [Statement],
+        otherwise: &'p [Statement],
+        results: &[(Value, Value, Value)],
+    ) -> Emitted<()> {
+        let name = |what: &str| format!("if.{condition}.{what}");
+        let (yes, no, end) = (self.ir.block(&name("then")), self.ir.block(&name("else")), self.ir.block(&name("end")));
+        self.ir.branch(self.bool(condition), yes, no)?;
+        let mut incoming = Vec::with_capacity(2);
+        for (block, statements) in [(yes, then), (no, otherwise)] {
+            self.ir.enter(block);
+            statements.iter().try_for_each(|s| self.statement(s))?;
+            incoming.push(self.ir.current());
+            self.ir.jump(end)?;
+        }
+        self.ir.enter(end);
+        for &(result, a, b) in results {
+            let merged =
+                self.ir.merge(&[(self.value(a), incoming[0]), (self.value(b), incoming[1])], &result.to_string())?;
+            self.values.insert(result, merged);
+        }
+        Ok(())
+    }
+
+    /// Makes the row an error when the condition holds.
+    fn trap(&self, condition: Int<'c>, kind: ErrorKind, site: u32, name: &str) -> Emitted<()> {
+        let ir = &self.ir;
+        let failure = self.failure.as_ref().expect("a program with traps or calls keeps failures");
+        let (failed, go_on) = (ir.block(&format!("{name}.failed")), ir.block(&format!("{name}.passed")));
+        ir.branch_rarely(condition, failed, go_on)?;
+        ir.enter(failed);
+        ir.store(failure.row, self.row.into())?;
+        ir.store(failure.kind, ir.constant(ir.i32, kind as i128).into())?;
+        ir.store(failure.site, ir.constant(ir.i32, site as i128).into())?;
+        ir.jump(self.stage_end)?;
+        ir.enter(go_on);
+        Ok(())
+    }
+
+    /// Stores the results of a statement that a later stage needs.
+    fn spill(&self, statement: &Statement) -> Emitted<()> {
+        self.each_spilled(statement, |value, place| {
+            let stored = self.to_memory(self.value(value), self.program.type_of(value))?;
+            self.ir.store(place, stored)
+        })
+    }
+
+    fn reload(&mut self, statement: &Statement) -> Emitted<()> {
+        let mut loaded = Vec::new();
+        self.each_spilled(statement, |value, place| {
+            let phys = self.program.type_of(value);
+            let stored = self.ir.load(self.ir.memory_type(phys), place, &value.to_string())?;
+            loaded.push((value, self.to_register(stored, phys)?));
+            Ok(())
+        })?;
+        self.values.extend(loaded);
+        Ok(())
+    }
+
+    fn each_spilled(&self, statement: &Statement, mut each: impl FnMut(Value, Ptr<'c>) -> Emitted<()>) -> Emitted<()> {
+        for value in crate::stages::definitions(statement) {
+            if let Some(&array) = self.spills.get(&value) {
+                let ty = self.ir.memory_type(self.program.type_of(value));
+                each(value, self.ir.element(ty, array, self.row_in_block, &format!("{value}.place"))?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The epilogue.
+    fn finish(&self) -> Emitted<()> {
+        let ir = &self.ir;
+        if let Some(table) = &self.table {
+            table.close(ir)?;
+        }
+        for (slot, offset) in
+            [(self.out_rows, offset_of!(ExecContext, out_rows)), (self.late_rows, offset_of!(ExecContext, late_rows))]
+        {
+            if let Some(slot) = slot {
+                let total = ir.load_word(slot, "total")?;
+                ir.store(ir.at(self.context, offset as u64, "total.place")?, total.into())?;
+            }
+        }
+        if let Some(failure) = &self.failure {
+            let (failed, done) = (ir.block("finish.failed"), ir.block("finish.done"));
+            let row = ir.load_word(failure.row, "failed")?;
+            let has_failed = ir.compare(IntPredicate::NE, row, ir.word(u64::MAX), "has_failed")?;
+            ir.branch_rarely(has_failed, failed, done)?;
+            ir.enter(failed);
+            for (slot, offset) in [
+                (failure.kind, offset_of!(ExecContext, error_kind)),
+                (failure.site, offset_of!(ExecContext, error_site)),
+            ] {
+                let value = ir.load(ir.i32, slot, "detail")?;
+                ir.store(ir.at(self.context, offset as u64, "detail.place")?, value)?;
+            }
+            let status = ir.b.build_or(row, ir.word(Status::ERROR), "status")?;
+            ir.b.build_return(Some(&status))?;
+            ir.enter(done);
+        }
+        ir.b.build_return(Some(&ir.word(Status::DONE.0)))?;
+        Ok(())
+    }
+
+    /// The value of a variable of the row program.
+    fn value(&self, value: Value) -> Basic<'c> {
+        *self.values.get(&value).expect("the verifier has seen every value defined before its use")
+    }
+
+    fn int(&self, value: Value) -> Int<'c> {
+        self.value(value).into_int_value()
+    }
+
+    fn bool(&self, value: Value) -> Int<'c> {
+        self.int(value)
+    }
+}

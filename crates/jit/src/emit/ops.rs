@@ -1,0 +1,236 @@
+//! Operations of row programs. Each gives the bits that the interpreter gives: no flag that lets LLVM assume anything is
+//! ever set, and no instruction whose result is undefined for some operands is reached with them.
+
+use super::Emitter;
+use super::ir::{Basic, Emitted, Int};
+use crate::runtime;
+use inkwell::values::FloatValue;
+use inkwell::{FloatPredicate, IntPredicate};
+use millstream_abi::Phys;
+use millstream_codegen::program::{Comparison, Op, Value};
+use millstream_codegen::semantics::POWERS_OF_TEN;
+
+fn int_predicate(comparison: Comparison) -> IntPredicate {
+    match comparison {
+        Comparison::Eq => IntPredicate::EQ,
+        Comparison::Ne => IntPredicate::NE,
+        Comparison::Lt => IntPredicate::SLT,
+        Comparison::Le => IntPredicate::SLE,
+        Comparison::Gt => IntPredicate::SGT,
+        Comparison::Ge => IntPredicate::SGE,
+    }
+}
+
+/// FALSE < TRUE, which as one signed bit would be the other way round.
+fn bool_predicate(comparison: Comparison) -> IntPredicate {
+    match comparison {
+        Comparison::Eq => IntPredicate::EQ,
+        Comparison::Ne => IntPredicate::NE,
+        Comparison::Lt => IntPredicate::ULT,
+        Comparison::Le => IntPredicate::ULE,
+        Comparison::Gt => IntPredicate::UGT,
+        Comparison::Ge => IntPredicate::UGE,
+    }
+}
+
+/// With NaN only `Ne` is TRUE.
+fn float_predicate(comparison: Comparison) -> FloatPredicate {
+    match comparison {
+        Comparison::Eq => FloatPredicate::OEQ,
+        Comparison::Ne => FloatPredicate::UNE,
+        Comparison::Lt => FloatPredicate::OLT,
+        Comparison::Le => FloatPredicate::OLE,
+        Comparison::Gt => FloatPredicate::OGT,
+        Comparison::Ge => FloatPredicate::OGE,
+    }
+}
+
+impl<'c> Emitter<'c, '_> {
+    /// Emits one operation; `value` names the result and has its type.
+    pub(super) fn op(&mut self, value: Value, op: &Op) -> Emitted<Basic<'c>> {
+        let name = &value.to_string();
+        let own = self.program.type_of(value);
+        match *op {
+            Op::Bool(b) => Ok(self.ir.i1.const_int(b as u64, false).into()),
+            Op::Int(n) => Ok(self.ir.constant(self.ir.memory_type(own).into_int_type(), n).into()),
+            Op::Float(bits) => self.float_constant(own, bits),
+            Op::Str(number) => Ok(self.string_constant(number)?.into()),
+            Op::Load(input) => {
+                let name = &format!("{}.{value}", self.program.inputs[input as usize].name);
+                self.load_column(input, name)
+            }
+            Op::IsValid(input) => Ok(self.is_valid(input, name)?.into()),
+            Op::LoadView(input) => {
+                let name = &format!("{}.{value}", self.program.inputs[input as usize].name);
+                Ok(self.load_view(input, name)?.into())
+            }
+            Op::Watermark => Ok(self.watermark(name)?.into()),
+            Op::Add(a, b) | Op::Sub(a, b) | Op::Mul(a, b) | Op::Div(a, b) | Op::Rem(a, b) => {
+                if own.is_float() {
+                    self.float_arithmetic(op, a, b, name)
+                } else {
+                    self.int_arithmetic(op, a, b, name)
+                }
+            }
+            Op::Neg(a) if own.is_float() => {
+                Ok(self.ir.b.build_float_neg(self.value(a).into_float_value(), name)?.into())
+            }
+            Op::Neg(a) => Ok(self.ir.b.build_int_neg(self.int(a), name)?.into()),
+            Op::Compare(comparison, a, b) => Ok(self.comparison(comparison, a, b, name)?.into()),
+            Op::And(a, b) => Ok(self.ir.b.build_and(self.bool(a), self.bool(b), name)?.into()),
+            Op::Or(a, b) => Ok(self.ir.b.build_or(self.bool(a), self.bool(b), name)?.into()),
+            Op::Not(a) => Ok(self.ir.b.build_not(self.bool(a), name)?.into()),
+            Op::Select(condition, a, b) => self.ir.select(self.bool(condition), self.value(a), self.value(b), name),
+            Op::Convert(a) => self.convert(a, own, name),
+            Op::OutOfDecimal(a, digits) => Ok(self.out_of_decimal(self.int(a), digits, name)?.into()),
+            Op::ScaleUp(a, digits) => {
+                let power = self.ir.constant(self.ir.i128, POWERS_OF_TEN[digits as usize]);
+                Ok(self.ir.b.build_int_mul(self.int(a), power, name)?.into())
+            }
+            Op::ScaleDown(a, digits) => Ok(self.scale_down(self.int(a), digits, name)?.into()),
+            Op::SliceStart { time, size_ms, offset_ms } => {
+                Ok(self.slice_start(self.int(time), size_ms, offset_ms, name)?.into())
+            }
+        }
+    }
+
+    /// By its bits, so that a NaN stays the one it is.
+    fn float_constant(&self, phys: Phys, bits: u64) -> Emitted<Basic<'c>> {
+        let ir = &self.ir;
+        let (bits, ty) = match phys {
+            Phys::F32 => {
+                let single = (f64::from_bits(bits) as f32).to_bits();
+                (ir.constant(ir.i32, single as i128), ir.context.f32_type())
+            }
+            _ => (ir.word(bits), ir.f64),
+        };
+        Ok(ir.b.build_bit_cast(bits, ty, "float")?)
+    }
+
+    fn float_arithmetic(&self, op: &Op, a: Value, b: Value, name: &str) -> Emitted<Basic<'c>> {
+        let (x, y) = (self.value(a).into_float_value(), self.value(b).into_float_value());
+        let builder = &self.ir.b;
+        Ok(match op {
+            Op::Add(..) => builder.build_float_add(x, y, name)?.into(),
+            Op::Sub(..) => builder.build_float_sub(x, y, name)?.into(),
+            Op::Mul(..) => builder.build_float_mul(x, y, name)?.into(),
+            Op::Div(..) => builder.build_float_div(x, y, name)?.into(),
+            _ => {
+                let is_single = x.get_type() == self.ir.context.f32_type();
+                let symbol = if is_single { runtime::FMODF } else { runtime::FMOD };
+                self.ir.result(self.support(symbol), &[x.into(), y.into()], name)?
+            }
+        })
+    }
+
+    fn int_arithmetic(&mut self, op: &Op, a: Value, b: Value, name: &str) -> Emitted<Basic<'c>> {
+        let (x, y) = (self.int(a), self.int(b));
+        let is_wide = x.get_type() == self.ir.i128;
+        let builder = &self.ir.b;
+        Ok(match op {
+            Op::Add(..) => builder.build_int_add(x, y, name)?,
+            Op::Sub(..) => builder.build_int_sub(x, y, name)?,
+            Op::Mul(..) => builder.build_int_mul(x, y, name)?,
+            Op::Div(..) if is_wide => self.wide_division(runtime::DIVIDE, x, y, name)?,
+            Op::Rem(..) if is_wide => self.wide_division(runtime::REMAINDER, x, y, name)?,
+            _ => self.division(matches!(op, Op::Div(..)), x, y, name)?,
+        }
+        .into())
+    }
+
+    /// Division or remainder that never faults: the divisors 0 and -1 are replaced by 1, and the result for -1 is the
+    /// wrapping negation, or a remainder of 0.
+    fn division(&self, is_quotient: bool, x: Int<'c>, y: Int<'c>, name: &str) -> Emitted<Int<'c>> {
+        let ir = &self.ir;
+        let ty = x.get_type();
+        let is_zero = ir.compare(IntPredicate::EQ, y, ty.const_zero(), "divisor.is_zero")?;
+        let is_minus_one = ir.compare(IntPredicate::EQ, y, ty.const_all_ones(), "divisor.is_minus_one")?;
+        let is_special = ir.b.build_or(is_zero, is_minus_one, "divisor.is_special")?;
+        let one = ir.constant(ty, 1);
+        let divisor = ir.select(is_special, one.into(), y.into(), "divisor")?.into_int_value();
+        let (result, special) = if is_quotient {
+            (ir.b.build_int_signed_div(x, divisor, "quotient")?, ir.b.build_int_neg(x, "negated")?)
+        } else {
+            (ir.b.build_int_signed_rem(x, divisor, "remainder")?, ty.const_zero())
+        };
+        Ok(ir.select(is_minus_one, special.into(), result.into(), name)?.into_int_value())
+    }
+
+    fn comparison(&mut self, comparison: Comparison, a: Value, b: Value, name: &str) -> Emitted<Int<'c>> {
+        let phys = self.program.type_of(a);
+        let ir = &self.ir;
+        match phys {
+            Phys::F32 | Phys::F64 => {
+                let (x, y): (FloatValue, FloatValue) =
+                    (self.value(a).into_float_value(), self.value(b).into_float_value());
+                Ok(ir.b.build_float_compare(float_predicate(comparison), x, y, name)?)
+            }
+            Phys::Bool => ir.compare(bool_predicate(comparison), self.int(a), self.int(b), name),
+            Phys::Str => {
+                let is_inline = self.is_inline_constant(a) || self.is_inline_constant(b);
+                let equal = self.strings_equal(self.int(a), self.int(b), is_inline, name)?;
+                match comparison {
+                    Comparison::Ne => Ok(self.ir.b.build_not(equal, name)?),
+                    _ => Ok(equal),
+                }
+            }
+            _ => ir.compare(int_predicate(comparison), self.int(a), self.int(b), name),
+        }
+    }
+
+    fn convert(&mut self, a: Value, to: Phys, name: &str) -> Emitted<Basic<'c>> {
+        let from = self.program.type_of(a);
+        let ty = self.ir.register_type(to);
+        let value = self.value(a);
+        let b = &self.ir.b;
+        Ok(match (from, to.is_float()) {
+            (Phys::Bool, true) => {
+                b.build_unsigned_int_to_float(value.into_int_value(), ty.into_float_type(), name)?.into()
+            }
+            (Phys::Bool, false) => b.build_int_z_extend(value.into_int_value(), ty.into_int_type(), name)?.into(),
+            (Phys::F32 | Phys::F64, true) => {
+                b.build_float_cast(value.into_float_value(), ty.into_float_type(), name)?.into()
+            }
+            (Phys::F32 | Phys::F64, false) if to == Phys::I128 => {
+                self.double_to_wide(value.into_float_value(), name)?.into()
+            }
+            (Phys::F32 | Phys::F64, false) => {
+                self.ir.intrinsic("llvm.fptosi.sat", &[ty, value.get_type()], &[value.into()], name)?
+            }
+            (Phys::I128, true) => self.wide_to_float(value.into_int_value(), to, name)?,
+            (_, true) => b.build_signed_int_to_float(value.into_int_value(), ty.into_float_type(), name)?.into(),
+            (_, false) if from.size() > to.size() => {
+                b.build_int_truncate(value.into_int_value(), ty.into_int_type(), name)?.into()
+            }
+            (_, false) => b.build_int_s_extend(value.into_int_value(), ty.into_int_type(), name)?.into(),
+        })
+    }
+
+    /// `t - floor_mod(t - offset, size)`; the divisor is constant, so LLVM multiplies instead.
+    fn slice_start(&self, time: Int<'c>, size_ms: i64, offset_ms: i64, name: &str) -> Emitted<Int<'c>> {
+        let ir = &self.ir;
+        let size = ir.word(size_ms as u64);
+        let shifted = ir.b.build_int_sub(time, ir.word(offset_ms as u64), "slice.shifted")?;
+        let remainder = ir.b.build_int_signed_rem(shifted, size, "slice.remainder")?;
+        let is_negative = ir.compare(IntPredicate::SLT, remainder, ir.word(0), "slice.is_negative")?;
+        let raised = ir.b.build_int_add(remainder, size, "slice.raised")?;
+        let into = ir.select(is_negative, raised.into(), remainder.into(), "slice.into")?.into_int_value();
+        Ok(ir.b.build_int_sub(time, into, name)?)
+    }
+
+    /// A value as it is stored: a Bool as one byte.
+    pub(super) fn to_memory(&self, value: Basic<'c>, phys: Phys) -> Emitted<Basic<'c>> {
+        match phys {
+            Phys::Bool => Ok(self.ir.b.build_int_z_extend(value.into_int_value(), self.ir.i8, "byte")?.into()),
+            _ => Ok(value),
+        }
+    }
+
+    /// The inverse of [`Emitter::to_memory`].
+    pub(super) fn to_register(&self, value: Basic<'c>, phys: Phys) -> Emitted<Basic<'c>> {
+        match phys {
+            Phys::Bool => Ok(self.ir.b.build_int_truncate(value.into_int_value(), self.ir.i1, "bool")?.into()),
+            _ => Ok(value),
+        }
+    }
+}

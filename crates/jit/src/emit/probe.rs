@@ -1,0 +1,218 @@
+//! Hashing a key and searching its entry, as `millstream_abi` defines both.
+
+use super::Emitter;
+use super::ir::{Basic, Emitted, Int, Ptr};
+use super::update::{ProbeBlocks, TableState};
+use crate::runtime;
+use inkwell::IntPredicate;
+use millstream_abi::{EntryLayout, HASH_SEED, Phys, hash_finish};
+use millstream_codegen::program::Update;
+
+/// Multiplier of `millstream_abi::hash_word`; a test compares the two.
+const MULTIPLIER: u64 = 0xBF58_476D_1CE4_E5B9;
+
+/// A key whose entry is searched.
+pub(super) struct Key<'c> {
+    hash: Int<'c>,
+    /// Bit *i*: key *i* is NULL.
+    null_mask: Int<'c>,
+    /// Values as they are stored, zero when NULL.
+    values: Vec<(Basic<'c>, Phys)>,
+}
+
+impl<'c> Emitter<'c, '_> {
+    /// Evaluates the key of the row.
+    pub(super) fn table_key(&self, update: &Update) -> Emitted<Key<'c>> {
+        let ir = &self.ir;
+        if update.keys.is_empty() {
+            return Ok(Key { hash: ir.word(hash_finish(HASH_SEED)), null_mask: ir.word(0), values: Vec::new() });
+        }
+        let mut hash = ir.word(HASH_SEED);
+        let mut null_mask = ir.word(0);
+        let mut values = Vec::with_capacity(update.keys.len());
+        for (number, &(value, valid)) in update.keys.iter().enumerate() {
+            let phys = self.program.type_of(value);
+            let mut key = self.value(value);
+            match valid.map(|v| self.bool(v)) {
+                None => hash = self.fold(hash, key, phys)?,
+                Some(valid) => {
+                    key = ir.select(valid, key, key.get_type().const_zero(), "key.or_zero")?;
+                    let folded = self.fold(hash, key, phys)?;
+                    let null = self.fold_word(hash, ir.word(HASH_SEED))?;
+                    hash = ir.select(valid, folded.into(), null.into(), "hash.key")?.into_int_value();
+                    let bit = ir.select(valid, ir.word(0).into(), ir.word(1 << number).into(), "null.bit")?;
+                    null_mask = ir.b.build_or(null_mask, bit.into_int_value(), "null.mask")?;
+                }
+            }
+            values.push((self.to_memory(key, phys)?, phys));
+        }
+        Ok(Key { hash: self.finish_hash(hash)?, null_mask, values })
+    }
+
+    /// Folds a key that is not NULL into a hash.
+    fn fold(&self, hash: Int<'c>, key: Basic<'c>, phys: Phys) -> Emitted<Int<'c>> {
+        let ir = &self.ir;
+        match phys {
+            Phys::Bool => self.fold_word(hash, ir.b.build_int_z_extend(key.into_int_value(), ir.i64, "key.word")?),
+            Phys::I64 => self.fold_word(hash, key.into_int_value()),
+            Phys::I8 | Phys::I16 | Phys::I32 => {
+                self.fold_word(hash, ir.b.build_int_s_extend(key.into_int_value(), ir.i64, "key.word")?)
+            }
+            Phys::F32 | Phys::F64 => {
+                let double = ir.b.build_float_cast(key.into_float_value(), ir.f64, "key.double")?;
+                self.fold_word(hash, ir.b.build_bit_cast(double, ir.i64, "key.word")?.into_int_value())
+            }
+            Phys::I128 => self.fold_wide(hash, key.into_int_value()),
+            Phys::Str => self.fold_string(hash, key.into_int_value()),
+        }
+    }
+
+    /// `hash_word`
+    fn fold_word(&self, hash: Int<'c>, word: Int<'c>) -> Emitted<Int<'c>> {
+        let ir = &self.ir;
+        let mixed = ir.b.build_xor(hash, word, "hash.mixed")?;
+        let product = ir.b.build_int_mul(mixed, ir.word(MULTIPLIER), "hash.product")?;
+        let arguments = [product.into(), product.into(), ir.word(32).into()];
+        Ok(ir.intrinsic("llvm.fshl", &[ir.i64.into()], &arguments, "hash.rotated")?.into_int_value())
+    }
+
+    /// `hash_wide`
+    fn fold_wide(&self, hash: Int<'c>, wide: Int<'c>) -> Emitted<Int<'c>> {
+        let (low, high) = self.ir.halves(wide)?;
+        self.fold_word(self.fold_word(hash, low)?, high)
+    }
+
+    /// `hash_str`
+    fn fold_string(&self, hash: Int<'c>, string: Int<'c>) -> Emitted<Int<'c>> {
+        let ir = &self.ir;
+        let (short, long, end) = (ir.block("hash.short"), ir.block("hash.long"), ir.block("hash.string"));
+        let (low, high) = ir.halves(string)?;
+        ir.branch(self.is_long(low)?, long, short)?;
+        ir.enter(short);
+        let by_words = self.fold_wide(hash, string)?;
+        ir.jump(end)?;
+        ir.enter(long);
+        let length = ir.b.build_and(low, ir.word(u32::MAX as u64), "length")?;
+        let bytes = ir.result(self.support(runtime::HASH_BYTES), &[high.into(), length.into()], "hash.bytes")?;
+        let by_bytes = self.fold_word(hash, bytes.into_int_value())?;
+        ir.jump(end)?;
+        ir.enter(end);
+        Ok(ir.merge(&[(by_words.into(), short), (by_bytes.into(), long)], "hash.folded")?.into_int_value())
+    }
+
+    /// `hash_finish`
+    fn finish_hash(&self, hash: Int<'c>) -> Emitted<Int<'c>> {
+        let ir = &self.ir;
+        let shifted = ir.b.build_right_shift(hash, ir.word(29), false, "hash.high")?;
+        let mixed = ir.b.build_xor(hash, shifted, "hash.mixed")?;
+        let product = ir.b.build_int_mul(mixed, ir.word(MULTIPLIER), "hash.product")?;
+        let shifted = ir.b.build_right_shift(product, ir.word(32), false, "hash.high")?;
+        let mixed = ir.b.build_xor(product, shifted, "hash.mixed")?;
+        let is_zero = ir.compare(IntPredicate::EQ, mixed, ir.word(0), "hash.is_zero")?;
+        Ok(ir.select(is_zero, ir.word(1).into(), mixed.into(), "hash")?.into_int_value())
+    }
+
+    /// Finds the entry of a key, or has it inserted.
+    pub(super) fn probe(&self, table: &TableState<'c>, layout: &EntryLayout, key: &Key<'c>) -> Emitted<Ptr<'c>> {
+        let ir = &self.ir;
+        let blocks = ProbeBlocks::new(ir);
+        let mask = ir.load_word(table.mask, "mask")?;
+        let first = ir.b.build_and(key.hash, mask, "place.first")?;
+        let before = ir.current();
+        ir.jump(blocks.look)?;
+
+        ir.enter(blocks.look);
+        let place = ir.b.build_phi(ir.i64, "place")?;
+        place.add_incoming(&[(&first, before)]);
+        let index = place.as_basic_value().into_int_value();
+        let entries = ir.load_ptr(table.entries, "entries")?;
+        let offset = ir.b.build_int_mul(index, ir.word(layout.stride as u64), "entry.offset")?;
+        let entry = ir.element(ir.i8, entries, offset, "entry")?;
+        let hash = ir.load_word(entry, "entry.hash")?;
+        let is_same = ir.compare(IntPredicate::EQ, hash, key.hash, "hash.is_same")?;
+        ir.branch(is_same, blocks.same, blocks.other)?;
+
+        ir.enter(blocks.same);
+        let is_key = self.has_key(layout, entry, key)?;
+        let compared = ir.current();
+        ir.branch(is_key, blocks.found, blocks.step)?;
+
+        ir.enter(blocks.other);
+        let is_empty = ir.compare(IntPredicate::EQ, hash, ir.word(0), "is_empty")?;
+        ir.branch_rarely(is_empty, blocks.insert, blocks.step)?;
+
+        ir.enter(blocks.step);
+        let next = ir.b.build_int_add(index, ir.word(1), "place.next")?;
+        let next = ir.b.build_and(next, mask, "place.wrapped")?;
+        place.add_incoming(&[(&next, blocks.step)]);
+        ir.jump(blocks.look)?;
+
+        ir.enter(blocks.insert);
+        let inserted = self.insert(table, layout, key)?;
+        ir.jump(blocks.found)?;
+        ir.enter(blocks.found);
+        let found = ir.merge(&[(entry.into(), compared), (inserted.into(), blocks.insert)], "entry.found")?;
+        Ok(found.into_pointer_value())
+    }
+
+    /// Whether an entry with the right hash has the key.
+    fn has_key(&self, layout: &EntryLayout, entry: Ptr<'c>, key: &Key<'c>) -> Emitted<Int<'c>> {
+        let ir = &self.ir;
+        let mut all = ir.i1.const_int(1, false);
+        if let Some(offset) = layout.null_mask {
+            let null_mask = ir.load_word(ir.at(entry, offset as u64, "entry.nulls")?, "entry.nulls")?;
+            all = ir.compare(IntPredicate::EQ, null_mask, key.null_mask, "nulls.are_same")?;
+        }
+        for (number, (&(value, phys), slot)) in key.values.iter().zip(&layout.keys).enumerate() {
+            let name = format!("key{number}.is_same");
+            let place = ir.at(entry, slot.offset as u64, "entry.key")?;
+            let same = match value {
+                Basic::FloatValue(float) => {
+                    // By bits: lowering has left one zero and one NaN.
+                    let ty = if phys == Phys::F32 { ir.i32 } else { ir.i64 };
+                    let bits = ir.b.build_bit_cast(float, ty, "key.bits")?.into_int_value();
+                    let stored = ir.load(ty, place, "entry.bits")?.into_int_value();
+                    ir.compare(IntPredicate::EQ, stored, bits, &name)?
+                }
+                _ => {
+                    let stored = ir.load(value.get_type(), place, "entry.key")?.into_int_value();
+                    let value = value.into_int_value();
+                    match phys {
+                        Phys::Str => self.strings_equal(stored, value, false, &name)?,
+                        _ => ir.compare(IntPredicate::EQ, stored, value, &name)?,
+                    }
+                }
+            };
+            all = ir.b.build_and(all, same, "keys.are_same")?;
+        }
+        Ok(all)
+    }
+
+    /// Has the table insert the key.
+    fn insert(&self, table: &TableState<'c>, layout: &EntryLayout, key: &Key<'c>) -> Emitted<Ptr<'c>> {
+        let ir = &self.ir;
+        for (number, &(value, _)) in key.values.iter().enumerate() {
+            // The whole slot is defined, whatever the size of the key.
+            let place = ir.at(table.keys, number as u64 * 16, "insert.key")?;
+            ir.store(place, ir.i128.const_zero().into())?;
+            ir.store(place, value)?;
+        }
+        let null_mask = if layout.null_mask.is_some() { key.null_mask } else { ir.word(0) };
+        let ty = ir.ptr.fn_type(&[ir.ptr.into(), ir.i64.into(), ir.i64.into(), ir.ptr.into()], false);
+        let arguments = [self.context.into(), key.hash.into(), null_mask.into(), table.keys.into()];
+        let inserted = ir.b.build_indirect_call(ty, table.insert_key, &arguments, "entry.inserted")?;
+        table.reload_entries(ir)?;
+        Ok(inserted.try_as_basic_value().basic().expect("insert_key has a result").into_pointer_value())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MULTIPLIER;
+    use millstream_abi::hash_word;
+
+    #[test]
+    fn the_multiplier_is_that_of_the_shared_hash() {
+        assert_eq!(hash_word(0, 1), MULTIPLIER.rotate_left(32));
+    }
+}

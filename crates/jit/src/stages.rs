@@ -1,0 +1,401 @@
+//! Cutting a program into stages: which loop executes which statement, and which values travel between loops.
+//!
+//! A filter ends a stage when something must not run, or should not, for the rows that it drops: a statement with
+//! effects (a call, a trap, an `if` that holds one), another filter that is expensive, or the terminal. Filters with only
+//! cheap work between them share a stage; their conditions are and-ed.
+//!
+//! A filter that counts late rows starts the last stage, since its rows must be counted in order with the effects:
+//! from there on filters are plain branches. That suits them: almost no row is late.
+//!
+//! A later stage recomputes what it needs of earlier ones, except the results of statements with effects and of expensive
+//! operations, which are *spilled* to an array with one element a row of the block. A program that would spill more
+//! than [`MAX_SPILLED_BYTES`] a row runs in one stage, with branches.
+
+use millstream_abi::Phys;
+use millstream_codegen::program::{Op, Program, Statement, Terminal, Value};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Rows of a block, unless it spills much.
+const BLOCK_ROWS: u64 = 1024;
+/// Most bytes of stack for the spilled values of a block.
+const SPILL_BYTES: u64 = 64 << 10;
+/// Most bytes of spilled values a row.
+const MAX_SPILLED_BYTES: u64 = 256;
+
+/// What a stage does with a top-level statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Executes it.
+    Execute,
+    /// Loads its results, which an earlier stage spilled.
+    Reload,
+}
+
+/// One loop over rows.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stage {
+    /// Top-level statements by index, in order.
+    pub(crate) actions: BTreeMap<usize, Action>,
+}
+
+/// How a program runs.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct StagePlan {
+    /// At least one; the last one holds the terminal. Filters of the last stage are branches, those of the others are
+    /// and-ed into its selection.
+    pub(crate) stages: Vec<Stage>,
+    /// Values that are spilled when they are computed.
+    pub(crate) spilled: BTreeSet<Value>,
+    /// Rows of a block.
+    pub(crate) block_rows: u64,
+}
+
+impl StagePlan {
+    /// Plans a well-formed program.
+    pub(crate) fn new(program: &Program) -> StagePlan {
+        let planner = Planner::new(program);
+        let plan = planner.plan(&planner.homes());
+        let spilled_bytes = plan.spilled_bytes(program);
+        if spilled_bytes > MAX_SPILLED_BYTES {
+            return planner.plan(&vec![0; program.body.len() + 1]);
+        }
+        plan
+    }
+
+    fn spilled_bytes(&self, program: &Program) -> u64 {
+        self.spilled.iter().map(|&v| program.type_of(v).size() as u64).sum()
+    }
+}
+
+/// Calls `visit` with every operand of an operation.
+fn operands(op: &Op, visit: &mut dyn FnMut(Value)) {
+    match *op {
+        Op::Bool(_)
+        | Op::Int(_)
+        | Op::Float(_)
+        | Op::Str(_)
+        | Op::Load(_)
+        | Op::IsValid(_)
+        | Op::LoadView(_)
+        | Op::Watermark => {}
+        Op::Add(a, b)
+        | Op::Sub(a, b)
+        | Op::Mul(a, b)
+        | Op::Div(a, b)
+        | Op::Rem(a, b)
+        | Op::Compare(_, a, b)
+        | Op::And(a, b)
+        | Op::Or(a, b) => [a, b].into_iter().for_each(visit),
+        Op::Select(a, b, c) => [a, b, c].into_iter().for_each(visit),
+        Op::Neg(a)
+        | Op::Not(a)
+        | Op::Convert(a)
+        | Op::OutOfDecimal(a, _)
+        | Op::ScaleUp(a, _)
+        | Op::ScaleDown(a, _)
+        | Op::SliceStart { time: a, .. } => visit(a),
+    }
+}
+
+/// Calls `visit` with every value that a statement, or one within it, uses.
+fn uses(statement: &Statement, visit: &mut dyn FnMut(Value)) {
+    match statement {
+        Statement::Let(_, op) => operands(op, visit),
+        Statement::Call { arguments, .. } => arguments.iter().for_each(|&a| visit(a)),
+        Statement::If { condition, then, otherwise, results } => {
+            visit(*condition);
+            then.iter().chain(otherwise).for_each(|s| uses(s, visit));
+            for &(_, a, b) in results {
+                visit(a);
+                visit(b);
+            }
+        }
+        Statement::Trap { condition, .. } | Statement::Filter { condition, .. } => visit(*condition),
+    }
+}
+
+/// Values that a statement defines for those after it.
+pub(crate) fn definitions(statement: &Statement) -> Vec<Value> {
+    match statement {
+        Statement::Let(value, _) => vec![*value],
+        Statement::Call { result, valid, .. } => vec![*result, *valid],
+        Statement::If { results, .. } => results.iter().map(|r| r.0).collect(),
+        Statement::Trap { .. } | Statement::Filter { .. } => Vec::new(),
+    }
+}
+
+/// Whether executing a statement can be seen: it can fail the row, or need not give the same value again.
+pub(crate) fn has_effects(statement: &Statement) -> bool {
+    match statement {
+        Statement::Let(..) => false,
+        Statement::Call { .. } | Statement::Trap { .. } | Statement::Filter { .. } => true,
+        Statement::If { then, otherwise, .. } => then.iter().chain(otherwise).any(has_effects),
+    }
+}
+
+struct Planner<'a> {
+    program: &'a Program,
+    /// Top-level statement that defines a value.
+    definition: HashMap<Value, usize>,
+}
+
+impl<'a> Planner<'a> {
+    fn new(program: &'a Program) -> Planner<'a> {
+        let definition = program
+            .body
+            .iter()
+            .enumerate()
+            .flat_map(|(i, s)| definitions(s).into_iter().map(move |v| (v, i)))
+            .collect();
+        Planner { program, definition }
+    }
+
+    /// Top-level statements that a statement needs directly.
+    fn needs(&self, index: usize) -> Vec<usize> {
+        let mut needs = Vec::new();
+        uses(&self.program.body[index], &mut |v| needs.extend(self.definition.get(&v)));
+        needs
+    }
+
+    /// Top-level statements that the terminal needs directly.
+    fn terminal_needs(&self) -> Vec<usize> {
+        let mut values = Vec::new();
+        match &self.program.terminal {
+            Terminal::Emit(columns) => {
+                for column in columns {
+                    values.push(column.value);
+                    values.extend(column.valid);
+                }
+            }
+            Terminal::Update(update) => {
+                values.extend(update.slice);
+                for &(value, valid) in &update.keys {
+                    values.push(value);
+                    values.extend(valid);
+                }
+                for component in &update.components {
+                    values.extend(component.argument);
+                    values.extend(component.guard);
+                }
+            }
+        }
+        values.iter().filter_map(|v| self.definition.get(v).copied()).collect()
+    }
+
+    /// The stage that each statement with effects belongs to (pure ones go where they are needed), and as the last element
+    /// that of the terminal.
+    fn homes(&self) -> Vec<usize> {
+        let mut homes = Vec::with_capacity(self.program.body.len() + 1);
+        let mut stage = 0;
+        // Whether the current stage has a filter whose dropped rows later statements must not see.
+        let mut filtered = false;
+        // Whether filters are branches by now.
+        let mut last = false;
+        let mut computed = BTreeSet::new();
+        for (index, statement) in self.program.body.iter().enumerate() {
+            if !last && has_effects(statement) {
+                let joins = match statement {
+                    Statement::Filter { counts_late: false, .. } => self.is_cheap_after(index, &computed),
+                    _ => false,
+                };
+                if filtered && !joins {
+                    stage += 1;
+                    filtered = false;
+                    computed.clear();
+                }
+                self.close(index, &mut computed);
+                match statement {
+                    Statement::Filter { counts_late: true, .. } => last = true,
+                    Statement::Filter { .. } => filtered = true,
+                    _ => {}
+                }
+            }
+            homes.push(stage);
+        }
+        homes.push(stage + filtered as usize);
+        homes
+    }
+
+    /// Adds a statement and all it needs to `computed`.
+    fn close(&self, index: usize, computed: &mut BTreeSet<usize>) {
+        if computed.insert(index) {
+            self.needs(index).into_iter().for_each(|n| self.close(n, computed));
+        }
+    }
+
+    /// Whether a filter adds only cheap work to what its stage has computed anyway.
+    fn is_cheap_after(&self, index: usize, computed: &BTreeSet<usize>) -> bool {
+        let mut all = computed.clone();
+        self.close(index, &mut all);
+        all.difference(computed).all(|&i| i == index || self.is_cheap(i))
+    }
+
+    fn is_cheap(&self, index: usize) -> bool {
+        match &self.program.body[index] {
+            Statement::Let(value, op) => match op {
+                Op::Load(_) => self.program.type_of(*value) != Phys::Str,
+                Op::SliceStart { .. } => false,
+                _ => !self.is_expensive(index),
+            },
+            _ => false,
+        }
+    }
+
+    /// Whether computing a pure statement twice costs more than storing and loading its result.
+    fn is_expensive(&self, index: usize) -> bool {
+        let Statement::Let(value, op) = &self.program.body[index] else { return true };
+        let phys = self.program.type_of(*value);
+        match op {
+            Op::Div(..) | Op::Rem(..) => true,
+            Op::ScaleDown(..) => true,
+            Op::Convert(a) => phys == Phys::I128 && self.program.type_of(*a).is_float(),
+            Op::Compare(_, a, _) => self.program.type_of(*a) == Phys::Str,
+            _ => false,
+        }
+    }
+
+    fn plan(&self, homes: &[usize]) -> StagePlan {
+        let terminal_stage = homes[homes.len() - 1];
+        let mut spilled = BTreeSet::new();
+        let mut stages: Vec<Stage> = Vec::new();
+        for number in 0..=terminal_stage {
+            let mut open: Vec<usize> = (0..self.program.body.len())
+                .filter(|&i| homes[i] == number && has_effects(&self.program.body[i]))
+                .collect();
+            if number == terminal_stage {
+                open.extend(self.terminal_needs());
+            }
+            let mut stage = Stage::default();
+            while let Some(index) = open.pop() {
+                if stage.actions.contains_key(&index) {
+                    continue;
+                }
+                let statement = &self.program.body[index];
+                let is_elsewhere = stages.iter().any(|s| s.actions.get(&index) == Some(&Action::Execute));
+                if is_elsewhere && (has_effects(statement) || self.is_expensive(index)) {
+                    spilled.extend(definitions(statement));
+                    stage.actions.insert(index, Action::Reload);
+                } else {
+                    stage.actions.insert(index, Action::Execute);
+                    open.extend(self.needs(index));
+                }
+            }
+            stages.push(stage);
+        }
+        let mut plan = StagePlan { stages, spilled, block_rows: BLOCK_ROWS };
+        let bytes = plan.spilled_bytes(self.program).max(1);
+        while plan.block_rows * bytes > SPILL_BYTES && plan.block_rows > 64 {
+            plan.block_rows /= 2;
+        }
+        plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millstream_abi::RuntimeFn;
+    use millstream_codegen::program::{Comparison, Emit, Input};
+
+    fn program(types: &[Phys], inputs: &[Phys], body: Vec<Statement>, emitted: &[u32]) -> Program {
+        let program = Program {
+            name: "test".into(),
+            inputs: inputs.iter().map(|&phys| Input { name: "c".into(), phys, nullable: false }).collect(),
+            types: types.to_vec(),
+            strings: vec![],
+            sites: vec![millstream_codegen::program::Site { what: String::new(), line: 0, column: 1, length: 1 }],
+            body,
+            terminal: Terminal::Emit(
+                emitted.iter().map(|&v| Emit { name: "e".into(), value: Value(v), valid: None }).collect(),
+            ),
+        };
+        millstream_codegen::verify::verify(&program).unwrap();
+        program
+    }
+
+    fn filter(condition: u32, counts_late: bool) -> Statement {
+        Statement::Filter { condition: Value(condition), counts_late }
+    }
+
+    fn load(value: u32, input: u32) -> Statement {
+        Statement::Let(Value(value), Op::Load(input))
+    }
+
+    fn upper(result: u32, argument: u32) -> Statement {
+        Statement::Call {
+            result: Value(result),
+            valid: Value(result + 1),
+            function: RuntimeFn::Upper,
+            arguments: vec![Value(argument)],
+            site: 0,
+        }
+    }
+
+    #[test]
+    fn cheap_filters_share_a_stage_and_the_terminal_has_its_own() {
+        use Phys::{Bool, I64};
+        let plan = StagePlan::new(&program(
+            &[Bool, Bool, I64],
+            &[Bool, Bool, I64],
+            vec![load(0, 0), filter(0, false), load(1, 1), filter(1, false), load(2, 2)],
+            &[2],
+        ));
+        assert_eq!(plan.stages.len(), 2);
+        assert_eq!(plan.stages[0].actions.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3]);
+        assert_eq!(plan.stages[1].actions.keys().copied().collect::<Vec<_>>(), [4]);
+    }
+
+    #[test]
+    fn a_call_waits_for_the_filter_and_its_result_is_not_computed_twice() {
+        use Phys::{Bool, Str};
+        let plan = StagePlan::new(&program(
+            &[Bool, Str, Str, Bool],
+            &[Bool, Str],
+            vec![load(0, 0), filter(0, false), load(1, 1), upper(2, 1), filter(3, false)],
+            &[2],
+        ));
+        assert_eq!(plan.stages.len(), 3);
+        assert_eq!(plan.stages[1].actions.keys().copied().collect::<Vec<_>>(), [2, 3, 4]);
+        assert_eq!(plan.stages[2].actions, BTreeMap::from([(3, Action::Reload)]));
+        assert!(plan.spilled.contains(&Value(2)));
+    }
+
+    #[test]
+    fn late_rows_are_counted_in_the_last_stage() {
+        use Phys::{Bool, I64};
+        let plan = StagePlan::new(&program(
+            &[Bool, I64, I64, Bool, Bool],
+            &[Bool, I64],
+            vec![
+                load(0, 0),
+                filter(0, false),
+                load(1, 1),
+                Statement::Let(Value(2), Op::Watermark),
+                Statement::Let(Value(3), Op::Compare(Comparison::Gt, Value(1), Value(2))),
+                filter(3, true),
+                Statement::Let(Value(4), Op::Not(Value(3))),
+                filter(4, false),
+            ],
+            &[1],
+        ));
+        assert_eq!(plan.stages.len(), 2);
+        assert!(plan.stages[1].actions.contains_key(&5) && plan.stages[1].actions.contains_key(&7));
+        assert!(plan.spilled.is_empty());
+    }
+
+    #[test]
+    fn many_spills_give_up_on_stages() {
+        let mut types = vec![Phys::Bool, Phys::Str];
+        let mut body = vec![load(0, 0), load(1, 1)];
+        let mut emitted = Vec::new();
+        for _ in 0..20 {
+            let result = types.len() as u32;
+            types.extend([Phys::Str, Phys::Bool]);
+            body.push(upper(result, 1));
+            emitted.push(result);
+        }
+        body.push(filter(0, false));
+        let plan = StagePlan::new(&program(&types, &[Phys::Bool, Phys::Str], body, &emitted));
+        assert_eq!((plan.stages.len(), plan.spilled.len()), (1, 0));
+    }
+}
