@@ -3,14 +3,14 @@
 
 use crate::arguments::Arguments;
 use clap::CommandFactory;
-use millstream::{ALL_CODES, connectors::registry, sql};
+use millstream::{ALL_CODES, connectors, sql};
 use std::fmt::Write;
 
 /// The pages: name of the file and its text.
 pub(crate) fn pages() -> Vec<(&'static str, String)> {
     vec![
         ("cli.md", cli()),
-        ("connector-options.md", registry::options_reference_markdown()),
+        ("connector-options.md", connectors::options_reference_markdown()),
         ("errors.md", errors()),
         ("functions.md", sql::functions::reference_markdown()),
         ("settings.md", settings()),

@@ -5,7 +5,7 @@ use crate::table::TableSink;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, SchemaRef};
-use millstream::connectors::{Encoded, Encoder, Sink, SinkRequest, registry};
+use millstream::connectors::{Encoded, Encoder, Sink, SinkRequest, open_sink};
 use millstream::{Diagnostic, Options, ResultTarget, Schema, code};
 use std::io::{IsTerminal, Stdout, Write, stdout};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl ResultTarget for StandardOutput {
         if self.form == OutputArgument::Csv {
             options.set("csv.header", "true");
         }
-        registry::open_sink(&SinkRequest { table: "result".into(), options, schema: schema.clone() })
+        open_sink(&SinkRequest { table: "result".into(), options, schema: schema.clone() })
     }
 }
 

@@ -1,15 +1,24 @@
 //! The `blackhole` connector: takes rows and forgets them, for measurements.
 
+use crate::registry::Connector;
 use crate::{Encoded, Encoder, Sink, SinkRequest};
 use arrow_array::ArrayRef;
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
-/// The options: key, default, meaning.
-pub(crate) const OPTIONS: &[(&str, &str, &str)] = &[];
+/// The entry of the registry.
+pub(crate) const CONNECTOR: Connector = Connector {
+    name: "blackhole",
+    summary: "Takes rows and forgets them, for measurements.",
+    options: &[],
+    takes_format: false,
+    source: None,
+    sink: Some(open_sink),
+    split_front: None,
+    own_rate: None,
+};
 
-/// Opens the sink.
-pub(crate) fn open_sink(_: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
+fn open_sink(_: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     Ok(Box::new(Blackhole))
 }
 

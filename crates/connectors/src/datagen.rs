@@ -3,7 +3,9 @@
 //! Values are counter-based (see `random`), so workers generate in parallel and a run can be repeated. Timestamps are
 //! the time of generation minus a random part of `max-past`, as in Flink, and so differ from run to run.
 
+use crate::option_table::{OptionInfo, option};
 use crate::random::Random;
+use crate::registry::Connector;
 use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader};
 use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
 use arrow_array::{
@@ -17,19 +19,30 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The options: key, default, meaning.
-pub(crate) const OPTIONS: &[(&str, &str, &str)] = &[
-    ("rows-per-second", "10000", "Rows per second; 0 for as fast as possible"),
-    ("number-of-rows", "endless", "Rows in all; without it the stream ends only with a sequence"),
-    ("seed", "0", "Another seed gives other data"),
-    ("fields.*", "", "Per column: kind (random or sequence), min, max, max-past, length, var-len, null-rate, start, end"),
+const OPTIONS: &[OptionInfo] = &[
+    option("rows-per-second", "10000", "Rows per second; 0 for as fast as possible"),
+    option("number-of-rows", "endless", "Rows in all; without it the stream ends only with a sequence"),
+    option("seed", "0", "Another seed gives other data"),
+    option("fields.*", "", "Per column: kind (random or sequence), min, max, max-past, length, var-len, null-rate, start, end"),
 ];
 
 const SETTINGS: &[&str] =
     &["kind", "min", "max", "max-past", "length", "var-len", "null-rate", "start", "end"];
 
+/// The entry of the registry.
+pub(crate) const CONNECTOR: Connector = Connector {
+    name: "datagen",
+    summary: "Random or counting columns, with the options of Flink's connector of this name.",
+    options: OPTIONS,
+    takes_format: false,
+    source: Some(open_source),
+    sink: None,
+    split_front: Some(split_front),
+    own_rate: Some(own_rate),
+};
+
 /// Opens the generator.
-pub(crate) fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
+fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
     let options = &request.options;
     check_fields(request)?;
     let mut end: Option<u64> = match options.get("number-of-rows") {
@@ -49,7 +62,7 @@ pub(crate) fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Di
 }
 
 /// The rate at which rows must be handed out.
-pub(crate) fn rate_limit(options: &Options) -> Result<Option<u64>, Diagnostic> {
+fn own_rate(options: &Options) -> Result<Option<u64>, Diagnostic> {
     let rate = options.parse("rows-per-second", 10_000)?;
     Ok((rate > 0).then_some(rate))
 }
@@ -70,6 +83,20 @@ fn check_fields(request: &SourceRequest) -> Result<(), Diagnostic> {
         }
     }
     Ok(())
+}
+
+/// The first `rows` rows of a chunk, generated as of now.
+fn split_front(_: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
+    let whole = chunk.payload.downcast_mut::<Rows>()?;
+    let front = whole.numbers.start..whole.numbers.end.min(whole.numbers.start.saturating_add(rows));
+    let count = front.end - front.start;
+    whole.numbers.start = front.end;
+    let part = Rows { numbers: front, now_ms: now_ms() };
+    (count > 0).then(|| (Chunk { payload: Box::new(part), bytes: 0 }, count))
+}
+
+fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64)
 }
 
 struct DatagenSource {
@@ -115,8 +142,7 @@ impl SplitReader for Numbers {
         }
         let numbers = self.next..self.end.min(self.next.saturating_add(self.rows));
         self.next = numbers.end;
-        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64);
-        Ok(Some(Chunk { payload: Box::new(Rows { numbers, now_ms }), bytes: 0 }))
+        Ok(Some(Chunk { payload: Box::new(Rows { numbers, now_ms: now_ms() }), bytes: 0 }))
     }
 }
 

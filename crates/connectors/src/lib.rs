@@ -9,12 +9,18 @@
 //! Invariants: connectors know nothing of pipelines, windows or SQL; everything read from outside is checked; a sink
 //! shows nothing half-written.
 
+mod blackhole;
 mod csv;
+mod datagen;
+pub mod display;
 mod filesystem;
 mod format;
 mod json;
+mod nexmark;
 mod option_table;
 mod parquet;
+mod print;
+mod random;
 mod rate_limit;
 mod registry;
 mod text_chunk;

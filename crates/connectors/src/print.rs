@@ -1,19 +1,31 @@
 //! The `print` connector: rows on standard output as Flink prints them, `+I[1, a, NULL]`.
 
+use crate::option_table::{OptionInfo, option};
+use crate::registry::Connector;
 use crate::{Encoded, Encoder, Sink, SinkRequest, display};
 use arrow_array::ArrayRef;
 use millstream_types::{Diagnostic, Schema, code};
 use std::io::{Stderr, Stdout, Write, stderr, stdout};
 use std::sync::Arc;
 
-/// The options: key, default, meaning.
-pub(crate) const OPTIONS: &[(&str, &str, &str)] = &[
-    ("print-identifier", "", "Text before each row, followed by `> `"),
-    ("standard-error", "false", "Print to standard error instead"),
+const OPTIONS: &[OptionInfo] = &[
+    option("print-identifier", "", "Text before each row, followed by `> `"),
+    option("standard-error", "false", "Print to standard error instead"),
 ];
 
-/// Opens the sink.
-pub(crate) fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
+/// The entry of the registry.
+pub(crate) const CONNECTOR: Connector = Connector {
+    name: "print",
+    summary: "Prints rows as Flink does: `+I[1, a, NULL]`.",
+    options: OPTIONS,
+    takes_format: false,
+    source: None,
+    sink: Some(open_sink),
+    split_front: None,
+    own_rate: None,
+};
+
+fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     let prefix = match request.options.get("print-identifier") {
         Some(identifier) if !identifier.is_empty() => format!("{identifier}> "),
         _ => String::new(),

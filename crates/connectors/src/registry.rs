@@ -5,7 +5,7 @@
 use crate::format::{FORMATS, Format};
 use crate::option_table::{OptionInfo, check_options, markdown, nearest, option};
 use crate::rate_limit::RateLimitedSource;
-use crate::{Chunk, Sink, SinkRequest, Source, SourceRequest, filesystem};
+use crate::{Chunk, Sink, SinkRequest, Source, SourceRequest, blackhole, datagen, filesystem, nexmark, print};
 use millstream_types::{Diagnostic, Options, Place, code};
 
 /// A connector.
@@ -24,13 +24,16 @@ pub(crate) struct Connector {
     pub sink: Option<fn(&SinkRequest) -> Result<Box<dyn Sink>, Diagnostic>>,
     /// Lets a chunk be handed out in parts, see [`SplitFront`]; sources without it cannot be slowed down.
     pub split_front: Option<SplitFront>,
+    /// The rows per second that the connector's own options ask for.
+    pub own_rate: Option<fn(&Options) -> Result<Option<u64>, Diagnostic>>,
 }
 
 /// Cuts about the first `rows` rows off a chunk; gives them and their number, or `None` when nothing is left.
 pub(crate) type SplitFront = fn(options: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)>;
 
 /// Every connector, in the order of the documentation.
-const CONNECTORS: &[Connector] = &[filesystem::CONNECTOR];
+const CONNECTORS: &[Connector] =
+    &[filesystem::CONNECTOR, nexmark::CONNECTOR, datagen::CONNECTOR, print::CONNECTOR, blackhole::CONNECTOR];
 
 /// Rows per second of a source.
 const RATE_LIMIT: &str = "scan.rate-limit.rows-per-second";
@@ -62,7 +65,8 @@ pub fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnosti
         .advise("use the table in INSERT INTO only")
     })?;
     check(connector, &request.options)?;
-    let Some(rate) = rate_limit(&request.options)? else { return open(request) };
+    let own = connector.own_rate.map(|rate| rate(&request.options)).transpose()?.flatten().map(|rate| rate as f64);
+    let Some(rate) = rate_limit(&request.options)?.or(own) else { return open(request) };
     let Some(split_front) = connector.split_front else {
         return Err(request.options.invalid(RATE_LIMIT, "possible with this connector"));
     };

@@ -16,11 +16,12 @@ use millstream_codegen::lower::lower_expressions;
 use millstream_functions::{FunctionContext, FunctionSettings};
 use millstream_plan::expr::Expr;
 use millstream_types::{DataType, Diagnostic, Schema, TimeUnit, Value};
+use std::sync::Arc;
 
 /// Evaluates expressions without columns: one row, one array for each.
 fn evaluate_row(exprs: &[Expr], settings: &FunctionSettings) -> Result<Vec<ArrayRef>, Diagnostic> {
     let lowered = lower_expressions("constants", &Schema::default(), exprs)?;
-    let kernel = Interpreter::new(&lowered.program)?;
+    let kernel = Interpreter::new(Arc::new(lowered.program.clone()));
     let mut functions = FunctionContext::new(settings.clone());
     let mut failed = None;
     let emitted = execute::emit(&lowered, &kernel, &[], 1, &mut functions, &mut |error| {

@@ -4,12 +4,12 @@ use crate::constant;
 use crate::results::ResultTarget;
 use crate::memory;
 use crate::session::{MemoryTables, RunMonitor};
-use millstream_codegen::Lowered;
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::Kernel;
-use millstream_codegen::lower::{lower_expressions, lower_pipeline};
-use millstream_connectors::registry;
-use millstream_connectors::{ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest};
+use millstream_codegen::lower::{Lowered, lower_expressions, lower_pipeline};
+use millstream_connectors::{
+    self as connectors, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest,
+};
 use millstream_plan::logical::{ColumnKind, Insert, Table};
 use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourcePlan, WatermarkRule};
 use millstream_plan::{fold, physical};
@@ -65,7 +65,7 @@ impl Job {
         let code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
             let kernel: Arc<dyn Kernel> = match tier {
                 Tier::Compiled => compile(lowered)?,
-                Tier::Interpreted | Tier::Auto => Arc::new(Interpreter::new(&lowered.program)?),
+                Tier::Interpreted | Tier::Auto => Arc::new(Interpreter::new(Arc::new(lowered.program.clone()))),
             };
             Ok(PipelineCode { lowered: lowered.clone(), kernel: KernelSlot::new(kernel) })
         };
@@ -85,7 +85,7 @@ impl Job {
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
         for sink in &self.plan.sinks {
             sinks.push(match &sink.table {
-                Some(table) => registry::open_sink(&sink_request(table, sink.schema.clone()))?,
+                Some(table) => connectors::open_sink(&sink_request(table, sink.schema.clone()))?,
                 None => results.open(&sink.schema)?,
             });
         }
@@ -152,7 +152,7 @@ fn open_source(source: &SourcePlan, config: &RunConfig, memory: &MemoryTables) -
             let in_memory = memory.get(&table.name).filter(|_| table.options.get("connector") == Some(memory::CONNECTOR));
             Ok(SourceRows::Connector(match in_memory {
                 Some(table) => table.open(&request),
-                None => registry::open_source(&request)?,
+                None => connectors::open_source(&request)?,
             }))
         }
     }

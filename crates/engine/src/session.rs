@@ -116,7 +116,7 @@ impl Session {
     /// Names of tables, views, columns and functions, for completion.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.catalog.names().map(str::to_string).collect();
-        names.extend(sql::functions::all().map(|f| f.name.to_string()));
+        names.extend(sql::functions::all().into_iter().map(|f| f.name.to_string()));
         names
     }
 
@@ -196,7 +196,7 @@ impl Session {
     }
 
     fn bind(&self, statement: &Statement) -> Result<Vec<Insert>, Diagnostic> {
-        let insert = |i: &InsertStatement| sql::bind_insert(&self.catalog, &self.settings, i);
+        let insert = |i: &InsertStatement| sql::bind_insert(&self.catalog, &self.settings, &i.target, &i.columns, &i.query);
         match statement {
             Statement::Query(query) => {
                 let query = sql::bind_query(&self.catalog, &self.settings, query)?;
@@ -225,7 +225,7 @@ impl Session {
             Statement::ShowTables => single("table name", self.catalog.names().map(str::to_string).collect()),
             Statement::ShowViews => single("view name", self.catalog.view_names().map(str::to_string).collect()),
             Statement::ShowFunctions => {
-                single("function name", sql::functions::all().map(|f| f.name.to_string()).collect())
+                single("function name", sql::functions::all().into_iter().map(|f| f.name.to_string()).collect())
             }
             Statement::ShowSettings => {
                 let rows = self.settings.list().into_iter().map(|(k, v)| vec![Some(k), Some(v)]).collect();

@@ -103,7 +103,7 @@ pub(crate) fn unit(precision: i32) -> TimeUnit {
 }
 
 pub(crate) fn session_zone(context: &FunctionContext) -> Zone {
-    Zone::Region(context.settings().time_zone)
+    context.settings().time_zone
 }
 
 /// String to BOOLEAN.
@@ -331,7 +331,7 @@ mod tests {
     use crate::context::FunctionSettings;
 
     fn context(zone: &str) -> FunctionContext {
-        FunctionContext::new(FunctionSettings { time_zone: zone.parse().unwrap(), query_start_ms: 0 })
+        FunctionContext::new(FunctionSettings { time_zone: Zone::parse(zone).unwrap(), query_start_ms: 0 })
     }
 
     fn string(s: Str) -> String {

@@ -1,22 +1,22 @@
 //! What a function body can use besides its arguments.
 
 use crate::cache::Caches;
-use chrono_tz::Tz;
 use millstream_abi::Str;
+use millstream_types::text::zone::Zone;
 use millstream_types::{Code, code};
 
 /// Session settings that functions depend on.
 #[derive(Debug, Clone)]
 pub struct FunctionSettings {
     /// `table.local-time-zone`: the zone of TIMESTAMP_LTZ in text and in date functions.
-    pub time_zone: Tz,
+    pub time_zone: Zone,
     /// Start of the query in milliseconds since the epoch, for functions that are constant within a query.
     pub query_start_ms: i64,
 }
 
 impl Default for FunctionSettings {
     fn default() -> FunctionSettings {
-        FunctionSettings { time_zone: Tz::UTC, query_start_ms: 0 }
+        FunctionSettings { time_zone: Zone::Fixed(0), query_start_ms: 0 }
     }
 }
 

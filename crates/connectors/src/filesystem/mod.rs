@@ -32,6 +32,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     source: Some(open_source),
     sink: Some(open_sink),
     split_front: Some(split_front),
+    own_rate: None,
 };
 
 const OPTIONS: &[OptionInfo] = &[
