@@ -1,1 +1,263 @@
-//! The functions of the dialect.
+//! The scalar functions of the dialect: names, types, and what a call becomes in the plan.
+//!
+//! [`bind_call`] looks a name up (in any case) and turns a call with bound arguments into an [`Expr`]: a call of a
+//! native function, an expression made of cheaper parts (CASE, arithmetic), or a vectorised call of a DataFusion
+//! function where there is no native one. Flink's names and semantics win where both exist.
+//!
+//! Typing: arguments that have not the type of the parameter are cast where the cast is implicit (numbers, strings of
+//! other lengths, NULL); everything else is a TYPE_MISMATCH that shows the signatures. Results are nullable iff an
+//! argument is, or the function can give NULL by itself.
+//!
+//! Functions with a syntax of their own are bound under these names, with these arguments:
+//!
+//! | SQL | name | arguments |
+//! | --- | --- | --- |
+//! | `EXTRACT(unit FROM x)` | `EXTRACT` | unit as a string literal, x |
+//! | `FLOOR(x TO unit)`, `CEIL(x TO unit)` | `FLOOR`, `CEIL` | x, unit as a string literal |
+//! | `TIMESTAMPADD(unit, n, x)`, `TIMESTAMPDIFF(unit, a, b)` | the same | unit as a string literal, then the others |
+//! | `TRIM([side] [chars] FROM s)` | `BTRIM`, `LTRIM`, `RTRIM` | s, chars if any |
+//! |  | or `TRIM` | `'BOTH'`, `'LEADING'` or `'TRAILING'`, chars, s |
+//! | `POSITION(search IN s)` | `POSITION` | search, s |
+//! | `OVERLAY(s PLACING r FROM i FOR n)` | `OVERLAY` | s, r, i, n if any |
+//! | `SUBSTRING(s FROM i FOR n)` | `SUBSTRING` | s, i, n if any |
+//! | `s LIKE p ESCAPE e`, `s SIMILAR TO p ESCAPE e` | `LIKE`, `SIMILAR TO` | s, p, e if any |
+//! | `a \|\| b` | `\|\|` | a, b |
+//! | `CURRENT_TIMESTAMP` and its kind, with or without parentheses | the same | none |
+
+mod call;
+mod conditional;
+mod docs;
+mod fallback;
+mod math;
+mod overload;
+mod string;
+mod temporal;
+#[cfg(test)]
+mod tests;
+
+pub use docs::reference_markdown;
+
+use crate::diagnostics;
+use call::{Bound, Call, at};
+use millstream_plan::expr::{Expr, Span};
+use millstream_types::{Diagnostic, code};
+use overload::Overload;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// What a function is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Category {
+    /// Strings.
+    String,
+    /// Patterns.
+    Regex,
+    /// Numbers.
+    Math,
+    /// Dates, times and intervals.
+    Temporal,
+    /// Choices and NULL.
+    Conditional,
+    /// Digests.
+    Hash,
+    /// DataFusion's functions.
+    Vectorised,
+}
+
+impl Category {
+    /// Every category, in the order of the documentation.
+    pub const ALL: &[Category] = &[
+        Category::String,
+        Category::Regex,
+        Category::Math,
+        Category::Temporal,
+        Category::Conditional,
+        Category::Hash,
+        Category::Vectorised,
+    ];
+
+    /// Heading in the documentation.
+    pub fn title(self) -> &'static str {
+        match self {
+            Category::String => "String functions",
+            Category::Regex => "Patterns and regular expressions",
+            Category::Math => "Mathematical functions",
+            Category::Temporal => "Date and time functions",
+            Category::Conditional => "Conditional functions",
+            Category::Hash => "Hash functions",
+            Category::Vectorised => "Further functions (vectorised)",
+        }
+    }
+}
+
+/// A function, for listings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FunctionInfo {
+    /// Upper-case name.
+    pub name: String,
+    /// Other names.
+    pub aliases: Vec<String>,
+    /// How it is called.
+    pub signatures: Vec<String>,
+    /// One sentence.
+    pub description: String,
+    /// What it is about.
+    pub category: Category,
+    /// Whether it is compiled into the pipeline, rather than evaluated a buffer at a time.
+    pub is_fused: bool,
+}
+
+/// How a call is bound.
+#[derive(Debug, Clone, Copy)]
+enum Binding {
+    /// By choosing a native function.
+    Overloads(&'static [Overload]),
+    /// By code.
+    Custom(fn(Call) -> Bound),
+}
+
+/// A function of ours.
+#[derive(Debug)]
+struct Function {
+    name: &'static str,
+    aliases: &'static [&'static str],
+    category: Category,
+    signatures: &'static [&'static str],
+    description: &'static str,
+    binding: Binding,
+}
+
+/// All functions of ours, in the order of the documentation.
+const FUNCTIONS: &[&[Function]] =
+    &[string::STRING, string::REGEX, math::MATH, temporal::TEMPORAL, conditional::CONDITIONAL, string::HASH];
+
+static BY_NAME: LazyLock<HashMap<&'static str, &'static Function>> = LazyLock::new(|| {
+    let names = |f: &'static Function| std::iter::once(f.name).chain(f.aliases.iter().copied()).map(move |n| (n, f));
+    FUNCTIONS.iter().copied().flatten().flat_map(names).collect()
+});
+
+/// Functions of Flink that are not there yet: named as such instead of "unknown".
+const MISSING: &[&str] = &[
+    "ARRAY_AGG",
+    "ARRAY_APPEND",
+    "ARRAY_CONCAT",
+    "ARRAY_CONTAINS",
+    "ARRAY_DISTINCT",
+    "ARRAY_EXCEPT",
+    "ARRAY_INTERSECT",
+    "ARRAY_JOIN",
+    "ARRAY_MAX",
+    "ARRAY_MIN",
+    "ARRAY_POSITION",
+    "ARRAY_PREPEND",
+    "ARRAY_REMOVE",
+    "ARRAY_REVERSE",
+    "ARRAY_SLICE",
+    "ARRAY_SORT",
+    "ARRAY_UNION",
+    "CARDINALITY",
+    "CURRENT_DATABASE",
+    "CURRENT_WATERMARK",
+    "ELEMENT",
+    "GROUPING",
+    "GROUPING_ID",
+    "JSON_ARRAY",
+    "JSON_ARRAYAGG",
+    "JSON_EXISTS",
+    "JSON_OBJECT",
+    "JSON_OBJECTAGG",
+    "JSON_QUERY",
+    "JSON_QUOTE",
+    "JSON_STRING",
+    "JSON_UNQUOTE",
+    "JSON_VALUE",
+    "MAP_ENTRIES",
+    "MAP_FROM_ARRAYS",
+    "MAP_KEYS",
+    "MAP_UNION",
+    "MAP_VALUES",
+    "PARSE_JSON",
+    "PRINTF",
+    "REGEXP_EXTRACT_ALL",
+    "REGEXP_SPLIT",
+    "SOURCE_WATERMARK",
+    "SPLIT",
+    "STR_TO_MAP",
+    "TRY_PARSE_JSON",
+];
+
+/// The function of ours of an upper-case name.
+fn find(name: &str) -> Option<&'static Function> {
+    BY_NAME.get(name).copied()
+}
+
+/// Whether [`bind_call`] knows a scalar function of this name, be it only as one that Flink has and we have not yet.
+pub fn is_scalar(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    find(&name).is_some() || fallback::find(&name).is_some() || MISSING.contains(&&*name)
+}
+
+/// The function whose name is nearest to an unknown one.
+pub fn suggest(name: &str) -> Option<&'static str> {
+    let upper = name.to_ascii_uppercase();
+    let ours = BY_NAME.keys().copied().filter(|known| known.starts_with(|c: char| c.is_ascii_alphabetic()));
+    let mut known: Vec<&'static str> = ours.chain(fallback::all().map(|(name, _)| name)).collect();
+    known.sort_unstable();
+    diagnostics::nearest(&upper, known)
+}
+
+/// Binds the call of a scalar function.
+///
+/// # Errors
+/// UNKNOWN_FUNCTION with the nearest name, UNSUPPORTED for functions of Flink that are not there yet, TYPE_MISMATCH with
+/// the signatures when the arguments fit none of them.
+pub fn bind_call(name: &str, arguments: Vec<Expr>, span: Span) -> Result<Expr, Diagnostic> {
+    let upper = name.to_ascii_uppercase();
+    if let Some(function) = find(&upper) {
+        let call = Call { function, arguments, span };
+        let expr = match function.binding {
+            Binding::Overloads(overloads) => overload::choose(overloads, call),
+            Binding::Custom(bind) => bind(call),
+        };
+        return expr.map(|expr| expr.at(span)).map_err(|diagnostic| at(diagnostic, span));
+    }
+    if let Some(udf) = fallback::find(&upper) {
+        return fallback::bind(udf, arguments, span);
+    }
+    if MISSING.contains(&&*upper) {
+        let message = format!("the function {upper} is not supported yet");
+        return Err(
+            at(Diagnostic::new(code::UNSUPPORTED, message), span).advise("docs/functions.md lists those that are")
+        );
+    }
+    let advice = match suggest(name) {
+        Some(near) => format!("did you mean {near}?"),
+        None => "SHOW FUNCTIONS and docs/functions.md list all functions".to_owned(),
+    };
+    Err(at(Diagnostic::new(code::UNKNOWN_FUNCTION, format!("unknown function {name}")), span).advise(advice))
+}
+
+/// Every scalar function: ours in the order of the documentation, then DataFusion's by name.
+pub fn all() -> Vec<FunctionInfo> {
+    let strings = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let ours = FUNCTIONS.iter().copied().flatten().map(|function| FunctionInfo {
+        name: function.name.to_owned(),
+        aliases: strings(function.aliases),
+        signatures: strings(function.signatures),
+        description: function.description.to_owned(),
+        category: function.category,
+        is_fused: true,
+    });
+    let others = fallback::all().map(|(name, udf)| {
+        let (signature, description) = fallback::describe(name, udf);
+        FunctionInfo {
+            name: name.to_owned(),
+            aliases: vec![],
+            signatures: vec![signature],
+            description,
+            category: Category::Vectorised,
+            is_fused: false,
+        }
+    });
+    ours.chain(others).collect()
+}

@@ -1,0 +1,250 @@
+//! String, regular expression, encoding and hash functions.
+
+use super::call::{Bound, Call, case, convert, fits, is_null, native, string, text_of};
+use super::overload::Default::{Int as DefaultInt, Text as DefaultText};
+use super::overload::Parameter::{Bytes, Int, Long, Text, TextOrBytes};
+use super::overload::{Gives, Overload};
+use super::{Binding, Category, Function};
+use millstream_abi::RuntimeFn as F;
+use millstream_plan::expr::Expr;
+use millstream_types::DataType;
+
+const fn text(parameters: &'static [super::overload::Parameter], function: F) -> Overload {
+    Overload::new(parameters, function, Gives::Text)
+}
+
+const fn truth(parameters: &'static [super::overload::Parameter], function: F) -> Overload {
+    Overload::new(parameters, function, Gives::Boolean)
+}
+
+const fn number(parameters: &'static [super::overload::Parameter], function: F) -> Overload {
+    Overload::new(parameters, function, Gives::Int)
+}
+
+macro_rules! functions {
+    ($category:ident; $($name:literal $([$($alias:literal),*])? ($($signature:literal),*) $binding:expr, $description:literal;)*) => {
+        &[$(Function {
+            name: $name,
+            aliases: &[$($($alias),*)?],
+            category: Category::$category,
+            signatures: &[$($signature),*],
+            description: $description,
+            binding: $binding,
+        }),*]
+    };
+}
+pub(super) use functions;
+
+use Binding::{Custom, Overloads};
+
+/// Functions on strings.
+pub(super) const STRING: &[Function] = functions! {String;
+    "UPPER" ("UPPER(string)") Overloads(&[text(&[Text], F::Upper)]), "The string in upper case.";
+    "LOWER" ("LOWER(string)") Overloads(&[text(&[Text], F::Lower)]), "The string in lower case.";
+    "CHAR_LENGTH" ["CHARACTER_LENGTH", "LENGTH"] ("CHAR_LENGTH(string)") Overloads(&[number(&[Text], F::CharLength)]),
+        "Number of characters.";
+    "OCTET_LENGTH" ("OCTET_LENGTH(string | binary)") Overloads(&[number(&[TextOrBytes], F::OctetLength)]),
+        "Number of bytes in UTF-8.";
+    "TRIM" ("TRIM([BOTH | LEADING | TRAILING] [characters] FROM string)", "TRIM(string)") Custom(trim),
+        "The string without the characters given (a space if none are) at its ends.";
+    "BTRIM" ("BTRIM(string [, characters])") Overloads(&[
+        text(&[Text], F::TrimBoth).with(&[DefaultText(" ")]), text(&[Text, Text], F::TrimBoth)]),
+        "The string without the characters given at both ends.";
+    "LTRIM" ("LTRIM(string [, characters])") Overloads(&[
+        text(&[Text], F::TrimLeading).with(&[DefaultText(" ")]), text(&[Text, Text], F::TrimLeading)]),
+        "The string without the characters given at its start.";
+    "RTRIM" ("RTRIM(string [, characters])") Overloads(&[
+        text(&[Text], F::TrimTrailing).with(&[DefaultText(" ")]), text(&[Text, Text], F::TrimTrailing)]),
+        "The string without the characters given at its end.";
+    "SUBSTRING" ["SUBSTR"] ("SUBSTRING(string FROM position [FOR length])", "SUBSTRING(string, position [, length])")
+        Overloads(&[
+            text(&[Text, Int], F::Substring).with(&[DefaultInt(i32::MAX)]),
+            text(&[Text, Int, Int], F::Substring).or_null()]),
+        "The part from a position (from 1; negative counts from the end) on; NULL for a negative length.";
+    "LEFT" ("LEFT(string, n)") Overloads(&[text(&[Text, Int], F::Left)]), "The first n characters.";
+    "RIGHT" ("RIGHT(string, n)") Overloads(&[text(&[Text, Int], F::Right)]), "The last n characters.";
+    "LPAD" ("LPAD(string, length, pad)") Overloads(&[text(&[Text, Int, Text], F::Lpad).or_null()]),
+        "The string padded at its start, or cut, to a length.";
+    "RPAD" ("RPAD(string, length, pad)") Overloads(&[text(&[Text, Int, Text], F::Rpad).or_null()]),
+        "The string padded at its end, or cut, to a length.";
+    "REPEAT" ("REPEAT(string, n)") Overloads(&[text(&[Text, Int], F::Repeat)]), "The string n times.";
+    "REPLACE" ("REPLACE(string, search, replacement)") Overloads(&[text(&[Text, Text, Text], F::Replace)]),
+        "The string with every occurrence of search replaced.";
+    "REVERSE" ("REVERSE(string)") Overloads(&[text(&[Text], F::Reverse)]), "The characters in reverse order.";
+    "INITCAP" ("INITCAP(string)") Overloads(&[text(&[Text], F::InitCap)]),
+        "Each word with an upper-case first letter, the rest in lower case.";
+    "CONCAT" ["||"] ("CONCAT(string, …)") Custom(concat), "The strings put together; NULL if one is NULL.";
+    "CONCAT_WS" ("CONCAT_WS(separator, string, …)") Custom(concat_ws),
+        "The strings that are not NULL, with the separator between them.";
+    "POSITION" ("POSITION(search IN string)") Overloads(&[number(&[Text, Text], F::Position).with(&[DefaultInt(1)])]),
+        "Position (from 1) of the first occurrence, 0 if there is none.";
+    "LOCATE" ("LOCATE(search, string [, from])") Overloads(&[
+        number(&[Text, Text], F::Position).with(&[DefaultInt(1)]), number(&[Text, Text, Int], F::Position)]),
+        "Position of the first occurrence at or after a position, 0 if there is none.";
+    "INSTR" ("INSTR(string, search)") Custom(instr), "Position of the first occurrence, 0 if there is none.";
+    "OVERLAY" ("OVERLAY(string PLACING replacement FROM position [FOR length])") Custom(overlay),
+        "The string with length characters from a position on replaced.";
+    "SPLIT_INDEX" ("SPLIT_INDEX(string, separator, index)") Overloads(&[
+        text(&[Text, Text, Int], F::SplitIndex).or_null(), text(&[Text, Int, Int], F::SplitIndexCode).or_null()]),
+        "Part number index (from 0) of the string cut at the separator; NULL beyond the last one.";
+    "STARTSWITH" ("STARTSWITH(value, start)") Overloads(&[
+        truth(&[Text, Text], F::StartsWith), truth(&[Bytes, Bytes], F::StartsWith)]),
+        "Whether the value starts with the other one.";
+    "ENDSWITH" ("ENDSWITH(value, end)") Overloads(&[
+        truth(&[Text, Text], F::EndsWith), truth(&[Bytes, Bytes], F::EndsWith)]),
+        "Whether the value ends with the other one.";
+    "TRANSLATE" ("TRANSLATE(string, from, to)") Overloads(&[text(&[Text, Text, Text], F::Translate)]),
+        "The string with each character of from replaced by the one at its place in to, or removed.";
+    "ASCII" ("ASCII(string)") Overloads(&[number(&[Text], F::Ascii)]), "The first byte as a number.";
+    "CHR" ("CHR(integer)") Overloads(&[text(&[Long], F::Chr)]), "The character of a code (modulo 256).";
+    "IS_ALPHA" ("IS_ALPHA(string)") Overloads(&[truth(&[Text], F::IsAlpha)]), "Whether all characters are letters.";
+    "IS_DIGIT" ("IS_DIGIT(string)") Overloads(&[truth(&[Text], F::IsDigit)]), "Whether all characters are digits.";
+    "IS_DECIMAL" ("IS_DECIMAL(string)") Overloads(&[truth(&[Text], F::IsDecimal)]), "Whether the string is a number.";
+    "PARSE_URL" ("PARSE_URL(url, part [, key])") Overloads(&[
+        text(&[Text, Text], F::ParseUrl).or_null(), text(&[Text, Text, Text], F::ParseUrlKey).or_null()]),
+        "HOST, PATH, QUERY, REF, PROTOCOL, AUTHORITY, FILE or USERINFO of a URL, or a parameter of its QUERY.";
+    "URL_ENCODE" ("URL_ENCODE(string)") Overloads(&[text(&[Text], F::UrlEncode)]),
+        "The string as application/x-www-form-urlencoded.";
+    "URL_DECODE" ("URL_DECODE(string)") Overloads(&[text(&[Text], F::UrlDecode).or_null()]),
+        "The inverse of URL_ENCODE; NULL for malformed text.";
+    "ENCODE" ("ENCODE(string, charset)") Overloads(&[Overload::new(&[Text, Text], F::Encode, Gives::Bytes)]),
+        "The bytes of the string in US-ASCII, ISO-8859-1, UTF-8, UTF-16, UTF-16BE or UTF-16LE.";
+    "DECODE" ("DECODE(binary, charset)") Overloads(&[text(&[Bytes, Text], F::Decode)]),
+        "The string of bytes in a character set.";
+    "TO_BASE64" ("TO_BASE64(string)") Overloads(&[text(&[TextOrBytes], F::ToBase64)]), "The string in Base64.";
+    "FROM_BASE64" ("FROM_BASE64(string)") Overloads(&[text(&[Text], F::FromBase64)]), "The string that Base64 stands for.";
+    "HEX" ("HEX(integer | string)") Overloads(&[text(&[Long], F::HexInteger), text(&[TextOrBytes], F::HexBytes)]),
+        "Hexadecimal digits of a number or of the bytes of a string.";
+    "UNHEX" ("UNHEX(string)") Overloads(&[Overload::new(&[Text], F::Unhex, Gives::Bytes).or_null()]),
+        "The bytes of hexadecimal digits; NULL for other characters.";
+    "BIN" ("BIN(integer)") Overloads(&[text(&[Long], F::Bin)]), "Binary digits of a number.";
+    "UUID" ("UUID()") Overloads(&[text(&[], F::Uuid)]), "A new random UUID for every row.";
+};
+
+/// Patterns and regular expressions.
+pub(super) const REGEX: &[Function] = functions! {Regex;
+    "LIKE" ("string LIKE pattern [ESCAPE character]") Overloads(&[
+        truth(&[Text, Text], F::Like), truth(&[Text, Text, Text], F::LikeEscape)]),
+        "Whether the string matches: % stands for any characters, _ for one; there is no escape character by default.";
+    "SIMILAR TO" ["SIMILAR"] ("string SIMILAR TO pattern [ESCAPE character]") Overloads(&[
+        truth(&[Text, Text], F::SimilarTo), truth(&[Text, Text, Text], F::SimilarToEscape)]),
+        "Whether the string matches a regular expression of the SQL standard.";
+    "REGEXP" ["REGEXP_LIKE"] ("REGEXP(string, regex)") Overloads(&[truth(&[Text, Text], F::Regexp)]),
+        "Whether a part of the string matches the (Java) regular expression.";
+    "REGEXP_EXTRACT" ("REGEXP_EXTRACT(string, regex [, group])") Overloads(&[
+        text(&[Text, Text], F::RegexpExtract).with(&[DefaultInt(0)]).or_null(),
+        text(&[Text, Text, Int], F::RegexpExtract).or_null()]),
+        "A group of the first match (0: all of it); NULL without a match.";
+    "REGEXP_REPLACE" ("REGEXP_REPLACE(string, regex, replacement)") Overloads(&[
+        text(&[Text, Text, Text], F::RegexpReplace).or_null()]),
+        "The string with every match replaced by the text given.";
+    "REGEXP_COUNT" ("REGEXP_COUNT(string, regex)") Overloads(&[number(&[Text, Text], F::RegexpCount).or_null()]),
+        "Number of matches.";
+    "REGEXP_INSTR" ("REGEXP_INSTR(string, regex)") Overloads(&[number(&[Text, Text], F::RegexpInstr).or_null()]),
+        "Position of the first match, 0 without one.";
+    "REGEXP_SUBSTR" ("REGEXP_SUBSTR(string, regex)") Overloads(&[text(&[Text, Text], F::RegexpSubstr).or_null()]),
+        "The first match; NULL without one.";
+};
+
+/// Digests.
+pub(super) const HASH: &[Function] = functions! {Hash;
+    "MD5" ("MD5(string)") Overloads(&[text(&[TextOrBytes], F::Md5)]), "The MD5 digest, in hexadecimal digits.";
+    "SHA1" ("SHA1(string)") Overloads(&[text(&[TextOrBytes], F::Sha1)]), "The SHA-1 digest.";
+    "SHA224" ("SHA224(string)") Overloads(&[text(&[TextOrBytes], F::Sha224)]), "The SHA-224 digest.";
+    "SHA256" ("SHA256(string)") Overloads(&[text(&[TextOrBytes], F::Sha256)]), "The SHA-256 digest.";
+    "SHA384" ("SHA384(string)") Overloads(&[text(&[TextOrBytes], F::Sha384)]), "The SHA-384 digest.";
+    "SHA512" ("SHA512(string)") Overloads(&[text(&[TextOrBytes], F::Sha512)]), "The SHA-512 digest.";
+    "SHA2" ("SHA2(string, bits)") Overloads(&[text(&[TextOrBytes, Int], F::Sha2)]),
+        "The SHA-2 digest of 224, 256, 384 or 512 bits.";
+};
+
+/// `TRIM(string)` or, from the special syntax, `TRIM('BOTH' | 'LEADING' | 'TRAILING', characters, string)`.
+fn trim(call: Call) -> Bound {
+    let function = match &call.arguments[..] {
+        [_] => F::TrimBoth,
+        [side, _, _] => match text_of(side) {
+            Some("BOTH") => F::TrimBoth,
+            Some("LEADING") => F::TrimLeading,
+            Some("TRAILING") => F::TrimTrailing,
+            _ => return Err(call.mismatch()),
+        },
+        _ => return Err(call.mismatch()),
+    };
+    if !call.arguments.iter().all(|a| fits(a, DataType::is_string)) {
+        return Err(call.mismatch());
+    }
+    let mut arguments = call.arguments.into_iter().rev().map(|a| convert(a, &DataType::STRING));
+    let s = arguments.next().expect("there are one or three arguments");
+    let characters = arguments.next().unwrap_or_else(|| string(" "));
+    Ok(native(function, vec![s, characters], DataType::STRING, false))
+}
+
+/// `INSTR(string, search)` is LOCATE with its arguments the other way round.
+fn instr(call: Call) -> Bound {
+    if !call.arguments.iter().all(|a| fits(a, DataType::is_string)) {
+        return Err(call.mismatch());
+    }
+    let [s, search] = call.take::<2>()?.map(|a| convert(a, &DataType::STRING));
+    Ok(native(F::Position, vec![search, s, super::call::int(1)], DataType::Int, false))
+}
+
+/// Without a length, OVERLAY replaces as many characters as the replacement has.
+fn overlay(mut call: Call) -> Bound {
+    if call.arguments.len() == 3 && fits(&call.arguments[1], DataType::is_string) {
+        let replacement = convert(call.arguments[1].clone(), &DataType::STRING);
+        call.arguments.push(native(F::CharLength, vec![replacement], DataType::Int, false));
+    }
+    super::overload::choose(&[text(&[Text, Text, Int, Int], F::Overlay)], call)
+}
+
+/// Puts strings together with as few calls as possible.
+fn concat_all(parts: Vec<Expr>, data_type: &DataType) -> Expr {
+    let mut parts = parts.into_iter().peekable();
+    let mut result = parts.next().expect("there is something to put together");
+    while parts.peek().is_some() {
+        let arguments: Vec<Expr> = std::iter::once(result).chain(parts.by_ref().take(3)).collect();
+        let function = match arguments.len() {
+            2 => F::Concat2,
+            3 => F::Concat3,
+            _ => F::Concat4,
+        };
+        result = native(function, arguments, data_type.clone(), false);
+    }
+    result
+}
+
+/// `CONCAT(a, …)`, `a || b`
+fn concat(call: Call) -> Bound {
+    let all = |accepts: fn(&DataType) -> bool| call.arguments.iter().all(|a| fits(a, accepts));
+    let data_type = match () {
+        () if call.arguments.is_empty() => return Err(call.mismatch()),
+        () if all(DataType::is_string) => DataType::STRING,
+        () if all(DataType::is_binary) => DataType::BYTES,
+        () => return Err(call.mismatch()),
+    };
+    let parts = call.arguments.into_iter().map(|a| convert(a, &data_type)).collect();
+    let result = concat_all(parts, &data_type);
+    Ok(Expr { data_type, ..result })
+}
+
+/// `CONCAT_WS(separator, a, …)`: every part gets the separator in front unless it is NULL, and the first separator is
+/// dropped from what they give together.
+fn concat_ws(call: Call) -> Bound {
+    if call.arguments.is_empty() || !call.arguments.iter().all(|a| fits(a, DataType::is_string)) {
+        return Err(call.mismatch());
+    }
+    let mut arguments = call.arguments.into_iter().map(|a| convert(a, &DataType::STRING));
+    let separator = arguments.next().expect("there is at least one argument");
+    let parts: Vec<Expr> = arguments
+        .flat_map(|part| match part.nullable {
+            false => vec![separator.clone(), part],
+            true => {
+                let joined = concat_all(vec![separator.clone(), part.clone()], &DataType::STRING);
+                let joined = Expr { nullable: separator.nullable, ..joined };
+                vec![case(vec![(is_null(part), string(""))], joined, DataType::STRING)]
+            }
+        })
+        .collect();
+    let joined = if parts.is_empty() { string("") } else { concat_all(parts, &DataType::STRING) };
+    Ok(native(F::DropPrefix, vec![joined, separator], DataType::STRING, false))
+}

@@ -1,0 +1,305 @@
+//! Date and time functions.
+//!
+//! TIMESTAMP_LTZ arguments are turned to local time of the session's zone by a cast to TIMESTAMP, and results back.
+//! Units of time arrive as string constants.
+
+use super::call::{Bound, Call, arithmetic, at, convert, fits, int, integer_of, native, null, string, text_of};
+use super::overload::Parameter::{Long, Text};
+use super::overload::{Gives, Overload};
+use super::string::functions;
+use super::{Binding, Category, Function};
+use Binding::{Custom, Overloads};
+use millstream_abi::RuntimeFn as F;
+use millstream_plan::expr::{ArithmeticOp, Expr, ExprKind};
+use millstream_types::text::calendar::DateTimeUnit;
+use millstream_types::{DataType, Diagnostic, Value, code};
+
+/// Date and time functions.
+pub(super) const TEMPORAL: &[Function] = functions! {Temporal;
+    "EXTRACT" ("EXTRACT(unit FROM time)") Custom(extract), "A part of a date, time or timestamp as a BIGINT.";
+    "YEAR" ("YEAR(time)") Custom(|call| part(call, DateTimeUnit::Year)), "The year.";
+    "QUARTER" ("QUARTER(time)") Custom(|call| part(call, DateTimeUnit::Quarter)), "The quarter, 1 to 4.";
+    "MONTH" ("MONTH(time)") Custom(|call| part(call, DateTimeUnit::Month)), "The month, 1 to 12.";
+    "WEEK" ("WEEK(time)") Custom(|call| part(call, DateTimeUnit::Week)), "The ISO week, 1 to 53.";
+    "DAYOFYEAR" ("DAYOFYEAR(time)") Custom(|call| part(call, DateTimeUnit::DayOfYear)), "The day of the year from 1.";
+    "DAYOFMONTH" ["DAY"] ("DAYOFMONTH(time)") Custom(|call| part(call, DateTimeUnit::Day)), "The day of the month from 1.";
+    "DAYOFWEEK" ("DAYOFWEEK(time)") Custom(|call| part(call, DateTimeUnit::DayOfWeek)), "The day of the week, 1 for Sunday.";
+    "HOUR" ("HOUR(time)") Custom(|call| part(call, DateTimeUnit::Hour)), "The hour, 0 to 23.";
+    "MINUTE" ("MINUTE(time)") Custom(|call| part(call, DateTimeUnit::Minute)), "The minute.";
+    "SECOND" ("SECOND(time)") Custom(|call| part(call, DateTimeUnit::Second)), "The second.";
+    "DATE_FORMAT" ("DATE_FORMAT(timestamp | string, format)") Custom(date_format),
+        "The time as text in a format of Java's DateTimeFormatter.";
+    "TO_DATE" ("TO_DATE(string [, format])") Custom(to_date), "The date that a text stands for; NULL if none.";
+    "TO_TIMESTAMP" ("TO_TIMESTAMP(string [, format])") Custom(to_timestamp),
+        "The TIMESTAMP(3) that a text stands for; NULL if none.";
+    "TO_TIMESTAMP_LTZ" ("TO_TIMESTAMP_LTZ(number [, precision])", "TO_TIMESTAMP_LTZ(string [, format [, zone]])")
+        Custom(to_timestamp_ltz),
+        "The TIMESTAMP_LTZ(3) of seconds (precision 0) or milliseconds (3, the default) since the epoch, or of a text.";
+    "FROM_UNIXTIME" ("FROM_UNIXTIME(seconds [, format])") Overloads(&[
+        Overload::new(&[Long], F::FromUnixtime, Gives::Text).or_null(),
+        Overload::new(&[Long, Text], F::FromUnixtimeFormat, Gives::Text).or_null()]),
+        "Seconds since the epoch as text in the session's time zone.";
+    "UNIX_TIMESTAMP" ("UNIX_TIMESTAMP([string [, format]])") Overloads(&[
+        Overload::new(&[], F::UnixTimestampNow, Gives::Long),
+        Overload::new(&[Text], F::UnixTimestamp, Gives::Long),
+        Overload::new(&[Text, Text], F::UnixTimestampFormat, Gives::Long)]),
+        "Seconds since the epoch, now or of a text in the session's time zone.";
+    "CONVERT_TZ" ("CONVERT_TZ(string, from, to)") Overloads(&[
+        Overload::new(&[Text, Text, Text], F::ConvertTz, Gives::Text).or_null()]),
+        "A time as text in another time zone.";
+    "TIMESTAMPADD" ("TIMESTAMPADD(unit, count, time)") Custom(timestamp_add), "The time some units later.";
+    "TIMESTAMPDIFF" ("TIMESTAMPDIFF(unit, from, to)") Custom(timestamp_diff), "Whole units between two times.";
+    "CURRENT_TIMESTAMP" ["NOW", "CURRENT_ROW_TIMESTAMP"] ("CURRENT_TIMESTAMP") Custom(current_timestamp),
+        "The time of the row's evaluation, a TIMESTAMP_LTZ(3).";
+    "LOCALTIMESTAMP" ("LOCALTIMESTAMP") Custom(local_timestamp), "The same in the session's time zone, a TIMESTAMP(3).";
+    "CURRENT_DATE" ("CURRENT_DATE") Custom(current_date), "Today in the session's time zone.";
+    "LOCALTIME" ["CURRENT_TIME"] ("LOCALTIME") Custom(local_time), "The time of day in the session's time zone.";
+};
+
+/// The unit that a constant names.
+fn unit_of(call: &Call, argument: usize) -> Result<DateTimeUnit, Diagnostic> {
+    let Some(name) = call.arguments.get(argument).and_then(text_of) else { return Err(call.mismatch()) };
+    DateTimeUnit::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = DateTimeUnit::ALL.iter().map(|(_, name)| *name).collect();
+        at(Diagnostic::new(code::TYPE_MISMATCH, format!("{name} is not a unit of time")), call.span)
+            .advise(format!("use one of {}", names.join(", ")))
+    })
+}
+
+/// A date, time or timestamp in local time; `None` for other types.
+fn local(x: Expr) -> Option<Expr> {
+    match x.data_type {
+        DataType::Null => Some(null(DataType::Timestamp(3))),
+        DataType::TimestampLtz(precision) => Some(x.cast_to(DataType::Timestamp(precision))),
+        DataType::Date | DataType::Time(_) | DataType::Timestamp(_) => Some(x),
+        _ => None,
+    }
+}
+
+/// A precision as a constant.
+fn precision(precision: u8) -> Expr {
+    int(precision.into())
+}
+
+fn is_temporal(data_type: &DataType) -> bool {
+    data_type.is_timestamp() || matches!(data_type, DataType::Date | DataType::Time(_))
+}
+
+/// `EXTRACT(unit FROM x)`, with the unit first.
+fn extract(mut call: Call) -> Bound {
+    if call.arguments.len() != 2 {
+        return Err(call.mismatch());
+    }
+    let unit = unit_of(&call, 0)?;
+    call.arguments.remove(0);
+    part(call, unit)
+}
+
+/// A part of the only argument.
+fn part(call: Call, unit: DateTimeUnit) -> Bound {
+    if !call.arguments.iter().all(|a| fits(a, is_temporal)) {
+        return Err(call.mismatch());
+    }
+    let mismatch = call.mismatch();
+    let [x] = call.take()?;
+    let x = local(x).ok_or(mismatch)?;
+    let unit = int(unit.code());
+    Ok(match x.data_type {
+        DataType::Date => native(F::ExtractDate, vec![x, unit], DataType::BigInt, false),
+        DataType::Timestamp(p) => native(F::ExtractTimestamp, vec![x, precision(p), unit], DataType::BigInt, false),
+        _ => native(F::ExtractTime, vec![x, unit], DataType::BigInt, false),
+    })
+}
+
+/// `FLOOR(x TO unit)`
+pub(super) fn floor_to(call: Call) -> Bound {
+    to_unit(call, F::FloorDate, F::FloorTime, F::FloorTimestamp)
+}
+
+/// `CEIL(x TO unit)`
+pub(super) fn ceil_to(call: Call) -> Bound {
+    to_unit(call, F::CeilDate, F::CeilTime, F::CeilTimestamp)
+}
+
+fn to_unit(call: Call, for_date: F, for_time: F, for_timestamp: F) -> Bound {
+    if !call.arguments.first().is_some_and(|x| fits(x, is_temporal)) {
+        return Err(call.mismatch());
+    }
+    let unit = int(unit_of(&call, 1)?.code());
+    let mismatch = call.mismatch();
+    let [x, _] = call.take()?;
+    let result = x.data_type.clone();
+    let x = local(x).ok_or(mismatch)?;
+    let data_type = x.data_type.clone();
+    Ok(match data_type {
+        DataType::Date => native(for_date, vec![x, unit], data_type, false),
+        DataType::Timestamp(p) => {
+            let rounded = native(for_timestamp, vec![x, precision(p), unit], data_type, false);
+            if matches!(result, DataType::TimestampLtz(_)) { rounded.cast_to(result) } else { rounded }
+        }
+        _ => native(for_time, vec![x, unit], data_type, false),
+    })
+}
+
+fn date_format(call: Call) -> Bound {
+    let [x, format] = &call.arguments[..] else { return Err(call.mismatch()) };
+    let accepted = |t: &DataType| t.is_string() || t.is_timestamp() || *t == DataType::Date;
+    if !fits(x, accepted) || !fits(format, DataType::is_string) {
+        return Err(call.mismatch());
+    }
+    let mismatch = call.mismatch();
+    let [x, format] = call.take()?;
+    let format = convert(format, &DataType::STRING);
+    if x.data_type.is_string() {
+        return Ok(native(F::DateFormatStr, vec![x, format], DataType::STRING, true));
+    }
+    let x = match local(x).ok_or(mismatch)? {
+        date if date.data_type == DataType::Date => date.cast_to(DataType::Timestamp(3)),
+        timestamp => timestamp,
+    };
+    let DataType::Timestamp(p) = x.data_type else { unreachable!("dates and local times were just turned to one") };
+    Ok(native(F::DateFormat, vec![x, precision(p), format], DataType::STRING, false))
+}
+
+/// A function of a text and perhaps a format that gives NULL for other texts.
+fn parse(call: Call, plain: F, with_format: F, data_type: DataType) -> Bound {
+    if !call.arguments.iter().all(|a| fits(a, DataType::is_string)) {
+        return Err(call.mismatch());
+    }
+    let function = match call.arguments.len() {
+        1 => plain,
+        2 => with_format,
+        _ => return Err(call.mismatch()),
+    };
+    let arguments = call.arguments.into_iter().map(|a| convert(a, &DataType::STRING)).collect();
+    Ok(native(function, arguments, data_type, true))
+}
+
+fn to_date(call: Call) -> Bound {
+    parse(call, F::ToDate, F::ToDateFormat, DataType::Date)
+}
+
+fn to_timestamp(call: Call) -> Bound {
+    parse(call, F::ToTimestamp, F::ToTimestampFormat, DataType::Timestamp(3))
+}
+
+fn to_timestamp_ltz(call: Call) -> Bound {
+    let result = DataType::TimestampLtz(3);
+    if call.arguments.first().is_some_and(|x| x.data_type.is_string()) {
+        const DEFAULTS: [&str; 2] = ["yyyy-MM-dd HH:mm:ss.SSS", "UTC"];
+        if call.arguments.len() > 3 || !call.arguments.iter().all(|a| fits(a, DataType::is_string)) {
+            return Err(call.mismatch());
+        }
+        let missing = DEFAULTS.into_iter().skip(call.arguments.len() - 1).map(string);
+        let arguments = call.arguments.into_iter().map(|a| convert(a, &DataType::STRING)).chain(missing).collect();
+        return Ok(native(F::ToTimestampLtzStr, arguments, result, true));
+    }
+    let unit = match &call.arguments[..] {
+        [_] => int(3),
+        [_, unit] if fits(unit, DataType::is_integer) => convert(unit.clone(), &DataType::Int),
+        _ => return Err(call.mismatch()),
+    };
+    if integer_of(&unit).is_some_and(|unit| unit != 0 && unit != 3) {
+        let message = "the precision of TO_TIMESTAMP_LTZ is 0 (seconds) or 3 (milliseconds)";
+        return Err(at(Diagnostic::new(code::TYPE_MISMATCH, message), unit.span));
+    }
+    let x = call.arguments[0].clone();
+    Ok(match x.data_type {
+        DataType::Decimal { scale, .. } => {
+            native(F::ToTimestampLtzDecimal, vec![x, int(scale.into()), unit], result, true)
+        }
+        _ if x.data_type.is_floating() => {
+            native(F::ToTimestampLtzDouble, vec![convert(x, &DataType::Double), unit], result, true)
+        }
+        _ if fits(&x, DataType::is_integer) => {
+            native(F::ToTimestampLtzInt, vec![convert(x, &DataType::BigInt), unit], result, true)
+        }
+        _ => return Err(call.mismatch()),
+    })
+}
+
+/// Milliseconds or months of a unit, as the interval type that counts them.
+fn interval_of(unit: DateTimeUnit) -> Option<(i64, DataType)> {
+    if let Some(millis) = unit.millis() {
+        return Some((millis, DataType::IntervalMilli));
+    }
+    let months = match unit {
+        DateTimeUnit::Month => 1,
+        DateTimeUnit::Quarter => 3,
+        DateTimeUnit::Year => 12,
+        DateTimeUnit::Decade => 120,
+        DateTimeUnit::Century => 1_200,
+        _ => return None,
+    };
+    Some((months, DataType::IntervalMonth))
+}
+
+/// `TIMESTAMPADD(unit, n, x)`; a DATE plus units of less than a day is a TIMESTAMP.
+fn timestamp_add(call: Call) -> Bound {
+    let [_, n, x] = &call.arguments[..] else { return Err(call.mismatch()) };
+    if !fits(n, DataType::is_integer) || !is_temporal(&x.data_type) {
+        return Err(call.mismatch());
+    }
+    let unit = unit_of(&call, 0)?;
+    let Some((length, interval)) = interval_of(unit) else {
+        let message = "TIMESTAMPADD counts units from MILLISECOND to CENTURY";
+        return Err(at(Diagnostic::new(code::UNSUPPORTED, message), call.span));
+    };
+    let [_, n, x] = call.take()?;
+    let counted = if interval == DataType::IntervalMonth { DataType::Int } else { DataType::BigInt };
+    let amount = match integer_of(&n) {
+        Some(n) => Expr::literal(Value::Int(n.wrapping_mul(length)), interval),
+        None => {
+            let length = Expr::literal(Value::Int(length), counted.clone());
+            arithmetic(ArithmeticOp::Multiply, convert(n, &counted), length, counted).cast_to(interval)
+        }
+    };
+    let within_day = unit.millis().is_some_and(|millis| millis < 86_400_000);
+    let x = if x.data_type == DataType::Date && within_day { x.cast_to(DataType::Timestamp(3)) } else { x };
+    let (data_type, nullable) = (x.data_type.clone(), x.nullable || amount.nullable);
+    Ok(Expr::new(ExprKind::AddInterval(Box::new(x), Box::new(amount)), data_type, nullable))
+}
+
+/// `TIMESTAMPDIFF(unit, from, to)`, in local time and the finer precision of the two.
+fn timestamp_diff(call: Call) -> Bound {
+    let [_, from, to] = &call.arguments[..] else { return Err(call.mismatch()) };
+    let accepted = |t: &DataType| t.is_timestamp() || *t == DataType::Date;
+    if !fits(from, accepted) || !fits(to, accepted) {
+        return Err(call.mismatch());
+    }
+    let unit = unit_of(&call, 0)?;
+    let of = |t: &DataType| match t {
+        DataType::Timestamp(p) | DataType::TimestampLtz(p) => *p,
+        _ => 0,
+    };
+    let p = of(&from.data_type).max(of(&to.data_type));
+    let [_, from, to] = call.take()?;
+    let arguments = [from, to].map(|x| match x.data_type {
+        DataType::Null => null(DataType::Timestamp(p)),
+        DataType::TimestampLtz(own) => x.cast_to(DataType::Timestamp(own)).cast_to(DataType::Timestamp(p)),
+        _ => x.cast_to(DataType::Timestamp(p)),
+    });
+    let arguments = arguments.into_iter().chain([precision(p), int(unit.code())]).collect();
+    Ok(native(F::TimestampDiff, arguments, DataType::Int, false))
+}
+
+fn clock(call: Call, function: F, data_type: DataType) -> Bound {
+    let [] = call.take()?;
+    Ok(native(function, vec![], data_type, false))
+}
+
+fn current_timestamp(call: Call) -> Bound {
+    clock(call, F::CurrentTimestamp, DataType::TimestampLtz(3))
+}
+
+fn local_timestamp(call: Call) -> Bound {
+    clock(call, F::LocalTimestamp, DataType::Timestamp(3))
+}
+
+fn current_date(call: Call) -> Bound {
+    clock(call, F::CurrentDate, DataType::Date)
+}
+
+fn local_time(call: Call) -> Bound {
+    clock(call, F::LocalTime, DataType::Time(0))
+}
