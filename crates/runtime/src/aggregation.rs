@@ -126,21 +126,26 @@ impl Progress {
         self.watermark
     }
 
-    /// Minimum over the inputs that are not idle; unchanged when all are. Splits are opened in order, so that the ones
-    /// at the end are those that hold the minimum at its lowest: looking at them first makes this O(1) until all splits
-    /// are open.
+    /// Minimum over the inputs that are not idle; when all that have not ended are, the maximum over those, because then
+    /// nobody holds it back (as Flink decides). Splits are opened in order, so that the ones at the end are those that
+    /// hold the minimum at its lowest: looking at them first makes this O(1) until all splits are open.
     fn minimum(&self) -> i64 {
-        let mut minimum = None;
+        let (mut minimum, mut idle) = (i64::MAX, None);
+        let mut someone_speaks = false;
         for input in self.inputs.iter().rev() {
             if input.idle && !input.ended {
-                continue;
-            }
-            if input.watermark == i64::MIN {
+                idle = idle.max(Some(input.watermark));
+            } else if input.watermark == i64::MIN {
                 return i64::MIN;
+            } else {
+                minimum = minimum.min(input.watermark);
+                someone_speaks |= !input.ended;
             }
-            minimum = Some(input.watermark.min(minimum.unwrap_or(i64::MAX)));
         }
-        minimum.unwrap_or(if self.inputs.is_empty() { i64::MAX } else { self.watermark })
+        match idle {
+            Some(highest) if !someone_speaks => minimum.min(highest),
+            _ => minimum,
+        }
     }
 }
 

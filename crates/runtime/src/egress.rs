@@ -156,7 +156,10 @@ impl Query {
                 let exhausted = state.remaining == Some(0) || state.open_lanes == 0;
                 if exhausted {
                     state.done = true;
+                    // Pieces beyond the limit hold permits, which the other sinks' input needs.
+                    let beyond = std::mem::take(&mut state.lanes);
                     drop(state);
+                    drop(beyond);
                     egress.done.store(true, Ordering::Relaxed);
                     self.sink_done();
                 }

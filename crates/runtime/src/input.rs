@@ -2,8 +2,8 @@
 
 use arc_swap::ArcSwap;
 use arrow_array::ArrayRef;
-use millstream_codegen::lower::Lowered;
 use millstream_codegen::kernel::Kernel;
+use millstream_codegen::lower::Lowered;
 use millstream_connectors::{Sink, Source};
 use millstream_plan::pipeline::QueryPlan;
 use std::fmt;

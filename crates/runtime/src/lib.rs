@@ -46,14 +46,14 @@ pub use config::{ErrorPolicy, RunConfig};
 pub use input::{EventTimeColumns, KernelSlot, PipelineCode, RunInput, SourceInput, SourceRows, event_time_columns};
 pub use stats::{PipelineSnapshot, QueryStats, SourceSnapshot, StatsSnapshot};
 
-use millstream_types::{Diagnostic, code};
+use millstream_types::Diagnostic;
 use std::sync::Arc;
 
 /// Runs a query until the end of its input, until every sink has its `LIMIT`, until the first error, or until it is
 /// cancelled.
 ///
 /// `stats` must have been made for as many sources and pipelines as the plan has. A query that was cancelled returns
-/// [`code::CANCELLED`], after its sinks were finished if it was only asked to stop. On any other error no sink
+/// [`CANCELLED`](millstream_types::code::CANCELLED), after its sinks were finished if it was only asked to stop. On any other error no sink
 /// is finished. All threads have ended on return, except readers that are blocked in their connector: these end when
 /// their read returns, and touch nothing of the query any more.
 pub fn run(

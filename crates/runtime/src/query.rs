@@ -59,6 +59,8 @@ pub(crate) struct Life {
     pub(crate) sinks_open: AtomicUsize,
     /// No more input is wanted. Set before readers are woken; a reader that misses it reads one chunk more.
     stopping: AtomicBool,
+    /// A split has been ended before its end.
+    cut_short: AtomicBool,
     /// All sinks are done, or there is a failure.
     over: AtomicBool,
     failure: Mutex<Option<Diagnostic>>,
@@ -71,6 +73,7 @@ impl Life {
         Life {
             sinks_open: AtomicUsize::new(sinks),
             stopping: AtomicBool::new(false),
+            cut_short: AtomicBool::new(false),
             over: AtomicBool::new(sinks == 0),
             failure: Mutex::new(None),
             readers: Mutex::new(0),
@@ -176,7 +179,7 @@ impl Query {
             self.sinks.iter().filter_map(Egress::take_sink).try_for_each(|sink| sink.finish())
         }));
         finished.map_err(|panic| panicked("a sink", &*panic))??;
-        if self.is_stopping() {
+        if self.life.cut_short.load(Ordering::Acquire) {
             return Err(Diagnostic::new(code::CANCELLED, "the query was stopped before the end of its input"));
         }
         Ok(())
@@ -194,8 +197,14 @@ impl Query {
         self.life.stopping.load(Ordering::Acquire) || self.is_over()
     }
 
-    fn is_over(&self) -> bool {
+    /// Whether nothing is left to do.
+    pub(crate) fn is_over(&self) -> bool {
         self.life.over.load(Ordering::Acquire)
+    }
+
+    /// Notes that a split was ended before its end.
+    pub(crate) fn cut_short(&self) {
+        self.life.cut_short.store(true, Ordering::Release);
     }
 
     /// Ends the query with an error, unless it has one.

@@ -102,6 +102,9 @@ impl Query {
     pub(crate) fn read(&self, source: usize) {
         loop {
             let Some((split, mut reader)) = self.sources[source].unread.lock().pop_front() else { return };
+            if self.is_over() {
+                return;
+            }
             if self.is_stopping() {
                 self.end_split(source, split, End::Stopped);
                 continue;
@@ -127,7 +130,9 @@ impl Query {
                 }
             }
         }
-        self.end_split(source, split, End::Stopped);
+        if !self.is_over() {
+            self.end_split(source, split, End::Stopped);
+        }
         Ok(())
     }
 
@@ -159,6 +164,9 @@ impl Query {
         }
         let unit = reading.units;
         drop(reading);
+        if end == End::Stopped {
+            self.cut_short();
+        }
         self.deliver(runtime.stream, unit, Unit { end: Some(end), ..Unit::default() });
     }
 

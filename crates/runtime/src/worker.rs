@@ -1,16 +1,14 @@
 //! A worker: one thread that takes tasks until the query ends.
 
-use crate::config::ErrorPolicy;
 use crate::query::{Query, panicked};
 use crate::row_errors::RowErrors;
 use crate::tables::TaskTables;
 use crate::task::{DecodeTask, ProcessTask, Task};
-use arrow_array::{Array, ArrayRef, BooleanArray};
-use arrow_buffer::BooleanBuffer;
+use arrow_array::{Array, ArrayRef};
 use millstream_codegen::execute::{emit, update};
 use millstream_functions::FunctionContext;
 use millstream_plan::pipeline::{PipelineEnd, PipelineInput};
-use millstream_types::{Diagnostic, Schema, code};
+use millstream_types::Diagnostic;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -94,7 +92,7 @@ impl Worker<'_> {
                 let piece = match query.sinks[sink].is_done() {
                     true => None,
                     false => {
-                        let (columns, rows) = self.emit(&task, channel.pipeline, sink)?;
+                        let (columns, rows) = self.emit(&task, channel.pipeline)?;
                         stats.rows_out.fetch_add(rows as u64, Relaxed);
                         query.sinks[sink].piece(columns, rows, task.buffer.permit.clone())?
                     }
@@ -138,8 +136,8 @@ impl Worker<'_> {
         errors.fatal().map_or(Ok(()), Err)
     }
 
-    /// Rows for a sink.
-    fn emit(&mut self, task: &ProcessTask, pipeline: usize, sink: usize) -> Result<(Vec<ArrayRef>, usize), Diagnostic> {
+    /// Rows for a sink. The program itself checks the sink's NOT NULL columns.
+    fn emit(&mut self, task: &ProcessTask, pipeline: usize) -> Result<(Vec<ArrayRef>, usize), Diagnostic> {
         let (query, buffer) = (self.query, &*task.buffer);
         let code = &query.pipelines[pipeline];
         let mut errors = RowErrors::new(query.config.error_policy, &query.stats);
@@ -150,36 +148,6 @@ impl Worker<'_> {
         if let Some(fatal) = errors.fatal() {
             return Err(fatal);
         }
-        self.check_nulls(&query.plan.sinks[sink].schema, emitted.columns, emitted.rows)
-    }
-
-    /// Enforces NOT NULL columns of a sink.
-    fn check_nulls(
-        &self,
-        schema: &Schema,
-        columns: Vec<ArrayRef>,
-        rows: usize,
-    ) -> Result<(Vec<ArrayRef>, usize), Diagnostic> {
-        let strict = schema.fields.iter().zip(&columns).filter(|(field, _)| !field.nullable);
-        let violated: Vec<_> = strict.filter(|(_, column)| column.logical_null_count() > 0).collect();
-        let Some((field, _)) = violated.first() else { return Ok((columns, rows)) };
-        let diagnostic = Diagnostic::new(
-            code::NULL_IN_NOT_NULL,
-            format!("NULL for column {}, which is NOT NULL in the table that is written", field.name),
-        )
-        .advise("filter such rows, declare the column nullable, or set 'pipeline.error-policy' = 'skip'");
-        if self.query.config.error_policy == ErrorPolicy::Fail {
-            return Err(diagnostic);
-        }
-        let nulls: Vec<_> = violated.iter().filter_map(|(_, column)| column.logical_nulls()).collect();
-        let keep = BooleanBuffer::collect_bool(rows, |row| nulls.iter().all(|n| n.is_valid(row)));
-        let keep = BooleanArray::new(keep, None);
-        let kept = keep.true_count();
-        self.query.stats.skip_errors((rows - kept) as u64, Some(&diagnostic));
-        let filter = |c: &ArrayRef| {
-            arrow_select::filter::filter(c, &keep)
-                .map_err(|e| Diagnostic::bug(format!("rows of a column cannot be selected: {e}")))
-        };
-        Ok((columns.iter().map(filter).collect::<Result<_, _>>()?, kept))
+        Ok((emitted.columns, emitted.rows))
     }
 }
