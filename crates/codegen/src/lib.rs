@@ -17,4 +17,6 @@ mod print;
 pub mod program;
 mod rewrite;
 pub mod semantics;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod verify;

@@ -6,8 +6,7 @@ use super::super::{Lowering, Scalar, unsupported};
 use crate::buffers::phys_of;
 use crate::program::{Comparison, Op};
 use crate::semantics::POWERS_OF_TEN;
-use super::pending::RuntimeFn;
-use millstream_abi::Phys;
+use millstream_abi::{Phys, RuntimeFn};
 use millstream_plan::expr::Expr;
 use millstream_types::{DataType, Diagnostic};
 
@@ -79,7 +78,7 @@ impl Lowering<'_> {
     /// A call within a cast: constants follow the value.
     fn cast_call(
         &mut self,
-        function: millstream_abi::RuntimeFn,
+        function: RuntimeFn,
         scalar: Scalar,
         numbers: &[i32],
         lenient: Option<bool>,
@@ -100,7 +99,7 @@ impl Lowering<'_> {
         to: &DataType,
         context: Context,
     ) -> Result<Option<Scalar>, Diagnostic> {
-        type F = RuntimeFn;
+        use RuntimeFn as F;
         let plain = |function| (function, vec![]);
         let (function, numbers) = match from {
             DataType::Char(length) | DataType::Varchar(length) => {
@@ -280,7 +279,7 @@ impl Lowering<'_> {
         context: Context,
     ) -> Result<Option<Scalar>, Diagnostic> {
         use DataType::{Date, Time, Timestamp, TimestampLtz};
-        type F = RuntimeFn;
+        use RuntimeFn as F;
         let lenient = Some(context.lenient);
         if from.is_string() {
             let (function, numbers) = match to {

@@ -5,8 +5,7 @@
 
 use super::super::{Lowering, Scalar};
 use crate::program::Op;
-use super::pending::RuntimeFn;
-use millstream_abi::Phys;
+use millstream_abi::{Phys, RuntimeFn};
 use millstream_plan::expr::{ArithmeticOp, Expr};
 use millstream_types::{DataType, Diagnostic};
 

@@ -8,7 +8,6 @@ mod comparison;
 mod decimal;
 mod literal;
 mod logic;
-mod pending;
 mod time;
 
 use super::{Lowering, Scalar, unsupported};

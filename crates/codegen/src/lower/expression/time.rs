@@ -2,8 +2,7 @@
 
 use super::super::{Lowering, Scalar, unsupported};
 use crate::program::{Comparison, Op, Value};
-use super::pending::RuntimeFn;
-use millstream_abi::Phys;
+use millstream_abi::{Phys, RuntimeFn};
 use millstream_plan::expr::Expr;
 use millstream_plan::window::Slicing;
 use millstream_types::{DataType, Diagnostic};

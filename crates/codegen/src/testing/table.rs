@@ -1,0 +1,183 @@
+//! A plain in-memory implementation of the tables that programs update.
+
+use crate::execute::TableHooks;
+use millstream_abi::{Accumulator, EntryLayout, ExecContext, Phys, Slot, Str, TableHeader};
+use std::collections::BTreeMap;
+
+/// Tables by slice.
+#[derive(Debug)]
+pub struct MemoryTables {
+    layout: EntryLayout,
+    tables: BTreeMap<i64, Box<MemoryTable>>,
+}
+
+/// One table: entries in words of 16 bytes.
+#[derive(Debug)]
+struct MemoryTable {
+    header: TableHeader,
+    memory: Vec<u128>,
+    /// Long strings of keys and accumulators.
+    strings: Vec<Box<[u8]>>,
+}
+
+impl MemoryTables {
+    /// No tables.
+    pub fn new(layout: EntryLayout) -> MemoryTables {
+        MemoryTables { layout, tables: BTreeMap::new() }
+    }
+
+    /// Hooks for programs of the layout; they hold a pointer to `self`, which must stay where it is while they are used.
+    pub fn hooks(&mut self) -> TableHooks {
+        // SAFETY: the callbacks below expect these tables as host.
+        unsafe { TableHooks::new(find_slice, insert_key, keep_string, (&raw mut *self).cast()) }
+    }
+
+    /// Every entry as text, sorted: slice, null mask, keys, accumulators.
+    pub fn entries(&self) -> Vec<String> {
+        let mut texts = Vec::new();
+        for (slice, table) in &self.tables {
+            for index in 0..=table.header.mask {
+                // SAFETY: the table has `mask + 1` entries.
+                let entry = unsafe { table.header.entries.add(index as usize * self.layout.stride) };
+                // SAFETY: an entry starts with its hash.
+                if unsafe { entry.cast::<u64>().read() } != 0 {
+                    // SAFETY: it is occupied.
+                    texts.push(format!("{slice}: {}", unsafe { self.text(entry) }));
+                }
+            }
+        }
+        texts.sort();
+        texts
+    }
+
+    /// # Safety
+    /// `entry` is an occupied entry of one of the tables.
+    unsafe fn text(&self, entry: *const u8) -> String {
+        let mut parts = Vec::new();
+        let bits = |offset: usize, size: usize| {
+            let mut bytes = [0u8; 16];
+            // SAFETY: the layout places a field of this size there.
+            unsafe { std::ptr::copy_nonoverlapping(entry.add(offset), bytes.as_mut_ptr(), size) };
+            u128::from_le_bytes(bytes)
+        };
+        let string = |bits: u128| {
+            let s = Str::from_bits(bits);
+            // SAFETY: long strings of entries are owned by the table.
+            if s == Str::NONE { "none".into() } else { format!("{:?}", String::from_utf8_lossy(unsafe { s.as_bytes() })) }
+        };
+        if let Some(offset) = self.layout.null_mask {
+            parts.push(format!("nulls {:b}", bits(offset, 8)));
+        }
+        for key in &self.layout.keys {
+            let bits = bits(key.offset, key.phys.size());
+            parts.push(if key.phys == Phys::Str { string(bits) } else { format!("{bits:x}") });
+        }
+        for (accumulator, offset) in &self.layout.accumulators {
+            let bits = bits(*offset, accumulator.size());
+            let float = |bits: u128| super::float_text(f64::from_bits(bits as u64));
+            parts.push(match accumulator {
+                Accumulator::MinStr | Accumulator::MaxStr => string(bits),
+                Accumulator::MinF64 | Accumulator::MaxF64 => float(bits),
+                Accumulator::SumF64 => format!("{} + {}", float(bits), float(bits >> 64)),
+                _ => format!("{bits:x}"),
+            });
+        }
+        parts.join(", ")
+    }
+}
+
+impl MemoryTable {
+    fn new(layout: &EntryLayout, entries: usize) -> MemoryTable {
+        let mut memory = vec![0u128; (entries * layout.stride).div_ceil(16)];
+        let header = TableHeader { entries: memory.as_mut_ptr().cast(), mask: entries as u64 - 1, len: 0 };
+        MemoryTable { header, memory, strings: Vec::new() }
+    }
+
+    fn keep(&mut self, string: Str) -> Str {
+        if string.is_inline() {
+            return string;
+        }
+        // SAFETY: the caller's string is alive during the callback.
+        self.strings.push(unsafe { string.as_bytes() }.into());
+        Str::new(self.strings.last().expect("it was just pushed"))
+    }
+
+    /// A place for a new entry of a hash, after growing the table if it would be more than half full.
+    fn place(&mut self, layout: &EntryLayout, hash: u64) -> *mut u8 {
+        if (self.header.len + 1) * 2 > self.header.mask + 1 {
+            let mut larger = MemoryTable::new(layout, (self.header.mask as usize + 1) * 2);
+            for index in 0..=self.header.mask {
+                // SAFETY: both tables have entries of the layout's stride; `place` gives an empty one.
+                unsafe {
+                    let entry = self.header.entries.add(index as usize * layout.stride);
+                    let hash = entry.cast::<u64>().read();
+                    if hash != 0 {
+                        let to = larger.place(layout, hash);
+                        std::ptr::copy_nonoverlapping(entry, to, layout.stride);
+                    }
+                }
+            }
+            (self.memory, self.header.entries, self.header.mask) = (larger.memory, larger.header.entries, larger.header.mask);
+        }
+        self.header.len += 1;
+        let mut index = hash & self.header.mask;
+        loop {
+            // SAFETY: the index is masked.
+            let entry = unsafe { self.header.entries.add(index as usize * layout.stride) };
+            // SAFETY: an entry starts with its hash.
+            if unsafe { entry.cast::<u64>().read() } == 0 {
+                return entry;
+            }
+            index = (index + 1) & self.header.mask;
+        }
+    }
+}
+
+/// # Safety
+/// The context's host is a [`MemoryTables`].
+unsafe extern "C" fn find_slice(context: *mut ExecContext, slice_start: i64) {
+    // SAFETY: promised by the caller.
+    let (context, tables) = unsafe { (&mut *context, &mut *(*context).host.cast::<MemoryTables>()) };
+    let layout = &tables.layout;
+    let table = tables.tables.entry(slice_start).or_insert_with(|| Box::new(MemoryTable::new(layout, 4)));
+    context.slice_start = slice_start;
+    context.table = &raw mut table.header;
+}
+
+/// # Safety
+/// As [`find_slice`], and the key fits the layout.
+unsafe extern "C" fn insert_key(context: *mut ExecContext, hash: u64, null_mask: u64, keys: *const Slot) -> *mut u8 {
+    // SAFETY: promised by the caller.
+    let (context, tables) = unsafe { (&mut *context, &mut *(*context).host.cast::<MemoryTables>()) };
+    let layout = &tables.layout;
+    let table = tables.tables.get_mut(&context.slice_start).expect("the slice was found before");
+    let entry = table.place(layout, hash);
+    // SAFETY: the entry has the layout's fields; there is a slot for each key.
+    unsafe {
+        entry.cast::<u64>().write(hash);
+        if let Some(offset) = layout.null_mask {
+            entry.add(offset).cast::<u64>().write(null_mask);
+        }
+        for (i, key) in layout.keys.iter().enumerate() {
+            let mut slot = *keys.add(i);
+            if key.phys == Phys::Str {
+                slot = Slot(table.keep(Str::from_bits(u128::from_le_bytes(slot.0))).bits().to_le_bytes());
+            }
+            std::ptr::copy_nonoverlapping(slot.0.as_ptr(), entry.add(key.offset), key.phys.size());
+        }
+        for (accumulator, offset) in &layout.accumulators {
+            std::ptr::copy_nonoverlapping(accumulator.initial().as_ptr(), entry.add(*offset), accumulator.size());
+        }
+    }
+    entry
+}
+
+/// # Safety
+/// As [`find_slice`]; `string` is alive.
+unsafe extern "C" fn keep_string(context: *mut ExecContext, string: *mut Str) {
+    // SAFETY: promised by the caller.
+    let (context, tables) = unsafe { (&mut *context, &mut *(*context).host.cast::<MemoryTables>()) };
+    let table = tables.tables.get_mut(&context.slice_start).expect("the slice was found before");
+    // SAFETY: promised by the caller.
+    unsafe { *string = table.keep(*string) };
+}
