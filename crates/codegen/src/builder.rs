@@ -50,7 +50,13 @@ impl<K, R> Scope<K, R> {
 impl<K: Eq + Hash + Clone, R: Clone> Builder<K, R> {
     /// An empty program.
     pub(crate) fn new() -> Builder<K, R> {
-        Builder { types: Vec::new(), ops: Vec::new(), strings: Vec::new(), sites: Vec::new(), scopes: vec![Scope::new()] }
+        Builder {
+            types: Vec::new(),
+            ops: Vec::new(),
+            strings: Vec::new(),
+            sites: Vec::new(),
+            scopes: vec![Scope::new()],
+        }
     }
 
     fn scope(&mut self) -> &mut Scope<K, R> {

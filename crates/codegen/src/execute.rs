@@ -4,6 +4,8 @@
 //! turn a failed row into a [`Diagnostic`] with its place in the query, ask what to do about it, and go on behind it.
 
 mod context;
+#[cfg(test)]
+mod tests;
 mod vectors;
 
 use crate::buffers::OutputBuffers;

@@ -64,6 +64,8 @@ fn bools<K: Eq + Hash + Clone, R: Clone>(builder: &Builder<K, R>, op: &Op) -> Op
             None => match (known(a), known(b)) {
                 (Some(true), Some(false)) => value(condition),
                 (Some(false), Some(true)) => Some(Folded::Op(Op::Not(condition))),
+                (Some(true), None) => Some(Folded::Op(Op::Or(condition, b))),
+                (None, Some(false)) => Some(Folded::Op(Op::And(condition, a))),
                 _ => None,
             },
         },

@@ -11,7 +11,8 @@ use std::collections::HashSet;
 
 /// Checks a program; the error says what is wrong and where.
 pub fn verify(program: &Program) -> Result<(), String> {
-    let mut verifier = Verifier { program, visible: Vec::new(), in_scope: vec![false; program.types.len()], defined: HashSet::new() };
+    let mut verifier =
+        Verifier { program, visible: Vec::new(), in_scope: vec![false; program.types.len()], defined: HashSet::new() };
     verifier.block(&program.body, true)?;
     match &program.terminal {
         Terminal::Emit(columns) => columns.iter().try_for_each(|c| verifier.emit(c)),
@@ -229,7 +230,11 @@ impl Verifier<'_> {
             return Err(format!("{} keys for a layout of {}", update.keys.len(), layout.keys.len()));
         }
         if layout.accumulators.len() != update.components.len() {
-            return Err(format!("{} components for a layout of {}", update.components.len(), layout.accumulators.len()));
+            return Err(format!(
+                "{} components for a layout of {}",
+                update.components.len(),
+                layout.accumulators.len()
+            ));
         }
         if let Some(slice) = update.slice {
             self.expect(slice, Phys::I64)?;
@@ -254,5 +259,127 @@ impl Verifier<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Component, Input, Site};
+    use millstream_abi::{Accumulator, ErrorKind, RuntimeFn};
+
+    /// A program of two inputs, `(a: i64, s: str)`, that emits nothing.
+    fn program(types: &[Phys], body: Vec<Statement>) -> Program {
+        let input = |name: &str, phys| Input { name: name.into(), phys, nullable: true };
+        Program {
+            name: "test".into(),
+            inputs: vec![input("a", Phys::I64), input("s", Phys::Str)],
+            types: types.to_vec(),
+            strings: vec![],
+            sites: vec![Site { what: "x".into(), line: 0, column: 0, length: 0 }],
+            body,
+            terminal: Terminal::Emit(vec![]),
+        }
+    }
+
+    fn assign(value: u32, op: Op) -> Statement {
+        Statement::Let(Value(value), op)
+    }
+
+    #[track_caller]
+    fn rejected(program: &Program, why: &str) {
+        let error = verify(program).unwrap_err();
+        assert!(error.contains(why), "{error}");
+    }
+
+    #[test]
+    fn accepts_a_branch_with_results() {
+        let then = vec![assign(2, Op::Int(1))];
+        let otherwise = vec![assign(3, Op::Load(0))];
+        let results = vec![(Value(4), Value(2), Value(3))];
+        let body = vec![
+            assign(0, Op::IsValid(0)),
+            assign(1, Op::Not(Value(0))),
+            Statement::If { condition: Value(1), then, otherwise, results },
+            assign(5, Op::Neg(Value(4))),
+        ];
+        let types = [Phys::Bool, Phys::Bool, Phys::I64, Phys::I64, Phys::I64, Phys::I64];
+        assert_eq!(verify(&program(&types, body)), Ok(()));
+    }
+
+    #[test]
+    fn values_are_defined_once_before_their_uses_and_in_scope() {
+        let bools = [Phys::Bool, Phys::Bool];
+        rejected(&program(&bools, vec![assign(0, Op::Not(Value(1))), assign(1, Op::Bool(true))]), "v1 is used where");
+        rejected(&program(&bools, vec![assign(0, Op::Bool(true)), assign(0, Op::Bool(true))]), "defined twice");
+        rejected(&program(&bools, vec![assign(7, Op::Bool(true))]), "v7 has no type");
+        let then = vec![assign(1, Op::Bool(true))];
+        let body = vec![
+            assign(0, Op::Bool(true)),
+            Statement::If { condition: Value(0), then, otherwise: vec![], results: vec![] },
+            Statement::Filter { condition: Value(1), counts_late: false },
+        ];
+        rejected(&program(&bools, body), "v1 is used where");
+    }
+
+    #[test]
+    fn types_fit() {
+        let load = assign(0, Op::Load(0));
+        rejected(&program(&[Phys::I32], vec![load.clone()]), "declared i32 but is i64");
+        rejected(
+            &program(&[Phys::I64, Phys::Bool], vec![load.clone(), assign(1, Op::Not(Value(0)))]),
+            "v0 is i64 where bool",
+        );
+        rejected(&program(&[Phys::I8], vec![assign(0, Op::Int(128))]), "too wide");
+        rejected(
+            &program(&[Phys::I64, Phys::I64], vec![load, assign(1, Op::Convert(Value(0)))]),
+            "conversion from i64 to i64",
+        );
+        let less = Op::Compare(Comparison::Lt, Value(0), Value(0));
+        rejected(
+            &program(&[Phys::Str, Phys::Bool], vec![assign(0, Op::Load(1)), assign(1, less)]),
+            "ordered by a call",
+        );
+        let call = |arguments, site| Statement::Call {
+            result: Value(1),
+            valid: Value(2),
+            function: RuntimeFn::CharLength,
+            arguments,
+            site,
+        };
+        let types = [Phys::Str, Phys::I32, Phys::Bool];
+        let with = |call| program(&types, vec![assign(0, Op::Load(1)), call]);
+        assert_eq!(verify(&with(call(vec![Value(0)], 0))), Ok(()));
+        rejected(&with(call(vec![], 0)), "0 arguments");
+        rejected(&with(call(vec![Value(0)], 1)), "no site 1");
+    }
+
+    #[test]
+    fn indices_are_in_range_and_filters_at_the_top() {
+        rejected(&program(&[Phys::I64], vec![assign(0, Op::Load(2))]), "no input 2");
+        rejected(&program(&[Phys::I128], vec![assign(0, Op::LoadView(0))]), "no views");
+        rejected(&program(&[Phys::Str], vec![assign(0, Op::Str(0))]), "no string 0");
+        let trap = Statement::Trap { condition: Value(0), kind: ErrorKind::Overflow, site: 3 };
+        rejected(&program(&[Phys::Bool], vec![assign(0, Op::Bool(true)), trap]), "no site 3");
+        let filter = Statement::Filter { condition: Value(0), counts_late: false };
+        let branch = Statement::If { condition: Value(0), then: vec![filter], otherwise: vec![], results: vec![] };
+        rejected(&program(&[Phys::Bool], vec![assign(0, Op::Bool(true)), branch]), "filter within");
+    }
+
+    #[test]
+    fn updates_fit_their_layout() {
+        let layout = EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::SumI64]);
+        let with = |keys, components| {
+            let mut p = program(&[Phys::I64, Phys::Bool], vec![assign(0, Op::Load(0)), assign(1, Op::IsValid(0))]);
+            p.terminal = Terminal::Update(Update { layout: layout.clone(), slice: None, keys, components });
+            p
+        };
+        let sum = |argument| vec![Component { argument, guard: Some(Value(1)) }];
+        assert_eq!(verify(&with(vec![(Value(0), None)], sum(Some(Value(0))))), Ok(()));
+        rejected(&with(vec![], sum(Some(Value(0)))), "0 keys");
+        rejected(&with(vec![(Value(0), Some(Value(1)))], sum(Some(Value(0)))), "its slot cannot");
+        rejected(&with(vec![(Value(0), None)], sum(None)), "argument of SumI64");
+        rejected(&with(vec![(Value(0), None)], sum(Some(Value(1)))), "v1 is bool where i64");
+        rejected(&with(vec![(Value(0), None)], vec![]), "0 components");
     }
 }

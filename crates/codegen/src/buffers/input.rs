@@ -51,7 +51,8 @@ impl InputColumns {
             return Err(Diagnostic::bug(format!("column {name} has {} rows instead of {rows}", column.len())));
         }
         if !fits(column.data_type(), input.phys) {
-            let message = format!("column {name} of type {} was given for an input of {}", column.data_type(), input.phys);
+            let message =
+                format!("column {name} of type {} was given for an input of {}", column.data_type(), input.phys);
             return Err(Diagnostic::bug(message));
         }
         if !input.nullable && column.logical_null_count() > 0 {

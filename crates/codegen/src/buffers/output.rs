@@ -77,9 +77,8 @@ impl OutputBuffers {
 
 impl OutputBuffer {
     fn into_array(self, data_type: &DataType, rows: usize) -> ArrayRef {
-        let nulls = self.valid.as_ref().map(|valid| {
-            NullBuffer::new(BooleanBuffer::collect_bool(rows, |row| valid[row] != 0))
-        });
+        let nulls =
+            self.valid.as_ref().map(|valid| NullBuffer::new(BooleanBuffer::collect_bool(rows, |row| valid[row] != 0)));
         let nulls = nulls.filter(|n| n.null_count() > 0);
         match data_type {
             DataType::Null => Arc::new(NullArray::new(rows)),
@@ -129,7 +128,12 @@ impl OutputBuffer {
         if sparse { Buffer::from_slice_ref(buffer.as_slice()) } else { buffer }
     }
 
-    fn primitive<T: ArrowPrimitiveType>(self, data_type: &DataType, rows: usize, nulls: Option<NullBuffer>) -> ArrayRef {
+    fn primitive<T: ArrowPrimitiveType>(
+        self,
+        data_type: &DataType,
+        rows: usize,
+        nulls: Option<NullBuffer>,
+    ) -> ArrayRef {
         debug_assert_eq!(self.phys.size(), size_of::<T::Native>(), "lowering emits values of the column's type");
         let values = ScalarBuffer::<T::Native>::new(self.into_buffer(rows), 0, rows);
         Arc::new(PrimitiveArray::<T>::new(values, nulls).with_data_type(data_type.to_arrow()))

@@ -120,7 +120,9 @@ impl<'a> Run<'a> {
             Some(ErrorKind::DivisionByZero) => simple(code::DIVISION_BY_ZERO, format!("division by zero in {what}")),
             Some(ErrorKind::Overflow) => simple(code::OVERFLOW, format!("number out of range in {what}")),
             Some(ErrorKind::NullRowtime) => simple(code::NULL_ROWTIME, format!("event time {what} is NULL")),
-            Some(ErrorKind::NullInNotNull) => simple(code::NULL_IN_NOT_NULL, format!("NULL for {what}, which is NOT NULL")),
+            Some(ErrorKind::NullInNotNull) => {
+                simple(code::NULL_IN_NOT_NULL, format!("NULL for {what}, which is NOT NULL"))
+            }
             Some(ErrorKind::FunctionFailed) => match failure {
                 Some(failure) => simple(failure.code, format!("{} in {what}", failure.message)),
                 None => simple(code::FUNCTION_FAILED, format!("{what} failed")),

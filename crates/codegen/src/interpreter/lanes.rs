@@ -71,15 +71,42 @@ lane_types!(bool = Bool, i8 = I8, i16 = I16, i32 = I32, i64 = I64, i128 = I128, 
 macro_rules! with_type {
     ($phys:expr, $T:ident => $body:expr) => {
         match $phys {
-            Phys::Bool => { type $T = bool; $body }
-            Phys::I8 => { type $T = i8; $body }
-            Phys::I16 => { type $T = i16; $body }
-            Phys::I32 => { type $T = i32; $body }
-            Phys::I64 => { type $T = i64; $body }
-            Phys::I128 => { type $T = i128; $body }
-            Phys::F32 => { type $T = f32; $body }
-            Phys::F64 => { type $T = f64; $body }
-            Phys::Str => { type $T = Str; $body }
+            Phys::Bool => {
+                type $T = bool;
+                $body
+            }
+            Phys::I8 => {
+                type $T = i8;
+                $body
+            }
+            Phys::I16 => {
+                type $T = i16;
+                $body
+            }
+            Phys::I32 => {
+                type $T = i32;
+                $body
+            }
+            Phys::I64 => {
+                type $T = i64;
+                $body
+            }
+            Phys::I128 => {
+                type $T = i128;
+                $body
+            }
+            Phys::F32 => {
+                type $T = f32;
+                $body
+            }
+            Phys::F64 => {
+                type $T = f64;
+                $body
+            }
+            Phys::Str => {
+                type $T = Str;
+                $body
+            }
         }
     };
 }

@@ -50,13 +50,34 @@ floats!(f32, f64);
 macro_rules! with_number {
     ($phys:expr, $T:ident => $body:expr) => {
         match $phys {
-            Phys::I8 => { type $T = i8; $body }
-            Phys::I16 => { type $T = i16; $body }
-            Phys::I32 => { type $T = i32; $body }
-            Phys::I64 => { type $T = i64; $body }
-            Phys::I128 => { type $T = i128; $body }
-            Phys::F32 => { type $T = f32; $body }
-            Phys::F64 => { type $T = f64; $body }
+            Phys::I8 => {
+                type $T = i8;
+                $body
+            }
+            Phys::I16 => {
+                type $T = i16;
+                $body
+            }
+            Phys::I32 => {
+                type $T = i32;
+                $body
+            }
+            Phys::I64 => {
+                type $T = i64;
+                $body
+            }
+            Phys::I128 => {
+                type $T = i128;
+                $body
+            }
+            Phys::F32 => {
+                type $T = f32;
+                $body
+            }
+            Phys::F64 => {
+                type $T = f64;
+                $body
+            }
             Phys::Bool | Phys::Str => unreachable!("the verifier has checked the types"),
         }
     };
@@ -134,7 +155,14 @@ impl Machine<'_> {
     }
 
     /// `f` of two operands of one type.
-    fn zip<A: Lane, R: Lane>(&mut self, value: Value, a: Value, b: Value, selection: &Selection, f: impl Fn(A, A) -> R) {
+    fn zip<A: Lane, R: Lane>(
+        &mut self,
+        value: Value,
+        a: Value,
+        b: Value,
+        selection: &Selection,
+        f: impl Fn(A, A) -> R,
+    ) {
         let mut target = self.take(value);
         let (out, a, b) = (R::slice_mut(&mut target), self.lanes::<A>(a), self.lanes::<A>(b));
         match selection {

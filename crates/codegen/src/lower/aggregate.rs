@@ -12,15 +12,14 @@ use millstream_types::{Diagnostic, Field};
 /// Layout of the entries of an aggregation's tables. Fails for keys of nested types.
 pub fn entry_layout(aggregation: &Aggregation) -> Result<EntryLayout, Diagnostic> {
     if aggregation.keys.len() > EntryLayout::MAX_KEYS {
-        let message = format!("grouping by {} columns; at most {} are possible", aggregation.keys.len(), EntryLayout::MAX_KEYS);
+        let message =
+            format!("grouping by {} columns; at most {} are possible", aggregation.keys.len(), EntryLayout::MAX_KEYS);
         return Err(unsupported(message, Default::default()));
     }
     let key = |field: &Field| match phys_of(&field.data_type) {
         Some(phys) => Ok((phys, field.nullable)),
-        None => {
-            Err(unsupported(format!("grouping by {} of type {}", field.name, field.data_type), Default::default())
-                .advise("group by its fields"))
-        }
+        None => Err(unsupported(format!("grouping by {} of type {}", field.name, field.data_type), Default::default())
+            .advise("group by its fields")),
     };
     let keys: Vec<(Phys, bool)> = aggregation.keys.iter().map(key).collect::<Result<_, _>>()?;
     Ok(EntryLayout::new(&keys, &aggregation.components))

@@ -27,8 +27,8 @@ use crate::builder::Builder;
 use crate::program::{Input, Site, Terminal, Value};
 use crate::verify::verify;
 use millstream_abi::{ErrorKind, RuntimeFn};
-use millstream_plan::expr::{Expr, Span};
 use millstream_plan::explain::Shown;
+use millstream_plan::expr::{Expr, Span};
 use millstream_plan::pipeline::{Operator, PipelineEnd, QueryPlan};
 use millstream_types::{DataType, Diagnostic, Field, Place, Schema, code};
 

@@ -13,13 +13,8 @@ pub struct Expressions<'a> {
     schema: &'a Schema,
 }
 
-const ARITHMETIC: [ArithmeticOp; 5] = [
-    ArithmeticOp::Add,
-    ArithmeticOp::Subtract,
-    ArithmeticOp::Multiply,
-    ArithmeticOp::Divide,
-    ArithmeticOp::Modulo,
-];
+const ARITHMETIC: [ArithmeticOp; 5] =
+    [ArithmeticOp::Add, ArithmeticOp::Subtract, ArithmeticOp::Multiply, ArithmeticOp::Divide, ArithmeticOp::Modulo];
 
 const COMPARISONS: [CompareOp; 6] = [
     CompareOp::Equal,
@@ -30,14 +25,8 @@ const COMPARISONS: [CompareOp; 6] = [
     CompareOp::GreaterEqual,
 ];
 
-const NUMBERS: [DataType; 6] = [
-    DataType::TinyInt,
-    DataType::SmallInt,
-    DataType::Int,
-    DataType::BigInt,
-    DataType::Float,
-    DataType::Double,
-];
+const NUMBERS: [DataType; 6] =
+    [DataType::TinyInt, DataType::SmallInt, DataType::Int, DataType::BigInt, DataType::Float, DataType::Double];
 
 impl<'a> Expressions<'a> {
     /// Expressions over the columns of `schema`.
@@ -154,7 +143,10 @@ impl<'a> Expressions<'a> {
             }
             3 => {
                 let operand = Box::new(self.any(depth));
-                make(if self.random.chance(2) { ExprKind::IsNull(operand) } else { ExprKind::IsNotNull(operand) }, false)
+                make(
+                    if self.random.chance(2) { ExprKind::IsNull(operand) } else { ExprKind::IsNotNull(operand) },
+                    false,
+                )
             }
             4 => {
                 let operand = Box::new(self.of(&DataType::Boolean, depth));

@@ -89,7 +89,11 @@ impl Case {
             }
         }
         let mut plan = QueryPlan { sources: vec![], aggregations: vec![], pipelines: vec![], sinks: vec![] };
-        let end = if random.chance(3) { aggregate(&mut random, &current, &mut plan) } else { sink(&mut random, &mut current, &mut operators, &mut plan) };
+        let end = if random.chance(3) {
+            aggregate(&mut random, &current, &mut plan)
+        } else {
+            sink(&mut random, &mut current, &mut operators, &mut plan)
+        };
         plan.pipelines.push(Pipeline { input: PipelineInput::Source(0), schema, operators, end });
         let lowered = match lower_pipeline(&plan, 0) {
             Ok(lowered) => lowered,
@@ -120,8 +124,7 @@ impl Case {
             errors.push((error.row, error.diagnostic.to_string()));
             Flow::Skip
         };
-        let mut outcome =
-            Outcome { columns: vec![], selection: vec![], errors: vec![], entries: vec![], late_rows: 0 };
+        let mut outcome = Outcome { columns: vec![], selection: vec![], errors: vec![], entries: vec![], late_rows: 0 };
         match &self.lowered.program.terminal {
             crate::program::Terminal::Emit(_) => {
                 let emitted =

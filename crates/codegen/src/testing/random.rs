@@ -47,7 +47,9 @@ impl Random {
     /// A float: mostly small, sometimes special.
     pub fn float(&mut self) -> f64 {
         match self.below(8) {
-            0 => *self.pick(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0, 1e300, -1e300, 5e-324, 3e9, -1e19]),
+            0 => {
+                *self.pick(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0, 1e300, -1e300, 5e-324, 3e9, -1e19])
+            }
             1 => f64::from_bits(self.next()),
             _ => (self.below(400) as f64 - 200.0) / 8.0,
         }
@@ -56,8 +58,20 @@ impl Random {
     /// A string from a small pool of short and long ones.
     pub fn text(&mut self) -> String {
         let pool = [
-            "", "a", "b", "view", "click", "abcdefghijkl", "abcdefghijklm", "abcdefghijkln", "äöü ß", "12", "-7", "x%y_z",
-            "a long string that is certainly not inline", "a long string that is certainly not inlinE",
+            "",
+            "a",
+            "b",
+            "view",
+            "click",
+            "abcdefghijkl",
+            "abcdefghijklm",
+            "abcdefghijkln",
+            "äöü ß",
+            "12",
+            "-7",
+            "x%y_z",
+            "a long string that is certainly not inline",
+            "a long string that is certainly not inlinE",
         ];
         match self.below(6) {
             0 => format!("key-{}", self.below(1000)),

@@ -63,7 +63,11 @@ impl MemoryTables {
         let string = |bits: u128| {
             let s = Str::from_bits(bits);
             // SAFETY: long strings of entries are owned by the table.
-            if s == Str::NONE { "none".into() } else { format!("{:?}", String::from_utf8_lossy(unsafe { s.as_bytes() })) }
+            if s == Str::NONE {
+                "none".into()
+            } else {
+                format!("{:?}", String::from_utf8_lossy(unsafe { s.as_bytes() }))
+            }
         };
         if let Some(offset) = self.layout.null_mask {
             parts.push(format!("nulls {:b}", bits(offset, 8)));
@@ -117,7 +121,8 @@ impl MemoryTable {
                     }
                 }
             }
-            (self.memory, self.header.entries, self.header.mask) = (larger.memory, larger.header.entries, larger.header.mask);
+            (self.memory, self.header.entries, self.header.mask) =
+                (larger.memory, larger.header.entries, larger.header.mask);
         }
         self.header.len += 1;
         let mut index = hash & self.header.mask;

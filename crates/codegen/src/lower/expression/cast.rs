@@ -105,8 +105,12 @@ impl Lowering<'_> {
             DataType::Char(length) | DataType::Varchar(length) => {
                 return match to {
                     DataType::Varchar(limit) if limit >= length => Ok(Some(scalar)),
-                    DataType::Varchar(limit) => self.cast_call(F::FitString, scalar, &[clamped(*limit)], Some(false), context),
-                    DataType::Char(limit) => self.cast_call(F::FitString, scalar, &[clamped(*limit)], Some(true), context),
+                    DataType::Varchar(limit) => {
+                        self.cast_call(F::FitString, scalar, &[clamped(*limit)], Some(false), context)
+                    }
+                    DataType::Char(limit) => {
+                        self.cast_call(F::FitString, scalar, &[clamped(*limit)], Some(true), context)
+                    }
                     _ => Ok(None),
                 };
             }

@@ -1,0 +1,257 @@
+//! Bad rows, late rows, selections, vector columns and the updates of tables, through the interpreter.
+
+use super::{Flow, emit, update};
+use crate::interpreter::Interpreter;
+use crate::lower::{Lowered, OutputSource, lower_expressions, lower_pipeline};
+use crate::testing::MemoryTables;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{
+    Array, ArrayRef, Float64Array, Int32Array, Int64Array, ListArray, StringViewArray, TimestampMillisecondArray,
+};
+use millstream_abi::Accumulator;
+use millstream_functions::FunctionContext;
+use millstream_plan::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Span, VectorCall, VectorFunction};
+use millstream_plan::pipeline::{
+    Aggregation, ComponentUpdate, Operator, Pipeline, PipelineEnd, PipelineInput, QueryPlan, SinkPlan,
+};
+use millstream_plan::window::{Slicing, WindowAssigner};
+use millstream_types::{DataType, Diagnostic, Field, Place, Schema, Value, code};
+use std::sync::Arc;
+
+fn kernel(lowered: &Lowered) -> Interpreter {
+    Interpreter::new(Arc::new(lowered.program.clone()))
+}
+
+fn int(index: usize) -> Expr {
+    Expr::column(index, DataType::BigInt, true)
+}
+
+fn quotient() -> Expr {
+    let kind = ExprKind::Arithmetic(ArithmeticOp::Divide, Box::new(int(0)), Box::new(int(1)));
+    Expr::new(kind, DataType::BigInt, true).at(Span { line: 3, column: 8, length: 5 })
+}
+
+fn ab() -> Schema {
+    Schema::new(vec![Field::new("a", DataType::BigInt, true), Field::new("b", DataType::BigInt, true)])
+}
+
+#[test]
+fn bad_rows_are_skipped_or_stop_the_run() {
+    let lowered = lower_expressions("test", &ab(), &[int(0), quotient()]).unwrap();
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from(vec![Some(6), Some(1), None, Some(8), Some(9)])),
+        Arc::new(Int64Array::from(vec![3, 0, 0, 2, 0])),
+    ];
+    let mut errors = Vec::new();
+    let mut run = |flow: Flow| {
+        errors.clear();
+        let emitted = emit(&lowered, &kernel(&lowered), &columns, 5, &mut FunctionContext::default(), &mut |error| {
+            errors.push(error.row);
+            let expected = Diagnostic::new(code::DIVISION_BY_ZERO, "division by zero in (a / b)");
+            assert_eq!(error.diagnostic, expected.at(Place::Sql { line: 3, column: 8, length: 5 }));
+            flow
+        });
+        (emitted.unwrap(), errors.clone())
+    };
+    let (emitted, errors) = run(Flow::Skip);
+    assert_eq!((errors, emitted.rows, emitted.stopped), (vec![1, 4], 3, false));
+    assert_eq!(emitted.selection, [0, 2, 3]);
+    let values = |column: &ArrayRef| column.as_primitive::<Int64Type>().iter().collect::<Vec<_>>();
+    assert_eq!(values(&emitted.columns[0]), [Some(6), None, Some(8)]);
+    assert_eq!(values(&emitted.columns[1]), [Some(2), None, Some(4)]);
+    let (emitted, errors) = run(Flow::Stop);
+    assert_eq!((errors, emitted.rows, emitted.stopped), (vec![1], 1, true));
+}
+
+#[test]
+fn columns_that_do_not_fit_are_refused() {
+    let mut schema = ab();
+    schema.fields[1].nullable = false;
+    let lowered = lower_expressions("test", &schema, &[quotient()]).unwrap();
+    let a: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+    let refused = |b: ArrayRef| {
+        let columns = [a.clone(), b];
+        emit(&lowered, &kernel(&lowered), &columns, 2, &mut FunctionContext::default(), &mut |_| Flow::Stop)
+            .unwrap_err()
+    };
+    assert_eq!(refused(Arc::new(Int32Array::from(vec![1, 2]))).code, code::BUG);
+    assert_eq!(refused(Arc::new(Int64Array::from(vec![1]))).code, code::BUG);
+    assert_eq!(refused(Arc::new(Int64Array::from(vec![Some(1), None]))).code, code::NULL_IN_NOT_NULL);
+}
+
+/// Passed-through columns are taken by selection, nested ones too; when all rows survive they are not copied.
+#[test]
+fn input_columns_are_taken_by_selection() {
+    let list = DataType::Array(Arc::new(DataType::Int));
+    let schema = Schema::new(vec![Field::new("a", DataType::BigInt, true), Field::new("l", list.clone(), true)]);
+    let predicate = Expr::new(
+        ExprKind::Compare(
+            CompareOp::Greater,
+            Box::new(int(0)),
+            Box::new(Expr::literal(Value::Int(1), DataType::BigInt)),
+        ),
+        DataType::Boolean,
+        true,
+    );
+    let plan = QueryPlan {
+        sources: vec![],
+        aggregations: vec![],
+        pipelines: vec![Pipeline {
+            input: PipelineInput::Source(0),
+            schema: schema.clone(),
+            operators: vec![Operator::Filter(predicate), Operator::Project(vec![Expr::column(1, list, true)])],
+            end: PipelineEnd::Sink(0),
+        }],
+        sinks: vec![SinkPlan { table: None, schema: Schema::new(vec![schema.fields[1].clone()]), limit: None }],
+    };
+    let lowered = lower_pipeline(&plan, 0).unwrap();
+    assert_eq!(lowered.outputs, [OutputSource::Input(1)]);
+    let lists = |rows: Vec<Option<Vec<Option<i32>>>>| {
+        Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(rows)) as ArrayRef
+    };
+    let column = lists(vec![Some(vec![Some(1)]), None, Some(vec![None, Some(3)])]);
+    let run = |a: Vec<i64>| {
+        let columns = [Arc::new(Int64Array::from(a)) as ArrayRef, column.clone()];
+        emit(&lowered, &kernel(&lowered), &columns, 3, &mut FunctionContext::default(), &mut |_| Flow::Stop).unwrap()
+    };
+    let some = run(vec![5, 0, 7]);
+    assert_eq!(*some.columns[0], *lists(vec![Some(vec![Some(1)]), Some(vec![None, Some(3)])]));
+    assert!(Arc::ptr_eq(&run(vec![5, 6, 7]).columns[0], &column));
+}
+
+/// `REPEAT_TWICE(s)`, which refuses the text `bad`.
+#[derive(Debug)]
+struct Twice;
+
+impl VectorFunction for Twice {
+    fn name(&self) -> &str {
+        "TWICE"
+    }
+
+    fn evaluate(&self, arguments: &[ArrayRef], rows: usize) -> Result<ArrayRef, String> {
+        let texts = arguments[0].as_string_view();
+        assert_eq!(texts.len(), rows);
+        if texts.iter().flatten().any(|t| t == "bad") {
+            return Err("'bad' cannot be doubled".into());
+        }
+        Ok(Arc::new(texts.iter().map(|t| t.map(|t| t.repeat(2))).collect::<StringViewArray>()))
+    }
+}
+
+/// A failing vectorised call makes only those rows bad that use it; its message is told.
+#[test]
+fn vectorised_calls_fail_by_row() {
+    let schema =
+        Schema::new(vec![Field::new("s", DataType::STRING, true), Field::new("use", DataType::Boolean, false)]);
+    let s = Expr::column(0, DataType::STRING, true);
+    let call = Expr::new(ExprKind::Vector(VectorCall(Arc::new(Twice)), vec![s.clone()]), DataType::STRING, true);
+    let case = ExprKind::Case(vec![(Expr::column(1, DataType::Boolean, false), call.clone())], Box::new(s));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(StringViewArray::from(vec![Some("bad"), Some("ab"), None, Some("bad"), Some("a text of many bytes")])),
+        Arc::new(arrow_array::BooleanArray::from(vec![false, true, true, true, true])),
+    ];
+    for (expr, bad, expected) in [
+        (call, vec![0, 3], vec![Some("abab"), None, Some("a text of many bytesa text of many bytes")]),
+        (
+            Expr::new(case, DataType::STRING, true),
+            vec![3],
+            vec![Some("bad"), Some("abab"), None, Some("a text of many bytesa text of many bytes")],
+        ),
+    ] {
+        let lowered = lower_expressions("test", &schema, &[expr]).unwrap();
+        assert_eq!(lowered.vectors.len(), 1);
+        let mut errors = Vec::new();
+        let emitted = emit(&lowered, &kernel(&lowered), &columns, 5, &mut FunctionContext::default(), &mut |error| {
+            assert_eq!(error.diagnostic.message, "'bad' cannot be doubled in TWICE");
+            errors.push(error.row);
+            Flow::Skip
+        });
+        assert_eq!(errors, bad);
+        let values: Vec<_> =
+            emitted.unwrap().columns[0].as_string_view().iter().map(|t| t.map(str::to_owned)).collect();
+        assert_eq!(values.iter().map(Option::as_deref).collect::<Vec<_>>(), expected);
+    }
+}
+
+/// Tumbling windows of 10 ms over (time, key, x): counts per key, the sum, minimum and maximum of x.
+fn windowed() -> (Lowered, millstream_abi::EntryLayout) {
+    let schema = Schema::new(vec![
+        Field::new("time", DataType::Timestamp(3), true),
+        Field::new("key", DataType::STRING, true),
+        Field::new("x", DataType::Double, true),
+    ]);
+    let x = || Some(Expr::column(2, DataType::Double, true));
+    let argument = |argument| ComponentUpdate { argument, guard: None };
+    let aggregation = Aggregation {
+        assigner: WindowAssigner::Tumble(Slicing { size_ms: 10, offset_ms: 0 }),
+        keys: vec![Field::new("key", DataType::STRING, true)],
+        components: vec![Accumulator::Count, Accumulator::Count, Accumulator::MinF64, Accumulator::MaxF64],
+        component_types: vec![DataType::BigInt, DataType::BigInt, DataType::Double, DataType::Double],
+    };
+    let plan = QueryPlan {
+        sources: vec![],
+        pipelines: vec![Pipeline {
+            input: PipelineInput::Source(0),
+            schema,
+            operators: vec![],
+            end: PipelineEnd::Aggregate {
+                aggregation: 0,
+                time: Some(Expr::column(0, DataType::Timestamp(3), true)),
+                keys: vec![Expr::column(1, DataType::STRING, true)],
+                updates: vec![argument(None), argument(x()), argument(x()), argument(x())],
+            },
+        }],
+        aggregations: vec![aggregation],
+        sinks: vec![],
+    };
+    let layout = crate::lower::entry_layout(&plan.aggregations[0]).unwrap();
+    (lower_pipeline(&plan, 0).unwrap(), layout)
+}
+
+#[test]
+fn windows_are_updated_and_late_rows_counted() {
+    let (lowered, layout) = windowed();
+    let long = "a key of more than twelve bytes";
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(TimestampMillisecondArray::from(vec![Some(1), Some(12), Some(9), None, Some(-1), Some(3), Some(13)])),
+        Arc::new(StringViewArray::from(vec![Some(long), None, Some(long), None, Some("k"), Some("late"), None])),
+        Arc::new(Float64Array::from(vec![Some(-0.0), Some(f64::NAN), Some(0.0), None, None, None, Some(2.5)])),
+    ];
+    let watermarks = [i64::MIN, -5, 8, 8, -2, 9, 9];
+    let mut tables = MemoryTables::new(layout);
+    let mut errors = Vec::new();
+    let functions = &mut FunctionContext::default();
+    let outcome =
+        update(&lowered, &kernel(&lowered), &columns, 7, &watermarks, tables.hooks(), functions, &mut |error| {
+            errors.push((error.row, error.diagnostic.code, error.diagnostic.message));
+            Flow::Skip
+        });
+    assert_eq!(outcome.unwrap(), super::UpdateOutcome { late_rows: 1, stopped: false });
+    assert_eq!(errors, [(3, code::NULL_ROWTIME, "event time time is NULL".to_string())]);
+    assert_eq!(
+        tables.entries(),
+        [
+            "-10: nulls 0, \"k\", 1, 0, NaN, fff0000000000000 -inf".to_string(),
+            format!("0: nulls 0, {long:?}, 2, 2, 8000000000000000 -0.0, 0000000000000000 0.0"),
+            "10: nulls 1, \"\", 2, 2, 4004000000000000 2.5, NaN".to_string(),
+        ]
+    );
+}
+
+/// One watermark can stand for the whole buffer; a late row behind a bad one that stops the run is not counted.
+#[test]
+fn one_watermark_for_all_rows_and_a_stop() {
+    let (lowered, layout) = windowed();
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(TimestampMillisecondArray::from(vec![Some(5), Some(25), None, Some(6)])),
+        Arc::new(StringViewArray::from(vec!["a", "b", "c", "d"])),
+        Arc::new(Float64Array::from(vec![1.0, 2.0, 3.0, 4.0])),
+    ];
+    let mut tables = MemoryTables::new(layout);
+    let functions = &mut FunctionContext::default();
+    let outcome =
+        update(&lowered, &kernel(&lowered), &columns, 4, &[9], tables.hooks(), functions, &mut |_| Flow::Stop).unwrap();
+    assert_eq!(outcome, super::UpdateOutcome { late_rows: 1, stopped: true });
+    assert_eq!(tables.entries(), ["20: nulls 0, \"b\", 1, 1, 4000000000000000 2.0, 4000000000000000 2.0"]);
+}
