@@ -105,7 +105,10 @@ pub(crate) fn run(
     });
     query.close();
     threads.join(&query);
-    result.and_then(|()| query.finish())
+    let result = result.and_then(|()| query.finish());
+    // A reader that is stuck keeps the query alive, but must not keep its sinks from cleaning up.
+    query.sinks.iter().for_each(|sink| drop(sink.take_sink()));
+    result
 }
 
 impl Query {

@@ -44,17 +44,17 @@ impl OwnedTable {
         OwnedTable(NonNull::from(Box::leak(Box::new(table))))
     }
 
-    fn into_box(self) -> Box<Table> {
+    fn into_table(self) -> Table {
         let pointer = self.0.as_ptr();
         std::mem::forget(self);
         // SAFETY: made by `Box::leak`, and given back once, because `self` is forgotten.
-        unsafe { Box::from_raw(pointer) }
+        *unsafe { Box::from_raw(pointer) }
     }
 }
 
 impl Drop for OwnedTable {
     fn drop(&mut self) {
-        // SAFETY: made by `Box::leak`; `into_box` forgets the value it takes.
+        // SAFETY: made by `Box::leak`; `into_table` forgets the value it takes.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
@@ -68,7 +68,7 @@ pub(crate) struct WorkerTables {
 impl WorkerTables {
     /// Takes the tables of an aggregation whose slices start before `before` (all of them: `None`), with their slices,
     /// in order.
-    pub(crate) fn take(&self, aggregation: usize, before: Option<i64>) -> Vec<(i64, Box<Table>)> {
+    pub(crate) fn take(&self, aggregation: usize, before: Option<i64>) -> Vec<(i64, Table)> {
         let mut tables = self.tables.lock();
         let first = TableId { aggregation, slice_start: i64::MIN, generation: Generation(0) };
         let complete: Vec<TableId> = tables
@@ -78,7 +78,7 @@ impl WorkerTables {
             .collect();
         let mut taken = Vec::with_capacity(complete.len());
         for id in complete {
-            taken.extend(tables.remove(&id).map(|table| (id.slice_start, table.into_box())));
+            taken.extend(tables.remove(&id).map(|table| (id.slice_start, table.into_table())));
         }
         taken
     }

@@ -35,7 +35,7 @@ pub(crate) struct Firing {
     /// Partition ranges, a unit each.
     groups: usize,
     /// Tables to be sealed.
-    tables: Mutex<Vec<Box<Table>>>,
+    tables: Mutex<Vec<Table>>,
     /// Tables that are not sealed yet; the task that brings it to 0 goes on to the merge. Acquire-release, although the
     /// lock of `partials` already orders what is in them.
     unsealed: AtomicUsize,
@@ -77,8 +77,8 @@ impl Query {
     }
 
     /// The tables of complete slices, by slice.
-    fn take_tables(&self, aggregation: usize, before: Option<i64>) -> BTreeMap<i64, Vec<Box<Table>>> {
-        let mut slices: BTreeMap<i64, Vec<Box<Table>>> = BTreeMap::new();
+    fn take_tables(&self, aggregation: usize, before: Option<i64>) -> BTreeMap<i64, Vec<Table>> {
+        let mut slices: BTreeMap<i64, Vec<Table>> = BTreeMap::new();
         for worker in &self.tables {
             for (slice_start, table) in worker.take(aggregation, before) {
                 slices.entry(slice_start).or_default().push(table);
@@ -87,7 +87,7 @@ impl Query {
         slices
     }
 
-    fn fire(&self, aggregation: usize, slice_start: i64, tables: Vec<Box<Table>>, units: &mut u64) -> Vec<Task> {
+    fn fire(&self, aggregation: usize, slice_start: i64, tables: Vec<Table>, units: &mut u64) -> Vec<Task> {
         let entries: usize = tables.iter().map(|t| t.len()).sum();
         if entries == 0 {
             return Vec::new();

@@ -1,5 +1,6 @@
 //! Windows over out-of-order input: the same rows and late counts as a brute-force model, whatever the number of
 //! workers, the size of buffers and the cut of chunks.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 mod support;
 
@@ -169,7 +170,7 @@ fn several_inputs_of_an_aggregation_wait_for_the_slowest() {
 #[test]
 fn a_null_event_time_fails_the_row() {
     let rows: Vec<Row> = vec![(Some(5), 1, None), (None, 2, None), (Some(7), 1, None)];
-    let source = MemorySource::of(&[rows.clone()], 10);
+    let source = MemorySource::of(std::slice::from_ref(&rows), 10);
     let sink = MemorySink::default();
     let run = input(tumbling_plan(10, 0), vec![connector(source)], vec![sink]);
     let (result, _) = run_within(run, config(2, 0), CancelToken::new());
@@ -197,7 +198,7 @@ fn a_bad_computed_watermark_follows_the_policy() {
     );
     plan.sources[0].watermark.as_mut().unwrap().rule = WatermarkRule::Expression(divided);
     let skip = RunConfig { error_policy: ErrorPolicy::Skip, ..config(2, 0) };
-    let (written, stats) = run_to_end(plan.clone(), MemorySource::of(&[rows.clone()], 10), skip);
+    let (written, stats) = run_to_end(plan.clone(), MemorySource::of(std::slice::from_ref(&rows), 10), skip);
     assert_eq!(written, ["1,2,1,0,10"]);
     assert_eq!(stats.error_rows, 1);
     let source = connector(MemorySource::of(&[rows], 10));

@@ -1,5 +1,6 @@
 //! Tables, partials and merges against a `BTreeMap`: random keys of every type, NULLs, long strings, growth, and any
 //! number of partials.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
