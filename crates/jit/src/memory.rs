@@ -1,5 +1,5 @@
-//! Memory for one compiled module: one contiguous reservation, so that code and constants are always within reach of
-//! each other's 32-bit displacements, which LLVM's small code model relies on but its own allocator does not promise.
+//! Memory for one compiled module: one contiguous reservation, so that code, constants and stubs are close to each other, and
+//! one call gives everything back.
 //!
 //! Pages are writable while LLVM copies and relocates, then become read-only or executable: never both writable and
 //! executable. The reservation is virtual: only touched pages cost memory.

@@ -84,7 +84,9 @@ fn compile_program(program: &Program, options: &CompileOptions) -> Result<Compil
         .create_mcjit_execution_engine_with_memory_manager(
             memory,
             host::codegen_level(options.optimization),
-            CodeModel::Small,
+            // The large code model: MCJIT generates code that is not position-independent, so that 32-bit addresses
+            // would not reach memory that is mapped just anywhere.
+            CodeModel::JITDefault,
             // Frame pointers cost next to nothing here and let profilers walk the stack.
             true,
             false,

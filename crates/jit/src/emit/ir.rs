@@ -332,11 +332,6 @@ impl<'c> Ir<'c> {
         Ok(self.b.build_or(low, shifted, name)?)
     }
 
-    /// The address that a word holds.
-    pub(crate) fn address(&self, word: Int<'c>, name: &str) -> Emitted<Ptr<'c>> {
-        Ok(self.b.build_int_to_ptr(word, self.ptr, name)?)
-    }
-
     /// Integer comparison.
     pub(crate) fn compare(&self, predicate: IntPredicate, a: Int<'c>, b: Int<'c>, name: &str) -> Emitted<Int<'c>> {
         Ok(self.b.build_int_compare(predicate, a, b, name)?)

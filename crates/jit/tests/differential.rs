@@ -1,0 +1,31 @@
+//! Machine code against the interpreter, over random pipelines and random buffers: the same rows, errors, late rows
+//! and table entries.
+
+use millstream_codegen::testing::Case;
+use millstream_jit::{CompileOptions, Optimization, compile};
+
+/// Compares the cases of some seeds, compiled with `optimization`.
+fn compare(seeds: std::ops::Range<u64>, optimization: Optimization) {
+    let options = CompileOptions { optimization, ..CompileOptions::default() };
+    for seed in seeds {
+        let case = Case::random(seed);
+        let compiled = compile(&case.lowered.program, &options).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{case}"));
+        let (found, expected) = (case.run(&compiled), case.run(&case.interpreter()));
+        assert!(found == expected, "seed {seed}\n{found:#?}\n{expected:#?}\n{}", case.lowered.program);
+    }
+}
+
+#[test]
+fn optimised_code_agrees_with_the_interpreter() {
+    compare(0..300, Optimization::Full);
+}
+
+#[test]
+fn unoptimised_code_agrees_with_the_interpreter() {
+    compare(300..400, Optimization::None);
+}
+
+#[test]
+fn lightly_optimised_code_agrees_with_the_interpreter() {
+    compare(400..450, Optimization::Less);
+}
