@@ -150,6 +150,7 @@ fn emit_keeping(
 
 /// Runs a program that updates tables over `rows` rows of `columns`, as in [`emit`]. `watermarks` holds, in
 /// milliseconds, the watermark before each row, or one that holds for all of them.
+#[expect(clippy::too_many_arguments, reason = "each is another thing that a run needs; callers keep them apart")]
 pub fn update(
     lowered: &Lowered,
     kernel: &dyn Kernel,

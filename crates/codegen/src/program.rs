@@ -253,7 +253,7 @@ pub struct Update {
 /// | --- | --- |
 /// | Count | `a += 1` |
 /// | SumI64, SumI128 | `a += x`, wrapping |
-/// | SumF64, `a` = (high, low) | `s = high + x; b = s - high; e = (high - (s - b)) + (x - b); high = s; low += e`, each operation rounded to f64, none contracted or reassociated |
+/// | SumF64, `a` = (high, low) | `s = high + x; b = s - high; e = (high - (s - b)) + (x - b); high = s; low += e`, each operation rounded to f64, none contracted or reassociated. Once high is infinite or NaN, low is NaN: the sum is then high alone |
 /// | MinI64, MinI128 | `if x < a { a = x }`, signed |
 /// | MaxI64, MaxI128 | `if x > a { a = x }`, signed |
 /// | MinF64, MaxF64 | as MinI64, MaxI64 over `order(x)`, `order(a)`: `order(v)` is the i64 `bits ^ ((bits >> 63 arithmetic) >> 1 logical)`, which orders -∞ < … < -0.0 < 0.0 < … < ∞ < NaN. Lowering has made every NaN argument the one of `f64::NAN` |

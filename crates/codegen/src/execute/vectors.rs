@@ -96,10 +96,10 @@ fn evaluate(
             column.len()
         )))
     };
-    if failed.is_empty() {
-        if let Ok(column) = vector.function.evaluate(arguments, rows) {
-            return checked(column, rows);
-        }
+    if failed.is_empty()
+        && let Ok(column) = vector.function.evaluate(arguments, rows)
+    {
+        return checked(column, rows);
     }
     let mut pieces: Vec<ArrayRef> = Vec::with_capacity(rows);
     for row in 0..rows {

@@ -1,7 +1,7 @@
 //! The vectorised interpreter: executes a program a block of rows at a time, each operation over all rows of the block
 //! that need it. First tier of every query, and the oracle that machine code is tested against.
 //!
-//! A block's live rows are a [`Selection`] of lanes. A filter shrinks it, an `if` splits it for its branches. When a row
+//! A block's live rows are a *selection* of lanes. A filter shrinks it, an `if` splits it for its branches. When a row
 //! fails, the lanes from it on are cut off: the operations that remain are executed for the rows before it only, so
 //! that exactly these have their effect. Effects (emitted rows, table updates, late rows) happen after the
 //! block's operations, in order of rows.

@@ -1,11 +1,11 @@
 //! Lowering: from a pipeline or a list of expressions to a row program, by produce/consume.
 //!
-//! A pipeline's operators are visited in the order in which rows flow. [`scan`] produces the columns of the input,
-//! lazily: a column is loaded where it is first used. [`filter`] and [`project`] consume them; a projection computes
-//! nothing by itself, its expressions are lowered where an operator above uses them. [`emit`] and [`aggregate`] end the
-//! program. Scalar expressions are in [`expression`].
+//! A pipeline's operators are visited in the order in which rows flow. `scan` produces the columns of the input,
+//! lazily: a column is loaded where it is first used. `filter` and `project` consume them; a projection computes
+//! nothing by itself, its expressions are lowered where an operator above uses them. `emit` and `aggregate` end the
+//! program. Scalar expressions are in `expression`.
 //!
-//! NULL becomes two values here: a [`Scalar`] is a value and, when it can be NULL, a second value that says whether
+//! NULL becomes two values here: a `Scalar` is a value and, when it can be NULL, a second value that says whether
 //! it is there. What is not there is any value of its type that is harmless to compute with.
 
 mod aggregate;

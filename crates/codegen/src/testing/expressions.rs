@@ -63,7 +63,11 @@ impl<'a> Expressions<'a> {
             DataType::Boolean => self.boolean(depth),
             t if t.is_integer() || t.is_floating() => self.number(t, depth),
             DataType::Decimal { .. } => self.decimal(data_type, depth),
-            DataType::Varchar(_) if self.random.chance(2) => {
+            DataType::Varchar(_) if *data_type == DataType::STRING && self.random.chance(3) => {
+                let from = self.random.pick(&[DataType::Boolean, DataType::Int, DataType::BigInt]).clone();
+                self.of(&from, depth).cast_to(DataType::STRING)
+            }
+            DataType::Varchar(_) if *data_type == DataType::STRING && self.random.chance(2) => {
                 let operand = self.of(&DataType::STRING, depth);
                 let nullable = operand.nullable;
                 Expr::new(ExprKind::Call(RuntimeFn::Upper, vec![operand]), DataType::STRING, nullable)
@@ -185,6 +189,12 @@ impl<'a> Expressions<'a> {
                     _ => self.random.pick(&NUMBERS).clone(),
                 };
                 self.of(&from, depth).cast_to(data_type.clone())
+            }
+            3 if data_type.is_integer() && self.random.chance(2) => {
+                let operand = Box::new(self.of(&DataType::STRING, depth));
+                let fallible_to_null = self.random.chance(2);
+                let nullable = operand.nullable || fallible_to_null;
+                make(ExprKind::Cast { operand, fallible_to_null }, nullable)
             }
             3 if *data_type == DataType::Int => {
                 let operand = self.of(&DataType::STRING, depth);

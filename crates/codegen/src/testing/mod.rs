@@ -130,7 +130,7 @@ impl Case {
                 let emitted =
                     execute::emit(&self.lowered, kernel, &self.columns, self.rows, &mut functions, &mut on_error);
                 let emitted = emitted.unwrap_or_else(|e| panic!("{e}\n{self}"));
-                outcome.columns = emitted.columns.iter().map(|c| texts(c)).collect();
+                outcome.columns = emitted.columns.iter().map(texts).collect();
                 outcome.selection = emitted.selection;
             }
             crate::program::Terminal::Update(update) => {

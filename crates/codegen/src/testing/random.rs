@@ -11,7 +11,7 @@ impl Random {
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -20,7 +20,7 @@ impl Random {
 
     /// A number from 0 to `bound - 1`; 0 when `bound` is.
     pub fn below(&mut self, bound: u64) -> u64 {
-        if bound == 0 { 0 } else { self.next() % bound }
+        if bound == 0 { 0 } else { self.bits() % bound }
     }
 
     /// TRUE once in `n`.
@@ -38,7 +38,7 @@ impl Random {
         let (min, max) = (i64::MIN >> (64 - bits), i64::MAX >> (64 - bits));
         match self.below(8) {
             0 => *self.pick(&[min, min + 1, max, max - 1]),
-            1 => (self.next() as i64) >> (64 - bits),
+            1 => (self.bits() as i64) >> (64 - bits),
             2 => 0,
             _ => (self.below(40) as i64 - 20).clamp(min, max),
         }
@@ -50,7 +50,7 @@ impl Random {
             0 => {
                 *self.pick(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0, 1e300, -1e300, 5e-324, 3e9, -1e19])
             }
-            1 => f64::from_bits(self.next()),
+            1 => f64::from_bits(self.bits()),
             _ => (self.below(400) as f64 - 200.0) / 8.0,
         }
     }

@@ -15,11 +15,16 @@ use millstream_plan::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use millstream_types::{DataType, TimeUnit, Value};
 use std::cmp::Ordering;
 
-/// A bad row: the only error that the random expressions can have.
+/// Why a row is bad.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DivisionByZero;
+pub enum BadRow {
+    /// Division or modulo by zero.
+    DivisionByZero,
+    /// A text that is not a number of the type it is cast to.
+    InvalidCast,
+}
 
-type Result = std::result::Result<Value, DivisionByZero>;
+type Result = std::result::Result<Value, BadRow>;
 
 /// The value of an expression in a row of the columns. FLOATs are kept as doubles rounded to binary32.
 pub fn evaluate(expr: &Expr, columns: &[ArrayRef], row: usize) -> Result {
@@ -78,7 +83,12 @@ pub fn evaluate(expr: &Expr, columns: &[ArrayRef], row: usize) -> Result {
             Value::Null => Value::Null,
             x => Value::Boolean(values.iter().any(|v| order(&x, v) == Some(Ordering::Equal))),
         },
-        ExprKind::Cast { operand, .. } => cast(eval(operand)?, &operand.data_type, &expr.data_type),
+        ExprKind::Cast { operand, fallible_to_null } => {
+            match cast(eval(operand)?, &operand.data_type, &expr.data_type) {
+                Err(_) if *fallible_to_null => Value::Null,
+                result => result?,
+            }
+        }
         ExprKind::Call(RuntimeFn::Upper, arguments) => match eval(&arguments[0])? {
             Value::String(s) => Value::String(s.to_uppercase()),
             other => other,
@@ -152,8 +162,8 @@ fn arithmetic(op: ArithmeticOp, x: &Value, y: &Value, data_type: &DataType) -> R
                 ArithmeticOp::Add => a + b,
                 ArithmeticOp::Subtract => a - b,
                 ArithmeticOp::Multiply => a * b,
-                ArithmeticOp::Divide => a.checked_div(b).ok_or(DivisionByZero)?,
-                ArithmeticOp::Modulo => a.checked_rem(b).ok_or(DivisionByZero)?,
+                ArithmeticOp::Divide => a.checked_div(b).ok_or(BadRow::DivisionByZero)?,
+                ArithmeticOp::Modulo => a.checked_rem(b).ok_or(BadRow::DivisionByZero)?,
             };
             Ok(Value::Int(wrap(exact, data_type)))
         }
@@ -212,21 +222,27 @@ fn decimal(op: ArithmeticOp, (a, s1): (i128, u8), (b, s2): (i128, u8), precision
         ArithmeticOp::Add => rescaled(x + y, common, precision, scale),
         ArithmeticOp::Subtract => rescaled(x - y, common, precision, scale),
         ArithmeticOp::Multiply => rescaled(a * b, s1 + s2, precision, scale),
-        _ if b == 0 => return Err(DivisionByZero),
+        _ if b == 0 => return Err(BadRow::DivisionByZero),
         ArithmeticOp::Divide => rounded(x * POWERS_OF_TEN[scale as usize], y, precision),
         ArithmeticOp::Modulo => rescaled(x % y, common, precision, scale),
     })
 }
 
-/// Casts between numbers and BOOLEAN.
-fn cast(value: Value, from: &DataType, to: &DataType) -> Value {
+/// Casts between numbers and BOOLEAN, of integers and BOOLEAN to text, and of text to integers.
+fn cast(value: Value, from: &DataType, to: &DataType) -> Result {
     let value = match value {
-        Value::Null => return Value::Null,
-        value if from == to => return value,
+        Value::Null => return Ok(Value::Null),
+        value if from == to => return Ok(value),
+        Value::Boolean(b) if to.is_string() => return Ok(Value::String(if b { "TRUE" } else { "FALSE" }.into())),
         Value::Boolean(b) => Value::Int(b.into()),
         other => other,
     };
-    match (value, to) {
+    Ok(match (value, to) {
+        (Value::Int(n), DataType::Varchar(_)) => Value::String(n.to_string()),
+        (Value::String(s), _) => {
+            let number = s.trim().parse::<i64>().ok().filter(|&n| wrap(n.into(), to) == n);
+            Value::Int(number.ok_or(BadRow::InvalidCast)?)
+        }
         (Value::Int(n), DataType::Decimal { precision, scale }) => rescaled(n.into(), 0, *precision, *scale),
         (Value::Decimal(n), DataType::Decimal { precision, scale }) => {
             rescaled(n, scaled(&Value::Decimal(n), from).1, *precision, *scale)
@@ -243,7 +259,7 @@ fn cast(value: Value, from: &DataType, to: &DataType) -> Value {
         (Value::Float(x), _) => Value::Int(wrap((x as i32).into(), to)),
         (Value::Int(n), _) => Value::Int(wrap(n.into(), to)),
         (value, _) => unreachable!("random expressions do not cast {value:?} to {to}"),
-    }
+    })
 }
 
 /// The value of a column in a row.

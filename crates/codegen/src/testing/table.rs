@@ -62,12 +62,12 @@ impl MemoryTables {
         };
         let string = |bits: u128| {
             let s = Str::from_bits(bits);
-            // SAFETY: long strings of entries are owned by the table.
             if s == Str::NONE {
-                "none".into()
-            } else {
-                format!("{:?}", String::from_utf8_lossy(unsafe { s.as_bytes() }))
+                return "none".into();
             }
+            // SAFETY: long strings of entries are owned by the table.
+            let bytes = unsafe { s.as_bytes() };
+            format!("{:?}", String::from_utf8_lossy(bytes))
         };
         if let Some(offset) = self.layout.null_mask {
             parts.push(format!("nulls {:b}", bits(offset, 8)));

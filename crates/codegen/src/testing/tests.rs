@@ -1,14 +1,17 @@
 //! The interpreter against plain Rust.
 
-use super::reference::{column_value, evaluate, same};
+use super::reference::{BadRow, column_value, evaluate, same};
 use super::{Case, Expressions, Random, random_column, random_schema};
 use crate::execute::{Flow, emit};
 use crate::interpreter::Interpreter;
+use crate::kernel::{Kernel, Tier};
 use crate::lower::lower_expressions;
 use arrow_array::ArrayRef;
+use millstream_abi::{ExecContext, Status};
 use millstream_functions::FunctionContext;
 use millstream_plan::expr::Expr;
 use millstream_types::code;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Random expressions over random columns: values, NULLs and bad rows are those of the row-by-row evaluation.
@@ -23,21 +26,29 @@ fn interpreter_agrees_with_plain_evaluation() {
         let exprs: Vec<Expr> = (0..3).map(|_| made.any(4)).collect();
         let lowered = lower_expressions("test", &schema, &exprs).unwrap();
         let kernel = Interpreter::new(Arc::new(lowered.program.clone()));
-        let mut errors = Vec::new();
+        let mut errors = HashMap::new();
         let emitted = emit(&lowered, &kernel, &columns, rows, &mut FunctionContext::default(), &mut |error| {
-            assert_eq!(error.diagnostic.code, code::DIVISION_BY_ZERO);
-            errors.push(error.row);
+            let why = match error.diagnostic.code {
+                code::DIVISION_BY_ZERO => BadRow::DivisionByZero,
+                code::INVALID_CAST => BadRow::InvalidCast,
+                _ => panic!("seed {seed}: {}", error.diagnostic),
+            };
+            errors.insert(error.row, why);
             Flow::Skip
         })
         .unwrap();
         let mut position = 0;
         for row in 0..rows {
             let expected: Result<Vec<_>, _> = exprs.iter().map(|e| evaluate(e, &columns, row)).collect();
-            let Ok(expected) = expected else {
-                assert!(errors.contains(&row), "seed {seed} row {row} should fail\n{}\n{exprs:#?}", lowered.program);
-                continue;
+            let expected = match expected {
+                Ok(expected) => expected,
+                Err(why) => {
+                    let found = errors.get(&row);
+                    assert_eq!(found, Some(&why), "seed {seed} row {row}\n{}\n{exprs:#?}", lowered.program);
+                    continue;
+                }
             };
-            assert!(!errors.contains(&row), "seed {seed} row {row} should not fail\n{}\n{exprs:#?}", lowered.program);
+            assert_eq!(errors.get(&row), None, "seed {seed} row {row}\n{}\n{exprs:#?}", lowered.program);
             assert_eq!(emitted.selection[position] as usize, row);
             for ((column, expr), value) in emitted.columns.iter().zip(&exprs).zip(&expected) {
                 let found = column_value(column, position, &expr.data_type);
@@ -50,15 +61,42 @@ fn interpreter_agrees_with_plain_evaluation() {
     }
 }
 
+/// A kernel that runs another for a few rows at a time.
+struct Pieces<'a>(&'a dyn Kernel, u64);
+
+impl Kernel for Pieces<'_> {
+    unsafe fn run(&self, context: &mut ExecContext, start: u64, end: u64) -> Status {
+        let mut from = start;
+        while from < end {
+            let to = end.min(from + self.1);
+            // SAFETY: promised by the caller for all rows.
+            let status = unsafe { self.0.run(context, from, to) };
+            if status != Status::DONE {
+                return status;
+            }
+            from = to;
+        }
+        Status::DONE
+    }
+
+    fn tier(&self) -> Tier {
+        self.0.tier()
+    }
+}
+
 /// The same case gives the same rows whatever the sizes of the runs that it is cut into.
 #[test]
-fn random_cases_run() {
-    let mut updates = 0;
+fn random_cases_do_not_depend_on_blocks() {
+    let (mut updates, mut errors, mut late) = (0, 0, 0);
     for seed in 0..400 {
         let case = Case::random(seed);
-        let outcome = case.run(&case.interpreter());
-        assert_eq!(outcome, case.run(&case.interpreter()));
+        let kernel = case.interpreter();
+        let outcome = case.run(&kernel);
+        assert_eq!(outcome, case.run(&Pieces(&kernel, 1)), "seed {seed}\n{case}");
+        assert_eq!(outcome, case.run(&Pieces(&kernel, 100)), "seed {seed}\n{case}");
         updates += usize::from(!outcome.entries.is_empty());
+        errors += outcome.errors.len();
+        late += outcome.late_rows;
     }
-    assert!(updates > 50, "{updates} cases updated a table");
+    assert!(updates > 50 && errors > 1000 && late > 100, "{updates} updates, {errors} errors, {late} late rows");
 }

@@ -56,16 +56,16 @@ impl Lowering<'_> {
             return Ok(Some(Scalar { value, valid: Some(never) }));
         }
         match to {
-            DataType::Char(_) | DataType::Varchar(_) => self.to_string(scalar, from, to, context),
-            DataType::Binary(_) | DataType::Varbinary(_) => self.to_bytes(scalar, from, to, context),
-            DataType::Boolean => self.to_boolean(scalar, from, context),
+            DataType::Char(_) | DataType::Varchar(_) => self.cast_to_string(scalar, from, to, context),
+            DataType::Binary(_) | DataType::Varbinary(_) => self.cast_to_bytes(scalar, from, to, context),
+            DataType::Boolean => self.cast_to_boolean(scalar, from, context),
             DataType::TinyInt | DataType::SmallInt | DataType::Int | DataType::BigInt => {
-                self.to_integer(scalar, from, to, context)
+                self.cast_to_integer(scalar, from, to, context)
             }
-            DataType::Float | DataType::Double => self.to_float(scalar, from, to, context),
-            DataType::Decimal { precision, scale } => self.to_decimal(scalar, from, *precision, *scale, context),
+            DataType::Float | DataType::Double => self.cast_to_float(scalar, from, to, context),
+            DataType::Decimal { precision, scale } => self.cast_to_decimal(scalar, from, *precision, *scale, context),
             DataType::Date | DataType::Time(_) | DataType::Timestamp(_) | DataType::TimestampLtz(_) => {
-                self.to_time(scalar, from, to, context)
+                self.cast_to_time(scalar, from, to, context)
             }
             DataType::IntervalMonth | DataType::IntervalMilli if from.is_integer() => {
                 let phys = if *to == DataType::IntervalMonth { Phys::I32 } else { Phys::I64 };
@@ -92,7 +92,7 @@ impl Lowering<'_> {
         self.call(function, &arguments, context.site, true).map(Some)
     }
 
-    fn to_string(
+    fn cast_to_string(
         &mut self,
         scalar: Scalar,
         from: &DataType,
@@ -139,7 +139,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn to_bytes(
+    fn cast_to_bytes(
         &mut self,
         scalar: Scalar,
         from: &DataType,
@@ -166,7 +166,12 @@ impl Lowering<'_> {
         }
     }
 
-    fn to_boolean(&mut self, scalar: Scalar, from: &DataType, context: Context) -> Result<Option<Scalar>, Diagnostic> {
+    fn cast_to_boolean(
+        &mut self,
+        scalar: Scalar,
+        from: &DataType,
+        context: Context,
+    ) -> Result<Option<Scalar>, Diagnostic> {
         if from.is_string() {
             return self.cast_call(RuntimeFn::CastStrToBool, scalar, &[], Some(context.lenient), context);
         }
@@ -179,7 +184,7 @@ impl Lowering<'_> {
         Ok(Some(Scalar { value, ..scalar }))
     }
 
-    fn to_integer(
+    fn cast_to_integer(
         &mut self,
         scalar: Scalar,
         from: &DataType,
@@ -218,7 +223,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn to_float(
+    fn cast_to_float(
         &mut self,
         scalar: Scalar,
         from: &DataType,
@@ -242,7 +247,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn to_decimal(
+    fn cast_to_decimal(
         &mut self,
         scalar: Scalar,
         from: &DataType,
@@ -275,7 +280,7 @@ impl Lowering<'_> {
         self.cast_call(RuntimeFn::DecimalRescale, scalar, &[from_scale.into(), s, p], None, context)
     }
 
-    fn to_time(
+    fn cast_to_time(
         &mut self,
         scalar: Scalar,
         from: &DataType,

@@ -38,10 +38,10 @@ impl Lowering<'_> {
         if matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo) {
             self.trap_zero(expr, right.scalar, valid, depth);
         }
-        if let Some((value, digits, value_scale)) = self.inline(op, left, right) {
-            if let Some(result) = self.rescale_inline(Scalar { value, valid }, digits, value_scale, precision, scale) {
-                return Ok(result);
-            }
+        if let Some((value, digits, value_scale)) = self.inline(op, left, right)
+            && let Some(result) = self.rescale_inline(Scalar { value, valid }, digits, value_scale, precision, scale)
+        {
+            return Ok(result);
         }
         let (s, s1, s2, p) = (scale as i32, left.scale as i32, right.scale as i32, precision as i32);
         let (function, numbers) = match op {
