@@ -5,8 +5,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "figures go to standard output")]
 
-mod ndjson;
 mod measure;
+mod ndjson;
 mod ysb;
 
 #[global_allocator]

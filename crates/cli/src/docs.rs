@@ -64,13 +64,12 @@ fn settings() -> String {
          `SET 'key' = 'value'`, `--set key=value`, or the table `[set]` of `millstream.toml`.\n\n\
          | key | default | meaning |\n| --- | --- | --- |\n"
     );
-    let (ignored, effective): (Vec<_>, Vec<_>) =
-        sql::settings::KNOWN.iter().partition(|s| s.kind == sql::settings::Kind::Ignored);
-    for setting in effective {
+    let ignored = |s: &&sql::settings::SettingInfo| s.kind == sql::settings::Kind::Ignored;
+    for setting in sql::settings::KNOWN.iter().filter(|s| !ignored(s)) {
         let _ = writeln!(out, "| `{}` | {} | {} |", setting.key, setting.default, setting.meaning);
     }
     out += "\nKeys of Flink that are accepted and change nothing:\n\n| key | why |\n| --- | --- |\n";
-    for setting in ignored {
+    for setting in sql::settings::KNOWN.iter().filter(ignored) {
         let _ = writeln!(out, "| `{}` | {} |", setting.key, setting.meaning);
     }
     out

@@ -14,11 +14,56 @@ use std::io::{IsTerminal, Read, Write, stderr, stdin};
 use std::path::PathBuf;
 
 const KEYWORDS: &[&str] = &[
-    "AND", "AS", "AVG", "BETWEEN", "BY", "CASE", "CAST", "COUNT", "CREATE", "DESCRIBE", "DESCRIPTOR", "DROP", "ELSE",
-    "END", "EXECUTE", "EXPLAIN", "EXPLAIN CODEGEN", "FILTER", "FROM", "GROUP", "HAVING", "INSERT", "INTERVAL", "INTO",
-    "LIKE", "LIMIT", "MAX", "METADATA", "MIN", "NOT", "NULL", "OR", "SELECT", "SET", "SHOW FUNCTIONS", "SHOW TABLES",
-    "SHOW VIEWS", "STATEMENT", "SUM", "TABLE", "TEMPORARY", "THEN", "TUMBLE", "UNION ALL", "VALUES", "VIEW",
-    "WATERMARK", "WHEN", "WHERE", "WITH",
+    "AND",
+    "AS",
+    "AVG",
+    "BETWEEN",
+    "BY",
+    "CASE",
+    "CAST",
+    "COUNT",
+    "CREATE",
+    "DESCRIBE",
+    "DESCRIPTOR",
+    "DROP",
+    "ELSE",
+    "END",
+    "EXECUTE",
+    "EXPLAIN",
+    "EXPLAIN CODEGEN",
+    "FILTER",
+    "FROM",
+    "GROUP",
+    "HAVING",
+    "INSERT",
+    "INTERVAL",
+    "INTO",
+    "LIKE",
+    "LIMIT",
+    "MAX",
+    "METADATA",
+    "MIN",
+    "NOT",
+    "NULL",
+    "OR",
+    "SELECT",
+    "SET",
+    "SHOW FUNCTIONS",
+    "SHOW TABLES",
+    "SHOW VIEWS",
+    "STATEMENT",
+    "SUM",
+    "TABLE",
+    "TEMPORARY",
+    "THEN",
+    "TUMBLE",
+    "UNION ALL",
+    "VALUES",
+    "VIEW",
+    "WATERMARK",
+    "WHEN",
+    "WHERE",
+    "WITH",
 ];
 
 /// Reads statements and executes them until the end of input or `quit`.
@@ -33,7 +78,8 @@ pub(crate) fn run(context: &mut Context) -> Result<(), Failure> {
         // The first start has no history.
         let _ = editor.load_history(path);
     }
-    let _ = writeln!(stderr(), "Millstream {}. End statements with `;`, leave with `quit;`.", env!("CARGO_PKG_VERSION"));
+    let _ =
+        writeln!(stderr(), "Millstream {}. End statements with `;`, leave with `quit;`.", env!("CARGO_PKG_VERSION"));
     loop {
         if let Some(assistant) = editor.helper_mut() {
             assistant.words = words(context);
@@ -129,13 +175,17 @@ impl Completer for Assistant {
         _: &rustyline::Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
-        let start = line[..position].rfind(|c| !is_word(c)).map_or(0, |i| i + line[i..].chars().next().map_or(1, char::len_utf8));
+        let start = line[..position]
+            .rfind(|c| !is_word(c))
+            .map_or(0, |i| i + line[i..].chars().next().map_or(1, char::len_utf8));
         let typed = &line[start..position];
         if typed.is_empty() {
             return Ok((position, vec![]));
         }
         let starts = |word: &&String| {
-            word.len() >= typed.len() && word.is_char_boundary(typed.len()) && word[..typed.len()].eq_ignore_ascii_case(typed)
+            word.len() >= typed.len()
+                && word.is_char_boundary(typed.len())
+                && word[..typed.len()].eq_ignore_ascii_case(typed)
         };
         let mut matches: Vec<&String> = self.words.iter().filter(starts).collect();
         matches.sort();

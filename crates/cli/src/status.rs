@@ -107,12 +107,7 @@ pub(crate) fn summarise(form: Option<StatsArgument>, quiet: bool, stats: &StatsS
 fn summary_text(s: &StatsSnapshot) -> String {
     let seconds = s.elapsed.as_secs_f64();
     let rate = s.rows_in as f64 / seconds.max(1e-9);
-    let mut text = format!(
-        "{} rows in, {} rows out in {seconds:.3} s ({} rows/s",
-        s.rows_in,
-        s.rows_out,
-        amount(rate)
-    );
+    let mut text = format!("{} rows in, {} rows out in {seconds:.3} s ({} rows/s", s.rows_in, s.rows_out, amount(rate));
     if s.bytes_in > 0 {
         text += &format!(", {}B/s", amount(s.bytes_in as f64 / seconds.max(1e-9)));
     }

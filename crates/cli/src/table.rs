@@ -99,8 +99,7 @@ impl Sink for TableSink {
             // Control characters would disturb the terminal.
             String::from_utf8_lossy(&bytes).replace(|c: char| c.is_control(), " ")
         };
-        let cells: Vec<Vec<String>> =
-            (0..rows).map(|row| (0..columns.len()).map(|i| cell(row, i)).collect()).collect();
+        let cells: Vec<Vec<String>> = (0..rows).map(|row| (0..columns.len()).map(|i| cell(row, i)).collect()).collect();
         self.rows += rows as u64;
         let text = self.lines(&cells);
         self.print(&text)

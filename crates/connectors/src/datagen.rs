@@ -9,8 +9,8 @@ use crate::registry::Connector;
 use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader};
 use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, Date32Array, Decimal128Array, DurationMillisecondArray, Float32Array, Float64Array,
-    Int16Array, Int32Array, Int64Array, Int8Array, IntervalYearMonthArray, StructArray, Time32MillisecondArray,
+    ArrayRef, BooleanArray, Date32Array, Decimal128Array, DurationMillisecondArray, Float32Array, Float64Array,
+    Int8Array, Int16Array, Int32Array, Int64Array, IntervalYearMonthArray, StructArray, Time32MillisecondArray,
     TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
 };
 use arrow_buffer::NullBuffer;
@@ -23,11 +23,14 @@ const OPTIONS: &[OptionInfo] = &[
     option("rows-per-second", "10000", "Rows per second; 0 for as fast as possible"),
     option("number-of-rows", "endless", "Rows in all; without it the stream ends only with a sequence"),
     option("seed", "0", "Another seed gives other data"),
-    option("fields.*", "", "Per column: kind (random or sequence), min, max, max-past, length, var-len, null-rate, start, end"),
+    option(
+        "fields.*",
+        "",
+        "Per column: kind (random or sequence), min, max, max-past, length, var-len, null-rate, start, end",
+    ),
 ];
 
-const SETTINGS: &[&str] =
-    &["kind", "min", "max", "max-past", "length", "var-len", "null-rate", "start", "end"];
+const SETTINGS: &[&str] = &["kind", "min", "max", "max-past", "length", "var-len", "null-rate", "start", "end"];
 
 /// The entry of the registry.
 pub(crate) const CONNECTOR: Connector = Connector {
@@ -163,15 +166,34 @@ struct Generated {
 
 enum Kind {
     /// `start + row`, for `rows` rows.
-    Sequence { start: i64, rows: u64 },
-    Integer { min: i64, max: i64 },
-    Float { min: f64, max: f64 },
-    Decimal { limit: i128 },
+    Sequence {
+        start: i64,
+        rows: u64,
+    },
+    Integer {
+        min: i64,
+        max: i64,
+    },
+    Float {
+        min: f64,
+        max: f64,
+    },
+    Decimal {
+        limit: i128,
+    },
     Boolean,
-    Text { length: u64, varies: bool },
+    Text {
+        length: u64,
+        varies: bool,
+    },
     /// Hexadecimal text is Flink's; bytes are random.
-    Bytes { length: u64, varies: bool },
-    Time { max_past_ms: u64 },
+    Bytes {
+        length: u64,
+        varies: bool,
+    },
+    Time {
+        max_past_ms: u64,
+    },
     Row(Vec<(Field, Generated)>),
 }
 
@@ -425,9 +447,7 @@ impl Generated {
         let zone = matches!(self.data_type, DataType::TimestampLtz(_)).then(|| Arc::<str>::from("UTC"));
         let values = self.integers(seed, rows);
         match self.data_type.time_unit() {
-            TimeUnit::Milli => {
-                Arc::new(values.collect::<TimestampMillisecondArray>().with_timezone_opt(zone))
-            }
+            TimeUnit::Milli => Arc::new(values.collect::<TimestampMillisecondArray>().with_timezone_opt(zone)),
             TimeUnit::Micro => {
                 let micros = values.map(|v| v.map(|ms| ms.saturating_mul(1_000)));
                 Arc::new(micros.collect::<TimestampMicrosecondArray>().with_timezone_opt(zone))
@@ -492,10 +512,24 @@ mod tests {
     #[test]
     fn every_type_is_generated_with_its_arrow_type() {
         let types = [
-            DataType::Boolean, DataType::TinyInt, DataType::SmallInt, DataType::Int, DataType::BigInt, DataType::Float,
-            DataType::Double, DataType::decimal(38, 10), DataType::Char(3), DataType::STRING, DataType::BYTES,
-            DataType::Date, DataType::Time(0), DataType::Timestamp(3), DataType::Timestamp(6),
-            DataType::TimestampLtz(9), DataType::IntervalMilli, DataType::IntervalMonth,
+            DataType::Boolean,
+            DataType::TinyInt,
+            DataType::SmallInt,
+            DataType::Int,
+            DataType::BigInt,
+            DataType::Float,
+            DataType::Double,
+            DataType::decimal(38, 10),
+            DataType::Char(3),
+            DataType::STRING,
+            DataType::BYTES,
+            DataType::Date,
+            DataType::Time(0),
+            DataType::Timestamp(3),
+            DataType::Timestamp(6),
+            DataType::TimestampLtz(9),
+            DataType::IntervalMilli,
+            DataType::IntervalMonth,
             DataType::Row(vec![Field::new("a", DataType::Int, true)].into()),
         ];
         let fields = types.iter().enumerate().map(|(i, t)| Field::new(format!("c{i}"), t.clone(), true)).collect();
@@ -509,16 +543,13 @@ mod tests {
 
     #[test]
     fn ranges_and_null_rates_hold() {
-        let options = [
-            ("number-of-rows", "1000"),
-            ("fields.n.min", "3"),
-            ("fields.n.max", "7"),
-            ("fields.n.null-rate", "0.5"),
-        ];
+        let options =
+            [("number-of-rows", "1000"), ("fields.n.min", "3"), ("fields.n.max", "7"), ("fields.n.null-rate", "0.5")];
         let decoded = decode(vec![Field::new("n", DataType::Int, true)], &options).unwrap();
         let nulls: usize = decoded.iter().map(|d| d.columns[0].null_count()).sum();
         assert!((400..600).contains(&nulls), "{nulls}");
-        let in_range = |d: &Decoded| d.columns[0].as_primitive::<Int32Type>().iter().flatten().all(|n| (3..=7).contains(&n));
+        let in_range =
+            |d: &Decoded| d.columns[0].as_primitive::<Int32Type>().iter().flatten().all(|n| (3..=7).contains(&n));
         assert!(decoded.iter().all(in_range));
     }
 

@@ -15,14 +15,15 @@ pub(crate) fn explain(inserts: &[Insert], job: &Job, codegen: bool) -> Result<St
     out += "\n== Pipelines ==\n";
     out += &explain::pipelines(&job.plan);
     if codegen {
+        let options = millstream_jit::CompileOptions::default();
         for lowered in job.programs() {
             // Writing to a String cannot fail.
             let _ = write!(out, "\n== Row program ==\n{}", lowered.program);
             for vector in &lowered.vectors {
                 let _ = writeln!(out, "vectorised before it: {}", vector.function.name());
             }
-            let _ = write!(out, "\n== LLVM IR ==\n{}", millstream_jit::llvm_ir(&lowered.program)?);
-            let _ = write!(out, "\n== Assembly ==\n{}", millstream_jit::assembly(&lowered.program)?);
+            let _ = write!(out, "\n== LLVM IR ==\n{}", millstream_jit::llvm_ir(&lowered.program, &options)?);
+            let _ = write!(out, "\n== Assembly ==\n{}", millstream_jit::assembly(&lowered.program, &options)?);
         }
     }
     Ok(out)

@@ -1,15 +1,13 @@
 //! A run: from bound inserts to executed pipelines.
 
 use crate::constant;
-use crate::results::ResultTarget;
 use crate::memory;
+use crate::results::ResultTarget;
 use crate::session::{MemoryTables, RunMonitor};
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::Kernel;
 use millstream_codegen::lower::{Lowered, lower_expressions, lower_pipeline};
-use millstream_connectors::{
-    self as connectors, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest,
-};
+use millstream_connectors::{self as connectors, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest};
 use millstream_plan::logical::{ColumnKind, Insert, Table};
 use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourcePlan, WatermarkRule};
 use millstream_plan::{fold, physical};
@@ -40,9 +38,8 @@ impl Job {
             .map(|i| Insert { target: i.target, query: fold::fold_rel(i.query, &mut evaluate) })
             .collect();
         let plan = physical::plan(&inserts)?;
-        let pipelines = (0..plan.pipelines.len())
-            .map(|i| lower_pipeline(&plan, i).map(Arc::new))
-            .collect::<Result<Vec<_>, _>>()?;
+        let pipelines =
+            (0..plan.pipelines.len()).map(|i| lower_pipeline(&plan, i).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
         let event_times =
             plan.sources.iter().enumerate().map(|(i, s)| event_time(i, s)).collect::<Result<Vec<_>, _>>()?;
         Ok(Job { plan, pipelines, event_times })
@@ -149,7 +146,8 @@ fn open_source(source: &SourcePlan, config: &RunConfig, memory: &MemoryTables) -
         }
         ScanKind::Table(table) => {
             let request = source_request(table, source, config.buffer_rows);
-            let in_memory = memory.get(&table.name).filter(|_| table.options.get("connector") == Some(memory::CONNECTOR));
+            let in_memory =
+                memory.get(&table.name).filter(|_| table.options.get("connector") == Some(memory::CONNECTOR));
             Ok(SourceRows::Connector(match in_memory {
                 Some(table) => table.open(&request),
                 None => connectors::open_source(&request)?,

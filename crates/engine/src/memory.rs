@@ -5,7 +5,9 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use millstream_connectors::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader};
+use millstream_connectors::{
+    Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader,
+};
 use millstream_types::{Diagnostic, Schema, code};
 use std::sync::Arc;
 
@@ -23,9 +25,11 @@ impl MemoryTable {
     pub(crate) fn new(schema: &Schema, batches: Vec<RecordBatch>) -> Result<MemoryTable, Diagnostic> {
         for (number, batch) in batches.iter().enumerate() {
             let matches = batch.num_columns() == schema.fields.len()
-                && batch.columns().iter().zip(&schema.fields).all(|(c, f)| {
-                    *c.data_type() == f.data_type.to_arrow() && (f.nullable || c.null_count() == 0)
-                });
+                && batch
+                    .columns()
+                    .iter()
+                    .zip(&schema.fields)
+                    .all(|(c, f)| *c.data_type() == f.data_type.to_arrow() && (f.nullable || c.null_count() == 0));
             if !matches {
                 return Err(Diagnostic::new(
                     code::TYPE_MISMATCH,

@@ -173,7 +173,8 @@ impl Session {
             Statement::Query(_) | Statement::Insert(_) | Statement::StatementSet(_) => {
                 let inserts = self.bind(&statement.statement)?;
                 let config = self.run_config();
-                let stats = Job::new(inserts, &config)?.run(self.settings.tier(), &config, &self.memory, results, monitor)?;
+                let stats =
+                    Job::new(inserts, &config)?.run(self.settings.tier(), &config, &self.memory, results, monitor)?;
                 Ok(Outcome::Ran(stats.snapshot()))
             }
             Statement::Explain { kind, inner } => {
@@ -196,7 +197,8 @@ impl Session {
     }
 
     fn bind(&self, statement: &Statement) -> Result<Vec<Insert>, Diagnostic> {
-        let insert = |i: &InsertStatement| sql::bind_insert(&self.catalog, &self.settings, &i.target, &i.columns, &i.query);
+        let insert =
+            |i: &InsertStatement| sql::bind_insert(&self.catalog, &self.settings, &i.target, &i.columns, &i.query);
         match statement {
             Statement::Query(query) => {
                 let query = sql::bind_query(&self.catalog, &self.settings, query)?;

@@ -88,7 +88,14 @@ impl Components {
         Expr::column(first + index, output, nullable)
     }
 
-    fn add(&mut self, kind: Accumulator, output: DataType, argument: &Expr, call: &AggregateCall, first: usize) -> Expr {
+    fn add(
+        &mut self,
+        kind: Accumulator,
+        output: DataType,
+        argument: &Expr,
+        call: &AggregateCall,
+        first: usize,
+    ) -> Expr {
         let update = ComponentUpdate { argument: Some(argument.clone()), guard: call.filter.clone() };
         self.push(kind, output, update, first)
     }
@@ -105,11 +112,8 @@ impl Components {
         }
         let count = self.count(Some(argument), call, first);
         let zero = Expr::literal(Value::Int(0), DataType::BigInt);
-        let empty = Expr::new(
-            ExprKind::Compare(CompareOp::Equal, Box::new(count), Box::new(zero)),
-            DataType::Boolean,
-            false,
-        );
+        let empty =
+            Expr::new(ExprKind::Compare(CompareOp::Equal, Box::new(count), Box::new(zero)), DataType::Boolean, false);
         let data_type = value.data_type.clone();
         let null = Expr::literal(Value::Null, data_type.clone());
         Expr::new(ExprKind::Case(vec![(empty, null)], Box::new(value)), data_type, true)

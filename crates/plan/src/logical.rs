@@ -145,9 +145,9 @@ impl Rel {
             Rel::Scan { table } => table.schema(),
             Rel::Values { schema, .. } => schema.clone(),
             Rel::Filter { input, .. } | Rel::Limit { input, .. } => input.schema(),
-            Rel::Project { columns, .. } => Schema::new(
-                columns.iter().map(|(e, name)| Field::new(name, e.data_type.clone(), e.nullable)).collect(),
-            ),
+            Rel::Project { columns, .. } => {
+                Schema::new(columns.iter().map(|(e, name)| Field::new(name, e.data_type.clone(), e.nullable)).collect())
+            }
             Rel::Aggregate { window, keys, aggregates, .. } => {
                 let mut fields: Vec<Field> =
                     keys.iter().map(|(e, name)| Field::new(name, e.data_type.clone(), e.nullable)).collect();

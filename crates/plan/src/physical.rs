@@ -173,17 +173,13 @@ impl Planner {
             return Err(Diagnostic::bug("not an aggregation"));
         };
         let mut components = Components::default();
-        let results: Vec<Expr> =
-            aggregates.iter().map(|(call, _)| components.decompose(call, keys.len())).collect();
+        let results: Vec<Expr> = aggregates.iter().map(|(call, _)| components.decompose(call, keys.len())).collect();
         let aggregation = match self.planned.iter().find(|(known, _)| known == rel) {
             Some(&(_, index)) => index,
             None => self.new_aggregation(rel, input, window, keys, &components)?,
         };
-        let mut columns: Vec<Expr> = keys
-            .iter()
-            .enumerate()
-            .map(|(i, (e, _))| Expr::column(i, e.data_type.clone(), e.nullable))
-            .collect();
+        let mut columns: Vec<Expr> =
+            keys.iter().enumerate().map(|(i, (e, _))| Expr::column(i, e.data_type.clone(), e.nullable)).collect();
         columns.extend(results);
         if let Some(time) = &window.time {
             let first = keys.len() + components.list.len();
@@ -267,12 +263,14 @@ impl Planner {
                 PipelineInput::Aggregation(i) => self.aggregations[i].output_schema(),
             };
             let time_column = pipeline.schema.fields.len().wrapping_sub(1);
-            pipeline.rewrite_input(&mut |e| e.rewrite(&mut |mut e| {
-                if e.kind == ExprKind::Column(TIME_COLUMN) {
-                    e.kind = ExprKind::Column(time_column);
-                }
-                e
-            }));
+            pipeline.rewrite_input(&mut |e| {
+                e.rewrite(&mut |mut e| {
+                    if e.kind == ExprKind::Column(TIME_COLUMN) {
+                        e.kind = ExprKind::Column(time_column);
+                    }
+                    e
+                })
+            });
         }
         Ok(QueryPlan { sources, aggregations: self.aggregations, pipelines, sinks: self.sinks })
     }
@@ -455,7 +453,8 @@ impl SourcePlan {
     pub fn output_schema(&self) -> Schema {
         let mut fields: Vec<Field> =
             self.columns.iter().map(|c| Field::new(&c.name, c.data_type.clone(), c.nullable)).collect();
-        if let Some(time) = self.watermark.as_ref().map(|w| &w.time).filter(|t| !matches!(t.kind, ExprKind::Column(_))) {
+        if let Some(time) = self.watermark.as_ref().map(|w| &w.time).filter(|t| !matches!(t.kind, ExprKind::Column(_)))
+        {
             fields.push(Field::new("event time", time.data_type.clone(), time.nullable));
         }
         Schema::new(fields)

@@ -10,9 +10,7 @@ use crate::option_table::{OptionInfo, option};
 use crate::registry::Connector;
 use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader};
 use arrow_array::builder::StringViewBuilder;
-use arrow_array::{
-    Array, ArrayRef, Int16Array, Int32Array, Int64Array, Int8Array, StructArray, TimestampMillisecondArray,
-};
+use arrow_array::{ArrayRef, Int8Array, Int16Array, Int32Array, Int64Array, StructArray, TimestampMillisecondArray};
 use arrow_buffer::NullBuffer;
 use millstream_types::{DataType, Diagnostic, Field, Options, Schema, code};
 use model::{EventField, Kind, Model};
@@ -57,7 +55,8 @@ fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
     let options = &request.options;
     let model = model_of(options)?;
     let events: u64 = options.parse("events.num", 0)?;
-    let columns = request.columns.iter().map(|c| column(c, &request.schema, &request.table)).collect::<Result<_, _>>()?;
+    let columns =
+        request.columns.iter().map(|c| column(c, &request.schema, &request.table)).collect::<Result<_, _>>()?;
     let rows = if request.buffer_rows == 0 { crate::CHUNK_ROWS } else { request.buffer_rows.min(crate::CHUNK_ROWS) };
     Ok(Box::new(NexmarkSource { generator: Arc::new(Generator { model, columns }), events, rows: rows as u64 }))
 }
@@ -196,7 +195,8 @@ fn column(request: &ColumnRequest, schema: &Schema, table: &str) -> Result<Colum
     };
     let DataType::Row(fields) = &top.data_type else { return Err(unknown(&request.name)) };
     let leaf = |field: &Field| {
-        let known = EventField::of(kind, &field.name).ok_or_else(|| unknown(&format!("{}.{}", top.name, field.name)))?;
+        let known =
+            EventField::of(kind, &field.name).ok_or_else(|| unknown(&format!("{}.{}", top.name, field.name)))?;
         let fits = if known.is_text() {
             field.data_type.is_string()
         } else {
@@ -243,9 +243,7 @@ impl Decoder for Generator {
 impl Generator {
     fn generate(&self, column: &Column, events: Range<u64>) -> ArrayRef {
         match column {
-            Column::EventType(data_type) => {
-                integers(data_type, events.map(|e| Some(self.model.kind(e) as i64)))
-            }
+            Column::EventType(data_type) => integers(data_type, events.map(|e| Some(self.model.kind(e) as i64))),
             Column::Leaf(kind, field, data_type) => self.leaf(*kind, *field, data_type, events),
             Column::Row(kind, fields) => {
                 let arrays = fields.iter().map(|(f, known)| self.leaf(*kind, *known, &f.data_type, events.clone()));

@@ -23,11 +23,9 @@ const CHANNELS: u64 = 10_000;
 
 const FIRST_NAMES: [&str; 11] =
     ["Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter"];
-const LAST_NAMES: [&str; 9] =
-    ["Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris"];
-const CITIES: [&str; 10] = [
-    "Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland", "Bend", "Redmond", "Seattle", "Kent", "Cheyenne",
-];
+const LAST_NAMES: [&str; 9] = ["Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris"];
+const CITIES: [&str; 10] =
+    ["Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland", "Bend", "Redmond", "Seattle", "Kent", "Cheyenne"];
 const STATES: [&str; 6] = ["AZ", "CA", "ID", "OR", "WA", "WY"];
 const HOT_CHANNELS: [&str; 4] = ["Google", "Facebook", "Baidu", "Apple"];
 
@@ -244,7 +242,9 @@ impl Model {
                         out.push(b' ');
                     }
                     let digits = random.below(10_000);
-                    out.extend([digits / 1000, digits / 100 % 10, digits / 10 % 10, digits % 10].map(|d| b'0' + d as u8));
+                    out.extend(
+                        [digits / 1000, digits / 100 % 10, digits / 10 % 10, digits % 10].map(|d| b'0' + d as u8),
+                    );
                 }
             }
             EventField::City => out.extend_from_slice(pick(&CITIES, &mut random)),
