@@ -65,7 +65,8 @@ fn request(path: &str) -> SourceRequest {
         bigint("dateTime"),
         string("extra"),
     ];
-    let fields = vec![Field::new("event_type", DataType::Int, true), Field::new("bid", DataType::Row(bid.into()), true)];
+    let fields =
+        vec![Field::new("event_type", DataType::Int, true), Field::new("bid", DataType::Row(bid.into()), true)];
     let column = |name: &str, path: &[usize]| ColumnRequest {
         name: name.into(),
         origin: RequestOrigin::Path(path.to_vec()),
@@ -86,7 +87,9 @@ fn bids(count: u64) -> Vec<u8> {
     let mut out = String::new();
     for i in 0..count {
         let random = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let extra = "rufnynxjdbicgrgxqaxoaciusbndotisqbrmpyepkgmnrtypallngxmuhzqwertyuiop".get(..40 + (i % 24) as usize).unwrap();
+        let extra = "rufnynxjdbicgrgxqaxoaciusbndotisqbrmpyepkgmnrtypallngxmuhzqwertyuiop"
+            .get(..40 + (i % 24) as usize)
+            .unwrap();
         out.push_str(&format!(
             "{{\"event_type\":2,\"bid\":{{\"auction\":{},\"bidder\":{},\"price\":{},\"channel\":\"channel-{}\",\
              \"url\":\"https://www.nexmark.com/zlxo/igjr/juz/item.htm?query=1&channel_id={}\",\"dateTime\":{},\"extra\":\"{extra}\"}}}}\n",

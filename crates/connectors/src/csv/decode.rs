@@ -6,8 +6,9 @@
 use super::Dialect;
 use crate::format::RecordDecoder;
 use crate::text_chunk::{TextChunk, excerpt};
-use crate::values::{ColumnBuilder, TextRules, Values};
+use crate::values::{ColumnBuilder, Values};
 use crate::{ColumnRequest, Decoded, RequestOrigin};
+use millstream_types::text::TimestampStyle;
 use millstream_types::{Code, DataType, Diagnostic, Schema, code};
 use std::borrow::Cow;
 
@@ -321,7 +322,7 @@ fn push(builder: &mut ColumnBuilder, text: &str, dialect: &Dialect) -> Option<()
             builder.mark_valid();
             Some(())
         }
-        _ => builder.push_text(text, TextRules::default()),
+        _ => builder.push_text(text, TimestampStyle::Sql),
     }
 }
 

@@ -4,6 +4,7 @@ use super::Dialect;
 use crate::values::{ColumnView, Kind};
 use crate::{Encoded, Encoder, SinkRequest};
 use arrow_array::ArrayRef;
+use millstream_types::text::TimestampStyle;
 use millstream_types::{Diagnostic, Schema};
 
 /// Encodes rows of one schema.
@@ -65,7 +66,7 @@ impl CsvEncoder {
                     part(child, row, out);
                 }
             }
-            _ => view.write_scalar(row, b' ', out),
+            _ => view.write_scalar(row, TimestampStyle::Sql, out),
         }
     }
 }

@@ -12,19 +12,20 @@ use super::scan::{self, Malformed, byte, skip_space, skip_value, string_end, une
 use super::value::{Shape, ValueReader};
 use crate::format::RecordDecoder;
 use crate::text_chunk::{TextChunk, excerpt};
-use crate::values::{ColumnBuilder, TextRules};
+use crate::values::ColumnBuilder;
 use crate::{ColumnRequest, Decoded, RequestOrigin};
+use millstream_types::text::TimestampStyle;
 use millstream_types::{Code, DataType, Diagnostic, Field, Schema, code};
 
 /// What to do about bad records, and how values are written.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
     /// `json.ignore-parse-errors`
     pub ignore_errors: bool,
     /// `json.fail-on-missing-field`
     pub fail_on_missing: bool,
     /// `json.timestamp-format.standard`
-    pub text: TextRules,
+    pub timestamps: TimestampStyle,
 }
 
 /// Why a record cannot be used.

@@ -3,10 +3,10 @@
 //! Columns stand in the table's order; timestamps, dates and times are strings; decimals are plain numbers; floats look
 //! as in Java, those that JSON has no number for (`NaN`, `Infinity`) are strings; bytes are base64.
 
-use crate::values::parse::TimestampStandard;
 use crate::values::{ColumnView, Kind};
 use crate::{Encoded, Encoder, SinkRequest};
 use arrow_array::ArrayRef;
+use millstream_types::text::TimestampStyle;
 use millstream_types::{Diagnostic, Schema, code};
 
 /// What becomes of a NULL key of a MAP.
@@ -21,13 +21,13 @@ pub(super) struct JsonEncoder {
     schema: Schema,
     /// `"name":` of each column.
     names: Vec<Vec<u8>>,
-    separator: u8,
+    style: TimestampStyle,
     without_nulls: bool,
     null_key: NullKey,
 }
 
 impl JsonEncoder {
-    pub(super) fn new(request: &SinkRequest, standard: TimestampStandard) -> Result<JsonEncoder, Diagnostic> {
+    pub(super) fn new(request: &SinkRequest, style: TimestampStyle) -> Result<JsonEncoder, Diagnostic> {
         let options = &request.options;
         let null_key = match options.get("json.map-null-key.mode") {
             None | Some("FAIL") => NullKey::Fail,
@@ -45,7 +45,7 @@ impl JsonEncoder {
         Ok(JsonEncoder {
             names: request.schema.fields.iter().map(|field| quoted_name(&field.name)).collect(),
             schema: request.schema.clone(),
-            separator: if standard == TimestampStandard::Sql { b' ' } else { b'T' },
+            style,
             without_nulls: options.boolean("json.encode.ignore-null-fields", false)?,
             null_key,
         })
@@ -60,7 +60,7 @@ impl JsonEncoder {
             Kind::String(strings) => string(out, strings.value(row)),
             Kind::Bytes(_) | Kind::Date(_) | Kind::Time(_) | Kind::Timestamp(..) => {
                 out.push(b'"');
-                view.write_scalar(row, self.separator, out);
+                view.write_scalar(row, self.style, out);
                 out.push(b'"');
             }
             Kind::Float32(values) if !values[row].is_finite() => self.not_a_number(view, row, out),
@@ -84,14 +84,14 @@ impl JsonEncoder {
                 let offsets = map.value_offsets();
                 self.map(offsets[row] as usize..offsets[row + 1] as usize, keys, values, out)?;
             }
-            _ => view.write_scalar(row, self.separator, out),
+            _ => view.write_scalar(row, self.style, out),
         }
         Ok(())
     }
 
     fn not_a_number(&self, view: &ColumnView<'_>, row: usize, out: &mut Vec<u8>) {
         out.push(b'"');
-        view.write_scalar(row, self.separator, out);
+        view.write_scalar(row, self.style, out);
         out.push(b'"');
     }
 

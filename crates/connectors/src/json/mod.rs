@@ -14,8 +14,8 @@ mod value;
 use crate::format::{Format, RecordDecoder, TextFormat};
 use crate::option_table::{OptionInfo, option};
 use crate::text_chunk::Framing;
-use crate::values::{TextRules, parse::TimestampStandard};
 use crate::{Encoder, SinkRequest, SourceRequest};
+use millstream_types::text::TimestampStyle;
 use millstream_types::{Diagnostic, Options};
 use std::sync::Arc;
 
@@ -57,10 +57,10 @@ const OPTIONS: &[OptionInfo] = &[
     option("json.encode.ignore-null-fields", "false", "Leave fields that are NULL out of the output."),
 ];
 
-fn timestamp_standard(options: &Options) -> Result<TimestampStandard, Diagnostic> {
+fn timestamp_style(options: &Options) -> Result<TimestampStyle, Diagnostic> {
     match options.get("json.timestamp-format.standard") {
-        None | Some("SQL") => Ok(TimestampStandard::Sql),
-        Some("ISO-8601") => Ok(TimestampStandard::Iso),
+        None | Some("SQL") => Ok(TimestampStyle::Sql),
+        Some("ISO-8601") => Ok(TimestampStyle::Iso),
         Some(_) => Err(options.invalid("json.timestamp-format.standard", "SQL or ISO-8601")),
     }
 }
@@ -70,7 +70,7 @@ fn decoder(request: &SourceRequest) -> Result<Box<dyn RecordDecoder>, Diagnostic
     let rules = decode::Rules {
         ignore_errors: options.boolean("json.ignore-parse-errors", false)?,
         fail_on_missing: options.boolean("json.fail-on-missing-field", false)?,
-        text: TextRules { timestamps: timestamp_standard(options)? },
+        timestamps: timestamp_style(options)?,
     };
     if rules.ignore_errors && rules.fail_on_missing {
         return Err(options
@@ -81,5 +81,5 @@ fn decoder(request: &SourceRequest) -> Result<Box<dyn RecordDecoder>, Diagnostic
 }
 
 fn encoder(request: &SinkRequest) -> Result<Arc<dyn Encoder>, Diagnostic> {
-    Ok(Arc::new(encode::JsonEncoder::new(request, timestamp_standard(&request.options)?)?))
+    Ok(Arc::new(encode::JsonEncoder::new(request, timestamp_style(&request.options)?)?))
 }

@@ -5,7 +5,7 @@ use crate::format::{Format, RecordDecoder};
 use crate::text_chunk::{FileInfo, TextChunk};
 use crate::{ColumnRequest, Decoded, Encoded, RequestOrigin, SinkRequest, SourceRequest};
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Int64Type, TimestampMicrosecondType};
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::Buffer;
 use arrow_cast::display::array_value_to_string;
@@ -81,33 +81,48 @@ fn error(data_type: DataType, line: &str) -> Diagnostic {
 
 #[test]
 fn every_scalar_type_converts_as_in_flink() {
-    assert_eq!(values(DataType::Boolean, &["true", "false", "\"TRUE\"", "1", "null"]), ["true", "false", "true", "NULL", "NULL"]);
-    assert_eq!(values(DataType::TinyInt, &["-128", "128", "\" 7 \"", "1.5"]), ["-128", "NULL", "7", "NULL"]);
-    assert_eq!(values(DataType::Int, &["2147483647", "2147483648", "\"12\"", "1.9", "1e3", "-0", "true"]), [
-        "2147483647", "NULL", "12", "1", "1000", "0", "NULL"
-    ]);
     assert_eq!(
-        values(DataType::BigInt, &["9223372036854775807", "-9223372036854775808", "9223372036854775808", "1e30", "-1.5"]),
+        values(DataType::Boolean, &["true", "false", "\"TRUE\"", "1", "null"]),
+        ["true", "false", "true", "NULL", "NULL"]
+    );
+    assert_eq!(values(DataType::TinyInt, &["-128", "128", "\" 7 \"", "1.5"]), ["-128", "NULL", "7", "NULL"]);
+    assert_eq!(
+        values(DataType::Int, &["2147483647", "2147483648", "\"12\"", "1.9", "1e3", "-0", "true"]),
+        ["2147483647", "NULL", "12", "1", "1000", "0", "NULL"]
+    );
+    assert_eq!(
+        values(
+            DataType::BigInt,
+            &["9223372036854775807", "-9223372036854775808", "9223372036854775808", "1e30", "-1.5"]
+        ),
         ["9223372036854775807", "-9223372036854775808", "NULL", "NULL", "-1"]
     );
-    assert_eq!(values(DataType::Double, &["1", "1.5e3", "\"NaN\"", "\"x\"", "{}"]), ["1.0", "1500.0", "NaN", "NULL", "NULL"]);
+    assert_eq!(
+        values(DataType::Double, &["1", "1.5e3", "\"NaN\"", "\"x\"", "{}"]),
+        ["1.0", "1500.0", "NaN", "NULL", "NULL"]
+    );
     assert_eq!(values(DataType::Float, &["0.1"]), ["0.1"]);
     let decimal = DataType::decimal(38, 18);
-    assert_eq!(values(decimal, &["12345678901234567890.123456789012345678", "\"1\"", "1e40"]), [
-        "12345678901234567890.123456789012345678", "1.000000000000000000", "NULL"
-    ]);
-    assert_eq!(values(DataType::STRING, &["\"\"", "12", "1.50", "true", "{ \"a\" : [1, \" x \"] }", "[]", "\"a\\u00e9\\n\""]), [
-        "", "12", "1.50", "true", "{\"a\":[1,\" x \"]}", "[]", "aé\n"
-    ]);
+    assert_eq!(
+        values(decimal, &["12345678901234567890.123456789012345678", "\"1\"", "1e40"]),
+        ["12345678901234567890.123456789012345678", "1.000000000000000000", "NULL"]
+    );
+    assert_eq!(
+        values(DataType::STRING, &["\"\"", "12", "1.50", "true", "{ \"a\" : [1, \" x \"] }", "[]", "\"a\\u00e9\\n\""]),
+        ["", "12", "1.50", "true", "{\"a\":[1,\" x \"]}", "[]", "aé\n"]
+    );
     assert_eq!(values(DataType::BYTES, &["\"aGVsbG8=\"", "\"?\"", "1"]), ["68656c6c6f", "NULL", "NULL"]);
     assert_eq!(values(DataType::Date, &["\"2020-02-29\"", "\"2021-02-29\"", "18321"]), ["2020-02-29", "NULL", "NULL"]);
     assert_eq!(values(DataType::Time(3), &["\"12:13:14.5\"", "\"25:00:00\""]), ["12:13:14.500", "NULL"]);
-    assert_eq!(values(DataType::Timestamp(3), &["\"2020-12-30 12:13:14.123\"", "\"2020-12-30T12:13:14\"", "1"]), [
-        "2020-12-30T12:13:14.123", "NULL", "NULL"
-    ]);
-    assert_eq!(values(DataType::TimestampLtz(6), &["\"2020-12-30 12:13:14.000001Z\"", "\"2020-12-30 12:13:14\""]), [
-        "2020-12-30T12:13:14.000001Z", "NULL"
-    ]);
+    assert_eq!(
+        values(DataType::Timestamp(3), &["\"2020-12-30 12:13:14.123\"", "\"2020-12-30T12:13:14\"", "1"]),
+        ["2020-12-30T12:13:14.123", "NULL", "NULL"]
+    );
+    let schema = Schema::new(vec![field("v", DataType::TimestampLtz(6))]);
+    let data = b"{\"v\":\"1970-01-01 00:00:14.000001Z\"}\n{\"v\":\"1970-01-01 00:00:14\"}";
+    let decoded = decode_all(&schema, data, &[]);
+    assert_eq!(decoded.columns[0].as_primitive::<TimestampMicrosecondType>().values(), &[14_000_001]);
+    assert_eq!(decoded.error.map(|e| e.code), Some(code::WRONG_TYPE));
 }
 
 #[test]
@@ -158,7 +173,10 @@ fn parts_of_rows_are_read_beside_whole_ones() {
     assert_eq!((decoded.rows, decoded.error), (6, None));
     let columns: Vec<_> = decoded.columns.iter().map(texts).collect();
     assert_eq!(columns[0], ["x", "NULL", "NULL", "NULL", "NULL", "NULL"]);
-    assert_eq!(columns[1], ["{price: 7, deep: {s: x}}", "NULL", "{price: 8, deep: }", "NULL", "{price: , deep: {s: }}", "NULL"]);
+    assert_eq!(
+        columns[1],
+        ["{price: 7, deep: {s: x}}", "NULL", "{price: 8, deep: }", "NULL", "{price: , deep: {s: }}", "NULL"]
+    );
     assert_eq!(columns[2], ["7", "NULL", "8", "NULL", "NULL", "NULL"]);
     assert_eq!(columns[3], ["2", "0", "1", "NULL", "3", "4"]);
 }
@@ -187,7 +205,9 @@ fn errors_say_where_and_what() {
     let e = error(DataType::Int, "{\"v\":1}\n{\"v\":1,\n{\"v\":2}");
     assert_eq!((e.code, e.place), (code::MALFORMED_RECORD, place(1008, 12, None)));
     assert!(e.message.contains("the record is incomplete at the end of the line"), "{}", e.message);
-    for bad in ["[1]", "{\"v\":1}}", "{\"w\":1 \"v\":2}", "{\"v\":01}", "{\"v\":nul}", "{\"v\":\"\t\"}", "x", "{\"v\":1}\u{0}"] {
+    for bad in
+        ["[1]", "{\"v\":1}}", "{\"w\":1 \"v\":2}", "{\"v\":01}", "{\"v\":nul}", "{\"v\":\"\t\"}", "x", "{\"v\":1}\u{0}"]
+    {
         assert_eq!(error(DataType::Int, bad).code, code::MALFORMED_RECORD, "{bad}");
     }
     let nested = row(vec![field("x", DataType::Int)]);
@@ -210,7 +230,10 @@ fn missing_and_null_values_are_errors_where_asked_for() {
         let decoded = decode_all(&schema, data.as_bytes(), &[]);
         assert_eq!((decoded.rows, decoded.error.unwrap().code), (1, code::NULL_IN_NOT_NULL));
         let decoded = decode_all(&schema, data.as_bytes(), &[("json.ignore-parse-errors", "true")]);
-        assert_eq!((decoded.rows, decoded.skipped, texts(&decoded.columns[0])), (2, 1, vec!["1".to_string(), "2".into()]));
+        assert_eq!(
+            (decoded.rows, decoded.skipped, texts(&decoded.columns[0])),
+            (2, 1, vec!["1".to_string(), "2".into()])
+        );
     }
 }
 
@@ -220,7 +243,10 @@ fn a_line_that_is_not_utf8_spoils_only_itself() {
     let data = b"{\"v\":\"a string that is longer than a view\"}\n{\"v\":\"\xff\"}\n{\"v\":\"another that is longer than a view\"}\n";
     let decoded = decode_all(&schema, data, &[("json.ignore-parse-errors", "true")]);
     assert_eq!((decoded.rows, decoded.skipped), (2, 1));
-    assert_eq!(texts(&decoded.columns[0]), ["a string that is longer than a view", "another that is longer than a view"]);
+    assert_eq!(
+        texts(&decoded.columns[0]),
+        ["a string that is longer than a view", "another that is longer than a view"]
+    );
     let decoded = decode_all(&schema, data, &[]);
     assert_eq!(decoded.rows, 1);
     let error = decoded.error.unwrap();
@@ -256,12 +282,14 @@ fn random_value(random: &mut Random, depth: usize) -> Value {
 
 fn random_object(random: &mut Random, depth: usize) -> Value {
     let names = ["id", "name", "row", "price", "x", "k\"ey", "é"];
-    let members = (0..random.below(7)).map(|_| (names[random.below(names.len())].to_string(), random_value(random, depth)));
+    let members =
+        (0..random.below(7)).map(|_| (names[random.below(names.len())].to_string(), random_value(random, depth)));
     Value::Object(members.collect())
 }
 
 fn document_schema() -> Schema {
-    let inner = row(vec![field("id", DataType::BigInt), field("name", DataType::STRING), field("k\"ey", DataType::STRING)]);
+    let inner =
+        row(vec![field("id", DataType::BigInt), field("name", DataType::STRING), field("k\"ey", DataType::STRING)]);
     Schema::new(vec![
         field("id", DataType::BigInt),
         field("name", DataType::STRING),

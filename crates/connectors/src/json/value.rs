@@ -8,7 +8,8 @@ use super::decode::{Failure, Rules, string_text};
 use super::keys::{KeyTable, Meaning, START};
 use super::scan::{self, byte, skip_space, skip_value};
 use crate::text_chunk::excerpt;
-use crate::values::{ColumnBuilder, Values, parse};
+use crate::values::{ColumnBuilder, Values};
+use millstream_types::text::{parse_f64, parse_integer};
 use millstream_types::{DataType, Field, code};
 use std::sync::Arc;
 
@@ -119,7 +120,11 @@ impl ValueReader<'_> {
         } else {
             let number = scan::number_end(data, at)?;
             end = number.end;
-            if number.integer { parse::integer(&data[at..end]) } else { truncated(&data[at..end]) }
+            if number.integer {
+                parse_integer(&self.text[at..end], i64::MIN, i64::MAX)
+            } else {
+                truncated(&self.text[at..end])
+            }
         };
         match value.and_then(|value| builder.push_integer(value)) {
             Some(()) => Ok(end),
@@ -149,15 +154,15 @@ impl ValueReader<'_> {
         let (pushed, end) = match byte(data, at) {
             b'"' => {
                 let (text, end) = string_text(self.text, at)?;
-                (builder.push_text(&text, self.rules.text), end)
+                (builder.push_text(&text, self.rules.timestamps), end)
             }
             b'-' | b'0'..=b'9' if numeric => {
                 let end = scan::number_end(data, at)?.end;
-                (builder.push_text(&self.text[at..end], self.rules.text), end)
+                (builder.push_text(&self.text[at..end], self.rules.timestamps), end)
             }
             b't' | b'f' if builder.data_type == DataType::Boolean => {
                 let end = skip_value(data, at, 0)?;
-                (builder.push_text(&self.text[at..end], self.rules.text), end)
+                (builder.push_text(&self.text[at..end], self.rules.timestamps), end)
             }
             _ => (None, at),
         };
@@ -257,7 +262,7 @@ impl ValueReader<'_> {
                     return Err(scan::unexpected(data, colon, "a colon was expected").into());
                 }
                 let end = self.field(values, shape, true, skip_space(data, colon + 1))?;
-                keys.push_text(&key, self.rules.text).expect("keys of maps are strings, checked at opening");
+                keys.push_text(&key, self.rules.timestamps).expect("keys of maps are strings, checked at opening");
                 match scan::member_end(data, end)? {
                     (next, false) => at = next,
                     (behind, true) => break at = behind,
@@ -298,8 +303,8 @@ impl ValueReader<'_> {
 }
 
 /// The whole part of a number with fraction or exponent, if it fits.
-fn truncated(text: &[u8]) -> Option<i64> {
-    let value = parse::double(text)?.trunc();
+fn truncated(text: &str) -> Option<i64> {
+    let value = parse_f64(text)?.trunc();
     // Both bounds are exact in binary64; 2^63 itself is out.
     (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value).then_some(value as i64)
 }

@@ -1,10 +1,13 @@
 //! Columns of a Parquet file → columns of the table's types.
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BooleanArray, StructArray, new_null_array};
+use arrow_array::types::{
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+};
+use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, StructArray, new_null_array};
 use arrow_buffer::NullBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::DataType as ArrowType;
+use arrow_schema::{DataType as ArrowType, TimeUnit};
 use millstream_types::DataType;
 use std::sync::Arc;
 
@@ -49,8 +52,41 @@ pub(super) fn fit(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, Strin
     if kind(array.data_type()) != kind(&target) && *array.data_type() != ArrowType::Null {
         return Err(mismatch());
     }
-    let options = CastOptions { safe: false, ..CastOptions::default() };
-    cast_with_options(array, &target, &options).map_err(|e| format!("{}: {e}", mismatch()))
+    let cast = |array: &ArrayRef, target: &ArrowType| {
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        cast_with_options(array, target, &options).map_err(|e| format!("{}: {e}", mismatch()))
+    };
+    match (array.data_type(), &target) {
+        (ArrowType::List(_), ArrowType::List(field)) => {
+            let (DataType::Array(element), list) = (wanted, array.as_list::<i32>()) else { return Err(mismatch()) };
+            let (offsets, nulls) = (list.offsets().clone(), list.nulls().cloned());
+            let list = ListArray::try_new(field.clone(), offsets, fit(list.values(), element)?, nulls);
+            Ok(Arc::new(list.map_err(|e| e.to_string())?))
+        }
+        // Parquet has instants and local times; both are stored as if in UTC, so that the zone is only a label.
+        (ArrowType::Timestamp(..), ArrowType::Timestamp(unit, zone)) => {
+            let plain = cast(&labelled(array, None), &ArrowType::Timestamp(*unit, None))?;
+            Ok(labelled(&plain, zone.clone()))
+        }
+        _ => cast(array, &target),
+    }
+}
+
+/// The same timestamps with another zone.
+fn labelled(array: &ArrayRef, zone: Option<Arc<str>>) -> ArrayRef {
+    let ArrowType::Timestamp(unit, _) = array.data_type() else { return array.clone() };
+    match unit {
+        TimeUnit::Second => Arc::new(array.as_primitive::<TimestampSecondType>().clone().with_timezone_opt(zone)),
+        TimeUnit::Millisecond => {
+            Arc::new(array.as_primitive::<TimestampMillisecondType>().clone().with_timezone_opt(zone))
+        }
+        TimeUnit::Microsecond => {
+            Arc::new(array.as_primitive::<TimestampMicrosecondType>().clone().with_timezone_opt(zone))
+        }
+        TimeUnit::Nanosecond => {
+            Arc::new(array.as_primitive::<TimestampNanosecondType>().clone().with_timezone_opt(zone))
+        }
+    }
 }
 
 /// Types between which a cast keeps the meaning.

@@ -3,12 +3,14 @@
 //! Unlike Arrow's builders it can take back its last rows, because a record may turn out malformed after some of its
 //! columns were read, and a key may occur twice.
 
-use super::parse::{self, TimestampStandard};
 use super::views::ViewValues;
 use arrow_array::types::*;
 use arrow_array::{ArrayRef, ArrowPrimitiveType, BooleanArray, ListArray, MapArray, PrimitiveArray, StructArray};
 use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::DataType as ArrowType;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use millstream_types::text::{self, TimestampStyle};
 use millstream_types::{DataType, Diagnostic, code};
 use std::sync::Arc;
 
@@ -38,13 +40,6 @@ pub(crate) enum Values {
     Row(Vec<ColumnBuilder>),
     /// Number of entries up to each row's end; keys; values.
     Map(Vec<i32>, Box<ColumnBuilder>, Box<ColumnBuilder>),
-}
-
-/// How a format writes scalar values as text.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct TextRules {
-    /// Form of timestamps.
-    pub(crate) timestamps: TimestampStandard,
 }
 
 impl ColumnBuilder {
@@ -158,27 +153,22 @@ impl ColumnBuilder {
     }
 
     /// Appends the scalar that `text` stands for; `None`, and no change, if it stands for none of the column's type.
-    pub(crate) fn push_text(&mut self, text: &str, rules: TextRules) -> Option<()> {
-        let bytes = text.as_bytes();
-        let unit = self.data_type.time_unit();
+    pub(crate) fn push_text(&mut self, text: &str, style: TimestampStyle) -> Option<()> {
+        let trimmed = text.trim_matches(|c: char| c <= ' ');
         match (&mut self.values, &self.data_type) {
-            (Values::String(v), _) => v.push_copy(bytes),
-            (Values::Bytes(v), _) => v.push_copy(&parse::base64(bytes)?),
-            (Values::Boolean(v), _) => v.push(parse::boolean(parse::trim(bytes))?),
-            (Values::Float32(v), _) => v.push(parse::float(parse::trim(bytes))?),
-            (Values::Float64(v), _) => v.push(parse::double(parse::trim(bytes))?),
+            (Values::String(v), _) => v.push_copy(text.as_bytes()),
+            (Values::Bytes(v), _) => v.push_copy(&BASE64.decode(text).ok()?),
+            (Values::Boolean(v), _) => v.push(truth(trimmed)?),
+            (Values::Float32(v), _) => v.push(text::parse_f32(text)?),
+            (Values::Float64(v), _) => v.push(text::parse_f64(text)?),
             (Values::Decimal(v), DataType::Decimal { precision, scale }) => {
-                v.push(parse::decimal(parse::trim(bytes), *precision, *scale)?);
+                v.push(text::parse_decimal(text, *precision, *scale)?);
             }
-            (Values::Int32(v), DataType::Date) => v.push(parse::date(bytes)?),
-            (Values::Int32(v), DataType::Time(_)) => v.push((parse::time_nanos(bytes)? / 1_000_000) as i32),
-            (Values::Int64(v), DataType::Timestamp(_)) => {
-                v.push(parse::timestamp(bytes, rules.timestamps, false, unit)?);
-            }
-            (Values::Int64(v), DataType::TimestampLtz(_)) => {
-                v.push(parse::timestamp(bytes, rules.timestamps, true, unit)?);
-            }
-            _ => return self.push_integer(parse::integer(parse::trim(bytes))?),
+            (Values::Int32(v), DataType::Date) => v.push(text::parse_date(text)?),
+            (Values::Int32(v), DataType::Time(_)) => v.push(text::parse_time(text)?),
+            (Values::Int64(v), DataType::Timestamp(p)) => v.push(text::parse_timestamp(text, style, *p)?),
+            (Values::Int64(v), DataType::TimestampLtz(p)) => v.push(text::parse_timestamp_ltz(text, style, *p)?),
+            _ => return self.push_integer(text::parse_integer(trimmed, i64::MIN, i64::MAX)?),
         }
         self.mark_valid();
         Some(())
@@ -230,6 +220,17 @@ impl ColumnBuilder {
                 Arc::new(MapArray::try_new(field, offsets(ends), entries, nulls, ordered).map_err(broken)?)
             }
         })
+    }
+}
+
+/// `true` or `false` in any case; what CAST takes beyond that is no truth value in a data format.
+fn truth(text: &str) -> Option<bool> {
+    if text.eq_ignore_ascii_case("true") {
+        Some(true)
+    } else if text.eq_ignore_ascii_case("false") {
+        Some(false)
+    } else {
+        None
     }
 }
 

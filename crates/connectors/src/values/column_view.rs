@@ -1,9 +1,11 @@
 //! A column of a result, downcast once, for encoders that write it value by value.
 
-use super::print;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, BooleanArray, ListArray, MapArray, StringViewArray, StructArray};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use millstream_types::text::{self, TimestampStyle};
 use millstream_types::{DataType, Diagnostic, Field, TimeUnit};
 
 /// A column by its SQL type.
@@ -93,26 +95,22 @@ impl<'a> ColumnView<'a> {
     }
 
     /// Writes the text of a scalar that is not NULL; strings as they are. Nested values write nothing.
-    pub(crate) fn write_scalar(&self, row: usize, timestamp_separator: u8, out: &mut Vec<u8>) {
+    pub(crate) fn write_scalar(&self, row: usize, style: TimestampStyle, out: &mut Vec<u8>) {
         match &self.kind {
             Kind::Boolean(v) => out.extend_from_slice(if v.value(row) { b"true" } else { b"false" }),
-            Kind::Int8(v) => print::integer(out, v[row].into()),
-            Kind::Int16(v) => print::integer(out, v[row].into()),
-            Kind::Int32(v) => print::integer(out, v[row].into()),
-            Kind::Int64(v) => print::integer(out, v[row]),
-            Kind::Float32(v) => print::float(out, v[row]),
-            Kind::Float64(v) => print::double(out, v[row]),
-            Kind::Decimal(v, scale) => print::decimal(out, v[row], *scale),
+            Kind::Int8(v) => text::write_integer(out, v[row].into()),
+            Kind::Int16(v) => text::write_integer(out, v[row].into()),
+            Kind::Int32(v) => text::write_integer(out, v[row].into()),
+            Kind::Int64(v) => text::write_integer(out, v[row]),
+            Kind::Float32(v) => text::write_f32(out, v[row]),
+            Kind::Float64(v) => text::write_f64(out, v[row]),
+            Kind::Decimal(v, scale) => text::write_decimal(out, v[row], *scale),
             Kind::String(v) => out.extend_from_slice(v.value(row).as_bytes()),
-            Kind::Bytes(v) => print::base64(out, v.value(row)),
-            Kind::Date(v) => print::date(out, v[row].into()),
-            Kind::Time(v) => print::time(out, v[row] as u64 * 1_000_000),
-            Kind::Timestamp(v, unit, zoned) => {
-                print::timestamp(out, v[row], *unit, timestamp_separator);
-                if *zoned {
-                    out.push(b'Z');
-                }
-            }
+            Kind::Bytes(v) => out.extend_from_slice(BASE64.encode(v.value(row)).as_bytes()),
+            Kind::Date(v) => text::write_date(out, v[row]),
+            Kind::Time(v) => text::write_time_trimmed(out, v[row]),
+            Kind::Timestamp(v, unit, true) => text::write_timestamp_ltz(out, v[row], *unit, style),
+            Kind::Timestamp(v, unit, false) => text::write_timestamp_trimmed(out, v[row], *unit, style),
             Kind::Null | Kind::Row(..) | Kind::List(..) | Kind::Map(..) => {}
         }
     }
