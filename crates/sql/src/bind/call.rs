@@ -75,15 +75,21 @@ pub(crate) fn plain_arguments(function: &ast::Function) -> Result<Vec<&ast::Expr
             return Err(unsupported("a subquery as an argument", span_of(&**query), "compute the value in the query"));
         }
     };
-    let plain = |argument| match argument {
-        &ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ref e)) => Ok(e),
-        ast::FunctionArg::Unnamed(_) => {
-            let message = format!("`*` is not an argument of {}", function.name);
-            Err(error(code::TYPE_MISMATCH, span_of(&function.name), message).advise("name the columns"))
+    let mut plain = Vec::with_capacity(list.args.len());
+    for argument in &list.args {
+        match argument {
+            ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => plain.push(expr),
+            ast::FunctionArg::Unnamed(_) => {
+                let message = format!("`*` is not an argument of {}", function.name);
+                return Err(error(code::TYPE_MISMATCH, span_of(&function.name), message).advise("name the columns"));
+            }
+            _ => {
+                let advice = "give the arguments in order";
+                return Err(unsupported("an argument by name", span_of(&function.name), advice));
+            }
         }
-        _ => Err(unsupported("an argument by name", span_of(&function.name), "give the arguments in order")),
-    };
-    list.args.iter().map(plain).collect()
+    }
+    Ok(plain)
 }
 
 impl Binder<'_> {

@@ -250,11 +250,9 @@ pub fn is_castable(from: &DataType, to: &DataType) -> bool {
     }
     let temporal = |t: &T| t.is_timestamp() || matches!(t, T::Date | T::Time(_));
     match (from, to) {
-        // Everything has a text form, and every text can be tried.
-        (_, t) if t.is_string() => true,
-        (f, t) if f.is_string() => {
-            t.is_numeric() || temporal(t) || t.is_binary() || matches!(t, T::Boolean) || t.is_interval()
-        }
+        // Every scalar has a text form, and every text can be tried.
+        (f, t) if t.is_string() => !f.is_nested(),
+        (f, t) if f.is_string() => t.is_numeric() || temporal(t) || t.is_binary() || *t == T::Boolean,
         (f, t) if f.is_binary() => t.is_string(),
         (T::Boolean, t) => t.is_numeric(),
         (f, T::Boolean) => f.is_integer(),

@@ -178,11 +178,14 @@ fn implied_name(expr: &ast::Expr) -> Option<String> {
     }
 }
 
+/// The names that the select list gives with AS.
 fn aliases(select: &ast::Select) -> Vec<&str> {
-    let alias = |item| match item {
-        &ast::SelectItem::ExprWithAlias { ref alias, .. } => Some(alias.value.as_str()),
-        _ => None,
-    };
+    fn alias(item: &ast::SelectItem) -> Option<&str> {
+        match item {
+            ast::SelectItem::ExprWithAlias { alias, .. } => Some(&alias.value),
+            _ => None,
+        }
+    }
     select.projection.iter().filter_map(alias).collect()
 }
 

@@ -1,0 +1,164 @@
+//! Errors: code, place, message, advice.
+
+use super::tables;
+
+#[track_caller]
+fn check(cases: &[(&str, &str, &str)]) {
+    let session = tables();
+    for (sql, error, advice) in cases {
+        let found = session.error(sql);
+        assert_eq!(found.0, *error, "{sql}");
+        assert!(found.1.contains(advice), "{sql}: {}", found.1);
+    }
+}
+
+#[test]
+fn names() {
+    check(&[
+        ("SELECT nnn FROM t", "MS2003 1:8+3 unknown column `nnn`", "did you mean `nn`?"),
+        ("SELECT I FROM z", "MS2003 1:8+1 unknown column `I`", "columns: k, ts"),
+        ("SELECT\n  z.ks\nFROM z", "MS2003 2:5+2 table `z` has no column `ks`", "`k`"),
+        ("SELECT r.xx FROM t", "MS2003 1:10+2 the ROW has no field `xx`", "`x`"),
+        ("SELECT i.x FROM t", "MS2003 1:10+1 `x` cannot be a field: the value before it is INT", "ROW"),
+        ("SELECT a FROM (SELECT i AS a, l AS a FROM t)", "MS2004 1:8+1 the input has more than one column `a`", "AS"),
+        ("SELECT UPER(s) FROM t", "MS2005 1:8+4 unknown function `UPER`", "UPPER"),
+        ("SELECT COUTN(*) FROM t", "MS2005 1:8+5 unknown function `COUTN`", "COUNT"),
+        ("SELECT z.* FROM t", "MS2003 1:8+1 unknown column `z`", ""),
+    ]);
+    let (error, _) = tables().error("SELECT 1 FROM tt");
+    assert!(error.starts_with("MS2002 1:15+2"), "{error}");
+}
+
+#[test]
+fn types() {
+    check(&[
+        ("SELECT s + 1 FROM t", "MS2006 1:8+5 `+` cannot combine STRING and INT", "||"),
+        ("SELECT -s FROM t", "MS2006 1:9+1 `-` cannot be applied to STRING", "cast"),
+        ("SELECT i FROM t WHERE i", "MS2006 1:23+1 WHERE needs a BOOLEAN, not INT", "compare"),
+        ("SELECT i FROM t WHERE b AND i", "MS2006 1:29+1 AND needs a BOOLEAN, not INT", ""),
+        ("SELECT b = i FROM t", "MS2006 1:8+5 BOOLEAN and INT cannot be compared", "cast"),
+        ("SELECT r = r FROM t", "MS2007 1:8+5 comparing", "single fields"),
+        ("SELECT CAST(r AS INT) FROM t", "MS2006 1:13+1 ROW", ""),
+        (
+            "SELECT CAST(i AS TIMESTAMP(3)) FROM t",
+            "MS2006 1:13+1 INT cannot be cast to TIMESTAMP(3)",
+            "TO_TIMESTAMP_LTZ",
+        ),
+        ("SELECT ts - ts FROM t", "MS2006 1:8+7 TIMESTAMP(3) - TIMESTAMP(3) needs a unit", "TIMESTAMPDIFF"),
+        (
+            "SELECT CASE WHEN b THEN 1 ELSE 'a' END FROM t",
+            "MS2006 1:8+31 the values have types that do not fit together: INT, CHAR(1)",
+            "cast",
+        ),
+        ("SELECT i FROM t UNION ALL SELECT s FROM t", "MS2006 1:1+41 column `i` of UNION is INT and STRING", "cast"),
+        (
+            "SELECT i FROM t UNION ALL SELECT i, l FROM t",
+            "MS2006 1:1+44 query 2 of UNION has 2 columns, the first has 1",
+            "",
+        ),
+        ("SELECT DATE '2021-02-29'", "MS2014 1:13+12 '2021-02-29' is not a date", "DATE '"),
+        ("SELECT INTERVAL '1:70' HOUR TO MINUTE", "MS2014 1:17+6 '1:70' does not have the form", "INTERVAL"),
+    ]);
+}
+
+#[test]
+fn grouping() {
+    let from = "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))";
+    let with = |head: &str, tail: &str| format!("{head} {from} {tail}");
+    check(&[
+        ("SELECT COUNT(*) FROM t", "MS2008 1:8+5 on a stream, groups without a window never end", "batch"),
+        (
+            "SELECT i, COUNT(*) FROM t GROUP BY i",
+            "MS2008 1:36+1 on a stream, groups without a window never end",
+            "TUMBLE",
+        ),
+        ("SELECT DISTINCT i FROM t", "MS2008 1:1+6 on a stream, distinct rows without a window never end", "batch"),
+        (
+            &with("SELECT i, COUNT(*)", "GROUP BY window_start, window_end"),
+            "MS2012 1:8+1 column `i` is neither in GROUP BY nor in an aggregate function",
+            "add `i` to GROUP BY",
+        ),
+        (
+            &with("SELECT COUNT(*)", "GROUP BY window_start"),
+            "MS2009 1:92+12 the groups are not those of a window: both its start and its end are needed",
+            "add window_end to GROUP BY",
+        ),
+        (
+            &with("SELECT i AS j, COUNT(*)", "GROUP BY j, window_start, window_end"),
+            "MS2003 1:100+1 unknown column `j`",
+            "cannot use a name that SELECT gives",
+        ),
+        (
+            "SELECT i FROM t WHERE COUNT(*) > 1",
+            "MS2012 1:23+5 the aggregate function COUNT cannot stand in WHERE",
+            "HAVING",
+        ),
+        (
+            "SELECT SUM(MAX(i)) FROM t",
+            "MS2012 1:12+3 the aggregate function MAX cannot stand in an aggregate function",
+            "",
+        ),
+        ("SELECT SUM(s) FROM t", "MS2006 1:12+1 SUM needs a number, not STRING", "cast"),
+        ("SELECT i FROM t GROUP BY 1", "MS2007 1:26+1 GROUP BY the number of a column is not supported yet", "repeat"),
+    ]);
+}
+
+#[test]
+fn windows() {
+    check(&[
+        (
+            "SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(i), INTERVAL '10' SECOND))",
+            "MS2009 1:37+12 column `i` is not a time attribute",
+            "use `ts`",
+        ),
+        (
+            "SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MONTH))",
+            "MS2009 1:62+3 the size of a window cannot be counted in months, which differ in length",
+            "INTERVAL",
+        ),
+        (
+            "SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '0' SECOND)",
+            "MS2009 1:53+3 the size of a window must be positive",
+            "INTERVAL",
+        ),
+        (
+            "SELECT COUNT(*) FROM t GROUP BY TUMBLE(CAST(ts AS TIMESTAMP(2)), INTERVAL '1' SECOND)",
+            "MS2009 1:45+2 the expression is not a time attribute",
+            "use `ts`",
+        ),
+        (
+            "SELECT TUMBLE_START(ts, INTERVAL '2' SECOND) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' SECOND)",
+            "MS2009 1:8+12 TUMBLE_START must have the arguments of GROUP BY's TUMBLE",
+            "repeat",
+        ),
+        (
+            "SELECT COUNT(*) FROM t GROUP BY HOP(ts, INTERVAL '1' SECOND, INTERVAL '2' SECOND)",
+            "MS2007 1:33+3 the window function HOP is not supported yet",
+            "TUMBLE",
+        ),
+        (
+            "SELECT * FROM TABLE(SESSION(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND))",
+            "MS2007 1:21+7 the window function SESSION is not supported yet",
+            "TUMBLE",
+        ),
+    ]);
+}
+
+#[test]
+fn features_to_come_are_named() {
+    check(&[
+        ("SELECT * FROM t JOIN z ON t.i = z.k", "MS2007 1:22+13 JOIN", ""),
+        ("SELECT * FROM t, z", "MS2007 1:18+1 JOIN", ""),
+        ("SELECT i FROM t ORDER BY i", "MS2007 1:26+1 ORDER BY is not supported yet", ""),
+        ("SELECT i FROM t LIMIT 1 OFFSET 2", "MS2007 1:32+1 OFFSET is not supported yet", ""),
+        ("SELECT * FROM (SELECT i FROM t LIMIT 1)", "MS2007 1:38+1 LIMIT within a subquery or a view", ""),
+        ("SELECT COUNT(DISTINCT i) FROM t", "MS2007 1:8+5 COUNT(DISTINCT …) is not supported yet", ""),
+        ("SELECT SUM(i) OVER (PARTITION BY l) FROM t", "MS2007 1:8+3 SUM … OVER (…) is not supported yet", ""),
+        ("SELECT LISTAGG(s) FROM t", "MS2007 1:8+7 the aggregate function LISTAGG is not supported yet", ""),
+        ("SELECT i FROM t WHERE i IN (SELECT k FROM z)", "MS2007 1:23+21 IN (subquery) is not supported yet", ""),
+        ("SELECT (SELECT 1) FROM t", "MS2007 1:9+8 a subquery as a value is not supported yet", ""),
+        ("SELECT PROCTIME() FROM t", "MS2007 1:8+8 processing time (PROCTIME) is not supported yet", "event time"),
+        ("SELECT i FROM t EXCEPT SELECT k FROM z", "MS2007 1:1+38 EXCEPT is not supported yet", ""),
+        ("SELECT a[1] FROM t", "MS2007 1:10+1 access to elements of an ARRAY or MAP", ""),
+    ]);
+}
