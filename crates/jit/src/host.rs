@@ -58,18 +58,15 @@ pub(crate) fn machine(options: &CompileOptions) -> Result<TargetMachine, JitErro
         .ok_or_else(|| JitError::Target(format!("LLVM has no target machine for {}", host.triple)))
 }
 
-/// Says in the module for which machine it is. MCJIT makes its own description of a machine and reads the CPU from the
-/// attributes of functions; `with_features` is for it, since the list is long and readers do not want it.
+/// Says at each function for which CPU it is. MCJIT makes its own description of a machine and reads the CPU from these
+/// attributes; `with_features` is for it, since the list is long and readers do not want it.
 pub(crate) fn target(
     module: &Module<'_>,
     context: &Context,
-    machine: &TargetMachine,
     options: &CompileOptions,
     with_features: bool,
 ) -> Result<(), JitError> {
     let host = host()?;
-    module.set_triple(&machine.get_triple());
-    module.set_data_layout(&machine.get_target_data().get_data_layout());
     let vector_bits = options.vector_bits.to_string();
     let mut attributes = vec![
         ("target-cpu", host.cpu.as_str()),

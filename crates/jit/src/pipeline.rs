@@ -118,8 +118,8 @@ fn optimised_module<'c>(
 ) -> Result<Module<'c>, JitError> {
     verify(program).map_err(JitError::Malformed)?;
     let machine = host::machine(options)?;
-    let module = emit(context, program)?;
-    host::target(&module, context, &machine, options, with_features)?;
+    let module = emit(context, program, &machine)?;
+    host::target(&module, context, options, with_features)?;
     module.verify().map_err(|e| JitError::Verification(e.to_string()))?;
     host::optimise(&module, &machine, options)?;
     Ok(module)

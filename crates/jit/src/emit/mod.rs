@@ -32,6 +32,7 @@ use columns::Column;
 use inkwell::IntPredicate;
 use inkwell::context::Context;
 use inkwell::module::Module;
+use inkwell::targets::TargetMachine;
 pub(crate) use ir::Emitted;
 use ir::{Basic, Block, Int, Ir, Ptr};
 use millstream_abi::{ErrorKind, ExecContext, Status};
@@ -45,14 +46,17 @@ pub(crate) fn runtime_symbol(function: millstream_abi::RuntimeFn) -> String {
     format!("fn.{}", function.name())
 }
 
-/// Emits the function `run` of a well-formed program into a new module.
-pub(crate) fn emit<'c>(context: &'c Context, program: &Program) -> Emitted<Module<'c>> {
+/// Emits the function `run` of a well-formed program into a new module for a machine.
+pub(crate) fn emit<'c>(context: &'c Context, program: &Program, machine: &TargetMachine) -> Emitted<Module<'c>> {
     let plan = StagePlan::new(program);
     let outputs = match &program.terminal {
         Terminal::Emit(columns) => 2 * columns.len() + 1,
         Terminal::Update(_) => 0,
     };
     let ir = Ir::new(context, &program.name, outputs);
+    // Before anything is emitted, because loads and stores take the alignments of types from it.
+    ir.module.set_triple(&machine.get_triple());
+    ir.module.set_data_layout(&machine.get_target_data().get_data_layout());
     ir.attribute(ir.function, "nounwind", 0);
     let emitter = Emitter::new(ir, program, &plan)?;
     emitter.run()
