@@ -59,8 +59,10 @@ pub(crate) struct Caches {
     pub(crate) regexes: PatternCache<Option<CompiledRegex>>,
     /// `SIMILAR TO` patterns, keyed with their escape character in front.
     pub(crate) similar: PatternCache<Result<CompiledRegex, String>>,
-    /// `LIKE` patterns, keyed with their escape character in front.
+    /// `LIKE` patterns without an escape character.
     pub(crate) likes: PatternCache<Result<LikePattern, String>>,
+    /// `LIKE` patterns, keyed with their escape character in front.
+    pub(crate) escaped_likes: PatternCache<Result<LikePattern, String>>,
     /// Patterns of Java's `DateTimeFormatter`; shared, because writing needs the context beside the pattern.
     pub(crate) formatters: PatternCache<Result<Arc<DatePattern>, String>>,
     /// Patterns of Java's `SimpleDateFormat`.

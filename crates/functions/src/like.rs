@@ -36,6 +36,13 @@ enum Piece {
 }
 
 impl Segment {
+    /// Appends the text gathered so far, if any.
+    fn flush(&mut self, text: &mut String) {
+        if !text.is_empty() {
+            self.pieces.push(Piece::Text(std::mem::take(text).into_bytes().into()));
+        }
+    }
+
     /// Where a match that starts at `at` ends.
     fn match_at(&self, s: &[u8], mut at: usize) -> Option<usize> {
         for piece in &self.pieces {
@@ -173,14 +180,6 @@ impl LikePattern {
     }
 }
 
-impl Segment {
-    fn flush(&mut self, text: &mut String) {
-        if !text.is_empty() {
-            self.pieces.push(Piece::Text(std::mem::take(text).into_bytes().into()));
-        }
-    }
-}
-
 /// The one character of an ESCAPE clause; an empty one is none.
 pub(crate) fn escape_character(escape: &str) -> Result<Option<char>, Failure> {
     let mut chars = escape.chars();
@@ -207,9 +206,8 @@ pub(crate) fn like_escape(
     let Some(character) = escape else { return Ok(like(context, s, pattern)) };
     let caches = &mut context.caches;
     caches.key.clear();
-    // No pattern without escape begins like this, so both kinds share the cache.
-    caches.key.extend(['\0', character]);
+    caches.key.push(character);
     caches.key.push_str(pattern);
-    let compiled = caches.likes.get(&caches.key, |_| LikePattern::compile(pattern, escape));
+    let compiled = caches.escaped_likes.get(&caches.key, |_| LikePattern::compile(pattern, escape));
     compiled.as_ref().map(|compiled| compiled.matches(s)).map_err(|message| Failure::argument(message.clone()))
 }
