@@ -42,7 +42,7 @@ const fn ignored(key: &'static str, meaning: &'static str) -> SettingInfo {
     SettingInfo { key, default: "", kind: Kind::Ignored, meaning }
 }
 
-const MAX_BUFFER_ROWS: u64 = 1 << 20;
+const MAX_BUFFER_ROWS: u64 = 1 << 16;
 
 /// Every key that `SET` takes.
 pub const KNOWN: &[SettingInfo] = &[
@@ -65,7 +65,12 @@ pub const KNOWN: &[SettingInfo] = &[
         Kind::OneOf(&["fail", "skip"]),
         "What a bad row (failed cast, division by zero) does: fail the query, or be skipped and counted.",
     ),
-    setting("pipeline.buffer-rows", "8192", Kind::Integer(1, MAX_BUFFER_ROWS), "Most rows in a buffer."),
+    setting(
+        "pipeline.buffer-rows",
+        "0",
+        Kind::Integer(0, MAX_BUFFER_ROWS),
+        "Most rows in a buffer; 0 leaves buffers as they are decoded.",
+    ),
     setting(
         "pipeline.tier",
         "auto",
@@ -205,7 +210,7 @@ impl Settings {
 
     /// `pipeline.buffer-rows`.
     pub fn buffer_rows(&self) -> usize {
-        self.get("pipeline.buffer-rows").and_then(|v| v.parse().ok()).unwrap_or(8192)
+        self.get("pipeline.buffer-rows").and_then(|v| v.parse().ok()).unwrap_or(0)
     }
 
     /// `pipeline.tier`.
@@ -271,7 +276,7 @@ mod tests {
     #[test]
     fn defaults_and_values() {
         let mut settings = Settings::new();
-        assert_eq!((settings.buffer_rows(), settings.tier(), settings.parallelism()), (8192, Tier::Auto, None));
+        assert_eq!((settings.buffer_rows(), settings.tier(), settings.parallelism()), (0, Tier::Auto, None));
         assert_eq!((settings.is_batch(), settings.error_policy()), (false, ErrorPolicy::Fail));
         settings.set("execution.runtime-mode", "BATCH").unwrap();
         settings.set("pipeline.tier", "interpret").unwrap();
@@ -284,7 +289,7 @@ mod tests {
         settings.set("pipeline.tier", "compile").unwrap();
         assert_eq!(settings.tier(), Tier::Compiled);
         settings.reset(Some("pipeline.buffer-rows")).unwrap();
-        assert_eq!(settings.buffer_rows(), 8192);
+        assert_eq!(settings.buffer_rows(), 0);
         settings.reset(None).unwrap();
         assert_eq!(settings, Settings::new());
     }
@@ -301,7 +306,7 @@ mod tests {
         assert_eq!(unknown.code, code::UNKNOWN_OPTION);
         assert_eq!(unknown.advice.as_deref(), Some("did you mean 'pipeline.buffer-rows'?"));
         for (key, value) in [
-            ("pipeline.buffer-rows", "0"),
+            ("pipeline.buffer-rows", "99999999"),
             ("pipeline.tier", "fast"),
             ("table.local-time-zone", "Mars"),
             ("parallelism.default", "-1"),

@@ -113,6 +113,18 @@ pub struct ParsedStatement {
     pub line: u64,
 }
 
+impl ParsedStatement {
+    /// Whether it gives rows by running: a bare query.
+    pub fn is_query(&self) -> bool {
+        matches!(self.statement, Statement::Query(_))
+    }
+
+    /// Whether it writes rows into tables.
+    pub fn is_insert(&self) -> bool {
+        matches!(self.statement, Statement::Insert(_) | Statement::StatementSet(_))
+    }
+}
+
 /// Why a statement could not be parsed.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -413,6 +425,9 @@ fn parse_explain(parser: &mut Parser) -> Result<Statement, Failure> {
         }
     }
     let start = parser.peek_token();
+    if peek_word(parser, 0, "EXPLAIN") {
+        return Ok(parser.expected("a query, INSERT or STATEMENT SET after EXPLAIN", start)?);
+    }
     match parse_any(parser)? {
         inner @ (Statement::Query(_) | Statement::Insert(_) | Statement::StatementSet(_)) => {
             Ok(Statement::Explain { kind, inner: Box::new(inner) })
