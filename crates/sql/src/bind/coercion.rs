@@ -210,7 +210,9 @@ fn convert_literal(value: &Value, from: &DataType, to: &DataType) -> Option<Valu
             format!("{unscaled}e-{scale}").parse().ok().map(Value::Float)
         }
         (Value::Float(x), DataType::Double) => Some(Value::Float(*x)),
-        (Value::String(s), DataType::Char(n) | DataType::Varchar(n)) => {
+        // A shorter string is padded at run time.
+        (Value::String(s), DataType::Char(n)) => (s.chars().count() == *n as usize).then(|| Value::String(s.clone())),
+        (Value::String(s), DataType::Varchar(n)) => {
             (s.chars().count() <= *n as usize).then(|| Value::String(s.clone()))
         }
         (Value::Bytes(b), DataType::Binary(n) | DataType::Varbinary(n)) => {
