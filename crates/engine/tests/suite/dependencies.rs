@@ -6,7 +6,7 @@ use std::process::Command;
 
 fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        .args(["metadata", "--format-version", "1", "--locked"])
         .current_dir(crate::tests_dir())
         .output()
         .expect("cargo metadata runs");
