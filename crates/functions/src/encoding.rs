@@ -12,6 +12,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// The character sets that ENCODE and DECODE know.
+#[derive(Clone, Copy)]
 enum Charset {
     Ascii,
     Latin1,
@@ -23,16 +24,16 @@ enum Charset {
 
 impl Charset {
     fn of(name: &str) -> Result<Charset, Failure> {
-        const ALL: [(&str, fn() -> Charset); 6] = [
-            ("US-ASCII", || Charset::Ascii),
-            ("ISO-8859-1", || Charset::Latin1),
-            ("UTF-8", || Charset::Utf8),
-            ("UTF-16", || Charset::Utf16),
-            ("UTF-16BE", || Charset::Utf16Big),
-            ("UTF-16LE", || Charset::Utf16Little),
+        const ALL: [(&str, Charset); 6] = [
+            ("US-ASCII", Charset::Ascii),
+            ("ISO-8859-1", Charset::Latin1),
+            ("UTF-8", Charset::Utf8),
+            ("UTF-16", Charset::Utf16),
+            ("UTF-16BE", Charset::Utf16Big),
+            ("UTF-16LE", Charset::Utf16Little),
         ];
         match ALL.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
-            Some((_, make)) => Ok(make()),
+            Some((_, charset)) => Ok(*charset),
             None => Err(Failure::argument(format!(
                 "unknown character set '{name}'; use US-ASCII, ISO-8859-1, UTF-8, UTF-16, UTF-16BE or UTF-16LE"
             ))),
