@@ -197,7 +197,10 @@ fn parse_nested(parser: &mut Parser, depth: usize) -> Result<Parsed, ParserError
 /// `NOT NULL`, `NULL` and `ARRAY` after a type; nothing can follow a type whose bracket closed the outer one.
 fn parse_suffixes(parser: &mut Parser, mut data_type: DataType, closed_outer: bool) -> Result<Parsed, ParserError> {
     let mut nullable = true;
-    while !closed_outer {
+    if closed_outer {
+        return Ok(Parsed { result: NullableType { data_type, nullable }, closed_outer });
+    }
+    loop {
         if peek_word(parser, 0, "NOT") && peek_word(parser, 1, "NULL") {
             parser.advance_token();
             parser.advance_token();

@@ -67,7 +67,7 @@ pub enum ColumnSource {
         is_virtual: bool,
     },
     /// `AS expression`.
-    Computed(Expr),
+    Computed(Box<Expr>),
 }
 
 /// `WATERMARK FOR column AS expression`.
@@ -258,7 +258,7 @@ fn parse_column(parser: &mut Parser, table: &mut TableDefinition) -> Result<(), 
     if take_word(parser, "AS") {
         let expression = parser.parse_expr()?;
         let comment = parse_comment(parser)?;
-        table.columns.push(ColumnDefinition { name, source: ColumnSource::Computed(expression), comment });
+        table.columns.push(ColumnDefinition { name, source: ColumnSource::Computed(Box::new(expression)), comment });
         return Ok(());
     }
     let parsed = data_type::parse(parser)?;
