@@ -19,14 +19,23 @@ pub(crate) struct Connector {
     /// Whether it has the option `format`, and the options of that format.
     pub takes_format: bool,
     /// Opens it for reading, if it can be read.
-    pub source: Option<fn(&SourceRequest) -> Result<Box<dyn Source>, Diagnostic>>,
+    pub source: Option<OpenSource>,
     /// Opens it for writing, if it can be written.
-    pub sink: Option<fn(&SinkRequest) -> Result<Box<dyn Sink>, Diagnostic>>,
+    pub sink: Option<OpenSink>,
     /// Lets a chunk be handed out in parts, see [`SplitFront`]; sources without it cannot be slowed down.
     pub split_front: Option<SplitFront>,
     /// The rows per second that the connector's own options ask for.
-    pub own_rate: Option<fn(&Options) -> Result<Option<u64>, Diagnostic>>,
+    pub own_rate: Option<OwnRate>,
 }
+
+/// Opens a table for reading.
+pub(crate) type OpenSource = fn(&SourceRequest) -> Result<Box<dyn Source>, Diagnostic>;
+
+/// Opens a table for writing.
+pub(crate) type OpenSink = fn(&SinkRequest) -> Result<Box<dyn Sink>, Diagnostic>;
+
+/// Reads a rate from a connector's own options.
+pub(crate) type OwnRate = fn(&Options) -> Result<Option<u64>, Diagnostic>;
 
 /// Cuts about the first `rows` rows off a chunk; gives them and their number, or `None` when nothing is left.
 pub(crate) type SplitFront = fn(options: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)>;

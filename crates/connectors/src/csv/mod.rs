@@ -39,6 +39,11 @@ const OPTIONS: &[OptionInfo] = &[
     option("csv.null-literal", "", "Unquoted text that stands for NULL, and that a sink writes for it."),
     option("csv.array-element-delimiter", ";", "Between the elements of an ARRAY and the fields of a ROW."),
     option(
+        "csv.write-bigdecimal-in-scientific-notation",
+        "true",
+        "Accepted; decimals are always written as plain numbers.",
+    ),
+    option(
         "csv.header",
         "false",
         "The first record of each file is a header: a source skips it, a sink writes it (not in Flink).",

@@ -20,6 +20,7 @@ pub(crate) use discover::read_error;
 pub(crate) use metadata::{check as check_metadata, insert as insert_metadata};
 pub(crate) use sink::PartWriter;
 pub(crate) use target::Output;
+pub use target::stdout_error;
 
 /// The connector's entry in the registry.
 pub(crate) const CONNECTOR: Connector = Connector {

@@ -12,6 +12,15 @@ use std::sync::Arc;
 /// Longest record that is accepted; positions in a chunk must stay below 4 GiB.
 const MAX_RECORD_BYTES: usize = 256 << 20;
 
+/// How files start that a user may take for text, what they are, and what to do.
+const NOT_TEXT: &[(&[u8], &str, &str)] = &[
+    (b"\x1f\x8b", "gzip data", "let its name end in .gz, so that it is decompressed"),
+    (b"\x28\xb5\x2f\xfd", "zstd data", "let its name end in .zst, so that it is decompressed"),
+    (b"PAR1", "Parquet", "use 'format' = 'parquet'"),
+    (b"\xff\xfe", "UTF-16", "convert it to UTF-8"),
+    (b"\xfe\xff", "UTF-16", "convert it to UTF-8"),
+];
+
 /// Compression of a file, known by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compression {
@@ -155,8 +164,13 @@ impl TextReader {
             .advise("check that the file has one record per line and that quotes are closed")
     }
 
-    /// Cuts a byte order mark and a header off the first block.
-    fn start_of_file(&mut self, mut data: Buffer) -> Buffer {
+    /// Cuts a byte order mark and a header off the first block; fails if it is not the start of a text.
+    fn start_of_file(&mut self, mut data: Buffer) -> Result<Buffer, Diagnostic> {
+        if let Some((_, kind, advice)) = NOT_TEXT.iter().find(|(magic, ..)| data.starts_with(magic)) {
+            let place = Place::Data { resource: self.info.path.clone(), offset: Some(0), line: None, column: None };
+            let message = format!("the file is {kind}, not text");
+            return Err(Diagnostic::new(code::MALFORMED_FILE, message).at(place).advise(*advice));
+        }
         if data.starts_with(b"\xef\xbb\xbf") {
             data = data.slice(3);
             self.offset += 3;
@@ -168,13 +182,13 @@ impl TextReader {
             self.line = rest.line;
             data = rest.data;
         }
-        data
+        Ok(data)
     }
 }
 
 impl SplitReader for TextReader {
     fn name(&self) -> &str {
-        &self.info.path
+        self.info.path.as_str()
     }
 
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
@@ -195,7 +209,7 @@ impl SplitReader for TextReader {
             let bytes = block.len() as u64;
             let mut data = Buffer::from_vec(block);
             if first {
-                data = self.start_of_file(data);
+                data = self.start_of_file(data)?;
                 first = false;
             }
             if data.is_empty() {

@@ -158,6 +158,13 @@ impl Sink for FileSink {
         self.encoder.clone()
     }
 
+    fn file(&self) -> Option<&Path> {
+        match &self.place {
+            Destination::Single(part) => part.target.path(),
+            Destination::Directory { .. } => None,
+        }
+    }
+
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
         match &mut self.place {
             Destination::Single(part) => part.write(piece),

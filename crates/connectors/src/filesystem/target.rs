@@ -44,7 +44,7 @@ pub(super) struct Target {
 impl Target {
     /// Standard output.
     pub(super) fn stdout() -> (Target, Output) {
-        (Target { name: "stdout".into(), pending: None }, Output::Stdout(io::stdout()))
+        (Target { name: STDOUT.into(), pending: None }, Output::Stdout(io::stdout()))
     }
 
     /// The file `path`, which is replaced if it exists, or a device.
@@ -63,6 +63,9 @@ impl Target {
             _ => PathBuf::from("."),
         };
         fs::create_dir_all(&directory).map_err(failed)?;
+        // One file has one name, whatever the way to it.
+        let directory = fs::canonicalize(&directory).map_err(failed)?;
+        let path = path.file_name().map_or_else(|| path.clone(), |file| directory.join(file));
         let mut builder = tempfile::Builder::new();
         builder.prefix(".millstream-").suffix(".part");
         #[cfg(unix)]
@@ -71,8 +74,13 @@ impl Target {
             // What the umask leaves of this, as for any new file; the default would be private.
             builder.permissions(fs::Permissions::from_mode(0o666));
         }
-        let (file, temporary) = builder.tempfile_in(&directory).map_err(failed)?.into_parts();
+        let (file, temporary) = builder.tempfile_in(&directory).map_err(|e| failed(e.kind().into()))?.into_parts();
         Ok((Target { name, pending: Some((temporary, path)) }, Output::File(file)))
+    }
+
+    /// The file that appears in the end; none of standard output and devices.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.pending.as_ref().map(|(_, path)| path.as_path())
     }
 
     /// Makes a completely written output visible under its name.
@@ -93,10 +101,21 @@ impl Target {
     }
 }
 
+/// What messages call standard output.
+const STDOUT: &str = "stdout";
+
+/// The error for standard output that cannot be written. That its reader went away has its own code, because it is no
+/// failure: `millstream … | head` is done then.
+pub fn stdout_error(error: &io::Error) -> Diagnostic {
+    write_error(STDOUT, error)
+}
+
 /// The error for a file that cannot be written.
 pub(super) fn write_error(resource: &str, error: &io::Error) -> Diagnostic {
     let place = Place::Data { resource: resource.into(), offset: None, line: None, column: None };
-    let diagnostic = Diagnostic::new(code::WRITE_FAILED, format!("writing '{resource}' failed: {error}")).at(place);
+    let closed = error.kind() == io::ErrorKind::BrokenPipe;
+    let code = if closed && resource == STDOUT { code::OUTPUT_CLOSED } else { code::WRITE_FAILED };
+    let diagnostic = Diagnostic::new(code, format!("writing '{resource}' failed: {error}")).at(place);
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             diagnostic.advise("free some space; nothing half-written is visible")

@@ -184,6 +184,18 @@ fn truncated_and_damaged_archives_are_named() {
 }
 
 #[test]
+fn what_is_not_text_is_recognised() {
+    let directory = TempDir::new().unwrap();
+    let file = path(&directory, "a.json");
+    for (data, kind) in [(b"\x1f\x8b\x08".as_slice(), "gzip"), (b"PAR1\x00", "Parquet"), (b"\xff\xfe{\0", "UTF-16")] {
+        fs::write(&file, data).unwrap();
+        let error = read_all(&source_request(&file, "json", &[])).unwrap_err();
+        assert_eq!(error.code, code::MALFORMED_FILE);
+        assert!(error.message.contains(kind), "{error}");
+    }
+}
+
+#[test]
 fn metadata_columns_tell_the_file() {
     let directory = TempDir::new().unwrap();
     let file = path(&directory, "a.json");

@@ -186,7 +186,7 @@ impl FileReader {
 
 impl SplitReader for FileReader {
     fn name(&self) -> &str {
-        &self.info.path
+        self.info.path.as_str()
     }
 
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
