@@ -151,7 +151,7 @@ fn columns() -> Vec<ArrayRef> {
     let types = ["view", "click", "purchase"];
     let time = |row: usize| row as i64 / 20;
     vec![
-        Arc::new(StringViewArray::from_iter_values((0..ROWS).map(|r| types[(r * 7919 >> 3) % 3]))),
+        Arc::new(StringViewArray::from_iter_values((0..ROWS).map(|r| types[((r * 7919) >> 3) % 3]))),
         Arc::new(Int64Array::from_iter_values((0..ROWS).map(|r| (r * 7919 % 100) as i64))),
         Arc::new(Int64Array::from_iter_values((0..ROWS).map(time))),
         Arc::new(Decimal128Array::from_iter_values((0..ROWS).map(|r| r as i128 * 17))),

@@ -1,6 +1,6 @@
 //! Row program to machine code: the second tier of execution.
 //!
-//! [`compile`] turns a verified [`Program`] into a [`CompiledPipeline`]: one function that
+//! [`compile`] turns a verified [`Program`](millstream_codegen::program::Program) into a [`CompiledPipeline`]: one function that
 //! processes a range of rows, specialised to the program's types, constants and table layout and to the CPU it runs on.
 //!
 //! ```text
@@ -30,6 +30,3 @@ mod stages;
 pub use error::JitError;
 pub use options::{CompileOptions, Optimization};
 pub use pipeline::{CompiledPipeline, assembly, compile, llvm_ir};
-
-#[allow(unused_imports, reason = "the crate docs link to it")]
-use millstream_codegen::program::Program;

@@ -138,8 +138,8 @@ impl<'c> Emitter<'c, '_> {
         .into())
     }
 
-    /// Division or remainder that never faults: the divisors 0 and -1 are replaced by 1, and the result for -1 is the
-    /// wrapping negation, or a remainder of 0.
+    /// Division or remainder that never faults: the divisors 0 and -1 are replaced by 1. The result for -1 is the
+    /// wrapping negation, or a remainder of 0; for 0, which no row uses, it is 0 as in the interpreter.
     fn division(&self, is_quotient: bool, x: Int<'c>, y: Int<'c>, name: &str) -> Emitted<Int<'c>> {
         let ir = &self.ir;
         let ty = x.get_type();
@@ -153,7 +153,8 @@ impl<'c> Emitter<'c, '_> {
         } else {
             (ir.b.build_int_signed_rem(x, divisor, "remainder")?, ty.const_zero())
         };
-        Ok(ir.select(is_minus_one, special.into(), result.into(), name)?.into_int_value())
+        let result = ir.select(is_minus_one, special.into(), result.into(), "divided")?;
+        Ok(ir.select(is_zero, ty.const_zero().into(), result, name)?.into_int_value())
     }
 
     fn comparison(&mut self, comparison: Comparison, a: Value, b: Value, name: &str) -> Emitted<Int<'c>> {
