@@ -3,12 +3,13 @@
 //! Every option has an environment variable `MILLSTREAM_…`; those that are settings rather than parts of one command
 //! also have a key in `millstream.toml`. A flag wins over the environment, the environment over the file.
 
+use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// Stream processing with Flink's SQL on one well-used machine.
 #[derive(Debug, Parser)]
-#[command(name = "millstream", version, about, max_term_width = 100)]
+#[command(name = "millstream", version, max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -75,7 +76,7 @@ pub(crate) struct Common {
     #[arg(long, global = true, env = "MILLSTREAM_BUFFER_ROWS", value_name = "ROWS")]
     pub(crate) buffer_rows: Option<usize>,
     /// Pin each worker to a core
-    #[arg(long, global = true, env = "MILLSTREAM_PIN")]
+    #[arg(long, global = true, env = "MILLSTREAM_PIN", value_parser = BoolishValueParser::new())]
     pub(crate) pin: bool,
     /// Set a session option, as SET 'key' = 'value' does; may be repeated
     #[arg(long = "set", global = true, env = "MILLSTREAM_SET", value_name = "KEY=VALUE", value_delimiter = ';')]
@@ -87,7 +88,7 @@ pub(crate) struct Common {
     #[arg(long, short = 'o', global = true, env = "MILLSTREAM_OUTPUT", value_name = "FORMAT")]
     pub(crate) output: Option<OutputArgument>,
     /// Show no status line, summary or messages, only rows and errors
-    #[arg(long, short = 'q', global = true, env = "MILLSTREAM_QUIET")]
+    #[arg(long, short = 'q', global = true, env = "MILLSTREAM_QUIET", value_parser = BoolishValueParser::new())]
     pub(crate) quiet: bool,
     /// Write a summary of each query to standard error [default: text on a terminal, else none]
     #[arg(long, global = true, env = "MILLSTREAM_STATS", value_name = "FORM")]
@@ -104,8 +105,12 @@ pub(crate) enum TierArgument {
     /// Interpreted at once, compiled in the background
     Auto,
     /// Interpreted only
+    #[value(name = "interpret", alias = "interpreted")]
+    #[serde(rename = "interpret", alias = "interpreted")]
     Interpreted,
     /// Compiled before the first row
+    #[value(name = "compile", alias = "compiled")]
+    #[serde(rename = "compile", alias = "compiled")]
     Compiled,
 }
 

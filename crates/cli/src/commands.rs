@@ -6,6 +6,7 @@ use crate::interrupt::Interrupt;
 use crate::output::StandardOutput;
 use crate::status;
 use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, docs, shell};
+use millstream::connectors::stdout_error;
 use millstream::sql::{self, ParsedStatement};
 use millstream::{Diagnostic, Outcome, Place, RunMonitor, Session, SessionConfig, code};
 use std::io::{IsTerminal, Read, Write, stderr, stdin, stdout};
@@ -27,12 +28,20 @@ impl Failure {
     }
 
     fn statement(diagnostic: Diagnostic, text: &Text) -> Failure {
-        let exit_code = if diagnostic.code == code::CANCELLED { EXIT_INTERRUPTED } else { EXIT_FAILED };
+        let exit_code = match diagnostic.code {
+            code::CANCELLED => EXIT_INTERRUPTED,
+            // `millstream … | head` has done what was asked for.
+            code::OUTPUT_CLOSED => 0,
+            _ => EXIT_FAILED,
+        };
         Failure { diagnostic, source: Some((text.sql.clone(), text.origin.clone())), exit_code }
     }
 
     /// Prints the diagnostic to standard error, with the line it is about.
     pub(crate) fn report(&self) {
+        if self.diagnostic.code == code::OUTPUT_CLOSED {
+            return;
+        }
         let (text, origin) = match &self.source {
             Some((text, origin)) => (Some(text.as_str()), origin.as_str()),
             None => (None, "millstream"),
@@ -94,6 +103,10 @@ impl Context {
         let (session, output) = (&mut self.session, &mut self.output);
         let outcome = status::with_status_line(show, &monitor, || session.execute(statement, output, &monitor));
         self.interrupt.watch(None);
+        if let (Err(_), Some(stats)) = (&outcome, monitor.stats()) {
+            // What a failed or stopped run has done counts, too.
+            status::summarise(self.config.stats, self.config.quiet, &stats.snapshot());
+        }
         match outcome? {
             Outcome::Done(message) => {
                 if !self.config.quiet && stderr().is_terminal() {
@@ -110,9 +123,7 @@ impl Context {
 
 fn print(text: &str) -> Result<(), Diagnostic> {
     let mut out = stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|e| Diagnostic::new(code::WRITE_FAILED, format!("standard output cannot be written: {e}")))
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| stdout_error(&e))
 }
 
 /// The texts of a script in order: the file, then each `-e`.
@@ -144,10 +155,18 @@ fn read(file: &Path) -> Result<String, Failure> {
         std::io::ErrorKind::NotFound => failed(code::FILE_NOT_FOUND, "the script does not exist".into()),
         _ => failed(code::READ_FAILED, format!("the script cannot be read: {e}")),
     })?;
-    String::from_utf8(bytes).map_err(|e| {
-        let at = e.utf8_error().valid_up_to();
-        failed(code::SYNTAX, format!("the script is not UTF-8 text (byte {at})"))
-    })
+    let text = String::from_utf8(bytes).map_err(|e| {
+        let place = Place::Data {
+            resource: file.display().to_string(),
+            offset: Some(e.utf8_error().valid_up_to() as u64),
+            line: None,
+            column: None,
+        };
+        let diagnostic = Diagnostic::new(code::SYNTAX, "the script is not UTF-8 text");
+        Failure::usage(diagnostic.at(place).advise("save the script as UTF-8"))
+    })?;
+    // Editors on Windows put a byte order mark before the text.
+    Ok(text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_string))
 }
 
 /// `millstream run`

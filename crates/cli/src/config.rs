@@ -20,10 +20,31 @@ struct File {
     stats: Option<StatsArgument>,
     /// Session options, as by SET.
     #[serde(default)]
-    set: BTreeMap<String, String>,
+    set: BTreeMap<String, Scalar>,
     /// Values of `${NAME}`.
     #[serde(default)]
-    var: BTreeMap<String, String>,
+    var: BTreeMap<String, Scalar>,
+}
+
+/// A value that becomes text: people write `"pipeline.buffer-rows" = 1` as well as `= "1"`.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a string, a number or a boolean")]
+enum Scalar {
+    Text(String),
+    Integer(i64),
+    Float(f64),
+    Boolean(bool),
+}
+
+impl Scalar {
+    fn into_text(self) -> String {
+        match self {
+            Scalar::Text(text) => text,
+            Scalar::Integer(number) => number.to_string(),
+            Scalar::Float(number) => number.to_string(),
+            Scalar::Boolean(value) => value.to_string(),
+        }
+    }
 }
 
 /// What holds after flags, environment and file are put together.
@@ -42,7 +63,8 @@ impl Config {
     /// Puts the three sources together.
     pub(crate) fn load(common: &Common) -> Result<Config, Failure> {
         let file = read(common.config.as_deref())?;
-        let mut settings: Vec<(String, String)> = file.set.into_iter().collect();
+        let mut settings: Vec<(String, String)> =
+            file.set.into_iter().map(|(key, value)| (key, value.into_text())).collect();
         let mut set = |key: &str, value: Option<String>| {
             settings.extend(value.map(|v| (key.to_string(), v)));
         };
@@ -52,7 +74,8 @@ impl Config {
         for pair in &common.settings {
             settings.push(split_pair(pair, "--set KEY=VALUE")?);
         }
-        let mut variables = file.var;
+        let mut variables: BTreeMap<String, String> =
+            file.var.into_iter().map(|(name, value)| (name, value.into_text())).collect();
         for pair in &common.variables {
             let (name, value) = split_pair(pair, "--var NAME=VALUE")?;
             variables.insert(name, value);
@@ -101,7 +124,8 @@ fn read(named: Option<&Path>) -> Result<File, Failure> {
                 .advise("keys are those of `millstream run --help`, and tables [set] and [var]; see docs/cli.md"),
         )
     };
-    let text = std::fs::read_to_string(path).map_err(|e| invalid(format!("cannot be read: {e}"), None))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| invalid(format!("the configuration file cannot be read: {e}"), None))?;
     toml::from_str(&text).map_err(|e| {
         let line = e.span().map(|s| 1 + text[..s.start].matches('\n').count() as u64);
         invalid(e.message().to_string(), line)

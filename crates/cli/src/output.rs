@@ -5,7 +5,7 @@ use crate::table::TableSink;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, SchemaRef};
-use millstream::connectors::{Encoded, Encoder, Sink, SinkRequest, open_sink};
+use millstream::connectors::{Encoded, Encoder, Sink, SinkRequest, open_sink, stdout_error};
 use millstream::{Diagnostic, Options, ResultTarget, Schema, code};
 use std::io::{IsTerminal, Stdout, Write, stdout};
 use std::sync::Arc;
@@ -95,5 +95,8 @@ impl Sink for ArrowSink {
 }
 
 fn failed(error: ArrowError) -> Diagnostic {
-    Diagnostic::new(code::WRITE_FAILED, format!("the Arrow stream cannot be written: {error}"))
+    match error {
+        ArrowError::IoError(_, error) => stdout_error(&error),
+        other => Diagnostic::new(code::WRITE_FAILED, format!("the Arrow stream cannot be written: {other}")),
+    }
 }

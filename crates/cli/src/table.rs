@@ -4,8 +4,8 @@
 //! pushes its line out rather than being cut.
 
 use arrow_array::ArrayRef;
-use millstream::connectors::{Encoded, Encoder, Sink, display};
-use millstream::{DataType, Diagnostic, Schema, code};
+use millstream::connectors::{Encoded, Encoder, Sink, display, stdout_error};
+use millstream::{DataType, Diagnostic, Schema};
 use std::io::{Stdout, Write, stdout};
 use std::sync::Arc;
 use unicode_width::UnicodeWidthStr;
@@ -118,5 +118,5 @@ impl Sink for TableSink {
 }
 
 fn failed(error: std::io::Error) -> Diagnostic {
-    Diagnostic::new(code::WRITE_FAILED, format!("standard output cannot be written: {error}"))
+    stdout_error(&error)
 }

@@ -35,7 +35,10 @@ pub use text_chunk::{FileInfo, Framing, TextChunk};
 use arrow_array::ArrayRef;
 use millstream_types::{DataType, Diagnostic, Options, Schema};
 use std::any::Any;
+use std::path::Path;
 use std::sync::Arc;
+
+pub use filesystem::stdout_error;
 
 /// A column that a query wants from a source.
 #[derive(Debug, Clone, PartialEq)]
@@ -156,6 +159,11 @@ pub enum Encoded {
 pub trait Sink: Send {
     /// The encoder of this sink's pieces.
     fn encoder(&self) -> Arc<dyn Encoder>;
+
+    /// The one file that is written and replaced as a whole: no other sink of the same run may write it.
+    fn file(&self) -> Option<&Path> {
+        None
+    }
 
     /// Writes a piece. Blocks while the outside is slow.
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic>;

@@ -2,9 +2,9 @@
 
 use crate::option_table::{OptionInfo, option};
 use crate::registry::Connector;
-use crate::{Encoded, Encoder, Sink, SinkRequest, display};
+use crate::{Encoded, Encoder, Sink, SinkRequest, display, stdout_error};
 use arrow_array::ArrayRef;
-use millstream_types::{Diagnostic, Schema, code};
+use millstream_types::{Diagnostic, Schema};
 use std::io::{Stderr, Stdout, Write, stderr, stdout};
 use std::sync::Arc;
 
@@ -101,5 +101,5 @@ impl Sink for Print {
 }
 
 fn failed(error: std::io::Error) -> Diagnostic {
-    Diagnostic::new(code::WRITE_FAILED, format!("printing failed: {error}"))
+    stdout_error(&error)
 }

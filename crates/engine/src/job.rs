@@ -15,7 +15,8 @@ use millstream_runtime::{
     KernelSlot, PipelineCode, QueryStats, RunConfig, RunInput, SourceInput, SourceRows, event_time_columns,
 };
 use millstream_sql::Tier;
-use millstream_types::{DataType, Diagnostic, Field, Schema};
+use millstream_types::{DataType, Diagnostic, Field, Place, Schema, code};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -81,10 +82,16 @@ impl Job {
         }
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
         for sink in &self.plan.sinks {
-            sinks.push(match &sink.table {
+            let opened = match &sink.table {
                 Some(table) => connectors::open_sink(&sink_request(table, sink.schema.clone()))?,
                 None => results.open(&sink.schema)?,
-            });
+            };
+            if let Some(file) = opened.file()
+                && sinks.iter().any(|other| other.file() == Some(file))
+            {
+                return Err(written_twice(file));
+            }
+            sinks.push(opened);
         }
         let stats = Arc::new(QueryStats::new(self.plan.sources.len(), self.plan.pipelines.len()));
         monitor.started(&stats);
@@ -100,6 +107,14 @@ impl Job {
         })?;
         Ok(stats)
     }
+}
+
+/// Two inserts would each replace what the other has written.
+fn written_twice(file: &Path) -> Diagnostic {
+    let message = format!("two inserts of the statement set write the file '{}'", file.display());
+    Diagnostic::new(code::INVALID_OPTION, message)
+        .at(Place::Option("path".into()))
+        .advise("UNION ALL the queries in one INSERT, or give a directory as 'path': each insert adds its files")
 }
 
 /// The second tier: replaces each interpreter by machine code as soon as it is there. A pipeline that cannot be

@@ -230,7 +230,7 @@ fn is_keyword_like(token: &TokenWithSpan) -> bool {
 ///    = help: did you mean 'price'?
 /// ```
 pub fn render(diagnostic: &Diagnostic, sql: Option<&str>, origin: &str) -> String {
-    let Diagnostic { code, message, place, advice } = diagnostic;
+    let Diagnostic { code, message, place, .. } = diagnostic;
     let mut out = format!("error[{code}]: {message}\n");
     let mut gutter = 2;
     // Writing to a String cannot fail, so the results of write! are not looked at.
@@ -255,8 +255,8 @@ pub fn render(diagnostic: &Diagnostic, sql: Option<&str>, origin: &str) -> Strin
         }
         None => {}
     }
-    if let Some(advice) = advice {
-        let _ = writeln!(out, "{:gutter$} = help: {advice}", "");
+    if let Some(help) = diagnostic.help() {
+        let _ = writeln!(out, "{:gutter$} = help: {help}", "");
     }
     out
 }

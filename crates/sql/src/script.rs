@@ -10,7 +10,7 @@
 use crate::diagnostics;
 use crate::dialect::{FlinkDialect, unquoted_word};
 use millstream_types::{Diagnostic, Place, code};
-use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace};
 use std::ops::Range;
 
 /// The tokens of one statement.
@@ -29,6 +29,12 @@ pub(crate) fn tokenize(text: &str) -> Result<Vec<TokenWithSpan>, Diagnostic> {
     let mut tokens = Tokenizer::new(&FlinkDialect, text)
         .tokenize_with_location()
         .map_err(|error| diagnostics::from_tokenizer_error(&error))?;
+    let is_hint = |t: &&TokenWithSpan| matches!(&t.token, Token::Whitespace(Whitespace::MultiLineComment(text)) if text.starts_with('+'));
+    if let Some(hint) = tokens.iter().find(is_hint) {
+        let message = "a hint (/*+ … */) is not supported yet";
+        return Err(diagnostics::at_span(Diagnostic::new(code::UNSUPPORTED, message), hint.span)
+            .advise("remove the hint; options of a table belong into its WITH (…)"));
+    }
     tokens.retain(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF));
     for token in &tokens {
         let (message, advice) = match &token.token {

@@ -68,7 +68,7 @@ codes! {
     NULL_ROWTIME = 3006, "the event time of a row is NULL", "Filter such rows in a view below the WATERMARK, or give a default with COALESCE.";
     CANCELLED = 3007, "the query was cancelled", "Nothing: it was asked to stop.";
     WORKER_FAILED = 3008, "a worker failed", "Please report it with the message and the query.";
-    COMPILE_FAILED = 3009, "the query could not be compiled to machine code", "Run with --tier interpreted, and please report it.";
+    COMPILE_FAILED = 3009, "the query could not be compiled to machine code", "Run with --tier interpret, and please report it.";
     FILE_NOT_FOUND = 4001, "file or directory not found", "Check the 'path' option.";
     READ_FAILED = 4002, "reading failed", "Check permissions and the medium.";
     WRITE_FAILED = 4003, "writing failed", "Check permissions and free space; nothing half-written is visible.";
@@ -80,6 +80,7 @@ codes! {
     MALFORMED_FILE = 4009, "the file is damaged or of another format", "Check the 'format' option and the file.";
     NOT_A_SOURCE = 4010, "the connector cannot be read", "Use it in INSERT INTO only.";
     NOT_A_SINK = 4011, "the connector cannot be written", "Use it in FROM only.";
+    OUTPUT_CLOSED = 4012, "the reader of standard output has gone", "Nothing: it has read all that it wanted.";
     BUG = 9001, "a bug in Millstream", "Please report it with the query and the message.";
 }
 
@@ -139,6 +140,12 @@ impl Diagnostic {
     pub fn at(mut self, place: Place) -> Diagnostic {
         self.place.get_or_insert(place);
         self
+    }
+
+    /// What to do: the advice, else the remedy that the list of codes has.
+    pub fn help(&self) -> Option<&str> {
+        let remedy = || ALL_CODES.iter().find(|info| info.code == self.code).map(|info| info.remedy);
+        self.advice.as_deref().or_else(remedy)
     }
 
     /// Sets the advice.
