@@ -144,10 +144,10 @@ impl Binder<'_> {
                 functions::bind_call(name, bound, span)
             }
             _ => {
-                let arguments = plain_arguments(function)?;
                 if !functions::is_scalar(name) {
                     return Err(unknown_function(name, function));
                 }
+                let arguments = plain_arguments(function)?;
                 let bound = arguments.into_iter().map(|e| self.bind(e)).collect::<Result<Vec<_>, _>>()?;
                 functions::bind_call(name, bound, span)
             }

@@ -155,7 +155,7 @@ pub fn is_implicit(from: &DataType, to: &DataType) -> bool {
 /// once.
 pub fn cast_implicitly(expr: Expr, to: &DataType) -> Result<Expr, Diagnostic> {
     if !is_implicit(&expr.data_type, to) {
-        let message = format!("{} cannot be used as {to}", expr.data_type);
+        let message = format!("{} cannot be used as {to}", place::type_name(&expr.data_type));
         return Err(place::error(code::TYPE_MISMATCH, expr.span, message).advise(format!("write CAST(… AS {to})")));
     }
     Ok(convert(expr, to))

@@ -4,7 +4,7 @@
 //! binder was given an [`AggregateList`]; they become columns beyond the input (see [`super::group`]).
 
 use super::group::AggregateList;
-use super::place::{at, error, from_parser, span_of, unsupported};
+use super::place::{at, error, from_parser, span_of, type_name, unsupported};
 use super::scope::{Scope, field_of};
 use super::{literal, operators};
 use crate::{data_type, functions};
@@ -127,7 +127,7 @@ impl<'a> Binder<'a> {
             DataType::Boolean => Ok(bound),
             DataType::Null => Ok(Expr::literal(Value::Null, DataType::Boolean).at(bound.span)),
             _ => {
-                let message = format!("{of} needs a BOOLEAN, not {}", bound.data_type);
+                let message = format!("{of} needs a BOOLEAN, not {}", type_name(&bound.data_type));
                 Err(error(code::TYPE_MISMATCH, bound.span, message).advise("compare the value with something"))
             }
         }

@@ -6,7 +6,7 @@
 //! becomes the aggregate's, and a column of the input that is left over is an error.
 
 use super::expression::Binder;
-use super::place::{error, span_of, unsupported};
+use super::place::{error, span_of, type_name, unsupported};
 use super::query::Relation;
 use super::scope::{Attribute, Column, Scope, Windows};
 use super::window::{self, GroupWindow};
@@ -90,7 +90,7 @@ impl AggregateList {
             return Err(error(code::TYPE_MISMATCH, argument.span, message).advise("cast the argument to a number"));
         }
         if function != AggregateFunction::Count && (input.is_nested() || *input == DataType::Null) {
-            let message = format!("{} cannot be applied to {input}", function.name());
+            let message = format!("{} cannot be applied to {}", function.name(), type_name(input));
             return Err(error(code::TYPE_MISMATCH, span, message).advise("aggregate a single field"));
         }
         let data_type = match (function, input) {
@@ -231,7 +231,11 @@ impl Grouping {
             _ => e,
         })?;
         if key.data_type.is_nested() {
-            return Err(unsupported(&format!("GROUP BY {}", key.data_type), key.span, "group by single fields"));
+            return Err(unsupported(
+                &format!("GROUP BY a {}", type_name(&key.data_type)),
+                key.span,
+                "group by single fields",
+            ));
         }
         bound.push(key);
         Ok(())

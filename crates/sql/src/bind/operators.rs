@@ -4,7 +4,7 @@ use super::coercion::{
     cast_can_overflow, common_type, comparison_type, convert, decimal_arithmetic, decimal_of, is_castable, is_implicit,
     least_common_type,
 };
-use super::place::{error, unsupported};
+use super::place::{error, type_name, unsupported};
 use millstream_plan::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Span};
 use millstream_types::{DataType, Diagnostic, Value, code};
 
@@ -199,7 +199,8 @@ fn comparable(left: Expr, right: Expr, span: Span) -> Result<(Expr, Expr), Diagn
 
 fn incomparable(left: &DataType, right: &DataType, span: Span) -> Diagnostic {
     if left.is_nested() || right.is_nested() {
-        return unsupported(&format!("comparing {left} with {right}"), span, "compare single fields");
+        let feature = format!("comparing {} with {}", type_name(left), type_name(right));
+        return unsupported(&feature, span, "compare single fields");
     }
     error(code::TYPE_MISMATCH, span, format!("{left} and {right} cannot be compared"))
         .advise("cast one of them to the type of the other")
@@ -275,7 +276,7 @@ pub(crate) fn case(branches: Vec<(Expr, Expr)>, otherwise: Expr, span: Span) -> 
     let values = branches.iter().map(|(_, v)| v).chain([&otherwise]);
     let types: Vec<DataType> = values.map(|v| v.data_type.clone()).collect();
     let Some(data_type) = least_common_type(&types) else {
-        let mut shown: Vec<String> = types.iter().map(ToString::to_string).collect();
+        let mut shown: Vec<String> = types.iter().map(type_name).collect();
         shown.dedup();
         let message = format!("the values have types that do not fit together: {}", shown.join(", "));
         return Err(error(code::TYPE_MISMATCH, span, message).advise("cast them to one type"));
@@ -293,7 +294,7 @@ pub(crate) fn cast(operand: Expr, to: DataType, fallible: bool, span: Span) -> R
         return Ok(operand);
     }
     if !is_castable(from, &to) || to.is_nested() && *from != DataType::Null && !is_implicit(from, &to) {
-        let message = format!("{from} cannot be cast to {to}");
+        let message = format!("{} cannot be cast to {}", type_name(from), type_name(&to));
         return Err(error(code::TYPE_MISMATCH, span, message).advise(cast_advice(from, &to)));
     }
     if is_implicit(from, &to) && matches!(operand.kind, ExprKind::Literal(_)) || to.is_nested() {

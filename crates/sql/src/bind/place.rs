@@ -2,7 +2,7 @@
 
 use crate::diagnostics;
 use millstream_plan::expr::Span;
-use millstream_types::{Code, Diagnostic, Place, code};
+use millstream_types::{Code, DataType, Diagnostic, Place, code};
 use sqlparser::ast::{Ident, ObjectName, Spanned};
 
 /// The place of a node of the AST; the default span when the parser does not know it.
@@ -45,7 +45,9 @@ pub(crate) fn unsupported(feature: &str, span: Span, advice: &str) -> Diagnostic
 
 /// "did you mean …" when a name of `known` is near, else what there is.
 pub(crate) fn suggestion<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone, what: &str) -> String {
-    match diagnostics::nearest(name, known.clone()) {
+    // Of single letters, every one is near to every other.
+    let meant = |near: &&str| name.chars().count() > 1 || near.eq_ignore_ascii_case(name);
+    match diagnostics::nearest(name, known.clone()).filter(meant) {
         Some(near) => format!("did you mean `{near}`?"),
         None => {
             let mut names: Vec<&str> = known.take(12).collect();
@@ -61,4 +63,14 @@ pub(crate) fn suggestion<'a>(name: &str, known: impl Iterator<Item = &'a str> + 
 /// The identifiers of a possibly qualified name; `None` when a part is not a plain identifier.
 pub(crate) fn name_parts(name: &ObjectName) -> Option<Vec<&Ident>> {
     name.0.iter().map(|part| part.as_ident()).collect()
+}
+
+/// A type as a message shows it: of nested types only the kind.
+pub(crate) fn type_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Row(_) => "ROW".into(),
+        DataType::Array(_) => "ARRAY".into(),
+        DataType::Map(..) => "MAP".into(),
+        other => other.to_string(),
+    }
 }

@@ -13,7 +13,7 @@ fn nexmark_passes_bids_through() {
         "Project [auction, bidder, price, dateTime, extra]\n  \
            Project [bid.auction AS auction, bid.bidder AS bidder, bid.price AS price, bid.channel AS channel, \
          bid.url AS url, dateTime, bid.extra AS extra]\n    \
-             Filter [event_type = 2]\n      \
+             Filter [(event_type = 2)]\n      \
                Scan events\n"
     );
     let q1 = "SELECT b.auction, b.bidder, 0.908 * b.price AS price, b.`dateTime`, b.extra FROM bid AS b";
@@ -110,7 +110,7 @@ fn subqueries_and_with() {
     let sql = "WITH a AS (SELECT i, s FROM t WHERE i > 1), b AS (SELECT i AS j FROM a) SELECT j + 1 AS k FROM b";
     assert_eq!(
         session.plan(sql),
-        "Project [j + 1 AS k]\n  Project [i AS j]\n    Project [i, s]\n      Filter [i > 1]\n        Scan t\n"
+        "Project [(j + 1) AS k]\n  Project [i AS j]\n    Project [i, s]\n      Filter [(i > 1)]\n        Scan t\n"
     );
     assert_eq!(session.schema("SELECT x FROM (SELECT i AS x FROM t)"), "x INT");
     assert_eq!(session.plan("SELECT k FROM z LIMIT 5"), "Limit 5\n  Project [k]\n    Scan z\n");

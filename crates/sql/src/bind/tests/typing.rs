@@ -163,3 +163,48 @@ fn interval_literals() {
         assert_eq!(rows[0][0].kind, expected, "{text}");
     }
 }
+
+#[test]
+fn functions_with_a_syntax_of_their_own() {
+    check(&[
+        ("SUBSTRING(s FROM 2 FOR 3)", "STRING"),
+        ("SUBSTRING(ns, 2)", "STRING NOT NULL"),
+        ("TRIM(ns)", "STRING NOT NULL"),
+        ("TRIM(LEADING 'x' FROM s)", "STRING"),
+        ("TRIM('x' FROM s)", "STRING"),
+        ("POSITION('a' IN ns)", "INT NOT NULL"),
+        ("OVERLAY(s PLACING 'x' FROM 2 FOR 1)", "STRING"),
+        ("EXTRACT(YEAR FROM ts)", "BIGINT"),
+        ("FLOOR(ts TO DAY)", "TIMESTAMP(3)"),
+        ("CEIL(d)", "DOUBLE"),
+        ("TIMESTAMPDIFF(DAY, ts, ltz)", "INT"),
+        ("TIMESTAMPADD(HOUR, 1, ts)", "TIMESTAMP(3)"),
+        ("ns LIKE 'a!%' ESCAPE '!'", "BOOLEAN NOT NULL"),
+        ("ns NOT LIKE 'a%'", "BOOLEAN NOT NULL"),
+        ("ns SIMILAR TO 'a|b'", "BOOLEAN NOT NULL"),
+        ("CURRENT_DATE", "DATE NOT NULL"),
+        ("CURRENT_TIMESTAMP", "TIMESTAMP_LTZ(3) NOT NULL"),
+        ("LOCALTIMESTAMP", "TIMESTAMP(3) NOT NULL"),
+        ("UPPER(c)", "STRING"),
+    ]);
+}
+
+/// Flink's rules for decimals, from the documentation of `LogicalTypeMerging`.
+#[test]
+fn decimal_results() {
+    use crate::bind::coercion::decimal_arithmetic;
+    use millstream_plan::expr::ArithmeticOp::{Add, Divide, Modulo, Multiply, Subtract};
+    for (op, left, right, expected, may_overflow) in [
+        (Add, (4, 3), (19, 0), "DECIMAL(23, 3)", false),
+        (Subtract, (5, 2), (5, 4), "DECIMAL(8, 4)", false),
+        (Multiply, (4, 3), (19, 0), "DECIMAL(24, 3)", false),
+        (Multiply, (38, 18), (38, 18), "DECIMAL(38, 6)", true),
+        (Divide, (5, 2), (3, 1), "DECIMAL(10, 6)", false),
+        (Divide, (38, 2), (38, 2), "DECIMAL(38, 6)", true),
+        (Modulo, (10, 4), (5, 1), "DECIMAL(8, 4)", false),
+        (Add, (38, 0), (38, 38), "DECIMAL(38, 6)", true),
+    ] {
+        let result = decimal_arithmetic(op, left, right);
+        assert_eq!((result.data_type.to_string().as_str(), result.may_overflow), (expected, may_overflow), "{op:?}");
+    }
+}
