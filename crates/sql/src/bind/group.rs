@@ -237,6 +237,10 @@ impl Grouping {
                 "group by single fields",
             ));
         }
+        if key.data_type == DataType::Null {
+            let message = "NULL has no type to group by";
+            return Err(error(code::TYPE_MISMATCH, key.span, message).advise("write CAST(NULL AS the type)"));
+        }
         bound.push(key);
         Ok(())
     }

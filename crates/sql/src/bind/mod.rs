@@ -6,11 +6,11 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | [`query`] | WITH, UNION ALL, VALUES, LIMIT |
-//! | [`select`], [`from`], [`group`], [`window`] | one SELECT, clause by clause |
-//! | [`insert`] | INSERT INTO |
-//! | [`scope`] | names, and the roles of columns in time |
-//! | [`expression`], [`call`], [`literal`], [`operators`] | scalar expressions |
+//! | `query` | WITH, UNION ALL, VALUES, LIMIT |
+//! | `select`, `from`, `group`, `window` | one SELECT, clause by clause |
+//! | `insert` | INSERT INTO |
+//! | `scope` | names, and the roles of columns in time |
+//! | `expression`, `call`, `literal`, `operators` | scalar expressions |
 //! | [`coercion`] | how types combine |
 //!
 //! Invariants: every error has a place in the text; input of any shape gives an error, never a panic; the depth of

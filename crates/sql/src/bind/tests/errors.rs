@@ -162,3 +162,80 @@ fn features_to_come_are_named() {
         ("SELECT a[1] FROM t", "MS2007 1:10+1 access to elements of an ARRAY or MAP", ""),
     ]);
 }
+
+/// Statements at the edges of what can be written: each binds or is refused with a place.
+#[test]
+fn odd_statements_do_not_panic() {
+    let sessions = [tables(), tables().batch()];
+    for sql in [
+        "SELECT * FROM t GROUP BY i",
+        "SELECT t.* FROM t",
+        "SELECT COUNT(*) FROM (VALUES (1), (2)) AS v(x)",
+        "SELECT SUM(x) FROM (VALUES (1, 2)) AS v(x)",
+        "SELECT -(-9223372036854775808), 99999999999999999999999999999999999999",
+        "SELECT 999999999999999999999999999999999999999",
+        "SELECT INTERVAL '99999999999999999' DAY, INTERVAL '9999999999' YEAR",
+        "SELECT INTERVAL '' DAY",
+        "SELECT DATE '0000-00-00'",
+        "SELECT TIMESTAMP '9999-12-31 23:59:59.999999999'",
+        "SELECT X'abc'",
+        "SELECT 'a' || 1",
+        "SELECT NULL + NULL, NULL = NULL, NULL IN (NULL), NOT NULL, -NULL, NULL IS NULL, CASE WHEN NULL THEN NULL END",
+        "SELECT n + 1, n IS NULL FROM (SELECT NULL AS n FROM t)",
+        "SELECT n, COUNT(*) FROM (SELECT NULL AS n FROM t) GROUP BY n",
+        "SELECT 1 FROM t HAVING COUNT(*) > 1",
+        "SELECT HOUR(TUMBLE_START(ts, INTERVAL '1' DAY)) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' DAY)",
+        "SELECT 1 FROM t GROUP BY TUMBLE(ts, INTERVAL '1' DAY), TUMBLE(ts, INTERVAL '2' DAY)",
+        "SELECT 1 FROM t GROUP BY ()",
+        "SELECT 1 FROM t GROUP BY GROUPING SETS ((i), (l))",
+        "SELECT COUNT() FROM t",
+        "SELECT COUNT(i, l), SUM(*) FROM t",
+        "SELECT SUM(i, l) FROM t",
+        "SELECT MAX(r) FROM t",
+        "SELECT COUNT(r), COUNT(a) FROM t",
+        "SELECT TUMBLE(ts, INTERVAL '1' DAY) FROM t",
+        "SELECT * FROM TABLE(TUMBLE(TABLE t))",
+        "SELECT * FROM TABLE(TUMBLE(t, ts, 1))",
+        "SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts, i), INTERVAL '1' DAY))",
+        "SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), i))",
+        "SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '1' MONTH))",
+        "SELECT * FROM TABLE(TUMBLE(TABLE nothing, DESCRIPTOR(ts), INTERVAL '1' DAY))",
+        "SELECT * FROM TABLE(nothing(1))",
+        "SELECT * FROM LATERAL TABLE(nothing(1))",
+        "SELECT * FROM (SELECT * FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY)) AS x(a, b)",
+        "SELECT i FROM t LIMIT 99999999999999999999",
+        "SELECT i FROM t LIMIT -1",
+        "SELECT i FROM t LIMIT i",
+        "SELECT i FROM t FETCH FIRST 3 ROWS ONLY",
+        "SELECT i IN (1, 'a', TRUE) FROM t",
+        "SELECT r IN (1) FROM t",
+        "SELECT r IS NULL, a IS NOT NULL, r IS DISTINCT FROM r FROM t",
+        "SELECT CASE WHEN b THEN r END FROM t",
+        "SELECT CASE r WHEN 1 THEN 1 END FROM t",
+        "SELECT TRY_CAST(r AS STRING), CAST(s AS ROW<a INT>) FROM t",
+        "SELECT f(x) FROM t",
+        "SELECT f.g(x) FROM t",
+        "SELECT UPPER(s => 'a') FROM t",
+        "SELECT UPPER(DISTINCT s) FROM t",
+        "SELECT UPPER(s) FILTER (WHERE b) FROM t",
+        "SELECT IF(1, 2, 3), COALESCE(), NULLIF(1) FROM t",
+        "SELECT r.y.z.w FROM t",
+        "SELECT r.* , r.y.*, i.* FROM t",
+        "SELECT * FROM t UNION SELECT * FROM t",
+        "(SELECT i FROM t LIMIT 3)",
+        "WITH a AS (SELECT 1) SELECT * FROM a, a",
+        "WITH a(x, y) AS (SELECT 1) SELECT * FROM a",
+        "VALUES (1, 2), (3)",
+        "VALUES (1), ('a')",
+        "INSERT INTO nothing SELECT 1",
+        "INSERT INTO sink VALUES (1, 'abc', 2.5), (NULL, NULL, NULL)",
+        "INSERT INTO sink SELECT NULL, NULL, NULL",
+    ] {
+        for session in &sessions {
+            if session.bind(sql).is_err() {
+                let (_, advice) = session.error(sql);
+                assert!(!advice.is_empty(), "no advice for {sql}");
+            }
+        }
+    }
+}
