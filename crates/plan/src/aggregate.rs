@@ -105,9 +105,9 @@ impl Components {
         self.push(Accumulator::Count, DataType::BigInt, update, first)
     }
 
-    /// A group exists only with a row in it, so a result can be missing only through NULLs or a FILTER.
+    /// A result is missing only through NULLs, a FILTER, or as that of a global aggregation over no rows.
     fn null_when_empty(&mut self, value: Expr, argument: &Expr, call: &AggregateCall, first: usize) -> Expr {
-        if !argument.nullable && call.filter.is_none() {
+        if !call.nullable {
             return value;
         }
         let count = self.count(Some(argument), call, first);

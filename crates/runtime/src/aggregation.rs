@@ -76,6 +76,11 @@ impl Aggregation {
         self.state.lock()
     }
 
+    /// Whether there is a row even of no input, as that of `SELECT COUNT(*)` without GROUP BY.
+    pub(crate) fn has_group_of_nothing(&self) -> bool {
+        self.assigner == WindowAssigner::Whole && self.layout.keys.is_empty()
+    }
+
     /// Looks whether the inputs have advanced together, and records it.
     pub(crate) fn advance(&self, progress: &mut Progress) -> Option<Advance> {
         let before = progress.watermark;

@@ -64,7 +64,11 @@ impl Query {
         // Taking the tables under the lock keeps windows in order between threads that advance the watermark.
         let mut tasks = Vec::new();
         if let Some(before) = advance.complete {
-            for (slice_start, tables) in self.take_tables(aggregation, before) {
+            let mut slices = self.take_tables(aggregation, before);
+            if slices.is_empty() && runtime.has_group_of_nothing() {
+                slices.insert(0, vec![Table::of_nothing(Arc::clone(&runtime.layout))]);
+            }
+            for (slice_start, tables) in slices {
                 tasks.extend(self.fire(aggregation, slice_start, tables, &mut progress.units));
             }
         }

@@ -21,6 +21,8 @@ use std::sync::Arc;
 const FIRST_CAPACITY: usize = 16;
 /// Garbage of replaced MIN/MAX strings that is worth a compaction.
 const MIN_GARBAGE_BYTES: usize = 64 << 10;
+/// Hash of the group that no row has made: it meets no other one, so any but 0 serves.
+const HASH_OF_NOTHING: u64 = 1;
 
 /// A hash table from keys to accumulators. One thread at a time uses it.
 #[repr(C)]
@@ -56,6 +58,18 @@ impl Table {
         }
         let header = TableHeader { entries: memory.start(), mask: capacity as u64 - 1, len: 0 };
         Table { header, memory, layout, arena: Arena::default(), compacted_bytes: 0, template }
+    }
+
+    /// The table of a global aggregation over no rows: its one group, with fresh accumulators.
+    ///
+    /// # Panics
+    /// When the layout has keys: without rows there are no groups then.
+    pub fn of_nothing(layout: Arc<EntryLayout>) -> Table {
+        assert!(layout.keys.is_empty(), "a group without rows has no key");
+        let mut table = Table::new(layout);
+        // SAFETY: the table is empty, and there are no keys to keep alive.
+        unsafe { table.insert(HASH_OF_NOTHING, 0, &[]) };
+        table
     }
 
     /// What generated code gets: stays at its address as long as the table does.

@@ -85,6 +85,9 @@ impl QueryBinder<'_> {
         if window::is_window_function(&upper) {
             return self.window_table(&upper, arguments, place);
         }
+        if upper == "UNNEST" {
+            return Err(unsupported("UNNEST", place, "use scalar functions"));
+        }
         let message = format!("unknown table function `{name}`");
         Err(error(code::UNKNOWN_FUNCTION, place, message).advise("the table function is TUMBLE"))
     }
