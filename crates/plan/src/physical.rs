@@ -57,20 +57,33 @@ struct Branch {
 
 impl Branch {
     fn filter(&mut self, predicate: &Expr) {
+        self.settle();
         let mut conjuncts = Vec::new();
         split_conjuncts(predicate.clone().substitute(&self.columns), &mut conjuncts);
         self.operators.extend(conjuncts.into_iter().map(Operator::Filter));
     }
 
     fn project<'a>(&mut self, columns: impl Iterator<Item = &'a Expr>) {
-        if self.columns.iter().any(|e| size(e) > INLINE_NODES) {
+        self.settle();
+        self.columns = columns.map(|e| e.clone().substitute(&self.columns)).collect();
+    }
+
+    /// Keeps the columns as a projection of their own when inlining them would copy too much, or would call RAND() once
+    /// for every use instead of once a row.
+    fn settle(&mut self) {
+        if self.columns.iter().any(|e| size(e) > INLINE_NODES || !is_deterministic(e)) {
             let inner = std::mem::take(&mut self.columns);
             self.columns =
                 inner.iter().enumerate().map(|(i, e)| Expr::column(i, e.data_type.clone(), e.nullable)).collect();
             self.operators.push(Operator::Project(inner));
         }
-        self.columns = columns.map(|e| e.clone().substitute(&self.columns)).collect();
     }
+}
+
+fn is_deterministic(expr: &Expr) -> bool {
+    let mut deterministic = true;
+    expr.walk(&mut |e| deterministic &= !matches!(&e.kind, ExprKind::Call(f, _) if !f.is_deterministic()));
+    deterministic
 }
 
 fn size(expr: &Expr) -> usize {
@@ -209,7 +222,8 @@ impl Planner {
             component_types: components.list.iter().map(|c| c.1.clone()).collect(),
         });
         self.planned.push((rel.clone(), aggregation));
-        for branch in branches {
+        for mut branch in branches {
+            branch.settle();
             if let (PipelineInput::Source(source), Some(_)) = (branch.input, &window.time) {
                 self.sources[source].needs_time = true;
             }

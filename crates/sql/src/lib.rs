@@ -34,3 +34,5 @@ pub use diagnostics::render;
 pub use script::{is_complete, substitute_variables};
 pub use settings::{ErrorPolicy, Settings, Tier};
 pub use statement::{ExplainKind, InsertStatement, ParsedStatement, Statement, parse_script, parse_statement};
+
+pub use sqlparser::ast::Ident;

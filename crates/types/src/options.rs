@@ -100,9 +100,12 @@ impl Options {
     /// The error for a value of `key` that is not `expected`.
     pub fn invalid(&self, key: &str, expected: &str) -> Diagnostic {
         let value = self.get(key).unwrap_or_default();
-        Diagnostic::new(code::INVALID_OPTION, format!("option '{key}' has the value '{value}', which is not {expected}"))
-            .at(Place::Option(key.into()))
-            .advise(format!("give {expected}"))
+        Diagnostic::new(
+            code::INVALID_OPTION,
+            format!("option '{key}' has the value '{value}', which is not {expected}"),
+        )
+        .at(Place::Option(key.into()))
+        .advise(format!("give {expected}"))
     }
 
     /// Fails on the first key that none of `known` is; a pattern ending in `.*` stands for all keys under it.
