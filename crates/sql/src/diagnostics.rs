@@ -165,7 +165,7 @@ fn advice(message: &str, tokens: &[TokenWithSpan], found: Option<usize>) -> Opti
             tokens.iter().map(|t| (t.token == Token::LParen) as i64 - (t.token == Token::RParen) as i64).sum();
         return match depth {
             1.. => Some("a closing parenthesis is missing".into()),
-            _ => None,
+            _ => Some("the statement stops too early; is a semicolon in the wrong place?".into()),
         };
     };
     let token = &tokens[i];
@@ -181,6 +181,9 @@ fn advice(message: &str, tokens: &[TokenWithSpan], found: Option<usize>) -> Opti
         && previous.is_some_and(|p| p.span.end.line < token.span.start.line)
     {
         return Some(format!("is a semicolon missing before {word}?"));
+    }
+    if message.contains("'key' = 'value'") {
+        return Some("write keys and values in single quotes".into());
     }
     match &token.token {
         Token::DoubleEq => return Some("compare with a single =".into()),
@@ -292,11 +295,13 @@ mod tests {
 
     #[test]
     fn renders_places_outside_the_text_and_without_one() {
-        let beyond = Diagnostic::new(code::SYNTAX, "m").at(Place::Sql { line: 1, column: 99, length: 7 });
-        assert_eq!(render(&beyond, Some("ab"), "-"), "error[MS2001]: m\n  --> -:1:99\n   |\n 1 | ab\n   |   ^\n");
-        let option = Diagnostic::new(code::MISSING_OPTION, "m").at(Place::Option("path".into()));
-        assert_eq!(render(&option, Some("ab"), "-"), "error[MS1003]: m\n  --> option 'path'\n");
-        assert_eq!(render(&Diagnostic::new(code::SYNTAX, "m"), None, "-"), "error[MS2001]: m\n");
+        let beyond = Diagnostic::new(code::SYNTAX, "m").at(Place::Sql { line: 1, column: 99, length: 7 }).advise("a");
+        let expected = "error[MS2001]: m\n  --> -:1:99\n   |\n 1 | ab\n   |   ^\n   = help: a\n";
+        assert_eq!(render(&beyond, Some("ab"), "-"), expected);
+        let option = Diagnostic::new(code::MISSING_OPTION, "m").at(Place::Option("path".into())).advise("a");
+        assert_eq!(render(&option, Some("ab"), "-"), "error[MS1003]: m\n  --> option 'path'\n   = help: a\n");
+        let nowhere = Diagnostic::new(code::SYNTAX, "m").advise("a");
+        assert_eq!(render(&nowhere, None, "-"), "error[MS2001]: m\n   = help: a\n");
     }
 
     #[test]

@@ -229,32 +229,35 @@ fn unfinished_statements() {
     check(
         "EXECUTE STATEMENT SET BEGIN\nINSERT INTO a SELECT 1;",
         expect![[r#"
-        error[MS2001]: expected INSERT INTO or END, found the end of the statement
-          --> query.sql:2:24
-           |
-         2 | INSERT INTO a SELECT 1;
-           |                        ^
-    "#]],
+            error[MS2001]: expected INSERT INTO or END, found the end of the statement
+              --> query.sql:2:24
+               |
+             2 | INSERT INTO a SELECT 1;
+               |                        ^
+               = help: the statement stops too early; is a semicolon in the wrong place?
+        "#]],
     );
     check(
         "SELECT",
         expect![[r#"
-        error[MS2001]: expected an expression, found the end of the statement
-          --> query.sql:1:7
-           |
-         1 | SELECT
-           |       ^
-    "#]],
+            error[MS2001]: expected an expression, found the end of the statement
+              --> query.sql:1:7
+               |
+             1 | SELECT
+               |       ^
+               = help: the statement stops too early; is a semicolon in the wrong place?
+        "#]],
     );
     check(
         "SELECT * FROM",
         expect![[r#"
-        error[MS2001]: expected a name, found the end of the statement
-          --> query.sql:1:14
-           |
-         1 | SELECT * FROM
-           |              ^
-    "#]],
+            error[MS2001]: expected a name, found the end of the statement
+              --> query.sql:1:14
+               |
+             1 | SELECT * FROM
+               |              ^
+               = help: the statement stops too early; is a semicolon in the wrong place?
+        "#]],
     );
 }
 
@@ -306,32 +309,35 @@ fn wrong_definitions() {
     check(
         "CREATE TABLE t (a DECIMAL(39, 2))",
         expect![[r#"
-        error[MS2001]: expected a precision from 1 to 38, found '39'
-          --> query.sql:1:27
-           |
-         1 | CREATE TABLE t (a DECIMAL(39, 2))
-           |                           ^^
-    "#]],
+            error[MS2001]: expected a precision from 1 to 38, found '39'
+              --> query.sql:1:27
+               |
+             1 | CREATE TABLE t (a DECIMAL(39, 2))
+               |                           ^^
+               = help: Correct the statement at the place shown.
+        "#]],
     );
     check(
         "CREATE TABLE t (a ROW<b INT, b INT>)",
         expect![[r#"
-        error[MS2001]: field 'b' occurs twice in a ROW type
-          --> query.sql:1:30
-           |
-         1 | CREATE TABLE t (a ROW<b INT, b INT>)
-           |                              ^
-    "#]],
+            error[MS2001]: field 'b' occurs twice in a ROW type
+              --> query.sql:1:30
+               |
+             1 | CREATE TABLE t (a ROW<b INT, b INT>)
+               |                              ^
+               = help: Correct the statement at the place shown.
+        "#]],
     );
     check(
         "CREATE TABLE t (a INT) WITH (connector = 'x')",
         expect![[r#"
-        error[MS2001]: expected an option as 'key' = 'value', found connector
-          --> query.sql:1:30
-           |
-         1 | CREATE TABLE t (a INT) WITH (connector = 'x')
-           |                              ^^^^^^^^^
-    "#]],
+            error[MS2001]: expected an option as 'key' = 'value', found connector
+              --> query.sql:1:30
+               |
+             1 | CREATE TABLE t (a INT) WITH (connector = 'x')
+               |                              ^^^^^^^^^
+               = help: write keys and values in single quotes
+        "#]],
     );
 }
 
@@ -351,11 +357,12 @@ fn places_are_those_of_the_whole_script() {
     check(
         "CREATE TABLE t (\n  a AS b +,\n  c INT);",
         expect![[r#"
-        error[MS2001]: expected an expression, found ','
-          --> query.sql:2:11
-           |
-         2 |   a AS b +,
-           |           ^
-    "#]],
+            error[MS2001]: expected an expression, found ','
+              --> query.sql:2:11
+               |
+             2 |   a AS b +,
+               |           ^
+               = help: Correct the statement at the place shown.
+        "#]],
     );
 }

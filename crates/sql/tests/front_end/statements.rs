@@ -219,7 +219,9 @@ fn casts_carry_flinks_types() {
 }
 
 #[test]
-fn comments_and_hints_are_skipped() {
-    let sql = "SELECT /*+ OPTIONS('a' = 'b') */ 1 -- one; two\n /* 'x */ + 2";
+fn comments_are_skipped_and_hints_are_refused() {
+    let sql = "SELECT /* no + 'hint */ 1 -- one; two\n /* 'x */ + 2";
     assert!(matches!(parse(sql), Statement::Query(q) if q.to_string() == "SELECT 1 + 2"));
+    let hint = parse_statement("SELECT /*+ OPTIONS('a' = 'b') */ 1").unwrap_err();
+    assert_eq!(hint.code, millstream_types::code::UNSUPPORTED);
 }
