@@ -92,8 +92,12 @@ pub(crate) fn run(context: &mut Context) -> Result<(), Failure> {
                 }
                 // A history that cannot be kept is no reason to end.
                 let _ = editor.add_history_entry(statement);
-                if matches!(statement.trim_end_matches(';').trim().to_ascii_lowercase().as_str(), "quit" | "exit") {
+                if is_command(statement, &["quit", "exit"]) {
                     break;
+                }
+                if is_command(statement, &["help", "?"]) {
+                    let _ = writeln!(stderr(), "{HELP}");
+                    continue;
                 }
                 execute(context, statement);
             }
@@ -107,6 +111,17 @@ pub(crate) fn run(context: &mut Context) -> Result<(), Failure> {
         let _ = editor.save_history(path);
     }
     Ok(())
+}
+
+const HELP: &str = "\
+Statements end with `;`: CREATE TABLE, CREATE VIEW, INSERT INTO, SELECT, EXPLAIN, DESCRIBE, SHOW TABLES, SET, …
+Tab completes keywords, tables, columns and functions; the arrow keys walk the history.
+Ctrl-C stops the running query, a second one aborts it. `quit;` or Ctrl-D leaves.";
+
+/// Whether a line is one of the shell's own words rather than SQL.
+fn is_command(line: &str, words: &[&str]) -> bool {
+    let line = line.trim().trim_end_matches(';').trim_end();
+    words.iter().any(|word| line.eq_ignore_ascii_case(word))
 }
 
 /// A failed statement is reported, and the next one can be typed.
@@ -158,9 +173,7 @@ impl Hinter for Assistant {
 impl Validator for Assistant {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let input = context.input().trim();
-        let complete = input.is_empty()
-            || matches!(input.to_ascii_lowercase().as_str(), "quit" | "exit")
-            || sql::is_complete(input);
+        let complete = input.is_empty() || is_command(input, &["quit", "exit", "help", "?"]) || sql::is_complete(input);
         Ok(if complete { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
     }
 }

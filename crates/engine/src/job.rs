@@ -8,6 +8,7 @@ use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::Kernel;
 use millstream_codegen::lower::{Lowered, lower_expressions, lower_pipeline};
 use millstream_connectors::{self as connectors, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest};
+use millstream_jit::CompileOptions;
 use millstream_plan::logical::{ColumnKind, Insert, Table};
 use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourcePlan, WatermarkRule};
 use millstream_plan::{fold, physical};
@@ -130,9 +131,16 @@ fn compile_in_background(slots: &[(Arc<Lowered>, KernelSlot)], ended: &AtomicBoo
     }
 }
 
+/// Programs of more values than this, such as IN lists of thousands, are compiled without optimisation: LLVM's passes
+/// take quadratic time for them, minutes rather than milliseconds.
+const LONG_PROGRAM: usize = 5_000;
+
 /// Machine code of a program.
 pub(crate) fn compile(lowered: &Lowered) -> Result<Arc<dyn Kernel>, Diagnostic> {
-    let options = millstream_jit::CompileOptions::default();
+    let options = match lowered.program.types.len() {
+        0..=LONG_PROGRAM => CompileOptions::default(),
+        _ => CompileOptions::unoptimised(),
+    };
     Ok(Arc::new(millstream_jit::compile(&lowered.program, &options)?))
 }
 

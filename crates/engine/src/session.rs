@@ -116,6 +116,12 @@ impl Session {
     /// Names of tables, views, columns and functions, for completion.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.catalog.names().map(str::to_string).collect();
+        for name in self.catalog.names() {
+            // A name of the catalog is there; were it not, it would only not be completed.
+            if let Ok(relation) = self.catalog.lookup([&sql::Ident::new(name)]) {
+                names.extend(relation.schema().fields.iter().map(|field| field.name.clone()));
+            }
+        }
         names.extend(sql::functions::all().into_iter().map(|f| f.name.to_string()));
         names
     }

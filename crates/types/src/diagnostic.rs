@@ -66,7 +66,7 @@ codes! {
     OVERFLOW = 3004, "a number is out of range", "Use a wider type, or TRY_CAST.";
     FUNCTION_FAILED = 3005, "a function rejected its arguments", "Check the arguments that the message shows.";
     NULL_ROWTIME = 3006, "the event time of a row is NULL", "Filter such rows in a view below the WATERMARK, or give a default with COALESCE.";
-    CANCELLED = 3007, "the query was cancelled", "Nothing: it was asked to stop.";
+    CANCELLED = 3007, "the query was cancelled", "What was read is processed and complete windows are written; run it again for the rest.";
     WORKER_FAILED = 3008, "a worker failed", "Please report it with the message and the query.";
     COMPILE_FAILED = 3009, "the query could not be compiled to machine code", "Run with --tier interpret, and please report it.";
     FILE_NOT_FOUND = 4001, "file or directory not found", "Check the 'path' option.";

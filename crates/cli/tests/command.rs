@@ -1,0 +1,260 @@
+//! The command as a program: what it writes where, how it ends, what it does when it is interrupted.
+#![cfg(unix)]
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const ENDLESS: &str = "CREATE TABLE g (id BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) \
+     WITH ('connector' = 'datagen', 'rows-per-second' = '20000');";
+
+/// The command in an empty folder, without the variables of whoever runs the tests.
+fn millstream(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MILLSTREAM_")) {
+        command.env_remove(name);
+    }
+    command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    millstream(folder.path()).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Sends SIGINT through the shell's own `kill`, so that no unsafe call is needed.
+fn interrupt(child: &Child) {
+    let status = Command::new("sh").arg("-c").arg(format!("kill -INT {}", child.id())).status().unwrap();
+    assert!(status.success());
+}
+
+/// Exit code and standard error of a process that has to end soon.
+fn ended(mut child: Child) -> (Option<i32>, String) {
+    let since = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if since.elapsed() > Duration::from_secs(20) {
+            child.kill().unwrap();
+            panic!("the command did not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let mut errors = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    (status.code(), errors)
+}
+
+#[test]
+fn rows_come_in_every_form() {
+    let sql = "SELECT 1 AS a, CAST(NULL AS STRING) AS b, 'x,y' AS c";
+    let form = |form: &str| run(&["run", "-e", sql, "--output", form]).stdout;
+    assert_eq!(text(&form("json")), "{\"a\":1,\"b\":null,\"c\":\"x,y\"}\n");
+    assert_eq!(text(&form("csv")), "a,b,c\n1,,\"x,y\"\n");
+    let table = text(&form("text"));
+    assert!(table.contains("NULL") && table.contains("x,y") && table.ends_with("(1 row)\n"), "{table}");
+    let parquet = form("parquet");
+    assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+    let arrow = form("arrow");
+    assert!(arrow.starts_with(&[0xff; 4]) && arrow.len() > 100);
+    assert_eq!(run(&["run", "-e", sql]).stdout, form("json"), "JSON is the default where there is no terminal");
+}
+
+#[test]
+fn scripts_come_from_files_arguments_and_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("q.sql"), "\u{feff}SELECT ${X} AS x;\r\n-- that was all\r\n").unwrap();
+    let output = millstream(folder.path()).args(["run", "q.sql", "--var", "X=7", "-e", "SELECT 2 AS y"]).output();
+    assert_eq!(text(&output.unwrap().stdout), "{\"x\":7}\n{\"y\":2}\n");
+    for command in [&["run", "-"][..], &["sql"]] {
+        let mut child = millstream(folder.path()).args(command).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"SELECT 1 AS a; SELECT nope; SELECT 3").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("{\"a\":1}\n", Some(1)));
+        assert!(text(&output.stderr).contains(":1:24"), "{}", text(&output.stderr));
+    }
+    let table = "CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = '-', 'format' = 'json');";
+    let mut child = millstream(folder.path())
+        .args(["run", "-e", &format!("{table} SELECT a + 1 AS b FROM t")])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"{\"a\":1}\n{\"a\":2}").unwrap();
+    assert_eq!(text(&child.wait_with_output().unwrap().stdout), "{\"b\":2}\n{\"b\":3}\n");
+}
+
+#[test]
+fn what_cannot_be_used_ends_with_2_and_what_fails_with_1() {
+    let unusable: &[(&[&str], &str)] = &[
+        (&["run"], "required"),
+        (&["run", "nowhere.sql"], "MS4001"),
+        (&["run", "--bogus", "-e", "SELECT 1"], "--bogus"),
+        (&["run", "--workers", "0", "-e", "SELECT 1"], "MS1002"),
+        (&["run", "--workers", "many", "-e", "SELECT 1"], "--workers"),
+        (&["run", "--tier", "x", "-e", "SELECT 1"], "interpret, compile"),
+        (&["run", "--set", "pipeline.buffer-row=1", "-e", "SELECT 1"], "'pipeline.buffer-rows'"),
+        (&["run", "--set", "pipeline.buffer-rows", "-e", "SELECT 1"], "MS1006"),
+        (&["run", "--var", "=1", "-e", "SELECT 1"], "MS1006"),
+        (&["run", "--config", "nowhere.toml", "-e", "SELECT 1"], "MS1001"),
+    ];
+    for (arguments, message) in unusable {
+        let output = run(arguments);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        assert!(errors.contains(message), "{arguments:?}: {errors}");
+        assert!(output.stdout.is_empty());
+    }
+    for (sql, message) in
+        [("SELECT\n  nope", " 2 |   nope\n   |   ^^^^\n"), ("SELECT 1/0", "MS3002"), ("SELECT ${X_X}", "--var X_X")]
+    {
+        let output = run(&["run", "-e", sql]);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{sql}: {errors}");
+        assert!(errors.contains(message) && errors.contains("= help: "), "{sql}: {errors}");
+    }
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let toml = "output = \"csv\"\n[set]\n\"pipeline.buffer-rows\" = 1\n[var]\nX = 7\n";
+    fs::write(folder.path().join("millstream.toml"), toml).unwrap();
+    let rows = |command: &mut Command| text(&command.args(["run", "-e", "SELECT ${X} AS x"]).output().unwrap().stdout);
+    assert_eq!(rows(&mut millstream(folder.path())), "x\n7\n");
+    assert_eq!(rows(millstream(folder.path()).env("MILLSTREAM_OUTPUT", "json")), "{\"x\":7}\n");
+    assert_eq!(rows(millstream(folder.path()).env("MILLSTREAM_VAR", "X=8").env("MILLSTREAM_QUIET", "1")), "x\n8\n");
+    let both =
+        rows(millstream(folder.path()).env("MILLSTREAM_OUTPUT", "json").args(["--output", "csv", "--var", "X=9"]));
+    assert_eq!(both, "x\n9\n");
+    fs::write(folder.path().join("millstream.toml"), "\nworkerz = 3\n").unwrap();
+    let output = millstream(folder.path()).args(["run", "-e", "SELECT 1"]).output().unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors.contains("workerz") && errors.contains("line 2"), "{errors}");
+}
+
+#[test]
+fn statistics_count_what_was_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("in.json"), "{\"id\":1}\n{\"id\":0}\nbroken\n{\"id\":5}\n").unwrap();
+    let sql = "CREATE TABLE t (id INT) WITH ('connector' = 'filesystem', 'path' = 'in.json', 'format' = 'json', \
+               'json.ignore-parse-errors' = 'true'); SELECT 10 / id AS r FROM t";
+    for workers in ["1", "8"] {
+        let output = millstream(folder.path())
+            .args(["run", "--stats", "json", "--workers", workers, "--set", "pipeline.error-policy=skip"])
+            .args(["--set", "pipeline.buffer-rows=1", "-e", sql])
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        let mut rows: Vec<String> = text(&output.stdout).lines().map(str::to_string).collect();
+        rows.sort();
+        assert_eq!(rows, ["{\"r\":10}", "{\"r\":2}"]);
+        let stats: Value = serde_json::from_slice(&output.stderr).unwrap();
+        assert_eq!((&stats["rows_in"], &stats["rows_out"]), (&3.into(), &2.into()), "{stats}");
+        assert_eq!((&stats["records_malformed_total"], &stats["records_failed_total"]), (&1.into(), &1.into()));
+        assert!(stats["first_error"].as_str().unwrap().contains("MS3002"), "{stats}");
+    }
+}
+
+#[test]
+fn explain_runs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let sql = "CREATE TABLE s (a INT) WITH ('connector' = 'filesystem', 'path' = 'out.json', 'format' = 'json'); \
+               INSERT INTO s SELECT 1";
+    for (codegen, part) in [(false, "== Pipelines =="), (true, "== LLVM IR ==")] {
+        let mut command = millstream(folder.path());
+        command.args(["explain", "-e", sql]);
+        if codegen {
+            command.arg("--codegen");
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success() && text(&output.stdout).contains(part));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn an_interrupted_query_writes_its_complete_windows() {
+    let folder = tempfile::tempdir().unwrap();
+    let sql = format!(
+        "{ENDLESS} CREATE TABLE s (w TIMESTAMP(3), c BIGINT) \
+         WITH ('connector' = 'filesystem', 'path' = 'out.json', 'format' = 'json'); \
+         INSERT INTO s SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE g, DESCRIPTOR(ts), INTERVAL '1' SECOND)) \
+         GROUP BY window_start, window_end"
+    );
+    let child = millstream(folder.path()).args(["run", "--stats", "json", "-e", &sql]).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(3500));
+    assert!(!folder.path().join("out.json").exists(), "nothing half-written is visible");
+    interrupt(&child);
+    let (exit_code, errors) = ended(child);
+    assert_eq!(exit_code, Some(130), "{errors}");
+    let stats: Value = serde_json::from_str(errors.lines().next().unwrap()).unwrap();
+    let windows = fs::read_to_string(folder.path().join("out.json")).unwrap();
+    assert!(windows.lines().count() >= 1);
+    assert_eq!(stats["rows_out"], windows.lines().count(), "{stats}");
+    assert!(errors.contains("MS3007") && !errors.contains("panicked"), "{errors}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
+}
+
+#[test]
+fn a_second_interrupt_aborts() {
+    let folder = tempfile::tempdir().unwrap();
+    // Standard output that nobody reads blocks the sink, so that the first interrupt alone cannot end the query.
+    let child = millstream(folder.path())
+        .args(["run", "-e", &format!("{ENDLESS} SELECT id, CAST(ts AS STRING) AS t FROM g")])
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    for _ in 0..3 {
+        interrupt(&child);
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert_eq!(ended(child).0, Some(130));
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    let folder = tempfile::tempdir().unwrap();
+    for form in ["json", "csv", "text", "arrow"] {
+        let sql = ENDLESS.replace("20000", "10000000") + "SELECT id FROM g";
+        let mut child = millstream(folder.path()).args(["run", "--output", form, "-e", &sql]).spawn().unwrap();
+        let mut reader = BufReader::new(child.stdout.take().unwrap());
+        let mut line = Vec::new();
+        reader.read_until(b'\n', &mut line).unwrap();
+        assert!(!line.is_empty());
+        drop(reader);
+        assert_eq!(ended(child), (Some(0), String::new()), "{form}");
+    }
+}
+
+#[test]
+fn a_limit_ends_an_endless_source() {
+    let output = run(&["run", "-e", &format!("{ENDLESS} SELECT id FROM g LIMIT 3")]);
+    assert!(output.status.success());
+    assert_eq!(text(&output.stdout).lines().count(), 3);
+}
+
+#[test]
+fn a_full_device_is_reported() {
+    if !Path::new("/dev/full").exists() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for form in ["json", "csv", "parquet", "arrow", "text"] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let child =
+            millstream(folder.path()).args(["run", "--output", form, "-e", "SELECT 1"]).stdout(full).spawn().unwrap();
+        let (exit_code, errors) = ended(child);
+        assert_eq!(exit_code, Some(1), "{form}");
+        assert!(errors.contains("MS4003") && errors.contains("free some space"), "{form}: {errors}");
+    }
+}
