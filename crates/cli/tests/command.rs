@@ -80,7 +80,7 @@ fn scripts_come_from_files_arguments_and_standard_input() {
         child.stdin.take().unwrap().write_all(b"SELECT 1 AS a; SELECT nope; SELECT 3").unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("{\"a\":1}\n", Some(1)));
-        assert!(text(&output.stderr).contains(":1:24"), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(":1:23"), "{}", text(&output.stderr));
     }
     let table = "CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = '-', 'format' = 'json');";
     let mut child = millstream(folder.path())
