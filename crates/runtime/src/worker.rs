@@ -58,8 +58,13 @@ impl Worker<'_> {
         let runtime = &query.sources[source];
         let decoder = runtime.decoder.as_ref().ok_or_else(|| Diagnostic::bug("constant rows have no decoder"))?;
         let started = Instant::now();
-        let decoded = decoder.decode(task.chunk);
-        let expected = query.plan.sources[source].columns.len();
+        let mut decoded = decoder.decode(task.chunk);
+        let columns = &query.plan.sources[source].columns;
+        let expected = columns.len();
+        if decoded.error.is_some() && decoded.rows == 0 && decoded.columns.is_empty() {
+            // A decoder that could not even begin has no columns; its error is what counts.
+            decoded.columns = columns.iter().map(|c| arrow_array::new_empty_array(&c.data_type.to_arrow())).collect();
+        }
         if decoded.columns.len() != expected || decoded.columns.iter().any(|c| c.len() != decoded.rows) {
             return Err(Diagnostic::bug(format!(
                 "a decoder did not deliver {expected} columns of {} rows",

@@ -179,6 +179,12 @@ fn unusable_files_and_options_are_named() {
     let parquet = at("a.parquet", b"PAR1 this is no parquet file PAR1");
     let sql = json_table(&parquet, "").replace("'json'", "'parquet'");
     assert_eq!(fail(&(sql + "SELECT * FROM f")).code, code::MALFORMED_FILE);
+    let whole = folder.path().join("whole.parquet");
+    let table = json_table(&whole, "").replace("'json'", "'parquet'");
+    Session::new(SessionConfig::default()).query(&(table.clone() + "INSERT INTO f VALUES (1, 'a')")).unwrap();
+    let error = fail(&(table.replace("name STRING", "name INT") + "SELECT * FROM f"));
+    assert_eq!(error.code, code::WRONG_TYPE, "{error}");
+    assert!(error.place.is_some() && error.help().is_some(), "{error}");
     let nowhere = folder.path().join("nowhere.json");
     let error = fail(&(json_table(&nowhere, "") + "SELECT * FROM f"));
     assert_eq!((error.code, error.place), (code::FILE_NOT_FOUND, Some(Place::Option("path".into()))));
