@@ -2,11 +2,12 @@
 //! taken by the selection of emitted rows.
 
 use super::{Lowered, Lowering, OutputSource, Scalar};
+use crate::buffers::phys_of;
 use crate::program::{Emit, Terminal};
 use millstream_abi::ErrorKind;
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_plan::pipeline::SinkPlan;
-use millstream_types::{DataType, Diagnostic, Field};
+use millstream_types::{DataType, Diagnostic, Field, Value};
 
 impl Lowering<'_> {
     /// Emits the columns into a sink; NULL in a column that the sink's table declares NOT NULL is an error.
@@ -68,6 +69,11 @@ impl Lowering<'_> {
         match &source.kind {
             ExprKind::Vector(..) => {
                 let source = source.clone();
+                self.vector_input(&source, below).map(Some)
+            }
+            // Programs have no values of nested types, so a NULL one is a column made outside.
+            ExprKind::Literal(Value::Null) if phys_of(&source.data_type).is_none() => {
+                let source = super::vector::null_column(source);
                 self.vector_input(&source, below).map(Some)
             }
             _ => Ok(None),

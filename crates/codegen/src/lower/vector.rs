@@ -3,9 +3,11 @@
 use super::{Lowering, Scalar, VectorColumn, lower_expressions, unsupported};
 use crate::buffers::{NESTED, phys_of};
 use crate::program::Input;
+use arrow_array::{ArrayRef, new_null_array};
 use millstream_abi::{ErrorKind, Phys};
-use millstream_plan::expr::{Expr, ExprKind};
-use millstream_types::Diagnostic;
+use millstream_plan::expr::{Expr, ExprKind, VectorCall, VectorFunction};
+use millstream_types::{DataType, Diagnostic};
+use std::sync::Arc;
 
 impl Lowering<'_> {
     /// The value of a vectorised call.
@@ -59,4 +61,24 @@ impl Lowering<'_> {
 fn same(a: &Expr, b: &Expr) -> bool {
     let placeless = |e: &Expr| e.clone().rewrite(&mut |e| e.at(Default::default()));
     placeless(a) == placeless(b)
+}
+
+/// A column of NULLs of a nested type.
+#[derive(Debug)]
+struct NullColumn(DataType);
+
+impl VectorFunction for NullColumn {
+    fn name(&self) -> &str {
+        "NULL"
+    }
+
+    fn evaluate(&self, _: &[ArrayRef], rows: usize) -> Result<ArrayRef, String> {
+        Ok(new_null_array(&self.0.to_arrow(), rows))
+    }
+}
+
+/// A constant NULL as a column that is made for each buffer.
+pub(super) fn null_column(constant: &Expr) -> Expr {
+    let call = VectorCall(Arc::new(NullColumn(constant.data_type.clone())));
+    Expr { kind: ExprKind::Vector(call, vec![]), ..constant.clone() }
 }
