@@ -8,6 +8,6 @@ if [ ! -x "$venv/bin/python" ]; then
     mkdir -p target/bench
     python3 -m venv "$venv" || { echo "error: python3 with venv is missing: apt-get install python3-venv" >&2; exit 1; }
 fi
-"$venv/bin/python" -c 'import duckdb, pyarrow' 2>/dev/null || "$venv/bin/pip" install --quiet "duckdb>=1.4" pyarrow
+"$venv/bin/python" -c 'import duckdb, pyarrow' 2>/dev/null || "$venv/bin/pip" install --quiet "duckdb>=2.0" pyarrow
 echo "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1)"
 MILLSTREAM_BENCH_PYTHON=$venv/bin/python cargo run --release --quiet -p millstream-bench -- "$@"

@@ -15,7 +15,7 @@ query = f"""
 print("ready", flush=True)
 for _ in sys.stdin:
     start = time.perf_counter()
-    rows = connection.execute(query).fetch_arrow_table()
+    rows = connection.sql(query).to_arrow_table()
     seconds = time.perf_counter() - start
     counted = sum(rows.column("bids").to_pylist())
     print(seconds, rows.num_rows, counted, flush=True)

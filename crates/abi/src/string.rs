@@ -94,9 +94,9 @@ impl Str {
     /// The bytes.
     ///
     /// # Safety
-    /// The owner of the bytes of a long string is alive and does not change them for `'a`.
+    /// The owner of the bytes of a long string is alive and does not change them while the slice is in use.
     #[inline]
-    pub unsafe fn as_bytes<'a>(&'a self) -> &'a [u8] {
+    pub unsafe fn as_bytes(&self) -> &[u8] {
         if self.is_inline() {
             let start = (&raw const *self).cast::<u8>();
             // SAFETY: an inline string has its at most 12 bytes at offset 4 of the value itself.

@@ -33,7 +33,7 @@ pub(crate) fn run(threads: usize) -> Result<(), Box<dyn Error>> {
     session.register(
         "events",
         "event_type STRING NOT NULL, campaign BIGINT NOT NULL, event_time TIMESTAMP(3) NOT NULL,
-         WATERMARK FOR event_time AS event_time",
+         WATERMARK FOR event_time AS event_time - INTERVAL '0.001' SECOND",
         batches.clone(),
     )?;
     for repetition in 0..=REPETITIONS {
@@ -117,6 +117,9 @@ fn weight(campaign: i64, window: i64, views: u64) -> u64 {
     views * (campaign as u64 + 1) * (window as u64 + 1)
 }
 
+/// Number of a window and the views of each campaign in it.
+type Window = (i64, Vec<(i64, u64)>);
+
 /// Counts of one window by campaign, and a way to add those of another thread.
 trait Counts: Default + Send {
     fn add(&mut self, campaign: i64, views: u64);
@@ -170,16 +173,16 @@ impl Counts for Hashed {
     }
 }
 
-fn dense(batches: &[RecordBatch]) -> Vec<(i64, Vec<(i64, u64)>)> {
+fn dense(batches: &[RecordBatch]) -> Vec<Window> {
     count::<Dense>(batches)
 }
 
-fn hashed(batches: &[RecordBatch]) -> Vec<(i64, Vec<(i64, u64)>)> {
+fn hashed(batches: &[RecordBatch]) -> Vec<Window> {
     count::<Hashed>(batches)
 }
 
 /// The loop: filter by one 16-byte compare, count in the table of the current window.
-fn count<C: Counts>(batches: &[RecordBatch]) -> Vec<(i64, Vec<(i64, u64)>)> {
+fn count<C: Counts>(batches: &[RecordBatch]) -> Vec<Window> {
     let view = {
         let mut bytes = [0u8; 16];
         bytes[0] = 4;
@@ -213,11 +216,7 @@ fn count<C: Counts>(batches: &[RecordBatch]) -> Vec<(i64, Vec<(i64, u64)>)> {
 }
 
 /// Runs a loop over an equal part of the batches in each thread and merges the windows.
-fn by_hand(
-    batches: &[RecordBatch],
-    threads: usize,
-    work: fn(&[RecordBatch]) -> Vec<(i64, Vec<(i64, u64)>)>,
-) -> Checksum {
+fn by_hand(batches: &[RecordBatch], threads: usize, work: fn(&[RecordBatch]) -> Vec<Window>) -> Checksum {
     let share = batches.len().div_ceil(threads);
     let parts: Vec<_> = std::thread::scope(|scope| {
         let handles: Vec<_> = batches.chunks(share).map(|part| scope.spawn(move || work(part))).collect();

@@ -282,7 +282,7 @@ fn random_kind(
             let limit = if *data_type == DataType::Float { f64::from(f32::MAX) } else { f64::MAX };
             let min: f64 = options.parse(&key("min"), -limit)?;
             let max: f64 = options.parse(&key("max"), limit)?;
-            if !(min <= max) {
+            if min.partial_cmp(&max).is_none_or(|order| order.is_gt()) {
                 return Err(options.invalid(&key("max"), "at least 'min'"));
             }
             Kind::Float { min, max }

@@ -34,7 +34,7 @@ pub fn write_value(out: &mut Vec<u8>, array: &dyn Array, row: usize, data_type: 
         DataType::Binary(_) | DataType::Varbinary(_) => {
             text::write_bytes_literal(out, array.as_binary_view().value(row));
         }
-        DataType::Date => text::write_date(out, number!(Date32Type).into()),
+        DataType::Date => text::write_date(out, number!(Date32Type)),
         DataType::Time(precision) => text::write_time(out, number!(Time32MillisecondType), *precision),
         DataType::Timestamp(precision) | DataType::TimestampLtz(precision) => {
             let value = match data_type.time_unit() {

@@ -34,7 +34,7 @@ pub enum Outcome {
     /// Rows of DESCRIBE or SHOW went to the result target.
     Listed,
     /// A query or an insert ran to its end.
-    Ran(StatsSnapshot),
+    Ran(Box<StatsSnapshot>),
 }
 
 /// Follows a run from another thread: its statistics, and a way to end it.
@@ -181,7 +181,7 @@ impl Session {
                 let config = self.run_config();
                 let stats =
                     Job::new(inserts, &config)?.run(self.settings.tier(), &config, &self.memory, results, monitor)?;
-                Ok(Outcome::Ran(stats.snapshot()))
+                Ok(Outcome::Ran(Box::new(stats.snapshot())))
             }
             Statement::Explain { kind, inner } => {
                 let inserts = self.bind(inner)?;

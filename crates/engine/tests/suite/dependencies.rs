@@ -41,9 +41,8 @@ fn only_the_named_crates_see_sqlparser_datafusion_and_llvm() {
 #[test]
 fn crates_depend_only_downwards() {
     let direct = direct(&metadata());
-    let ours = |name: &str| -> BTreeSet<&str> {
-        direct[name].iter().filter_map(|d| d.strip_prefix("millstream-")).collect()
-    };
+    let ours =
+        |name: &str| -> BTreeSet<&str> { direct[name].iter().filter_map(|d| d.strip_prefix("millstream-")).collect() };
     let allowed: &[(&str, &[&str])] = &[
         ("millstream-types", &[]),
         ("millstream-abi", &[]),
@@ -65,8 +64,7 @@ fn crates_depend_only_downwards() {
 
 #[test]
 fn licences_are_permissive_and_sources_are_the_registry() {
-    let rules: toml::Table =
-        std::fs::read_to_string(crate::tests_dir().join("../deny.toml")).unwrap().parse().unwrap();
+    let rules: toml::Table = std::fs::read_to_string(crate::tests_dir().join("../deny.toml")).unwrap().parse().unwrap();
     let allowed: Vec<&str> =
         rules["licenses"]["allow"].as_array().unwrap().iter().map(|v| v.as_str().unwrap()).collect();
     for package in metadata()["packages"].as_array().unwrap() {
