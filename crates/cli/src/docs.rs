@@ -10,9 +10,12 @@ use std::fmt::Write;
 pub(crate) fn pages() -> Vec<(&'static str, String)> {
     vec![
         ("cli.md", cli()),
-        ("connector-options.md", connectors::options_reference_markdown()),
+        (
+            "connector-options.md",
+            format!("{GENERATED}# Options of connectors and formats\n\n{}", connectors::options_reference_markdown()),
+        ),
         ("errors.md", errors()),
-        ("functions.md", sql::functions::reference_markdown()),
+        ("functions.md", format!("{GENERATED}{}", sql::functions::reference_markdown())),
         ("settings.md", settings()),
     ]
 }

@@ -74,7 +74,7 @@ pub const KNOWN: &[SettingInfo] = &[
     setting(
         "pipeline.tier",
         "auto",
-        Kind::OneOf(&["auto", "interpreted", "compiled"]),
+        Kind::OneOf(&["auto", "interpret", "compile", "interpreted", "compiled"]),
         "Run interpreted, compiled, or interpreted until the machine code is ready.",
     ),
     ignored("table.dml-sync", "Inserts of a script run one after the other, each to its end."),
@@ -216,8 +216,8 @@ impl Settings {
     /// `pipeline.tier`.
     pub fn tier(&self) -> Tier {
         match self.get("pipeline.tier") {
-            Some("interpreted") => Tier::Interpreted,
-            Some("compiled") => Tier::Compiled,
+            Some("interpret" | "interpreted") => Tier::Interpreted,
+            Some("compile" | "compiled") => Tier::Compiled,
             _ => Tier::Auto,
         }
     }
