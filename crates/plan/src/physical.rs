@@ -323,7 +323,8 @@ impl SourceBuilder {
         }
     }
 
-    /// The event time over the table's physical columns, when it is a computed column.
+    /// The event time over the table's physical columns, when it has to be computed: then it is appended to the source's
+    /// columns. A computed column that only names a field of a row is decoded like any other.
     fn computed_time(&self) -> Option<Expr> {
         let table = self.table()?;
         let watermark = table.watermark.as_ref()?;
@@ -332,6 +333,7 @@ impl SourceBuilder {
             ColumnKind::Computed(_) => Some(expand_computed(table).swap_remove(watermark.column)),
             _ => None,
         }
+        .filter(|time| self.path_of(time).is_none())
     }
 
     /// The watermark over the table's physical columns, if a window needs it.
