@@ -14,7 +14,7 @@ use millstream_plan::logical::{Insert, Rel, Target};
 use millstream_types::{Diagnostic, Place};
 
 /// The Nexmark events in one table, with a view for each kind.
-const COMBINED: &str = include_str!("nexmark_combined.sql");
+const COMBINED: &str = include_str!("../../../../../tests/nexmark/ddl_combined.sql");
 
 /// Tables for everything else.
 const TABLES: &str = "
