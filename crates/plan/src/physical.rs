@@ -2,7 +2,7 @@
 //!
 //! Each relation becomes one or more *branches*: an input (source or trigger), filters, and columns as expressions
 //! over that input. Projections are inlined into the expressions above them, so a pipeline has no intermediate rows
-//! and reads only the columns that something uses; an expression that would grow beyond [`INLINE_NODES`] is kept as
+//! and reads only the columns that something uses; an expression that would grow beyond `INLINE_NODES` is kept as
 //! a projection of its own. `UNION ALL` is several branches; an aggregation ends its input's branches and begins one.
 
 use crate::aggregate::Components;
