@@ -1,5 +1,6 @@
 //! The `filesystem` connector: local files, directories, globs, standard input and output.
 
+mod block;
 mod discover;
 mod metadata;
 mod read;

@@ -1,5 +1,6 @@
 //! Reads a text file, compressed or not, and cuts it into chunks of whole records.
 
+use super::block::{Block, BlockPool};
 use super::discover::{InputFile, read_error};
 use crate::text_chunk::{FileInfo, FrameScanner, Framing, TextChunk};
 use crate::{CHUNK_BYTES, Chunk, SplitReader};
@@ -55,6 +56,7 @@ pub(super) struct TextReader {
     state: State,
     /// The start of a record whose end was not yet read.
     carry: Vec<u8>,
+    pool: BlockPool,
     offset: u64,
     line: u64,
 }
@@ -70,7 +72,8 @@ impl TextReader {
     pub(super) fn new(file: InputFile, framing: Framing) -> TextReader {
         let compression = if file.path.is_some() { Compression::of(&file.info.name) } else { Compression::None };
         let info = Arc::new(file.info.clone());
-        TextReader { file, info, framing, compression, state: State::Closed, carry: Vec::new(), offset: 0, line: 1 }
+        let (carry, pool) = (Vec::new(), BlockPool::default());
+        TextReader { file, info, framing, compression, state: State::Closed, carry, pool, offset: 0, line: 1 }
     }
 
     fn open(&self) -> Result<Box<dyn Read + Send>, Diagnostic> {
@@ -105,29 +108,25 @@ impl TextReader {
     }
 
     /// Reads until the block is full, or once if bytes come as they are written. `false` at the end of the file.
-    fn fill(&self, reader: &mut dyn Read, block: &mut Vec<u8>, until: usize) -> Result<bool, Diagnostic> {
-        let mut length = block.len();
-        block.resize(until, 0);
-        let more = loop {
-            match reader.read(&mut block[length..]) {
-                Ok(0) => break false,
-                Ok(read) => length += read,
+    fn fill(&self, reader: &mut dyn Read, block: &mut Block, until: usize) -> Result<bool, Diagnostic> {
+        loop {
+            match reader.read(block.room(until)) {
+                Ok(0) => return Ok(false),
+                Ok(read) => block.advance(read),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(self.failed(&e)),
             }
-            if length == until || self.file.stream {
-                break true;
+            if block.bytes().len() == until || self.file.stream {
+                return Ok(true);
             }
-        };
-        block.truncate(length);
-        Ok(more)
+        }
     }
 
     /// The next block that ends at a record's end or the end of the file, and whether there is more.
-    fn block(&mut self, reader: &mut dyn Read) -> Result<(Vec<u8>, bool), Diagnostic> {
+    fn block(&mut self, reader: &mut dyn Read) -> Result<(Block, bool), Diagnostic> {
         let mut target = CHUNK_BYTES.max(self.carry.len() + CHUNK_BYTES / 2);
-        let mut block = Vec::with_capacity(target);
-        block.extend_from_slice(&self.carry);
+        let mut block = self.pool.take();
+        block.extend(&self.carry);
         let mut scanner = FrameScanner::default();
         let mut scanned = 0;
         loop {
@@ -136,13 +135,13 @@ impl TextReader {
                 self.carry.clear();
                 return Ok((block, false));
             }
-            if let Some(end) = scanner.last_end(&self.framing, &block, scanned) {
+            if let Some(end) = scanner.last_end(&self.framing, block.bytes(), scanned) {
                 self.carry.clear();
-                self.carry.extend_from_slice(&block[end..]);
+                self.carry.extend_from_slice(&block.bytes()[end..]);
                 block.truncate(end);
                 return Ok((block, true));
             }
-            scanned = block.len();
+            scanned = block.bytes().len();
             if scanned >= MAX_RECORD_BYTES {
                 return Err(self.endless_record());
             }
@@ -206,8 +205,8 @@ impl SplitReader for TextReader {
             if more {
                 self.state = State::Open(reader);
             }
-            let bytes = block.len() as u64;
-            let mut data = Buffer::from_vec(block);
+            let bytes = block.bytes().len() as u64;
+            let mut data = block.into_buffer();
             if first {
                 data = self.start_of_file(data)?;
                 first = false;
