@@ -46,12 +46,6 @@ pub fn hash_bytes(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
 
-/// Combines two finished hashes.
-#[inline]
-pub fn hash_combine(left: u64, right: u64) -> u64 {
-    hash_word(left, right)
-}
-
 /// Ends a hash: mixes the high bits down (`h ^ h >> 29`, times the multiplier, `^ >> 32`) and avoids 0.
 #[inline]
 pub fn hash_finish(hash: u64) -> u64 {

@@ -2,10 +2,10 @@
 
 use crate::arguments::OutputArgument;
 use crate::table::TableSink;
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, SchemaRef};
-use millstream::connectors::{Encoded, Encoder, Sink, SinkRequest, open_sink, stdout_error};
+use millstream::connectors::{ColumnEncoder, Encoded, Encoder, Sink, SinkRequest, open_sink, stdout_error};
 use millstream::{Diagnostic, Options, ResultTarget, Schema, code};
 use std::io::{IsTerminal, Stdout, Write, stdout};
 use std::sync::Arc;
@@ -62,17 +62,9 @@ impl ArrowSink {
     }
 }
 
-struct AsColumns;
-
-impl Encoder for AsColumns {
-    fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
-        Ok(Encoded::Columns { columns: columns.to_vec(), rows })
-    }
-}
-
 impl Sink for ArrowSink {
     fn encoder(&self) -> Arc<dyn Encoder> {
-        Arc::new(AsColumns)
+        Arc::new(ColumnEncoder)
     }
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {

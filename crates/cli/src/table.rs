@@ -3,8 +3,7 @@
 //! Rows appear as they come, so a column's width is settled by its header and the first rows; a longer value later
 //! pushes its line out rather than being cut.
 
-use arrow_array::ArrayRef;
-use millstream::connectors::{Encoded, Encoder, Sink, display, stdout_error};
+use millstream::connectors::{ColumnEncoder, Encoded, Encoder, Sink, display, stdout_error};
 use millstream::{DataType, Diagnostic, Schema};
 use std::io::{Stdout, Write, stdout};
 use std::sync::Arc;
@@ -74,18 +73,9 @@ fn widths(schema: &Schema, cells: &[Vec<String>]) -> Vec<usize> {
     (0..schema.fields.len()).map(width).collect()
 }
 
-/// Columns are turned into text where they are printed: people do not read fast.
-struct AsColumns;
-
-impl Encoder for AsColumns {
-    fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
-        Ok(Encoded::Columns { columns: columns.to_vec(), rows })
-    }
-}
-
 impl Sink for TableSink {
     fn encoder(&self) -> Arc<dyn Encoder> {
-        Arc::new(AsColumns)
+        Arc::new(ColumnEncoder)
     }
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {

@@ -155,6 +155,16 @@ pub enum Encoded {
     },
 }
 
+/// Hands columns on as they are, to sinks that write columns.
+#[derive(Debug, Clone, Copy)]
+pub struct ColumnEncoder;
+
+impl Encoder for ColumnEncoder {
+    fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
+        Ok(Encoded::Columns { columns: columns.to_vec(), rows })
+    }
+}
+
 /// Writes encoded pieces in order; used by one thread at a time.
 pub trait Sink: Send {
     /// The encoder of this sink's pieces.

@@ -1,7 +1,7 @@
 //! Where the rows of a bare SELECT go.
 
-use arrow_array::{ArrayRef, RecordBatch};
-use millstream_connectors::{Encoded, Encoder, Sink};
+use arrow_array::RecordBatch;
+use millstream_connectors::{ColumnEncoder, Encoded, Encoder, Sink};
 use millstream_types::{Diagnostic, Schema};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -50,18 +50,9 @@ struct Collector {
     batches: Arc<Mutex<Vec<RecordBatch>>>,
 }
 
-/// Hands columns on as they are.
-struct AsColumns;
-
-impl Encoder for AsColumns {
-    fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
-        Ok(Encoded::Columns { columns: columns.to_vec(), rows })
-    }
-}
-
 impl Sink for Collector {
     fn encoder(&self) -> Arc<dyn Encoder> {
-        Arc::new(AsColumns)
+        Arc::new(ColumnEncoder)
     }
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {

@@ -69,32 +69,7 @@ impl StagePlan {
 
 /// Calls `visit` with every operand of an operation.
 fn operands(op: &Op, visit: &mut dyn FnMut(Value)) {
-    match *op {
-        Op::Bool(_)
-        | Op::Int(_)
-        | Op::Float(_)
-        | Op::Str(_)
-        | Op::Load(_)
-        | Op::IsValid(_)
-        | Op::LoadView(_)
-        | Op::Watermark => {}
-        Op::Add(a, b)
-        | Op::Sub(a, b)
-        | Op::Mul(a, b)
-        | Op::Div(a, b)
-        | Op::Rem(a, b)
-        | Op::Compare(_, a, b)
-        | Op::And(a, b)
-        | Op::Or(a, b) => [a, b].into_iter().for_each(visit),
-        Op::Select(a, b, c) => [a, b, c].into_iter().for_each(visit),
-        Op::Neg(a)
-        | Op::Not(a)
-        | Op::Convert(a)
-        | Op::OutOfDecimal(a, _)
-        | Op::ScaleUp(a, _)
-        | Op::ScaleDown(a, _)
-        | Op::SliceStart { time: a, .. } => visit(a),
-    }
+    op.clone().visit_operands(|value| visit(*value));
 }
 
 /// Calls `visit` with every value that a statement, or one within it, uses.

@@ -1,6 +1,6 @@
 //! The `WITH ('key' = 'value', …)` options of a table and the `SET` options of a session.
 
-use crate::{Code, Diagnostic, Place, code};
+use crate::{Diagnostic, Place, code};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
@@ -106,24 +106,6 @@ impl Options {
         )
         .at(Place::Option(key.into()))
         .advise(format!("give {expected}"))
-    }
-
-    /// Fails on the first key that none of `known` is; a pattern ending in `.*` stands for all keys under it.
-    pub fn check_known(&self, known: &[&str], what: &str, unknown: Code) -> Result<(), Diagnostic> {
-        for key in self.entries.keys() {
-            let matches = |k: &&str| match k.strip_suffix(".*") {
-                Some(prefix) => key.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.')),
-                None => k == key,
-            };
-            if !known.iter().any(matches) {
-                let mut names: Vec<&str> = known.to_vec();
-                names.sort_unstable();
-                return Err(Diagnostic::new(unknown, format!("{what} has no option '{key}'"))
-                    .at(Place::Option(key.clone()))
-                    .advise(format!("known options: {}", names.join(", "))));
-            }
-        }
-        Ok(())
     }
 
     /// All entries, in key order.

@@ -7,8 +7,7 @@ mod tests;
 mod write;
 
 use crate::option_table::{OptionInfo, option};
-use crate::{Chunk, Encoded, Encoder, SinkRequest};
-use arrow_array::ArrayRef;
+use crate::{Chunk, ColumnEncoder, Encoder, SinkRequest};
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
@@ -31,15 +30,7 @@ pub(crate) const OPTIONS: &[OptionInfo] = &[
 /// The encoder of a sink: columns stay columns.
 pub(crate) fn encoder(request: &SinkRequest) -> Result<Arc<dyn Encoder>, Diagnostic> {
     write::properties(&request.options)?;
-    Ok(Arc::new(Columns))
-}
-
-struct Columns;
-
-impl Encoder for Columns {
-    fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
-        Ok(Encoded::Columns { columns: columns.to_vec(), rows })
-    }
+    Ok(Arc::new(ColumnEncoder))
 }
 
 /// What is left of a chunk after its first rows were cut off.
