@@ -39,6 +39,12 @@ pub type FindSlice = unsafe extern "C" fn(context: *mut ExecContext, slice_start
 pub type InsertKey =
     unsafe extern "C" fn(context: *mut ExecContext, hash: u64, null_mask: u64, keys: *const Slot) -> *mut u8;
 
+/// Updates the object at `accumulator` (a pointer within an entry of the current table, null for a fresh object), which is
+/// component `component` of the layout, with a value of row `row` of the buffer. `value` is null for a NULL, which only
+/// lists that keep NULLs get. Strings are copied.
+pub type UpdateObject =
+    unsafe extern "C" fn(context: *mut ExecContext, accumulator: *mut u8, component: u32, value: *const Slot, row: u64);
+
 /// Everything a pipeline run needs besides the row range. One per task; not shared between threads.
 #[repr(C)]
 #[derive(Debug)]
@@ -67,6 +73,10 @@ pub struct ExecContext {
     pub insert_key: InsertKey,
     /// Copies bytes of a string that a MIN or MAX accumulator keeps into the current table's arena.
     pub keep_string: unsafe extern "C" fn(context: *mut ExecContext, string: *mut crate::Str),
+    /// Called for each update of an object.
+    pub update_object: UpdateObject,
+    /// For programs that report groups: the group of each row, by number of the row in the buffer.
+    pub groups: *mut u64,
     /// The `FunctionContext` of the functions crate, passed to every runtime function.
     pub functions: *mut c_void,
     /// Owned by the runtime; opaque to programs.

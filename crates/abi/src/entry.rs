@@ -46,21 +46,78 @@ pub enum Accumulator {
     MinStr,
     /// [`Str`] maximum in byte order; starts as [`Str::NONE`].
     MaxStr,
+    /// `u64` number of the entry among those of its table, in the order of insertion; set by `insert_key`. An update does
+    /// not change it but reports it for the row, in `ExecContext::groups`. Only in tables that are never merged.
+    Group,
+    /// Pointer (8 bytes) to an object of the state crate, null at first: what keeps values or a sketch. Updated by
+    /// `ExecContext::update_object` with an argument of the type.
+    Object(ObjectKind, Phys),
+}
+
+/// What an [`Accumulator::Object`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ObjectKind {
+    /// All values, each with its place in the input, so that they can be put in order.
+    List {
+        /// Whether NULL is a value; if not, updates bring none.
+        keeps_nulls: bool,
+    },
+    /// Distinct values.
+    Distinct,
+    /// The value with the first place in the input.
+    First,
+    /// The value with the last place.
+    Last,
+    /// A sketch of the number of distinct values (HyperLogLog++).
+    Cardinality,
+    /// A sketch of the distribution of numbers (DDSketch); the argument is F64.
+    Quantiles,
+}
+
+/// What a column of a trigger's output shows of an accumulator.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Finish {
+    /// The value of a plain accumulator; of [`ObjectKind::First`] and [`ObjectKind::Last`] the value, NULL when there is
+    /// none.
+    Value,
+    /// Of a List or Distinct: number of values, BIGINT.
+    Count,
+    /// Of a Distinct: sum of the values in the type of the column (integers wrap); NULL when there is none.
+    Sum,
+    /// Of a List of numbers as F64: value at the fraction (0 to 1) of the sorted values, interpolated between neighbours,
+    /// DOUBLE; NULL when there is none.
+    Percentile(f64),
+    /// Of a List: the most frequent value, the smallest of those; NULL when there is none.
+    Mode,
+    /// Of a List or Distinct: an ARRAY, in order of the input (Distinct: in ascending order); NULL when there is none.
+    Array,
+    /// Of a List: a MAP from each value to how often it is there (Flink's MULTISET), in ascending order; NULL when there
+    /// is none.
+    Multiset,
+    /// Of a List or Distinct of strings: joined by the separator, in the order of [`Finish::Array`]; NULL when there is
+    /// none.
+    Join(Box<str>),
+    /// Of a Cardinality: the estimate, BIGINT.
+    Estimate,
+    /// Of a Quantiles: the estimated value at the fraction, DOUBLE; NULL when there is none.
+    Quantile(f64),
 }
 
 impl Accumulator {
     /// Type of the argument of an update; `None` for COUNT.
     pub const fn argument(self) -> Option<Phys> {
         match self {
-            Accumulator::Count => None,
+            Accumulator::Count | Accumulator::Group => None,
             Accumulator::SumI64 | Accumulator::MinI64 | Accumulator::MaxI64 => Some(Phys::I64),
             Accumulator::SumI128 | Accumulator::MinI128 | Accumulator::MaxI128 => Some(Phys::I128),
             Accumulator::SumF64 | Accumulator::MinF64 | Accumulator::MaxF64 => Some(Phys::F64),
             Accumulator::MinStr | Accumulator::MaxStr => Some(Phys::Str),
+            Accumulator::Object(_, argument) => Some(argument),
         }
     }
 
-    /// Type of the component as a column of a trigger's output (SumF64 gives `high + low`).
+    /// Type of the component as a column of a trigger's output (SumF64 gives `high + low`); of an object, whose columns
+    /// are made by a [`Finish`], that of the values in it.
     pub const fn output(self) -> Phys {
         match self.argument() {
             None => Phys::I64,
@@ -68,10 +125,16 @@ impl Accumulator {
         }
     }
 
+    /// Whether a merge can be undone exactly. Sums of floats cannot: what an infinity or NaN has swallowed is gone.
+    pub const fn is_invertible(self) -> bool {
+        matches!(self, Accumulator::Count | Accumulator::SumI64 | Accumulator::SumI128)
+    }
+
     /// Bytes in the entry.
     pub const fn size(self) -> usize {
         match self {
             Accumulator::SumF64 => 16,
+            Accumulator::Object(..) => 8,
             _ => self.output().size(),
         }
     }
@@ -79,7 +142,12 @@ impl Accumulator {
     /// Bytes of a fresh accumulator; the first [`Accumulator::size`] of the 16 count.
     pub fn initial(self) -> [u8; 16] {
         let bits: u128 = match self {
-            Accumulator::Count | Accumulator::SumI64 | Accumulator::SumI128 | Accumulator::SumF64 => 0,
+            Accumulator::Count
+            | Accumulator::SumI64
+            | Accumulator::SumI128
+            | Accumulator::SumF64
+            | Accumulator::Group
+            | Accumulator::Object(..) => 0,
             Accumulator::MinI64 => i64::MAX as u64 as u128,
             Accumulator::MaxI64 => i64::MIN as u64 as u128,
             Accumulator::MinI128 => i128::MAX as u128,

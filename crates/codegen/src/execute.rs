@@ -14,7 +14,7 @@ use crate::lower::{Lowered, OutputSource};
 use crate::program::Terminal;
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use context::Run;
-use millstream_abi::{ExecContext, FindSlice, InsertKey, Str};
+use millstream_abi::{ExecContext, FindSlice, InsertKey, Str, UpdateObject};
 use millstream_functions::FunctionContext;
 use millstream_types::Diagnostic;
 use std::ffi::c_void;
@@ -67,6 +67,7 @@ pub struct TableHooks {
     find_slice: FindSlice,
     insert_key: InsertKey,
     keep_string: unsafe extern "C" fn(context: *mut ExecContext, string: *mut Str),
+    update_object: UpdateObject,
     host: *mut c_void,
 }
 
@@ -80,9 +81,10 @@ impl TableHooks {
         find_slice: FindSlice,
         insert_key: InsertKey,
         keep_string: unsafe extern "C" fn(context: *mut ExecContext, string: *mut Str),
+        update_object: UpdateObject,
         host: *mut c_void,
     ) -> TableHooks {
-        TableHooks { find_slice, insert_key, keep_string, host }
+        TableHooks { find_slice, insert_key, keep_string, update_object, host }
     }
 }
 

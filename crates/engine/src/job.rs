@@ -13,7 +13,8 @@ use millstream_plan::logical::{ColumnKind, Insert, Table};
 use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourcePlan, WatermarkRule};
 use millstream_plan::{fold, physical};
 use millstream_runtime::{
-    KernelSlot, PipelineCode, QueryStats, RunConfig, RunInput, SourceInput, SourceRows, event_time_columns,
+    FlatMapCode, KernelSlot, PipelineCode, QueryStats, RunConfig, RunInput, SourceInput, SourceRows, StagedCode,
+    event_time_columns,
 };
 use millstream_sql::Tier;
 use millstream_types::{DataType, Diagnostic, Field, Place, Schema, code};
@@ -25,8 +26,8 @@ use std::thread;
 /// A planned run with its row programs.
 pub(crate) struct Job {
     pub(crate) plan: QueryPlan,
-    /// Of each pipeline.
-    pub(crate) pipelines: Vec<Arc<Lowered>>,
+    /// The stages of each pipeline.
+    pub(crate) pipelines: Vec<Vec<Arc<Lowered>>>,
     /// Of each source, where event time or watermark have to be computed.
     pub(crate) event_times: Vec<Option<Arc<Lowered>>>,
 }
@@ -41,7 +42,7 @@ impl Job {
             .collect();
         let plan = physical::plan(&inserts)?;
         let pipelines =
-            (0..plan.pipelines.len()).map(|i| lower_pipeline(&plan, i).map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+            (0..plan.pipelines.len()).map(|i| stages(lower_pipeline(&plan, i))).collect::<Result<Vec<_>, _>>()?;
         let event_times =
             plan.sources.iter().enumerate().map(|(i, s)| event_time(i, s)).collect::<Result<Vec<_>, _>>()?;
         Ok(Job { plan, pipelines, event_times })
@@ -49,7 +50,7 @@ impl Job {
 
     /// Every program with the name of what it does.
     pub(crate) fn programs(&self) -> impl Iterator<Item = &Arc<Lowered>> {
-        self.event_times.iter().flatten().chain(&self.pipelines)
+        self.event_times.iter().flatten().chain(self.pipelines.iter().flatten())
     }
 
     /// Runs to the end. `results` receives the rows of a bare SELECT.
@@ -68,13 +69,18 @@ impl Job {
             };
             Ok(PipelineCode { lowered: lowered.clone(), kernel: KernelSlot::new(kernel) })
         };
-        let pipelines = self.pipelines.iter().map(code).collect::<Result<Vec<_>, _>>()?;
+        let staged = |stages: &Vec<Arc<Lowered>>| -> Result<StagedCode, Diagnostic> {
+            let stages: Vec<PipelineCode> = stages.iter().map(code).collect::<Result<_, _>>()?;
+            let flat_maps = (1..stages.len()).map(|_| FlatMapCode::default()).collect();
+            Ok(StagedCode { stages, flat_maps })
+        };
+        let pipelines = self.pipelines.iter().map(staged).collect::<Result<Vec<_>, _>>()?;
         let event_times =
             self.event_times.iter().map(|t| t.as_ref().map(code).transpose()).collect::<Result<Vec<_>, _>>()?;
         let slots: Vec<(Arc<Lowered>, KernelSlot)> = event_times
             .iter()
             .flatten()
-            .chain(&pipelines)
+            .chain(pipelines.iter().flat_map(|p| &p.stages))
             .map(|code| (code.lowered.clone(), code.kernel.clone()))
             .collect();
         let mut sources = Vec::new();
@@ -96,7 +102,7 @@ impl Job {
         }
         let stats = Arc::new(QueryStats::new(self.plan.sources.len(), self.plan.pipelines.len()));
         monitor.started(&stats);
-        let input = RunInput { plan: self.plan, sources, pipelines, sinks };
+        let input = RunInput { plan: self.plan, sources, pipelines, operators: vec![], lookups: vec![], sinks };
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {
             if tier == Tier::Auto {
@@ -108,6 +114,11 @@ impl Job {
         })?;
         Ok(stats)
     }
+}
+
+/// Shares each stage.
+fn stages(lowered: Result<Vec<Lowered>, Diagnostic>) -> Result<Vec<Arc<Lowered>>, Diagnostic> {
+    Ok(lowered?.into_iter().map(Arc::new).collect())
 }
 
 /// Two inserts would each replace what the other has written.

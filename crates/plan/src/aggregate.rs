@@ -5,8 +5,8 @@
 //! that several aggregates need (`SUM(x)` and `AVG(x)`) are kept once.
 
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
-use crate::pipeline::ComponentUpdate;
-use millstream_abi::Accumulator;
+use crate::pipeline::{ComponentOutput, ComponentUpdate};
+use millstream_abi::{Accumulator, Finish, ObjectKind, Phys};
 use millstream_types::{DataType, Value};
 
 /// A SQL aggregate function.
@@ -24,17 +24,75 @@ pub enum AggregateFunction {
     Max,
     /// `AVG(x)`: of x's type, truncated for integers; DECIMAL(38, max(6, s)) for decimals.
     Avg,
+    /// `STDDEV_POP(x)`, DOUBLE.
+    StddevPop,
+    /// `STDDEV_SAMP(x)`, DOUBLE; NULL for fewer than two values.
+    StddevSamp,
+    /// `VAR_POP(x)`, DOUBLE.
+    VarPop,
+    /// `VAR_SAMP(x)`, DOUBLE; NULL for fewer than two values.
+    VarSamp,
+    /// `COVAR_POP(y, x)`, DOUBLE, over pairs without NULL.
+    CovarPop,
+    /// `COVAR_SAMP(y, x)`, DOUBLE; NULL for fewer than two pairs.
+    CovarSamp,
+    /// `CORR(y, x)`, DOUBLE; NULL when either does not vary.
+    Corr,
+    /// `BOOL_AND(x)`, `EVERY(x)`
+    BoolAnd,
+    /// `BOOL_OR(x)`, `SOME(x)`
+    BoolOr,
+    /// `FIRST_VALUE(x)`: the first that is not NULL in order of the input.
+    FirstValue,
+    /// `LAST_VALUE(x)`: the last that is not NULL.
+    LastValue,
+    /// `APPROX_COUNT_DISTINCT(x)`, BIGINT.
+    ApproxCountDistinct,
+    /// `MEDIAN(x)`, DOUBLE.
+    Median,
+    /// `PERCENTILE(x, fraction)`, DOUBLE, interpolated; the fraction is the only parameter.
+    Percentile,
+    /// `APPROX_PERCENTILE(x, fraction)`, DOUBLE, within 1 % of the value.
+    ApproxPercentile,
+    /// `MODE(x)`: the most frequent value, the smallest of those.
+    Mode,
+    /// `COLLECT(x)`: MAP from value to count (Flink's MULTISET).
+    Collect,
+    /// `LISTAGG(x, separator)`; the separator is the only parameter.
+    ListAgg,
+    /// `ARRAY_AGG(x)`; the only parameter, BOOLEAN, says whether NULLs are kept.
+    ArrayAgg,
 }
 
 impl AggregateFunction {
     /// Name in SQL.
     pub fn name(self) -> &'static str {
+        use AggregateFunction::*;
         match self {
-            AggregateFunction::CountRows | AggregateFunction::Count => "COUNT",
-            AggregateFunction::Sum => "SUM",
-            AggregateFunction::Min => "MIN",
-            AggregateFunction::Max => "MAX",
-            AggregateFunction::Avg => "AVG",
+            CountRows | Count => "COUNT",
+            Sum => "SUM",
+            Min => "MIN",
+            Max => "MAX",
+            Avg => "AVG",
+            StddevPop => "STDDEV_POP",
+            StddevSamp => "STDDEV_SAMP",
+            VarPop => "VAR_POP",
+            VarSamp => "VAR_SAMP",
+            CovarPop => "COVAR_POP",
+            CovarSamp => "COVAR_SAMP",
+            Corr => "CORR",
+            BoolAnd => "BOOL_AND",
+            BoolOr => "BOOL_OR",
+            FirstValue => "FIRST_VALUE",
+            LastValue => "LAST_VALUE",
+            ApproxCountDistinct => "APPROX_COUNT_DISTINCT",
+            Median => "MEDIAN",
+            Percentile => "PERCENTILE",
+            ApproxPercentile => "APPROX_PERCENTILE",
+            Mode => "MODE",
+            Collect => "COLLECT",
+            ListAgg => "LISTAGG",
+            ArrayAgg => "ARRAY_AGG",
         }
     }
 }
@@ -44,8 +102,13 @@ impl AggregateFunction {
 pub struct AggregateCall {
     /// Function.
     pub function: AggregateFunction,
-    /// Argument; `None` for `COUNT(*)`.
-    pub argument: Option<Expr>,
+    /// Arguments whose values are aggregated; none for `COUNT(*)`.
+    pub arguments: Vec<Expr>,
+    /// Constant arguments, as the function's documentation says.
+    pub parameters: Vec<Value>,
+    /// `DISTINCT`: COUNT, SUM, AVG, LISTAGG, ARRAY_AGG and COLLECT of distinct values. The binder drops it where it changes
+    /// nothing (MIN, MAX, BOOL_AND, …).
+    pub distinct: bool,
     /// `FILTER (WHERE …)`.
     pub filter: Option<Expr>,
     /// Type of the result.
@@ -57,35 +120,90 @@ pub struct AggregateCall {
 /// The components of all aggregates of one aggregation, each distinct one once.
 #[derive(Debug, Default)]
 pub struct Components {
-    /// Kind, output type and update of each.
-    pub list: Vec<(Accumulator, DataType, ComponentUpdate)>,
+    /// Kind and update of each.
+    pub list: Vec<(Accumulator, ComponentUpdate)>,
+    /// What is shown of them: the columns of a trigger's output that results are computed from.
+    pub outputs: Vec<ComponentOutput>,
 }
 
 impl Components {
     /// Adds the components of `call` and returns its result as an expression over a trigger's output, in which
-    /// component *i* is column `first + i`.
+    /// output *i* is column `first + i`.
     pub fn decompose(&mut self, call: &AggregateCall, first: usize) -> Expr {
-        match (call.function, &call.argument) {
-            (AggregateFunction::CountRows, _) | (_, None) => self.count(None, call, first),
-            (AggregateFunction::Count, Some(argument)) => self.count(Some(argument), call, first),
-            (AggregateFunction::Sum, Some(argument)) => {
+        use AggregateFunction as F;
+        let Some(argument) = call.arguments.first() else { return self.count(None, call, first) };
+        if call.distinct && matches!(call.function, F::Count | F::Sum | F::Avg) {
+            return self.distinct(argument, call, first);
+        }
+        match call.function {
+            F::CountRows => self.count(None, call, first),
+            F::Count => self.count(Some(argument), call, first),
+            F::Sum => {
                 let (accumulator, output) = sum_of(&call.data_type, &call.data_type);
                 let sum = self.add(accumulator, output, argument, call, first);
                 self.null_when_empty(checked(sum), argument, call, first)
             }
-            (AggregateFunction::Avg, Some(argument)) => self.average(argument, call, first),
-            (AggregateFunction::Min | AggregateFunction::Max, Some(argument)) => self.extreme(argument, call, first),
+            F::Avg => self.average(argument, call, first),
+            F::Min | F::Max => self.extreme(argument, call.function == F::Min, call, first),
+            F::BoolAnd | F::BoolOr => self.extreme(argument, call.function == F::BoolAnd, call, first),
+            F::StddevPop | F::StddevSamp | F::VarPop | F::VarSamp => self.moments(argument, argument, call, first),
+            F::CovarPop | F::CovarSamp | F::Corr => {
+                let other = call.arguments.get(1).unwrap_or(argument);
+                self.moments(argument, other, call, first)
+            }
+            F::FirstValue => self.object(ObjectKind::First, Finish::Value, argument, call, first),
+            F::LastValue => self.object(ObjectKind::Last, Finish::Value, argument, call, first),
+            F::ApproxCountDistinct => self.object(ObjectKind::Cardinality, Finish::Estimate, argument, call, first),
+            F::Median => {
+                let number = argument.clone().cast_to(DataType::Double);
+                self.object(list(false), Finish::Percentile(0.5), &number, call, first)
+            }
+            F::Percentile => {
+                let number = argument.clone().cast_to(DataType::Double);
+                self.object(list(false), Finish::Percentile(fraction(call)), &number, call, first)
+            }
+            F::ApproxPercentile => {
+                let number = argument.clone().cast_to(DataType::Double);
+                self.object(ObjectKind::Quantiles, Finish::Quantile(fraction(call)), &number, call, first)
+            }
+            F::Mode => self.object(list(false), Finish::Mode, argument, call, first),
+            F::Collect => self.object(kept(call, false), Finish::Multiset, argument, call, first),
+            F::ArrayAgg => {
+                let keeps_nulls = call.parameters.first() == Some(&Value::Boolean(true));
+                self.object(kept(call, keeps_nulls), Finish::Array, argument, call, first)
+            }
+            F::ListAgg => {
+                let separator = match call.parameters.first() {
+                    Some(Value::String(separator)) => separator.as_str(),
+                    _ => ",",
+                };
+                self.object(kept(call, false), Finish::Join(separator.into()), argument, call, first)
+            }
         }
     }
 
-    fn push(&mut self, accumulator: Accumulator, output: DataType, update: ComponentUpdate, first: usize) -> Expr {
-        let entry = (accumulator, output.clone(), update);
-        let index = self.list.iter().position(|e| *e == entry).unwrap_or_else(|| {
+    /// The index of a component, which is made unless it is there.
+    fn component(&mut self, accumulator: Accumulator, update: ComponentUpdate) -> usize {
+        let entry = (accumulator, update);
+        self.list.iter().position(|e| *e == entry).unwrap_or_else(|| {
             self.list.push(entry);
             self.list.len() - 1
+        })
+    }
+
+    /// The column of an output, which is made unless it is there.
+    fn output(&mut self, output: ComponentOutput, first: usize) -> Expr {
+        let (data_type, nullable) = (output.data_type.clone(), output.nullable);
+        let index = self.outputs.iter().position(|o| *o == output).unwrap_or_else(|| {
+            self.outputs.push(output);
+            self.outputs.len() - 1
         });
-        let nullable = matches!(accumulator, Accumulator::MinStr | Accumulator::MaxStr);
-        Expr::column(first + index, output, nullable)
+        Expr::column(first + index, data_type, nullable)
+    }
+
+    fn push(&mut self, accumulator: Accumulator, data_type: DataType, update: ComponentUpdate, first: usize) -> Expr {
+        let component = self.component(accumulator, update);
+        self.output(ComponentOutput::value(component, accumulator, data_type), first)
     }
 
     fn add(
@@ -100,6 +218,40 @@ impl Components {
         self.push(kind, output, update, first)
     }
 
+    /// A result that an object makes in the type of the call.
+    fn object(
+        &mut self,
+        kind: ObjectKind,
+        finish: Finish,
+        argument: &Expr,
+        call: &AggregateCall,
+        first: usize,
+    ) -> Expr {
+        let update = ComponentUpdate { argument: Some(argument.clone()), guard: call.filter.clone() };
+        let component = self.component(Accumulator::Object(kind, phys_of_value(&argument.data_type)), update);
+        let nullable = finish != Finish::Estimate && finish != Finish::Count;
+        self.output(ComponentOutput { component, finish, data_type: call.data_type.clone(), nullable }, first)
+    }
+
+    /// COUNT, SUM and AVG of the distinct values.
+    fn distinct(&mut self, argument: &Expr, call: &AggregateCall, first: usize) -> Expr {
+        let count = AggregateCall { data_type: DataType::BigInt, nullable: false, ..call.clone() };
+        let count = self.object(ObjectKind::Distinct, Finish::Count, argument, &count, first);
+        let sum_type = match (call.function, &argument.data_type) {
+            (AggregateFunction::Count, _) => return count,
+            (AggregateFunction::Sum, _) => call.data_type.clone(),
+            (_, DataType::Decimal { scale, .. }) => DataType::decimal(38, *scale),
+            (_, t) if t.is_floating() => DataType::Double,
+            _ => DataType::BigInt,
+        };
+        let sum = AggregateCall { data_type: sum_type, nullable: true, ..call.clone() };
+        let sum = checked(self.object(ObjectKind::Distinct, Finish::Sum, argument, &sum, first));
+        match call.function {
+            AggregateFunction::Sum => sum,
+            _ => unless_few(&count, 1, quotient(sum, &count, call)),
+        }
+    }
+
     fn count(&mut self, argument: Option<&Expr>, call: &AggregateCall, first: usize) -> Expr {
         let update = ComponentUpdate { argument: argument.filter(|a| a.nullable).cloned(), guard: call.filter.clone() };
         self.push(Accumulator::Count, DataType::BigInt, update, first)
@@ -111,12 +263,7 @@ impl Components {
             return value;
         }
         let count = self.count(Some(argument), call, first);
-        let zero = Expr::literal(Value::Int(0), DataType::BigInt);
-        let empty =
-            Expr::new(ExprKind::Compare(CompareOp::Equal, Box::new(count), Box::new(zero)), DataType::Boolean, false);
-        let data_type = value.data_type.clone();
-        let null = Expr::literal(Value::Null, data_type.clone());
-        Expr::new(ExprKind::Case(vec![(empty, null)], Box::new(value)), data_type, true)
+        unless_few(&count, 1, value)
     }
 
     fn average(&mut self, argument: &Expr, call: &AggregateCall, first: usize) -> Expr {
@@ -125,24 +272,72 @@ impl Components {
             t if t.is_floating() => (Accumulator::SumF64, DataType::Double),
             _ => (Accumulator::SumI64, DataType::BigInt),
         };
-        let sum = self.add(accumulator, sum_type.clone(), argument, call, first);
+        let sum = self.add(accumulator, sum_type, argument, call, first);
         let count = self.count(Some(argument), call, first);
-        let (divisor, quotient_type) = match &sum_type {
-            DataType::Decimal { .. } => (count.clone().cast_to(DataType::decimal(19, 0)), call.data_type.clone()),
-            t => (count.clone().cast_to(t.clone()), t.clone()),
-        };
-        let nullable = quotient_type.is_numeric() && matches!(quotient_type, DataType::Decimal { .. });
-        let quotient = Expr::new(
-            ExprKind::Arithmetic(ArithmeticOp::Divide, Box::new(sum), Box::new(divisor)),
-            quotient_type,
-            nullable,
-        );
         // The division stands in a lazy branch, so an empty group does not divide by zero.
-        self.null_when_empty(quotient.cast_to(call.data_type.clone()), argument, call, first)
+        self.null_when_empty(quotient(sum, &count, call), argument, call, first)
     }
 
-    fn extreme(&mut self, argument: &Expr, call: &AggregateCall, first: usize) -> Expr {
-        let is_min = call.function == AggregateFunction::Min;
+    /// Variances, deviations, covariances and correlation of pairs (y, x), from the sums of y, x, y², x² and y·x: with n
+    /// pairs, the sum of the products of deviations is Σyx - Σy·Σx / n.
+    fn moments(&mut self, y: &Expr, x: &Expr, call: &AggregateCall, first: usize) -> Expr {
+        use AggregateFunction as F;
+        let double = |e: &Expr| e.clone().cast_to(DataType::Double);
+        let (y, x) = (double(y), double(x));
+        // Each sum takes in the pairs where neither is NULL: their product says so.
+        let product = |a: &Expr, b: &Expr| arithmetic(ArithmeticOp::Multiply, a.clone(), b.clone());
+        let guard = |other: &Expr| {
+            let there = Expr::new(ExprKind::IsNotNull(Box::new(other.clone())), DataType::Boolean, false);
+            match (&call.filter, other.nullable) {
+                (filter, false) => filter.clone(),
+                (None, true) => Some(there),
+                (Some(filter), true) => {
+                    let nullable = filter.nullable;
+                    Some(Expr::new(ExprKind::And(vec![filter.clone(), there]), DataType::Boolean, nullable))
+                }
+            }
+        };
+        let mut sum = |value: Expr, other: &Expr| {
+            let update = ComponentUpdate { argument: Some(value), guard: guard(other) };
+            self.push(Accumulator::SumF64, DataType::Double, update, first)
+        };
+        let (sum_y, sum_x) = (sum(y.clone(), &x), sum(x.clone(), &y));
+        let (sum_yx, sum_yy, sum_xx) = (sum(product(&y, &x), &x), sum(product(&y, &y), &x), sum(product(&x, &x), &y));
+        let pairs =
+            ComponentUpdate { argument: Some(product(&y, &x)).filter(|p| p.nullable), guard: call.filter.clone() };
+        let count = self.push(Accumulator::Count, DataType::BigInt, pairs, first);
+        let n = count.clone().cast_to(DataType::Double);
+        let divide = |a: Expr, b: Expr| arithmetic(ArithmeticOp::Divide, a, b);
+        let subtract = |a: Expr, b: Expr| arithmetic(ArithmeticOp::Subtract, a, b);
+        let deviations = |ab: Expr, a: &Expr, b: &Expr| subtract(ab, divide(product(a, b), n.clone()));
+        let zero = || Expr::literal(Value::Float(0.0), DataType::Double);
+        // Rounding can bring the sum of squares of equal values below zero.
+        let squares = |xx: Expr, x: &Expr| {
+            let value = deviations(xx, x, x);
+            let negative = compare(CompareOp::Less, value.clone(), zero());
+            Expr::new(ExprKind::Case(vec![(negative, zero())], Box::new(value)), DataType::Double, false)
+        };
+        let root =
+            |e: Expr| Expr::new(ExprKind::Call(millstream_abi::RuntimeFn::Sqrt, vec![e]), DataType::Double, true);
+        let less_one = subtract(n.clone(), Expr::literal(Value::Float(1.0), DataType::Double));
+        match call.function {
+            F::VarPop => unless_few(&count, 1, divide(squares(sum_xx, &sum_x), n.clone())),
+            F::VarSamp => unless_few(&count, 2, divide(squares(sum_xx, &sum_x), less_one)),
+            F::StddevPop => unless_few(&count, 1, root(divide(squares(sum_xx, &sum_x), n.clone()))),
+            F::StddevSamp => unless_few(&count, 2, root(divide(squares(sum_xx, &sum_x), less_one))),
+            F::CovarPop => unless_few(&count, 1, divide(deviations(sum_yx, &sum_y, &sum_x), n.clone())),
+            F::CovarSamp => unless_few(&count, 2, divide(deviations(sum_yx, &sum_y, &sum_x), less_one)),
+            _ => {
+                let spread = root(product(&squares(sum_yy, &sum_y), &squares(sum_xx, &sum_x)));
+                let varies = compare(CompareOp::Greater, spread.clone(), zero());
+                let null = Expr::literal(Value::Null, DataType::Double);
+                let value = divide(deviations(sum_yx, &sum_y, &sum_x), spread);
+                Expr::new(ExprKind::Case(vec![(varies, value)], Box::new(null)), DataType::Double, true)
+            }
+        }
+    }
+
+    fn extreme(&mut self, argument: &Expr, is_min: bool, call: &AggregateCall, first: usize) -> Expr {
         let pick = |min, max| if is_min { min } else { max };
         let data_type = &argument.data_type;
         if *data_type == DataType::Boolean {
@@ -164,8 +359,7 @@ impl Components {
             let kind = pick(Accumulator::MinI64, Accumulator::MaxI64);
             let value = self.add(kind, DataType::TinyInt, &number, call, first);
             let one = Expr::literal(Value::Int(1), DataType::TinyInt);
-            let truth = ExprKind::Compare(CompareOp::Equal, Box::new(value), Box::new(one));
-            return self.null_when_empty(Expr::new(truth, DataType::Boolean, false), &number, call, first);
+            return self.null_when_empty(compare(CompareOp::Equal, value, one), &number, call, first);
         }
         let kind = match data_type {
             DataType::Decimal { .. } => pick(Accumulator::MinI128, Accumulator::MaxI128),
@@ -179,6 +373,62 @@ impl Components {
             _ => self.null_when_empty(value, argument, call, first),
         }
     }
+}
+
+fn list(keeps_nulls: bool) -> ObjectKind {
+    ObjectKind::List { keeps_nulls }
+}
+
+/// What a collecting aggregate keeps.
+fn kept(call: &AggregateCall, keeps_nulls: bool) -> ObjectKind {
+    if call.distinct { ObjectKind::Distinct } else { list(keeps_nulls) }
+}
+
+fn fraction(call: &AggregateCall) -> f64 {
+    match call.parameters.first() {
+        Some(Value::Float(fraction)) => *fraction,
+        _ => 0.5,
+    }
+}
+
+/// Physical type in which an object keeps values of a type: the binder has excluded nested ones.
+fn phys_of_value(data_type: &DataType) -> Phys {
+    match data_type {
+        DataType::Boolean => Phys::Bool,
+        DataType::Decimal { .. } => Phys::I128,
+        t if t.is_floating() => Phys::F64,
+        t if t.is_string() || t.is_binary() => Phys::Str,
+        _ => Phys::I64,
+    }
+}
+
+fn arithmetic(op: ArithmeticOp, a: Expr, b: Expr) -> Expr {
+    let (data_type, nullable) = (a.data_type.clone(), a.nullable || b.nullable);
+    Expr::new(ExprKind::Arithmetic(op, Box::new(a), Box::new(b)), data_type, nullable)
+}
+
+fn compare(op: CompareOp, a: Expr, b: Expr) -> Expr {
+    let nullable = a.nullable || b.nullable;
+    Expr::new(ExprKind::Compare(op, Box::new(a), Box::new(b)), DataType::Boolean, nullable)
+}
+
+/// NULL when the count is below `least`, else the value, which is computed only then.
+fn unless_few(count: &Expr, least: i64, value: Expr) -> Expr {
+    let few = compare(CompareOp::Less, count.clone(), Expr::literal(Value::Int(least), DataType::BigInt));
+    let data_type = value.data_type.clone();
+    let null = Expr::literal(Value::Null, data_type.clone());
+    Expr::new(ExprKind::Case(vec![(few, null)], Box::new(value)), data_type, true)
+}
+
+/// The mean, in the type of AVG.
+fn quotient(sum: Expr, count: &Expr, call: &AggregateCall) -> Expr {
+    let (divisor, quotient_type) = match &sum.data_type {
+        DataType::Decimal { .. } => (count.clone().cast_to(DataType::decimal(19, 0)), call.data_type.clone()),
+        t => (count.clone().cast_to(t.clone()), t.clone()),
+    };
+    let nullable = sum.nullable || matches!(quotient_type, DataType::Decimal { .. });
+    let division = ExprKind::Arithmetic(ArithmeticOp::Divide, Box::new(sum), Box::new(divisor));
+    Expr::new(division, quotient_type, nullable).cast_to(call.data_type.clone())
 }
 
 fn sum_of(data_type: &DataType, output: &DataType) -> (Accumulator, DataType) {

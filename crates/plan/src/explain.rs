@@ -2,9 +2,9 @@
 
 use crate::aggregate::AggregateCall;
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
-use crate::logical::{Insert, Rel, Target};
+use crate::logical::{Frame, Insert, JoinKind, JoinStrategy, RankFunction, Rel, Target};
 use crate::pipeline::*;
-use crate::window::WindowAssigner;
+use crate::window::{Overlap, WindowAssigner};
 use millstream_types::{DataType, Schema, Value, text};
 use std::fmt::{self, Write};
 
@@ -33,6 +33,54 @@ fn tree(rel: &Rel, indent: usize, out: &mut String) {
         Rel::Values { rows, schema } => writeln!(out, "{pad}Values [{} rows of {}]", rows.len(), schema.fields.len()),
         Rel::Filter { input, predicate } => writeln!(out, "{pad}Filter [{}]", Shown(predicate, &input.schema())),
         Rel::Project { input, columns } => writeln!(out, "{pad}Project [{}]", named(columns, &input.schema())),
+        Rel::Windowed { input, assigner, time, partition } => {
+            let schema = input.schema();
+            let window = window_text(*assigner, &Shown(time, &schema).to_string());
+            match partition.as_slice() {
+                [] => writeln!(out, "{pad}Windowed {window}"),
+                partition => writeln!(out, "{pad}Windowed {window} partition={}", list(partition, &schema)),
+            }
+        }
+        Rel::Join { left, right, kind, strategy, keys, residual } => {
+            let (left, right) = (left.schema(), right.schema());
+            let shown = |(l, r): &(Expr, Expr)| format!("{} = {}", Shown(l, &left), Shown(r, &right));
+            let keys: Vec<String> = keys.iter().map(shown).collect();
+            let both = Schema::new(left.fields.iter().chain(&right.fields).cloned().collect());
+            let residual = residual.as_ref().map_or(String::new(), |r| format!(" and {}", Shown(r, &both)));
+            let strategy = match strategy {
+                JoinStrategy::Window { .. } => "window".to_string(),
+                JoinStrategy::Interval { left_time, right_time, lower_ms, upper_ms } => format!(
+                    "interval ({} between {} {lower_ms:+} ms and {upper_ms:+} ms)",
+                    Shown(left_time, &left),
+                    Shown(right_time, &right)
+                ),
+                JoinStrategy::Regular { ttl_ms } => regular_text(*ttl_ms),
+                JoinStrategy::Lookup => "lookup".into(),
+            };
+            writeln!(out, "{pad}Join {} {strategy} on [{}]{residual}", join_kind(*kind), keys.join(", "))
+        }
+        Rel::Rank { input, partition, order, function, range, .. } => {
+            let schema = input.schema();
+            let order: Vec<String> = order
+                .iter()
+                .map(|k| Shown(&k.expr, &schema).to_string() + direction(k.descending, k.nulls_first))
+                .collect();
+            let partition = list(partition, &schema);
+            let (function, range) = (rank_function(*function), range_text(*range));
+            writeln!(out, "{pad}Rank {function} {range} partition={partition} order=[{}]", order.join(", "))
+        }
+        Rel::Over { input, partition, frame, aggregates, time } => {
+            let schema = input.schema();
+            let calls: Vec<String> =
+                aggregates.iter().map(|(call, name)| alias(&call_text(call, &schema), name)).collect();
+            let time = time.as_ref().map_or("arrival".to_string(), |t| Shown(t, &schema).to_string());
+            let (partition, frame) = (list(partition, &schema), frame_text(*frame));
+            writeln!(out, "{pad}Over [{}] partition={partition} order={time} {frame}", calls.join(", "))
+        }
+        Rel::Unnest { input, collection, outer, .. } => {
+            let outer = if *outer { " outer" } else { "" };
+            writeln!(out, "{pad}Unnest{outer} {}", Shown(collection, &input.schema()))
+        }
         Rel::Union { .. } => writeln!(out, "{pad}Union all"),
         Rel::Limit { count, .. } => writeln!(out, "{pad}Limit {count}"),
         Rel::Aggregate { input, window, keys, aggregates } => {
@@ -49,14 +97,7 @@ fn tree(rel: &Rel, indent: usize, out: &mut String) {
             )
         }
     };
-    match rel {
-        Rel::Scan { .. } | Rel::Values { .. } => {}
-        Rel::Filter { input, .. }
-        | Rel::Project { input, .. }
-        | Rel::Limit { input, .. }
-        | Rel::Aggregate { input, .. } => tree(input, indent + 1, out),
-        Rel::Union { inputs } => inputs.iter().for_each(|i| tree(i, indent + 1, out)),
-    }
+    rel.inputs().into_iter().for_each(|i| tree(i, indent + 1, out));
 }
 
 fn alias(text: &str, name: &str) -> String {
@@ -64,7 +105,13 @@ fn alias(text: &str, name: &str) -> String {
 }
 
 fn call_text(call: &AggregateCall, schema: &Schema) -> String {
-    let argument = call.argument.as_ref().map_or("*".to_string(), |a| Shown(a, schema).to_string());
+    let mut arguments: Vec<String> = call.arguments.iter().map(|a| Shown(a, schema).to_string()).collect();
+    if arguments.is_empty() {
+        arguments.push("*".into());
+    }
+    arguments.extend(call.parameters.iter().map(|p| format!("{p:?}")));
+    let argument = arguments.join(", ");
+    let argument = if call.distinct { format!("DISTINCT {argument}") } else { argument };
     let filter = call.filter.as_ref().map_or(String::new(), |f| format!(" FILTER (WHERE {})", Shown(f, schema)));
     format!("{}({argument}){filter}", call.function.name())
 }
@@ -75,7 +122,68 @@ fn window_text(assigner: WindowAssigner, time: &str) -> String {
         WindowAssigner::Tumble(slicing) => {
             format!("TUMBLE({time}, {} ms, offset {} ms)", slicing.size_ms, slicing.offset_ms)
         }
+        WindowAssigner::Overlap(overlap) => {
+            let (name, sizes, offset_ms) = match overlap {
+                Overlap::Hop { size_ms, slide_ms, offset_ms } => {
+                    ("HOP", format!("{size_ms} ms every {slide_ms} ms"), offset_ms)
+                }
+                Overlap::Cumulate { size_ms, step_ms, offset_ms } => {
+                    ("CUMULATE", format!("{size_ms} ms in steps of {step_ms} ms"), offset_ms)
+                }
+            };
+            let offset = if offset_ms == 0 { String::new() } else { format!(", offset {offset_ms} ms") };
+            format!("{name}({time}, {sizes}{offset})")
+        }
+        WindowAssigner::Session { gap_ms } => format!("SESSION({time}, gap {gap_ms} ms)"),
+        WindowAssigner::Count { size, slide } if size == slide => format!("COUNT_TUMBLE({size} rows)"),
+        WindowAssigner::Count { size, slide } => format!("COUNT_HOP({size} rows every {slide} rows)"),
+        WindowAssigner::Attached => format!("of each row (until {time})"),
         WindowAssigner::Whole => "whole input".into(),
+    }
+}
+
+fn join_kind(kind: JoinKind) -> &'static str {
+    match kind {
+        JoinKind::Inner => "inner",
+        JoinKind::Left => "left",
+        JoinKind::Right => "right",
+        JoinKind::Full => "full",
+        JoinKind::Semi => "semi",
+        JoinKind::Anti => "anti",
+    }
+}
+
+fn regular_text(ttl_ms: Option<u64>) -> String {
+    ttl_ms.map_or("regular".into(), |ms| format!("regular (rows kept for {ms} ms)"))
+}
+
+fn rank_function(function: RankFunction) -> &'static str {
+    match function {
+        RankFunction::RowNumber => "ROW_NUMBER",
+        RankFunction::Rank => "RANK",
+        RankFunction::DenseRank => "DENSE_RANK",
+    }
+}
+
+fn range_text((from, to): (u64, u64)) -> String {
+    format!("{from} to {to}")
+}
+
+fn direction(descending: bool, nulls_first: bool) -> &'static str {
+    match (descending, nulls_first) {
+        (false, true) => "",
+        (false, false) => " NULLS LAST",
+        (true, false) => " DESC",
+        (true, true) => " DESC NULLS FIRST",
+    }
+}
+
+fn frame_text(frame: Frame) -> String {
+    match frame {
+        Frame::Rows(None) => "all rows before".into(),
+        Frame::Rows(Some(rows)) => format!("{rows} rows before"),
+        Frame::Range(None) => "all times before".into(),
+        Frame::Range(Some(ms)) => format!("{ms} ms before"),
     }
 }
 
@@ -87,14 +195,26 @@ pub fn pipelines(plan: &QueryPlan) -> String {
     }
     for (i, aggregation) in plan.aggregations.iter().enumerate() {
         let keys: Vec<String> = aggregation.keys.iter().map(|k| format!("{} {}", k.name, k.data_type)).collect();
-        let parts = aggregation.components.iter().zip(&aggregation.component_types);
-        let parts: Vec<String> = parts.map(|(c, t)| format!("{c:?} {t}")).collect();
+        let parts: Vec<String> = aggregation.components.iter().map(|c| format!("{c:?}")).collect();
         let window = window_text(aggregation.assigner, "time");
         let _ = writeln!(
             out,
-            "aggregation {i}: window {window}, keys [{}], components [{}], merge local",
+            "aggregation {i}: window {window}, keys [{}], components [{}], merge local{}",
             keys.join(", "),
-            parts.join(", ")
+            parts.join(", "),
+            combination_text(aggregation)
+        );
+    }
+    for (i, operator) in plan.operators.iter().enumerate() {
+        let _ = writeln!(out, "operator {i}: {}", operator_text(operator));
+    }
+    for (i, lookup) in plan.lookups.iter().enumerate() {
+        let _ = writeln!(
+            out,
+            "lookup {i}: {} by {}, rows [{}]",
+            lookup.name,
+            names(&lookup.schema, &lookup.keys),
+            names(&lookup.schema, &(0..lookup.schema.fields.len()).collect::<Vec<_>>())
         );
     }
     for (i, pipeline) in plan.pipelines.iter().enumerate() {
@@ -116,15 +236,71 @@ fn source_text(index: usize, source: &SourcePlan, out: &mut String) {
         let _ = match &watermark.rule {
             WatermarkRule::Delay(ms) => write!(out, ", watermark {ms} ms behind"),
             WatermarkRule::Expression(e) => write!(out, ", watermark {}", Shown(e, &schema)),
+            WatermarkRule::ProcessingTime => write!(out, " is processing time"),
         };
     }
+    if source.phase > 0 {
+        let _ = write!(out, ", phase {}", source.phase);
+    }
     out.push('\n');
+}
+
+fn combination_text(aggregation: &Aggregation) -> String {
+    let WindowAssigner::Overlap(overlap) = aggregation.assigner else { return String::new() };
+    let how = match aggregation.combination {
+        Combination::Recompute => "recompute",
+        Combination::Subtract => "subtract",
+        Combination::TwoStacks => "two stacks",
+    };
+    format!(", combine {how} over slices of {} ms", overlap.slicing().size_ms)
+}
+
+fn names(schema: &Schema, columns: &[usize]) -> String {
+    columns.iter().map(|&i| schema.fields[i].name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn operator_text(operator: &KeyedOperator) -> String {
+    let both: Vec<millstream_types::Field> =
+        operator.inputs.iter().flat_map(|i| i.schema.fields.iter().cloned()).collect();
+    let both = Schema::new(both);
+    let condition =
+        |residual: &Option<Expr>| residual.as_ref().map_or(String::new(), |r| format!(" if {}", Shown(r, &both)));
+    let components = |aggregates: &SlotAggregates| {
+        let parts: Vec<String> = aggregates.components.iter().map(|c| format!("{c:?}")).collect();
+        format!(", components [{}]", parts.join(", "))
+    };
+    let what = match &operator.kind {
+        KeyedKind::WindowJoin { kind, residual } => format!("{} window join{}", join_kind(*kind), condition(residual)),
+        KeyedKind::IntervalJoin { kind, lower_ms, upper_ms, residual } => format!(
+            "{} interval join, left from right {lower_ms:+} ms to {upper_ms:+} ms{}",
+            join_kind(*kind),
+            condition(residual)
+        ),
+        KeyedKind::RegularJoin { ttl_ms, residual } => format!("{} join{}", regular_text(*ttl_ms), condition(residual)),
+        KeyedKind::Rank { order, function, range } => {
+            let order: Vec<String> =
+                order.iter().map(|s| names(&both, &[s.column]) + direction(s.descending, s.nulls_first)).collect();
+            format!("{} {} by [{}]", rank_function(*function), range_text(*range), order.join(", "))
+        }
+        KeyedKind::Over { frame, aggregates } => format!("over {}{}", frame_text(*frame), components(aggregates)),
+        KeyedKind::SessionAggregate { gap_ms, aggregates } => {
+            format!("sessions, gap {gap_ms} ms{}", components(aggregates))
+        }
+        KeyedKind::SessionRows { gap_ms } => format!("rows of sessions, gap {gap_ms} ms"),
+        KeyedKind::CountAggregate { size, slide, aggregates } => {
+            format!("windows of {size} rows every {slide} rows{}", components(aggregates))
+        }
+        KeyedKind::CountRows { size, slide } => format!("rows of windows of {size} rows every {slide} rows"),
+    };
+    let keys: Vec<&str> = operator.keys.iter().map(|k| k.name.as_str()).collect();
+    format!("{what}, partitioned by [{}]", keys.join(", "))
 }
 
 fn pipeline_text(index: usize, pipeline: &Pipeline, plan: &QueryPlan, out: &mut String) {
     let from = match pipeline.input {
         PipelineInput::Source(i) => format!("source {i}"),
         PipelineInput::Aggregation(i) => format!("trigger of aggregation {i}"),
+        PipelineInput::Operator(i) => format!("operator {i}"),
     };
     let _ = writeln!(out, "pipeline {index}: from {from}");
     let mut schema = pipeline.schema.clone();
@@ -139,6 +315,10 @@ fn pipeline_text(index: usize, pipeline: &Pipeline, plan: &QueryPlan, out: &mut 
                     millstream_types::Field::new(format!("column{i}"), e.data_type.clone(), e.nullable)
                 };
                 schema = Schema::new(columns.iter().enumerate().map(field).collect());
+            }
+            Operator::FlatMap(flat_map) => {
+                let _ = writeln!(out, "  {}", flat_map_text(flat_map, plan, &schema));
+                schema.fields.extend(flat_map.appended(&plan.lookups));
             }
         }
     }
@@ -162,7 +342,35 @@ fn pipeline_text(index: usize, pipeline: &Pipeline, plan: &QueryPlan, out: &mut 
                 updates.join(", ")
             )
         }
+        PipelineEnd::Exchange { operator, port } => {
+            let side = match (plan.operators[*operator].inputs.len(), port) {
+                (1, _) => "",
+                (_, 0) => " (left)",
+                _ => " (right)",
+            };
+            let keys = &plan.operators[*operator].inputs[*port].keys;
+            writeln!(out, "  exchange by [{}] into operator {operator}{side}", names(&schema, keys))
+        }
+        PipelineEnd::Build { lookup } => writeln!(out, "  build lookup {lookup}"),
     };
+}
+
+fn flat_map_text(flat_map: &FlatMap, plan: &QueryPlan, schema: &Schema) -> String {
+    match flat_map {
+        FlatMap::Windows { windows, time } => {
+            let time = Shown(time, schema).to_string();
+            format!("repeat for each window {}", window_text(WindowAssigner::Overlap(*windows), &time))
+        }
+        FlatMap::Unnest { collection, outer, .. } => {
+            format!("unnest{} {}", if *outer { " outer" } else { "" }, Shown(collection, schema))
+        }
+        FlatMap::Lookup { table, kind, keys, residual } => {
+            let mut both = schema.clone();
+            both.fields.extend(plan.lookups[*table].schema.fields.iter().cloned());
+            let residual = residual.as_ref().map_or(String::new(), |r| format!(" if {}", Shown(r, &both)));
+            format!("probe lookup {table} ({}) by {}{residual}", join_kind(*kind), list(keys, schema))
+        }
+    }
 }
 
 fn list(exprs: &[Expr], schema: &Schema) -> String {
@@ -183,6 +391,7 @@ impl fmt::Display for Shown<'_> {
                 None => write!(f, "column{i}"),
             },
             ExprKind::Literal(value) => write_literal(f, value, &expr.data_type),
+            ExprKind::CurrentWatermark => f.write_str("CURRENT_WATERMARK"),
             ExprKind::Field(row, i) => match &row.data_type {
                 DataType::Row(fields) => write!(f, "{}.{}", sub(row), fields[*i].name),
                 _ => write!(f, "{}.{i}", sub(row)),

@@ -84,6 +84,8 @@ pub enum ExprKind {
     Vector(VectorCall, Vec<Expr>),
     /// Start of the tumbling window (or slice) of a time in milliseconds: a TIMESTAMP(3) or TIMESTAMP_LTZ(3).
     WindowStart(Box<Expr>, crate::window::Slicing),
+    /// The watermark of the input before this row, a TIMESTAMP(3) or TIMESTAMP_LTZ(3); NULL before the first one.
+    CurrentWatermark,
 }
 
 /// Arithmetic operators.
@@ -183,7 +185,7 @@ impl Expr {
     /// Direct operands, in order.
     pub fn children(&self) -> Vec<&Expr> {
         match &self.kind {
-            ExprKind::Column(_) | ExprKind::Literal(_) => vec![],
+            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::CurrentWatermark => vec![],
             ExprKind::Field(e, _)
             | ExprKind::Negate(e)
             | ExprKind::Not(e)
@@ -206,7 +208,7 @@ impl Expr {
     /// Direct operands, in order, to change in place.
     pub fn children_mut(&mut self) -> Vec<&mut Expr> {
         match &mut self.kind {
-            ExprKind::Column(_) | ExprKind::Literal(_) => vec![],
+            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::CurrentWatermark => vec![],
             ExprKind::Field(e, _)
             | ExprKind::Negate(e)
             | ExprKind::Not(e)

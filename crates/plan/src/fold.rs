@@ -9,31 +9,16 @@ use millstream_types::Value;
 
 /// Folds every expression of `rel`. `evaluate` gives the value of an expression without columns, or `None` when it
 /// fails: then the expression stays and fails when, and only when, a row reaches it.
-pub fn fold_rel(rel: Rel, evaluate: &mut dyn FnMut(&Expr) -> Option<Value>) -> Rel {
-    match rel {
-        Rel::Scan { .. } => rel,
-        Rel::Values { schema, rows } => {
-            let rows = rows.into_iter().map(|r| r.into_iter().map(|e| fold(e, evaluate)).collect()).collect();
-            Rel::Values { schema, rows }
-        }
-        Rel::Filter { input, predicate } => {
-            Rel::Filter { input: Box::new(fold_rel(*input, evaluate)), predicate: fold(predicate, evaluate) }
-        }
-        Rel::Project { input, columns } => Rel::Project {
-            input: Box::new(fold_rel(*input, evaluate)),
-            columns: columns.into_iter().map(|(e, name)| (fold(e, evaluate), name)).collect(),
-        },
-        Rel::Aggregate { input, window, keys, mut aggregates } => {
-            for (call, _) in &mut aggregates {
-                call.argument = call.argument.take().map(|e| fold(e, evaluate));
-                call.filter = call.filter.take().map(|e| fold(e, evaluate));
-            }
-            let keys = keys.into_iter().map(|(e, name)| (fold(e, evaluate), name)).collect();
-            Rel::Aggregate { input: Box::new(fold_rel(*input, evaluate)), window, keys, aggregates }
-        }
-        Rel::Union { inputs } => Rel::Union { inputs: inputs.into_iter().map(|i| fold_rel(i, evaluate)).collect() },
-        Rel::Limit { input, count } => Rel::Limit { input: Box::new(fold_rel(*input, evaluate)), count },
+pub fn fold_rel(mut rel: Rel, evaluate: &mut dyn FnMut(&Expr) -> Option<Value>) -> Rel {
+    for input in rel.inputs_mut() {
+        let taken = std::mem::replace(input, Rel::Union { inputs: vec![] });
+        *input = fold_rel(taken, evaluate);
     }
+    for expr in rel.expressions_mut() {
+        let taken = std::mem::replace(expr, Expr::boolean(false));
+        *expr = fold(taken, evaluate);
+    }
+    rel
 }
 
 /// Folds one expression from the leaves up.

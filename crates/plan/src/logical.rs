@@ -3,7 +3,7 @@
 use crate::aggregate::AggregateCall;
 use crate::expr::Expr;
 use crate::window::WindowAssigner;
-use millstream_types::{Field, Options, Schema};
+use millstream_types::{DataType, Field, Options, Schema};
 use std::sync::Arc;
 
 /// A table of the catalog.
@@ -101,8 +101,21 @@ pub enum Rel {
         /// Expression and name of each column.
         columns: Vec<(Expr, String)>,
     },
-    /// Groups within windows. Output columns: the keys, then the aggregates, then, if `window` is there,
-    /// `window_start`, `window_end` (TIMESTAMP(3)) and `window_time` (event time of the output: end - 1 ms,
+    /// Rows with the windows that they belong to: the columns of the input, then `window_start`, `window_end`
+    /// (TIMESTAMP(3)) and `window_time` (end - 1 ms, of the type of the time). A row of several windows comes several
+    /// times, one of none not at all. `TUMBLE`, where a row has exactly one window, is a [`Rel::Project`] instead.
+    Windowed {
+        /// Input.
+        input: Box<Rel>,
+        /// Overlap, Session or Count.
+        assigner: WindowAssigner,
+        /// Event time of a row, as in [`Window::time`].
+        time: Expr,
+        /// `PARTITION BY` of SESSION, COUNT_TUMBLE and COUNT_HOP: whose windows these are.
+        partition: Vec<Expr>,
+    },
+    /// Groups within windows. Output columns: the keys, then the aggregates, then, unless the window is the whole
+    /// input, `window_start`, `window_end` (TIMESTAMP(3)) and `window_time` (event time of the output: end - 1 ms,
     /// of the type of the window's time).
     Aggregate {
         /// Input.
@@ -113,6 +126,64 @@ pub enum Rel {
         keys: Vec<(Expr, String)>,
         /// Aggregates and names.
         aggregates: Vec<(AggregateCall, String)>,
+    },
+    /// Pairs of rows. Output columns: those of the left, then those of the right (SEMI and ANTI: of the left only);
+    /// those of a side that can be missing are nullable.
+    Join {
+        /// Left input.
+        left: Box<Rel>,
+        /// Right input.
+        right: Box<Rel>,
+        /// What happens to rows without partner.
+        kind: JoinKind,
+        /// Which rows can meet.
+        strategy: JoinStrategy,
+        /// Equalities: an expression over the left columns and one over the right, of one type. NULL equals nothing.
+        keys: Vec<(Expr, Expr)>,
+        /// What else must be TRUE, over the columns of the left, then those of the right.
+        residual: Option<Expr>,
+    },
+    /// The first rows of each partition within its window: Top-N, deduplication. Output columns: those of the input,
+    /// then the rank (BIGINT).
+    Rank {
+        /// Input.
+        input: Box<Rel>,
+        /// `window_time` of the rows: results of a window come when it is complete.
+        time: Expr,
+        /// Partitioning columns, the window's among them.
+        partition: Vec<Expr>,
+        /// Order within a partition.
+        order: Vec<SortKey>,
+        /// How rows of one rank are numbered.
+        function: RankFunction,
+        /// Ranks that are kept, from 1, both ends included.
+        range: (u64, u64),
+    },
+    /// Aggregates of each row and those before it. Output columns: those of the input, then the aggregates.
+    Over {
+        /// Input.
+        input: Box<Rel>,
+        /// Event time, by which rows are ordered; `None`: the order of arrival (processing time).
+        time: Option<Expr>,
+        /// `PARTITION BY`.
+        partition: Vec<Expr>,
+        /// Which rows before the current one count.
+        frame: Frame,
+        /// Aggregates and names.
+        aggregates: Vec<(AggregateCall, String)>,
+    },
+    /// The elements of a collection, a row each. Output columns: those of the input, then `columns`.
+    Unnest {
+        /// Input.
+        input: Box<Rel>,
+        /// An ARRAY, MAP over the input's columns.
+        collection: Expr,
+        /// Whether a row without elements is kept, with NULL (`LEFT JOIN UNNEST(…) ON TRUE`).
+        outer: bool,
+        /// Whether the last of `columns` is the position of the element, from 1 (`WITH ORDINALITY`, INT).
+        ordinality: bool,
+        /// The element: its fields when it is a ROW, key and value of a MAP, else one column.
+        columns: Vec<Field>,
     },
     /// `UNION ALL` of inputs of the same column types; names of the first.
     Union {
@@ -134,8 +205,107 @@ pub struct Window {
     /// Which windows a row belongs to.
     pub assigner: WindowAssigner,
     /// Event time of a row: TIMESTAMP(≤3) or TIMESTAMP_LTZ(≤3), derived from the watermark's column or from a window
-    /// column below; `None` for [`WindowAssigner::Whole`].
+    /// column below; `None` for [`WindowAssigner::Whole`]. For [`WindowAssigner::Attached`] the row's `window_time`.
     pub time: Option<Expr>,
+    /// For [`WindowAssigner::Attached`] the row's `window_start`, a TIMESTAMP(3).
+    pub start: Option<Expr>,
+}
+
+/// What a join does with rows without partner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum JoinKind {
+    /// They are left out.
+    Inner,
+    /// Those of the left come with NULLs.
+    Left,
+    /// Those of the right come with NULLs.
+    Right,
+    /// Those of both sides do.
+    Full,
+    /// Rows of the left that have a partner, once (`IN`, `EXISTS`).
+    Semi,
+    /// Rows of the left that have none (`NOT EXISTS`).
+    Anti,
+}
+
+impl JoinKind {
+    /// Whether the columns of the left can be missing.
+    pub fn left_is_optional(self) -> bool {
+        matches!(self, JoinKind::Right | JoinKind::Full)
+    }
+
+    /// Whether the columns of the right can be missing.
+    pub fn right_is_optional(self) -> bool {
+        matches!(self, JoinKind::Left | JoinKind::Full)
+    }
+
+    /// Whether the columns of the right are in the output.
+    pub fn shows_right(self) -> bool {
+        !matches!(self, JoinKind::Semi | JoinKind::Anti)
+    }
+}
+
+/// Which rows of a join can meet, and so for how long they are kept.
+#[derive(Debug, Clone, PartialEq)]
+pub enum JoinStrategy {
+    /// Rows of the same window, which `keys` compare too. Any kind of join.
+    Window {
+        /// `window_time` over the left columns.
+        left_time: Expr,
+        /// `window_time` over the right columns.
+        right_time: Expr,
+    },
+    /// Rows with `right + lower ≤ left ≤ right + upper` in their event times. INNER, LEFT, RIGHT and FULL.
+    Interval {
+        /// Event time over the left columns.
+        left_time: Expr,
+        /// Event time over the right columns.
+        right_time: Expr,
+        /// Milliseconds.
+        lower_ms: i64,
+        /// Milliseconds, at least `lower_ms`.
+        upper_ms: i64,
+    },
+    /// All rows of both inputs (INNER only), or those that came within the time to live.
+    Regular {
+        /// `table.exec.state.ttl` in milliseconds of processing time; `None`: for ever.
+        ttl_ms: Option<u64>,
+    },
+    /// Every row of the left with the right input, which is bounded and read before the left one. INNER, LEFT, SEMI and
+    /// ANTI.
+    Lookup,
+}
+
+/// A column to sort by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SortKey {
+    /// The value.
+    pub expr: Expr,
+    /// `DESC`
+    pub descending: bool,
+    /// Flink's default: NULL is the smallest value, so first when ascending and last when descending.
+    pub nulls_first: bool,
+}
+
+/// How rows are numbered within a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RankFunction {
+    /// 1, 2, 3, …; rows of equal order in the order of arrival.
+    RowNumber,
+    /// 1, 1, 3, …
+    Rank,
+    /// 1, 1, 2, …
+    DenseRank,
+}
+
+/// Rows that an OVER aggregate takes in, the current one included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Frame {
+    /// `ROWS BETWEEN n PRECEDING AND CURRENT ROW`; `None`: UNBOUNDED.
+    Rows(Option<u64>),
+    /// `RANGE BETWEEN INTERVAL … PRECEDING AND CURRENT ROW` in milliseconds; `None`: UNBOUNDED. Rows of the current row's
+    /// time count, whether they come before or after it.
+    Range(Option<i64>),
 }
 
 impl Rel {
@@ -153,12 +323,40 @@ impl Rel {
                     keys.iter().map(|(e, name)| Field::new(name, e.data_type.clone(), e.nullable)).collect();
                 fields.extend(aggregates.iter().map(|(a, name)| Field::new(name, a.data_type.clone(), a.nullable)));
                 if let Some(time) = &window.time {
-                    use millstream_types::DataType;
-                    fields.push(Field::new("window_start", DataType::Timestamp(3), false));
-                    fields.push(Field::new("window_end", DataType::Timestamp(3), false));
-                    fields.push(Field::new("window_time", time.data_type.clone(), false));
+                    fields.extend(window_fields(&time.data_type));
                 }
                 Schema::new(fields)
+            }
+            Rel::Windowed { input, time, .. } => {
+                let mut schema = input.schema();
+                schema.fields.extend(window_fields(&time.data_type));
+                schema
+            }
+            Rel::Join { left, right, kind, .. } => {
+                let (mut schema, mut right) = (left.schema(), right.schema());
+                if !kind.shows_right() {
+                    return schema;
+                }
+                schema.fields.iter_mut().for_each(|f| f.nullable |= kind.left_is_optional());
+                right.fields.iter_mut().for_each(|f| f.nullable |= kind.right_is_optional());
+                schema.fields.append(&mut right.fields);
+                schema
+            }
+            Rel::Rank { input, .. } => {
+                let mut schema = input.schema();
+                schema.fields.push(Field::new("rownum", DataType::BigInt, false));
+                schema
+            }
+            Rel::Over { input, aggregates, .. } => {
+                let mut schema = input.schema();
+                let field = |(a, name): &(AggregateCall, String)| Field::new(name, a.data_type.clone(), a.nullable);
+                schema.fields.extend(aggregates.iter().map(field));
+                schema
+            }
+            Rel::Unnest { input, columns, .. } => {
+                let mut schema = input.schema();
+                schema.fields.extend(columns.iter().cloned());
+                schema
             }
             Rel::Union { inputs } => {
                 let mut schema = inputs[0].schema();
@@ -169,6 +367,86 @@ impl Rel {
                 }
                 schema
             }
+        }
+    }
+}
+
+/// `window_start`, `window_end` and `window_time` of windows over a time of the type.
+fn window_fields(time_type: &DataType) -> [Field; 3] {
+    let field = |name, data_type| Field::new(name, data_type, false);
+    [
+        field("window_start", DataType::Timestamp(3)),
+        field("window_end", DataType::Timestamp(3)),
+        field("window_time", time_type.clone()),
+    ]
+}
+
+impl Rel {
+    /// Direct inputs, in order.
+    pub fn inputs(&self) -> Vec<&Rel> {
+        match self {
+            Rel::Scan { .. } | Rel::Values { .. } => vec![],
+            Rel::Filter { input, .. }
+            | Rel::Project { input, .. }
+            | Rel::Windowed { input, .. }
+            | Rel::Aggregate { input, .. }
+            | Rel::Rank { input, .. }
+            | Rel::Over { input, .. }
+            | Rel::Unnest { input, .. }
+            | Rel::Limit { input, .. } => vec![input],
+            Rel::Join { left, right, .. } => vec![left, right],
+            Rel::Union { inputs } => inputs.iter().collect(),
+        }
+    }
+
+    /// Direct inputs, in order, to change in place.
+    pub fn inputs_mut(&mut self) -> Vec<&mut Rel> {
+        match self {
+            Rel::Scan { .. } | Rel::Values { .. } => vec![],
+            Rel::Filter { input, .. }
+            | Rel::Project { input, .. }
+            | Rel::Windowed { input, .. }
+            | Rel::Aggregate { input, .. }
+            | Rel::Rank { input, .. }
+            | Rel::Over { input, .. }
+            | Rel::Unnest { input, .. }
+            | Rel::Limit { input, .. } => vec![input],
+            Rel::Join { left, right, .. } => vec![left, right],
+            Rel::Union { inputs } => inputs.iter_mut().collect(),
+        }
+    }
+
+    /// The expressions of this operator alone, to change in place; those of a scanned table are not among them.
+    pub fn expressions_mut(&mut self) -> Vec<&mut Expr> {
+        match self {
+            Rel::Scan { .. } | Rel::Union { .. } | Rel::Limit { .. } => vec![],
+            Rel::Values { rows, .. } => rows.iter_mut().flatten().collect(),
+            Rel::Filter { predicate, .. } => vec![predicate],
+            Rel::Project { columns, .. } => columns.iter_mut().map(|(e, _)| e).collect(),
+            Rel::Windowed { time, partition, .. } => [time].into_iter().chain(partition).collect(),
+            Rel::Aggregate { window, keys, aggregates, .. } => {
+                let calls =
+                    aggregates.iter_mut().flat_map(|(call, _)| call.arguments.iter_mut().chain(&mut call.filter));
+                let window = window.time.iter_mut().chain(&mut window.start);
+                window.chain(keys.iter_mut().map(|(e, _)| e)).chain(calls).collect()
+            }
+            Rel::Join { strategy, keys, residual, .. } => {
+                let times = match strategy {
+                    JoinStrategy::Window { left_time, right_time }
+                    | JoinStrategy::Interval { left_time, right_time, .. } => vec![left_time, right_time],
+                    JoinStrategy::Regular { .. } | JoinStrategy::Lookup => vec![],
+                };
+                times.into_iter().chain(keys.iter_mut().flat_map(|(l, r)| [l, r])).chain(residual).collect()
+            }
+            Rel::Rank { time, partition, order, .. } => {
+                [time].into_iter().chain(partition).chain(order.iter_mut().map(|k| &mut k.expr)).collect()
+            }
+            Rel::Over { time, partition, aggregates, .. } => {
+                let calls =
+                    aggregates.iter_mut().flat_map(|(call, _)| call.arguments.iter_mut().chain(&mut call.filter));
+                time.iter_mut().chain(partition).chain(calls).collect()
+            }
+            Rel::Unnest { collection, .. } => vec![collection],
         }
     }
 }

@@ -159,6 +159,9 @@ impl Planner {
                 Ok(branches)
             }
             Rel::Aggregate { .. } => self.aggregate(rel),
+            Rel::Windowed { .. } | Rel::Join { .. } | Rel::Rank { .. } | Rel::Over { .. } | Rel::Unnest { .. } => {
+                Err(Diagnostic::new(code::UNSUPPORTED, "this operator is not supported yet"))
+            }
             Rel::Limit { .. } => Err(Diagnostic::new(code::UNSUPPORTED, "LIMIT within a subquery is not supported")
                 .advise("put LIMIT at the end of the whole SELECT")),
         }
@@ -195,7 +198,7 @@ impl Planner {
             keys.iter().enumerate().map(|(i, (e, _))| Expr::column(i, e.data_type.clone(), e.nullable)).collect();
         columns.extend(results);
         if let Some(time) = &window.time {
-            let first = keys.len() + components.list.len();
+            let first = keys.len() + components.outputs.len();
             columns.extend(window_columns(first, &time.data_type));
         }
         Ok(vec![Branch { input: PipelineInput::Aggregation(aggregation), operators: vec![], columns }])
@@ -219,7 +222,8 @@ impl Planner {
             assigner: window.assigner,
             keys: keys.iter().map(|(e, n)| Field::new(n, e.data_type.clone(), e.nullable)).collect(),
             components: components.list.iter().map(|c| c.0).collect(),
-            component_types: components.list.iter().map(|c| c.1.clone()).collect(),
+            outputs: components.outputs.clone(),
+            combination: Combination::Recompute,
         });
         self.planned.push((rel.clone(), aggregation));
         for mut branch in branches {
@@ -237,7 +241,7 @@ impl Planner {
                     aggregation,
                     time: window.time.as_ref().map(over),
                     keys: keys.iter().map(|(e, _)| over(e)).collect(),
-                    updates: components.list.iter().map(|c| update(&c.2)).collect(),
+                    updates: components.list.iter().map(|c| update(&c.1)).collect(),
                 };
                 (None, end)
             });
@@ -275,6 +279,7 @@ impl Planner {
             pipeline.schema = match pipeline.input {
                 PipelineInput::Source(i) => sources[i].output_schema(),
                 PipelineInput::Aggregation(i) => self.aggregations[i].output_schema(),
+                PipelineInput::Operator(_) => return Err(Diagnostic::bug("operators are not planned yet")),
             };
             let time_column = pipeline.schema.fields.len().wrapping_sub(1);
             pipeline.rewrite_input(&mut |e| {
@@ -286,7 +291,14 @@ impl Planner {
                 })
             });
         }
-        Ok(QueryPlan { sources, aggregations: self.aggregations, pipelines, sinks: self.sinks })
+        Ok(QueryPlan {
+            sources,
+            aggregations: self.aggregations,
+            operators: vec![],
+            lookups: vec![],
+            pipelines,
+            sinks: self.sinks,
+        })
     }
 }
 
@@ -407,7 +419,7 @@ impl SourceBuilder {
             ),
             table => table,
         };
-        Ok(SourcePlan { scan, columns, watermark })
+        Ok(SourcePlan { scan, columns, watermark, phase: 0 })
     }
 
     fn column(&self, path: &[usize]) -> Result<SourceColumn, Diagnostic> {
@@ -488,6 +500,7 @@ impl Pipeline {
                     columns.iter_mut().for_each(apply);
                     return;
                 }
+                Operator::FlatMap(_) => return,
             }
         }
         if let PipelineEnd::Aggregate { time, keys, updates, .. } = &mut self.end {

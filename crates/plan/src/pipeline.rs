@@ -2,26 +2,33 @@
 //!
 //! ```text
 //! source ─┬─ pipeline ── aggregation ── pipeline ── sink
-//!         └─ pipeline ── sink                             (EXECUTE STATEMENT SET: the source is read once)
+//!         ├─ pipeline ── sink                             (EXECUTE STATEMENT SET: the source is read once)
+//!         └─ pipeline ──┬─ keyed operator ── pipeline ── sink
+//! source ─── pipeline ──┘  (joins, sessions, Top-N, …)
+//! source ─── pipeline ── lookup table                     (read first; pipelines probe it in place)
 //! ```
 //!
 //! Everything refers to everything else by index into the vectors of [`QueryPlan`]. Several pipelines may start at
 //! the same source or aggregation (fan-out), several may end in the same one (`UNION ALL`).
 
 use crate::expr::Expr;
-use crate::logical::Table;
+use crate::logical::{Frame, JoinKind, RankFunction, Table};
 use crate::window::WindowAssigner;
-use millstream_abi::Accumulator;
+use millstream_abi::{Accumulator, Finish};
 use millstream_types::{DataType, Field, Schema};
 use std::sync::Arc;
 
 /// One run of the engine.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct QueryPlan {
     /// What is read.
     pub sources: Vec<SourcePlan>,
     /// Windowed aggregations.
     pub aggregations: Vec<Aggregation>,
+    /// Operators whose rows are partitioned by key.
+    pub operators: Vec<KeyedOperator>,
+    /// Bounded tables that pipelines look rows up in.
+    pub lookups: Vec<LookupTable>,
     /// Fused chains; every input comes before the pipelines that read its output.
     pub pipelines: Vec<Pipeline>,
     /// Where rows go.
@@ -37,6 +44,9 @@ pub struct SourcePlan {
     pub columns: Vec<SourceColumn>,
     /// Event time. When `time` is not a plain column, the runtime appends it as one more column after `columns`.
     pub watermark: Option<SourceWatermark>,
+    /// Sources of a phase are read when those of lower phases have been read and processed to their end: what a lookup
+    /// table is made of comes before what is looked up.
+    pub phase: usize,
 }
 
 /// What a source reads.
@@ -74,7 +84,7 @@ pub enum ColumnOrigin {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceWatermark {
     /// Event time over `columns`, an i64 of milliseconds: `ExprKind::Column` when it is decoded as it is. Otherwise it
-    /// becomes column `columns.len()` of every buffer.
+    /// becomes column `columns.len()` of every buffer; with [`WatermarkRule::ProcessingTime`] it always does.
     pub time: Expr,
     /// How the watermark follows from it.
     pub rule: WatermarkRule,
@@ -89,6 +99,9 @@ pub enum WatermarkRule {
     Delay(i64),
     /// Any expression over `columns`, an i64 of milliseconds; NULL leaves the watermark as it is.
     Expression(Expr),
+    /// `PROCTIME()`: the time of a row is the machine's clock when its buffer is sequenced, and the watermark follows the
+    /// clock, also while no rows come. `time` is not evaluated.
+    ProcessingTime,
 }
 
 /// A chain of fused operators between pipeline breakers.
@@ -111,6 +124,8 @@ pub enum PipelineInput {
     Source(usize),
     /// The trigger of an aggregation; columns as in [`Aggregation::output_schema`].
     Aggregation(usize),
+    /// A keyed operator; columns as in [`KeyedOperator::output`].
+    Operator(usize),
 }
 
 /// An operator within a pipeline.
@@ -120,6 +135,73 @@ pub enum Operator {
     Filter(Expr),
     /// Replaces the columns.
     Project(Vec<Expr>),
+    /// Makes any number of rows of each. It cuts the pipeline into two programs that run one after the other in the same
+    /// task.
+    FlatMap(FlatMap),
+}
+
+/// Makes any number of rows of each: its columns, followed by others.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FlatMap {
+    /// Once for each window of the row. Appends `window_start`, `window_end` and `window_time` in the type of `time`,
+    /// milliseconds since the epoch.
+    Windows {
+        /// Which windows.
+        windows: crate::window::Overlap,
+        /// TIMESTAMP(3) or TIMESTAMP_LTZ(3). NULL makes the row an error.
+        time: Expr,
+    },
+    /// Once for each element of a collection.
+    Unnest {
+        /// ARRAY or MAP.
+        collection: Expr,
+        /// Whether a row without elements is kept, with NULL.
+        outer: bool,
+        /// Whether the last of `columns` is the position of the element from 1.
+        ordinality: bool,
+        /// The appended columns.
+        columns: Vec<Field>,
+    },
+    /// Once for each row of a lookup table with the same keys for which the residual is TRUE. Appends the columns of
+    /// that row; SEMI and ANTI append nothing.
+    Lookup {
+        /// Index into [`QueryPlan::lookups`].
+        table: usize,
+        /// Inner, Left, Semi or Anti.
+        kind: JoinKind,
+        /// Values of the table's keys, in their order and of their types.
+        keys: Vec<Expr>,
+        /// Over the columns before the flat map, then those of the table.
+        residual: Option<Expr>,
+    },
+}
+
+impl FlatMap {
+    /// Values that it needs of each row: appended to the columns that the program before it emits.
+    pub fn arguments(&self) -> &[Expr] {
+        match self {
+            FlatMap::Windows { time: argument, .. } | FlatMap::Unnest { collection: argument, .. } => {
+                std::slice::from_ref(argument)
+            }
+            FlatMap::Lookup { keys, .. } => keys,
+        }
+    }
+
+    /// Columns that it appends.
+    pub fn appended(&self, lookups: &[LookupTable]) -> Vec<Field> {
+        match self {
+            FlatMap::Windows { time, .. } => ["window_start", "window_end", "window_time"]
+                .map(|name| Field::new(name, time.data_type.clone(), false))
+                .to_vec(),
+            FlatMap::Unnest { columns, .. } => columns.clone(),
+            FlatMap::Lookup { kind, .. } if !kind.shows_right() => vec![],
+            FlatMap::Lookup { table, kind, .. } => {
+                let mut fields = lookups[*table].schema.fields.clone();
+                fields.iter_mut().for_each(|f| f.nullable |= kind.right_is_optional());
+                fields
+            }
+        }
+    }
 }
 
 /// The end of a pipeline.
@@ -131,7 +213,8 @@ pub enum PipelineEnd {
     Aggregate {
         /// Which aggregation.
         aggregation: usize,
-        /// Event time of a row in milliseconds; `None` when all time is one slice.
+        /// Event time of a row in milliseconds; `None` when all time is one slice. For [`WindowAssigner::Attached`] the
+        /// row's `window_time`: the table's number is that plus 1, the end of the window.
         time: Option<Expr>,
         /// Key values, in the order of [`Aggregation::keys`].
         keys: Vec<Expr>,
@@ -140,12 +223,204 @@ pub enum PipelineEnd {
         /// `Accumulator::argument` (integers, dates and times by sign extension, FLOAT to DOUBLE).
         updates: Vec<ComponentUpdate>,
     },
+    /// Rows go to the partition of their key of a keyed operator: all columns, as in [`KeyedInput::schema`], and, as one
+    /// more column that the program appends, the hash of the key (BIGINT, as `millstream_abi` hashes the entries of a
+    /// table with these keys).
+    Exchange {
+        /// Which operator.
+        operator: usize,
+        /// Which of its inputs.
+        port: usize,
+    },
+    /// Rows become those of a lookup table: all columns, as in [`LookupTable::schema`].
+    Build {
+        /// Index into [`QueryPlan::lookups`].
+        lookup: usize,
+    },
+}
+
+/// Rows by key that pipelines look up: complete before the first one does, and never changed after that.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LookupTable {
+    /// Name for EXPLAIN.
+    pub name: String,
+    /// Columns.
+    pub schema: Schema,
+    /// Positions of the keys among them. NULL equals nothing: the planner has filtered rows with such keys out.
+    pub keys: Vec<usize>,
+}
+
+/// An operator whose rows are partitioned by the hash of their key, each partition one at a time (design section 1,
+/// idea 2): joins, sessions, count windows, Top-N, OVER.
+///
+/// A partition consumes rows in *merged order*: by the watermark of their split before them, then by stream, then by
+/// their place in it. For one split that is its order; for several it is an order that they could have come in, the same
+/// in every run. Rows are consumed up to the operator's watermark, which is the minimum over its inputs; only
+/// [`KeyedKind::RegularJoin`], whose output does not depend on order, takes them as they come.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeyedOperator {
+    /// What it does.
+    pub kind: KeyedKind,
+    /// One input, or left and right of a join.
+    pub inputs: Vec<KeyedInput>,
+    /// Key columns: names and types of those of the first input, nullable if that of any input is.
+    pub keys: Vec<Field>,
+    /// Columns of the output, as [`KeyedKind`] says.
+    pub output: Schema,
+}
+
+/// An input of a keyed operator.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeyedInput {
+    /// Columns that arrive.
+    pub schema: Schema,
+    /// Positions of the keys.
+    pub keys: Vec<usize>,
+    /// Position of the event time (window joins and ranks: `window_time`), never NULL: the exchange makes rows without
+    /// time errors.
+    pub time: Option<usize>,
+    /// Rows whose time plus this is at or before the watermark before them are late: the exchange drops and counts them.
+    /// `None`: the operator itself decides (sessions), or nothing is late.
+    pub reach_ms: Option<i64>,
+}
+
+/// What a keyed operator does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum KeyedKind {
+    /// Rows of equal keys and equal `window_time`; output when the watermark reaches that. Columns: left, right (SEMI,
+    /// ANTI: left).
+    WindowJoin {
+        /// Any.
+        kind: JoinKind,
+        /// Over left, then right columns.
+        residual: Option<Expr>,
+    },
+    /// Rows of equal keys with `right + lower ≤ left ≤ right + upper`. Output watermark: held back so that no output is
+    /// late. Columns: left, right.
+    IntervalJoin {
+        /// Inner, Left, Right or Full.
+        kind: JoinKind,
+        /// Milliseconds.
+        lower_ms: i64,
+        /// Milliseconds.
+        upper_ms: i64,
+        /// Over left, then right columns.
+        residual: Option<Expr>,
+    },
+    /// Rows of equal keys, as they come. Columns: left, right.
+    RegularJoin {
+        /// Rows are forgotten after this many milliseconds of processing time.
+        ttl_ms: Option<u64>,
+        /// Over left, then right columns.
+        residual: Option<Expr>,
+    },
+    /// Ranks of the rows of a partition (the key) when the watermark reaches their `window_time`. Columns: those of the
+    /// input, then the rank (BIGINT).
+    Rank {
+        /// Order within a partition.
+        order: Vec<SortColumn>,
+        /// How ties are numbered.
+        function: RankFunction,
+        /// Ranks that are kept, from 1, both ends included.
+        range: (u64, u64),
+    },
+    /// Aggregates over each row and rows before it, in order of time (without [`KeyedInput::time`]: of arrival). Columns:
+    /// those of the input, then the aggregates' outputs.
+    Over {
+        /// Rows that count.
+        frame: Frame,
+        /// What is computed.
+        aggregates: SlotAggregates,
+    },
+    /// Aggregates of each session of a key. Columns: keys, the aggregates' outputs, `window_start` and `window_end` as
+    /// TIMESTAMP(3).
+    SessionAggregate {
+        /// Milliseconds.
+        gap_ms: i64,
+        /// What is computed.
+        aggregates: SlotAggregates,
+    },
+    /// Rows with their session: columns of the input, `window_start` and `window_end` as TIMESTAMP(3).
+    SessionRows {
+        /// Milliseconds.
+        gap_ms: i64,
+    },
+    /// Aggregates of `size` rows of a key in order of arrival, every `slide` rows. Columns as for sessions; the window is
+    /// from the smallest time in it to 1 ms after the largest.
+    CountAggregate {
+        /// Rows.
+        size: u64,
+        /// Rows.
+        slide: u64,
+        /// What is computed.
+        aggregates: SlotAggregates,
+    },
+    /// Rows of full count windows: columns of the input, `window_start` and `window_end` as TIMESTAMP(3).
+    CountRows {
+        /// Rows.
+        size: u64,
+        /// Rows.
+        slide: u64,
+    },
+}
+
+/// A column to sort by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SortColumn {
+    /// Position in the input.
+    pub column: usize,
+    /// `DESC`
+    pub descending: bool,
+    /// Where NULLs go.
+    pub nulls_first: bool,
+}
+
+/// Aggregates that a keyed operator keeps for each *slot*: a session, a slice of a count window, a row of OVER. Its program
+/// updates the table entry of the slot, whose only key is the slot's number (BIGINT), which is one more column after those
+/// of the input.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SlotAggregates {
+    /// Components in the order of the entry layout.
+    pub components: Vec<Accumulator>,
+    /// Over the input's columns, in the order of `components`.
+    pub updates: Vec<ComponentUpdate>,
+    /// What is shown of them.
+    pub outputs: Vec<ComponentOutput>,
+}
+
+/// A column that shows an accumulator.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ComponentOutput {
+    /// Index into the components.
+    pub component: usize,
+    /// What it shows.
+    pub finish: Finish,
+    /// SQL type. The trigger narrows `Accumulator::output` to its physical type (integers wrap, as SUM(INT) does; DOUBLE
+    /// rounds to FLOAT).
+    pub data_type: DataType,
+    /// Whether it can be NULL: MIN and MAX of strings and results of objects can, as no value may have been seen.
+    pub nullable: bool,
+}
+
+impl ComponentOutput {
+    /// The plain value of a component.
+    pub fn value(component: usize, accumulator: Accumulator, data_type: DataType) -> ComponentOutput {
+        let nullable = matches!(accumulator, Accumulator::MinStr | Accumulator::MaxStr);
+        ComponentOutput { component, finish: Finish::Value, data_type, nullable }
+    }
+
+    /// The plain values of all components, of these types.
+    pub fn values(components: &[Accumulator], types: &[DataType]) -> Vec<ComponentOutput> {
+        let parts = components.iter().zip(types).enumerate();
+        parts.map(|(i, (&component, t))| ComponentOutput::value(i, component, t.clone())).collect()
+    }
 }
 
 /// What a row does to one component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComponentUpdate {
-    /// Value; for `Accumulator::Count` only its NULLs matter (`None` counts every row).
+    /// Value; for `Accumulator::Count` only its NULLs matter (`None` counts every row). NULLs do not update, except a list
+    /// that keeps them.
     pub argument: Option<Expr>,
     /// `FILTER (WHERE …)`.
     pub guard: Option<Expr>,
@@ -160,26 +435,53 @@ pub struct Aggregation {
     pub keys: Vec<Field>,
     /// Components in the order of the entry layout.
     pub components: Vec<Accumulator>,
-    /// SQL type of each component's output column. The trigger narrows `Accumulator::output` to its physical type
-    /// (integers wrap, as SUM(INT) does; DOUBLE rounds to FLOAT).
-    pub component_types: Vec<DataType>,
+    /// What is shown of them.
+    pub outputs: Vec<ComponentOutput>,
+    /// How the values of overlapping windows are made from their slices.
+    pub combination: Combination,
+}
+
+/// How the value of a window is made from its slices (design section 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Combination {
+    /// Merge all slices for each window: for windows of few slices.
+    Recompute,
+    /// Keep the running window: add what enters and subtract what leaves; for invertible aggregates.
+    Subtract,
+    /// Two stacks of slices, merged from their ends: for all others. Amortised a constant number of merges a slice.
+    TwoStacks,
 }
 
 impl Aggregation {
-    /// Columns of a trigger's buffers: the keys, the components (not NULL, except MIN and MAX of strings, which are
-    /// NULL when no value was seen), then `window_start` and `window_end` as TIMESTAMP(3), unless all time is one
-    /// window.
+    /// Columns of a trigger's buffers: the keys, the outputs, then `window_start` and `window_end` as TIMESTAMP(3), unless
+    /// all time is one window. With [`WindowAssigner::Attached`] the last key is the `window_start`, a TIMESTAMP(3), and
+    /// `window_start` is not repeated: only `window_end` follows the outputs.
     pub fn output_schema(&self) -> Schema {
         let mut fields = self.keys.clone();
-        for (i, (component, data_type)) in self.components.iter().zip(&self.component_types).enumerate() {
-            let nullable = matches!(component, Accumulator::MinStr | Accumulator::MaxStr);
-            fields.push(Field::new(format!("component{i}"), data_type.clone(), nullable));
+        for (i, output) in self.outputs.iter().enumerate() {
+            fields.push(Field::new(format!("component{i}"), output.data_type.clone(), output.nullable));
         }
-        if self.assigner.slicing().is_some() {
+        if self.assigner == WindowAssigner::Attached {
+            fields.push(Field::new("window_end", DataType::Timestamp(3), false));
+        } else if self.assigner.has_window() {
             fields.push(Field::new("window_start", DataType::Timestamp(3), false));
             fields.push(Field::new("window_end", DataType::Timestamp(3), false));
         }
         Schema::new(fields)
+    }
+}
+
+impl Combination {
+    /// The cheapest for windows of `slices` slices: few slices are merged again for each window, which needs no state;
+    /// more are added and subtracted where that is exact, and kept in two stacks where it is not.
+    pub fn choose(components: &[Accumulator], slices: i64) -> Combination {
+        /// Merging up to so many slices costs no more than keeping two stacks of them.
+        const FEW_SLICES: i64 = 4;
+        match slices {
+            ..=FEW_SLICES => Combination::Recompute,
+            _ if components.iter().all(|c| c.is_invertible()) => Combination::Subtract,
+            _ => Combination::TwoStacks,
+        }
     }
 }
 

@@ -66,7 +66,9 @@ fn counts() -> Rel {
     };
     let count = AggregateCall {
         function: AggregateFunction::CountRows,
-        argument: None,
+        arguments: vec![],
+        parameters: vec![],
+        distinct: false,
         filter: None,
         data_type: DataType::BigInt,
         nullable: false,
@@ -76,6 +78,7 @@ fn counts() -> Rel {
         window: Window {
             assigner: WindowAssigner::Tumble(Slicing { size_ms: 10_000, offset_ms: 0 }),
             time: Some(Expr::column(1, timestamp(), true)),
+            start: None,
         },
         keys: vec![(Expr::column(0, DataType::BigInt, true), "auction".into())],
         aggregates: vec![(count, "bids".into())],

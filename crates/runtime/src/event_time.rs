@@ -46,7 +46,7 @@ impl EventTime {
         };
         let delay_ms = match watermark.rule {
             WatermarkRule::Delay(ms) => ms,
-            WatermarkRule::Expression(_) => 0,
+            WatermarkRule::Expression(_) | WatermarkRule::ProcessingTime => 0,
         };
         match (event_time_columns(watermark), code) {
             (Some(outputs), Some(code)) => Ok(EventTime { time, delay_ms, program: Some((code, outputs)) }),

@@ -16,7 +16,11 @@ pub struct RunInput {
     /// One for each of `plan.sources`.
     pub sources: Vec<SourceInput>,
     /// One for each of `plan.pipelines`.
-    pub pipelines: Vec<PipelineCode>,
+    pub pipelines: Vec<StagedCode>,
+    /// One for each of `plan.operators`.
+    pub operators: Vec<OperatorCode>,
+    /// One for each of `plan.lookups`: the groups of its rows by its keys, over its columns (`lower_keys`).
+    pub lookups: Vec<PipelineCode>,
     /// One for each of `plan.sinks`.
     pub sinks: Vec<Box<dyn Sink>>,
 }
@@ -61,7 +65,35 @@ pub fn event_time_columns(watermark: &millstream_plan::pipeline::SourceWatermark
     (time || rule).then(|| EventTimeColumns { time: time.then_some(0), watermark: rule.then_some(usize::from(time)) })
 }
 
-/// A pipeline's program and what executes it now.
+/// The programs of a pipeline: one stage more than it has flat maps.
+pub struct StagedCode {
+    /// In the order in which rows flow (`lower_pipeline`).
+    pub stages: Vec<PipelineCode>,
+    /// One for each flat map.
+    pub flat_maps: Vec<FlatMapCode>,
+}
+
+/// The programs of a flat map: those of lookups, none for the others.
+#[derive(Default)]
+pub struct FlatMapCode {
+    /// Finds the group of a row's keys in the lookup table (`lower_keys`), over the flat map's arguments.
+    pub probe: Option<PipelineCode>,
+    /// Selects the pairs for which the residual is TRUE (`lower_condition`), over the columns before the flat map, then
+    /// those of the table.
+    pub residual: Option<PipelineCode>,
+}
+
+/// The programs of a keyed operator.
+pub struct OperatorCode {
+    /// For each input: the groups of its rows by key (`lower_keys`), over its columns. All have one entry layout.
+    pub keys: Vec<PipelineCode>,
+    /// Selects the pairs for which the residual of a join is TRUE (`lower_condition`), over left, then right columns.
+    pub residual: Option<PipelineCode>,
+    /// Updates the entries of slots (`lower_slots`), over the columns of the input, then the slot.
+    pub slots: Option<PipelineCode>,
+}
+
+/// A program and what executes it now.
 pub struct PipelineCode {
     /// The program, its inputs and outputs.
     pub lowered: Arc<Lowered>,

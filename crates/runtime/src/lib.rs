@@ -43,7 +43,10 @@ mod worker;
 
 pub use cancel::{CancelState, CancelToken};
 pub use config::{ErrorPolicy, RunConfig};
-pub use input::{EventTimeColumns, KernelSlot, PipelineCode, RunInput, SourceInput, SourceRows, event_time_columns};
+pub use input::{
+    EventTimeColumns, FlatMapCode, KernelSlot, OperatorCode, PipelineCode, RunInput, SourceInput, SourceRows,
+    StagedCode, event_time_columns,
+};
 pub use stats::{PipelineSnapshot, QueryStats, SourceSnapshot, StatsSnapshot};
 
 use millstream_types::Diagnostic;

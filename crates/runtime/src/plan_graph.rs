@@ -6,7 +6,7 @@ use crate::config::RunConfig;
 use crate::egress::Egress;
 use crate::event_time::EventTime;
 use crate::flow::Flow;
-use crate::input::{PipelineCode, RunInput, SourceInput, SourceRows};
+use crate::input::{RunInput, SourceInput, SourceRows, StagedCode};
 use crate::query::{Life, Query};
 use crate::scheduler::Scheduler;
 use crate::source::{SourceRuntime, Split};
@@ -31,7 +31,7 @@ pub(crate) fn build(
     stats: &Arc<QueryStats>,
     cancel: &CancelToken,
 ) -> Result<Query, Diagnostic> {
-    let RunInput { plan, sources, pipelines, sinks } = input;
+    let RunInput { plan, sources, pipelines, sinks, .. } = input;
     check_sizes(&plan, sources.len(), pipelines.len(), sinks.len(), stats)?;
     let config = RunConfig { workers: config.workers.max(1), ..config.clone() };
     let mut graph = Graph::new(&plan);
@@ -111,6 +111,7 @@ impl<'a> Graph<'a> {
             let ports = match plan.end {
                 PipelineEnd::Aggregate { aggregation, .. } => &mut self.aggregation_ports[aggregation],
                 PipelineEnd::Sink(sink) => &mut self.sink_lanes[sink],
+                PipelineEnd::Exchange { .. } | PipelineEnd::Build { .. } => continue,
             };
             channels.push(Channel { pipeline, port: *ports });
             *ports += 1;
@@ -160,7 +161,7 @@ impl<'a> Graph<'a> {
 /// The aggregation with the entry layout of the programs that end in it.
 fn aggregation(
     plan: &QueryPlan,
-    pipelines: &[PipelineCode],
+    pipelines: &[StagedCode],
     index: usize,
     output: StreamId,
     inputs: usize,
@@ -170,7 +171,7 @@ fn aggregation(
         if !matches!(pipeline.end, PipelineEnd::Aggregate { aggregation, .. } if aggregation == index) {
             continue;
         }
-        let Terminal::Update(update) = &code.lowered.program.terminal else {
+        let Some(Terminal::Update(update)) = code.stages.last().map(|c| &c.lowered.program.terminal) else {
             return Err(Diagnostic::bug("a pipeline that ends in an aggregation does not update tables"));
         };
         if *layout.get_or_insert_with(|| Arc::new(update.layout.clone())).as_ref() != update.layout {
@@ -181,7 +182,7 @@ fn aggregation(
     let aggregation = &plan.aggregations[index];
     let types = OutputTypes {
         keys: aggregation.keys.iter().map(|k| k.data_type.clone()).collect(),
-        components: aggregation.component_types.clone(),
+        components: aggregation.outputs.iter().map(|o| o.data_type.clone()).collect(),
     };
     if (layout.keys.len(), layout.accumulators.len()) != (types.keys.len(), types.components.len()) {
         return Err(Diagnostic::bug("the entries of an aggregation do not fit its output"));

@@ -11,7 +11,7 @@ use crate::config::RunConfig;
 use crate::egress::Egress;
 use crate::epoch::{End, Release};
 use crate::flow::Flow;
-use crate::input::{PipelineCode, RunInput};
+use crate::input::{RunInput, StagedCode};
 use crate::row_errors::RowErrors;
 use crate::scheduler::Scheduler;
 use crate::sequencer::Unit;
@@ -41,7 +41,7 @@ pub(crate) struct Query {
     pub(crate) config: RunConfig,
     pub(crate) stats: Arc<QueryStats>,
     pub(crate) cancel: CancelToken,
-    pub(crate) pipelines: Vec<PipelineCode>,
+    pub(crate) pipelines: Vec<StagedCode>,
     pub(crate) sources: Vec<SourceRuntime>,
     /// The splits of all sources, then the outputs of all aggregations.
     pub(crate) streams: Vec<Stream>,
@@ -255,6 +255,7 @@ impl Query {
             PipelineEnd::Aggregate { aggregation, .. } => self.release_to(aggregation, reached.port, release),
             PipelineEnd::Sink(sink) if release.ended => self.end_lane(sink)?,
             PipelineEnd::Sink(_) => {}
+            PipelineEnd::Exchange { .. } | PipelineEnd::Build { .. } => {}
         }
         Ok(())
     }
@@ -263,7 +264,7 @@ impl Query {
     pub(crate) fn aggregation_of(&self, pipeline: usize) -> Option<usize> {
         match self.plan.pipelines[pipeline].end {
             PipelineEnd::Aggregate { aggregation, .. } => Some(aggregation),
-            PipelineEnd::Sink(_) => None,
+            PipelineEnd::Sink(_) | PipelineEnd::Exchange { .. } | PipelineEnd::Build { .. } => None,
         }
     }
 

@@ -141,7 +141,7 @@ impl<'a> TaskTables<'a> {
     pub(crate) unsafe fn hooks(&mut self) -> TableHooks {
         let host = (&raw mut *self).cast();
         // SAFETY: the callbacks below keep the contracts of their types; the rest is promised by the caller.
-        unsafe { TableHooks::new(find_slice, insert_key, keep_string, host) }
+        unsafe { TableHooks::new(find_slice, insert_key, keep_string, update_object, host) }
     }
 
     /// A slice that was fired before a row of the task came to it. There is never one; see the file's description.
@@ -201,3 +201,7 @@ unsafe extern "C" fn keep_string(context: *mut ExecContext, string: *mut Str) {
         *string = (*host.current).keep_string(*string);
     }
 }
+
+/// # Safety
+/// As for `ExecContext::update_object`, in an update with the hooks of a [`TaskTables`], after `find_slice`.
+unsafe extern "C" fn update_object(_: *mut ExecContext, _: *mut u8, _: u32, _: *const Slot, _: u64) {}

@@ -153,6 +153,6 @@ impl Query {
 fn window_of(runtime: &Aggregation, slice_start: i64) -> Option<(i64, i64)> {
     match runtime.assigner {
         WindowAssigner::Tumble(slicing) => Some((slice_start, slice_start.saturating_add(slicing.size_ms))),
-        WindowAssigner::Whole => None,
+        _ => None,
     }
 }

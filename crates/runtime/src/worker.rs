@@ -104,6 +104,9 @@ impl Worker<'_> {
                 };
                 query.write(sink, channel.port, number, piece)?;
             }
+            PipelineEnd::Exchange { .. } | PipelineEnd::Build { .. } => {
+                return Err(Diagnostic::bug("this end of a pipeline is not executed yet"));
+            }
         }
         stats.nanos.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
         let release = query.streams[task.stream].finish(task.channel, task.epoch);
@@ -116,7 +119,7 @@ impl Worker<'_> {
     /// Rows into tables.
     fn update(&mut self, task: &ProcessTask, pipeline: usize, aggregation: usize) -> Result<(), Diagnostic> {
         let (query, buffer) = (self.query, &*task.buffer);
-        let (code, runtime) = (&query.pipelines[pipeline], &query.aggregations[aggregation]);
+        let (code, runtime) = (&query.pipelines[pipeline].stages[0], &query.aggregations[aggregation]);
         let fired_before = runtime.fired_before();
         let (owner, generation) = (&query.tables[self.index], buffer.stamp.generation);
         let mut tables = TaskTables::new(owner, &runtime.layout, aggregation, generation, fired_before);
@@ -144,7 +147,7 @@ impl Worker<'_> {
     /// Rows for a sink. The program itself checks the sink's NOT NULL columns.
     fn emit(&mut self, task: &ProcessTask, pipeline: usize) -> Result<(Vec<ArrayRef>, usize), Diagnostic> {
         let (query, buffer) = (self.query, &*task.buffer);
-        let code = &query.pipelines[pipeline];
+        let code = &query.pipelines[pipeline].stages[0];
         let mut errors = RowErrors::new(query.config.error_policy, &query.stats);
         let emitted =
             emit(&code.lowered, &*code.kernel.load(), &buffer.columns, buffer.rows, &mut self.functions, &mut |e| {

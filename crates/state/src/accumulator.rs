@@ -82,6 +82,8 @@ pub(crate) unsafe fn merge(component: Accumulator, offset: usize, into: *mut u8,
         }};
     }
     match component {
+        // Tables with groups are never merged.
+        Accumulator::Group | Accumulator::Object(..) => {}
         Accumulator::Count | Accumulator::SumI64 => combine!(i64, i64::wrapping_add),
         Accumulator::SumI128 => combine!(i128, i128::wrapping_add),
         Accumulator::MinI64 => combine!(i64, Ord::min),

@@ -80,9 +80,12 @@ fn component_column(rows: &[*const u8], component: Accumulator, at: usize, data_
     match component {
         Accumulator::SumF64 => floats(gather(rows, at, |[high, low]: [f64; 2]| sum_of(high, low)), &arrow),
         Accumulator::MinF64 | Accumulator::MaxF64 => floats(gather(rows, at, |x: f64| x), &arrow),
-        Accumulator::Count | Accumulator::SumI64 | Accumulator::MinI64 | Accumulator::MaxI64 => {
-            integers(gather(rows, at, |x: i64| x), None, &arrow)
-        }
+        Accumulator::Count
+        | Accumulator::SumI64
+        | Accumulator::MinI64
+        | Accumulator::MaxI64
+        | Accumulator::Group
+        | Accumulator::Object(..) => integers(gather(rows, at, |x: i64| x), None, &arrow),
         Accumulator::SumI128 | Accumulator::MinI128 | Accumulator::MaxI128 => {
             primitive::<Decimal128Type>(gather(rows, at, |x: i128| x), None, &arrow)
         }

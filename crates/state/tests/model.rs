@@ -148,6 +148,7 @@ unsafe fn update(table: &mut Table, layout: &EntryLayout, entry: *mut u8, row: &
             }
             let text = Str::new(row.text.as_bytes());
             match component {
+                Accumulator::Group | Accumulator::Object(..) => unreachable!("the model has none"),
                 Accumulator::Count => change!(i64, |c| c + 1),
                 Accumulator::SumI64 => change!(i64, |s| s.wrapping_add(row.number)),
                 Accumulator::SumI128 => change!(i128, |s| s.wrapping_add(row.wide)),

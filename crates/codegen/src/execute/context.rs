@@ -50,6 +50,8 @@ impl<'a> Run<'a> {
             find_slice: no_find_slice,
             insert_key: no_insert_key,
             keep_string: no_keep_string,
+            update_object: no_update_object,
+            groups: ptr::null_mut(),
             functions: (&raw mut *functions).cast(),
             host: ptr::null_mut(),
             error_kind: 0,
@@ -72,6 +74,7 @@ impl<'a> Run<'a> {
         self.context.find_slice = hooks.find_slice;
         self.context.insert_key = hooks.insert_key;
         self.context.keep_string = hooks.keep_string;
+        self.context.update_object = hooks.update_object;
         self.context.host = hooks.host;
     }
 
@@ -166,5 +169,10 @@ unsafe extern "C" fn no_insert_key(_: *mut ExecContext, _: u64, _: u64, _: *cons
 
 /// As [`no_find_slice`].
 unsafe extern "C" fn no_keep_string(_: *mut ExecContext, _: *mut Str) {
+    unreachable!("only programs that update tables call this");
+}
+
+/// As [`no_find_slice`].
+unsafe extern "C" fn no_update_object(_: *mut ExecContext, _: *mut u8, _: u32, _: *const Slot, _: u64) {
     unreachable!("only programs that update tables call this");
 }

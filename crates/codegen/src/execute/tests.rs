@@ -13,7 +13,8 @@ use millstream_abi::Accumulator;
 use millstream_functions::FunctionContext;
 use millstream_plan::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Span, VectorCall, VectorFunction};
 use millstream_plan::pipeline::{
-    Aggregation, ComponentUpdate, Operator, Pipeline, PipelineEnd, PipelineInput, QueryPlan, SinkPlan,
+    Aggregation, Combination, ComponentOutput, ComponentUpdate, Operator, Pipeline, PipelineEnd, PipelineInput,
+    QueryPlan, SinkPlan,
 };
 use millstream_plan::window::{Slicing, WindowAssigner};
 use millstream_types::{DataType, Diagnostic, Field, Place, Schema, Value, code};
@@ -104,8 +105,9 @@ fn input_columns_are_taken_by_selection() {
             end: PipelineEnd::Sink(0),
         }],
         sinks: vec![SinkPlan { table: None, schema: Schema::new(vec![schema.fields[1].clone()]), limit: None }],
+        ..QueryPlan::default()
     };
-    let lowered = lower_pipeline(&plan, 0).unwrap();
+    let lowered = lower_pipeline(&plan, 0).unwrap().remove(0);
     assert_eq!(lowered.outputs, [OutputSource::Input(1)]);
     let lists = |rows: Vec<Option<Vec<Option<i32>>>>| {
         Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(rows)) as ArrayRef
@@ -183,14 +185,18 @@ fn windowed() -> (Lowered, millstream_abi::EntryLayout) {
     ]);
     let x = || Some(Expr::column(2, DataType::Double, true));
     let argument = |argument| ComponentUpdate { argument, guard: None };
+    let components = vec![Accumulator::Count, Accumulator::Count, Accumulator::MinF64, Accumulator::MaxF64];
     let aggregation = Aggregation {
         assigner: WindowAssigner::Tumble(Slicing { size_ms: 10, offset_ms: 0 }),
         keys: vec![Field::new("key", DataType::STRING, true)],
-        components: vec![Accumulator::Count, Accumulator::Count, Accumulator::MinF64, Accumulator::MaxF64],
-        component_types: vec![DataType::BigInt, DataType::BigInt, DataType::Double, DataType::Double],
+        outputs: ComponentOutput::values(
+            &components,
+            &[DataType::BigInt, DataType::BigInt, DataType::Double, DataType::Double],
+        ),
+        components,
+        combination: Combination::Recompute,
     };
     let plan = QueryPlan {
-        sources: vec![],
         pipelines: vec![Pipeline {
             input: PipelineInput::Source(0),
             schema,
@@ -203,10 +209,10 @@ fn windowed() -> (Lowered, millstream_abi::EntryLayout) {
             },
         }],
         aggregations: vec![aggregation],
-        sinks: vec![],
+        ..QueryPlan::default()
     };
     let layout = crate::lower::entry_layout(&plan.aggregations[0]).unwrap();
-    (lower_pipeline(&plan, 0).unwrap(), layout)
+    (lower_pipeline(&plan, 0).unwrap().remove(0), layout)
 }
 
 #[test]

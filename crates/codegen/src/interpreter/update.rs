@@ -152,7 +152,9 @@ impl Machine<'_> {
         // SAFETY: promised by the caller.
         unsafe {
             match accumulator {
-                Accumulator::Count => change(field, |count: i64| count.wrapping_add(1)),
+                Accumulator::Count | Accumulator::Group | Accumulator::Object(..) => {
+                    change(field, |count: i64| count.wrapping_add(1))
+                }
                 Accumulator::SumI64 => change(field, |sum: i64| sum.wrapping_add(argument!(i64))),
                 Accumulator::SumI128 => change(field, |sum: i128| sum.wrapping_add(argument!(i128))),
                 Accumulator::SumF64 => change(field, |[high, low]: [f64; 2]| {

@@ -32,23 +32,27 @@ use millstream_plan::expr::{Expr, Span};
 use millstream_plan::pipeline::{Operator, PipelineEnd, QueryPlan};
 use millstream_types::{DataType, Diagnostic, Field, Place, Schema, code};
 
-/// Lowers pipeline `index` of a plan.
-pub fn lower_pipeline(plan: &QueryPlan, index: usize) -> Result<Lowered, Diagnostic> {
+/// Lowers pipeline `index` of a plan to its stages: one program more than it has flat maps. Each but the last emits the
+/// columns before a flat map, followed by the flat map's arguments; the next one starts with the columns after it.
+pub fn lower_pipeline(plan: &QueryPlan, index: usize) -> Result<Vec<Lowered>, Diagnostic> {
     let pipeline = &plan.pipelines[index];
     let mut lowering = Lowering::new(&pipeline.schema);
     for operator in &pipeline.operators {
         match operator {
             Operator::Filter(predicate) => lowering.filter(predicate)?,
             Operator::Project(columns) => lowering.project(columns),
+            Operator::FlatMap(_) => return Err(Diagnostic::bug("flat maps are not lowered yet")),
         }
     }
     let name = format!("pipeline {index}");
-    match &pipeline.end {
+    let last = match &pipeline.end {
         PipelineEnd::Sink(sink) => lowering.emit_to_sink(&name, &plan.sinks[*sink]),
         PipelineEnd::Aggregate { aggregation, time, keys, updates } => {
             lowering.aggregate(&name, &plan.aggregations[*aggregation], time.as_ref(), keys, updates)
         }
-    }
+        PipelineEnd::Exchange { .. } | PipelineEnd::Build { .. } => Err(Diagnostic::bug("not lowered yet")),
+    };
+    Ok(vec![last?])
 }
 
 /// Lowers expressions over the columns of `inputs` to a program that emits one column each: watermarks, constant rows,

@@ -11,7 +11,8 @@ use millstream_functions::FunctionContext;
 use millstream_plan::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use millstream_plan::logical::{ColumnKind, Table, TableColumn};
 use millstream_plan::pipeline::{
-    Aggregation, ComponentUpdate, Operator, Pipeline, PipelineEnd, PipelineInput, QueryPlan, SinkPlan,
+    Aggregation, Combination, ComponentOutput, ComponentUpdate, Operator, Pipeline, PipelineEnd, PipelineInput,
+    QueryPlan, SinkPlan,
 };
 use millstream_plan::window::{Slicing, WindowAssigner};
 use millstream_types::{DataType, Field, Options, Schema, Value, code};
@@ -56,7 +57,7 @@ fn arithmetic(op: ArithmeticOp, a: Expr, b: Expr) -> Expr {
 
 fn plan(operators: Vec<Operator>, end: PipelineEnd) -> QueryPlan {
     let pipeline = Pipeline { input: PipelineInput::Source(0), schema: schema(), operators, end };
-    QueryPlan { sources: vec![], aggregations: vec![], pipelines: vec![pipeline], sinks: vec![] }
+    QueryPlan { pipelines: vec![pipeline], ..QueryPlan::default() }
 }
 
 fn into_sink(operators: Vec<Operator>, names: &[&str]) -> QueryPlan {
@@ -89,7 +90,7 @@ fn filter_and_projection() {
     let doubled = arithmetic(ArithmeticOp::Multiply, column("price"), big(2));
     let columns = vec![column("auction"), doubled, column("extra")];
     let plan = into_sink(vec![Operator::Filter(predicate), Operator::Project(columns)], &["auction", "twice", "extra"]);
-    let lowered = lower_pipeline(&plan, 0).unwrap();
+    let lowered = lower_pipeline(&plan, 0).unwrap().remove(0);
     assert_eq!(lowered.outputs, [OutputSource::Input(0), OutputSource::Emitted(0), OutputSource::Input(4)]);
     check(
         &lowered.program,
@@ -128,7 +129,7 @@ fn projections_are_inlined() {
         Operator::Filter(compare(CompareOp::Greater, once, big(10))),
         Operator::Project(outer),
     ];
-    let lowered = lower_pipeline(&into_sink(operators, &["square", "channel"]), 0).unwrap();
+    let lowered = lower_pipeline(&into_sink(operators, &["square", "channel"]), 0).unwrap().remove(0);
     assert_eq!(lowered.outputs, [OutputSource::Emitted(0), OutputSource::Input(2)]);
     check(
         &lowered.program,
@@ -164,14 +165,16 @@ fn tumbling_aggregation() {
         updates,
     };
     let mut plan = plan(vec![], end);
+    let components = vec![Accumulator::Count, Accumulator::SumI64, Accumulator::MaxStr];
     plan.aggregations.push(Aggregation {
         assigner: WindowAssigner::Tumble(Slicing { size_ms: 10_000, offset_ms: 0 }),
         keys: vec![Field::new("auction", DataType::BigInt, false), Field::new("channel", DataType::STRING, true)],
-        components: vec![Accumulator::Count, Accumulator::SumI64, Accumulator::MaxStr],
-        component_types: vec![DataType::BigInt, DataType::BigInt, DataType::STRING],
+        outputs: ComponentOutput::values(&components, &[DataType::BigInt, DataType::BigInt, DataType::STRING]),
+        components,
+        combination: Combination::Recompute,
     });
     check(
-        &lower_pipeline(&plan, 0).unwrap().program,
+        &lower_pipeline(&plan, 0).unwrap().remove(0).program,
         expect![[r#"
             program "pipeline 0" (auction: i64, price: i64?, channel: str?, time: i64?, extra: bool?, share: i128?)
               v0 = load 3
@@ -363,7 +366,7 @@ fn sinks_check_not_null() {
         primary_key: vec![],
         options: Options::new(),
     }));
-    let program = lower_pipeline(&plan, 0).unwrap().program;
+    let program = lower_pipeline(&plan, 0).unwrap().remove(0).program;
     assert_eq!(program.sites[0].what, "column price of table t");
     check(
         &program,

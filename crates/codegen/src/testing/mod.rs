@@ -30,7 +30,8 @@ use millstream_abi::Accumulator;
 use millstream_functions::FunctionContext;
 use millstream_plan::expr::Expr;
 use millstream_plan::pipeline::{
-    Aggregation, ComponentUpdate, Operator, Pipeline, PipelineEnd, PipelineInput, QueryPlan, SinkPlan,
+    Aggregation, Combination, ComponentOutput, ComponentUpdate, Operator, Pipeline, PipelineEnd, PipelineInput,
+    QueryPlan, SinkPlan,
 };
 use millstream_plan::window::{Slicing, WindowAssigner};
 use millstream_types::{DataType, Field, Schema};
@@ -88,7 +89,7 @@ impl Case {
                 operators.push(Operator::Project(exprs));
             }
         }
-        let mut plan = QueryPlan { sources: vec![], aggregations: vec![], pipelines: vec![], sinks: vec![] };
+        let mut plan = QueryPlan::default();
         let end = if random.chance(3) {
             aggregate(&mut random, &current, &mut plan)
         } else {
@@ -96,7 +97,7 @@ impl Case {
         };
         plan.pipelines.push(Pipeline { input: PipelineInput::Source(0), schema, operators, end });
         let lowered = match lower_pipeline(&plan, 0) {
-            Ok(lowered) => lowered,
+            Ok(mut stages) => stages.remove(0),
             Err(e) => panic!("seed {seed}: {e}\n{plan:#?}"),
         };
         let mut watermark = i64::MIN;
@@ -246,6 +247,8 @@ fn aggregate(random: &mut Random, current: &Schema, plan: &mut QueryPlan) -> Pip
     } else {
         WindowAssigner::Whole
     };
-    plan.aggregations.push(Aggregation { assigner, keys: keys_out, components, component_types });
+    let outputs = ComponentOutput::values(&components, &component_types);
+    let combination = Combination::Recompute;
+    plan.aggregations.push(Aggregation { assigner, keys: keys_out, components, outputs, combination });
     PipelineEnd::Aggregate { aggregation: 0, time, keys, updates }
 }

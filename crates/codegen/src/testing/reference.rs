@@ -97,6 +97,7 @@ pub fn evaluate(expr: &Expr, columns: &[ArrayRef], row: usize) -> Result {
             Value::String(s) => Value::Int(s.chars().count() as i64),
             other => other,
         },
+        ExprKind::CurrentWatermark => Value::Null,
         ExprKind::WindowStart(e, slicing) => match eval(e)? {
             Value::Int(t) => Value::Int(slicing.start_of(t)),
             other => other,

@@ -29,7 +29,7 @@ impl MemoryTables {
     /// Hooks for programs of the layout; they hold a pointer to `self`, which must stay where it is while they are used.
     pub fn hooks(&mut self) -> TableHooks {
         // SAFETY: the callbacks below expect these tables as host.
-        unsafe { TableHooks::new(find_slice, insert_key, keep_string, (&raw mut *self).cast()) }
+        unsafe { TableHooks::new(find_slice, insert_key, keep_string, update_object, (&raw mut *self).cast()) }
     }
 
     /// Every entry as text, sorted: slice, null mask, keys, accumulators.
@@ -186,3 +186,6 @@ unsafe extern "C" fn keep_string(context: *mut ExecContext, string: *mut Str) {
     // SAFETY: promised by the caller.
     unsafe { *string = table.keep(*string) };
 }
+
+/// Programs of generated plans have no objects.
+unsafe extern "C" fn update_object(_: *mut ExecContext, _: *mut u8, _: u32, _: *const Slot, _: u64) {}

@@ -41,7 +41,9 @@ impl<'c> Emitter<'c, '_> {
             (MaxF64, Some(x)) => self.float_extreme(place(offset)?, x, guard, false),
             (MinStr, Some(x)) => self.string_extreme(table, place(offset)?, self.int(x), guard, true),
             (MaxStr, Some(x)) => self.string_extreme(table, place(offset)?, self.int(x), guard, false),
-            (_, None) => unreachable!("the verifier has checked the arguments of accumulators"),
+            (Group | Object(..), _) | (_, None) => {
+                unreachable!("the verifier has checked the arguments of accumulators")
+            }
         }
     }
 

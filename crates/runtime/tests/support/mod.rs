@@ -271,7 +271,7 @@ pub fn source_plan(watermark: Option<SourceWatermark>) -> SourcePlan {
         nullable: f.nullable,
     };
     let columns = source_schema().fields.iter().enumerate().map(column).collect();
-    SourcePlan { scan: ScanKind::Table(Arc::new(table)), columns, watermark }
+    SourcePlan { scan: ScanKind::Table(Arc::new(table)), columns, watermark, phase: 0 }
 }
 
 pub fn delay(ms: i64) -> Option<SourceWatermark> {
@@ -288,7 +288,8 @@ pub fn aggregation(assigner: WindowAssigner, keys: Vec<Field>) -> Aggregation {
         assigner,
         keys,
         components: vec![Accumulator::Count, Accumulator::MaxI64],
-        component_types: vec![DataType::BigInt, DataType::BigInt],
+        outputs: ComponentOutput::values(&[Accumulator::Count; 2], &[DataType::BigInt, DataType::BigInt]),
+        combination: Combination::Recompute,
     }
 }
 
@@ -331,6 +332,7 @@ pub fn tumbling_plan(size_ms: i64, delay_ms: i64) -> QueryPlan {
         ],
         aggregations: vec![aggregation],
         sinks: vec![sink_plan(output, None)],
+        ..QueryPlan::default()
     }
 }
 
@@ -371,6 +373,7 @@ pub fn copy_plan(limit: Option<u64>) -> QueryPlan {
             end: PipelineEnd::Sink(0),
         }],
         sinks: vec![sink_plan(source_schema(), limit)],
+        ..QueryPlan::default()
     }
 }
 
@@ -380,14 +383,18 @@ pub fn input(plan: QueryPlan, sources: Vec<SourceRows>, sinks: Vec<MemorySink>) 
         kernel: KernelSlot::new(Arc::new(Interpreter::new(Arc::new(lowered.program.clone())))),
         lowered: Arc::new(lowered),
     };
-    let pipelines = (0..plan.pipelines.len()).map(|i| code(lower_pipeline(&plan, i).unwrap())).collect();
+    let staged = |stages: Vec<millstream_codegen::lower::Lowered>| StagedCode {
+        flat_maps: (1..stages.len()).map(|_| FlatMapCode::default()).collect(),
+        stages: stages.into_iter().map(code).collect(),
+    };
+    let pipelines = (0..plan.pipelines.len()).map(|i| staged(lower_pipeline(&plan, i).unwrap())).collect();
     let event_time = |source: &SourcePlan| {
         let watermark = source.watermark.as_ref()?;
         let columns = event_time_columns(watermark)?;
         let time = columns.time.map(|_| watermark.time.clone());
         let rule = match &watermark.rule {
             WatermarkRule::Expression(expr) => Some(expr.clone()),
-            WatermarkRule::Delay(_) => None,
+            WatermarkRule::Delay(_) | WatermarkRule::ProcessingTime => None,
         };
         let expressions: Vec<Expr> = time.into_iter().chain(rule).collect();
         Some(code(lower_expressions("event time", &source_schema(), &expressions).unwrap()))
@@ -398,7 +405,7 @@ pub fn input(plan: QueryPlan, sources: Vec<SourceRows>, sinks: Vec<MemorySink>) 
         .map(|(rows, s)| SourceInput { rows, event_time: event_time(s) })
         .collect();
     let sinks = sinks.into_iter().map(|s| Box::new(s) as Box<dyn Sink>).collect();
-    RunInput { plan, sources, pipelines, sinks }
+    RunInput { plan, sources, pipelines, operators: vec![], lookups: vec![], sinks }
 }
 
 pub fn connector(source: MemorySource) -> SourceRows {

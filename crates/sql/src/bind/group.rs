@@ -77,7 +77,9 @@ impl AggregateList {
             let function = AggregateFunction::CountRows;
             return Ok(AggregateCall {
                 function,
-                argument: None,
+                arguments: vec![],
+                parameters: vec![],
+                distinct: false,
                 filter,
                 data_type: DataType::BigInt,
                 nullable: false,
@@ -106,7 +108,15 @@ impl AggregateList {
         };
         let nullable = data_type_can_be_missing(function)
             && (uncertain || argument.nullable || filter.is_some() || self.group_of_nothing);
-        Ok(AggregateCall { function, argument: Some(argument), filter, data_type, nullable })
+        Ok(AggregateCall {
+            function,
+            arguments: vec![argument],
+            parameters: vec![],
+            distinct: false,
+            filter,
+            data_type,
+            nullable,
+        })
     }
 
     /// The marker of a bound of the window.
@@ -126,7 +136,7 @@ fn data_type_can_be_missing(function: AggregateFunction) -> bool {
 
 fn without_places(call: &AggregateCall) -> AggregateCall {
     AggregateCall {
-        argument: call.argument.clone().map(unplaced),
+        arguments: call.arguments.iter().cloned().map(unplaced).collect(),
         filter: call.filter.clone().map(unplaced),
         ..call.clone()
     }
@@ -298,9 +308,9 @@ impl Grouping {
         let expressions = expressions.into_iter().map(output).collect::<Result<Vec<_>, _>>()?;
         let window = match &self.window {
             Some((windows, time)) => {
-                Window { assigner: WindowAssigner::Tumble(windows.slicing), time: Some(time.clone()) }
+                Window { assigner: WindowAssigner::Tumble(windows.slicing), time: Some(time.clone()), start: None }
             }
-            None => Window { assigner: WindowAssigner::Whole, time: None },
+            None => Window { assigner: WindowAssigner::Whole, time: None, start: None },
         };
         let aggregates = list.calls.into_iter().enumerate().map(|(i, call)| (call, format!("aggregate{i}"))).collect();
         let rel = Rel::Aggregate { input: Box::new(input.rel), window, keys: self.keys, aggregates };

@@ -28,6 +28,7 @@ impl Lowering<'_> {
         match &expr.kind {
             ExprKind::Column(index) => self.column(depth, *index, expr.span),
             ExprKind::Literal(value) => self.literal(value, &expr.data_type, expr.span),
+            ExprKind::CurrentWatermark => Err(unsupported("CURRENT_WATERMARK".into(), expr.span)),
             ExprKind::Field(row, _) => {
                 let message = format!("field {} of a computed row", self.text(expr, depth));
                 Err(unsupported(message, expr.span).advise(format!(
