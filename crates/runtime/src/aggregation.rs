@@ -1,6 +1,7 @@
-//! A windowed aggregation at run time: the watermarks of its inputs, and which slices they have completed.
+//! A windowed aggregation at run time: which slices the watermarks of its inputs have completed.
 
-use crate::epoch::{End, Release};
+use crate::epoch::End;
+use crate::progress::{Forward, Progress};
 use crate::stream::StreamId;
 use millstream_abi::EntryLayout;
 use millstream_plan::window::WindowAssigner;
@@ -20,24 +21,6 @@ pub(crate) struct Aggregation {
     /// Release/acquire is more than needed, for the value only serves an assertion.
     fired_before: AtomicI64,
     state: Mutex<Progress>,
-}
-
-/// How far an aggregation has got; changed under its lock.
-pub(crate) struct Progress {
-    inputs: Vec<Input>,
-    watermark: i64,
-    ended: bool,
-    /// Units of the output stream numbered so far.
-    pub(crate) units: u64,
-}
-
-/// One channel that ends in the aggregation.
-#[derive(Debug, Clone, Copy)]
-struct Input {
-    watermark: i64,
-    ended: bool,
-    /// Left out of the minimum until it speaks again.
-    idle: bool,
 }
 
 /// What an advance of the watermark completes.
@@ -60,9 +43,7 @@ impl Aggregation {
         output: StreamId,
         inputs: usize,
     ) -> Aggregation {
-        let input = Input { watermark: i64::MIN, ended: false, idle: false };
-        let state = Progress { inputs: vec![input; inputs], watermark: i64::MIN, ended: false, units: 0 };
-        let (fired_before, state) = (AtomicI64::new(i64::MIN), Mutex::new(state));
+        let (fired_before, state) = (AtomicI64::new(i64::MIN), Mutex::new(Progress::new(inputs)));
         Aggregation { assigner, layout, types, output, fired_before, state }
     }
 
@@ -83,21 +64,13 @@ impl Aggregation {
 
     /// Looks whether the inputs have advanced together, and records it.
     pub(crate) fn advance(&self, progress: &mut Progress) -> Option<Advance> {
-        let before = progress.watermark;
-        let watermark = progress.minimum().max(before);
-        let ended = progress.inputs.iter().all(|i| i.ended);
-        let ends = ended && !progress.ended;
-        if watermark == before && !ends {
-            return None;
-        }
-        progress.watermark = watermark;
-        progress.ended = ended;
+        let before = progress.watermark();
+        let Forward { watermark, end } = progress.advance()?;
         let complete = self.completed(before, watermark);
         if let Some(Some(start)) = complete {
             self.fired_before.store(start, Ordering::Release);
         }
-        let end = if watermark == i64::MAX { End::Complete } else { End::Stopped };
-        Some(Advance { watermark, complete, end: ends.then_some(end) })
+        Some(Advance { watermark, complete, end })
     }
 
     /// Which slices the advance completes. A slice is complete when its end minus 1 ms is at or before the watermark,
@@ -113,50 +86,10 @@ impl Aggregation {
     }
 }
 
-impl Progress {
-    /// Notes what an input has released.
-    pub(crate) fn release(&mut self, port: usize, release: Release) {
-        let input = &mut self.inputs[port];
-        input.watermark = input.watermark.max(release.watermark);
-        input.ended |= release.ended;
-    }
-
-    /// Leaves an input out of the minimum, or takes it back in.
-    pub(crate) fn set_idle(&mut self, port: usize, idle: bool) {
-        self.inputs[port].idle = idle;
-    }
-
-    /// The watermark that has been acted on.
-    pub(crate) fn watermark(&self) -> i64 {
-        self.watermark
-    }
-
-    /// Minimum over the inputs that are not idle; when all that have not ended are, the maximum over those, because then
-    /// nobody holds it back (as Flink decides). Splits are opened in order, so that the ones at the end are those that
-    /// hold the minimum at its lowest: looking at them first makes this O(1) until all splits are open.
-    fn minimum(&self) -> i64 {
-        let (mut minimum, mut idle) = (i64::MAX, None);
-        let mut someone_speaks = false;
-        for input in self.inputs.iter().rev() {
-            if input.idle && !input.ended {
-                idle = idle.max(Some(input.watermark));
-            } else if input.watermark == i64::MIN {
-                return i64::MIN;
-            } else {
-                minimum = minimum.min(input.watermark);
-                someone_speaks |= !input.ended;
-            }
-        }
-        match idle {
-            Some(highest) if !someone_speaks => minimum.min(highest),
-            _ => minimum,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::epoch::Release;
     use millstream_plan::window::Slicing;
 
     fn tumbling(inputs: usize) -> Aggregation {

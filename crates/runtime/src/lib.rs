@@ -29,6 +29,7 @@ mod event_time;
 mod flow;
 mod input;
 mod plan_graph;
+mod progress;
 mod query;
 mod row_errors;
 mod scheduler;
