@@ -28,6 +28,7 @@ mod epoch;
 mod event_time;
 mod flow;
 mod input;
+mod ordered;
 mod plan_graph;
 mod progress;
 mod query;
