@@ -60,6 +60,11 @@ const COMMON_OPTIONS: &[OptionInfo] = &[
         "",
         "A split that was silent for so long no longer holds the watermark back.",
     ),
+    option(
+        "late.table",
+        "",
+        "The table that rows go to which come too late for their windows; its columns have the types of this table's.",
+    ),
 ];
 
 /// Opens a table for reading.

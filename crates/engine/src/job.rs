@@ -17,7 +17,7 @@ use millstream_runtime::{
     event_time_columns,
 };
 use millstream_sql::Tier;
-use millstream_types::{DataType, Diagnostic, Field, Place, Schema, code};
+use millstream_types::{DataType, Diagnostic, Field, Options, Place, Schema, code};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -206,9 +206,7 @@ fn source_request(table: &Table, source: &SourcePlan, buffer_rows: usize) -> Sou
         data_type: column.data_type.clone(),
         nullable: column.nullable,
     };
-    let mut options = table.options.clone();
-    // Belongs to the engine (event time), not to the connector.
-    options.remove("scan.watermark.idle-timeout");
+    let options = connector_options(table);
     SourceRequest {
         table: table.name.clone(),
         options,
@@ -219,7 +217,13 @@ fn source_request(table: &Table, source: &SourcePlan, buffer_rows: usize) -> Sou
 }
 
 fn sink_request(table: &Table, schema: Schema) -> SinkRequest {
+    SinkRequest { table: table.name.clone(), options: connector_options(table), schema }
+}
+
+/// The options without those that belong to the engine (event time).
+fn connector_options(table: &Table) -> Options {
     let mut options = table.options.clone();
     options.remove("scan.watermark.idle-timeout");
-    SinkRequest { table: table.name.clone(), options, schema }
+    options.remove("late.table");
+    options
 }

@@ -29,7 +29,10 @@ fn tree(rel: &Rel, indent: usize, out: &mut String) {
     };
     // Writing to a String cannot fail.
     let _ = match rel {
-        Rel::Scan { table } => writeln!(out, "{pad}Scan {}", table.name),
+        Rel::Scan { table, late } => {
+            let late = late.as_ref().map_or(String::new(), |late| format!(", late rows into {}", late.name));
+            writeln!(out, "{pad}Scan {}{late}", table.name)
+        }
         Rel::Values { rows, schema } => writeln!(out, "{pad}Values [{} rows of {}]", rows.len(), schema.fields.len()),
         Rel::Filter { input, predicate } => writeln!(out, "{pad}Filter [{}]", Shown(predicate, &input.schema())),
         Rel::Project { input, columns } => writeln!(out, "{pad}Project [{}]", named(columns, &input.schema())),
@@ -392,6 +395,7 @@ impl fmt::Display for Shown<'_> {
             },
             ExprKind::Literal(value) => write_literal(f, value, &expr.data_type),
             ExprKind::CurrentWatermark => f.write_str("CURRENT_WATERMARK"),
+            ExprKind::ProcessingTime => f.write_str("PROCTIME()"),
             ExprKind::Field(row, i) => match &row.data_type {
                 DataType::Row(fields) => write!(f, "{}.{}", sub(row), fields[*i].name),
                 _ => write!(f, "{}.{i}", sub(row)),

@@ -86,6 +86,10 @@ pub enum ExprKind {
     WindowStart(Box<Expr>, crate::window::Slicing),
     /// The watermark of the input before this row, a TIMESTAMP(3) or TIMESTAMP_LTZ(3); NULL before the first one.
     CurrentWatermark,
+    /// `PROCTIME()`, a TIMESTAMP_LTZ(3): the processing time of the row. As a value it is the clock. As the time of a
+    /// window, an OVER aggregate or a join it stands, once projections are inlined, where an event time would: a source
+    /// whose pipelines need it as time has the watermark rule `ProcessingTime`.
+    ProcessingTime,
 }
 
 /// Arithmetic operators.
@@ -185,7 +189,10 @@ impl Expr {
     /// Direct operands, in order.
     pub fn children(&self) -> Vec<&Expr> {
         match &self.kind {
-            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::CurrentWatermark => vec![],
+            ExprKind::Column(_)
+            | ExprKind::Literal(_)
+            | ExprKind::CurrentWatermark
+            | ExprKind::ProcessingTime => vec![],
             ExprKind::Field(e, _)
             | ExprKind::Negate(e)
             | ExprKind::Not(e)
@@ -208,7 +215,10 @@ impl Expr {
     /// Direct operands, in order, to change in place.
     pub fn children_mut(&mut self) -> Vec<&mut Expr> {
         match &mut self.kind {
-            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::CurrentWatermark => vec![],
+            ExprKind::Column(_)
+            | ExprKind::Literal(_)
+            | ExprKind::CurrentWatermark
+            | ExprKind::ProcessingTime => vec![],
             ExprKind::Field(e, _)
             | ExprKind::Negate(e)
             | ExprKind::Not(e)

@@ -79,6 +79,9 @@ pub enum Rel {
     Scan {
         /// The table.
         table: Arc<Table>,
+        /// Where rows of the table go, all columns in order, that are late for the windows over it (`'late.table'`).
+        /// Its writable columns have the types of the table's columns.
+        late: Option<Arc<Table>>,
     },
     /// Constant rows.
     Values {
@@ -312,7 +315,7 @@ impl Rel {
     /// Columns of the result.
     pub fn schema(&self) -> Schema {
         match self {
-            Rel::Scan { table } => table.schema(),
+            Rel::Scan { table, .. } => table.schema(),
             Rel::Values { schema, .. } => schema.clone(),
             Rel::Filter { input, .. } | Rel::Limit { input, .. } => input.schema(),
             Rel::Project { columns, .. } => {

@@ -82,7 +82,13 @@ impl Branch {
 
 fn is_deterministic(expr: &Expr) -> bool {
     let mut deterministic = true;
-    expr.walk(&mut |e| deterministic &= !matches!(&e.kind, ExprKind::Call(f, _) if !f.is_deterministic()));
+    expr.walk(&mut |e| {
+        deterministic &= match &e.kind {
+            ExprKind::Call(f, _) => f.is_deterministic(),
+            ExprKind::ProcessingTime => false,
+            _ => true,
+        }
+    });
     deterministic
 }
 
@@ -131,7 +137,7 @@ impl Planner {
 
     fn branches(&mut self, rel: &Rel) -> Result<Vec<Branch>, Diagnostic> {
         match rel {
-            Rel::Scan { table } => Ok(vec![self.scan(table)]),
+            Rel::Scan { table, .. } => Ok(vec![self.scan(table)]),
             Rel::Values { schema, rows } => {
                 let scan = ScanKind::Values(rows.clone());
                 let source = self.source(scan, schema.clone());

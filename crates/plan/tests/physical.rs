@@ -46,7 +46,7 @@ fn field_of_bid(index: usize, data_type: DataType) -> Expr {
 }
 
 fn scan() -> Rel {
-    Rel::Scan { table: events() }
+    Rel::Scan { table: events(), late: None }
 }
 
 fn is_bid() -> Expr {

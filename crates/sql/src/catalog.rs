@@ -367,6 +367,10 @@ fn bind_watermark(
             None => diagnostic.advise("declare the column, or compute it: ts AS TO_TIMESTAMP_LTZ(millis, 3)"),
         });
     };
+    if let ColumnKind::Computed(Expr { kind: ExprKind::ProcessingTime, .. }) = &columns[column].kind {
+        let text = format!("'{name}' is a processing time, which has no watermark");
+        return Err(error_at(code::INVALID_TABLE, ident, text).advise("remove WATERMARK FOR, or name an event time"));
+    }
     let data_type = fields[column].data_type.clone();
     if !is_event_time(&data_type) {
         let text = format!(

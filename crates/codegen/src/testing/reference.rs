@@ -102,7 +102,7 @@ pub fn evaluate(expr: &Expr, columns: &[ArrayRef], row: usize) -> Result {
             Value::Int(t) => Value::Int(slicing.start_of(t)),
             other => other,
         },
-        ExprKind::Field(..) | ExprKind::Call(..) | ExprKind::Vector(..) => {
+        ExprKind::ProcessingTime | ExprKind::Field(..) | ExprKind::Call(..) | ExprKind::Vector(..) => {
             unreachable!("random expressions do not have {expr:?}")
         }
     })

@@ -6,8 +6,8 @@ use super::window;
 use crate::diagnostics::nearest;
 use crate::functions;
 use millstream_plan::aggregate::AggregateFunction;
-use millstream_plan::expr::{Expr, Span};
-use millstream_types::{Diagnostic, code};
+use millstream_plan::expr::{Expr, ExprKind, Span};
+use millstream_types::{DataType, Diagnostic, code};
 use sqlparser::ast;
 
 /// Aggregate functions of Flink that are not there yet.
@@ -125,9 +125,13 @@ impl Binder<'_> {
         match name {
             "TUMBLE_START" | "TUMBLE_END" | "TUMBLE_ROWTIME" => self.window_bound(name, function, span),
             _ if window::is_window_function(name) => Err(window::misplaced(name, place)),
-            "PROCTIME" => {
-                Err(unsupported("processing time (PROCTIME)", place, "use event time: a column with WATERMARK FOR"))
-            }
+            "PROCTIME" => match plain_arguments(function)?.as_slice() {
+                [] => Ok(Expr::new(ExprKind::ProcessingTime, DataType::TimestampLtz(3), false).at(span)),
+                _ => {
+                    Err(error(code::TYPE_MISMATCH, place, "PROCTIME takes no arguments").advise("write PROCTIME()"))
+                }
+            },
+            "CURRENT_WATERMARK" => self.current_watermark(function, span),
             "ROW" => Err(unsupported("a ROW constructor", place, "select the fields as columns")),
             "MAP" => Err(unsupported("a MAP constructor", place, "select the values as columns")),
             "TABLE" | "DESCRIPTOR" => Err(error(code::SYNTAX, place, format!("{name} stands only in table functions"))
@@ -152,6 +156,25 @@ impl Binder<'_> {
                 functions::bind_call(name, bound, span)
             }
         }
+    }
+
+    /// `CURRENT_WATERMARK(rowtime)`: of the type of the time.
+    fn current_watermark(&mut self, function: &ast::Function, span: Span) -> Result<Expr, Diagnostic> {
+        let place = span_of(&function.name);
+        let usage = "write CURRENT_WATERMARK(ts), where ts is the column with the watermark";
+        let &[time] = plain_arguments(function)?.as_slice() else {
+            return Err(error(code::TYPE_MISMATCH, place, "CURRENT_WATERMARK takes one argument").advise(usage));
+        };
+        let time = self.bind(time)?;
+        if !self.scope.attribute(&time).is_event_time() {
+            let message = "the argument of CURRENT_WATERMARK is not an event time";
+            return Err(error(code::TYPE_MISMATCH, time.span, message).advise(usage));
+        }
+        let data_type = match time.data_type {
+            DataType::TimestampLtz(_) => DataType::TimestampLtz(3),
+            _ => DataType::Timestamp(3),
+        };
+        Ok(Expr::new(ExprKind::CurrentWatermark, data_type, true).at(span))
     }
 
     fn aggregate(

@@ -5,8 +5,8 @@ use super::query::{QueryBinder, Relation, rename};
 use super::scope::{Attribute, Column};
 use super::window;
 use crate::catalog;
-use millstream_plan::expr::Span;
-use millstream_plan::logical::{Rel, Table};
+use millstream_plan::expr::{Expr, ExprKind, Span};
+use millstream_plan::logical::{ColumnKind, Rel, Table};
 use millstream_types::{Diagnostic, Field, code};
 use sqlparser::ast;
 use std::sync::Arc;
@@ -105,7 +105,8 @@ impl QueryBinder<'_> {
         let qualifier = |local: &str| vec!["default_catalog".into(), "default_database".into(), local.to_owned()];
         match self.catalog.lookup(name.iter().copied()).map_err(|e| super::place::at(e, span))? {
             catalog::Relation::Table(entry) => {
-                let mut relation = scan(&entry.table);
+                let late = self.late_table(&entry.table, span)?;
+                let mut relation = scan(&entry.table, late);
                 qualify(&mut relation, qualifier(&entry.table.name));
                 Ok(relation)
             }
@@ -127,15 +128,19 @@ fn qualify(relation: &mut Relation, qualifier: Vec<String>) {
     }
 }
 
-fn scan(table: &Arc<Table>) -> Relation {
+fn scan(table: &Arc<Table>, late: Option<Arc<Table>>) -> Relation {
     let event_time = table.watermark.as_ref().map(|w| w.column);
     let column = |(i, c): (usize, &millstream_plan::logical::TableColumn)| {
         let field: Field = c.field.clone();
-        let attribute = if event_time == Some(i) { Attribute::Rowtime } else { Attribute::None };
+        let attribute = match &c.kind {
+            _ if event_time == Some(i) => Attribute::Rowtime,
+            ColumnKind::Computed(Expr { kind: ExprKind::ProcessingTime, .. }) => Attribute::Proctime,
+            _ => Attribute::None,
+        };
         Column { attribute, ..Column::plain(field) }
     };
     let columns = table.columns.iter().enumerate().map(column).collect();
-    Relation { rel: Rel::Scan { table: Arc::clone(table) }, columns }
+    Relation { rel: Rel::Scan { table: Arc::clone(table), late }, columns }
 }
 
 fn parts_of(name: &ast::ObjectName) -> Result<Vec<&ast::Ident>, Diagnostic> {

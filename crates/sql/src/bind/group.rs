@@ -308,7 +308,7 @@ impl Grouping {
         let expressions = expressions.into_iter().map(output).collect::<Result<Vec<_>, _>>()?;
         let window = match &self.window {
             Some((windows, time)) => {
-                Window { assigner: WindowAssigner::Tumble(windows.slicing), time: Some(time.clone()), start: None }
+                Window { assigner: windows.assigner, time: Some(time.clone()), start: None }
             }
             None => Window { assigner: WindowAssigner::Whole, time: None, start: None },
         };

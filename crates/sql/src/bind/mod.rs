@@ -22,6 +22,7 @@ mod expression;
 mod from;
 mod group;
 mod insert;
+mod late;
 mod literal;
 mod operators;
 mod place;

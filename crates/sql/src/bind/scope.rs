@@ -5,18 +5,20 @@
 
 use super::place;
 use millstream_plan::expr::{Expr, ExprKind, Span};
-use millstream_plan::window::Slicing;
+use millstream_plan::window::WindowAssigner;
 use millstream_types::{DataType, Diagnostic, Field, code};
 use sqlparser::ast::Ident;
 
 /// The windows that a window column belongs to. Two columns with equal windows that come from the same row belong to
-/// the same window of it, because a row has one event time.
+/// the same window of it: a window function takes their meaning from the window columns that are there already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Windows {
-    /// How time is cut.
-    pub slicing: Slicing,
-    /// Type of the event time: TIMESTAMP(3) or TIMESTAMP_LTZ(3) or shorter.
+    /// Which windows a row of the input belonged to.
+    pub assigner: WindowAssigner,
+    /// Type of the event time: TIMESTAMP(3) or TIMESTAMP_LTZ(3).
     pub time_type: DataType,
+    /// How many columns the rows were partitioned by for the windows (SESSION, COUNT_TUMBLE, COUNT_HOP).
+    pub partitions: usize,
 }
 
 /// What a column means for event time. Only plain references keep it: a cast or arithmetic loses it.
@@ -26,20 +28,29 @@ pub(crate) enum Attribute {
     None,
     /// Event time, with a watermark.
     Rowtime,
-    /// `window_start` of a TUMBLE.
+    /// Processing time: `PROCTIME()`.
+    Proctime,
+    /// `window_start` of a window.
     WindowStart(Windows),
-    /// `window_end` of a TUMBLE.
+    /// `window_end` of a window.
     WindowEnd(Windows),
-    /// `window_time` of a TUMBLE, which is event time again.
+    /// `window_time` of a window, which is event time again. Not of count windows, which end at any time.
     WindowTime(Windows),
     /// The time that a TUMBLE assigned windows by: no longer event time, but it lies in the window.
     WindowedTime(Windows),
+    /// A column that the rows were partitioned by for the windows, and which one.
+    WindowPartition(Windows, usize),
 }
 
 impl Attribute {
-    /// Whether windows can be assigned by the column.
+    /// Whether rows come in the order of the column as far as the watermark says.
     pub fn is_event_time(&self) -> bool {
         matches!(self, Attribute::Rowtime | Attribute::WindowTime(_))
+    }
+
+    /// Whether windows can be assigned by the column.
+    pub fn is_time(&self) -> bool {
+        self.is_event_time() || *self == Attribute::Proctime
     }
 }
 
@@ -165,6 +176,7 @@ impl Scope {
     pub fn attribute(&self, expr: &Expr) -> Attribute {
         match expr.kind {
             ExprKind::Column(i) if i < self.columns.len() => self.columns[i].attribute.clone(),
+            ExprKind::ProcessingTime => Attribute::Proctime,
             _ => Attribute::None,
         }
     }

@@ -12,7 +12,7 @@ use super::query::{QueryBinder, Relation};
 use super::scope::{Attribute, Column, Scope, Windows};
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::Rel;
-use millstream_plan::window::Slicing;
+use millstream_plan::window::{Slicing, WindowAssigner};
 use millstream_types::{DataType, Diagnostic, Field, Value, code};
 use sqlparser::ast;
 
@@ -66,6 +66,10 @@ pub(crate) fn time_of(scope: &Scope, windows: &Windows) -> Expr {
     scope.column(column, Span::default()).cast_to(windows.time_type.clone())
 }
 
+fn windows_of(assigner: WindowAssigner, time: &Expr) -> Windows {
+    Windows { assigner, time_type: time.data_type.clone(), partitions: 0 }
+}
+
 /// A constant INTERVAL DAY TO SECOND in milliseconds.
 fn constant_interval(expression: &ast::Expr, what: &str) -> Result<i64, Diagnostic> {
     let empty = Scope::default();
@@ -98,14 +102,14 @@ fn slicing(size: &ast::Expr, offset: Option<&ast::Expr>) -> Result<Slicing, Diag
 
 /// Fails unless the column can assign windows.
 fn check_event_time(scope: &Scope, time: &Expr, span: Span) -> Result<(), Diagnostic> {
-    if scope.attribute(time).is_event_time() {
+    if scope.attribute(time).is_time() {
         return Ok(());
     }
     let name = match time.kind {
         ExprKind::Column(i) => format!("column `{}`", scope.columns[i].field.name),
         _ => "the expression".into(),
     };
-    let advice = match scope.columns.iter().find(|c| c.attribute.is_event_time()) {
+    let advice = match scope.columns.iter().find(|c| c.attribute.is_time()) {
         Some(column) => format!("use `{}`, which is one", column.field.name),
         None => "declare WATERMARK FOR a column of the table, and select that column unchanged".into(),
     };
@@ -128,7 +132,7 @@ pub(crate) fn group_window(scope: &Scope, function: &ast::Function) -> Result<Op
     let time = Binder::scalar(scope, "TUMBLE").bind(time)?;
     check_event_time(scope, &time, time.span)?;
     let time = in_milliseconds(time);
-    let windows = Windows { slicing: slicing(size, None)?, time_type: time.data_type.clone() };
+    let windows = windows_of(WindowAssigner::Tumble(slicing(size, None)?), &time);
     Ok(Some(GroupWindow { windows, time }))
 }
 
@@ -155,7 +159,7 @@ impl Binder<'_> {
         let same = match plain_arguments(function)?.as_slice() {
             [time, size] => {
                 let time = in_milliseconds(Binder::scalar(self.scope, "TUMBLE").bind(time)?);
-                unplaced(time) == unplaced(known.time.clone()) && slicing(size, None)? == known.windows.slicing
+                unplaced(time) == unplaced(known.time.clone()) && WindowAssigner::Tumble(slicing(size, None)?) == known.windows.assigner
             }
             _ => false,
         };
@@ -286,7 +290,7 @@ fn descriptor(operand: &ast::Expr) -> Result<&ast::Ident, Diagnostic> {
 /// Adds the window's columns to the rows of `input`.
 fn with_window_columns(input: Relation, scope: &Scope, column: Expr, slicing: Slicing) -> Relation {
     let time = in_milliseconds(column.clone());
-    let windows = Windows { slicing, time_type: time.data_type.clone() };
+    let windows = windows_of(WindowAssigner::Tumble(slicing), &time);
     let (time_type, nullable) = (time.data_type.clone(), time.nullable);
     let start = Expr::new(ExprKind::WindowStart(Box::new(time), slicing), time_type.clone(), nullable);
     let after_start = |ms: i64| {

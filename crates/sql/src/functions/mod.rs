@@ -157,7 +157,6 @@ const MISSING: &[&str] = &[
     "ARRAY_UNION",
     "CARDINALITY",
     "CURRENT_DATABASE",
-    "CURRENT_WATERMARK",
     "ELEMENT",
     "GROUPING",
     "GROUPING_ID",

@@ -12,7 +12,7 @@ mod time;
 
 use super::{Lowering, Scalar, unsupported};
 use crate::program::{Op, Value};
-use millstream_abi::Phys;
+use millstream_abi::{Phys, RuntimeFn};
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_types::Diagnostic;
 
@@ -28,6 +28,10 @@ impl Lowering<'_> {
         match &expr.kind {
             ExprKind::Column(index) => self.column(depth, *index, expr.span),
             ExprKind::Literal(value) => self.literal(value, &expr.data_type, expr.span),
+            ExprKind::ProcessingTime => {
+                let clock = ExprKind::Call(RuntimeFn::CurrentTimestamp, vec![]);
+                self.expression(&Expr::new(clock, expr.data_type.clone(), false).at(expr.span), depth)
+            }
             ExprKind::CurrentWatermark => Err(unsupported("CURRENT_WATERMARK".into(), expr.span)),
             ExprKind::Field(row, _) => {
                 let message = format!("field {} of a computed row", self.text(expr, depth));
