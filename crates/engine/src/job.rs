@@ -40,7 +40,9 @@ impl Job {
             .into_iter()
             .map(|i| Insert { target: i.target, query: fold::fold_rel(i.query, &mut evaluate) })
             .collect();
-        let plan = physical::plan(&inserts)?;
+        let settings = &config.settings;
+        let zone_offset_ms = settings.time_zone.offset_at(settings.query_start_ms.div_euclid(1000)) * 1000;
+        let plan = physical::plan(&inserts, zone_offset_ms)?;
         let pipelines =
             (0..plan.pipelines.len()).map(|i| stages(lower_pipeline(&plan, i))).collect::<Result<Vec<_>, _>>()?;
         let event_times =

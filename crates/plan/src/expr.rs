@@ -189,10 +189,9 @@ impl Expr {
     /// Direct operands, in order.
     pub fn children(&self) -> Vec<&Expr> {
         match &self.kind {
-            ExprKind::Column(_)
-            | ExprKind::Literal(_)
-            | ExprKind::CurrentWatermark
-            | ExprKind::ProcessingTime => vec![],
+            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::CurrentWatermark | ExprKind::ProcessingTime => {
+                vec![]
+            }
             ExprKind::Field(e, _)
             | ExprKind::Negate(e)
             | ExprKind::Not(e)
@@ -215,10 +214,9 @@ impl Expr {
     /// Direct operands, in order, to change in place.
     pub fn children_mut(&mut self) -> Vec<&mut Expr> {
         match &mut self.kind {
-            ExprKind::Column(_)
-            | ExprKind::Literal(_)
-            | ExprKind::CurrentWatermark
-            | ExprKind::ProcessingTime => vec![],
+            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::CurrentWatermark | ExprKind::ProcessingTime => {
+                vec![]
+            }
             ExprKind::Field(e, _)
             | ExprKind::Negate(e)
             | ExprKind::Not(e)

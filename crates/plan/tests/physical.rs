@@ -2,9 +2,11 @@
 
 use millstream_plan::aggregate::{AggregateCall, AggregateFunction};
 use millstream_plan::expr::{CompareOp, Expr, ExprKind};
-use millstream_plan::logical::{ColumnKind, Insert, Rel, Table, TableColumn, Target, Watermark, Window};
-use millstream_plan::pipeline::{ColumnOrigin, PipelineInput, QueryPlan, WatermarkRule};
-use millstream_plan::window::{Slicing, WindowAssigner};
+use millstream_plan::logical::{
+    ColumnKind, Insert, JoinKind, JoinStrategy, Rel, Table, TableColumn, Target, Watermark, Window,
+};
+use millstream_plan::pipeline::*;
+use millstream_plan::window::{Overlap, Slicing, WindowAssigner};
 use millstream_plan::{explain, physical};
 use millstream_types::{DataType, Field, Options, Value, code};
 use std::sync::Arc;
@@ -88,7 +90,7 @@ fn counts() -> Rel {
 fn plan(queries: &[Rel]) -> QueryPlan {
     let inserts: Vec<Insert> =
         queries.iter().map(|query| Insert { target: Target::Result, query: query.clone() }).collect();
-    physical::plan(&inserts).expect("the query can be planned")
+    physical::plan(&inserts, 0).expect("the query can be planned")
 }
 
 #[test]
@@ -111,7 +113,7 @@ fn windows_read_the_event_time_and_the_columns_that_are_used() {
     assert_eq!(watermark.rule, WatermarkRule::Delay(4000));
     let expected = "\
 source 0: table events, reads [event_type INT, bid.at TIMESTAMP(3), bid.auction BIGINT], event time bid.at, watermark 4000 ms behind
-aggregation 0: window TUMBLE(time, 10000 ms), keys [auction BIGINT], components [Count BIGINT], merge local
+aggregation 0: window TUMBLE(time, 10000 ms), keys [auction BIGINT], components [Count], merge local
 pipeline 0: from source 0
   filter (event_type = 2)
   update aggregation 0, time bid.at, keys [bid.auction], components [*]
@@ -168,7 +170,7 @@ fn projections_that_would_grow_without_bound_stay() {
 fn limits_below_the_top_are_refused() {
     let inner = Rel::Limit { input: Box::new(scan()), count: 1 };
     let insert = Insert { target: Target::Result, query: Rel::Filter { input: Box::new(inner), predicate: is_bid() } };
-    assert_eq!(physical::plan(&[insert]).expect_err("LIMIT in a subquery").code, code::UNSUPPORTED);
+    assert_eq!(physical::plan(&[insert], 0).expect_err("LIMIT in a subquery").code, code::UNSUPPORTED);
 }
 
 #[test]
@@ -176,4 +178,146 @@ fn slices_are_aligned_for_negative_times_and_offsets() {
     let slicing = Slicing { size_ms: 10, offset_ms: 3 };
     assert_eq!([-8, -7, -1, 2, 3, 12, 13].map(|t| slicing.start_of(t)), [-17, -7, -7, -7, 3, 3, 13]);
     assert_eq!(slicing.start_of(i64::MIN), i64::MIN);
+}
+
+/// Bids with their hopping windows: columns auction, ts, then start, end and time of the window.
+fn hopping() -> Rel {
+    let columns = vec![
+        (field_of_bid(0, DataType::BigInt), "auction".into()),
+        (field_of_bid(1, DataType::BigInt), "price".into()),
+        (Expr::column(2, timestamp(), true), "ts".into()),
+    ];
+    let windows = Overlap::Hop { size_ms: 10_000, slide_ms: 2_000, offset_ms: 0 };
+    Rel::Windowed {
+        input: Box::new(Rel::Project { input: Box::new(scan()), columns }),
+        assigner: WindowAssigner::Overlap(windows),
+        time: Expr::column(2, timestamp(), true),
+        partition: vec![],
+    }
+}
+
+/// `SELECT auction, SUM(price) … GROUP BY auction, window_start, window_end`
+fn grouped(input: Rel, filter: Option<Expr>) -> Rel {
+    let sum = AggregateCall {
+        function: AggregateFunction::Sum,
+        arguments: vec![Expr::column(1, DataType::BigInt, true)],
+        parameters: vec![],
+        distinct: false,
+        filter,
+        data_type: DataType::BigInt,
+        nullable: true,
+    };
+    Rel::Aggregate {
+        input: Box::new(input),
+        window: Window {
+            assigner: WindowAssigner::Attached,
+            time: Some(Expr::column(5, timestamp(), false)),
+            start: Some(Expr::column(3, timestamp(), false)),
+        },
+        keys: vec![(Expr::column(0, DataType::BigInt, true), "auction".into())],
+        aggregates: vec![(sum, "total".into())],
+    }
+}
+
+#[test]
+fn an_aggregation_takes_over_the_windows_below_it() {
+    let plan = plan(&[grouped(hopping(), None)]);
+    let aggregation = &plan.aggregations[0];
+    let windows = Overlap::Hop { size_ms: 10_000, slide_ms: 2_000, offset_ms: 0 };
+    assert_eq!(aggregation.assigner, WindowAssigner::Overlap(windows));
+    // Five slices, and a SUM of BIGINT can be subtracted.
+    assert_eq!(aggregation.combination, Combination::Subtract);
+    assert!(!plan.pipelines.iter().any(|p| p.operators.iter().any(|o| matches!(o, Operator::FlatMap(_)))));
+    assert!(explain::pipelines(&plan).contains("combine subtract over slices of 2000 ms"));
+}
+
+#[test]
+fn windows_that_something_else_uses_stay_attached_to_the_rows() {
+    let start = Expr::column(3, timestamp(), false);
+    let end = Expr::column(4, timestamp(), false);
+    let odd = Expr::new(ExprKind::Compare(CompareOp::Less, Box::new(start), Box::new(end)), DataType::Boolean, false);
+    let plan = plan(&[grouped(hopping(), Some(odd))]);
+    assert_eq!(plan.aggregations[0].assigner, WindowAssigner::Attached);
+    assert_eq!(plan.aggregations[0].keys.len(), 2);
+    assert!(plan.pipelines[0].operators.iter().any(|o| matches!(o, Operator::FlatMap(FlatMap::Windows { .. }))));
+    // Only what is used travels through the expansion: auction, price and ts.
+    let projected = plan.pipelines[0].operators.iter().find_map(|o| match o {
+        Operator::Project(columns) => Some(columns.len()),
+        _ => None,
+    });
+    assert_eq!(projected, Some(3));
+}
+
+#[test]
+fn sessions_of_the_grouping_keys_keep_no_rows() {
+    let Rel::Windowed { input, time, .. } = hopping() else { unreachable!("it is one") };
+    let sessions = |partition| Rel::Windowed {
+        input: input.clone(),
+        assigner: WindowAssigner::Session { gap_ms: 5_000 },
+        time: time.clone(),
+        partition,
+    };
+    let auction = Expr::column(0, DataType::BigInt, true);
+    let direct = plan(&[grouped(sessions(vec![auction]), None)]);
+    assert!(matches!(direct.operators[0].kind, KeyedKind::SessionAggregate { gap_ms: 5_000, .. }));
+    assert!(direct.aggregations.is_empty());
+    // Sessions of all rows together, grouped by auction: the rows have to know their session first.
+    let global = plan(&[grouped(sessions(vec![]), None)]);
+    assert!(matches!(global.operators[0].kind, KeyedKind::SessionRows { gap_ms: 5_000 }));
+    assert_eq!(global.aggregations[0].assigner, WindowAssigner::Attached);
+}
+
+#[test]
+fn joins_bring_along_only_what_is_used() {
+    let join = |strategy, kind| Rel::Join {
+        left: Box::new(scan()),
+        right: Box::new(scan()),
+        kind,
+        strategy,
+        keys: vec![(field_of_bid(0, DataType::BigInt), field_of_bid(1, DataType::BigInt))],
+        residual: None,
+    };
+    let select = |join| Rel::Project {
+        input: Box::new(join),
+        columns: vec![(Expr::column(0, DataType::Int, false), "n".into())],
+    };
+    let regular = plan(&[select(join(JoinStrategy::Regular { ttl_ms: None }, JoinKind::Inner))]);
+    let inputs = &regular.operators[0].inputs;
+    assert_eq!((inputs[0].schema.fields.len(), inputs[1].schema.fields.len()), (2, 1));
+    assert_eq!(regular.sources.len(), 1, "the table is read once for both sides");
+    // Rows whose key is NULL have no partner in an inner join.
+    let drops_null = |p: &&Pipeline| matches!(p.operators.first(), Some(Operator::Filter(e)) if matches!(e.kind, ExprKind::IsNotNull(_)));
+    assert_eq!(regular.pipelines.iter().filter(drops_null).count(), 2);
+    let lookup = plan(&[select(join(JoinStrategy::Lookup, JoinKind::Left))]);
+    let phases: Vec<usize> = lookup.sources.iter().map(|s| s.phase).collect();
+    assert_eq!(phases.iter().filter(|p| **p == 0).count(), 1, "what is looked up is read first: {phases:?}");
+    assert!(explain::pipelines(&lookup).contains("probe lookup 0 (left)"));
+}
+
+#[test]
+fn windows_of_local_time_are_aligned_to_the_zone() {
+    let Rel::Aggregate { input, window, keys, aggregates } = counts() else { unreachable!("it is one") };
+    let local = DataType::TimestampLtz(3);
+    let time = window.time.map(|t| t.cast_to(local));
+    let day = WindowAssigner::Tumble(Slicing { size_ms: 86_400_000, offset_ms: 0 });
+    let query = Rel::Aggregate { input, window: Window { assigner: day, time, start: None }, keys, aggregates };
+    let inserts = [Insert { target: Target::Result, query }];
+    let plan = physical::plan(&inserts, 2 * 3_600_000).expect("the query can be planned");
+    let shifted = Slicing { size_ms: 86_400_000, offset_ms: 22 * 3_600_000 };
+    assert_eq!(plan.aggregations[0].assigner, WindowAssigner::Tumble(shifted));
+}
+
+#[test]
+fn late_rows_have_a_pipeline_of_their_own() {
+    let Rel::Aggregate { window, keys, aggregates, .. } = counts() else { unreachable!("it is one") };
+    let columns =
+        vec![(field_of_bid(0, DataType::BigInt), "auction".into()), (Expr::column(2, timestamp(), true), "ts".into())];
+    let scan = Rel::Scan { table: events(), late: Some(events()) };
+    let input = Box::new(Rel::Project { input: Box::new(scan), columns });
+    let plan = plan(&[Rel::Aggregate { input, window, keys, aggregates }]);
+    assert_eq!(plan.sinks.len(), 2);
+    let late = plan.pipelines.iter().find(|p| p.end == PipelineEnd::Sink(1)).expect("late rows go to the second sink");
+    assert!(
+        matches!(late.operators.as_slice(), [Operator::Filter(_), Operator::Project(columns)] if columns.len() == 3)
+    );
 }

@@ -127,9 +127,7 @@ impl Binder<'_> {
             _ if window::is_window_function(name) => Err(window::misplaced(name, place)),
             "PROCTIME" => match plain_arguments(function)?.as_slice() {
                 [] => Ok(Expr::new(ExprKind::ProcessingTime, DataType::TimestampLtz(3), false).at(span)),
-                _ => {
-                    Err(error(code::TYPE_MISMATCH, place, "PROCTIME takes no arguments").advise("write PROCTIME()"))
-                }
+                _ => Err(error(code::TYPE_MISMATCH, place, "PROCTIME takes no arguments").advise("write PROCTIME()")),
             },
             "CURRENT_WATERMARK" => self.current_watermark(function, span),
             "ROW" => Err(unsupported("a ROW constructor", place, "select the fields as columns")),

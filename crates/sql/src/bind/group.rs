@@ -307,9 +307,7 @@ impl Grouping {
         let output = |expr: Expr| self.over_output(expr, &scope, keys, calls);
         let expressions = expressions.into_iter().map(output).collect::<Result<Vec<_>, _>>()?;
         let window = match &self.window {
-            Some((windows, time)) => {
-                Window { assigner: windows.assigner, time: Some(time.clone()), start: None }
-            }
+            Some((windows, time)) => Window { assigner: windows.assigner, time: Some(time.clone()), start: None },
             None => Window { assigner: WindowAssigner::Whole, time: None, start: None },
         };
         let aggregates = list.calls.into_iter().enumerate().map(|(i, call)| (call, format!("aggregate{i}"))).collect();

@@ -159,7 +159,8 @@ impl Binder<'_> {
         let same = match plain_arguments(function)?.as_slice() {
             [time, size] => {
                 let time = in_milliseconds(Binder::scalar(self.scope, "TUMBLE").bind(time)?);
-                unplaced(time) == unplaced(known.time.clone()) && WindowAssigner::Tumble(slicing(size, None)?) == known.windows.assigner
+                unplaced(time) == unplaced(known.time.clone())
+                    && WindowAssigner::Tumble(slicing(size, None)?) == known.windows.assigner
             }
             _ => false,
         };

@@ -1,0 +1,325 @@
+//! Windowed aggregations: over shared slices where windows are cut out of time, as keyed operators where they are not.
+
+use super::branch::Branch;
+use super::keyed::Payload;
+use super::{Planner, columns_of};
+use crate::aggregate::{AggregateCall, Components};
+use crate::expr::{Expr, ExprKind};
+use crate::logical::{Rel, Window};
+use crate::pipeline::*;
+use crate::window::{Overlap, WindowAssigner};
+use millstream_types::{DataType, Diagnostic, Field, Schema, Value, code};
+
+/// One branch of the input of an aggregation, with its expressions over the columns after the branch's operators.
+struct Input {
+    branch: Branch,
+    time: Option<Expr>,
+    start: Option<Expr>,
+}
+
+impl Planner {
+    /// The branch of an aggregation's results.
+    pub(super) fn aggregate(&mut self, rel: &Rel) -> Result<Branch, Diagnostic> {
+        let Rel::Aggregate { input, window, keys, aggregates } = rel else {
+            return Err(Diagnostic::bug("not an aggregation"));
+        };
+        let attached = usize::from(window.assigner == WindowAssigner::Attached);
+        if keys.len() + attached > millstream_abi::EntryLayout::MAX_KEYS {
+            return Err(Diagnostic::new(code::UNSUPPORTED, "more than 64 grouping columns")
+                .advise("combine some of them into one key, for instance with CONCAT_WS"));
+        }
+        match (window.assigner, &window.time) {
+            (WindowAssigner::Session { .. } | WindowAssigner::Count { .. }, Some(time)) => {
+                let keys: Vec<(&Expr, &str)> = keys.iter().map(|(e, name)| (e, name.as_str())).collect();
+                self.slot_aggregate(input, window.assigner, time, &keys, aggregates)
+            }
+            (WindowAssigner::Attached, _) => match windows_of_keys(input, window, keys, aggregates) {
+                Some(direct) => {
+                    let keys: Vec<(&Expr, &str)> = direct.keys.iter().map(|(e, name)| (e, name.as_str())).collect();
+                    self.slot_aggregate(direct.input, direct.assigner, direct.time, &keys, &direct.aggregates)
+                }
+                None => self.slice_aggregate(input, window, keys, aggregates),
+            },
+            _ => self.slice_aggregate(input, window, keys, aggregates),
+        }
+    }
+
+    fn slice_aggregate(
+        &mut self,
+        input: &Rel,
+        window: &Window,
+        keys: &[(Expr, String)],
+        aggregates: &[(AggregateCall, String)],
+    ) -> Result<Branch, Diagnostic> {
+        let mut inputs: Vec<Input> = Vec::new();
+        for mut branch in self.branches(input)? {
+            branch.settle();
+            if let Some(time) = &window.time {
+                self.use_time(&mut branch, Some(time));
+            }
+            let over = |e: &Expr| e.clone().substitute(&branch.columns);
+            let (time, start) = (window.time.as_ref().map(over), window.start.as_ref().map(over));
+            inputs.push(Input { branch, time, start });
+        }
+        let mut assigner = window.assigner;
+        if let Some(windows) = take_windows_over(&mut inputs, window, keys, aggregates) {
+            assigner = WindowAssigner::Overlap(windows);
+        }
+        let is_attached = assigner == WindowAssigner::Attached;
+        let mut fields: Vec<Field> = keys.iter().map(|(e, n)| Field::new(n, e.data_type.clone(), e.nullable)).collect();
+        let mut columns = columns_of(&Schema::new(fields.clone()));
+        if is_attached {
+            fields.push(Field::new("window_start", DataType::Timestamp(3), false));
+        }
+        let first = fields.len();
+        let mut components = Components::default();
+        columns.extend(aggregates.iter().map(|(call, _)| components.decompose(call, first)));
+        let aggregation = self.aggregations.len();
+        for Input { branch, time, start } in inputs {
+            if let Some(time) = &time {
+                self.route_late(&branch, super::late::of_slices(assigner, time));
+            }
+            self.end(branch, |below| {
+                let over = |e: &Expr| e.clone().substitute(&below);
+                let update = |u: &ComponentUpdate| ComponentUpdate {
+                    argument: u.argument.as_ref().map(over),
+                    guard: u.guard.as_ref().map(over),
+                };
+                let start = start.filter(|_| is_attached).map(|s| s.cast_to(DataType::Timestamp(3)));
+                let end = PipelineEnd::Aggregate {
+                    aggregation,
+                    time,
+                    keys: keys.iter().map(|(e, _)| over(e)).chain(start).collect(),
+                    updates: components.list.iter().map(|c| update(&c.1)).collect(),
+                };
+                (None, end)
+            });
+        }
+        let bounds = first + components.outputs.len();
+        if let Some(time) = &window.time {
+            columns.extend(match is_attached {
+                true => attached_columns(first - 1, bounds, &time.data_type),
+                false => window_columns(bounds, &time.data_type),
+            });
+        }
+        let kinds: Vec<_> = components.list.iter().map(|c| c.0).collect();
+        let combination = match assigner {
+            WindowAssigner::Overlap(windows) => {
+                let longest = match windows {
+                    Overlap::Hop { size_ms, .. } | Overlap::Cumulate { size_ms, .. } => size_ms,
+                };
+                Combination::choose(&kinds, longest / windows.slicing().size_ms)
+            }
+            _ => Combination::Recompute,
+        };
+        let outputs = components.outputs;
+        self.aggregations.push(Aggregation { assigner, keys: fields, components: kinds, outputs, combination });
+        Ok(Branch::new(PipelineInput::Aggregation(aggregation), columns))
+    }
+
+    /// Sessions and count windows of `keys`, over `input`.
+    fn slot_aggregate(
+        &mut self,
+        input: &Rel,
+        assigner: WindowAssigner,
+        time: &Expr,
+        keys: &[(&Expr, &str)],
+        aggregates: &[(AggregateCall, String)],
+    ) -> Result<Branch, Diagnostic> {
+        let mut payload = Payload::new(vec![]);
+        let key_columns: Vec<usize> = keys.iter().map(|(e, _)| payload.add(e)).collect();
+        let time_column = payload.add(time);
+        let mut components = Components::default();
+        let results: Vec<Expr> = aggregates.iter().map(|(call, _)| components.decompose(call, keys.len())).collect();
+        let slots = payload.slots(components);
+        let key_fields: Vec<Field> =
+            keys.iter().map(|(e, n)| Field::new(*n, e.data_type.clone(), e.nullable)).collect();
+        let mut columns = columns_of(&Schema::new(key_fields.clone()));
+        columns.extend(results);
+        columns.extend(window_columns(keys.len() + slots.outputs.len(), &time.data_type));
+        let mut output = key_fields.clone();
+        output.extend(slots.output_fields());
+        output.extend(bound_fields());
+        let kind = match assigner {
+            WindowAssigner::Session { gap_ms } => KeyedKind::SessionAggregate { gap_ms, aggregates: slots },
+            WindowAssigner::Count { size, slide } => KeyedKind::CountAggregate { size, slide, aggregates: slots },
+            _ => return Err(Diagnostic::bug("only sessions and count windows are aggregated by slots")),
+        };
+        let of_payload =
+            KeyedInput { schema: payload.schema(), keys: key_columns, time: Some(time_column), reach_ms: None };
+        let operator = self.operator(KeyedOperator {
+            kind,
+            inputs: vec![of_payload],
+            keys: key_fields,
+            output: Schema::new(output),
+        });
+        self.exchange(input, operator, 0, &payload, Some(time), &[])?;
+        Ok(Branch::new(PipelineInput::Operator(operator), columns))
+    }
+
+    /// Rows with their sessions or count windows.
+    pub(super) fn windowed_rows(&mut self, rel: &Rel) -> Result<Branch, Diagnostic> {
+        let Rel::Windowed { input, assigner, time, partition } = rel else {
+            return Err(Diagnostic::bug("not a window table function"));
+        };
+        let schema = input.schema();
+        let mut payload = Payload::new(columns_of(&schema));
+        let key_columns: Vec<usize> = partition.iter().map(|e| payload.add(e)).collect();
+        let time_column = payload.add(time);
+        let kind = match *assigner {
+            WindowAssigner::Session { gap_ms } => KeyedKind::SessionRows { gap_ms },
+            WindowAssigner::Count { size, slide } => KeyedKind::CountRows { size, slide },
+            _ => return Err(Diagnostic::bug("only sessions and count windows keep rows")),
+        };
+        let arriving = payload.schema();
+        let keys = key_columns.iter().map(|&i| arriving.fields[i].clone()).collect();
+        let mut output = arriving.fields.clone();
+        output.extend(bound_fields());
+        let mut columns = columns_of(&schema);
+        columns.extend(window_columns(arriving.fields.len(), &time.data_type));
+        let of_payload = KeyedInput { schema: arriving, keys: key_columns, time: Some(time_column), reach_ms: None };
+        let operator =
+            self.operator(KeyedOperator { kind, inputs: vec![of_payload], keys, output: Schema::new(output) });
+        self.exchange(input, operator, 0, &payload, Some(time), &[])?;
+        Ok(Branch::new(PipelineInput::Operator(operator), columns))
+    }
+}
+
+/// `window_start` and `window_end` of a keyed operator's output.
+fn bound_fields() -> [Field; 2] {
+    ["window_start", "window_end"].map(|name| Field::new(name, DataType::Timestamp(3), false))
+}
+
+/// An aggregation by session or count window whose groups are exactly those whose windows they are.
+struct Direct<'a> {
+    input: &'a Rel,
+    assigner: WindowAssigner,
+    time: &'a Expr,
+    keys: Vec<(Expr, String)>,
+    aggregates: Vec<(AggregateCall, String)>,
+}
+
+/// Looks through the projections below an aggregation for the window table function whose windows it groups by.
+fn windows_of_keys<'a>(
+    input: &'a Rel,
+    window: &Window,
+    keys: &[(Expr, String)],
+    aggregates: &[(AggregateCall, String)],
+) -> Option<Direct<'a>> {
+    let mut below = input;
+    let mut columns = columns_of(&input.schema());
+    while let Rel::Project { input, columns: projected } = below {
+        let projected: Vec<Expr> = projected.iter().map(|(e, _)| e.clone()).collect();
+        columns = columns.into_iter().map(|e| e.substitute(&projected)).collect();
+        below = input;
+    }
+    let Rel::Windowed { input, assigner, time, partition } = below else { return None };
+    if !matches!(assigner, WindowAssigner::Session { .. } | WindowAssigner::Count { .. }) {
+        return None;
+    }
+    let width = input.schema().fields.len();
+    let over = |e: &Expr| e.clone().substitute(&columns);
+    let keys: Vec<(Expr, String)> = keys.iter().map(|(e, name)| (over(e), name.clone())).collect();
+    let mut aggregates = aggregates.to_vec();
+    for (call, _) in &mut aggregates {
+        call.arguments.iter_mut().chain(&mut call.filter).for_each(|e| *e = over(e));
+    }
+    let is_bound = |e: &Option<Expr>, column: usize| e.as_ref().is_some_and(|e| is_column(&over(e), column));
+    let values = keys
+        .iter()
+        .map(|(e, _)| e)
+        .chain(aggregates.iter().flat_map(|(call, _)| call.arguments.iter().chain(&call.filter)));
+    let same = |a: &Expr, b: &Expr| super::source::same_computation(a, b);
+    let keys_are_partition = partition.iter().all(|p| keys.iter().any(|(k, _)| same(p, k)))
+        && keys.iter().all(|(k, _)| partition.iter().any(|p| same(p, k)));
+    let fits = is_bound(&window.start, width)
+        && is_bound(&window.time, width + 2)
+        && keys_are_partition
+        && values.into_iter().all(|e| is_below(e, width));
+    fits.then_some(Direct { input, assigner: *assigner, time, keys, aggregates })
+}
+
+/// When every branch ends in the same expansion into overlapping windows, and nothing but the aggregation uses the
+/// windows, the aggregation shares slices instead: the expansions are removed.
+fn take_windows_over(
+    inputs: &mut [Input],
+    window: &Window,
+    keys: &[(Expr, String)],
+    aggregates: &[(AggregateCall, String)],
+) -> Option<Overlap> {
+    if window.assigner != WindowAssigner::Attached {
+        return None;
+    }
+    let mut found = None;
+    let mut places = Vec::new();
+    for input in inputs.iter() {
+        let operators = &input.branch.operators;
+        let place = operators.iter().rposition(|o| matches!(o, Operator::FlatMap(_)))?;
+        let (Some(Operator::Project(below)), Operator::FlatMap(FlatMap::Windows { windows, .. })) =
+            (operators.get(place.checked_sub(1)?), &operators[place])
+        else {
+            return None;
+        };
+        let width = below.len();
+        let over = |e: &Expr| e.clone().substitute(&input.branch.columns);
+        let values = keys
+            .iter()
+            .map(|(e, _)| e)
+            .chain(aggregates.iter().flat_map(|(call, _)| call.arguments.iter().chain(&call.filter)));
+        let only_filters = operators[place + 1..]
+            .iter()
+            .all(|o| matches!(o, Operator::Filter(predicate) if is_below(predicate, width)));
+        let fits = only_filters
+            && values.into_iter().all(|e| is_below(&over(e), width))
+            && input.start.as_ref().is_some_and(|e| is_column(e, width))
+            && input.time.as_ref().is_some_and(|e| is_column(e, width + 2))
+            && *found.get_or_insert(*windows) == *windows;
+        if !fits {
+            return None;
+        }
+        places.push(place);
+    }
+    for (input, place) in inputs.iter_mut().zip(places) {
+        if let Operator::FlatMap(FlatMap::Windows { time, .. }) = input.branch.operators.remove(place) {
+            input.time = Some(time);
+        }
+    }
+    found
+}
+
+/// Whether an expression is a column, but for casts.
+fn is_column(expr: &Expr, column: usize) -> bool {
+    match &expr.kind {
+        ExprKind::Column(i) => *i == column,
+        ExprKind::Cast { operand, .. } => is_column(operand, column),
+        _ => false,
+    }
+}
+
+/// Whether an expression uses only columns before `width`.
+fn is_below(expr: &Expr, width: usize) -> bool {
+    let mut below = true;
+    expr.walk(&mut |e| below &= !matches!(e.kind, ExprKind::Column(i) if i >= width));
+    below
+}
+
+/// `window_start`, `window_end` and `window_time` over an output whose two window columns begin at `first`.
+fn window_columns(first: usize, time_type: &DataType) -> [Expr; 3] {
+    // The output has instants; for TIMESTAMP_LTZ windows the two bounds are shown in local time, as in Flink.
+    let start = Expr::column(first, time_type.clone(), false).cast_to(DataType::Timestamp(3));
+    let [end, time] = end_columns(first + 1, time_type);
+    [start, end, time]
+}
+
+/// The same of an attached window, whose start, already shown in local time, is a key.
+fn attached_columns(start: usize, end: usize, time_type: &DataType) -> [Expr; 3] {
+    let [end, time] = end_columns(end, time_type);
+    [Expr::column(start, DataType::Timestamp(3), false), end, time]
+}
+
+fn end_columns(end: usize, time_type: &DataType) -> [Expr; 2] {
+    let end = Expr::column(end, time_type.clone(), false);
+    let last = Expr::literal(Value::Int(-1), DataType::IntervalMilli);
+    let time = ExprKind::AddInterval(Box::new(end.clone()), Box::new(last));
+    [end.cast_to(DataType::Timestamp(3)), Expr::new(time, time_type.clone(), false)]
+}

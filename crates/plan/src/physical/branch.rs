@@ -1,0 +1,116 @@
+//! Branches: chains of fused operators that have not ended yet.
+
+use crate::expr::{Expr, ExprKind};
+use crate::pipeline::{FlatMap, Operator, PipelineInput};
+use crate::window::Overlap;
+use millstream_types::{DataType, Field, Value};
+
+/// Nodes of an expression beyond which a projection is computed once instead of inlined again.
+const INLINE_NODES: usize = 500;
+
+/// A chain that has not ended yet.
+#[derive(Debug, Clone)]
+pub(super) struct Branch {
+    pub(super) input: PipelineInput,
+    pub(super) operators: Vec<Operator>,
+    /// Output columns over the columns after `operators`.
+    pub(super) columns: Vec<Expr>,
+}
+
+impl Branch {
+    /// Begins at an input, of whose columns these are made.
+    pub(super) fn new(input: PipelineInput, columns: Vec<Expr>) -> Branch {
+        Branch { input, operators: vec![], columns }
+    }
+
+    pub(super) fn filter(&mut self, predicate: &Expr) {
+        self.settle();
+        let mut conjuncts = Vec::new();
+        split_conjuncts(predicate.clone().substitute(&self.columns), &mut conjuncts);
+        self.operators.extend(conjuncts.into_iter().map(Operator::Filter));
+    }
+
+    pub(super) fn project<'a>(&mut self, columns: impl Iterator<Item = &'a Expr>) {
+        self.settle();
+        self.columns = columns.map(|e| e.clone().substitute(&self.columns)).collect();
+    }
+
+    /// Keeps the columns as a projection of their own when inlining them would copy too much, or would call RAND() once
+    /// for every use instead of once a row.
+    pub(super) fn settle(&mut self) {
+        if self.columns.iter().any(|e| size(e) > INLINE_NODES || !is_deterministic(e)) {
+            self.keep();
+        }
+    }
+
+    /// Keeps the columns as a projection of their own.
+    fn keep(&mut self) {
+        let inner = std::mem::take(&mut self.columns);
+        self.columns =
+            inner.iter().enumerate().map(|(i, e)| Expr::column(i, e.data_type.clone(), e.nullable)).collect();
+        self.operators.push(Operator::Project(inner));
+    }
+
+    /// Ends a stage: `make` gets a function that puts an expression over the branch's columns into the flat map.
+    pub(super) fn flat_map(&mut self, appended: Vec<Field>, make: impl FnOnce(&dyn Fn(&Expr) -> Expr) -> FlatMap) {
+        self.keep();
+        let flat_map = make(&|e| e.clone().substitute(&self.columns));
+        let first = self.columns.len();
+        let appended = appended.into_iter().enumerate();
+        self.columns.extend(appended.map(|(i, f)| Expr::column(first + i, f.data_type, f.nullable)));
+        self.operators.push(Operator::FlatMap(flat_map));
+    }
+
+    /// Whether an expression over the columns after the operators comes from `PROCTIME()`.
+    pub(super) fn reads_processing_time(&self, mut expr: Expr) -> bool {
+        let mut end = self.operators.len();
+        loop {
+            let (mut found, mut last) = (false, None);
+            expr.walk(&mut |e| match e.kind {
+                ExprKind::ProcessingTime => found = true,
+                ExprKind::Column(i) => last = last.max(Some(i)),
+                _ => {}
+            });
+            let below = self.operators[..end].iter().rposition(|o| matches!(o, Operator::Project(_)));
+            let (false, Some(last), Some(below)) = (found, last, below) else { return found };
+            let Operator::Project(columns) = &self.operators[below] else { return found };
+            if last >= columns.len() {
+                // Made by a flat map.
+                return false;
+            }
+            expr = expr.substitute(columns);
+            end = below;
+        }
+    }
+
+    /// A row for each of its windows.
+    pub(super) fn windows(&mut self, windows: Overlap, time: &Expr) {
+        let width = self.columns.len();
+        let bounds = vec![Field::new("window", time.data_type.clone(), false); 3];
+        self.flat_map(bounds, |over| FlatMap::Windows { windows, time: over(time) });
+        // The bounds are instants; for TIMESTAMP_LTZ windows they are shown in local time, as in Flink.
+        for bound in &mut self.columns[width..width + 2] {
+            *bound = bound.clone().cast_to(DataType::Timestamp(3));
+        }
+    }
+}
+
+fn is_deterministic(expr: &Expr) -> bool {
+    let mut deterministic = true;
+    expr.walk(&mut |e| deterministic &= !matches!(&e.kind, ExprKind::Call(f, _) if !f.is_deterministic()));
+    deterministic
+}
+
+fn size(expr: &Expr) -> usize {
+    let mut nodes = 0;
+    expr.walk(&mut |_| nodes += 1);
+    nodes
+}
+
+pub(super) fn split_conjuncts(expr: Expr, into: &mut Vec<Expr>) {
+    match expr.kind {
+        ExprKind::And(operands) => operands.into_iter().for_each(|e| split_conjuncts(e, into)),
+        ExprKind::Literal(Value::Boolean(true)) => {}
+        _ => into.push(expr),
+    }
+}

@@ -1,0 +1,352 @@
+//! Cuts logical plans at pipeline breakers.
+//!
+//! Each relation becomes one or more *branches*: an input (source, trigger or keyed operator), operators, and columns as
+//! expressions over what these deliver. Projections are inlined into the expressions above them, so a pipeline has no
+//! intermediate rows and reads only the columns that something uses; an expression that would grow beyond
+//! `INLINE_NODES` is kept as a projection of its own. `UNION ALL` is several branches; an aggregation or a keyed operator
+//! ends its inputs' branches and begins one.
+//!
+//! | relation | becomes |
+//! | --- | --- |
+//! | windowed aggregation | an [`Aggregation`] over shared slices; sessions and count windows a [`KeyedOperator`] |
+//! | HOP, CUMULATE | a flat map, unless an aggregation above takes the windows over |
+//! | lookup join | a [`LookupTable`] and a flat map |
+//! | other joins, ranks, OVER | a [`KeyedOperator`] |
+//! | UNNEST | a flat map |
+
+mod aggregate;
+mod branch;
+mod join;
+mod keyed;
+mod late;
+mod prune;
+mod source;
+mod zone;
+
+use crate::expr::{Expr, ExprKind};
+use crate::logical::{ColumnKind, Insert, Rel, Table, Target};
+use crate::pipeline::*;
+use crate::window::WindowAssigner;
+use branch::Branch;
+use millstream_types::{Diagnostic, Schema, code};
+use source::{Clock, SourceBuilder, TIME_COLUMN};
+use std::sync::Arc;
+
+/// Plans one run: every insert reads the sources that it shares with the others once. `zone_offset_ms` is how far the
+/// session's time zone is ahead of UTC: windows over TIMESTAMP_LTZ are aligned to it.
+pub fn plan(inserts: &[Insert], zone_offset_ms: i64) -> Result<QueryPlan, Diagnostic> {
+    let mut planner = Planner::default();
+    for insert in inserts {
+        planner.insert(insert, zone_offset_ms)?;
+    }
+    planner.finish()
+}
+
+#[derive(Default)]
+struct Planner {
+    sources: Vec<SourceBuilder>,
+    aggregations: Vec<Aggregation>,
+    operators: Vec<KeyedOperator>,
+    lookups: Vec<LookupTable>,
+    /// Relations that have state, with the branch that begins at it, so that two queries over one view share it. Only
+    /// those of the same depth are the same.
+    planned: Vec<(Rel, usize, Branch)>,
+    /// Expressions of pipelines that start at a source still refer to the table's columns.
+    pipelines: Vec<Pipeline>,
+    sinks: Vec<SinkPlan>,
+    /// Tables of late rows and their sinks.
+    late_sinks: Vec<(Arc<Table>, usize)>,
+    /// Lookup tables: the relation, its keys, the depth of what looks them up, the number.
+    looked_up: Vec<(Rel, Vec<Expr>, usize, usize)>,
+    /// How many lookup tables are being planned around the present relation.
+    depth: usize,
+}
+
+impl Planner {
+    fn insert(&mut self, insert: &Insert, zone_offset_ms: i64) -> Result<(), Diagnostic> {
+        let (query, limit) = match &insert.query {
+            Rel::Limit { input, count } => (&**input, Some(*count)),
+            other => (other, None),
+        };
+        let (table, schema) = match &insert.target {
+            Target::Table(table) => {
+                let fields = table.writable().into_iter().map(|i| table.columns[i].field.clone()).collect();
+                (Some(table.clone()), Schema::new(fields))
+            }
+            Target::Result => (None, query.schema()),
+        };
+        let mut query = prune::prune(query, &vec![true; query.schema().fields.len()]);
+        zone::align(&mut query, zone_offset_ms);
+        let sink = self.sinks.len();
+        self.sinks.push(SinkPlan { table, schema, limit });
+        for branch in self.branches(&query)? {
+            self.end(branch, |columns| (Some(columns), PipelineEnd::Sink(sink)));
+        }
+        Ok(())
+    }
+
+    /// Ends a branch; `end` gives the last projection, if one is needed, and the end.
+    fn end(&mut self, branch: Branch, end: impl FnOnce(Vec<Expr>) -> (Option<Vec<Expr>>, PipelineEnd)) {
+        let Branch { input, mut operators, columns } = branch;
+        let (projection, end) = end(columns);
+        operators.extend(projection.map(Operator::Project));
+        self.pipelines.push(Pipeline { input, schema: Schema::default(), operators, end });
+    }
+
+    fn branches(&mut self, rel: &Rel) -> Result<Vec<Branch>, Diagnostic> {
+        match rel {
+            Rel::Scan { table, late } => Ok(vec![self.scan(table, late.as_ref())]),
+            Rel::Values { schema, rows } => {
+                let scan = ScanKind::Values(rows.clone());
+                let source = self.source(scan, schema.clone(), Clock::Event);
+                Ok(vec![Branch::new(PipelineInput::Source(source), columns_of(schema))])
+            }
+            Rel::Filter { input, predicate } => self.each_branch(input, |b| b.filter(predicate)),
+            Rel::Project { input, columns } => self.each_branch(input, |b| b.project(columns.iter().map(|(e, _)| e))),
+            Rel::Union { inputs } => {
+                let mut branches = Vec::new();
+                for input in inputs {
+                    branches.extend(self.branches(input)?);
+                }
+                Ok(branches)
+            }
+            Rel::Unnest { input, collection, outer, ordinality, columns } => self.each_branch(input, |b| {
+                b.flat_map(columns.clone(), |over| FlatMap::Unnest {
+                    collection: over(collection),
+                    outer: *outer,
+                    ordinality: *ordinality,
+                    columns: columns.clone(),
+                });
+            }),
+            Rel::Windowed { input, assigner: WindowAssigner::Overlap(windows), time, .. } => {
+                let mut branches = self.branches(input)?;
+                for branch in &mut branches {
+                    self.choose_clock(branch, time);
+                    branch.windows(*windows, time);
+                }
+                Ok(branches)
+            }
+            Rel::Windowed { .. } => self.keyed_once(rel, Planner::windowed_rows),
+            Rel::Aggregate { .. } => self.keyed_once(rel, Planner::aggregate),
+            Rel::Rank { .. } => self.keyed_once(rel, Planner::rank),
+            Rel::Over { .. } => self.keyed_once(rel, Planner::over),
+            Rel::Join { strategy: crate::logical::JoinStrategy::Lookup, .. } => self.lookup_join(rel),
+            Rel::Join { .. } => self.keyed_once(rel, Planner::join),
+            Rel::Limit { .. } => Err(Diagnostic::new(code::UNSUPPORTED, "LIMIT within a subquery is not supported")
+                .advise("put LIMIT at the end of the whole SELECT")),
+        }
+    }
+
+    fn each_branch(&mut self, input: &Rel, change: impl Fn(&mut Branch)) -> Result<Vec<Branch>, Diagnostic> {
+        let mut branches = self.branches(input)?;
+        branches.iter_mut().for_each(change);
+        Ok(branches)
+    }
+
+    /// The branch of a relation with state, which is planned unless an equal one is there.
+    fn keyed_once(
+        &mut self,
+        rel: &Rel,
+        plan: impl FnOnce(&mut Planner, &Rel) -> Result<Branch, Diagnostic>,
+    ) -> Result<Vec<Branch>, Diagnostic> {
+        let depth = self.depth;
+        if let Some((_, _, branch)) = self.planned.iter().find(|(known, at, _)| *at == depth && known == rel) {
+            return Ok(vec![branch.clone()]);
+        }
+        let branch = plan(self, rel)?;
+        self.planned.push((rel.clone(), depth, branch.clone()));
+        Ok(vec![branch])
+    }
+
+    fn source(&mut self, scan: ScanKind, schema: Schema, clock: Clock) -> usize {
+        let depth = self.depth;
+        let shared = |s: &SourceBuilder| {
+            matches!(s.scan, ScanKind::Table(_)) && s.scan == scan && s.clock == clock && s.depth == depth
+        };
+        if let Some(index) = self.sources.iter().position(shared) {
+            return index;
+        }
+        self.sources.push(SourceBuilder { scan, schema, paths: vec![], needs_time: false, clock, late: None, depth });
+        self.sources.len() - 1
+    }
+
+    /// Computed columns are inlined here, except the event time of a computed column: a table's time is computed once
+    /// for the watermark, so pipelines take it from there (see [`TIME_COLUMN`]).
+    fn scan(&mut self, table: &Arc<Table>, late: Option<&Arc<Table>>) -> Branch {
+        let source = self.source(ScanKind::Table(table.clone()), table.schema(), Clock::Event);
+        self.sources[source].late = late.cloned();
+        Branch::new(PipelineInput::Source(source), expand_computed(table))
+    }
+
+    /// Notes that the branch ends in an operator that depends on `time`, an expression over the branch's columns, or on
+    /// watermarks alone: `None`.
+    fn use_time(&mut self, branch: &mut Branch, time: Option<&Expr>) {
+        if let Some(time) = time {
+            self.choose_clock(branch, time);
+        }
+        if let PipelineInput::Source(source) = branch.input {
+            self.sources[source].needs_time = true;
+        }
+    }
+
+    /// Makes the source of a branch whose windows are of processing time one of processing time.
+    fn choose_clock(&mut self, branch: &mut Branch, time: &Expr) {
+        let PipelineInput::Source(source) = branch.input else { return };
+        if branch.reads_processing_time(time.clone().substitute(&branch.columns)) {
+            let (scan, schema) = (self.sources[source].scan.clone(), self.sources[source].schema.clone());
+            branch.input = PipelineInput::Source(self.source(scan, schema, Clock::Processing));
+        }
+    }
+
+    /// Numbers the columns of each source by what the pipelines use.
+    fn finish(mut self) -> Result<QueryPlan, Diagnostic> {
+        self.drop_unused_sources();
+        let mut pipelines = std::mem::take(&mut self.pipelines);
+        for pipeline in &mut pipelines {
+            if let PipelineInput::Source(index) = pipeline.input
+                && uses_watermark(pipeline)
+            {
+                self.sources[index].needs_time = true;
+            }
+        }
+        let mut watermarks: Vec<Option<SourceWatermark>> = Vec::new();
+        for source in &mut self.sources {
+            watermarks.push(source.watermark()?);
+        }
+        for pipeline in &mut pipelines {
+            if let PipelineInput::Source(index) = pipeline.input {
+                let source = &mut self.sources[index];
+                let time = watermarks[index].as_ref().and_then(|_| source.computed_time());
+                pipeline.rewrite_input(&mut |e| source.narrow(e, time.as_ref()));
+            }
+        }
+        for (source, watermark) in self.sources.iter_mut().zip(&mut watermarks) {
+            if let Some(watermark) = watermark {
+                watermark.time = source.narrow_all(watermark.time.clone());
+                if let WatermarkRule::Expression(e) = &mut watermark.rule {
+                    *e = source.narrow_all(e.clone());
+                }
+            }
+        }
+        let deepest = self.sources.iter().map(|s| s.depth).max().unwrap_or(0);
+        let mut sources = Vec::new();
+        for (source, watermark) in self.sources.into_iter().zip(watermarks) {
+            let phase = deepest - source.depth;
+            sources.push(source.finish(watermark, phase)?);
+        }
+        for pipeline in &mut pipelines {
+            pipeline.schema = match pipeline.input {
+                PipelineInput::Source(i) => sources[i].output_schema(),
+                PipelineInput::Aggregation(i) => self.aggregations[i].output_schema(),
+                PipelineInput::Operator(i) => self.operators[i].output.clone(),
+            };
+            let time_column = pipeline.schema.fields.len().wrapping_sub(1);
+            pipeline.rewrite_input(&mut |e| {
+                e.rewrite(&mut |mut e| {
+                    if e.kind == ExprKind::Column(TIME_COLUMN) {
+                        e.kind = ExprKind::Column(time_column);
+                    }
+                    e
+                })
+            });
+        }
+        Ok(QueryPlan {
+            sources,
+            aggregations: self.aggregations,
+            operators: self.operators,
+            lookups: self.lookups,
+            pipelines,
+            sinks: self.sinks,
+        })
+    }
+
+    /// A source whose branches have all become ones of processing time is read by nobody.
+    fn drop_unused_sources(&mut self) {
+        let mut used = vec![false; self.sources.len()];
+        for pipeline in &self.pipelines {
+            if let PipelineInput::Source(source) = pipeline.input {
+                used[source] = true;
+            }
+        }
+        let mut number = 0;
+        let numbers: Vec<usize> = used
+            .iter()
+            .map(|used| {
+                number += usize::from(*used);
+                number.wrapping_sub(1)
+            })
+            .collect();
+        let mut index = 0;
+        self.sources.retain(|_| {
+            index += 1;
+            used[index - 1]
+        });
+        for pipeline in &mut self.pipelines {
+            if let PipelineInput::Source(source) = &mut pipeline.input {
+                *source = numbers[*source];
+            }
+        }
+    }
+}
+
+/// Whether a pipeline asks for the watermark (`CURRENT_WATERMARK`, late rows).
+fn uses_watermark(pipeline: &Pipeline) -> bool {
+    let mut found = false;
+    pipeline.each_expression(&mut |e| e.walk(&mut |e| found |= e.kind == ExprKind::CurrentWatermark));
+    found
+}
+
+fn columns_of(schema: &Schema) -> Vec<Expr> {
+    let fields = schema.fields.iter().enumerate();
+    fields.map(|(i, f)| Expr::column(i, f.data_type.clone(), f.nullable)).collect()
+}
+
+/// Every column of a table over its physical and metadata columns.
+fn expand_computed(table: &Table) -> Vec<Expr> {
+    let physical = columns_of(&table.schema());
+    let expand = |(i, column): (usize, &crate::logical::TableColumn)| match &column.kind {
+        ColumnKind::Computed(expression) => expression.clone().substitute(&physical),
+        _ => physical[i].clone(),
+    };
+    table.columns.iter().enumerate().map(expand).collect()
+}
+
+impl Pipeline {
+    /// Rewrites every expression that refers to the input's columns: all up to and including the first projection. (A
+    /// flat map always follows a projection.)
+    fn rewrite_input(&mut self, change: &mut dyn FnMut(Expr) -> Expr) {
+        let mut apply = |e: &mut Expr| *e = change(std::mem::replace(e, Expr::boolean(false)));
+        for operator in &mut self.operators {
+            match operator {
+                Operator::Filter(predicate) => apply(predicate),
+                Operator::Project(columns) => {
+                    columns.iter_mut().for_each(apply);
+                    return;
+                }
+                Operator::FlatMap(_) => return,
+            }
+        }
+        if let PipelineEnd::Aggregate { time, keys, updates, .. } = &mut self.end {
+            time.iter_mut().for_each(&mut apply);
+            keys.iter_mut().for_each(&mut apply);
+            for update in updates {
+                update.argument.iter_mut().for_each(&mut apply);
+                update.guard.iter_mut().for_each(&mut apply);
+            }
+        }
+    }
+
+    fn each_expression(&self, visit: &mut dyn FnMut(&Expr)) {
+        for operator in &self.operators {
+            match operator {
+                Operator::Filter(predicate) => visit(predicate),
+                Operator::Project(columns) => columns.iter().for_each(&mut *visit),
+                Operator::FlatMap(flat_map) => flat_map.arguments().iter().for_each(&mut *visit),
+            }
+        }
+        if let PipelineEnd::Aggregate { time, keys, updates, .. } = &self.end {
+            time.iter().chain(keys).for_each(&mut *visit);
+            updates.iter().flat_map(|u| u.argument.iter().chain(&u.guard)).for_each(&mut *visit);
+        }
+    }
+}
