@@ -1,6 +1,7 @@
 //! Running a kernel over Arrow columns: the safe entry for the runtime, the engine and tests.
 //!
-//! [`emit`] runs programs that emit rows, [`update`] those that update tables. Both evaluate the vector columns first,
+//! [`emit`] runs programs that emit rows, [`update`] those that update tables, [`assign_groups`] those that number the keys
+//! of rows. All evaluate the vector columns first,
 //! turn a failed row into a [`Diagnostic`] with its place in the query, ask what to do about it, and go on behind it.
 
 mod context;
@@ -11,10 +12,10 @@ mod vectors;
 use crate::buffers::OutputBuffers;
 use crate::kernel::Kernel;
 use crate::lower::{Lowered, OutputSource};
-use crate::program::Terminal;
+use crate::program::{Program, Statement, Terminal};
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use context::Run;
-use millstream_abi::{ExecContext, FindSlice, InsertKey, Str, UpdateObject};
+use millstream_abi::{Accumulator, EntryLayout, ExecContext, FindSlice, InsertKey, Str, UpdateObject};
 use millstream_functions::FunctionContext;
 use millstream_types::Diagnostic;
 use std::ffi::c_void;
@@ -47,6 +48,8 @@ pub struct Emitted {
     pub rows: usize,
     /// For each emitted row its number in the input, ascending.
     pub selection: Vec<u32>,
+    /// Rows dropped because they were late.
+    pub late_rows: u64,
     /// Whether `on_error` asked to stop.
     pub stopped: bool,
 }
@@ -89,7 +92,8 @@ impl TableHooks {
 }
 
 /// Runs a program that emits rows over `rows` rows of `columns`: the columns of the pipeline's buffers, in order,
-/// without vector columns. `kernel` must have been made from `lowered.program`.
+/// without vector columns. `kernel` must have been made from `lowered.program`. `watermarks` holds, in milliseconds, the
+/// watermark before each row, or one that holds for all of them (`i64::MIN`: there is none).
 ///
 /// `on_error` is asked for every bad row, in order. Strings in the arena of `functions` are forgotten at the end.
 /// Fails as a whole, with nothing emitted, when the columns do not fit the program.
@@ -98,10 +102,11 @@ pub fn emit(
     kernel: &dyn Kernel,
     columns: &[ArrayRef],
     rows: usize,
+    watermarks: &[i64],
     functions: &mut FunctionContext,
     on_error: &mut dyn FnMut(RowError) -> Flow,
 ) -> Result<Emitted, Diagnostic> {
-    let emitted = emit_keeping(lowered, kernel, columns, rows, functions, on_error);
+    let emitted = emit_keeping(lowered, kernel, columns, rows, watermarks, functions, on_error);
     functions.reset();
     emitted
 }
@@ -112,18 +117,19 @@ fn emit_keeping(
     kernel: &dyn Kernel,
     columns: &[ArrayRef],
     rows: usize,
+    watermarks: &[i64],
     functions: &mut FunctionContext,
     on_error: &mut dyn FnMut(RowError) -> Flow,
 ) -> Result<Emitted, Diagnostic> {
     let Terminal::Emit(emits) = &lowered.program.terminal else {
         return Err(Diagnostic::bug("a program that updates a table was asked to emit rows"));
     };
-    let prepared = prepare(lowered, columns.to_vec(), rows, functions)?;
+    let prepared = prepare(lowered, columns.to_vec(), rows, watermarks, functions)?;
     let mut outputs = OutputBuffers::new(&lowered.program, emits, rows);
-    let mut run = Run::new(lowered, &prepared, rows, functions)?;
+    let mut run = Run::new(lowered, &prepared, rows, watermarks, functions)?;
     run.write_to(&mut outputs);
     let stopped = run.execute(kernel, on_error);
-    let emitted_rows = run.emitted_rows();
+    let (emitted_rows, late_rows) = (run.emitted_rows(), run.late_rows());
     drop(run);
     let selection = outputs.selection(emitted_rows);
     let mut types: Vec<_> = vec![None; emits.len()];
@@ -147,11 +153,10 @@ fn emit_keeping(
             }
         });
     }
-    Ok(Emitted { columns: result, rows: emitted_rows, selection, stopped })
+    Ok(Emitted { columns: result, rows: emitted_rows, selection, late_rows, stopped })
 }
 
-/// Runs a program that updates tables over `rows` rows of `columns`, as in [`emit`]. `watermarks` holds, in
-/// milliseconds, the watermark before each row, or one that holds for all of them.
+/// Runs a program that updates tables over `rows` rows of `columns`, as in [`emit`].
 #[expect(clippy::too_many_arguments, reason = "each is another thing that a run needs; callers keep them apart")]
 pub fn update(
     lowered: &Lowered,
@@ -163,20 +168,61 @@ pub fn update(
     functions: &mut FunctionContext,
     on_error: &mut dyn FnMut(RowError) -> Flow,
 ) -> Result<UpdateOutcome, Diagnostic> {
-    if !matches!(lowered.program.terminal, Terminal::Update(_)) {
-        return Err(Diagnostic::bug("a program that emits rows was asked to update a table"));
+    let layout = lowered.layout().ok_or_else(updates_nothing)?;
+    if reports_groups(layout) {
+        return Err(Diagnostic::bug("a program that assigns groups was run without a place for them"));
     }
-    if watermarks.len() != 1 && watermarks.len() != rows {
-        return Err(Diagnostic::bug("there is neither one watermark for the buffer nor one for each row"));
-    }
-    let prepared = prepare(lowered, columns.to_vec(), rows, functions)?;
-    let mut run = Run::new(lowered, &prepared, rows, functions)?;
-    run.with_tables(watermarks, hooks);
+    let prepared = prepare(lowered, columns.to_vec(), rows, watermarks, functions)?;
+    let mut run = Run::new(lowered, &prepared, rows, watermarks, functions)?;
+    run.with_tables(hooks);
     let stopped = run.execute(kernel, on_error);
     let late_rows = run.late_rows();
     drop(run);
     functions.reset();
     Ok(UpdateOutcome { late_rows, stopped })
+}
+
+/// Runs a program of `lower_keys` over `rows` rows of `columns`, as in [`update`]; gives the group of each row's key: the
+/// number that `insert_key` of the hooks gave to its entry. Fails at the first bad row.
+pub fn assign_groups(
+    lowered: &Lowered,
+    kernel: &dyn Kernel,
+    columns: &[ArrayRef],
+    rows: usize,
+    hooks: TableHooks,
+    functions: &mut FunctionContext,
+) -> Result<Vec<u64>, Diagnostic> {
+    let layout = lowered.layout().ok_or_else(updates_nothing)?;
+    if !reports_groups(layout) || !is_total(&lowered.program) {
+        return Err(Diagnostic::bug("a program that does not give every row a group was asked for groups"));
+    }
+    let watermarks = [i64::MIN];
+    let prepared = prepare(lowered, columns.to_vec(), rows, &watermarks, functions)?;
+    let mut groups = vec![0; rows];
+    let mut run = Run::new(lowered, &prepared, rows, &watermarks, functions)?;
+    run.with_tables(hooks);
+    run.report_groups(&mut groups);
+    let mut failed = None;
+    run.execute(kernel, &mut |error| {
+        failed = Some(error.diagnostic);
+        Flow::Stop
+    });
+    drop(run);
+    functions.reset();
+    failed.map_or(Ok(groups), Err)
+}
+
+fn updates_nothing() -> Diagnostic {
+    Diagnostic::bug("a program that emits rows was asked to update a table")
+}
+
+fn reports_groups(layout: &EntryLayout) -> bool {
+    layout.accumulators.iter().any(|(accumulator, _)| *accumulator == Accumulator::Group)
+}
+
+/// Whether every row reaches the program's terminal, unless it is bad.
+fn is_total(program: &Program) -> bool {
+    !program.body.iter().any(|statement| matches!(statement, Statement::Filter { .. }))
 }
 
 /// `column` at the rows `indices`.

@@ -3,7 +3,7 @@
 //! Sites are left out; a trap shows its kind.
 
 use crate::program::{Comparison, Component, Op, Program, Statement, Terminal, Update, Value};
-use millstream_abi::{ErrorKind, Phys};
+use millstream_abi::{Accumulator, ErrorKind, ObjectKind, Phys};
 use std::fmt;
 
 impl fmt::Display for Program {
@@ -112,6 +112,8 @@ impl Program {
                 write!(f, "slice_start {time} size {size_ms}")?;
                 if *offset_ms == 0 { Ok(()) } else { write!(f, " offset {offset_ms}") }
             }
+            Op::HashFold(hash, key) => write!(f, "hash_fold {hash} {key}"),
+            Op::HashFinish(hash) => write!(f, "hash_finish {hash}"),
         }
     }
 }
@@ -129,10 +131,14 @@ fn print_update(f: &mut fmt::Formatter<'_>, update: &Update) -> fmt::Result {
         }
         f.write_str("\n")?;
     }
-    for ((accumulator, _), Component { argument, guard }) in update.layout.accumulators.iter().zip(&update.components) {
-        write!(f, "    {}", snake_case(&format!("{accumulator:?}")))?;
+    for ((accumulator, _), component) in update.layout.accumulators.iter().zip(&update.components) {
+        let Component { argument, valid, guard } = component;
+        write!(f, "    {}", accumulator_name(*accumulator))?;
         if let Some(argument) = argument {
             write!(f, " {argument}")?;
+        }
+        if let Some(valid) = valid {
+            write!(f, " valid {valid}")?;
         }
         if let Some(guard) = guard {
             write!(f, " if {guard}")?;
@@ -140,6 +146,16 @@ fn print_update(f: &mut fmt::Formatter<'_>, update: &Update) -> fmt::Result {
         f.write_str("\n")?;
     }
     Ok(())
+}
+
+/// Name of an accumulator in printed programs.
+fn accumulator_name(accumulator: Accumulator) -> String {
+    match accumulator {
+        Accumulator::Object(ObjectKind::List { keeps_nulls: true }, phys) => format!("list_with_nulls {phys}"),
+        Accumulator::Object(ObjectKind::List { .. }, phys) => format!("list {phys}"),
+        Accumulator::Object(kind, phys) => format!("{} {phys}", snake_case(&format!("{kind:?}"))),
+        plain => snake_case(&format!("{plain:?}")),
+    }
 }
 
 /// Name of an error kind in printed programs.

@@ -183,6 +183,11 @@ pub enum Op {
         /// Shift, 0 ≤ offset < size.
         offset_ms: i64,
     },
+    /// I64: folds a value of any type (second) that is not NULL into the hash of a key so far (first), as described at
+    /// [`Update`]. Hashes start as [`millstream_abi::HASH_SEED`].
+    HashFold(Value, Value),
+    /// I64: ends a hash, as `hash_finish` does.
+    HashFinish(Value),
 }
 
 /// Comparison operators.
@@ -233,7 +238,7 @@ pub struct Emit {
 ///    hash, the same null mask and the same keys (a NULL key's bytes are zero; strings by content). If it is not there,
 ///    `insert_key` is called with the hash, the null mask (0 when the layout has none) and one [`millstream_abi::Slot`]
 ///    a key, zero for NULL; its entry is used; `table.entries` and `table.mask` may have changed.
-/// 4. Each component whose guard holds is updated by the formula at [`Component`].
+/// 4. Each component whose guard holds is updated by the formula at [`Component`], in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Update {
     /// Layout of the table's entries.
@@ -258,10 +263,15 @@ pub struct Update {
 /// | MaxI64, MaxI128 | `if x > a { a = x }`, signed |
 /// | MinF64, MaxF64 | as MinI64, MaxI64 over `order(x)`, `order(a)`: `order(v)` is the i64 `bits ^ ((bits >> 63 arithmetic) >> 1 logical)`, which orders -∞ < … < -0.0 < 0.0 < … < ∞ < NaN. Lowering has made every NaN argument the one of `f64::NAN` |
 /// | MinStr, MaxStr | if `a` is [`millstream_abi::Str::NONE`], or `x` is less (greater) than `a` in byte order: copy `x`, call `keep_string` on the copy if it is not inline, and store it in `a` |
+/// | Group | `a` stays; it is stored in `ExecContext::groups` at the row's number. No argument, no guard |
+/// | Object | call `update_object` with the address of `a`, the component's index and the row's number; and `x` in a slot, the bytes behind it zero, or null when `valid` is there and FALSE. The callback does not move entries |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component {
-    /// Of the accumulator's argument type; `None` for COUNT.
+    /// Of the accumulator's argument type; `None` for those that have none.
     pub argument: Option<Value>,
+    /// Bool: whether the argument is not NULL; `None`: it never is where the guard holds. Only lists that keep NULLs are
+    /// updated with one.
+    pub valid: Option<Value>,
     /// Bool: whether the row counts; `None`: always.
     pub guard: Option<Value>,
 }

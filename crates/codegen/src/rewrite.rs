@@ -21,7 +21,8 @@ impl Op {
             | Op::Rem(a, b)
             | Op::Compare(_, a, b)
             | Op::And(a, b)
-            | Op::Or(a, b) => {
+            | Op::Or(a, b)
+            | Op::HashFold(a, b) => {
                 visit(a);
                 visit(b);
             }
@@ -31,6 +32,7 @@ impl Op {
             | Op::OutOfDecimal(a, _)
             | Op::ScaleUp(a, _)
             | Op::ScaleDown(a, _)
+            | Op::HashFinish(a)
             | Op::SliceStart { time: a, .. } => visit(a),
             Op::Select(c, a, b) => {
                 visit(c);
@@ -59,6 +61,7 @@ impl Terminal {
                 }
                 for component in &mut update.components {
                     component.argument.iter_mut().for_each(&mut visit);
+                    component.valid.iter_mut().for_each(&mut visit);
                     component.guard.iter_mut().for_each(&mut visit);
                 }
             }

@@ -6,7 +6,7 @@
 //! in debug builds.
 
 use crate::program::{Comparison, Emit, Op, Program, Statement, Terminal, Update, Value};
-use millstream_abi::{EntryLayout, Phys};
+use millstream_abi::{Accumulator, EntryLayout, ObjectKind, Phys};
 use std::collections::HashSet;
 
 /// Checks a program; the error says what is wrong and where.
@@ -211,6 +211,15 @@ impl Verifier<'_> {
                 }
                 self.result(value, Phys::I64)
             }
+            Op::HashFold(hash, key) => {
+                self.expect(hash, Phys::I64)?;
+                self.used(key)?;
+                self.result(value, Phys::I64)
+            }
+            Op::HashFinish(hash) => {
+                self.expect(hash, Phys::I64)?;
+                self.result(value, Phys::I64)
+            }
         }
     }
 
@@ -256,6 +265,15 @@ impl Verifier<'_> {
             }
             if let Some(guard) = component.guard {
                 self.expect(guard, Phys::Bool)?;
+                if *accumulator == Accumulator::Group {
+                    return Err("a group that not every row has".into());
+                }
+            }
+            if let Some(valid) = component.valid {
+                self.expect(valid, Phys::Bool)?;
+                if !matches!(accumulator, Accumulator::Object(ObjectKind::List { keeps_nulls: true }, _)) {
+                    return Err(format!("{accumulator:?} is updated with NULL"));
+                }
             }
         }
         Ok(())
@@ -266,7 +284,7 @@ impl Verifier<'_> {
 mod tests {
     use super::*;
     use crate::program::{Component, Input, Site};
-    use millstream_abi::{Accumulator, ErrorKind, RuntimeFn};
+    use millstream_abi::{ErrorKind, RuntimeFn};
 
     /// A program of two inputs, `(a: i64, s: str)`, that emits nothing.
     fn program(types: &[Phys], body: Vec<Statement>) -> Program {
@@ -374,7 +392,7 @@ mod tests {
             p.terminal = Terminal::Update(Update { layout: layout.clone(), slice: None, keys, components });
             p
         };
-        let sum = |argument| vec![Component { argument, guard: Some(Value(1)) }];
+        let sum = |argument| vec![Component { argument, valid: None, guard: Some(Value(1)) }];
         assert_eq!(verify(&with(vec![(Value(0), None)], sum(Some(Value(0))))), Ok(()));
         rejected(&with(vec![], sum(Some(Value(0)))), "0 keys");
         rejected(&with(vec![(Value(0), Some(Value(1)))], sum(Some(Value(0)))), "its slot cannot");

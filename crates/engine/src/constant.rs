@@ -24,7 +24,7 @@ fn evaluate_row(exprs: &[Expr], settings: &FunctionSettings) -> Result<Vec<Array
     let kernel = Interpreter::new(Arc::new(lowered.program.clone()));
     let mut functions = FunctionContext::new(settings.clone());
     let mut failed = None;
-    let emitted = execute::emit(&lowered, &kernel, &[], 1, &mut functions, &mut |error| {
+    let emitted = execute::emit(&lowered, &kernel, &[], 1, &[i64::MIN], &mut functions, &mut |error| {
         failed = Some(error.diagnostic);
         Flow::Stop
     })?;

@@ -93,7 +93,7 @@ impl Sketch {
             layout: EntryLayout::new(&types, &kinds),
             slice,
             keys: keys.iter().map(|&k| (k, None)).collect(),
-            components: accumulators.iter().map(|a| Component { argument: a.1, guard: None }).collect(),
+            components: accumulators.iter().map(|a| Component { argument: a.1, valid: None, guard: None }).collect(),
         });
         self.program
     }
@@ -170,7 +170,7 @@ fn speed(program: &Program, options: &CompileOptions, columns: &[ArrayRef]) -> R
     for _ in 0..REPEATS {
         match &program.terminal {
             Terminal::Emit(_) => {
-                execute::emit(&lowered, &kernel, columns, ROWS, &mut functions, &mut fail)?;
+                execute::emit(&lowered, &kernel, columns, ROWS, &[i64::MIN], &mut functions, &mut fail)?;
             }
             Terminal::Update(update) => {
                 let mut tables = MemoryTables::new(update.layout.clone());

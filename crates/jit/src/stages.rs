@@ -12,7 +12,7 @@
 //! than [`MAX_SPILLED_BYTES`] a row runs in one stage, with branches.
 
 use millstream_abi::Phys;
-use millstream_codegen::program::{Op, Program, Statement, Terminal, Value};
+use millstream_codegen::program::{Op, Program, Statement, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Rows of a block, unless it spills much.
@@ -134,27 +134,9 @@ impl<'a> Planner<'a> {
 
     /// Top-level statements that the terminal needs directly.
     fn terminal_needs(&self) -> Vec<usize> {
-        let mut values = Vec::new();
-        match &self.program.terminal {
-            Terminal::Emit(columns) => {
-                for column in columns {
-                    values.push(column.value);
-                    values.extend(column.valid);
-                }
-            }
-            Terminal::Update(update) => {
-                values.extend(update.slice);
-                for &(value, valid) in &update.keys {
-                    values.push(value);
-                    values.extend(valid);
-                }
-                for component in &update.components {
-                    values.extend(component.argument);
-                    values.extend(component.guard);
-                }
-            }
-        }
-        values.iter().filter_map(|v| self.definition.get(v).copied()).collect()
+        let mut needs = Vec::new();
+        self.program.terminal.clone().visit_operands(|v| needs.extend(self.definition.get(v)));
+        needs
     }
 
     /// The stage that each statement with effects belongs to (pure ones go where they are needed), and as the last element
@@ -270,7 +252,7 @@ impl<'a> Planner<'a> {
 mod tests {
     use super::*;
     use millstream_abi::RuntimeFn;
-    use millstream_codegen::program::{Comparison, Emit, Input};
+    use millstream_codegen::program::{Comparison, Emit, Input, Terminal};
 
     fn program(types: &[Phys], inputs: &[Phys], body: Vec<Statement>, emitted: &[u32]) -> Program {
         let program = Program {

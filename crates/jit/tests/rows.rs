@@ -136,7 +136,7 @@ fn windowed(keys: &[u32]) -> Program {
         layout: EntryLayout::new(&key_types, &accumulators),
         slice: Some(slice),
         keys: keys.iter().map(|k| (k.0, None)).collect(),
-        components: components.iter().map(|&(_, argument, guard)| Component { argument, guard }).collect(),
+        components: components.iter().map(|&(_, argument, guard)| Component { argument, valid: None, guard }).collect(),
     })
 }
 

@@ -68,7 +68,7 @@ impl EventTime {
         let mut watermark = None;
         if let Some((code, outputs)) = &self.program {
             let kernel = code.kernel.load();
-            let emitted = emit(&code.lowered, &*kernel, &columns, rows, functions, on_error)?;
+            let emitted = emit(&code.lowered, &*kernel, &columns, rows, &[i64::MIN], functions, on_error)?;
             if emitted.rows != rows {
                 let kept = UInt32Array::from(emitted.selection);
                 columns = columns.iter().map(|c| select(c, &kept)).collect::<Result<_, _>>()?;

@@ -149,10 +149,15 @@ impl Worker<'_> {
         let (query, buffer) = (self.query, &*task.buffer);
         let code = &query.pipelines[pipeline].stages[0];
         let mut errors = RowErrors::new(query.config.error_policy, &query.stats);
-        let emitted =
-            emit(&code.lowered, &*code.kernel.load(), &buffer.columns, buffer.rows, &mut self.functions, &mut |e| {
-                errors.take(e)
-            })?;
+        let emitted = emit(
+            &code.lowered,
+            &*code.kernel.load(),
+            &buffer.columns,
+            buffer.rows,
+            &buffer.watermarks(None),
+            &mut self.functions,
+            &mut |e| errors.take(e),
+        )?;
         if let Some(fatal) = errors.fatal() {
             return Err(fatal);
         }

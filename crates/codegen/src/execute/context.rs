@@ -25,25 +25,26 @@ pub(super) struct Run<'a> {
     functions: PhantomData<&'a mut FunctionContext>,
 }
 
-/// The watermark of programs that have none: nothing is late.
-static NO_WATERMARK: i64 = i64::MIN;
-
 impl<'a> Run<'a> {
-    /// Checks that the columns fit the program.
+    /// Checks that the columns and the watermarks fit the program.
     pub(super) fn new(
         lowered: &'a Lowered,
         prepared: &'a Prepared,
         rows: usize,
+        watermarks: &'a [i64],
         functions: &'a mut FunctionContext,
     ) -> Result<Run<'a>, Diagnostic> {
+        if watermarks.len() != 1 && watermarks.len() != rows {
+            return Err(Diagnostic::bug("there is neither one watermark for the buffer nor one for each row"));
+        }
         let inputs = InputColumns::new(&lowered.program.inputs, &prepared.columns, rows)?;
         let context = ExecContext {
             columns: inputs.as_ptr(),
             outputs: ptr::null(),
             out_selection: ptr::null_mut(),
             out_rows: 0,
-            watermarks: &raw const NO_WATERMARK,
-            watermark_stride: 0,
+            watermarks: watermarks.as_ptr(),
+            watermark_stride: (watermarks.len() > 1) as u64,
             late_rows: 0,
             slice_start: 0,
             table: ptr::null_mut(),
@@ -68,14 +69,18 @@ impl<'a> Run<'a> {
     }
 
     /// Sends updates to the tables behind `hooks`.
-    pub(super) fn with_tables(&mut self, watermarks: &'a [i64], hooks: TableHooks) {
-        self.context.watermarks = watermarks.as_ptr();
-        self.context.watermark_stride = (watermarks.len() > 1) as u64;
+    pub(super) fn with_tables(&mut self, hooks: TableHooks) {
         self.context.find_slice = hooks.find_slice;
         self.context.insert_key = hooks.insert_key;
         self.context.keep_string = hooks.keep_string;
         self.context.update_object = hooks.update_object;
         self.context.host = hooks.host;
+    }
+
+    /// Has the group of each row written to `groups`, one element a row.
+    pub(super) fn report_groups(&mut self, groups: &'a mut [u64]) {
+        debug_assert_eq!(groups.len(), self.rows, "one group a row");
+        self.context.groups = groups.as_mut_ptr();
     }
 
     /// Rows emitted so far.
@@ -93,8 +98,9 @@ impl<'a> Run<'a> {
         let mut start = 0;
         while start < self.rows as u64 {
             // SAFETY: `InputColumns::new` has checked the columns against the program's inputs; the output buffers
-            // were made for the program's emitted columns and all rows; `update` has checked the watermarks, and
-            // `TableHooks::new` has the promise about tables; the function context is borrowed by this run.
+            // were made for the program's emitted columns and all rows; `new` has checked the watermarks, `TableHooks::new`
+            // has the promise about tables, and programs that report groups are only run by `assign_groups`, which
+            // gives them a place for each row; the function context is borrowed by this run.
             let status = unsafe { kernel.run(&mut self.context, start, self.rows as u64) };
             match status.kind() {
                 StatusKind::Done => return false,

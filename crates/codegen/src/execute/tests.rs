@@ -47,12 +47,20 @@ fn bad_rows_are_skipped_or_stop_the_run() {
     let mut errors = Vec::new();
     let mut run = |flow: Flow| {
         errors.clear();
-        let emitted = emit(&lowered, &kernel(&lowered), &columns, 5, &mut FunctionContext::default(), &mut |error| {
-            errors.push(error.row);
-            let expected = Diagnostic::new(code::DIVISION_BY_ZERO, "division by zero in (a / b)");
-            assert_eq!(error.diagnostic, expected.at(Place::Sql { line: 3, column: 8, length: 5 }));
-            flow
-        });
+        let emitted = emit(
+            &lowered,
+            &kernel(&lowered),
+            &columns,
+            5,
+            &[i64::MIN],
+            &mut FunctionContext::default(),
+            &mut |error| {
+                errors.push(error.row);
+                let expected = Diagnostic::new(code::DIVISION_BY_ZERO, "division by zero in (a / b)");
+                assert_eq!(error.diagnostic, expected.at(Place::Sql { line: 3, column: 8, length: 5 }));
+                flow
+            },
+        );
         (emitted.unwrap(), errors.clone())
     };
     let (emitted, errors) = run(Flow::Skip);
@@ -73,8 +81,10 @@ fn columns_that_do_not_fit_are_refused() {
     let a: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
     let refused = |b: ArrayRef| {
         let columns = [a.clone(), b];
-        emit(&lowered, &kernel(&lowered), &columns, 2, &mut FunctionContext::default(), &mut |_| Flow::Stop)
-            .unwrap_err()
+        emit(&lowered, &kernel(&lowered), &columns, 2, &[i64::MIN], &mut FunctionContext::default(), &mut |_| {
+            Flow::Stop
+        })
+        .unwrap_err()
     };
     assert_eq!(refused(Arc::new(Int32Array::from(vec![1, 2]))).code, code::BUG);
     assert_eq!(refused(Arc::new(Int64Array::from(vec![1]))).code, code::BUG);
@@ -115,7 +125,10 @@ fn input_columns_are_taken_by_selection() {
     let column = lists(vec![Some(vec![Some(1)]), None, Some(vec![None, Some(3)])]);
     let run = |a: Vec<i64>| {
         let columns = [Arc::new(Int64Array::from(a)) as ArrayRef, column.clone()];
-        emit(&lowered, &kernel(&lowered), &columns, 3, &mut FunctionContext::default(), &mut |_| Flow::Stop).unwrap()
+        emit(&lowered, &kernel(&lowered), &columns, 3, &[i64::MIN], &mut FunctionContext::default(), &mut |_| {
+            Flow::Stop
+        })
+        .unwrap()
     };
     let some = run(vec![5, 0, 7]);
     assert_eq!(*some.columns[0], *lists(vec![Some(vec![Some(1)]), Some(vec![None, Some(3)])]));
@@ -164,11 +177,19 @@ fn vectorised_calls_fail_by_row() {
         let lowered = lower_expressions("test", &schema, &[expr]).unwrap();
         assert_eq!(lowered.vectors.len(), 1);
         let mut errors = Vec::new();
-        let emitted = emit(&lowered, &kernel(&lowered), &columns, 5, &mut FunctionContext::default(), &mut |error| {
-            assert_eq!(error.diagnostic.message, "'bad' cannot be doubled in TWICE");
-            errors.push(error.row);
-            Flow::Skip
-        });
+        let emitted = emit(
+            &lowered,
+            &kernel(&lowered),
+            &columns,
+            5,
+            &[i64::MIN],
+            &mut FunctionContext::default(),
+            &mut |error| {
+                assert_eq!(error.diagnostic.message, "'bad' cannot be doubled in TWICE");
+                errors.push(error.row);
+                Flow::Skip
+            },
+        );
         assert_eq!(errors, bad);
         let values: Vec<_> =
             emitted.unwrap().columns[0].as_string_view().iter().map(|t| t.map(str::to_owned)).collect();

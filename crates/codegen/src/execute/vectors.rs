@@ -26,18 +26,20 @@ impl Prepared {
     }
 }
 
-/// Evaluates the vector columns of `lowered` over `rows` rows of the pipeline's columns and appends them.
+/// Evaluates the vector columns of `lowered` over `rows` rows of the pipeline's columns and appends them; `watermarks` as
+/// for [`super::emit`].
 pub fn prepare(
     lowered: &Lowered,
     mut columns: Vec<ArrayRef>,
     rows: usize,
+    watermarks: &[i64],
     functions: &mut FunctionContext,
 ) -> Result<Prepared, Diagnostic> {
     let mut failures = Vec::with_capacity(lowered.vectors.len());
     let plain = columns.len();
     for vector in &lowered.vectors {
         let mut failed = HashMap::new();
-        let arguments = arguments(vector, &columns[..plain], rows, functions, &mut failed)?;
+        let arguments = arguments(vector, &columns[..plain], rows, watermarks, functions, &mut failed)?;
         let place = lowered.program.sites.get(vector.site as usize).and_then(|s| s.place());
         let values = evaluate(vector, &arguments, rows, &mut failed)?;
         let flags = BooleanArray::from((0..rows).map(|row| failed.contains_key(&row)).collect::<Vec<bool>>());
@@ -58,12 +60,13 @@ fn arguments(
     vector: &VectorColumn,
     columns: &[ArrayRef],
     rows: usize,
+    watermarks: &[i64],
     functions: &mut FunctionContext,
     failed: &mut HashMap<usize, Diagnostic>,
 ) -> Result<Vec<ArrayRef>, Diagnostic> {
     let lowered = &vector.arguments;
     let kernel = Interpreter::new(Arc::new(lowered.program.clone()));
-    let emitted = emit_keeping(lowered, &kernel, columns, rows, functions, &mut |error| {
+    let emitted = emit_keeping(lowered, &kernel, columns, rows, watermarks, functions, &mut |error| {
         failed.insert(error.row, error.diagnostic);
         Flow::Skip
     })?;

@@ -4,7 +4,7 @@ use super::Machine;
 use super::lanes::{Lane, Lanes, Selection, with_type};
 use crate::program::{Comparison, Op, Value};
 use crate::semantics;
-use millstream_abi::{Phys, Str};
+use millstream_abi::{Phys, Str, hash_finish};
 use std::mem;
 
 /// Arithmetic as programs define it.
@@ -122,6 +122,8 @@ impl Machine<'_> {
             Op::SliceStart { time, size_ms, offset_ms } => {
                 self.map(value, time, selection, |t: i64| semantics::slice_start(t, size_ms, offset_ms));
             }
+            Op::HashFold(hash, key) => self.hash_fold(value, hash, key, selection),
+            Op::HashFinish(hash) => self.map(value, hash, selection, |h: i64| hash_finish(h as u64) as i64),
         }
     }
 

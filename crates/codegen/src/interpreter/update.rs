@@ -2,12 +2,13 @@
 
 use super::Machine;
 use super::call::slot_of;
-use super::lanes::Selection;
+use super::lanes::{Lane, Lanes, Selection};
 use crate::program::{Component, Update, Value};
 use crate::semantics::float_order;
 use millstream_abi::{
     Accumulator, EntryLayout, HASH_SEED, Phys, Slot, Str, hash_finish, hash_str, hash_wide, hash_word,
 };
+use std::{mem, ptr};
 
 /// Adds `x` to a running sum of two words, of which the low one collects the rounding errors (Knuth's two-sum).
 #[inline]
@@ -18,30 +19,37 @@ pub fn two_sum(high: f64, low: f64, x: f64) -> (f64, f64) {
     (sum, low + error)
 }
 
+/// Folds a key column that is not NULL into a hash.
+///
+/// # Safety
+/// The slot holds a value of the type; a string is alive.
+unsafe fn hash_fold(hash: u64, phys: Phys, key: &Slot) -> u64 {
+    match phys {
+        Phys::Bool => hash_word(hash, key.0[0] as u64),
+        Phys::I8 => hash_word(hash, i8::from_le_bytes(key.bytes()) as i64 as u64),
+        Phys::I16 => hash_word(hash, i16::from_le_bytes(key.bytes()) as i64 as u64),
+        Phys::I32 => hash_word(hash, i32::from_le_bytes(key.bytes()) as i64 as u64),
+        Phys::I64 => hash_word(hash, u64::from_le_bytes(key.bytes())),
+        Phys::I128 => hash_wide(hash, u128::from_le_bytes(key.0)),
+        Phys::F32 => hash_word(hash, (f32::from_le_bytes(key.bytes()) as f64).to_bits()),
+        Phys::F64 => hash_word(hash, u64::from_le_bytes(key.bytes())),
+        // SAFETY: promised by the caller.
+        Phys::Str => unsafe { hash_str(hash, Str::from_bits(u128::from_le_bytes(key.0))) },
+    }
+}
+
 /// The hash of a key: the slot of each column and whether it is not NULL.
 ///
 /// # Safety
 /// Each slot holds a value of its type; strings are alive.
-pub unsafe fn hash_key(layout: &EntryLayout, keys: &[Slot], null_mask: u64) -> u64 {
-    let mut hash = HASH_SEED;
-    for (i, (slot, key)) in layout.keys.iter().zip(keys).enumerate() {
-        hash = if null_mask >> i & 1 != 0 {
-            hash_word(hash, HASH_SEED)
-        } else {
-            match slot.phys {
-                Phys::Bool => hash_word(hash, key.0[0] as u64),
-                Phys::I8 => hash_word(hash, i8::from_le_bytes(key.bytes()) as i64 as u64),
-                Phys::I16 => hash_word(hash, i16::from_le_bytes(key.bytes()) as i64 as u64),
-                Phys::I32 => hash_word(hash, i32::from_le_bytes(key.bytes()) as i64 as u64),
-                Phys::I64 => hash_word(hash, u64::from_le_bytes(key.bytes())),
-                Phys::I128 => hash_wide(hash, u128::from_le_bytes(key.0)),
-                Phys::F32 => hash_word(hash, (f32::from_le_bytes(key.bytes()) as f64).to_bits()),
-                Phys::F64 => hash_word(hash, u64::from_le_bytes(key.bytes())),
-                // SAFETY: promised by the caller.
-                Phys::Str => unsafe { hash_str(hash, Str::from_bits(u128::from_le_bytes(key.0))) },
-            }
-        };
-    }
+unsafe fn hash_key(layout: &EntryLayout, keys: &[Slot], null_mask: u64) -> u64 {
+    let hash = layout.keys.iter().zip(keys).enumerate().fold(HASH_SEED, |hash, (i, (slot, key))| {
+        match null_mask >> i & 1 {
+            // SAFETY: promised by the caller.
+            0 => unsafe { hash_fold(hash, slot.phys, key) },
+            _ => hash_word(hash, HASH_SEED),
+        }
+    });
     hash_finish(hash)
 }
 
@@ -85,9 +93,18 @@ impl Machine<'_> {
                 let null_mask = self.key_of(update, lane, &mut keys);
                 let hash = hash_key(&update.layout, &keys, null_mask);
                 let entry = self.find_entry(&update.layout, hash, null_mask, &keys);
-                for ((accumulator, offset), component) in update.layout.accumulators.iter().zip(&update.components) {
+                let accumulators = update.layout.accumulators.iter().zip(&update.components);
+                for (number, ((accumulator, offset), component)) in accumulators.enumerate() {
                     if component.guard.is_none_or(|guard| self.lanes::<bool>(guard)[lane]) {
-                        self.accumulate(*accumulator, entry.add(*offset), component, lane);
+                        let field = entry.add(*offset);
+                        match accumulator {
+                            Accumulator::Object(..) => self.update_object(field, number as u32, component, lane),
+                            Accumulator::Group => {
+                                let row = self.first_row as usize + lane;
+                                *self.context.groups.add(row) = field.cast::<u64>().read();
+                            }
+                            plain => self.accumulate(*plain, field, component, lane),
+                        }
                     }
                 }
             }
@@ -135,7 +152,33 @@ impl Machine<'_> {
         }
     }
 
-    /// Updates one accumulator with the argument of a row.
+    /// Updates the object of component `number` with the argument of a row, or with NULL.
+    ///
+    /// # Safety
+    /// `field` is the address of an accumulator of the object in the context's table.
+    unsafe fn update_object(&mut self, field: *mut u8, number: u32, component: &Component, lane: usize) {
+        let is_valid = component.valid.is_none_or(|valid| self.lanes::<bool>(valid)[lane]);
+        let argument = component.argument.filter(|_| is_valid);
+        let slot = argument.map(|value| slot_of(&self.registers[value.0 as usize], lane));
+        let (update_object, row) = (self.context.update_object, self.first_row + lane as u64);
+        // SAFETY: promised by the caller of `update`; the slot outlives the call.
+        unsafe { update_object(self.context, field, number, slot.as_ref().map_or(ptr::null(), ptr::from_ref), row) };
+    }
+
+    /// Folds a key column into the hashes of rows.
+    pub(super) fn hash_fold(&mut self, value: Value, hash: Value, key: Value, selection: &Selection) {
+        let phys = self.program.type_of(key);
+        let mut target = mem::replace(&mut self.registers[value.0 as usize], Lanes::taken());
+        let (out, hashes) = (i64::slice_mut(&mut target), self.lanes::<i64>(hash));
+        let keys = &self.registers[key.0 as usize];
+        selection.each(|lane| {
+            // SAFETY: the register holds values of its type, and strings outlive the run.
+            out[lane] = unsafe { hash_fold(hashes[lane] as u64, phys, &slot_of(keys, lane)) } as i64;
+        });
+        self.registers[value.0 as usize] = target;
+    }
+
+    /// Updates one plain accumulator with the argument of a row.
     ///
     /// # Safety
     /// `field` is the address of an accumulator of this kind in the context's table.
@@ -153,7 +196,7 @@ impl Machine<'_> {
         unsafe {
             match accumulator {
                 Accumulator::Count | Accumulator::Group | Accumulator::Object(..) => {
-                    change(field, |count: i64| count.wrapping_add(1))
+                    unreachable!("the verifier has checked the arguments of accumulators")
                 }
                 Accumulator::SumI64 => change(field, |sum: i64| sum.wrapping_add(argument!(i64))),
                 Accumulator::SumI128 => change(field, |sum: i128| sum.wrapping_add(argument!(i128))),

@@ -1,28 +1,31 @@
-//! Consume of a windowed aggregation: the row updates the entry of its key in the table of its slice.
+//! Consume of a windowed aggregation: the row updates the entry of its key in a table that `assigner` chooses.
 
 use super::{Lowered, Lowering, unsupported};
 use crate::buffers::phys_of;
 use crate::program::{Comparison, Component, Op, Terminal, Update, Value};
-use millstream_abi::{Accumulator, EntryLayout, ErrorKind, Phys};
-use millstream_plan::expr::{Expr, ExprKind};
+use millstream_abi::{Accumulator, EntryLayout, ErrorKind, ObjectKind, Phys};
+use millstream_plan::expr::Expr;
 use millstream_plan::pipeline::{Aggregation, ComponentUpdate};
-use millstream_plan::window::Slicing;
 use millstream_types::{Diagnostic, Field};
 
 /// Layout of the entries of an aggregation's tables. Fails for keys of nested types.
 pub fn entry_layout(aggregation: &Aggregation) -> Result<EntryLayout, Diagnostic> {
-    if aggregation.keys.len() > EntryLayout::MAX_KEYS {
-        let message =
-            format!("grouping by {} columns; at most {} are possible", aggregation.keys.len(), EntryLayout::MAX_KEYS);
+    key_layout(&aggregation.keys, &aggregation.components)
+}
+
+/// Layout of the entries of a table with these keys.
+pub(super) fn key_layout(keys: &[Field], accumulators: &[Accumulator]) -> Result<EntryLayout, Diagnostic> {
+    if keys.len() > EntryLayout::MAX_KEYS {
+        let message = format!("a key of {} columns; at most {} are possible", keys.len(), EntryLayout::MAX_KEYS);
         return Err(unsupported(message, Default::default()));
     }
     let key = |field: &Field| match phys_of(&field.data_type) {
         Some(phys) => Ok((phys, field.nullable)),
-        None => Err(unsupported(format!("grouping by {} of type {}", field.name, field.data_type), Default::default())
-            .advise("group by its fields")),
+        None => Err(unsupported(format!("the key {} of type {}", field.name, field.data_type), Default::default())
+            .advise("use its fields as keys")),
     };
-    let keys: Vec<(Phys, bool)> = aggregation.keys.iter().map(key).collect::<Result<_, _>>()?;
-    Ok(EntryLayout::new(&keys, &aggregation.components))
+    let keys: Vec<(Phys, bool)> = keys.iter().map(key).collect::<Result<_, _>>()?;
+    Ok(EntryLayout::new(&keys, accumulators))
 }
 
 impl Lowering<'_> {
@@ -36,55 +39,34 @@ impl Lowering<'_> {
         updates: &[ComponentUpdate],
     ) -> Result<Lowered, Diagnostic> {
         let layout = entry_layout(aggregation)?;
-        if keys.len() != aggregation.keys.len() || updates.len() != aggregation.components.len() {
-            return Err(Diagnostic::bug("a pipeline does not fit the aggregation that it ends in"));
-        }
-        let slice = match (aggregation.assigner.slicing(), time) {
-            (Some(slicing), Some(time)) => Some(self.slice(time, slicing)?),
-            (None, _) => None,
-            (Some(_), None) => return Err(Diagnostic::bug("rows of a windowed aggregation have no time")),
-        };
-        let keys = keys
-            .iter()
-            .zip(&aggregation.keys)
-            .map(|(expr, field)| self.key(expr, field))
-            .collect::<Result<Vec<_>, _>>()?;
-        let components = updates
-            .iter()
-            .zip(&aggregation.components)
-            .map(|(update, accumulator)| self.component(update, *accumulator))
-            .collect::<Result<Vec<_>, _>>()?;
+        let slice = self.table(aggregation.assigner, time)?;
+        let keys = self.keys(keys, &aggregation.keys)?;
+        let components = self.components(updates, &aggregation.components)?;
         self.finish(name, Terminal::Update(Update { layout, slice, keys, components }), Vec::new(), Vec::new())
     }
 
-    /// Start of the slice that the row belongs to. Rows without time are errors, rows whose window is complete under
-    /// the watermark before them are late: dropped and counted.
-    fn slice(&mut self, time: &Expr, slicing: Slicing) -> Result<Value, Diagnostic> {
-        let depth = self.depth();
-        let scalar = self.expression(time, depth)?;
-        let what = self.text(time, depth);
-        self.trap_null(scalar, ErrorKind::NullRowtime, what, time.span);
-        let starts_slice = match self.resolve(time, depth).0 {
-            Expr { kind: ExprKind::WindowStart(_, inner), .. } => *inner == slicing,
-            _ => false,
-        };
-        let slice = if starts_slice {
-            scalar.value
-        } else {
-            let Slicing { size_ms, offset_ms } = slicing;
-            self.builder.op(Op::SliceStart { time: scalar.value, size_ms, offset_ms }, Phys::I64)
-        };
-        // A window [s, e) is complete when the watermark has reached e - 1.
-        let length = self.builder.int(slicing.size_ms as i128 - 1, Phys::I64);
-        let last = self.builder.op(Op::Add(slice, length), Phys::I64);
-        let watermark = self.builder.op(Op::Watermark, Phys::I64);
-        let in_time = self.builder.compare(Comparison::Gt, last, watermark);
-        self.builder.filter(in_time, true);
-        Ok(slice)
+    /// The keys of an entry: value and validity of each.
+    pub(super) fn keys(&mut self, keys: &[Expr], fields: &[Field]) -> Result<Vec<(Value, Option<Value>)>, Diagnostic> {
+        if keys.len() != fields.len() {
+            return Err(Diagnostic::bug("there is not one value for each key of a table"));
+        }
+        keys.iter().zip(fields).map(|(expr, field)| self.key(expr, field)).collect()
+    }
+
+    /// What a row does to the accumulators of an entry.
+    pub(super) fn components(
+        &mut self,
+        updates: &[ComponentUpdate],
+        accumulators: &[Accumulator],
+    ) -> Result<Vec<Component>, Diagnostic> {
+        if updates.len() != accumulators.len() {
+            return Err(Diagnostic::bug("there is not one update for each accumulator of a table"));
+        }
+        updates.iter().zip(accumulators).map(|(update, accumulator)| self.component(update, *accumulator)).collect()
     }
 
     /// A key: floats with one zero and one NaN, so that equal keys have equal bits.
-    fn key(&mut self, expr: &Expr, field: &Field) -> Result<(Value, Option<Value>), Diagnostic> {
+    pub(super) fn key(&mut self, expr: &Expr, field: &Field) -> Result<(Value, Option<Value>), Diagnostic> {
         let depth = self.depth();
         let mut scalar = self.expression(expr, depth)?;
         if !field.nullable && scalar.valid.is_some() {
@@ -92,13 +74,19 @@ impl Lowering<'_> {
             self.trap_null(scalar, ErrorKind::NullInNotNull, what, expr.span);
             scalar.valid = None;
         }
-        let phys = self.builder.type_of(scalar.value);
-        if phys.is_float() {
-            let zero = self.builder.float(0.0, phys);
-            let sum = self.builder.op(Op::Add(scalar.value, zero), phys);
-            scalar.value = self.one_nan(sum);
+        let value = self.normal_float(scalar.value);
+        Ok((value, scalar.valid))
+    }
+
+    /// A value whose bits are equal to those of equal ones: floats with one zero and one NaN.
+    fn normal_float(&mut self, value: Value) -> Value {
+        let phys = self.builder.type_of(value);
+        if !phys.is_float() {
+            return value;
         }
-        Ok((scalar.value, scalar.valid))
+        let zero = self.builder.float(0.0, phys);
+        let sum = self.builder.op(Op::Add(value, zero), phys);
+        self.one_nan(sum)
     }
 
     /// A float whose NaNs are all `f64::NAN`.
@@ -120,7 +108,7 @@ impl Lowering<'_> {
             }
         };
         let Some(expr) = &update.argument else {
-            return Ok(Component { argument: None, guard });
+            return Ok(Component { argument: None, valid: None, guard });
         };
         let counted = accumulator.argument().is_none();
         let scalar = match guard {
@@ -130,15 +118,22 @@ impl Lowering<'_> {
                 if counted { lowering.validity(expr, depth) } else { lowering.expression(expr, depth) }
             })?,
         };
+        let argument = accumulator.argument().map(|phys| {
+            let value = self.builder.convert(scalar.value, phys);
+            match accumulator {
+                // What is counted as distinct is compared as keys are.
+                Accumulator::Object(ObjectKind::Distinct | ObjectKind::Cardinality, _) => self.normal_float(value),
+                Accumulator::MinF64 | Accumulator::MaxF64 | Accumulator::Object(_, Phys::F64) => self.one_nan(value),
+                _ => value,
+            }
+        });
+        if let Accumulator::Object(ObjectKind::List { keeps_nulls: true }, _) = accumulator {
+            return Ok(Component { argument, valid: scalar.valid, guard });
+        }
         let guard = match (guard, scalar.valid) {
             (Some(guard), Some(valid)) => Some(self.builder.and(guard, valid)),
             (guard, valid) => guard.or(valid),
         };
-        let argument = accumulator.argument().map(|phys| {
-            let value = self.builder.convert(scalar.value, phys);
-            let ordered = matches!(accumulator, Accumulator::MinF64 | Accumulator::MaxF64);
-            if ordered { self.one_nan(value) } else { value }
-        });
-        Ok(Component { argument, guard })
+        Ok(Component { argument, valid: None, guard })
     }
 }

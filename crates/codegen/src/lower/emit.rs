@@ -7,7 +7,7 @@ use crate::program::{Emit, Terminal};
 use millstream_abi::ErrorKind;
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_plan::pipeline::SinkPlan;
-use millstream_types::{DataType, Diagnostic, Field, Value};
+use millstream_types::{Diagnostic, Field, Value};
 
 impl Lowering<'_> {
     /// Emits the columns into a sink; NULL in a column that the sink's table declares NOT NULL is an error.
@@ -21,17 +21,37 @@ impl Lowering<'_> {
                 self.trap_null(scalar, ErrorKind::NullInNotNull, what, expr.span);
             }
         }
+        let columns = self.current_columns();
         let names: Vec<String> = sink.schema.fields.iter().map(|f| f.name.clone()).collect();
-        self.emit_named(name, &names)
+        let (emits, outputs) = self.emitted(&columns, &names)?;
+        self.finish_emit(name, emits, outputs, &columns)
     }
 
     /// Emits the columns.
-    pub(super) fn emit(self, name: &str) -> Result<Lowered, Diagnostic> {
-        self.emit_named(name, &[])
+    pub(super) fn emit(mut self, name: &str) -> Result<Lowered, Diagnostic> {
+        let columns = self.current_columns();
+        let (emits, outputs) = self.emitted(&columns, &[])?;
+        self.finish_emit(name, emits, outputs, &columns)
     }
 
-    fn emit_named(mut self, name: &str, names: &[String]) -> Result<Lowered, Diagnostic> {
-        let columns = self.current_columns();
+    /// Ends the program with the columns that [`Lowering::emitted`] has made.
+    pub(super) fn finish_emit(
+        self,
+        name: &str,
+        emits: Vec<Emit>,
+        outputs: Vec<OutputSource>,
+        columns: &[Expr],
+    ) -> Result<Lowered, Diagnostic> {
+        let types = columns.iter().map(|e| e.data_type.clone()).collect();
+        self.finish(name, Terminal::Emit(emits), outputs, types)
+    }
+
+    /// What is emitted for expressions over the columns at this point, and where each then comes from.
+    pub(super) fn emitted(
+        &mut self,
+        columns: &[Expr],
+        names: &[String],
+    ) -> Result<(Vec<Emit>, Vec<OutputSource>), Diagnostic> {
         let depth = self.depth();
         let mut emits = Vec::new();
         let mut outputs = Vec::with_capacity(columns.len());
@@ -46,12 +66,11 @@ impl Lowering<'_> {
                 }
             });
         }
-        let types: Vec<DataType> = columns.iter().map(|e| e.data_type.clone()).collect();
-        self.finish(name, Terminal::Emit(emits), outputs, types)
+        Ok((emits, outputs))
     }
 
     /// The columns at this point, each as a reference to the columns of the last projection.
-    fn current_columns(&self) -> Vec<Expr> {
+    pub(super) fn current_columns(&self) -> Vec<Expr> {
         let fields = &self.schema_at(self.depth()).fields;
         let column = |(i, f): (usize, &Field)| {
             let span = self.layers.last().and_then(|l| l.columns.get(i)).map_or_else(Default::default, |e| e.span);

@@ -1,6 +1,7 @@
 //! The result of lowering: a row program and what surrounds it.
 
-use crate::program::Program;
+use crate::program::{Op, Program, Statement, Terminal};
+use millstream_abi::EntryLayout;
 use millstream_plan::expr::VectorFunction;
 use millstream_types::DataType;
 use std::sync::Arc;
@@ -16,6 +17,28 @@ pub struct Lowered {
     pub outputs: Vec<OutputSource>,
     /// Types of the output columns.
     pub output_types: Vec<DataType>,
+}
+
+impl Lowered {
+    /// Layout of the entries that the program updates; `None` when it emits rows.
+    pub fn layout(&self) -> Option<&EntryLayout> {
+        match &self.program.terminal {
+            Terminal::Update(update) => Some(&update.layout),
+            Terminal::Emit(_) => None,
+        }
+    }
+
+    /// Whether results depend on the watermark before each row: late rows, `CURRENT_WATERMARK`.
+    pub fn reads_watermark(&self) -> bool {
+        fn reads(statement: &Statement) -> bool {
+            match statement {
+                Statement::Let(_, op) => *op == Op::Watermark,
+                Statement::If { then, otherwise, .. } => then.iter().chain(otherwise).any(reads),
+                Statement::Call { .. } | Statement::Trap { .. } | Statement::Filter { .. } => false,
+            }
+        }
+        self.program.body.iter().any(reads) || self.vectors.iter().any(|v| v.arguments.reads_watermark())
+    }
 }
 
 /// Where an output column comes from.

@@ -2,16 +2,22 @@
 //!
 //! A pipeline's operators are visited in the order in which rows flow. `scan` produces the columns of the input,
 //! lazily: a column is loaded where it is first used. `filter` and `project` consume them; a projection computes
-//! nothing by itself, its expressions are lowered where an operator above uses them. `emit` and `aggregate` end the
-//! program. Scalar expressions are in `expression`.
+//! nothing by itself, its expressions are lowered where an operator above uses them. `emit`, `aggregate` and `exchange`
+//! end the program; so does a `flat_map`, behind which another program goes on. Which table a row of an aggregation goes
+//! to is in `assigner`; the programs of keyed operators and lookup tables are in `keyed`. Scalar expressions are in
+//! `expression`.
 //!
 //! NULL becomes two values here: a `Scalar` is a value and, when it can be NULL, a second value that says whether
 //! it is there. What is not there is any value of its type that is harmless to compute with.
 
 mod aggregate;
+mod assigner;
 mod emit;
+mod exchange;
 mod expression;
 mod filter;
+mod flat_map;
+mod keyed;
 mod lowered;
 mod project;
 mod scan;
@@ -21,6 +27,7 @@ mod vector;
 mod tests;
 
 pub use aggregate::entry_layout;
+pub use keyed::{lower_condition, lower_keys, lower_slots};
 pub use lowered::{Lowered, OutputSource, VectorColumn};
 
 use crate::builder::Builder;
@@ -36,23 +43,33 @@ use millstream_types::{DataType, Diagnostic, Field, Place, Schema, code};
 /// columns before a flat map, followed by the flat map's arguments; the next one starts with the columns after it.
 pub fn lower_pipeline(plan: &QueryPlan, index: usize) -> Result<Vec<Lowered>, Diagnostic> {
     let pipeline = &plan.pipelines[index];
-    let mut lowering = Lowering::new(&pipeline.schema);
-    for operator in &pipeline.operators {
-        match operator {
-            Operator::Filter(predicate) => lowering.filter(predicate)?,
-            Operator::Project(columns) => lowering.project(columns),
-            Operator::FlatMap(_) => return Err(Diagnostic::bug("flat maps are not lowered yet")),
-        }
-    }
-    let name = format!("pipeline {index}");
-    let last = match &pipeline.end {
-        PipelineEnd::Sink(sink) => lowering.emit_to_sink(&name, &plan.sinks[*sink]),
-        PipelineEnd::Aggregate { aggregation, time, keys, updates } => {
-            lowering.aggregate(&name, &plan.aggregations[*aggregation], time.as_ref(), keys, updates)
-        }
-        PipelineEnd::Exchange { .. } | PipelineEnd::Build { .. } => Err(Diagnostic::bug("not lowered yet")),
+    let count = pipeline.operators.iter().filter(|o| matches!(o, Operator::FlatMap(_))).count() + 1;
+    let name = |stage: usize| match count {
+        1 => format!("pipeline {index}"),
+        _ => format!("pipeline {index} stage {stage}"),
     };
-    Ok(vec![last?])
+    let mut stages = Vec::with_capacity(count);
+    let mut schema = pipeline.schema.clone();
+    let mut operators = pipeline.operators.iter();
+    loop {
+        let mut lowering = Lowering::new(&schema);
+        let name = name(stages.len());
+        let flat_map = loop {
+            match operators.next() {
+                Some(Operator::Filter(predicate)) => lowering.filter(predicate)?,
+                Some(Operator::Project(columns)) => lowering.project(columns),
+                Some(Operator::FlatMap(flat_map)) => break flat_map,
+                None => {
+                    stages.push(lowering.end(&name, plan, &pipeline.end)?);
+                    return Ok(stages);
+                }
+            }
+        };
+        let mut fields = lowering.schema_at(lowering.depth()).fields.clone();
+        fields.extend(flat_map.appended(&plan.lookups));
+        stages.push(lowering.flat_map(&name, flat_map)?);
+        schema = Schema::new(fields);
+    }
 }
 
 /// Lowers expressions over the columns of `inputs` to a program that emits one column each: watermarks, constant rows,
@@ -117,6 +134,21 @@ impl<'a> Lowering<'a> {
             layers: Vec::new(),
             vectors: Vec::new(),
             vector_calls: Vec::new(),
+        }
+    }
+
+    /// Ends the program as the pipeline does.
+    fn end(self, name: &str, plan: &QueryPlan, end: &PipelineEnd) -> Result<Lowered, Diagnostic> {
+        match end {
+            PipelineEnd::Sink(sink) => self.emit_to_sink(name, &plan.sinks[*sink]),
+            PipelineEnd::Aggregate { aggregation, time, keys, updates } => {
+                self.aggregate(name, &plan.aggregations[*aggregation], time.as_ref(), keys, updates)
+            }
+            PipelineEnd::Exchange { operator, port } => {
+                let operator = &plan.operators[*operator];
+                self.exchange(name, &operator.inputs[*port], &operator.keys)
+            }
+            PipelineEnd::Build { .. } => self.emit(name),
         }
     }
 

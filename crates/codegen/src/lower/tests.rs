@@ -436,7 +436,7 @@ fn casts_of_every_pair_of_types() {
             let columns = [random_column(&mut random, &field, 200)];
             let kernel = Interpreter::new(Arc::new(lowered.program.clone()));
             let functions = &mut FunctionContext::default();
-            let emitted = emit(&lowered, &kernel, &columns, 200, functions, &mut |error| {
+            let emitted = emit(&lowered, &kernel, &columns, 200, &[i64::MIN], functions, &mut |error| {
                 let code = error.diagnostic.code;
                 assert!(!lenient && [code::INVALID_CAST, code::OVERFLOW].contains(&code), "{from} to {to}: {error:?}");
                 Flow::Skip

@@ -128,22 +128,27 @@ impl Case {
         let mut outcome = Outcome { columns: vec![], selection: vec![], errors: vec![], entries: vec![], late_rows: 0 };
         match &self.lowered.program.terminal {
             crate::program::Terminal::Emit(_) => {
-                let emitted =
-                    execute::emit(&self.lowered, kernel, &self.columns, self.rows, &mut functions, &mut on_error);
+                let emitted = execute::emit(
+                    &self.lowered,
+                    kernel,
+                    &self.columns,
+                    self.rows,
+                    &self.watermarks,
+                    &mut functions,
+                    &mut on_error,
+                );
                 let emitted = emitted.unwrap_or_else(|e| panic!("{e}\n{self}"));
                 outcome.columns = emitted.columns.iter().map(texts).collect();
-                outcome.selection = emitted.selection;
+                (outcome.selection, outcome.late_rows) = (emitted.selection, emitted.late_rows);
             }
             crate::program::Terminal::Update(update) => {
                 let mut tables = MemoryTables::new(update.layout.clone());
-                let one = [i64::MIN];
-                let watermarks = if self.rows == 0 { &one[..] } else { &self.watermarks };
                 let done = execute::update(
                     &self.lowered,
                     kernel,
                     &self.columns,
                     self.rows,
-                    watermarks,
+                    &self.watermarks,
                     tables.hooks(),
                     &mut functions,
                     &mut on_error,

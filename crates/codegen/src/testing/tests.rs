@@ -27,16 +27,17 @@ fn interpreter_agrees_with_plain_evaluation() {
         let lowered = lower_expressions("test", &schema, &exprs).unwrap();
         let kernel = Interpreter::new(Arc::new(lowered.program.clone()));
         let mut errors = HashMap::new();
-        let emitted = emit(&lowered, &kernel, &columns, rows, &mut FunctionContext::default(), &mut |error| {
-            let why = match error.diagnostic.code {
-                code::DIVISION_BY_ZERO => BadRow::DivisionByZero,
-                code::INVALID_CAST => BadRow::InvalidCast,
-                _ => panic!("seed {seed}: {}", error.diagnostic),
-            };
-            errors.insert(error.row, why);
-            Flow::Skip
-        })
-        .unwrap();
+        let emitted =
+            emit(&lowered, &kernel, &columns, rows, &[i64::MIN], &mut FunctionContext::default(), &mut |error| {
+                let why = match error.diagnostic.code {
+                    code::DIVISION_BY_ZERO => BadRow::DivisionByZero,
+                    code::INVALID_CAST => BadRow::InvalidCast,
+                    _ => panic!("seed {seed}: {}", error.diagnostic),
+                };
+                errors.insert(error.row, why);
+                Flow::Skip
+            })
+            .unwrap();
         let mut position = 0;
         for row in 0..rows {
             let expected: Result<Vec<_>, _> = exprs.iter().map(|e| evaluate(e, &columns, row)).collect();

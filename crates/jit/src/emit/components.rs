@@ -1,5 +1,5 @@
 //! Updates of accumulators, by the formulas at `millstream_codegen::program::Component`. A guard chooses between the old and
-//! the new value, without a branch, but for strings.
+//! the new value, without a branch, but for strings and objects.
 
 use super::Emitter;
 use super::ir::{Basic, Emitted, Int, Ptr};
@@ -7,7 +7,7 @@ use super::update::TableState;
 use crate::runtime;
 use inkwell::IntPredicate;
 use inkwell::values::FloatValue;
-use millstream_abi::{Accumulator, Str};
+use millstream_abi::{Accumulator, Phys, Str};
 use millstream_codegen::program::{Component, Value};
 
 /// `true` for MIN, `false` for MAX.
@@ -41,10 +41,52 @@ impl<'c> Emitter<'c, '_> {
             (MaxF64, Some(x)) => self.float_extreme(place(offset)?, x, guard, false),
             (MinStr, Some(x)) => self.string_extreme(table, place(offset)?, self.int(x), guard, true),
             (MaxStr, Some(x)) => self.string_extreme(table, place(offset)?, self.int(x), guard, false),
-            (Group | Object(..), _) | (_, None) => {
+            (Group, _) => self.report_group(table, place(offset)?),
+            (Object(..), _) | (_, None) => {
                 unreachable!("the verifier has checked the arguments of accumulators")
             }
         }
+    }
+
+    /// Stores the number of the entry as the group of the row.
+    fn report_group(&self, table: &TableState<'c>, place: Ptr<'c>) -> Emitted<()> {
+        let ir = &self.ir;
+        let group = ir.load_word(place, "group")?;
+        ir.store(ir.element(ir.i64, table.groups, self.row, "group.place")?, group.into())
+    }
+
+    /// Has the object of component `number`, whose accumulator is at `field`, updated with an argument, or with NULL.
+    pub(super) fn update_object(
+        &self,
+        table: &TableState<'c>,
+        field: Ptr<'c>,
+        number: usize,
+        (argument, phys): (Value, Phys),
+        component: &Component,
+    ) -> Emitted<()> {
+        let ir = &self.ir;
+        let (update, end) = (ir.block("update.object"), ir.block("update.object.end"));
+        match component.guard {
+            Some(guard) => ir.branch(self.bool(guard), update, end)?,
+            None => ir.jump(update)?,
+        }
+        ir.enter(update);
+        // The whole slot is defined, whatever the size of the argument.
+        ir.store(table.scratch, ir.i128.const_zero().into())?;
+        ir.store(table.scratch, self.to_memory(self.value(argument), phys)?)?;
+        let mut slot = table.scratch;
+        if let Some(valid) = component.valid {
+            let null = ir.ptr.const_null();
+            slot = ir.select(self.bool(valid), slot.into(), null.into(), "argument.or_null")?.into_pointer_value();
+        }
+        let parameters = [ir.ptr.into(), ir.ptr.into(), ir.i32.into(), ir.ptr.into(), ir.i64.into()];
+        let ty = ir.context.void_type().fn_type(&parameters, false);
+        let number = ir.constant(ir.i32, number as i128);
+        let arguments = [self.context.into(), field.into(), number.into(), slot.into(), self.row.into()];
+        ir.b.build_indirect_call(ty, table.update_object, &arguments, "")?;
+        ir.jump(end)?;
+        ir.enter(end);
+        Ok(())
     }
 
     /// Stores the new value, or the old one when the guard does not hold.
@@ -160,10 +202,10 @@ impl<'c> Emitter<'c, '_> {
         let (low, _) = ir.halves(x)?;
         ir.branch(self.is_long(low)?, keep, store)?;
         ir.enter(keep);
-        ir.store(table.string, x.into())?;
+        ir.store(table.scratch, x.into())?;
         let ty = ir.context.void_type().fn_type(&[ir.ptr.into(), ir.ptr.into()], false);
-        ir.b.build_indirect_call(ty, table.keep_string, &[self.context.into(), table.string.into()], "")?;
-        let kept = ir.load(ir.i128, table.string, "kept")?;
+        ir.b.build_indirect_call(ty, table.keep_string, &[self.context.into(), table.scratch.into()], "")?;
+        let kept = ir.load(ir.i128, table.scratch, "kept")?;
         ir.jump(store)?;
         ir.enter(store);
         let new = ir.merge(&[(x.into(), take), (kept, keep)], "extreme.new")?;

@@ -91,6 +91,10 @@ impl<'c> Emitter<'c, '_> {
             Op::SliceStart { time, size_ms, offset_ms } => {
                 Ok(self.slice_start(self.int(time), size_ms, offset_ms, name)?.into())
             }
+            Op::HashFold(hash, key) => {
+                Ok(self.fold(self.int(hash), self.value(key), self.program.type_of(key))?.into())
+            }
+            Op::HashFinish(hash) => Ok(self.finish_hash(self.int(hash))?.into()),
         }
     }
 

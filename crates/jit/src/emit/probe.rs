@@ -50,7 +50,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Folds a key that is not NULL into a hash.
-    fn fold(&self, hash: Int<'c>, key: Basic<'c>, phys: Phys) -> Emitted<Int<'c>> {
+    pub(super) fn fold(&self, hash: Int<'c>, key: Basic<'c>, phys: Phys) -> Emitted<Int<'c>> {
         let ir = &self.ir;
         match phys {
             Phys::Bool => self.fold_word(hash, ir.b.build_int_z_extend(key.into_int_value(), ir.i64, "key.word")?),
@@ -101,7 +101,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// `hash_finish`
-    fn finish_hash(&self, hash: Int<'c>) -> Emitted<Int<'c>> {
+    pub(super) fn finish_hash(&self, hash: Int<'c>) -> Emitted<Int<'c>> {
         let ir = &self.ir;
         let shifted = ir.b.build_right_shift(hash, ir.word(29), false, "hash.high")?;
         let mixed = ir.b.build_xor(hash, shifted, "hash.mixed")?;

@@ -2,13 +2,14 @@
 //!
 //! The current slice, its table's entries and mask are kept in variables, reloaded after the callbacks that change them. A
 //! table without keys has one entry, so its accumulators are kept in variables too, as long as the slice stays the same:
-//! a run over rows of one slice then counts and sums in registers. Only strings stay in the entry.
+//! a run over rows of one slice then counts and sums in registers. Only strings and objects, which callbacks change, stay
+//! in the entry.
 
 use super::Emitter;
 use super::ir::{Basic, Block, Emitted, Int, Ir, Ptr};
 use inkwell::IntPredicate;
 use inkwell::types::BasicTypeEnum;
-use millstream_abi::{Accumulator, EntryLayout, ExecContext, Phys, TableHeader};
+use millstream_abi::{Accumulator, EntryLayout, ExecContext, TableHeader};
 use millstream_codegen::program::Update;
 use std::mem::offset_of;
 
@@ -39,8 +40,11 @@ pub(super) struct TableState<'c> {
     pub(super) keep_string: Ptr<'c>,
     /// Slots of the keys of an insertion.
     pub(super) keys: Ptr<'c>,
-    /// A string that is being kept.
-    pub(super) string: Ptr<'c>,
+    /// A string that is being kept, or an argument of an object.
+    pub(super) scratch: Ptr<'c>,
+    pub(super) update_object: Ptr<'c>,
+    /// `ExecContext::groups`
+    pub(super) groups: Ptr<'c>,
     pub(super) single: Option<SingleEntry<'c>>,
 }
 
@@ -62,7 +66,9 @@ impl<'c> TableState<'c> {
             insert_key: field(offset_of!(ExecContext, insert_key), "insert_key")?,
             keep_string: field(offset_of!(ExecContext, keep_string), "keep_string")?,
             keys: ir.slot(slots, "insert.keys")?,
-            string: ir.slot(ir.i128, "kept.string")?,
+            scratch: ir.slot(ir.i128, "callback.slot")?,
+            update_object: field(offset_of!(ExecContext, update_object), "update_object")?,
+            groups: field(offset_of!(ExecContext, groups), "groups")?,
             single: if update.keys.is_empty() { Some(SingleEntry::new(ir, &update.layout)?) } else { None },
         })
     }
@@ -130,7 +136,7 @@ impl<'c> SingleEntry<'c> {
     fn new(ir: &Ir<'c>, layout: &EntryLayout) -> Emitted<SingleEntry<'c>> {
         let mut locals = Vec::new();
         for (number, &(accumulator, offset)) in layout.accumulators.iter().enumerate() {
-            if accumulator.output() == Phys::Str {
+            if matches!(accumulator, Accumulator::MinStr | Accumulator::MaxStr | Accumulator::Object(..)) {
                 continue;
             }
             let ty = ir.memory_type(accumulator.output());
@@ -203,8 +209,15 @@ impl<'c> Emitter<'c, '_> {
                 ir.load_ptr(single.entry, "entry")?
             }
         };
-        for (component, &(accumulator, offset)) in update.components.iter().zip(&update.layout.accumulators) {
-            self.update_component(table, entry, accumulator, offset, component)?;
+        let accumulators = update.layout.accumulators.iter().zip(&update.components);
+        for (number, (&(accumulator, offset), component)) in accumulators.enumerate() {
+            match (accumulator, component.argument) {
+                (Accumulator::Object(_, phys), Some(argument)) => {
+                    let field = ir.at(entry, offset as u64, "accumulator")?;
+                    self.update_object(table, field, number, (argument, phys), component)?;
+                }
+                _ => self.update_component(table, entry, accumulator, offset, component)?,
+            }
         }
         Ok(())
     }

@@ -143,10 +143,11 @@ fn run_kernel(
     let mut arrays = vec![];
     match &program.terminal {
         Terminal::Emit(_) => {
-            let Emitted { columns, selection, .. } =
-                execute::emit(&lowered, kernel, columns, rows, &mut functions, &mut on_error).expect("the columns fit");
+            let Emitted { columns, selection, late_rows, .. } =
+                execute::emit(&lowered, kernel, columns, rows, watermarks, &mut functions, &mut on_error)
+                    .expect("the columns fit");
             outcome.columns = columns.iter().map(texts).collect();
-            outcome.selection = selection;
+            (outcome.selection, outcome.late_rows) = (selection, late_rows);
             arrays = columns;
         }
         Terminal::Update(update) => {

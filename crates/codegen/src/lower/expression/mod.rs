@@ -32,7 +32,7 @@ impl Lowering<'_> {
                 let clock = ExprKind::Call(RuntimeFn::CurrentTimestamp, vec![]);
                 self.expression(&Expr::new(clock, expr.data_type.clone(), false).at(expr.span), depth)
             }
-            ExprKind::CurrentWatermark => Err(unsupported("CURRENT_WATERMARK".into(), expr.span)),
+            ExprKind::CurrentWatermark => Ok(self.current_watermark()),
             ExprKind::Field(row, _) => {
                 let message = format!("field {} of a computed row", self.text(expr, depth));
                 Err(unsupported(message, expr.span).advise(format!(

@@ -68,6 +68,13 @@ impl Lowering<'_> {
         self.builder.convert(time, Phys::I32)
     }
 
+    /// The watermark before the row, NULL while there is none.
+    pub(super) fn current_watermark(&mut self) -> Scalar {
+        let value = self.builder.op(Op::Watermark, Phys::I64);
+        let none = self.builder.int(i64::MIN as i128, Phys::I64);
+        Scalar { value, valid: Some(self.builder.compare(Comparison::Ne, value, none)) }
+    }
+
     /// Start of the tumbling window of a time in milliseconds.
     pub(super) fn window_start(&mut self, time: &Expr, slicing: Slicing, depth: usize) -> Result<Scalar, Diagnostic> {
         let Scalar { value, valid } = self.expression(time, depth)?;
