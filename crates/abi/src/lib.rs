@@ -4,6 +4,7 @@
 //! Both executors of row programs (interpreter and LLVM) and the state crate build on these definitions, so a
 //! layout is written down once. Depends on nothing of ours.
 
+mod combination;
 mod context;
 mod entry;
 mod hash;
@@ -11,6 +12,7 @@ mod phys;
 mod runtime_function;
 mod string;
 
+pub use combination::Combination;
 pub use context::{
     ColumnView, ErrorKind, ExecContext, FindSlice, InsertKey, OutputColumn, Status, StatusKind, UpdateObject,
 };

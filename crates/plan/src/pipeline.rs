@@ -14,6 +14,7 @@
 use crate::expr::Expr;
 use crate::logical::{Frame, JoinKind, RankFunction, Table};
 use crate::window::WindowAssigner;
+pub use millstream_abi::Combination;
 use millstream_abi::{Accumulator, Finish};
 use millstream_types::{DataType, Field, Schema};
 use std::sync::Arc;
@@ -441,17 +442,6 @@ pub struct Aggregation {
     pub combination: Combination,
 }
 
-/// How the value of a window is made from its slices (design section 5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Combination {
-    /// Merge all slices for each window: for windows of few slices.
-    Recompute,
-    /// Keep the running window: add what enters and subtract what leaves; for invertible aggregates.
-    Subtract,
-    /// Two stacks of slices, merged from their ends: for all others. Amortised a constant number of merges a slice.
-    TwoStacks,
-}
-
 impl Aggregation {
     /// Columns of a trigger's buffers: the keys, the outputs, then `window_start` and `window_end` as TIMESTAMP(3), unless
     /// all time is one window. With [`WindowAssigner::Attached`] the last key is the `window_start`, a TIMESTAMP(3), and
@@ -468,20 +458,6 @@ impl Aggregation {
             fields.push(Field::new("window_end", DataType::Timestamp(3), false));
         }
         Schema::new(fields)
-    }
-}
-
-impl Combination {
-    /// The cheapest for windows of `slices` slices: few slices are merged again for each window, which needs no state;
-    /// more are added and subtracted where that is exact, and kept in two stacks where it is not.
-    pub fn choose(components: &[Accumulator], slices: i64) -> Combination {
-        /// Merging up to so many slices costs no more than keeping two stacks of them.
-        const FEW_SLICES: i64 = 4;
-        match slices {
-            ..=FEW_SLICES => Combination::Recompute,
-            _ if components.iter().all(|c| c.is_invertible()) => Combination::Subtract,
-            _ => Combination::TwoStacks,
-        }
     }
 }
 

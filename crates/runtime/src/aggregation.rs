@@ -94,7 +94,7 @@ mod tests {
 
     fn tumbling(inputs: usize) -> Aggregation {
         let layout = Arc::new(EntryLayout::new(&[], &[]));
-        let types = OutputTypes { keys: vec![], components: vec![] };
+        let types = OutputTypes { keys: vec![], outputs: vec![] };
         let slicing = Slicing { size_ms: 10, offset_ms: 0 };
         Aggregation::new(WindowAssigner::Tumble(slicing), layout, types, 0, inputs)
     }

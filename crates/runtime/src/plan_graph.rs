@@ -17,7 +17,7 @@ use arrow_array::ArrayRef;
 use millstream_abi::EntryLayout;
 use millstream_codegen::program::Terminal;
 use millstream_plan::pipeline::{PipelineEnd, PipelineInput, QueryPlan, SourcePlan};
-use millstream_state::OutputTypes;
+use millstream_state::{Output, OutputTypes};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -182,9 +182,14 @@ fn aggregation(
     let aggregation = &plan.aggregations[index];
     let types = OutputTypes {
         keys: aggregation.keys.iter().map(|k| k.data_type.clone()).collect(),
-        components: aggregation.outputs.iter().map(|o| o.data_type.clone()).collect(),
+        outputs: aggregation
+            .outputs
+            .iter()
+            .map(|o| Output { component: o.component, finish: o.finish.clone(), data_type: o.data_type.clone() })
+            .collect(),
     };
-    if (layout.keys.len(), layout.accumulators.len()) != (types.keys.len(), types.components.len()) {
+    let fits = types.outputs.iter().all(|o| o.component < layout.accumulators.len());
+    if layout.keys.len() != types.keys.len() || !fits {
         return Err(Diagnostic::bug("the entries of an aggregation do not fit its output"));
     }
     Ok(Aggregation::new(aggregation.assigner, layout, types, output, inputs))

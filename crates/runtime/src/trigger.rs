@@ -142,17 +142,17 @@ impl Query {
             .map(|start| {
                 let range = start..merged.len().min(start + most);
                 let rows = range.len();
-                Rows { columns: merged.columns(range, &runtime.types, window), rows, ..Rows::default() }
+                Rows { columns: merged.columns(range, &runtime.types, &window), rows, ..Rows::default() }
             })
             .collect();
         self.deliver(runtime.output, firing.first_unit + group as u64, Unit { rows, ..Unit::default() });
     }
 }
 
-/// Start and end of the window that is the slice at `slice_start`.
-fn window_of(runtime: &Aggregation, slice_start: i64) -> Option<(i64, i64)> {
+/// The window columns of the slice at `slice_start`: its start and end, if it is a window.
+fn window_of(runtime: &Aggregation, slice_start: i64) -> Vec<i64> {
     match runtime.assigner {
-        WindowAssigner::Tumble(slicing) => Some((slice_start, slice_start.saturating_add(slicing.size_ms))),
-        _ => None,
+        WindowAssigner::Tumble(slicing) => vec![slice_start, slice_start.saturating_add(slicing.size_ms)],
+        _ => vec![],
     }
 }

@@ -1,7 +1,8 @@
 //! Merge of accumulators: the counterpart of the updates that row programs do (`millstream_abi::Accumulator`).
 
 use crate::entry::{read, write};
-use millstream_abi::{Accumulator, Str};
+use crate::object;
+use millstream_abi::{Accumulator, EntryLayout, Str};
 
 /// Error-free sum: the rounded sum of two numbers and its rounding error (Knuth).
 pub(crate) fn two_sum(a: f64, b: f64) -> (f64, f64) {
@@ -83,7 +84,9 @@ pub(crate) unsafe fn merge(component: Accumulator, offset: usize, into: *mut u8,
     }
     match component {
         // Tables with groups are never merged.
-        Accumulator::Group | Accumulator::Object(..) => {}
+        Accumulator::Group => {}
+        // SAFETY: promised by the caller.
+        Accumulator::Object(..) => unsafe { object::merge(offset, into, from) },
         Accumulator::Count | Accumulator::SumI64 => combine!(i64, i64::wrapping_add),
         Accumulator::SumI128 => combine!(i128, i128::wrapping_add),
         Accumulator::MinI64 => combine!(i64, Ord::min),
@@ -100,6 +103,38 @@ pub(crate) unsafe fn merge(component: Accumulator, offset: usize, into: *mut u8,
         Accumulator::MinStr => combine!(Str, |a, b| unsafe { choose(a, b, true) }),
         // SAFETY: as above.
         Accumulator::MaxStr => combine!(Str, |a, b| unsafe { choose(a, b, false) }),
+    }
+}
+
+/// Undoes the merge of the component of entry `from` into that of `into`. Accumulators that are not invertible stay as
+/// they are.
+///
+/// # Safety
+/// As for [`merge`].
+pub(crate) unsafe fn subtract(component: Accumulator, offset: usize, into: *mut u8, from: *const u8) {
+    debug_assert!(component.is_invertible(), "the planner subtracts only where that is exact");
+    // SAFETY: promised by the caller; the component's accumulator is of the type.
+    unsafe {
+        match component {
+            Accumulator::Count | Accumulator::SumI64 => {
+                write(into, offset, read::<i64>(into, offset).wrapping_sub(read(from, offset)));
+            }
+            Accumulator::SumI128 => {
+                write(into, offset, read::<i128>(into, offset).wrapping_sub(read(from, offset)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Merges all components of entry `from` into those of `into`.
+///
+/// # Safety
+/// As for [`merge`]; both are entries of `layout`.
+pub(crate) unsafe fn merge_all(layout: &EntryLayout, into: *mut u8, from: *const u8) {
+    for &(component, offset) in &layout.accumulators {
+        // SAFETY: promised by the caller.
+        unsafe { merge(component, offset, into, from) };
     }
 }
 

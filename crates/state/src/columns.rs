@@ -1,53 +1,90 @@
 //! Merged entries as the Arrow columns of a trigger's output.
 //!
-//! Columns are the keys, the components, then `window_start` and `window_end`, as `plan`'s
-//! `Aggregation::output_schema` describes them.
+//! Columns are the keys, the outputs, then those of the window, as `plan`'s `Aggregation::output_schema` describes them.
 
 use crate::accumulator::sum_of;
 use crate::entry::{null_mask, read};
+use crate::finish;
 use crate::merge::Merged;
+use crate::object::object_at;
 use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
 use arrow_array::types::*;
 use arrow_array::{ArrayRef, ArrowPrimitiveType, BooleanArray, NullArray, PrimitiveArray, TimestampMillisecondArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
-use millstream_abi::{Accumulator, KeySlot, Phys, Str};
+use millstream_abi::{Accumulator, EntryLayout, Finish, KeySlot, Phys, Str};
 use millstream_types::DataType;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// SQL types of the output's columns.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The columns of a trigger's output before those of the window.
+#[derive(Debug, Clone, PartialEq)]
 pub struct OutputTypes {
-    /// Of the keys, in the order of the layout.
+    /// SQL types of the keys, in the order of the layout.
     pub keys: Vec<DataType>,
-    /// Of the components: `Accumulator::output` is narrowed to its physical type (integers wrap, DOUBLE rounds).
-    pub components: Vec<DataType>,
+    /// What is shown of the components.
+    pub outputs: Vec<Output>,
+}
+
+/// A column that shows an accumulator; several may show the same one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Output {
+    /// Index into the accumulators of the layout.
+    pub component: usize,
+    /// What is shown of it.
+    pub finish: Finish,
+    /// SQL type. For [`Finish::Value`], `Accumulator::output` is narrowed to its physical type (integers wrap, DOUBLE
+    /// rounds).
+    pub data_type: DataType,
 }
 
 impl Merged {
-    /// The output columns of the rows in `range`; `window` is start and end of the window in milliseconds, `None` when
-    /// all time is one window.
-    pub fn columns(&self, range: Range<usize>, types: &OutputTypes, window: Option<(i64, i64)>) -> Vec<ArrayRef> {
+    /// The output columns of the rows in `range`: keys, outputs, then a TIMESTAMP(3) column for each constant of `window`,
+    /// in milliseconds (start and end of the window, or only the end, or none).
+    pub fn columns(&self, range: Range<usize>, types: &OutputTypes, window: &[i64]) -> Vec<ArrayRef> {
         let rows = &self.rows()[range];
         let layout = self.layout();
-        assert_eq!((layout.keys.len(), layout.accumulators.len()), (types.keys.len(), types.components.len()));
-        let mut columns = Vec::with_capacity(types.keys.len() + types.components.len() + 2);
-        for (i, (key, data_type)) in layout.keys.iter().zip(&types.keys).enumerate() {
-            let nulls = key.nullable.then(|| {
-                // SAFETY: rows are entries of the layout.
-                NullBuffer::from_iter(rows.iter().map(|&e| unsafe { null_mask(layout, e) } >> i & 1 == 0))
-            });
-            columns.push(key_column(rows, key, data_type, nulls.filter(|n| n.null_count() > 0)));
-        }
-        for (&(component, offset), data_type) in layout.accumulators.iter().zip(&types.components) {
-            columns.push(component_column(rows, component, offset, data_type));
-        }
-        for time in window.map_or(vec![], |(start, end)| vec![start, end]) {
+        // SAFETY: the rows are entries of the layout, alive and unchanged as long as `self` is borrowed.
+        let mut columns = unsafe { key_columns(layout, rows, &types.keys) };
+        // SAFETY: as above.
+        columns.extend(unsafe { output_columns(layout, rows, &types.outputs) });
+        for &time in window {
             columns.push(Arc::new(TimestampMillisecondArray::from_value(time, rows.len())));
         }
         columns
     }
+}
+
+/// The keys of entries as columns of these types.
+///
+/// # Safety
+/// `rows` are entries of `layout` whose strings are alive.
+pub(crate) unsafe fn key_columns(layout: &EntryLayout, rows: &[*const u8], types: &[DataType]) -> Vec<ArrayRef> {
+    assert_eq!(layout.keys.len(), types.len(), "a type for each key");
+    let column = |(i, (key, data_type)): (usize, (&KeySlot, &DataType))| {
+        let nulls = key.nullable.then(|| {
+            // SAFETY: promised by the caller.
+            NullBuffer::from_iter(rows.iter().map(|&e| unsafe { null_mask(layout, e) } >> i & 1 == 0))
+        });
+        key_column(rows, key, data_type, nulls.filter(|n| n.null_count() > 0))
+    };
+    layout.keys.iter().zip(types).enumerate().map(column).collect()
+}
+
+/// What the outputs show of entries.
+///
+/// # Safety
+/// `rows` are entries of `layout` whose strings are alive and whose objects are not changed meanwhile.
+pub(crate) unsafe fn output_columns(layout: &EntryLayout, rows: &[*const u8], outputs: &[Output]) -> Vec<ArrayRef> {
+    let column = |output: &Output| match layout.accumulators[output.component] {
+        (Accumulator::Object(_, phys), offset) => {
+            // SAFETY: promised by the caller; there is an object at the offset.
+            let objects: Vec<_> = rows.iter().map(|&e| unsafe { object_at(e, offset) }).collect();
+            finish::column(&objects, phys, &output.finish, &output.data_type)
+        }
+        (component, offset) => component_column(rows, component, offset, &output.data_type),
+    };
+    outputs.iter().map(column).collect()
 }
 
 /// The values of one field, in the order of `rows`.
@@ -78,14 +115,11 @@ fn key_column(rows: &[*const u8], key: &KeySlot, data_type: &DataType, nulls: Op
 fn component_column(rows: &[*const u8], component: Accumulator, at: usize, data_type: &DataType) -> ArrayRef {
     let arrow = data_type.to_arrow();
     match component {
-        Accumulator::SumF64 => floats(gather(rows, at, |[high, low]: [f64; 2]| sum_of(high, low)), &arrow),
-        Accumulator::MinF64 | Accumulator::MaxF64 => floats(gather(rows, at, |x: f64| x), &arrow),
-        Accumulator::Count
-        | Accumulator::SumI64
-        | Accumulator::MinI64
-        | Accumulator::MaxI64
-        | Accumulator::Group
-        | Accumulator::Object(..) => integers(gather(rows, at, |x: i64| x), None, &arrow),
+        Accumulator::SumF64 => floats(gather(rows, at, |[high, low]: [f64; 2]| sum_of(high, low)), None, &arrow),
+        Accumulator::MinF64 | Accumulator::MaxF64 => floats(gather(rows, at, |x: f64| x), None, &arrow),
+        Accumulator::Count | Accumulator::SumI64 | Accumulator::MinI64 | Accumulator::MaxI64 | Accumulator::Group => {
+            integers(gather(rows, at, |x: i64| x), None, &arrow)
+        }
         Accumulator::SumI128 | Accumulator::MinI128 | Accumulator::MaxI128 => {
             primitive::<Decimal128Type>(gather(rows, at, |x: i128| x), None, &arrow)
         }
@@ -94,16 +128,21 @@ fn component_column(rows: &[*const u8], component: Accumulator, at: usize, data_
             let nulls = NullBuffer::from_iter(values.iter().map(|&s| s != Str::NONE));
             strings(values, Some(&nulls), &arrow)
         }
+        Accumulator::Object(..) => unreachable!("objects are shown by `finish`"),
     }
 }
 
 /// A primitive column; `arrow` adds scale or time zone to the type.
-fn primitive<T: ArrowPrimitiveType>(values: Vec<T::Native>, nulls: Option<NullBuffer>, arrow: &Arrow) -> ArrayRef {
+pub(crate) fn primitive<T: ArrowPrimitiveType>(
+    values: Vec<T::Native>,
+    nulls: Option<NullBuffer>,
+    arrow: &Arrow,
+) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::new(values.into(), nulls).with_data_type(arrow.clone()))
 }
 
 /// 64-bit integers as a column of the type, keeping the low bits as SQL's integers wrap.
-fn integers(values: Vec<i64>, nulls: Option<NullBuffer>, arrow: &Arrow) -> ArrayRef {
+pub(crate) fn integers(values: Vec<i64>, nulls: Option<NullBuffer>, arrow: &Arrow) -> ArrayRef {
     let low_32 = || values.iter().map(|&v| v as i32).collect();
     match arrow {
         Arrow::Boolean => {
@@ -125,28 +164,43 @@ fn integers(values: Vec<i64>, nulls: Option<NullBuffer>, arrow: &Arrow) -> Array
 }
 
 /// Doubles as DOUBLE or, rounded, FLOAT.
-fn floats(values: Vec<f64>, arrow: &Arrow) -> ArrayRef {
+pub(crate) fn floats(values: Vec<f64>, nulls: Option<NullBuffer>, arrow: &Arrow) -> ArrayRef {
     match arrow {
-        Arrow::Float32 => primitive::<Float32Type>(values.into_iter().map(|x| x as f32).collect(), None, arrow),
-        _ => primitive::<Float64Type>(values, None, arrow),
+        Arrow::Float32 => primitive::<Float32Type>(values.into_iter().map(|x| x as f32).collect(), nulls, arrow),
+        _ => primitive::<Float64Type>(values, nulls, arrow),
     }
 }
 
-/// Strings or byte strings; long ones are copied into buffers of the array.
+/// Strings or byte strings of an entry; long ones are copied into buffers of the array.
 fn strings(values: Vec<Str>, nulls: Option<&NullBuffer>, arrow: &Arrow) -> ArrayRef {
+    // SAFETY: the caller's rows are alive, and so are their strings.
+    let value = |i: usize| unsafe { values[i].as_bytes() };
+    // SAFETY: what a character column has put into an entry is valid UTF-8, since the decoder checked it.
+    unsafe { byte_strings(values.len(), value, nulls, arrow) }
+}
+
+/// The strings (or byte strings) `0..len`.
+///
+/// # Safety
+/// Those of a character column are valid UTF-8.
+pub(crate) unsafe fn byte_strings<'a>(
+    len: usize,
+    value: impl Fn(usize) -> &'a [u8],
+    nulls: Option<&NullBuffer>,
+    arrow: &Arrow,
+) -> ArrayRef {
     let is_valid = |i: usize| nulls.is_none_or(|n| n.is_valid(i));
     if *arrow == Arrow::BinaryView {
-        let mut builder = BinaryViewBuilder::with_capacity(values.len());
-        for (i, value) in values.iter().enumerate() {
-            // SAFETY: the caller's rows are alive, and so are their strings.
-            builder.append_option(is_valid(i).then(|| unsafe { value.as_bytes() }));
+        let mut builder = BinaryViewBuilder::with_capacity(len);
+        for i in 0..len {
+            builder.append_option(is_valid(i).then(|| value(i)));
         }
         return Arc::new(builder.finish());
     }
-    let mut builder = StringViewBuilder::with_capacity(values.len());
-    for (i, value) in values.iter().enumerate() {
-        // SAFETY: the strings are alive, and those of a character column are valid UTF-8 since the decoder checked them.
-        builder.append_option(is_valid(i).then(|| unsafe { std::str::from_utf8_unchecked(value.as_bytes()) }));
+    let mut builder = StringViewBuilder::with_capacity(len);
+    for i in 0..len {
+        // SAFETY: promised by the caller.
+        builder.append_option(is_valid(i).then(|| unsafe { std::str::from_utf8_unchecked(value(i)) }));
     }
     Arc::new(builder.finish())
 }

@@ -3,6 +3,7 @@
 //! Every function takes a pointer to an occupied entry of the layout it is given; that is what their safety contracts
 //! mean by *entry*.
 
+use crate::arena::Arena;
 use millstream_abi::{EntryLayout, KeySlot, Phys, Slot, Str};
 use std::cmp::Ordering;
 
@@ -24,6 +25,52 @@ pub(crate) unsafe fn read<T: Copy>(entry: *const u8, offset: usize) -> T {
 pub(crate) unsafe fn write<T>(entry: *mut u8, offset: usize, value: T) {
     // SAFETY: as in `read`.
     unsafe { entry.add(offset).cast::<T>().write(value) }
+}
+
+/// A fresh entry: zero hash and keys, initial accumulators.
+pub(crate) fn template(layout: &EntryLayout) -> Box<[u8]> {
+    let mut template = vec![0; layout.stride].into_boxed_slice();
+    for &(component, offset) in &layout.accumulators {
+        template[offset..offset + component.size()].copy_from_slice(&component.initial()[..component.size()]);
+    }
+    template
+}
+
+/// Sorts entries by hash, then keys: an order that depends on the keys alone.
+///
+/// # Safety
+/// All are occupied entries of `layout` whose strings are alive.
+pub(crate) unsafe fn sort(layout: &EntryLayout, entries: impl Iterator<Item = *const u8>) -> Vec<*const u8> {
+    // SAFETY: promised by the caller.
+    let mut hashed: Vec<(u64, *const u8)> = entries.map(|e| (unsafe { hash(e) }, e)).collect();
+    hashed.sort_unstable_by(|&(left_hash, left), &(right_hash, right)| {
+        // SAFETY: promised by the caller.
+        left_hash.cmp(&right_hash).then_with(|| unsafe { compare_keys(layout, left, right) })
+    });
+    hashed.into_iter().map(|(_, e)| e).collect()
+}
+
+/// Offsets of the keys that are strings.
+pub(crate) fn string_keys(layout: &EntryLayout) -> Vec<usize> {
+    layout.keys.iter().filter(|k| k.phys == Phys::Str).map(|k| k.offset).collect()
+}
+
+/// Copies the strings at `offsets` of entries into an arena.
+///
+/// # Safety
+/// The entries have strings there, `NONE` or alive, and are ours to write.
+pub(crate) unsafe fn move_strings(entries: &[*mut u8], offsets: &[usize], arena: &mut Arena) {
+    for &occupied in entries {
+        for &offset in offsets {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let string: Str = read(occupied, offset);
+                if string != Str::NONE {
+                    write(occupied, offset, arena.keep(string.as_bytes()));
+                }
+            }
+        }
+    }
 }
 
 /// The entry's hash; 0 when it is empty.

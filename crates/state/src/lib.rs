@@ -1,28 +1,38 @@
-//! Tables, partials and their merge: the state of windowed aggregations (design sections 1 and 5).
+//! Tables, partials and their merge: the state of windowed aggregations and keyed operators (design sections 1 and 5).
 //!
 //! ```text
 //! Table (mutable, one worker) ──seal──► Partial (immutable, radix-partitioned by hash)
-//!                                          │ merge, partition by partition
+//!                                          │ merge, partition by partition; or Combiner, slice by slice
 //!                                          ▼
 //!                                       Merged rows ──columns──► Arrow columns of the trigger's output
 //! ```
 //!
-//! All three hold entries of one `millstream_abi::EntryLayout`, so no step converts anything. Partials are what
-//! workers late-merge today, and what is spilled, checkpointed and exchanged between nodes later.
+//! All of them hold entries of one `millstream_abi::EntryLayout`, so no step converts anything. Partials are what
+//! workers late-merge today, and what is spilled, checkpointed and exchanged between nodes later. Two more collections
+//! hold the same entries for keyed operators: [`GroupTable`] numbers keys, [`Slots`] finds accumulators by number.
 //!
 //! Invariants: a table has one writer; a partial never changes; strings of entries live in the arena of their table
-//! or partial; hashes are those of `millstream_abi` everywhere.
+//! or partial, objects as long as an entry refers to them; hashes are those of `millstream_abi` everywhere.
 
 mod accumulator;
 mod arena;
 mod columns;
+mod combine;
 mod entry;
+mod finish;
+mod groups;
 mod memory;
 mod merge;
+mod object;
 mod partial;
+mod slots;
 mod table;
 
-pub use columns::OutputTypes;
+pub use columns::{Output, OutputTypes};
+pub use combine::Combiner;
+pub use groups::{GroupLookup, GroupTable};
 pub use merge::{Merged, merge};
+pub use object::Ordinal;
 pub use partial::{PARTITION_BITS, PARTITIONS, Partial, partition_of};
+pub use slots::Slots;
 pub use table::Table;

@@ -25,6 +25,33 @@ unsafe impl Send for Merged {}
 unsafe impl Sync for Merged {}
 
 impl Merged {
+    /// No rows.
+    pub(crate) fn empty(layout: Arc<EntryLayout>) -> Merged {
+        Merged { layout, rows: Vec::new(), _table: None, _partials: Vec::new() }
+    }
+
+    /// The entries of a table that lives as long as the value.
+    ///
+    /// # Safety
+    /// The table has the layout (or one that begins with it), and is neither changed nor dropped while the value is
+    /// used, and neither are the owners of its strings.
+    pub(crate) unsafe fn borrowing(layout: Arc<EntryLayout>, table: &Table) -> Merged {
+        // SAFETY: promised by the caller.
+        let rows = unsafe { entry::sort(&layout, table.occupied()) };
+        Merged { layout, rows, _table: None, _partials: Vec::new() }
+    }
+
+    /// The entries of a table.
+    ///
+    /// # Safety
+    /// The owners of the table's strings are neither changed nor dropped while the value is used.
+    pub(crate) unsafe fn owning(table: Table) -> Merged {
+        let layout = Arc::clone(table.layout());
+        // SAFETY: promised by the caller.
+        let rows = unsafe { entry::sort(&layout, table.occupied()) };
+        Merged { layout, rows, _table: Some(table), _partials: Vec::new() }
+    }
+
     /// Number of keys.
     pub fn len(&self) -> usize {
         self.rows.len()
@@ -56,7 +83,7 @@ impl Merged {
 pub fn merge(partials: &[Arc<Partial>], partitions: Range<usize>) -> Merged {
     let layout = Arc::clone(partials.first().expect("at least one partial").layout());
     let sharing: Vec<Arc<Partial>> = partials.iter().filter(|p| p.len_of(&partitions) > 0).cloned().collect();
-    let (table, mut rows) = match sharing.as_slice() {
+    let (table, entries): (_, Vec<*const u8>) = match sharing.as_slice() {
         [] => (None, Vec::new()),
         [only] => (None, only.entries_of(&partitions).collect()),
         several => {
@@ -69,13 +96,11 @@ pub fn merge(partials: &[Arc<Partial>], partitions: Range<usize>) -> Merged {
                     unsafe { table.merge_entry(e) };
                 }
             }
-            let rows = table.occupied().collect();
-            (Some(table), rows)
+            let entries = table.occupied().collect();
+            (Some(table), entries)
         }
     };
-    rows.sort_unstable_by(|&left, &right| {
-        // SAFETY: both are occupied entries of the layout with live strings.
-        unsafe { entry::hash(left).cmp(&entry::hash(right)).then_with(|| entry::compare_keys(&layout, left, right)) }
-    });
+    // SAFETY: occupied entries of the layout, whose strings live in the partials.
+    let rows = unsafe { entry::sort(&layout, entries.into_iter()) };
     Merged { layout, rows, _table: table, _partials: sharing }
 }

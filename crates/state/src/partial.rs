@@ -3,6 +3,7 @@
 use crate::arena::Arena;
 use crate::entry;
 use crate::memory::EntryMemory;
+use crate::object;
 use millstream_abi::EntryLayout;
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,14 +28,27 @@ pub struct Partial {
     starts: [usize; PARTITIONS + 1],
     /// Owns the long strings; never read through this field.
     arena: Arena,
+    /// Bytes of the objects.
+    object_bytes: usize,
 }
 
+// SAFETY: entries own what they point to; all methods only read, and objects are never changed while a partial has them.
+unsafe impl Send for Partial {}
+// SAFETY: as above.
+unsafe impl Sync for Partial {}
+
 impl Partial {
-    /// Copies entries into partitions; within a partition they keep their order.
+    /// Moves entries into partitions; within a partition they keep their order.
     ///
     /// # Safety
-    /// All are occupied entries of `layout`, whose long strings live in `arena`.
-    pub(crate) unsafe fn from_entries(layout: Arc<EntryLayout>, from: &[*const u8], arena: Arena) -> Partial {
+    /// All are occupied entries of `layout`, whose long strings live in `arena`. The caller forgets them, because their
+    /// objects belong to the partial from now on.
+    pub(crate) unsafe fn from_entries(
+        layout: Arc<EntryLayout>,
+        from: &[*const u8],
+        arena: Arena,
+        object_bytes: usize,
+    ) -> Partial {
         let mut starts = [0; PARTITIONS + 1];
         // SAFETY: all are entries.
         let partition = |e: *const u8| partition_of(unsafe { entry::hash(e) });
@@ -52,7 +66,7 @@ impl Partial {
             unsafe { entries.start().add(*place * layout.stride).copy_from_nonoverlapping(e, layout.stride) };
             *place += 1;
         }
-        Partial { layout, entries, starts, arena }
+        Partial { layout, entries, starts, arena, object_bytes }
     }
 
     /// The layout of entries.
@@ -72,7 +86,7 @@ impl Partial {
 
     /// Bytes of memory that it owns.
     pub fn bytes(&self) -> usize {
-        self.entries.bytes() + self.arena.bytes()
+        self.entries.bytes() + self.arena.bytes() + self.object_bytes
     }
 
     /// Number of keys in a range of partitions.
@@ -85,5 +99,16 @@ impl Partial {
         (self.starts[partitions.start]..self.starts[partitions.end])
             // SAFETY: entries below `len` are within the memory.
             .map(|i| unsafe { self.entries.start().add(i * self.layout.stride) }.cast_const())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if object::has_objects(&self.layout) {
+            for i in 0..self.len() {
+                // SAFETY: entries below `len` are within the memory and of the layout, and nobody reads them any more.
+                unsafe { object::release(&self.layout, self.entries.start().add(i * self.layout.stride)) };
+            }
+        }
     }
 }

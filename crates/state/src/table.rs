@@ -13,6 +13,7 @@ use crate::accumulator;
 use crate::arena::Arena;
 use crate::entry;
 use crate::memory::EntryMemory;
+use crate::object::{self, Ordinal};
 use crate::partial::Partial;
 use millstream_abi::{Accumulator, EntryLayout, Phys, Slot, Str, TableHeader};
 use std::sync::Arc;
@@ -20,9 +21,9 @@ use std::sync::Arc;
 /// Entries of a new table: small, because thousands of open windows have a table for each worker.
 const FIRST_CAPACITY: usize = 16;
 /// Garbage of replaced MIN/MAX strings that is worth a compaction.
-const MIN_GARBAGE_BYTES: usize = 64 << 10;
+pub(crate) const MIN_GARBAGE_BYTES: usize = 64 << 10;
 /// Hash of the group that no row has made: it meets no other one, so any but 0 serves.
-const HASH_OF_NOTHING: u64 = 1;
+pub(crate) const HASH_OF_NOTHING: u64 = 1;
 
 /// A hash table from keys to accumulators. One thread at a time uses it.
 #[repr(C)]
@@ -37,10 +38,28 @@ pub struct Table {
     compacted_bytes: usize,
     /// A fresh entry: zero hash and keys, initial accumulators.
     template: Box<[u8]>,
+    /// Whether entries own objects.
+    has_objects: bool,
+    /// Bytes of the objects that the table has made.
+    object_bytes: usize,
 }
 
-// SAFETY: the header's pointer is into `memory`, and strings point into `arena`, both owned by the table.
+// SAFETY: the header's pointer is into `memory`, and strings point into `arena`, both owned by the table; objects are
+// counted by atomic numbers.
 unsafe impl Send for Table {}
+// SAFETY: methods on shared tables only read.
+unsafe impl Sync for Table {}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        if self.has_objects {
+            for occupied in self.occupied().collect::<Vec<_>>() {
+                // SAFETY: an entry of the layout, which is not used any more.
+                unsafe { object::release(&self.layout, occupied.cast_mut()) };
+            }
+        }
+    }
+}
 
 impl Table {
     /// An empty table.
@@ -52,12 +71,10 @@ impl Table {
     pub(crate) fn with_capacity(layout: Arc<EntryLayout>, entries: usize) -> Table {
         let capacity = entries.next_power_of_two().max(FIRST_CAPACITY);
         let memory = EntryMemory::zeroed(capacity * layout.stride);
-        let mut template = vec![0; layout.stride].into_boxed_slice();
-        for &(component, offset) in &layout.accumulators {
-            template[offset..offset + component.size()].copy_from_slice(&component.initial()[..component.size()]);
-        }
         let header = TableHeader { entries: memory.start(), mask: capacity as u64 - 1, len: 0 };
-        Table { header, memory, layout, arena: Arena::default(), compacted_bytes: 0, template }
+        let (template, has_objects) = (entry::template(&layout), object::has_objects(&layout));
+        let arena = Arena::default();
+        Table { header, memory, layout, arena, compacted_bytes: 0, template, has_objects, object_bytes: 0 }
     }
 
     /// The table of a global aggregation over no rows: its one group, with fresh accumulators.
@@ -83,6 +100,28 @@ impl Table {
         unsafe { &raw mut (*table).header }
     }
 
+    /// A table of the same entries, which share strings and objects with these.
+    ///
+    /// # Safety
+    /// The owners of the strings outlive every read of the copy.
+    pub(crate) unsafe fn copied(&self) -> Table {
+        let mut copy = Table::with_capacity(Arc::clone(&self.layout), self.header.mask as usize + 1);
+        // SAFETY: two blocks of the same size; the copied entries count their objects.
+        unsafe {
+            copy.header.entries.copy_from_nonoverlapping(self.header.entries, self.memory.bytes());
+            copy.header.len = self.header.len;
+            if self.has_objects {
+                copy.occupied().for_each(|e| object::retain(&self.layout, e));
+            }
+        }
+        copy
+    }
+
+    /// The header for someone who only searches, while the table is not changed.
+    pub(crate) fn header_for_reading(&self) -> TableHeader {
+        TableHeader { entries: self.header.entries, mask: self.header.mask, len: self.header.len }
+    }
+
     /// The layout of entries.
     pub fn layout(&self) -> &Arc<EntryLayout> {
         &self.layout
@@ -100,7 +139,7 @@ impl Table {
 
     /// Bytes of memory that it owns.
     pub fn bytes(&self) -> usize {
-        self.memory.bytes() + self.arena.bytes()
+        self.memory.bytes() + self.arena.bytes() + self.object_bytes
     }
 
     /// Inserts a key that the table does not have and returns its entry with fresh accumulators.
@@ -148,31 +187,50 @@ impl Table {
         self.arena.keep(unsafe { string.as_bytes() })
     }
 
+    /// Updates the object at `accumulator`, component `component` of an entry, with the value of the row at `ordinal`;
+    /// `None` is NULL. Strings are copied.
+    ///
+    /// # Safety
+    /// `accumulator` points to the component in an entry of this table; the slot holds a value of the component's
+    /// argument type, and its string is alive.
+    ///
+    /// # Panics
+    /// When the component is no object.
+    pub unsafe fn update_object(
+        &mut self,
+        accumulator: *mut u8,
+        component: usize,
+        value: Option<Slot>,
+        ordinal: Ordinal,
+    ) {
+        let Accumulator::Object(kind, phys) = self.layout.accumulators[component].0 else {
+            unreachable!("component {component} is no object")
+        };
+        // SAFETY: promised by the caller.
+        self.object_bytes += unsafe { object::update(accumulator, kind, phys, value.as_ref(), ordinal) };
+    }
+
     /// Frees strings that MIN and MAX have replaced, when they are more than half of the arena. Call it when no one
     /// holds a pointer into the table; linear in the number of entries, so amortised by the bytes kept since.
     pub fn compact(&mut self) {
-        let replaces =
-            self.layout.accumulators.iter().any(|(a, _)| matches!(a, Accumulator::MinStr | Accumulator::MaxStr));
-        if !replaces || self.arena.used() < 2 * self.compacted_bytes + MIN_GARBAGE_BYTES {
+        let extremes = |a: Accumulator| matches!(a, Accumulator::MinStr | Accumulator::MaxStr);
+        if self.layout.accumulators.iter().any(|(a, _)| extremes(*a)) {
+            self.compact_strings();
+        }
+    }
+
+    /// [`Table::compact`], also for tables from which keys are removed.
+    pub(crate) fn compact_strings(&mut self) {
+        if self.arena.used() < 2 * self.compacted_bytes + MIN_GARBAGE_BYTES {
             return;
         }
         let old = std::mem::take(&mut self.arena);
-        let layout = Arc::clone(&self.layout);
-        let keys = layout.keys.iter().filter(|k| k.phys == Phys::Str).map(|k| k.offset);
-        let kept = layout.accumulators.iter().filter(|(a, _)| a.output() == Phys::Str).map(|&(_, offset)| offset);
-        let offsets: Vec<usize> = keys.chain(kept).collect();
-        for occupied in self.occupied().collect::<Vec<_>>() {
-            for &offset in &offsets {
-                // SAFETY: strings at these offsets are NONE or live in `old`, which is dropped after the loop.
-                unsafe {
-                    let string: Str = entry::read(occupied, offset);
-                    if string != Str::NONE {
-                        let moved = self.arena.keep(string.as_bytes());
-                        entry::write(occupied.cast_mut(), offset, moved);
-                    }
-                }
-            }
-        }
+        let mut offsets = entry::string_keys(&self.layout);
+        let extremes = |a: Accumulator| matches!(a, Accumulator::MinStr | Accumulator::MaxStr);
+        offsets.extend(self.layout.accumulators.iter().filter(|(a, _)| extremes(*a)).map(|&(_, offset)| offset));
+        let entries: Vec<*mut u8> = self.occupied().map(<*const u8>::cast_mut).collect();
+        // SAFETY: occupied entries of the layout whose strings live in `old`, which is dropped after the call.
+        unsafe { entry::move_strings(&entries, &offsets, &mut self.arena) };
         self.compacted_bytes = self.arena.used();
         drop(old);
     }
@@ -188,12 +246,15 @@ impl Table {
     }
 
     /// The immutable form: entries grouped by partition, without the empty ones.
-    pub fn seal(self) -> Partial {
+    pub fn seal(mut self) -> Partial {
         let (layout, len) = (Arc::clone(&self.layout), self.len());
         let entries: Vec<*const u8> = self.occupied().collect();
         debug_assert_eq!(entries.len(), len, "the header counts occupied entries");
-        // SAFETY: the entries are of the layout, and their strings live in the arena that goes with them.
-        unsafe { Partial::from_entries(layout, &entries, self.arena) }
+        let arena = std::mem::take(&mut self.arena);
+        self.has_objects = false;
+        // SAFETY: the entries are of the layout, their strings live in the arena that goes with them, and the table
+        // has just forgotten that it had objects.
+        unsafe { Partial::from_entries(layout, &entries, arena, self.object_bytes) }
     }
 
     /// Merges an entry of the same layout: copies it when its key is new, else combines the accumulators. Strings are
@@ -202,6 +263,27 @@ impl Table {
     /// # Safety
     /// `from` is an entry of the layout whose strings outlive every read of this table.
     pub(crate) unsafe fn merge_entry(&mut self, from: *const u8) {
+        // SAFETY: forwarded.
+        if let Some(found) = unsafe { self.find(from) } {
+            // SAFETY: both are entries of the layout, and the table is ours.
+            unsafe { accumulator::merge_all(&self.layout, found, from) };
+            return;
+        }
+        // SAFETY: both are entries of `stride` bytes, of different memory; the copy counts its objects.
+        unsafe {
+            let fresh = self.claim(entry::hash(from));
+            fresh.copy_from_nonoverlapping(from, self.layout.stride);
+            if self.has_objects {
+                object::retain(&self.layout, fresh);
+            }
+        }
+    }
+
+    /// The entry with the key of `from`.
+    ///
+    /// # Safety
+    /// `from` is an entry of a layout with the same keys; the strings of its keys are alive.
+    pub(crate) unsafe fn find(&self, from: *const u8) -> Option<*mut u8> {
         let stride = self.layout.stride;
         // SAFETY: `from` is an entry.
         let hash = unsafe { entry::hash(from) };
@@ -212,27 +294,67 @@ impl Table {
             // SAFETY: every entry starts with its hash.
             let found = unsafe { entry::hash(candidate) };
             if found == 0 {
-                break;
+                return None;
             }
-            // SAFETY: both are occupied entries of the layout with live strings.
+            // SAFETY: both are occupied entries with the same keys, whose strings are alive.
             if found == hash && unsafe { entry::compare_keys(&self.layout, candidate, from) }.is_eq() {
-                for &(component, offset) in &self.layout.accumulators {
-                    // SAFETY: both entries have the component, and the table is ours.
-                    unsafe { accumulator::merge(component, offset, candidate, from) };
-                }
-                return;
+                return Some(candidate);
             }
             place = (place + 1) & self.header.mask;
         }
-        let fresh = self.claim(hash);
-        // SAFETY: both are entries of `stride` bytes, of different memory.
-        unsafe { fresh.copy_from_nonoverlapping(from, stride) };
+    }
+
+    /// Copies the strings of the keys of an entry into the table.
+    ///
+    /// # Safety
+    /// It is an entry of the table whose strings are alive.
+    pub(crate) unsafe fn keep_keys(&mut self, entry: *mut u8) {
+        let offsets = entry::string_keys(&self.layout);
+        // SAFETY: promised by the caller; a NULL key is an empty string.
+        unsafe { entry::move_strings(&[entry], &offsets, &mut self.arena) };
+    }
+
+    /// Removes an entry: those behind it that its place kept from theirs move up. The caller has released its objects.
+    ///
+    /// # Safety
+    /// It is an occupied entry of the table, to which nobody has a pointer.
+    pub(crate) unsafe fn remove(&mut self, removed: *mut u8) {
+        let (stride, mask) = (self.layout.stride, self.header.mask);
+        // SAFETY: places are masked, and every entry, also an empty one, starts with its hash.
+        unsafe {
+            let mut hole = (removed.offset_from(self.header.entries) as usize / stride) as u64;
+            let mut place = hole;
+            loop {
+                place = (place + 1) & mask;
+                let candidate = self.header.entries.add(place as usize * stride);
+                let hash = entry::hash(candidate);
+                if hash == 0 {
+                    break;
+                }
+                // It may move to the hole unless that is before where its search begins.
+                let way = place.wrapping_sub(hash) & mask;
+                if way >= (place.wrapping_sub(hole) & mask) {
+                    self.header.entries.add(hole as usize * stride).copy_from_nonoverlapping(candidate, stride);
+                    hole = place;
+                }
+            }
+            self.header.entries.add(hole as usize * stride).write_bytes(0, stride);
+        }
+        self.header.len -= 1;
+    }
+
+    /// Gives memory back when most of the table is empty.
+    pub(crate) fn shrink(&mut self) {
+        let capacity = self.header.mask as usize + 1;
+        if capacity > FIRST_CAPACITY && self.len() * 16 < capacity {
+            self.resize((self.len() * 4).next_power_of_two().max(FIRST_CAPACITY));
+        }
     }
 
     /// Makes room, counts one more key and returns the place for it. The caller must fill it.
-    fn claim(&mut self, hash: u64) -> *mut u8 {
+    pub(crate) fn claim(&mut self, hash: u64) -> *mut u8 {
         if (self.header.len + 1) * 2 > self.header.mask + 1 {
-            self.grow();
+            self.resize((self.header.mask as usize + 1) * 2);
         }
         self.header.len += 1;
         self.free_place(hash)
@@ -252,8 +374,8 @@ impl Table {
         }
     }
 
-    fn grow(&mut self) {
-        let capacity = (self.header.mask as usize + 1) * 2;
+    /// Moves the entries to memory of `capacity` places, a power of two.
+    fn resize(&mut self, capacity: usize) {
         let larger = EntryMemory::zeroed(capacity * self.layout.stride);
         let entries: Vec<*const u8> = self.occupied().collect();
         let old = std::mem::replace(&mut self.memory, larger);

@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef};
 use millstream_abi::*;
-use millstream_state::{OutputTypes, PARTITIONS, Partial, Table, merge};
+use millstream_state::{Output, OutputTypes, PARTITIONS, Partial, Table, merge};
 use millstream_types::DataType;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ fn types() -> OutputTypes {
             DataType::Double,
             DataType::STRING,
         ],
-        components: vec![
+        outputs: values(vec![
             DataType::BigInt,
             DataType::Int,
             wide.clone(),
@@ -96,8 +96,14 @@ fn types() -> OutputTypes {
             DataType::Float,
             DataType::STRING,
             DataType::BYTES,
-        ],
+        ]),
     }
+}
+
+/// The plain values of components of these types.
+fn values(types: Vec<DataType>) -> Vec<Output> {
+    let outputs = types.into_iter().enumerate();
+    outputs.map(|(component, data_type)| Output { component, finish: Finish::Value, data_type }).collect()
 }
 
 fn slots(key: &Key) -> (u64, u64, Vec<Slot>) {
@@ -316,7 +322,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     })
 }
 
-fn all_columns(partials: &[Arc<Partial>], window: Option<(i64, i64)>) -> Vec<ArrayRef> {
+fn all_columns(partials: &[Arc<Partial>], window: &[i64]) -> Vec<ArrayRef> {
     let merged = merge(partials, 0..PARTITIONS);
     merged.columns(0..merged.len(), &types(), window)
 }
@@ -338,20 +344,20 @@ proptest! {
             e.sum = e.sum as i32 as i64;
             e.max_double = e.max_double as f32 as f64;
         }
-        let columns = all_columns(&partials, Some((5, 15)));
+        let columns = all_columns(&partials, &[5, 15]);
         prop_assert_eq!(actual(&columns, &wide), model);
         let ends = columns[columns.len() - 1].as_primitive::<TimestampMillisecondType>();
         prop_assert!(ends.values().iter().all(|&end| end == 15));
 
         // The same rows in one table give the same columns, in the same order.
         let one = Arc::new(table_of(rows.iter()).seal());
-        prop_assert_eq!(&columns, &all_columns(&[one], Some((5, 15))));
+        prop_assert_eq!(&columns, &all_columns(&[one], &[5, 15]));
 
         // Partitions one by one are the whole.
         let mut whole = 0;
         for p in 0..PARTITIONS {
             let merged = merge(&partials, p..p + 1);
-            let part = merged.columns(0..merged.len(), &types(), Some((5, 15)));
+            let part = merged.columns(0..merged.len(), &types(), &[5, 15]);
             for (part, all) in part.iter().zip(&columns) {
                 prop_assert_eq!(&**part, &*all.slice(whole, merged.len()));
             }
@@ -370,7 +376,7 @@ fn components_that_saw_no_value_have_their_documented_outputs() {
     let (hash, mask, slots) = slots(&key);
     // SAFETY: the table is empty.
     unsafe { table.insert(hash, mask, &slots) };
-    let columns = all_columns(&[Arc::new(table.seal())], None);
+    let columns = all_columns(&[Arc::new(table.seal())], &[]);
     assert_eq!(columns.len(), 9 + 12);
     assert_eq!(columns[9].as_primitive::<Int64Type>().value(0), 0);
     assert!(columns[19].is_null(0) && columns[20].is_null(0), "MIN and MAX of no string are NULL");

@@ -1,0 +1,206 @@
+//! Overlapping windows from their slices (design section 5).
+//!
+//! Slices arrive in order, each as the partials of several workers; windows are asked for in the order of their ends, and
+//! begin no earlier than the window before. How much of the work of one window serves the next is a matter of the
+//! [`Combination`]: none (recompute), all but what enters and leaves (subtract), or, for accumulators without inverse, the
+//! merges of two stacks of slices. All give the same rows.
+
+mod running;
+mod stacks;
+
+use crate::merge::{Merged, merge};
+use crate::partial::Partial;
+use millstream_abi::{Combination, EntryLayout};
+use running::Running;
+use stacks::Stacks;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Makes the windows of one range of partitions of an aggregation. Tasks over disjoint ranges can run at once.
+#[derive(Debug)]
+pub struct Combiner {
+    layout: Arc<EntryLayout>,
+    partitions: Range<usize>,
+    /// In order of start; those before `entered` are part of `method`, the others start after the last window.
+    slices: VecDeque<Slice>,
+    entered: usize,
+    late: Vec<Late>,
+    method: Method,
+    /// The last window. It may point into `method` and `slices`: cleared before they change.
+    window: Merged,
+}
+
+/// The partials of a slice.
+#[derive(Debug)]
+struct Slice {
+    start: i64,
+    partials: Vec<Arc<Partial>>,
+}
+
+/// Partials of rows that came when some windows of their slice were complete.
+#[derive(Debug)]
+struct Late {
+    slice: Slice,
+    from_end: i64,
+    /// Whether a running window has them.
+    entered: bool,
+}
+
+#[derive(Debug)]
+enum Method {
+    Recompute,
+    Subtract(Running),
+    TwoStacks(Stacks),
+}
+
+impl Combiner {
+    /// Without slices.
+    ///
+    /// # Panics
+    /// For [`Combination::Subtract`] with accumulators that are not invertible.
+    pub fn new(layout: Arc<EntryLayout>, combination: Combination, partitions: Range<usize>) -> Combiner {
+        let method = match combination {
+            Combination::Recompute => Method::Recompute,
+            Combination::Subtract => {
+                let invertible = layout.accumulators.iter().all(|(a, _)| a.is_invertible());
+                assert!(invertible, "only what is invertible can be subtracted");
+                Method::Subtract(Running::new(&layout))
+            }
+            Combination::TwoStacks => Method::TwoStacks(Stacks::new(Arc::clone(&layout))),
+        };
+        let window = Merged::empty(Arc::clone(&layout));
+        Combiner { layout, partitions, slices: VecDeque::new(), entered: 0, late: Vec::new(), method, window }
+    }
+
+    /// Adds the slice at `start`. Slices come in ascending order of start and before the first window that they belong to
+    /// is asked for; what comes for a slice again counts from the next window on.
+    pub fn add_slice(&mut self, start: i64, partials: &[Arc<Partial>]) {
+        let in_order = self.slices.back().is_none_or(|last| last.start < start);
+        if !in_order {
+            return self.add_late(start, i64::MIN, partials);
+        }
+        self.forget_window();
+        let slice = self.slice(start, partials);
+        if !slice.partials.is_empty() {
+            self.slices.push_back(slice);
+        }
+    }
+
+    /// Adds rows of the slice at `start` that only count for windows that end at or after `from_end`. Not later than those
+    /// windows are asked for.
+    pub fn add_late(&mut self, start: i64, from_end: i64, partials: &[Arc<Partial>]) {
+        self.forget_window();
+        let slice = self.slice(start, partials);
+        if !slice.partials.is_empty() {
+            self.late.push(Late { slice, from_end, entered: false });
+        }
+    }
+
+    /// The rows of the window of the slices that start at or after `first_slice_start` and before `end_slice_start` (for
+    /// late rows: the end of the window), sorted as those of [`merge`]. Neither is less than that of the window before.
+    /// Slices that start before the window are forgotten.
+    pub fn window(&mut self, first_slice_start: i64, end_slice_start: i64) -> &Merged {
+        self.forget_window();
+        self.evict(first_slice_start);
+        self.enter(end_slice_start);
+        self.window = self.combine(end_slice_start);
+        &self.window
+    }
+
+    /// Number of slices kept.
+    pub fn slices(&self) -> usize {
+        self.slices.len() + self.late.len()
+    }
+
+    /// Bytes of memory besides the partials, which several combiners share.
+    pub fn bytes(&self) -> usize {
+        match &self.method {
+            Method::Recompute => 0,
+            Method::Subtract(running) => running.bytes(),
+            Method::TwoStacks(stacks) => stacks.bytes(),
+        }
+    }
+
+    fn slice(&self, start: i64, partials: &[Arc<Partial>]) -> Slice {
+        let mine = partials.iter().filter(|p| p.len_of(&self.partitions) > 0);
+        Slice { start, partials: mine.cloned().collect() }
+    }
+
+    fn forget_window(&mut self) {
+        self.window = Merged::empty(Arc::clone(&self.layout));
+    }
+
+    /// Forgets slices that start before `first`.
+    fn evict(&mut self, first: i64) {
+        let count = self.slices.iter().take_while(|s| s.start < first).count();
+        let evicted: Vec<Slice> = self.slices.drain(..count).collect();
+        let entered = count.min(self.entered);
+        self.entered -= entered;
+        let (gone, kept) = std::mem::take(&mut self.late).into_iter().partition(|late| late.slice.start < first);
+        self.late = kept;
+        let gone: Vec<Late> = gone;
+        match &mut self.method {
+            Method::Recompute => {}
+            Method::Subtract(running) => {
+                let late = gone.iter().filter(|late| late.entered).map(|late| &late.slice);
+                for partial in evicted[..entered].iter().chain(late).flat_map(|slice| &slice.partials) {
+                    running.subtract(partial, &self.partitions);
+                }
+                running.tidy();
+            }
+            Method::TwoStacks(stacks) => {
+                let remaining = self.slices.range(..self.entered).map(|slice| slice.partials.as_slice());
+                stacks.evict(entered, remaining, &self.partitions);
+            }
+        }
+    }
+
+    /// Takes in slices that start before `end`, and late ones that count for the window that ends there.
+    fn enter(&mut self, end: i64) {
+        while let Some(slice) = self.slices.get(self.entered).filter(|slice| slice.start < end) {
+            self.entered += 1;
+            for partial in &slice.partials {
+                match &mut self.method {
+                    Method::Recompute => {}
+                    Method::Subtract(running) => running.add(partial, &self.partitions),
+                    Method::TwoStacks(stacks) => stacks.push(partial, &self.partitions),
+                }
+            }
+        }
+        if let Method::Subtract(running) = &mut self.method {
+            for late in self.late.iter_mut().filter(|late| !late.entered && late.counts_for(end)) {
+                late.entered = true;
+                late.slice.partials.iter().for_each(|partial| running.add(partial, &self.partitions));
+            }
+        }
+    }
+
+    fn combine(&self, end: i64) -> Merged {
+        let late = || self.late.iter().filter(|late| late.counts_for(end)).flat_map(|late| &late.slice.partials);
+        let few = self.entered <= 1 || matches!(self.method, Method::Recompute);
+        if few {
+            let slices = self.slices.range(..self.entered).flat_map(|slice| &slice.partials);
+            let partials: Vec<Arc<Partial>> = slices.chain(late()).cloned().collect();
+            return match partials.as_slice() {
+                [] => Merged::empty(Arc::clone(&self.layout)),
+                partials => merge(partials, self.partitions.clone()),
+            };
+        }
+        match &self.method {
+            // SAFETY: the running table owns its strings, and is not changed while the window is used.
+            Method::Subtract(running) => unsafe { Merged::borrowing(Arc::clone(&self.layout), running.table()) },
+            // SAFETY: strings are those of slices and late partials; neither they nor the stacks are changed while the
+            // window is used.
+            Method::TwoStacks(stacks) => unsafe { stacks.merged(late(), &self.partitions) },
+            Method::Recompute => unreachable!("recomputed above"),
+        }
+    }
+}
+
+impl Late {
+    /// Whether the rows belong to the window that ends at `end` and holds the slice unless that starts later.
+    fn counts_for(&self, end: i64) -> bool {
+        self.from_end <= end && self.slice.start < end
+    }
+}

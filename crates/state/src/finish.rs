@@ -1,0 +1,331 @@
+//! What a column shows of objects (`Finish`).
+
+use crate::accumulator::{sum_of, two_sum};
+use crate::columns::{byte_strings, floats, integers, primitive};
+use crate::object::{List, Object, Values, key_of_number, number_of_key, positive_zero};
+use arrow_array::types::Decimal128Type;
+use arrow_array::{ArrayRef, ListArray, MapArray, NullArray, StructArray};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_schema::DataType as Arrow;
+use millstream_abi::{Finish, Phys};
+use millstream_types::DataType;
+use std::sync::Arc;
+
+/// A column of the type that shows objects whose values are of the type `phys`; `None` has seen no value.
+///
+/// # Panics
+/// When the objects are not of the kind that the finish is for.
+pub(crate) fn column(objects: &[Option<&Object>], phys: Phys, finish: &Finish, data_type: &DataType) -> ArrayRef {
+    let arrow = data_type.to_arrow();
+    match finish {
+        Finish::Value => single(objects, phys, &arrow, |object, into| match object {
+            Object::First(_, value) | Object::Last(_, value) => {
+                into.push_from(value, 0);
+                true
+            }
+            _ => wrong(object, finish),
+        }),
+        Finish::Mode => single(objects, phys, &arrow, |object, into| match object {
+            Object::List(list) => mode(&Sorted::of(list, phys), into),
+            _ => wrong(object, finish),
+        }),
+        Finish::Count => counts(objects, &arrow, |object| match object {
+            Object::List(list) => list.len() as i64,
+            Object::Distinct(set) => set.len() as i64,
+            _ => wrong(object, finish),
+        }),
+        Finish::Estimate => counts(objects, &arrow, |object| match object {
+            Object::Cardinality(sketch) => sketch.estimate(),
+            _ => wrong(object, finish),
+        }),
+        Finish::Sum => single(objects, phys, &arrow, |object, into| match object {
+            Object::Distinct(set) => sum(&set.ascending(), phys, into),
+            _ => wrong(object, finish),
+        }),
+        Finish::Percentile(fraction) => numbers(objects, &arrow, |object| match object {
+            Object::List(list) => percentile(list, *fraction),
+            _ => wrong(object, finish),
+        }),
+        Finish::Quantile(fraction) => numbers(objects, &arrow, |object| match object {
+            Object::Quantiles(sketch) => sketch.quantile(*fraction),
+            _ => wrong(object, finish),
+        }),
+        Finish::Array => arrays(objects, phys, &arrow),
+        Finish::Multiset => multisets(objects, phys, &arrow),
+        Finish::Join(separator) => single(objects, phys, &arrow, |object, into| join(object, separator, into)),
+    }
+}
+
+fn wrong(object: &Object, finish: &Finish) -> ! {
+    unreachable!("{finish:?} does not show {object:?}")
+}
+
+/// A column of at most one value of each object: `push` says whether it has pushed one.
+fn single(
+    objects: &[Option<&Object>],
+    phys: Phys,
+    arrow: &Arrow,
+    mut push: impl FnMut(&Object, &mut Values) -> bool,
+) -> ArrayRef {
+    let mut values = Values::new(phys);
+    let mut valid = Vec::with_capacity(objects.len());
+    for object in objects {
+        let pushed = object.is_some_and(|object| push(object, &mut values));
+        if !pushed {
+            values.push_nothing();
+        }
+        valid.push(pushed);
+    }
+    values_column(values, phys, Some(NullBuffer::from(valid)), arrow)
+}
+
+fn counts(objects: &[Option<&Object>], arrow: &Arrow, count: impl Fn(&Object) -> i64) -> ArrayRef {
+    integers(objects.iter().map(|object| object.map_or(0, &count)).collect(), None, arrow)
+}
+
+fn numbers(objects: &[Option<&Object>], arrow: &Arrow, number: impl Fn(&Object) -> Option<f64>) -> ArrayRef {
+    let numbers: Vec<Option<f64>> = objects.iter().map(|object| object.and_then(&number)).collect();
+    let nulls = NullBuffer::from_iter(numbers.iter().map(Option::is_some));
+    floats(numbers.into_iter().map(|x| x.unwrap_or(0.0)).collect(), Some(nulls), arrow)
+}
+
+/// Values as a column of the Arrow type.
+fn values_column(values: Values, phys: Phys, nulls: Option<NullBuffer>, arrow: &Arrow) -> ArrayRef {
+    let nulls = nulls.filter(|n| n.null_count() > 0);
+    match values {
+        values if *arrow == Arrow::Null => Arc::new(NullArray::new(values.len())),
+        Values::Words(words) if phys == Phys::F64 => {
+            floats(words.into_iter().map(number_of_key).collect(), nulls, arrow)
+        }
+        Values::Words(words) => integers(words, nulls, arrow),
+        Values::Wides(wides) => primitive::<Decimal128Type>(wides, nulls, arrow),
+        // SAFETY: strings of a character column have come from one, and joined strings are put together from them.
+        Values::Strings(..) => unsafe { byte_strings(values.len(), |i| values.string(i), nulls.as_ref(), arrow) },
+    }
+}
+
+/// The values of a list in ascending order, without NULLs.
+enum Sorted<'a> {
+    Words(Vec<i64>),
+    Wides(Vec<i128>),
+    Strings(Vec<&'a [u8]>),
+}
+
+impl<'a> Sorted<'a> {
+    fn of(list: &'a List, phys: Phys) -> Sorted<'a> {
+        match phys {
+            Phys::I128 => Sorted::Wides(sorted(list, |values, i| match values {
+                Values::Wides(wides) => wides[i],
+                _ => 0,
+            })),
+            Phys::Str => Sorted::Strings(sorted(list, Values::string)),
+            _ => Sorted::Words(sorted(list, |values, i| match values {
+                Values::Words(words) => positive_zero(phys, words[i]),
+                _ => 0,
+            })),
+        }
+    }
+}
+
+fn sorted<'a, T: Ord>(list: &'a List, value: impl Fn(&'a Values, usize) -> T) -> Vec<T> {
+    let mut values = not_null(list, value);
+    values.sort_unstable();
+    values
+}
+
+/// The values of a list that are not NULL, in any order.
+fn not_null<'a, T>(list: &'a List, value: impl Fn(&'a Values, usize) -> T) -> Vec<T> {
+    let mut values = Vec::with_capacity(list.len() - list.null_count());
+    for leaf in list.leaves() {
+        let own = leaf.own_values();
+        values.extend((0..own.len()).filter(|&i| !leaf.is_null(i)).map(|i| value(own, i)));
+    }
+    values
+}
+
+/// Runs of equal values: the value and how often it is there.
+fn runs<T: PartialEq>(sorted: &[T]) -> impl Iterator<Item = (&T, i64)> {
+    sorted.chunk_by(|a, b| a == b).map(|run| (&run[0], run.len() as i64))
+}
+
+/// The first of the longest runs.
+fn longest<T: PartialEq>(sorted: &[T]) -> Option<&T> {
+    let mut best: Option<(&T, i64)> = None;
+    for run in runs(sorted) {
+        if best.is_none_or(|(_, count)| run.1 > count) {
+            best = Some(run);
+        }
+    }
+    best.map(|(value, _)| value)
+}
+
+fn mode(sorted: &Sorted<'_>, into: &mut Values) -> bool {
+    match (sorted, into) {
+        (Sorted::Words(sorted), Values::Words(into)) => into.extend(longest(sorted)),
+        (Sorted::Wides(sorted), Values::Wides(into)) => into.extend(longest(sorted)),
+        (Sorted::Strings(sorted), Values::Strings(bytes, ends)) => {
+            if let Some(string) = longest(sorted) {
+                bytes.extend_from_slice(string);
+                ends.push(bytes.len());
+            }
+        }
+        _ => unreachable!("values of one type"),
+    }
+    match sorted {
+        Sorted::Words(sorted) => !sorted.is_empty(),
+        Sorted::Wides(sorted) => !sorted.is_empty(),
+        Sorted::Strings(sorted) => !sorted.is_empty(),
+    }
+}
+
+/// The sum in ascending order, so that that of doubles does not depend on anything else; integers wrap.
+fn sum(values: &Values, phys: Phys, into: &mut Values) -> bool {
+    match (values, into) {
+        (Values::Words(words), Values::Words(into)) if phys == Phys::F64 => {
+            let (high, low) = words.iter().fold((0.0, 0.0), |(high, low), &word| {
+                let (sum, error) = two_sum(high, number_of_key(word));
+                (sum, low + error)
+            });
+            into.push(key_of_number(sum_of(high, low)));
+        }
+        (Values::Words(words), Values::Words(into)) => into.push(words.iter().fold(0, |a, &b| a.wrapping_add(b))),
+        (Values::Wides(wides), Values::Wides(into)) => into.push(wides.iter().fold(0, |a, &b| a.wrapping_add(b))),
+        _ => unreachable!("strings have no sum"),
+    }
+    true
+}
+
+/// The number with the rank `fraction · (count - 1)` among the sorted ones, interpolated between neighbours.
+fn percentile(list: &List, fraction: f64) -> Option<f64> {
+    let mut keys = not_null(list, |values, i| match values {
+        Values::Words(words) => words[i],
+        _ => 0,
+    });
+    let last = keys.len().checked_sub(1)?;
+    let rank = fraction.clamp(0.0, 1.0) * last as f64;
+    let below = (rank as usize).min(last);
+    let part = rank - below as f64;
+    let (_, &mut low, above) = keys.select_nth_unstable(below);
+    let low = number_of_key(low);
+    let Some(high) = above.iter().min().map(|&key| number_of_key(key)).filter(|_| part > 0.0) else {
+        return Some(low);
+    };
+    let distance = high - low;
+    Some(if low == high {
+        low
+    } else if distance.is_finite() {
+        low + distance * part
+    } else {
+        low * (1.0 - part) + high * part
+    })
+}
+
+fn join(object: &Object, separator: &str, into: &mut Values) -> bool {
+    let Values::Strings(bytes, ends) = into else { unreachable!("only strings are joined") };
+    let start = bytes.len();
+    let mut count = 0;
+    let mut add = |string: &[u8]| {
+        if count > 0 {
+            bytes.extend_from_slice(separator.as_bytes());
+        }
+        bytes.extend_from_slice(string);
+        count += 1;
+    };
+    match object {
+        Object::List(list) => {
+            for (leaf, i) in list.in_order().into_iter().filter(|(leaf, i)| !leaf.is_null(*i)) {
+                add(leaf.own_values().string(i));
+            }
+        }
+        Object::Distinct(set) => {
+            let values = set.ascending();
+            (0..values.len()).for_each(|i| add(values.string(i)));
+        }
+        _ => unreachable!("only collected values are joined"),
+    }
+    if count > 0 {
+        ends.push(bytes.len());
+    } else {
+        bytes.truncate(start);
+    }
+    count > 0
+}
+
+fn arrays(objects: &[Option<&Object>], phys: Phys, arrow: &Arrow) -> ArrayRef {
+    let Arrow::List(element) = arrow else { unreachable!("an ARRAY is stored as a list, not as {arrow}") };
+    let mut values = Values::new(phys);
+    let mut valid = Vec::new();
+    let mut lengths = Vec::with_capacity(objects.len());
+    for object in objects {
+        let before = values.len();
+        match object {
+            None => {}
+            Some(Object::List(list)) => {
+                for (leaf, i) in list.in_order() {
+                    values.push_from(leaf.own_values(), i);
+                    valid.push(!leaf.is_null(i));
+                }
+            }
+            Some(Object::Distinct(set)) => {
+                let ascending = set.ascending();
+                (0..ascending.len()).for_each(|i| values.push_from(&ascending, i));
+                valid.resize(values.len(), true);
+            }
+            Some(object) => unreachable!("{object:?} has no elements"),
+        }
+        lengths.push(values.len() - before);
+    }
+    let nulls = NullBuffer::from_iter(objects.iter().map(Option::is_some));
+    let elements = values_column(values, phys, Some(NullBuffer::from(valid)), element.data_type());
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    Arc::new(ListArray::new(Arc::clone(element), offsets, elements, Some(nulls).filter(|n| n.null_count() > 0)))
+}
+
+fn multisets(objects: &[Option<&Object>], phys: Phys, arrow: &Arrow) -> ArrayRef {
+    let Arrow::Map(entries, _) = arrow else { unreachable!("a MULTISET is stored as a map, not as {arrow}") };
+    let Arrow::Struct(fields) = entries.data_type() else { unreachable!("a map has entries, not {entries}") };
+    let mut keys = Values::new(phys);
+    let mut counts: Vec<i64> = Vec::new();
+    let mut lengths = Vec::with_capacity(objects.len());
+    let mut valid = Vec::with_capacity(objects.len());
+    for object in objects {
+        let before = counts.len();
+        match object {
+            None => {}
+            Some(Object::List(list)) => push_runs(&Sorted::of(list, phys), &mut keys, &mut counts),
+            Some(Object::Distinct(set)) => {
+                let ascending = set.ascending();
+                (0..ascending.len()).for_each(|i| keys.push_from(&ascending, i));
+                counts.resize(keys.len(), 1);
+            }
+            Some(object) => unreachable!("{object:?} has no elements"),
+        }
+        lengths.push(counts.len() - before);
+        valid.push(counts.len() > before);
+    }
+    let keys = values_column(keys, phys, None, fields[0].data_type());
+    let counts = integers(counts, None, fields[1].data_type());
+    let nulls = Some(NullBuffer::from(valid)).filter(|n| n.null_count() > 0);
+    let pairs = StructArray::new(fields.clone(), vec![keys, counts], None);
+    Arc::new(MapArray::new(Arc::clone(entries), OffsetBuffer::from_lengths(lengths), pairs, nulls, false))
+}
+
+/// Appends each distinct value and how often it is there.
+fn push_runs(sorted: &Sorted<'_>, keys: &mut Values, counts: &mut Vec<i64>) {
+    match (sorted, keys) {
+        (Sorted::Words(sorted), Values::Words(keys)) => runs(sorted).for_each(|(&value, count)| {
+            keys.push(value);
+            counts.push(count);
+        }),
+        (Sorted::Wides(sorted), Values::Wides(keys)) => runs(sorted).for_each(|(&value, count)| {
+            keys.push(value);
+            counts.push(count);
+        }),
+        (Sorted::Strings(sorted), Values::Strings(bytes, ends)) => runs(sorted).for_each(|(value, count)| {
+            bytes.extend_from_slice(value);
+            ends.push(bytes.len());
+            counts.push(count);
+        }),
+        _ => unreachable!("values of one type"),
+    }
+}

@@ -1,0 +1,178 @@
+//! Keys as dense numbers: what keyed operators and lookup tables find rows by.
+
+use crate::columns::key_columns;
+use crate::entry;
+use crate::table::Table;
+use arrow_array::ArrayRef;
+use millstream_abi::{Accumulator, EntryLayout, Slot, TableHeader};
+use millstream_types::DataType;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// Number of the group of a key that a [`GroupLookup`] has not found.
+pub(crate) const NO_GROUP: u64 = u64::MAX;
+
+/// A table that numbers its keys: 0, 1, 2, … in the order of insertion. One thread at a time changes it; when it is
+/// complete, any number may look keys up ([`GroupTable::lookup`]).
+///
+/// Keys are never removed. Who has forgotten most groups makes a new table of those that are left.
+#[derive(Debug)]
+pub struct GroupTable {
+    table: Table,
+    /// The entry of each group.
+    entries: Vec<*const u8>,
+    /// Where the entries of `table` were when `entries` was made.
+    memory: *mut u8,
+    /// Offset of the number in entries.
+    number: usize,
+}
+
+// SAFETY: the pointers are into the table, which is `Send`.
+unsafe impl Send for GroupTable {}
+// SAFETY: methods on shared values only read.
+unsafe impl Sync for GroupTable {}
+
+impl GroupTable {
+    /// An empty table for keys of the layout.
+    ///
+    /// # Panics
+    /// When the layout has other accumulators than one [`Accumulator::Group`].
+    pub fn new(layout: Arc<EntryLayout>) -> GroupTable {
+        let [(Accumulator::Group, number)] = layout.accumulators[..] else {
+            unreachable!("the entries of groups have a number and nothing else")
+        };
+        let mut table = Table::new(layout);
+        // SAFETY: a table of our own.
+        let memory = unsafe { (*Table::header_of(&raw mut table)).entries };
+        GroupTable { table, entries: Vec::new(), memory, number }
+    }
+
+    /// What generated code gets, for `ExecContext::table`: stays at its address as long as the table does.
+    ///
+    /// # Safety
+    /// `groups` points to a group table.
+    pub unsafe fn header_of(groups: *mut GroupTable) -> *mut TableHeader {
+        // SAFETY: places within the value; nothing is read.
+        unsafe { Table::header_of(&raw mut (*groups).table) }
+    }
+
+    /// Inserts a key that the table does not have, gives it the next number and returns its entry: for
+    /// `ExecContext::insert_key`.
+    ///
+    /// # Safety
+    /// As for [`Table::insert`].
+    pub unsafe fn insert(&mut self, hash: u64, null_mask: u64, keys: &[Slot]) -> *mut u8 {
+        // SAFETY: forwarded; the entry has the number at its offset.
+        let (inserted, memory) = unsafe {
+            let inserted = self.table.insert(hash, null_mask, keys);
+            entry::write(inserted, self.number, self.entries.len() as u64);
+            (inserted, (*Table::header_of(&raw mut self.table)).entries)
+        };
+        self.entries.push(inserted);
+        if memory != self.memory {
+            // The table has grown and all entries have moved.
+            self.memory = memory;
+            for occupied in self.table.occupied() {
+                // SAFETY: every entry has a number below the length.
+                let number = unsafe { entry::read::<u64>(occupied, self.number) };
+                self.entries[number as usize] = occupied;
+            }
+        }
+        inserted
+    }
+
+    /// Number of groups.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no group.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes of memory that it owns.
+    pub fn bytes(&self) -> usize {
+        self.table.bytes() + self.entries.capacity() * size_of::<*const u8>()
+    }
+
+    /// Whether a column of the group's key is NULL: then it equals no other key in a join.
+    pub fn is_null(&self, group: u64) -> bool {
+        // SAFETY: an entry of the table.
+        unsafe { entry::null_mask(self.table.layout(), self.entries[group as usize]) != 0 }
+    }
+
+    /// The keys of groups as columns of the types of the key columns.
+    pub fn columns(&self, groups: &[u64], types: &[DataType]) -> Vec<ArrayRef> {
+        let rows: Vec<*const u8> = groups.iter().map(|&group| self.entries[group as usize]).collect();
+        // SAFETY: entries of the table, which is borrowed.
+        unsafe { key_columns(self.table.layout(), &rows, types) }
+    }
+
+    /// A view for looking keys up: one for each thread that does.
+    pub fn lookup(&self) -> GroupLookup<'_> {
+        let words = self.table.layout().stride.div_ceil(size_of::<u128>());
+        let mut missing = vec![0u128; words].into_boxed_slice();
+        // SAFETY: the memory is as long and as aligned as an entry.
+        unsafe { entry::write(missing.as_mut_ptr().cast(), self.number, NO_GROUP) };
+        GroupLookup { header: self.table.header_for_reading(), missing, table: PhantomData }
+    }
+}
+
+/// A read-only view of a [`GroupTable`]. Its header is for `ExecContext::table`; a key that is not there gets the group
+/// `u64::MAX`, and nothing is inserted.
+#[derive(Debug)]
+pub struct GroupLookup<'a> {
+    header: TableHeader,
+    /// The entry of all keys that are not there; of 16-byte words for their alignment.
+    missing: Box<[u128]>,
+    table: PhantomData<&'a GroupTable>,
+}
+
+// SAFETY: the header points into a table that is borrowed and only read; the rest is owned.
+unsafe impl Send for GroupLookup<'_> {}
+
+impl GroupLookup<'_> {
+    /// What generated code gets: stays at its address as long as the view does. Programs that assign groups only read
+    /// what it points to.
+    ///
+    /// # Safety
+    /// `lookup` points to a view.
+    pub unsafe fn header_of(lookup: *mut GroupLookup<'_>) -> *mut TableHeader {
+        // SAFETY: a place within the value; nothing is read.
+        unsafe { &raw mut (*lookup).header }
+    }
+
+    /// The entry of a key that is not there: what `ExecContext::insert_key` returns.
+    pub fn missing(&mut self) -> *mut u8 {
+        self.missing.as_mut_ptr().cast()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int64Type;
+    use millstream_abi::{HASH_SEED, Phys, hash_finish, hash_word};
+
+    #[test]
+    fn groups_are_numbered_in_order_and_keep_their_keys_when_the_table_grows() {
+        let layout = Arc::new(EntryLayout::new(&[(Phys::I64, true)], &[Accumulator::Group]));
+        let mut groups = GroupTable::new(layout);
+        for key in 0..500i64 {
+            let (mask, word) = if key == 7 { (1, HASH_SEED) } else { (0, key as u64) };
+            let hash = hash_finish(hash_word(HASH_SEED, word));
+            // SAFETY: the keys are distinct.
+            unsafe { groups.insert(hash, mask, &[Slot::of(key.to_le_bytes())]) };
+        }
+        assert_eq!(groups.len(), 500);
+        assert!(groups.is_null(7) && !groups.is_null(8));
+        let columns = groups.columns(&[499, 0, 7, 123, 0], &[DataType::BigInt]);
+        let keys: Vec<Option<i64>> = columns[0].as_primitive::<Int64Type>().iter().collect();
+        assert_eq!(keys, [Some(499), Some(0), None, Some(123), Some(0)]);
+        let mut lookup = groups.lookup();
+        // SAFETY: the dummy entry has its number at the offset of all.
+        assert_eq!(unsafe { entry::read::<u64>(lookup.missing(), groups.number) }, NO_GROUP);
+    }
+}

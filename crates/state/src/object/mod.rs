@@ -1,0 +1,276 @@
+//! Objects: accumulators that keep values or sketches (`Accumulator::Object`).
+//!
+//! An entry holds a pointer of 8 bytes, null while there is nothing. Every pointer that is not null in an occupied entry
+//! is one strong reference to an [`Object`]: who copies an entry retains its objects, who forgets one releases them.
+//! An object that others share is never changed: [`writable`] puts a copy in its place. So merging and overlapping
+//! windows may share the objects of sealed partials, and lists are not copied but strung together.
+
+mod distinct;
+mod list;
+mod sketch;
+mod values;
+
+use crate::entry::{read, write};
+use distinct::Distinct;
+pub(crate) use list::List;
+use millstream_abi::{Accumulator, EntryLayout, ObjectKind, Phys, Slot};
+use sketch::{Cardinality, Quantiles};
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+pub(crate) use values::{Values, key_of_number, number_of_key, positive_zero};
+
+/// Place of a row in the input of a query, in the order in which keyed operators consume rows: it does not depend on
+/// workers, so neither do results that depend on the order of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ordinal {
+    /// Watermark of the row's stream before it, in milliseconds.
+    pub watermark: i64,
+    /// Stream.
+    pub stream: u32,
+    /// Place in the stream.
+    pub position: u64,
+}
+
+/// What an entry points to.
+#[derive(Debug, Clone)]
+pub(crate) enum Object {
+    List(List),
+    Distinct(Distinct),
+    /// The value with the smallest ordinal.
+    First(Ordinal, Values),
+    /// The value with the largest ordinal.
+    Last(Ordinal, Values),
+    Cardinality(Cardinality),
+    Quantiles(Quantiles),
+}
+
+impl Object {
+    /// The object of one value; `None` when a NULL is nothing to it.
+    ///
+    /// # Safety
+    /// `value` is of the type `phys`, and its string is alive.
+    unsafe fn of(kind: ObjectKind, phys: Phys, value: Option<&Slot>, ordinal: Ordinal) -> Option<Object> {
+        let single = |value: &Slot| {
+            let mut values = Values::new(phys);
+            // SAFETY: promised by the caller.
+            unsafe { values.push(phys, value) };
+            values
+        };
+        let mut object = match kind {
+            ObjectKind::List { keeps_nulls } => {
+                if value.is_none() && !keeps_nulls {
+                    return None;
+                }
+                Object::List(List::new(phys))
+            }
+            ObjectKind::Distinct => Object::Distinct(Distinct::new(phys)),
+            ObjectKind::First => return value.map(|v| Object::First(ordinal, single(v))),
+            ObjectKind::Last => return value.map(|v| Object::Last(ordinal, single(v))),
+            ObjectKind::Cardinality => Object::Cardinality(Cardinality::new()),
+            ObjectKind::Quantiles => Object::Quantiles(Quantiles::new()),
+        };
+        // SAFETY: forwarded.
+        unsafe { object.update(phys, value, ordinal) };
+        Some(object)
+    }
+
+    /// Takes in a value; NULL only counts for lists.
+    ///
+    /// # Safety
+    /// As for [`Object::of`].
+    unsafe fn update(&mut self, phys: Phys, value: Option<&Slot>, ordinal: Ordinal) {
+        // SAFETY: forwarded in every arm.
+        unsafe {
+            match (self, value) {
+                (Object::List(list), _) => list.push(phys, value, ordinal),
+                (_, None) => {}
+                (Object::Distinct(set), Some(value)) => set.insert(phys, value),
+                (Object::First(at, kept), Some(value)) if ordinal < *at => {
+                    *at = ordinal;
+                    kept.replace(phys, value);
+                }
+                (Object::Last(at, kept), Some(value)) if ordinal >= *at => {
+                    *at = ordinal;
+                    kept.replace(phys, value);
+                }
+                (Object::First(..) | Object::Last(..), Some(_)) => {}
+                (Object::Cardinality(sketch), Some(value)) => sketch.insert(phys, value),
+                (Object::Quantiles(sketch), Some(value)) => sketch.insert(f64::from_le_bytes(value.bytes())),
+            }
+        }
+    }
+
+    /// Takes in another object of the same kind and type.
+    fn merge(&mut self, other: &Arc<Object>) {
+        match (self, &**other) {
+            (Object::List(list), Object::List(_)) => list.append(Arc::clone(other)),
+            (Object::Distinct(set), Object::Distinct(others)) => set.union(others),
+            (Object::First(at, value), Object::First(other_at, other_value)) => {
+                if (other_at, other_value) < (&*at, &*value) {
+                    (*at, *value) = (*other_at, other_value.clone());
+                }
+            }
+            (Object::Last(at, value), Object::Last(other_at, other_value)) => {
+                if (other_at, other_value) > (&*at, &*value) {
+                    (*at, *value) = (*other_at, other_value.clone());
+                }
+            }
+            (Object::Cardinality(sketch), Object::Cardinality(other)) => sketch.merge(other),
+            (Object::Quantiles(sketch), Object::Quantiles(other)) => sketch.merge(other),
+            _ => unreachable!("one component has objects of one kind"),
+        }
+    }
+
+    /// A copy that may be changed: of a list, one that shares the values of the original.
+    fn fork(this: &Arc<Object>) -> Object {
+        match &**this {
+            Object::List(list) => Object::List(list.fork(this)),
+            other => other.clone(),
+        }
+    }
+
+    /// Bytes of memory, as if nothing were shared.
+    pub(crate) fn bytes(&self) -> usize {
+        let inner = match self {
+            Object::List(list) => list.bytes(),
+            Object::Distinct(set) => set.bytes(),
+            Object::First(_, value) | Object::Last(_, value) => value.bytes(),
+            Object::Cardinality(sketch) => sketch.bytes(),
+            Object::Quantiles(sketch) => sketch.bytes(),
+        };
+        size_of::<Object>() + inner
+    }
+}
+
+/// Whether entries of the layout have objects.
+pub(crate) fn has_objects(layout: &EntryLayout) -> bool {
+    layout.accumulators.iter().any(|(a, _)| matches!(a, Accumulator::Object(..)))
+}
+
+/// Offsets of the objects in entries of the layout.
+fn offsets(layout: &EntryLayout) -> impl Iterator<Item = usize> + use<'_> {
+    let objects = layout.accumulators.iter().filter(|(a, _)| matches!(a, Accumulator::Object(..)));
+    objects.map(|&(_, offset)| offset)
+}
+
+/// The object at `offset`, if there is one.
+///
+/// # Safety
+/// `entry` is an entry with an object there, and is not changed while the reference lives.
+pub(crate) unsafe fn object_at<'a>(entry: *const u8, offset: usize) -> Option<&'a Object> {
+    // SAFETY: promised by the caller; a pointer that is not null is a strong reference.
+    unsafe { read::<*const Object>(entry, offset).as_ref() }
+}
+
+/// The reference at `offset` without its count.
+///
+/// # Safety
+/// As for [`object_at`].
+unsafe fn borrowed(entry: *const u8, offset: usize) -> Option<ManuallyDrop<Arc<Object>>> {
+    // SAFETY: as in `object_at`; all objects are made by `Arc`, and the count stays the entry's.
+    unsafe {
+        let pointer = read::<*const Object>(entry, offset);
+        (!pointer.is_null()).then(|| ManuallyDrop::new(Arc::from_raw(pointer)))
+    }
+}
+
+/// The object at `offset` for writing: the entry's own, or a copy that it becomes the owner of.
+///
+/// # Safety
+/// As for [`object_at`], the entry is ours to write, and its pointer is not null.
+unsafe fn writable(entry: *mut u8, offset: usize) -> *mut Object {
+    // SAFETY: the pointer is a strong reference that is taken out of the entry and put back.
+    unsafe {
+        let mut object = Arc::from_raw(read::<*const Object>(entry, offset));
+        if Arc::get_mut(&mut object).is_none() {
+            object = Arc::new(Object::fork(&object));
+        }
+        let pointer = Arc::into_raw(object).cast_mut();
+        write(entry, offset, pointer);
+        pointer
+    }
+}
+
+/// Updates the object at `accumulator`, which is null for a fresh one. Returns how many bytes it has grown by.
+///
+/// # Safety
+/// `accumulator` points to the object's place in an entry that is ours to write; `value` is of the type `phys`, and its
+/// string is alive.
+pub(crate) unsafe fn update(
+    accumulator: *mut u8,
+    kind: ObjectKind,
+    phys: Phys,
+    value: Option<&Slot>,
+    ordinal: Ordinal,
+) -> usize {
+    // SAFETY: promised by the caller.
+    unsafe {
+        if read::<*const Object>(accumulator, 0).is_null() {
+            let Some(object) = Object::of(kind, phys, value, ordinal) else { return 0 };
+            let bytes = object.bytes();
+            write(accumulator, 0, Arc::into_raw(Arc::new(object)));
+            bytes
+        } else {
+            let object = &mut *writable(accumulator, 0);
+            let before = object.bytes();
+            object.update(phys, value, ordinal);
+            object.bytes().saturating_sub(before)
+        }
+    }
+}
+
+/// Merges the object at `offset` of entry `from` into that of `into`.
+///
+/// # Safety
+/// Both are entries with an object of one kind there; `into` is ours to write.
+pub(crate) unsafe fn merge(offset: usize, into: *mut u8, from: *const u8) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let Some(other) = borrowed(from, offset) else { return };
+        if read::<*const Object>(into, offset).is_null() {
+            write(into, offset, Arc::into_raw(Arc::clone(&other)));
+        } else {
+            (*writable(into, offset)).merge(&other);
+        }
+    }
+}
+
+/// Counts the references of an entry that has been copied.
+///
+/// # Safety
+/// `entry` is an entry of `layout`.
+pub(crate) unsafe fn retain(layout: &EntryLayout, entry: *const u8) {
+    for offset in offsets(layout) {
+        // SAFETY: the entry has an object there; the clone's count becomes that of the copied entry.
+        unsafe {
+            if let Some(object) = borrowed(entry, offset) {
+                std::mem::forget(Arc::clone(&object));
+            }
+        }
+    }
+}
+
+/// Gives up the references of an entry and sets them to null.
+///
+/// # Safety
+/// `entry` is an entry of `layout` that is ours to write.
+pub(crate) unsafe fn release(layout: &EntryLayout, entry: *mut u8) {
+    for offset in offsets(layout) {
+        // SAFETY: the entry has an object there, and its count goes with the pointer.
+        unsafe {
+            if let Some(object) = borrowed(entry, offset) {
+                write(entry, offset, std::ptr::null::<Object>());
+                drop(ManuallyDrop::into_inner(object));
+            }
+        }
+    }
+}
+
+/// Bytes of the objects of an entry.
+///
+/// # Safety
+/// `entry` is an entry of `layout`.
+pub(crate) unsafe fn bytes(layout: &EntryLayout, entry: *const u8) -> usize {
+    // SAFETY: promised by the caller.
+    offsets(layout).filter_map(|offset| unsafe { object_at(entry, offset) }).map(Object::bytes).sum()
+}

@@ -1,0 +1,244 @@
+//! Accumulators by number: sessions, slices of count windows, rows of OVER.
+
+use crate::accumulator;
+use crate::arena::Arena;
+use crate::columns::{OutputTypes, output_columns};
+use crate::entry;
+use crate::memory::EntryMemory;
+use crate::object;
+use crate::table::{HASH_OF_NOTHING, MIN_GARBAGE_BYTES, Table};
+use arrow_array::ArrayRef;
+use millstream_abi::{Accumulator, EntryLayout, Phys, Str};
+use std::sync::Arc;
+
+/// Slots of new memory.
+const FIRST_CAPACITY: usize = 16;
+
+/// Entries by slot number. Numbers are dense: those of removed slots are given out again, so that memory is that of the
+/// most slots that there were at once.
+///
+/// Slots are updated through a table of the same layout, whose only key is the number: a program updates a fresh
+/// [`Table`], and [`Slots::absorb`] merges it in.
+#[derive(Debug)]
+pub struct Slots {
+    layout: Arc<EntryLayout>,
+    /// Entry *i* is that of slot *i*; its hash is 0 when the slot is free.
+    memory: EntryMemory,
+    capacity: usize,
+    /// Numbers below this have been given out.
+    used: usize,
+    free: Vec<i64>,
+    template: Box<[u8]>,
+    /// Offsets of MIN and MAX of strings.
+    strings: Vec<usize>,
+    arena: Arena,
+    /// Arena bytes in use when it was last compacted.
+    compacted_bytes: usize,
+}
+
+// SAFETY: entries own what they point to, together with the arena; objects are counted by atomic numbers.
+unsafe impl Send for Slots {}
+// SAFETY: methods on shared slots only read.
+unsafe impl Sync for Slots {}
+
+impl Slots {
+    /// No slots, for entries of the layout of the program that updates them.
+    ///
+    /// # Panics
+    /// When the layout has other keys than one of [`Phys::I64`].
+    pub fn new(layout: Arc<EntryLayout>) -> Slots {
+        assert!(layout.keys.len() == 1 && layout.keys[0].phys == Phys::I64, "the key of a slot is its number");
+        let is_string = |a: Accumulator| matches!(a, Accumulator::MinStr | Accumulator::MaxStr);
+        let strings = layout.accumulators.iter().filter(|(a, _)| is_string(*a)).map(|&(_, offset)| offset).collect();
+        Slots {
+            memory: EntryMemory::zeroed(FIRST_CAPACITY * layout.stride),
+            capacity: FIRST_CAPACITY,
+            used: 0,
+            free: Vec::new(),
+            template: entry::template(&layout),
+            strings,
+            arena: Arena::default(),
+            compacted_bytes: 0,
+            layout,
+        }
+    }
+
+    /// A slot with fresh accumulators.
+    pub fn allocate(&mut self) -> i64 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            if self.used == self.capacity {
+                self.grow();
+            }
+            self.used += 1;
+            self.used as i64 - 1
+        });
+        let (fresh, key) = (self.place(slot), self.layout.keys[0].offset);
+        // SAFETY: a free entry of the layout.
+        unsafe {
+            fresh.copy_from_nonoverlapping(self.template.as_ptr(), self.layout.stride);
+            entry::write(fresh, 0, HASH_OF_NOTHING);
+            entry::write(fresh, key, slot);
+        }
+        slot
+    }
+
+    /// Number of slots that are not free.
+    pub fn len(&self) -> usize {
+        self.used - self.free.len()
+    }
+
+    /// Whether all slots are free.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Merges what a program has put into `table` into the slots that are its keys.
+    ///
+    /// # Panics
+    /// When a key is no allocated slot.
+    pub fn absorb(&mut self, table: Table) {
+        debug_assert_eq!(*table.layout(), self.layout, "the table is that of the slots' program");
+        let key = self.layout.keys[0].offset;
+        for from in table.occupied() {
+            // SAFETY: an entry of the same layout.
+            let into = self.entry(unsafe { entry::read(from, key) });
+            // SAFETY: two entries of the layout; strings of `table` that the slot takes over are copied before it goes.
+            unsafe { self.merge_foreign(into, from) };
+        }
+        self.compact();
+    }
+
+    /// Merges the accumulators of slot `from`, which stays as it is, into those of `into`.
+    pub fn merge_into(&mut self, into: i64, from: i64) {
+        let (into, from) = (self.entry(into), self.entry(from));
+        assert!(into != from, "a slot is not merged with itself");
+        // SAFETY: two entries of the layout; the strings of both are in the arena.
+        unsafe { accumulator::merge_all(&self.layout, into, from) };
+    }
+
+    /// Undoes a merge of slot `from` into `into`; for accumulators that are all invertible.
+    pub fn subtract(&mut self, into: i64, from: i64) {
+        let (into, from) = (self.entry(into), self.entry(from));
+        assert!(into != from, "a slot is not taken from itself");
+        for &(component, offset) in &self.layout.accumulators {
+            // SAFETY: two entries of the layout.
+            unsafe { accumulator::subtract(component, offset, into, from) };
+        }
+    }
+
+    /// Gives slot `into` the accumulators of `from`, in place of its own.
+    pub fn copy(&mut self, into: i64, from: i64) {
+        let (target, source) = (self.entry(into), self.entry(from));
+        if target == source {
+            return;
+        }
+        // SAFETY: two entries of the layout; the copy counts its objects, and gets its own key back.
+        unsafe {
+            object::release(&self.layout, target);
+            target.copy_from_nonoverlapping(source, self.layout.stride);
+            object::retain(&self.layout, target);
+            entry::write(target, self.layout.keys[0].offset, into);
+        }
+    }
+
+    /// Frees a slot and what it holds.
+    pub fn remove(&mut self, slot: i64) {
+        let removed = self.entry(slot);
+        // SAFETY: an entry of the layout, which nobody uses any more.
+        unsafe {
+            object::release(&self.layout, removed);
+            entry::write(removed, 0, 0u64);
+        }
+        self.free.push(slot);
+    }
+
+    /// What the outputs of `types` show of slots, in the order of `slots`; its keys are left out.
+    pub fn columns(&self, slots: &[i64], types: &OutputTypes) -> Vec<ArrayRef> {
+        let rows: Vec<*const u8> = slots.iter().map(|&slot| self.entry(slot).cast_const()).collect();
+        // SAFETY: entries of the layout that are not changed while `self` is borrowed.
+        unsafe { output_columns(&self.layout, &rows, &types.outputs) }
+    }
+
+    /// Bytes of memory; linear in the number of slots when they have objects.
+    pub fn bytes(&self) -> usize {
+        // SAFETY: entries of the layout.
+        let objects: usize = self.occupied().map(|e| unsafe { object::bytes(&self.layout, e) }).sum();
+        self.memory.bytes() + self.free.capacity() * size_of::<i64>() + self.arena.bytes() + objects
+    }
+
+    /// The entry of a slot that is not free.
+    fn entry(&self, slot: i64) -> *mut u8 {
+        assert!((0..self.used as i64).contains(&slot), "{slot} is a slot");
+        let place = self.place(slot);
+        // SAFETY: every entry, also an empty one, starts with its hash.
+        assert!(unsafe { entry::hash(place) } != 0, "slot {slot} is not free");
+        place
+    }
+
+    /// The place of a slot below the capacity.
+    fn place(&self, slot: i64) -> *mut u8 {
+        debug_assert!((0..self.capacity as i64).contains(&slot));
+        // SAFETY: the memory holds `capacity` entries.
+        unsafe { self.memory.start().add(slot as usize * self.layout.stride) }
+    }
+
+    fn occupied(&self) -> impl Iterator<Item = *mut u8> + use<'_> {
+        let places = (0..self.used as i64).map(|slot| self.place(slot));
+        // SAFETY: every entry, also an empty one, starts with its hash.
+        places.filter(|&e| unsafe { entry::hash(e) } != 0)
+    }
+
+    fn grow(&mut self) {
+        let larger = EntryMemory::zeroed(2 * self.capacity * self.layout.stride);
+        // SAFETY: two blocks; entries move with all that they own.
+        unsafe { larger.start().copy_from_nonoverlapping(self.memory.start(), self.used * self.layout.stride) };
+        self.memory = larger;
+        self.capacity *= 2;
+    }
+
+    /// Merges an entry whose strings live elsewhere.
+    ///
+    /// # Safety
+    /// Both are entries of the layout; `into` is one of ours; the strings of `from` are alive.
+    unsafe fn merge_foreign(&mut self, into: *mut u8, from: *const u8) {
+        for &(component, offset) in &self.layout.accumulators {
+            // SAFETY: promised by the caller.
+            unsafe { accumulator::merge(component, offset, into, from) };
+        }
+        for &offset in &self.strings {
+            // SAFETY: the entry has a string there: one of the arena, `NONE`, or now the one of `from`.
+            unsafe {
+                let string: Str = entry::read(into, offset);
+                if string != Str::NONE && string == entry::read(from, offset) {
+                    let kept = self.arena.keep(string.as_bytes());
+                    entry::write(into, offset, kept);
+                }
+            }
+        }
+    }
+
+    /// Frees strings that nothing holds any more when they are more than half of the arena: linear in the slots, so
+    /// amortised by the bytes kept since.
+    fn compact(&mut self) {
+        if self.strings.is_empty() || self.arena.used() < 2 * self.compacted_bytes + MIN_GARBAGE_BYTES {
+            return;
+        }
+        let old = std::mem::take(&mut self.arena);
+        let entries: Vec<*mut u8> = self.occupied().collect();
+        // SAFETY: occupied entries of the layout whose strings live in `old`, which is dropped after the call.
+        unsafe { entry::move_strings(&entries, &self.strings, &mut self.arena) };
+        self.compacted_bytes = self.arena.used();
+        drop(old);
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        if object::has_objects(&self.layout) {
+            for occupied in self.occupied() {
+                // SAFETY: an entry of the layout, which is not used any more.
+                unsafe { object::release(&self.layout, occupied) };
+            }
+        }
+    }
+}
