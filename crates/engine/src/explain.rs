@@ -16,7 +16,7 @@ pub(crate) fn explain(inserts: &[Insert], job: &Job, codegen: bool) -> Result<St
     out += &explain::pipelines(&job.plan);
     if codegen {
         let options = millstream_jit::CompileOptions::default();
-        for lowered in job.programs() {
+        for lowered in job.programs.all() {
             // Writing to a String cannot fail.
             let _ = write!(out, "\n== Row program ==\n{}", lowered.program);
             for vector in &lowered.vectors {

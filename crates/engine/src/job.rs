@@ -2,20 +2,18 @@
 
 use crate::constant;
 use crate::memory;
+use crate::programs::Programs;
 use crate::results::ResultTarget;
 use crate::session::{MemoryTables, RunMonitor};
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::Kernel;
-use millstream_codegen::lower::{Lowered, lower_expressions, lower_pipeline};
+use millstream_codegen::lower::Lowered;
 use millstream_connectors::{self as connectors, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest};
 use millstream_jit::CompileOptions;
 use millstream_plan::logical::{ColumnKind, Insert, Table};
-use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourcePlan, WatermarkRule};
+use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourcePlan};
 use millstream_plan::{fold, physical};
-use millstream_runtime::{
-    FlatMapCode, KernelSlot, PipelineCode, QueryStats, RunConfig, RunInput, SourceInput, SourceRows, StagedCode,
-    event_time_columns,
-};
+use millstream_runtime::{KernelSlot, PipelineCode, QueryStats, RunConfig, RunInput, SourceInput, SourceRows};
 use millstream_sql::Tier;
 use millstream_types::{DataType, Diagnostic, Field, Options, Place, Schema, code};
 use std::path::Path;
@@ -26,10 +24,7 @@ use std::thread;
 /// A planned run with its row programs.
 pub(crate) struct Job {
     pub(crate) plan: QueryPlan,
-    /// The stages of each pipeline.
-    pub(crate) pipelines: Vec<Vec<Arc<Lowered>>>,
-    /// Of each source, where event time or watermark have to be computed.
-    pub(crate) event_times: Vec<Option<Arc<Lowered>>>,
+    pub(crate) programs: Programs,
 }
 
 impl Job {
@@ -43,16 +38,8 @@ impl Job {
         let settings = &config.settings;
         let zone_offset_ms = settings.time_zone.offset_at(settings.query_start_ms.div_euclid(1000)) * 1000;
         let plan = physical::plan(&inserts, zone_offset_ms)?;
-        let pipelines =
-            (0..plan.pipelines.len()).map(|i| stages(lower_pipeline(&plan, i))).collect::<Result<Vec<_>, _>>()?;
-        let event_times =
-            plan.sources.iter().enumerate().map(|(i, s)| event_time(i, s)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Job { plan, pipelines, event_times })
-    }
-
-    /// Every program with the name of what it does.
-    pub(crate) fn programs(&self) -> impl Iterator<Item = &Arc<Lowered>> {
-        self.event_times.iter().flatten().chain(self.pipelines.iter().flatten())
+        let programs = Programs::new(&plan)?;
+        Ok(Job { plan, programs })
     }
 
     /// Runs to the end. `results` receives the rows of a bare SELECT.
@@ -64,27 +51,22 @@ impl Job {
         results: &mut dyn ResultTarget,
         monitor: &RunMonitor,
     ) -> Result<Arc<QueryStats>, Diagnostic> {
-        let code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
+        let mut slots: Vec<(Arc<Lowered>, KernelSlot)> = Vec::new();
+        let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
             let kernel: Arc<dyn Kernel> = match tier {
                 Tier::Compiled => compile(lowered)?,
                 Tier::Interpreted | Tier::Auto => Arc::new(Interpreter::new(Arc::new(lowered.program.clone()))),
             };
-            Ok(PipelineCode { lowered: lowered.clone(), kernel: KernelSlot::new(kernel) })
+            let kernel = KernelSlot::new(kernel);
+            slots.push((lowered.clone(), kernel.clone()));
+            Ok(PipelineCode { lowered: lowered.clone(), kernel })
         };
-        let staged = |stages: &Vec<Arc<Lowered>>| -> Result<StagedCode, Diagnostic> {
-            let stages: Vec<PipelineCode> = stages.iter().map(code).collect::<Result<_, _>>()?;
-            let flat_maps = (1..stages.len()).map(|_| FlatMapCode::default()).collect();
-            Ok(StagedCode { stages, flat_maps })
-        };
-        let pipelines = self.pipelines.iter().map(staged).collect::<Result<Vec<_>, _>>()?;
-        let event_times =
-            self.event_times.iter().map(|t| t.as_ref().map(code).transpose()).collect::<Result<Vec<_>, _>>()?;
-        let slots: Vec<(Arc<Lowered>, KernelSlot)> = event_times
-            .iter()
-            .flatten()
-            .chain(pipelines.iter().flat_map(|p| &p.stages))
-            .map(|code| (code.lowered.clone(), code.kernel.clone()))
-            .collect();
+        let Programs { event_times, pipelines, lookups, operators } = &self.programs;
+        let event_times: Vec<Option<PipelineCode>> =
+            event_times.iter().map(|t| t.as_ref().map(&mut code).transpose()).collect::<Result<_, _>>()?;
+        let lookups = lookups.iter().map(&mut code).collect::<Result<_, _>>()?;
+        let pipelines = pipelines.iter().map(|p| p.code(&mut code)).collect::<Result<_, _>>()?;
+        let operators = operators.iter().map(|o| o.code(&mut code)).collect::<Result<_, _>>()?;
         let mut sources = Vec::new();
         for (source, event_time) in self.plan.sources.iter().zip(event_times) {
             sources.push(SourceInput { rows: open_source(source, config, memory)?, event_time });
@@ -104,7 +86,7 @@ impl Job {
         }
         let stats = Arc::new(QueryStats::new(self.plan.sources.len(), self.plan.pipelines.len()));
         monitor.started(&stats);
-        let input = RunInput { plan: self.plan, sources, pipelines, operators: vec![], lookups: vec![], sinks };
+        let input = RunInput { plan: self.plan, sources, pipelines, operators, lookups, sinks };
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {
             if tier == Tier::Auto {
@@ -116,11 +98,6 @@ impl Job {
         })?;
         Ok(stats)
     }
-}
-
-/// Shares each stage.
-fn stages(lowered: Result<Vec<Lowered>, Diagnostic>) -> Result<Vec<Arc<Lowered>>, Diagnostic> {
-    Ok(lowered?.into_iter().map(Arc::new).collect())
 }
 
 /// Two inserts would each replace what the other has written.
@@ -155,22 +132,6 @@ pub(crate) fn compile(lowered: &Lowered) -> Result<Arc<dyn Kernel>, Diagnostic> 
         _ => CompileOptions::unoptimised(),
     };
     Ok(Arc::new(millstream_jit::compile(&lowered.program, &options)?))
-}
-
-/// The program of a source's event time and watermark, if they are not plain columns.
-fn event_time(index: usize, source: &SourcePlan) -> Result<Option<Arc<Lowered>>, Diagnostic> {
-    let Some(watermark) = &source.watermark else { return Ok(None) };
-    let Some(columns) = event_time_columns(watermark) else { return Ok(None) };
-    let mut exprs = Vec::new();
-    if columns.time.is_some() {
-        exprs.push(watermark.time.clone());
-    }
-    if let WatermarkRule::Expression(rule) = &watermark.rule {
-        exprs.push(rule.clone());
-    }
-    let fields = source.columns.iter().map(|c| Field::new(&c.name, c.data_type.clone(), c.nullable)).collect();
-    let name = format!("event time of source {index}");
-    lower_expressions(&name, &Schema::new(fields), &exprs).map(|l| Some(Arc::new(l)))
 }
 
 fn open_source(source: &SourcePlan, config: &RunConfig, memory: &MemoryTables) -> Result<SourceRows, Diagnostic> {

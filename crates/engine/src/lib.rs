@@ -20,6 +20,7 @@ mod constant;
 mod explain;
 mod job;
 mod memory;
+mod programs;
 mod results;
 mod session;
 
