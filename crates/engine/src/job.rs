@@ -15,7 +15,7 @@ use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourcePlan};
 use millstream_plan::{fold, physical};
 use millstream_runtime::{KernelSlot, PipelineCode, QueryStats, RunConfig, RunInput, SourceInput, SourceRows};
 use millstream_sql::Tier;
-use millstream_types::{DataType, Diagnostic, Field, Options, Place, Schema, code};
+use millstream_types::{DataType, Diagnostic, Options, Place, Schema, code};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,8 +1,6 @@
 //! The row programs of a plan: those of its sources, pipelines, lookup tables and keyed operators.
 
-use millstream_codegen::lower::{
-    Lowered, lower_condition, lower_expressions, lower_keys, lower_pipeline, lower_slots,
-};
+use millstream_codegen::lower::{Lowered, lower_condition, lower_expressions, lower_keys, lower_pipeline, lower_slots};
 use millstream_plan::expr::Expr;
 use millstream_plan::pipeline::{
     FlatMap, KeyedKind, KeyedOperator, LookupTable, Operator, QueryPlan, SourcePlan, WatermarkRule,
@@ -26,8 +24,14 @@ pub(crate) struct Programs {
 /// The programs of a pipeline.
 pub(crate) struct Staged {
     stages: Vec<Arc<Lowered>>,
-    /// Probe and residual of each flat map.
-    flat_maps: Vec<(Option<Arc<Lowered>>, Option<Arc<Lowered>>)>,
+    flat_maps: Vec<FlatMapped>,
+}
+
+/// The programs of a flat map: those of lookups, none for the others.
+#[derive(Default)]
+struct FlatMapped {
+    probe: Option<Arc<Lowered>>,
+    residual: Option<Arc<Lowered>>,
 }
 
 /// The programs of a keyed operator.
@@ -54,7 +58,7 @@ impl Programs {
     /// Every program, in the order in which rows meet them.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Lowered>> {
         let staged = self.pipelines.iter().flat_map(|p| {
-            let flat_maps = p.flat_maps.iter().flat_map(|(probe, residual)| probe.iter().chain(residual));
+            let flat_maps = p.flat_maps.iter().flat_map(|f| f.probe.iter().chain(&f.residual));
             p.stages.iter().chain(flat_maps)
         });
         let keyed = self.operators.iter().flat_map(|o| o.keys.iter().chain(&o.residual).chain(&o.slots));
@@ -67,7 +71,7 @@ impl Staged {
     pub(crate) fn code(&self, code: &mut MakeCode<'_>) -> Result<StagedCode, Diagnostic> {
         let stages = self.stages.iter().map(&mut *code).collect::<Result<_, _>>()?;
         let mut flat_maps = Vec::with_capacity(self.flat_maps.len());
-        for (probe, residual) in &self.flat_maps {
+        for FlatMapped { probe, residual } in &self.flat_maps {
             let probe = probe.as_ref().map(&mut *code).transpose()?;
             flat_maps.push(FlatMapCode { probe, residual: residual.as_ref().map(&mut *code).transpose()? });
         }
@@ -134,8 +138,8 @@ fn programs_of_lookup(
     pipeline: usize,
     flat_map: &FlatMap,
     schema: &Schema,
-) -> Result<(Option<Arc<Lowered>>, Option<Arc<Lowered>>), Diagnostic> {
-    let FlatMap::Lookup { table, keys, residual, .. } = flat_map else { return Ok((None, None)) };
+) -> Result<FlatMapped, Diagnostic> {
+    let FlatMap::Lookup { table, keys, residual, .. } = flat_map else { return Ok(FlatMapped::default()) };
     let lookup = &plan.lookups[*table];
     let positions: Vec<usize> = (0..keys.len()).collect();
     let name = format!("probe of lookup {table} in pipeline {pipeline}");
@@ -144,7 +148,7 @@ fn programs_of_lookup(
     both.fields.extend(lookup.schema.fields.iter().cloned());
     let name = format!("condition of lookup {table} in pipeline {pipeline}");
     let residual = residual.as_ref().map(|r| lower_condition(&name, &both, r)).transpose()?;
-    Ok((Some(Arc::new(probe)), residual.map(Arc::new)))
+    Ok(FlatMapped { probe: Some(Arc::new(probe)), residual: residual.map(Arc::new) })
 }
 
 fn keys_of_lookup(index: usize, lookup: &LookupTable) -> Result<Arc<Lowered>, Diagnostic> {
