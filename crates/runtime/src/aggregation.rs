@@ -1,12 +1,15 @@
-//! A windowed aggregation at run time: which slices the watermarks of its inputs have completed.
+//! A windowed aggregation at run time: which of its tables the watermarks of its inputs have completed.
 
+use crate::buffer::Buffer;
 use crate::epoch::End;
+use crate::overlap::OverlapRuntime;
 use crate::progress::{Forward, Progress};
 use crate::stream::StreamId;
-use millstream_abi::EntryLayout;
-use millstream_plan::window::WindowAssigner;
+use millstream_abi::{Accumulator, EntryLayout, ObjectKind};
+use millstream_plan::window::{Overlap, Slicing, WindowAssigner};
 use millstream_state::OutputTypes;
 use parking_lot::{Mutex, MutexGuard};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -17,21 +20,97 @@ pub(crate) struct Aggregation {
     pub(crate) types: OutputTypes,
     /// The stream of its output.
     pub(crate) output: StreamId,
-    /// Slices that start before this have been fired. Written under the state's lock, read by every task when it starts.
+    /// For overlapping windows, what their slices have become.
+    pub(crate) overlap: Option<OverlapRuntime>,
+    /// Whether what a row does depends on the exact watermark before it, because rows of several streams are put in order.
+    is_ordered: bool,
+    /// Whether a component keeps the places of rows.
+    pub(crate) keeps_places: bool,
+    /// The watermark whose tables have been fired. Written under the state's lock, read by every task when it starts.
     /// Release/acquire is more than needed, for the value only serves an assertion.
-    fired_before: AtomicI64,
+    fired: AtomicI64,
     state: Mutex<Progress>,
 }
 
-/// What an advance of the watermark completes.
+/// What an advance of the watermark brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Advance {
     /// The new watermark.
     pub(crate) watermark: i64,
-    /// `Some`: slices that start before the value inside are complete; all slices when that is `None`.
-    pub(crate) complete: Option<Option<i64>>,
+    /// Whether it may complete tables.
+    pub(crate) completes: bool,
     /// Whether nothing more comes.
     pub(crate) end: Option<End>,
+}
+
+/// The numbers of the tables of an assigner, and what the watermark says about them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TableIds(pub(crate) WindowAssigner);
+
+impl TableIds {
+    /// The watermark that completes a table: no row comes to it any more.
+    pub(crate) fn completed_at(self, id: i64) -> i64 {
+        match self.0 {
+            WindowAssigner::Tumble(slicing) => id.saturating_add(slicing.size_ms - 1),
+            WindowAssigner::Overlap(overlap) => overlap.table(id).from_end.saturating_sub(1),
+            WindowAssigner::Attached => id.saturating_sub(1),
+            _ => i64::MAX,
+        }
+    }
+
+    /// A number from which on no table is complete; `None`: any can be.
+    pub(crate) fn incomplete_from(self, watermark: i64) -> Option<i64> {
+        if watermark == i64::MAX {
+            return None;
+        }
+        match self.0 {
+            WindowAssigner::Tumble(slicing) => Some(slicing.start_of(watermark + 1)),
+            // A window ends where its slices do, or later.
+            WindowAssigner::Overlap(overlap) => {
+                Some(overlap.table_id(overlap.slicing().start_of(watermark + 1), 0))
+            }
+            WindowAssigner::Attached => watermark.checked_add(2),
+            _ => Some(i64::MIN),
+        }
+    }
+
+    /// Whether tables can be complete under `after` that were not under `before`.
+    fn completes(self, before: i64, after: i64) -> bool {
+        if after == i64::MAX {
+            return before < i64::MAX;
+        }
+        let passes = |ends: Slicing| before == i64::MIN || ends.start_of(before + 1) < ends.start_of(after + 1);
+        match self.0 {
+            WindowAssigner::Tumble(slicing) => passes(slicing),
+            WindowAssigner::Overlap(overlap) => passes(ends_of(overlap)),
+            WindowAssigner::Attached => true,
+            _ => false,
+        }
+    }
+
+    /// The lowest watermark under which a row of the time goes to another table than under none, or to none at all. It
+    /// grows with the time.
+    fn counts_from(self, time: i64) -> i64 {
+        match self.0 {
+            WindowAssigner::Tumble(slicing) => slicing.start_of(time).saturating_add(slicing.size_ms - 1),
+            WindowAssigner::Overlap(overlap) => {
+                let slicing = overlap.slicing();
+                let slice = slicing.start_of(time);
+                let end = overlap.ends(slice).map_or(slice.saturating_add(slicing.size_ms), |(first, _)| first);
+                end.saturating_sub(1)
+            }
+            // The row's window ends after its time.
+            WindowAssigner::Attached => time,
+            _ => i64::MAX,
+        }
+    }
+}
+
+/// The ends of windows, as those of slices.
+fn ends_of(overlap: Overlap) -> Slicing {
+    let step = overlap.step_ms();
+    let (Overlap::Hop { size_ms, offset_ms, .. } | Overlap::Cumulate { size_ms, offset_ms, .. }) = overlap;
+    Slicing { size_ms: step, offset_ms: (offset_ms as i128 + size_ms as i128).rem_euclid(step as i128) as i64 }
 }
 
 impl Aggregation {
@@ -42,14 +121,30 @@ impl Aggregation {
         types: OutputTypes,
         output: StreamId,
         inputs: usize,
+        overlap: Option<OverlapRuntime>,
     ) -> Aggregation {
-        let (fired_before, state) = (AtomicI64::new(i64::MIN), Mutex::new(Progress::new(inputs)));
-        Aggregation { assigner, layout, types, output, fired_before, state }
+        let keeps_places = keeps_order(&layout);
+        let (fired, state) = (AtomicI64::new(i64::MIN), Mutex::new(Progress::new(inputs)));
+        let is_ordered = keeps_places && inputs > 1;
+        Aggregation { assigner, layout, types, output, overlap, is_ordered, keeps_places, fired, state }
     }
 
     /// See the field.
-    pub(crate) fn fired_before(&self) -> i64 {
-        self.fired_before.load(Ordering::Acquire)
+    pub(crate) fn fired(&self) -> i64 {
+        self.fired.load(Ordering::Acquire)
+    }
+
+    /// The numbers of its tables.
+    pub(crate) fn ids(&self) -> TableIds {
+        TableIds(self.assigner)
+    }
+
+    /// The watermark before each row of a buffer, or one that serves for all.
+    pub(crate) fn watermarks<'b>(&self, buffer: &'b Buffer) -> Cow<'b, [i64]> {
+        match self.is_ordered {
+            true => buffer.exact_watermarks(),
+            false => buffer.watermarks(|time| self.ids().counts_from(time)),
+        }
     }
 
     /// Locks the progress.
@@ -66,24 +161,17 @@ impl Aggregation {
     pub(crate) fn advance(&self, progress: &mut Progress) -> Option<Advance> {
         let before = progress.watermark();
         let Forward { watermark, end } = progress.advance()?;
-        let complete = self.completed(before, watermark);
-        if let Some(Some(start)) = complete {
-            self.fired_before.store(start, Ordering::Release);
-        }
-        Some(Advance { watermark, complete, end })
+        let completes = self.ids().completes(before, watermark);
+        self.fired.store(watermark, Ordering::Release);
+        Some(Advance { watermark, completes, end })
     }
+}
 
-    /// Which slices the advance completes. A slice is complete when its end minus 1 ms is at or before the watermark,
-    /// which are the slices before the one that holds the next millisecond.
-    fn completed(&self, before: i64, watermark: i64) -> Option<Option<i64>> {
-        if watermark == i64::MAX {
-            return (before < i64::MAX).then_some(None);
-        }
-        let slicing = self.assigner.slicing()?;
-        let start = slicing.start_of(watermark + 1);
-        let advanced = before == i64::MIN || slicing.start_of(before + 1) < start;
-        advanced.then_some(Some(start))
-    }
+/// Whether results depend on the order of rows.
+fn keeps_order(layout: &EntryLayout) -> bool {
+    use ObjectKind::{First, Last, List};
+    let ordered = |a: Accumulator| matches!(a, Accumulator::Object(List { .. } | First | Last, _));
+    layout.accumulators.iter().any(|&(accumulator, _)| ordered(accumulator))
 }
 
 #[cfg(test)]
@@ -96,7 +184,7 @@ mod tests {
         let layout = Arc::new(EntryLayout::new(&[], &[]));
         let types = OutputTypes { keys: vec![], outputs: vec![] };
         let slicing = Slicing { size_ms: 10, offset_ms: 0 };
-        Aggregation::new(WindowAssigner::Tumble(slicing), layout, types, 0, inputs)
+        Aggregation::new(WindowAssigner::Tumble(slicing), layout, types, 0, inputs, None)
     }
 
     fn release(aggregation: &Aggregation, port: usize, watermark: i64, ended: bool) -> Option<Advance> {
@@ -108,13 +196,15 @@ mod tests {
     #[test]
     fn a_window_is_complete_one_millisecond_before_its_end() {
         let aggregation = tumbling(1);
-        let complete = |w| release(&aggregation, 0, w, false).and_then(|a| a.complete);
-        assert_eq!(complete(8), Some(Some(0)));
-        assert_eq!(complete(9), Some(Some(10)));
-        assert_eq!(complete(18), None);
-        assert_eq!(complete(19), Some(Some(20)));
-        assert_eq!(aggregation.fired_before(), 20);
-        assert_eq!(release(&aggregation, 0, i64::MAX, true).and_then(|a| a.complete), Some(None));
+        let completes = |w| release(&aggregation, 0, w, false).map(|a| a.completes);
+        assert_eq!(completes(8), Some(true), "what was before the first watermark");
+        assert_eq!(completes(9), Some(true));
+        assert_eq!(completes(18), Some(false));
+        assert_eq!(completes(19), Some(true));
+        assert_eq!(aggregation.fired(), 19);
+        let ids = aggregation.ids();
+        assert_eq!((ids.completed_at(10), ids.incomplete_from(19), ids.incomplete_from(18)), (19, Some(20), Some(10)));
+        assert_eq!(release(&aggregation, 0, i64::MAX, true).map(|a| a.completes), Some(true));
     }
 
     #[test]
@@ -129,5 +219,32 @@ mod tests {
         assert_eq!(release(&aggregation, 1, 60, true).unwrap().watermark, 60);
         let end = release(&aggregation, 0, 90, true).unwrap();
         assert_eq!(end.end, Some(End::Stopped));
+    }
+
+    #[test]
+    fn completeness_agrees_with_the_order_of_tables() {
+        let overlaps = [
+            Overlap::Hop { size_ms: 10, slide_ms: 3, offset_ms: 1 },
+            Overlap::Hop { size_ms: 3, slide_ms: 10, offset_ms: 4 },
+            Overlap::Cumulate { size_ms: 12, step_ms: 4, offset_ms: 2 },
+        ];
+        let tables = |overlap: Overlap| {
+            let Slicing { size_ms, .. } = overlap.slicing();
+            let slices = (-60..60).map(move |time| overlap.slicing().start_of(time));
+            let slices = slices.filter(move |&s| overlap.ends(s).is_some() && size_ms > 0);
+            slices.flat_map(move |s| (0..2).map(move |k| overlap.table_id(s, k))).collect::<Vec<_>>()
+        };
+        for overlap in overlaps {
+            let ids = TableIds(WindowAssigner::Overlap(overlap));
+            for watermark in -50..50 {
+                let bound = ids.incomplete_from(watermark).unwrap();
+                for id in tables(overlap) {
+                    let is_complete = ids.completed_at(id) <= watermark;
+                    assert!(!is_complete || id < bound, "{overlap:?} {id} at {watermark}");
+                    let was_complete = ids.completed_at(id) < watermark;
+                    assert!(was_complete || !is_complete || ids.completes(watermark - 1, watermark), "{overlap:?} {id}");
+                }
+            }
+        }
     }
 }

@@ -3,7 +3,6 @@
 use crate::event_time::RowTimes;
 use crate::flow::Permit;
 use arrow_array::ArrayRef;
-use millstream_plan::window::Slicing;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
@@ -32,6 +31,8 @@ pub(crate) struct Stamp {
     pub(crate) sequence: u64,
     /// Watermark of the stream before the first row, in milliseconds.
     pub(crate) watermark: i64,
+    /// Rows of the stream before it.
+    pub(crate) first_row: u64,
     /// Generation of the tables that the rows go to.
     pub(crate) generation: Generation,
 }
@@ -59,17 +60,20 @@ impl Buffer {
         Buffer { columns, rows, stamp, times, row_watermarks: OnceLock::new(), permit }
     }
 
-    /// The watermark before each row, or a single one where that decides about lateness just as well.
+    /// The watermark before each row, or a single one where all see the same.
+    pub(crate) fn exact_watermarks(&self) -> Cow<'_, [i64]> {
+        self.watermarks(|_| i64::MIN)
+    }
+
+    /// The watermark before each row, or a single one where that decides about windows just as well.
     ///
-    /// A row is late under watermark *w* iff its window ends at *w* + 1 or before. Windows end in the order of the times
-    /// in them; so if even the window of the buffer's smallest time ends after the largest watermark that any row here
-    /// can see, the watermark's advance within the buffer makes no row late.
-    pub(crate) fn watermarks(&self, slicing: Option<Slicing>) -> Cow<'_, [i64]> {
+    /// `counts_from` gives the lowest watermark that changes to which windows a row of a time belongs; it grows with the
+    /// time. So if even the buffer's smallest time is not touched by the largest watermark that any row here can see, the
+    /// watermark's advance within the buffer changes nothing.
+    pub(crate) fn watermarks(&self, counts_from: impl Fn(i64) -> i64) -> Cow<'_, [i64]> {
         let before = self.stamp.watermark;
         let matters = |times: &RowTimes| {
-            let last_of_first_window =
-                slicing.map_or(i64::MAX, |s| s.start_of(times.min_time()).saturating_add(s.size_ms - 1));
-            times.max_watermark() > before && last_of_first_window <= times.max_watermark()
+            times.max_watermark() > before && counts_from(times.min_time()) <= times.max_watermark()
         };
         match self.times.as_ref().filter(|times| matters(times)) {
             Some(times) => Cow::Borrowed(self.row_watermarks.get_or_init(|| times.watermarks_before(before))),

@@ -1,7 +1,7 @@
 //! Egress: the way of rows into a sink, in order.
 //!
 //! Every (stream, pipeline) that ends in the sink has a *lane*. Workers encode the output of their task and push the
-//! piece under its buffer's number; pieces that are next in their lane become ready, and whoever finds the sink free
+//! piece under its buffer's number; those that are next in their lane become ready (of a buffer that becomes many rows, also before it is done), and whoever finds the sink free
 //! writes them. So each lane is in order, lanes interleave, no worker waits for another, and the sink is used by one
 //! thread at a time. A piece holds its chunk's permit until it is written: a slow sink slows the readers down.
 //!
@@ -55,8 +55,15 @@ struct State {
 #[derive(Default)]
 struct Lane {
     next: u64,
-    /// Pieces whose predecessors are not there yet; `None` for tasks without output.
-    waiting: BTreeMap<u64, Option<Piece>>,
+    /// Output that is not complete, or whose predecessors are not.
+    waiting: BTreeMap<u64, Output>,
+}
+
+/// What tasks have made of a buffer so far.
+#[derive(Default)]
+struct Output {
+    pieces: Vec<Piece>,
+    complete: bool,
 }
 
 impl Egress {
@@ -105,19 +112,32 @@ impl Egress {
 }
 
 impl State {
-    fn arrive(&mut self, lane: usize, number: u64, piece: Option<Piece>) {
+    fn arrive(&mut self, lane: usize, number: u64, piece: Option<Piece>, complete: bool) {
         let lane = &mut self.lanes[lane];
-        lane.waiting.insert(number, piece);
-        while let Some(piece) = lane.waiting.remove(&lane.next) {
+        let output = lane.waiting.entry(number).or_default();
+        output.pieces.extend(piece);
+        output.complete |= complete;
+        while let Some(output) = lane.waiting.get_mut(&lane.next) {
+            self.ready.extend(output.pieces.drain(..));
+            if !output.complete {
+                break;
+            }
+            lane.waiting.remove(&lane.next);
             lane.next += 1;
-            self.ready.extend(piece);
         }
     }
 }
 
 impl Query {
-    /// Output number `number` of a lane has been made.
-    pub(crate) fn write(&self, sink: usize, lane: usize, number: u64, piece: Option<Piece>) -> Result<(), Diagnostic> {
+    /// A piece of output number `number` of a lane has been made, the last one if it is `complete`.
+    pub(crate) fn write(
+        &self,
+        sink: usize,
+        lane: usize,
+        number: u64,
+        piece: Option<Piece>,
+        complete: bool,
+    ) -> Result<(), Diagnostic> {
         let egress = &self.sinks[sink];
         let mut state = egress.state.lock();
         if state.done {
@@ -125,7 +145,7 @@ impl Query {
             drop(state);
             return Ok(());
         }
-        state.arrive(lane, number, piece);
+        state.arrive(lane, number, piece, complete);
         drop(state);
         self.drive(sink, false)
     }

@@ -57,9 +57,12 @@ pub struct EventTimeColumns {
 
 /// The output columns of the event-time program that a source needs: the event time first, then the watermark, each
 /// a TIMESTAMP(3) or BIGINT column and each only when it has to be computed. `None` when both follow from a plain
-/// column, and then [`SourceInput::event_time`] is `None`.
+/// column or from the clock, and then [`SourceInput::event_time`] is `None`.
 pub fn event_time_columns(watermark: &millstream_plan::pipeline::SourceWatermark) -> Option<EventTimeColumns> {
     use millstream_plan::{expr::ExprKind, pipeline::WatermarkRule};
+    if watermark.rule == WatermarkRule::ProcessingTime {
+        return None;
+    }
     let time = !matches!(watermark.time.kind, ExprKind::Column(_));
     let rule = matches!(watermark.rule, WatermarkRule::Expression(_));
     (time || rule).then(|| EventTimeColumns { time: time.then_some(0), watermark: rule.then_some(usize::from(time)) })

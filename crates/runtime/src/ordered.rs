@@ -3,7 +3,6 @@
 //! A lane has a state and jobs with numbers from 0. Jobs arrive in any order; whoever adds the one that is next
 //! schedules a turn of the lane, in which a worker performs all jobs that are ready. So jobs of a lane happen one after
 //! the other in the order of their numbers, no worker waits for another, and lanes run in parallel.
-#![allow(dead_code, reason = "its users come with the operators")]
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

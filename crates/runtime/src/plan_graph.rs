@@ -6,6 +6,10 @@ use crate::config::RunConfig;
 use crate::egress::Egress;
 use crate::event_time::EventTime;
 use crate::flow::Flow;
+use crate::lookup::Lookup;
+use crate::overlap::OverlapRuntime;
+use crate::phases::{Phases, phases_of_lookups};
+use crate::processing_time::ProcessingTime;
 use crate::input::{RunInput, SourceInput, SourceRows, StagedCode};
 use crate::query::{Life, Query};
 use crate::scheduler::Scheduler;
@@ -16,7 +20,8 @@ use crate::tables::WorkerTables;
 use arrow_array::ArrayRef;
 use millstream_abi::EntryLayout;
 use millstream_codegen::program::Terminal;
-use millstream_plan::pipeline::{PipelineEnd, PipelineInput, QueryPlan, SourcePlan};
+use millstream_plan::pipeline::{ComponentOutput, PipelineEnd, PipelineInput, QueryPlan, SourcePlan, SourceWatermark, WatermarkRule};
+use millstream_plan::window::WindowAssigner;
 use millstream_state::{Output, OutputTypes};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
@@ -31,21 +36,22 @@ pub(crate) fn build(
     stats: &Arc<QueryStats>,
     cancel: &CancelToken,
 ) -> Result<Query, Diagnostic> {
-    let RunInput { plan, sources, pipelines, sinks, .. } = input;
+    let RunInput { plan, sources, pipelines, lookups, sinks, .. } = input;
     check_sizes(&plan, sources.len(), pipelines.len(), sinks.len(), stats)?;
     let config = RunConfig { workers: config.workers.max(1), ..config.clone() };
+    let phases = plan.sources.iter().map(|s| s.phase + 1).max().unwrap_or(0);
     let mut graph = Graph::new(&plan);
     let mut runtimes = Vec::with_capacity(sources.len());
-    let mut readers = 0;
+    let mut readers = vec![0; phases];
     for (index, (source, source_plan)) in sources.into_iter().zip(&plan.sources).enumerate() {
         let (runtime, at_a_time) = graph.source(index, source, source_plan, config.readers.max(1))?;
-        readers += at_a_time;
+        readers[source_plan.phase] += at_a_time;
         runtimes.push(runtime);
     }
     let outputs: Vec<StreamId> =
-        (0..plan.aggregations.len()).map(|a| graph.stream(PipelineInput::Aggregation(a))).collect();
+        (0..plan.aggregations.len()).map(|a| graph.stream(PipelineInput::Aggregation(a), None)).collect();
     let aggregations = (0..plan.aggregations.len())
-        .map(|a| aggregation(&plan, &pipelines, a, outputs[a], graph.aggregation_ports[a]))
+        .map(|a| aggregation(&plan, &pipelines, a, outputs[a], graph.aggregation_ports[a], config.workers))
         .collect::<Result<_, _>>()?;
     let sinks: Vec<Egress> = sinks
         .into_iter()
@@ -53,9 +59,20 @@ pub(crate) fn build(
         .enumerate()
         .map(|(i, (sink, sink_plan))| Egress::new(sink, graph.sink_lanes[i], sink_plan.limit))
         .collect();
+    let mut left = vec![0; phases];
+    for stream in &graph.streams {
+        if let PipelineInput::Source(source) = stream.input {
+            left[plan.sources[source].phase] += stream.channels.len();
+        }
+    }
+    let phases_of_lookups = phases_of_lookups(&plan);
+    phases_of_lookups.iter().for_each(|&phase| left[phase] += 1);
+    let lookups = lookups.into_iter().zip(phases_of_lookups).zip(&graph.lookup_lanes);
+    let lookups = lookups.map(|((code, phase), &lanes)| Lookup::new(code, phase, lanes)).collect::<Result<_, _>>()?;
     let streams = graph.streams;
     Ok(Query {
-        flow: Flow::new(config.chunk_permits(), streams.len(), readers),
+        flow: Flow::new(config.chunk_permits(), streams.len(), readers.into_iter().max().unwrap_or(0)),
+        phases: Phases::new(left),
         tables: (0..config.workers).map(|_| WorkerTables::default()).collect(),
         life: Life::new(sinks.len()),
         scheduler: Scheduler::new(),
@@ -67,6 +84,7 @@ pub(crate) fn build(
         pipelines,
         streams,
         aggregations,
+        lookups,
         sinks,
     })
 }
@@ -95,28 +113,32 @@ struct Graph<'a> {
     aggregation_ports: Vec<usize>,
     /// Channels that end in each sink so far.
     sink_lanes: Vec<usize>,
+    /// Channels that end in each lookup table so far.
+    lookup_lanes: Vec<usize>,
 }
 
 impl<'a> Graph<'a> {
     fn new(plan: &'a QueryPlan) -> Graph<'a> {
         let (aggregation_ports, sink_lanes) = (vec![0; plan.aggregations.len()], vec![0; plan.sinks.len()]);
-        Graph { plan, streams: Vec::new(), aggregation_ports, sink_lanes }
+        let lookup_lanes = vec![0; plan.lookups.len()];
+        Graph { plan, streams: Vec::new(), aggregation_ports, sink_lanes, lookup_lanes }
     }
 
     /// Adds a stream, with a channel for every pipeline that reads it.
-    fn stream(&mut self, input: PipelineInput) -> StreamId {
+    fn stream(&mut self, input: PipelineInput, clock: Option<ProcessingTime>) -> StreamId {
         let id = self.streams.len();
         let mut channels = Vec::new();
         for (pipeline, plan) in self.plan.pipelines.iter().enumerate().filter(|(_, p)| p.input == input) {
             let ports = match plan.end {
                 PipelineEnd::Aggregate { aggregation, .. } => &mut self.aggregation_ports[aggregation],
                 PipelineEnd::Sink(sink) => &mut self.sink_lanes[sink],
-                PipelineEnd::Exchange { .. } | PipelineEnd::Build { .. } => continue,
+                PipelineEnd::Build { lookup } => &mut self.lookup_lanes[lookup],
+                PipelineEnd::Exchange { .. } => continue,
             };
             channels.push(Channel { pipeline, port: *ports });
             *ports += 1;
         }
-        self.streams.push(Stream::new(id, input, channels));
+        self.streams.push(Stream::new(id, input, channels, clock));
         id
     }
 
@@ -129,7 +151,12 @@ impl<'a> Graph<'a> {
         most_readers: usize,
     ) -> Result<(SourceRuntime, usize), Diagnostic> {
         let code = input.event_time;
+        let clock_type = match &plan.watermark {
+            Some(SourceWatermark { rule: WatermarkRule::ProcessingTime, time, .. }) => Some(time.data_type.to_arrow()),
+            _ => None,
+        };
         let event_time = match &plan.watermark {
+            _ if clock_type.is_some() => None,
             Some(watermark) => Some(EventTime::new(watermark, plan.columns.len(), code)?),
             None => None,
         };
@@ -142,11 +169,14 @@ impl<'a> Graph<'a> {
                 (Some(source.decoder()), readers, None, splits, parallel)
             }
         };
-        let splits: Vec<Split> = (0..splits).map(|_| Split::new(self.stream(PipelineInput::Source(index)))).collect();
+        let clock = || clock_type.clone().map(ProcessingTime::new);
+        let splits: Vec<Split> =
+            (0..splits).map(|_| Split::new(self.stream(PipelineInput::Source(index), clock()))).collect();
         let idle_timeout = plan.watermark.as_ref().and_then(|w| w.idle_timeout_ms).filter(|&ms| ms > 0);
         let runtime = SourceRuntime {
             decoder,
             event_time,
+            follows_clock: clock_type.is_some(),
             watermarks: Mutex::new(vec![i64::MIN; splits.len()]),
             splits,
             idle_timeout: idle_timeout.map(Duration::from_millis),
@@ -165,6 +195,7 @@ fn aggregation(
     index: usize,
     output: StreamId,
     inputs: usize,
+    workers: usize,
 ) -> Result<Aggregation, Diagnostic> {
     let mut layout: Option<Arc<EntryLayout>> = None;
     for (pipeline, code) in plan.pipelines.iter().zip(pipelines) {
@@ -182,17 +213,24 @@ fn aggregation(
     let aggregation = &plan.aggregations[index];
     let types = OutputTypes {
         keys: aggregation.keys.iter().map(|k| k.data_type.clone()).collect(),
-        outputs: aggregation
-            .outputs
-            .iter()
-            .map(|o| Output { component: o.component, finish: o.finish.clone(), data_type: o.data_type.clone() })
-            .collect(),
+        outputs: aggregation.outputs.iter().map(shown).collect(),
     };
-    let fits = types.outputs.iter().all(|o| o.component < layout.accumulators.len());
-    if layout.keys.len() != types.keys.len() || !fits {
+    let is_shown = |output: &Output| output.component < layout.accumulators.len();
+    if layout.keys.len() != types.keys.len() || !types.outputs.iter().all(is_shown) {
         return Err(Diagnostic::bug("the entries of an aggregation do not fit its output"));
     }
-    Ok(Aggregation::new(aggregation.assigner, layout, types, output, inputs))
+    let overlap = match aggregation.assigner {
+        WindowAssigner::Overlap(overlap) => {
+            Some(OverlapRuntime::new(overlap, &layout, aggregation.combination, workers))
+        }
+        _ => None,
+    };
+    Ok(Aggregation::new(aggregation.assigner, layout, types, output, inputs, overlap))
+}
+
+fn shown(output: &ComponentOutput) -> Output {
+    let ComponentOutput { component, finish, data_type, .. } = output.clone();
+    Output { component, finish, data_type }
 }
 
 /// Columns and rows of a constant source.

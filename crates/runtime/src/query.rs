@@ -11,8 +11,9 @@ use crate::config::RunConfig;
 use crate::egress::Egress;
 use crate::epoch::{End, Release};
 use crate::flow::Flow;
+use crate::lookup::Lookup;
+use crate::phases::Phases;
 use crate::input::{RunInput, StagedCode};
-use crate::row_errors::RowErrors;
 use crate::scheduler::Scheduler;
 use crate::sequencer::Unit;
 use crate::source::SourceRuntime;
@@ -20,8 +21,6 @@ use crate::stats::QueryStats;
 use crate::stream::{Consequences, Stream, StreamId};
 use crate::tables::WorkerTables;
 use crate::{plan_graph, worker};
-use millstream_connectors::Decoded;
-use millstream_functions::FunctionContext;
 use millstream_plan::pipeline::{PipelineEnd, PipelineInput, QueryPlan};
 use millstream_types::{Diagnostic, code};
 use parking_lot::{Condvar, Mutex};
@@ -46,11 +45,13 @@ pub(crate) struct Query {
     /// The splits of all sources, then the outputs of all aggregations.
     pub(crate) streams: Vec<Stream>,
     pub(crate) aggregations: Vec<Aggregation>,
+    pub(crate) lookups: Vec<Lookup>,
     pub(crate) sinks: Vec<Egress>,
     /// One for each worker.
     pub(crate) tables: Vec<WorkerTables>,
     pub(crate) scheduler: Scheduler,
     pub(crate) flow: Arc<Flow>,
+    pub(crate) phases: Phases,
     pub(crate) life: Life,
 }
 
@@ -114,20 +115,9 @@ pub(crate) fn run(
 impl Query {
     /// Delivers what needs no reader: constant rows, and the ends of inputs that have no splits.
     fn start(&self) {
-        for (source, runtime) in self.sources.iter().enumerate() {
-            let Some((columns, rows)) = runtime.constant.lock().take() else { continue };
-            let mut functions = FunctionContext::new(self.config.settings.clone());
-            let mut errors = RowErrors::new(self.config.error_policy, &self.stats);
-            let decoded = Decoded { columns, rows, ..Decoded::default() };
-            self.stats.sources[source].rows.fetch_add(rows as u64, Ordering::Relaxed);
-            let most = self.config.rows_per_buffer();
-            match runtime.unit(decoded, most, None, &mut functions, &mut errors) {
-                Ok(unit) => {
-                    let unit = Unit { end: Some(End::Complete), ..unit };
-                    self.deliver(runtime.splits[0].stream, 0, unit);
-                }
-                Err(diagnostic) => self.fail(diagnostic),
-            }
+        self.open_phases(self.phases.begin());
+        for lookup in 0..self.lookups.len() {
+            self.build_if_ended(lookup);
         }
         for aggregation in 0..self.aggregations.len() {
             self.settle(aggregation);
@@ -157,6 +147,7 @@ impl Query {
             }
             let rounds = catch_unwind(AssertUnwindSafe(|| {
                 self.find_idle_splits();
+                self.tick();
                 (0..self.sinks.len()).try_for_each(|sink| self.flush(sink))
             }));
             rounds.map_err(|panic| panicked("a sink", &*panic))??;
@@ -168,6 +159,7 @@ impl Query {
     fn stop(&self) {
         self.life.stopping.store(true, Ordering::Release);
         self.flow.open();
+        self.phases.wake();
         self.wait_for_readers();
         for (source, runtime) in self.sources.iter().enumerate() {
             for split in 0..runtime.splits.len() {
@@ -192,6 +184,7 @@ impl Query {
     fn close(&self) {
         self.life.over.store(true, Ordering::Release);
         self.flow.open();
+        self.phases.wake();
         self.scheduler.close();
     }
 
@@ -251,11 +244,15 @@ impl Query {
         if let (PipelineInput::Source(source), 0) = (self.streams[stream].input, channel) {
             self.note_watermark(source, stream, release.watermark);
         }
+        if let (PipelineInput::Source(source), true) = (self.streams[stream].input, release.ended) {
+            self.open_phases(self.phases.finish(self.plan.sources[source].phase));
+        }
         match self.plan.pipelines[reached.pipeline].end {
             PipelineEnd::Aggregate { aggregation, .. } => self.release_to(aggregation, reached.port, release),
             PipelineEnd::Sink(sink) if release.ended => self.end_lane(sink)?,
-            PipelineEnd::Sink(_) => {}
-            PipelineEnd::Exchange { .. } | PipelineEnd::Build { .. } => {}
+            PipelineEnd::Build { lookup } if release.ended => self.end_build(lookup),
+            PipelineEnd::Sink(_) | PipelineEnd::Build { .. } => {}
+            PipelineEnd::Exchange { .. } => {}
         }
         Ok(())
     }

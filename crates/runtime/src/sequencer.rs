@@ -6,6 +6,7 @@
 
 use crate::buffer::{Buffer, Generation, Rows, Stamp};
 use crate::epoch::End;
+use crate::processing_time::ProcessingTime;
 use millstream_types::Diagnostic;
 use std::collections::BTreeMap;
 
@@ -14,6 +15,9 @@ use std::collections::BTreeMap;
 pub(crate) struct Unit {
     /// Rows, in order.
     pub(crate) rows: Vec<Rows>,
+    /// What the watermark before the rows is at least: a window's rows come when the windows before it are complete, also
+    /// where the stream gets to know of several at once.
+    pub(crate) before: Option<i64>,
     /// The stream's watermark after the rows, where it does not follow from them.
     pub(crate) watermark: Option<i64>,
     /// Whether this is the last unit.
@@ -42,15 +46,27 @@ pub(crate) struct Sequencer {
     /// Units whose predecessors are not there yet; bounded by the chunks in flight.
     waiting: BTreeMap<u64, Unit>,
     next_buffer: u64,
+    next_row: u64,
     watermark: i64,
     generation: Generation,
+    /// Gives rows their time, where that is the machine's.
+    clock: Option<ProcessingTime>,
+    ended: bool,
 }
 
 impl Sequencer {
-    /// At the start of a stream.
-    pub(crate) fn new() -> Sequencer {
-        let generation = Generation::default();
-        Sequencer { next_unit: 0, waiting: BTreeMap::new(), next_buffer: 0, watermark: i64::MIN, generation }
+    /// At the start of a stream; with a clock if the time of its rows is that of their processing.
+    pub(crate) fn new(clock: Option<ProcessingTime>) -> Sequencer {
+        Sequencer {
+            next_unit: 0,
+            waiting: BTreeMap::new(),
+            next_buffer: 0,
+            next_row: 0,
+            watermark: i64::MIN,
+            generation: Generation::default(),
+            clock,
+            ended: false,
+        }
     }
 
     /// Takes unit `number`; what is in order now goes to `sink`.
@@ -59,11 +75,19 @@ impl Sequencer {
         self.waiting.insert(number, unit);
         while let Some(unit) = self.waiting.remove(&self.next_unit) {
             self.next_unit += 1;
-            for rows in unit.rows {
-                let brings = rows.times.as_ref().map_or(i64::MIN, |t| t.max_watermark());
-                let stamp =
-                    Stamp { sequence: self.next_buffer, watermark: self.watermark, generation: self.generation };
+            for mut rows in unit.rows {
+                let brings = match &mut self.clock {
+                    Some(clock) => clock.stamp(&mut rows),
+                    None => rows.times.as_ref().map_or(i64::MIN, |t| t.max_watermark()),
+                };
+                let stamp = Stamp {
+                    sequence: self.next_buffer,
+                    watermark: self.watermark.max(unit.before.unwrap_or(i64::MIN)),
+                    first_row: self.next_row,
+                    generation: self.generation,
+                };
                 self.next_buffer += 1;
+                self.next_row += rows.rows as u64;
                 sink(Sequenced::Buffer(Buffer::new(rows, stamp)));
                 self.advance(brings, &mut sink);
             }
@@ -72,6 +96,7 @@ impl Sequencer {
                 sink(Sequenced::Error(error));
             }
             if let Some(end) = unit.end {
+                self.ended = true;
                 sink(Sequenced::End(end));
             }
         }
@@ -81,6 +106,14 @@ impl Sequencer {
     /// decided without it.
     pub(crate) fn raise(&mut self, floor: i64, mut sink: impl FnMut(Sequenced)) {
         self.advance(floor, &mut sink);
+    }
+
+    /// Lets the watermark follow the clock, if the stream has one.
+    pub(crate) fn tick(&mut self, mut sink: impl FnMut(Sequenced)) {
+        if let Some(clock) = self.clock.as_mut().filter(|_| !self.ended) {
+            let watermark = clock.tick();
+            self.advance(watermark, &mut sink);
+        }
     }
 
     /// Whether a unit waits for another.
@@ -111,7 +144,7 @@ mod tests {
 
     #[test]
     fn units_come_out_in_order_with_the_watermark_before_them() {
-        let mut sequencer = Sequencer::new();
+        let mut sequencer = Sequencer::new(None);
         let mut out = Vec::new();
         let mut take = |s: Sequenced| {
             out.push(match s {

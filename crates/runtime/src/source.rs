@@ -16,6 +16,7 @@ use millstream_functions::FunctionContext;
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,6 +27,8 @@ pub(crate) struct SourceRuntime {
     /// `None` for constant rows.
     pub(crate) decoder: Option<Arc<dyn Decoder>>,
     pub(crate) event_time: Option<EventTime>,
+    /// Whether time is that of processing.
+    pub(crate) follows_clock: bool,
     pub(crate) splits: Vec<Split>,
     pub(crate) idle_timeout: Option<Duration>,
     /// Released watermark of each split, for the statistics.
@@ -98,8 +101,36 @@ fn slice(columns: &[ArrayRef], start: usize, length: usize, rows: usize) -> Vec<
 }
 
 impl Query {
+    /// Lets the sources of some phases begin.
+    pub(crate) fn open_phases(&self, phases: Range<usize>) {
+        for source in 0..self.sources.len() {
+            if phases.contains(&self.plan.sources[source].phase)
+                && let Err(diagnostic) = self.deliver_constant(source)
+            {
+                self.fail(diagnostic);
+            }
+        }
+    }
+
+    /// Delivers the rows of a constant source.
+    fn deliver_constant(&self, source: usize) -> Result<(), Diagnostic> {
+        let runtime = &self.sources[source];
+        let Some((columns, rows)) = runtime.constant.lock().take() else { return Ok(()) };
+        if std::mem::replace(&mut runtime.splits[0].progress.lock().ended, true) {
+            return Ok(());
+        }
+        let mut functions = FunctionContext::new(self.config.settings.clone());
+        let mut errors = RowErrors::new(self.config.error_policy, &self.stats);
+        let decoded = Decoded { columns, rows, ..Decoded::default() };
+        self.stats.sources[source].rows.fetch_add(rows as u64, Relaxed);
+        let unit = runtime.unit(decoded, self.config.rows_per_buffer(), None, &mut functions, &mut errors)?;
+        self.deliver(runtime.splits[0].stream, 0, Unit { end: Some(End::Complete), ..unit });
+        Ok(())
+    }
+
     /// Reads splits of a source until there are no more, or the query ends. The body of a reader thread.
     pub(crate) fn read(&self, source: usize) {
+        self.phases.wait(self.plan.sources[source].phase, || self.is_stopping());
         loop {
             let Some((split, mut reader)) = self.sources[source].unread.lock().pop_front() else { return };
             if self.is_over() {
@@ -168,6 +199,14 @@ impl Query {
             self.cut_short();
         }
         self.deliver(runtime.stream, unit, Unit { end: Some(end), ..Unit::default() });
+    }
+
+    /// Lets the watermarks of sources without event time follow the clock.
+    pub(crate) fn tick(&self) {
+        for stream in self.sources.iter().filter(|s| s.follows_clock).flat_map(|s| &s.splits).map(|s| s.stream) {
+            let consequences = self.streams[stream].tick();
+            self.act_on(stream, consequences);
+        }
     }
 
     /// Leaves splits out of the watermark that have been silent for their source's timeout and whose rows have all been

@@ -3,6 +3,7 @@
 
 use crate::buffer::Buffer;
 use crate::epoch::{EpochRing, Release};
+use crate::processing_time::ProcessingTime;
 use crate::sequencer::{Sequenced, Sequencer, Unit};
 use crate::task::{ProcessTask, Task};
 use millstream_plan::pipeline::PipelineInput;
@@ -52,10 +53,15 @@ pub(crate) struct Consequences {
 }
 
 impl Stream {
-    /// At its start.
-    pub(crate) fn new(id: StreamId, input: PipelineInput, channels: Vec<Channel>) -> Stream {
+    /// At its start; with a clock if the time of its rows is that of their processing.
+    pub(crate) fn new(
+        id: StreamId,
+        input: PipelineInput,
+        channels: Vec<Channel>,
+        clock: Option<ProcessingTime>,
+    ) -> Stream {
         let rings = channels.iter().map(|_| EpochRing::new()).collect();
-        Stream { id, input, channels, state: Mutex::new(State { sequencer: Sequencer::new(), rings }) }
+        Stream { id, input, channels, state: Mutex::new(State { sequencer: Sequencer::new(clock), rings }) }
     }
 
     /// Takes a unit; see [`Sequencer::arrive`].
@@ -86,6 +92,15 @@ impl Stream {
         let state = &mut *self.state.lock();
         let State { sequencer, rings } = state;
         sequencer.raise(floor, |sequenced| self.pass(sequenced, rings, &mut consequences));
+        consequences
+    }
+
+    /// See [`Sequencer::tick`].
+    pub(crate) fn tick(&self) -> Consequences {
+        let mut consequences = Consequences::default();
+        let state = &mut *self.state.lock();
+        let State { sequencer, rings } = state;
+        sequencer.tick(|sequenced| self.pass(sequenced, rings, &mut consequences));
         consequences
     }
 

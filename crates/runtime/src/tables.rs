@@ -5,31 +5,41 @@
 //!
 //! # Why no accepted row can meet a fired window
 //!
-//! Let a slice be taken at aggregation watermark *W*, which its end does not exceed (end - 1 ≤ *W*). *W* is the minimum
+//! Tables have numbers ([`TableIds`]): the start of the slice (tumbling windows), of the slice and the first window that
+//! the rows count for (overlapping ones, [`millstream_plan::window::SliceTable`]), or the end of the window (attached
+//! ones). Each has a watermark that completes it: the last millisecond of the window, or of the first of its windows.
+//!
+//! Let a table be taken at aggregation watermark *W*, when it is complete. *W* is the minimum
 //! of what all input channels have released, so every channel's stream has a watermark of at least *W* before each
 //! buffer whose task is not finished or not even made: a ring releases a watermark only after all buffers before it.
 //! (A split that was left out as idle is raised to *W* before its next buffer, and a split that has ended brings none.)
-//! A task passes each row the watermark before it, which is at least its buffer's, so at least *W*; the program drops
-//! the row as late if its slice ends at or before that. A row that it accepts has therefore a slice that ends after
-//! *W*, which has not been taken.
+//! A task passes each row the watermark before it, which is at least its buffer's, so at least *W*. The program drops
+//! the row as late if its last window is complete under that, and otherwise sends it to the table of the first window
+//! that is not. That table is completed by a watermark above the row's, so above *W*: it has not been taken.
+//!
+//! Overlapping windows fire in the order of their ends, each when *W* has reached it, and a row of a table counts from
+//! the table's first window on: so a row that comes when some windows of its slice have been fired meets none of those.
 //!
 //! So a table that was taken has no writer, and nobody looks for it again: [`TaskTables`] checks the latter on every
 //! lookup of a slice.
 
+use crate::aggregation::{Aggregation, TableIds};
 use crate::buffer::Generation;
+use crate::staged::Staged;
+use crate::stream::StreamId;
 use millstream_abi::{EntryLayout, ExecContext, Slot, Str, TableHeader};
 use millstream_codegen::execute::TableHooks;
-use millstream_state::Table;
+use millstream_state::{Ordinal, Table};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-/// Names a table of a worker. The order groups by aggregation, then slice.
+/// Names a table of a worker. The order groups by aggregation, then number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct TableId {
     aggregation: usize,
-    slice_start: i64,
+    number: i64,
     generation: Generation,
 }
 
@@ -66,19 +76,20 @@ pub(crate) struct WorkerTables {
 }
 
 impl WorkerTables {
-    /// Takes the tables of an aggregation whose slices start before `before` (all of them: `None`), with their slices,
-    /// in order.
-    pub(crate) fn take(&self, aggregation: usize, before: Option<i64>) -> Vec<(i64, Table)> {
+    /// Takes the tables of an aggregation that a watermark completes, with their numbers, in order.
+    pub(crate) fn take(&self, aggregation: usize, ids: TableIds, watermark: i64) -> Vec<(i64, Table)> {
         let mut tables = self.tables.lock();
-        let first = TableId { aggregation, slice_start: i64::MIN, generation: Generation(0) };
+        let first = TableId { aggregation, number: i64::MIN, generation: Generation(0) };
+        let end = ids.incomplete_from(watermark);
         let complete: Vec<TableId> = tables
             .range(first..)
             .map(|(id, _)| *id)
-            .take_while(|id| id.aggregation == aggregation && before.is_none_or(|b| id.slice_start < b))
+            .take_while(|id| id.aggregation == aggregation && end.is_none_or(|end| id.number < end))
+            .filter(|id| ids.completed_at(id.number) <= watermark)
             .collect();
         let mut taken = Vec::with_capacity(complete.len());
         for id in complete {
-            taken.extend(tables.remove(&id).map(|table| (id.slice_start, table.into_table())));
+            taken.extend(tables.remove(&id).map(|table| (id.number, table.into_table())));
         }
         taken
     }
@@ -94,17 +105,22 @@ impl WorkerTables {
     }
 }
 
-/// Tables that a task has used last, so that rows that go back and forth between a few slices take no lock.
+/// Place of rows for objects that do not keep it.
+const NO_PLACE: Ordinal = Ordinal { watermark: i64::MIN, stream: 0, position: 0 };
+/// Tables that a task has used last, so that rows that go back and forth between a few of them take no lock.
 const RECENT: usize = 8;
 
 /// The tables as one task of a worker sees them: what the callbacks of generated code work on.
 pub(crate) struct TaskTables<'a> {
     owner: &'a WorkerTables,
-    layout: &'a Arc<EntryLayout>,
+    runtime: &'a Aggregation,
     aggregation: usize,
     generation: Generation,
-    /// Slices that start before this were fired when the task began.
-    fired_before: i64,
+    stream: StreamId,
+    /// Tables that this watermark completes were fired when the task began.
+    fired: i64,
+    /// The place in the input of each row of the update; empty if no component wants to know.
+    places: Vec<Ordinal>,
     recent: [(i64, *mut Table); RECENT],
     next_recent: usize,
     current: *mut Table,
@@ -112,25 +128,39 @@ pub(crate) struct TaskTables<'a> {
 }
 
 impl<'a> TaskTables<'a> {
-    /// For one task.
+    /// For a task that updates aggregation `aggregation`, which is `runtime`, with a buffer of a stream.
     pub(crate) fn new(
         owner: &'a WorkerTables,
-        layout: &'a Arc<EntryLayout>,
         aggregation: usize,
+        runtime: &'a Aggregation,
         generation: Generation,
-        fired_before: i64,
+        stream: StreamId,
     ) -> TaskTables<'a> {
         TaskTables {
             owner,
-            layout,
+            runtime,
             aggregation,
             generation,
-            fired_before,
+            stream,
+            fired: runtime.fired(),
+            places: Vec::new(),
             recent: [(0, ptr::null_mut()); RECENT],
             next_recent: 0,
             current: ptr::null_mut(),
             met_fired: None,
         }
+    }
+
+    /// Notes the rows of the next update.
+    pub(crate) fn begin(&mut self, rows: &Staged<'_>) {
+        if !self.runtime.keeps_places {
+            return;
+        }
+        let stream = self.stream as u32;
+        let watermark = |row: usize| rows.watermarks[if rows.watermarks.len() == 1 { 0 } else { row }];
+        let place = |row| Ordinal { watermark: watermark(row), stream, position: rows.position(row) };
+        self.places.clear();
+        self.places.extend((0..rows.rows).map(place));
     }
 
     /// The callbacks, for one `update`.
@@ -144,22 +174,23 @@ impl<'a> TaskTables<'a> {
         unsafe { TableHooks::new(find_slice, insert_key, keep_string, update_object, host) }
     }
 
-    /// A slice that was fired before a row of the task came to it. There is never one; see the file's description.
+    /// Number of a table that was fired before a row of the task came to it. There is never one; see the file's
+    /// description.
     pub(crate) fn met_fired(&self) -> Option<i64> {
         self.met_fired
     }
 
-    fn find(&mut self, slice_start: i64) -> *mut TableHeader {
-        if slice_start < self.fired_before {
-            self.met_fired = Some(slice_start);
-        }
-        let recent = self.recent.iter().find(|(start, table)| *start == slice_start && !table.is_null());
+    fn find(&mut self, number: i64) -> *mut TableHeader {
+        let recent = self.recent.iter().find(|(of, table)| *of == number && !table.is_null());
         self.current = match recent {
             Some((_, table)) => *table,
             None => {
+                if self.runtime.ids().completed_at(number) <= self.fired {
+                    self.met_fired = Some(number);
+                }
                 let (aggregation, generation) = (self.aggregation, self.generation);
-                let table = self.owner.find(TableId { aggregation, slice_start, generation }, self.layout);
-                self.recent[self.next_recent] = (slice_start, table);
+                let table = self.owner.find(TableId { aggregation, number, generation }, &self.runtime.layout);
+                self.recent[self.next_recent] = (number, table);
                 self.next_recent = (self.next_recent + 1) % RECENT;
                 table
             }
@@ -171,12 +202,12 @@ impl<'a> TaskTables<'a> {
 
 /// # Safety
 /// As for `FindSlice`, in an update with the hooks of a [`TaskTables`].
-unsafe extern "C" fn find_slice(context: *mut ExecContext, slice_start: i64) {
+unsafe extern "C" fn find_slice(context: *mut ExecContext, number: i64) {
     // SAFETY: the hooks' host is a `TaskTables` that only the running update uses, and so is the context.
     unsafe {
         let host = &mut *(*context).host.cast::<TaskTables<'_>>();
-        (*context).table = host.find(slice_start);
-        (*context).slice_start = slice_start;
+        (*context).table = host.find(number);
+        (*context).slice_start = number;
     }
 }
 
@@ -186,8 +217,8 @@ unsafe extern "C" fn insert_key(context: *mut ExecContext, hash: u64, null_mask:
     // SAFETY: as in `find_slice`; the program passes one slot for each key of the layout, and `current` is live.
     unsafe {
         let host = &mut *(*context).host.cast::<TaskTables<'_>>();
-        let keys: &[Slot] =
-            if host.layout.keys.is_empty() { &[] } else { std::slice::from_raw_parts(keys, host.layout.keys.len()) };
+        let count = host.runtime.layout.keys.len();
+        let keys: &[Slot] = if count == 0 { &[] } else { std::slice::from_raw_parts(keys, count) };
         (*host.current).insert(hash, null_mask, keys)
     }
 }
@@ -204,4 +235,18 @@ unsafe extern "C" fn keep_string(context: *mut ExecContext, string: *mut Str) {
 
 /// # Safety
 /// As for `ExecContext::update_object`, in an update with the hooks of a [`TaskTables`], after `find_slice`.
-unsafe extern "C" fn update_object(_: *mut ExecContext, _: *mut u8, _: u32, _: *const Slot, _: u64) {}
+unsafe extern "C" fn update_object(
+    context: *mut ExecContext,
+    accumulator: *mut u8,
+    component: u32,
+    value: *const Slot,
+    row: u64,
+) {
+    // SAFETY: as in `find_slice`; the accumulator is that of the component in an entry of the current table, and the value
+    // is null or a slot of its argument's type.
+    unsafe {
+        let host = &mut *(*context).host.cast::<TaskTables<'_>>();
+        let place = host.places.get(row as usize).copied().unwrap_or(NO_PLACE);
+        (*host.current).update_object(accumulator, component as usize, value.as_ref().copied(), place);
+    }
+}

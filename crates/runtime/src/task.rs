@@ -17,6 +17,10 @@ pub(crate) enum Task {
     Seal(Arc<Firing>),
     /// Merges one range of partitions of a fired window.
     Merge(Arc<Firing>, usize),
+    /// Makes overlapping windows of an aggregation in a range of partitions.
+    Combine(usize, usize),
+    /// Makes a lookup table of its rows.
+    Build(usize),
 }
 
 /// See [`Task::Decode`].

@@ -1,21 +1,25 @@
-//! Triggers: from the tables of complete slices to buffers of the aggregation's output stream.
+//! Triggers: from complete tables to buffers of the aggregation's output stream.
 //!
-//! When an aggregation's watermark advances past the ends of slices, their tables are taken from all workers (see
-//! `tables` for why nobody writes to them any more) and become a [`Firing`] for each window. Its tables are sealed and
-//! its partitions merged by tasks that any worker runs ahead of other work. The units of the output stream are numbered
-//! when the tables are taken, in window order; so the stream's sequencer puts the results in that order, whichever
-//! merge is done first, and then releases the aggregation's watermark to whatever reads its output. (Rows of a window
-//! carry `window_end - 1` as their time, which is at or before that watermark, and after the previous one: chains of
-//! windows neither lose rows nor find them late.)
+//! When an aggregation's watermark advances past the ends of windows, complete tables are taken from all workers (see
+//! `tables` for why nobody writes to them any more) and become a [`Firing`] for each window. Its tables are sealed by
+//! tasks that any worker runs ahead of other work. Then its partitions are merged, if a window is one slice, or they are
+//! combined with the slices of other windows (`overlap`). The units of the output stream are numbered when the tables are
+//! taken, in window order; so the stream's sequencer puts the results in that order, whichever merge is done first, and
+//! then releases the aggregation's watermark to whatever reads its output. (Rows of a window carry `window_end - 1` as
+//! their time, which is at or before that watermark, and after the watermark before them: chains of windows neither lose
+//! rows nor find them late.)
 
-use crate::aggregation::Aggregation;
+use crate::aggregation::{Advance, Aggregation};
 use crate::buffer::Rows;
 use crate::epoch::Release;
+use crate::overlap::{Due, OverlapRuntime};
+use crate::progress::Progress;
 use crate::query::Query;
 use crate::sequencer::Unit;
 use crate::task::Task;
 use millstream_plan::window::WindowAssigner;
-use millstream_state::{PARTITIONS, Partial, Table, merge};
+use millstream_state::{Merged, PARTITIONS, Partial, Table, merge};
+use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,24 +33,33 @@ const SMALL_WINDOW_ENTRIES: usize = 4096;
 /// A window being written.
 pub(crate) struct Firing {
     aggregation: usize,
-    slice_start: i64,
+    /// Start and end of the window, `None` when all time is one.
+    window: Option<(i64, i64)>,
     /// Number of its first unit in the output stream.
     first_unit: u64,
-    /// Partition ranges, a unit each.
-    groups: usize,
-    /// Tables to be sealed.
-    tables: Mutex<Vec<Table>>,
+    /// Whether one task seals all tables.
+    is_small: bool,
+    /// Tables to be sealed, with the slice of `slices` that they are of.
+    tables: Mutex<Vec<(usize, Table)>>,
     /// Tables that are not sealed yet; the task that brings it to 0 goes on to the merge. Acquire-release, although the
-    /// lock of `partials` already orders what is in them.
+    /// lock of `slices` already orders what is in them.
     unsealed: AtomicUsize,
-    partials: Mutex<Vec<Arc<Partial>>>,
+    /// Starts of slices, and what their tables have become.
+    slices: Mutex<Vec<(i64, Vec<Arc<Partial>>)>>,
+    then: Then,
 }
 
-impl Firing {
-    fn partitions(&self, group: usize) -> Range<usize> {
-        let size = PARTITIONS / self.groups;
-        group * size..(group + 1) * size
-    }
+/// What happens to sealed tables.
+enum Then {
+    /// They are the window: merged in so many ranges of partitions, a unit each.
+    Merge(usize),
+    /// They enter the combiners of overlapping windows.
+    Combine {
+        /// Number of the window.
+        number: u64,
+        /// Whether no later window needs the slices so far.
+        is_last: bool,
+    },
 }
 
 impl Query {
@@ -62,16 +75,10 @@ impl Query {
         let mut progress = runtime.progress();
         let Some(advance) = runtime.advance(&mut progress) else { return };
         // Taking the tables under the lock keeps windows in order between threads that advance the watermark.
-        let mut tasks = Vec::new();
-        if let Some(before) = advance.complete {
-            let mut slices = self.take_tables(aggregation, before);
-            if slices.is_empty() && runtime.has_group_of_nothing() {
-                slices.insert(0, vec![Table::of_nothing(Arc::clone(&runtime.layout))]);
-            }
-            for (slice_start, tables) in slices {
-                tasks.extend(self.fire(aggregation, slice_start, tables, &mut progress.units));
-            }
-        }
+        let tasks = match advance.completes {
+            true => self.fire_complete(aggregation, advance, &mut progress),
+            false => Vec::new(),
+        };
         let last_unit = progress.units;
         progress.units += 1;
         drop(progress);
@@ -80,62 +87,120 @@ impl Query {
         self.deliver(runtime.output, last_unit, unit);
     }
 
-    /// The tables of complete slices, by slice.
-    fn take_tables(&self, aggregation: usize, before: Option<i64>) -> BTreeMap<i64, Vec<Table>> {
-        let mut slices: BTreeMap<i64, Vec<Table>> = BTreeMap::new();
+    /// Fires the windows that the watermark has completed.
+    fn fire_complete(&self, aggregation: usize, advance: Advance, progress: &mut Progress) -> Vec<Task> {
+        let runtime = &self.aggregations[aggregation];
+        let mut tables = self.take_tables(aggregation, advance.watermark);
+        if tables.is_empty() && runtime.has_group_of_nothing() {
+            tables.insert(0, vec![Table::of_nothing(Arc::clone(&runtime.layout))]);
+        }
+        tables.retain(|_, tables| tables.iter().any(|t| !t.is_empty()));
+        let firings: Vec<Firing> = match &runtime.overlap {
+            Some(overlap) => {
+                let tables = tables.into_iter().map(|(id, tables)| (overlap.overlap.table(id), tables));
+                let due = overlap.sweep.lock().due(overlap.overlap, tables, advance.watermark);
+                due.into_iter().map(|due| Firing::of_slices(aggregation, overlap, due, &mut progress.units)).collect()
+            }
+            None => {
+                let whole = |(id, tables)| Firing::of_window(aggregation, runtime, id, tables, &mut progress.units);
+                tables.into_iter().map(whole).collect()
+            }
+        };
+        self.stats.windows_fired.fetch_add(firings.len() as u64, Ordering::Relaxed);
+        firings.into_iter().flat_map(|firing| self.begin(Arc::new(firing))).collect()
+    }
+
+    /// The tables that a watermark completes, by number.
+    fn take_tables(&self, aggregation: usize, watermark: i64) -> BTreeMap<i64, Vec<Table>> {
+        let ids = self.aggregations[aggregation].ids();
+        let mut tables: BTreeMap<i64, Vec<Table>> = BTreeMap::new();
         for worker in &self.tables {
-            for (slice_start, table) in worker.take(aggregation, before) {
-                slices.entry(slice_start).or_default().push(table);
+            for (id, table) in worker.take(aggregation, ids, watermark) {
+                tables.entry(id).or_default().push(table);
             }
         }
-        slices
+        tables
     }
 
-    fn fire(&self, aggregation: usize, slice_start: i64, tables: Vec<Table>, units: &mut u64) -> Vec<Task> {
-        let entries: usize = tables.iter().map(|t| t.len()).sum();
-        if entries == 0 {
-            return Vec::new();
+    /// The tasks that a window begins with.
+    fn begin(&self, firing: Arc<Firing>) -> Vec<Task> {
+        let tables = firing.tables.lock().len();
+        match tables {
+            0 => self.sealed(&firing),
+            _ if firing.is_small => vec![Task::Seal(firing)],
+            _ => (0..tables).map(|_| Task::Seal(Arc::clone(&firing))).collect(),
         }
-        self.stats.windows_fired.fetch_add(1, Ordering::Relaxed);
-        let (groups, seals) = if entries <= SMALL_WINDOW_ENTRIES { (1, 1) } else { (PARTITIONS, tables.len()) };
-        let firing = Arc::new(Firing {
-            aggregation,
-            slice_start,
-            first_unit: *units,
-            groups,
-            unsealed: AtomicUsize::new(tables.len()),
-            partials: Mutex::new(Vec::with_capacity(tables.len())),
-            tables: Mutex::new(tables),
-        });
-        *units += groups as u64;
-        (0..seals).map(|_| Task::Seal(Arc::clone(&firing))).collect()
     }
 
-    /// Seals one table of a window, or all of a small one; whoever seals the last one has the window merged.
+    /// Seals one table of a window, or all of a small one; whoever seals the last one goes on.
     pub(crate) fn seal(&self, firing: Arc<Firing>) {
         loop {
-            let Some(table) = firing.tables.lock().pop() else { return };
+            let Some((slice, table)) = firing.tables.lock().pop() else { return };
             let partial = Arc::new(table.seal());
-            firing.partials.lock().push(partial);
+            firing.slices.lock()[slice].1.push(partial);
             if firing.unsealed.fetch_sub(1, Ordering::AcqRel) == 1 {
                 break;
             }
-            if firing.groups > 1 {
+            if !firing.is_small {
                 return;
             }
         }
-        match firing.groups {
-            1 => self.merge(&firing, 0),
-            groups => self.scheduler.push((0..groups).map(|g| Task::Merge(Arc::clone(&firing), g)).collect()),
+        match firing.then {
+            Then::Merge(1) => self.merge(&firing, 0),
+            _ => self.scheduler.push(self.sealed(&firing)),
+        }
+    }
+
+    /// The tasks that follow when all tables of a window are sealed.
+    fn sealed(&self, firing: &Arc<Firing>) -> Vec<Task> {
+        match firing.then {
+            Then::Merge(groups) => (0..groups).map(|g| Task::Merge(Arc::clone(firing), g)).collect(),
+            Then::Combine { number, .. } => {
+                let lanes = self.aggregations[firing.aggregation].overlap.iter().flat_map(|o| &o.lanes).enumerate();
+                let free = lanes.filter(|(_, lane)| lane.add(number, Arc::clone(firing)));
+                free.map(|(lane, _)| Task::Combine(firing.aggregation, lane)).collect()
+            }
         }
     }
 
     /// Merges one range of partitions and delivers the rows to the output stream.
     pub(crate) fn merge(&self, firing: &Firing, group: usize) {
-        let runtime = &self.aggregations[firing.aggregation];
-        let partials = firing.partials.lock().clone();
+        let partials: Vec<Arc<Partial>> = firing.slices.lock().iter().flat_map(|(_, p)| p).cloned().collect();
         let merged = merge(&partials, firing.partitions(group));
-        let window = window_of(runtime, firing.slice_start);
+        self.deliver_window(firing, group, &merged);
+    }
+
+    /// Makes the windows of one range of partitions whose turn it is.
+    pub(crate) fn combine(&self, aggregation: usize, lane: usize) -> Result<(), Diagnostic> {
+        let overlap = self.aggregations[aggregation].overlap.as_ref();
+        let overlap = overlap.ok_or_else(|| Diagnostic::bug("windows that do not overlap were combined"))?;
+        overlap.lanes[lane].run(|combiner, firing: Arc<Firing>| {
+            let (Some((start, end)), Then::Combine { is_last, .. }) = (firing.window, &firing.then) else {
+                return Err(Diagnostic::bug("a window without slices was combined"));
+            };
+            let slices = firing.slices.lock().clone();
+            for (slice, partials) in &slices {
+                match overlap.overlap.ends(*slice) {
+                    Some((first, _)) if first < end => combiner.add_late(*slice, end, partials),
+                    _ => combiner.add_slice(*slice, partials),
+                }
+            }
+            self.deliver_window(&firing, lane, combiner.window(start, end));
+            if *is_last {
+                let next = overlap.overlap.start_of_window(end.saturating_add(overlap.overlap.step_ms()));
+                combiner.window(next, next);
+            }
+            Ok(())
+        })
+    }
+
+    /// Delivers the rows of a range of partitions of a window to the output stream.
+    fn deliver_window(&self, firing: &Firing, group: usize, merged: &Merged) {
+        let runtime = &self.aggregations[firing.aggregation];
+        let window: Vec<i64> = match (runtime.assigner, firing.window) {
+            (WindowAssigner::Attached, Some((_, end))) => vec![end],
+            (_, window) => window.into_iter().flat_map(|(start, end)| [start, end]).collect(),
+        };
         let most = self.config.rows_per_buffer();
         let rows = (0..merged.len())
             .step_by(most)
@@ -145,14 +210,61 @@ impl Query {
                 Rows { columns: merged.columns(range, &runtime.types, &window), rows, ..Rows::default() }
             })
             .collect();
-        self.deliver(runtime.output, firing.first_unit + group as u64, Unit { rows, ..Unit::default() });
+        // The windows before this one are complete, whichever watermark has brought them.
+        let before = firing.window.map(|(_, end)| end.saturating_sub(2));
+        self.deliver(runtime.output, firing.first_unit + group as u64, Unit { rows, before, ..Unit::default() });
     }
 }
 
-/// The window columns of the slice at `slice_start`: its start and end, if it is a window.
-fn window_of(runtime: &Aggregation, slice_start: i64) -> Vec<i64> {
-    match runtime.assigner {
-        WindowAssigner::Tumble(slicing) => vec![slice_start, slice_start.saturating_add(slicing.size_ms)],
-        _ => vec![],
+impl Firing {
+    /// A window that is one slice, table `id`.
+    fn of_window(aggregation: usize, runtime: &Aggregation, id: i64, tables: Vec<Table>, units: &mut u64) -> Firing {
+        let entries: usize = tables.iter().map(Table::len).sum();
+        let is_small = entries <= SMALL_WINDOW_ENTRIES;
+        let groups = if is_small { 1 } else { PARTITIONS };
+        let window = match runtime.assigner {
+            WindowAssigner::Tumble(slicing) => Some((id, id.saturating_add(slicing.size_ms))),
+            WindowAssigner::Attached => Some((id, id)),
+            _ => None,
+        };
+        let first_unit = *units;
+        *units += groups as u64;
+        let tables: Vec<(usize, Table)> = tables.into_iter().map(|t| (0, t)).collect();
+        Firing {
+            aggregation,
+            window,
+            first_unit,
+            is_small,
+            unsealed: AtomicUsize::new(tables.len()),
+            tables: Mutex::new(tables),
+            slices: Mutex::new(vec![(id, Vec::new())]),
+            then: Then::Merge(groups),
+        }
+    }
+
+    /// A window of several slices.
+    fn of_slices(aggregation: usize, overlap: &OverlapRuntime, due: Due<Vec<Table>>, units: &mut u64) -> Firing {
+        let slices = due.enters.keys().map(|&slice| (slice, Vec::new())).collect();
+        let tables: Vec<(usize, Table)> =
+            due.enters.into_values().enumerate().flat_map(|(i, tables)| tables.into_iter().map(move |t| (i, t))).collect();
+        let entries: usize = tables.iter().map(|(_, t)| t.len()).sum();
+        let first_unit = *units;
+        *units += overlap.lanes.len() as u64;
+        Firing {
+            aggregation,
+            window: Some((overlap.overlap.start_of_window(due.end), due.end)),
+            first_unit,
+            is_small: entries <= SMALL_WINDOW_ENTRIES,
+            unsealed: AtomicUsize::new(tables.len()),
+            tables: Mutex::new(tables),
+            slices: Mutex::new(slices),
+            then: Then::Combine { number: due.number, is_last: due.is_last },
+        }
+    }
+
+    fn partitions(&self, group: usize) -> Range<usize> {
+        let Then::Merge(groups) = self.then else { return 0..PARTITIONS };
+        let size = PARTITIONS / groups;
+        group * size..(group + 1) * size
     }
 }

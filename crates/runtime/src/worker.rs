@@ -2,13 +2,17 @@
 
 use crate::query::{Query, panicked};
 use crate::row_errors::RowErrors;
+use crate::staged::{Staged, Stages, Tools, emit_stage};
+use crate::stream::Channel;
 use crate::tables::TaskTables;
 use crate::task::{DecodeTask, ProcessTask, Task};
 use arrow_array::{Array, ArrayRef};
-use millstream_codegen::execute::{emit, update};
+use millstream_codegen::execute::update;
 use millstream_functions::FunctionContext;
 use millstream_plan::pipeline::{PipelineEnd, PipelineInput};
 use millstream_types::Diagnostic;
+use std::borrow::Cow;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -47,6 +51,8 @@ impl Worker<'_> {
                 self.query.merge(&firing, group);
                 Ok(())
             }
+            Task::Combine(aggregation, lane) => self.query.combine(aggregation, lane),
+            Task::Build(lookup) => self.query.build(lookup, &mut self.functions),
         }
     }
 
@@ -92,19 +98,9 @@ impl Worker<'_> {
         stats.rows_in.fetch_add(task.buffer.rows as u64, Relaxed);
         match query.plan.pipelines[channel.pipeline].end {
             PipelineEnd::Aggregate { aggregation, .. } => self.update(&task, channel.pipeline, aggregation)?,
-            PipelineEnd::Sink(sink) => {
-                let number = task.buffer.stamp.sequence;
-                let piece = match query.sinks[sink].is_done() {
-                    true => None,
-                    false => {
-                        let (columns, rows) = self.emit(&task, channel.pipeline)?;
-                        stats.rows_out.fetch_add(rows as u64, Relaxed);
-                        query.sinks[sink].piece(columns, rows, task.buffer.permit.clone())?
-                    }
-                };
-                query.write(sink, channel.port, number, piece)?;
-            }
-            PipelineEnd::Exchange { .. } | PipelineEnd::Build { .. } => {
+            PipelineEnd::Sink(sink) => self.write(&task, channel, sink)?,
+            PipelineEnd::Build { lookup } => self.collect(&task, channel, lookup)?,
+            PipelineEnd::Exchange { .. } => {
                 return Err(Diagnostic::bug("this end of a pipeline is not executed yet"));
             }
         }
@@ -119,48 +115,85 @@ impl Worker<'_> {
     /// Rows into tables.
     fn update(&mut self, task: &ProcessTask, pipeline: usize, aggregation: usize) -> Result<(), Diagnostic> {
         let (query, buffer) = (self.query, &*task.buffer);
-        let (code, runtime) = (&query.pipelines[pipeline].stages[0], &query.aggregations[aggregation]);
-        let fired_before = runtime.fired_before();
+        let runtime = &query.aggregations[aggregation];
         let (owner, generation) = (&query.tables[self.index], buffer.stamp.generation);
-        let mut tables = TaskTables::new(owner, &runtime.layout, aggregation, generation, fired_before);
-        // SAFETY: the layout is that of the program (`Query::new` has checked it); the tables are this worker's.
-        let hooks = unsafe { tables.hooks() };
-        let watermarks = buffer.watermarks(runtime.assigner.slicing());
-        let mut errors = RowErrors::new(query.config.error_policy, &query.stats);
-        let outcome = update(
-            &code.lowered,
-            &*code.kernel.load(),
-            &buffer.columns,
-            buffer.rows,
-            &watermarks,
-            hooks,
-            &mut self.functions,
-            &mut |e| errors.take(e),
-        )?;
-        query.stats.late_rows.fetch_add(outcome.late_rows, Relaxed);
-        if let Some(slice) = tables.met_fired() {
-            return Err(Diagnostic::bug(format!("a row came to the window at {slice} ms, which had been fired")));
+        let mut tables = TaskTables::new(owner, aggregation, runtime, generation, task.stream);
+        let mut stages = Stages::new(query, pipeline);
+        let code = stages.last_stage();
+        let watermarks =
+            if stages.emitting_reads_watermarks() { buffer.exact_watermarks() } else { runtime.watermarks(buffer) };
+        stages.run(Staged::new(buffer, watermarks), &mut self.tools(), &mut |tools, rows| {
+            tables.begin(&rows);
+            // SAFETY: the layout is that of the program (`plan_graph` has checked it); the tables are this worker's.
+            let hooks = unsafe { tables.hooks() };
+            let Tools { functions, errors } = tools;
+            let kernel = code.kernel.load();
+            let (columns, watermarks) = (&rows.columns, &rows.watermarks);
+            let outcome = update(&code.lowered, &*kernel, columns, rows.rows, watermarks, hooks, functions, &mut |e| {
+                errors.take(e)
+            })?;
+            query.stats.late_rows.fetch_add(outcome.late_rows, Relaxed);
+            errors.fatal().map_or(Ok(ControlFlow::Continue(())), Err)
+        })?;
+        match tables.met_fired() {
+            Some(table) => Err(Diagnostic::bug(format!("a row came to table {table}, which had been fired"))),
+            None => Ok(()),
         }
-        errors.fatal().map_or(Ok(()), Err)
     }
 
     /// Rows for a sink. The program itself checks the sink's NOT NULL columns.
-    fn emit(&mut self, task: &ProcessTask, pipeline: usize) -> Result<(Vec<ArrayRef>, usize), Diagnostic> {
-        let (query, buffer) = (self.query, &*task.buffer);
-        let code = &query.pipelines[pipeline].stages[0];
-        let mut errors = RowErrors::new(query.config.error_policy, &query.stats);
-        let emitted = emit(
-            &code.lowered,
-            &*code.kernel.load(),
-            &buffer.columns,
-            buffer.rows,
-            &buffer.watermarks(None),
-            &mut self.functions,
-            &mut |e| errors.take(e),
-        )?;
-        if let Some(fatal) = errors.fatal() {
-            return Err(fatal);
+    fn write(&mut self, task: &ProcessTask, channel: Channel, sink: usize) -> Result<(), Diagnostic> {
+        let (query, number) = (self.query, task.buffer.stamp.sequence);
+        let egress = &query.sinks[sink];
+        if !egress.is_done() {
+            self.emit(task, channel.pipeline, &mut |columns, rows| {
+                let piece = egress.piece(columns, rows, task.buffer.permit.clone())?;
+                query.write(sink, channel.port, number, piece, false)?;
+                Ok(if egress.is_done() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            })?;
         }
-        Ok((emitted.columns, emitted.rows))
+        query.write(sink, channel.port, number, None, true)
+    }
+
+    /// Rows for a lookup table. They do not hold back the reading of what they were made of: all of it is kept.
+    fn collect(&mut self, task: &ProcessTask, channel: Channel, lookup: usize) -> Result<(), Diagnostic> {
+        let (lookup, number) = (&self.query.lookups[lookup], task.buffer.stamp.sequence);
+        self.emit(task, channel.pipeline, &mut |columns, rows| {
+            lookup.collect(channel.port, number, columns, rows);
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    /// Runs a pipeline whose last program emits rows; `take` gets them in slices and says whether more are wanted.
+    fn emit(
+        &mut self,
+        task: &ProcessTask,
+        pipeline: usize,
+        take: &mut dyn FnMut(Vec<ArrayRef>, usize) -> Result<ControlFlow<()>, Diagnostic>,
+    ) -> Result<(), Diagnostic> {
+        let (query, buffer) = (self.query, &*task.buffer);
+        let mut stages = Stages::new(query, pipeline);
+        let code = stages.last_stage();
+        let watermarks = match stages.emitting_reads_watermarks() {
+            true => buffer.exact_watermarks(),
+            false => Cow::Owned(vec![buffer.stamp.watermark]),
+        };
+        let mut rows_out = 0;
+        stages.run(Staged::new(buffer, watermarks), &mut self.tools(), &mut |tools, rows| {
+            let emitted = emit_stage(query, code, &rows, tools)?;
+            rows_out += emitted.rows as u64;
+            match emitted.rows {
+                0 => Ok(ControlFlow::Continue(())),
+                rows => take(emitted.columns, rows),
+            }
+        })?;
+        query.stats.pipelines[pipeline].rows_out.fetch_add(rows_out, Relaxed);
+        Ok(())
+    }
+
+    /// What a task runs programs with.
+    fn tools(&mut self) -> Tools<'_> {
+        let query = self.query;
+        Tools { functions: &mut self.functions, errors: RowErrors::new(query.config.error_policy, &query.stats) }
     }
 }

@@ -81,6 +81,11 @@ impl GroupTable {
         inserted
     }
 
+    /// The layout of entries.
+    pub fn layout(&self) -> &Arc<EntryLayout> {
+        self.table.layout()
+    }
+
     /// Number of groups.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -1,0 +1,62 @@
+//! Flat maps: what makes any number of rows of each, between two programs of a pipeline.
+//!
+//! The program before a flat map emits the columns that go on, then the flat map's arguments. A flat map drops the
+//! arguments, repeats the rows and appends its columns. It makes rows in slices of a buffer's size, in the order of the
+//! rows that they are made of.
+
+mod lookup;
+mod unnest;
+mod windows;
+
+use crate::input::FlatMapCode;
+use crate::query::Query;
+use crate::staged::{Arrive, Staged, Tools};
+use arrow_array::{Array, ArrayRef};
+use millstream_plan::pipeline::FlatMap;
+use millstream_types::Diagnostic;
+use std::ops::ControlFlow;
+
+/// A flat map of some rows.
+pub(crate) struct Expansion<'e, 'a> {
+    pub(crate) query: &'e Query,
+    pub(crate) flat_map: &'e FlatMap,
+    pub(crate) code: &'e FlatMapCode,
+    /// What the program before it has emitted.
+    pub(crate) rows: &'e Staged<'a>,
+}
+
+impl<'a> Expansion<'_, 'a> {
+    /// Makes the rows; says whether more are wanted.
+    pub(crate) fn run(
+        &self,
+        tools: &mut Tools<'_>,
+        arrive: &mut Arrive<'_, 'a>,
+    ) -> Result<ControlFlow<()>, Diagnostic> {
+        if self.rows.columns.len() < self.flat_map.arguments().len() {
+            return Err(Diagnostic::bug("a program did not emit the arguments of the flat map behind it"));
+        }
+        match self.flat_map {
+            FlatMap::Windows { windows, .. } => self.windows(*windows, tools, arrive),
+            FlatMap::Unnest { outer, ordinality, columns, .. } => {
+                self.unnest(*outer, *ordinality, columns.len(), tools, arrive)
+            }
+            FlatMap::Lookup { table, kind, .. } => self.look_up(*table, *kind, tools, arrive),
+        }
+    }
+
+    /// Columns that go on.
+    fn kept(&self) -> usize {
+        self.rows.columns.len() - self.flat_map.arguments().len()
+    }
+
+    /// Most rows of a slice.
+    fn most(&self) -> usize {
+        self.query.config.rows_per_buffer()
+    }
+}
+
+/// A column at some rows; NULL where the number of the row is.
+pub(crate) fn take(column: &dyn Array, rows: &dyn Array) -> Result<ArrayRef, Diagnostic> {
+    arrow_select::take::take(column, rows, None)
+        .map_err(|e| Diagnostic::bug(format!("rows of a column cannot be selected: {e}")))
+}
