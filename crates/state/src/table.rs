@@ -100,23 +100,6 @@ impl Table {
         unsafe { &raw mut (*table).header }
     }
 
-    /// A table of the same entries, which share strings and objects with these.
-    ///
-    /// # Safety
-    /// The owners of the strings outlive every read of the copy.
-    pub(crate) unsafe fn copied(&self) -> Table {
-        let mut copy = Table::with_capacity(Arc::clone(&self.layout), self.header.mask as usize + 1);
-        // SAFETY: two blocks of the same size; the copied entries count their objects.
-        unsafe {
-            copy.header.entries.copy_from_nonoverlapping(self.header.entries, self.memory.bytes());
-            copy.header.len = self.header.len;
-            if self.has_objects {
-                copy.occupied().for_each(|e| object::retain(&self.layout, e));
-            }
-        }
-        copy
-    }
-
     /// The header for someone who only searches, while the table is not changed.
     pub(crate) fn header_for_reading(&self) -> TableHeader {
         TableHeader { entries: self.header.entries, mask: self.header.mask, len: self.header.len }

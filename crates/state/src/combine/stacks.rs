@@ -1,15 +1,19 @@
-//! Two stacks of slices, for accumulators without inverse: merged from their ends, so that no merge is ever undone.
+//! Two stacks of slices, for accumulators without inverse: merged from their ends, so that no merge is ever undone by
+//! computing.
 //!
 //! ```text
-//!  slice  1   2   3   4 │ 5   6   7
-//!  front  1…4 2…4 3…4 4 │            one table for each suffix: when slice 1 leaves, the next suffix is there
-//!  back                 │ 5…7        one table, to which slices are added
+//!  slice   1  2  3  4 │ 5  6  7
+//!  front   1…4        │            one table of all, made from 4 back to 1, each step of which notes what it replaces
+//!  back               │ 5…7        one table, to which slices are added
 //! ```
 //!
-//! A window is the longest suffix merged with the back. When the front is used up, the slices of the back become the
-//! front. So each slice is merged three times, whatever the number of slices of a window.
+//! When slice 1 leaves, the entries that its step has replaced are put back, and the front is 2…4. A window is the front
+//! merged with the back. When the front is used up, the slices of the back become the front. So each slice is merged twice
+//! and put back once, and the notes are as large as the slices, whatever the number of slices of a window.
 
+use crate::memory::EntryMemory;
 use crate::merge::Merged;
+use crate::object;
 use crate::partial::Partial;
 use crate::table::Table;
 use millstream_abi::EntryLayout;
@@ -20,20 +24,97 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Stacks {
     layout: Arc<EntryLayout>,
-    /// Suffixes of the front, the longest one last.
-    front: Vec<Table>,
+    front: Option<Table>,
+    /// What the steps of the front have replaced, the oldest slice's last.
+    steps: Vec<Replaced>,
     back: Option<Table>,
+}
+
+/// What one slice has replaced in the front.
+#[derive(Debug)]
+struct Replaced {
+    layout: Arc<EntryLayout>,
+    /// For each entry of the slice, in order, the entry of its key before it, which owns its objects; where there was none
+    /// the slice's own, whose objects are the slice's.
+    entries: EntryMemory,
+    /// Whether there was one before.
+    existed: Vec<bool>,
+}
+
+impl Replaced {
+    /// Merges a slice into the front.
+    ///
+    /// # Safety
+    /// Partials of the layout, whose strings live as long as the slice is in a stack.
+    unsafe fn merge(front: &mut Table, partials: &[Arc<Partial>], partitions: &Range<usize>) -> Replaced {
+        let layout = Arc::clone(front.layout());
+        let count = partials.iter().map(|p| p.len_of(partitions)).sum::<usize>();
+        let mut replaced = Replaced {
+            entries: EntryMemory::zeroed(count * layout.stride),
+            existed: Vec::with_capacity(count),
+            layout: Arc::clone(&layout),
+        };
+        for from in partials.iter().flat_map(|partial| partial.entries_of(partitions)) {
+            let place = replaced.place(replaced.existed.len());
+            // SAFETY: entries of the layout; there is a place for each. The copy of an entry counts its objects.
+            unsafe {
+                let before = front.find(from);
+                place.copy_from_nonoverlapping(before.map_or(from, |b| b.cast_const()), layout.stride);
+                if before.is_some() {
+                    object::retain(&layout, place);
+                }
+                replaced.existed.push(before.is_some());
+                front.merge_entry(from);
+            }
+        }
+        replaced
+    }
+
+    /// Takes the slice out of the front, of which it is the oldest.
+    ///
+    /// # Safety
+    /// The front is as the merge has left it, but for older slices that have been put back; the strings of the slices
+    /// that are left, and of this one, are alive.
+    unsafe fn put_back(mut self, front: &mut Table) {
+        while let Some(existed) = self.existed.pop() {
+            let place = self.place(self.existed.len());
+            // SAFETY: the key is in the front since the merge; what is put back brings its objects along.
+            unsafe {
+                let Some(found) = front.find(place) else { unreachable!("what has been merged is there") };
+                object::release(&self.layout, found);
+                match existed {
+                    true => found.copy_from_nonoverlapping(place, self.layout.stride),
+                    false => front.remove(found),
+                }
+            }
+        }
+    }
+
+    fn place(&self, index: usize) -> *mut u8 {
+        // SAFETY: the memory has a place for every entry of the slice.
+        unsafe { self.entries.start().add(index * self.layout.stride) }
+    }
+}
+
+impl Drop for Replaced {
+    fn drop(&mut self) {
+        for index in (0..self.existed.len()).filter(|&i| self.existed[i]) {
+            // SAFETY: a copy that owns its objects.
+            unsafe { object::release(&self.layout, self.place(index)) };
+        }
+    }
 }
 
 impl Stacks {
     /// Without slices.
     pub(super) fn new(layout: Arc<EntryLayout>) -> Stacks {
-        Stacks { layout, front: Vec::new(), back: None }
+        Stacks { layout, front: None, steps: Vec::new(), back: None }
     }
 
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
-        self.front.iter().chain(&self.back).map(Table::bytes).sum()
+        let tables: usize = self.front.iter().chain(&self.back).map(Table::bytes).sum();
+        tables + self.steps.iter().map(|step| step.entries.bytes()).sum::<usize>()
     }
 
     /// Adds a partial of the last slice.
@@ -50,24 +131,23 @@ impl Stacks {
         remaining: impl DoubleEndedIterator<Item = &'a [Arc<Partial>]>,
         partitions: &Range<usize>,
     ) {
-        if count <= self.front.len() {
-            self.front.truncate(self.front.len() - count);
+        if count <= self.steps.len() {
+            let leaving = self.steps.split_off(self.steps.len() - count);
+            if let Some(front) = &mut self.front {
+                // SAFETY: slices leave in the order of their starts, and the caller still has those that do.
+                leaving.into_iter().rev().for_each(|step| unsafe { step.put_back(front) });
+                front.shrink();
+            }
             return;
         }
         self.back = None;
-        self.front.clear();
+        self.steps.clear();
+        let mut front = Table::new(Arc::clone(&self.layout));
         for partials in remaining.rev() {
-            let mut suffix = match self.front.last() {
-                // SAFETY: a table of the layout; its strings are those of slices that leave after this one.
-                Some(shorter) => unsafe { shorter.copied() },
-                None => Table::new(Arc::clone(&self.layout)),
-            };
-            for from in partials.iter().flat_map(|partial| partial.entries_of(partitions)) {
-                // SAFETY: as in `push`.
-                unsafe { suffix.merge_entry(from) };
-            }
-            self.front.push(suffix);
+            // SAFETY: partials of the layout; their strings live as long as the slice is in a stack.
+            self.steps.push(unsafe { Replaced::merge(&mut front, partials, partitions) });
         }
+        self.front = Some(front);
     }
 
     /// The window of both stacks and some more partials.
@@ -80,8 +160,9 @@ impl Stacks {
         partitions: &Range<usize>,
     ) -> Merged {
         let mut more = more.peekable();
-        let first = self.front.last().or(self.back.as_ref());
-        let second = self.back.as_ref().filter(|_| !self.front.is_empty());
+        let front = self.front.as_ref().filter(|_| !self.steps.is_empty());
+        let first = front.or(self.back.as_ref());
+        let second = self.back.as_ref().filter(|_| front.is_some());
         match (first, second) {
             (Some(only), None) if more.peek().is_none() => {
                 // SAFETY: promised by the caller.
