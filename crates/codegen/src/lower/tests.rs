@@ -1,5 +1,8 @@
 //! Golden texts of representative pipelines, and what cannot be lowered.
 
+mod keyed;
+mod windows;
+
 use super::{OutputSource, lower_expressions, lower_pipeline};
 use crate::execute::{Flow, emit};
 use crate::interpreter::Interpreter;

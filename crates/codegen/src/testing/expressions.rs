@@ -95,6 +95,9 @@ impl<'a> Expressions<'a> {
             let column = *self.random.pick(&columns);
             return Expr::column(column, data_type.clone(), self.schema.fields[column].nullable);
         }
+        if matches!(data_type, DataType::Timestamp(3) | DataType::TimestampLtz(3)) && self.random.chance(3) {
+            return Expr::new(ExprKind::CurrentWatermark, data_type.clone(), true);
+        }
         if self.random.chance(8) {
             return Expr::literal(Value::Null, data_type.clone());
         }

@@ -9,6 +9,7 @@
 //! ```
 
 mod columns;
+mod ends;
 mod expressions;
 mod random;
 pub mod reference;
@@ -17,23 +18,22 @@ mod table;
 mod tests;
 
 pub use columns::{random_column, random_schema};
+pub use ends::random_overlap;
 pub use expressions::Expressions;
 pub use random::Random;
 pub use table::MemoryTables;
 
-use crate::execute::{self, Flow, RowError};
+use crate::execute::{self, Flow, RowError, assign_groups};
 use crate::interpreter::Interpreter;
 use crate::kernel::Kernel;
-use crate::lower::{Lowered, lower_pipeline};
+use crate::lower::{Lowered, lower_keys, lower_pipeline};
+use crate::program::Terminal;
 use arrow_array::{Array, ArrayRef, Float32Array, Float64Array};
+use ends::{aggregate, exchange, sink};
 use millstream_abi::Accumulator;
 use millstream_functions::FunctionContext;
 use millstream_plan::expr::Expr;
-use millstream_plan::pipeline::{
-    Aggregation, Combination, ComponentOutput, ComponentUpdate, Operator, Pipeline, PipelineEnd, PipelineInput,
-    QueryPlan, SinkPlan,
-};
-use millstream_plan::window::{Slicing, WindowAssigner};
+use millstream_plan::pipeline::{Operator, Pipeline, PipelineInput, QueryPlan};
 use millstream_types::{DataType, Field, Schema};
 use std::fmt;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub struct Case {
 }
 
 /// What running a case has given, in a form to compare: NaNs are all alike.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// Emitted columns, value by value.
     pub columns: Vec<Vec<String>>,
@@ -66,10 +66,12 @@ pub struct Outcome {
     pub entries: Vec<String>,
     /// Late rows.
     pub late_rows: u64,
+    /// Groups of the rows, of programs that number keys.
+    pub groups: Vec<u64>,
 }
 
 impl Case {
-    /// The case of a seed: about a third update a table, the others emit rows.
+    /// The case of a seed: about a third update a table, some number keys, the others emit rows.
     pub fn random(seed: u64) -> Case {
         let mut random = Random::new(seed);
         let schema = random_schema(&mut random);
@@ -90,25 +92,25 @@ impl Case {
             }
         }
         let mut plan = QueryPlan::default();
-        let end = if random.chance(3) {
-            aggregate(&mut random, &current, &mut plan)
-        } else {
-            sink(&mut random, &mut current, &mut operators, &mut plan)
+        let numbers_keys = random.chance(8);
+        let end = match random.below(6) {
+            _ if numbers_keys => {
+                operators.clear();
+                exchange(&mut random, &schema, &mut plan)
+            }
+            0 | 1 => aggregate(&mut random, &current, &mut plan),
+            2 => exchange(&mut random, &current, &mut plan),
+            _ => sink(&mut random, &mut current, &mut operators, &mut plan),
         };
         plan.pipelines.push(Pipeline { input: PipelineInput::Source(0), schema, operators, end });
-        let lowered = match lower_pipeline(&plan, 0) {
-            Ok(mut stages) => stages.remove(0),
-            Err(e) => panic!("seed {seed}: {e}\n{plan:#?}"),
+        let lowered = match &plan.operators[..] {
+            [operator] if numbers_keys => {
+                lower_keys("keys", &plan.pipelines[0].schema, &operator.inputs[0].keys, &operator.keys)
+            }
+            _ => lower_pipeline(&plan, 0).map(|mut stages| stages.remove(0)),
         };
-        let mut watermark = i64::MIN;
-        let watermarks = (0..rows)
-            .map(|_| {
-                if random.chance(10) {
-                    watermark = watermark.max(random.below(2_000) as i64 - 1_000);
-                }
-                watermark
-            })
-            .collect();
+        let lowered = lowered.unwrap_or_else(|e| panic!("seed {seed}: {e}\n{plan:#?}"));
+        let watermarks = random_watermarks(&mut random, rows);
         Case { plan, lowered, columns, rows, watermarks }
     }
 
@@ -125,9 +127,9 @@ impl Case {
             errors.push((error.row, error.diagnostic.to_string()));
             Flow::Skip
         };
-        let mut outcome = Outcome { columns: vec![], selection: vec![], errors: vec![], entries: vec![], late_rows: 0 };
+        let mut outcome = Outcome::default();
         match &self.lowered.program.terminal {
-            crate::program::Terminal::Emit(_) => {
+            Terminal::Emit(_) => {
                 let emitted = execute::emit(
                     &self.lowered,
                     kernel,
@@ -141,7 +143,14 @@ impl Case {
                 outcome.columns = emitted.columns.iter().map(texts).collect();
                 (outcome.selection, outcome.late_rows) = (emitted.selection, emitted.late_rows);
             }
-            crate::program::Terminal::Update(update) => {
+            Terminal::Update(update) if update.layout.accumulators.iter().any(|a| a.0 == Accumulator::Group) => {
+                let mut tables = MemoryTables::new(update.layout.clone());
+                let hooks = tables.hooks();
+                let groups = assign_groups(&self.lowered, kernel, &self.columns, self.rows, hooks, &mut functions);
+                outcome.groups = groups.unwrap_or_else(|e| panic!("{e}\n{self}"));
+                outcome.entries = tables.entries();
+            }
+            Terminal::Update(update) => {
                 let mut tables = MemoryTables::new(update.layout.clone());
                 let done = execute::update(
                     &self.lowered,
@@ -197,63 +206,14 @@ fn float_text(x: f64) -> String {
     if x.is_nan() { "NaN".into() } else { format!("{:016x} {x:?}", x.to_bits()) }
 }
 
-/// Ends the pipeline in a sink for rows, behind a last projection.
-fn sink(random: &mut Random, current: &mut Schema, operators: &mut Vec<Operator>, plan: &mut QueryPlan) -> PipelineEnd {
-    let count = 1 + random.below(5);
-    let mut made = Expressions::new(random, current);
-    let exprs: Vec<Expr> = (0..count).map(|_| made.any(4)).collect();
-    let field = |(i, e): (usize, &Expr)| Field::new(format!("out{i}"), e.data_type.clone(), e.nullable);
-    let schema = Schema::new(exprs.iter().enumerate().map(field).collect());
-    operators.push(Operator::Project(exprs));
-    plan.sinks.push(SinkPlan { table: None, schema, limit: None });
-    PipelineEnd::Sink(0)
-}
-
-/// Ends the pipeline in an aggregation.
-fn aggregate(random: &mut Random, current: &Schema, plan: &mut QueryPlan) -> PipelineEnd {
-    use Accumulator as A;
-    let tumble = random.chance(2);
-    let mut made = Expressions::new(random, current);
-    let keys: Vec<Expr> = (0..made.random().below(4)).map(|_| made.any(1)).collect();
-    let (mut updates, mut components, mut component_types) = (vec![], vec![], vec![]);
-    for _ in 0..made.random().below(5) {
-        let (accumulator, data_type) = made
-            .random()
-            .pick(&[
-                (A::Count, DataType::STRING),
-                (A::SumI64, DataType::BigInt),
-                (A::SumI64, DataType::TinyInt),
-                (A::SumI128, DataType::decimal(10, 2)),
-                (A::SumF64, DataType::Double),
-                (A::SumF64, DataType::Float),
-                (A::MinI64, DataType::Int),
-                (A::MaxI64, DataType::Timestamp(3)),
-                (A::MinI128, DataType::decimal(10, 2)),
-                (A::MaxI128, DataType::decimal(10, 2)),
-                (A::MinF64, DataType::Double),
-                (A::MaxF64, DataType::Float),
-                (A::MinStr, DataType::STRING),
-                (A::MaxStr, DataType::STRING),
-            ])
-            .clone();
-        let bare = accumulator == A::Count && made.random().chance(2);
-        let argument = (!bare).then(|| made.of(&data_type, 2));
-        let guard = made.random().chance(3).then(|| made.of(&DataType::Boolean, 2));
-        updates.push(ComponentUpdate { argument, guard });
-        components.push(accumulator);
-        component_types.push(if accumulator == A::Count { DataType::BigInt } else { data_type });
-    }
-    let time = tumble.then(|| made.of(&DataType::Timestamp(3), 1));
-    let key_fields = keys.iter().enumerate();
-    let keys_out = key_fields.map(|(i, e)| Field::new(format!("k{i}"), e.data_type.clone(), e.nullable)).collect();
-    let assigner = if tumble {
-        let size_ms = 1 + random.below(500) as i64;
-        WindowAssigner::Tumble(Slicing { size_ms, offset_ms: random.below(size_ms as u64) as i64 })
-    } else {
-        WindowAssigner::Whole
+/// The watermark before each row: none at first.
+pub fn random_watermarks(random: &mut Random, rows: usize) -> Vec<i64> {
+    let mut watermark = i64::MIN;
+    let mut next = || {
+        if random.chance(10) {
+            watermark = watermark.max(random.below(2_000) as i64 - 1_000);
+        }
+        watermark
     };
-    let outputs = ComponentOutput::values(&components, &component_types);
-    let combination = Combination::Recompute;
-    plan.aggregations.push(Aggregation { assigner, keys: keys_out, components, outputs, combination });
-    PipelineEnd::Aggregate { aggregation: 0, time, keys, updates }
+    (0..rows).map(|_| next()).collect()
 }

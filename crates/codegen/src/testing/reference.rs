@@ -26,9 +26,10 @@ pub enum BadRow {
 
 type Result = std::result::Result<Value, BadRow>;
 
-/// The value of an expression in a row of the columns. FLOATs are kept as doubles rounded to binary32.
-pub fn evaluate(expr: &Expr, columns: &[ArrayRef], row: usize) -> Result {
-    let eval = |e: &Expr| evaluate(e, columns, row);
+/// The value of an expression in a row of the columns, with the watermark before it. FLOATs are kept as doubles rounded to
+/// binary32.
+pub fn evaluate(expr: &Expr, columns: &[ArrayRef], row: usize, watermark: i64) -> Result {
+    let eval = |e: &Expr| evaluate(e, columns, row, watermark);
     Ok(match &expr.kind {
         ExprKind::Column(i) => column_value(&columns[*i], row, &expr.data_type),
         ExprKind::Literal(value) => value.clone(),
@@ -97,7 +98,8 @@ pub fn evaluate(expr: &Expr, columns: &[ArrayRef], row: usize) -> Result {
             Value::String(s) => Value::Int(s.chars().count() as i64),
             other => other,
         },
-        ExprKind::CurrentWatermark => Value::Null,
+        ExprKind::CurrentWatermark if watermark == i64::MIN => Value::Null,
+        ExprKind::CurrentWatermark => Value::Int(watermark),
         ExprKind::WindowStart(e, slicing) => match eval(e)? {
             Value::Int(t) => Value::Int(slicing.start_of(t)),
             other => other,

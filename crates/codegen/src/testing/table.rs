@@ -18,6 +18,8 @@ struct MemoryTable {
     memory: Vec<u128>,
     /// Long strings of keys and accumulators.
     strings: Vec<Box<[u8]>>,
+    /// The updates of each object, as text. An accumulator holds the number of its object from 1.
+    objects: Vec<Vec<String>>,
 }
 
 impl MemoryTables {
@@ -32,27 +34,34 @@ impl MemoryTables {
         unsafe { TableHooks::new(find_slice, insert_key, keep_string, update_object, (&raw mut *self).cast()) }
     }
 
-    /// Every entry as text, sorted: slice, null mask, keys, accumulators.
+    /// Every entry as text, sorted: slice, null mask, keys, accumulators; of an object its updates, each with the row.
     pub fn entries(&self) -> Vec<String> {
         let mut texts = Vec::new();
         for (slice, table) in &self.tables {
-            for index in 0..=table.header.mask {
-                // SAFETY: the table has `mask + 1` entries.
-                let entry = unsafe { table.header.entries.add(index as usize * self.layout.stride) };
-                // SAFETY: an entry starts with its hash.
-                if unsafe { entry.cast::<u64>().read() } != 0 {
-                    // SAFETY: it is occupied.
-                    texts.push(format!("{slice}: {}", unsafe { self.text(entry) }));
-                }
+            for (_, entry) in table.occupied(&self.layout) {
+                // SAFETY: it is occupied.
+                texts.push(format!("{slice}: {}", unsafe { self.text(table, entry) }));
             }
         }
         texts.sort();
         texts
     }
 
+    /// The hash of each group, by group.
+    pub fn group_hashes(&self) -> Vec<u64> {
+        let group = self.layout.accumulators.iter().find(|a| a.0 == Accumulator::Group);
+        let offset = group.map(|a| a.1).expect("the entries have groups");
+        let entries = self.tables.values().flat_map(|table| table.occupied(&self.layout));
+        // SAFETY: the layout places the group there.
+        let numbered = entries.map(|(hash, entry)| (unsafe { entry.add(offset).cast::<u64>().read() }, hash));
+        let sorted: BTreeMap<u64, u64> = numbered.collect();
+        assert!(sorted.keys().copied().eq(0..sorted.len() as u64), "groups are numbered from 0");
+        sorted.into_values().collect()
+    }
+
     /// # Safety
-    /// `entry` is an occupied entry of one of the tables.
-    unsafe fn text(&self, entry: *const u8) -> String {
+    /// `entry` is an occupied entry of the table.
+    unsafe fn text(&self, table: &MemoryTable, entry: *const u8) -> String {
         let mut parts = Vec::new();
         let bits = |offset: usize, size: usize| {
             let mut bytes = [0u8; 16];
@@ -82,6 +91,10 @@ impl MemoryTables {
             parts.push(match accumulator {
                 Accumulator::MinStr | Accumulator::MaxStr => string(bits),
                 Accumulator::MinF64 | Accumulator::MaxF64 => float(bits),
+                Accumulator::Object(..) => match bits.checked_sub(1) {
+                    Some(number) => format!("[{}]", table.objects[number as usize].join(" ")),
+                    None => "no object".into(),
+                },
                 Accumulator::SumF64 => format!("{} + {}", float(bits), float(bits >> 64)),
                 _ => format!("{bits:x}"),
             });
@@ -94,7 +107,16 @@ impl MemoryTable {
     fn new(layout: &EntryLayout, entries: usize) -> MemoryTable {
         let mut memory = vec![0u128; (entries * layout.stride).div_ceil(16)];
         let header = TableHeader { entries: memory.as_mut_ptr().cast(), mask: entries as u64 - 1, len: 0 };
-        MemoryTable { header, memory, strings: Vec::new() }
+        MemoryTable { header, memory, strings: Vec::new(), objects: Vec::new() }
+    }
+
+    /// Hash and address of every entry that holds a key.
+    fn occupied(&self, layout: &EntryLayout) -> Vec<(u64, *const u8)> {
+        // SAFETY: the table has `mask + 1` entries.
+        let entry = |index: u64| unsafe { self.header.entries.add(index as usize * layout.stride).cast_const() };
+        // SAFETY: an entry starts with its hash.
+        let hashed = |entry: *const u8| (unsafe { entry.cast::<u64>().read() }, entry);
+        (0..=self.header.mask).map(entry).map(hashed).filter(|(hash, _)| *hash != 0).collect()
     }
 
     fn keep(&mut self, string: Str) -> Str {
@@ -171,7 +193,11 @@ unsafe extern "C" fn insert_key(context: *mut ExecContext, hash: u64, null_mask:
             std::ptr::copy_nonoverlapping(slot.0.as_ptr(), entry.add(key.offset), key.phys.size());
         }
         for (accumulator, offset) in &layout.accumulators {
-            std::ptr::copy_nonoverlapping(accumulator.initial().as_ptr(), entry.add(*offset), accumulator.size());
+            let initial = match accumulator {
+                Accumulator::Group => (table.header.len as u128 - 1).to_le_bytes(),
+                _ => accumulator.initial(),
+            };
+            std::ptr::copy_nonoverlapping(initial.as_ptr(), entry.add(*offset), accumulator.size());
         }
     }
     entry
@@ -187,5 +213,38 @@ unsafe extern "C" fn keep_string(context: *mut ExecContext, string: *mut Str) {
     unsafe { *string = table.keep(*string) };
 }
 
-/// Programs of generated plans have no objects.
-unsafe extern "C" fn update_object(_: *mut ExecContext, _: *mut u8, _: u32, _: *const Slot, _: u64) {}
+/// Notes the update.
+///
+/// # Safety
+/// As [`find_slice`]; `accumulator` is one of component `component` of the context's table, and a value is alive.
+unsafe extern "C" fn update_object(
+    context: *mut ExecContext,
+    accumulator: *mut u8,
+    component: u32,
+    value: *const Slot,
+    row: u64,
+) {
+    // SAFETY: promised by the caller.
+    let (context, tables) = unsafe { (&mut *context, &mut *(*context).host.cast::<MemoryTables>()) };
+    let Accumulator::Object(_, phys) = tables.layout.accumulators[component as usize].0 else {
+        unreachable!("component {component} is not an object")
+    };
+    let table = tables.tables.get_mut(&context.slice_start).expect("the slice was found before");
+    // SAFETY: promised by the caller.
+    let text = match unsafe { value.as_ref() } {
+        None => "NULL".into(),
+        Some(slot) if phys == Phys::Str => {
+            let string = Str::from_bits(u128::from_le_bytes(slot.0));
+            // SAFETY: promised by the caller.
+            format!("{:?}", String::from_utf8_lossy(unsafe { string.as_bytes() }))
+        }
+        Some(slot) => format!("{:x}", u128::from_le_bytes(slot.0)),
+    };
+    // SAFETY: the accumulator is eight bytes, aligned to them.
+    let number = unsafe { &mut *accumulator.cast::<u64>() };
+    if *number == 0 {
+        table.objects.push(Vec::new());
+        *number = table.objects.len() as u64;
+    }
+    table.objects[*number as usize - 1].push(format!("{row}:{text}"));
+}

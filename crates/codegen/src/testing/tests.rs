@@ -1,7 +1,7 @@
 //! The interpreter against plain Rust.
 
 use super::reference::{BadRow, column_value, evaluate, same};
-use super::{Case, Expressions, Random, random_column, random_schema};
+use super::{Case, Expressions, Random, random_column, random_schema, random_watermarks};
 use crate::execute::{Flow, emit};
 use crate::interpreter::Interpreter;
 use crate::kernel::{Kernel, Tier};
@@ -27,8 +27,9 @@ fn interpreter_agrees_with_plain_evaluation() {
         let lowered = lower_expressions("test", &schema, &exprs).unwrap();
         let kernel = Interpreter::new(Arc::new(lowered.program.clone()));
         let mut errors = HashMap::new();
+        let watermarks = random_watermarks(&mut random, rows);
         let emitted =
-            emit(&lowered, &kernel, &columns, rows, &[i64::MIN], &mut FunctionContext::default(), &mut |error| {
+            emit(&lowered, &kernel, &columns, rows, &watermarks, &mut FunctionContext::default(), &mut |error| {
                 let why = match error.diagnostic.code {
                     code::DIVISION_BY_ZERO => BadRow::DivisionByZero,
                     code::INVALID_CAST => BadRow::InvalidCast,
@@ -39,8 +40,8 @@ fn interpreter_agrees_with_plain_evaluation() {
             })
             .unwrap();
         let mut position = 0;
-        for row in 0..rows {
-            let expected: Result<Vec<_>, _> = exprs.iter().map(|e| evaluate(e, &columns, row)).collect();
+        for (row, &watermark) in watermarks.iter().enumerate() {
+            let expected: Result<Vec<_>, _> = exprs.iter().map(|e| evaluate(e, &columns, row, watermark)).collect();
             let expected = match expected {
                 Ok(expected) => expected,
                 Err(why) => {
