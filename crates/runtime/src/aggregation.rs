@@ -66,9 +66,7 @@ impl TableIds {
         match self.0 {
             WindowAssigner::Tumble(slicing) => Some(slicing.start_of(watermark + 1)),
             // A window ends where its slices do, or later.
-            WindowAssigner::Overlap(overlap) => {
-                Some(overlap.table_id(overlap.slicing().start_of(watermark + 1), 0))
-            }
+            WindowAssigner::Overlap(overlap) => Some(overlap.table_id(overlap.slicing().start_of(watermark + 1), 0)),
             WindowAssigner::Attached => watermark.checked_add(2),
             _ => Some(i64::MIN),
         }
@@ -242,7 +240,10 @@ mod tests {
                     let is_complete = ids.completed_at(id) <= watermark;
                     assert!(!is_complete || id < bound, "{overlap:?} {id} at {watermark}");
                     let was_complete = ids.completed_at(id) < watermark;
-                    assert!(was_complete || !is_complete || ids.completes(watermark - 1, watermark), "{overlap:?} {id}");
+                    assert!(
+                        was_complete || !is_complete || ids.completes(watermark - 1, watermark),
+                        "{overlap:?} {id}"
+                    );
                 }
             }
         }

@@ -72,9 +72,8 @@ impl Buffer {
     /// watermark's advance within the buffer changes nothing.
     pub(crate) fn watermarks(&self, counts_from: impl Fn(i64) -> i64) -> Cow<'_, [i64]> {
         let before = self.stamp.watermark;
-        let matters = |times: &RowTimes| {
-            times.max_watermark() > before && counts_from(times.min_time()) <= times.max_watermark()
-        };
+        let matters =
+            |times: &RowTimes| times.max_watermark() > before && counts_from(times.min_time()) <= times.max_watermark();
         match self.times.as_ref().filter(|times| matters(times)) {
             Some(times) => Cow::Borrowed(self.row_watermarks.get_or_init(|| times.watermarks_before(before))),
             None => Cow::Owned(vec![before]),

@@ -6,11 +6,11 @@ use crate::config::RunConfig;
 use crate::egress::Egress;
 use crate::event_time::EventTime;
 use crate::flow::Flow;
+use crate::input::{RunInput, SourceInput, SourceRows, StagedCode};
 use crate::lookup::Lookup;
 use crate::overlap::OverlapRuntime;
 use crate::phases::{Phases, phases_of_lookups};
 use crate::processing_time::ProcessingTime;
-use crate::input::{RunInput, SourceInput, SourceRows, StagedCode};
 use crate::query::{Life, Query};
 use crate::scheduler::Scheduler;
 use crate::source::{SourceRuntime, Split};
@@ -20,7 +20,9 @@ use crate::tables::WorkerTables;
 use arrow_array::ArrayRef;
 use millstream_abi::EntryLayout;
 use millstream_codegen::program::Terminal;
-use millstream_plan::pipeline::{ComponentOutput, PipelineEnd, PipelineInput, QueryPlan, SourcePlan, SourceWatermark, WatermarkRule};
+use millstream_plan::pipeline::{
+    ComponentOutput, PipelineEnd, PipelineInput, QueryPlan, SourcePlan, SourceWatermark, WatermarkRule,
+};
 use millstream_plan::window::WindowAssigner;
 use millstream_state::{Output, OutputTypes};
 use millstream_types::Diagnostic;

@@ -87,14 +87,8 @@ mod tests {
         sequencer.arrive(3, Unit { end: Some(crate::epoch::End::Complete), ..Unit::default() }, &mut note);
         TIME.set(300);
         sequencer.tick(&mut note);
-        let expected = [
-            (Some(100), i64::MIN),
-            (None, 99),
-            (Some(100), 99),
-            (None, 199),
-            (Some(200), 199),
-            (None, i64::MAX),
-        ];
+        let expected =
+            [(Some(100), i64::MIN), (None, 99), (Some(100), 99), (None, 199), (Some(200), 199), (None, i64::MAX)];
         assert_eq!(out, expected);
     }
 }

@@ -92,8 +92,7 @@ pub(crate) struct Tools<'a> {
 }
 
 /// Takes rows; says whether more are wanted.
-pub(crate) type Arrive<'f, 'a> =
-    dyn FnMut(&mut Tools<'_>, Staged<'a>) -> Result<ControlFlow<()>, Diagnostic> + 'f;
+pub(crate) type Arrive<'f, 'a> = dyn FnMut(&mut Tools<'_>, Staged<'a>) -> Result<ControlFlow<()>, Diagnostic> + 'f;
 
 /// One run of a pipeline's stages.
 pub(crate) struct Stages<'q> {

@@ -245,8 +245,12 @@ impl Firing {
     /// A window of several slices.
     fn of_slices(aggregation: usize, overlap: &OverlapRuntime, due: Due<Vec<Table>>, units: &mut u64) -> Firing {
         let slices = due.enters.keys().map(|&slice| (slice, Vec::new())).collect();
-        let tables: Vec<(usize, Table)> =
-            due.enters.into_values().enumerate().flat_map(|(i, tables)| tables.into_iter().map(move |t| (i, t))).collect();
+        let tables: Vec<(usize, Table)> = due
+            .enters
+            .into_values()
+            .enumerate()
+            .flat_map(|(i, tables)| tables.into_iter().map(move |t| (i, t)))
+            .collect();
         let entries: usize = tables.iter().map(|(_, t)| t.len()).sum();
         let first_unit = *units;
         *units += overlap.lanes.len() as u64;

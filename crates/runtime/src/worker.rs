@@ -129,9 +129,10 @@ impl Worker<'_> {
             let Tools { functions, errors } = tools;
             let kernel = code.kernel.load();
             let (columns, watermarks) = (&rows.columns, &rows.watermarks);
-            let outcome = update(&code.lowered, &*kernel, columns, rows.rows, watermarks, hooks, functions, &mut |e| {
-                errors.take(e)
-            })?;
+            let outcome =
+                update(&code.lowered, &*kernel, columns, rows.rows, watermarks, hooks, functions, &mut |e| {
+                    errors.take(e)
+                })?;
             query.stats.late_rows.fetch_add(outcome.late_rows, Relaxed);
             errors.fatal().map_or(Ok(ControlFlow::Continue(())), Err)
         })?;

@@ -1,12 +1,17 @@
 //! Hand-made plans, sources and sinks in memory, and a model of windows to compare with.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+mod code;
+mod model;
+
+pub use code::input;
+#[allow(unused_imports, reason = "each test file uses a part of it")]
+pub use model::*;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
 use arrow_array::{Array, ArrayRef, Int64Array, StringViewArray, TimestampMillisecondArray};
 use millstream_abi::Accumulator;
-use millstream_codegen::interpreter::Interpreter;
-use millstream_codegen::lower::{lower_expressions, lower_pipeline};
 use millstream_connectors::*;
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_plan::logical::Table;
@@ -14,7 +19,6 @@ use millstream_plan::pipeline::*;
 use millstream_plan::window::{Slicing, WindowAssigner};
 use millstream_runtime::*;
 use millstream_types::{DataType, Diagnostic, Field, Options, Schema, Value};
-use std::collections::BTreeMap;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -377,37 +381,6 @@ pub fn copy_plan(limit: Option<u64>) -> QueryPlan {
     }
 }
 
-/// A plan with interpreters for its code.
-pub fn input(plan: QueryPlan, sources: Vec<SourceRows>, sinks: Vec<MemorySink>) -> RunInput {
-    let code = |lowered: millstream_codegen::lower::Lowered| PipelineCode {
-        kernel: KernelSlot::new(Arc::new(Interpreter::new(Arc::new(lowered.program.clone())))),
-        lowered: Arc::new(lowered),
-    };
-    let staged = |stages: Vec<millstream_codegen::lower::Lowered>| StagedCode {
-        flat_maps: (1..stages.len()).map(|_| FlatMapCode::default()).collect(),
-        stages: stages.into_iter().map(code).collect(),
-    };
-    let pipelines = (0..plan.pipelines.len()).map(|i| staged(lower_pipeline(&plan, i).unwrap())).collect();
-    let event_time = |source: &SourcePlan| {
-        let watermark = source.watermark.as_ref()?;
-        let columns = event_time_columns(watermark)?;
-        let time = columns.time.map(|_| watermark.time.clone());
-        let rule = match &watermark.rule {
-            WatermarkRule::Expression(expr) => Some(expr.clone()),
-            WatermarkRule::Delay(_) | WatermarkRule::ProcessingTime => None,
-        };
-        let expressions: Vec<Expr> = time.into_iter().chain(rule).collect();
-        Some(code(lower_expressions("event time", &source_schema(), &expressions).unwrap()))
-    };
-    let sources = sources
-        .into_iter()
-        .zip(&plan.sources)
-        .map(|(rows, s)| SourceInput { rows, event_time: event_time(s) })
-        .collect();
-    let sinks = sinks.into_iter().map(|s| Box::new(s) as Box<dyn Sink>).collect();
-    RunInput { plan, sources, pipelines, operators: vec![], lookups: vec![], sinks }
-}
-
 pub fn connector(source: MemorySource) -> SourceRows {
     SourceRows::Connector(Box::new(source))
 }
@@ -440,35 +413,4 @@ pub fn run_to_end(plan: QueryPlan, source: MemorySource, config: RunConfig) -> (
     result.unwrap();
     assert!(written.is_finished());
     (written.rows(), stats)
-}
-
-/// What [`tumbling_plan`] must give: rows as the sink's text, sorted, and the number of late rows.
-pub fn tumbling_model(splits: &[Vec<Row>], size_ms: i64, delay_ms: i64) -> (Vec<String>, u64) {
-    let (windows, late) = windows(splits, size_ms, delay_ms);
-    let mut rows: Vec<String> = windows
-        .iter()
-        .map(|((start, key), count)| format!("{key},{count},{key},{start},{}", start + size_ms))
-        .collect();
-    rows.sort();
-    (rows, late)
-}
-
-/// Count by (window start, key), and the number of late rows.
-pub fn windows(splits: &[Vec<Row>], size_ms: i64, delay_ms: i64) -> (BTreeMap<(i64, i64), i64>, u64) {
-    let mut windows: BTreeMap<(i64, i64), i64> = BTreeMap::new();
-    let mut late = 0;
-    for split in splits {
-        let mut watermark = i64::MIN;
-        for (time, key, _) in split {
-            let Some(time) = *time else { continue };
-            let start = time.div_euclid(size_ms) * size_ms;
-            if start + size_ms - 1 <= watermark {
-                late += 1;
-            } else {
-                *windows.entry((start, *key)).or_default() += 1;
-            }
-            watermark = watermark.max(time - delay_ms);
-        }
-    }
-    (windows, late)
 }
