@@ -30,6 +30,7 @@ mod flat_map;
 mod flow;
 mod groups;
 mod input;
+mod keyed;
 mod lookup;
 mod ordered;
 mod overlap;

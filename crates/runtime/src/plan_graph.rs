@@ -7,6 +7,7 @@ use crate::egress::Egress;
 use crate::event_time::EventTime;
 use crate::flow::Flow;
 use crate::input::{RunInput, SourceInput, SourceRows, StagedCode};
+use crate::keyed::KeyedRuntime;
 use crate::lookup::Lookup;
 use crate::overlap::OverlapRuntime;
 use crate::phases::{Phases, phases_of_lookups};
@@ -38,8 +39,11 @@ pub(crate) fn build(
     stats: &Arc<QueryStats>,
     cancel: &CancelToken,
 ) -> Result<Query, Diagnostic> {
-    let RunInput { plan, sources, pipelines, lookups, sinks, .. } = input;
+    let RunInput { plan, sources, pipelines, operators, lookups, sinks } = input;
     check_sizes(&plan, sources.len(), pipelines.len(), sinks.len(), stats)?;
+    if operators.len() != plan.operators.len() {
+        return Err(Diagnostic::bug("the programs of keyed operators do not fit the plan"));
+    }
     let config = RunConfig { workers: config.workers.max(1), ..config.clone() };
     let phases = plan.sources.iter().map(|s| s.phase + 1).max().unwrap_or(0);
     let mut graph = Graph::new(&plan);
@@ -52,8 +56,13 @@ pub(crate) fn build(
     }
     let outputs: Vec<StreamId> =
         (0..plan.aggregations.len()).map(|a| graph.stream(PipelineInput::Aggregation(a), None)).collect();
+    let operator_outputs: Vec<StreamId> =
+        (0..plan.operators.len()).map(|o| graph.stream(PipelineInput::Operator(o), None)).collect();
     let aggregations = (0..plan.aggregations.len())
         .map(|a| aggregation(&plan, &pipelines, a, outputs[a], graph.aggregation_ports[a], config.workers))
+        .collect::<Result<_, _>>()?;
+    let operators = (plan.operators.iter().zip(operators).enumerate())
+        .map(|(o, (operator, code))| KeyedRuntime::new(operator, code, operator_outputs[o], graph.operator_ports[o]))
         .collect::<Result<_, _>>()?;
     let sinks: Vec<Egress> = sinks
         .into_iter()
@@ -86,6 +95,7 @@ pub(crate) fn build(
         pipelines,
         streams,
         aggregations,
+        operators,
         lookups,
         sinks,
     })
@@ -113,6 +123,8 @@ struct Graph<'a> {
     streams: Vec<Stream>,
     /// Channels that end in each aggregation so far.
     aggregation_ports: Vec<usize>,
+    /// Channels that end in each keyed operator so far.
+    operator_ports: Vec<usize>,
     /// Channels that end in each sink so far.
     sink_lanes: Vec<usize>,
     /// Channels that end in each lookup table so far.
@@ -123,7 +135,8 @@ impl<'a> Graph<'a> {
     fn new(plan: &'a QueryPlan) -> Graph<'a> {
         let (aggregation_ports, sink_lanes) = (vec![0; plan.aggregations.len()], vec![0; plan.sinks.len()]);
         let lookup_lanes = vec![0; plan.lookups.len()];
-        Graph { plan, streams: Vec::new(), aggregation_ports, sink_lanes, lookup_lanes }
+        let operator_ports = vec![0; plan.operators.len()];
+        Graph { plan, streams: Vec::new(), aggregation_ports, operator_ports, sink_lanes, lookup_lanes }
     }
 
     /// Adds a stream, with a channel for every pipeline that reads it.
@@ -135,7 +148,7 @@ impl<'a> Graph<'a> {
                 PipelineEnd::Aggregate { aggregation, .. } => &mut self.aggregation_ports[aggregation],
                 PipelineEnd::Sink(sink) => &mut self.sink_lanes[sink],
                 PipelineEnd::Build { lookup } => &mut self.lookup_lanes[lookup],
-                PipelineEnd::Exchange { .. } => continue,
+                PipelineEnd::Exchange { operator, .. } => &mut self.operator_ports[operator],
             };
             channels.push(Channel { pipeline, port: *ports });
             *ports += 1;

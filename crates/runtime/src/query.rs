@@ -12,18 +12,20 @@ use crate::egress::Egress;
 use crate::epoch::{End, Release};
 use crate::flow::Flow;
 use crate::input::{RunInput, StagedCode};
+use crate::keyed::KeyedRuntime;
 use crate::lookup::Lookup;
 use crate::phases::Phases;
+use crate::progress::Progress;
 use crate::scheduler::Scheduler;
 use crate::sequencer::Unit;
 use crate::source::SourceRuntime;
 use crate::stats::QueryStats;
-use crate::stream::{Consequences, Stream, StreamId};
+use crate::stream::{Channel, Consequences, Stream, StreamId};
 use crate::tables::WorkerTables;
 use crate::{plan_graph, worker};
 use millstream_plan::pipeline::{PipelineEnd, PipelineInput, QueryPlan};
 use millstream_types::{Diagnostic, code};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -42,9 +44,10 @@ pub(crate) struct Query {
     pub(crate) cancel: CancelToken,
     pub(crate) pipelines: Vec<StagedCode>,
     pub(crate) sources: Vec<SourceRuntime>,
-    /// The splits of all sources, then the outputs of all aggregations.
+    /// The splits of all sources, then the outputs of all aggregations, then those of all keyed operators.
     pub(crate) streams: Vec<Stream>,
     pub(crate) aggregations: Vec<Aggregation>,
+    pub(crate) operators: Vec<KeyedRuntime>,
     pub(crate) lookups: Vec<Lookup>,
     pub(crate) sinks: Vec<Egress>,
     /// One for each worker.
@@ -122,6 +125,9 @@ impl Query {
         for aggregation in 0..self.aggregations.len() {
             self.settle(aggregation);
         }
+        for operator in 0..self.operators.len() {
+            self.settle_operator(operator);
+        }
         for sink in 0..self.sinks.len() {
             if let Err(diagnostic) = self.drive(sink, false) {
                 self.fail(diagnostic);
@@ -147,6 +153,7 @@ impl Query {
             }
             let rounds = catch_unwind(AssertUnwindSafe(|| {
                 self.find_idle_splits();
+                self.forget_expired();
                 self.tick();
                 (0..self.sinks.len()).try_for_each(|sink| self.flush(sink))
             }));
@@ -252,16 +259,30 @@ impl Query {
             PipelineEnd::Sink(sink) if release.ended => self.end_lane(sink)?,
             PipelineEnd::Build { lookup } if release.ended => self.end_build(lookup),
             PipelineEnd::Sink(_) | PipelineEnd::Build { .. } => {}
-            PipelineEnd::Exchange { .. } => {}
+            PipelineEnd::Exchange { operator, .. } => self.release_to_operator(operator, reached.port, release),
         }
         Ok(())
     }
 
-    /// The aggregation in which a pipeline ends.
-    pub(crate) fn aggregation_of(&self, pipeline: usize) -> Option<usize> {
-        match self.plan.pipelines[pipeline].end {
-            PipelineEnd::Aggregate { aggregation, .. } => Some(aggregation),
-            PipelineEnd::Sink(_) | PipelineEnd::Exchange { .. } | PipelineEnd::Build { .. } => None,
+    /// Leaves a channel out of the watermark of what it ends in, or takes it back in; the watermark that has been acted
+    /// on there.
+    pub(crate) fn set_channel_idle(&self, channel: Channel, idle: bool) -> i64 {
+        let set = |mut progress: MutexGuard<'_, Progress>| {
+            progress.set_idle(channel.port, idle);
+            progress.watermark()
+        };
+        match self.plan.pipelines[channel.pipeline].end {
+            PipelineEnd::Aggregate { aggregation, .. } => {
+                let watermark = set(self.aggregations[aggregation].progress());
+                self.settle(aggregation);
+                watermark
+            }
+            PipelineEnd::Exchange { operator, .. } => {
+                let watermark = set(self.operators[operator].progress());
+                self.settle_operator(operator);
+                watermark
+            }
+            PipelineEnd::Sink(_) | PipelineEnd::Build { .. } => i64::MIN,
         }
     }
 

@@ -124,7 +124,9 @@ impl Queues {
     fn add(&mut self, task: Task) {
         match task {
             Task::Decode(_) => self.decode.push_back(task),
-            Task::Seal(..) | Task::Merge(..) | Task::Combine(..) | Task::Build(_) => self.trigger.push_back(task),
+            Task::Seal(..) | Task::Merge(..) | Task::Combine(..) | Task::Build(_) | Task::Keyed(..) => {
+                self.trigger.push_back(task)
+            }
             Task::Process(task) => {
                 self.arrivals += 1;
                 let (watermark, arrival) = (task.buffer.stamp.watermark, self.arrivals);

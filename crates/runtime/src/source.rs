@@ -234,19 +234,11 @@ impl Query {
         self.act_on(stream, consequences);
     }
 
-    /// Sets the stream idle or not for all aggregations that it reaches; the highest watermark that one of them has
-    /// acted on.
+    /// Sets the stream idle or not for all aggregations and keyed operators that it reaches; the highest watermark that
+    /// one of them has acted on.
     fn set_idle(&self, stream: StreamId, idle: bool) -> i64 {
-        let mut floor = i64::MIN;
-        for channel in &self.streams[stream].channels {
-            let Some(aggregation) = self.aggregation_of(channel.pipeline) else { continue };
-            let mut progress = self.aggregations[aggregation].progress();
-            progress.set_idle(channel.port, idle);
-            floor = floor.max(progress.watermark());
-            drop(progress);
-            self.settle(aggregation);
-        }
-        floor
+        let channels = self.streams[stream].channels.iter();
+        channels.map(|&channel| self.set_channel_idle(channel, idle)).max().unwrap_or(i64::MIN)
     }
 
     /// Notes a split's released watermark for the statistics.

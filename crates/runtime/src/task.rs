@@ -2,6 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::flow::Permit;
+use crate::keyed::KeyedTask;
 use crate::stream::StreamId;
 use crate::trigger::Firing;
 use millstream_connectors::Chunk;
@@ -21,6 +22,8 @@ pub(crate) enum Task {
     Combine(usize, usize),
     /// Makes a lookup table of its rows.
     Build(usize),
+    /// Does the jobs of a partition of a keyed operator.
+    Keyed(KeyedTask),
 }
 
 /// See [`Task::Decode`].

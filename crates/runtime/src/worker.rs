@@ -10,6 +10,7 @@ use arrow_array::{Array, ArrayRef};
 use millstream_codegen::execute::update;
 use millstream_functions::FunctionContext;
 use millstream_plan::pipeline::{PipelineEnd, PipelineInput};
+use millstream_state::Ordinal;
 use millstream_types::Diagnostic;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -53,6 +54,7 @@ impl Worker<'_> {
             }
             Task::Combine(aggregation, lane) => self.query.combine(aggregation, lane),
             Task::Build(lookup) => self.query.build(lookup, &mut self.functions),
+            Task::Keyed(task) => self.query.work_on(task, &mut self.functions),
         }
     }
 
@@ -100,9 +102,7 @@ impl Worker<'_> {
             PipelineEnd::Aggregate { aggregation, .. } => self.update(&task, channel.pipeline, aggregation)?,
             PipelineEnd::Sink(sink) => self.write(&task, channel, sink)?,
             PipelineEnd::Build { lookup } => self.collect(&task, channel, lookup)?,
-            PipelineEnd::Exchange { .. } => {
-                return Err(Diagnostic::bug("this end of a pipeline is not executed yet"));
-            }
+            PipelineEnd::Exchange { operator, port } => self.exchange(&task, channel.pipeline, operator, port)?,
         }
         stats.nanos.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
         let release = query.streams[task.stream].finish(task.channel, task.epoch);
@@ -163,6 +163,35 @@ impl Worker<'_> {
             lookup.collect(channel.port, number, columns, rows);
             Ok(ControlFlow::Continue(()))
         })
+    }
+
+    /// Rows for the partitions of a keyed operator.
+    fn exchange(
+        &mut self,
+        task: &ProcessTask,
+        pipeline: usize,
+        operator: usize,
+        port: usize,
+    ) -> Result<(), Diagnostic> {
+        let (query, buffer) = (self.query, &*task.buffer);
+        let mut stages = Stages::new(query, pipeline);
+        let code = stages.last_stage();
+        let mut rows_out = 0;
+        let staged = Staged::new(buffer, buffer.exact_watermarks());
+        stages.run(staged, &mut self.tools(), &mut |tools, rows| {
+            let emitted = emit_stage(query, code, &rows, tools)?;
+            rows_out += emitted.rows as u64;
+            let place = |&row: &u32| {
+                let row = row as usize;
+                let watermark = rows.watermarks[if rows.watermarks.len() == 1 { 0 } else { row }];
+                Ordinal { watermark, stream: task.stream as u32, position: rows.position(row) }
+            };
+            let ordinals = emitted.selection.iter().map(place).collect();
+            query.exchange(operator, port, emitted.columns, ordinals, &buffer.permit)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        query.stats.pipelines[pipeline].rows_out.fetch_add(rows_out, Relaxed);
+        Ok(())
     }
 
     /// Runs a pipeline whose last program emits rows; `take` gets them in slices and says whether more are wanted.

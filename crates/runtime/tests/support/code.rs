@@ -2,7 +2,7 @@
 
 use super::{MemorySink, source_schema};
 use millstream_codegen::interpreter::Interpreter;
-use millstream_codegen::lower::{Lowered, lower_condition, lower_expressions, lower_keys, lower_pipeline};
+use millstream_codegen::lower::{Lowered, lower_condition, lower_expressions, lower_keys, lower_pipeline, lower_slots};
 use millstream_connectors::Sink;
 use millstream_plan::expr::Expr;
 use millstream_plan::pipeline::*;
@@ -21,7 +21,8 @@ pub fn input(plan: QueryPlan, sources: Vec<SourceRows>, sinks: Vec<MemorySink>) 
     let keys = |l: &LookupTable| code(lower_keys("keys", &l.schema, &l.keys, &key_fields(l)).unwrap());
     let lookups = plan.lookups.iter().map(keys).collect();
     let sinks = sinks.into_iter().map(|s| Box::new(s) as Box<dyn Sink>).collect();
-    RunInput { plan, sources, pipelines, operators: vec![], lookups, sinks }
+    let operators = plan.operators.iter().map(operator_code).collect();
+    RunInput { plan, sources, pipelines, operators, lookups, sinks }
 }
 
 fn code(lowered: Lowered) -> PipelineCode {
@@ -74,4 +75,23 @@ fn lookup_code(plan: &QueryPlan, flat_map: &FlatMap, schema: &Schema) -> FlatMap
 
 fn key_fields(lookup: &LookupTable) -> Vec<Field> {
     lookup.keys.iter().map(|&i| Field { nullable: true, ..lookup.schema.fields[i].clone() }).collect()
+}
+
+fn operator_code(operator: &KeyedOperator) -> OperatorCode {
+    let keys = operator.inputs.iter().map(|i| code(lower_keys("keys", &i.schema, &i.keys, &operator.keys).unwrap()));
+    let both = || Schema::new(operator.inputs.iter().flat_map(|i| i.schema.fields.clone()).collect());
+    let (residual, slots) = match &operator.kind {
+        KeyedKind::WindowJoin { residual, .. }
+        | KeyedKind::IntervalJoin { residual, .. }
+        | KeyedKind::RegularJoin { residual, .. } => (residual.as_ref(), None),
+        KeyedKind::Over { aggregates, .. }
+        | KeyedKind::SessionAggregate { aggregates, .. }
+        | KeyedKind::CountAggregate { aggregates, .. } => (None, Some(aggregates)),
+        _ => (None, None),
+    };
+    OperatorCode {
+        keys: keys.collect(),
+        residual: residual.map(|r| code(lower_condition("residual", &both(), r).unwrap())),
+        slots: slots.map(|s| code(lower_slots("slots", &operator.inputs[0].schema, s).unwrap())),
+    }
 }

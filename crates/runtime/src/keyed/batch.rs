@@ -1,0 +1,193 @@
+//! Rows on their way to a partition of a keyed operator, and how those of several buffers are put in merged order.
+
+use super::store::{compact, joined, selected, sliced, unselectable};
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampMillisecondType;
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_buffer::ScalarBuffer;
+use arrow_select::interleave::interleave;
+use millstream_state::{Ordinal, PARTITIONS, partition_of};
+use millstream_types::Diagnostic;
+
+/// Rows of one buffer for one partition, or rows in merged order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Batch {
+    /// Columns as in `KeyedInput::schema`.
+    pub(crate) columns: Vec<ArrayRef>,
+    /// The place of each row.
+    pub(crate) ordinals: Vec<Ordinal>,
+}
+
+/// Event times of a column without NULLs, in milliseconds.
+pub(crate) fn times_of(column: &ArrayRef) -> Result<ScalarBuffer<i64>, Diagnostic> {
+    match column.as_primitive_opt::<TimestampMillisecondType>() {
+        Some(times) => Ok(times.values().clone()),
+        None => Err(Diagnostic::bug(format!("event time of type {} is not in milliseconds", column.data_type()))),
+    }
+}
+
+impl Batch {
+    /// Number of rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.ordinals.len()
+    }
+
+    /// Routes rows to their partitions. Strings are copied out of the input.
+    pub(crate) fn split(self, hashes: &[i64]) -> Result<Vec<(usize, Batch)>, Diagnostic> {
+        let rows = self.rows();
+        let partition = |hash: &i64| partition_of(*hash as u64);
+        let mut ends = [0; PARTITIONS];
+        hashes.iter().for_each(|h| ends[partition(h)] += 1);
+        if let Some(only) = ends.iter().position(|&n| n == rows) {
+            let columns = self.columns.iter().map(compact).collect();
+            return Ok(vec![(only, Batch { columns, ordinals: self.ordinals })]);
+        }
+        let mut start = 0;
+        let mut starts = [0; PARTITIONS];
+        for (count, first) in ends.iter_mut().zip(&mut starts) {
+            *first = start;
+            start += *count;
+            *count = *first;
+        }
+        let mut order = vec![0u32; rows];
+        for (row, hash) in hashes.iter().enumerate() {
+            let end = &mut ends[partition(hash)];
+            order[*end] = row as u32;
+            *end += 1;
+        }
+        let ordinals: Vec<Ordinal> = order.iter().map(|&row| self.ordinals[row as usize]).collect();
+        let order = UInt32Array::from(order);
+        let columns = self.columns.iter().map(|c| selected(c, &order).map(|c| compact(&c)));
+        let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
+        let part = |p: usize| {
+            let (first, length) = (starts[p], ends[p] - starts[p]);
+            let ordinals = ordinals[first..ends[p]].to_vec();
+            (p, Batch { columns: sliced(&columns, first, length), ordinals })
+        };
+        Ok((0..PARTITIONS).filter(|&p| ends[p] > starts[p]).map(part).collect())
+    }
+
+    /// Smallest watermark before a row.
+    pub(crate) fn earliest(&self) -> i64 {
+        self.ordinals.iter().map(|o| o.watermark).min().unwrap_or(i64::MAX)
+    }
+
+    /// Rows whose watermark before them is below `watermark`, and the others.
+    pub(crate) fn cut(self, watermark: i64) -> Result<(Option<Batch>, Option<Batch>), Diagnostic> {
+        let is_before = |o: &Ordinal| o.watermark < watermark || watermark == i64::MAX;
+        let before = self.ordinals.iter().filter(|o| is_before(o)).count();
+        if before == 0 {
+            return Ok((None, Some(self)));
+        }
+        if before == self.rows() {
+            return Ok((Some(self), None));
+        }
+        if self.ordinals[..before].iter().all(is_before) {
+            let part = |first: usize, rows: usize| {
+                let ordinals = self.ordinals[first..first + rows].to_vec();
+                Some(Batch { columns: sliced(&self.columns, first, rows), ordinals })
+            };
+            return Ok((part(0, before), part(before, self.rows() - before)));
+        }
+        let part = |wanted: bool| {
+            let rows: Vec<u32> =
+                (0..self.rows()).filter(|&i| is_before(&self.ordinals[i]) == wanted).map(|i| i as u32).collect();
+            self.pick(rows)
+        };
+        Ok((Some(part(true)?), Some(part(false)?)))
+    }
+
+    /// The rows of these numbers.
+    pub(crate) fn pick(&self, rows: Vec<u32>) -> Result<Batch, Diagnostic> {
+        let ordinals = rows.iter().map(|&i| self.ordinals[i as usize]).collect();
+        let rows = UInt32Array::from(rows);
+        let columns = self.columns.iter().map(|c| selected(c, &rows)).collect::<Result<_, _>>()?;
+        Ok(Batch { columns, ordinals })
+    }
+
+    /// All rows of the batches in merged order.
+    pub(crate) fn merge(mut batches: Vec<Batch>) -> Result<Batch, Diagnostic> {
+        batches.retain(|b| b.rows() > 0);
+        batches.sort_by_key(|b| b.ordinals[0]);
+        let width = batches.first().map_or(0, |b| b.columns.len());
+        let ordinals: Vec<Ordinal> = batches.iter().flat_map(|b| b.ordinals.iter().copied()).collect();
+        if ordinals.is_sorted() {
+            if batches.len() <= 1 {
+                return Ok(batches.pop().unwrap_or_default());
+            }
+            let column = |i: usize| joined(&batches.iter().map(|b| &b.columns[i]).collect::<Vec<_>>());
+            return Ok(Batch { columns: (0..width).map(column).collect::<Result<_, _>>()?, ordinals });
+        }
+        let rows = |(i, b): (usize, &Batch)| (0..b.rows()).map(move |row| (i, row)).collect::<Vec<_>>();
+        let places: Vec<(usize, usize)> = batches.iter().enumerate().flat_map(rows).collect();
+        let mut order: Vec<(Ordinal, (usize, usize))> = ordinals.into_iter().zip(places).collect();
+        // Stable, because it finds the runs that are in order already.
+        order.sort_by_key(|(ordinal, _)| *ordinal);
+        let (ordinals, places): (Vec<Ordinal>, Vec<(usize, usize)>) = order.into_iter().unzip();
+        let column = |i: usize| {
+            let arrays: Vec<&dyn Array> = batches.iter().map(|b| &*b.columns[i]).collect();
+            interleave(&arrays, &places).map(|c| compact(&c)).map_err(unselectable)
+        };
+        Ok(Batch { columns: (0..width).map(column).collect::<Result<_, _>>()?, ordinals })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::Int64Array;
+    use arrow_array::types::Int64Type;
+    use std::sync::Arc;
+
+    fn batch(rows: &[(i64, u32, u64)]) -> Batch {
+        let ordinals: Vec<Ordinal> =
+            rows.iter().map(|&(watermark, stream, position)| Ordinal { watermark, stream, position }).collect();
+        let column = Int64Array::from_iter_values(rows.iter().map(|r| r.0 * 10_000 + r.1 as i64 * 100 + r.2 as i64));
+        Batch { columns: vec![Arc::new(column)], ordinals }
+    }
+
+    fn values(batch: &Batch) -> Vec<i64> {
+        batch.columns[0].as_primitive::<Int64Type>().values().to_vec()
+    }
+
+    #[test]
+    fn batches_of_several_streams_are_merged_by_watermark_stream_and_position() {
+        let merged = Batch::merge(vec![
+            batch(&[(2, 0, 3), (5, 0, 4)]),
+            batch(&[(1, 1, 1), (2, 1, 2), (7, 1, 3)]),
+            batch(&[(1, 0, 1), (1, 0, 2)]),
+        ]);
+        assert_eq!(values(&merged.unwrap()), [10001, 10002, 10101, 20003, 20102, 50004, 70103]);
+        let merged = Batch::merge(vec![batch(&[(2, 0, 3)]), batch(&[(1, 0, 1), (1, 0, 2)])]);
+        assert_eq!(values(&merged.unwrap()), [10001, 10002, 20003]);
+        assert_eq!(Batch::merge(vec![]).unwrap().rows(), 0);
+    }
+
+    #[test]
+    fn a_cut_separates_rows_by_the_watermark_before_them() {
+        let (before, after) = batch(&[(1, 0, 1), (2, 0, 2), (2, 0, 3)]).cut(2).unwrap();
+        assert_eq!((values(&before.unwrap()), values(&after.unwrap())), (vec![10001], vec![20002, 20003]));
+        let (before, after) = batch(&[(3, 0, 1), (1, 0, 2)]).cut(2).unwrap();
+        assert_eq!((values(&before.unwrap()), values(&after.unwrap())), (vec![10002], vec![30001]));
+        let (before, after) = batch(&[(i64::MAX, 0, 1)]).cut(i64::MAX).unwrap();
+        assert!(before.is_some() && after.is_none());
+    }
+
+    #[test]
+    fn a_split_keeps_the_order_within_partitions() {
+        let rows: Vec<(i64, u32, u64)> = (0..100).map(|i| (i, 0, i as u64)).collect();
+        let hashes: Vec<i64> = (0..100i64).map(|i| (i % 7) << 60 | i).collect();
+        let mut seen = 0;
+        for (partition, part) in batch(&rows).split(&hashes).unwrap() {
+            assert!(part.ordinals.is_sorted());
+            let at_home = |o: &Ordinal| partition_of(hashes[o.position as usize] as u64) == partition;
+            assert!(part.ordinals.iter().all(at_home));
+            assert_eq!(
+                values(&part),
+                part.ordinals.iter().map(|o| o.watermark * 10_000 + o.position as i64).collect::<Vec<_>>()
+            );
+            seen += part.rows();
+        }
+        assert_eq!(seen, 100);
+    }
+}

@@ -1,0 +1,289 @@
+//! Count windows: `size` rows of a key in merged order, beginning every `slide` rows; only full ones give results.
+
+use super::batch::{Batch, times_of};
+use super::fifo::{Element, Fifo};
+use super::groups::Groups;
+use super::slots::SlotTable;
+use super::store::{Doubling, RowStore, timestamps};
+use super::{State, Work};
+use crate::input::OperatorCode;
+use millstream_plan::pipeline::{KeyedOperator, SlotAggregates};
+use millstream_types::Diagnostic;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Size and slide of windows, in rows.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    size: u64,
+    slide: u64,
+}
+
+impl Shape {
+    /// Rows of a slice: every window begins and ends where a slice does.
+    fn slice(self) -> u64 {
+        let (mut a, mut b) = (self.size, self.slide);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    }
+
+    /// Whether row `number` of a key (from 0) is in no window.
+    fn skips(self, number: u64) -> bool {
+        number % self.slide >= self.size
+    }
+
+    /// Whether row `number` of a key is the last one of a window.
+    fn completes(self, number: u64) -> bool {
+        (number + 1).checked_sub(self.size).is_some_and(|start| start % self.slide == 0)
+    }
+
+    /// How many of the rows of a complete window are not in the next one.
+    fn leave(self) -> u64 {
+        self.size.min(self.slide)
+    }
+}
+
+/// Aggregates of count windows.
+pub(crate) struct CountAggregate {
+    shape: Shape,
+    /// Position of the event time.
+    time: usize,
+    groups: Groups,
+    table: SlotTable,
+    keys: Vec<Key>,
+}
+
+#[derive(Default)]
+struct Key {
+    /// Rows so far.
+    rows: u64,
+    /// Full slices of the windows that are open.
+    slices: Fifo,
+    /// The slice that is being filled.
+    filling: Option<Element>,
+}
+
+/// What happens to a key when its slices have been updated.
+enum Event {
+    /// A slice is full.
+    Slice(Element),
+    /// A window is.
+    Window,
+}
+
+impl CountAggregate {
+    /// No rows.
+    pub(crate) fn new(
+        plan: &KeyedOperator,
+        size: u64,
+        slide: u64,
+        aggregates: &SlotAggregates,
+        code: &OperatorCode,
+    ) -> Result<CountAggregate, Diagnostic> {
+        Ok(CountAggregate {
+            shape: Shape { size: size.max(1), slide: slide.max(1) },
+            time: plan.inputs[0].time.unwrap_or(0),
+            groups: Groups::new(plan, code)?,
+            table: SlotTable::new(aggregates, code)?,
+            keys: Vec::new(),
+        })
+    }
+
+    /// Counts the rows and updates their slices; what follows, in order.
+    fn count(&mut self, mut batch: Batch, work: &mut Work<'_>) -> Result<Vec<(u64, Event)>, Diagnostic> {
+        let rows = batch.rows();
+        let times = times_of(&batch.columns[self.time])?;
+        let groups = self.groups.assign(0, &batch.columns, rows, work)?;
+        self.keys.resize_with(self.groups.len(), Key::default);
+        let (shape, length) = (self.shape, self.shape.slice());
+        let (mut events, mut slots, mut counted) = (Vec::new(), Vec::with_capacity(rows), Vec::with_capacity(rows));
+        for (row, (&group, &time)) in groups.iter().zip(times.iter()).enumerate() {
+            let key = &mut self.keys[group as usize];
+            let number = key.rows;
+            key.rows += 1;
+            if shape.skips(number) {
+                continue;
+            }
+            let slice = key.filling.get_or_insert_with(|| Element {
+                slot: self.table.slots.allocate(),
+                first: time,
+                last: time,
+            });
+            (slice.first, slice.last) = (slice.first.min(time), slice.last.max(time));
+            slots.push(slice.slot);
+            counted.push(row as u32);
+            if (number + 1).is_multiple_of(length) {
+                events.extend(key.filling.take().map(|slice| (group, Event::Slice(slice))));
+            }
+            if shape.completes(number) {
+                events.push((group, Event::Window));
+            }
+        }
+        if counted.len() < rows {
+            batch = batch.pick(counted)?;
+        }
+        self.table.update(&batch.columns, slots, &batch.ordinals, work)?;
+        Ok(events)
+    }
+}
+
+impl State for CountAggregate {
+    fn advance(&mut self, inputs: Vec<Batch>, _: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        let leave = self.shape.leave() / self.shape.slice();
+        for batch in inputs {
+            if batch.rows() == 0 {
+                continue;
+            }
+            let (mut groups, mut windows) = (Vec::new(), Vec::new());
+            for (group, event) in self.count(batch, work)? {
+                let (key, slots) = (&mut self.keys[group as usize], &mut self.table.slots);
+                match event {
+                    // A window of one slice is that slice.
+                    Event::Slice(slice) if self.shape.slice() == self.shape.size => {
+                        groups.push(group);
+                        windows.push(slice);
+                    }
+                    Event::Slice(slice) => key.slices.push(slice, slots),
+                    Event::Window if self.shape.slice() == self.shape.size => {}
+                    Event::Window => {
+                        if let Some(window) = key.slices.query(slots) {
+                            groups.push(group);
+                            windows.push(window);
+                        }
+                        (0..leave).for_each(|_| key.slices.pop(slots));
+                    }
+                }
+            }
+            work.stats.windows_fired.fetch_add(windows.len() as u64, Relaxed);
+            for (groups, windows) in groups.chunks(work.most_rows).zip(windows.chunks(work.most_rows)) {
+                let slots: Vec<i64> = windows.iter().map(|w| w.slot).collect();
+                let mut columns = self.groups.columns(groups);
+                columns.extend(self.table.columns(&slots));
+                columns.push(timestamps(windows.iter().map(|w| w.first).collect()));
+                columns.push(timestamps(windows.iter().map(|w| w.last.saturating_add(1)).collect()));
+                work.emit(columns, windows.len());
+                slots.into_iter().for_each(|slot| self.table.slots.remove(slot));
+            }
+        }
+        Ok(())
+    }
+
+    fn due(&self) -> i64 {
+        i64::MAX
+    }
+}
+
+/// Rows of full count windows.
+pub(crate) struct CountRows {
+    shape: Shape,
+    /// Position of the event time.
+    time: usize,
+    groups: Groups,
+    rows: RowStore,
+    /// Event time of each row.
+    times: Vec<i64>,
+    keys: Vec<KeyRows>,
+    doubling: Doubling,
+}
+
+#[derive(Default)]
+struct KeyRows {
+    /// Rows so far.
+    rows: u64,
+    /// Rows of the windows that are open.
+    open: VecDeque<u32>,
+}
+
+impl CountRows {
+    /// No rows.
+    pub(crate) fn new(
+        plan: &KeyedOperator,
+        size: u64,
+        slide: u64,
+        code: &OperatorCode,
+    ) -> Result<CountRows, Diagnostic> {
+        Ok(CountRows {
+            shape: Shape { size: size.max(1), slide: slide.max(1) },
+            time: plan.inputs[0].time.unwrap_or(0),
+            groups: Groups::new(plan, code)?,
+            rows: RowStore::new(&plan.inputs[0].schema),
+            times: Vec::new(),
+            keys: Vec::new(),
+            doubling: Doubling::default(),
+        })
+    }
+
+    fn emit(&self, output: &mut Vec<(u32, i64, i64)>, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        for part in output.chunks(work.most_rows) {
+            let mut columns = self.rows.gather(&part.iter().map(|o| o.0).collect::<Vec<_>>())?;
+            columns.push(timestamps(part.iter().map(|o| o.1).collect()));
+            columns.push(timestamps(part.iter().map(|o| o.2).collect()));
+            work.emit(columns, part.len());
+        }
+        output.clear();
+        Ok(())
+    }
+
+    /// Forgets rows that are in no open window, when there are many.
+    fn forget(&mut self) -> Result<(), Diagnostic> {
+        if !self.doubling.is_due(self.rows.len()) {
+            return Ok(());
+        }
+        let mut kept: Vec<u32> = self.keys.iter().flat_map(|k| k.open.iter().copied()).collect();
+        kept.sort_unstable();
+        self.rows.keep(&kept)?;
+        let mut numbers = vec![0; self.times.len()];
+        kept.iter().enumerate().for_each(|(i, &row)| numbers[row as usize] = i as u32);
+        self.times = kept.iter().map(|&row| self.times[row as usize]).collect();
+        let open = self.keys.iter_mut().flat_map(|k| &mut k.open);
+        open.for_each(|row| *row = numbers[*row as usize]);
+        self.doubling.done(kept.len());
+        Ok(())
+    }
+}
+
+impl State for CountRows {
+    fn advance(&mut self, inputs: Vec<Batch>, _: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        let shape = self.shape;
+        for batch in inputs {
+            let rows = batch.rows();
+            if rows == 0 {
+                continue;
+            }
+            let groups = self.groups.assign(0, &batch.columns, rows, work)?;
+            self.keys.resize_with(self.groups.len(), KeyRows::default);
+            self.times.extend_from_slice(&times_of(&batch.columns[self.time])?);
+            let first = self.rows.push(batch.columns, rows)?;
+            let mut output = Vec::new();
+            for (row, &group) in (first..).zip(&groups) {
+                let key = &mut self.keys[group as usize];
+                let number = key.rows;
+                key.rows += 1;
+                if shape.skips(number) {
+                    continue;
+                }
+                key.open.push_back(row);
+                if !shape.completes(number) {
+                    continue;
+                }
+                let times = || key.open.iter().map(|&row| self.times[row as usize]);
+                let start = times().min().unwrap_or(0);
+                let end = times().max().unwrap_or(0).saturating_add(1);
+                output.extend(key.open.iter().map(|&row| (row, start, end)));
+                key.open.drain(..shape.leave() as usize);
+                work.stats.windows_fired.fetch_add(1, Relaxed);
+                if output.len() >= work.most_rows {
+                    self.emit(&mut output, work)?;
+                }
+            }
+            self.emit(&mut output, work)?;
+        }
+        self.forget()
+    }
+
+    fn due(&self) -> i64 {
+        i64::MAX
+    }
+}

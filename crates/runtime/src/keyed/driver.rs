@@ -1,0 +1,373 @@
+//! How rows reach the partitions of a keyed operator, and when a partition works.
+//!
+//! Locks: an operator's progress is taken before the inbox of a partition; a partition's state is locked by the one task
+//! that works on it, and never waited for.
+
+use super::batch::{Batch, times_of};
+use super::{Due, State, Work, check, state_of};
+use crate::buffer::Rows;
+use crate::epoch::{End, Release};
+use crate::flow::Permit;
+use crate::input::OperatorCode;
+use crate::progress::{Forward, Progress};
+use crate::query::Query;
+use crate::row_errors::RowErrors;
+use crate::sequencer::Unit;
+use crate::stream::StreamId;
+use crate::task::Task;
+use arrow_array::ArrayRef;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use millstream_functions::FunctionContext;
+use millstream_plan::pipeline::{KeyedKind, KeyedOperator, PipelineInput};
+use millstream_state::{Ordinal, PARTITIONS};
+use millstream_types::Diagnostic;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// So many waiting rows are consumed as soon as the watermark allows, although nothing is due.
+const MANY_ROWS: usize = 16 << 10;
+
+/// A keyed operator of a running query.
+pub(crate) struct KeyedRuntime {
+    /// The stream of its output.
+    pub(crate) output: StreamId,
+    plan: KeyedOperator,
+    code: OperatorCode,
+    due: Due,
+    /// What the output watermark is behind the operator's.
+    held_back_ms: i64,
+    progress: Mutex<Progress>,
+    partitions: Vec<Partition>,
+    /// Partitions of a regular join that have not ended, and how it ends.
+    open: Mutex<(usize, End)>,
+    started: Instant,
+}
+
+struct Partition {
+    inbox: Mutex<Inbox>,
+    state: Mutex<Box<dyn State>>,
+}
+
+/// Rows and jobs that wait for a partition.
+struct Inbox {
+    /// By input.
+    batches: Vec<Vec<Batch>>,
+    rows: usize,
+    /// Smallest watermark before a row.
+    earliest: i64,
+    /// Smallest watermark at which a row makes a job necessary.
+    rows_due: i64,
+    /// [`State::due`] after the last job.
+    state_due: i64,
+    jobs: VecDeque<Job>,
+    /// Whether a task is scheduled or running.
+    busy: bool,
+    /// Chunks whose rows came while the partition was busy: they stay in flight until it has done a job, so that a slow
+    /// partition slows the readers down.
+    permits: Vec<Arc<Permit>>,
+}
+
+enum Job {
+    /// Up to a watermark; the output is this unit.
+    Advance { watermark: i64, unit: u64 },
+    /// Whatever has come, of a regular join; the unit is numbered at the end.
+    Arrived,
+    /// The last one of a regular join.
+    Last,
+}
+
+/// Work of a partition.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeyedTask {
+    operator: usize,
+    partition: usize,
+}
+
+impl Inbox {
+    fn new(inputs: usize) -> Inbox {
+        Inbox {
+            batches: vec![Vec::new(); inputs],
+            rows: 0,
+            earliest: i64::MAX,
+            rows_due: i64::MAX,
+            state_due: i64::MAX,
+            jobs: VecDeque::new(),
+            busy: false,
+            permits: Vec::new(),
+        }
+    }
+
+    fn put(&mut self, port: usize, batch: Batch, due: i64) {
+        self.rows += batch.rows();
+        self.earliest = self.earliest.min(batch.earliest());
+        self.rows_due = self.rows_due.min(due);
+        self.batches[port].push(batch);
+    }
+
+    fn take(&mut self) -> Vec<Vec<Batch>> {
+        (self.rows, self.earliest, self.rows_due) = (0, i64::MAX, i64::MAX);
+        self.batches.iter_mut().map(std::mem::take).collect()
+    }
+
+    fn needs_job(&self, watermark: i64) -> bool {
+        let full = self.rows >= MANY_ROWS && self.earliest < watermark;
+        self.busy || full || self.rows_due <= watermark || self.state_due <= watermark
+    }
+
+    /// Adds a job; the task, unless there is one already.
+    fn add(&mut self, job: Job, task: KeyedTask) -> Option<Task> {
+        self.jobs.push_back(job);
+        (!std::mem::replace(&mut self.busy, true)).then_some(Task::Keyed(task))
+    }
+}
+
+impl KeyedRuntime {
+    /// With `inputs` channels that end in it.
+    pub(crate) fn new(
+        plan: &KeyedOperator,
+        code: OperatorCode,
+        output: StreamId,
+        inputs: usize,
+    ) -> Result<KeyedRuntime, Diagnostic> {
+        check(plan, &code)?;
+        let partition = |_| {
+            let (inbox, state) = (Inbox::new(plan.inputs.len()), state_of(plan, &code)?);
+            Ok(Partition { inbox: Mutex::new(inbox), state: Mutex::new(state) })
+        };
+        let partitions = (0..PARTITIONS).map(partition).collect::<Result<_, Diagnostic>>()?;
+        Ok(KeyedRuntime {
+            output,
+            due: Due::of(&plan.kind),
+            held_back_ms: held_back(plan),
+            progress: Mutex::new(Progress::new(inputs)),
+            partitions,
+            open: Mutex::new((PARTITIONS, End::Complete)),
+            started: Instant::now(),
+            plan: plan.clone(),
+            code,
+        })
+    }
+
+    /// Locks the progress.
+    pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock()
+    }
+
+    fn now_ms(&self) -> i64 {
+        i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// The smallest watermark at which a row of the batch makes a job necessary.
+    fn due_of(&self, port: usize, batch: &Batch) -> Result<i64, Diagnostic> {
+        let consumed = batch.earliest().saturating_add(1);
+        match (self.due, self.plan.inputs[port].time) {
+            (Due::Time(after), Some(time)) => {
+                let first = times_of(&batch.columns[time])?.iter().copied().min().unwrap_or(i64::MAX);
+                Ok(consumed.max(first.saturating_add(after)))
+            }
+            _ => Ok(consumed),
+        }
+    }
+}
+
+/// What the rows of an operator's output can be behind its watermark.
+fn held_back(plan: &KeyedOperator) -> i64 {
+    match plan.kind {
+        KeyedKind::IntervalJoin { lower_ms, upper_ms, .. } => {
+            super::stream_join::Reach::of(plan, lower_ms, upper_ms).held_back()
+        }
+        _ => 0,
+    }
+}
+
+impl Query {
+    /// Routes rows that a task has made to the partitions of an operator. The last column is the hash of the key.
+    pub(crate) fn exchange(
+        &self,
+        operator: usize,
+        port: usize,
+        mut columns: Vec<ArrayRef>,
+        mut ordinals: Vec<Ordinal>,
+        permit: &Option<Arc<Permit>>,
+    ) -> Result<(), Diagnostic> {
+        let runtime = &self.operators[operator];
+        let hashes = columns.pop().ok_or_else(|| Diagnostic::bug("an exchange got no hash"))?;
+        let hashes = hashes.as_primitive_opt::<Int64Type>().ok_or_else(|| Diagnostic::bug("a hash is no BIGINT"))?;
+        let Some(first) = ordinals.first() else { return Ok(()) };
+        let is_derived = !matches!(self.streams[first.stream as usize].input, PipelineInput::Source(_));
+        if let Some(time) = runtime.plan.inputs[port].time.filter(|_| is_derived) {
+            // When the watermark advances between the rows that an operator outputs depends on timing. That a row is not
+            // late does not: so the watermark before it counts as the highest under which it is not.
+            for (ordinal, &time) in ordinals.iter_mut().zip(&*times_of(&columns[time])?) {
+                ordinal.watermark = ordinal.watermark.max(time.saturating_sub(1));
+            }
+        }
+        let batch = Batch { columns, ordinals };
+        let mut tasks = Vec::new();
+        for (partition, batch) in batch.split(hashes.values())? {
+            let due = runtime.due_of(port, &batch)?;
+            let mut inbox = runtime.partitions[partition].inbox.lock();
+            inbox.put(port, batch, due);
+            if runtime.due == Due::Arrival && inbox.jobs.is_empty() {
+                tasks.extend(inbox.add(Job::Arrived, KeyedTask { operator, partition }));
+            }
+            if inbox.busy {
+                inbox.permits.extend(permit.clone());
+            }
+        }
+        self.scheduler.push(tasks);
+        Ok(())
+    }
+
+    /// A channel of an operator has released a watermark or ended.
+    pub(crate) fn release_to_operator(&self, operator: usize, port: usize, release: Release) {
+        self.operators[operator].progress().release(port, release);
+        self.settle_operator(operator);
+    }
+
+    /// Acts on what the inputs of an operator have released together: makes jobs, and passes the watermark on.
+    pub(crate) fn settle_operator(&self, operator: usize) {
+        let runtime = &self.operators[operator];
+        let mut progress = runtime.progress();
+        let Some(Forward { watermark, end }) = progress.advance() else { return };
+        let mut tasks = Vec::new();
+        if runtime.due == Due::Arrival {
+            // Its output has no order in time, so no watermark follows from its inputs before the end.
+            let Some(end) = end else { return };
+            runtime.open.lock().1 = end;
+            for (partition, p) in runtime.partitions.iter().enumerate() {
+                tasks.extend(p.inbox.lock().add(Job::Last, KeyedTask { operator, partition }));
+            }
+            drop(progress);
+            return self.scheduler.push(tasks);
+        }
+        for (partition, p) in runtime.partitions.iter().enumerate() {
+            let mut inbox = p.inbox.lock();
+            if inbox.needs_job(watermark) {
+                let job = Job::Advance { watermark, unit: progress.units };
+                progress.units += 1;
+                tasks.extend(inbox.add(job, KeyedTask { operator, partition }));
+            }
+        }
+        let last_unit = progress.units;
+        progress.units += 1;
+        drop(progress);
+        self.scheduler.push(tasks);
+        let held = if watermark == i64::MAX { watermark } else { watermark.saturating_sub(runtime.held_back_ms) };
+        let unit = Unit { watermark: Some(held), end, ..Unit::default() };
+        self.deliver(runtime.output, last_unit, unit);
+    }
+
+    /// Has regular joins forget rows whose time to live is over.
+    pub(crate) fn forget_expired(&self) {
+        for (operator, runtime) in self.operators.iter().enumerate().filter(|(_, r)| r.due == Due::Arrival) {
+            let now = runtime.now_ms();
+            let mut tasks = Vec::new();
+            for (partition, p) in runtime.partitions.iter().enumerate() {
+                let mut inbox = p.inbox.lock();
+                if inbox.state_due <= now && !inbox.busy {
+                    tasks.extend(inbox.add(Job::Arrived, KeyedTask { operator, partition }));
+                }
+            }
+            self.scheduler.push(tasks);
+        }
+    }
+
+    /// Does the jobs of a partition.
+    pub(crate) fn work_on(&self, task: KeyedTask, functions: &mut FunctionContext) -> Result<(), Diagnostic> {
+        let runtime = &self.operators[task.operator];
+        let partition = &runtime.partitions[task.partition];
+        loop {
+            let mut inbox = partition.inbox.lock();
+            let permits = std::mem::take(&mut inbox.permits);
+            let Some(job) = inbox.jobs.pop_front() else {
+                inbox.busy = false;
+                drop(inbox);
+                drop(permits);
+                return Ok(());
+            };
+            let waiting = inbox.take();
+            drop(inbox);
+            let watermark = match job {
+                Job::Advance { watermark, .. } => watermark,
+                Job::Arrived | Job::Last => i64::MAX,
+            };
+            let output = self.advance_partition(runtime, partition, waiting, watermark, functions)?;
+            drop(permits);
+            self.finish_job(runtime, &job, output);
+        }
+    }
+
+    fn advance_partition(
+        &self,
+        runtime: &KeyedRuntime,
+        partition: &Partition,
+        waiting: Vec<Vec<Batch>>,
+        watermark: i64,
+        functions: &mut FunctionContext,
+    ) -> Result<Vec<Rows>, Diagnostic> {
+        let mut inputs = Vec::with_capacity(waiting.len());
+        for (port, batches) in waiting.into_iter().enumerate() {
+            let mut ready = Vec::with_capacity(batches.len());
+            for batch in batches {
+                let (now, later) = batch.cut(watermark)?;
+                ready.extend(now);
+                if let Some(later) = later {
+                    let due = runtime.due_of(port, &later)?;
+                    partition.inbox.lock().put(port, later, due);
+                }
+            }
+            inputs.push(Batch::merge(ready)?);
+        }
+        let mut work = Work {
+            code: &runtime.code,
+            functions,
+            errors: RowErrors::new(self.config.error_policy, &self.stats),
+            stats: &self.stats,
+            most_rows: self.config.rows_per_buffer(),
+            now_ms: runtime.now_ms(),
+            output: Vec::new(),
+        };
+        let Some(mut state) = partition.state.try_lock() else {
+            return Err(Diagnostic::bug("two workers work on one partition"));
+        };
+        state.advance(inputs, watermark, &mut work)?;
+        if let Some(fatal) = work.errors.fatal() {
+            return Err(fatal);
+        }
+        let (output, due) = (work.output, state.due());
+        drop(state);
+        partition.inbox.lock().state_due = due;
+        Ok(output)
+    }
+
+    /// Delivers what a job has output.
+    fn finish_job(&self, runtime: &KeyedRuntime, job: &Job, rows: Vec<Rows>) {
+        if let Job::Advance { unit, .. } = *job {
+            return self.deliver(runtime.output, unit, Unit { rows, ..Unit::default() });
+        }
+        if !rows.is_empty() {
+            self.deliver_next(runtime, Unit { rows, ..Unit::default() });
+        }
+        if let Job::Last = job {
+            let mut open = runtime.open.lock();
+            open.0 -= 1;
+            let (left, end) = *open;
+            drop(open);
+            if left == 0 {
+                self.deliver_next(runtime, Unit { end: Some(end), ..Unit::default() });
+            }
+        }
+    }
+
+    fn deliver_next(&self, runtime: &KeyedRuntime, unit: Unit) {
+        let mut progress = runtime.progress();
+        let number = progress.units;
+        progress.units += 1;
+        drop(progress);
+        self.deliver(runtime.output, number, unit);
+    }
+}

@@ -1,0 +1,85 @@
+//! The keys of a partition as dense numbers, by the compiled programs of the operator's inputs.
+
+use super::Work;
+use crate::groups;
+use crate::input::OperatorCode;
+use arrow_array::{ArrayRef, new_null_array};
+use millstream_abi::EntryLayout;
+use millstream_plan::pipeline::{KeyedInput, KeyedOperator};
+use millstream_state::GroupTable;
+use millstream_types::{DataType, Diagnostic};
+use std::sync::Arc;
+
+/// See the file's description.
+pub(crate) struct Groups {
+    layout: Arc<EntryLayout>,
+    table: GroupTable,
+    /// Key columns.
+    types: Vec<DataType>,
+    input: KeyedInput,
+}
+
+impl Groups {
+    /// No groups.
+    pub(crate) fn new(plan: &KeyedOperator, code: &OperatorCode) -> Result<Groups, Diagnostic> {
+        let mut layouts = code.keys.iter().map(|c| c.lowered.layout());
+        let layout =
+            layouts.next().flatten().ok_or_else(|| Diagnostic::bug("an operator has no program for its keys"))?;
+        if layouts.any(|other| other != Some(layout)) {
+            return Err(Diagnostic::bug("the inputs of an operator disagree about its keys"));
+        }
+        let layout = Arc::new(layout.clone());
+        let types = plan.keys.iter().map(|k| k.data_type.clone()).collect();
+        Ok(Groups { table: GroupTable::new(Arc::clone(&layout)), layout, types, input: plan.inputs[0].clone() })
+    }
+
+    /// Number of groups; they are numbered from 0.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether a column of the key is NULL.
+    pub(crate) fn is_null(&self, group: u64) -> bool {
+        self.table.is_null(group)
+    }
+
+    /// The key columns of groups.
+    pub(crate) fn columns(&self, groups: &[u64]) -> Vec<ArrayRef> {
+        self.table.columns(groups, &self.types)
+    }
+
+    /// The group of each row of an input.
+    pub(crate) fn assign(
+        &mut self,
+        port: usize,
+        columns: &[ArrayRef],
+        rows: usize,
+        work: &mut Work<'_>,
+    ) -> Result<Vec<u64>, Diagnostic> {
+        if rows == 0 {
+            return Ok(Vec::new());
+        }
+        groups::assign(&mut self.table, &work.code.keys[port], columns, rows, work.functions)
+    }
+
+    /// Forgets all groups.
+    pub(crate) fn clear(&mut self) {
+        self.table = GroupTable::new(Arc::clone(&self.layout));
+    }
+
+    /// Forgets all groups but these, which are distinct: the *i*-th of them is group *i* from now on.
+    pub(crate) fn keep(&mut self, groups: &[u64], work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        let keys = self.columns(groups);
+        self.clear();
+        let fields = self.input.schema.fields.iter();
+        // Only the keys are read.
+        let mut columns: Vec<ArrayRef> =
+            fields.map(|f| new_null_array(&f.data_type.to_arrow(), groups.len())).collect();
+        for (&place, key) in self.input.keys.iter().zip(keys) {
+            columns[place] = key;
+        }
+        let numbers = self.assign(0, &columns, groups.len(), work)?;
+        debug_assert!(numbers.iter().enumerate().all(|(i, &n)| n == i as u64), "the groups were distinct");
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! Keyed operators: joins, ranks, OVER, sessions and count windows (design section 1, idea 2).
+//!
+//! ```text
+//! pipeline ─ rows with the hash of their key ─► exchange ─┬► inbox of partition 0 ─ job ─► state ─► unit of the output
+//! (any worker, any order)                                 ├► inbox of partition 1 ─ job ─► state ─► unit of the output
+//!                                                         └► …          (one worker at a time)
+//! ```
+//!
+//! A process task routes the rows of its buffer to the inboxes of [`PARTITIONS`](millstream_state::PARTITIONS) partitions.
+//! When the operator's watermark advances to *W*, every partition that has something due gets a *job*: it takes the rows
+//! with a watermark before them below *W* out of the inbox, which have all come, puts them in merged order and lets the
+//! partition's [`State`] consume them. So state changes in the same order in every run, without a lock while a row is
+//! processed, and partitions proceed independently on all workers.
+//!
+//! The units of the output stream are numbered when jobs are made; the watermark follows behind them.
+
+mod batch;
+mod counts;
+mod driver;
+mod fifo;
+mod groups;
+mod order;
+mod over;
+mod pairs;
+mod rank;
+mod sessions;
+mod slots;
+mod store;
+mod stream_join;
+mod window_join;
+
+use crate::buffer::Rows;
+use crate::input::OperatorCode;
+use crate::row_errors::RowErrors;
+use crate::stats::QueryStats;
+use arrow_array::ArrayRef;
+use batch::Batch;
+pub(crate) use driver::{KeyedRuntime, KeyedTask};
+use millstream_functions::FunctionContext;
+use millstream_plan::logical::Frame;
+use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
+use millstream_types::Diagnostic;
+
+/// What one partition of an operator remembers.
+pub(crate) trait State: Send {
+    /// Consumes rows, one batch for each input, in merged order, and outputs what is complete at the watermark.
+    fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic>;
+
+    /// The smallest watermark (regular joins: time of [`Work::now_ms`]) at which there is something to do even if no row
+    /// comes; `i64::MAX` when there is none before the end.
+    fn due(&self) -> i64;
+}
+
+/// What a job works with.
+pub(crate) struct Work<'a> {
+    /// The operator's programs.
+    pub(crate) code: &'a OperatorCode,
+    /// The worker's.
+    pub(crate) functions: &'a mut FunctionContext,
+    /// What becomes of rows that cannot be processed.
+    pub(crate) errors: RowErrors<'a>,
+    /// Counters.
+    pub(crate) stats: &'a QueryStats,
+    /// Most rows of an output buffer.
+    pub(crate) most_rows: usize,
+    /// Milliseconds since the query started.
+    pub(crate) now_ms: i64,
+    /// Output so far.
+    pub(crate) output: Vec<Rows>,
+}
+
+impl Work<'_> {
+    /// Adds rows to the output.
+    pub(crate) fn emit(&mut self, columns: Vec<ArrayRef>, rows: usize) {
+        for first in (0..rows).step_by(self.most_rows) {
+            let length = self.most_rows.min(rows - first);
+            self.output.push(Rows { columns: store::sliced(&columns, first, length), rows: length, ..Rows::default() });
+        }
+    }
+}
+
+/// When waiting rows make a job necessary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// As soon as the watermark lets them be consumed.
+    Consumed,
+    /// When the watermark reaches their time plus this: nothing of them is output before.
+    Time(i64),
+    /// At once, whatever the watermark is.
+    Arrival,
+}
+
+impl Due {
+    fn of(kind: &KeyedKind) -> Due {
+        match kind {
+            KeyedKind::WindowJoin { .. } | KeyedKind::Rank { .. } | KeyedKind::Over { .. } => Due::Time(0),
+            KeyedKind::SessionAggregate { gap_ms, .. } | KeyedKind::SessionRows { gap_ms } => Due::Time(gap_ms - 1),
+            KeyedKind::IntervalJoin { .. } | KeyedKind::CountAggregate { .. } | KeyedKind::CountRows { .. } => {
+                Due::Consumed
+            }
+            KeyedKind::RegularJoin { .. } => Due::Arrival,
+        }
+    }
+}
+
+/// The state of a partition at its start.
+fn state_of(plan: &KeyedOperator, code: &OperatorCode) -> Result<Box<dyn State>, Diagnostic> {
+    Ok(match &plan.kind {
+        KeyedKind::WindowJoin { kind, .. } => Box::new(window_join::WindowJoin::new(plan, *kind, code)?),
+        KeyedKind::IntervalJoin { kind, lower_ms, upper_ms, .. } => {
+            Box::new(stream_join::StreamJoin::interval(plan, *kind, *lower_ms, *upper_ms, code)?)
+        }
+        KeyedKind::RegularJoin { ttl_ms, .. } => Box::new(stream_join::StreamJoin::regular(plan, *ttl_ms, code)?),
+        KeyedKind::Rank { order, function, range } => {
+            Box::new(rank::Rank::new(plan, order.clone(), *function, *range, code)?)
+        }
+        KeyedKind::Over { frame, aggregates } => Box::new(over::Over::new(plan, *frame, aggregates, code)?),
+        KeyedKind::SessionAggregate { gap_ms, aggregates } => {
+            Box::new(sessions::SessionAggregate::new(plan, *gap_ms, aggregates, code)?)
+        }
+        KeyedKind::SessionRows { gap_ms } => Box::new(sessions::SessionRows::new(plan, *gap_ms, code)?),
+        KeyedKind::CountAggregate { size, slide, aggregates } => {
+            Box::new(counts::CountAggregate::new(plan, *size, *slide, aggregates, code)?)
+        }
+        KeyedKind::CountRows { size, slide } => Box::new(counts::CountRows::new(plan, *size, *slide, code)?),
+    })
+}
+
+/// Checks that an operator has the parts that its kind needs, so that states may rely on them.
+fn check(plan: &KeyedOperator, code: &OperatorCode) -> Result<(), Diagnostic> {
+    let is_join = matches!(
+        plan.kind,
+        KeyedKind::WindowJoin { .. } | KeyedKind::IntervalJoin { .. } | KeyedKind::RegularJoin { .. }
+    );
+    let inputs = if is_join { 2 } else { 1 };
+    let mut needs_time = true;
+    let mut needs_slots = false;
+    match &plan.kind {
+        KeyedKind::RegularJoin { .. } => needs_time = false,
+        KeyedKind::Over { frame, .. } => {
+            needs_slots = true;
+            needs_time = matches!(frame, Frame::Range(Some(_)));
+        }
+        KeyedKind::SessionAggregate { .. } | KeyedKind::CountAggregate { .. } => needs_slots = true,
+        _ => {}
+    }
+    let residual = match &plan.kind {
+        KeyedKind::WindowJoin { residual, .. }
+        | KeyedKind::IntervalJoin { residual, .. }
+        | KeyedKind::RegularJoin { residual, .. } => residual.is_some(),
+        _ => false,
+    };
+    let fits = plan.inputs.len() == inputs
+        && code.keys.len() == inputs
+        && (!needs_time || plan.inputs.iter().all(|i| i.time.is_some()))
+        && code.slots.is_some() == needs_slots
+        && code.residual.is_some() == residual;
+    if !fits {
+        return Err(Diagnostic::bug("a keyed operator lacks a part that its kind needs"));
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! Top-N within windows: `ROW_NUMBER`, `RANK` and `DENSE_RANK` over the rows of a partition of a window.
+//!
+//! Rows wait by their `window_time` and are sorted when the watermark reaches it. A window that collects many rows is
+//! cut down to those that can still be among the ranks that are kept: more rows never make a rank smaller, and of equal
+//! rows the one that came first ranks first.
+
+use super::batch::Batch;
+use super::groups::Groups;
+use super::order::{SortKeys, compare};
+use super::store::{RowStore, selected};
+use super::window_join::{Windows, groups_of};
+use super::{State, Work};
+use crate::input::OperatorCode;
+use arrow_array::{ArrayRef, Int64Array, UInt32Array};
+use millstream_plan::logical::RankFunction;
+use millstream_plan::pipeline::{KeyedOperator, SortColumn};
+use millstream_types::Diagnostic;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A window is cut down after so many new rows at least.
+const MANY_ROWS: usize = 16 << 10;
+
+/// See the file's description.
+pub(crate) struct Rank {
+    order: Vec<SortColumn>,
+    function: RankFunction,
+    /// First and last rank that are kept.
+    range: (u64, u64),
+    windows: Windows,
+    /// Rows that the last cut has left in a window.
+    left: BTreeMap<i64, usize>,
+    /// Of the window that is being ranked.
+    groups: Groups,
+}
+
+/// Rows in order of group and rank.
+struct Ranked {
+    columns: Vec<ArrayRef>,
+    rows: Vec<u32>,
+    ranks: Vec<i64>,
+}
+
+impl Rank {
+    /// No rows.
+    pub(crate) fn new(
+        plan: &KeyedOperator,
+        order: Vec<SortColumn>,
+        function: RankFunction,
+        range: (u64, u64),
+        code: &OperatorCode,
+    ) -> Result<Rank, Diagnostic> {
+        let (windows, groups) = (Windows::new(plan), Groups::new(plan, code)?);
+        Ok(Rank { order, function, range, windows, left: BTreeMap::new(), groups })
+    }
+
+    /// The rows with ranks from `first` to the last that is kept.
+    fn rank(&mut self, store: &RowStore, first: u64, work: &mut Work<'_>) -> Result<Ranked, Diagnostic> {
+        let mut rows: Vec<u32> = (0..store.len() as u32).collect();
+        let columns = store.gather(&rows)?;
+        let groups = groups_of(&mut self.groups, 0, store, work)?;
+        self.groups.clear();
+        let keys = self.order.iter().map(|&s| SortKeys::new(&columns[s.column], s));
+        let keys: Vec<SortKeys> = keys.collect::<Result<_, _>>()?;
+        let group = |row: u32| groups[row as usize];
+        rows.sort_unstable_by(|&a, &b| {
+            group(a).cmp(&group(b)).then_with(|| compare(&keys, a, b)).then_with(|| a.cmp(&b))
+        });
+        let (mut place, mut rank, mut dense) = (0, 0, 0);
+        let mut before: Option<u32> = None;
+        let mut ranked = Ranked { columns, rows: Vec::new(), ranks: Vec::new() };
+        for &row in &rows {
+            if before.is_none_or(|b| group(b) != group(row)) {
+                (place, rank, dense) = (1, 1, 1);
+            } else {
+                place += 1;
+                if before.is_some_and(|b| compare(&keys, b, row).is_ne()) {
+                    (rank, dense) = (place, dense + 1);
+                }
+            }
+            before = Some(row);
+            let number = match self.function {
+                RankFunction::RowNumber => place,
+                RankFunction::Rank => rank,
+                RankFunction::DenseRank => dense,
+            };
+            if (first..=self.range.1).contains(&number) {
+                ranked.rows.push(row);
+                ranked.ranks.push(i64::try_from(number).unwrap_or(i64::MAX));
+            }
+        }
+        Ok(ranked)
+    }
+
+    /// Cuts a window down, if it has grown enough.
+    fn cut(&mut self, window: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        let left = self.left.get(&window).copied().unwrap_or(0);
+        let Some(stores) = self.windows.get_mut(window) else { return Ok(()) };
+        if stores[0].len() <= 2 * left + MANY_ROWS {
+            return Ok(());
+        }
+        let mut stores = std::mem::take(stores);
+        let mut kept = self.rank(&stores[0], 1, work)?.rows;
+        kept.sort_unstable();
+        stores[0].keep(&kept)?;
+        self.left.insert(window, kept.len());
+        if let Some(place) = self.windows.get_mut(window) {
+            *place = stores;
+        }
+        Ok(())
+    }
+}
+
+impl State for Rank {
+    fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        for batch in inputs {
+            for window in self.windows.add(0, batch)? {
+                self.cut(window, work)?;
+            }
+        }
+        while let Some((window, stores)) = self.windows.complete(watermark) {
+            self.left.remove(&window);
+            let Ranked { columns, rows, ranks } = self.rank(&stores[0], self.range.0, work)?;
+            for (rows, ranks) in rows.chunks(work.most_rows).zip(ranks.chunks(work.most_rows)) {
+                let picked = UInt32Array::from(rows.to_vec());
+                let mut output: Vec<ArrayRef> =
+                    columns.iter().map(|c| selected(c, &picked)).collect::<Result<_, _>>()?;
+                output.push(Arc::new(Int64Array::from(ranks.to_vec())));
+                work.emit(output, rows.len());
+            }
+        }
+        Ok(())
+    }
+
+    fn due(&self) -> i64 {
+        self.windows.due()
+    }
+}

@@ -1,0 +1,406 @@
+//! Sessions: windows of a key that end where nothing comes for longer than the gap, exactly as Flink merges them.
+//!
+//! Rows are consumed in merged order. Before a row, the sessions of its key that were complete under the watermark before
+//! it have been output and are gone. The row's own window is `[t, t + gap)`; with the open sessions of the key that it
+//! overlaps or touches it becomes one. If that one is complete already, the row is late.
+
+use super::batch::{Batch, times_of};
+use super::groups::Groups;
+use super::slots::SlotTable;
+use super::store::{Doubling, NO_ROW, RowStore, timestamps};
+use super::{State, Work};
+use crate::input::OperatorCode;
+use arrow_array::ArrayRef;
+use millstream_plan::pipeline::{KeyedOperator, SlotAggregates};
+use millstream_state::Ordinal;
+use millstream_types::Diagnostic;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// No session.
+const NONE: u32 = u32::MAX;
+/// In place of the session of a late row.
+const LATE: u32 = u32::MAX;
+
+/// The open sessions of a partition; each has a number, which is given out again when it is over.
+struct Sessions {
+    gap_ms: i64,
+    /// Position of the event time.
+    time: usize,
+    all: Vec<Session>,
+    free: Vec<u32>,
+    /// The first session of each group.
+    heads: Vec<u32>,
+    /// When to look whether a session is over: with its number and how often that had been given out.
+    deadlines: BinaryHeap<Reverse<(i64, u32, u32)>>,
+    groups: Groups,
+    doubling: Doubling,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Session {
+    start: i64,
+    end: i64,
+    /// Place of the first row: sessions that end together are output in its order.
+    first: Ordinal,
+    group: u32,
+    /// The next session of the group.
+    next: u32,
+    generation: u32,
+}
+
+/// What a batch does to sessions.
+#[derive(Default)]
+struct Assigned {
+    /// The session of each row, or [`LATE`].
+    sessions: Vec<u32>,
+    /// Sessions that were begun.
+    begun: Vec<u32>,
+    /// Sessions that became part of another: (into, from).
+    merges: Vec<(u32, u32)>,
+    late: usize,
+}
+
+impl Sessions {
+    fn new(plan: &KeyedOperator, gap_ms: i64, code: &OperatorCode) -> Result<Sessions, Diagnostic> {
+        Ok(Sessions {
+            gap_ms,
+            time: plan.inputs[0].time.unwrap_or(0),
+            all: Vec::new(),
+            free: Vec::new(),
+            heads: Vec::new(),
+            deadlines: BinaryHeap::new(),
+            groups: Groups::new(plan, code)?,
+            doubling: Doubling::default(),
+        })
+    }
+
+    /// Finds or begins the session of each row; late rows are counted and left out of the batch.
+    fn assign(&mut self, batch: &mut Batch, work: &mut Work<'_>) -> Result<Assigned, Diagnostic> {
+        let rows = batch.rows();
+        let mut assigned = Assigned { sessions: Vec::with_capacity(rows), ..Assigned::default() };
+        if rows == 0 {
+            return Ok(assigned);
+        }
+        let times = times_of(&batch.columns[self.time])?;
+        let groups = self.groups.assign(0, &batch.columns, rows, work)?;
+        self.heads.resize(self.groups.len(), NONE);
+        for ((&time, &ordinal), &group) in times.iter().zip(&batch.ordinals).zip(&groups) {
+            let session = self.assign_row(time, ordinal, group as u32, &mut assigned);
+            assigned.sessions.push(session);
+        }
+        if assigned.late > 0 {
+            work.stats.late_rows.fetch_add(assigned.late as u64, Relaxed);
+            let kept = (0..rows).filter(|&i| assigned.sessions[i] != LATE).map(|i| i as u32).collect();
+            *batch = batch.pick(kept)?;
+            assigned.sessions.retain(|&s| s != LATE);
+        }
+        Ok(assigned)
+    }
+
+    #[inline]
+    fn assign_row(&mut self, time: i64, ordinal: Ordinal, group: u32, assigned: &mut Assigned) -> u32 {
+        let end = time.saturating_add(self.gap_ms);
+        let (mut into, mut before, mut current) = (NONE, NONE, self.heads[group as usize]);
+        while current != NONE {
+            let session = self.all[current as usize];
+            let is_over = session.end - 1 <= ordinal.watermark;
+            let meets = !is_over && session.start <= end && time <= session.end;
+            if meets && into == NONE {
+                into = current;
+                let s = &mut self.all[current as usize];
+                (s.start, s.end, s.first) = (s.start.min(time), s.end.max(end), s.first.min(ordinal));
+            }
+            if is_over || (meets && into != current) {
+                // It leaves the group: to be output, or as part of the other.
+                match before {
+                    NONE => self.heads[group as usize] = session.next,
+                    _ => self.all[before as usize].next = session.next,
+                }
+                if meets {
+                    let s = &mut self.all[into as usize];
+                    s.start = s.start.min(session.start);
+                    s.end = s.end.max(session.end);
+                    s.first = s.first.min(session.first);
+                    assigned.merges.push((into, current));
+                }
+            } else {
+                before = current;
+            }
+            current = session.next;
+        }
+        if into != NONE {
+            return into;
+        }
+        if end - 1 <= ordinal.watermark {
+            assigned.late += 1;
+            return LATE;
+        }
+        let number = self.free.pop().unwrap_or(self.all.len() as u32);
+        let next = std::mem::replace(&mut self.heads[group as usize], number);
+        let mut session = Session { start: time, end, first: ordinal, group, next, generation: 0 };
+        match self.all.get_mut(number as usize) {
+            Some(place) => {
+                session.generation = place.generation;
+                *place = session;
+            }
+            None => self.all.push(session),
+        }
+        self.deadlines.push(Reverse((end - 1, number, session.generation)));
+        assigned.begun.push(number);
+        number
+    }
+
+    /// Sessions that the watermark completes, in order of their end. Each has to be freed.
+    fn complete(&mut self, watermark: i64) -> Vec<u32> {
+        let mut complete = Vec::new();
+        while let Some(Reverse((deadline, number, generation))) = self.deadlines.peek().copied() {
+            if deadline > watermark {
+                break;
+            }
+            self.deadlines.pop();
+            let session = self.all[number as usize];
+            if session.generation != generation {
+                continue;
+            }
+            if session.end - 1 > watermark {
+                self.deadlines.push(Reverse((session.end - 1, number, generation)));
+                continue;
+            }
+            self.unlink(number, session);
+            complete.push(number);
+        }
+        complete.sort_unstable_by_key(|&n| (self.all[n as usize].end, self.all[n as usize].first));
+        complete
+    }
+
+    /// Takes a session out of those of its group, if it is among them.
+    fn unlink(&mut self, number: u32, session: Session) {
+        let head = &mut self.heads[session.group as usize];
+        if *head == number {
+            *head = session.next;
+            return;
+        }
+        let mut current = *head;
+        while current != NONE {
+            let next = self.all[current as usize].next;
+            if next == number {
+                self.all[current as usize].next = session.next;
+            }
+            current = next;
+        }
+    }
+
+    fn free(&mut self, number: u32) {
+        let generation = &mut self.all[number as usize].generation;
+        *generation = generation.wrapping_add(1);
+        self.free.push(number);
+    }
+
+    /// Columns of start and end.
+    fn bounds(&self, numbers: &[u32]) -> [ArrayRef; 2] {
+        let of =
+            |bound: fn(&Session) -> i64| timestamps(numbers.iter().map(|&n| bound(&self.all[n as usize])).collect());
+        [of(|s| s.start), of(|s| s.end)]
+    }
+
+    /// Forgets keys without open sessions, when there are many.
+    fn forget(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        if !self.doubling.is_due(self.groups.len()) {
+            return Ok(());
+        }
+        let kept: Vec<u64> = (0..self.heads.len() as u64).filter(|&g| self.heads[g as usize] != NONE).collect();
+        self.groups.keep(&kept, work)?;
+        self.heads = kept.iter().map(|&g| self.heads[g as usize]).collect();
+        for (group, &head) in self.heads.iter().enumerate() {
+            let mut current = head;
+            while current != NONE {
+                let session = &mut self.all[current as usize];
+                session.group = group as u32;
+                current = session.next;
+            }
+        }
+        self.doubling.done(kept.len());
+        Ok(())
+    }
+
+    fn due(&self) -> i64 {
+        self.deadlines.peek().map_or(i64::MAX, |Reverse((deadline, ..))| *deadline)
+    }
+}
+
+/// Aggregates of sessions.
+pub(crate) struct SessionAggregate {
+    sessions: Sessions,
+    table: SlotTable,
+    /// The slot of each session.
+    slots: Vec<i64>,
+}
+
+impl SessionAggregate {
+    /// No sessions.
+    pub(crate) fn new(
+        plan: &KeyedOperator,
+        gap_ms: i64,
+        aggregates: &SlotAggregates,
+        code: &OperatorCode,
+    ) -> Result<SessionAggregate, Diagnostic> {
+        let (sessions, table) = (Sessions::new(plan, gap_ms, code)?, SlotTable::new(aggregates, code)?);
+        Ok(SessionAggregate { sessions, table, slots: Vec::new() })
+    }
+}
+
+impl State for SessionAggregate {
+    fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        for mut batch in inputs {
+            let assigned = self.sessions.assign(&mut batch, work)?;
+            self.slots.resize(self.sessions.all.len(), 0);
+            for &session in &assigned.begun {
+                self.slots[session as usize] = self.table.slots.allocate();
+            }
+            let slots = assigned.sessions.iter().map(|&s| self.slots[s as usize]).collect();
+            self.table.update(&batch.columns, slots, &batch.ordinals, work)?;
+            for &(into, from) in &assigned.merges {
+                self.table.slots.merge_into(self.slots[into as usize], self.slots[from as usize]);
+                self.table.slots.remove(self.slots[from as usize]);
+            }
+            assigned.merges.iter().for_each(|&(_, from)| self.sessions.free(from));
+        }
+        let complete = self.sessions.complete(watermark);
+        work.stats.windows_fired.fetch_add(complete.len() as u64, Relaxed);
+        for part in complete.chunks(work.most_rows) {
+            let groups: Vec<u64> = part.iter().map(|&n| self.sessions.all[n as usize].group.into()).collect();
+            let slots: Vec<i64> = part.iter().map(|&n| self.slots[n as usize]).collect();
+            let mut columns = self.sessions.groups.columns(&groups);
+            columns.extend(self.table.columns(&slots));
+            columns.extend(self.sessions.bounds(part));
+            work.emit(columns, part.len());
+            slots.into_iter().for_each(|slot| self.table.slots.remove(slot));
+        }
+        complete.into_iter().for_each(|session| self.sessions.free(session));
+        self.sessions.forget(work)
+    }
+
+    fn due(&self) -> i64 {
+        self.sessions.due()
+    }
+}
+
+/// Rows with their session.
+pub(crate) struct SessionRows {
+    sessions: Sessions,
+    rows: RowStore,
+    /// The row before each in its session's chain.
+    before: Vec<u32>,
+    /// The first and the last row of each session's chain.
+    chains: Vec<(u32, u32)>,
+    doubling: Doubling,
+}
+
+impl SessionRows {
+    /// No sessions.
+    pub(crate) fn new(plan: &KeyedOperator, gap_ms: i64, code: &OperatorCode) -> Result<SessionRows, Diagnostic> {
+        Ok(SessionRows {
+            sessions: Sessions::new(plan, gap_ms, code)?,
+            rows: RowStore::new(&plan.inputs[0].schema),
+            before: Vec::new(),
+            chains: Vec::new(),
+            doubling: Doubling::default(),
+        })
+    }
+
+    /// The rows of a session in merged order.
+    fn rows_of(&self, session: u32) -> Vec<u32> {
+        let mut rows = Vec::new();
+        let mut row = self.chains[session as usize].1;
+        while row != NO_ROW {
+            rows.push(row);
+            row = self.before[row as usize];
+        }
+        rows.sort_unstable();
+        rows
+    }
+
+    /// Forgets rows whose sessions are over, when there are many.
+    fn forget(&mut self) -> Result<(), Diagnostic> {
+        if !self.doubling.is_due(self.rows.len()) {
+            return Ok(());
+        }
+        let mut is_free = vec![false; self.chains.len()];
+        self.sessions.free.iter().for_each(|&s| is_free[s as usize] = true);
+        let open: Vec<u32> = (0..self.chains.len() as u32).filter(|&s| !is_free[s as usize]).collect();
+        let chains: Vec<Vec<u32>> = open.iter().map(|&s| self.rows_of(s)).collect();
+        let mut kept: Vec<u32> = chains.iter().flatten().copied().collect();
+        kept.sort_unstable();
+        self.rows.keep(&kept)?;
+        let mut numbers = vec![NO_ROW; self.before.len()];
+        kept.iter().enumerate().for_each(|(i, &row)| numbers[row as usize] = i as u32);
+        self.before = vec![NO_ROW; kept.len()];
+        for (&session, chain) in open.iter().zip(&chains) {
+            for pair in chain.windows(2) {
+                self.before[numbers[pair[1] as usize] as usize] = numbers[pair[0] as usize];
+            }
+            if let [first, .., last] | [first @ last] = chain[..] {
+                self.chains[session as usize] = (numbers[first as usize], numbers[last as usize]);
+            }
+        }
+        self.doubling.done(kept.len());
+        Ok(())
+    }
+}
+
+impl State for SessionRows {
+    fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        for mut batch in inputs {
+            let assigned = self.sessions.assign(&mut batch, work)?;
+            self.chains.resize(self.sessions.all.len(), (NO_ROW, NO_ROW));
+            for &session in &assigned.begun {
+                self.chains[session as usize] = (NO_ROW, NO_ROW);
+            }
+            let rows = batch.rows();
+            let first = self.rows.push(batch.columns, rows)?;
+            for (row, &session) in (first..).zip(&assigned.sessions) {
+                let chain = &mut self.chains[session as usize];
+                self.before.push(chain.1);
+                *chain = (if chain.0 == NO_ROW { row } else { chain.0 }, row);
+            }
+            for &(into, from) in &assigned.merges {
+                self.join_chains(into, from);
+            }
+            assigned.merges.iter().for_each(|&(_, from)| self.sessions.free(from));
+        }
+        let complete = self.sessions.complete(watermark);
+        work.stats.windows_fired.fetch_add(complete.len() as u64, Relaxed);
+        let (mut rows, mut owners) = (Vec::new(), Vec::new());
+        for &session in &complete {
+            rows.extend(self.rows_of(session));
+            owners.resize(rows.len(), session);
+        }
+        for (rows, owners) in rows.chunks(work.most_rows).zip(owners.chunks(work.most_rows)) {
+            let mut columns = self.rows.gather(rows)?;
+            columns.extend(self.sessions.bounds(owners));
+            work.emit(columns, rows.len());
+        }
+        complete.into_iter().for_each(|session| self.sessions.free(session));
+        self.forget()?;
+        self.sessions.forget(work)
+    }
+
+    fn due(&self) -> i64 {
+        self.sessions.due()
+    }
+}
+
+impl SessionRows {
+    /// Puts the rows of one session behind those of another.
+    fn join_chains(&mut self, into: u32, from: u32) {
+        let (first, last) = self.chains[from as usize];
+        if first == NO_ROW {
+            return;
+        }
+        let chain = &mut self.chains[into as usize];
+        self.before[first as usize] = chain.1;
+        *chain = (if chain.0 == NO_ROW { first } else { chain.0 }, last);
+    }
+}

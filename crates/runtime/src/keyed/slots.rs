@@ -1,0 +1,128 @@
+//! The aggregates of sessions, count windows and rows of OVER, by slot, updated by a compiled program.
+
+use super::Work;
+use crate::input::OperatorCode;
+use arrow_array::{ArrayRef, Int64Array};
+use millstream_abi::{EntryLayout, ExecContext, Slot, Str};
+use millstream_codegen::execute::{TableHooks, update};
+use millstream_plan::pipeline::SlotAggregates;
+use millstream_state::{Ordinal, Output, OutputTypes, Slots, Table};
+use millstream_types::Diagnostic;
+use std::sync::Arc;
+
+/// See the file's description.
+pub(crate) struct SlotTable {
+    layout: Arc<EntryLayout>,
+    /// The entries.
+    pub(crate) slots: Slots,
+    types: OutputTypes,
+}
+
+/// What the callbacks of generated code work on.
+struct Host<'a> {
+    table: Table,
+    ordinals: &'a [Ordinal],
+}
+
+impl SlotTable {
+    /// No slots.
+    pub(crate) fn new(aggregates: &SlotAggregates, code: &OperatorCode) -> Result<SlotTable, Diagnostic> {
+        let layout = code.slots.as_ref().and_then(|c| c.lowered.layout());
+        let layout = layout.ok_or_else(|| Diagnostic::bug("an operator has no program for its aggregates"))?;
+        if layout.keys.len() != 1 || layout.accumulators.len() != aggregates.components.len() {
+            return Err(Diagnostic::bug("the entries of slots do not fit the aggregates"));
+        }
+        let layout = Arc::new(layout.clone());
+        let output = |o: &millstream_plan::pipeline::ComponentOutput| Output {
+            component: o.component,
+            finish: o.finish.clone(),
+            data_type: o.data_type.clone(),
+        };
+        let types = OutputTypes { keys: vec![], outputs: aggregates.outputs.iter().map(output).collect() };
+        Ok(SlotTable { slots: Slots::new(Arc::clone(&layout)), layout, types })
+    }
+
+    /// Updates the slot of each row, which has been allocated. Rows that fail change nothing.
+    pub(crate) fn update(
+        &mut self,
+        columns: &[ArrayRef],
+        slots: Vec<i64>,
+        ordinals: &[Ordinal],
+        work: &mut Work<'_>,
+    ) -> Result<(), Diagnostic> {
+        let rows = slots.len();
+        if rows == 0 {
+            return Ok(());
+        }
+        let code =
+            work.code.slots.as_ref().ok_or_else(|| Diagnostic::bug("an operator has no program for its slots"))?;
+        let mut columns = columns.to_vec();
+        columns.push(Arc::new(Int64Array::from(slots)));
+        let mut host = Host { table: Table::new(Arc::clone(&self.layout)), ordinals };
+        let pointer = (&raw mut host).cast();
+        // SAFETY: the callbacks below keep the contracts of their types on a table of the program's layout, and nothing
+        // else uses `host` until the run has returned.
+        let hooks = unsafe { TableHooks::new(find_slice, insert_key, keep_string, update_object, pointer) };
+        let kernel = code.kernel.load();
+        let errors = &mut work.errors;
+        update(&code.lowered, &*kernel, &columns, rows, &[i64::MIN], hooks, work.functions, &mut |e| errors.take(e))?;
+        if let Some(fatal) = work.errors.fatal() {
+            return Err(fatal);
+        }
+        self.slots.absorb(host.table);
+        Ok(())
+    }
+
+    /// The aggregates' outputs for slots.
+    pub(crate) fn columns(&self, slots: &[i64]) -> Vec<ArrayRef> {
+        self.slots.columns(slots, &self.types)
+    }
+}
+
+/// # Safety
+/// As for `FindSlice`, in a run with a [`Host`].
+unsafe extern "C" fn find_slice(context: *mut ExecContext, slice_start: i64) {
+    // SAFETY: the host is a `Host` that only the running program uses, and so is the context.
+    unsafe {
+        let host = (*context).host.cast::<Host<'_>>();
+        (*context).table = Table::header_of(&raw mut (*host).table);
+        (*context).slice_start = slice_start;
+    }
+}
+
+/// # Safety
+/// As for `InsertKey`, in a run with a [`Host`], after `find_slice`.
+unsafe extern "C" fn insert_key(context: *mut ExecContext, hash: u64, null_mask: u64, keys: *const Slot) -> *mut u8 {
+    // SAFETY: as in `find_slice`; the only key is the slot.
+    unsafe {
+        let host = (*context).host.cast::<Host<'_>>();
+        (*host).table.insert(hash, null_mask, std::slice::from_raw_parts(keys, 1))
+    }
+}
+
+/// # Safety
+/// As for `ExecContext::keep_string`, in a run with a [`Host`], after `find_slice`.
+unsafe extern "C" fn keep_string(context: *mut ExecContext, string: *mut Str) {
+    // SAFETY: as in `find_slice`; `string` is a live value of the program.
+    unsafe {
+        let host = (*context).host.cast::<Host<'_>>();
+        *string = (*host).table.keep_string(*string);
+    }
+}
+
+/// # Safety
+/// As for `UpdateObject`, in a run with a [`Host`], after `find_slice`.
+unsafe extern "C" fn update_object(
+    context: *mut ExecContext,
+    accumulator: *mut u8,
+    component: u32,
+    value: *const Slot,
+    row: u64,
+) {
+    // SAFETY: as in `find_slice`; the accumulator is within an entry of the table, `value` null or a live slot.
+    unsafe {
+        let host = (*context).host.cast::<Host<'_>>();
+        let ordinal = (*host).ordinals[row as usize];
+        (*host).table.update_object(accumulator, component as usize, value.as_ref().copied(), ordinal);
+    }
+}

@@ -1,0 +1,269 @@
+//! Rows that an operator keeps, by number.
+//!
+//! Rows come in chunks and are numbered from 0 in the order in which they come. Small chunks are put together as in a
+//! binary counter, so that rows that come one at a time cost a logarithmic number of copies and no chunk of their own.
+//! [`RowStore::keep`] forgets rows and numbers the others anew; operators call it when the number of rows has doubled
+//! ([`Doubling`]), so that forgetting costs a constant number of copies a row and memory is at most twice what is alive.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{BinaryViewType, ByteViewType, StringViewType};
+use arrow_array::{Array, ArrayRef, GenericByteViewArray, UInt32Array, new_null_array};
+use arrow_select::concat::concat;
+use arrow_select::interleave::interleave;
+use arrow_select::take::take;
+use millstream_types::{DataType, Diagnostic, Schema};
+use std::sync::Arc;
+
+/// Stands for a row of NULLs where a row number is asked for.
+pub(crate) const NO_ROW: u32 = u32::MAX;
+/// Chunks of more rows are not put together with others.
+const LARGE_CHUNK: usize = 32 << 10;
+/// A column of views into more buffers than this is copied.
+const MANY_BUFFERS: usize = 8;
+
+/// See the file's description.
+pub(crate) struct RowStore {
+    chunks: Vec<Chunk>,
+    rows: usize,
+    /// One row of NULLs.
+    nulls: Vec<ArrayRef>,
+}
+
+/// Some rows of a store.
+pub(crate) struct Chunk {
+    first: usize,
+    /// Columns.
+    pub(crate) columns: Vec<ArrayRef>,
+    /// Rows of each.
+    pub(crate) rows: usize,
+}
+
+impl RowStore {
+    /// Without rows, of the columns of `schema`.
+    pub(crate) fn new(schema: &Schema) -> RowStore {
+        let nulls = schema.fields.iter().map(|f| new_null_array(&f.data_type.to_arrow(), 1)).collect();
+        RowStore { chunks: Vec::new(), rows: 0, nulls }
+    }
+
+    /// Number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// The chunks in order.
+    pub(crate) fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
+    /// Adds rows and returns the number of the first.
+    pub(crate) fn push(&mut self, columns: Vec<ArrayRef>, rows: usize) -> Result<u32, Diagnostic> {
+        let first = self.rows;
+        if rows == 0 {
+            return Ok(first as u32);
+        }
+        if first + rows >= NO_ROW as usize {
+            return Err(Diagnostic::bug("an operator keeps more than 4 billion rows of one partition"));
+        }
+        self.rows += rows;
+        self.chunks.push(Chunk { first, columns, rows });
+        while let [.., before, last] = self.chunks.as_slice() {
+            if before.rows > 2 * last.rows || before.rows + last.rows > LARGE_CHUNK {
+                break;
+            }
+            let columns = before.columns.iter().zip(&last.columns).map(|(a, b)| joined(&[a, b]));
+            let merged = Chunk {
+                first: before.first,
+                columns: columns.collect::<Result<_, _>>()?,
+                rows: before.rows + last.rows,
+            };
+            self.chunks.truncate(self.chunks.len() - 2);
+            self.chunks.push(merged);
+        }
+        Ok(first as u32)
+    }
+
+    /// The rows of these numbers, in their order; [`NO_ROW`] gives NULLs.
+    pub(crate) fn gather(&self, numbers: &[u32]) -> Result<Vec<ArrayRef>, Diagnostic> {
+        match self.chunks.as_slice() {
+            [] => Ok(self.nulls.iter().map(|c| new_null_array(c.data_type(), numbers.len())).collect()),
+            [only] => {
+                let is_all = numbers.len() == only.rows && numbers.iter().enumerate().all(|(i, &n)| n as usize == i);
+                if is_all {
+                    return Ok(only.columns.clone());
+                }
+                let indices: UInt32Array = match numbers.contains(&NO_ROW) {
+                    true => numbers.iter().map(|&n| (n != NO_ROW).then_some(n)).collect(),
+                    false => UInt32Array::from(numbers.to_vec()),
+                };
+                only.columns.iter().map(|c| selected(c, &indices)).collect()
+            }
+            chunks => {
+                let mut last = 0;
+                let place = |&number: &u32| {
+                    if number == NO_ROW {
+                        return (0, 0);
+                    }
+                    let number = number as usize;
+                    let chunk = &chunks[last];
+                    if number < chunk.first || number >= chunk.first + chunk.rows {
+                        last = chunks.partition_point(|c| c.first <= number) - 1;
+                    }
+                    (last + 1, number - chunks[last].first)
+                };
+                let places: Vec<(usize, usize)> = numbers.iter().map(place).collect();
+                let column = |(i, null): (usize, &ArrayRef)| {
+                    let arrays: Vec<&dyn Array> =
+                        std::iter::once(&**null).chain(chunks.iter().map(|c| &*c.columns[i])).collect();
+                    interleave(&arrays, &places).map(tidy).map_err(unselectable)
+                };
+                self.nulls.iter().enumerate().map(column).collect()
+            }
+        }
+    }
+
+    /// Keeps the rows of these ascending numbers only; the *i*-th of them is number *i* from now on.
+    pub(crate) fn keep(&mut self, numbers: &[u32]) -> Result<(), Diagnostic> {
+        let mut rest = numbers;
+        let mut kept = RowStore { chunks: Vec::new(), rows: 0, nulls: self.nulls.clone() };
+        for chunk in std::mem::take(&mut self.chunks) {
+            let end = chunk.first + chunk.rows;
+            let (here, after) = rest.split_at(rest.partition_point(|&n| (n as usize) < end));
+            rest = after;
+            if here.len() == chunk.rows {
+                kept.push(chunk.columns, chunk.rows)?;
+            } else if !here.is_empty() {
+                let indices = UInt32Array::from_iter_values(here.iter().map(|&n| n - chunk.first as u32));
+                let columns = chunk.columns.iter().map(|c| selected(c, &indices).map(|c| compact(&c)));
+                kept.push(columns.collect::<Result<_, _>>()?, here.len())?;
+            }
+        }
+        *self = kept;
+        Ok(())
+    }
+}
+
+/// When to forget what is dead: after as much has come as was alive the last time.
+#[derive(Debug, Default)]
+pub(crate) struct Doubling {
+    alive: usize,
+}
+
+impl Doubling {
+    /// Fewer than this are not worth it.
+    const FEW: usize = 4096;
+
+    /// Whether to look what is dead among `kept`.
+    pub(crate) fn is_due(&self, kept: usize) -> bool {
+        kept > 2 * self.alive + Doubling::FEW
+    }
+
+    /// So many are alive now.
+    pub(crate) fn done(&mut self, alive: usize) {
+        self.alive = alive;
+    }
+}
+
+/// `column` at the rows `indices`.
+pub(crate) fn selected(column: &ArrayRef, indices: &UInt32Array) -> Result<ArrayRef, Diagnostic> {
+    take(column, indices, None).map_err(unselectable)
+}
+
+/// The rows `range.0 .. range.0 + range.1` of columns.
+pub(crate) fn sliced(columns: &[ArrayRef], first: usize, rows: usize) -> Vec<ArrayRef> {
+    columns.iter().map(|c| if first == 0 && c.len() == rows { Arc::clone(c) } else { c.slice(first, rows) }).collect()
+}
+
+/// Arrays one after the other.
+pub(crate) fn joined(arrays: &[&ArrayRef]) -> Result<ArrayRef, Diagnostic> {
+    if let [only] = arrays {
+        return Ok(Arc::clone(only));
+    }
+    let arrays: Vec<&dyn Array> = arrays.iter().map(|a| &***a).collect();
+    concat(&arrays).map(tidy).map_err(unselectable)
+}
+
+/// The diagnostic of a failed selection of rows.
+pub(crate) fn unselectable(error: impl std::fmt::Display) -> Diagnostic {
+    Diagnostic::bug(format!("rows of a column cannot be selected: {error}"))
+}
+
+/// A column of strings in a buffer of its own, so that it does not keep the input alive; others as they are.
+pub(crate) fn compact(column: &ArrayRef) -> ArrayRef {
+    views(column, 0)
+}
+
+/// Puts strings that are spread over many buffers into one.
+fn tidy(column: ArrayRef) -> ArrayRef {
+    views(&column, MANY_BUFFERS)
+}
+
+fn views(column: &ArrayRef, buffers: usize) -> ArrayRef {
+    fn copied<T: ByteViewType>(views: &GenericByteViewArray<T>, buffers: usize) -> Option<ArrayRef> {
+        (views.data_buffers().len() > buffers).then(|| Arc::new(views.gc()) as ArrayRef)
+    }
+    let copy = if let Some(strings) = column.as_byte_view_opt::<StringViewType>() {
+        copied(strings, buffers)
+    } else if let Some(bytes) = column.as_byte_view_opt::<BinaryViewType>() {
+        copied(bytes, buffers)
+    } else {
+        None
+    };
+    copy.unwrap_or_else(|| Arc::clone(column))
+}
+
+/// A column of the same TIMESTAMP(3) in every row, or of one for each.
+pub(crate) fn timestamps(values: Vec<i64>) -> ArrayRef {
+    let times = arrow_array::TimestampMillisecondArray::from(values);
+    debug_assert_eq!(*times.data_type(), DataType::Timestamp(3).to_arrow());
+    Arc::new(times)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::types::Int64Type;
+    use arrow_array::{Int64Array, StringViewArray};
+    use millstream_types::Field;
+
+    fn schema() -> Schema {
+        Schema::new(vec![Field::new("n", DataType::BigInt, false), Field::new("s", DataType::STRING, true)])
+    }
+
+    fn push(store: &mut RowStore, numbers: std::ops::Range<i64>) {
+        let text = |n: i64| (n % 3 != 0).then(|| format!("the long text of row {n}"));
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from_iter_values(numbers.clone())),
+            Arc::new(StringViewArray::from_iter(numbers.clone().map(text))),
+        ];
+        store.push(columns, numbers.count()).unwrap();
+    }
+
+    fn numbers(columns: &[ArrayRef]) -> Vec<Option<i64>> {
+        let strings = columns[1].as_string_view();
+        let values: Vec<Option<i64>> = columns[0].as_primitive::<Int64Type>().iter().collect();
+        for (i, value) in values.iter().enumerate() {
+            let text = value.filter(|n| n % 3 != 0).map(|n| format!("the long text of row {n}"));
+            assert_eq!(strings.is_valid(i).then(|| strings.value(i).to_string()), text);
+        }
+        values
+    }
+
+    #[test]
+    fn rows_keep_their_numbers_while_chunks_are_put_together() {
+        let mut store = RowStore::new(&schema());
+        assert_eq!(numbers(&store.gather(&[NO_ROW]).unwrap()), [None]);
+        for n in 0..1000 {
+            push(&mut store, n..n + 1);
+        }
+        push(&mut store, 1000..200_000);
+        push(&mut store, 200_000..200_010);
+        assert!(store.chunks().len() < 20, "{}", store.chunks().len());
+        let wanted = [999, 5, NO_ROW, 200_003, 1000, 0];
+        let expected = [Some(999), Some(5), None, Some(200_003), Some(1000), Some(0)];
+        assert_eq!(numbers(&store.gather(&wanted).unwrap()), expected);
+        let kept: Vec<u32> = (0..200_010).filter(|n| n % 1000 == 3).collect();
+        store.keep(&kept).unwrap();
+        assert_eq!(store.len(), 201);
+        assert_eq!(numbers(&store.gather(&[0, 1, 200]).unwrap()), [Some(3), Some(1003), Some(200_003)]);
+    }
+}

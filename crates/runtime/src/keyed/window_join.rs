@@ -1,0 +1,201 @@
+//! Window join: rows of equal keys of the same window (Flink's window join).
+//!
+//! Rows wait by their `window_time`. When the watermark reaches it, the window has all its rows: its keys get groups, the
+//! rows of the right are listed by group, and the rows of the left find theirs. Nothing is kept after that.
+
+use super::batch::{Batch, times_of};
+use super::groups::Groups;
+use super::pairs::{Matched, Pairs, Sides, emit_alone, emit_left, emit_right};
+use super::store::RowStore;
+use super::{State, Work};
+use crate::input::OperatorCode;
+use millstream_plan::logical::JoinKind;
+use millstream_plan::pipeline::KeyedOperator;
+use millstream_types::{Diagnostic, Schema};
+use std::collections::BTreeMap;
+
+/// Rows that wait for the end of their window.
+pub(crate) struct Windows {
+    schemas: Vec<Schema>,
+    /// Position of `window_time` in each input.
+    times: Vec<usize>,
+    /// The rows of each input, by `window_time`.
+    open: BTreeMap<i64, Vec<RowStore>>,
+}
+
+impl Windows {
+    /// For the inputs of an operator, which all have a time.
+    pub(crate) fn new(plan: &KeyedOperator) -> Windows {
+        Windows {
+            schemas: plan.inputs.iter().map(|i| i.schema.clone()).collect(),
+            times: plan.inputs.iter().filter_map(|i| i.time).collect(),
+            open: BTreeMap::new(),
+        }
+    }
+
+    /// Takes rows in; `each` is told the window of each part.
+    pub(crate) fn add(&mut self, port: usize, batch: Batch) -> Result<Vec<i64>, Diagnostic> {
+        if batch.rows() == 0 {
+            return Ok(vec![]);
+        }
+        let times = times_of(&batch.columns[self.times[port]])?;
+        let first = times[0];
+        if times.iter().all(|&t| t == first) {
+            self.put(port, first, batch)?;
+            return Ok(vec![first]);
+        }
+        let mut windows: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
+        times.iter().enumerate().for_each(|(row, &t)| windows.entry(t).or_default().push(row as u32));
+        let met = windows.keys().copied().collect();
+        for (time, rows) in windows {
+            self.put(port, time, batch.pick(rows)?)?;
+        }
+        Ok(met)
+    }
+
+    fn put(&mut self, port: usize, time: i64, batch: Batch) -> Result<(), Diagnostic> {
+        let schemas = &self.schemas;
+        let stores = self.open.entry(time).or_insert_with(|| schemas.iter().map(RowStore::new).collect());
+        let rows = batch.rows();
+        stores[port].push(batch.columns, rows).map(|_| ())
+    }
+
+    /// The rows of a window that is open.
+    pub(crate) fn get_mut(&mut self, time: i64) -> Option<&mut Vec<RowStore>> {
+        self.open.get_mut(&time)
+    }
+
+    /// Takes the first window that the watermark completes.
+    pub(crate) fn complete(&mut self, watermark: i64) -> Option<(i64, Vec<RowStore>)> {
+        let first = self.open.first_entry()?;
+        (*first.key() <= watermark).then(|| first.remove_entry())
+    }
+
+    /// `window_time` of the first window.
+    pub(crate) fn due(&self) -> i64 {
+        self.open.first_key_value().map_or(i64::MAX, |(&time, _)| time)
+    }
+}
+
+/// The rows of each group, one group after the other.
+pub(crate) struct ByGroup {
+    /// End of each group's rows in `rows`.
+    ends: Vec<u32>,
+    rows: Vec<u32>,
+}
+
+impl ByGroup {
+    /// Lists rows by group, in order within each.
+    pub(crate) fn new(groups: &[u64], count: usize) -> ByGroup {
+        let mut ends = vec![0u32; count + 1];
+        groups.iter().for_each(|&g| ends[g as usize + 1] += 1);
+        for g in 0..count {
+            ends[g + 1] += ends[g];
+        }
+        let mut rows = vec![0; groups.len()];
+        for (row, &group) in groups.iter().enumerate() {
+            let end = &mut ends[group as usize];
+            rows[*end as usize] = row as u32;
+            *end += 1;
+        }
+        ByGroup { ends, rows }
+    }
+
+    /// The rows of a group.
+    #[inline]
+    pub(crate) fn rows(&self, group: u64) -> &[u32] {
+        let group = group as usize;
+        let start = if group == 0 { 0 } else { self.ends[group - 1] };
+        &self.rows[start as usize..self.ends[group] as usize]
+    }
+}
+
+/// The groups of all rows of a store.
+pub(crate) fn groups_of(
+    groups: &mut Groups,
+    port: usize,
+    store: &RowStore,
+    work: &mut Work<'_>,
+) -> Result<Vec<u64>, Diagnostic> {
+    let mut all = Vec::with_capacity(store.len());
+    for chunk in store.chunks() {
+        all.extend(groups.assign(port, &chunk.columns, chunk.rows, work)?);
+    }
+    Ok(all)
+}
+
+/// See the file's description.
+pub(crate) struct WindowJoin {
+    kind: JoinKind,
+    windows: Windows,
+    /// Of the window that is being joined.
+    groups: Groups,
+}
+
+impl WindowJoin {
+    /// No rows.
+    pub(crate) fn new(plan: &KeyedOperator, kind: JoinKind, code: &OperatorCode) -> Result<WindowJoin, Diagnostic> {
+        Ok(WindowJoin { kind, windows: Windows::new(plan), groups: Groups::new(plan, code)? })
+    }
+
+    fn join(&mut self, left: &RowStore, right: &RowStore, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        if left.len() == 0 && !self.kind.left_is_optional() {
+            return Ok(());
+        }
+        let left_groups = groups_of(&mut self.groups, 0, left, work)?;
+        let right_groups = groups_of(&mut self.groups, 1, right, work)?;
+        let by_group = ByGroup::new(&right_groups, self.groups.len());
+        let is_null: Vec<bool> = (0..self.groups.len() as u64).map(|g| self.groups.is_null(g)).collect();
+        self.groups.clear();
+        let keeps_left = matches!(self.kind, JoinKind::Left | JoinKind::Full | JoinKind::Semi | JoinKind::Anti);
+        let mut left_matched: Matched = vec![false; if keeps_left { left.len() } else { 0 }];
+        let mut right_matched: Matched = vec![false; if self.kind.left_is_optional() { right.len() } else { 0 }];
+        let shows_pairs = self.kind.shows_right();
+        let only_existence = !shows_pairs && work.code.residual.is_none();
+        let (left_matched, right_matched) = (&mut left_matched, &mut right_matched);
+        let mut sides = Sides { left, right, left_matched, right_matched, shows_pairs };
+        let mut pairs = Pairs::default();
+        for (row, &group) in left_groups.iter().enumerate() {
+            let partners = if is_null[group as usize] { &[] } else { by_group.rows(group) };
+            if only_existence {
+                sides.left_matched[row] = !partners.is_empty();
+                continue;
+            }
+            for &partner in partners {
+                pairs.push(row as u32, partner);
+                if pairs.len() == work.most_rows {
+                    pairs.flush(&mut sides, work)?;
+                }
+            }
+        }
+        pairs.flush(&mut sides, work)?;
+        let rows = |matched: &Matched, wanted: bool| -> Vec<u32> {
+            (0..matched.len()).filter(|&i| matched[i] == wanted).map(|i| i as u32).collect()
+        };
+        match self.kind {
+            JoinKind::Semi => emit_alone(&rows(sides.left_matched, true), work, |part| left.gather(part)),
+            JoinKind::Anti => emit_alone(&rows(sides.left_matched, false), work, |part| left.gather(part)),
+            _ => {
+                emit_left(&sides, &rows(sides.left_matched, false), work)?;
+                emit_right(&sides, &rows(sides.right_matched, false), work)
+            }
+        }
+    }
+}
+
+impl State for WindowJoin {
+    fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        for (port, batch) in inputs.into_iter().enumerate() {
+            self.windows.add(port, batch)?;
+        }
+        while let Some((_, stores)) = self.windows.complete(watermark) {
+            let [left, right] = &stores[..] else { return Err(Diagnostic::bug("a join has two inputs")) };
+            self.join(left, right, work)?;
+        }
+        Ok(())
+    }
+
+    fn due(&self) -> i64 {
+        self.windows.due()
+    }
+}
