@@ -55,11 +55,31 @@ impl Lowering<'_> {
     /// Start of the slice of a time.
     fn slice(&mut self, time: &Expr, slicing: Slicing) -> Result<Value, Diagnostic> {
         let value = self.event_time(time)?;
-        let starts_slice = match self.resolve(time, self.depth()).0 {
+        Ok(if self.starts_slice(time, slicing) { value } else { self.start_of(value, slicing) })
+    }
+
+    /// Whether a time is always the start of a slice.
+    fn starts_slice(&self, time: &Expr, slicing: Slicing) -> bool {
+        match self.resolve(time, self.depth()).0 {
             Expr { kind: ExprKind::WindowStart(_, inner), .. } => *inner == slicing,
             _ => false,
-        };
-        Ok(if starts_slice { value } else { self.start_of(value, slicing) })
+        }
+    }
+
+    /// Number and start of the slice of a time, by one division.
+    fn numbered_slice(&mut self, time: &Expr, slicing: Slicing) -> Result<(Value, Value), Diagnostic> {
+        let value = self.event_time(time)?;
+        let from_zero = self.plus(value, slicing.offset_ms.wrapping_neg());
+        let toward_zero = self.divided(from_zero, slicing.size_ms);
+        if slicing.size_ms == 1 || self.starts_slice(time, slicing) {
+            return Ok((toward_zero, value));
+        }
+        let rounded = self.times_constant(toward_zero, slicing.size_ms);
+        let is_before = self.builder.compare(Comparison::Lt, from_zero, rounded);
+        let one_less = self.builder.convert(is_before, Phys::I64);
+        let number = self.builder.op(Op::Sub(toward_zero, one_less), Phys::I64);
+        let start = self.times_constant(number, slicing.size_ms);
+        Ok((number, self.plus(start, slicing.offset_ms)))
     }
 
     fn start_of(&mut self, time: Value, Slicing { size_ms, offset_ms }: Slicing) -> Value {
@@ -76,7 +96,7 @@ impl Lowering<'_> {
     /// `Overlap::table_id` of the row's slice and of the number of its windows that are complete already.
     fn overlapping(&mut self, time: &Expr, overlap: Overlap) -> Result<Value, Diagnostic> {
         let slicing = overlap.slicing();
-        let slice = self.slice(time, slicing)?;
+        let (number, slice) = self.numbered_slice(time, slicing)?;
         let ends = match overlap {
             Overlap::Hop { size_ms, slide_ms, offset_ms } => {
                 self.ends_of_hops(slice, slicing, size_ms, Slicing { size_ms: slide_ms, offset_ms })
@@ -88,10 +108,7 @@ impl Lowering<'_> {
         };
         let last = self.plus(ends.last, -1);
         self.drop_late(last);
-        let variants = overlap.windows_per_slice() + 1;
-        let from_zero = self.plus(slice, slicing.offset_ms.wrapping_neg());
-        let number = self.divided(from_zero, slicing.size_ms);
-        let id = self.times_constant(number, variants);
+        let id = self.times_constant(number, overlap.windows_per_slice() + 1);
         if overlap.windows_per_slice() == 1 {
             return Ok(id);
         }

@@ -89,7 +89,7 @@ impl Kernel for Pieces<'_> {
 /// The same case gives the same rows whatever the sizes of the runs that it is cut into.
 #[test]
 fn random_cases_do_not_depend_on_blocks() {
-    let (mut updates, mut errors, mut late) = (0, 0, 0);
+    let (mut updates, mut errors, mut late, mut numbered, mut objects, mut routed) = (0, 0, 0, 0, 0, 0);
     for seed in 0..400 {
         let case = Case::random(seed);
         let kernel = case.interpreter();
@@ -99,6 +99,10 @@ fn random_cases_do_not_depend_on_blocks() {
         updates += usize::from(!outcome.entries.is_empty());
         errors += outcome.errors.len();
         late += outcome.late_rows;
+        numbered += usize::from(outcome.groups.iter().any(|&group| group > 0));
+        objects += usize::from(outcome.entries.iter().any(|entry| entry.contains(":NULL")));
+        routed += usize::from(!case.plan.operators.is_empty() && outcome.late_rows > 0);
     }
     assert!(updates > 50 && errors > 1000 && late > 100, "{updates} updates, {errors} errors, {late} late rows");
+    assert!(numbered > 10 && objects > 2 && routed > 5, "{numbered} numbered, {objects} objects, {routed} routed");
 }

@@ -49,7 +49,9 @@ fn exchanges_drop_late_rows_and_hash_keys() {
     let lowered = lower(&exchange(schema(), vec![0, 2], Some(3), Some(500)));
     assert_eq!(lowered.outputs[..6], [0, 1, 2, 3, 4, 5].map(OutputSource::Input));
     assert_eq!(lowered.output_types[6], DataType::BigInt);
-    check(&lowered.program, expect![[r#"
+    check(
+        &lowered.program,
+        expect![[r#"
         program "pipeline 0" (auction: i64, price: i64?, channel: str?, time: i64?, extra: bool?, share: i128?)
           v0 = load 3
           v1 = valid 3
@@ -73,7 +75,8 @@ fn exchanges_drop_late_rows_and_hash_keys() {
           v17 = select v14 v15 v16
           v18 = hash_finish v17
           emit hash = v18
-    "#]]);
+    "#]],
+    );
 }
 
 /// Lateness saturates at the ends of time.
@@ -175,7 +178,9 @@ fn check_hashes(routed: &Lowered, numbered: &Lowered, columns: &[ArrayRef], cont
 fn keys_are_numbered() {
     let fields = [Field::new("auction", DataType::BigInt, true), Field::new("channel", DataType::STRING, true)];
     let lowered = lower_keys("keys of a join", &schema(), &[0, 2], &fields).unwrap();
-    check(&lowered.program, expect![[r#"
+    check(
+        &lowered.program,
+        expect![[r#"
         program "keys of a join" (auction: i64, price: i64?, channel: str?, time: i64?, extra: bool?, share: i128?)
           v0 = load 0
           v1 = load 2
@@ -184,7 +189,8 @@ fn keys_are_numbered() {
             key v0
             key v1 if v2
             group
-    "#]]);
+    "#]],
+    );
     let error = lower_keys("keys", &schema(), &[4], &[schema().fields[4].clone()]).unwrap_err();
     assert!(error.message.contains("the key extra of type ROW"), "{error}");
 }
@@ -194,7 +200,9 @@ fn conditions_give_only_a_selection() {
     let condition = compare(CompareOp::Less, column("auction"), column("price"));
     let lowered = lower_condition("residual", &schema(), &condition).unwrap();
     assert!(lowered.outputs.is_empty());
-    check(&lowered.program, expect![[r#"
+    check(
+        &lowered.program,
+        expect![[r#"
         program "residual" (auction: i64, price: i64?, channel: str?, time: i64?, extra: bool?, share: i128?)
           v0 = load 0
           v1 = load 1
@@ -203,7 +211,8 @@ fn conditions_give_only_a_selection() {
           v4 = and v2 v3
           filter v4
           emit
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -218,7 +227,9 @@ fn slots_are_updated_by_their_number() {
     };
     let lowered = lower_slots("slots", &schema(), &aggregates).unwrap();
     assert_eq!(lowered.program.inputs.len(), schema().fields.len() + 1);
-    check(&lowered.program, expect![[r#"
+    check(
+        &lowered.program,
+        expect![[r#"
         program "slots" (auction: i64, price: i64?, channel: str?, time: i64?, extra: bool?, share: i128?, slot: i64)
           v0 = load 6
           v1 = load 1
@@ -227,7 +238,8 @@ fn slots_are_updated_by_their_number() {
             key v0
             count
             sum_i64 v1 if v2
-    "#]]);
+    "#]],
+    );
 }
 
 /// Groups are only asked of programs that give every row one.
