@@ -30,15 +30,26 @@ impl Merged {
         Merged { layout, rows: Vec::new(), _table: None, _partials: Vec::new() }
     }
 
-    /// The entries of a table that lives as long as the value.
+    /// Rows that others own, in their order.
     ///
     /// # Safety
-    /// The table has the layout (or one that begins with it), and is neither changed nor dropped while the value is
-    /// used, and neither are the owners of its strings.
-    pub(crate) unsafe fn borrowing(layout: Arc<EntryLayout>, table: &Table) -> Merged {
-        // SAFETY: promised by the caller.
-        let rows = unsafe { entry::sort(&layout, table.occupied()) };
+    /// They are entries of the layout (or of one that begins with it), sorted by hash and keys; neither they nor their
+    /// strings are changed or dropped while the value is used.
+    pub(crate) unsafe fn of_rows(layout: Arc<EntryLayout>, rows: Vec<*const u8>) -> Merged {
         Merged { layout, rows, _table: None, _partials: Vec::new() }
+    }
+
+    /// The entries of a table that others own.
+    ///
+    /// # Safety
+    /// Neither the table nor the owners of its strings are changed or dropped while the value is used.
+    pub(crate) unsafe fn borrowing(table: &Table) -> Merged {
+        let layout = Arc::clone(table.layout());
+        // SAFETY: promised by the caller.
+        unsafe {
+            let rows = entry::sort(&layout, table.occupied());
+            Merged::of_rows(layout, rows)
+        }
     }
 
     /// The entries of a table.

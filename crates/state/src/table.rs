@@ -326,12 +326,14 @@ impl Table {
         self.header.len -= 1;
     }
 
-    /// Gives memory back when most of the table is empty.
-    pub(crate) fn shrink(&mut self) {
+    /// Gives memory back when most of the table is empty; whether it has, and so moved the entries.
+    pub(crate) fn shrink(&mut self) -> bool {
         let capacity = self.header.mask as usize + 1;
-        if capacity > FIRST_CAPACITY && self.len() * 16 < capacity {
+        let is_empty = capacity > FIRST_CAPACITY && self.len() * 16 < capacity;
+        if is_empty {
             self.resize((self.len() * 4).next_power_of_two().max(FIRST_CAPACITY));
         }
+        is_empty
     }
 
     /// Makes room, counts one more key and returns the place for it. The caller must fill it.

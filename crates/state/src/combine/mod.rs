@@ -150,8 +150,9 @@ impl Combiner {
                 running.tidy();
             }
             Method::TwoStacks(stacks) => {
-                let remaining = self.slices.range(..self.entered).map(|slice| slice.partials.as_slice());
-                stacks.evict(entered, remaining, &self.partitions);
+                let remaining: Vec<&[Arc<Partial>]> =
+                    self.slices.range(..self.entered).map(|slice| slice.partials.as_slice()).collect();
+                stacks.evict(entered, &remaining, &self.partitions);
             }
         }
     }
@@ -176,10 +177,9 @@ impl Combiner {
         }
     }
 
-    fn combine(&self, end: i64) -> Merged {
+    fn combine(&mut self, end: i64) -> Merged {
         let late = || self.late.iter().filter(|late| late.counts_for(end)).flat_map(|late| &late.slice.partials);
-        let few = self.entered <= 1 || matches!(self.method, Method::Recompute);
-        if few {
+        if self.entered <= 1 || matches!(self.method, Method::Recompute) {
             let slices = self.slices.range(..self.entered).flat_map(|slice| &slice.partials);
             let partials: Vec<Arc<Partial>> = slices.chain(late()).cloned().collect();
             return match partials.as_slice() {
@@ -187,9 +187,9 @@ impl Combiner {
                 partials => merge(partials, self.partitions.clone()),
             };
         }
-        match &self.method {
-            // SAFETY: the running table owns its strings, and is not changed while the window is used.
-            Method::Subtract(running) => unsafe { Merged::borrowing(Arc::clone(&self.layout), running.table()) },
+        match &mut self.method {
+            // SAFETY: the running window is not changed while this one is used.
+            Method::Subtract(running) => unsafe { running.merged() },
             // SAFETY: strings are those of slices and late partials; neither they nor the stacks are changed while the
             // window is used.
             Method::TwoStacks(stacks) => unsafe { stacks.merged(late(), &self.partitions) },

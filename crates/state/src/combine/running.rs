@@ -2,6 +2,7 @@
 
 use crate::accumulator;
 use crate::entry;
+use crate::merge::Merged;
 use crate::partial::Partial;
 use crate::table::Table;
 use millstream_abi::{Accumulator, EntryLayout, Phys};
@@ -17,7 +18,16 @@ pub(super) struct Running {
     table: Table,
     /// Offset of the number of partials.
     partials: usize,
+    /// The entries in the order of results; out of date when `is_sorted` is false. Often a window has the keys of the one
+    /// before.
+    sorted: Vec<*const u8>,
+    is_sorted: bool,
 }
+
+// SAFETY: the pointers are into the table, which is `Send`.
+unsafe impl Send for Running {}
+// SAFETY: methods on shared values only read.
+unsafe impl Sync for Running {}
 
 impl Running {
     /// An empty window.
@@ -31,12 +41,22 @@ impl Running {
             counted.keys == layout.keys && counted.accumulators.starts_with(&layout.accumulators),
             "a layout with one accumulator more begins with the layout"
         );
-        Running { layout: Arc::clone(layout), table: Table::new(Arc::new(counted)), partials }
+        let table = Table::new(Arc::new(counted));
+        Running { layout: Arc::clone(layout), table, partials, sorted: Vec::new(), is_sorted: true }
     }
 
-    /// Its entries begin with those of the layout.
-    pub(super) fn table(&self) -> &Table {
-        &self.table
+    /// The rows.
+    ///
+    /// # Safety
+    /// The running window is not changed while the result is used.
+    pub(super) unsafe fn merged(&mut self) -> Merged {
+        if !self.is_sorted {
+            // SAFETY: entries of the table, which owns their strings.
+            self.sorted = unsafe { entry::sort(self.table.layout(), self.table.occupied()) };
+            self.is_sorted = true;
+        }
+        // SAFETY: entries begin with those of the layout; the rest is promised by the caller.
+        unsafe { Merged::of_rows(Arc::clone(&self.layout), self.sorted.clone()) }
     }
 
     /// Bytes of memory.
@@ -55,6 +75,7 @@ impl Running {
                         entry::write(found, self.partials, entry::read::<i64>(found, self.partials) + 1);
                     }
                     None => {
+                        self.is_sorted = false;
                         let fresh = self.table.claim(entry::hash(from));
                         fresh.copy_from_nonoverlapping(from, self.layout.stride);
                         entry::write(fresh, self.partials, 1i64);
@@ -73,6 +94,7 @@ impl Running {
                 let found = self.table.find(from).expect("what leaves has entered");
                 let partials = entry::read::<i64>(found, self.partials) - 1;
                 if partials == 0 {
+                    self.is_sorted = false;
                     self.table.remove(found);
                     continue;
                 }
@@ -86,7 +108,7 @@ impl Running {
 
     /// Gives back memory of keys that have gone.
     pub(super) fn tidy(&mut self) {
-        self.table.shrink();
+        self.is_sorted &= !self.table.shrink();
         self.table.compact_strings();
     }
 }

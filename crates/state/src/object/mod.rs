@@ -274,3 +274,67 @@ pub(crate) unsafe fn bytes(layout: &EntryLayout, entry: *const u8) -> usize {
     // SAFETY: promised by the caller.
     offsets(layout).filter_map(|offset| unsafe { object_at(entry, offset) }).map(Object::bytes).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partial::PARTITIONS;
+    use crate::table::Table;
+
+    fn place(position: u64) -> Ordinal {
+        Ordinal { watermark: 0, stream: 0, position }
+    }
+
+    fn table_of_numbers(numbers: std::ops::Range<i64>) -> Table {
+        let list = Accumulator::Object(ObjectKind::List { keeps_nulls: false }, Phys::I64);
+        let mut table = Table::new(Arc::new(EntryLayout::new(&[], &[list])));
+        let offset = table.layout().accumulators[0].1;
+        // SAFETY: the table is empty; its only entry has the object at the offset.
+        unsafe {
+            let only = table.insert(1, 0, &[]);
+            for number in numbers {
+                table.update_object(only.add(offset), 0, Some(Slot::of(number.to_le_bytes())), place(number as u64));
+            }
+        }
+        table
+    }
+
+    fn words(list: &Object) -> Vec<i64> {
+        let Object::List(list) = list else { unreachable!("the table has lists") };
+        let word = |(leaf, i): (&List, usize)| match leaf.own_values() {
+            Values::Words(words) => words[i],
+            _ => unreachable!("the list has numbers"),
+        };
+        list.in_order().into_iter().map(word).collect()
+    }
+
+    #[test]
+    fn merges_share_the_objects_of_partials_and_leave_them_as_they_are() {
+        let partials = [0..3, 3..5].map(|numbers| Arc::new(table_of_numbers(numbers).seal()));
+        let offset = partials[0].layout().accumulators[0].1;
+        let only = partials[0].entries_of(&(0..PARTITIONS)).next().unwrap();
+        // SAFETY: the entry has the object at the offset.
+        let witness = unsafe { Arc::clone(&borrowed(only, offset).unwrap()) };
+        assert_eq!(Arc::strong_count(&witness), 2);
+        let merged = crate::merge(&partials, 0..PARTITIONS);
+        // SAFETY: as above.
+        assert_eq!(words(unsafe { object_at(merged.rows()[0], offset) }.unwrap()), [0, 1, 2, 3, 4]);
+        assert_eq!(words(&witness), [0, 1, 2]);
+        drop(merged);
+        assert_eq!(Arc::strong_count(&witness), 2, "the merged row has given up its share");
+        drop(partials);
+        assert_eq!(Arc::strong_count(&witness), 1, "the partial has given up its own");
+    }
+
+    #[test]
+    fn long_chains_of_lists_stay_shallow() {
+        let mut list = Arc::new(Object::List(List::new(Phys::I64)));
+        for number in 0..10_000i64 {
+            let mut next = Object::fork(&list);
+            // SAFETY: a number of the list's type.
+            unsafe { next.update(Phys::I64, Some(&Slot::of(number.to_le_bytes())), place(number as u64)) };
+            list = Arc::new(next);
+        }
+        assert_eq!(words(&list), (0..10_000).collect::<Vec<_>>());
+    }
+}

@@ -105,7 +105,8 @@ impl Quantiles {
     /// Takes in a number.
     pub(super) fn insert(&mut self, x: f64) {
         if x.is_finite() {
-            self.finite.add(x);
+            // -0.0 as 0.0: which of them is the minimum would depend on the order.
+            self.finite.add(x + 0.0);
         } else if x.is_nan() {
             self.nans += 1;
         } else if x > 0.0 {
@@ -151,5 +152,73 @@ impl Quantiles {
 impl fmt::Debug for Quantiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Quantiles({} finite numbers)", self.finite.count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cardinality(words: impl Iterator<Item = i64>) -> Cardinality {
+        let mut sketch = Cardinality::new();
+        // SAFETY: words of the type.
+        words.for_each(|word| unsafe { sketch.insert(Phys::I64, &Slot::of(word.to_le_bytes())) });
+        sketch
+    }
+
+    #[test]
+    fn the_number_of_distinct_values_does_not_depend_on_the_order_of_merges() {
+        for count in [0i64, 1, 100, 3_000, 5_000, 20_000, 300_000] {
+            let whole = cardinality(0..count).estimate();
+            let error = (whole - count).abs() as f64;
+            assert!(error <= count as f64 * 0.03, "{whole} for {count}");
+            // Overlapping parts, of which some are sparse and others dense, in both directions.
+            let bounds = [(0, count / 7), (count / 9, count / 2), (count / 3, count), (0, count.min(5))];
+            let parts = bounds.map(|(from, to)| cardinality((from..to).rev()));
+            let merged = |order: &mut dyn Iterator<Item = &Cardinality>| {
+                let mut all = Cardinality::new();
+                order.for_each(|part| all.merge(part));
+                all.estimate()
+            };
+            assert_eq!(merged(&mut parts.iter()), whole, "of {count}");
+            assert_eq!(merged(&mut parts.iter().rev()), whole, "of {count}, backwards");
+        }
+    }
+
+    #[test]
+    fn quantiles_are_close_whatever_the_order_and_the_range() {
+        let numbers: Vec<f64> = (-400..=400).map(|i| f64::from(i % 7) * 10f64.powi(i / 2 * 3 / 2)).collect();
+        let mut sorted = numbers.clone();
+        sorted.sort_by(f64::total_cmp);
+        let mut whole = Quantiles::new();
+        numbers.iter().for_each(|&x| whole.insert(x));
+        let parts: Vec<Quantiles> = numbers
+            .chunks(90)
+            .map(|chunk| {
+                let mut part = Quantiles::new();
+                chunk.iter().rev().for_each(|&x| part.insert(x));
+                part
+            })
+            .collect();
+        let mut merged = Quantiles::new();
+        parts.iter().rev().for_each(|part| merged.merge(part));
+        for i in 0..=1000 {
+            let fraction = f64::from(i) / 1000.0;
+            let exact = sorted[(fraction * (sorted.len() - 1) as f64) as usize];
+            let found = whole.quantile(fraction).unwrap();
+            assert!((found - exact).abs() <= exact.abs() * 0.0101, "{found} for {exact} at {fraction}");
+            assert_eq!(merged.quantile(fraction), Some(found));
+        }
+    }
+
+    #[test]
+    fn infinities_and_nan_are_at_the_ends() {
+        let mut sketch = Quantiles::new();
+        assert_eq!(sketch.quantile(0.5), None);
+        [f64::NAN, f64::INFINITY, 1.0, f64::NEG_INFINITY, 2.0].into_iter().for_each(|x| sketch.insert(x));
+        assert_eq!(sketch.quantile(0.0), Some(f64::NEG_INFINITY));
+        assert_eq!(sketch.quantile(0.25), Some(1.0));
+        assert_eq!(sketch.quantile(0.75), Some(f64::INFINITY));
+        assert!(sketch.quantile(1.0).unwrap().is_nan());
     }
 }

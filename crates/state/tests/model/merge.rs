@@ -1,6 +1,4 @@
-//! Tables, partials and merges against a `BTreeMap`: random keys of every type, NULLs, long strings, growth, and any
-//! number of partials.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+//! Merges of partials of plain accumulators against a map from keys to rows.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
