@@ -150,9 +150,8 @@ impl Combiner {
                 running.tidy();
             }
             Method::TwoStacks(stacks) => {
-                let remaining: Vec<&[Arc<Partial>]> =
-                    self.slices.range(..self.entered).map(|slice| slice.partials.as_slice()).collect();
-                stacks.evict(entered, &remaining, &self.partitions);
+                let remaining = self.slices.range(..self.entered).map(|slice| slice.partials.as_slice());
+                stacks.evict(entered, remaining, &self.partitions);
             }
         }
     }

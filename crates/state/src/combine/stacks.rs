@@ -166,7 +166,7 @@ impl Stacks {
         match (first, second) {
             (Some(only), None) if more.peek().is_none() => {
                 // SAFETY: promised by the caller.
-                unsafe { Merged::borrowing(Arc::clone(&self.layout), only) }
+                unsafe { Merged::borrowing(only) }
             }
             _ => {
                 let tables = || first.into_iter().chain(second);
@@ -178,6 +178,38 @@ impl Stacks {
                 // SAFETY: promised by the caller.
                 unsafe { Merged::owning(table) }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millstream_abi::{Accumulator, HASH_SEED, Phys, Slot, hash_finish, hash_word};
+
+    #[test]
+    fn the_memory_of_a_long_front_is_that_of_its_slices() {
+        let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::MaxI64]));
+        // Each slice has one key of its own and one that all have.
+        let partial = |own: i64| {
+            let mut table = Table::new(Arc::clone(&layout));
+            for key in [own, -1] {
+                let hash = hash_finish(hash_word(HASH_SEED, key as u64));
+                // SAFETY: the keys are distinct.
+                unsafe { table.insert(hash, 0, &[Slot::of(key.to_le_bytes())]) };
+            }
+            vec![Arc::new(table.seal())]
+        };
+        let all = 0..crate::PARTITIONS;
+        let slices: Vec<Vec<Arc<Partial>>> = (0..1000).map(partial).collect();
+        let mut stacks = Stacks::new(Arc::clone(&layout));
+        slices.iter().flatten().for_each(|partial| stacks.push(partial, &all));
+        for gone in 1..1000 {
+            stacks.evict(1, slices[gone..].iter().map(Vec::as_slice), &all);
+            let front = stacks.front.as_ref().map_or(0, Table::len);
+            assert_eq!((stacks.steps.len(), front), (1000 - gone, 1000 - gone + 1));
+            let slices = 2 * 1000 * layout.stride;
+            assert!(stacks.bytes() <= slices + 4096 * layout.stride, "{} bytes", stacks.bytes());
         }
     }
 }
