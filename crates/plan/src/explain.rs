@@ -112,7 +112,10 @@ fn call_text(call: &AggregateCall, schema: &Schema) -> String {
     if arguments.is_empty() {
         arguments.push("*".into());
     }
-    arguments.extend(call.parameters.iter().map(|p| format!("{p:?}")));
+    arguments.extend(call.parameters.iter().map(|p| match p {
+        Value::Boolean(keeps_nulls) => (if *keeps_nulls { "RESPECT NULLS" } else { "IGNORE NULLS" }).to_string(),
+        other => Shown(&Expr::literal(other.clone(), DataType::STRING), schema).to_string(),
+    }));
     let argument = arguments.join(", ");
     let argument = if call.distinct { format!("DISTINCT {argument}") } else { argument };
     let filter = call.filter.as_ref().map_or(String::new(), |f| format!(" FILTER (WHERE {})", Shown(f, schema)));

@@ -233,7 +233,7 @@ fn windows_of_keys<'a>(
     let keys_are_partition = partition.iter().all(|p| keys.iter().any(|(k, _)| same(p, k)))
         && keys.iter().all(|(k, _)| partition.iter().any(|p| same(p, k)));
     let fits = is_bound(&window.start, width)
-        && is_bound(&window.time, width + 2)
+        && window.time.as_ref().is_some_and(|e| is_window_time(&over(e), width))
         && keys_are_partition
         && values.into_iter().all(|e| is_below(e, width));
     fits.then_some(Direct { input, assigner: *assigner, time, keys, aggregates })
@@ -272,7 +272,7 @@ fn take_windows_over(
         let fits = only_filters
             && values.into_iter().all(|e| is_below(&over(e), width))
             && input.start.as_ref().is_some_and(|e| is_column(e, width))
-            && input.time.as_ref().is_some_and(|e| is_column(e, width + 2))
+            && input.time.as_ref().is_some_and(|e| is_window_time(e, width))
             && *found.get_or_insert(*windows) == *windows;
         if !fits {
             return None;
@@ -293,6 +293,16 @@ fn is_column(expr: &Expr, column: usize) -> bool {
         ExprKind::Column(i) => *i == column,
         ExprKind::Cast { operand, .. } => is_column(operand, column),
         _ => false,
+    }
+}
+
+/// Whether an expression is the `window_time` of a window whose columns begin at `first`, be it computed from the end.
+fn is_window_time(expr: &Expr, first: usize) -> bool {
+    match &expr.kind {
+        ExprKind::AddInterval(end, step) => {
+            matches!(step.kind, ExprKind::Literal(Value::Int(-1))) && is_column(end, first + 1)
+        }
+        _ => is_column(expr, first + 2),
     }
 }
 

@@ -2,57 +2,20 @@
 
 use super::expression::{Binder, unit_literal};
 use super::place::{error, from_parser, span_of, unsupported};
-use super::window;
+use super::window::{self, WindowKind};
 use crate::diagnostics::nearest;
-use crate::functions;
+use crate::functions::{self, aggregate_names, find_aggregate};
 use millstream_plan::aggregate::AggregateFunction;
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_types::{DataType, Diagnostic, code};
 use sqlparser::ast;
 
 /// Aggregate functions of Flink that are not there yet.
-const MISSING_AGGREGATES: &[&str] = &[
-    "APPROX_COUNT_DISTINCT",
-    "ARRAY_AGG",
-    "COLLECT",
-    "CUME_DIST",
-    "DENSE_RANK",
-    "FIRST_VALUE",
-    "GROUPING",
-    "GROUPING_ID",
-    "GROUP_ID",
-    "JSON_ARRAYAGG",
-    "JSON_OBJECTAGG",
-    "LAG",
-    "LAST_VALUE",
-    "LEAD",
-    "LISTAGG",
-    "NTILE",
-    "PERCENTILE",
-    "PERCENT_RANK",
-    "RANK",
-    "ROW_NUMBER",
-    "STDDEV",
-    "STDDEV_POP",
-    "STDDEV_SAMP",
-    "VARIANCE",
-    "VAR_POP",
-    "VAR_SAMP",
-];
+const MISSING_AGGREGATES: &[&str] = &["GROUP_ID", "JSON_ARRAYAGG", "JSON_OBJECTAGG"];
 
-/// Aggregate functions that are there, for suggestions.
-const AGGREGATES: &[&str] = &["AVG", "COUNT", "MAX", "MIN", "SUM"];
-
-fn aggregate_function(name: &str) -> Option<AggregateFunction> {
-    match name {
-        "COUNT" => Some(AggregateFunction::Count),
-        "SUM" => Some(AggregateFunction::Sum),
-        "MIN" => Some(AggregateFunction::Min),
-        "MAX" => Some(AggregateFunction::Max),
-        "AVG" => Some(AggregateFunction::Avg),
-        _ => None,
-    }
-}
+/// Functions that only stand with OVER.
+const OVER_ONLY: &[&str] =
+    &["CUME_DIST", "DENSE_RANK", "LAG", "LEAD", "NTH_VALUE", "NTILE", "PERCENT_RANK", "RANK", "ROW_NUMBER"];
 
 /// The plain name of a function in upper case, and the name as written.
 pub(crate) fn function_name(function: &ast::Function) -> Result<String, Diagnostic> {
@@ -96,16 +59,23 @@ impl Binder<'_> {
     /// Binds a call.
     pub(crate) fn call(&mut self, function: &ast::Function, span: Span) -> Result<Expr, Diagnostic> {
         let name = function_name(function)?;
-        if function.over.is_some() {
-            let advice = "aggregate within a window (TUMBLE) instead";
-            return Err(unsupported(&format!("{name} … OVER (…)"), span_of(&function.name), advice));
+        if let Some(over) = &function.over {
+            return self.over_call(function, over, span);
         }
-        if let Some(aggregate) = aggregate_function(&name) {
+        if let Some(aggregate) = find_aggregate(&name) {
             return self.aggregate(aggregate, function, span);
         }
+        if OVER_ONLY.contains(&name.as_str()) {
+            let message = format!("{name} needs OVER (…)");
+            return Err(error(code::SYNTAX, span_of(&function.name), message)
+                .advise(format!("write {name}() OVER (PARTITION BY … ORDER BY …)")));
+        }
         if MISSING_AGGREGATES.contains(&name.as_str()) {
-            let advice = "use COUNT, SUM, MIN, MAX or AVG";
+            let advice = "docs/functions.md lists the aggregate functions";
             return Err(unsupported(&format!("the aggregate function {name}"), span_of(&function.name), advice));
+        }
+        if matches!(name.as_str(), "GROUPING" | "GROUPING_ID") {
+            return self.grouping(&name, function, span);
         }
         if let Some(filter) = &function.filter {
             let message = format!("FILTER belongs to aggregate functions, and {name} is none");
@@ -123,8 +93,8 @@ impl Binder<'_> {
     fn scalar_call(&mut self, name: &str, function: &ast::Function, span: Span) -> Result<Expr, Diagnostic> {
         let place = span_of(&function.name);
         match name {
-            "TUMBLE_START" | "TUMBLE_END" | "TUMBLE_ROWTIME" => self.window_bound(name, function, span),
-            _ if window::is_window_function(name) => Err(window::misplaced(name, place)),
+            _ if WindowKind::of(name).is_some() => Err(window::misplaced(name, place)),
+            _ if window::is_window_function(name) => self.window_bound(name, function, span),
             "PROCTIME" => match plain_arguments(function)?.as_slice() {
                 [] => Ok(Expr::new(ExprKind::ProcessingTime, DataType::TimestampLtz(3), false).at(span)),
                 _ => Err(error(code::TYPE_MISMATCH, place, "PROCTIME takes no arguments").advise("write PROCTIME()")),
@@ -188,45 +158,35 @@ impl Binder<'_> {
             return Err(error(code::NOT_GROUPED, place, message)
                 .advise("filter aggregates with HAVING, or aggregate in a subquery"));
         };
-        let list = match &function.args {
-            ast::FunctionArguments::List(list) => list,
-            _ => return Err(argument_count(name, place)),
-        };
-        if list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct) {
-            return Err(unsupported(
-                &format!("{name}(DISTINCT …)"),
-                place,
-                "aggregate over a windowed SELECT DISTINCT",
-            ));
-        }
-        if !list.clauses.is_empty() || !function.within_group.is_empty() {
-            return Err(unsupported(&format!("ORDER BY or another clause within {name}"), place, "remove the clause"));
-        }
+        let written = super::aggregate::read(aggregate, function)?;
         let mut inner = Binder::scalar(self.scope, "an aggregate function");
-        let argument = match list.args.as_slice() {
-            [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard)] if aggregate == AggregateFunction::Count => {
-                None
-            }
-            [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument))] => Some(inner.bind(argument)?),
-            [_, _, ..] if aggregate == AggregateFunction::Count => {
-                return Err(unsupported("COUNT of several values", place, "count rows with a FILTER instead"));
-            }
-            _ => return Err(argument_count(name, place)),
-        };
+        let arguments = written.arguments.iter().map(|e| inner.bind(e)).collect::<Result<Vec<_>, _>>()?;
         inner.clause = "FILTER";
         let filter = function.filter.as_ref().map(|f| inner.condition(f, "FILTER")).transpose()?;
-        aggregates.add(aggregate, argument, filter, span)
+        aggregates.add(written, arguments, filter, span)
     }
-}
 
-fn argument_count(name: &str, place: Span) -> Diagnostic {
-    let advice = if name == "COUNT" { "write COUNT(*) or COUNT(x)".into() } else { format!("write {name}(x)") };
-    error(code::TYPE_MISMATCH, place, format!("{name} takes one argument")).advise(advice)
+    /// `GROUPING(key, …)`: a bit for each key, 1 where the grouping set lacks it.
+    fn grouping(&mut self, name: &str, function: &ast::Function, span: Span) -> Result<Expr, Diagnostic> {
+        let place = span_of(&function.name);
+        let Some(aggregates) = self.aggregates.as_deref_mut() else {
+            let message = format!("{name} cannot stand in {}", self.clause);
+            return Err(error(code::NOT_GROUPED, place, message).advise("use it in SELECT or HAVING"));
+        };
+        let arguments = plain_arguments(function)?;
+        if arguments.is_empty() || arguments.len() > 62 {
+            let message = format!("{name} takes one or more keys of GROUP BY");
+            return Err(error(code::TYPE_MISMATCH, place, message).advise(format!("write {name}(key)")));
+        }
+        let mut inner = Binder::scalar(self.scope, "GROUPING");
+        let keys = arguments.into_iter().map(|e| inner.bind(e)).collect::<Result<Vec<_>, _>>()?;
+        Ok(aggregates.add_grouping(keys, span))
+    }
 }
 
 fn unknown_function(name: &str, function: &ast::Function) -> Diagnostic {
     let message = format!("unknown function `{}`", function.name);
-    let advice = match nearest(name, AGGREGATES.iter().copied()).or_else(|| functions::suggest(name)) {
+    let advice = match nearest(name, aggregate_names()).or_else(|| functions::suggest(name)) {
         Some(near) => format!("did you mean {near}?"),
         None => "docs/sql-reference.md lists all functions".into(),
     };

@@ -89,7 +89,8 @@ impl QueryBinder<'_> {
             return Err(unsupported("UNNEST", place, "use scalar functions"));
         }
         let message = format!("unknown table function `{name}`");
-        Err(error(code::UNKNOWN_FUNCTION, place, message).advise("the table function is TUMBLE"))
+        Err(error(code::UNKNOWN_FUNCTION, place, message)
+            .advise("the table functions are TUMBLE, HOP, CUMULATE, SESSION, COUNT_TUMBLE and COUNT_HOP"))
     }
 
     /// A query of WITH, a table or a view.

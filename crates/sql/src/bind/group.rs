@@ -1,24 +1,35 @@
 //! GROUP BY: keys, windows and aggregates.
 //!
-//! The select list and HAVING are bound over the input of the aggregation. Within them an aggregate function, or a
-//! bound of a window, is a *marker*: a column beyond all columns of the input. [`Grouping::aggregate`] then makes the
-//! aggregation and rewrites the expressions to its output: what equals a key becomes the key's column, a marker
-//! becomes the aggregate's, and a column of the input that is left over is an error.
+//! The select list and HAVING are bound over the input of the aggregation. Within them an aggregate function, a bound
+//! of a window, or a GROUPING is a *marker*: a column beyond all columns of the input. [`Grouping::aggregate`] then
+//! makes the aggregation and rewrites the expressions to its output: what equals a key becomes the key's column, a
+//! marker becomes the aggregate's, and a column of the input that is left over is an error. Several grouping sets are
+//! as many aggregations of the input, in whose expressions the keys that the set lacks are NULL.
 
+use super::aggregate::{Written, typed};
 use super::expression::Binder;
+use super::group_window::{self, GroupWindow};
+use super::grouping_sets::{KeySet, sets};
+use super::over::OverList;
 use super::place::{error, span_of, type_name, unsupported};
-use super::query::Relation;
+use super::query::{Relation, union_all};
 use super::scope::{Attribute, Column, Scope, Windows};
-use super::window::{self, GroupWindow};
-use millstream_plan::aggregate::{AggregateCall, AggregateFunction};
+use super::window;
+use millstream_plan::aggregate::AggregateCall;
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::{Rel, Window};
 use millstream_plan::window::WindowAssigner;
-use millstream_types::{DataType, Diagnostic, Value, code};
+use millstream_types::{DataType, Diagnostic, Field, Value, code};
 use sqlparser::ast;
 
 /// Markers begin here: the three bounds of the window, then the aggregates.
 const MARK: usize = usize::MAX / 2;
+
+/// Markers of GROUPING begin here.
+const GROUPING_MARK: usize = MARK + MARK / 4;
+
+/// Markers of OVER begin here. They are none of this module's business and stay as they are.
+pub(super) const OVER_MARK: usize = MARK + MARK / 2;
 
 /// What of a window a marker or a key stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,31 +42,35 @@ pub(crate) enum Bound {
     Time,
 }
 
-/// The aggregate functions of a query, each distinct one once.
+/// What of a SELECT is computed from several rows: aggregate functions, each distinct one once, and OVER.
 #[derive(Debug, Default)]
 pub(crate) struct AggregateList {
     calls: Vec<AggregateCall>,
+    /// The arguments of each GROUPING, without places.
+    groupings: Vec<Vec<Expr>>,
     /// The window of `GROUP BY TUMBLE(…)`, for TUMBLE_START and its siblings.
     pub group_window: Option<GroupWindow>,
     /// Whether there is a group even without rows: then results can be NULL though no argument is.
     pub group_of_nothing: bool,
+    /// The calls with OVER.
+    pub overs: OverList,
 }
 
 impl AggregateList {
     /// Whether there is no aggregate function.
     pub fn is_empty(&self) -> bool {
-        self.calls.is_empty()
+        self.calls.is_empty() && self.groupings.is_empty()
     }
 
     /// Adds an aggregate and returns its marker.
     pub fn add(
         &mut self,
-        function: AggregateFunction,
-        argument: Option<Expr>,
+        written: Written<'_>,
+        arguments: Vec<Expr>,
         filter: Option<Expr>,
         span: Span,
     ) -> Result<Expr, Diagnostic> {
-        let call = self.typed(function, argument, filter, span)?;
+        let call = typed(written, arguments, filter, self.group_of_nothing, span)?;
         let (data_type, nullable) = (call.data_type.clone(), call.nullable);
         let plain = without_places(&call);
         let index = self.calls.iter().position(|c| without_places(c) == plain).unwrap_or_else(|| {
@@ -65,58 +80,10 @@ impl AggregateList {
         Ok(Expr::column(MARK + 3 + index, data_type, nullable).at(span))
     }
 
-    fn typed(
-        &self,
-        function: AggregateFunction,
-        argument: Option<Expr>,
-        filter: Option<Expr>,
-        span: Span,
-    ) -> Result<AggregateCall, Diagnostic> {
-        let Some(argument) = argument.filter(|a| function != AggregateFunction::Count || a.nullable) else {
-            // COUNT of what is never NULL counts rows.
-            let function = AggregateFunction::CountRows;
-            return Ok(AggregateCall {
-                function,
-                arguments: vec![],
-                parameters: vec![],
-                distinct: false,
-                filter,
-                data_type: DataType::BigInt,
-                nullable: false,
-            });
-        };
-        let input = &argument.data_type;
-        let sum_like = matches!(function, AggregateFunction::Sum | AggregateFunction::Avg);
-        if sum_like && !input.is_numeric() {
-            let message = format!("{} needs a number, not {input}", function.name());
-            return Err(error(code::TYPE_MISMATCH, argument.span, message).advise("cast the argument to a number"));
-        }
-        if function != AggregateFunction::Count && (input.is_nested() || *input == DataType::Null) {
-            let message = format!("{} cannot be applied to {}", function.name(), type_name(input));
-            return Err(error(code::TYPE_MISMATCH, span, message).advise("aggregate a single field"));
-        }
-        let data_type = match (function, input) {
-            (AggregateFunction::Count | AggregateFunction::CountRows, _) => DataType::BigInt,
-            (AggregateFunction::Sum, DataType::Decimal { scale, .. }) => DataType::decimal(38, *scale),
-            (AggregateFunction::Avg, DataType::Decimal { scale, .. }) => DataType::decimal(38, (*scale).max(6)),
-            _ => input.clone(),
-        };
-        // A decimal result may not fit; the extremes of strings are kept as nullable values.
-        let uncertain = match function {
-            AggregateFunction::Sum | AggregateFunction::Avg => matches!(input, DataType::Decimal { .. }),
-            _ => input.is_string() || input.is_binary(),
-        };
-        let nullable = data_type_can_be_missing(function)
-            && (uncertain || argument.nullable || filter.is_some() || self.group_of_nothing);
-        Ok(AggregateCall {
-            function,
-            arguments: vec![argument],
-            parameters: vec![],
-            distinct: false,
-            filter,
-            data_type,
-            nullable,
-        })
+    /// Adds GROUPING over keys and returns its marker.
+    pub fn add_grouping(&mut self, keys: Vec<Expr>, span: Span) -> Expr {
+        self.groupings.push(keys.into_iter().map(unplaced).collect());
+        Expr::column(GROUPING_MARK + self.groupings.len() - 1, DataType::BigInt, false).at(span)
     }
 
     /// The marker of a bound of the window.
@@ -130,11 +97,7 @@ impl AggregateList {
     }
 }
 
-fn data_type_can_be_missing(function: AggregateFunction) -> bool {
-    !matches!(function, AggregateFunction::Count | AggregateFunction::CountRows)
-}
-
-fn without_places(call: &AggregateCall) -> AggregateCall {
+pub(super) fn without_places(call: &AggregateCall) -> AggregateCall {
     AggregateCall {
         arguments: call.arguments.iter().cloned().map(unplaced).collect(),
         filter: call.filter.clone().map(unplaced),
@@ -157,163 +120,248 @@ enum Role {
 /// GROUP BY, bound over the input.
 #[derive(Debug, Default)]
 pub(crate) struct Grouping {
-    /// Keys other than the bounds of the window, with names.
-    keys: Vec<(Expr, String)>,
-    /// What expressions over the output may refer to, without places.
-    roles: Vec<(Expr, Role)>,
-    /// The window and its event time over the input.
-    window: Option<(Windows, Expr)>,
-    /// Whether the window's bounds keep their meaning in the output, as those of a TUMBLE table function do.
-    has_window_columns: bool,
+    /// The keys of all sets.
+    keys: Vec<Expr>,
+    /// The sets: which of the keys, and whether the window of GROUP BY is in it.
+    sets: Vec<(Vec<usize>, bool)>,
+    /// The window function of GROUP BY.
+    group_window: Option<GroupWindow>,
     /// Whether there is a GROUP BY at all.
     pub explicit: bool,
 }
 
+/// One set of keys over the input.
+#[derive(Debug, Default)]
+struct KeyRoles {
+    /// Keys other than the bounds of the window, with names.
+    keys: Vec<(Expr, String)>,
+    /// What expressions over the output may refer to, without places.
+    roles: Vec<(Expr, Role)>,
+    /// Keys of other sets, without places.
+    absent: Vec<Expr>,
+    /// The windows and the window of the aggregation.
+    window: Option<(Windows, Window)>,
+    /// Whether the window's bounds keep their meaning in the output, as those of a table function do.
+    has_window_columns: bool,
+}
+
 impl Grouping {
     /// Binds GROUP BY. `aliases` are the names that the select list gives, for advice.
-    pub fn bind(
-        scope: &Scope,
-        group_by: &ast::GroupByExpr,
-        aliases: &[&str],
-        aggregates: &mut AggregateList,
-    ) -> Result<Grouping, Diagnostic> {
-        let mut grouping = Grouping::default();
-        let expressions = match group_by {
-            ast::GroupByExpr::All(_) => {
-                return Err(unsupported("GROUP BY ALL", span_of(group_by), "name the keys"));
-            }
-            ast::GroupByExpr::Expressions(expressions, modifiers) => {
-                if !modifiers.is_empty() {
-                    let advice = "write a query for each set of keys and UNION ALL them";
-                    return Err(unsupported("GROUP BY … WITH ROLLUP / CUBE", span_of(group_by), advice));
-                }
-                expressions
-            }
-        };
-        grouping.explicit = !expressions.is_empty();
-        let mut bound = Vec::new();
-        for expression in expressions {
-            grouping.bind_key(scope, expression, aliases, aggregates, &mut bound)?;
+    pub fn bind(scope: &Scope, group_by: &ast::GroupByExpr, aliases: &[&str]) -> Result<Grouping, Diagnostic> {
+        let explicit = !matches!(group_by, ast::GroupByExpr::Expressions(e, m) if e.is_empty() && m.is_empty());
+        let mut grouping = Grouping { explicit, ..Grouping::default() };
+        for set in sets(group_by)? {
+            let set = grouping.bind_set(scope, set, aliases)?;
+            grouping.sets.push(set);
         }
-        grouping.assign_roles(scope, bound);
         Ok(grouping)
     }
 
-    fn bind_key(
-        &mut self,
-        scope: &Scope,
-        expression: &ast::Expr,
-        aliases: &[&str],
-        aggregates: &mut AggregateList,
-        bound: &mut Vec<Expr>,
-    ) -> Result<(), Diagnostic> {
-        match expression {
-            ast::Expr::Nested(inner) => return self.bind_key(scope, inner, aliases, aggregates, bound),
-            ast::Expr::Tuple(parts) => {
-                return parts.iter().try_for_each(|p| self.bind_key(scope, p, aliases, aggregates, bound));
-            }
-            ast::Expr::Value(v) if matches!(v.value, ast::Value::Number(..)) => {
-                return Err(unsupported(
-                    "GROUP BY the number of a column",
-                    span_of(expression),
-                    "repeat the expression",
-                ));
-            }
-            ast::Expr::Function(function) => {
-                if let Some(group_window) = window::group_window(scope, function)? {
-                    if self.window.is_some() {
-                        let message = "GROUP BY has more than one window";
-                        return Err(
-                            error(code::INVALID_WINDOW, span_of(expression), message).advise("keep one of them")
-                        );
-                    }
-                    self.window = Some((group_window.windows.clone(), group_window.time.clone()));
-                    aggregates.group_window = Some(group_window);
-                    return Ok(());
-                }
-            }
-            _ => {}
-        }
-        let key = Binder::scalar(scope, "GROUP BY").bind(expression).map_err(|e| match expression {
-            ast::Expr::Identifier(name) if e.code == code::UNKNOWN_COLUMN && aliases.contains(&name.value.as_str()) => {
-                e.advise("GROUP BY cannot use a name that SELECT gives with AS: repeat the expression")
-            }
-            _ => e,
-        })?;
-        if key.data_type.is_nested() {
-            return Err(unsupported(
-                &format!("GROUP BY a {}", type_name(&key.data_type)),
-                key.span,
-                "group by single fields",
-            ));
-        }
-        if key.data_type == DataType::Null {
-            let message = "NULL has no type to group by";
-            return Err(error(code::TYPE_MISMATCH, key.span, message).advise("write CAST(NULL AS the type)"));
-        }
-        bound.push(key);
-        Ok(())
+    /// The window function of GROUP BY, for its auxiliary functions.
+    pub fn group_window(&self) -> Option<&GroupWindow> {
+        self.group_window.as_ref()
     }
 
-    /// Finds the window among the keys, and numbers the others.
-    fn assign_roles(&mut self, scope: &Scope, bound: Vec<Expr>) {
-        let attributes: Vec<Attribute> = bound.iter().map(|k| scope.attribute(k)).collect();
-        let windows = attributes.iter().find_map(|a| match a {
-            Attribute::WindowStart(w) if attributes.contains(&Attribute::WindowEnd(w.clone())) => Some(w.clone()),
-            _ => None,
-        });
-        if let (Some(windows), None) = (&windows, &self.window) {
-            self.window = Some((windows.clone(), window::time_of(scope, windows)));
-            self.has_window_columns = true;
-        }
-        for (key, attribute) in bound.into_iter().zip(attributes) {
-            let role = match attribute {
-                Attribute::WindowStart(w) if windows.as_ref() == Some(&w) => Role::Window(Bound::Start),
-                Attribute::WindowEnd(w) if windows.as_ref() == Some(&w) => Role::Window(Bound::End),
-                Attribute::WindowTime(w) if windows.as_ref() == Some(&w) => Role::Window(Bound::Time),
-                _ => Role::Key(self.keys.len()),
-            };
-            let plain = unplaced(key.clone());
-            if self.roles.iter().any(|(known, _)| *known == plain) {
+    fn bind_set(&mut self, scope: &Scope, set: KeySet<'_>, aliases: &[&str]) -> Result<(Vec<usize>, bool), Diagnostic> {
+        let (mut keys, mut has_window) = (Vec::new(), false);
+        for expression in set {
+            if let ast::Expr::Function(function) = expression
+                && let Some(window) = group_window::of_group_by(scope, function)?
+            {
+                if has_window || self.group_window.as_ref().is_some_and(|known| !known.is_same(&window)) {
+                    let message = "GROUP BY has more than one window";
+                    return Err(error(code::INVALID_WINDOW, span_of(expression), message).advise("keep one of them"));
+                }
+                self.group_window = Some(window);
+                has_window = true;
                 continue;
             }
-            self.roles.push((plain, role));
-            if role == Role::Key(self.keys.len()) {
-                let name = key_name(scope, &key, self.keys.len());
-                self.keys.push((key, name));
+            let key = bind_key(scope, expression, aliases)?;
+            let plain = unplaced(key.clone());
+            let index = self.keys.iter().position(|k| unplaced(k.clone()) == plain).unwrap_or_else(|| {
+                self.keys.push(key);
+                self.keys.len() - 1
+            });
+            if !keys.contains(&index) {
+                keys.push(index);
             }
         }
+        Ok((keys, has_window))
     }
 
-    /// Whether there are neither keys nor a window: then there is one group, even of no rows.
+    /// Whether some set has neither keys nor a window: then there is a group even of no rows.
     pub fn is_global(&self) -> bool {
-        self.keys.is_empty() && self.window.is_none()
+        self.sets.iter().any(|(keys, has_window)| keys.is_empty() && !has_window)
     }
 
     /// The aggregation over `input`, and `expressions` over its output.
     pub fn aggregate(
         self,
         input: Relation,
-        list: AggregateList,
+        list: &AggregateList,
+        expressions: Vec<Expr>,
+        is_batch: bool,
+        place: Span,
+    ) -> Result<(Relation, Vec<Expr>), Diagnostic> {
+        let scope = Scope::of(input.columns.clone());
+        for argument in list.groupings.iter().flatten() {
+            if !self.keys.iter().any(|key| unplaced(key.clone()) == *argument) {
+                let message = "the arguments of GROUPING must be keys of GROUP BY";
+                return Err(error(code::NOT_GROUPED, place, message).advise("repeat the keys as they are there"));
+            }
+        }
+        if let [set] = self.sets.as_slice() {
+            let roles = self.roles(&scope, set)?;
+            return roles.aggregate(input, &scope, list, expressions, is_batch, place);
+        }
+        let is_over = |e: &Expr| matches!(e.kind, ExprKind::Column(i) if i >= OVER_MARK);
+        let mut branches = Vec::new();
+        for set in &self.sets {
+            let roles = self.roles(&scope, set)?;
+            let (relation, outputs) =
+                roles.aggregate(input.clone(), &scope, list, expressions.clone(), is_batch, place)?;
+            let after = Scope::of(relation.columns.clone());
+            let mut columns = Vec::new();
+            for (i, expr) in outputs.into_iter().enumerate() {
+                let mut over = None;
+                expr.walk(&mut |e| over = over.or(is_over(e).then_some(e.span)));
+                if let Some(span) = over {
+                    let advice = "select the grouping sets in a subquery, and OVER around it";
+                    return Err(unsupported("OVER together with grouping sets", span, advice));
+                }
+                let field = Field::new(format!("c{i}"), expr.data_type.clone(), expr.nullable);
+                columns.push((expr.clone(), Column { attribute: after.attribute(&expr), ..Column::plain(field) }));
+            }
+            branches.push(relation.project(columns));
+        }
+        let union = union_all(branches, place)?;
+        let after = Scope::of(union.columns.clone());
+        let outputs = expressions.iter().enumerate().map(|(i, e)| after.column(i, e.span)).collect();
+        Ok((union, outputs))
+    }
+
+    /// What the keys of a set mean: finds the window among them, and numbers the others.
+    fn roles(&self, scope: &Scope, (set, has_window): &(Vec<usize>, bool)) -> Result<KeyRoles, Diagnostic> {
+        let absent = (0..self.keys.len()).filter(|i| !set.contains(i)).map(|i| unplaced(self.keys[i].clone()));
+        let mut found = KeyRoles { absent: absent.collect(), ..KeyRoles::default() };
+        let bound: Vec<(&Expr, Attribute)> =
+            set.iter().map(|&i| (&self.keys[i], scope.attribute(&self.keys[i]))).collect();
+        let has = |attribute: &Attribute| bound.iter().any(|(_, a)| a == attribute);
+        let windows = bound.iter().find_map(|(_, a)| match a {
+            Attribute::WindowStart(w) if has(&Attribute::WindowEnd(w.clone())) => Some(w.clone()),
+            _ => None,
+        });
+        found.window = match (&self.group_window, &windows) {
+            (Some(window), _) if *has_window => Some((window.windows.clone(), window.window())),
+            (_, Some(windows)) => {
+                found.has_window_columns = true;
+                Some((windows.clone(), window::attached(scope, windows)))
+            }
+            _ => None,
+        };
+        let windows = windows.filter(|_| found.has_window_columns);
+        if let Some(windows) = &windows {
+            check_count_windows(windows, &bound)?;
+        }
+        for (key, attribute) in bound {
+            let role = match attribute {
+                Attribute::WindowStart(w) if windows.as_ref() == Some(&w) => Role::Window(Bound::Start),
+                Attribute::WindowEnd(w) if windows.as_ref() == Some(&w) => Role::Window(Bound::End),
+                Attribute::WindowTime(w) if windows.as_ref() == Some(&w) => Role::Window(Bound::Time),
+                _ => Role::Key(found.keys.len()),
+            };
+            found.roles.push((unplaced(key.clone()), role));
+            if role == Role::Key(found.keys.len()) {
+                let name = key_name(scope, key, found.keys.len());
+                found.keys.push((key.clone(), name));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The grouping of SELECT DISTINCT: every column is a key.
+    pub fn distinct(scope: &Scope) -> Grouping {
+        let keys: Vec<Expr> = (0..scope.columns.len()).map(|i| scope.column(i, Span::default())).collect();
+        let sets = vec![((0..keys.len()).collect(), false)];
+        Grouping { keys, sets, group_window: None, explicit: true }
+    }
+}
+
+fn bind_key(scope: &Scope, expression: &ast::Expr, aliases: &[&str]) -> Result<Expr, Diagnostic> {
+    if let ast::Expr::Value(v) = expression
+        && matches!(v.value, ast::Value::Number(..))
+    {
+        return Err(unsupported("GROUP BY the number of a column", span_of(expression), "repeat the expression"));
+    }
+    let key = Binder::scalar(scope, "GROUP BY").bind(expression).map_err(|e| match expression {
+        ast::Expr::Identifier(name) if e.code == code::UNKNOWN_COLUMN && aliases.contains(&name.value.as_str()) => {
+            e.advise("GROUP BY cannot use a name that SELECT gives with AS: repeat the expression")
+        }
+        _ => e,
+    })?;
+    if key.data_type.is_nested() {
+        let feature = format!("GROUP BY a {}", type_name(&key.data_type));
+        return Err(unsupported(&feature, key.span, "group by single fields"));
+    }
+    if key.data_type == DataType::Null {
+        let message = "NULL has no type to group by";
+        return Err(error(code::TYPE_MISMATCH, key.span, message).advise("write CAST(NULL AS the type)"));
+    }
+    Ok(key)
+}
+
+/// Count windows belong to the keys of their PARTITION BY: two of one key may even have the same bounds, so rows can
+/// only be grouped as they are counted.
+fn check_count_windows(windows: &Windows, bound: &[(&Expr, Attribute)]) -> Result<(), Diagnostic> {
+    if !windows.counts_rows() {
+        return Ok(());
+    }
+    let is_bound = |a: &Attribute| matches!(a, Attribute::WindowStart(_) | Attribute::WindowEnd(_));
+    let is_partition = |a: &Attribute| matches!(a, Attribute::WindowPartition(w, _) if w == windows);
+    let advice = "PARTITION BY the columns of GROUP BY, and GROUP BY all of them";
+    if let Some((key, _)) = bound.iter().find(|(_, a)| !is_bound(a) && !is_partition(a)) {
+        let message = "rows of a count window can only be grouped by what it is partitioned by";
+        return Err(error(code::INVALID_WINDOW, key.span, message).advise(advice));
+    }
+    let missing = (0..windows.partitions)
+        .any(|i| !bound.iter().any(|(_, a)| *a == Attribute::WindowPartition(windows.clone(), i)));
+    if missing {
+        let place = bound.first().map_or(Span::default(), |(key, _)| key.span);
+        let message = "rows of a count window must be grouped by all columns that it is partitioned by";
+        return Err(error(code::INVALID_WINDOW, place, message).advise(advice));
+    }
+    Ok(())
+}
+
+impl KeyRoles {
+    fn aggregate(
+        self,
+        input: Relation,
+        scope: &Scope,
+        list: &AggregateList,
         expressions: Vec<Expr>,
         is_batch: bool,
         place: Span,
     ) -> Result<(Relation, Vec<Expr>), Diagnostic> {
         if self.window.is_none() && !is_batch {
-            return Err(self.needs_window(&input, place));
+            return Err(self.needs_window(scope, place));
         }
-        let scope = Scope { columns: input.columns };
-        let (keys, calls) = (self.keys.len(), list.calls.len());
-        let output = |expr: Expr| self.over_output(expr, &scope, keys, calls);
+        if self.window.as_ref().is_some_and(|(windows, _)| windows.counts_rows()) && !are_counted(&input.rel) {
+            let advice = "aggregate the table function itself: FILTER (WHERE …) of an aggregate leaves rows out";
+            return Err(unsupported("GROUP BY of a count window over other rows than it counts", place, advice));
+        }
+        let output = |expr: Expr| self.over_output(expr, scope, list);
         let expressions = expressions.into_iter().map(output).collect::<Result<Vec<_>, _>>()?;
-        let window = match &self.window {
-            Some((windows, time)) => Window { assigner: windows.assigner, time: Some(time.clone()), start: None },
-            None => Window { assigner: WindowAssigner::Whole, time: None, start: None },
-        };
-        let aggregates = list.calls.into_iter().enumerate().map(|(i, call)| (call, format!("aggregate{i}"))).collect();
+        let (keys, calls) = (self.keys.len(), list.calls.len());
+        let whole = || Window { assigner: WindowAssigner::Whole, time: None, start: None };
+        let window = self.window.as_ref().map_or_else(whole, |(_, window)| window.clone());
+        let named = |(i, call): (usize, &AggregateCall)| (call.clone(), format!("aggregate{i}"));
+        let aggregates = list.calls.iter().enumerate().map(named).collect();
         let rel = Rel::Aggregate { input: Box::new(input.rel), window, keys: self.keys, aggregates };
         let mut columns: Vec<Column> = rel.schema().fields.into_iter().map(Column::plain).collect();
-        if let Some((windows, _)) = self.window {
+        if let Some((windows, _)) = self.window
+            && !windows.counts_rows()
+        {
             let first = keys + calls;
             columns[first + 2].attribute = Attribute::WindowTime(windows.clone());
             if self.has_window_columns {
@@ -325,12 +373,20 @@ impl Grouping {
     }
 
     /// Rewrites an expression over the input to one over the aggregation's output.
-    fn over_output(&self, mut expr: Expr, scope: &Scope, keys: usize, calls: usize) -> Result<Expr, Diagnostic> {
+    fn over_output(&self, mut expr: Expr, scope: &Scope, list: &AggregateList) -> Result<Expr, Diagnostic> {
+        let (keys, calls) = (self.keys.len(), list.calls.len());
         if let ExprKind::Column(i) = expr.kind
             && i >= MARK
         {
-            let marker = i - MARK;
-            let index = if marker < 3 { keys + calls + marker } else { keys + marker - 3 };
+            let index = match i {
+                OVER_MARK.. => return Ok(expr),
+                GROUPING_MARK.. => {
+                    let bits = self.grouping(&list.groupings[i - GROUPING_MARK]);
+                    return Ok(Expr { kind: ExprKind::Literal(Value::Int(bits)), ..expr });
+                }
+                _ if i - MARK < 3 => keys + calls + i - MARK,
+                _ => keys + i - MARK - 3,
+            };
             return Ok(Expr { kind: ExprKind::Column(index), ..expr });
         }
         let plain = unplaced(expr.clone());
@@ -343,6 +399,9 @@ impl Grouping {
                 }
             });
         }
+        if self.absent.contains(&plain) {
+            return Ok(Expr::literal(Value::Null, expr.data_type).at(expr.span));
+        }
         if let ExprKind::Column(i) = expr.kind {
             let name = &scope.columns[i].field.name;
             let message = format!("column `{name}` is neither in GROUP BY nor in an aggregate function");
@@ -351,18 +410,19 @@ impl Grouping {
         }
         for child in expr.children_mut() {
             let taken = std::mem::replace(child, Expr::literal(Value::Null, DataType::Null));
-            *child = self.over_output(taken, scope, keys, calls)?;
+            *child = self.over_output(taken, scope, list)?;
         }
         Ok(expr)
     }
 
+    /// A bit for each key, the last one lowest: 1 where this set lacks it.
+    fn grouping(&self, keys: &[Expr]) -> i64 {
+        keys.iter().fold(0, |bits, key| bits << 1 | i64::from(self.absent.contains(key)))
+    }
+
     /// Why a grouping cannot run on a stream.
-    fn needs_window(&self, input: &Relation, place: Span) -> Diagnostic {
-        let attribute_of = |(key, _): &(Expr, Role)| match key.kind {
-            ExprKind::Column(i) => input.columns[i].attribute.clone(),
-            _ => Attribute::None,
-        };
-        let missing = self.roles.iter().map(attribute_of).find_map(|a| match a {
+    fn needs_window(&self, scope: &Scope, place: Span) -> Diagnostic {
+        let missing = self.roles.iter().find_map(|(key, _)| match scope.attribute(key) {
             Attribute::WindowStart(_) => Some("window_end"),
             Attribute::WindowEnd(_) => Some("window_start"),
             Attribute::WindowTime(_) => Some("window_start, window_end"),
@@ -381,13 +441,14 @@ impl Grouping {
             ),
         }
     }
+}
 
-    /// The grouping of SELECT DISTINCT: every column is a key.
-    pub fn distinct(scope: &Scope) -> Grouping {
-        let mut grouping = Grouping { explicit: true, ..Grouping::default() };
-        let all = (0..scope.columns.len()).map(|i| scope.column(i, Span::default())).collect();
-        grouping.assign_roles(scope, all);
-        grouping
+/// Whether these are all rows of a window table function.
+fn are_counted(rel: &Rel) -> bool {
+    match rel {
+        Rel::Project { input, .. } => are_counted(input),
+        Rel::Windowed { .. } => true,
+        _ => false,
     }
 }
 

@@ -7,7 +7,11 @@
 //! | file | what |
 //! | --- | --- |
 //! | `query` | WITH, UNION ALL, VALUES, LIMIT |
-//! | `select`, `from`, `group`, `window` | one SELECT, clause by clause |
+//! | `select`, `from` | one SELECT, clause by clause |
+//! | `group`, `grouping_sets`, `aggregate` | GROUP BY and aggregate functions |
+//! | `window`, `window_table`, `group_window` | windows, as table functions and in GROUP BY |
+//! | `over`, `rank` | OVER and window Top-N |
+//! | `late` | where late rows go |
 //! | `insert` | INSERT INTO |
 //! | `scope` | names, and the roles of columns in time |
 //! | `expression`, `call`, `literal`, `operators` | scalar expressions |
@@ -16,22 +20,28 @@
 //! Invariants: every error has a place in the text; input of any shape gives an error, never a panic; the depth of
 //! recursion is bounded by the parser's limits and by the nesting of views.
 
+mod aggregate;
 mod call;
 pub mod coercion;
 mod expression;
 mod from;
 mod group;
+mod group_window;
+mod grouping_sets;
 mod insert;
 mod late;
 mod literal;
 mod operators;
+mod over;
 mod place;
 mod query;
+mod rank;
 mod scope;
 mod select;
 #[cfg(test)]
 mod tests;
 mod window;
+mod window_table;
 
 use crate::catalog::Catalog;
 use crate::settings::Settings;

@@ -166,19 +166,19 @@ impl<'a> QueryBinder<'a> {
 
     /// Each row once: an aggregation without aggregates.
     pub(crate) fn distinct(&self, input: Relation, span: Span) -> Result<Relation, Diagnostic> {
-        let scope = Scope { columns: input.columns.clone() };
+        let scope = Scope::of(input.columns.clone());
         let outputs = scope.star(span);
         let expressions = outputs.into_iter().map(|(e, _)| e).collect();
         let grouping = Grouping::distinct(&scope);
         let columns = input.columns.clone();
         let is_batch = self.settings.is_batch();
         let (aggregated, expressions) = grouping
-            .aggregate(input, AggregateList::default(), expressions, is_batch, span)
+            .aggregate(input, &AggregateList::default(), expressions, is_batch, span)
             .map_err(|e| match e.code {
                 code::NEEDS_UPDATES | code::INVALID_WINDOW => distinct_needs_window(span),
                 _ => e,
             })?;
-        let after = Scope { columns: aggregated.columns.clone() };
+        let after = Scope::of(aggregated.columns.clone());
         let outputs = expressions.into_iter().zip(columns).map(|(e, column)| {
             let field = Field::new(column.field.name, e.data_type.clone(), e.nullable);
             let attribute = after.attribute(&e);
@@ -235,7 +235,7 @@ fn unwrapped_row(expr: &ast::Expr) -> &ast::Expr {
 
 fn distinct_needs_window(span: Span) -> Diagnostic {
     error(code::NEEDS_UPDATES, span, "on a stream, distinct rows without a window never end").advise(
-        "select window_start and window_end of a TUMBLE too, or SET 'execution.runtime-mode' = 'batch' for a bounded input",
+        "select window_start and window_end of a window too, or SET 'execution.runtime-mode' = 'batch' for a bounded input",
     )
 }
 
@@ -261,7 +261,7 @@ pub(crate) fn rename(relation: &mut Relation, alias: &ast::TableAlias) -> Result
 }
 
 /// The rows of all inputs, whose columns get the types that all of them fit.
-fn union_all(inputs: Vec<Relation>, span: Span) -> Result<Relation, Diagnostic> {
+pub(super) fn union_all(inputs: Vec<Relation>, span: Span) -> Result<Relation, Diagnostic> {
     let mut columns: Vec<Column> = inputs[0].columns.clone();
     columns.iter_mut().for_each(|c| c.qualifier.clear());
     for (position, input) in inputs.iter().enumerate().skip(1) {
@@ -301,7 +301,7 @@ fn with_types(input: Relation, columns: &[Column]) -> Relation {
     if input.columns.iter().zip(columns).all(|(c, to)| c.field.data_type == to.field.data_type) {
         return input;
     }
-    let scope = Scope { columns: input.columns.clone() };
+    let scope = Scope::of(input.columns.clone());
     let outputs = columns.iter().enumerate().map(|(i, to)| {
         let expr = convert(scope.column(i, Span::default()), &to.field.data_type);
         (expr, to.clone())

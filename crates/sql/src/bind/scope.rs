@@ -21,6 +21,13 @@ pub(crate) struct Windows {
     pub partitions: usize,
 }
 
+impl Windows {
+    /// Whether these are windows of so many rows.
+    pub fn counts_rows(&self) -> bool {
+        matches!(self.assigner, WindowAssigner::Count { .. })
+    }
+}
+
 /// What a column means for event time. Only plain references keep it: a cast or arithmetic loses it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Attribute {
@@ -34,7 +41,7 @@ pub(crate) enum Attribute {
     WindowStart(Windows),
     /// `window_end` of a window.
     WindowEnd(Windows),
-    /// `window_time` of a window, which is event time again. Not of count windows, which end at any time.
+    /// `window_time` of a window, which is event time again, but for count windows, which end at any time.
     WindowTime(Windows),
     /// The time that a TUMBLE assigned windows by: no longer event time, but it lies in the window.
     WindowedTime(Windows),
@@ -45,7 +52,11 @@ pub(crate) enum Attribute {
 impl Attribute {
     /// Whether rows come in the order of the column as far as the watermark says.
     pub fn is_event_time(&self) -> bool {
-        matches!(self, Attribute::Rowtime | Attribute::WindowTime(_))
+        match self {
+            Attribute::Rowtime => true,
+            Attribute::WindowTime(windows) => !windows.counts_rows(),
+            _ => false,
+        }
     }
 
     /// Whether windows can be assigned by the column.
@@ -83,6 +94,11 @@ pub(crate) struct Scope {
 pub(crate) type Starred = (Expr, String);
 
 impl Scope {
+    /// A scope of these columns.
+    pub fn of(columns: Vec<Column>) -> Scope {
+        Scope { columns }
+    }
+
     /// The input's column `index`.
     pub fn column(&self, index: usize, span: Span) -> Expr {
         let field = &self.columns[index].field;

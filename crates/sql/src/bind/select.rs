@@ -2,8 +2,11 @@
 
 use super::expression::Binder;
 use super::group::{AggregateList, Grouping};
+use super::grouping_sets::has_sets;
+use super::over::OverList;
 use super::place::{error, from_parser, span_of, unsupported};
 use super::query::{QueryBinder, Relation};
+use super::rank;
 use super::scope::{Column, Scope, unique_names};
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::Rel;
@@ -20,14 +23,22 @@ impl QueryBinder<'_> {
         let input = self.from(&select.from)?;
         let has_from = input.is_some();
         let mut input = input.unwrap_or_else(nothing);
-        let scope = Scope { columns: input.columns.clone() };
+        let mut scope = Scope::of(input.columns.clone());
         if let Some(predicate) = &select.selection {
             let predicate = Binder::scalar(&scope, "WHERE").condition(predicate, "WHERE")?;
-            input.rel = Rel::Filter { input: Box::new(input.rel), predicate };
+            if let Some(predicate) = rank::absorb(&mut input.rel, predicate) {
+                input.rel = Rel::Filter { input: Box::new(input.rel), predicate };
+            }
         }
+        if has_sets(&select.group_by) {
+            // Keys are NULL in the sets that lack them.
+            scope.columns.iter_mut().for_each(|c| c.field.nullable = true);
+        }
+        let grouping = Grouping::bind(&scope, &select.group_by, &aliases(select))?;
         let mut list = AggregateList::default();
-        let grouping = Grouping::bind(&scope, &select.group_by, &aliases(select), &mut list)?;
         list.group_of_nothing = grouping.is_global();
+        list.group_window = grouping.group_window().cloned();
+        list.overs = OverList::new(&select.named_window);
         let mut binder = Binder { scope: &scope, aggregates: Some(&mut list), clause: "SELECT" };
         let items = select_list(&mut binder, &select.projection)?;
         binder.clause = "HAVING";
@@ -37,8 +48,8 @@ impl QueryBinder<'_> {
         let output = if is_aggregate {
             let place = group_place(select);
             self.aggregate(input, grouping, list, items, having, place)?
-        } else if has_from || select.selection.is_some() {
-            project(input, items)
+        } else if has_from || select.selection.is_some() || !list.overs.is_empty() {
+            over_and_project(input, list.overs, items)?
         } else {
             constant_row(items)
         };
@@ -52,20 +63,23 @@ impl QueryBinder<'_> {
         &self,
         input: Relation,
         grouping: Grouping,
-        list: AggregateList,
+        mut list: AggregateList,
         items: Vec<Item>,
         having: Option<Expr>,
         place: Span,
     ) -> Result<Relation, Diagnostic> {
         let (mut expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
         let has_having = having.is_some();
+        let mut overs = std::mem::take(&mut list.overs);
+        expressions.extend(overs.expressions());
         expressions.extend(having);
         let is_batch = self.settings.is_batch();
-        let (mut relation, mut expressions) = grouping.aggregate(input, list, expressions, is_batch, place)?;
+        let (mut relation, mut expressions) = grouping.aggregate(input, &list, expressions, is_batch, place)?;
         if has_having && let Some(predicate) = expressions.pop() {
             relation.rel = Rel::Filter { input: Box::new(relation.rel), predicate };
         }
-        Ok(project(relation, expressions.into_iter().zip(names).collect()))
+        overs.replace_expressions(expressions.split_off(names.len()));
+        over_and_project(relation, overs, expressions.into_iter().zip(names).collect())
     }
 }
 
@@ -88,9 +102,16 @@ fn plain_column(expr: &Expr, name: &str) -> Column {
     Column::plain(Field::new(name, expr.data_type.clone(), expr.nullable))
 }
 
+/// The select list over its input with the columns of OVER.
+fn over_and_project(input: Relation, overs: OverList, items: Vec<Item>) -> Result<Relation, Diagnostic> {
+    let (expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
+    let (relation, expressions) = overs.apply(input, expressions)?;
+    Ok(project(relation, expressions.into_iter().zip(names).collect()))
+}
+
 /// The select list over its input; plain columns keep their role in time.
 fn project(input: Relation, items: Vec<Item>) -> Relation {
-    let scope = Scope { columns: input.columns.clone() };
+    let scope = Scope::of(input.columns.clone());
     let outputs = items.into_iter().map(|(expr, name)| {
         let column = Column { attribute: scope.attribute(&expr), ..plain_column(&expr, &name) };
         (expr, column)
@@ -214,9 +235,6 @@ fn check_clauses(select: &ast::Select) -> Result<(), Diagnostic> {
         return Err(unsupported("QUALIFY", span_of(qualify), "filter in a query around this one"));
     }
     let span = from_parser(select.select_token.0.span);
-    if !select.named_window.is_empty() {
-        return Err(unsupported("WINDOW (OVER windows)", span, "aggregate within TUMBLE windows"));
-    }
     let foreign = [
         ("TOP", select.top.is_some()),
         ("EXCLUDE", select.exclude.is_some()),

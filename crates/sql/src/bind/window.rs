@@ -1,54 +1,173 @@
-//! TUMBLE: as a table function and in GROUP BY.
+//! Windows: what the window table functions and the window functions of GROUP BY have in common.
 //!
-//! `FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), size))` adds `window_start`, `window_end` and `window_time` to every
-//! row. Nothing is aggregated yet; a GROUP BY over the start and the end finds, by the [`Attribute`] of the columns,
-//! that its groups are windows.
+//! | function | operands after the table and the time | windows |
+//! | --- | --- | --- |
+//! | TUMBLE | size, offset | one a row |
+//! | HOP | slide, size, offset | `size / slide` a row; the slide need not divide the size and may be longer |
+//! | CUMULATE | step, size, offset | growing by the step up to the size, which is a multiple of it |
+//! | SESSION | gap | rows that follow one another within the gap |
+//! | COUNT_TUMBLE | size | as many rows |
+//! | COUNT_HOP | slide, size | as many rows, beginning every `slide` rows |
 
-use super::call::{function_name, plain_arguments};
 use super::expression::Binder;
-use super::group::{AggregateList, Bound, unplaced};
-use super::place::{error, from_parser, span_of, unsupported};
-use super::query::{QueryBinder, Relation};
-use super::scope::{Attribute, Column, Scope, Windows};
+use super::place::{error, span_of};
+use super::scope::{Attribute, Scope, Windows};
 use millstream_plan::expr::{Expr, ExprKind, Span};
-use millstream_plan::logical::Rel;
-use millstream_plan::window::{Slicing, WindowAssigner};
-use millstream_types::{DataType, Diagnostic, Field, Value, code};
+use millstream_plan::logical::Window;
+use millstream_plan::window::{Overlap, Slicing, WindowAssigner};
+use millstream_types::{DataType, Diagnostic, Value, code};
 use sqlparser::ast;
 
-/// `TUMBLE(time, size)` in GROUP BY.
-#[derive(Debug, Clone)]
-pub(crate) struct GroupWindow {
-    /// The windows.
-    pub windows: Windows,
-    /// Event time over the input, as given.
-    pub time: Expr,
+/// A kind of windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WindowKind {
+    Tumble,
+    Hop,
+    Cumulate,
+    Session,
+    CountTumble,
+    CountHop,
 }
 
-/// Names of the window functions and their auxiliary functions.
+impl WindowKind {
+    const ALL: [WindowKind; 6] = [
+        WindowKind::Tumble,
+        WindowKind::Hop,
+        WindowKind::Cumulate,
+        WindowKind::Session,
+        WindowKind::CountTumble,
+        WindowKind::CountHop,
+    ];
+
+    /// The kind of an upper-case name.
+    pub fn of(name: &str) -> Option<WindowKind> {
+        WindowKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Name of the function.
+    pub fn name(self) -> &'static str {
+        match self {
+            WindowKind::Tumble => "TUMBLE",
+            WindowKind::Hop => "HOP",
+            WindowKind::Cumulate => "CUMULATE",
+            WindowKind::Session => "SESSION",
+            WindowKind::CountTumble => "COUNT_TUMBLE",
+            WindowKind::CountHop => "COUNT_HOP",
+        }
+    }
+
+    /// Names of the measures, in order, of which the offset may be left out.
+    pub fn measures(self) -> &'static [&'static str] {
+        match self {
+            WindowKind::Tumble => &["SIZE", "OFFSET"],
+            WindowKind::Hop => &["SLIDE", "SIZE", "OFFSET"],
+            WindowKind::Cumulate => &["STEP", "SIZE", "OFFSET"],
+            WindowKind::Session => &["GAP"],
+            WindowKind::CountTumble => &["SIZE"],
+            WindowKind::CountHop => &["SLIDE", "SIZE"],
+        }
+    }
+
+    /// Whether windows can belong to keys.
+    pub fn has_partitions(self) -> bool {
+        matches!(self, WindowKind::Session | WindowKind::CountTumble | WindowKind::CountHop)
+    }
+
+    /// Whether GROUP BY knows the function.
+    pub fn is_group_function(self) -> bool {
+        matches!(self, WindowKind::Tumble | WindowKind::Hop | WindowKind::Session)
+    }
+
+    /// Measures as an example, as the arguments after the time.
+    pub fn example(self) -> &'static str {
+        match self {
+            WindowKind::Tumble => "INTERVAL '10' SECOND",
+            WindowKind::Hop => "INTERVAL '2' SECOND, INTERVAL '10' SECOND",
+            WindowKind::Cumulate => "INTERVAL '10' SECOND, INTERVAL '1' MINUTE",
+            WindowKind::Session => "INTERVAL '10' SECOND",
+            WindowKind::CountTumble => "100",
+            WindowKind::CountHop => "10, 100",
+        }
+    }
+
+    /// The windows of measures in the order of [`WindowKind::measures`]; an offset that is left out is zero.
+    ///
+    /// # Errors
+    /// INVALID_WINDOW for measures that are not constant, not positive, or do not fit one another.
+    pub fn assigner(self, measures: &[&ast::Expr]) -> Result<WindowAssigner, Diagnostic> {
+        let offset = |index: usize, limit_ms: i64| match measures.get(index) {
+            Some(&offset) => bounded_offset(offset, limit_ms),
+            None => Ok(0),
+        };
+        Ok(match self {
+            WindowKind::Tumble => {
+                let size_ms = positive_interval(measures[0], "size")?;
+                WindowAssigner::Tumble(Slicing { size_ms, offset_ms: offset(1, size_ms)?.rem_euclid(size_ms) })
+            }
+            WindowKind::Hop => {
+                let slide_ms = positive_interval(measures[0], "slide")?;
+                let size_ms = positive_interval(measures[1], "size")?;
+                let offset_ms = offset(2, size_ms.max(slide_ms))?.rem_euclid(slide_ms);
+                if size_ms == slide_ms {
+                    return Ok(WindowAssigner::Tumble(Slicing { size_ms, offset_ms }));
+                }
+                WindowAssigner::Overlap(Overlap::Hop { size_ms, slide_ms, offset_ms })
+            }
+            WindowKind::Cumulate => {
+                let step_ms = positive_interval(measures[0], "step")?;
+                let size_ms = positive_interval(measures[1], "size")?;
+                if size_ms % step_ms != 0 {
+                    let message = "the size of CUMULATE must be a multiple of its step";
+                    return Err(error(code::INVALID_WINDOW, span_of(measures[1]), message)
+                        .advise("write CUMULATE(TABLE t, DESCRIPTOR(ts), step, size): the step comes first"));
+                }
+                let offset_ms = offset(2, size_ms)?.rem_euclid(size_ms);
+                if size_ms == step_ms {
+                    return Ok(WindowAssigner::Tumble(Slicing { size_ms, offset_ms }));
+                }
+                WindowAssigner::Overlap(Overlap::Cumulate { size_ms, step_ms, offset_ms })
+            }
+            WindowKind::Session => WindowAssigner::Session { gap_ms: positive_interval(measures[0], "gap")? },
+            WindowKind::CountTumble => {
+                let size = positive_count(measures[0], "size")?;
+                WindowAssigner::Count { size, slide: size }
+            }
+            WindowKind::CountHop => {
+                let slide = positive_count(measures[0], "slide")?;
+                WindowAssigner::Count { size: positive_count(measures[1], "size")?, slide }
+            }
+        })
+    }
+}
+
+/// The words after the name of a window function of GROUP BY that ask for a bound of its window.
+pub(super) const AUXILIARIES: [&str; 4] = ["_START", "_END", "_ROWTIME", "_PROCTIME"];
+
+/// Whether a name is that of a window function or of an auxiliary function.
 pub(crate) fn is_window_function(name: &str) -> bool {
-    let auxiliary = ["_START", "_END", "_ROWTIME", "_PROCTIME"];
-    ["TUMBLE", "HOP", "SESSION", "CUMULATE"]
-        .iter()
-        .any(|window| name.strip_prefix(window).is_some_and(|rest| rest.is_empty() || auxiliary.contains(&rest)))
+    let auxiliary = |kind: WindowKind| name.strip_prefix(kind.name()).is_some_and(|rest| AUXILIARIES.contains(&rest));
+    WindowKind::of(name).is_some() || WindowKind::ALL.into_iter().any(auxiliary)
 }
 
 /// A window function where none can stand.
 pub(crate) fn misplaced(name: &str, place: Span) -> Diagnostic {
-    match name {
-        "TUMBLE" => error(code::INVALID_WINDOW, place, "TUMBLE stands in FROM TABLE(…) or in GROUP BY")
-            .advise("for the start of a row's window use TUMBLE_START, or window_start of the table function"),
-        "TUMBLE_PROCTIME" => unsupported("processing time (TUMBLE_PROCTIME)", place, "use TUMBLE_ROWTIME"),
-        _ => unsupported_window(name, place),
+    match WindowKind::of(name) {
+        Some(kind) if kind.is_group_function() => {
+            error(code::INVALID_WINDOW, place, format!("{name} stands in FROM TABLE(…) or in GROUP BY")).advise(
+                format!("for the start of a row's window use {name}_START, or window_start of the table function"),
+            )
+        }
+        Some(kind) => error(code::INVALID_WINDOW, place, format!("{name} stands in FROM TABLE(…)"))
+            .advise(format!("write FROM TABLE({name}(TABLE t, DESCRIPTOR(ts), {}))", kind.example())),
+        None => {
+            error(code::UNKNOWN_FUNCTION, place, format!("there is no {name}: its windows are a table function only"))
+                .advise("select window_start, window_end or window_time of the table function")
+        }
     }
 }
 
-fn unsupported_window(name: &str, place: Span) -> Diagnostic {
-    unsupported(&format!("the window function {name}"), place, "use TUMBLE")
-}
-
-/// The event time in milliseconds precision.
-fn in_milliseconds(time: Expr) -> Expr {
+/// A time in milliseconds precision.
+pub(super) fn in_milliseconds(time: Expr) -> Expr {
     let data_type = match time.data_type {
         DataType::TimestampLtz(_) => DataType::TimestampLtz(3),
         _ => DataType::Timestamp(3),
@@ -56,18 +175,45 @@ fn in_milliseconds(time: Expr) -> Expr {
     time.cast_to(data_type)
 }
 
-/// The event time of the windows of `scope`: any column of it that lies in the same window serves.
-pub(crate) fn time_of(scope: &Scope, windows: &Windows) -> Expr {
-    let find = |attribute: Attribute| scope.columns.iter().position(|c| c.attribute == attribute);
-    let column = find(Attribute::WindowedTime(windows.clone()))
-        .or_else(|| find(Attribute::WindowTime(windows.clone())))
-        .or_else(|| find(Attribute::WindowStart(windows.clone())))
-        .expect("the caller has found a window column in the scope");
-    scope.column(column, Span::default()).cast_to(windows.time_type.clone())
+/// `time` plus milliseconds.
+pub(super) fn later(time: Expr, ms: i64) -> Expr {
+    let (data_type, nullable) = (time.data_type.clone(), time.nullable);
+    let interval = Expr::literal(Value::Int(ms), DataType::IntervalMilli);
+    Expr::new(ExprKind::AddInterval(Box::new(time), Box::new(interval)), data_type, nullable)
 }
 
-fn windows_of(assigner: WindowAssigner, time: &Expr) -> Windows {
-    Windows { assigner, time_type: time.data_type.clone(), partitions: 0 }
+/// The window of an aggregation whose rows have their windows as columns of `scope`, the start among them.
+///
+/// Tumbling windows are found anew from any column that lies in them. Of other windows the rows say which they belong
+/// to: the time is `window_time`, or `window_end - 1 ms` (cast to the type of the time first) where the query has not
+/// kept that column.
+pub(crate) fn attached(scope: &Scope, windows: &Windows) -> Window {
+    let column = |attribute: Attribute| {
+        let index = scope.columns.iter().position(|c| c.attribute == attribute)?;
+        Some(scope.column(index, Span::default()))
+    };
+    let start = column(Attribute::WindowStart(windows.clone())).expect("the caller has found the start of the window");
+    if let WindowAssigner::Tumble(_) = windows.assigner {
+        let time = column(Attribute::WindowedTime(windows.clone()))
+            .or_else(|| column(Attribute::WindowTime(windows.clone())))
+            .unwrap_or(start);
+        let time = Some(time.cast_to(windows.time_type.clone()));
+        return Window { assigner: windows.assigner, time, start: None };
+    }
+    let time = window_time(scope, windows).unwrap_or_else(|| start.clone().cast_to(windows.time_type.clone()));
+    Window { assigner: WindowAssigner::Attached, time: Some(time), start: Some(start) }
+}
+
+/// `window_time` of rows whose windows are columns of `scope`; `None` when neither it nor the end is among them.
+pub(crate) fn window_time(scope: &Scope, windows: &Windows) -> Option<Expr> {
+    let column = |attribute: Attribute| {
+        let index = scope.columns.iter().position(|c| c.attribute == attribute)?;
+        Some(scope.column(index, Span::default()))
+    };
+    column(Attribute::WindowTime(windows.clone())).or_else(|| {
+        let end = column(Attribute::WindowEnd(windows.clone()))?;
+        Some(later(end.cast_to(windows.time_type.clone()), -1))
+    })
 }
 
 /// A constant INTERVAL DAY TO SECOND in milliseconds.
@@ -79,6 +225,10 @@ fn constant_interval(expression: &ast::Expr, what: &str) -> Result<i64, Diagnost
     };
     match Binder::scalar(&empty, "a window").bind(expression) {
         Ok(Expr { kind: ExprKind::Literal(Value::Int(ms)), data_type: DataType::IntervalMilli, .. }) => Ok(ms),
+        Ok(Expr { kind: ExprKind::Negate(operand), data_type: DataType::IntervalMilli, .. }) => match operand.kind {
+            ExprKind::Literal(Value::Int(ms)) => Ok(ms.wrapping_neg()),
+            _ => wrong(format!("the {what} of a window must be a constant interval")),
+        },
         Ok(Expr { data_type: DataType::IntervalMonth, .. }) => {
             wrong(format!("the {what} of a window cannot be counted in months, which differ in length"))
         }
@@ -87,21 +237,44 @@ fn constant_interval(expression: &ast::Expr, what: &str) -> Result<i64, Diagnost
     }
 }
 
-fn slicing(size: &ast::Expr, offset: Option<&ast::Expr>) -> Result<Slicing, Diagnostic> {
-    let size_ms = constant_interval(size, "size")?;
-    if size_ms <= 0 {
-        let message = "the size of a window must be positive";
-        return Err(error(code::INVALID_WINDOW, span_of(size), message).advise("give INTERVAL '10' SECOND or the like"));
+fn positive_interval(expression: &ast::Expr, what: &str) -> Result<i64, Diagnostic> {
+    match constant_interval(expression, what)? {
+        ms if ms > 0 => Ok(ms),
+        _ => {
+            let message = format!("the {what} of a window must be positive");
+            Err(error(code::INVALID_WINDOW, span_of(expression), message)
+                .advise("give INTERVAL '10' SECOND or the like"))
+        }
     }
-    let offset_ms = match offset {
-        Some(offset) => constant_interval(offset, "offset")?.rem_euclid(size_ms),
-        None => 0,
-    };
-    Ok(Slicing { size_ms, offset_ms })
+}
+
+/// An offset shifts windows by less than `limit_ms`, in either direction.
+fn bounded_offset(expression: &ast::Expr, limit_ms: i64) -> Result<i64, Diagnostic> {
+    match constant_interval(expression, "offset")? {
+        ms if ms.unsigned_abs() < limit_ms.unsigned_abs() => Ok(ms),
+        _ => {
+            let message = format!("the offset of a window must be shorter than {limit_ms} ms, the window's length");
+            Err(error(code::INVALID_WINDOW, span_of(expression), message)
+                .advise("windows repeat: take the remainder of the offset"))
+        }
+    }
+}
+
+/// A constant number of rows.
+fn positive_count(expression: &ast::Expr, what: &str) -> Result<u64, Diagnostic> {
+    match Binder::scalar(&Scope::default(), "a window").bind(expression) {
+        Ok(Expr { kind: ExprKind::Literal(Value::Int(n)), data_type, .. }) if data_type.is_integer() && n > 0 => {
+            Ok(n as u64)
+        }
+        _ => {
+            let message = format!("the {what} of a count window must be a constant positive number of rows");
+            Err(error(code::INVALID_WINDOW, span_of(expression), message).advise("write a number such as 100"))
+        }
+    }
 }
 
 /// Fails unless the column can assign windows.
-fn check_event_time(scope: &Scope, time: &Expr, span: Span) -> Result<(), Diagnostic> {
+pub(super) fn check_time(scope: &Scope, time: &Expr, span: Span) -> Result<(), Diagnostic> {
     if scope.attribute(time).is_time() {
         return Ok(());
     }
@@ -111,214 +284,9 @@ fn check_event_time(scope: &Scope, time: &Expr, span: Span) -> Result<(), Diagno
     };
     let advice = match scope.columns.iter().find(|c| c.attribute.is_time()) {
         Some(column) => format!("use `{}`, which is one", column.field.name),
-        None => "declare WATERMARK FOR a column of the table, and select that column unchanged".into(),
+        None => "declare WATERMARK FOR a column of the table, or a column AS PROCTIME(), and select that column \
+                 unchanged"
+            .into(),
     };
     Err(error(code::INVALID_WINDOW, span, format!("{name} is not a time attribute")).advise(advice))
-}
-
-/// The window that a function of GROUP BY is, if it is one.
-pub(crate) fn group_window(scope: &Scope, function: &ast::Function) -> Result<Option<GroupWindow>, Diagnostic> {
-    let name = function_name(function)?;
-    match name.as_str() {
-        "TUMBLE" => {}
-        "HOP" | "SESSION" | "CUMULATE" => return Err(unsupported_window(&name, span_of(&function.name))),
-        _ => return Ok(None),
-    }
-    let arguments = plain_arguments(function)?;
-    let &[time, size] = arguments.as_slice() else {
-        return Err(error(code::INVALID_WINDOW, span_of(&function.name), "TUMBLE in GROUP BY takes a time and a size")
-            .advise("write TUMBLE(ts, INTERVAL '10' SECOND)"));
-    };
-    let time = Binder::scalar(scope, "TUMBLE").bind(time)?;
-    check_event_time(scope, &time, time.span)?;
-    let time = in_milliseconds(time);
-    let windows = windows_of(WindowAssigner::Tumble(slicing(size, None)?), &time);
-    Ok(Some(GroupWindow { windows, time }))
-}
-
-impl Binder<'_> {
-    /// TUMBLE_START, TUMBLE_END or TUMBLE_ROWTIME of the window of GROUP BY.
-    pub(crate) fn window_bound(
-        &mut self,
-        name: &str,
-        function: &ast::Function,
-        span: Span,
-    ) -> Result<Expr, Diagnostic> {
-        let bound = match name {
-            "TUMBLE_START" => Bound::Start,
-            "TUMBLE_END" => Bound::End,
-            _ => Bound::Time,
-        };
-        let place = span_of(&function.name);
-        let Some(known) = self.aggregates.as_ref().and_then(|a| a.group_window.clone()) else {
-            return Err(error(code::INVALID_WINDOW, place, format!("{name} needs a GROUP BY with the same TUMBLE"))
-                .advise(
-                    "add GROUP BY TUMBLE(ts, INTERVAL '10' SECOND), or select window_start of the table function",
-                ));
-        };
-        let same = match plain_arguments(function)?.as_slice() {
-            [time, size] => {
-                let time = in_milliseconds(Binder::scalar(self.scope, "TUMBLE").bind(time)?);
-                unplaced(time) == unplaced(known.time.clone())
-                    && WindowAssigner::Tumble(slicing(size, None)?) == known.windows.assigner
-            }
-            _ => false,
-        };
-        if !same {
-            return Err(error(
-                code::INVALID_WINDOW,
-                place,
-                format!("{name} must have the arguments of GROUP BY's TUMBLE"),
-            )
-            .advise("repeat the arguments as they are in GROUP BY"));
-        }
-        Ok(AggregateList::bound(bound, &known.windows.time_type, span))
-    }
-}
-
-/// The operands of a window table function.
-#[derive(Default)]
-struct Operands<'a> {
-    data: Option<&'a ast::Expr>,
-    time: Option<&'a ast::Expr>,
-    size: Option<&'a ast::Expr>,
-    offset: Option<&'a ast::Expr>,
-}
-
-impl<'a> Operands<'a> {
-    /// Sorts arguments, by position or by name.
-    fn of(arguments: &'a [ast::FunctionArg], place: Span) -> Result<Operands<'a>, Diagnostic> {
-        let usage = "write TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)";
-        let wrong = |message: &str| Err(error(code::INVALID_WINDOW, place, message).advise(usage));
-        let mut operands = Operands::default();
-        for (position, argument) in arguments.iter().enumerate() {
-            let (slot, value) = match argument {
-                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(value)) => (position, value),
-                ast::FunctionArg::Named { name, arg: ast::FunctionArgExpr::Expr(value), .. } => {
-                    let names = ["DATA", "TIMECOL", "SIZE", "OFFSET"];
-                    match names.iter().position(|n| name.value.eq_ignore_ascii_case(n)) {
-                        Some(slot) => (slot, value),
-                        None => {
-                            let message = format!("TUMBLE has no operand {}", name.value);
-                            return Err(error(code::INVALID_WINDOW, from_parser(name.span), message)
-                                .advise("its operands are DATA, TIMECOL, SIZE and OFFSET"));
-                        }
-                    }
-                }
-                _ => return wrong("the operands of TUMBLE are a table, a descriptor and intervals"),
-            };
-            let target = match slot {
-                0 => &mut operands.data,
-                1 => &mut operands.time,
-                2 => &mut operands.size,
-                3 => &mut operands.offset,
-                _ => return wrong("TUMBLE takes a table, a descriptor, a size and at most an offset"),
-            };
-            if target.replace(value).is_some() {
-                return wrong("an operand of TUMBLE is given twice");
-            }
-        }
-        Ok(operands)
-    }
-}
-
-impl QueryBinder<'_> {
-    /// A window table function in FROM.
-    pub(crate) fn window_table(
-        &mut self,
-        name: &str,
-        arguments: &[ast::FunctionArg],
-        place: Span,
-    ) -> Result<Relation, Diagnostic> {
-        if name != "TUMBLE" {
-            return Err(unsupported_window(name, place));
-        }
-        let operands = Operands::of(arguments, place)?;
-        let (Some(data), Some(time), Some(size)) = (operands.data, operands.time, operands.size) else {
-            return Err(error(code::INVALID_WINDOW, place, "TUMBLE needs a table, a descriptor and a size")
-                .advise("write TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)"));
-        };
-        let mut input = self.window_input(data)?;
-        for column in &mut input.columns {
-            column.qualifier.clear();
-        }
-        let time_span = span_of(time);
-        let name = descriptor(time)?;
-        let scope = Scope { columns: input.columns.clone() };
-        let column = scope.resolve(std::slice::from_ref(name))?;
-        check_event_time(&scope, &column, time_span)?;
-        let slicing = slicing(size, operands.offset)?;
-        Ok(with_window_columns(input, &scope, column, slicing))
-    }
-
-    /// `TABLE t` or a subquery.
-    fn window_input(&mut self, data: &ast::Expr) -> Result<Relation, Diagnostic> {
-        let span = span_of(data);
-        match data {
-            ast::Expr::Function(function) if function_name(function)? == "TABLE" => {
-                match plain_arguments(function)?.as_slice() {
-                    [ast::Expr::Identifier(name)] => self.named_relation(&[name]),
-                    [ast::Expr::CompoundIdentifier(path)] => self.named_relation(&path.iter().collect::<Vec<_>>()),
-                    [_, ..] => Err(unsupported("PARTITION BY in TUMBLE", span, "GROUP BY the column instead")),
-                    [] => Err(error(code::SYNTAX, span, "expected the name of a table after TABLE")),
-                }
-            }
-            ast::Expr::Subquery(query) => self.query(query, false),
-            ast::Expr::Nested(inner) => self.window_input(inner),
-            _ => Err(error(code::INVALID_WINDOW, span, "the first operand of TUMBLE must be a table")
-                .advise("write TUMBLE(TABLE t, …)")),
-        }
-    }
-}
-
-/// The column of `DESCRIPTOR(column)`.
-fn descriptor(operand: &ast::Expr) -> Result<&ast::Ident, Diagnostic> {
-    let wrong = || {
-        error(code::INVALID_WINDOW, span_of(operand), "the time of TUMBLE must be DESCRIPTOR(column)")
-            .advise("write DESCRIPTOR(ts), where ts is the column with the watermark")
-    };
-    match operand {
-        ast::Expr::Function(function) if function_name(function)? == "DESCRIPTOR" => {
-            match plain_arguments(function)?.as_slice() {
-                [ast::Expr::Identifier(name)] => Ok(name),
-                _ => Err(wrong()),
-            }
-        }
-        _ => Err(wrong()),
-    }
-}
-
-/// Adds the window's columns to the rows of `input`.
-fn with_window_columns(input: Relation, scope: &Scope, column: Expr, slicing: Slicing) -> Relation {
-    let time = in_milliseconds(column.clone());
-    let windows = windows_of(WindowAssigner::Tumble(slicing), &time);
-    let (time_type, nullable) = (time.data_type.clone(), time.nullable);
-    let start = Expr::new(ExprKind::WindowStart(Box::new(time), slicing), time_type.clone(), nullable);
-    let after_start = |ms: i64| {
-        let interval = Expr::literal(Value::Int(ms), DataType::IntervalMilli);
-        let kind = ExprKind::AddInterval(Box::new(start.clone()), Box::new(interval));
-        Expr::new(kind, time_type.clone(), nullable)
-    };
-    let added = [
-        ("window_start", start.clone().cast_to(DataType::Timestamp(3)), Attribute::WindowStart(windows.clone())),
-        (
-            "window_end",
-            after_start(slicing.size_ms).cast_to(DataType::Timestamp(3)),
-            Attribute::WindowEnd(windows.clone()),
-        ),
-        ("window_time", after_start(slicing.size_ms - 1), Attribute::WindowTime(windows.clone())),
-    ];
-    let mut columns = input.columns;
-    let mut projection: Vec<(Expr, String)> = scope.star(Span::default());
-    for (i, output) in columns.iter_mut().enumerate() {
-        if column.kind == ExprKind::Column(i) {
-            output.attribute = Attribute::WindowedTime(windows.clone());
-        }
-    }
-    for (name, expr, attribute) in added {
-        let field = Field::new(name, expr.data_type.clone(), nullable);
-        columns.push(Column { attribute, ..Column::plain(field) });
-        projection.push((expr, name.into()));
-    }
-    Relation { rel: Rel::Project { input: Box::new(input.rel), columns: projection }, columns }
 }

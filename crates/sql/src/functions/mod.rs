@@ -1,4 +1,4 @@
-//! The scalar functions of the dialect: names, types, and what a call becomes in the plan.
+//! The functions of the dialect: names, types, and what a call becomes in the plan.
 //!
 //! [`bind_call`] looks a name up (in any case) and turns a call with bound arguments into an [`Expr`]: a call of a
 //! native function, an expression made of cheaper parts (CASE, arithmetic), or a vectorised call of a DataFusion
@@ -24,6 +24,7 @@
 //! | `a \|\| b` | `\|\|` | a, b |
 //! | `CURRENT_TIMESTAMP` and its kind, with or without parentheses | the same | none |
 
+mod aggregate;
 mod call;
 mod conditional;
 mod docs;
@@ -35,6 +36,7 @@ mod temporal;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use aggregate::{aggregate_names, aggregate_usage, find_aggregate};
 pub use docs::reference_markdown;
 
 use crate::diagnostics;
@@ -60,6 +62,8 @@ pub enum Category {
     Conditional,
     /// Digests.
     Hash,
+    /// Aggregate functions.
+    Aggregate,
     /// DataFusion's functions.
     Vectorised,
 }
@@ -73,6 +77,7 @@ impl Category {
         Category::Temporal,
         Category::Conditional,
         Category::Hash,
+        Category::Aggregate,
         Category::Vectorised,
     ];
 
@@ -85,6 +90,7 @@ impl Category {
             Category::Temporal => "Date and time functions",
             Category::Conditional => "Conditional functions",
             Category::Hash => "Hash functions",
+            Category::Aggregate => "Aggregate functions",
             Category::Vectorised => "Further functions (vectorised)",
         }
     }
@@ -138,7 +144,6 @@ static BY_NAME: LazyLock<HashMap<&'static str, &'static Function>> = LazyLock::n
 
 /// Functions of Flink that are not there yet: named as such instead of "unknown".
 const MISSING: &[&str] = &[
-    "ARRAY_AGG",
     "ARRAY_APPEND",
     "ARRAY_CONCAT",
     "ARRAY_CONTAINS",
@@ -158,8 +163,6 @@ const MISSING: &[&str] = &[
     "CARDINALITY",
     "CURRENT_DATABASE",
     "ELEMENT",
-    "GROUPING",
-    "GROUPING_ID",
     "JSON_ARRAY",
     "JSON_ARRAYAGG",
     "JSON_EXISTS",
@@ -236,7 +239,7 @@ pub fn bind_call(name: &str, arguments: Vec<Expr>, span: Span) -> Result<Expr, D
     Err(at(Diagnostic::new(code::UNKNOWN_FUNCTION, format!("unknown function {name}")), span).advise(advice))
 }
 
-/// Every scalar function: ours in the order of the documentation, then DataFusion's by name.
+/// Every function: ours in the order of the documentation, the aggregates, then DataFusion's scalar ones by name.
 pub fn all() -> Vec<FunctionInfo> {
     let strings = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let ours = FUNCTIONS.iter().copied().flatten().map(|function| FunctionInfo {
@@ -258,5 +261,5 @@ pub fn all() -> Vec<FunctionInfo> {
             is_fused: false,
         }
     });
-    ours.chain(others).collect()
+    ours.chain(aggregate::listed()).chain(others).collect()
 }

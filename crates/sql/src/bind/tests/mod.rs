@@ -1,9 +1,12 @@
 //! Tests of the binder: the plans and types of queries, and the errors with their places.
 
+mod aggregates;
 mod errors;
 mod inserts;
+mod over;
 mod queries;
 mod typing;
+mod window_errors;
 mod windows;
 
 use crate::catalog::Catalog;

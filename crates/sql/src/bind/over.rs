@@ -1,0 +1,472 @@
+//! OVER: aggregates of a row and those before it, and ranks within windows.
+//!
+//! A call with OVER in the select list is a marker, like an aggregate function (see [`super::group`]). When the rest of
+//! the SELECT is bound, [`OverList::apply`] puts an operator for each distinct specification on top of the input (or
+//! of the aggregation, whose results OVER may use) and replaces the markers by its columns.
+//!
+//! | call | becomes |
+//! | --- | --- |
+//! | an aggregate, ordered by a time attribute | [`Rel::Over`] |
+//! | ROW_NUMBER, RANK, DENSE_RANK, partitioned by `window_start, window_end` | [`Rel::Rank`] |
+//! | ROW_NUMBER ordered by a time attribute, without a window | [`Rel::Over`] that counts rows |
+
+use super::aggregate::{read, typed};
+use super::call::{function_name, plain_arguments};
+use super::expression::Binder;
+use super::group::{OVER_MARK, unplaced, without_places};
+use super::place::{error, from_parser, span_of, type_name, unsupported};
+use super::query::Relation;
+use super::scope::{Attribute, Column, Scope, Windows};
+use super::window::{in_milliseconds, window_time};
+use crate::functions::find_aggregate;
+use millstream_plan::aggregate::{AggregateCall, AggregateFunction};
+use millstream_plan::expr::{Expr, ExprKind, Span};
+use millstream_plan::logical::{Frame, RankFunction, Rel, SortKey};
+use millstream_plan::window::WindowAssigner;
+use millstream_types::{DataType, Diagnostic, Value, code};
+use sqlparser::ast;
+
+/// Functions of Flink that stand with OVER and are not there yet.
+const MISSING: &[&str] = &["CUME_DIST", "LAG", "LEAD", "NTH_VALUE", "NTILE", "PERCENT_RANK"];
+
+/// What is computed over other rows.
+#[derive(Debug, Clone, PartialEq)]
+enum OverFunction {
+    Rank(RankFunction),
+    Aggregate(AggregateCall),
+}
+
+/// A call with OVER, bound over the input of the SELECT.
+#[derive(Debug, Clone, PartialEq)]
+struct OverCall {
+    function: OverFunction,
+    partition: Vec<Expr>,
+    order: Vec<SortKey>,
+    frame: Frame,
+    /// Place of the function's name.
+    place: Span,
+}
+
+/// The calls with OVER of a SELECT, each distinct one once.
+#[derive(Debug, Default)]
+pub(crate) struct OverList {
+    calls: Vec<OverCall>,
+    /// The WINDOW clause.
+    named: Vec<ast::NamedWindowDefinition>,
+}
+
+impl OverList {
+    /// A list for a SELECT with this WINDOW clause.
+    pub fn new(named: &[ast::NamedWindowDefinition]) -> OverList {
+        OverList { calls: vec![], named: named.to_vec() }
+    }
+
+    /// Whether there is no call.
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    fn add(&mut self, call: OverCall, span: Span) -> Expr {
+        let (data_type, nullable) = match &call.function {
+            OverFunction::Rank(_) => (DataType::BigInt, false),
+            OverFunction::Aggregate(call) => (call.data_type.clone(), call.nullable),
+        };
+        let plain = without_spans(&call);
+        let index = self.calls.iter().position(|c| without_spans(c) == plain).unwrap_or_else(|| {
+            self.calls.push(call);
+            self.calls.len() - 1
+        });
+        Expr::column(OVER_MARK + index, data_type, nullable).at(span)
+    }
+
+    /// Every expression of the calls, in a fixed order, to change in place.
+    fn expressions_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        self.calls.iter_mut().flat_map(|call| {
+            let arguments = match &mut call.function {
+                OverFunction::Aggregate(call) => call.arguments.iter_mut().chain(&mut call.filter).collect(),
+                OverFunction::Rank(_) => vec![],
+            };
+            let order = call.order.iter_mut().map(|key| &mut key.expr);
+            call.partition.iter_mut().chain(order).chain(arguments)
+        })
+    }
+
+    /// The expressions of the calls, to bind them over the output of an aggregation.
+    pub fn expressions(&mut self) -> Vec<Expr> {
+        self.expressions_mut().map(|e| e.clone()).collect()
+    }
+
+    /// Takes back what became of [`OverList::expressions`].
+    pub fn replace_expressions(&mut self, expressions: Vec<Expr>) {
+        self.expressions_mut().zip(expressions).for_each(|(old, new)| *old = new);
+    }
+
+    /// The relation with a column for each call, and `expressions` with these columns instead of the markers.
+    pub fn apply(self, input: Relation, expressions: Vec<Expr>) -> Result<(Relation, Vec<Expr>), Diagnostic> {
+        if self.calls.is_empty() {
+            return Ok((input, expressions));
+        }
+        let scope = Scope::of(input.columns.clone());
+        let operators = self.calls.iter().map(|call| operator_of(call, &scope)).collect::<Result<Vec<_>, _>>()?;
+        let mut relation = input;
+        let mut columns = vec![0; operators.len()];
+        // Ranks come when their window is complete, so running aggregates, which need event time, are below them.
+        for (i, operator) in operators.iter().enumerate() {
+            let Operator::Over { .. } = operator else { continue };
+            if operators[..i].contains(operator) {
+                continue;
+            }
+            let members: Vec<usize> = (i..operators.len()).filter(|&j| operators[j] == *operator).collect();
+            for (offset, &member) in members.iter().enumerate() {
+                columns[member] = relation.columns.len() + offset;
+            }
+            relation =
+                over(relation, operator.clone(), members.iter().map(|&m| aggregate_of(&self.calls[m])).collect());
+        }
+        for (i, operator) in operators.into_iter().enumerate() {
+            if let Operator::Rank { .. } = operator {
+                columns[i] = relation.columns.len();
+                relation = rank(relation, operator);
+            }
+        }
+        let replace = |expr: Expr| {
+            expr.rewrite(&mut |e| match e.kind {
+                ExprKind::Column(i) if i >= OVER_MARK => Expr { kind: ExprKind::Column(columns[i - OVER_MARK]), ..e },
+                _ => e,
+            })
+        };
+        Ok((relation, expressions.into_iter().map(replace).collect()))
+    }
+}
+
+fn without_spans(call: &OverCall) -> OverCall {
+    let plain = |key: &SortKey| SortKey { expr: unplaced(key.expr.clone()), ..key.clone() };
+    OverCall {
+        function: match &call.function {
+            OverFunction::Aggregate(call) => OverFunction::Aggregate(without_places(call)),
+            rank @ OverFunction::Rank(_) => rank.clone(),
+        },
+        partition: call.partition.iter().cloned().map(unplaced).collect(),
+        order: call.order.iter().map(plain).collect(),
+        frame: call.frame,
+        place: Span::default(),
+    }
+}
+
+/// The operator that computes a call, without places so that equal ones are found.
+#[derive(Debug, Clone, PartialEq)]
+enum Operator {
+    Over { time: Option<Expr>, partition: Vec<Expr>, frame: Frame },
+    Rank { time: Expr, partition: Vec<Expr>, order: Vec<SortKey>, function: RankFunction },
+}
+
+fn operator_of(call: &OverCall, scope: &Scope) -> Result<Operator, Diagnostic> {
+    let partition: Vec<Expr> = call.partition.iter().cloned().map(unplaced).collect();
+    let OverFunction::Rank(function) = call.function else {
+        return running(call, scope, partition, call.frame);
+    };
+    if call.order.is_empty() {
+        return Err(error(code::INVALID_WINDOW, call.place, "a rank needs ORDER BY within OVER")
+            .advise("write OVER (PARTITION BY window_start, window_end ORDER BY x DESC)"));
+    }
+    let Some(windows) = windows_of(call, scope)? else {
+        let is_running = function == RankFunction::RowNumber
+            && matches!(call.order.as_slice(), [key] if !key.descending && scope.attribute(&key.expr).is_time());
+        if is_running {
+            return running(call, scope, partition, Frame::Rows(None));
+        }
+        return Err(error(
+            code::NEEDS_UPDATES,
+            call.place,
+            "on a stream, ranks outside of a window would change with every row",
+        )
+        .advise("PARTITION BY window_start, window_end too, or ROW_NUMBER() OVER (… ORDER BY a time attribute)"));
+    };
+    if let WindowAssigner::Count { .. } = windows.assigner {
+        let advice = "rank rows of time windows, or aggregate the count window";
+        return Err(unsupported("a rank within count windows", call.place, advice));
+    }
+    let Some(time) = window_time(scope, &windows) else {
+        return Err(Diagnostic::bug("the window's end is among the columns"));
+    };
+    let order = call.order.iter().map(|k| SortKey { expr: unplaced(k.expr.clone()), ..k.clone() }).collect();
+    Ok(Operator::Rank { time, partition, order, function })
+}
+
+/// The windows that PARTITION BY names by their start and end.
+fn windows_of(call: &OverCall, scope: &Scope) -> Result<Option<Windows>, Diagnostic> {
+    let attributes: Vec<Attribute> = call.partition.iter().map(|e| scope.attribute(e)).collect();
+    let missing = attributes.iter().find_map(|a| match a {
+        Attribute::WindowStart(w) if !attributes.contains(&Attribute::WindowEnd(w.clone())) => Some("window_end"),
+        Attribute::WindowEnd(w) if !attributes.contains(&Attribute::WindowStart(w.clone())) => Some("window_start"),
+        _ => None,
+    });
+    if let Some(missing) = missing {
+        let message = "the partitions are not those of a window: both its start and its end are needed";
+        return Err(error(code::INVALID_WINDOW, call.place, message).advise(format!("add {missing} to PARTITION BY")));
+    }
+    Ok(attributes.into_iter().find_map(|a| match a {
+        Attribute::WindowStart(windows) => Some(windows),
+        _ => None,
+    }))
+}
+
+/// Aggregates in the order of time.
+fn running(call: &OverCall, scope: &Scope, partition: Vec<Expr>, frame: Frame) -> Result<Operator, Diagnostic> {
+    let advice = match scope.columns.iter().find(|c| c.attribute.is_time()) {
+        Some(column) => format!("write ORDER BY `{}` within OVER", column.field.name),
+        None => "ORDER BY a column with WATERMARK FOR, or one AS PROCTIME(), within OVER".into(),
+    };
+    let [key] = call.order.as_slice() else {
+        let message = "OVER needs ORDER BY one time attribute";
+        return Err(error(code::INVALID_WINDOW, call.place, message).advise(advice));
+    };
+    let attribute = scope.attribute(&key.expr);
+    if !attribute.is_time() {
+        let message = "OVER must be ordered by a time attribute, so that results are not updated";
+        return Err(error(code::INVALID_WINDOW, key.expr.span, message).advise(advice));
+    }
+    if key.descending {
+        let message = "OVER must be ordered by ascending time: later rows are not there yet";
+        return Err(error(code::INVALID_WINDOW, key.expr.span, message).advise("remove DESC"));
+    }
+    let time = unplaced(in_milliseconds(key.expr.clone()));
+    let (time, frame) = match (attribute, frame) {
+        // Rows arrive one after the other: what has arrived before is what came earlier.
+        (Attribute::Proctime, Frame::Rows(_)) => (None, frame),
+        (Attribute::Proctime, Frame::Range(None)) => (None, Frame::Rows(None)),
+        _ => (Some(time), frame),
+    };
+    Ok(Operator::Over { time, partition, frame })
+}
+
+fn aggregate_of(call: &OverCall) -> AggregateCall {
+    match &call.function {
+        OverFunction::Aggregate(call) => call.clone(),
+        OverFunction::Rank(_) => AggregateCall {
+            function: AggregateFunction::CountRows,
+            arguments: vec![],
+            parameters: vec![],
+            distinct: false,
+            filter: None,
+            data_type: DataType::BigInt,
+            nullable: false,
+        },
+    }
+}
+
+fn over(input: Relation, operator: Operator, calls: Vec<AggregateCall>) -> Relation {
+    let Operator::Over { time, partition, frame } = operator else { return input };
+    let mut columns = input.columns;
+    let first = columns.len();
+    let aggregates = calls.into_iter().enumerate().map(|(i, call)| (call, format!("over{}", first + i))).collect();
+    let rel = Rel::Over { input: Box::new(input.rel), time, partition, frame, aggregates };
+    columns.extend(rel.schema().fields.into_iter().skip(first).map(Column::plain));
+    Relation { rel, columns }
+}
+
+fn rank(input: Relation, operator: Operator) -> Relation {
+    let Operator::Rank { time, partition, order, function } = operator else { return input };
+    let mut columns = input.columns;
+    let rel = Rel::Rank { input: Box::new(input.rel), time, partition, order, function, range: (1, u64::MAX) };
+    for column in &mut columns {
+        if column.attribute == Attribute::Rowtime {
+            column.attribute = Attribute::None;
+        }
+    }
+    columns.extend(rel.schema().fields.into_iter().skip(columns.len()).map(Column::plain));
+    Relation { rel, columns }
+}
+
+impl Binder<'_> {
+    /// A call with OVER.
+    pub(super) fn over_call(
+        &mut self,
+        function: &ast::Function,
+        over: &ast::WindowType,
+        span: Span,
+    ) -> Result<Expr, Diagnostic> {
+        let name = function_name(function)?;
+        let place = span_of(&function.name);
+        let Some(named) = self.aggregates.as_ref().filter(|_| self.clause == "SELECT").map(|a| a.overs.named.clone())
+        else {
+            let message = format!("{name} … OVER stands only in SELECT, not in {}", self.clause);
+            return Err(error(code::NOT_GROUPED, place, message).advise("use its result in a query around this one"));
+        };
+        if let Some(filter) = &function.filter {
+            return Err(unsupported("FILTER with OVER", span_of(&**filter), "aggregate CASE WHEN … THEN x END"));
+        }
+        let specification = resolve(over, &named, place)?;
+        // Within OVER there are no further calls with OVER, but aggregates of GROUP BY may be used.
+        let clause = std::mem::replace(&mut self.clause, "OVER");
+        let call = self.bind_over(&name, function, &specification, place);
+        self.clause = clause;
+        let call = call?;
+        let list = self.aggregates.as_deref_mut().expect("it was there a few lines above");
+        Ok(list.overs.add(call, span))
+    }
+
+    fn bind_over(
+        &mut self,
+        name: &str,
+        function: &ast::Function,
+        specification: &ast::WindowSpec,
+        place: Span,
+    ) -> Result<OverCall, Diagnostic> {
+        let rank = match name {
+            "ROW_NUMBER" => Some(RankFunction::RowNumber),
+            "RANK" => Some(RankFunction::Rank),
+            "DENSE_RANK" => Some(RankFunction::DenseRank),
+            _ => None,
+        };
+        let over_function = match (rank, find_aggregate(name)) {
+            (Some(rank), _) => {
+                if !plain_arguments(function)?.is_empty() {
+                    let message = format!("{name} takes no arguments");
+                    return Err(error(code::TYPE_MISMATCH, place, message).advise(format!("write {name}() OVER (…)")));
+                }
+                if specification.window_frame.is_some() {
+                    return Err(
+                        error(code::SYNTAX, place, format!("{name} has no frame")).advise("remove ROWS or RANGE")
+                    );
+                }
+                OverFunction::Rank(rank)
+            }
+            (None, Some(kind)) => {
+                let written = read(kind, function)?;
+                let arguments = written.arguments.iter().map(|e| self.bind(e)).collect::<Result<Vec<_>, _>>()?;
+                OverFunction::Aggregate(typed(written, arguments, None, false, place)?)
+            }
+            (None, None) if MISSING.contains(&name) => {
+                return Err(unsupported(&format!("{name} … OVER"), place, "use FIRST_VALUE or LAST_VALUE over ROWS"));
+            }
+            (None, None) => {
+                let message = format!("{name} is not an aggregate function, so it cannot have OVER");
+                return Err(error(code::UNKNOWN_FUNCTION, place, message).advise("remove OVER (…)"));
+            }
+        };
+        let mut partition = Vec::new();
+        for key in &specification.partition_by {
+            partition.push(comparable(self.bind(key)?, "PARTITION BY")?);
+        }
+        let mut order = Vec::new();
+        for key in &specification.order_by {
+            order.push(self.sort_key(key)?);
+        }
+        let frame = frame_of(specification.window_frame.as_ref(), place)?;
+        Ok(OverCall { function: over_function, partition, order, frame, place })
+    }
+
+    /// NULL is the smallest value unless the query says where it goes.
+    fn sort_key(&mut self, key: &ast::OrderByExpr) -> Result<SortKey, Diagnostic> {
+        let descending = match &key.options.sort {
+            None | Some(ast::OrderBySort::Asc) => false,
+            Some(ast::OrderBySort::Desc) => true,
+            Some(ast::OrderBySort::Using(_)) => {
+                return Err(error(code::SYNTAX, span_of(&key.expr), "Flink SQL has no ORDER BY … USING")
+                    .advise("write ASC or DESC"));
+            }
+        };
+        let expr = comparable(self.bind(&key.expr)?, "ORDER BY")?;
+        Ok(SortKey { expr, descending, nulls_first: key.options.nulls_first.unwrap_or(!descending) })
+    }
+}
+
+fn comparable(expr: Expr, clause: &str) -> Result<Expr, Diagnostic> {
+    if expr.data_type.is_nested() || expr.data_type == DataType::Null {
+        let message = format!("{clause} of {} is not possible", type_name(&expr.data_type));
+        return Err(error(code::TYPE_MISMATCH, expr.span, message).advise("use single fields"));
+    }
+    Ok(expr)
+}
+
+/// The specification of OVER, with what it takes from the WINDOW clause.
+fn resolve(
+    over: &ast::WindowType,
+    named: &[ast::NamedWindowDefinition],
+    place: Span,
+) -> Result<ast::WindowSpec, Diagnostic> {
+    let own = |name: &ast::Ident| ast::WindowSpec {
+        window_name: Some(name.clone()),
+        partition_by: vec![],
+        order_by: vec![],
+        window_frame: None,
+    };
+    let mut specification = match over {
+        ast::WindowType::WindowSpec(specification) => specification.clone(),
+        ast::WindowType::NamedWindow(name) => own(name),
+    };
+    // Each name is followed at most once, so a cycle ends.
+    for _ in 0..=named.len() {
+        let Some(name) = specification.window_name.take() else { return Ok(specification) };
+        let Some(ast::NamedWindowDefinition(_, definition)) = named.iter().find(|d| d.0.value == name.value) else {
+            let message = format!("there is no window `{}` in the WINDOW clause", name.value);
+            return Err(error(code::INVALID_WINDOW, from_parser(name.span), message)
+                .advise("add WINDOW w AS (PARTITION BY … ORDER BY …) after HAVING"));
+        };
+        let base = match definition {
+            ast::NamedWindowExpr::WindowSpec(base) => base.clone(),
+            ast::NamedWindowExpr::NamedWindow(other) => own(other),
+        };
+        let both = !specification.partition_by.is_empty() && !base.partition_by.is_empty()
+            || !specification.order_by.is_empty() && !base.order_by.is_empty()
+            || specification.window_frame.is_some() && base.window_frame.is_some();
+        if both {
+            let message = format!("OVER repeats what the window `{}` says already", name.value);
+            return Err(error(code::INVALID_WINDOW, from_parser(name.span), message).advise("say it in one place"));
+        }
+        specification = ast::WindowSpec {
+            window_name: base.window_name,
+            partition_by: [base.partition_by, specification.partition_by].concat(),
+            order_by: [base.order_by, specification.order_by].concat(),
+            window_frame: specification.window_frame.or(base.window_frame),
+        };
+    }
+    Err(error(code::INVALID_WINDOW, place, "the windows of the WINDOW clause refer to one another")
+        .advise("define each with PARTITION BY and ORDER BY"))
+}
+
+/// The frame; by default everything up to the current row's time.
+fn frame_of(frame: Option<&ast::WindowFrame>, place: Span) -> Result<Frame, Diagnostic> {
+    let Some(frame) = frame else { return Ok(Frame::Range(None)) };
+    let advice = "write ROWS BETWEEN 9 PRECEDING AND CURRENT ROW, or RANGE BETWEEN INTERVAL '1' MINUTE PRECEDING AND \
+                  CURRENT ROW";
+    match &frame.end_bound {
+        None | Some(ast::WindowFrameBound::CurrentRow) => {}
+        Some(_) => return Err(unsupported("a frame that does not end at CURRENT ROW", place, advice)),
+    }
+    let bound = match &frame.start_bound {
+        ast::WindowFrameBound::Preceding(bound) => bound.as_deref(),
+        ast::WindowFrameBound::CurrentRow => {
+            return Ok(match frame.units {
+                ast::WindowFrameUnits::Rows => Frame::Rows(Some(0)),
+                _ => Frame::Range(Some(0)),
+            });
+        }
+        ast::WindowFrameBound::Following(_) => {
+            return Err(unsupported("a frame that begins after the current row", place, advice));
+        }
+    };
+    let constant = |e: &ast::Expr| Binder::scalar(&Scope::default(), "a frame").bind(e);
+    let wrong = |e: &ast::Expr, needs: &str| {
+        let message = format!("the frame begins with {needs} PRECEDING");
+        Err(error(code::INVALID_WINDOW, span_of(e), message).advise(advice))
+    };
+    match (frame.units, bound) {
+        (ast::WindowFrameUnits::Rows, None) => Ok(Frame::Rows(None)),
+        (ast::WindowFrameUnits::Range, None) => Ok(Frame::Range(None)),
+        (ast::WindowFrameUnits::Rows, Some(rows)) => match constant(rows) {
+            Ok(Expr { kind: ExprKind::Literal(Value::Int(n)), data_type, .. }) if data_type.is_integer() && n >= 0 => {
+                Ok(Frame::Rows(Some(n as u64)))
+            }
+            _ => wrong(rows, "a constant number of rows"),
+        },
+        (ast::WindowFrameUnits::Range, Some(interval)) => match constant(interval) {
+            Ok(Expr { kind: ExprKind::Literal(Value::Int(ms)), data_type: DataType::IntervalMilli, .. }) if ms >= 0 => {
+                Ok(Frame::Range(Some(ms)))
+            }
+            _ => wrong(interval, "a constant INTERVAL of days to seconds"),
+        },
+        (ast::WindowFrameUnits::Groups, _) => Err(unsupported("GROUPS frames", place, advice)),
+    }
+}

@@ -1,0 +1,156 @@
+//! OVER, and window Top-N.
+
+use super::errors::check;
+use super::{Session, tables};
+
+const WINDOWED: &str = "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)";
+
+/// The Top-N of `rank` with this condition, as a plan.
+fn top(session: &Session, rank: &str, condition: &str) -> String {
+    session.plan(&format!(
+        "SELECT i, n FROM (SELECT *, {rank}() OVER (PARTITION BY window_start, window_end, i ORDER BY l DESC, s) AS n
+         FROM {WINDOWED}) WHERE {condition}"
+    ))
+}
+
+#[test]
+fn top_n_keeps_a_range_of_ranks() {
+    let session = tables();
+    for (condition, range) in [
+        ("n <= 3", "1 to 3"),
+        ("n < 3", "1 to 2"),
+        ("3 >= n", "1 to 3"),
+        ("n = 1", "1 to 1"),
+        ("n BETWEEN 2 AND 4", "2 to 4"),
+        ("n > 1 AND n <= 5 AND 4 > n", "2 to 3"),
+        ("n >= -2 AND n <= 1", "1 to 1"),
+    ] {
+        let plan = top(&session, "ROW_NUMBER", condition);
+        let line = plan.lines().find(|l| l.contains("Rank ")).expect("there is a rank");
+        assert!(
+            line.contains(&format!("Rank ROW_NUMBER {range} partition=[window_start, window_end, i] order=[l DESC")),
+            "{line}"
+        );
+        assert!(!plan.contains("Filter"), "{plan}");
+    }
+    let plan = top(&session, "DENSE_RANK", "n <= 2 AND i > 1 AND n <> 2");
+    assert!(plan.contains("Filter [((i > 1) AND (n <> 2))]") && plan.contains("Rank DENSE_RANK 1 to 2"), "{plan}");
+    // A range of no ranks stays a condition.
+    assert!(top(&session, "RANK", "n < 1").contains("Filter [(n < 1)]"));
+    // Without a condition all rows are numbered.
+    let plan = top(&session, "RANK", "TRUE");
+    assert!(plan.contains("Rank RANK"), "{plan}");
+}
+
+#[test]
+fn windows_are_found_after_top_n() {
+    let session = tables();
+    let sql = format!(
+        "SELECT window_start, MAX(l) AS m FROM (SELECT * FROM (SELECT window_start, window_end, l, ROW_NUMBER() OVER \
+         (PARTITION BY window_start, window_end ORDER BY l NULLS LAST) AS n FROM {WINDOWED}) WHERE n = 1) \
+         GROUP BY window_start, window_end"
+    );
+    assert_eq!(session.schema(&sql), "window_start TIMESTAMP(3) NOT NULL, m BIGINT");
+    assert!(session.plan(&sql).contains("order=[l NULLS LAST]"), "{}", session.plan(&sql));
+    // Ranks of aggregates, in one SELECT.
+    let sql = format!(
+        "SELECT i, SUM(nn) AS s, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY SUM(nn) DESC) AS n \
+         FROM {WINDOWED} GROUP BY window_start, window_end, i HAVING SUM(nn) > 0"
+    );
+    let plan = session.plan(&sql);
+    assert!(plan.contains("partition=[window_start, window_end] order=[aggregate0 DESC"), "{plan}");
+    assert_eq!(session.schema(&sql), "i INT, s INT NOT NULL, n BIGINT NOT NULL");
+}
+
+#[test]
+fn aggregates_over_time() {
+    let session = tables();
+    let sql = "SELECT i, SUM(nn) OVER w AS s, COUNT(*) OVER w + 1 AS c, AVG(nn) OVER (PARTITION BY i ORDER BY ts) AS a,
+        MAX(nn) OVER (w RANGE BETWEEN INTERVAL '1' MINUTE PRECEDING AND CURRENT ROW) AS m,
+        MIN(nn) OVER (PARTITION BY s ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS l,
+        ROW_NUMBER() OVER (ORDER BY ts) AS n
+        FROM t WINDOW w AS (PARTITION BY i ORDER BY ts)";
+    assert_eq!(
+        session.schema(sql),
+        "i INT, s INT NOT NULL, c BIGINT NOT NULL, a INT NOT NULL, m INT NOT NULL, l INT NOT NULL, n BIGINT NOT NULL"
+    );
+    let plan = session.plan(sql);
+    let overs: Vec<&str> = plan.lines().map(str::trim).filter(|l| l.starts_with("Over ")).collect();
+    assert_eq!(overs.len(), 4, "{plan}");
+    assert!(overs[3].contains("SUM(nn)") && overs[3].contains("COUNT(*)") && overs[3].contains("AVG(nn)"), "{plan}");
+    // Event time lasts: windows can follow.
+    let outer = format!(
+        "SELECT COUNT(*) AS n FROM (SELECT ts, COUNT(*) OVER (ORDER BY ts) AS c FROM ({})) GROUP BY TUMBLE(ts, INTERVAL '1' DAY)",
+        "SELECT * FROM t"
+    );
+    assert_eq!(session.schema(&outer), "n BIGINT NOT NULL");
+    let session = Session::new("CREATE TABLE p (k INT, at AS PROCTIME()) WITH ('connector' = 'datagen')");
+    let plan = session.plan("SELECT COUNT(*) OVER (PARTITION BY k ORDER BY at) AS n FROM p");
+    assert!(plan.contains("partition=[k] order=arrival"), "{plan}");
+    // The first row of each key, as it arrives.
+    let first = "SELECT k FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY at) AS n FROM p) WHERE n = 1";
+    assert!(session.plan(first).contains("Filter [(n = 1)]"), "{}", session.plan(first));
+}
+
+#[test]
+fn errors() {
+    let ranked = |over: &str| format!("SELECT ROW_NUMBER() OVER ({over}) FROM {WINDOWED}");
+    check(&[
+        (
+            "SELECT ROW_NUMBER() OVER (PARTITION BY i ORDER BY l DESC) FROM t",
+            "MS2008 1:8+10 on a stream, ranks outside of a window would change with every row",
+            "window_start",
+        ),
+        (
+            "SELECT RANK() OVER (PARTITION BY i ORDER BY ts) FROM t",
+            "MS2008 1:8+4 on a stream, ranks outside of a window",
+            "window_start",
+        ),
+        (
+            &ranked("PARTITION BY window_start ORDER BY l"),
+            "MS2009 1:8+10 the partitions are not those of a window",
+            "add window_end to PARTITION BY",
+        ),
+        (&ranked("PARTITION BY window_start, window_end"), "MS2009 1:8+10 a rank needs ORDER BY", "ORDER BY x DESC"),
+        ("SELECT SUM(i) OVER (PARTITION BY l) FROM t", "MS2009 1:8+3 OVER needs ORDER BY one time attribute", "`ts`"),
+        ("SELECT SUM(i) OVER (ORDER BY l) FROM t", "MS2009 1:30+1 OVER must be ordered by a time attribute", "`ts`"),
+        (
+            "SELECT SUM(i) OVER (ORDER BY ts DESC) FROM t",
+            "MS2009 1:30+2 OVER must be ordered by ascending time",
+            "DESC",
+        ),
+        (
+            "SELECT SUM(i) OVER (ORDER BY ts ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) FROM t",
+            "MS2007 1:8+3 a frame that does not end at CURRENT ROW is not supported yet",
+            "ROWS BETWEEN",
+        ),
+        (
+            "SELECT SUM(i) OVER (ORDER BY ts RANGE BETWEEN 5 PRECEDING AND CURRENT ROW) FROM t",
+            "MS2009 1:47+1 the frame begins with a constant INTERVAL of days to seconds PRECEDING",
+            "RANGE BETWEEN",
+        ),
+        ("SELECT SUM(i) OVER w FROM t", "MS2009 1:20+1 there is no window `w` in the WINDOW clause", "WINDOW w AS"),
+        (
+            "SELECT SUM(i) OVER v FROM t WINDOW w AS (v), v AS (w)",
+            "MS2009 1:8+3 the windows of the WINDOW clause refer to one another",
+            "define",
+        ),
+        (
+            "SELECT SUM(i) OVER (w ORDER BY i) FROM t WINDOW w AS (ORDER BY ts)",
+            "MS2009 1:21+1 OVER repeats what the window `w` says already",
+            "one place",
+        ),
+        (
+            "SELECT i FROM t WHERE ROW_NUMBER() OVER (ORDER BY ts) = 1",
+            "MS2012 1:23+10 ROW_NUMBER … OVER stands only in",
+            "around",
+        ),
+        ("SELECT UPPER(s) OVER (ORDER BY ts) FROM t", "MS2005 1:8+5 UPPER is not an aggregate function", "remove OVER"),
+        ("SELECT RANK() FROM t", "MS2001 1:8+4 RANK needs OVER (…)", "PARTITION BY"),
+        (
+            "SELECT SUM(SUM(i) OVER (ORDER BY ts)) OVER (ORDER BY ts) FROM t",
+            "MS2012 1:12+3 SUM … OVER stands only in SELECT",
+            "",
+        ),
+    ]);
+}

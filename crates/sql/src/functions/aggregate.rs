@@ -1,0 +1,95 @@
+//! The names of the aggregate functions, and what `docs/functions.md` says of them. [`crate::bind`] gives them types.
+
+use super::{Category, FunctionInfo};
+use millstream_plan::aggregate::AggregateFunction;
+
+/// An aggregate function by name.
+struct Aggregate {
+    name: &'static str,
+    aliases: &'static [&'static str],
+    signatures: &'static [&'static str],
+    description: &'static str,
+    function: AggregateFunction,
+}
+
+macro_rules! aggregates {
+    ($($name:literal $([$($alias:literal),*])? ($($signature:literal),*) $function:ident, $description:literal;)*) => {
+        &[$(Aggregate {
+            name: $name,
+            aliases: &[$($($alias),*)?],
+            signatures: &[$($signature),*],
+            description: $description,
+            function: AggregateFunction::$function,
+        }),*]
+    };
+}
+
+const AGGREGATES: &[Aggregate] = aggregates! {
+    "COUNT" ("COUNT(*)", "COUNT([DISTINCT] x)") Count,
+        "Rows; rows where x is not NULL; distinct values of x. BIGINT.";
+    "SUM" ("SUM([DISTINCT] x)") Sum,
+        "The sum, of x's type (integers wrap), DECIMAL(38, s) for decimals.";
+    "AVG" ("AVG([DISTINCT] x)") Avg,
+        "The mean, of x's type (truncated for integers), DECIMAL(38, max(6, s)) for decimals.";
+    "MIN" ("MIN(x)") Min, "The smallest value.";
+    "MAX" ("MAX(x)") Max, "The largest value.";
+    "STDDEV_POP" ("STDDEV_POP(x)") StddevPop, "The population's standard deviation, DOUBLE.";
+    "STDDEV_SAMP" ["STDDEV"] ("STDDEV_SAMP(x)") StddevSamp,
+        "The sample's standard deviation, DOUBLE; NULL for fewer than two values.";
+    "VAR_POP" ("VAR_POP(x)") VarPop, "The population's variance, DOUBLE.";
+    "VAR_SAMP" ["VARIANCE"] ("VAR_SAMP(x)") VarSamp, "The sample's variance, DOUBLE; NULL for fewer than two values.";
+    "COVAR_POP" ("COVAR_POP(y, x)") CovarPop, "The population's covariance of the pairs without NULL, DOUBLE.";
+    "COVAR_SAMP" ("COVAR_SAMP(y, x)") CovarSamp, "The sample's covariance, DOUBLE; NULL for fewer than two pairs.";
+    "CORR" ("CORR(y, x)") Corr, "The correlation, DOUBLE; NULL when y or x does not vary.";
+    "BOOL_AND" ["EVERY"] ("BOOL_AND(x)") BoolAnd, "Whether x is TRUE wherever it is not NULL.";
+    "BOOL_OR" ["SOME", "ANY"] ("BOOL_OR(x)") BoolOr, "Whether x is TRUE anywhere.";
+    "FIRST_VALUE" ("FIRST_VALUE(x)") FirstValue, "The first value that is not NULL, in the order of the input.";
+    "LAST_VALUE" ("LAST_VALUE(x)") LastValue, "The last value that is not NULL, in the order of the input.";
+    "APPROX_COUNT_DISTINCT" ("APPROX_COUNT_DISTINCT(x)") ApproxCountDistinct,
+        "About how many distinct values x has, from a sketch of fixed size. BIGINT.";
+    "MEDIAN" ("MEDIAN(x)") Median, "The middle value, or the mean of the two middle ones, DOUBLE.";
+    "PERCENTILE" ("PERCENTILE(x, fraction)") Percentile,
+        "The value below which the constant fraction (0 to 1) of the values lies, interpolated, DOUBLE.";
+    "APPROX_PERCENTILE" ("APPROX_PERCENTILE(x, fraction)") ApproxPercentile,
+        "The same within 1 % of the value, from a sketch of bounded size, DOUBLE.";
+    "MODE" ("MODE(x)") Mode, "The most frequent value; the smallest of those.";
+    "COLLECT" ("COLLECT([DISTINCT] x)") Collect, "A MAP from each value to how often it occurs (Flink's MULTISET).";
+    "LISTAGG" ("LISTAGG([DISTINCT] string [, separator])") ListAgg,
+        "The strings in the order of the input, with a constant separator (a comma) between them.";
+    "ARRAY_AGG" ("ARRAY_AGG([DISTINCT] x [RESPECT NULLS | IGNORE NULLS])") ArrayAgg,
+        "An ARRAY of the values in the order of the input, NULLs among them unless they are ignored.";
+};
+
+/// The aggregate function of an upper-case name.
+pub(crate) fn find_aggregate(name: &str) -> Option<AggregateFunction> {
+    let named = |a: &&Aggregate| a.name == name || a.aliases.contains(&name);
+    AGGREGATES.iter().find(named).map(|a| a.function)
+}
+
+/// The names of all aggregate functions, without aliases.
+pub(crate) fn aggregate_names() -> impl Iterator<Item = &'static str> + Clone {
+    AGGREGATES.iter().map(|a| a.name)
+}
+
+/// How an aggregate function is called.
+pub(crate) fn aggregate_usage(function: AggregateFunction) -> String {
+    let function = match function {
+        AggregateFunction::CountRows => AggregateFunction::Count,
+        other => other,
+    };
+    let signatures = AGGREGATES.iter().filter(|a| a.function == function).flat_map(|a| a.signatures);
+    signatures.copied().collect::<Vec<_>>().join(" or ")
+}
+
+/// The aggregate functions for listings.
+pub(super) fn listed() -> impl Iterator<Item = FunctionInfo> {
+    let strings = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    AGGREGATES.iter().map(move |a| FunctionInfo {
+        name: a.name.to_owned(),
+        aliases: strings(a.aliases),
+        signatures: strings(a.signatures),
+        description: a.description.to_owned(),
+        category: Category::Aggregate,
+        is_fused: true,
+    })
+}
