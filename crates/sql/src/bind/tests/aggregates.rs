@@ -68,7 +68,7 @@ fn errors() {
         (&with("PERCENTILE(i)"), "MS2006 1:8+10 PERCENTILE takes a value and a fraction", "PERCENTILE(x, fraction)"),
         (&with("CORR(i)"), "MS2006 1:8+4 CORR takes two arguments", "CORR(y, x)"),
         (&with("ARRAY_AGG(a)"), "MS2006 1:8+11 ARRAY_AGG cannot be applied to ARRAY", "field"),
-        (&with("COUNT(DISTINCT r)"), "MS2006 1:8+15 COUNT cannot be applied to ROW", "field"),
+        (&with("COUNT(DISTINCT r)"), "MS2006 1:8+16 COUNT cannot be applied to ROW", "field"),
         (&with("COUNT(DISTINCT *)"), "MS2001 1:8+5 COUNT(DISTINCT *) names no column", "name"),
         (&with("MEDIAN(DISTINCT i)"), "MS2007 1:8+6 MEDIAN(DISTINCT …) is not supported yet", "SELECT DISTINCT"),
         (&with("FIRST_VALUE(i RESPECT NULLS)"), "MS2007 1:8+11 RESPECT NULLS of FIRST_VALUE", "ignored"),

@@ -47,7 +47,7 @@ fn operands() {
         ),
         (
             "SELECT * FROM COUNT_HOP(TABLE t, DESCRIPTOR(i), 1, 10)",
-            "MS2009 1:34+13 column `i` is not a time attribute",
+            "MS2009 1:34+12 column `i` is not a time attribute",
             "use `ts`",
         ),
         (
@@ -138,7 +138,7 @@ fn grouping_sets() {
         ),
         (
             &with("SELECT GROUPING(l)", "GROUP BY window_start, window_end, ROLLUP (i)"),
-            "MS2012 1:87",
+            "MS2012 1:88",
             "repeat the keys",
         ),
         (
