@@ -1,11 +1,11 @@
 //! Bad rows, late rows, selections, vector columns and the updates of tables, through the interpreter.
 
-use super::{Flow, emit, update};
+use super::{Flow, assign_groups, emit, update};
 use crate::interpreter::Interpreter;
-use crate::lower::{Lowered, OutputSource, lower_expressions, lower_pipeline};
+use crate::lower::{Lowered, OutputSource, lower_expressions, lower_keys, lower_pipeline};
 use crate::testing::MemoryTables;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::types::{Int32Type, Int64Type, TimestampMillisecondType};
 use arrow_array::{
     Array, ArrayRef, Float64Array, Int32Array, Int64Array, ListArray, StringViewArray, TimestampMillisecondArray,
 };
@@ -281,4 +281,46 @@ fn one_watermark_for_all_rows_and_a_stop() {
         update(&lowered, &kernel(&lowered), &columns, 4, &[9], tables.hooks(), functions, &mut |_| Flow::Stop).unwrap();
     assert_eq!(outcome, super::UpdateOutcome { late_rows: 1, stopped: true });
     assert_eq!(tables.entries(), ["20: nulls 0, \"b\", 1, 1, 4000000000000000 2.0, 4000000000000000 2.0"]);
+}
+
+/// The watermark of each row, also as the argument of a vectorised call; NULL before the first.
+#[test]
+fn current_watermarks_are_those_of_rows() {
+    let watermark = Expr::new(ExprKind::CurrentWatermark, DataType::Timestamp(3), true);
+    let text = watermark.clone().cast_to(DataType::STRING);
+    let call = Expr::new(ExprKind::Vector(VectorCall(Arc::new(Twice)), vec![text]), DataType::STRING, true);
+    let columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(vec![1, 2])), Arc::new(Int64Array::from(vec![1, 2]))];
+    for expr in [watermark.clone(), call.clone()] {
+        assert!(lower_expressions("test", &ab(), &[expr]).unwrap().reads_watermark());
+    }
+    assert!(!lower_expressions("test", &ab(), &[quotient()]).unwrap().reads_watermark());
+    let lowered = lower_expressions("test", &ab(), &[watermark, call]).unwrap();
+    let functions = &mut FunctionContext::default();
+    let mut run = |watermarks: &[i64]| {
+        emit(&lowered, &kernel(&lowered), &columns, 2, watermarks, functions, &mut |error| panic!("{error:?}"))
+    };
+    let emitted = run(&[i64::MIN, 1_001]).unwrap();
+    let times = emitted.columns[0].as_primitive::<TimestampMillisecondType>();
+    assert_eq!(times.iter().collect::<Vec<_>>(), [None, Some(1_001)]);
+    let texts = emitted.columns[1].as_string_view();
+    let doubled = "1970-01-01 00:00:01.001".repeat(2);
+    assert_eq!(texts.iter().collect::<Vec<_>>(), [None, Some(&*doubled)]);
+    assert!(run(&[0, 1, 2]).unwrap_err().message.contains("neither one watermark"));
+}
+
+/// A bad key fails the numbering as a whole, at its first row.
+#[test]
+fn keys_that_cannot_be_numbered_are_errors() {
+    let field = Field::new("a", DataType::BigInt, false);
+    let lowered = lower_keys("keys", &ab(), &[0], &[field]).unwrap();
+    let column = |values: Vec<Option<i64>>| Arc::new(Int64Array::from(values)) as ArrayRef;
+    let mut tables = MemoryTables::new(lowered.layout().unwrap().clone());
+    let mut run = |values: Vec<Option<i64>>| {
+        let columns = [column(values.clone()), column(values)];
+        let functions = &mut FunctionContext::default();
+        assign_groups(&lowered, &kernel(&lowered), &columns, columns[0].len(), tables.hooks(), functions)
+    };
+    assert_eq!(run(vec![Some(7), Some(8), Some(7)]).unwrap(), [0, 1, 0]);
+    assert_eq!(run(vec![Some(9), Some(8)]).unwrap(), [2, 1]);
+    assert_eq!(run(vec![Some(9), None]).unwrap_err().code, code::NULL_IN_NOT_NULL);
 }

@@ -68,6 +68,8 @@ pub struct Outcome {
     pub late_rows: u64,
     /// Groups of the rows, of programs that number keys.
     pub groups: Vec<u64>,
+    /// Hash of each group.
+    pub hashes: Vec<u64>,
 }
 
 impl Case {
@@ -148,6 +150,7 @@ impl Case {
                 let hooks = tables.hooks();
                 let groups = assign_groups(&self.lowered, kernel, &self.columns, self.rows, hooks, &mut functions);
                 outcome.groups = groups.unwrap_or_else(|e| panic!("{e}\n{self}"));
+                outcome.hashes = tables.group_hashes();
                 outcome.entries = tables.entries();
             }
             Terminal::Update(update) => {
