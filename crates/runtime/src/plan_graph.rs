@@ -22,7 +22,7 @@ use arrow_array::ArrayRef;
 use millstream_abi::EntryLayout;
 use millstream_codegen::program::Terminal;
 use millstream_plan::pipeline::{
-    ComponentOutput, PipelineEnd, PipelineInput, QueryPlan, SourcePlan, SourceWatermark, WatermarkRule,
+    ComponentOutput, Pipeline, PipelineEnd, PipelineInput, QueryPlan, SourcePlan, SourceWatermark, WatermarkRule,
 };
 use millstream_plan::window::WindowAssigner;
 use millstream_state::{Output, OutputTypes};
@@ -41,8 +41,8 @@ pub(crate) fn build(
 ) -> Result<Query, Diagnostic> {
     let RunInput { plan, sources, pipelines, operators, lookups, sinks } = input;
     check_sizes(&plan, sources.len(), pipelines.len(), sinks.len(), stats)?;
-    if operators.len() != plan.operators.len() {
-        return Err(Diagnostic::bug("the programs of keyed operators do not fit the plan"));
+    if (operators.len(), lookups.len()) != (plan.operators.len(), plan.lookups.len()) {
+        return Err(Diagnostic::bug("the programs of keyed operators and lookup tables do not fit the plan"));
     }
     let config = RunConfig { workers: config.workers.max(1), ..config.clone() };
     let phases = plan.sources.iter().map(|s| s.phase + 1).max().unwrap_or(0);
@@ -90,6 +90,7 @@ pub(crate) fn build(
         stats: Arc::clone(stats),
         cancel: cancel.clone(),
         sources: runtimes,
+        reads_watermark: plan.pipelines.iter().map(Pipeline::reads_watermark).collect(),
         plan,
         config,
         pipelines,

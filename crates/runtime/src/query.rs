@@ -43,6 +43,8 @@ pub(crate) struct Query {
     pub(crate) stats: Arc<QueryStats>,
     pub(crate) cancel: CancelToken,
     pub(crate) pipelines: Vec<StagedCode>,
+    /// Whether the expressions of a pipeline ask for the watermark.
+    pub(crate) reads_watermark: Vec<bool>,
     pub(crate) sources: Vec<SourceRuntime>,
     /// The splits of all sources, then the outputs of all aggregations, then those of all keyed operators.
     pub(crate) streams: Vec<Stream>,

@@ -114,11 +114,9 @@ impl<'q> Stages<'q> {
         Stages { query, pipeline, flat_maps, last: (0, 0) }
     }
 
-    /// Whether what the programs emit depends on the exact watermark before a row.
-    pub(crate) fn emitting_reads_watermarks(&self) -> bool {
-        let stages = &self.query.pipelines[self.pipeline].stages;
-        let emitting = stages.iter().filter(|code| !code.lowered.output_types.is_empty());
-        emitting.into_iter().any(|code| code.lowered.reads_watermark())
+    /// Whether results depend on the exact watermark before a row, besides the windows that it belongs to.
+    pub(crate) fn reads_watermarks(&self) -> bool {
+        self.query.reads_watermark[self.pipeline]
     }
 
     /// The program of the last stage.

@@ -121,7 +121,7 @@ impl Worker<'_> {
         let mut stages = Stages::new(query, pipeline);
         let code = stages.last_stage();
         let watermarks =
-            if stages.emitting_reads_watermarks() { buffer.exact_watermarks() } else { runtime.watermarks(buffer) };
+            if stages.reads_watermarks() { buffer.exact_watermarks() } else { runtime.watermarks(buffer) };
         stages.run(Staged::new(buffer, watermarks), &mut self.tools(), &mut |tools, rows| {
             tables.begin(&rows);
             // SAFETY: the layout is that of the program (`plan_graph` has checked it); the tables are this worker's.
@@ -204,7 +204,7 @@ impl Worker<'_> {
         let (query, buffer) = (self.query, &*task.buffer);
         let mut stages = Stages::new(query, pipeline);
         let code = stages.last_stage();
-        let watermarks = match stages.emitting_reads_watermarks() {
+        let watermarks = match stages.reads_watermarks() {
             true => buffer.exact_watermarks(),
             false => Cow::Owned(vec![buffer.stamp.watermark]),
         };

@@ -204,7 +204,7 @@ impl Planner {
         let mut pipelines = std::mem::take(&mut self.pipelines);
         for pipeline in &mut pipelines {
             if let PipelineInput::Source(index) = pipeline.input
-                && uses_watermark(pipeline)
+                && pipeline.reads_watermark()
             {
                 self.sources[index].needs_time = true;
             }
@@ -289,13 +289,6 @@ impl Planner {
     }
 }
 
-/// Whether a pipeline asks for the watermark (`CURRENT_WATERMARK`, late rows).
-fn uses_watermark(pipeline: &Pipeline) -> bool {
-    let mut found = false;
-    pipeline.each_expression(&mut |e| e.walk(&mut |e| found |= e.kind == ExprKind::CurrentWatermark));
-    found
-}
-
 fn columns_of(schema: &Schema) -> Vec<Expr> {
     let fields = schema.fields.iter().enumerate();
     fields.map(|(i, f)| Expr::column(i, f.data_type.clone(), f.nullable)).collect()
@@ -334,6 +327,19 @@ impl Pipeline {
                 update.guard.iter_mut().for_each(&mut apply);
             }
         }
+    }
+
+    /// Whether an expression asks for the watermark (`CURRENT_WATERMARK`, late rows).
+    pub fn reads_watermark(&self) -> bool {
+        let mut found = false;
+        let mut look = |e: &Expr| e.walk(&mut |e| found |= e.kind == ExprKind::CurrentWatermark);
+        self.each_expression(&mut look);
+        for operator in &self.operators {
+            if let Operator::FlatMap(FlatMap::Lookup { residual: Some(residual), .. }) = operator {
+                look(residual);
+            }
+        }
+        found
     }
 
     fn each_expression(&self, visit: &mut dyn FnMut(&Expr)) {
