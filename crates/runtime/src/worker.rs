@@ -120,8 +120,7 @@ impl Worker<'_> {
         let mut tables = TaskTables::new(owner, aggregation, runtime, generation, task.stream);
         let mut stages = Stages::new(query, pipeline);
         let code = stages.last_stage();
-        let watermarks =
-            if stages.reads_watermarks() { buffer.exact_watermarks() } else { runtime.watermarks(buffer) };
+        let watermarks = if stages.reads_watermarks() { buffer.exact_watermarks() } else { runtime.watermarks(buffer) };
         stages.run(Staged::new(buffer, watermarks), &mut self.tools(), &mut |tools, rows| {
             tables.begin(&rows);
             // SAFETY: the layout is that of the program (`plan_graph` has checked it); the tables are this worker's.

@@ -173,7 +173,37 @@ impl Combiner {
                 late.entered = true;
                 late.slice.partials.iter().for_each(|partial| running.add(partial, &self.partitions));
             }
+            return;
         }
+        let (counts, waits) = std::mem::take(&mut self.late).into_iter().partition(|late| late.counts_for(end));
+        self.late = waits;
+        let counts: Vec<Late> = counts;
+        for late in counts {
+            let stays = self.rejoin(late);
+            self.late.extend(stays);
+        }
+    }
+
+    /// Puts late rows to those of their slice, so that windows do not merge them one by one; gives them back where the
+    /// slice is in the front of the stacks, which does not change. (Most are late by less than a window, and the front is
+    /// old.)
+    fn rejoin(&mut self, late: Late) -> Option<Late> {
+        let place = self.slices.partition_point(|slice| slice.start < late.slice.start);
+        match &mut self.method {
+            Method::TwoStacks(stacks) if place < stacks.front() => return Some(late),
+            Method::TwoStacks(stacks) => {
+                late.slice.partials.iter().for_each(|partial| stacks.push(partial, &self.partitions));
+            }
+            Method::Recompute | Method::Subtract(_) => {}
+        }
+        match self.slices.get_mut(place).filter(|slice| slice.start == late.slice.start) {
+            Some(slice) => slice.partials.extend(late.slice.partials),
+            None => {
+                self.slices.insert(place, late.slice);
+                self.entered += 1;
+            }
+        }
+        None
     }
 
     fn combine(&mut self, end: i64) -> Merged {

@@ -117,7 +117,12 @@ impl Stacks {
         tables + self.steps.iter().map(|step| step.entries.bytes()).sum::<usize>()
     }
 
-    /// Adds a partial of the last slice.
+    /// Number of slices in the front.
+    pub(super) fn front(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Adds a partial of a slice behind the front.
     pub(super) fn push(&mut self, partial: &Partial, partitions: &Range<usize>) {
         let back = self.back.get_or_insert_with(|| Table::new(Arc::clone(&self.layout)));
         // SAFETY: entries of the layout; their strings live as long as the slice is in a stack.
