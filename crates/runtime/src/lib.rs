@@ -7,6 +7,8 @@
 //!                                                   └────────── an aggregation's output is a stream too ◄───────┘
 //! ```
 //!
+//! The rows of joins, sessions, ranks and the like are exchanged by key instead of going to tables: see `keyed`.
+//!
 //! [`run`] blocks until the query has ended. The engine's background compiler may replace a pipeline's kernel
 //! through its [`KernelSlot`] meanwhile, and any thread may read the [`QueryStats`] or use the [`CancelToken`].
 //!

@@ -62,7 +62,10 @@ pub(crate) fn build(
         .map(|a| aggregation(&plan, &pipelines, a, outputs[a], graph.aggregation_ports[a], config.workers))
         .collect::<Result<_, _>>()?;
     let operators = (plan.operators.iter().zip(operators).enumerate())
-        .map(|(o, (operator, code))| KeyedRuntime::new(operator, code, operator_outputs[o], graph.operator_ports[o]))
+        .map(|(o, (operator, code))| {
+            let inputs = (graph.operator_ports[o], is_derived(&plan, o));
+            KeyedRuntime::new(operator, code, operator_outputs[o], inputs)
+        })
         .collect::<Result<_, _>>()?;
     let sinks: Vec<Egress> = sinks
         .into_iter()
@@ -242,6 +245,12 @@ fn aggregation(
         _ => None,
     };
     Ok(Aggregation::new(aggregation.assigner, layout, types, output, inputs, overlap))
+}
+
+/// Whether no rows of a keyed operator come from a source without another operator in between.
+fn is_derived(plan: &QueryPlan, index: usize) -> bool {
+    let ends_there = |p: &&Pipeline| matches!(p.end, PipelineEnd::Exchange { operator, .. } if operator == index);
+    plan.pipelines.iter().filter(ends_there).all(|p| !matches!(p.input, PipelineInput::Source(_)))
 }
 
 fn shown(output: &ComponentOutput) -> Output {

@@ -1,7 +1,8 @@
 //! A running query: everything that its threads share, and its life from start to end.
 //!
 //! Locks, in the order in which one thread may hold several: a split's reading progress, then one of {a stream, an
-//! aggregation's progress, a worker's tables (within an aggregation's progress), an egress, the scheduler, the flow}.
+//! aggregation's or keyed operator's progress, a worker's tables (within an aggregation's progress), the inbox of a
+//! partition (within an operator's progress), an egress, the scheduler, the flow}.
 //! Acting on a release may lead through streams and aggregations down to the sinks; it starts after the lock under
 //! which it was found has been released.
 

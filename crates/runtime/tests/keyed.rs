@@ -109,8 +109,13 @@ fn plan(operator: KeyedOperator) -> QueryPlan {
     }
 }
 
+/// [`check_plan`] of an operator over sources.
+fn check(what: &str, operator: &KeyedOperator, inputs: &[Vec<Vec<Row>>], expected: Vec<String>, late: u64) {
+    check_plan(what, &plan(operator.clone()), inputs, expected, late);
+}
+
 /// Runs under every configuration and compares with what the model says.
-fn check(what: &str, operator: &KeyedOperator, inputs: &[Vec<Vec<Row>>], mut expected: Vec<String>, late: u64) {
+fn check_plan(what: &str, plan: &QueryPlan, inputs: &[Vec<Vec<Row>>], mut expected: Vec<String>, late: u64) {
     expected.sort();
     for workers in [1, 2, 8] {
         for buffer_rows in [1, 7, 0] {
@@ -118,7 +123,7 @@ fn check(what: &str, operator: &KeyedOperator, inputs: &[Vec<Vec<Row>>], mut exp
             let written = Arc::clone(&sink.written);
             let chunk = if buffer_rows == 0 { 10_000 } else { 50 };
             let sources = inputs.iter().map(|splits| connector(MemorySource::of(splits, chunk))).collect();
-            let input = input(plan(operator.clone()), sources, vec![sink]);
+            let input = input(plan.clone(), sources, vec![sink]);
             let (result, stats) = run_within(input, config(workers, buffer_rows), CancelToken::new());
             result.unwrap();
             assert!(written.is_finished());
@@ -501,6 +506,121 @@ fn sessions_end_where_nothing_comes_for_the_gap() {
         );
         check(&format!("gap {gap_ms}"), &aggregate, &inputs, aggregates_expected, late);
         check(&format!("rows, gap {gap_ms}"), &of_rows, &inputs, rows_expected, late);
+    }
+}
+
+/// Sessions of rows that another operator has output: they are not late, and those that touch are one.
+fn sessions_of_output(rows: Vec<Arrived>, gap_ms: i64) -> Vec<String> {
+    let mut expected = Vec::new();
+    for (name, mut rows) in by_name(rows) {
+        rows.iter_mut().for_each(|r| r.watermark = i64::MIN);
+        rows.sort_by_key(|r| r.time);
+        let of_session = |s: &Session| format!("{},{},{},{}", text(&name), aggregated(&s.rows), s.start, s.end);
+        expected.extend(sessions(&rows, gap_ms).0.iter().map(of_session));
+    }
+    expected
+}
+
+/// Adds sessions to a plan whose last pipeline comes out of an operator: of `columns` of its output, as in the source.
+fn with_sessions(mut plan: QueryPlan, columns: Vec<Expr>, gap_ms: i64) -> QueryPlan {
+    let [sessions, _] = windowed_operators(
+        KeyedKind::SessionAggregate { gap_ms, aggregates: aggregates() },
+        KeyedKind::SessionRows { gap_ms },
+    );
+    let (operator, output) = (plan.operators.len(), sessions.output.clone());
+    plan.operators.push(sessions);
+    let last = plan.pipelines.last_mut().unwrap();
+    last.operators = vec![Operator::Project(columns)];
+    last.end = PipelineEnd::Exchange { operator, port: 0 };
+    plan.pipelines.push(Pipeline {
+        input: PipelineInput::Operator(operator),
+        schema: output.clone(),
+        operators: vec![],
+        end: PipelineEnd::Sink(0),
+    });
+    plan.sinks = vec![sink_plan(output, None)];
+    plan
+}
+
+#[test]
+fn sessions_of_windows_that_touch_are_one() {
+    let size_ms = 20;
+    for (seed, gap_ms) in [10, 20, 35].into_iter().enumerate() {
+        let inputs = [rows(seed as u64 + 41, 2, 250, 1, 0)];
+        let (arrived, _) = merged(&inputs[0], None);
+        let (mut windows, mut late) = (BTreeMap::<(i64, Option<String>), i64>::new(), 0);
+        for row in arrived {
+            let start = row.time.div_euclid(size_ms) * size_ms;
+            if start + size_ms - 1 <= row.watermark {
+                late += 1;
+            } else {
+                *windows.entry((start, row.name)).or_default() += 1;
+            }
+        }
+        let of_window = |((start, name), number)| Arrived { watermark: 0, time: start + size_ms - 1, number, name };
+        let expected = sessions_of_output(windows.into_iter().map(of_window).collect(), gap_ms);
+        let aggregation = aggregation(tumble(size_ms), name_key());
+        let output = aggregation.output_schema();
+        let update = PipelineEnd::Aggregate {
+            aggregation: 0,
+            time: Some(time_column()),
+            keys: vec![Expr::column(2, DataType::STRING, true)],
+            updates: vec![count_all(), argument(key_column())],
+        };
+        let pipeline = |input, schema, end| Pipeline { input, schema, operators: vec![], end };
+        let windows = QueryPlan {
+            sources: vec![source_plan(delay(DELAY_MS))],
+            pipelines: vec![
+                pipeline(PipelineInput::Source(0), source_schema(), update),
+                pipeline(PipelineInput::Aggregation(0), output, PipelineEnd::Sink(0)),
+            ],
+            aggregations: vec![aggregation],
+            ..QueryPlan::default()
+        };
+        let last = Expr::literal(millstream_types::Value::Int(-1), DataType::IntervalMilli);
+        let end = Box::new(Expr::column(4, TIME, false));
+        let columns = vec![
+            Expr::new(ExprKind::AddInterval(end, Box::new(last)), TIME, true),
+            Expr::column(1, DataType::BigInt, false),
+            Expr::column(0, DataType::STRING, true),
+        ];
+        let what = format!("windows, gap {gap_ms}");
+        check_plan(&what, &with_sessions(windows, columns, gap_ms), &inputs, expected, late);
+    }
+}
+
+#[test]
+fn nothing_that_an_interval_join_outputs_is_late() {
+    for (seed, (lower, upper)) in [(-30, 20), (10, 60)].into_iter().enumerate() {
+        for of_left in [true, false] {
+            let (left_reach, right_reach) = ((-lower).max(0), upper.max(0));
+            let inputs = [rows(seed as u64 + 5, 2, 150, 1, 0), rows(seed as u64 + 60, 1, 200, 1, 0)];
+            let (left, late_left) = merged(&inputs[0], Some(left_reach));
+            let (right, late_right) = merged(&inputs[1], Some(right_reach));
+            let meets = |l: &&Arrived, r: &&Arrived| {
+                l.name.is_some() && l.name == r.name && (r.time + lower..=r.time + upper).contains(&l.time)
+            };
+            let shown = |(l, r): (&Arrived, &Arrived)| if of_left { l.clone() } else { r.clone() };
+            let pairs = left.iter().flat_map(|l| right.iter().filter(move |r| meets(&l, r)).map(move |r| (l, r)));
+            let expected = sessions_of_output(pairs.map(shown).collect(), 12);
+            let join = KeyedOperator {
+                kind: KeyedKind::IntervalJoin {
+                    kind: JoinKind::Inner,
+                    lower_ms: lower,
+                    upper_ms: upper,
+                    residual: None,
+                },
+                inputs: vec![keyed_input(Some(left_reach)), keyed_input(Some(right_reach))],
+                keys: name_key(),
+                output: joined_output(JoinKind::Inner),
+            };
+            let first = if of_left { 0 } else { 3 };
+            let fields = source_schema().fields;
+            let columns = (0..3).map(|i| Expr::column(first + i, fields[i].data_type.clone(), true)).collect();
+            let what = format!("join {lower}..{upper}, left {of_left}");
+            let late = late_left + late_right;
+            check_plan(&what, &with_sessions(plan(join), columns, 12), &inputs, expected, late);
+        }
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct KeyedRuntime {
     due: Due,
     /// What the output watermark is behind the operator's.
     held_back_ms: i64,
+    /// By how much the operator looks at all watermarks later than they are; see [`lag`].
+    lag_ms: i64,
     progress: Mutex<Progress>,
     partitions: Vec<Partition>,
     /// Partitions of a regular join that have not ended, and how it ends.
@@ -125,12 +127,12 @@ impl Inbox {
 }
 
 impl KeyedRuntime {
-    /// With `inputs` channels that end in it.
+    /// With `inputs` channels that end in it; whether all of them come from other operators.
     pub(crate) fn new(
         plan: &KeyedOperator,
         code: OperatorCode,
         output: StreamId,
-        inputs: usize,
+        (inputs, are_derived): (usize, bool),
     ) -> Result<KeyedRuntime, Diagnostic> {
         check(plan, &code)?;
         let partition = |_| {
@@ -141,7 +143,8 @@ impl KeyedRuntime {
         Ok(KeyedRuntime {
             output,
             due: Due::of(&plan.kind),
-            held_back_ms: held_back(plan),
+            held_back_ms: held_back(plan).saturating_add(lag(plan, are_derived)),
+            lag_ms: lag(plan, are_derived),
             progress: Mutex::new(Progress::new(inputs)),
             partitions,
             open: Mutex::new((PARTITIONS, End::Complete)),
@@ -173,6 +176,15 @@ impl KeyedRuntime {
     }
 }
 
+/// Whether a session that ends at the very time of the next row of its key has been output before that row depends on
+/// where the watermark has stopped in between. When it follows from the rows of a split, that is the same in every run;
+/// the watermark of an operator's output stops wherever timing has it. So sessions of such rows wait for one more
+/// millisecond: then the two are always one session, as those that touch are.
+fn lag(plan: &KeyedOperator, are_derived: bool) -> i64 {
+    let has_sessions = matches!(plan.kind, KeyedKind::SessionAggregate { .. } | KeyedKind::SessionRows { .. });
+    i64::from(are_derived && has_sessions)
+}
+
 /// What the rows of an operator's output can be behind its watermark.
 fn held_back(plan: &KeyedOperator) -> i64 {
     match plan.kind {
@@ -202,7 +214,7 @@ impl Query {
             // When the watermark advances between the rows that an operator outputs depends on timing. That a row is not
             // late does not: so the watermark before it counts as the highest under which it is not.
             for (ordinal, &time) in ordinals.iter_mut().zip(&*times_of(&columns[time])?) {
-                ordinal.watermark = ordinal.watermark.max(time.saturating_sub(1));
+                ordinal.watermark = ordinal.watermark.max(time.saturating_sub(1)).saturating_sub(runtime.lag_ms);
             }
         }
         let batch = Batch { columns, ordinals };
@@ -244,10 +256,11 @@ impl Query {
             drop(progress);
             return self.scheduler.push(tasks);
         }
+        let behind = |ms: i64| if watermark == i64::MAX { watermark } else { watermark.saturating_sub(ms) };
         for (partition, p) in runtime.partitions.iter().enumerate() {
             let mut inbox = p.inbox.lock();
-            if inbox.needs_job(watermark) {
-                let job = Job::Advance { watermark, unit: progress.units };
+            if inbox.needs_job(behind(runtime.lag_ms)) {
+                let job = Job::Advance { watermark: behind(runtime.lag_ms), unit: progress.units };
                 progress.units += 1;
                 tasks.extend(inbox.add(job, KeyedTask { operator, partition }));
             }
@@ -256,8 +269,7 @@ impl Query {
         progress.units += 1;
         drop(progress);
         self.scheduler.push(tasks);
-        let held = if watermark == i64::MAX { watermark } else { watermark.saturating_sub(runtime.held_back_ms) };
-        let unit = Unit { watermark: Some(held), end, ..Unit::default() };
+        let unit = Unit { watermark: Some(behind(runtime.held_back_ms)), end, ..Unit::default() };
         self.deliver(runtime.output, last_unit, unit);
     }
 

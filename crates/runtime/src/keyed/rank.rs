@@ -94,6 +94,9 @@ impl Rank {
 
     /// Cuts a window down, if it has grown enough.
     fn cut(&mut self, window: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        if self.range.1 == u64::MAX {
+            return Ok(());
+        }
         let left = self.left.get(&window).copied().unwrap_or(0);
         let Some(stores) = self.windows.get_mut(window) else { return Ok(()) };
         if stores[0].len() <= 2 * left + MANY_ROWS {
