@@ -62,6 +62,8 @@ pub enum ObjectKind {
         /// Whether NULL is a value; if not, updates bring none.
         keeps_nulls: bool,
     },
+    /// All values without their places: for results that do not depend on order. NULL is none.
+    Bag,
     /// Distinct values.
     Distinct,
     /// The value with the first place in the input.
@@ -80,18 +82,18 @@ pub enum Finish {
     /// The value of a plain accumulator; of [`ObjectKind::First`] and [`ObjectKind::Last`] the value, NULL when there is
     /// none.
     Value,
-    /// Of a List or Distinct: number of values, BIGINT.
+    /// Of a List, Bag or Distinct: number of values, BIGINT.
     Count,
     /// Of a Distinct: sum of the values in the type of the column (integers wrap); NULL when there is none.
     Sum,
-    /// Of a List of numbers as F64: value at the fraction (0 to 1) of the sorted values, interpolated between neighbours,
+    /// Of a List or Bag of numbers as F64: value at the fraction (0 to 1) of the sorted values, interpolated between neighbours,
     /// DOUBLE; NULL when there is none.
     Percentile(f64),
-    /// Of a List: the most frequent value, the smallest of those; NULL when there is none.
+    /// Of a List or Bag: the most frequent value, the smallest of those; NULL when there is none.
     Mode,
     /// Of a List or Distinct: an ARRAY, in order of the input (Distinct: in ascending order); NULL when there is none.
     Array,
-    /// Of a List: a MAP from each value to how often it is there (Flink's MULTISET), in ascending order; NULL when there
+    /// Of a List, Bag or Distinct: a MAP from each value to how often it is there (Flink's MULTISET), in ascending order; NULL when there
     /// is none.
     Multiset,
     /// Of a List or Distinct of strings: joined by the separator, in the order of [`Finish::Array`]; NULL when there is

@@ -156,18 +156,19 @@ impl Components {
             F::ApproxCountDistinct => self.object(ObjectKind::Cardinality, Finish::Estimate, argument, call, first),
             F::Median => {
                 let number = argument.clone().cast_to(DataType::Double);
-                self.object(list(false), Finish::Percentile(0.5), &number, call, first)
+                self.object(ObjectKind::Bag, Finish::Percentile(0.5), &number, call, first)
             }
             F::Percentile => {
                 let number = argument.clone().cast_to(DataType::Double);
-                self.object(list(false), Finish::Percentile(fraction(call)), &number, call, first)
+                self.object(ObjectKind::Bag, Finish::Percentile(fraction(call)), &number, call, first)
             }
             F::ApproxPercentile => {
                 let number = argument.clone().cast_to(DataType::Double);
                 self.object(ObjectKind::Quantiles, Finish::Quantile(fraction(call)), &number, call, first)
             }
-            F::Mode => self.object(list(false), Finish::Mode, argument, call, first),
-            F::Collect => self.object(kept(call, false), Finish::Multiset, argument, call, first),
+            F::Mode => self.object(ObjectKind::Bag, Finish::Mode, argument, call, first),
+            F::Collect if call.distinct => self.object(ObjectKind::Distinct, Finish::Multiset, argument, call, first),
+            F::Collect => self.object(ObjectKind::Bag, Finish::Multiset, argument, call, first),
             F::ArrayAgg => {
                 let keeps_nulls = call.parameters.first() == Some(&Value::Boolean(true));
                 self.object(kept(call, keeps_nulls), Finish::Array, argument, call, first)

@@ -1,4 +1,4 @@
-//! Lists: all values of a group with their places in the input, as a tree whose leaves are shared.
+//! Lists and bags: all values of a group, with or without their places in the input, as a tree whose leaves are shared.
 
 use super::{Object, Ordinal, Values};
 use millstream_abi::{Phys, Slot};
@@ -12,8 +12,9 @@ const MAX_DEPTH: u32 = 64;
 #[derive(Debug, Clone)]
 pub(crate) struct List {
     values: Values,
-    /// Of the values.
+    /// Of the values; a bag has none.
     ordinals: Vec<Ordinal>,
+    is_bag: bool,
     /// Numbers of the values that stand for NULL, ascending.
     nulls: Vec<usize>,
     /// All of them lists.
@@ -31,11 +32,26 @@ pub(crate) struct List {
 impl List {
     /// An empty list.
     pub(super) fn new(phys: Phys) -> List {
-        List::of_parts(Values::new(phys))
+        List::of_parts(Values::new(phys), false)
     }
 
-    fn of_parts(values: Values) -> List {
-        List { values, ordinals: vec![], nulls: vec![], parts: vec![], depth: 0, len: 0, null_count: 0, part_bytes: 0 }
+    /// An empty list that will not tell the places of its values.
+    pub(super) fn bag(phys: Phys) -> List {
+        List::of_parts(Values::new(phys), true)
+    }
+
+    fn of_parts(values: Values, is_bag: bool) -> List {
+        List {
+            values,
+            ordinals: vec![],
+            is_bag,
+            nulls: vec![],
+            parts: vec![],
+            depth: 0,
+            len: 0,
+            null_count: 0,
+            part_bytes: 0,
+        }
     }
 
     /// Appends a value.
@@ -52,7 +68,9 @@ impl List {
                 self.values.push_nothing();
             }
         }
-        self.ordinals.push(ordinal);
+        if !self.is_bag {
+            self.ordinals.push(ordinal);
+        }
         self.len += 1;
     }
 
@@ -74,11 +92,12 @@ impl List {
 
     /// A list that has this one, which `this` points to, as a part.
     pub(super) fn fork(&self, this: &Arc<Object>) -> List {
-        let mut fork = List::of_parts(match self.values {
+        let none = match self.values {
             Values::Words(_) => Values::Words(vec![]),
             Values::Wides(_) => Values::Wides(vec![]),
             Values::Strings(..) => Values::Strings(vec![], vec![]),
-        });
+        };
+        let mut fork = List::of_parts(none, self.is_bag);
         fork.append(Arc::clone(this));
         fork
     }
@@ -102,7 +121,7 @@ impl List {
             leaves.extend(parts.filter_map(|p| if let Object::List(list) = &**p { Some(list) } else { None }));
             next += 1;
         }
-        leaves.retain(|leaf| !leaf.ordinals.is_empty());
+        leaves.retain(|leaf| leaf.values.len() > 0);
         leaves
     }
 
@@ -112,7 +131,11 @@ impl List {
     }
 
     /// All values in the order of the input, as leaves and positions in them. Values of one row are in their own order.
+    ///
+    /// # Panics
+    /// For bags.
     pub(crate) fn in_order(&self) -> Vec<(&List, usize)> {
+        assert!(!self.is_bag, "a bag has no order");
         let mut places: Vec<(&List, usize)> =
             self.leaves().into_iter().flat_map(|leaf| (0..leaf.ordinals.len()).map(move |i| (leaf, i))).collect();
         let compare = |a: &(&List, usize), b: &(&List, usize)| {
@@ -153,10 +176,10 @@ fn flatten(root: &Arc<Object>) -> Vec<Arc<Object>> {
         open.extend(list.parts.iter().cloned());
         if list.parts.is_empty() {
             flat.push(object);
-        } else if !list.ordinals.is_empty() {
-            let mut own = List::of_parts(list.values.clone());
+        } else if list.values.len() > 0 {
+            let mut own = List::of_parts(list.values.clone(), list.is_bag);
             (own.ordinals, own.nulls) = (list.ordinals.clone(), list.nulls.clone());
-            (own.len, own.null_count) = (own.ordinals.len(), own.nulls.len());
+            (own.len, own.null_count) = (own.values.len(), own.nulls.len());
             flat.push(Arc::new(Object::List(own)));
         }
     }

@@ -34,6 +34,7 @@ pub struct Ordinal {
 /// What an entry points to.
 #[derive(Debug, Clone)]
 pub(crate) enum Object {
+    /// Also a bag.
     List(List),
     Distinct(Distinct),
     /// The value with the smallest ordinal.
@@ -45,7 +46,7 @@ pub(crate) enum Object {
 }
 
 impl Object {
-    /// The object of one value; `None` when a NULL is nothing to it.
+    /// The object of one value; `None` for a first or last value that is NULL.
     ///
     /// # Safety
     /// `value` is of the type `phys`, and its string is alive.
@@ -57,12 +58,8 @@ impl Object {
             values
         };
         let mut object = match kind {
-            ObjectKind::List { keeps_nulls } => {
-                if value.is_none() && !keeps_nulls {
-                    return None;
-                }
-                Object::List(List::new(phys))
-            }
+            ObjectKind::List { .. } => Object::List(List::new(phys)),
+            ObjectKind::Bag => Object::List(List::bag(phys)),
             ObjectKind::Distinct => Object::Distinct(Distinct::new(phys)),
             ObjectKind::First => return value.map(|v| Object::First(ordinal, single(v))),
             ObjectKind::Last => return value.map(|v| Object::Last(ordinal, single(v))),
@@ -203,6 +200,9 @@ pub(crate) unsafe fn update(
     value: Option<&Slot>,
     ordinal: Ordinal,
 ) -> usize {
+    if value.is_none() && kind != (ObjectKind::List { keeps_nulls: true }) {
+        return 0;
+    }
     // SAFETY: promised by the caller.
     unsafe {
         if read::<*const Object>(accumulator, 0).is_null() {

@@ -99,7 +99,7 @@ pub fn all() -> Vec<Accumulator> {
         MaxF64,
         MinStr,
         MaxStr,
-        Object(list(false), Phys::F64),
+        Object(ObjectKind::Bag, Phys::F64),
         Object(list(true), Phys::Str),
         Object(list(false), Phys::Str),
         Object(ObjectKind::Distinct, Phys::I64),
