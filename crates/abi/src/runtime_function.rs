@@ -179,6 +179,12 @@ runtime_functions! {
     RegexpInstr = "regexp_instr" (Str, Str) -> I32;
     /// `REGEXP_SUBSTR(s, pattern)`
     RegexpSubstr = "regexp_substr" (Str, Str) -> Str;
+    /// `REGEXP_EXTRACT_ALL(s, pattern, group)` as a JSON array.
+    RegexpExtractAll = "regexp_extract_all" (Str, Str, I32) -> Str;
+    /// `REGEXP_SPLIT(s, pattern)` as a JSON array.
+    RegexpSplit = "regexp_split" (Str, Str) -> Str;
+    /// `STR_TO_MAP(s, pair, key_value)` as a JSON array of keys and values in turn.
+    StrToMap = "str_to_map" (Str, Str, Str) -> Str;
 
     // Encodings and digests.
     /// `ENCODE(s, charset)`
@@ -201,6 +207,8 @@ runtime_functions! {
     UrlEncode = "url_encode" (Str) -> Str;
     /// `URL_DECODE(s)`
     UrlDecode = "url_decode" (Str) -> Str;
+    /// `URL_DECODE_RECURSIVE(s, depth)`
+    UrlDecodeRecursive = "url_decode_recursive" (Str, I32) -> Str;
     /// `PARSE_URL(url, part)`
     ParseUrl = "parse_url" (Str, Str) -> Str;
     /// `PARSE_URL(url, part, key)`
@@ -383,6 +391,24 @@ runtime_functions! {
     DecimalRescale = "decimal_rescale" (I128, I32, I32, I32) -> I128;
     /// `SIGN(x)` of a decimal: x, scale of it and of the result.
     DecimalSign = "decimal_sign" (I128, I32) -> I128;
+
+    // JSON (what the numbers stand for: `json` in the functions crate).
+    /// `JSON_VALUE(json, path)`: json, path, type of the result.
+    JsonValue = "json_value" (Str, Str, I32) -> Str;
+    /// What JSON_VALUE finds: json, path, type of the result, what fails the row.
+    JsonValueOutcome = "json_value_outcome" (Str, Str, I32, I32) -> I32;
+    /// `JSON_EXISTS(json, path)`: json, path, result for an error.
+    JsonExists = "json_exists" (Str, Str, I32) -> Bool;
+    /// `JSON_QUERY(json, path)`: json, path, wrapper, result for nothing, result for an error.
+    JsonQuery = "json_query" (Str, Str, I32, I32, I32) -> Str;
+    /// `JSON(s)`: the text without white space.
+    JsonText = "json_text" (Str) -> Str;
+    /// `s IS JSON`: s, kind of value.
+    IsJson = "is_json" (Str, I32) -> Bool;
+    /// `JSON_QUOTE(s)`
+    JsonQuote = "json_quote" (Str) -> Str;
+    /// `JSON_UNQUOTE(s)`
+    JsonUnquote = "json_unquote" (Str) -> Str;
 
     // Dates and times (what is SQL's name for each: `datetime` in the functions crate); p is a timestamp's precision.
     /// `DATE_FORMAT(timestamp, format)`: x, p, format.

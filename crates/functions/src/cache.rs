@@ -4,6 +4,7 @@
 //! column may see any number of them.
 
 use crate::date_pattern::DatePattern;
+use crate::json::{LastDocument, Path};
 use crate::like::LikePattern;
 use crate::random::Generators;
 use crate::regex::CompiledRegex;
@@ -67,6 +68,10 @@ pub(crate) struct Caches {
     pub(crate) formatters: PatternCache<Result<Arc<DatePattern>, String>>,
     /// Patterns of Java's `SimpleDateFormat`.
     pub(crate) simple_formats: PatternCache<Result<Arc<DatePattern>, String>>,
+    /// JSON paths.
+    pub(crate) json_paths: PatternCache<Result<Path, String>>,
+    /// The JSON document of the row before.
+    pub(crate) document: LastDocument,
     /// Keys with an escape character are put together here.
     pub(crate) key: String,
     /// Random number generators by seed.

@@ -2,7 +2,7 @@
 
 use crate::context::{Failure, FunctionContext};
 use crate::{casts, datetime, decimal};
-use crate::{encoding, hash, like, math, random, regex, search, strings, url};
+use crate::{encoding, hash, json, like, math, random, regex, search, strings, url};
 use millstream_abi::{CallStatus, RuntimeFn, RuntimeFnPtr, Slot, Str};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -199,6 +199,9 @@ pub fn address(function: RuntimeFn) -> RuntimeFnPtr {
         RuntimeFn::RegexpCount => wrap!(regex::count; 0, 1),
         RuntimeFn::RegexpInstr => wrap!(regex::instr; 0, 1),
         RuntimeFn::RegexpSubstr => wrap!(regex::substr; 0, 1),
+        RuntimeFn::RegexpExtractAll => wrap!(regex::extract_all; 0, 1, 2),
+        RuntimeFn::RegexpSplit => wrap!(regex::split; 0, 1),
+        RuntimeFn::StrToMap => wrap!(regex::str_to_map; 0, 1, 2),
 
         // Encodings and digests.
         RuntimeFn::Encode => wrap!(encoding::encode; 0, 1),
@@ -211,6 +214,7 @@ pub fn address(function: RuntimeFn) -> RuntimeFnPtr {
         RuntimeFn::Unhex => wrap!(encoding::unhex; 0),
         RuntimeFn::UrlEncode => wrap!(url::url_encode; 0),
         RuntimeFn::UrlDecode => wrap!(url::url_decode; 0),
+        RuntimeFn::UrlDecodeRecursive => wrap!(url::url_decode_recursive; 0, 1),
         RuntimeFn::ParseUrl => wrap!(url::parse_url; 0, 1),
         RuntimeFn::ParseUrlKey => wrap!(url::parse_url_key; 0, 1, 2),
         RuntimeFn::Md5 => wrap!(hash::md5; 0),
@@ -306,6 +310,16 @@ pub fn address(function: RuntimeFn) -> RuntimeFnPtr {
         RuntimeFn::DecimalModulo => wrap!(decimal::modulo; 0, 1, 2, 3, 4, 5),
         RuntimeFn::DecimalRescale => wrap!(decimal::rescale; 0, 1, 2, 3),
         RuntimeFn::DecimalSign => wrap!(decimal::sign; 0, 1),
+
+        // JSON.
+        RuntimeFn::JsonValue => wrap!(json::json_value; 0, 1, 2),
+        RuntimeFn::JsonValueOutcome => wrap!(json::value_outcome; 0, 1, 2, 3),
+        RuntimeFn::JsonExists => wrap!(json::exists; 0, 1, 2),
+        RuntimeFn::JsonQuery => wrap!(json::query; 0, 1, 2, 3, 4),
+        RuntimeFn::JsonText => wrap!(json::json; 0),
+        RuntimeFn::IsJson => wrap!(json::is_json; 0, 1),
+        RuntimeFn::JsonQuote => wrap!(json::quote; 0),
+        RuntimeFn::JsonUnquote => wrap!(json::unquote; 0),
 
         // Dates and times.
         RuntimeFn::DateFormat => wrap!(datetime::date_format; 0, 1, 2),

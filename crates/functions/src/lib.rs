@@ -4,7 +4,7 @@
 //! the [`FunctionContext`] for memory, time zone and errors. Functions that Flink defines to return NULL on bad input
 //! return `None`; those that fail the row return an [`Failure`].
 //!
-//! A file per family: `strings`, `regex`, `datetime`, `math`, `decimal`, `casts`.
+//! A file per family: `strings`, `regex`, `datetime`, `math`, `decimal`, `casts`, `json`.
 
 mod cache;
 mod casts;
@@ -16,6 +16,7 @@ mod decimal;
 mod dispatch;
 mod encoding;
 mod hash;
+mod json;
 mod like;
 mod math;
 mod random;

@@ -8,6 +8,7 @@
 //! Unicode instead of ASCII.
 
 use crate::context::{Failure, FunctionContext};
+use crate::json::array_of_strings;
 use crate::like::escape_character;
 use crate::strings::{count_chars, part};
 use millstream_abi::Str;
@@ -73,6 +74,20 @@ impl CompiledRegex {
         }
     }
 
+    /// Where group `group` of every match lies, from left to right; `None` when there is no such group, or when the
+    /// backtracking engine gives up.
+    fn find_groups(&self, s: &str, group: usize) -> Option<Vec<Option<Range<usize>>>> {
+        match self {
+            CompiledRegex::Plain(plain) => (group < plain.0.captures_len())
+                .then(|| plain.0.captures_iter(s).map(|found| found.get(group).map(|found| found.range())).collect()),
+            CompiledRegex::Fancy(fancy) if group < fancy.captures_len() => fancy
+                .captures_iter(s)
+                .map(|found| found.ok().map(|found| found.get(group).map(|found| found.range())))
+                .collect(),
+            CompiledRegex::Fancy(_) => None,
+        }
+    }
+
     /// Every match from left to right; `None` when the backtracking engine gives up.
     fn find_all(&self, s: &str) -> Option<Vec<Range<usize>>> {
         match self {
@@ -132,6 +147,54 @@ pub(crate) fn instr(context: &mut FunctionContext, s: &str, pattern: &str) -> Op
 /// `REGEXP_SUBSTR(s, pattern)`: the first match; NULL without one and for a malformed pattern.
 pub(crate) fn substr(context: &mut FunctionContext, s: &str, pattern: &str) -> Option<Str> {
     extract(context, s, pattern, 0)
+}
+
+/// `REGEXP_EXTRACT_ALL(s, pattern, group)` as a JSON array: NULL for a malformed pattern and for a group that does not
+/// exist.
+pub(crate) fn extract_all(context: &mut FunctionContext, s: &str, pattern: &str, group: i32) -> Option<String> {
+    let groups = compiled(context, pattern)?.find_groups(s, usize::try_from(group).ok()?)?;
+    Some(array_of_strings(groups.into_iter().map(|range| range.map(|range| &s[range]))))
+}
+
+/// The parts of `s` between the matches.
+fn parts<'s>(s: &'s str, regex: &CompiledRegex) -> Option<Vec<&'s str>> {
+    let mut parts = Vec::new();
+    let mut end = 0;
+    for range in regex.find_all(s)? {
+        // An empty match cuts between two characters, but not off the start or the end.
+        if range.is_empty() && (range.start == 0 || range.start == s.len()) {
+            continue;
+        }
+        parts.push(&s[end..range.start]);
+        end = range.end;
+    }
+    parts.push(&s[end..]);
+    Some(parts)
+}
+
+/// `REGEXP_SPLIT(s, pattern)` as a JSON array; NULL for a malformed pattern.
+pub(crate) fn split(context: &mut FunctionContext, s: &str, pattern: &str) -> Option<String> {
+    let parts = parts(s, compiled(context, pattern)?)?;
+    Some(array_of_strings(parts.into_iter().map(Some)))
+}
+
+/// `STR_TO_MAP(s, pair, key_value)` as a JSON array of keys and values in turn; both separators are regular
+/// expressions. NULL for malformed ones.
+pub(crate) fn str_to_map(context: &mut FunctionContext, s: &str, pair: &str, key_value: &str) -> Option<String> {
+    if s.is_empty() {
+        return Some("[]".to_owned());
+    }
+    let mut pairs = parts(s, compiled(context, pair)?)?;
+    // As Java splits: what is empty at the end does not count.
+    while pairs.last().is_some_and(|last| last.is_empty()) {
+        pairs.pop();
+    }
+    let separator = compiled(context, key_value)?;
+    let halves = pairs.into_iter().flat_map(|pair| match separator.find_group(pair, 0) {
+        Some(range) => [Some(&pair[..range.start]), Some(&pair[range.end..])],
+        None => [Some(pair), None],
+    });
+    Some(array_of_strings(halves))
 }
 
 /// `s SIMILAR TO pattern`

@@ -36,6 +36,24 @@ pub(crate) fn url_decode(_: &mut FunctionContext, s: &str) -> Option<String> {
     Some(String::from_utf8(out).unwrap_or_else(|bad| String::from_utf8_lossy(bad.as_bytes()).into_owned()))
 }
 
+/// `URL_DECODE_RECURSIVE(s, depth)`: decoded again and again until nothing changes, at most `depth` times; what cannot be
+/// decoded any more stays as it is. NULL when `s` is malformed from the start, or `depth` is not positive.
+pub(crate) fn url_decode_recursive(context: &mut FunctionContext, s: &str, depth: i32) -> Option<String> {
+    if depth < 1 {
+        return None;
+    }
+    let mut decoded = url_decode(context, s)?;
+    let mut before = s.to_owned();
+    for _ in 1..depth {
+        if decoded == before {
+            break;
+        }
+        let Some(next) = url_decode(context, &decoded) else { break };
+        before = std::mem::replace(&mut decoded, next);
+    }
+    Some(decoded)
+}
+
 /// A URL taken apart; every part borrows from the text.
 struct Url<'a> {
     protocol: &'a str,

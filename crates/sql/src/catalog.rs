@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// Flink's names of the only catalog and the only database.
 const CATALOG: &str = "default_catalog";
-const DATABASE: &str = "default_database";
+pub(crate) const DATABASE: &str = "default_database";
 
 /// Tables and views by name.
 #[derive(Debug, Clone, Default)]

@@ -13,6 +13,8 @@
 //! | `FROM TUMBLE(…)` | `TableFactor::Table` with `args` |
 //! | `LATERAL TABLE(f(x))` | `TableFactor::Function` named `TABLE`, `lateral` |
 //! | `MAP[k, v, …]` | `Expr::Function` named `MAP` |
+//! | `JSON_VALUE(…)` and its kind | `Expr::Function` with the arguments of [`crate::json_syntax`] |
+//! | `x BETWEEN SYMMETRIC a AND b` | `Expr::Function` named `BETWEEN SYMMETRIC`, of x, a and b |
 //! | `ARRAY[…]`, `a[1]` | `Expr::Array`, `Expr::CompoundFieldAccess` |
 //! | `CAST(x AS type)` | `Expr::Cast` whose type is read by [`crate::data_type::from_ast`], whatever the variant |
 //! | `FOR SYSTEM_TIME AS OF …` | `TableFactor::Table` with `version` |
@@ -22,9 +24,10 @@
 //! Invariants: words that can never start an expression (`FROM`, `WHERE`, …) are rejected where an expression is
 //! expected, because sqlparser would take `SELECT a, FROM t` for a column named `FROM`.
 
-use crate::data_type;
+use crate::{data_type, json_syntax};
 use sqlparser::ast::{
     CastKind, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
+    UnaryOperator,
 };
 use sqlparser::dialect::Dialect;
 use sqlparser::keywords::Keyword;
@@ -158,6 +161,11 @@ impl Dialect for FlinkDialect {
             let found = parser.peek_token();
             return Some(parser.expected("an expression", found));
         }
+        if parser.peek_nth_token_ref(1).token == Token::LParen
+            && let Some((name, arguments)) = json_syntax::parser_of(&word.value)
+        {
+            return Some(parse_json_call(parser, name, span, arguments));
+        }
         let is_try = word.value.eq_ignore_ascii_case("TRY_CAST");
         let next = &parser.peek_nth_token_ref(1).token;
         match (keyword, next) {
@@ -168,6 +176,48 @@ impl Dialect for FlinkDialect {
             _ => None,
         }
     }
+
+    fn parse_infix(&self, parser: &mut Parser, expr: &Expr, _precedence: u8) -> Option<Result<Expr, ParserError>> {
+        let negated = data_type::peek_word(parser, 0, "NOT");
+        let between = usize::from(negated);
+        if !data_type::peek_word(parser, between, "BETWEEN") {
+            return None;
+        }
+        // SYMMETRIC may also be the name of a column: then AND follows.
+        let kind =
+            |word| data_type::peek_word(parser, between + 1, word) && !data_type::peek_word(parser, between + 2, "AND");
+        let (symmetric, asymmetric) = (kind("SYMMETRIC"), kind("ASYMMETRIC"));
+        (symmetric || asymmetric).then(|| parse_between(parser, expr, negated, symmetric))
+    }
+}
+
+/// `[NOT] BETWEEN [A]SYMMETRIC a AND b`, after `expr`.
+fn parse_between(parser: &mut Parser, expr: &Expr, negated: bool, symmetric: bool) -> Result<Expr, ParserError> {
+    let span = parser.peek_nth_token_ref(usize::from(negated) + 1).span;
+    for _ in 0..usize::from(negated) + 2 {
+        parser.advance_token();
+    }
+    let between = parser.parse_between(expr.clone(), negated)?;
+    let Expr::Between { expr, negated, low, high } = between else { return Ok(between) };
+    if !symmetric {
+        return Ok(Expr::Between { expr, negated, low, high });
+    }
+    let call = call("BETWEEN SYMMETRIC", span, vec![*expr, *low, *high]);
+    Ok(if negated { Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) } } else { call })
+}
+
+/// A JSON function, at its name.
+fn parse_json_call(
+    parser: &mut Parser,
+    name: &str,
+    span: Span,
+    arguments: json_syntax::ArgumentParser,
+) -> Result<Expr, ParserError> {
+    parser.advance_token();
+    parser.expect_token(&Token::LParen)?;
+    let arguments = arguments(parser)?;
+    parser.expect_token(&Token::RParen)?;
+    Ok(call(name, span, arguments))
 }
 
 /// `TABLE a.b [PARTITION BY x, …]`, also with the partitioning in parentheses, at the word `TABLE`.

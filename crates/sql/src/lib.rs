@@ -24,6 +24,7 @@ pub mod describe;
 pub mod diagnostics;
 pub mod dialect;
 pub mod functions;
+mod json_syntax;
 pub mod script;
 pub mod settings;
 pub mod statement;

@@ -90,6 +90,10 @@ impl Lowering<'_> {
                 let source = source.clone();
                 self.vector_input(&source, below).map(Some)
             }
+            ExprKind::Field(..) => {
+                let source = super::vector::field_column(source);
+                self.vector_input(&source, below).map(Some)
+            }
             // Programs have no values of nested types, so a NULL one is a column made outside.
             ExprKind::Literal(Value::Null) if phys_of(&source.data_type).is_none() => {
                 let source = super::vector::null_column(source);

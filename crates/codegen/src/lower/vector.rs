@@ -3,7 +3,9 @@
 use super::{Lowering, Scalar, VectorColumn, lower_expressions, unsupported};
 use crate::buffers::{NESTED, phys_of};
 use crate::program::Input;
-use arrow_array::{ArrayRef, new_null_array};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, make_array, new_null_array};
+use arrow_buffer::NullBuffer;
 use millstream_abi::{ErrorKind, Phys};
 use millstream_plan::expr::{Expr, ExprKind, VectorCall, VectorFunction};
 use millstream_types::{DataType, Diagnostic};
@@ -75,6 +77,34 @@ impl VectorFunction for NullColumn {
     fn evaluate(&self, _: &[ArrayRef], rows: usize) -> Result<ArrayRef, String> {
         Ok(new_null_array(&self.0.to_arrow(), rows))
     }
+}
+
+/// A field of a column of rows.
+#[derive(Debug)]
+struct FieldColumn {
+    index: usize,
+    name: String,
+}
+
+impl VectorFunction for FieldColumn {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn evaluate(&self, arguments: &[ArrayRef], _: usize) -> Result<ArrayRef, String> {
+        let rows = arguments[0].as_struct();
+        let field = rows.column(self.index).to_data();
+        // A field of a row that is NULL is NULL.
+        let nulls = NullBuffer::union(rows.nulls(), field.nulls());
+        field.into_builder().nulls(nulls).build().map(make_array).map_err(|error| error.to_string())
+    }
+}
+
+/// The field of a row that is computed, as a column that is made for each buffer.
+pub(super) fn field_column(field: &Expr) -> Expr {
+    let ExprKind::Field(row, index) = &field.kind else { return field.clone() };
+    let call = VectorCall(Arc::new(FieldColumn { index: *index, name: format!("field {index}") }));
+    Expr { kind: ExprKind::Vector(call, vec![(**row).clone()]), ..field.clone() }
 }
 
 /// A constant NULL as a column that is made for each buffer.

@@ -100,8 +100,7 @@ impl Binder<'_> {
                 _ => Err(error(code::TYPE_MISMATCH, place, "PROCTIME takes no arguments").advise("write PROCTIME()")),
             },
             "CURRENT_WATERMARK" => self.current_watermark(function, span),
-            "ROW" => Err(unsupported("a ROW constructor", place, "select the fields as columns")),
-            "MAP" => Err(unsupported("a MAP constructor", place, "select the values as columns")),
+            "BETWEEN SYMMETRIC" => self.between_symmetric(&plain_arguments(function)?, span),
             "TABLE" | "DESCRIPTOR" => Err(error(code::SYNTAX, place, format!("{name} stands only in table functions"))
                 .advise("write FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))")),
             "TIMESTAMPADD" | "TIMESTAMPDIFF" => {

@@ -5,6 +5,7 @@
 //! as the other side's type.
 
 use super::place;
+use crate::functions::collection;
 use millstream_plan::expr::{ArithmeticOp, Expr, ExprKind};
 use millstream_types::{DataType, Diagnostic, Field, Value, code};
 
@@ -101,17 +102,17 @@ pub fn common_type(a: &DataType, b: &DataType) -> Option<DataType> {
         }
         (T::Date, timestamp) | (timestamp, T::Date) if timestamp.is_timestamp() => Some(timestamp.clone()),
         (T::Row(left), T::Row(right)) if left.len() == right.len() => common_row(left, right),
+        (T::Array(a), T::Array(b)) => Some(T::Array(common_type(a, b)?.into())),
+        (T::Map(k, v), T::Map(l, w)) => Some(T::Map(common_type(k, l)?.into(), common_type(v, w)?.into())),
         _ => None,
     }
 }
 
-/// ROWs combine when they differ in nothing but nullability: their fields are not cast.
+/// ROWs combine field by field; the names are those of the first one.
 fn common_row(left: &[Field], right: &[Field]) -> Option<DataType> {
     let fields = left.iter().zip(right).map(|(l, r)| {
-        let data_type =
-            if l.data_type.is_nested() { common_type(&l.data_type, &r.data_type)? } else { l.data_type.clone() };
-        (l.data_type.is_nested() || l.data_type == r.data_type)
-            .then(|| Field::new(&l.name, data_type, l.nullable || r.nullable))
+        let data_type = common_type(&l.data_type, &r.data_type)?;
+        Some(Field::new(&l.name, data_type, l.nullable || r.nullable))
     });
     Some(DataType::Row(fields.collect::<Option<Vec<_>>>()?.into()))
 }
@@ -145,8 +146,11 @@ pub fn is_implicit(from: &DataType, to: &DataType) -> bool {
             _ if from.is_string() && to.is_string() => true,
             _ if from.is_binary() && to.is_binary() => true,
             _ if from.is_timestamp() && to.is_timestamp() => true,
-            (T::Row(_), T::Row(_)) => common_type(from, to).is_some(),
-            (T::Array(_), T::Array(_)) | (T::Map(..), T::Map(..)) => from == to,
+            (T::Row(a), T::Row(b)) => {
+                a.len() == b.len() && a.iter().zip(&**b).all(|(a, b)| is_implicit(&a.data_type, &b.data_type))
+            }
+            (T::Array(a), T::Array(b)) => is_implicit(a, b),
+            (T::Map(k, v), T::Map(l, w)) => is_implicit(k, l) && is_implicit(v, w),
             _ => false,
         }
 }
@@ -170,9 +174,11 @@ pub(crate) fn convert(expr: Expr, to: &DataType) -> Expr {
     if expr.data_type == DataType::Null {
         return Expr::literal(Value::Null, to.clone()).at(expr.span);
     }
-    // Rows that differ in nullability have the same values: there is nothing to compute.
     if to.is_nested() {
-        return Expr { data_type: to.clone(), ..expr };
+        return match has_same_layout(&expr.data_type, to) {
+            true => Expr { data_type: to.clone(), ..expr },
+            false => collection::cast(expr, to),
+        };
     }
     if let ExprKind::Literal(value) = &expr.kind
         && let Some(value) = convert_literal(value, &expr.data_type, to)
@@ -182,6 +188,20 @@ pub(crate) fn convert(expr: Expr, to: &DataType) -> Expr {
     let nullable = expr.nullable || cast_can_overflow(&expr.data_type, to);
     let cast = expr.cast_to(to.clone());
     Expr { nullable, ..cast }
+}
+
+/// Whether columns of both types look the same: nullability, and the lengths of strings, are not kept in them.
+pub(crate) fn has_same_layout(a: &DataType, b: &DataType) -> bool {
+    use DataType as T;
+    match (a, b) {
+        (T::Row(a), T::Row(b)) => {
+            let same = |(a, b): (&Field, &Field)| a.name == b.name && has_same_layout(&a.data_type, &b.data_type);
+            a.len() == b.len() && a.iter().zip(&**b).all(same)
+        }
+        (T::Array(a), T::Array(b)) => has_same_layout(a, b),
+        (T::Map(k, v), T::Map(l, w)) => has_same_layout(k, l) && has_same_layout(v, w),
+        _ => a.to_arrow() == b.to_arrow(),
+    }
 }
 
 /// Whether a cast between these types gives NULL for a number that is too large: casts to DECIMAL do.

@@ -39,6 +39,7 @@ impl<'a> Binder<'a> {
             ast::Expr::Value(value) => literal::bind_value(value),
             ast::Expr::TypedString(value) => literal::bind_typed_string(value),
             ast::Expr::Interval(interval) => literal::bind_interval(interval),
+            ast::Expr::BinaryOp { left, op: BinaryOperator::Overlaps, right } => self.overlaps(left, right, span),
             ast::Expr::BinaryOp { .. } => self.chain(expr),
             ast::Expr::UnaryOp { op, expr } => self.unary(op, expr, span),
             ast::Expr::Function(function) => self.call(function, span),
@@ -113,6 +114,20 @@ impl<'a> Binder<'a> {
             ast::Expr::Extract { field, expr, .. } => {
                 let operand = self.bind(expr)?;
                 functions::bind_call("EXTRACT", vec![unit(field, span), operand], span)
+            }
+            ast::Expr::Array(ast::Array { elem, .. }) => {
+                let elements: Vec<Option<&ast::Expr>> = elem.iter().map(Some).collect();
+                self.builtin("ARRAY", &elements, span)
+            }
+            ast::Expr::Tuple(fields) => {
+                let fields: Vec<Option<&ast::Expr>> = fields.iter().map(Some).collect();
+                self.builtin("ROW", &fields, span)
+            }
+            ast::Expr::IsJson { expr, kind, unique_keys: None, negated } => {
+                let kind = kind.as_ref().map(ToString::to_string).unwrap_or_default();
+                let operand = self.bind(expr)?;
+                let test = functions::bind_call("IS JSON", vec![operand, unit_literal(&kind, span)], span)?;
+                Ok(negated_if(*negated, test, span))
             }
             ast::Expr::Floor { expr, field } => self.floor("FLOOR", expr, field, span),
             ast::Expr::Ceil { expr, field } => self.floor("CEIL", expr, field, span),
@@ -215,9 +230,43 @@ impl<'a> Binder<'a> {
     ) -> Result<Expr, Diagnostic> {
         let operand = self.bind(operand)?;
         let (low, high) = (self.bind(low)?, self.bind(high)?);
-        let above = operators::compare(CompareOp::GreaterEqual, operand.clone(), low, span)?;
-        let below = operators::compare(CompareOp::LessEqual, operand, high, span)?;
-        Ok(negated_if(negated, operators::logical(true, vec![above, below], span), span))
+        Ok(negated_if(negated, within(operand, low, high, span)?, span))
+    }
+
+    /// `operand BETWEEN SYMMETRIC a AND b`: the ends in either order.
+    pub(crate) fn between_symmetric(&mut self, arguments: &[&ast::Expr], span: Span) -> Result<Expr, Diagnostic> {
+        let bound = arguments.iter().map(|e| self.bind(e)).collect::<Result<Vec<_>, _>>()?;
+        let [operand, a, b] = <[Expr; 3]>::try_from(bound)
+            .map_err(|_| error(code::SYNTAX, span, "expected x BETWEEN SYMMETRIC a AND b"))?;
+        let forwards = within(operand.clone(), a.clone(), b.clone(), span)?;
+        let backwards = within(operand, b, a, span)?;
+        Ok(operators::logical(false, vec![forwards, backwards], span))
+    }
+
+    /// `(a, b) OVERLAPS (c, d)`: whether two periods, each of a start and an end or length, have a time in common.
+    fn overlaps(&mut self, left: &ast::Expr, right: &ast::Expr, span: Span) -> Result<Expr, Diagnostic> {
+        let mut period = |e: &ast::Expr| -> Result<[Expr; 2], Diagnostic> {
+            let ast::Expr::Tuple(ends) = e else {
+                return Err(error(code::SYNTAX, span_of(e), "OVERLAPS compares two periods")
+                    .advise("write (start, end) OVERLAPS (start, end)"));
+            };
+            let [start, end] = &ends[..] else {
+                return Err(error(code::TYPE_MISMATCH, span_of(e), "a period has a start and an end")
+                    .advise("write (start, end) or (start, INTERVAL …)"));
+            };
+            let (start, end) = (self.bind(start)?, self.bind(end)?);
+            let end = match end.data_type.is_interval() {
+                true => operators::arithmetic(ArithmeticOp::Add, start.clone(), end, span)?,
+                false => end,
+            };
+            let least = functions::bind_call("LEAST", vec![start.clone(), end.clone()], span)?;
+            let greatest = functions::bind_call("GREATEST", vec![start, end], span)?;
+            Ok([least, greatest])
+        };
+        let [[start, end], [other_start, other_end]] = [period(left)?, period(right)?];
+        let before = operators::compare(CompareOp::LessEqual, start, other_end, span)?;
+        let after = operators::compare(CompareOp::LessEqual, other_start, end, span)?;
+        Ok(operators::logical(true, vec![before, after], span))
     }
 
     fn case(
@@ -294,20 +343,35 @@ impl<'a> Binder<'a> {
     }
 
     fn field_access(&mut self, root: &ast::Expr, chain: &[ast::AccessExpr]) -> Result<Expr, Diagnostic> {
-        let mut bound = self.bind(root)?;
+        // The names before the first subscript are one path: they may start with the name of a table.
+        let mut path = match root {
+            ast::Expr::Identifier(name) => vec![name.clone()],
+            ast::Expr::CompoundIdentifier(path) => path.clone(),
+            _ => vec![],
+        };
+        let names = chain.iter().map_while(|access| match access {
+            ast::AccessExpr::Dot(ast::Expr::Identifier(name)) if !path.is_empty() => Some(name.clone()),
+            _ => None,
+        });
+        let names: Vec<ast::Ident> = names.collect();
+        let chain = &chain[names.len()..];
+        path.extend(names);
+        let mut bound = if path.is_empty() { self.bind(root)? } else { self.scope.resolve(&path)? };
         for access in chain {
             bound = match access {
                 ast::AccessExpr::Dot(ast::Expr::Identifier(name)) => field_of(bound, name)?,
                 ast::AccessExpr::Dot(other) => {
                     return Err(error(code::SYNTAX, span_of(other), "expected the name of a field after the point"));
                 }
+                ast::AccessExpr::Subscript(ast::Subscript::Index { index }) => {
+                    let index = self.bind(index)?;
+                    let span = bound.span;
+                    functions::bind_call("[]", vec![bound, index], span)?
+                }
                 ast::AccessExpr::Subscript(subscript) => {
                     let span = span_of(subscript);
-                    return Err(unsupported(
-                        "access to elements of an ARRAY or MAP",
-                        span,
-                        "select the column as a whole",
-                    ));
+                    return Err(error(code::SYNTAX, span, "Flink SQL has no slices of arrays in brackets")
+                        .advise("use ARRAY_SLICE(array, from, to)"));
                 }
             };
         }
@@ -317,6 +381,13 @@ impl<'a> Binder<'a> {
 
 fn is_logical(op: &BinaryOperator) -> bool {
     matches!(op, BinaryOperator::And | BinaryOperator::Or)
+}
+
+/// `low <= operand AND operand <= high`
+fn within(operand: Expr, low: Expr, high: Expr, span: Span) -> Result<Expr, Diagnostic> {
+    let above = operators::compare(CompareOp::GreaterEqual, operand.clone(), low, span)?;
+    let below = operators::compare(CompareOp::LessEqual, operand, high, span)?;
+    Ok(operators::logical(true, vec![above, below], span))
 }
 
 fn negated_if(negated: bool, expr: Expr, span: Span) -> Expr {
@@ -349,7 +420,6 @@ fn binary(op: &BinaryOperator, left: Expr, right: Expr, span: Span) -> Result<Ex
         BinaryOperator::LtEq => operators::compare(CompareOp::LessEqual, left, right, span),
         BinaryOperator::Gt => operators::compare(CompareOp::Greater, left, right, span),
         BinaryOperator::GtEq => operators::compare(CompareOp::GreaterEqual, left, right, span),
-        BinaryOperator::Overlaps => Err(unsupported("OVERLAPS", span, "compare the ends of the two periods")),
         other => {
             Err(error(code::SYNTAX, span, format!("Flink SQL has no operator `{other}`"))
                 .advise("use a function instead"))
@@ -365,14 +435,13 @@ fn not_supported(expr: &ast::Expr, span: Span) -> Diagnostic {
         ast::Expr::Subquery(_) => ("a subquery as a value", "compute the value in the query itself"),
         ast::Expr::AnyOp { .. } => ("ANY / SOME (subquery)", "use IN with a list of values"),
         ast::Expr::AllOp { .. } => ("ALL (subquery)", "combine comparisons with AND"),
-        ast::Expr::Tuple(_) | ast::Expr::Struct { .. } => ("a ROW constructor", "select the fields as columns"),
-        ast::Expr::Array(_) => ("an ARRAY constructor", "select the elements as columns"),
-        ast::Expr::Map(_) | ast::Expr::Dictionary(_) => ("a MAP constructor", "select the values as columns"),
+        ast::Expr::Struct { .. } => ("STRUCT", "write ROW(value, …)"),
+        ast::Expr::Map(_) | ast::Expr::Dictionary(_) => ("{…}", "write MAP[key, value, …]"),
         ast::Expr::AtTimeZone { .. } => ("AT TIME ZONE", "use CONVERT_TZ, or CAST to TIMESTAMP_LTZ"),
         ast::Expr::GroupingSets(_) => ("GROUPING SETS", "write a query for each set and UNION ALL them"),
         ast::Expr::Cube(_) => ("CUBE", "write a query for each set and UNION ALL them"),
         ast::Expr::Rollup(_) => ("ROLLUP", "write a query for each set and UNION ALL them"),
-        ast::Expr::IsJson { .. } => ("IS JSON", "use JSON_VALUE … IS NOT NULL"),
+        ast::Expr::IsJson { .. } => ("IS JSON with unique keys", "remove UNIQUE KEYS"),
         ast::Expr::IsNormalized { .. } => ("IS NORMALIZED", "remove the test"),
         ast::Expr::ILike { .. } => ("ILIKE", "write LOWER(x) LIKE LOWER(pattern)"),
         ast::Expr::RLike { .. } => ("RLIKE", "write REGEXP(x, pattern)"),

@@ -4,7 +4,7 @@
 //! CHAR/VARCHAR lengths is none), dates and timestamps convert among themselves; everything else needs a CAST. NULL in
 //! a NOT NULL column is found when a row has it: the plan keeps the nullable expression, and the sink checks.
 
-use super::coercion::{convert, is_implicit};
+use super::coercion::{convert, has_same_layout, is_implicit};
 use super::place::{error, from_parser, span_of, suggestion};
 use super::query::{QueryBinder, Relation};
 use super::scope::Scope;
@@ -112,7 +112,7 @@ fn assign(value: Expr, field: &Field, table: &Table) -> Result<Expr, Diagnostic>
 
 /// Whether values of one type are values of the other as they are.
 fn same_values(from: &DataType, to: &DataType) -> bool {
-    from == to || from.is_nested() && to.is_nested()
+    from == to || from.is_nested() && has_same_layout(from, to)
 }
 
 fn mismatch(table: &Table, targets: &[usize], relation: &Relation, place: Span) -> Diagnostic {

@@ -4,7 +4,8 @@ use super::coercion::{
     cast_can_overflow, common_type, comparison_type, convert, decimal_arithmetic, decimal_of, is_castable, is_implicit,
     least_common_type,
 };
-use super::place::{error, type_name, unsupported};
+use super::place::{error, type_name};
+use crate::functions::collection;
 use millstream_plan::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Span};
 use millstream_types::{DataType, Diagnostic, Value, code};
 
@@ -177,6 +178,11 @@ fn scale_interval(interval: Expr, factor: Expr, span: Span) -> Result<Expr, Diag
 
 /// `left op right`.
 pub(crate) fn compare(op: CompareOp, left: Expr, right: Expr, span: Span) -> Result<Expr, Diagnostic> {
+    let nested = common_type(&left.data_type, &right.data_type).filter(DataType::is_nested);
+    if let (Some(common), CompareOp::Equal | CompareOp::NotEqual) = (nested, op) {
+        let equal = collection::equals(convert(left, &common), convert(right, &common)).at(span);
+        return Ok(if op == CompareOp::Equal { equal } else { not(equal, span) });
+    }
     let (left, right) = comparable(left, right, span)?;
     let nullable = left.nullable || right.nullable;
     Ok(Expr::new(ExprKind::Compare(op, Box::new(left), Box::new(right)), DataType::Boolean, nullable).at(span))
@@ -199,8 +205,8 @@ fn comparable(left: Expr, right: Expr, span: Span) -> Result<(Expr, Expr), Diagn
 
 fn incomparable(left: &DataType, right: &DataType, span: Span) -> Diagnostic {
     if left.is_nested() || right.is_nested() {
-        let feature = format!("comparing {} with {}", type_name(left), type_name(right));
-        return unsupported(&feature, span, "compare single fields");
+        let message = format!("{} and {} cannot be compared this way", type_name(left), type_name(right));
+        return error(code::TYPE_MISMATCH, span, message).advise("use = or <>, or compare single fields");
     }
     error(code::TYPE_MISMATCH, span, format!("{left} and {right} cannot be compared"))
         .advise("cast one of them to the type of the other")
@@ -283,6 +289,9 @@ pub(crate) fn case(branches: Vec<(Expr, Expr)>, otherwise: Expr, span: Span) -> 
     };
     let branches: Vec<(Expr, Expr)> = branches.into_iter().map(|(c, v)| (c, convert(v, &data_type))).collect();
     let otherwise = convert(otherwise, &data_type);
+    if data_type.is_nested() {
+        return Ok(collection::case(branches, otherwise, data_type).at(span));
+    }
     let nullable = otherwise.nullable || branches.iter().any(|(_, v)| v.nullable);
     Ok(Expr::new(ExprKind::Case(branches, Box::new(otherwise)), data_type, nullable).at(span))
 }
@@ -292,6 +301,9 @@ pub(crate) fn cast(operand: Expr, to: DataType, fallible: bool, span: Span) -> R
     let from = &operand.data_type;
     if *from == to {
         return Ok(operand);
+    }
+    if from.is_nested() && to == DataType::STRING && collection::is_printable(from) {
+        return Ok(collection::to_text(operand).at(span));
     }
     if !is_castable(from, &to) || to.is_nested() && *from != DataType::Null && !is_implicit(from, &to) {
         let message = format!("{} cannot be cast to {}", type_name(from), type_name(&to));

@@ -137,6 +137,9 @@ pub(super) fn is_not_null(expr: Expr) -> Expr {
 
 /// `CASE WHEN … THEN … ELSE … END` of a type that all values have already.
 pub(super) fn case(branches: Vec<(Expr, Expr)>, otherwise: Expr, data_type: DataType) -> Expr {
+    if data_type.is_nested() {
+        return super::collection::case(branches, otherwise, data_type);
+    }
     let nullable = otherwise.nullable || branches.iter().any(|(_, value)| value.nullable);
     Expr::new(ExprKind::Case(branches, Box::new(otherwise)), data_type, nullable)
 }

@@ -7,8 +7,9 @@ use std::fmt::Write;
 pub fn reference_markdown() -> String {
     let mut out = String::from(
         "# Functions\n\nNames are case-insensitive. *Fused* functions are compiled into the pipeline and have Flink's \
-         semantics. The others come from DataFusion and are evaluated a buffer at a time before the compiled loop; \
-         where a name exists in both, Flink's meaning wins. Functions give NULL when an argument is NULL unless their \
+         semantics. *Vectorised* functions are evaluated a buffer at a time before the compiled loop: those on \
+         collections and a few of JSON, with Flink's semantics too, and further functions of DataFusion (where a name \
+         exists in both, Flink's meaning wins). Functions give NULL when an argument is NULL unless their \
          description says otherwise.\n",
     );
     let functions = all();

@@ -22,15 +22,21 @@
 //! | `SUBSTRING(s FROM i FOR n)` | `SUBSTRING` | s, i, n if any |
 //! | `s LIKE p ESCAPE e`, `s SIMILAR TO p ESCAPE e` | `LIKE`, `SIMILAR TO` | s, p, e if any |
 //! | `a \|\| b` | `\|\|` | a, b |
+//! | `ARRAY[…]`, `MAP[…]`, `ROW(…)`, `a[i]` | `ARRAY`, `MAP`, `ROW`, `[]` | the values; a, i |
+//! | `s IS JSON` | `IS JSON` | s, kind as a string literal |
+//! | `JSON_VALUE(…)` and its kind | the same | see [`crate::json_syntax`] |
 //! | `CURRENT_TIMESTAMP` and its kind, with or without parentheses | the same | none |
 
 mod aggregate;
 mod call;
+pub(crate) mod collection;
 mod conditional;
 mod docs;
 mod fallback;
+mod json;
 mod math;
 mod overload;
+mod printf;
 mod string;
 mod temporal;
 #[cfg(test)]
@@ -60,6 +66,10 @@ pub enum Category {
     Temporal,
     /// Choices and NULL.
     Conditional,
+    /// Arrays, maps, rows.
+    Collection,
+    /// JSON.
+    Json,
     /// Digests.
     Hash,
     /// Aggregate functions.
@@ -76,6 +86,8 @@ impl Category {
         Category::Math,
         Category::Temporal,
         Category::Conditional,
+        Category::Collection,
+        Category::Json,
         Category::Hash,
         Category::Aggregate,
         Category::Vectorised,
@@ -89,6 +101,8 @@ impl Category {
             Category::Math => "Mathematical functions",
             Category::Temporal => "Date and time functions",
             Category::Conditional => "Conditional functions",
+            Category::Collection => "Collection functions (vectorised)",
+            Category::Json => "JSON functions",
             Category::Hash => "Hash functions",
             Category::Aggregate => "Aggregate functions",
             Category::Vectorised => "Further functions (vectorised)",
@@ -134,8 +148,16 @@ struct Function {
 }
 
 /// All functions of ours, in the order of the documentation.
-const FUNCTIONS: &[&[Function]] =
-    &[string::STRING, string::REGEX, math::MATH, temporal::TEMPORAL, conditional::CONDITIONAL, string::HASH];
+const FUNCTIONS: &[&[Function]] = &[
+    string::STRING,
+    string::REGEX,
+    math::MATH,
+    temporal::TEMPORAL,
+    conditional::CONDITIONAL,
+    collection::COLLECTION,
+    json::JSON,
+    string::HASH,
+];
 
 static BY_NAME: LazyLock<HashMap<&'static str, &'static Function>> = LazyLock::new(|| {
     let names = |f: &'static Function| std::iter::once(f.name).chain(f.aliases.iter().copied()).map(move |n| (n, f));
@@ -144,47 +166,10 @@ static BY_NAME: LazyLock<HashMap<&'static str, &'static Function>> = LazyLock::n
 
 /// Functions of Flink that are not there yet: named as such instead of "unknown".
 const MISSING: &[&str] = &[
-    "ARRAY_APPEND",
-    "ARRAY_CONCAT",
-    "ARRAY_CONTAINS",
-    "ARRAY_DISTINCT",
-    "ARRAY_EXCEPT",
-    "ARRAY_INTERSECT",
-    "ARRAY_JOIN",
-    "ARRAY_MAX",
-    "ARRAY_MIN",
-    "ARRAY_POSITION",
-    "ARRAY_PREPEND",
-    "ARRAY_REMOVE",
-    "ARRAY_REVERSE",
-    "ARRAY_SLICE",
-    "ARRAY_SORT",
-    "ARRAY_UNION",
-    "CARDINALITY",
-    "CURRENT_DATABASE",
-    "ELEMENT",
-    "JSON_ARRAY",
     "JSON_ARRAYAGG",
-    "JSON_EXISTS",
-    "JSON_OBJECT",
     "JSON_OBJECTAGG",
-    "JSON_QUERY",
-    "JSON_QUOTE",
-    "JSON_STRING",
-    "JSON_UNQUOTE",
-    "JSON_VALUE",
-    "MAP_ENTRIES",
-    "MAP_FROM_ARRAYS",
-    "MAP_KEYS",
-    "MAP_UNION",
-    "MAP_VALUES",
     "PARSE_JSON",
-    "PRINTF",
-    "REGEXP_EXTRACT_ALL",
-    "REGEXP_SPLIT",
     "SOURCE_WATERMARK",
-    "SPLIT",
-    "STR_TO_MAP",
     "TRY_PARSE_JSON",
 ];
 
@@ -248,7 +233,7 @@ pub fn all() -> Vec<FunctionInfo> {
         signatures: strings(function.signatures),
         description: function.description.to_owned(),
         category: function.category,
-        is_fused: true,
+        is_fused: function.category != Category::Collection,
     });
     let others = fallback::all().map(|(name, udf)| {
         let (signature, description) = fallback::describe(name, udf);

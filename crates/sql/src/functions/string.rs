@@ -35,6 +35,7 @@ macro_rules! functions {
 }
 pub(super) use functions;
 
+use crate::catalog;
 use Binding::{Custom, Overloads};
 
 /// Functions on strings.
@@ -107,6 +108,12 @@ pub(super) const STRING: &[Function] = functions! {String;
         "The string as application/x-www-form-urlencoded.";
     "URL_DECODE" ("URL_DECODE(string)") Overloads(&[text(&[Text], F::UrlDecode).or_null()]),
         "The inverse of URL_ENCODE; NULL for malformed text.";
+    "URL_DECODE_RECURSIVE" ("URL_DECODE_RECURSIVE(string [, depth])") Overloads(&[
+        text(&[Text], F::UrlDecodeRecursive).with(&[DefaultInt(10)]).or_null(),
+        text(&[Text, Int], F::UrlDecodeRecursive).or_null()]),
+        "URL_DECODE again and again until nothing changes, at most depth (10) times.";
+    "PRINTF" ("PRINTF(format, value, …)") Custom(super::printf::bind),
+        "The values in a format of Java's Formatter; NULL for a format that is malformed or does not fit.";
     "ENCODE" ("ENCODE(string, charset)") Overloads(&[Overload::new(&[Text, Text], F::Encode, Gives::Bytes)]),
         "The bytes of the string in US-ASCII, ISO-8859-1, UTF-8, UTF-16, UTF-16BE or UTF-16LE.";
     "DECODE" ("DECODE(binary, charset)") Overloads(&[text(&[Bytes, Text], F::Decode)]),
@@ -118,6 +125,7 @@ pub(super) const STRING: &[Function] = functions! {String;
     "UNHEX" ("UNHEX(string)") Overloads(&[Overload::new(&[Text], F::Unhex, Gives::Bytes).or_null()]),
         "The bytes of hexadecimal digits; NULL for other characters.";
     "BIN" ("BIN(integer)") Overloads(&[text(&[Long], F::Bin)]), "Binary digits of a number.";
+    "CURRENT_DATABASE" ("CURRENT_DATABASE()") Custom(current_database), "The name of the database, default_database.";
     "UUID" ("UUID()") Overloads(&[text(&[], F::Uuid)]), "A new random UUID for every row.";
 };
 
@@ -157,6 +165,11 @@ pub(super) const HASH: &[Function] = functions! {Hash;
     "SHA2" ("SHA2(string, bits)") Overloads(&[text(&[TextOrBytes, Int], F::Sha2)]),
         "The SHA-2 digest of 224, 256, 384 or 512 bits.";
 };
+
+fn current_database(call: Call) -> Bound {
+    let [] = call.take::<0>()?;
+    Ok(string(catalog::DATABASE))
+}
 
 /// `TRIM(string)` or, from the special syntax, `TRIM('BOTH' | 'LEADING' | 'TRAILING', characters, string)`.
 fn trim(call: Call) -> Bound {

@@ -250,5 +250,5 @@ fn wrong_calls_are_explained() {
     let unknown = error("REGEXP_EXTRAKT", vec![]);
     assert_eq!(unknown.code, code::UNKNOWN_FUNCTION);
     assert_eq!(unknown.advice.as_deref(), Some("did you mean REGEXP_EXTRACT?"));
-    assert_eq!(error("STR_TO_MAP", vec![text()]).code, code::UNSUPPORTED);
+    assert_eq!(error("TRY_PARSE_JSON", vec![text()]).code, code::UNSUPPORTED);
 }

@@ -10,7 +10,8 @@ mod literal;
 mod logic;
 mod time;
 
-use super::{Lowering, Scalar, unsupported};
+use super::vector::field_column;
+use super::{Lowering, Scalar};
 use crate::program::{Op, Value};
 use millstream_abi::{Phys, RuntimeFn};
 use millstream_plan::expr::{Expr, ExprKind};
@@ -33,13 +34,7 @@ impl Lowering<'_> {
                 self.expression(&Expr::new(clock, expr.data_type.clone(), false).at(expr.span), depth)
             }
             ExprKind::CurrentWatermark => Ok(self.current_watermark()),
-            ExprKind::Field(row, _) => {
-                let message = format!("field {} of a computed row", self.text(expr, depth));
-                Err(unsupported(message, expr.span).advise(format!(
-                    "fields can only be taken from columns of a table, not from {}",
-                    self.text(row, depth)
-                )))
-            }
+            ExprKind::Field(..) => self.vector(&field_column(expr), depth),
             ExprKind::Arithmetic(op, a, b) => self.arithmetic(expr, *op, a, b, depth),
             ExprKind::Negate(operand) => {
                 let Scalar { value, valid } = self.expression(operand, depth)?;
@@ -79,6 +74,7 @@ impl Lowering<'_> {
         let input = match (&source.kind, below) {
             (ExprKind::Column(index), 0) if *index < self.schema.fields.len() => *index,
             (ExprKind::Vector(..), _) => self.vector_input(&source, below)?,
+            (ExprKind::Field(..), _) => self.vector_input(&field_column(&source), below)?,
             _ => return self.expression(expr, depth),
         };
         let valid = self.input_valid(input as u32);

@@ -37,7 +37,7 @@ fn types() {
         ("SELECT i FROM t WHERE i", "MS2006 1:23+1 WHERE needs a BOOLEAN, not INT", "compare"),
         ("SELECT i FROM t WHERE b AND i", "MS2006 1:29+1 AND needs a BOOLEAN, not INT", ""),
         ("SELECT b = i FROM t", "MS2006 1:8+5 BOOLEAN and INT cannot be compared", "cast"),
-        ("SELECT r = r FROM t", "MS2007 1:8+5 comparing", "single fields"),
+        ("SELECT r < r FROM t", "MS2006 1:8+5 ROW and ROW cannot be compared this way", "single fields"),
         ("SELECT CAST(r AS INT) FROM t", "MS2006 1:13+1 ROW", ""),
         (
             "SELECT CAST(i AS TIMESTAMP(3)) FROM t",
@@ -148,7 +148,6 @@ fn features_to_come_are_named() {
         ("SELECT i FROM t WHERE i IN (SELECT k FROM z)", "MS2007 1:23+21 IN (subquery) is not supported yet", ""),
         ("SELECT (SELECT 1) FROM t", "MS2007 1:9+8 a subquery as a value is not supported yet", ""),
         ("SELECT i FROM t EXCEPT SELECT k FROM z", "MS2007 1:1+38 EXCEPT is not supported yet", ""),
-        ("SELECT a[1] FROM t", "MS2007 1:10+1 access to elements of an ARRAY or MAP", ""),
     ]);
 }
 
