@@ -289,7 +289,7 @@ impl Components {
         let product = |a: &Expr, b: &Expr| arithmetic(ArithmeticOp::Multiply, a.clone(), b.clone());
         let guard = |other: &Expr| {
             let there = Expr::new(ExprKind::IsNotNull(Box::new(other.clone())), DataType::Boolean, false);
-            match (&call.filter, other.nullable) {
+            match (&call.filter, other.nullable && y != x) {
                 (filter, false) => filter.clone(),
                 (None, true) => Some(there),
                 (Some(filter), true) => {
@@ -304,9 +304,9 @@ impl Components {
         };
         let (sum_y, sum_x) = (sum(y.clone(), &x), sum(x.clone(), &y));
         let (sum_yx, sum_yy, sum_xx) = (sum(product(&y, &x), &x), sum(product(&y, &y), &x), sum(product(&x, &x), &y));
-        let pairs =
-            ComponentUpdate { argument: Some(product(&y, &x)).filter(|p| p.nullable), guard: call.filter.clone() };
-        let count = self.push(Accumulator::Count, DataType::BigInt, pairs, first);
+        // The number of values of one variable is that of COUNT and AVG too.
+        let product_of_pair = product(&y, &x);
+        let count = self.count(call.arguments.first().filter(|_| y == x).or(Some(&product_of_pair)), call, first);
         let n = count.clone().cast_to(DataType::Double);
         let divide = |a: Expr, b: Expr| arithmetic(ArithmeticOp::Divide, a, b);
         let subtract = |a: Expr, b: Expr| arithmetic(ArithmeticOp::Subtract, a, b);

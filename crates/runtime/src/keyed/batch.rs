@@ -142,7 +142,8 @@ mod tests {
     fn batch(rows: &[(i64, u32, u64)]) -> Batch {
         let ordinals: Vec<Ordinal> =
             rows.iter().map(|&(watermark, stream, position)| Ordinal { watermark, stream, position }).collect();
-        let column = Int64Array::from_iter_values(rows.iter().map(|r| r.0.wrapping_mul(10_000) + r.1 as i64 * 100 + r.2 as i64));
+        let column =
+            Int64Array::from_iter_values(rows.iter().map(|r| r.0.wrapping_mul(10_000) + r.1 as i64 * 100 + r.2 as i64));
         Batch { columns: vec![Arc::new(column)], ordinals }
     }
 
