@@ -23,6 +23,7 @@ mod order;
 mod over;
 mod pairs;
 mod rank;
+mod session_rows;
 mod sessions;
 mod slots;
 mod store;
@@ -118,7 +119,7 @@ fn state_of(plan: &KeyedOperator, code: &OperatorCode) -> Result<Box<dyn State>,
         KeyedKind::SessionAggregate { gap_ms, aggregates } => {
             Box::new(sessions::SessionAggregate::new(plan, *gap_ms, aggregates, code)?)
         }
-        KeyedKind::SessionRows { gap_ms } => Box::new(sessions::SessionRows::new(plan, *gap_ms, code)?),
+        KeyedKind::SessionRows { gap_ms } => Box::new(session_rows::SessionRows::new(plan, *gap_ms, code)?),
         KeyedKind::CountAggregate { size, slide, aggregates } => {
             Box::new(counts::CountAggregate::new(plan, *size, *slide, aggregates, code)?)
         }

@@ -7,7 +7,7 @@
 use super::batch::{Batch, times_of};
 use super::groups::Groups;
 use super::slots::SlotTable;
-use super::store::{Doubling, NO_ROW, RowStore, timestamps};
+use super::store::{Doubling, timestamps};
 use super::{State, Work};
 use crate::input::OperatorCode;
 use arrow_array::ArrayRef;
@@ -24,12 +24,12 @@ const NONE: u32 = u32::MAX;
 const LATE: u32 = u32::MAX;
 
 /// The open sessions of a partition; each has a number, which is given out again when it is over.
-struct Sessions {
+pub(crate) struct Sessions {
     gap_ms: i64,
     /// Position of the event time.
     time: usize,
-    all: Vec<Session>,
-    free: Vec<u32>,
+    pub(crate) all: Vec<Session>,
+    pub(crate) free: Vec<u32>,
     /// The first session of each group.
     heads: Vec<u32>,
     /// When to look whether a session is over: with its number and how often that had been given out.
@@ -39,7 +39,7 @@ struct Sessions {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Session {
+pub(crate) struct Session {
     start: i64,
     end: i64,
     /// Place of the first row: sessions that end together are output in its order.
@@ -52,18 +52,19 @@ struct Session {
 
 /// What a batch does to sessions.
 #[derive(Default)]
-struct Assigned {
+pub(crate) struct Assigned {
     /// The session of each row, or [`LATE`].
-    sessions: Vec<u32>,
+    pub(crate) sessions: Vec<u32>,
     /// Sessions that were begun.
-    begun: Vec<u32>,
+    pub(crate) begun: Vec<u32>,
     /// Sessions that became part of another: (into, from).
-    merges: Vec<(u32, u32)>,
+    pub(crate) merges: Vec<(u32, u32)>,
     late: usize,
 }
 
 impl Sessions {
-    fn new(plan: &KeyedOperator, gap_ms: i64, code: &OperatorCode) -> Result<Sessions, Diagnostic> {
+    /// No sessions.
+    pub(crate) fn new(plan: &KeyedOperator, gap_ms: i64, code: &OperatorCode) -> Result<Sessions, Diagnostic> {
         Ok(Sessions {
             gap_ms,
             time: plan.inputs[0].time.unwrap_or(0),
@@ -77,7 +78,7 @@ impl Sessions {
     }
 
     /// Finds or begins the session of each row; late rows are counted and left out of the batch.
-    fn assign(&mut self, batch: &mut Batch, work: &mut Work<'_>) -> Result<Assigned, Diagnostic> {
+    pub(crate) fn assign(&mut self, batch: &mut Batch, work: &mut Work<'_>) -> Result<Assigned, Diagnostic> {
         let rows = batch.rows();
         let mut assigned = Assigned { sessions: Vec::with_capacity(rows), ..Assigned::default() };
         if rows == 0 {
@@ -153,7 +154,7 @@ impl Sessions {
     }
 
     /// Sessions that the watermark completes, in order of their end. Each has to be freed.
-    fn complete(&mut self, watermark: i64) -> Vec<u32> {
+    pub(crate) fn complete(&mut self, watermark: i64) -> Vec<u32> {
         let mut complete = Vec::new();
         while let Some(Reverse((deadline, number, generation))) = self.deadlines.peek().copied() {
             if deadline > watermark {
@@ -192,21 +193,22 @@ impl Sessions {
         }
     }
 
-    fn free(&mut self, number: u32) {
+    /// Makes the number of a session that is over free for another.
+    pub(crate) fn free(&mut self, number: u32) {
         let generation = &mut self.all[number as usize].generation;
         *generation = generation.wrapping_add(1);
         self.free.push(number);
     }
 
     /// Columns of start and end.
-    fn bounds(&self, numbers: &[u32]) -> [ArrayRef; 2] {
+    pub(crate) fn bounds(&self, numbers: &[u32]) -> [ArrayRef; 2] {
         let of =
             |bound: fn(&Session) -> i64| timestamps(numbers.iter().map(|&n| bound(&self.all[n as usize])).collect());
         [of(|s| s.start), of(|s| s.end)]
     }
 
     /// Forgets keys without open sessions, when there are many.
-    fn forget(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+    pub(crate) fn forget(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         if !self.doubling.is_due(self.groups.len()) {
             return Ok(());
         }
@@ -225,7 +227,8 @@ impl Sessions {
         Ok(())
     }
 
-    fn due(&self) -> i64 {
+    /// When to look whether a session is over, at the earliest.
+    pub(crate) fn due(&self) -> i64 {
         self.deadlines.peek().map_or(i64::MAX, |Reverse((deadline, ..))| *deadline)
     }
 }
@@ -284,123 +287,5 @@ impl State for SessionAggregate {
 
     fn due(&self) -> i64 {
         self.sessions.due()
-    }
-}
-
-/// Rows with their session.
-pub(crate) struct SessionRows {
-    sessions: Sessions,
-    rows: RowStore,
-    /// The row before each in its session's chain.
-    before: Vec<u32>,
-    /// The first and the last row of each session's chain.
-    chains: Vec<(u32, u32)>,
-    doubling: Doubling,
-}
-
-impl SessionRows {
-    /// No sessions.
-    pub(crate) fn new(plan: &KeyedOperator, gap_ms: i64, code: &OperatorCode) -> Result<SessionRows, Diagnostic> {
-        Ok(SessionRows {
-            sessions: Sessions::new(plan, gap_ms, code)?,
-            rows: RowStore::new(&plan.inputs[0].schema),
-            before: Vec::new(),
-            chains: Vec::new(),
-            doubling: Doubling::default(),
-        })
-    }
-
-    /// The rows of a session in merged order.
-    fn rows_of(&self, session: u32) -> Vec<u32> {
-        let mut rows = Vec::new();
-        let mut row = self.chains[session as usize].1;
-        while row != NO_ROW {
-            rows.push(row);
-            row = self.before[row as usize];
-        }
-        rows.sort_unstable();
-        rows
-    }
-
-    /// Forgets rows whose sessions are over, when there are many.
-    fn forget(&mut self) -> Result<(), Diagnostic> {
-        if !self.doubling.is_due(self.rows.len()) {
-            return Ok(());
-        }
-        let mut is_free = vec![false; self.chains.len()];
-        self.sessions.free.iter().for_each(|&s| is_free[s as usize] = true);
-        let open: Vec<u32> = (0..self.chains.len() as u32).filter(|&s| !is_free[s as usize]).collect();
-        let chains: Vec<Vec<u32>> = open.iter().map(|&s| self.rows_of(s)).collect();
-        let mut kept: Vec<u32> = chains.iter().flatten().copied().collect();
-        kept.sort_unstable();
-        self.rows.keep(&kept)?;
-        let mut numbers = vec![NO_ROW; self.before.len()];
-        kept.iter().enumerate().for_each(|(i, &row)| numbers[row as usize] = i as u32);
-        self.before = vec![NO_ROW; kept.len()];
-        for (&session, chain) in open.iter().zip(&chains) {
-            for pair in chain.windows(2) {
-                self.before[numbers[pair[1] as usize] as usize] = numbers[pair[0] as usize];
-            }
-            if let [first, .., last] | [first @ last] = chain[..] {
-                self.chains[session as usize] = (numbers[first as usize], numbers[last as usize]);
-            }
-        }
-        self.doubling.done(kept.len());
-        Ok(())
-    }
-}
-
-impl State for SessionRows {
-    fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        for mut batch in inputs {
-            let assigned = self.sessions.assign(&mut batch, work)?;
-            self.chains.resize(self.sessions.all.len(), (NO_ROW, NO_ROW));
-            for &session in &assigned.begun {
-                self.chains[session as usize] = (NO_ROW, NO_ROW);
-            }
-            let rows = batch.rows();
-            let first = self.rows.push(batch.columns, rows)?;
-            for (row, &session) in (first..).zip(&assigned.sessions) {
-                let chain = &mut self.chains[session as usize];
-                self.before.push(chain.1);
-                *chain = (if chain.0 == NO_ROW { row } else { chain.0 }, row);
-            }
-            for &(into, from) in &assigned.merges {
-                self.join_chains(into, from);
-            }
-            assigned.merges.iter().for_each(|&(_, from)| self.sessions.free(from));
-        }
-        let complete = self.sessions.complete(watermark);
-        work.stats.windows_fired.fetch_add(complete.len() as u64, Relaxed);
-        let (mut rows, mut owners) = (Vec::new(), Vec::new());
-        for &session in &complete {
-            rows.extend(self.rows_of(session));
-            owners.resize(rows.len(), session);
-        }
-        for (rows, owners) in rows.chunks(work.most_rows).zip(owners.chunks(work.most_rows)) {
-            let mut columns = self.rows.gather(rows)?;
-            columns.extend(self.sessions.bounds(owners));
-            work.emit(columns, rows.len());
-        }
-        complete.into_iter().for_each(|session| self.sessions.free(session));
-        self.forget()?;
-        self.sessions.forget(work)
-    }
-
-    fn due(&self) -> i64 {
-        self.sessions.due()
-    }
-}
-
-impl SessionRows {
-    /// Puts the rows of one session behind those of another.
-    fn join_chains(&mut self, into: u32, from: u32) {
-        let (first, last) = self.chains[from as usize];
-        if first == NO_ROW {
-            return;
-        }
-        let chain = &mut self.chains[into as usize];
-        self.before[first as usize] = chain.1;
-        *chain = (if chain.0 == NO_ROW { first } else { chain.0 }, last);
     }
 }

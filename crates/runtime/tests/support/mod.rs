@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 mod code;
+pub mod keyed;
 mod model;
 
 pub use code::input;
