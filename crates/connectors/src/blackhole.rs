@@ -15,6 +15,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     source: None,
     sink: Some(open_sink),
     split_front: None,
+    is_bounded: |_| false,
     own_rate: None,
 };
 

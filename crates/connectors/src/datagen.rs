@@ -41,6 +41,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     source: Some(open_source),
     sink: None,
     split_front: Some(split_front),
+    is_bounded,
     own_rate: Some(own_rate),
 };
 
@@ -62,6 +63,14 @@ fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
     let columns = request.columns.iter().map(|c| column(request, c)).collect::<Result<Vec<_>, _>>()?;
     let rows = if request.buffer_rows == 0 { crate::CHUNK_ROWS } else { request.buffer_rows.min(crate::CHUNK_ROWS) };
     Ok(Box::new(DatagenSource { generator: Arc::new(Generator { seed, columns }), end, rows: rows as u64 }))
+}
+
+/// A number of rows, or a sequence with an end (the default end is that of BIGINT).
+fn is_bounded(options: &Options) -> bool {
+    let is_sequence = |(key, value): (&str, &str)| {
+        key.starts_with("fields.") && key.ends_with(".kind") && value.eq_ignore_ascii_case("sequence")
+    };
+    options.get("number-of-rows").is_some() || options.iter().any(is_sequence)
 }
 
 /// The rate at which rows must be handed out.

@@ -28,7 +28,7 @@ mod values;
 
 pub use option_table::OptionInfo;
 pub use registry::{
-    check_table_options, connector_names, format_names, open_sink, open_source, options_reference_markdown,
+    check_table_options, connector_names, format_names, is_bounded, open_sink, open_source, options_reference_markdown,
 };
 pub use text_chunk::{FileInfo, Framing, TextChunk};
 

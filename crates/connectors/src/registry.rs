@@ -24,6 +24,8 @@ pub(crate) struct Connector {
     pub sink: Option<OpenSink>,
     /// Lets a chunk be handed out in parts, see [`SplitFront`]; sources without it cannot be slowed down.
     pub split_front: Option<SplitFront>,
+    /// Whether a source with these options ends by itself.
+    pub is_bounded: fn(&Options) -> bool,
     /// The rows per second that the connector's own options ask for.
     pub own_rate: Option<OwnRate>,
 }
@@ -113,6 +115,12 @@ pub fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
 /// of all options.
 pub fn check_table_options(table: &str, options: &Options) -> Result<(), Diagnostic> {
     check(connector(options, table)?, options)
+}
+
+/// Whether a table with these options can be read and ends by itself. Options that opening it would find fault with
+/// count as an endless table.
+pub fn is_bounded(options: &Options) -> bool {
+    connector(options, "").is_ok_and(|c| c.source.is_some() && (c.is_bounded)(options))
 }
 
 /// Names of all connectors.

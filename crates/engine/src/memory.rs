@@ -8,11 +8,16 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use millstream_connectors::{
     Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader,
 };
-use millstream_types::{Diagnostic, Schema, code};
+use millstream_types::{Diagnostic, Options, Schema, code};
 use std::sync::Arc;
 
 /// Value of the `connector` option of such tables. SQL cannot name it: there would be nothing behind it.
 pub(crate) const CONNECTOR: &str = "memory";
+
+/// Whether a table with these options ends by itself.
+pub(crate) fn is_bounded(options: &Options) -> bool {
+    options.get("connector") == Some(CONNECTOR) || millstream_connectors::is_bounded(options)
+}
 
 /// The batches of a table.
 #[derive(Debug, Clone)]

@@ -80,7 +80,12 @@ pub(crate) type MemoryTables = BTreeMap<String, MemoryTable>;
 impl Session {
     /// An empty catalog and default settings.
     pub fn new(config: SessionConfig) -> Session {
-        Session { config, catalog: Catalog::default(), settings: Settings::default(), memory: MemoryTables::new() }
+        Session {
+            config,
+            catalog: Catalog::with_boundedness(memory::is_bounded),
+            settings: Settings::default(),
+            memory: MemoryTables::new(),
+        }
     }
 
     /// Sets an option, as `SET 'key' = 'value'` does.
@@ -99,7 +104,7 @@ impl Session {
             return Err(Diagnostic::bug("CREATE TABLE was parsed as another statement"));
         };
         let mut catalog = self.catalog.clone();
-        catalog.create_table(&definition, &self.settings)?;
+        catalog.create_table(&definition)?;
         let table = catalog.lookup_table([&sql::Ident::new(name)])?;
         let physical = table.columns.iter().filter(|c| matches!(c.kind, ColumnKind::Physical));
         let schema = Schema::new(physical.map(|c| c.field.clone()).collect());
@@ -123,6 +128,7 @@ impl Session {
             }
         }
         names.extend(sql::functions::all().into_iter().map(|f| f.name.to_string()));
+        names.extend(self.catalog.functions().names().map(str::to_string));
         names
     }
 
@@ -153,7 +159,7 @@ impl Session {
         let done = |message: &str| Ok(Outcome::Done(message.into()));
         match &statement.statement {
             Statement::CreateTable(definition) => {
-                let created = self.catalog.create_table(definition, &self.settings)?;
+                let created = self.catalog.create_table(definition)?;
                 done(if created { "table created" } else { "the table exists already" })
             }
             Statement::CreateView(definition) => {
@@ -167,6 +173,14 @@ impl Session {
             Statement::DropView { name, if_exists } => {
                 let dropped = self.catalog.drop_view(name, *if_exists)?;
                 done(if dropped { "view dropped" } else { "there was no such view" })
+            }
+            Statement::CreateFunction(definition) => {
+                let created = self.catalog.create_function(definition)?;
+                done(if created { "function created" } else { "the function exists already" })
+            }
+            Statement::DropFunction { name, if_exists } => {
+                let dropped = self.catalog.drop_function(name, *if_exists)?;
+                done(if dropped { "function dropped" } else { "there was no such function" })
             }
             Statement::Set { key, value } => {
                 self.settings.set(key, value)?;
@@ -233,7 +247,12 @@ impl Session {
             Statement::ShowTables => single("table name", self.catalog.names().map(str::to_string).collect()),
             Statement::ShowViews => single("view name", self.catalog.view_names().map(str::to_string).collect()),
             Statement::ShowFunctions => {
-                single("function name", sql::functions::all().into_iter().map(|f| f.name.to_string()).collect())
+                let built_in = sql::functions::all().into_iter().map(|f| f.name);
+                let of_user = self.catalog.functions().names().map(str::to_string);
+                single("function name", built_in.chain(of_user).collect())
+            }
+            Statement::ShowUserFunctions => {
+                single("function name", self.catalog.functions().names().map(str::to_string).collect())
             }
             Statement::ShowSettings => {
                 let rows = self.settings.list().into_iter().map(|(k, v)| vec![Some(k), Some(v)]).collect();

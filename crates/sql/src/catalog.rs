@@ -1,4 +1,4 @@
-//! The tables and views of a session.
+//! The tables, views and SQL functions of a session.
 //!
 //! `CREATE TABLE` is bound here, once: types are known from the definition, computed columns and the watermark are bound
 //! by the binder, and the whole is checked as Flink checks it. A view is kept as its query and bound on every use, so
@@ -11,9 +11,10 @@ use crate::bind;
 use crate::ddl::{ColumnSource, LikeClause, TableDefinition, ViewDefinition, WatermarkDefinition, span_of};
 use crate::diagnostics::{at_span, nearest};
 use crate::settings::Settings;
+use crate::user_function::{self, FunctionDefinition, SqlFunction, SqlFunctions};
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_plan::logical::{ColumnKind, Table, TableColumn, Watermark};
-use millstream_types::{Code, DataType, Diagnostic, Field, Schema, code};
+use millstream_types::{Code, DataType, Diagnostic, Field, Options, Schema, code};
 use sqlparser::ast::Ident;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +27,12 @@ pub(crate) const DATABASE: &str = "default_database";
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     entries: BTreeMap<String, Relation>,
+    functions: SqlFunctions,
+    is_bounded: Option<Boundedness>,
 }
+
+/// Whether a table with these options ends by itself.
+pub type Boundedness = fn(&Options) -> bool;
 
 /// A table or a view.
 #[derive(Debug, Clone)]
@@ -75,14 +81,56 @@ impl Catalog {
         Catalog::default()
     }
 
+    /// An empty catalog that asks `is_bounded` which tables end by themselves; [`Catalog::new`] takes none to.
+    pub fn with_boundedness(is_bounded: Boundedness) -> Catalog {
+        Catalog { is_bounded: Some(is_bounded), ..Catalog::default() }
+    }
+
+    /// Whether a table ends by itself.
+    pub fn is_bounded(&self, table: &Table) -> bool {
+        self.is_bounded.is_some_and(|is_bounded| is_bounded(&table.options))
+    }
+
+    /// The SQL functions.
+    pub fn functions(&self) -> &SqlFunctions {
+        &self.functions
+    }
+
+    /// Creates a SQL function; `false` when it exists already and `IF NOT EXISTS` was said.
+    pub fn create_function(&mut self, definition: &FunctionDefinition) -> Result<bool, Diagnostic> {
+        let Some(name) = local_name(&definition.name) else { return Err(no_database(&definition.name)) };
+        if self.functions.find(name).is_some() {
+            if definition.if_not_exists {
+                return Ok(false);
+            }
+            let diagnostic = Diagnostic::new(code::ALREADY_EXISTS, format!("there is a function '{name}' already"));
+            return Err(at_span(diagnostic, span_of(&definition.name)).advise("drop it first, or say IF NOT EXISTS"));
+        }
+        if bind::is_builtin_function(name) {
+            let diagnostic = Diagnostic::new(code::ALREADY_EXISTS, format!("'{name}' is a built-in function"));
+            return Err(at_span(diagnostic, span_of(&definition.name)).advise("give the function another name"));
+        }
+        let function = SqlFunction::bind(definition, &self.functions)?;
+        self.functions.insert(function);
+        Ok(true)
+    }
+
+    /// Drops a SQL function; with `if_exists` it need not be there. Returns whether it was.
+    pub fn drop_function(&mut self, name: &[Ident], if_exists: bool) -> Result<bool, Diagnostic> {
+        match local_name(name).is_some_and(|local| self.functions.remove(local)) {
+            false if !if_exists => Err(user_function::unknown(&self.functions, name)),
+            dropped => Ok(dropped),
+        }
+    }
+
     /// Creates a table; `false` when it exists already and `IF NOT EXISTS` was said.
-    pub fn create_table(&mut self, definition: &TableDefinition, settings: &Settings) -> Result<bool, Diagnostic> {
+    pub fn create_table(&mut self, definition: &TableDefinition) -> Result<bool, Diagnostic> {
         let Some(name) = self.free_name(&definition.name, definition.if_not_exists)? else { return Ok(false) };
         let definition = match &definition.like {
             Some(like) => self.with_like(definition, like)?,
             None => definition.clone(),
         };
-        let table = Arc::new(bind_table(&name, &definition, settings)?);
+        let table = Arc::new(bind_table(&name, &definition, &self.functions)?);
         self.entries.insert(name, Relation::Table(Arc::new(TableEntry { table, definition })));
         Ok(true)
     }
@@ -165,11 +213,7 @@ impl Catalog {
 
     /// The name under which a new object goes; `None` when it is taken and that is no error.
     fn free_name(&self, name: &[Ident], if_not_exists: bool) -> Result<Option<String>, Diagnostic> {
-        let Some(local) = local_name(name) else {
-            let text = format!("there is no database '{}'", dotted(&name[..name.len() - 1]));
-            let advice = "use a plain name: there is one catalog and one database";
-            return Err(at_span(Diagnostic::new(code::UNSUPPORTED, text), span_of(name)).advise(advice));
-        };
+        let Some(local) = local_name(name) else { return Err(no_database(name)) };
         match self.entries.get(local) {
             None => Ok(Some(local.to_owned())),
             Some(_) if if_not_exists => Ok(None),
@@ -234,6 +278,12 @@ fn local_name(name: &[Ident]) -> Option<&str> {
     }
 }
 
+fn no_database(name: &[Ident]) -> Diagnostic {
+    let text = format!("there is no database '{}'", dotted(&name[..name.len().saturating_sub(1)]));
+    let advice = "use a plain name: there is one catalog and one database";
+    at_span(Diagnostic::new(code::UNSUPPORTED, text), span_of(name)).advise(advice)
+}
+
 fn dotted(name: &[Ident]) -> String {
     name.iter().map(|i| i.value.as_str()).collect::<Vec<_>>().join(".")
 }
@@ -243,7 +293,7 @@ fn error_at(code: Code, ident: &Ident, message: String) -> Diagnostic {
 }
 
 /// Checks a definition and binds its expressions.
-fn bind_table(name: &str, definition: &TableDefinition, settings: &Settings) -> Result<Table, Diagnostic> {
+fn bind_table(name: &str, definition: &TableDefinition, functions: &SqlFunctions) -> Result<Table, Diagnostic> {
     if definition.columns.is_empty() {
         let text = format!("table '{name}' has no columns");
         let diagnostic = at_span(Diagnostic::new(code::INVALID_TABLE, text), span_of(&definition.name));
@@ -255,10 +305,10 @@ fn bind_table(name: &str, definition: &TableDefinition, settings: &Settings) -> 
             return Err(error_at(code::INVALID_TABLE, &column.name, text).advise("rename or remove one of them"));
         }
     }
-    let mut columns = bind_columns(definition, settings)?;
+    let mut columns = bind_columns(definition, functions)?;
     let primary_key = bind_primary_key(definition, &mut columns)?;
     let watermark = match &definition.watermark {
-        Some(watermark) => Some(bind_watermark(watermark, &columns, settings)?),
+        Some(watermark) => Some(bind_watermark(watermark, &columns, functions)?),
         None => None,
     };
     let options = definition.options.iter().cloned().collect();
@@ -266,7 +316,7 @@ fn bind_table(name: &str, definition: &TableDefinition, settings: &Settings) -> 
 }
 
 /// Binds the columns: first those with a type, then the computed ones, which see the first but not one another.
-fn bind_columns(definition: &TableDefinition, settings: &Settings) -> Result<Vec<TableColumn>, Diagnostic> {
+fn bind_columns(definition: &TableDefinition, functions: &SqlFunctions) -> Result<Vec<TableColumn>, Diagnostic> {
     let mut visible = vec![];
     let mut positions = vec![];
     for (i, column) in definition.columns.iter().enumerate() {
@@ -290,7 +340,7 @@ fn bind_columns(definition: &TableDefinition, settings: &Settings) -> Result<Vec
                 (Field::new(name, data_type.clone(), *nullable), kind)
             }
             ColumnSource::Computed(ast) => {
-                let bound = bind::bind_table_expression(&visible, ast, settings)
+                let bound = bind::bind_table_expression(&visible, functions, ast)
                     .map_err(|d| explain_computed(d, definition))
                     .map_err(|d| at_span(d, column.name.span))?;
                 let expression = bound.rewrite(&mut |e| at_position(e, &positions));
@@ -354,7 +404,7 @@ fn bind_primary_key(definition: &TableDefinition, columns: &mut [TableColumn]) -
 fn bind_watermark(
     watermark: &WatermarkDefinition,
     columns: &[TableColumn],
-    settings: &Settings,
+    functions: &SqlFunctions,
 ) -> Result<Watermark, Diagnostic> {
     let ident = &watermark.column;
     let name = &ident.value;
@@ -388,7 +438,7 @@ fn bind_watermark(
         return Err(error_at(code::INVALID_TABLE, ident, text).advise(advice));
     }
     let expression =
-        bind::bind_table_expression(&fields, &watermark.expression, settings).map_err(|d| at_span(d, ident.span))?;
+        bind::bind_table_expression(&fields, functions, &watermark.expression).map_err(|d| at_span(d, ident.span))?;
     let same_kind = std::mem::discriminant(&expression.data_type) == std::mem::discriminant(&data_type);
     if !same_kind || !is_event_time(&expression.data_type) {
         let text =

@@ -180,7 +180,7 @@ pub(crate) fn parse_create_view(parser: &mut Parser, temporary: bool) -> Result<
     Ok(ViewDefinition { name, temporary, if_not_exists, columns, comment, query, text: String::new() })
 }
 
-fn take_if_not_exists(parser: &mut Parser) -> Result<bool, Failure> {
+pub(crate) fn take_if_not_exists(parser: &mut Parser) -> Result<bool, Failure> {
     if !(peek_word(parser, 0, "IF") && peek_word(parser, 1, "NOT")) {
         return Ok(false);
     }

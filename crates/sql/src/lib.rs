@@ -28,6 +28,7 @@ mod json_syntax;
 pub mod script;
 pub mod settings;
 pub mod statement;
+pub mod user_function;
 
 pub use bind::{bind_insert, bind_query};
 pub use catalog::{Catalog, Relation};

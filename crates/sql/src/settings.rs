@@ -7,6 +7,7 @@
 use crate::diagnostics::nearest;
 use millstream_types::text::zone::Zone;
 use millstream_types::{Diagnostic, Options, Place, code};
+use std::time::Duration;
 
 /// Which values a setting takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// A whole number in this range.
     Integer(u64, u64),
+    /// A time in Flink's notation: `10 s`, `1 h`; 0 is none.
+    Duration,
     /// Anything: the setting has no effect.
     Ignored,
 }
@@ -57,6 +60,13 @@ pub const KNOWN: &[SettingInfo] = &[
         "streaming",
         Kind::OneOf(&["streaming", "batch"]),
         "In batch mode a bounded input is one window, so that GROUP BY without a window is allowed.",
+    ),
+    setting(
+        "table.exec.state.ttl",
+        "0 ms",
+        Kind::Duration,
+        "How long a regular join keeps a row, in processing time from its arrival ('1 h', '2 d'); 0 keeps rows for ever. \
+         Windows and interval joins drop theirs as watermarks pass.",
     ),
     setting("parallelism.default", "", Kind::Integer(1, 1024), "Number of workers; unset, one for each core."),
     setting(
@@ -104,7 +114,7 @@ pub const KNOWN: &[SettingInfo] = &[
     ignored("pipeline.jars", "There are no JAR files."),
     ignored("sql-client.execution.result-mode", "Results are shown as --output says."),
     ignored("sql-client.*", "Settings of Flink's SQL client."),
-    ignored("table.exec.*", "Tuning of Flink's runtime, such as mini-batches and the time to live of state."),
+    ignored("table.exec.*", "Tuning of Flink's runtime, such as mini-batches."),
     ignored("table.optimizer.*", "Tuning of Flink's optimiser."),
     ignored("table.plan.*", "Settings of Flink's planner."),
     ignored("table.planner", "There is one planner."),
@@ -195,6 +205,14 @@ impl Settings {
         self.get("execution.runtime-mode") == Some("batch")
     }
 
+    /// `table.exec.state.ttl` in milliseconds; `None` for ever.
+    pub fn state_ttl_ms(&self) -> Option<u64> {
+        let ttl = self.values.duration("table.exec.state.ttl", Duration::ZERO).unwrap_or_default();
+        // The least time that there is counts as one: less than that is not "for ever".
+        let ms = u64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        (ms > 0).then_some(ms)
+    }
+
     /// `parallelism.default`; `None` for one worker a core.
     pub fn parallelism(&self) -> Option<usize> {
         self.get("parallelism.default")?.parse().ok()
@@ -254,6 +272,14 @@ fn normalise(info: &SettingInfo, key: &str, value: &str) -> Result<String, Diagn
             Some(_) => Ok(value.to_owned()),
             None => Err(invalid("a time zone such as 'UTC', 'Europe/Berlin' or 'GMT+08:00'".into())),
         },
+        Kind::Duration => {
+            let mut options = Options::new();
+            options.set(key, value);
+            match options.duration(key, Duration::ZERO) {
+                Ok(_) => Ok(value.to_owned()),
+                Err(_) => Err(invalid("a duration such as '10 s', '90 min' or '1 h'".into())),
+            }
+        }
         Kind::Integer(least, most) => match value.parse::<u64>() {
             Ok(number) if (least..=most).contains(&number) => Ok(number.to_string()),
             _ => Err(invalid(format!("a whole number from {least} to {most}"))),
@@ -288,6 +314,11 @@ mod tests {
         assert_eq!(settings.error_policy(), ErrorPolicy::Skip);
         settings.set("pipeline.tier", "compile").unwrap();
         assert_eq!(settings.tier(), Tier::Compiled);
+        assert_eq!(settings.state_ttl_ms(), None);
+        settings.set("table.exec.state.ttl", "1 h").unwrap();
+        assert_eq!(settings.state_ttl_ms(), Some(3_600_000));
+        settings.set("table.exec.state.ttl", "0").unwrap();
+        assert_eq!(settings.state_ttl_ms(), None);
         settings.reset(Some("pipeline.buffer-rows")).unwrap();
         assert_eq!(settings.buffer_rows(), 0);
         settings.reset(None).unwrap();
@@ -310,6 +341,7 @@ mod tests {
             ("pipeline.tier", "fast"),
             ("table.local-time-zone", "Mars"),
             ("parallelism.default", "-1"),
+            ("table.exec.state.ttl", "soon"),
         ] {
             assert_eq!(settings.set(key, value).unwrap_err().code, code::INVALID_OPTION, "{key}");
         }

@@ -8,6 +8,7 @@ use crate::ddl::{self, TableDefinition, ViewDefinition, parse_identifier, parse_
 use crate::diagnostics::{self, STATEMENT_WORDS, nearest};
 use crate::dialect::{FlinkDialect, unquoted_word};
 use crate::script;
+use crate::user_function::{FunctionDefinition, parse_create_function};
 use millstream_types::{Diagnostic, code};
 use sqlparser::ast::{Ident, Query};
 use sqlparser::keywords::Keyword;
@@ -37,6 +38,15 @@ pub enum Statement {
     /// `DROP [TEMPORARY] VIEW [IF EXISTS] name`
     DropView {
         /// The view.
+        name: Vec<Ident>,
+        /// `IF EXISTS`.
+        if_exists: bool,
+    },
+    /// `CREATE [TEMPORARY] FUNCTION`
+    CreateFunction(Box<FunctionDefinition>),
+    /// `DROP [TEMPORARY] FUNCTION [IF EXISTS] name`
+    DropFunction {
+        /// The function.
         name: Vec<Ident>,
         /// `IF EXISTS`.
         if_exists: bool,
@@ -76,6 +86,8 @@ pub enum Statement {
     ShowViews,
     /// `SHOW FUNCTIONS`
     ShowFunctions,
+    /// `SHOW USER FUNCTIONS`: the SQL functions.
+    ShowUserFunctions,
     /// `SHOW CREATE TABLE name`
     ShowCreateTable(Vec<Ident>),
     /// `SHOW CREATE VIEW name`
@@ -339,25 +351,28 @@ fn parse_create(parser: &mut Parser) -> Result<Statement, Failure> {
     match word.as_str() {
         "TABLE" if !system => Ok(Statement::CreateTable(Box::new(ddl::parse_create_table(parser, temporary)?))),
         "VIEW" if !system => Ok(Statement::CreateView(Box::new(ddl::parse_create_view(parser, temporary)?))),
-        "FUNCTION" | "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
+        "FUNCTION" => Ok(Statement::CreateFunction(Box::new(parse_create_function(parser)?))),
+        "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
             let what = if word == "MATERIALIZED" { "CREATE MATERIALIZED TABLE" } else { &format!("CREATE {word}") };
             Err(unsupported(token, what, "see docs/sql-reference.md for the statements that are there").into())
         }
-        _ => Ok(parser.expected("TABLE or VIEW", token)?),
+        _ => Ok(parser.expected("TABLE, VIEW or FUNCTION", token)?),
     }
 }
 
 fn parse_drop(parser: &mut Parser) -> Result<Statement, Failure> {
     parser.advance_token();
-    let _ = take_word(parser, "TEMPORARY");
+    let temporary = take_word(parser, "TEMPORARY");
+    let system = temporary && take_word(parser, "SYSTEM");
     let token = parser.next_token();
     let word = unquoted_word(&token).unwrap_or_default().to_ascii_uppercase();
-    if !matches!(word.as_str(), "TABLE" | "VIEW") {
+    if !matches!(word.as_str(), "TABLE" | "VIEW" | "FUNCTION") || (system && word != "FUNCTION") {
         return match word.as_str() {
-            "FUNCTION" | "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
-                Err(unsupported(token, &format!("DROP {word}"), "only tables and views can be dropped").into())
+            "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
+                let advice = "only tables, views and functions can be dropped";
+                Err(unsupported(token, &format!("DROP {word}"), advice).into())
             }
-            _ => Ok(parser.expected("TABLE or VIEW", token)?),
+            _ => Ok(parser.expected("TABLE, VIEW or FUNCTION", token)?),
         };
     }
     let if_exists = take_word(parser, "IF");
@@ -367,6 +382,7 @@ fn parse_drop(parser: &mut Parser) -> Result<Statement, Failure> {
     let name = parse_name(parser, "a name")?;
     Ok(match word.as_str() {
         "TABLE" => Statement::DropTable { name, if_exists },
+        "FUNCTION" => Statement::DropFunction { name, if_exists },
         _ => Statement::DropView { name, if_exists },
     })
 }
@@ -444,6 +460,7 @@ fn parse_show(parser: &mut Parser) -> Result<Statement, Failure> {
         "TABLES" => Ok(Statement::ShowTables),
         "VIEWS" => Ok(Statement::ShowViews),
         "FUNCTIONS" => Ok(Statement::ShowFunctions),
+        "USER" if take_word(parser, "FUNCTIONS") => Ok(Statement::ShowUserFunctions),
         "CREATE" if take_word(parser, "VIEW") => {
             Ok(Statement::ShowCreateView(parse_name(parser, "the name of a view")?))
         }

@@ -34,6 +34,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     source: Some(open_source),
     sink: Some(open_sink),
     split_front: Some(split_front),
+    is_bounded: |_| true,
     own_rate: None,
 };
 

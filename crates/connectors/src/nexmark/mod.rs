@@ -47,6 +47,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     source: Some(open_source),
     sink: None,
     split_front: Some(split_front),
+    is_bounded: |options| options.parse("events.num", 0u64).is_ok_and(|events| events != 0),
     own_rate: Some(own_rate),
 };
 

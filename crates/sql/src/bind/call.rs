@@ -17,6 +17,18 @@ const MISSING_AGGREGATES: &[&str] = &["GROUP_ID", "JSON_ARRAYAGG", "JSON_OBJECTA
 const OVER_ONLY: &[&str] =
     &["CUME_DIST", "DENSE_RANK", "LAG", "LEAD", "NTH_VALUE", "NTILE", "PERCENT_RANK", "RANK", "ROW_NUMBER"];
 
+/// Whether a name, in any case, is that of a function of the dialect.
+pub(crate) fn is_builtin_function(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let special = ["PROCTIME", "ROW", "MAP", "ARRAY", "TABLE", "DESCRIPTOR", "UNNEST", "TIMESTAMPADD", "TIMESTAMPDIFF"];
+    let listed = [MISSING_AGGREGATES, OVER_ONLY, &["GROUPING", "GROUPING_ID"]].concat();
+    find_aggregate(&upper).is_some()
+        || listed.contains(&upper.as_str())
+        || special.contains(&upper.as_str())
+        || window::is_window_function(&upper)
+        || functions::is_scalar(&upper)
+}
+
 /// The plain name of a function in upper case, and the name as written.
 pub(crate) fn function_name(function: &ast::Function) -> Result<String, Diagnostic> {
     match function.name.0.as_slice() {
@@ -115,12 +127,16 @@ impl Binder<'_> {
                 functions::bind_call(name, bound, span)
             }
             _ => {
-                if !functions::is_scalar(name) {
-                    return Err(unknown_function(name, function));
+                let of_user = self.scope.functions.find(name);
+                if of_user.is_none() && !functions::is_scalar(name) {
+                    return Err(self.unknown_function(name, function));
                 }
                 let arguments = plain_arguments(function)?;
                 let bound = arguments.into_iter().map(|e| self.bind(e)).collect::<Result<Vec<_>, _>>()?;
-                functions::bind_call(name, bound, span)
+                match self.scope.functions.find(name) {
+                    Some(of_user) => of_user.call(bound, span),
+                    None => functions::bind_call(name, bound, span),
+                }
             }
         }
     }
@@ -142,6 +158,16 @@ impl Binder<'_> {
             _ => DataType::Timestamp(3),
         };
         Ok(Expr::new(ExprKind::CurrentWatermark, data_type, true).at(span))
+    }
+
+    fn unknown_function(&self, name: &str, function: &ast::Function) -> Diagnostic {
+        let message = format!("unknown function `{}`", function.name);
+        let known = nearest(name, aggregate_names()).or_else(|| functions::suggest(name));
+        let advice = match self.scope.functions.suggest(name).or(known) {
+            Some(near) => format!("did you mean {near}?"),
+            None => "docs/sql-reference.md lists all functions".into(),
+        };
+        error(code::UNKNOWN_FUNCTION, span_of(&function.name), message).advise(advice)
     }
 
     fn aggregate(
@@ -181,13 +207,4 @@ impl Binder<'_> {
         let keys = arguments.into_iter().map(|e| inner.bind(e)).collect::<Result<Vec<_>, _>>()?;
         Ok(aggregates.add_grouping(keys, span))
     }
-}
-
-fn unknown_function(name: &str, function: &ast::Function) -> Diagnostic {
-    let message = format!("unknown function `{}`", function.name);
-    let advice = match nearest(name, aggregate_names()).or_else(|| functions::suggest(name)) {
-        Some(near) => format!("did you mean {near}?"),
-        None => "docs/sql-reference.md lists all functions".into(),
-    };
-    error(code::UNKNOWN_FUNCTION, span_of(&function.name), message).advise(advice)
 }

@@ -430,9 +430,15 @@ fn binary(op: &BinaryOperator, left: Expr, right: Expr, span: Span) -> Result<Ex
 /// Names what an expression is that has no counterpart yet.
 fn not_supported(expr: &ast::Expr, span: Span) -> Diagnostic {
     let (feature, advice) = match expr {
-        ast::Expr::InSubquery { .. } => ("IN (subquery)", "list the values, or join"),
-        ast::Expr::Exists { .. } => ("EXISTS", "filter in a view first"),
-        ast::Expr::Subquery(_) => ("a subquery as a value", "compute the value in the query itself"),
+        ast::Expr::InSubquery { .. } => {
+            ("IN (subquery) within an expression", "put it in WHERE, alone or combined with AND, or join")
+        }
+        ast::Expr::Exists { .. } => {
+            ("EXISTS within an expression", "put it in WHERE, alone or combined with AND, or join")
+        }
+        ast::Expr::Subquery(_) => {
+            ("a subquery as a value", "join the subquery, or compute the value in the query itself")
+        }
         ast::Expr::AnyOp { .. } => ("ANY / SOME (subquery)", "use IN with a list of values"),
         ast::Expr::AllOp { .. } => ("ALL (subquery)", "combine comparisons with AND"),
         ast::Expr::Struct { .. } => ("STRUCT", "write ROW(value, …)"),

@@ -12,25 +12,14 @@ use sqlparser::ast;
 use std::sync::Arc;
 
 impl QueryBinder<'_> {
-    /// The one relation of FROM; `None` without FROM.
-    pub(super) fn from(&mut self, from: &[ast::TableWithJoins]) -> Result<Option<Relation>, Diagnostic> {
-        let Some(first) = from.first() else { return Ok(None) };
-        if let Some(join) = first.joins.first() {
-            return Err(unsupported_join(span_of(join)));
-        }
-        if let Some(second) = from.get(1) {
-            return Err(unsupported_join(span_of(second)));
-        }
-        self.table_factor(&first.relation).map(Some)
-    }
-
-    fn table_factor(&mut self, factor: &ast::TableFactor) -> Result<Relation, Diagnostic> {
+    /// A single table of FROM; `versioned` where `FOR SYSTEM_TIME AS OF` can stand.
+    pub(super) fn table_factor(&mut self, factor: &ast::TableFactor, versioned: bool) -> Result<Relation, Diagnostic> {
         let span = span_of(factor);
         let (mut relation, alias) = match factor {
             ast::TableFactor::Table { name, alias, args, version, sample, partitions, .. } => {
-                if version.is_some() {
-                    let feature = "FOR SYSTEM_TIME AS OF (temporal joins)";
-                    return Err(unsupported(feature, span, "select from the table itself"));
+                if version.is_some() && !versioned {
+                    let feature = "FOR SYSTEM_TIME AS OF outside of a join";
+                    return Err(unsupported(feature, span, "write stream JOIN t FOR SYSTEM_TIME AS OF stream.ts"));
                 }
                 if sample.is_some() || !partitions.is_empty() {
                     return Err(unsupported("TABLESAMPLE or PARTITION", span, "filter with WHERE instead"));
@@ -59,18 +48,13 @@ impl QueryBinder<'_> {
             ast::TableFactor::Function { lateral: true, .. } => {
                 return Err(unsupported("LATERAL TABLE(…)", span, "use scalar functions"));
             }
-            ast::TableFactor::NestedJoin { table_with_joins, alias } if table_with_joins.joins.is_empty() => {
-                (self.table_factor(&table_with_joins.relation)?, alias)
-            }
-            ast::TableFactor::NestedJoin { .. } => return Err(unsupported_join(span)),
-            ast::TableFactor::UNNEST { .. } => return Err(unsupported("UNNEST", span, "use scalar functions")),
             ast::TableFactor::MatchRecognize { .. } => {
                 return Err(unsupported("MATCH_RECOGNIZE", span, "filter with WHERE and aggregate in windows"));
             }
             _ => return Err(unsupported("this kind of table", span, "select from a table, a view or a subquery")),
         };
         if let Some(alias) = alias {
-            rename(&mut relation, alias)?;
+            rename(&mut relation.columns, alias)?;
         }
         Ok(relation)
     }
@@ -84,9 +68,6 @@ impl QueryBinder<'_> {
         let upper = name.to_string().to_ascii_uppercase();
         if window::is_window_function(&upper) {
             return self.window_table(&upper, arguments, place);
-        }
-        if upper == "UNNEST" {
-            return Err(unsupported("UNNEST", place, "use scalar functions"));
         }
         let message = format!("unknown table function `{name}`");
         Err(error(code::UNKNOWN_FUNCTION, place, message)
@@ -146,8 +127,4 @@ fn scan(table: &Arc<Table>, late: Option<Arc<Table>>) -> Relation {
 
 fn parts_of(name: &ast::ObjectName) -> Result<Vec<&ast::Ident>, Diagnostic> {
     name_parts(name).ok_or_else(|| error(code::SYNTAX, span_of(name), "expected the name of a table"))
-}
-
-fn unsupported_join(span: Span) -> Diagnostic {
-    unsupported("JOIN (more than one table in FROM)", span, "query one table, or UNION ALL tables of the same columns")
 }

@@ -27,7 +27,7 @@ pub(super) fn bind(
     if relation.columns.len() != targets.len() {
         return Err(mismatch(&table, &targets, &relation, place));
     }
-    let scope = Scope { columns: relation.columns.clone() };
+    let scope = Scope::of(relation.columns.clone());
     let mut projection = Vec::new();
     for writable in table.writable() {
         let field = &table.columns[writable].field;

@@ -29,6 +29,7 @@ mod group;
 mod group_window;
 mod grouping_sets;
 mod insert;
+mod join;
 mod late;
 mod literal;
 mod operators;
@@ -45,10 +46,13 @@ mod window_table;
 
 use crate::catalog::Catalog;
 use crate::settings::Settings;
+use crate::user_function::SqlFunctions;
+pub(crate) use call::is_builtin_function;
 use expression::Binder;
 use millstream_plan::expr::Expr;
 use millstream_plan::logical::{Insert, Rel};
 use millstream_types::{DataType, Diagnostic, Field, Value};
+pub(crate) use place::at;
 use query::{QueryBinder, Relation};
 use scope::{Column, Scope};
 use sqlparser::ast;
@@ -74,11 +78,27 @@ pub fn bind_insert(
 /// Binds an expression of a table's definition (a computed column, a watermark) over the table's columns.
 pub fn bind_table_expression(
     columns: &[Field],
+    functions: &SqlFunctions,
     expression: &ast::Expr,
-    _settings: &Settings,
 ) -> Result<Expr, Diagnostic> {
-    let scope = Scope { columns: columns.iter().cloned().map(Column::plain).collect() };
-    Binder::scalar(&scope, "the definition of a table").bind(expression)
+    Binder::scalar(&plain_scope(columns, functions), "the definition of a table").bind(expression)
+}
+
+/// Binds the body of a SQL function over its parameters, cast to the type that it returns.
+pub(crate) fn bind_function_body(
+    parameters: &[Field],
+    functions: &SqlFunctions,
+    body: &ast::Expr,
+    returns: &DataType,
+) -> Result<Expr, Diagnostic> {
+    let bound = Binder::scalar(&plain_scope(parameters, functions), "the body of a function").bind(body)?;
+    let span = bound.span;
+    operators::cast(bound, returns.clone(), false, span)
+}
+
+fn plain_scope(columns: &[Field], functions: &SqlFunctions) -> Scope {
+    let columns = columns.iter().cloned().map(Column::plain).collect();
+    Scope { columns, functions: functions.clone() }
 }
 
 /// Gives columns of the type NULL a type that a result can have, and the columns the names that the query gives.
@@ -93,7 +113,7 @@ fn finished(relation: Relation) -> Relation {
         Rel::Limit { input, count } => (Some(count), *input),
         other => (None, other),
     };
-    let scope = Scope { columns: relation.columns };
+    let scope = Scope::of(relation.columns);
     let output = |(i, name): (usize, String)| {
         let column = scope.column(i, Default::default());
         let expr =

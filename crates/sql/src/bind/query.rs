@@ -44,12 +44,14 @@ pub(crate) struct QueryBinder<'a> {
     common: Vec<(String, Relation)>,
     /// How many views the current place is in.
     pub(super) view_depth: usize,
+    /// How many subqueries of WHERE the current place is in.
+    pub(super) subquery_depth: usize,
 }
 
 impl<'a> QueryBinder<'a> {
     /// A binder without any WITH clause.
     pub fn new(catalog: &'a Catalog, settings: &'a Settings) -> QueryBinder<'a> {
-        QueryBinder { catalog, settings, common: vec![], view_depth: 0 }
+        QueryBinder { catalog, settings, common: vec![], view_depth: 0, subquery_depth: 0 }
     }
 
     /// A binder for the query of a view, which sees nothing of the query around it.
@@ -60,7 +62,13 @@ impl<'a> QueryBinder<'a> {
             return Err(error(code::UNSUPPORTED, span, message).advise("define the view over tables"));
         }
         let view_depth = self.view_depth + 1;
-        Ok(QueryBinder { catalog: self.catalog, settings: self.settings, common: vec![], view_depth })
+        let subquery_depth = self.subquery_depth;
+        Ok(QueryBinder { catalog: self.catalog, settings: self.settings, common: vec![], view_depth, subquery_depth })
+    }
+
+    /// The columns and SQL functions that expressions can use.
+    pub fn scope(&self, columns: Vec<Column>) -> Scope {
+        Scope { columns, functions: self.catalog.functions().clone() }
     }
 
     /// The query of a WITH clause of this name.
@@ -115,7 +123,7 @@ impl<'a> QueryBinder<'a> {
         }
         for table in &with.cte_tables {
             let mut relation = self.query(&table.query, false)?;
-            rename(&mut relation, &table.alias)?;
+            rename(&mut relation.columns, &table.alias)?;
             self.common.push((table.alias.name.value.clone(), relation));
         }
         Ok(())
@@ -139,7 +147,7 @@ impl<'a> QueryBinder<'a> {
     ) -> Result<Relation, Diagnostic> {
         let span = span_of(body);
         if op != ast::SetOperator::Union {
-            return Err(unsupported(&op.to_string(), span, "filter with WHERE instead"));
+            return Err(unsupported(&op.to_string(), span, "write WHERE (…) IN (SELECT …) or NOT IN (SELECT …)"));
         }
         let distinct = match quantifier {
             ast::SetQuantifier::All => false,
@@ -189,7 +197,7 @@ impl<'a> QueryBinder<'a> {
     }
 
     fn values(&mut self, values: &ast::Values, span: Span) -> Result<Relation, Diagnostic> {
-        let scope = Scope::default();
+        let scope = self.scope(vec![]);
         let mut rows = Vec::new();
         for row in &values.rows {
             let bound: Result<Vec<Expr>, Diagnostic> =
@@ -239,22 +247,22 @@ fn distinct_needs_window(span: Span) -> Diagnostic {
     )
 }
 
-/// Renames the columns of a relation by an alias, `t` or `t(a, b)`.
-pub(crate) fn rename(relation: &mut Relation, alias: &ast::TableAlias) -> Result<(), Diagnostic> {
-    for column in &mut relation.columns {
+/// Renames columns by an alias, `t` or `t(a, b)`.
+pub(crate) fn rename(columns: &mut [Column], alias: &ast::TableAlias) -> Result<(), Diagnostic> {
+    for column in columns.iter_mut() {
         column.qualifier = vec![alias.name.value.clone()];
     }
     if alias.columns.is_empty() {
         return Ok(());
     }
-    if alias.columns.len() != relation.columns.len() {
-        let (given, found) = (alias.columns.len(), relation.columns.len());
+    if alias.columns.len() != columns.len() {
+        let (given, found) = (alias.columns.len(), columns.len());
         let message = format!("`{}` names {given} columns, but there are {found}", alias.name.value);
         return Err(
             error(code::TYPE_MISMATCH, from_parser(alias.name.span), message).advise("name all columns or none")
         );
     }
-    for (column, name) in relation.columns.iter_mut().zip(&alias.columns) {
+    for (column, name) in columns.iter_mut().zip(&alias.columns) {
         column.field.name.clone_from(&name.name.value);
     }
     Ok(())

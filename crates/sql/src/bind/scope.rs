@@ -4,6 +4,7 @@
 //! column whose ROW fields the rest of the path walks: `bid.price`, `e.bid.price`. Names are case-sensitive.
 
 use super::place;
+use crate::user_function::SqlFunctions;
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::window::WindowAssigner;
 use millstream_types::{DataType, Diagnostic, Field, code};
@@ -74,12 +75,15 @@ pub(crate) struct Column {
     pub attribute: Attribute,
     /// Names of the table that it can be qualified with, the innermost last: alias, or catalog, database and table.
     pub qualifier: Vec<String>,
+    /// Whether only its qualified name means it: a column of USING, which stands merged before the others, or one of
+    /// the query around a subquery whose name the subquery uses too.
+    pub hidden: bool,
 }
 
 impl Column {
     /// A column without a role in time or a qualifier.
     pub fn plain(field: Field) -> Column {
-        Column { field, attribute: Attribute::None, qualifier: vec![] }
+        Column { field, attribute: Attribute::None, qualifier: vec![], hidden: false }
     }
 }
 
@@ -88,15 +92,17 @@ impl Column {
 pub(crate) struct Scope {
     /// Columns of the input, in order.
     pub columns: Vec<Column>,
+    /// SQL functions that calls can mean.
+    pub functions: SqlFunctions,
 }
 
 /// A column that a star stands for, and its name.
 pub(crate) type Starred = (Expr, String);
 
 impl Scope {
-    /// A scope of these columns.
+    /// A scope without SQL functions.
     pub fn of(columns: Vec<Column>) -> Scope {
-        Scope { columns }
+        Scope { columns, functions: SqlFunctions::default() }
     }
 
     /// The input's column `index`.
@@ -127,19 +133,19 @@ impl Scope {
                     [] if !self.named(&path[0].value, None).is_empty() => {}
                     [] => return Err(self.unknown(&path[length], Some(&path[..length]))),
                     [one] => return Ok((*one, length + 1)),
-                    _ => return Err(ambiguous(&path[length], span)),
+                    several => return Err(self.ambiguous(&path[length], several, span)),
                 }
             }
         }
         match self.named(&path[0].value, None).as_slice() {
             [] => Err(self.unknown(&path[0], None)),
             [one] => Ok((*one, 1)),
-            _ => Err(ambiguous(&path[0], span)),
+            several => Err(self.ambiguous(&path[0], several, span)),
         }
     }
 
     fn named(&self, name: &str, qualifier: Option<&[Ident]>) -> Vec<usize> {
-        let matches = |c: &Column| c.field.name == name && qualifier.is_none_or(|q| qualifies(q, c));
+        let matches = |c: &Column| c.field.name == name && qualifier.map_or(!c.hidden, |q| qualifies(q, c));
         (0..self.columns.len()).filter(|&i| matches(&self.columns[i])).collect()
     }
 
@@ -157,9 +163,20 @@ impl Scope {
         place::error(code::UNKNOWN_COLUMN, span, message).advise(advice)
     }
 
+    fn ambiguous(&self, name: &Ident, columns: &[usize], span: Span) -> Diagnostic {
+        let tables: Vec<Option<&String>> = columns.iter().map(|&i| self.columns[i].qualifier.last()).collect();
+        let distinct = (1..tables.len()).all(|i| !tables[..i].contains(&tables[i]));
+        let advice = match tables.first() {
+            Some(Some(table)) if distinct => format!("say of which table: {table}.{}", name.value),
+            _ => "give the columns different names with AS in the subquery".into(),
+        };
+        let message = format!("the input has more than one column `{}`", name.value);
+        place::error(code::AMBIGUOUS_COLUMN, span, message).advise(advice)
+    }
+
     /// All columns, for `*`.
     pub fn star(&self, span: Span) -> Vec<Starred> {
-        (0..self.columns.len()).map(|i| self.starred(i, span)).collect()
+        (0..self.columns.len()).filter(|&i| !self.columns[i].hidden).map(|i| self.starred(i, span)).collect()
     }
 
     fn starred(&self, index: usize, span: Span) -> Starred {
@@ -203,11 +220,6 @@ fn qualifies(path: &[Ident], column: &Column) -> bool {
     let names = &column.qualifier;
     path.len() <= names.len()
         && path.iter().zip(&names[names.len() - path.len()..]).all(|(part, name)| part.value == *name)
-}
-
-fn ambiguous(name: &Ident, span: Span) -> Diagnostic {
-    place::error(code::AMBIGUOUS_COLUMN, span, format!("the input has more than one column `{}`", name.value))
-        .advise("give the columns different names with AS in the subquery")
 }
 
 /// Field `part` of a ROW.

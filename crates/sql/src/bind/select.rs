@@ -4,9 +4,9 @@ use super::expression::Binder;
 use super::group::{AggregateList, Grouping};
 use super::grouping_sets::has_sets;
 use super::over::OverList;
+use super::join::Tree;
 use super::place::{error, from_parser, span_of, unsupported};
 use super::query::{QueryBinder, Relation};
-use super::rank;
 use super::scope::{Column, Scope, unique_names};
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::Rel;
@@ -20,16 +20,11 @@ impl QueryBinder<'_> {
     /// Binds a SELECT.
     pub(super) fn select(&mut self, select: &ast::Select) -> Result<Relation, Diagnostic> {
         check_clauses(select)?;
-        let input = self.from(&select.from)?;
-        let has_from = input.is_some();
-        let mut input = input.unwrap_or_else(nothing);
-        let mut scope = Scope::of(input.columns.clone());
-        if let Some(predicate) = &select.selection {
-            let predicate = Binder::scalar(&scope, "WHERE").condition(predicate, "WHERE")?;
-            if let Some(predicate) = rank::absorb(&mut input.rel, predicate) {
-                input.rel = Rel::Filter { input: Box::new(input.rel), predicate };
-            }
-        }
+        let tree = self.from(&select.from)?;
+        let has_from = tree.is_some();
+        let tree = tree.unwrap_or_else(|| Tree::leaf(nothing()));
+        let input = self.where_clause(tree, select.selection.as_ref())?.build(self)?;
+        let mut scope = self.scope(input.columns.clone());
         if has_sets(&select.group_by) {
             // Keys are NULL in the sets that lack them.
             scope.columns.iter_mut().for_each(|c| c.field.nullable = true);
@@ -84,7 +79,7 @@ impl QueryBinder<'_> {
 }
 
 /// The input of a SELECT without FROM: one row without meaning.
-fn nothing() -> Relation {
+pub(super) fn nothing() -> Relation {
     Relation { rel: Rel::Values { schema: Schema::default(), rows: vec![vec![]] }, columns: vec![] }
 }
 
@@ -120,7 +115,7 @@ fn project(input: Relation, items: Vec<Item>) -> Relation {
     input.project(outputs)
 }
 
-fn select_list(binder: &mut Binder<'_>, items: &[ast::SelectItem]) -> Result<Vec<Item>, Diagnostic> {
+pub(super) fn select_list(binder: &mut Binder<'_>, items: &[ast::SelectItem]) -> Result<Vec<Item>, Diagnostic> {
     let mut list: Vec<Item> = Vec::new();
     for item in items {
         match item {
@@ -230,7 +225,7 @@ fn distinct_of(select: &ast::Select) -> Result<Option<Span>, Diagnostic> {
 }
 
 /// Fails on clauses that Flink has not, or that are not there yet.
-fn check_clauses(select: &ast::Select) -> Result<(), Diagnostic> {
+pub(super) fn check_clauses(select: &ast::Select) -> Result<(), Diagnostic> {
     if let Some(qualify) = &select.qualify {
         return Err(unsupported("QUALIFY", span_of(qualify), "filter in a query around this one"));
     }

@@ -264,7 +264,11 @@ fn unfinished_statements() {
 #[test]
 fn features_that_are_not_there() {
     for (sql, what) in [
-        ("CREATE FUNCTION f AS 'x.Y'", "CREATE FUNCTION is not supported yet"),
+        ("CREATE FUNCTION f AS 'x.Y'", "CREATE FUNCTION … AS 'class' is not supported yet"),
+        (
+            "CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE PYTHON RETURN 1",
+            "a language other than SQL is not supported yet",
+        ),
         ("ALTER TABLE t RENAME TO u", "ALTER TABLE is not supported yet"),
         ("USE CATALOG c", "USE is not supported yet"),
         ("CREATE TABLE t (a INT) PARTITIONED BY (a)", "PARTITIONED BY is not supported yet"),

@@ -114,12 +114,31 @@ fn reads_the_statements_around_queries() {
         ("SHOW TABLES", "ShowTables"),
         ("show views", "ShowViews"),
         ("SHOW FUNCTIONS", "ShowFunctions"),
+        ("SHOW USER FUNCTIONS", "ShowUserFunctions"),
     ] {
         assert_eq!(shape(sql), expected, "{sql}");
     }
     assert!(matches!(parse("DESC t"), Statement::Describe(name) if name[0].value == "t"));
     assert!(matches!(parse("SHOW CREATE TABLE t"), Statement::ShowCreateTable(_)));
     assert!(matches!(parse("SHOW CREATE VIEW t"), Statement::ShowCreateView(_)));
+}
+
+#[test]
+fn sql_functions() {
+    for (sql, parameters, if_not_exists) in [
+        ("CREATE FUNCTION f(x STRING, n INT) RETURNS BIGINT RETURN CHAR_LENGTH(x) + n", "x STRING, n INT", false),
+        ("CREATE TEMPORARY FUNCTION IF NOT EXISTS f() RETURNS BIGINT LANGUAGE SQL RETURN 1", "", true),
+        ("CREATE TEMPORARY SYSTEM FUNCTION f(r ROW<a INT>) RETURNS BIGINT RETURN r.a", "r ROW<a INT>", false),
+    ] {
+        let Statement::CreateFunction(function) = parse(sql) else { panic!("{sql}") };
+        let shown: Vec<String> = function.parameters.iter().map(|(n, t)| format!("{} {t}", n.value)).collect();
+        assert_eq!((shown.join(", ").as_str(), function.if_not_exists), (parameters, if_not_exists), "{sql}");
+        assert_eq!(function.returns.to_string(), "BIGINT", "{sql}");
+    }
+    for (sql, exists) in [("DROP FUNCTION f", false), ("DROP TEMPORARY SYSTEM FUNCTION IF EXISTS f", true)] {
+        let Statement::DropFunction { name, if_exists } = parse(sql) else { panic!("{sql}") };
+        assert_eq!((name[0].value.as_str(), if_exists), ("f", exists), "{sql}");
+    }
 }
 
 #[test]

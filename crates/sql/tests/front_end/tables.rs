@@ -10,7 +10,7 @@ fn run(catalog: &mut Catalog, sql: &str) -> Result<(), Diagnostic> {
     let settings = Settings::new();
     for parsed in parse_script(sql)? {
         match parsed.statement {
-            Statement::CreateTable(t) => catalog.create_table(&t, &settings)?,
+            Statement::CreateTable(t) => catalog.create_table(&t)?,
             Statement::CreateView(v) => catalog.create_view(&v, &settings)?,
             Statement::DropTable { name, if_exists } => catalog.drop_table(&name, if_exists)?,
             Statement::DropView { name, if_exists } => catalog.drop_view(&name, if_exists)?,

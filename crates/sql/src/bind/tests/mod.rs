@@ -2,11 +2,17 @@
 
 mod aggregates;
 mod errors;
+mod functions;
 mod inserts;
 mod over;
+mod interval_joins;
+mod joins;
 mod queries;
+mod subqueries;
 mod typing;
 mod window_errors;
+mod unnest;
+mod window_joins;
 mod windows;
 
 use crate::catalog::Catalog;
@@ -14,7 +20,7 @@ use crate::settings::Settings;
 use crate::statement::{Statement, parse_script};
 use millstream_plan::explain;
 use millstream_plan::logical::{Insert, Rel, Target};
-use millstream_types::{Diagnostic, Place};
+use millstream_types::{Diagnostic, Options, Place};
 
 /// The Nexmark events in one table, with a view for each kind.
 const COMBINED: &str = include_str!("../../../../../tests/nexmark/ddl_combined.sql");
@@ -31,6 +37,11 @@ CREATE TABLE z (k INT, ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts) WITH ('conne
 CREATE TABLE sink (k BIGINT NOT NULL, name VARCHAR(3), price DECIMAL(10, 2), twice AS k * 2) WITH ('connector' = 'print');
 ";
 
+/// Which tables of the tests end by themselves.
+fn is_file(options: &Options) -> bool {
+    options.get("connector") == Some("filesystem")
+}
+
 /// What the statements of a script bind to.
 struct Session {
     catalog: Catalog,
@@ -39,14 +50,17 @@ struct Session {
 
 impl Session {
     fn new(ddl: &str) -> Session {
-        let mut session = Session { catalog: Catalog::new(), settings: Settings::new() };
+        let mut session = Session { catalog: Catalog::with_boundedness(is_file), settings: Settings::new() };
         for parsed in parse_script(ddl).expect("the definitions parse") {
             match parsed.statement {
                 Statement::CreateTable(table) => {
-                    session.catalog.create_table(&table, &session.settings).expect("the table is valid");
+                    session.catalog.create_table(&table).expect("the table is valid");
                 }
                 Statement::CreateView(view) => {
                     session.catalog.create_view(&view, &session.settings).expect("the view is valid");
+                }
+                Statement::CreateFunction(function) => {
+                    session.catalog.create_function(&function).expect("the function is valid");
                 }
                 other => panic!("not a definition: {other:?}"),
             }

@@ -1,0 +1,108 @@
+//! Joins: what FROM and WHERE say together.
+//!
+//! FROM becomes a [`Tree`] whose conditions are split into conjuncts. WHERE is pushed into it: a conjunct over one side
+//! of an inner join goes below the join, one over both sides becomes a condition of the join. Only then is the tree
+//! built from the leaves up, and each join gets the strategy that its conditions allow.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `tree` | the tree, and where conjuncts go |
+//! | `strategy` | window, interval, lookup or regular join |
+//! | `interval` | bounds of the times of an interval join |
+//! | `sources` | FROM, JOIN … ON / USING / NATURAL |
+//! | `nulls` | outer joins that WHERE makes inner |
+//! | `unnest` | UNNEST |
+//! | `subquery` | WHERE, with IN and EXISTS |
+//!
+//! Invariant: the columns of a tree are those of the relation built from it, in the same order; only their roles in
+//! time are known no sooner than the strategies are.
+
+mod interval;
+mod nulls;
+mod sources;
+mod strategy;
+mod subquery;
+mod tree;
+mod unnest;
+
+use tree::Join;
+pub(super) use tree::Tree;
+
+use millstream_plan::expr::{Expr, ExprKind};
+use millstream_types::Value;
+
+/// Adds the operands of (nested) ANDs to `conjuncts`. TRUE says nothing.
+fn split_conjuncts(condition: Expr, conjuncts: &mut Vec<Expr>) {
+    match condition.kind {
+        ExprKind::And(operands) => operands.into_iter().for_each(|e| split_conjuncts(e, conjuncts)),
+        ExprKind::Literal(Value::Boolean(true)) => {}
+        _ => conjuncts.push(condition),
+    }
+}
+
+/// The conjunction of one or more conditions.
+fn conjunction(mut conjuncts: Vec<Expr>) -> Option<Expr> {
+    let span = conjuncts.first()?.span;
+    Some(match conjuncts.len() {
+        1 => conjuncts.remove(0),
+        _ => super::operators::logical(true, conjuncts, span),
+    })
+}
+
+/// Which inputs of a join an expression over the columns of both needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    /// None: it is constant.
+    Neither,
+    /// Columns of the left only.
+    Left,
+    /// Columns of the right only.
+    Right,
+    /// Columns of both.
+    Both,
+}
+
+impl Side {
+    /// The side of a column; `width`: number of columns of the left.
+    fn of_column(column: usize, width: usize) -> Side {
+        if column < width { Side::Left } else { Side::Right }
+    }
+
+    /// `width`: number of columns of the left.
+    fn of(expr: &Expr, width: usize) -> Side {
+        let (mut left, mut right) = (false, false);
+        expr.walk(&mut |e| {
+            if let ExprKind::Column(i) = e.kind {
+                left |= i < width;
+                right |= i >= width;
+            }
+        });
+        match (left, right) {
+            (false, false) => Side::Neither,
+            (true, false) => Side::Left,
+            (false, true) => Side::Right,
+            (true, true) => Side::Both,
+        }
+    }
+}
+
+/// The expression with every column `i` as column `map(i)`.
+fn with_columns(expr: Expr, map: &impl Fn(usize) -> usize) -> Expr {
+    expr.rewrite(&mut |mut e| {
+        if let ExprKind::Column(i) = &mut e.kind {
+            *i = map(*i);
+        }
+        e
+    })
+}
+
+/// Whether a condition gives the same wherever it is evaluated: not the watermark, nor a random number.
+fn can_move(expr: &Expr) -> bool {
+    let mut fixed = true;
+    expr.walk(&mut |e| match &e.kind {
+        ExprKind::CurrentWatermark | ExprKind::ProcessingTime => fixed = false,
+        ExprKind::Call(function, _) => fixed &= function.is_deterministic(),
+        _ => {}
+    });
+    fixed
+}

@@ -1,0 +1,313 @@
+//! Which rows of a join can meet: the choice among window, interval, lookup and regular joins.
+//!
+//! In this order: `FOR SYSTEM_TIME AS OF` looks up; equal `window_start` and `window_end` of the same windows make a
+//! window join; bounds on the difference of two event times make an interval join; one bounded input (or, for outer and
+//! semi joins, a bounded optional one) is looked up; what remains are regular inner joins. Everything else would have to
+//! take back rows that it has given.
+
+use super::super::coercion::{common_type, convert};
+use super::super::place::error;
+use super::super::query::{QueryBinder, Relation};
+use super::super::scope::{Attribute, Column, Scope, Windows};
+use super::interval::Interval;
+use super::tree::make_optional;
+use super::{Side, conjunction, with_columns};
+use millstream_plan::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Span};
+use millstream_plan::logical::{JoinKind, JoinStrategy, Rel};
+use millstream_plan::window::WindowAssigner;
+use millstream_types::{DataType, Diagnostic, Value, code};
+
+/// `left = right`, each over the columns of its own input.
+#[derive(Debug, Clone)]
+pub(super) struct Equality {
+    pub left: Expr,
+    pub right: Expr,
+}
+
+/// The conditions of a join, sorted.
+#[derive(Debug, Clone)]
+pub(super) struct Pairing {
+    pub equalities: Vec<Equality>,
+    /// Everything else, over the columns of the left, then those of the right.
+    pub rest: Vec<Expr>,
+}
+
+impl Pairing {
+    /// Sorts conditions over `width` left columns and the right ones after them.
+    pub fn new(conjuncts: Vec<Expr>, width: usize) -> Pairing {
+        let mut pairing = Pairing { equalities: vec![], rest: vec![] };
+        for conjunct in conjuncts {
+            match equality(&conjunct, width) {
+                Some(equality) => {
+                    // As keys NaN equals itself, in SQL nothing does.
+                    if equality.left.data_type.is_floating() {
+                        pairing.rest.push(conjunct);
+                    }
+                    pairing.equalities.push(equality);
+                }
+                None => pairing.rest.push(conjunct),
+            }
+        }
+        pairing
+    }
+
+    /// The same conditions with the sides exchanged.
+    fn swapped(self, left: usize, right: usize) -> Pairing {
+        let map = |i: usize| if i < left { i + right } else { i - left };
+        let swap = |e: Equality| Equality { left: e.right, right: e.left };
+        Pairing {
+            equalities: self.equalities.into_iter().map(swap).collect(),
+            rest: self.rest.into_iter().map(|e| with_columns(e, &map)).collect(),
+        }
+    }
+
+    /// `Rel::Join`'s keys and residual. A join without keys gets a constant one, so that all its rows meet.
+    fn into_parts(self) -> (Vec<(Expr, Expr)>, Option<Expr>) {
+        let mut keys: Vec<(Expr, Expr)> = self.equalities.into_iter().map(|e| (e.left, e.right)).collect();
+        if keys.is_empty() {
+            let constant = Expr::literal(Value::Int(0), DataType::Int);
+            keys.push((constant.clone(), constant));
+        }
+        (keys, conjunction(self.rest))
+    }
+}
+
+fn equality(conjunct: &Expr, width: usize) -> Option<Equality> {
+    let ExprKind::Compare(CompareOp::Equal, a, b) = &conjunct.kind else { return None };
+    let (left, right) = match (Side::of(a, width), Side::of(b, width)) {
+        (Side::Left, Side::Right) => (a, b),
+        (Side::Right, Side::Left) => (b, a),
+        _ => return None,
+    };
+    let data_type = common_type(&left.data_type, &right.data_type)?;
+    let key = |e: Expr| zero_without_sign(convert(e, &data_type));
+    let right = with_columns((**right).clone(), &|i| i - width);
+    Some(Equality { left: key((**left).clone()), right: key(right) })
+}
+
+/// As keys 0.0 and -0.0 differ, in SQL they do not: adding zero makes them one.
+fn zero_without_sign(key: Expr) -> Expr {
+    if !key.data_type.is_floating() {
+        return key;
+    }
+    let (data_type, nullable, span) = (key.data_type.clone(), key.nullable, key.span);
+    let zero = Expr::literal(Value::Float(0.0), data_type.clone());
+    let kind = ExprKind::Arithmetic(ArithmeticOp::Add, Box::new(key), Box::new(zero));
+    Expr::new(kind, data_type, nullable).at(span)
+}
+
+/// Joins two relations.
+///
+/// # Errors
+/// NEEDS_UPDATES when no strategy can give rows that are final; UNSUPPORTED for `FOR SYSTEM_TIME AS OF` of an endless
+/// table.
+pub(super) fn join(
+    left: Relation,
+    right: Relation,
+    kind: JoinKind,
+    pairing: Pairing,
+    as_of: bool,
+    binder: &QueryBinder<'_>,
+    place: Span,
+) -> Result<Relation, Diagnostic> {
+    let right_is_bounded = binder.is_bounded(&right.rel);
+    if as_of {
+        if !matches!(kind, JoinKind::Inner | JoinKind::Left) {
+            return Err(error(code::SYNTAX, place, "FOR SYSTEM_TIME AS OF takes an INNER or LEFT join")
+                .advise("put the looked-up table on the right"));
+        }
+        if !right_is_bounded {
+            let message = "FOR SYSTEM_TIME AS OF an endless table is not supported yet";
+            return Err(error(code::UNSUPPORTED, place, message)
+                .advise("look up a bounded table (a file), or use an interval join"));
+        }
+        return Ok(lookup(left, right, kind, pairing));
+    }
+    if let Some(windows) = common_windows(&left, &right, &pairing) {
+        return Ok(window(left, right, kind, pairing, &windows));
+    }
+    if kind.shows_right()
+        && let Some((interval, pairing)) = Interval::find(&left, &right, &pairing)
+    {
+        return Ok(interval_join(left, right, kind, pairing, interval));
+    }
+    let left_is_bounded = binder.is_bounded(&left.rel);
+    match kind {
+        JoinKind::Inner => {
+            let constant = pairing.equalities.is_empty();
+            if right_is_bounded && (!left_is_bounded || constant) {
+                Ok(lookup(left, right, kind, pairing))
+            } else if left_is_bounded && !right_is_bounded {
+                Ok(swapped_lookup(left, right, kind, pairing))
+            } else {
+                Ok(regular(left, right, pairing, binder.settings.state_ttl_ms()))
+            }
+        }
+        JoinKind::Left | JoinKind::Semi | JoinKind::Anti if right_is_bounded => Ok(lookup(left, right, kind, pairing)),
+        JoinKind::Right if left_is_bounded => Ok(swapped_lookup(left, right, JoinKind::Left, pairing)),
+        JoinKind::Full if left_is_bounded && right_is_bounded => Ok(full_lookup(left, right, pairing)),
+        _ => Err(needs_updates(kind, &left, &right, &pairing, place)),
+    }
+}
+
+/// Appends the columns of the right where the kind shows them.
+fn joined_columns(left: Vec<Column>, right: Vec<Column>, kind: JoinKind) -> Vec<Column> {
+    let (mut columns, mut right) = (left, right);
+    if kind.shows_right() {
+        make_optional(&mut columns, kind.left_is_optional());
+        make_optional(&mut right, kind.right_is_optional());
+        columns.append(&mut right);
+    }
+    columns
+}
+
+fn joined(left: Relation, right: Relation, kind: JoinKind, strategy: JoinStrategy, pairing: Pairing) -> Relation {
+    let (keys, residual) = pairing.into_parts();
+    let rel = Rel::Join { left: Box::new(left.rel), right: Box::new(right.rel), kind, strategy, keys, residual };
+    Relation { rel, columns: joined_columns(left.columns, right.columns, kind) }
+}
+
+/// The windows whose start and end the conditions equate.
+fn common_windows(left: &Relation, right: &Relation, pairing: &Pairing) -> Option<Windows> {
+    let scopes = (Scope::of(left.columns.clone()), Scope::of(right.columns.clone()));
+    let same = |e: &Equality| {
+        let (l, r) = (scopes.0.attribute(&e.left), scopes.1.attribute(&e.right));
+        (l == r).then_some(l)
+    };
+    let equal: Vec<Attribute> = pairing.equalities.iter().filter_map(same).collect();
+    equal.iter().find_map(|a| match a {
+        // Count windows end at any time.
+        Attribute::WindowStart(w) if matches!(w.assigner, WindowAssigner::Count { .. }) => None,
+        Attribute::WindowStart(w) if equal.contains(&Attribute::WindowEnd(w.clone())) => Some(w.clone()),
+        _ => None,
+    })
+}
+
+fn window(left: Relation, right: Relation, kind: JoinKind, pairing: Pairing, windows: &Windows) -> Relation {
+    let (left_time, right_time) = (window_time(&left, windows), window_time(&right, windows));
+    let mut joined = joined(left, right, kind, JoinStrategy::Window { left_time, right_time }, pairing);
+    // Rows come when their window is complete: other times are behind the watermark then.
+    joined.columns.iter_mut().filter(|c| !belongs(&c.attribute, windows)).for_each(|c| c.attribute = Attribute::None);
+    joined
+}
+
+fn belongs(attribute: &Attribute, windows: &Windows) -> bool {
+    match attribute {
+        // Sessions of different keys can begin and end together, and yet be different windows.
+        Attribute::WindowStart(w) | Attribute::WindowEnd(w) => w == windows && w.assigner.slicing().is_some(),
+        Attribute::WindowTime(w) => w == windows,
+        _ => false,
+    }
+}
+
+/// `window_time` of the rows of a relation: the column, or the end less a millisecond.
+fn window_time(relation: &Relation, windows: &Windows) -> Expr {
+    let scope = Scope::of(relation.columns.clone());
+    let find = |attribute: Attribute| scope.columns.iter().position(|c| c.attribute == attribute);
+    if let Some(column) = find(Attribute::WindowTime(windows.clone())) {
+        return scope.column(column, Span::default());
+    }
+    let end = find(Attribute::WindowEnd(windows.clone())).expect("the caller has found the end among the columns");
+    let end = scope.column(end, Span::default());
+    let (data_type, nullable) = (end.data_type.clone(), end.nullable);
+    let millisecond = Expr::literal(Value::Int(-1), DataType::IntervalMilli);
+    let time = Expr::new(ExprKind::AddInterval(Box::new(end), Box::new(millisecond)), data_type, nullable);
+    time.cast_to(windows.time_type.clone())
+}
+
+fn interval_join(
+    left: Relation,
+    right: Relation,
+    kind: JoinKind,
+    mut pairing: Pairing,
+    interval: Interval,
+) -> Relation {
+    let left_time = Scope::of(left.columns.clone()).column(interval.left_column, interval.place);
+    let right_time = Scope::of(right.columns.clone()).column(interval.right_column, interval.place);
+    let mut upper_ms = interval.upper_ms;
+    if interval.lower_ms > upper_ms {
+        // Bounds that contradict one another: rows never meet.
+        upper_ms = interval.lower_ms;
+        pairing.rest.push(Expr::boolean(false).at(interval.place));
+    }
+    let strategy = JoinStrategy::Interval { left_time, right_time, lower_ms: interval.lower_ms, upper_ms };
+    let mut joined = joined(left, right, kind, strategy, pairing);
+    // The windows of the two sides differ, so that they no longer say to which one a row belongs.
+    for column in &mut joined.columns {
+        let still = column.attribute.is_event_time();
+        column.attribute = if still { Attribute::Rowtime } else { Attribute::None };
+    }
+    joined
+}
+
+fn regular(left: Relation, right: Relation, pairing: Pairing, ttl_ms: Option<u64>) -> Relation {
+    let mut joined = joined(left, right, JoinKind::Inner, JoinStrategy::Regular { ttl_ms }, pairing);
+    joined.columns.iter_mut().for_each(|c| c.attribute = Attribute::None);
+    joined
+}
+
+/// The right side as a table: rows of the left keep their time.
+fn lookup(left: Relation, mut right: Relation, kind: JoinKind, pairing: Pairing) -> Relation {
+    right.columns.iter_mut().for_each(|c| c.attribute = Attribute::None);
+    joined(left, right, kind, JoinStrategy::Lookup, pairing)
+}
+
+/// The left side as a table, with the columns in the order of the query.
+fn swapped_lookup(left: Relation, right: Relation, kind: JoinKind, pairing: Pairing) -> Relation {
+    let (lefts, rights) = (left.columns.len(), right.columns.len());
+    let joined = lookup(right, left, kind, pairing.swapped(lefts, rights));
+    let scope = Scope::of(joined.columns.clone());
+    let output = |i: usize| {
+        let from = if i < lefts { i + rights } else { i - lefts };
+        (scope.column(from, Span::default()), scope.columns[from].clone())
+    };
+    joined.project((0..lefts + rights).map(output).collect())
+}
+
+/// FULL of two bounded inputs: the left with its partners, then the right rows without one.
+fn full_lookup(left: Relation, right: Relation, pairing: Pairing) -> Relation {
+    let columns = joined_columns(left.columns.clone(), right.columns.clone(), JoinKind::Full);
+    let (lefts, rights) = (left.columns.len(), right.columns.len());
+    let rest = lookup(right.clone(), left.clone(), JoinKind::Anti, pairing.clone().swapped(lefts, rights));
+    let matched = lookup(left, right, JoinKind::Left, pairing);
+    let scope = Scope::of(rest.columns.clone());
+    let output = |(i, column): (usize, &Column)| {
+        let expr = match i.checked_sub(lefts) {
+            Some(right) => scope.column(right, Span::default()),
+            None => Expr::literal(Value::Null, column.field.data_type.clone()),
+        };
+        (expr, column.clone())
+    };
+    let outputs = columns.iter().enumerate().map(output).collect();
+    let inputs = vec![matched.rel, rest.project(outputs).rel];
+    Relation { rel: Rel::Union { inputs }, columns }
+}
+
+fn needs_updates(kind: JoinKind, left: &Relation, right: &Relation, pairing: &Pairing, place: Span) -> Diagnostic {
+    let (what, would) = match kind {
+        JoinKind::Semi => ("IN and EXISTS over", "keep all rows for ever"),
+        JoinKind::Anti => ("NOT IN and NOT EXISTS over", "take back rows when a partner comes"),
+        JoinKind::Left => ("a LEFT JOIN of", "take back rows without a partner when one comes"),
+        JoinKind::Right => ("a RIGHT JOIN of", "take back rows without a partner when one comes"),
+        _ => ("a FULL JOIN of", "take back rows without a partner when one comes"),
+    };
+    let message = format!("{what} endless inputs would {would}");
+    let scopes = (Scope::of(left.columns.clone()), Scope::of(right.columns.clone()));
+    let window_side =
+        pairing.equalities.iter().find_map(|e| match (scopes.0.attribute(&e.left), scopes.1.attribute(&e.right)) {
+            (Attribute::WindowStart(a), Attribute::WindowStart(b)) => Some((a == b, "window_end")),
+            (Attribute::WindowEnd(a), Attribute::WindowEnd(b)) => Some((a == b, "window_start")),
+            _ => None,
+        });
+    let advice = match window_side {
+        Some((true, missing)) => format!("equate {missing} of both sides too: then it is a window join"),
+        Some((false, _)) => "give both sides the same windows: then it is a window join".into(),
+        None if kind.shows_right() => {
+            "bound the event times (a.ts BETWEEN b.ts - INTERVAL '5' MINUTE AND b.ts + …), equate \
+             window_start and window_end of the same windows, or join a bounded table"
+                .into()
+        }
+        None => "equate window_start and window_end of the same windows, or select from a bounded table".to_owned(),
+    };
+    error(code::NEEDS_UPDATES, place, message).advise(advice)
+}

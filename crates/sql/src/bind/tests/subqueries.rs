@@ -1,0 +1,113 @@
+//! IN and EXISTS with subqueries.
+
+use super::joins::{lines, refused, streams};
+
+const L: &str = "(SELECT * FROM TABLE(TUMBLE(TABLE l, DESCRIPTOR(ts), INTERVAL '1' MINUTE)))";
+const R: &str = "(SELECT * FROM TABLE(TUMBLE(TABLE r, DESCRIPTOR(ts), INTERVAL '1' MINUTE)))";
+const SAME: &str = "a.window_start = b.window_start AND a.window_end = b.window_end";
+
+#[test]
+fn window_semi_and_anti_joins() {
+    let session = streams();
+    for (condition, join) in [
+        (
+            format!("id IN (SELECT id FROM {R} AS b WHERE {SAME})"),
+            "semi window on [window_start = window_start, window_end = window_end, id = id]\n",
+        ),
+        (
+            format!("EXISTS (SELECT * FROM {R} AS b WHERE a.id = b.id AND {SAME} AND b.w > 'm' AND a.v < w)"),
+            "semi window on [id = id, window_start = window_start, window_end = window_end] and (v < w)\n",
+        ),
+        (
+            format!("NOT EXISTS (SELECT 1 FROM {R} b WHERE a.id = b.id AND {SAME})"),
+            "anti window on [id = id, window_start = window_start, window_end = window_end]\n",
+        ),
+        // NULLs: what may be NULL is no key of NOT IN.
+        (
+            format!("a.k NOT IN (SELECT b.k FROM {R} b WHERE {SAME})"),
+            "anti window on [window_start = window_start, window_end = window_end] and NOT (CAST(k AS BIGINT) = k) IS FALSE",
+        ),
+        (
+            format!("(id, window_start, window_end) IN (SELECT id, window_start, window_end FROM {R})"),
+            "semi window on [id = id, window_start = window_start, window_end = window_end]\n",
+        ),
+    ] {
+        let plan = session.plan(&format!("SELECT a.id, a.window_start FROM {L} AS a WHERE {condition}"));
+        assert!(plan.contains(&format!("Join {join}")), "{condition}\n{plan}");
+    }
+    // Rows keep their windows.
+    let counted = format!(
+        "SELECT COUNT(*) AS n FROM {L} AS a WHERE NOT EXISTS (SELECT 1 FROM {R} b WHERE {SAME})
+         GROUP BY window_start, window_end"
+    );
+    assert_eq!(session.schema(&counted), "n BIGINT NOT NULL");
+}
+
+#[test]
+fn bounded_subqueries() {
+    let session = streams();
+    let sql = "SELECT id FROM l WHERE k > 1 AND id IN (SELECT DISTINCT k FROM side WHERE name <> 'x') AND v > 'a'";
+    assert_eq!(
+        lines(&session, sql),
+        [
+            "Project [id]",
+            "Join semi lookup on [id = k]",
+            "Filter [((k > 1) AND (v > 'a'))]",
+            "Scan l",
+            "Project [k]",
+            "Filter [(name <> 'x')]",
+            "Scan side",
+        ]
+    );
+    let anti = session.plan("SELECT id FROM l WHERE (id NOT IN (SELECT k FROM side))");
+    assert!(anti.contains("Join anti lookup on [id = k]\n"), "{anti}");
+    let nullable = session.plan("SELECT id FROM l WHERE NOT k IN (SELECT k FROM side2)");
+    assert!(nullable.contains("Join anti lookup on [0 = 0] and NOT (k = k) IS FALSE"), "{nullable}");
+    let exists = session.plan("SELECT id FROM l WHERE EXISTS (SELECT 1 FROM side WHERE side.k = l.id AND l.k > 5)");
+    assert!(exists.contains("Join semi lookup on [id = k]"), "{exists}");
+    assert!(exists.contains("Filter [(k > 5)]"), "{exists}");
+    // A name means the table of the subquery first; the other one needs its table.
+    let inner = session.plan("SELECT id FROM l WHERE EXISTS (SELECT 1 FROM side2 WHERE k = l.k)");
+    assert!(inner.contains("Join semi lookup on [k = k]"), "{inner}");
+    let nested =
+        "SELECT id FROM l WHERE id IN (SELECT s.k FROM side s WHERE s.k IN (SELECT k FROM side2) AND s.name = l.v)";
+    assert_eq!(session.plan(nested).matches("Join semi lookup").count(), 2, "{}", session.plan(nested));
+    // The time of the rows stays event time.
+    let windowed = "SELECT COUNT(*) AS n FROM (SELECT ts FROM l WHERE id IN (SELECT k FROM side))
+        GROUP BY TUMBLE(ts, INTERVAL '1' DAY)";
+    assert_eq!(session.schema(windowed), "n BIGINT NOT NULL");
+}
+
+#[test]
+fn what_cannot_be() {
+    refused(
+        &streams(),
+        &[
+            (
+                "SELECT id FROM l WHERE id IN (SELECT id FROM r)",
+                "MS2008 1:24+23 IN and EXISTS over endless inputs",
+                "window_start",
+            ),
+            ("SELECT id FROM l WHERE id NOT IN (SELECT k FROM r)", "MS2008", "window_start"),
+            (
+                "SELECT id FROM l WHERE id IN (SELECT k, name FROM side)",
+                "MS2006 1:24+31 IN compares 1 values with 2",
+                "",
+            ),
+            (
+                "SELECT id FROM l WHERE id IN (SELECT name FROM side WHERE nme = 'a')",
+                "MS2003 1:59+3 unknown column `nme`",
+                "",
+            ),
+            ("SELECT id FROM l WHERE k = 1 OR id IN (SELECT k FROM side)", "MS2007 1:33+26 IN (subquery)", "AND"),
+            ("SELECT id IN (SELECT k FROM side) FROM l", "MS2007 1:8+26 IN (subquery)", "AND"),
+            ("SELECT id FROM l WHERE k = (SELECT MAX(k) FROM side)", "MS2007", "join"),
+        ],
+    );
+    let mut deep = "SELECT k FROM side WHERE k = l.id".to_owned();
+    for _ in 0..12 {
+        deep = format!("SELECT k FROM side WHERE k IN ({deep})");
+    }
+    let (error, _) = streams().error(&format!("SELECT id FROM l WHERE id IN ({deep})"));
+    assert!(error.contains("levels deep"), "{error}");
+}

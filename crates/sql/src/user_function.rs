@@ -1,0 +1,230 @@
+//! SQL functions: `CREATE FUNCTION f(x STRING) RETURNS BIGINT RETURN expression`.
+//!
+//! The body is bound once, when the function is created, over its parameters as columns. A call puts its arguments, cast
+//! to the types of the parameters, in their places: what is compiled is one expression, and an argument that stands in
+//! it several times is computed once like every common subexpression. Functions may use earlier ones, never themselves.
+//!
+//! Invariants: bodies are flat (calls within them are inlined already), so nothing here recurses; an expression that
+//! calls would blow up beyond [`MAX_NODES`] is an error.
+
+use crate::bind;
+use crate::bind::coercion::cast_implicitly;
+use crate::data_type::{self, expect_word, take_word};
+use crate::ddl::{parse_identifier, parse_name, span_of, take_if_not_exists, unsupported};
+use crate::diagnostics::{at_span, nearest};
+use crate::statement::Failure;
+use millstream_plan::expr::{Expr, ExprKind, Span};
+use millstream_types::{DataType, Diagnostic, Field, code};
+use sqlparser::ast::{self, Ident};
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::Token;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Operations of an expression after all calls in it were inlined.
+const MAX_NODES: usize = 20_000;
+
+/// What `CREATE FUNCTION` says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FunctionDefinition {
+    /// Name, perhaps qualified.
+    pub name: Vec<Ident>,
+    /// `IF NOT EXISTS`.
+    pub if_not_exists: bool,
+    /// Names and types of the parameters.
+    pub parameters: Vec<(Ident, DataType)>,
+    /// Type of the result.
+    pub returns: DataType,
+    /// What it computes, over the parameters.
+    pub body: ast::Expr,
+}
+
+/// A SQL function.
+#[derive(Debug, PartialEq)]
+pub struct SqlFunction {
+    /// Name as created; calls may write it in any case.
+    pub name: String,
+    /// Parameters.
+    pub parameters: Vec<Field>,
+    /// What it computes, of the declared type: column `i` is parameter `i`.
+    body: Expr,
+}
+
+/// The SQL functions of a session by upper-case name. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct SqlFunctions {
+    by_name: Arc<BTreeMap<String, Arc<SqlFunction>>>,
+}
+
+impl SqlFunctions {
+    /// The function of this name, in any case.
+    pub fn find(&self, name: &str) -> Option<&Arc<SqlFunction>> {
+        if self.by_name.is_empty() {
+            return None;
+        }
+        self.by_name.get(&name.to_ascii_uppercase())
+    }
+
+    /// Adds or replaces a function.
+    pub(crate) fn insert(&mut self, function: SqlFunction) {
+        let key = function.name.to_ascii_uppercase();
+        Arc::make_mut(&mut self.by_name).insert(key, Arc::new(function));
+    }
+
+    /// Removes a function; `false` when there is none of the name.
+    pub(crate) fn remove(&mut self, name: &str) -> bool {
+        Arc::make_mut(&mut self.by_name).remove(&name.to_ascii_uppercase()).is_some()
+    }
+
+    /// Names as created, sorted without regard to case.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.values().map(|f| f.name.as_str())
+    }
+
+    /// The name nearest to one that is unknown.
+    pub fn suggest(&self, name: &str) -> Option<&str> {
+        let near = nearest(&name.to_ascii_uppercase(), self.by_name.keys().map(String::as_str))?;
+        self.find(near).map(|f| f.name.as_str())
+    }
+}
+
+impl SqlFunction {
+    /// Binds the body of a definition; `functions` are those that it may call.
+    ///
+    /// # Errors
+    /// Those of the body, with their places; TYPE_MISMATCH when its result cannot be cast to the declared type.
+    pub(crate) fn bind(definition: &FunctionDefinition, functions: &SqlFunctions) -> Result<SqlFunction, Diagnostic> {
+        let name = definition.name.last().map(|n| n.value.clone()).unwrap_or_default();
+        let mut parameters: Vec<Field> = vec![];
+        for (parameter, data_type) in &definition.parameters {
+            if parameters.iter().any(|p| p.name == parameter.value) {
+                let text = format!("the function has two parameters `{}`", parameter.value);
+                return Err(at_span(Diagnostic::new(code::SYNTAX, text), parameter.span).advise("rename one of them"));
+            }
+            parameters.push(Field::new(&parameter.value, data_type.clone(), true));
+        }
+        let body = bind::bind_function_body(&parameters, functions, &definition.body, &definition.returns);
+        let body = body.map_err(|d| match d.code == code::UNKNOWN_FUNCTION && names(&d.message, &name) {
+            true => d.advise("a function cannot call itself"),
+            false => d,
+        })?;
+        Ok(SqlFunction { name, parameters, body })
+    }
+
+    /// The call with these arguments.
+    ///
+    /// # Errors
+    /// TYPE_MISMATCH when number or types of the arguments do not fit; UNSUPPORTED when the result would be larger than
+    /// can be compiled, or when an argument such as RAND() would be computed several times.
+    pub(crate) fn call(&self, arguments: Vec<Expr>, span: Span) -> Result<Expr, Diagnostic> {
+        let place = |d: Diagnostic| bind::at(d, span);
+        if arguments.len() != self.parameters.len() {
+            let (wanted, given) = (self.parameters.len(), arguments.len());
+            let plural = if wanted == 1 { "" } else { "s" };
+            let text = format!("{} takes {wanted} argument{plural}, not {given}", self.name);
+            return Err(place(Diagnostic::new(code::TYPE_MISMATCH, text)).advise(self.signature()));
+        }
+        let mut uses = vec![0usize; arguments.len()];
+        self.body.walk(&mut |e| {
+            if let ExprKind::Column(i) = e.kind {
+                uses[i] += 1;
+            }
+        });
+        let mut nodes = size(&self.body);
+        let mut cast = Vec::with_capacity(arguments.len());
+        for ((argument, parameter), uses) in arguments.into_iter().zip(&self.parameters).zip(uses) {
+            if uses > 1 && !is_deterministic(&argument) {
+                let text = format!("{} uses its parameter `{}` {uses} times", self.name, parameter.name);
+                let text = text + ", and this argument has another value each time";
+                return Err(bind::at(Diagnostic::new(code::UNSUPPORTED, text), argument.span)
+                    .advise("compute the argument as a column of a subquery"));
+            }
+            nodes = nodes.saturating_add(uses.saturating_mul(size(&argument)));
+            let argument = cast_implicitly(argument, &parameter.data_type);
+            cast.push(argument.map_err(|d| place(d).advise(self.signature()))?);
+        }
+        if nodes > MAX_NODES {
+            let text = format!("with {} the expression has more than {MAX_NODES} operations", self.name);
+            return Err(place(Diagnostic::new(code::UNSUPPORTED, text))
+                .advise("compute the argument as a column of a subquery"));
+        }
+        // Run-time errors show the call: the text of the body is that of another statement.
+        let body = self.body.clone().rewrite(&mut |e| e.at(span));
+        Ok(body.substitute(&cast).at(span))
+    }
+
+    /// `f(x STRING, n INT)`
+    fn signature(&self) -> String {
+        let parameters: Vec<String> = self.parameters.iter().map(|p| format!("{} {}", p.name, p.data_type)).collect();
+        format!("call {}({})", self.name, parameters.join(", "))
+    }
+}
+
+/// Whether a message is about `name`, in any case.
+fn names(message: &str, name: &str) -> bool {
+    message.to_ascii_uppercase().contains(&format!("`{}`", name.to_ascii_uppercase()))
+}
+
+fn size(expr: &Expr) -> usize {
+    let mut nodes = 0;
+    expr.walk(&mut |_| nodes += 1);
+    nodes
+}
+
+fn is_deterministic(expr: &Expr) -> bool {
+    let mut deterministic = true;
+    expr.walk(&mut |e| deterministic &= !matches!(&e.kind, ExprKind::Call(f, _) if !f.is_deterministic()));
+    deterministic
+}
+
+/// The rest of `CREATE FUNCTION` after the word `FUNCTION`.
+pub(crate) fn parse_create_function(parser: &mut Parser) -> Result<FunctionDefinition, Failure> {
+    let if_not_exists = take_if_not_exists(parser)?;
+    let name = parse_name(parser, "the name of the function")?;
+    let next = parser.peek_token();
+    if take_word(parser, "AS") {
+        let advice = "write the function in SQL: CREATE FUNCTION f(x STRING) RETURNS BIGINT RETURN CHAR_LENGTH(x)";
+        return Err(unsupported(next, "CREATE FUNCTION … AS 'class'", advice).into());
+    }
+    parser.expect_token(&Token::LParen)?;
+    let mut parameters = vec![];
+    while !parser.consume_token(&Token::RParen) {
+        if !parameters.is_empty() {
+            parser.expect_token(&Token::Comma)?;
+        }
+        let parameter = parse_identifier(parser, "the name of a parameter")?;
+        parameters.push((parameter, parse_type(parser)?));
+    }
+    expect_word(parser, "RETURNS")?;
+    let returns = parse_type(parser)?;
+    if take_word(parser, "LANGUAGE") {
+        let language = parser.peek_token();
+        if !take_word(parser, "SQL") {
+            return Err(unsupported(language, "a language other than SQL", "write the function in SQL").into());
+        }
+    }
+    expect_word(parser, "RETURN")?;
+    let body = parser.parse_expr()?;
+    Ok(FunctionDefinition { name, if_not_exists, parameters, returns, body })
+}
+
+fn parse_type(parser: &mut Parser) -> Result<DataType, Failure> {
+    let start = parser.peek_token();
+    let parsed = data_type::parse(parser)?;
+    if parsed.nullable {
+        return Ok(parsed.data_type);
+    }
+    let text = "parameters and results of SQL functions can always be NULL";
+    Err(at_span(Diagnostic::new(code::SYNTAX, text), start.span).advise("leave NOT NULL out").into())
+}
+
+/// A function that is not there.
+pub(crate) fn unknown(functions: &SqlFunctions, name: &[Ident]) -> Diagnostic {
+    let last = name.last().map(|n| n.value.as_str()).unwrap_or_default();
+    let diagnostic = Diagnostic::new(code::UNKNOWN_FUNCTION, format!("there is no SQL function '{last}'"));
+    let diagnostic = at_span(diagnostic, span_of(name));
+    match functions.suggest(last) {
+        Some(near) => diagnostic.advise(format!("did you mean `{near}`?")),
+        None => diagnostic.advise("SHOW USER FUNCTIONS lists them"),
+    }
+}
