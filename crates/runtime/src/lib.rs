@@ -7,6 +7,8 @@
 //!                                                   └────────── an aggregation's output is a stream too ◄───────┘
 //! ```
 //!
+//! A pipeline whose rows become several (windows of a row, UNNEST, lookups) runs in stages within one task: see `staged`.
+//! What is looked up is read first: see `lookup` and `phases`. Overlapping windows share their slices: see `overlap`.
 //! The rows of joins, sessions, ranks and the like are exchanged by key instead of going to tables: see `keyed`.
 //!
 //! [`run`] blocks until the query has ended. The engine's background compiler may replace a pipeline's kernel
@@ -18,7 +20,7 @@
 //! - Rows do not depend on the number of workers, on buffer sizes or on timing.
 //! - No worker waits for another: a worker that cannot go on with one task takes another.
 //! - Queues are bounded by the number of chunks in flight; a chunk is in flight until everything made of it has been
-//!   put into tables or written to sinks.
+//!   put into tables or written to sinks (rows of lookup tables: collected).
 //! - This crate knows no SQL text and no LLVM.
 
 mod aggregation;
