@@ -73,9 +73,9 @@ fn broken_statements_have_line_and_column() {
 #[test]
 fn what_flink_has_and_millstream_has_not_is_named() {
     let unsupported = [
-        ("SELECT * FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND))", "HOP"),
-        ("SELECT COUNT(*) FROM t GROUP BY SESSION(ts, INTERVAL '5' SECOND)", "SESSION"),
-        ("SELECT SUM(id) OVER (ORDER BY ts) FROM t", "OVER"),
+        ("SELECT LAG(id) OVER (ORDER BY ts) FROM t", "LAG"),
+        ("SELECT id FROM t INTERSECT SELECT id FROM t", "INTERSECT"),
+        ("SELECT (SELECT MAX(id) FROM k) FROM t", "subquery"),
         ("SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts PATTERN (A) DEFINE A AS id > 1)", "MATCH_RECOGNIZE"),
         ("CREATE FUNCTION f AS 'com.x.F'", "CREATE FUNCTION"),
         ("CREATE CATALOG c WITH ('type'='hive')", "CREATE CATALOG"),

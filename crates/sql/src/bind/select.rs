@@ -3,8 +3,8 @@
 use super::expression::Binder;
 use super::group::{AggregateList, Grouping};
 use super::grouping_sets::has_sets;
-use super::over::OverList;
 use super::join::Tree;
+use super::over::OverList;
 use super::place::{error, from_parser, span_of, unsupported};
 use super::query::{QueryBinder, Relation};
 use super::scope::{Column, Scope, unique_names};

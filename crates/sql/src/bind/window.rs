@@ -111,6 +111,7 @@ impl WindowKind {
                 if size_ms == slide_ms {
                     return Ok(WindowAssigner::Tumble(Slicing { size_ms, offset_ms }));
                 }
+                at_a_time(size_ms, slide_ms, measures[0])?;
                 WindowAssigner::Overlap(Overlap::Hop { size_ms, slide_ms, offset_ms })
             }
             WindowKind::Cumulate => {
@@ -125,6 +126,7 @@ impl WindowKind {
                 if size_ms == step_ms {
                     return Ok(WindowAssigner::Tumble(Slicing { size_ms, offset_ms }));
                 }
+                at_a_time(size_ms, step_ms, measures[0])?;
                 WindowAssigner::Overlap(Overlap::Cumulate { size_ms, step_ms, offset_ms })
             }
             WindowKind::Session => WindowAssigner::Session { gap_ms: positive_interval(measures[0], "gap")? },
@@ -138,6 +140,16 @@ impl WindowKind {
             }
         })
     }
+}
+
+/// Fails when more windows overlap than the numbers of their tables have room for.
+fn at_a_time(size_ms: i64, step_ms: i64, place: &ast::Expr) -> Result<(), Diagnostic> {
+    const MOST: i64 = 1_000_000;
+    if size_ms / step_ms <= MOST {
+        return Ok(());
+    }
+    let message = format!("each row would lie in {} windows; at most {MOST} are possible", size_ms / step_ms);
+    Err(error(code::INVALID_WINDOW, span_of(place), message).advise("take a longer slide or step, or a shorter window"))
 }
 
 /// The words after the name of a window function of GROUP BY that ask for a bound of its window.

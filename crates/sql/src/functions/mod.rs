@@ -165,13 +165,7 @@ static BY_NAME: LazyLock<HashMap<&'static str, &'static Function>> = LazyLock::n
 });
 
 /// Functions of Flink that are not there yet: named as such instead of "unknown".
-const MISSING: &[&str] = &[
-    "JSON_ARRAYAGG",
-    "JSON_OBJECTAGG",
-    "PARSE_JSON",
-    "SOURCE_WATERMARK",
-    "TRY_PARSE_JSON",
-];
+const MISSING: &[&str] = &["JSON_ARRAYAGG", "JSON_OBJECTAGG", "PARSE_JSON", "SOURCE_WATERMARK", "TRY_PARSE_JSON"];
 
 /// The function of ours of an upper-case name.
 fn find(name: &str) -> Option<&'static Function> {

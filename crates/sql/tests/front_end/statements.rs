@@ -128,7 +128,7 @@ fn sql_functions() {
     for (sql, parameters, if_not_exists) in [
         ("CREATE FUNCTION f(x STRING, n INT) RETURNS BIGINT RETURN CHAR_LENGTH(x) + n", "x STRING, n INT", false),
         ("CREATE TEMPORARY FUNCTION IF NOT EXISTS f() RETURNS BIGINT LANGUAGE SQL RETURN 1", "", true),
-        ("CREATE TEMPORARY SYSTEM FUNCTION f(r ROW<a INT>) RETURNS BIGINT RETURN r.a", "r ROW<a INT>", false),
+        ("CREATE TEMPORARY SYSTEM FUNCTION f(r ROW<a INT>) RETURNS BIGINT RETURN r.a", "r ROW<`a` INT>", false),
     ] {
         let Statement::CreateFunction(function) = parse(sql) else { panic!("{sql}") };
         let shown: Vec<String> = function.parameters.iter().map(|(n, t)| format!("{} {t}", n.value)).collect();

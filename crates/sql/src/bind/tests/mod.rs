@@ -4,14 +4,14 @@ mod aggregates;
 mod errors;
 mod functions;
 mod inserts;
-mod over;
 mod interval_joins;
 mod joins;
+mod over;
 mod queries;
 mod subqueries;
 mod typing;
-mod window_errors;
 mod unnest;
+mod window_errors;
 mod window_joins;
 mod windows;
 

@@ -99,8 +99,8 @@ fn what_cannot_be() {
                 "MS2003 1:59+3 unknown column `nme`",
                 "",
             ),
-            ("SELECT id FROM l WHERE k = 1 OR id IN (SELECT k FROM side)", "MS2007 1:33+26 IN (subquery)", "AND"),
-            ("SELECT id IN (SELECT k FROM side) FROM l", "MS2007 1:8+26 IN (subquery)", "AND"),
+            ("SELECT id FROM l WHERE k = 1 OR id IN (SELECT k FROM side)", "MS2007 1:33+25 IN (subquery)", "AND"),
+            ("SELECT id IN (SELECT k FROM side) FROM l", "MS2007 1:8+25 IN (subquery)", "AND"),
             ("SELECT id FROM l WHERE k = (SELECT MAX(k) FROM side)", "MS2007", "join"),
         ],
     );

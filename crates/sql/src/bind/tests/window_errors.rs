@@ -16,6 +16,11 @@ fn operands() {
             "INTERVAL",
         ),
         (
+            "SELECT * FROM HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '0.001' SECOND, INTERVAL '1' DAY)",
+            "MS2009 1:53+7 each row would lie in 86400000 windows",
+            "longer slide",
+        ),
+        (
             "SELECT * FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '1' SECOND)",
             "MS2009 1:77+3 the offset of a window must be shorter than 1000 ms",
             "remainder",
