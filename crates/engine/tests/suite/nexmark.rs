@@ -9,9 +9,8 @@ use millstream::{Collected, DataType, Diagnostic, RunMonitor, Session};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-const QUERIES: [&str; 16] = [
-    "q0", "q1", "q2", "q3", "q5", "q7", "q8", "q10", "q11", "q12et", "q13", "q14", "q20", "q21", "q22", "q23",
-];
+const QUERIES: [&str; 16] =
+    ["q0", "q1", "q2", "q3", "q5", "q7", "q8", "q10", "q11", "q12et", "q13", "q14", "q20", "q21", "q22", "q23"];
 
 /// The user function of q14.
 const COUNT_CHAR: &str = "CREATE FUNCTION count_char(text STRING, letter STRING) RETURNS BIGINT
@@ -89,7 +88,9 @@ fn check(ddl: &str) {
             session.run(COUNT_CHAR).unwrap();
             match actual(&mut session, query) {
                 Ok(actual) if actual == expected => {}
-                Ok(actual) => failures.push(format!("{query} under {}:\n{}", configuration.name, difference(&expected, &actual))),
+                Ok(actual) => {
+                    failures.push(format!("{query} under {}:\n{}", configuration.name, difference(&expected, &actual)))
+                }
                 Err(error) => failures.push(format!("{query} under {}: {error}", configuration.name)),
             }
         }

@@ -12,9 +12,7 @@ type Residual = (&'static str, fn(&Row, &Row) -> bool);
 const RESIDUALS: [Residual; 3] = [
     ("", |_, _| true),
     (" AND a.v < b.v", |a, b| a.v.zip(b.v).is_some_and(|(a, b)| a < b)),
-    (" AND (a.s = b.s OR a.d > b.d)", |a, b| {
-        a.s.is_some() && a.s == b.s || a.d.zip(b.d).is_some_and(|(a, b)| a > b)
-    }),
+    (" AND (a.s = b.s OR a.d > b.d)", |a, b| a.s.is_some() && a.s == b.s || a.d.zip(b.d).is_some_and(|(a, b)| a > b)),
 ];
 
 /// Ids of the pairs, and of the rows without partner, of a kind of join.
@@ -24,7 +22,8 @@ fn joined(
     right: &[(i64, &Row)],
     meet: impl Fn(&(i64, &Row), &(i64, &Row)) -> bool,
 ) -> Vec<Vec<String>> {
-    let pair = |a: Option<&(i64, &Row)>, b: Option<&(i64, &Row)>| vec![text(a.map(|a| a.1.id)), text(b.map(|b| b.1.id))];
+    let pair =
+        |a: Option<&(i64, &Row)>, b: Option<&(i64, &Row)>| vec![text(a.map(|a| a.1.id)), text(b.map(|b| b.1.id))];
     let mut rows = Vec::new();
     for a in left {
         let partners: Vec<_> = right.iter().filter(|b| meet(a, b)).collect();
@@ -50,7 +49,12 @@ fn same_key(a: &Row, b: &Row) -> bool {
 fn in_windows(rows: &[Row], windows: impl Fn(i64) -> Vec<Window>) -> Vec<(i64, &Row)> {
     let of = |row| -> Vec<(i64, &Row)> {
         let row: &Row = row;
-        windows(row.time).into_iter().map(|(_, end)| end).filter(|end| end - 1 > row.watermark).map(|e| (e, row)).collect()
+        windows(row.time)
+            .into_iter()
+            .map(|(_, end)| end)
+            .filter(|end| end - 1 > row.watermark)
+            .map(|e| (e, row))
+            .collect()
     };
     rows.iter().flat_map(of).collect()
 }
@@ -94,7 +98,8 @@ fn interval_joins_pair_rows_near_each_other() {
         let (a_rows, b_rows) = (random.within(0..120), random.within(1..120));
         let left = stream(random, a_rows, 0, first);
         let right = stream(random, b_rows, 1000, second);
-        let (lower, upper) = random.pick(&[(-500, 500), (0, 3000), (-2000, -700), (-4000, 100), (0, 0), (1500, 90_000)]);
+        let (lower, upper) =
+            random.pick(&[(-500, 500), (0, 3000), (-2000, -700), (-4000, 100), (0, 0), (1500, 90_000)]);
         let (condition, residual) = random.pick(&RESIDUALS);
         let near = |a: &Row, b: &Row| (lower..=upper).contains(&(a.time - b.time));
         let meet = |a: &(i64, &Row), b: &(i64, &Row)| near(a.1, b.1) && same_key(a.1, b.1) && residual(a.1, b.1);
@@ -198,15 +203,22 @@ fn lookups_pair_rows_with_those_of_a_bounded_table() {
         let rows = stream(random, 100, 0, disorder);
         let (condition, residual): (_, fn(&Row, i64) -> bool) =
             if case % 2 == 0 { ("", |_, _| true) } else { (" AND a.v > b.w", |a, w| a.v.is_some_and(|v| v > w)) };
-        let partners = |row: &Row| TABLE.into_iter().filter(|(k, w)| row.k == Some(*k) && residual(row, *w)).collect::<Vec<_>>();
+        let partners =
+            |row: &Row| TABLE.into_iter().filter(|(k, w)| row.k == Some(*k) && residual(row, *w)).collect::<Vec<_>>();
         let values = TABLE.map(|(k, w)| format!("({k}, CAST({w} AS BIGINT))")).join(", ");
         let table = format!("(VALUES {values}) AS b(k, w)");
         let (sql, expected): (String, Vec<Vec<String>>) = if case < 2 {
-            let pair = |row: &Row| partners(row).into_iter().map(|(_, w)| vec![row.id.to_string(), w.to_string()]).collect::<Vec<_>>();
-            (format!("SELECT a.id, b.w FROM t AS a JOIN {table} ON a.k = b.k{condition}"), rows.iter().flat_map(pair).collect())
+            let pair = |row: &Row| {
+                partners(row).into_iter().map(|(_, w)| vec![row.id.to_string(), w.to_string()]).collect::<Vec<_>>()
+            };
+            (
+                format!("SELECT a.id, b.w FROM t AS a JOIN {table} ON a.k = b.k{condition}"),
+                rows.iter().flat_map(pair).collect(),
+            )
         } else {
             let there = rows.iter().filter(|row| !partners(row).is_empty());
-            let sql = format!("SELECT a.id FROM t AS a WHERE EXISTS (SELECT * FROM {table} WHERE a.k = b.k{condition})");
+            let sql =
+                format!("SELECT a.id FROM t AS a WHERE EXISTS (SELECT * FROM {table} WHERE a.k = b.k{condition})");
             (sql, there.map(|row| vec![row.id.to_string()]).collect())
         };
         check(case, &[Input { name: "t", rows: &rows, delay_ms: disorder.delay_ms }], &sql, expected);

@@ -35,7 +35,8 @@ fn top_n_keeps_the_first_rows_of_each_window() {
         let top = |group: &Group<'_>| {
             let mut rows = group.rows.clone();
             rows.sort_by(|a, b| compare(a, b));
-            let line = |(i, row): (usize, &&Row)| vec![group.window.1.to_string(), row.id.to_string(), (i + 1).to_string()];
+            let line =
+                |(i, row): (usize, &&Row)| vec![group.window.1.to_string(), row.id.to_string(), (i + 1).to_string()];
             rows.iter().enumerate().filter(|(i, _)| (first..=last).contains(&(i + 1))).map(line).collect::<Vec<_>>()
         };
         let sql = format!(
@@ -87,10 +88,7 @@ fn over_aggregates_take_in_the_rows_before() {
             [row.id.to_string()].into_iter().chain(list.iter().map(|(_, of)| of(&frame))).collect()
         };
         let calls: Vec<String> = list.iter().map(|(sql, _)| format!("{sql} OVER w")).collect();
-        let sql = format!(
-            "SELECT id, {} FROM t WINDOW w AS (PARTITION BY k ORDER BY ts {frame})",
-            calls.join(", ")
-        );
+        let sql = format!("SELECT id, {} FROM t WINDOW w AS (PARTITION BY k ORDER BY ts {frame})", calls.join(", "));
         let expected = timely.iter().map(of).collect();
         check(case, &[Input { name: "t", rows: &rows, delay_ms: disorder.delay_ms }], &sql, expected);
     }

@@ -98,7 +98,8 @@ impl Disorder {
 
 /// `rows` rows about 300 ms apart, the first half of them before 1970. Ids count from `first_id`.
 pub(super) fn stream(random: &mut Random, rows: i64, first_id: i64, disorder: Disorder) -> Vec<Row> {
-    const STRINGS: [&str; 5] = ["", "x", "yy", "a string of more than twelve bytes", "ä string of more than twelve bytes"];
+    const STRINGS: [&str; 5] =
+        ["", "x", "yy", "a string of more than twelve bytes", "ä string of more than twelve bytes"];
     let keys = random.pick(&[1, 3, 12]);
     let mut watermark = i64::MIN;
     let row = |i: i64| {
