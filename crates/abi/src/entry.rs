@@ -91,14 +91,17 @@ pub enum Finish {
     Percentile(f64),
     /// Of a List or Bag: the most frequent value, the smallest of those; NULL when there is none.
     Mode,
-    /// Of a List or Distinct: an ARRAY, in order of the input (Distinct: in ascending order); NULL when there is none.
+    /// Of a List: an ARRAY, in order of the input; NULL when there is none.
     Array,
-    /// Of a List, Bag or Distinct: a MAP from each value to how often it is there (Flink's MULTISET), in ascending order; NULL when there
-    /// is none.
+    /// Of a List: an ARRAY of the distinct values in the order in which they first came; NULL when there is none.
+    DistinctArray,
+    /// Of a List, Bag or Distinct: a MAP from each value to how often it is there (Flink's MULTISET), in ascending
+    /// order; NULL when there is none.
     Multiset,
-    /// Of a List or Distinct of strings: joined by the separator, in the order of [`Finish::Array`]; NULL when there is
-    /// none.
+    /// Of a List of strings: joined by the separator, in order of the input; NULL when there is none.
     Join(Box<str>),
+    /// As [`Finish::Join`], of the values of [`Finish::DistinctArray`].
+    DistinctJoin(Box<str>),
     /// Of a Cardinality: the estimate, BIGINT.
     Estimate,
     /// Of a Quantiles: the estimated value at the fraction, DOUBLE; NULL when there is none.

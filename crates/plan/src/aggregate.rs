@@ -171,14 +171,19 @@ impl Components {
             F::Collect => self.object(ObjectKind::Bag, Finish::Multiset, argument, call, first),
             F::ArrayAgg => {
                 let keeps_nulls = call.parameters.first() == Some(&Value::Boolean(true));
-                self.object(kept(call, keeps_nulls), Finish::Array, argument, call, first)
+                let finish = if call.distinct { Finish::DistinctArray } else { Finish::Array };
+                self.object(list(keeps_nulls), finish, argument, call, first)
             }
             F::ListAgg => {
                 let separator = match call.parameters.first() {
                     Some(Value::String(separator)) => separator.as_str(),
                     _ => ",",
                 };
-                self.object(kept(call, false), Finish::Join(separator.into()), argument, call, first)
+                let finish = match call.distinct {
+                    true => Finish::DistinctJoin(separator.into()),
+                    false => Finish::Join(separator.into()),
+                };
+                self.object(list(false), finish, argument, call, first)
             }
         }
     }
@@ -378,11 +383,6 @@ impl Components {
 
 fn list(keeps_nulls: bool) -> ObjectKind {
     ObjectKind::List { keeps_nulls }
-}
-
-/// What a collecting aggregate keeps.
-fn kept(call: &AggregateCall, keeps_nulls: bool) -> ObjectKind {
-    if call.distinct { ObjectKind::Distinct } else { list(keeps_nulls) }
 }
 
 fn fraction(call: &AggregateCall) -> f64 {

@@ -50,9 +50,17 @@ pub(crate) fn column(objects: &[Option<&Object>], phys: Phys, finish: &Finish, d
             Object::Quantiles(sketch) => sketch.quantile(*fraction),
             _ => wrong(object, finish),
         }),
-        Finish::Array => arrays(objects, phys, &arrow),
+        Finish::Array => arrays(objects, phys, &arrow, List::in_order),
+        Finish::DistinctArray => arrays(objects, phys, &arrow, first_of_each),
         Finish::Multiset => multisets(objects, phys, &arrow),
-        Finish::Join(separator) => single(objects, phys, &arrow, |object, into| join(object, separator, into)),
+        Finish::Join(separator) => single(objects, phys, &arrow, |object, into| match object {
+            Object::List(list) => join(list.in_order(), separator, into),
+            _ => wrong(object, finish),
+        }),
+        Finish::DistinctJoin(separator) => single(objects, phys, &arrow, |object, into| match object {
+            Object::List(list) => join(first_of_each(list), separator, into),
+            _ => wrong(object, finish),
+        }),
     }
 }
 
@@ -220,28 +228,31 @@ fn percentile(list: &List, fraction: f64) -> Option<f64> {
     })
 }
 
-fn join(object: &Object, separator: &str, into: &mut Values) -> bool {
+/// A value of a list: the leaf that it is in, and its place there.
+type Place<'a> = (&'a List, usize);
+
+/// The places of the distinct values of a list, each where it first came, in order of the input.
+fn first_of_each(list: &List) -> Vec<Place<'_>> {
+    let places = list.in_order();
+    let same = |a: usize, b: usize| places[a].0.compare(places[a].1, places[b].0, places[b].1);
+    let mut by_value: Vec<usize> = (0..places.len()).collect();
+    // Stable: the first of equal values stays the first.
+    by_value.sort_by(|&a, &b| same(a, b));
+    let mut firsts: Vec<usize> = by_value.chunk_by(|&a, &b| same(a, b).is_eq()).map(|run| run[0]).collect();
+    firsts.sort_unstable();
+    firsts.into_iter().map(|i| places[i]).collect()
+}
+
+fn join(places: Vec<Place<'_>>, separator: &str, into: &mut Values) -> bool {
     let Values::Strings(bytes, ends) = into else { unreachable!("only strings are joined") };
     let start = bytes.len();
     let mut count = 0;
-    let mut add = |string: &[u8]| {
+    for (leaf, i) in places.into_iter().filter(|(leaf, i)| !leaf.is_null(*i)) {
         if count > 0 {
             bytes.extend_from_slice(separator.as_bytes());
         }
-        bytes.extend_from_slice(string);
+        bytes.extend_from_slice(leaf.own_values().string(i));
         count += 1;
-    };
-    match object {
-        Object::List(list) => {
-            for (leaf, i) in list.in_order().into_iter().filter(|(leaf, i)| !leaf.is_null(*i)) {
-                add(leaf.own_values().string(i));
-            }
-        }
-        Object::Distinct(set) => {
-            let values = set.ascending();
-            (0..values.len()).for_each(|i| add(values.string(i)));
-        }
-        _ => unreachable!("only collected values are joined"),
     }
     if count > 0 {
         ends.push(bytes.len());
@@ -251,7 +262,12 @@ fn join(object: &Object, separator: &str, into: &mut Values) -> bool {
     count > 0
 }
 
-fn arrays(objects: &[Option<&Object>], phys: Phys, arrow: &Arrow) -> ArrayRef {
+fn arrays(
+    objects: &[Option<&Object>],
+    phys: Phys,
+    arrow: &Arrow,
+    places: for<'a> fn(&'a List) -> Vec<Place<'a>>,
+) -> ArrayRef {
     let Arrow::List(element) = arrow else { unreachable!("an ARRAY is stored as a list, not as {arrow}") };
     let mut values = Values::new(phys);
     let mut valid = Vec::new();
@@ -261,15 +277,10 @@ fn arrays(objects: &[Option<&Object>], phys: Phys, arrow: &Arrow) -> ArrayRef {
         match object {
             None => {}
             Some(Object::List(list)) => {
-                for (leaf, i) in list.in_order() {
+                for (leaf, i) in places(list) {
                     values.push_from(leaf.own_values(), i);
                     valid.push(!leaf.is_null(i));
                 }
-            }
-            Some(Object::Distinct(set)) => {
-                let ascending = set.ascending();
-                (0..ascending.len()).for_each(|i| values.push_from(&ascending, i));
-                valid.resize(values.len(), true);
             }
             Some(object) => unreachable!("{object:?} has no elements"),
         }

@@ -139,8 +139,7 @@ impl List {
         let mut places: Vec<(&List, usize)> =
             self.leaves().into_iter().flat_map(|leaf| (0..leaf.ordinals.len()).map(move |i| (leaf, i))).collect();
         let compare = |a: &(&List, usize), b: &(&List, usize)| {
-            let by_place = a.0.ordinals[a.1].cmp(&b.0.ordinals[b.1]);
-            by_place.then_with(|| a.0.is_null(a.1).cmp(&b.0.is_null(b.1))).then_with(|| a.0.compare(a.1, b.0, b.1))
+            a.0.ordinals[a.1].cmp(&b.0.ordinals[b.1]).then_with(|| a.0.compare(a.1, b.0, b.1))
         };
         if !places.is_sorted_by(|a, b| compare(a, b) != Ordering::Greater) {
             places.sort_unstable_by(compare);
@@ -153,8 +152,12 @@ impl List {
         !self.nulls.is_empty() && self.nulls.binary_search(&i).is_ok()
     }
 
-    fn compare(&self, i: usize, other: &List, j: usize) -> Ordering {
-        self.values.compare(i, &other.values, j)
+    /// Order of its own value `i` against value `j` of another list; NULLs come last and are equal.
+    pub(crate) fn compare(&self, i: usize, other: &List, j: usize) -> Ordering {
+        match (self.is_null(i), other.is_null(j)) {
+            (false, false) => self.values.compare(i, &other.values, j),
+            (a, b) => a.cmp(&b),
+        }
     }
 
     /// Bytes of its values and of those of its parts.

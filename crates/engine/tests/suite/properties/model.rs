@@ -95,12 +95,12 @@ pub(super) fn text(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "NULL".to_string(), |value| value.to_string())
 }
 
-/// A DOUBLE with the digits that any order of additions gives.
+/// A DOUBLE with the digits that any way to compute it gives; what should be zero may be almost zero.
 pub(super) fn number(value: Option<f64>) -> String {
-    text(value.map(|value| format!("{:.6e}", value + 0.0)))
+    text(value.map(|value| format!("{:.6e}", if value.abs() < 1e-9 { 0.0 } else { value })))
 }
 
-/// A DOUBLE as it is written within an array, or BIGINTs.
+/// An ARRAY of BIGINT.
 fn list(values: impl Iterator<Item = Option<i64>>) -> String {
     format!("[{}]", values.map(text).collect::<Vec<_>>().join(", "))
 }

@@ -52,27 +52,28 @@ fn any_aggregates(random: &mut Random) -> Vec<Aggregate> {
 
 /// Windows cut from time: name and arguments in SQL, and the model's windows of a time.
 fn any_sliced(random: &mut Random, case: u64) -> (String, Box<dyn Fn(i64) -> Vec<Window>>) {
-    let offset = random.pick(&[0, 0, 130, -700, 5000]);
+    // Offsets are shorter than the window.
+    let shift = random.pick(&[0, 0, 130, -700, 5000]);
     let (name, arguments, windows): (_, _, Box<dyn Fn(i64) -> Vec<Window>>) = match case % 3 {
         0 => {
             let size = random.pick(&[1, 700, 1000, 4321, 60_000]);
-            ("TUMBLE", vec![size], Box::new(move |time| model::hop(size, size, offset, time)))
+            let offset = shift % size;
+            ("TUMBLE", vec![size, offset], Box::new(move |time| model::hop(size, size, offset, time)))
         }
         1 => {
             let size = random.pick(&[1, 500, 1000, 2500, 9000]);
             let slide = random.pick(&[300, 500, 1000, 1300, 10_000]);
-            ("HOP", vec![slide, size], Box::new(move |time| model::hop(size, slide, offset, time)))
+            let offset = shift % size;
+            ("HOP", vec![slide, size, offset], Box::new(move |time| model::hop(size, slide, offset, time)))
         }
         _ => {
             let step = random.pick(&[1, 500, 1000, 1300]);
             let size = step * random.within(1..9);
-            ("CUMULATE", vec![step, size], Box::new(move |time| model::cumulate(size, step, offset, time)))
+            let offset = shift % size;
+            ("CUMULATE", vec![step, size, offset], Box::new(move |time| model::cumulate(size, step, offset, time)))
         }
     };
-    let mut arguments: Vec<String> = arguments.into_iter().map(interval).collect();
-    if offset != 0 {
-        arguments.push(interval(offset));
-    }
+    let arguments: Vec<String> = arguments.into_iter().map(interval).collect();
     (format!("TABLE({name}(TABLE t, DESCRIPTOR(ts), {}))", arguments.join(", ")), windows)
 }
 
