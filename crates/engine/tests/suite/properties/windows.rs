@@ -257,11 +257,8 @@ fn grouping_sets_are_several_groupings_of_a_window() {
         let (from, windows) = any_sliced(random, case);
         let null = || "NULL".to_string();
         let mut expected = Vec::new();
-        let sets: [(&str, fn(&Row) -> Key); 3] = [
-            ("0", |row| vec![text(row.k), text(row.s)]),
-            ("1", |row| vec![text(row.k)]),
-            ("3", |_| vec![]),
-        ];
+        let sets: [Grouping; 3] =
+            [("0", |row| vec![text(row.k), text(row.s)]), ("1", |row| vec![text(row.k)]), ("3", |_| vec![])];
         for (grouping, key) in sets {
             expected.extend(model::grouped(&rows, key, &windows).iter().map(|g| {
                 let mut row = g.key.clone();
