@@ -5,6 +5,7 @@ use millstream::connectors::display;
 use millstream::{Collected, Diagnostic, Outcome, RunMonitor, Session};
 use sqllogictest::{DB, DBOutput, DefaultColumnType, Runner};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A session as the test runner sees a database.
 struct Database {
@@ -86,12 +87,28 @@ fn is_chosen(name: &str, variable: &str) -> bool {
 
 #[test]
 fn every_script_gives_its_rows_under_every_configuration() {
-    let configurations = configurations::all();
-    let mut failures = Vec::new();
-    for script in scripts().into_iter().filter(|s| is_chosen(&s.to_string_lossy(), "MILLSTREAM_CORPUS")) {
-        for configuration in configurations.iter().filter(|c| is_chosen(&c.name, "MILLSTREAM_CONFIGURATION")) {
-            failures.extend(run(&script, configuration));
+    let configurations: Vec<_> =
+        configurations::all().into_iter().filter(|c| is_chosen(&c.name, "MILLSTREAM_CONFIGURATION")).collect();
+    let scripts: Vec<_> =
+        scripts().into_iter().filter(|s| is_chosen(&s.to_string_lossy(), "MILLSTREAM_CORPUS")).collect();
+    assert!(!configurations.is_empty(), "there are configurations to run under");
+    let next = AtomicUsize::new(0);
+    // Each thread takes the next script and configuration that nobody has taken.
+    let work = || {
+        let mut failures = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(script) = scripts.get(number / configurations.len()) else { return failures };
+            let configuration = &configurations[number % configurations.len()];
+            failures.extend(run(script, configuration).into_iter().map(|failure| (number, failure)));
         }
-    }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut failures: Vec<(usize, String)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    failures.sort();
+    let failures: Vec<String> = failures.into_iter().map(|(_, failure)| failure).collect();
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
