@@ -135,9 +135,11 @@ pub(super) fn join(
     match kind {
         JoinKind::Inner => {
             let constant = pairing.equalities.is_empty();
-            if right_is_bounded && (!left_is_bounded || constant) {
+            // Of two bounded sides the one without time is the table, so that the other keeps its time.
+            let (left_has_time, right_has_time) = (has_time(&left), has_time(&right));
+            if right_is_bounded && (!left_is_bounded || constant || (left_has_time && !right_has_time)) {
                 Ok(lookup(left, right, kind, pairing))
-            } else if left_is_bounded && !right_is_bounded {
+            } else if left_is_bounded && (!right_is_bounded || (right_has_time && !left_has_time)) {
                 Ok(swapped_lookup(left, right, kind, pairing))
             } else {
                 Ok(regular(left, right, pairing, binder.settings.state_ttl_ms()))
@@ -148,6 +150,17 @@ pub(super) fn join(
         JoinKind::Full if left_is_bounded && right_is_bounded => Ok(full_lookup(left, right, pairing)),
         _ => Err(needs_updates(kind, &left, &right, &pairing, place)),
     }
+}
+
+/// Whether rows are of a time: by a column that says so, or because a table below has event time.
+fn has_time(relation: &Relation) -> bool {
+    fn has_watermark(rel: &Rel) -> bool {
+        match rel {
+            Rel::Scan { table, .. } => table.watermark.is_some(),
+            _ => rel.inputs().into_iter().any(has_watermark),
+        }
+    }
+    relation.columns.iter().any(|column| column.attribute != Attribute::None) || has_watermark(&relation.rel)
 }
 
 /// Appends the columns of the right where the kind shows them.
