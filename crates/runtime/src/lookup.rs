@@ -6,6 +6,7 @@
 
 use crate::groups;
 use crate::input::PipelineCode;
+use crate::keyed::compact;
 use crate::query::Query;
 use crate::task::Task;
 use arrow_array::{Array, ArrayRef, new_empty_array};
@@ -116,7 +117,9 @@ impl LookupRows {
             let parts: Vec<&dyn Array> = pieces.iter().map(|(columns, _)| &*columns[i]).collect();
             match parts[..] {
                 [] => Ok(new_empty_array(&field.data_type.to_arrow())),
+                // Strings of many pieces go into one buffer: what is taken from a column refers to all that it has.
                 _ => arrow_select::concat::concat(&parts)
+                    .map(|column| compact(&column))
                     .map_err(|e| Diagnostic::bug(format!("the rows of a lookup table cannot be put together: {e}"))),
             }
         };

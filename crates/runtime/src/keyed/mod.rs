@@ -41,6 +41,7 @@ use millstream_functions::FunctionContext;
 use millstream_plan::logical::Frame;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
 use millstream_types::Diagnostic;
+pub(crate) use store::compact;
 
 /// What one partition of an operator remembers.
 pub(crate) trait State: Send {
