@@ -10,4 +10,6 @@ if [ ! -x "$venv/bin/python" ]; then
 fi
 "$venv/bin/python" -c 'import duckdb, pyarrow' 2>/dev/null || "$venv/bin/pip" install --quiet "duckdb>=2.0" pyarrow
 echo "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1)"
-MILLSTREAM_BENCH_PYTHON=$venv/bin/python cargo run --release --quiet -p millstream-bench -- "$@"
+# The same build as `make release`, so that nothing is compiled twice.
+cargo build --release --quiet --bins
+MILLSTREAM_BENCH_PYTHON=$venv/bin/python target/release/millstream-bench "$@"

@@ -208,9 +208,12 @@ fn sessions_of_many_keys_leave_nothing_behind() {
     let mut output = vec![Field::new("key", DataType::BigInt, false)];
     output.extend(aggregate_fields());
     output.extend(window_fields());
+    // Keys that are kept are numbered anew without the other columns, even those that are never NULL.
+    let mut input = KeyedInput { keys: vec![1], ..keyed_input(None) };
+    input.schema.fields[0].nullable = false;
     let operator = KeyedOperator {
         kind: KeyedKind::SessionAggregate { gap_ms: 50, aggregates: aggregates() },
-        inputs: vec![KeyedInput { keys: vec![1], ..keyed_input(None) }],
+        inputs: vec![input],
         keys: vec![Field::new("key", DataType::BigInt, false)],
         output: Schema::new(output),
     };

@@ -11,15 +11,19 @@ use millstream_types::{DataType, Diagnostic, Field, Schema};
 
 /// Lowers the numbering of keys: for each row over the columns of `schema` it finds the entry of the key in the columns
 /// `keys`, or has it inserted, and reports its group (`Accumulator::Group`, the only accumulator). `fields` has name,
-/// type and nullability of each key in the entry.
+/// type and nullability of each key in the entry. The other columns are not looked at: they may be NULL whatever the schema
+/// says, for who numbers kept keys anew has nothing to put there.
 pub fn lower_keys(name: &str, schema: &Schema, keys: &[usize], fields: &[Field]) -> Result<Lowered, Diagnostic> {
     let mut exprs = Vec::with_capacity(keys.len());
     for &key in keys {
         let field = schema.fields.get(key).ok_or_else(|| Diagnostic::bug("a key is not among the columns"))?;
         exprs.push(Expr::column(key, field.data_type.clone(), field.nullable));
     }
+    let mut schema = schema.clone();
+    let fields_of_others = schema.fields.iter_mut().enumerate().filter(|(i, _)| !keys.contains(i));
+    fields_of_others.for_each(|(_, field)| field.nullable = true);
     let update = ComponentUpdate { argument: None, guard: None };
-    Lowering::new(schema).update_entries(name, fields, &exprs, &[Accumulator::Group], &[update])
+    Lowering::new(&schema).update_entries(name, fields, &exprs, &[Accumulator::Group], &[update])
 }
 
 /// Lowers a condition over the columns of `schema` to a program that emits no columns: what it gives is the selection of
