@@ -196,12 +196,29 @@ fn common_windows(left: &Relation, right: &Relation, pairing: &Pairing) -> Optio
     })
 }
 
-fn window(left: Relation, right: Relation, kind: JoinKind, pairing: Pairing, windows: &Windows) -> Relation {
+fn window(left: Relation, right: Relation, kind: JoinKind, mut pairing: Pairing, windows: &Windows) -> Relation {
+    drop_window_keys(&left, &right, &mut pairing, windows);
     let (left_time, right_time) = (window_time(&left, windows), window_time(&right, windows));
     let mut joined = joined(left, right, kind, JoinStrategy::Window { left_time, right_time }, pairing);
     // Rows come when their window is complete: other times are behind the watermark then.
     joined.columns.iter_mut().filter(|c| !belongs(&c.attribute, windows)).for_each(|c| c.attribute = Attribute::None);
     joined
+}
+
+/// Takes the window's columns out of the keys: only rows of equal `window_time` meet, and windows that are cut out of time
+/// are known by it. One of them stays where there is no other key, so that windows spread over the workers.
+fn drop_window_keys(left: &Relation, right: &Relation, pairing: &mut Pairing, windows: &Windows) {
+    if windows.assigner.slicing().is_none() {
+        return;
+    }
+    let (of_left, of_right) = (Scope::of(left.columns.clone()), Scope::of(right.columns.clone()));
+    let is_of_window = |e: &Equality| {
+        let attribute = of_left.attribute(&e.left);
+        belongs(&attribute, windows) && attribute == of_right.attribute(&e.right)
+    };
+    let (of_window, others): (Vec<Equality>, Vec<Equality>) =
+        std::mem::take(&mut pairing.equalities).into_iter().partition(is_of_window);
+    pairing.equalities = if others.is_empty() { of_window.into_iter().take(1).collect() } else { others };
 }
 
 fn belongs(attribute: &Attribute, windows: &Windows) -> bool {

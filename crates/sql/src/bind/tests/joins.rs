@@ -49,10 +49,7 @@ fn nexmark_queries() {
     assert!(plan.contains("Join inner regular on [price = maxprice] and "), "{plan}");
     let q13 = "SELECT b.auction, s.`value` FROM bid AS b JOIN side_input AS s ON s.key = MOD(b.auction, 10000)";
     let plan = session.plan(q13);
-    assert!(
-        plan.contains("Join inner regular on [") && plan.contains("10000)") && plan.contains(" = key]\n"),
-        "{plan}"
-    );
+    assert!(plan.contains("Join inner lookup on [") && plan.contains("10000)") && plan.contains(" = key]\n"), "{plan}");
     let q23 = "SELECT b.bidder, p.name, a.id FROM bid AS b JOIN person AS p ON p.id = b.bidder
         JOIN auction AS a ON a.seller = b.bidder";
     let plan = session.plan(q23);
