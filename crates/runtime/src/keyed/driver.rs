@@ -23,7 +23,7 @@ use millstream_plan::pipeline::{KeyedKind, KeyedOperator, PipelineInput};
 use millstream_state::{Ordinal, PARTITIONS};
 use millstream_types::Diagnostic;
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -43,6 +43,8 @@ pub(crate) struct KeyedRuntime {
     lag_ms: i64,
     progress: Mutex<Progress>,
     partitions: Vec<Partition>,
+    /// For operators that output whole windows: `window_time` of those that have rows and are not complete.
+    windows: Option<Mutex<BTreeSet<i64>>>,
     /// Partitions of a regular join that have not ended, and how it ends.
     open: Mutex<(usize, End)>,
     started: Instant,
@@ -73,12 +75,24 @@ struct Inbox {
 }
 
 enum Job {
-    /// Up to a watermark; the output is this unit.
-    Advance { watermark: i64, unit: u64 },
+    /// Up to a watermark; the output goes to these units.
+    Advance { watermark: i64, units: Units },
     /// Whatever has come, of a regular join; the unit is numbered at the end.
     Arrived,
     /// The last one of a regular join.
     Last,
+}
+
+/// Where the output of a job goes: window by window, and in each partition by partition, however many windows an advance
+/// of the watermark completes. Operators without windows have one unit.
+#[derive(Clone)]
+struct Units {
+    /// Windows that are complete, in order; or only the watermark.
+    marks: Arc<[i64]>,
+    /// The unit of the first.
+    first: u64,
+    /// From one to the next.
+    step: u64,
 }
 
 /// Work of a partition.
@@ -143,6 +157,8 @@ impl KeyedRuntime {
         Ok(KeyedRuntime {
             output,
             due: Due::of(&plan.kind),
+            windows: matches!(plan.kind, KeyedKind::WindowJoin { .. } | KeyedKind::Rank { .. })
+                .then(|| Mutex::new(BTreeSet::new())),
             held_back_ms: held_back(plan).saturating_add(lag(plan, are_derived)),
             lag_ms: lag(plan, are_derived),
             progress: Mutex::new(Progress::new(inputs)),
@@ -161,6 +177,26 @@ impl KeyedRuntime {
 
     fn now_ms(&self) -> i64 {
         i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Notes the windows of rows.
+    fn note_windows(&self, port: usize, columns: &[ArrayRef]) -> Result<(), Diagnostic> {
+        let (Some(windows), Some(time)) = (&self.windows, self.plan.inputs[port].time) else { return Ok(()) };
+        let met: BTreeSet<i64> = times_of(&columns[time])?.iter().copied().collect();
+        windows.lock().extend(met);
+        Ok(())
+    }
+
+    /// The windows that a watermark completes; all their rows have come.
+    fn complete(&self, watermark: i64) -> Arc<[i64]> {
+        let Some(windows) = &self.windows else { return Arc::new([watermark]) };
+        let mut windows = windows.lock();
+        let later = match watermark {
+            i64::MAX => BTreeSet::new(),
+            _ => windows.split_off(&(watermark + 1)),
+        };
+        let complete = std::mem::replace(&mut *windows, later);
+        if complete.is_empty() { Arc::new([watermark]) } else { complete.into_iter().collect() }
     }
 
     /// The smallest watermark at which a row of the batch makes a job necessary.
@@ -217,6 +253,7 @@ impl Query {
                 ordinal.watermark = ordinal.watermark.max(time.saturating_sub(1)).saturating_sub(runtime.lag_ms);
             }
         }
+        runtime.note_windows(port, &columns)?;
         let batch = Batch { columns, ordinals };
         let mut tasks = Vec::new();
         for (partition, batch) in batch.split(hashes.values())? {
@@ -257,14 +294,17 @@ impl Query {
             return self.scheduler.push(tasks);
         }
         let behind = |ms: i64| if watermark == i64::MAX { watermark } else { watermark.saturating_sub(ms) };
-        for (partition, p) in runtime.partitions.iter().enumerate() {
-            let mut inbox = p.inbox.lock();
-            if inbox.needs_job(behind(runtime.lag_ms)) {
-                let job = Job::Advance { watermark: behind(runtime.lag_ms), unit: progress.units };
-                progress.units += 1;
-                tasks.extend(inbox.add(job, KeyedTask { operator, partition }));
-            }
+        let watermark = behind(runtime.lag_ms);
+        let needs_job = |p: &Partition| p.inbox.lock().needs_job(watermark);
+        let partitions: Vec<usize> =
+            (0..runtime.partitions.len()).filter(|&p| needs_job(&runtime.partitions[p])).collect();
+        let marks = runtime.complete(watermark);
+        for (first, &partition) in (progress.units..).zip(&partitions) {
+            let units = Units { marks: Arc::clone(&marks), first, step: partitions.len() as u64 };
+            let job = Job::Advance { watermark, units };
+            tasks.extend(runtime.partitions[partition].inbox.lock().add(job, KeyedTask { operator, partition }));
         }
+        progress.units += (marks.len() * partitions.len()) as u64;
         let last_unit = progress.units;
         progress.units += 1;
         drop(progress);
@@ -320,7 +360,7 @@ impl Query {
         waiting: Vec<Vec<Batch>>,
         watermark: i64,
         functions: &mut FunctionContext,
-    ) -> Result<Vec<Rows>, Diagnostic> {
+    ) -> Result<Vec<(i64, Rows)>, Diagnostic> {
         let mut inputs = Vec::with_capacity(waiting.len());
         for (port, batches) in waiting.into_iter().enumerate() {
             let mut ready = Vec::with_capacity(batches.len());
@@ -341,6 +381,7 @@ impl Query {
             stats: &self.stats,
             most_rows: self.config.rows_per_buffer(),
             now_ms: runtime.now_ms(),
+            window: watermark,
             output: Vec::new(),
         };
         let Some(mut state) = partition.state.try_lock() else {
@@ -357,10 +398,19 @@ impl Query {
     }
 
     /// Delivers what a job has output.
-    fn finish_job(&self, runtime: &KeyedRuntime, job: &Job, rows: Vec<Rows>) {
-        if let Job::Advance { unit, .. } = *job {
-            return self.deliver(runtime.output, unit, Unit { rows, ..Unit::default() });
+    fn finish_job(&self, runtime: &KeyedRuntime, job: &Job, output: Vec<(i64, Rows)>) {
+        if let Job::Advance { units, .. } = job {
+            let mut output = output.into_iter().peekable();
+            for (number, &mark) in units.marks.iter().enumerate() {
+                let rows = std::iter::from_fn(|| output.next_if(|(window, _)| *window <= mark).map(|(_, rows)| rows));
+                // As for windowed aggregations: the windows before this one are complete.
+                let before = runtime.windows.as_ref().map(|_| mark.saturating_sub(1));
+                let unit = Unit { rows: rows.collect(), before, ..Unit::default() };
+                self.deliver(runtime.output, units.first + number as u64 * units.step, unit);
+            }
+            return;
         }
+        let rows: Vec<Rows> = output.into_iter().map(|(_, rows)| rows).collect();
         if !rows.is_empty() {
             self.deliver_next(runtime, Unit { rows, ..Unit::default() });
         }

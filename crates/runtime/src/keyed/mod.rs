@@ -67,8 +67,10 @@ pub(crate) struct Work<'a> {
     pub(crate) most_rows: usize,
     /// Milliseconds since the query started.
     pub(crate) now_ms: i64,
-    /// Output so far.
-    pub(crate) output: Vec<Rows>,
+    /// `window_time` of the rows that are output; of operators without windows the watermark of the job.
+    pub(crate) window: i64,
+    /// Output so far, with its window, in order of windows.
+    pub(crate) output: Vec<(i64, Rows)>,
 }
 
 impl Work<'_> {
@@ -76,7 +78,8 @@ impl Work<'_> {
     pub(crate) fn emit(&mut self, columns: Vec<ArrayRef>, rows: usize) {
         for first in (0..rows).step_by(self.most_rows) {
             let length = self.most_rows.min(rows - first);
-            self.output.push(Rows { columns: store::sliced(&columns, first, length), rows: length, ..Rows::default() });
+            let columns = store::sliced(&columns, first, length);
+            self.output.push((self.window, Rows { columns, rows: length, ..Rows::default() }));
         }
     }
 }

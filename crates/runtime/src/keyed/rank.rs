@@ -123,6 +123,7 @@ impl State for Rank {
         }
         while let Some((window, stores)) = self.windows.complete(watermark) {
             self.left.remove(&window);
+            work.window = window;
             let Ranked { columns, rows, ranks } = self.rank(&stores[0], self.range.0, work)?;
             for (rows, ranks) in rows.chunks(work.most_rows).zip(ranks.chunks(work.most_rows)) {
                 let picked = UInt32Array::from(rows.to_vec());

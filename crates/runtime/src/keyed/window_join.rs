@@ -188,7 +188,8 @@ impl State for WindowJoin {
         for (port, batch) in inputs.into_iter().enumerate() {
             self.windows.add(port, batch)?;
         }
-        while let Some((_, stores)) = self.windows.complete(watermark) {
+        while let Some((window, stores)) = self.windows.complete(watermark) {
+            work.window = window;
             let [left, right] = &stores[..] else { return Err(Diagnostic::bug("a join has two inputs")) };
             self.join(left, right, work)?;
         }
