@@ -106,7 +106,7 @@ impl WorkerTables {
 }
 
 /// Place of rows for objects that do not keep it.
-const NO_PLACE: Ordinal = Ordinal { watermark: i64::MIN, stream: 0, position: 0 };
+const NO_PLACE: Ordinal = Ordinal { watermark: i64::MIN, stream: 0, position: 0, pipeline: 0 };
 /// Tables that a task has used last, so that rows that go back and forth between a few of them take no lock.
 const RECENT: usize = 8;
 
@@ -117,6 +117,7 @@ pub(crate) struct TaskTables<'a> {
     aggregation: usize,
     generation: Generation,
     stream: StreamId,
+    pipeline: usize,
     /// Tables that this watermark completes were fired when the task began.
     fired: i64,
     /// The place in the input of each row of the update; empty if no component wants to know.
@@ -128,13 +129,14 @@ pub(crate) struct TaskTables<'a> {
 }
 
 impl<'a> TaskTables<'a> {
-    /// For a task that updates aggregation `aggregation`, which is `runtime`, with a buffer of a stream.
+    /// For a task that updates aggregation `aggregation`, which is `runtime`, with what a pipeline makes of a buffer of a
+    /// stream.
     pub(crate) fn new(
         owner: &'a WorkerTables,
         aggregation: usize,
         runtime: &'a Aggregation,
         generation: Generation,
-        stream: StreamId,
+        (stream, pipeline): (StreamId, usize),
     ) -> TaskTables<'a> {
         TaskTables {
             owner,
@@ -142,6 +144,7 @@ impl<'a> TaskTables<'a> {
             aggregation,
             generation,
             stream,
+            pipeline,
             fired: runtime.fired(),
             places: Vec::new(),
             recent: [(0, ptr::null_mut()); RECENT],
@@ -156,9 +159,9 @@ impl<'a> TaskTables<'a> {
         if !self.runtime.keeps_places {
             return;
         }
-        let stream = self.stream as u32;
+        let (stream, pipeline) = (self.stream as u32, self.pipeline as u32);
         let watermark = |row: usize| rows.watermarks[if rows.watermarks.len() == 1 { 0 } else { row }];
-        let place = |row| Ordinal { watermark: watermark(row), stream, position: rows.position(row) };
+        let place = |row| Ordinal { watermark: watermark(row), stream, position: rows.position(row), pipeline };
         self.places.clear();
         self.places.extend((0..rows.rows).map(place));
     }

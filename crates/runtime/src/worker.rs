@@ -117,7 +117,7 @@ impl Worker<'_> {
         let (query, buffer) = (self.query, &*task.buffer);
         let runtime = &query.aggregations[aggregation];
         let (owner, generation) = (&query.tables[self.index], buffer.stamp.generation);
-        let mut tables = TaskTables::new(owner, aggregation, runtime, generation, task.stream);
+        let mut tables = TaskTables::new(owner, aggregation, runtime, generation, (task.stream, pipeline));
         let mut stages = Stages::new(query, pipeline);
         let code = stages.last_stage();
         let watermarks = if stages.reads_watermarks() { buffer.exact_watermarks() } else { runtime.watermarks(buffer) };
@@ -183,7 +183,12 @@ impl Worker<'_> {
             let place = |&row: &u32| {
                 let row = row as usize;
                 let watermark = rows.watermarks[if rows.watermarks.len() == 1 { 0 } else { row }];
-                Ordinal { watermark, stream: task.stream as u32, position: rows.position(row) }
+                Ordinal {
+                    watermark,
+                    stream: task.stream as u32,
+                    position: rows.position(row),
+                    pipeline: pipeline as u32,
+                }
             };
             let ordinals = emitted.selection.iter().map(place).collect();
             query.exchange(operator, port, emitted.columns, ordinals, &buffer.permit)?;

@@ -140,8 +140,10 @@ mod tests {
     use std::sync::Arc;
 
     fn batch(rows: &[(i64, u32, u64)]) -> Batch {
-        let ordinals: Vec<Ordinal> =
-            rows.iter().map(|&(watermark, stream, position)| Ordinal { watermark, stream, position }).collect();
+        let ordinals: Vec<Ordinal> = rows
+            .iter()
+            .map(|&(watermark, stream, position)| Ordinal { watermark, stream, position, pipeline: 0 })
+            .collect();
         let column =
             Int64Array::from_iter_values(rows.iter().map(|r| r.0.wrapping_mul(10_000) + r.1 as i64 * 100 + r.2 as i64));
         Batch { columns: vec![Arc::new(column)], ordinals }

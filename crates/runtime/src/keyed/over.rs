@@ -144,7 +144,7 @@ impl Over {
         let slots = step_of.iter().map(|&s| steps[s].element.slot).collect();
         let next = self.processed;
         self.processed += rows as u64;
-        let in_order = |position| Ordinal { watermark: 0, stream: 0, position };
+        let in_order = |position| Ordinal { watermark: 0, stream: 0, position, pipeline: 0 };
         let ordinals: Vec<Ordinal> = (next..self.processed).map(in_order).collect();
         self.table.update(&batch.columns, slots, &ordinals, work)?;
         let mut retired = Vec::new();

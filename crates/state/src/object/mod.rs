@@ -29,6 +29,9 @@ pub struct Ordinal {
     pub stream: u32,
     /// Place in the stream.
     pub position: u64,
+    /// Pipeline that has brought the row: several may make rows of one, such as those of a UNION ALL of a table with
+    /// itself.
+    pub pipeline: u32,
 }
 
 /// What an entry points to.
@@ -282,7 +285,7 @@ mod tests {
     use crate::table::Table;
 
     fn place(position: u64) -> Ordinal {
-        Ordinal { watermark: 0, stream: 0, position }
+        Ordinal { watermark: 0, stream: 0, position, pipeline: 0 }
     }
 
     fn table_of_numbers(numbers: std::ops::Range<i64>) -> Table {
