@@ -119,7 +119,8 @@ impl Overlap {
 
     /// Number of the table, as programs compute it: `slice · (windows_per_slice + 1) + k`, where `slice` is the number
     /// of the slice ((start - offset) / length) and the rows count from the `k`-th window (from 0) of the slice on.
-    /// Ascending by slice; wraps beyond the times of calendars.
+    /// Ascending by slice. Wraps where the number leaves 64 bits: beyond the times of calendars, and with slices of one
+    /// millisecond and a million windows, the most that the binder admits, 292 years from the epoch.
     pub fn table_id(self, slice_start: i64, windows_complete: i64) -> i64 {
         let Slicing { size_ms, offset_ms } = self.slicing();
         let number = slice_start.wrapping_sub(offset_ms).div_euclid(size_ms);
