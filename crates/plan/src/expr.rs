@@ -124,6 +124,21 @@ pub enum CompareOp {
     GreaterEqual,
 }
 
+impl CompareOp {
+    /// The comparison that is TRUE where this one is FALSE. Not for NaN, of which all but `<>` are FALSE.
+    #[must_use]
+    pub fn negated(self) -> CompareOp {
+        match self {
+            CompareOp::Equal => CompareOp::NotEqual,
+            CompareOp::NotEqual => CompareOp::Equal,
+            CompareOp::Less => CompareOp::GreaterEqual,
+            CompareOp::LessEqual => CompareOp::Greater,
+            CompareOp::Greater => CompareOp::LessEqual,
+            CompareOp::GreaterEqual => CompareOp::Less,
+        }
+    }
+}
+
 /// A vectorised function: the fallback for functions without a native body.
 ///
 /// Implementations are stateless; any worker may call any of them at any time.

@@ -28,7 +28,7 @@ mod unnest;
 use tree::Join;
 pub(super) use tree::Tree;
 
-use millstream_plan::expr::{Expr, ExprKind};
+use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_types::Value;
 
 /// Adds the operands of (nested) ANDs to `conjuncts`. TRUE says nothing.
@@ -36,7 +36,22 @@ fn split_conjuncts(condition: Expr, conjuncts: &mut Vec<Expr>) {
     match condition.kind {
         ExprKind::And(operands) => operands.into_iter().for_each(|e| split_conjuncts(e, conjuncts)),
         ExprKind::Literal(Value::Boolean(true)) => {}
+        ExprKind::Not(operand) => split_negated(*operand, condition.span, conjuncts),
         _ => conjuncts.push(condition),
+    }
+}
+
+/// The same of `NOT operand`: so that a join sees a bound in `NOT a > b`, too.
+fn split_negated(operand: Expr, span: Span, conjuncts: &mut Vec<Expr>) {
+    match operand.kind {
+        ExprKind::Or(operands) => operands.into_iter().for_each(|e| split_negated(e, span, conjuncts)),
+        ExprKind::Not(inner) => split_conjuncts(*inner, conjuncts),
+        // NaN is neither less than a number nor at least as great.
+        ExprKind::Compare(op, a, b) if !a.data_type.is_floating() => {
+            let kind = ExprKind::Compare(op.negated(), a, b);
+            conjuncts.push(Expr::new(kind, operand.data_type, operand.nullable).at(span));
+        }
+        _ => conjuncts.push(super::operators::not(operand, span)),
     }
 }
 

@@ -25,6 +25,9 @@ fn bounds_of_conditions() {
             "l.ts > r.ts AND l.ts > r.ts + INTERVAL '1' SECOND AND l.ts < r.ts + INTERVAL '1' HOUR",
             Some((1_001, 3_599_999)),
         ),
+        ("NOT (l.ts < r.ts OR l.ts > r.ts + INTERVAL '2' SECOND)", Some((0, 2_000))),
+        ("NOT l.ts < r.ts AND NOT (NOT l.ts < r.ts + INTERVAL '1' SECOND)", Some((0, 999))),
+        ("l.ts NOT BETWEEN r.ts AND r.ts + INTERVAL '1' SECOND", None),
         // Contradictory bounds: nothing meets.
         ("l.ts > r.ts AND l.ts < r.ts", Some((1, 1))),
         // Without both bounds it is a regular join.
