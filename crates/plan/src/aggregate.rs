@@ -9,6 +9,9 @@ use crate::pipeline::{ComponentOutput, ComponentUpdate};
 use millstream_abi::{Accumulator, Finish, ObjectKind, Phys};
 use millstream_types::{DataType, Value};
 
+/// Digits of decimals of which 10¹² can be added up in 128 bits.
+const NEVER_WRAPS: u8 = 26;
+
 /// A SQL aggregate function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AggregateFunction {
@@ -141,6 +144,7 @@ impl Components {
             F::Sum => {
                 let (accumulator, output) = sum_of(&call.data_type, &call.data_type);
                 let sum = self.add(accumulator, output, argument, call, first);
+                let sum = self.unless_wrapped(sum, argument, call, first);
                 self.null_when_empty(checked(sum), argument, call, first)
             }
             F::Avg => self.average(argument, call, first),
@@ -272,6 +276,27 @@ impl Components {
         unless_few(&count, 1, value)
     }
 
+    /// A sum of decimals so wide that 128 bits could wrap in a window that can be: NULL when they have, which the sum as
+    /// DOUBLE tells. It need not be exact: 128 bits hold more than 38 digits, beyond which [`checked`] gives NULL anyway.
+    fn unless_wrapped(&mut self, sum: Expr, argument: &Expr, call: &AggregateCall, first: usize) -> Expr {
+        let DataType::Decimal { precision, scale } = argument.data_type else { return sum };
+        if precision <= NEVER_WRAPS {
+            return sum;
+        }
+        let number = argument.clone().cast_to(DataType::Double);
+        let about = self.add(Accumulator::SumF64, DataType::Double, &number, call, first);
+        let bound = 1.5 * 10f64.powi(38 - i32::from(scale));
+        let limit = |value: f64| Expr::literal(Value::Float(value), DataType::Double);
+        let inside = ExprKind::And(vec![
+            compare(CompareOp::Less, limit(-bound), about.clone()),
+            compare(CompareOp::Less, about, limit(bound)),
+        ]);
+        let data_type = sum.data_type.clone();
+        let null = Expr::literal(Value::Null, data_type.clone());
+        let inside = Expr::new(inside, DataType::Boolean, false);
+        Expr::new(ExprKind::Case(vec![(inside, sum)], Box::new(null)), data_type, true)
+    }
+
     fn average(&mut self, argument: &Expr, call: &AggregateCall, first: usize) -> Expr {
         let (accumulator, sum_type) = match &argument.data_type {
             DataType::Decimal { scale, .. } => (Accumulator::SumI128, DataType::decimal(38, *scale)),
@@ -279,6 +304,7 @@ impl Components {
             _ => (Accumulator::SumI64, DataType::BigInt),
         };
         let sum = self.add(accumulator, sum_type, argument, call, first);
+        let sum = self.unless_wrapped(sum, argument, call, first);
         let count = self.count(Some(argument), call, first);
         // The division stands in a lazy branch, so an empty group does not divide by zero.
         self.null_when_empty(quotient(sum, &count, call), argument, call, first)

@@ -10,10 +10,7 @@ const SAME: &str = "a.window_start = b.window_start AND a.window_end = b.window_
 fn window_semi_and_anti_joins() {
     let session = streams();
     for (condition, join) in [
-        (
-            format!("id IN (SELECT id FROM {R} AS b WHERE {SAME})"),
-            "semi window on [id = id]\n",
-        ),
+        (format!("id IN (SELECT id FROM {R} AS b WHERE {SAME})"), "semi window on [id = id]\n"),
         (
             format!("EXISTS (SELECT * FROM {R} AS b WHERE a.id = b.id AND {SAME} AND b.w > 'm' AND a.v < w)"),
             "semi window on [id = id] and (v < w)\n",
