@@ -13,7 +13,7 @@
 //! | `FROM TUMBLE(…)` | `TableFactor::Table` with `args` |
 //! | `LATERAL TABLE(f(x))` | `TableFactor::Function` named `TABLE`, `lateral` |
 //! | `MAP[k, v, …]` | `Expr::Function` named `MAP` |
-//! | `JSON_VALUE(…)` and its kind | `Expr::Function` with the arguments of [`crate::json_syntax`] |
+//! | `JSON_VALUE(…)` and its kind | `Expr::Function` with the arguments of `json_syntax` |
 //! | `x BETWEEN SYMMETRIC a AND b` | `Expr::Function` named `BETWEEN SYMMETRIC`, of x, a and b |
 //! | `ARRAY[…]`, `a[1]` | `Expr::Array`, `Expr::CompoundFieldAccess` |
 //! | `CAST(x AS type)` | `Expr::Cast` whose type is read by [`crate::data_type::from_ast`], whatever the variant |

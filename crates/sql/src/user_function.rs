@@ -5,7 +5,7 @@
 //! it several times is computed once like every common subexpression. Functions may use earlier ones, never themselves.
 //!
 //! Invariants: bodies are flat (calls within them are inlined already), so nothing here recurses; an expression that
-//! calls would blow up beyond [`MAX_NODES`] is an error.
+//! calls would blow up beyond a bound is an error.
 
 use crate::bind;
 use crate::bind::coercion::cast_implicitly;

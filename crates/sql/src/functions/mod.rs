@@ -24,7 +24,7 @@
 //! | `a \|\| b` | `\|\|` | a, b |
 //! | `ARRAY[…]`, `MAP[…]`, `ROW(…)`, `a[i]` | `ARRAY`, `MAP`, `ROW`, `[]` | the values; a, i |
 //! | `s IS JSON` | `IS JSON` | s, kind as a string literal |
-//! | `JSON_VALUE(…)` and its kind | the same | see [`crate::json_syntax`] |
+//! | `JSON_VALUE(…)` and its kind | the same | see `json_syntax` |
 //! | `CURRENT_TIMESTAMP` and its kind, with or without parentheses | the same | none |
 
 mod aggregate;
