@@ -274,12 +274,11 @@ fn errors_stops_and_limits_end_a_query_in_every_phase() {
     let gate = Arc::new(Gate::default());
     let cancel = CancelToken::new();
     let (stopper, opener) = (cancel.clone(), Arc::clone(&gate));
-    let thread = std::thread::spawn(move || {
-        stopper.stop();
-        opener.open();
-    });
+    // The reader is let go only when the query has ended, or it could read the whole table before the stop is seen.
+    let thread = std::thread::spawn(move || stopper.stop());
     let steps = vec![Step::Rows(vec![named(1, "one")]), Step::Wait(gate), Step::Rows(vec![named(2, "two")])];
     let (result, rows) = run(table_source(steps), probe(), &cancel, &plan);
+    opener.open();
     thread.join().unwrap();
     assert_eq!(result.unwrap_err().code, millstream_types::code::CANCELLED);
     assert!(rows.is_empty());
