@@ -84,7 +84,8 @@ pub enum Finish {
     Value,
     /// Of a List, Bag or Distinct: number of values, BIGINT.
     Count,
-    /// Of a Distinct: sum of the values in the type of the column (integers wrap); NULL when there is none.
+    /// Of a Distinct: sum of the values in the type of the column (integers wrap); NULL when there is none, or when
+    /// decimals do not fit 128 bits.
     Sum,
     /// Of a List or Bag of numbers as F64: value at the fraction (0 to 1) of the sorted values, interpolated between neighbours,
     /// DOUBLE; NULL when there is none.

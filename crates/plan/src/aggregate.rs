@@ -142,8 +142,7 @@ impl Components {
             F::CountRows => self.count(None, call, first),
             F::Count => self.count(Some(argument), call, first),
             F::Sum => {
-                let (accumulator, output) = sum_of(&call.data_type, &call.data_type);
-                let sum = self.add(accumulator, output, argument, call, first);
+                let sum = self.add(sum_of(&call.data_type), call.data_type.clone(), argument, call, first);
                 let sum = self.unless_wrapped(sum, argument, call, first);
                 self.null_when_empty(checked(sum), argument, call, first)
             }
@@ -247,12 +246,10 @@ impl Components {
     fn distinct(&mut self, argument: &Expr, call: &AggregateCall, first: usize) -> Expr {
         let count = AggregateCall { data_type: DataType::BigInt, nullable: false, ..call.clone() };
         let count = self.object(ObjectKind::Distinct, Finish::Count, argument, &count, first);
-        let sum_type = match (call.function, &argument.data_type) {
-            (AggregateFunction::Count, _) => return count,
-            (AggregateFunction::Sum, _) => call.data_type.clone(),
-            (_, DataType::Decimal { scale, .. }) => DataType::decimal(38, *scale),
-            (_, t) if t.is_floating() => DataType::Double,
-            _ => DataType::BigInt,
+        let sum_type = match call.function {
+            AggregateFunction::Count => return count,
+            AggregateFunction::Sum => call.data_type.clone(),
+            _ => widest(&argument.data_type),
         };
         let sum = AggregateCall { data_type: sum_type, nullable: true, ..call.clone() };
         let sum = checked(self.object(ObjectKind::Distinct, Finish::Sum, argument, &sum, first));
@@ -298,11 +295,7 @@ impl Components {
     }
 
     fn average(&mut self, argument: &Expr, call: &AggregateCall, first: usize) -> Expr {
-        let (accumulator, sum_type) = match &argument.data_type {
-            DataType::Decimal { scale, .. } => (Accumulator::SumI128, DataType::decimal(38, *scale)),
-            t if t.is_floating() => (Accumulator::SumF64, DataType::Double),
-            _ => (Accumulator::SumI64, DataType::BigInt),
-        };
+        let (accumulator, sum_type) = (sum_of(&argument.data_type), widest(&argument.data_type));
         let sum = self.add(accumulator, sum_type, argument, call, first);
         let sum = self.unless_wrapped(sum, argument, call, first);
         let count = self.count(Some(argument), call, first);
@@ -458,13 +451,22 @@ fn quotient(sum: Expr, count: &Expr, call: &AggregateCall) -> Expr {
     Expr::new(division, quotient_type, nullable).cast_to(call.data_type.clone())
 }
 
-fn sum_of(data_type: &DataType, output: &DataType) -> (Accumulator, DataType) {
-    let accumulator = match data_type {
+/// The sum of numbers of a type.
+fn sum_of(data_type: &DataType) -> Accumulator {
+    match data_type {
         DataType::Decimal { .. } => Accumulator::SumI128,
         t if t.is_floating() => Accumulator::SumF64,
         _ => Accumulator::SumI64,
-    };
-    (accumulator, output.clone())
+    }
+}
+
+/// The type in which numbers are added up for a mean.
+fn widest(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Decimal { scale, .. } => DataType::decimal(38, *scale),
+        t if t.is_floating() => DataType::Double,
+        _ => DataType::BigInt,
+    }
 }
 
 /// A decimal sum beyond 38 digits is NULL, as in Flink: adding zero applies the check of decimal addition.

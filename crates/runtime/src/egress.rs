@@ -7,6 +7,7 @@
 //!
 //! With a `LIMIT` pieces stay columns until their turn, because only then it is known which rows are the first.
 
+use crate::columns::sliced;
 use crate::flow::Permit;
 use crate::query::Query;
 use arrow_array::ArrayRef;
@@ -227,7 +228,7 @@ impl Query {
                     return Ok(0);
                 }
                 *remaining = remaining.map(|r| r - rows as u64);
-                let first: Vec<ArrayRef> = columns.iter().map(|c| c.slice(0, rows)).collect();
+                let first = sliced(&columns, 0, rows);
                 egress.encoder.encode(&first, rows)?
             }
         };

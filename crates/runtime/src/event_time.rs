@@ -1,5 +1,6 @@
 //! Event times and watermarks of the rows of a source (design section 4).
 
+use crate::columns::selected;
 use crate::input::{EventTimeColumns, PipelineCode, event_time_columns};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
@@ -71,7 +72,7 @@ impl EventTime {
             let emitted = emit(&code.lowered, &*kernel, &columns, rows, &[i64::MIN], functions, on_error)?;
             if emitted.rows != rows {
                 let kept = UInt32Array::from(emitted.selection);
-                columns = columns.iter().map(|c| select(c, &kept)).collect::<Result<_, _>>()?;
+                columns = columns.iter().map(|c| selected(c, &kept)).collect::<Result<_, _>>()?;
                 rows = emitted.rows;
             }
             watermark = outputs.watermark.map(|i| Millis::of(&emitted.columns[i])).transpose()?;
@@ -85,11 +86,6 @@ impl EventTime {
         };
         Ok(Timed { columns, rows, times })
     }
-}
-
-fn select(column: &ArrayRef, rows: &UInt32Array) -> Result<ArrayRef, Diagnostic> {
-    arrow_select::take::take(column, rows, None)
-        .map_err(|e| Diagnostic::bug(format!("rows of a column cannot be selected: {e}")))
 }
 
 /// A column of milliseconds.

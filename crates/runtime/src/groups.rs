@@ -1,5 +1,6 @@
 //! Running the programs that find the groups of rows by their keys, over tables of the state crate.
 
+use crate::columns::sliced;
 use crate::config::RunConfig;
 use crate::input::PipelineCode;
 use arrow_array::ArrayRef;
@@ -59,7 +60,7 @@ fn in_slices(
     let mut groups = Vec::with_capacity(rows);
     for start in (0..rows).step_by(RunConfig::MAX_BUFFER_ROWS) {
         let length = RunConfig::MAX_BUFFER_ROWS.min(rows - start);
-        let slice: Vec<ArrayRef> = columns.iter().map(|c| c.slice(start, length)).collect();
+        let slice = sliced(columns, start, length);
         groups.extend(assign_groups(&code.lowered, &*kernel, &slice, length, hooks, functions)?);
     }
     Ok(groups)

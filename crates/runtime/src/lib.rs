@@ -26,6 +26,7 @@
 mod aggregation;
 mod buffer;
 mod cancel;
+mod columns;
 mod config;
 mod egress;
 mod epoch;

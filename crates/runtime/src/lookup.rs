@@ -4,9 +4,9 @@
 //! puts the columns one after the other in the order of their streams, so that rows of a key come in the same order in
 //! every run, numbers the keys, and lists the rows of each. From then on nothing changes, and all workers read.
 
+use crate::columns::compact;
 use crate::groups;
 use crate::input::PipelineCode;
-use crate::keyed::compact;
 use crate::query::Query;
 use crate::task::Task;
 use arrow_array::{Array, ArrayRef, new_empty_array};

@@ -1,6 +1,7 @@
 //! Sources at run time: their splits, the threads that read them, and how chunks become units of a stream.
 
 use crate::buffer::Rows;
+use crate::columns::sliced;
 use crate::epoch::End;
 use crate::event_time::{EventTime, RowTimes};
 use crate::flow::Permit;
@@ -10,7 +11,6 @@ use crate::row_errors::RowErrors;
 use crate::sequencer::Unit;
 use crate::stream::StreamId;
 use crate::task::{DecodeTask, Task};
-use arrow_array::ArrayRef;
 use millstream_connectors::{Chunk, Decoded, Decoder, SplitReader};
 use millstream_functions::FunctionContext;
 use millstream_types::Diagnostic;
@@ -82,7 +82,7 @@ impl SourceRuntime {
         let cut = |start: usize| {
             let length = most_rows.min(rows - start);
             Rows {
-                columns: slice(&columns, start, length, rows),
+                columns: sliced(&columns, start, length),
                 rows: length,
                 times: times.as_ref().map(|t| t.slice(start, length)),
                 permit: permit.clone(),
@@ -91,13 +91,6 @@ impl SourceRuntime {
         let cuts = (0..rows).step_by(most_rows).map(cut).collect();
         Ok(Unit { rows: cuts, error: errors.fatal().or(error), ..Unit::default() })
     }
-}
-
-fn slice(columns: &[ArrayRef], start: usize, length: usize, rows: usize) -> Vec<ArrayRef> {
-    if length == rows {
-        return columns.to_vec();
-    }
-    columns.iter().map(|c| c.slice(start, length)).collect()
 }
 
 impl Query {

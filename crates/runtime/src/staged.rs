@@ -9,6 +9,7 @@
 //! which order-sensitive operators see rows, are decided at the end.
 
 use crate::buffer::Buffer;
+use crate::columns::selected;
 use crate::flat_map;
 use crate::input::PipelineCode;
 use crate::query::Query;
@@ -71,7 +72,7 @@ impl<'a> Staged<'a> {
 
     /// The rows `of` of the first `columns` columns.
     pub(crate) fn take(&self, columns: usize, of: &UInt32Array) -> Result<Vec<ArrayRef>, Diagnostic> {
-        self.columns[..columns].iter().map(|column| flat_map::take(column, of)).collect()
+        self.columns[..columns].iter().map(|column| selected(column, of)).collect()
     }
 
     /// Place of a row in its stream, for rows that have come to the last stage. It depends neither on the size of buffers

@@ -186,7 +186,8 @@ fn mode(sorted: &Sorted<'_>, into: &mut Values) -> bool {
     }
 }
 
-/// The sum in ascending order, so that that of doubles does not depend on anything else; integers wrap.
+/// The sum in ascending order, so that that of doubles does not depend on anything else; integers wrap. `false`, and nothing
+/// pushed, when decimals do not fit 128 bits.
 fn sum(values: &Values, phys: Phys, into: &mut Values) -> bool {
     match (values, into) {
         (Values::Words(words), Values::Words(into)) if phys == Phys::F64 => {
@@ -197,7 +198,16 @@ fn sum(values: &Values, phys: Phys, into: &mut Values) -> bool {
             into.push(key_of_number(sum_of(high, low)));
         }
         (Values::Words(words), Values::Words(into)) => into.push(words.iter().fold(0, |a, &b| a.wrapping_add(b))),
-        (Values::Wides(wides), Values::Wides(into)) => into.push(wides.iter().fold(0, |a, &b| a.wrapping_add(b))),
+        (Values::Wides(wides), Values::Wides(into)) => {
+            let (total, wraps) = wides.iter().fold((0i128, 0i64), |(total, wraps), &wide| {
+                let (total, wrapped) = total.overflowing_add(wide);
+                (total, wraps + i64::from(wrapped) * if wide < 0 { -1 } else { 1 })
+            });
+            if wraps != 0 {
+                return false;
+            }
+            into.push(total);
+        }
         _ => unreachable!("strings have no sum"),
     }
     true

@@ -4,7 +4,8 @@
 //! a residual: a program selects those for which it is TRUE, a slice of candidates at a time. Rows are passed on in their
 //! order, and those of LEFT that have no partner in their place.
 
-use super::{Expansion, take};
+use super::Expansion;
+use crate::columns::selected;
 use crate::input::PipelineCode;
 use crate::lookup::LookupRows;
 use crate::staged::{Arrive, Staged, Tools, emit_stage};
@@ -93,7 +94,7 @@ impl<'a> Expansion<'_, 'a> {
         let partners = UInt32Array::from_iter_values(candidates.iter().map(|c| c.1));
         let mut columns = self.rows.take(self.kept(), &of)?;
         for column in &table.columns {
-            columns.push(take(column, &partners)?);
+            columns.push(selected(column, &partners)?);
         }
         let pairs: Staged<'_> = self.rows.made(columns, of.values());
         let emitted = emit_stage(self.query, residual, &pairs, tools)?;
@@ -186,7 +187,7 @@ impl<'a> Probing<'_, '_, 'a> {
             if self.kind.shows_right() {
                 let partners = UInt32Array::from(partners.to_vec());
                 for column in &self.table.columns {
-                    columns.push(take(column, &partners)?);
+                    columns.push(selected(column, &partners)?);
                 }
             }
             if arrive(tools, rows.made(columns, of))?.is_break() {

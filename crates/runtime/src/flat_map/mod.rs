@@ -11,7 +11,6 @@ mod windows;
 use crate::input::FlatMapCode;
 use crate::query::Query;
 use crate::staged::{Arrive, Staged, Tools};
-use arrow_array::{Array, ArrayRef};
 use millstream_plan::pipeline::FlatMap;
 use millstream_types::Diagnostic;
 use std::ops::ControlFlow;
@@ -53,10 +52,4 @@ impl<'a> Expansion<'_, 'a> {
     fn most(&self) -> usize {
         self.query.config.rows_per_buffer()
     }
-}
-
-/// A column at some rows; NULL where the number of the row is.
-pub(crate) fn take(column: &dyn Array, rows: &dyn Array) -> Result<ArrayRef, Diagnostic> {
-    arrow_select::take::take(column, rows, None)
-        .map_err(|e| Diagnostic::bug(format!("rows of a column cannot be selected: {e}")))
 }

@@ -1,6 +1,7 @@
 //! A row once for each element of its collection.
 
-use super::{Expansion, take};
+use super::Expansion;
+use crate::columns::selected;
 use crate::staged::{Arrive, Tools};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Int32Array, StructArray, UInt32Array, make_array};
@@ -117,7 +118,7 @@ impl<'a> Expansion<'_, 'a> {
         let (of, chosen) = (UInt32Array::from(made.of), UInt32Array::from(made.elements));
         let mut columns = self.rows.take(self.kept(), &of)?;
         for column in &elements.columns {
-            columns.push(take(column, &chosen)?);
+            columns.push(selected(column, &chosen)?);
         }
         if ordinality {
             columns.push(Arc::new(Int32Array::from(made.ordinals)));

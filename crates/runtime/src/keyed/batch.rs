@@ -1,6 +1,6 @@
 //! Rows on their way to a partition of a keyed operator, and how those of several buffers are put in merged order.
 
-use super::store::{compact, joined, selected, sliced, unselectable};
+use crate::columns::{compact, joined, selected, sliced, unselectable};
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{Array, ArrayRef, UInt32Array};

@@ -31,6 +31,7 @@ mod stream_join;
 mod window_join;
 
 use crate::buffer::Rows;
+use crate::columns::sliced;
 use crate::input::OperatorCode;
 use crate::row_errors::RowErrors;
 use crate::stats::QueryStats;
@@ -41,7 +42,6 @@ use millstream_functions::FunctionContext;
 use millstream_plan::logical::Frame;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
 use millstream_types::Diagnostic;
-pub(crate) use store::compact;
 
 /// What one partition of an operator remembers.
 pub(crate) trait State: Send {
@@ -78,7 +78,7 @@ impl Work<'_> {
     pub(crate) fn emit(&mut self, columns: Vec<ArrayRef>, rows: usize) {
         for first in (0..rows).step_by(self.most_rows) {
             let length = self.most_rows.min(rows - first);
-            let columns = store::sliced(&columns, first, length);
+            let columns = sliced(&columns, first, length);
             self.output.push((self.window, Rows { columns, rows: length, ..Rows::default() }));
         }
     }

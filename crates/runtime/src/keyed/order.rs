@@ -1,6 +1,6 @@
 //! Sorting rows by columns of any type: each value becomes a number that sorts as the value does.
 
-use super::store::unselectable;
+use crate::columns::unselectable;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef};

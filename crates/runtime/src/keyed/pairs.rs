@@ -1,7 +1,8 @@
 //! Pairs of rows of the two inputs of a join: the residual, and the output of what is left.
 
 use super::Work;
-use super::store::{NO_ROW, RowStore, selected};
+use super::store::{NO_ROW, RowStore};
+use crate::columns::selected;
 use arrow_array::UInt32Array;
 use millstream_codegen::execute::emit;
 use millstream_types::Diagnostic;

@@ -5,12 +5,9 @@
 //! [`RowStore::keep`] forgets rows and numbers the others anew; operators call it when the number of rows has doubled
 //! ([`Doubling`]), so that forgetting costs a constant number of copies a row and memory is at most twice what is alive.
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{BinaryViewType, ByteViewType, StringViewType};
-use arrow_array::{Array, ArrayRef, GenericByteViewArray, UInt32Array, new_null_array};
-use arrow_select::concat::concat;
+use crate::columns::{compact, joined, selected, tidy, unselectable};
+use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow_select::interleave::interleave;
-use arrow_select::take::take;
 use millstream_types::{DataType, Diagnostic, Schema};
 use std::sync::Arc;
 
@@ -18,8 +15,6 @@ use std::sync::Arc;
 pub(crate) const NO_ROW: u32 = u32::MAX;
 /// Chunks of more rows are not put together with others.
 const LARGE_CHUNK: usize = 32 << 10;
-/// A column of views into more buffers than this is copied.
-const MANY_BUFFERS: usize = 8;
 
 /// See the file's description.
 pub(crate) struct RowStore {
@@ -163,54 +158,6 @@ impl Doubling {
     }
 }
 
-/// `column` at the rows `indices`.
-pub(crate) fn selected(column: &ArrayRef, indices: &UInt32Array) -> Result<ArrayRef, Diagnostic> {
-    take(column, indices, None).map_err(unselectable)
-}
-
-/// The rows `range.0 .. range.0 + range.1` of columns.
-pub(crate) fn sliced(columns: &[ArrayRef], first: usize, rows: usize) -> Vec<ArrayRef> {
-    columns.iter().map(|c| if first == 0 && c.len() == rows { Arc::clone(c) } else { c.slice(first, rows) }).collect()
-}
-
-/// Arrays one after the other.
-pub(crate) fn joined(arrays: &[&ArrayRef]) -> Result<ArrayRef, Diagnostic> {
-    if let [only] = arrays {
-        return Ok(Arc::clone(only));
-    }
-    let arrays: Vec<&dyn Array> = arrays.iter().map(|a| &***a).collect();
-    concat(&arrays).map(tidy).map_err(unselectable)
-}
-
-/// The diagnostic of a failed selection of rows.
-pub(crate) fn unselectable(error: impl std::fmt::Display) -> Diagnostic {
-    Diagnostic::bug(format!("rows of a column cannot be selected: {error}"))
-}
-
-/// A column of strings in a buffer of its own, so that it does not keep the input alive; others as they are.
-pub(crate) fn compact(column: &ArrayRef) -> ArrayRef {
-    views(column, 0)
-}
-
-/// Puts strings that are spread over many buffers into one.
-fn tidy(column: ArrayRef) -> ArrayRef {
-    views(&column, MANY_BUFFERS)
-}
-
-fn views(column: &ArrayRef, buffers: usize) -> ArrayRef {
-    fn copied<T: ByteViewType>(views: &GenericByteViewArray<T>, buffers: usize) -> Option<ArrayRef> {
-        (views.data_buffers().len() > buffers).then(|| Arc::new(views.gc()) as ArrayRef)
-    }
-    let copy = if let Some(strings) = column.as_byte_view_opt::<StringViewType>() {
-        copied(strings, buffers)
-    } else if let Some(bytes) = column.as_byte_view_opt::<BinaryViewType>() {
-        copied(bytes, buffers)
-    } else {
-        None
-    };
-    copy.unwrap_or_else(|| Arc::clone(column))
-}
-
 /// A column of the same TIMESTAMP(3) in every row, or of one for each.
 pub(crate) fn timestamps(values: Vec<i64>) -> ArrayRef {
     let times = arrow_array::TimestampMillisecondArray::from(values);
@@ -221,6 +168,7 @@ pub(crate) fn timestamps(values: Vec<i64>) -> ArrayRef {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow_array::cast::AsArray;
     use arrow_array::types::Int64Type;
     use arrow_array::{Int64Array, StringViewArray};
     use millstream_types::Field;
