@@ -75,6 +75,9 @@ pub(crate) struct Common {
     /// Most rows of a buffer; 0 lets the engine choose [default: 0]
     #[arg(long, global = true, env = "MILLSTREAM_BUFFER_ROWS", value_name = "ROWS")]
     pub(crate) buffer_rows: Option<usize>,
+    /// How workers share the tables of an aggregation [default: auto]
+    #[arg(long, global = true, env = "MILLSTREAM_MERGE", value_name = "STRATEGY")]
+    pub(crate) merge: Option<MergeArgument>,
     /// Pin each worker to a core
     #[arg(long, global = true, env = "MILLSTREAM_PIN", value_parser = BoolishValueParser::new())]
     pub(crate) pin: bool,
@@ -121,6 +124,32 @@ impl TierArgument {
             TierArgument::Auto => "auto",
             TierArgument::Interpreted => "interpreted",
             TierArgument::Compiled => "compiled",
+        }
+    }
+}
+
+/// How workers share the tables of an aggregation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum MergeArgument {
+    /// As the numbers of keys, rows and workers suggest
+    Auto,
+    /// A table for each worker, merged at the end of a window
+    Local,
+    /// One lock-free table for each NUMA node
+    Global,
+    /// Rows are exchanged by key first
+    Partition,
+}
+
+impl MergeArgument {
+    /// Value of the session option `pipeline.merge`.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            MergeArgument::Auto => "auto",
+            MergeArgument::Local => "local",
+            MergeArgument::Global => "global",
+            MergeArgument::Partition => "partition",
         }
     }
 }

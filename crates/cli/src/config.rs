@@ -1,6 +1,6 @@
 //! `millstream.toml`: defaults for the options of the command line, and session settings.
 
-use crate::arguments::{Common, OutputArgument, StatsArgument, TierArgument};
+use crate::arguments::{Common, MergeArgument, OutputArgument, StatsArgument, TierArgument};
 use crate::commands::Failure;
 use millstream::{Diagnostic, Place, code};
 use serde::Deserialize;
@@ -14,6 +14,7 @@ struct File {
     workers: Option<usize>,
     tier: Option<TierArgument>,
     buffer_rows: Option<usize>,
+    merge: Option<MergeArgument>,
     pin: Option<bool>,
     output: Option<OutputArgument>,
     quiet: Option<bool>,
@@ -71,6 +72,7 @@ impl Config {
         set("parallelism.default", common.workers.or(file.workers).map(|n| n.to_string()));
         set("pipeline.buffer-rows", common.buffer_rows.or(file.buffer_rows).map(|n| n.to_string()));
         set("pipeline.tier", common.tier.or(file.tier).map(|t| t.key().to_string()));
+        set("pipeline.merge", common.merge.or(file.merge).map(|m| m.key().to_string()));
         for pair in &common.settings {
             settings.push(split_pair(pair, "--set KEY=VALUE")?);
         }

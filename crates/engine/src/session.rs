@@ -8,7 +8,7 @@ use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, RecordBatch};
 use millstream_functions::FunctionSettings;
 use millstream_plan::logical::{ColumnKind, Insert, Target};
-use millstream_runtime::{CancelToken, ErrorPolicy, QueryStats, RunConfig, StatsSnapshot};
+use millstream_runtime::{CancelToken, ErrorPolicy, MergeStrategy, QueryStats, RunConfig, StatsSnapshot};
 use millstream_sql::{
     self as sql, Catalog, ExplainKind, InsertStatement, ParsedStatement, Relation, Settings, Statement, describe,
 };
@@ -294,6 +294,16 @@ impl Session {
                 sql::ErrorPolicy::Skip => ErrorPolicy::Skip,
             },
             pin: self.config.pin,
+            merge: match self.settings.merge() {
+                sql::Merge::Auto => MergeStrategy::Auto,
+                sql::Merge::Local => MergeStrategy::Local,
+                sql::Merge::Global => MergeStrategy::Global,
+                sql::Merge::Partition => MergeStrategy::Partition,
+            },
+            dense_tables: self.settings.dense_tables(),
+            shuffle_seed: self.settings.shuffle_seed(),
+            numa_nodes: self.settings.numa_nodes(),
+            cut_every: self.settings.cut_every(),
             settings: FunctionSettings { time_zone: self.settings.time_zone(), query_start_ms: now },
             ..defaults
         }

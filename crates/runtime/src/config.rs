@@ -12,6 +12,20 @@ pub enum ErrorPolicy {
     Skip,
 }
 
+/// How workers share the tables of an aggregation (design section 7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum MergeStrategy {
+    /// As the numbers of keys, rows and workers suggest; may change during the run.
+    #[default]
+    Auto,
+    /// A table for each worker, merged by the trigger (late merge).
+    Local,
+    /// One lock-free table for each NUMA node.
+    Global,
+    /// Rows are exchanged by key hash before they meet a table (upfront partitioning).
+    Partition,
+}
+
 /// How a query is run. Rows do not depend on any of it, except on `error_policy` and `settings`.
 #[derive(Debug, Clone)]
 pub struct RunConfig {
@@ -31,13 +45,23 @@ pub struct RunConfig {
     /// Most chunks that have been read and not yet fully processed, over all splits; readers wait beyond it. 0 chooses
     /// by the number of workers.
     pub chunks_in_flight: usize,
+    /// How workers share tables.
+    pub merge: MergeStrategy,
+    /// Whether tables may keep the entries of a dense range of integer keys in an array.
+    pub dense_tables: bool,
+    /// For tests: workers take tasks in an order drawn from this seed instead of by urgency.
+    pub shuffle_seed: Option<u64>,
+    /// For tests: how many NUMA nodes the workers are spread over; 0 is what the machine has.
+    pub numa_nodes: usize,
+    /// For tests: a new generation of tables begins with every so many buffers of a stream; 0 is never.
+    pub cut_every: u64,
     /// Longest time that written rows wait in a sink before they are flushed.
     pub flush_interval_ms: u64,
 }
 
 impl RunConfig {
     /// Upper bound of a buffer's rows: what selection vectors and output columns are sized for.
-    pub const MAX_BUFFER_ROWS: usize = 64 << 10;
+    pub const MAX_BUFFER_ROWS: usize = 80 << 10;
 
     /// Rows of a buffer, with the default applied.
     pub(crate) fn rows_per_buffer(&self) -> usize {
@@ -66,6 +90,11 @@ impl Default for RunConfig {
             settings: FunctionSettings::default(),
             readers: 8,
             chunks_in_flight: 0,
+            merge: MergeStrategy::Auto,
+            dense_tables: true,
+            shuffle_seed: None,
+            numa_nodes: 0,
+            cut_every: 0,
             flush_interval_ms: 100,
         }
     }

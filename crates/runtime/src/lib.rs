@@ -57,7 +57,7 @@ mod trigger;
 mod worker;
 
 pub use cancel::{CancelState, CancelToken};
-pub use config::{ErrorPolicy, RunConfig};
+pub use config::{ErrorPolicy, MergeStrategy, RunConfig};
 pub use input::{
     EventTimeColumns, FlatMapCode, KernelSlot, OperatorCode, PipelineCode, RunInput, SourceInput, SourceRows,
     StagedCode, event_time_columns,

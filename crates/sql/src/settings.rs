@@ -45,7 +45,7 @@ const fn ignored(key: &'static str, meaning: &'static str) -> SettingInfo {
     SettingInfo { key, default: "", kind: Kind::Ignored, meaning }
 }
 
-const MAX_BUFFER_ROWS: u64 = 1 << 16;
+const MAX_BUFFER_ROWS: u64 = 80 << 10;
 
 /// Every key that `SET` takes.
 pub const KNOWN: &[SettingInfo] = &[
@@ -86,6 +86,37 @@ pub const KNOWN: &[SettingInfo] = &[
         "auto",
         Kind::OneOf(&["auto", "interpret", "compile", "interpreted", "compiled"]),
         "Run interpreted, compiled, or interpreted until the machine code is ready.",
+    ),
+    setting(
+        "pipeline.merge",
+        "auto",
+        Kind::OneOf(&["auto", "local", "global", "partition"]),
+        "How workers share the tables of an aggregation: a table for each worker, merged at the end of a window (local); \
+         one lock-free table for each NUMA node (global); rows exchanged by key first (partition); or as it suits (auto).",
+    ),
+    setting(
+        "pipeline.dense-tables",
+        "auto",
+        Kind::OneOf(&["auto", "never"]),
+        "Whether tables may keep the entries of a dense range of integer keys in an array.",
+    ),
+    setting(
+        "pipeline.shuffle-seed",
+        "",
+        Kind::Integer(0, u64::MAX),
+        "For tests: workers take tasks in an order drawn from this seed instead of by urgency. Rows stay the same.",
+    ),
+    setting(
+        "pipeline.numa-nodes",
+        "0",
+        Kind::Integer(0, 64),
+        "For tests: how many NUMA nodes the workers are spread over; 0 is what the machine has.",
+    ),
+    setting(
+        "pipeline.cut-every",
+        "0",
+        Kind::Integer(0, u64::MAX),
+        "For tests: a new generation of tables begins with every so many buffers of a stream; 0 is never.",
     ),
     ignored("table.dml-sync", "Inserts of a script run one after the other, each to its end."),
     ignored("execution.attached", "Queries always run in the foreground."),
@@ -143,6 +174,19 @@ pub enum Tier {
     Interpreted,
     /// Compiled before the first row.
     Compiled,
+}
+
+/// How workers share the tables of an aggregation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Merge {
+    /// As it suits.
+    Auto,
+    /// A table for each worker.
+    Local,
+    /// A table for each NUMA node.
+    Global,
+    /// A table for each range of key hashes.
+    Partition,
 }
 
 /// The settings of a session. Values are checked when they are set.
@@ -229,6 +273,36 @@ impl Settings {
     /// `pipeline.buffer-rows`.
     pub fn buffer_rows(&self) -> usize {
         self.get("pipeline.buffer-rows").and_then(|v| v.parse().ok()).unwrap_or(0)
+    }
+
+    /// `pipeline.merge`.
+    pub fn merge(&self) -> Merge {
+        match self.get("pipeline.merge") {
+            Some("local") => Merge::Local,
+            Some("global") => Merge::Global,
+            Some("partition") => Merge::Partition,
+            _ => Merge::Auto,
+        }
+    }
+
+    /// Whether `pipeline.dense-tables` is not `never`.
+    pub fn dense_tables(&self) -> bool {
+        self.get("pipeline.dense-tables") != Some("never")
+    }
+
+    /// `pipeline.shuffle-seed`; `None` when tasks are taken by urgency.
+    pub fn shuffle_seed(&self) -> Option<u64> {
+        self.get("pipeline.shuffle-seed")?.parse().ok()
+    }
+
+    /// `pipeline.numa-nodes`; 0 is what the machine has.
+    pub fn numa_nodes(&self) -> usize {
+        self.get("pipeline.numa-nodes").and_then(|v| v.parse().ok()).unwrap_or(0)
+    }
+
+    /// `pipeline.cut-every`; 0 is never.
+    pub fn cut_every(&self) -> u64 {
+        self.get("pipeline.cut-every").and_then(|v| v.parse().ok()).unwrap_or(0)
     }
 
     /// `pipeline.tier`.

@@ -1,0 +1,1 @@
+//! Insertion into an open-addressed array of words by many threads at once.
