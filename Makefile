@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test setup build release fmt lint unit docs docs-check bench deny clean
+.PHONY: demo test setup build release fmt lint unit loom miri docs docs-check bench deny clean
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
@@ -33,6 +33,14 @@ lint:
 
 unit:
 	$(CARGO) test --workspace
+
+# Every interleaving of the lock-free structures, for a few threads each; about a minute.
+loom:
+	RUSTFLAGS="--cfg loom" $(CARGO) test -p millstream-sync --release --target-dir target/loom
+
+# The memory of the lock-free structures under miri (needs a nightly toolchain with the component miri).
+miri:
+	$(CARGO) +nightly miri test -p millstream-sync --target-dir target/miri
 
 # Regenerates the parts of docs/ that come from code.
 docs:

@@ -1,0 +1,460 @@
+//! The queues of tasks: each worker has one, takes the most urgent task of its node, and steals where its own node has none.
+//!
+//! ```text
+//! node 0                            node 1
+//! ┌ worker 0 ┐ ┌ worker 1 ┐         ┌ worker 2 ┐          each queue shows the urgency of its first task,
+//! │ heap     │ │ heap     │ ◄─steal─│ heap     │          so that looking for work takes no lock
+//! └──────────┘ └──────────┘         └──────────┘
+//! ```
+//!
+//! # Order
+//!
+//! An [`Urgency`] is a class and, within the class, a time; equal ones go by arrival in their queue. A worker takes the
+//! least urgency of class 0, on whatever node, its own first among equals. Of later classes it takes what its node has, the
+//! least of the lowest class, and only then looks at other nodes. So urgent work is done first everywhere, and data stays on
+//! its node as long as the node has work.
+//!
+//! # Protocol
+//!
+//! - `Queue::tasks`: a heap under a lock that is held for one push or pop; nothing is computed under it.
+//! - `Queue::first`: an approximation of the urgency of the first task, [`NONE`] when there is none. Written under the lock,
+//!   read by anyone (relaxed): who is misled finds the queue empty or its task less urgent, and looks again.
+//! - `Sleep::sleepers`: number of workers that are going to sleep or asleep. Written under the lock of `Sleep`.
+//!   A worker that finds nothing takes that lock, counts itself, and looks again before it waits; who pushes makes its task
+//!   visible first, and then looks whether anybody is counted. The two fences are sequentially consistent: so either the
+//!   worker sees the task, or the pusher sees the worker, and wakes it under the lock, which the worker gives up only
+//!   by waiting. No wake-up is lost.
+//! - `closed`: set under the lock of `Sleep` before all are woken.
+//!
+//! A worker that pushes a single task wakes nobody for it if it is not urgent: it will take the task itself as soon as it
+//! has finished what it is doing, and pipelines with little work share a worker. Sleeping workers burn no CPU.
+
+use crate::primitives::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+
+/// How urgent a task is; less is more urgent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Urgency {
+    /// 0 to 2.
+    pub class: u8,
+    /// Within the class.
+    pub time: i64,
+}
+
+/// Urgency of no task.
+const NONE: u64 = u64::MAX;
+
+impl Urgency {
+    /// In one word: the class and the time to 4 units.
+    fn approximate(self) -> u64 {
+        (self.class as u64) << 62 | ((self.time as u64) ^ (1 << 63)) >> 2
+    }
+}
+
+fn class_of(approximate: u64) -> u64 {
+    approximate >> 62
+}
+
+/// How a worker chooses among tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// As the file's description says.
+    Urgent,
+    /// Any task of any queue, drawn from a sequence that this number begins: for tests of programs that must not depend on
+    /// the order.
+    Shuffled(u64),
+}
+
+/// See the file's description.
+pub struct TaskQueues<T> {
+    queues: Box<[Queue<T>]>,
+    choice: Choice,
+    draws: AtomicU64,
+    /// Where the next task goes that comes from outside.
+    next: AtomicUsize,
+    sleep: Sleep,
+    closed: AtomicBool,
+}
+
+struct Queue<T> {
+    first: AtomicU64,
+    length: AtomicUsize,
+    node: usize,
+    tasks: Mutex<Tasks<T>>,
+}
+
+struct Tasks<T> {
+    heap: BinaryHeap<Reverse<Ranked<T>>>,
+    arrivals: u64,
+}
+
+struct Sleep {
+    sleepers: AtomicUsize,
+    lock: Mutex<()>,
+    wake: Condvar,
+}
+
+struct Ranked<T> {
+    rank: (Urgency, u64),
+    task: T,
+}
+
+impl<T> PartialEq for Ranked<T> {
+    fn eq(&self, other: &Ranked<T>) -> bool {
+        self.rank == other.rank
+    }
+}
+
+impl<T> Eq for Ranked<T> {}
+
+impl<T> PartialOrd for Ranked<T> {
+    fn partial_cmp(&self, other: &Ranked<T>) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Ranked<T> {
+    fn cmp(&self, other: &Ranked<T>) -> std::cmp::Ordering {
+        self.rank.cmp(&other.rank)
+    }
+}
+
+/// Nobody panics while holding one of these locks, so a poisoned one is as good as any.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl<T> Queue<T> {
+    fn push(&self, urgency: Urgency, task: T) {
+        let mut tasks = lock(&self.tasks);
+        tasks.arrivals += 1;
+        let rank = (urgency, tasks.arrivals);
+        tasks.heap.push(Reverse(Ranked { rank, task }));
+        self.show(&tasks);
+    }
+
+    fn pop(&self) -> Option<T> {
+        let mut tasks = lock(&self.tasks);
+        let popped = tasks.heap.pop();
+        self.show(&tasks);
+        popped.map(|Reverse(ranked)| ranked.task)
+    }
+
+    /// Any task.
+    fn draw(&self, number: u64) -> Option<T> {
+        let mut tasks = lock(&self.tasks);
+        let mut all = std::mem::take(&mut tasks.heap).into_vec();
+        let drawn = (!all.is_empty()).then(|| all.swap_remove((number % all.len() as u64) as usize));
+        tasks.heap = all.into();
+        self.show(&tasks);
+        drawn.map(|Reverse(ranked)| ranked.task)
+    }
+
+    fn show(&self, tasks: &Tasks<T>) {
+        let first = tasks.heap.peek().map_or(NONE, |Reverse(ranked)| ranked.rank.0.approximate());
+        self.first.store(first, Ordering::Relaxed);
+        self.length.store(tasks.heap.len(), Ordering::Relaxed);
+    }
+}
+
+impl<T> TaskQueues<T> {
+    /// Empty queues: one for each worker, given the node that it runs on.
+    ///
+    /// # Panics
+    /// Without workers.
+    pub fn new(nodes: &[usize], choice: Choice) -> TaskQueues<T> {
+        assert!(!nodes.is_empty(), "tasks need a worker");
+        let queue = |&node: &usize| Queue {
+            first: AtomicU64::new(NONE),
+            length: AtomicUsize::new(0),
+            node,
+            tasks: Mutex::new(Tasks { heap: BinaryHeap::new(), arrivals: 0 }),
+        };
+        let seed = if let Choice::Shuffled(seed) = choice { seed } else { 0 };
+        TaskQueues {
+            queues: nodes.iter().map(queue).collect(),
+            choice,
+            draws: AtomicU64::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+            next: AtomicUsize::new(0),
+            sleep: Sleep { sleepers: AtomicUsize::new(0), lock: Mutex::new(()), wake: Condvar::new() },
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Adds tasks: to the queue of worker `by`, or, from outside, to those of the workers in turns. When the queues are
+    /// closed, the tasks are dropped.
+    pub fn push(&self, by: Option<usize>, tasks: impl IntoIterator<Item = (Urgency, T)>) {
+        if self.closed.load(Ordering::Acquire) {
+            return;
+        }
+        let (mut pushed, mut urgent) = (0, false);
+        for (urgency, task) in tasks {
+            let place = by.unwrap_or_else(|| self.next.fetch_add(1, Ordering::Relaxed) % self.queues.len());
+            self.queues[place].push(urgency, task);
+            pushed += 1;
+            urgent |= urgency.class == 0;
+        }
+        let shared = by.is_some() && !urgent && pushed == 1;
+        if pushed > 0 && !shared {
+            self.wake(pushed);
+        }
+        if self.closed.load(Ordering::Acquire) {
+            // Closed meanwhile, perhaps before these tasks were there to be dropped.
+            self.clear();
+        }
+    }
+
+    /// Lets as many sleepers look for work.
+    fn wake(&self, tasks: usize) {
+        fence(Ordering::SeqCst);
+        let sleepers = self.sleep.sleepers.load(Ordering::Relaxed);
+        if sleepers == 0 {
+            return;
+        }
+        let guard = lock(&self.sleep.lock);
+        match tasks < sleepers {
+            true => (0..tasks).for_each(|_| self.sleep.wake.notify_one()),
+            false => self.sleep.wake.notify_all(),
+        }
+        drop(guard);
+    }
+
+    /// The task that a worker shall do next; waits for one. `None` when the queues are closed.
+    pub fn next(&self, worker: usize) -> Option<T> {
+        loop {
+            if self.closed.load(Ordering::Acquire) {
+                return None;
+            }
+            if let Some(task) = self.take(worker) {
+                return Some(task);
+            }
+            self.sleep();
+        }
+    }
+
+    /// Sleeps unless there is something to do.
+    fn sleep(&self) {
+        let guard = lock(&self.sleep.lock);
+        self.sleep.sleepers.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let is_idle = self.queues.iter().all(|q| q.first.load(Ordering::Relaxed) == NONE);
+        if is_idle && !self.closed.load(Ordering::Acquire) {
+            // Waking for nothing does no harm: the caller looks again.
+            drop(self.sleep.wake.wait(guard));
+        }
+        self.sleep.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The most urgent task for a worker, if there is any.
+    pub fn take(&self, worker: usize) -> Option<T> {
+        if let Choice::Shuffled(_) = self.choice {
+            return self.draw();
+        }
+        loop {
+            let task = self.queues[self.choose(worker)?].pop();
+            if task.is_some() {
+                return task;
+            }
+        }
+    }
+
+    /// The queue to take from.
+    fn choose(&self, worker: usize) -> Option<usize> {
+        let node = self.queues[worker].node;
+        let rank = |place: usize, queue: &Queue<T>| {
+            let first = queue.first.load(Ordering::Relaxed);
+            let is_remote = queue.node != node;
+            // Urgent work is the same on all nodes.
+            let strange = is_remote && class_of(first) > 0;
+            (first != NONE).then_some((strange, first, is_remote, place != worker, place))
+        };
+        let ranks = self.queues.iter().enumerate().filter_map(|(place, queue)| rank(place, queue));
+        ranks.min().map(|(.., place)| place)
+    }
+
+    /// Any task, by the next number of the sequence.
+    fn draw(&self) -> Option<T> {
+        let number = self.draws.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        let mixed = (number ^ number >> 31).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = mixed ^ mixed >> 32;
+        let count = self.queues.len();
+        (0..count).find_map(|way| self.queues[(mixed as usize + way) % count].draw(mixed >> 16))
+    }
+
+    /// Drops all tasks and sends the workers home.
+    pub fn close(&self) {
+        let guard = lock(&self.sleep.lock);
+        self.closed.store(true, Ordering::SeqCst);
+        self.sleep.wake.notify_all();
+        drop(guard);
+        self.clear();
+    }
+
+    fn clear(&self) {
+        for queue in &self.queues {
+            let mut tasks = lock(&queue.tasks);
+            let dropped = std::mem::take(&mut tasks.heap);
+            queue.show(&tasks);
+            drop(tasks);
+            // Dropping tasks may take other locks.
+            drop(dropped);
+        }
+    }
+
+    /// Tasks that wait.
+    pub fn queued(&self) -> usize {
+        self.queues.iter().map(|q| q.length.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Workers without work.
+    pub fn idle(&self) -> usize {
+        self.sleep.sleepers.load(Ordering::Relaxed)
+    }
+}
+
+impl<T> fmt::Debug for TaskQueues<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TaskQueues({} workers, {} tasks)", self.queues.len(), self.queued())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn at(class: u8, time: i64) -> Urgency {
+        Urgency { class, time }
+    }
+
+    #[test]
+    fn the_approximation_keeps_the_order() {
+        let ordered = [at(0, i64::MIN), at(0, 0), at(0, i64::MAX), at(1, i64::MIN), at(1, -8), at(1, 4), at(2, 0)];
+        assert!(ordered.map(Urgency::approximate).is_sorted());
+        assert!(ordered[6].approximate() < NONE);
+    }
+
+    #[test]
+    fn the_oldest_of_the_lowest_class_is_first_whoever_has_it() {
+        let queues = TaskQueues::new(&[0, 0], Choice::Urgent);
+        queues.push(Some(0), [(at(2, 0), "read"), (at(1, 100), "new"), (at(1, 20), "old")]);
+        queues.push(Some(1), [(at(1, 60), "middle"), (at(0, 500), "trigger")]);
+        assert_eq!(queues.queued(), 5);
+        let order: Vec<&str> = (0..5).map(|_| queues.take(0).unwrap()).collect();
+        assert_eq!(order, ["trigger", "old", "middle", "new", "read"]);
+        assert_eq!(queues.take(0), None);
+    }
+
+    #[test]
+    fn other_nodes_are_robbed_only_of_urgent_work_or_by_idle_workers() {
+        let queues = TaskQueues::new(&[0, 0, 1], Choice::Urgent);
+        queues.push(Some(2), [(at(1, 1), "strange"), (at(0, 9), "trigger")]);
+        queues.push(Some(1), [(at(1, 50), "neighbour"), (at(2, 0), "read")]);
+        let order: Vec<&str> = (0..4).map(|_| queues.take(0).unwrap()).collect();
+        assert_eq!(order, ["trigger", "neighbour", "read", "strange"]);
+    }
+
+    #[test]
+    fn equal_tasks_go_by_arrival() {
+        let queues = TaskQueues::new(&[0], Choice::Urgent);
+        queues.push(Some(0), (0..5).map(|i| (at(1, 7), i)));
+        assert_eq!((0..5).map(|_| queues.take(0).unwrap()).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn shuffling_takes_each_task_once_in_another_order() {
+        let order = |seed: u64| {
+            let queues = TaskQueues::new(&[0, 0], Choice::Shuffled(seed));
+            queues.push(None, (0..50).map(|i| (at(1, i), i)));
+            (0..50).map(|_| queues.take(0).unwrap()).collect::<Vec<i64>>()
+        };
+        let (one, two) = (order(1), order(2));
+        assert_eq!(one, order(1), "the same for the same seed");
+        assert_ne!(one, two);
+        let mut sorted = two;
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..50).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn workers_sleep_until_there_is_work_or_the_end() {
+        let queues = Arc::new(TaskQueues::new(&[0, 0], Choice::Urgent));
+        let (done, results) = std::sync::mpsc::channel();
+        let workers: Vec<_> = (0..2)
+            .map(|worker| {
+                let (queues, done) = (Arc::clone(&queues), done.clone());
+                std::thread::spawn(move || {
+                    while let Some(task) = queues.next(worker) {
+                        done.send(task).unwrap();
+                    }
+                })
+            })
+            .collect();
+        for round in 0..200 {
+            queues.push(None, [(at(1, 0), round)]);
+            assert_eq!(results.recv().unwrap(), round);
+        }
+        queues.close();
+        queues.push(None, [(at(1, 0), 0)]);
+        assert_eq!(queues.queued(), 0);
+        workers.into_iter().for_each(|w| w.join().unwrap());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::thread;
+    use std::sync::Arc;
+
+    /// A worker that goes to sleep while a task is pushed gets it.
+    #[test]
+    fn no_wake_up_is_lost() {
+        loom::model(|| {
+            let queues = Arc::new(TaskQueues::new(&[0], Choice::Urgent));
+            let worker = {
+                let queues = Arc::clone(&queues);
+                thread::spawn(move || queues.next(0))
+            };
+            queues.push(None, [(Urgency { class: 1, time: 0 }, 5)]);
+            assert_eq!(worker.join().unwrap(), Some(5));
+        });
+    }
+
+    /// Two workers steal from each other: each task is done once, and both end.
+    #[test]
+    fn each_task_is_taken_once() {
+        loom::model(|| {
+            let queues = Arc::new(TaskQueues::new(&[0, 1], Choice::Urgent));
+            queues.push(None, [(Urgency { class: 1, time: 0 }, 1), (Urgency { class: 1, time: 1 }, 2)]);
+            let other = {
+                let queues = Arc::clone(&queues);
+                thread::spawn(move || queues.take(1).unwrap_or(0))
+            };
+            let mut sum = queues.take(0).unwrap_or(0);
+            sum += other.join().unwrap();
+            while let Some(task) = queues.take(0) {
+                sum += task;
+            }
+            assert_eq!(sum, 3);
+        });
+    }
+
+    /// Closing while a worker goes to sleep and a task arrives: the worker ends, and no task stays.
+    #[test]
+    fn closing_reaches_everybody() {
+        loom::model(|| {
+            let queues = Arc::new(TaskQueues::new(&[0], Choice::Urgent));
+            let worker = {
+                let queues = Arc::clone(&queues);
+                thread::spawn(move || while queues.next(0).is_some() {})
+            };
+            queues.close();
+            queues.push(None, [(Urgency { class: 1, time: 0 }, 1)]);
+            worker.join().unwrap();
+            assert_eq!(queues.queued(), 0);
+        });
+    }
+}
