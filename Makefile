@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test setup build release fmt lint unit loom miri docs docs-check bench deny clean
+.PHONY: demo test setup build release fmt lint unit loom miri shuffle docs docs-check bench deny clean
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
@@ -41,6 +41,10 @@ loom:
 # The memory of the lock-free structures under miri (needs a nightly toolchain with the component miri).
 miri:
 	$(CARGO) +nightly miri test -p millstream-sync --target-dir target/miri
+
+# The SQL corpus under 20 random orders of tasks; about ten minutes.
+shuffle:
+	MILLSTREAM_SHUFFLE=20 $(CARGO) test --test suite corpus
 
 # Regenerates the parts of docs/ that come from code.
 docs:

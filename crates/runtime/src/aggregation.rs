@@ -1,10 +1,10 @@
 //! A windowed aggregation at run time: which of its tables the watermarks of its inputs have completed.
 
 use crate::buffer::Buffer;
-use crate::epoch::End;
 use crate::overlap::OverlapRuntime;
 use crate::progress::{Forward, Progress};
 use crate::stream::StreamId;
+use crate::tables::OpenTables;
 use millstream_abi::{Accumulator, EntryLayout, ObjectKind};
 use millstream_plan::window::{Overlap, Slicing, WindowAssigner};
 use millstream_state::OutputTypes;
@@ -20,6 +20,8 @@ pub(crate) struct Aggregation {
     pub(crate) types: OutputTypes,
     /// The stream of its output.
     pub(crate) output: StreamId,
+    /// The tables of slices that are not complete.
+    pub(crate) tables: OpenTables,
     /// For overlapping windows, what their slices have become.
     pub(crate) overlap: Option<OverlapRuntime>,
     /// Whether what a row does depends on the exact watermark before it, because rows of several streams are put in order.
@@ -32,15 +34,13 @@ pub(crate) struct Aggregation {
     state: Mutex<Progress>,
 }
 
-/// What an advance of the watermark brings.
+/// What an advance of the inputs brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Advance {
-    /// The new watermark.
-    pub(crate) watermark: i64,
-    /// Whether it may complete tables.
+    /// How far the inputs have come.
+    pub(crate) forward: Forward,
+    /// Whether the watermark may complete tables.
     pub(crate) completes: bool,
-    /// Whether nothing more comes.
-    pub(crate) end: Option<End>,
 }
 
 /// The numbers of the tables of an assigner, and what the watermark says about them.
@@ -55,20 +55,6 @@ impl TableIds {
             WindowAssigner::Overlap(overlap) => overlap.table(id).from_end.saturating_sub(1),
             WindowAssigner::Attached => id.saturating_sub(1),
             _ => i64::MAX,
-        }
-    }
-
-    /// A number from which on no table is complete; `None`: any can be.
-    pub(crate) fn incomplete_from(self, watermark: i64) -> Option<i64> {
-        if watermark == i64::MAX {
-            return None;
-        }
-        match self.0 {
-            WindowAssigner::Tumble(slicing) => Some(slicing.start_of(watermark + 1)),
-            // A window ends where its slices do, or later.
-            WindowAssigner::Overlap(overlap) => Some(overlap.table_id(overlap.slicing().start_of(watermark + 1), 0)),
-            WindowAssigner::Attached => watermark.checked_add(2),
-            _ => Some(i64::MIN),
         }
     }
 
@@ -112,7 +98,7 @@ fn ends_of(overlap: Overlap) -> Slicing {
 }
 
 impl Aggregation {
-    /// With `inputs` channels that end in it.
+    /// With `inputs` channels that end in it, and so many owners of tables.
     pub(crate) fn new(
         assigner: WindowAssigner,
         layout: Arc<EntryLayout>,
@@ -120,11 +106,13 @@ impl Aggregation {
         output: StreamId,
         inputs: usize,
         overlap: Option<OverlapRuntime>,
+        owners: usize,
     ) -> Aggregation {
         let keeps_places = keeps_order(&layout);
         let (fired, state) = (AtomicI64::new(i64::MIN), Mutex::new(Progress::new(inputs)));
         let is_ordered = keeps_places && inputs > 1;
-        Aggregation { assigner, layout, types, output, overlap, is_ordered, keeps_places, fired, state }
+        let tables = OpenTables::new(Arc::clone(&layout), owners);
+        Aggregation { assigner, layout, types, output, tables, overlap, is_ordered, keeps_places, fired, state }
     }
 
     /// See the field.
@@ -155,13 +143,16 @@ impl Aggregation {
         self.assigner == WindowAssigner::Whole && self.layout.keys.is_empty()
     }
 
-    /// Looks whether the inputs have advanced together, and records it.
+    /// Looks whether the inputs have advanced together, and records it; freezes tables of a generation that is over.
     pub(crate) fn advance(&self, progress: &mut Progress) -> Option<Advance> {
         let before = progress.watermark();
-        let Forward { watermark, end } = progress.advance()?;
-        let completes = self.ids().completes(before, watermark);
-        self.fired.store(watermark, Ordering::Release);
-        Some(Advance { watermark, completes, end })
+        let forward = progress.advance()?;
+        let completes = self.ids().completes(before, forward.watermark);
+        self.fired.store(forward.watermark, Ordering::Release);
+        if let Some(generation) = forward.cut {
+            self.tables.freeze_before(generation);
+        }
+        Some(Advance { forward, completes })
     }
 }
 
@@ -175,19 +166,19 @@ fn keeps_order(layout: &EntryLayout) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::epoch::Release;
     use millstream_plan::window::Slicing;
+    use millstream_sync::epochs::{End, Release};
 
     fn tumbling(inputs: usize) -> Aggregation {
         let layout = Arc::new(EntryLayout::new(&[], &[]));
         let types = OutputTypes { keys: vec![], outputs: vec![] };
         let slicing = Slicing { size_ms: 10, offset_ms: 0 };
-        Aggregation::new(WindowAssigner::Tumble(slicing), layout, types, 0, inputs, None)
+        Aggregation::new(WindowAssigner::Tumble(slicing), layout, types, 0, inputs, None, 1)
     }
 
     fn release(aggregation: &Aggregation, port: usize, watermark: i64, ended: bool) -> Option<Advance> {
         let mut progress = aggregation.progress();
-        progress.release(port, Release { watermark, ended });
+        progress.release(port, Release { watermark, generation: 0, cut: i64::MIN, ended });
         aggregation.advance(&mut progress)
     }
 
@@ -201,7 +192,7 @@ mod tests {
         assert_eq!(completes(19), Some(true));
         assert_eq!(aggregation.fired(), 19);
         let ids = aggregation.ids();
-        assert_eq!((ids.completed_at(10), ids.incomplete_from(19), ids.incomplete_from(18)), (19, Some(20), Some(10)));
+        assert_eq!(ids.completed_at(10), 19);
         assert_eq!(release(&aggregation, 0, i64::MAX, true).map(|a| a.completes), Some(true));
     }
 
@@ -211,16 +202,16 @@ mod tests {
         assert_eq!(release(&aggregation, 0, 50, false), None);
         aggregation.progress().set_idle(1, true);
         let advance = aggregation.advance(&mut aggregation.progress()).unwrap();
-        assert_eq!((advance.watermark, advance.end), (50, None));
+        assert_eq!((advance.forward.watermark, advance.forward.end), (50, None));
         aggregation.progress().set_idle(1, false);
         assert_eq!(release(&aggregation, 0, 90, false), None);
-        assert_eq!(release(&aggregation, 1, 60, true).unwrap().watermark, 60);
+        assert_eq!(release(&aggregation, 1, 60, true).unwrap().forward.watermark, 60);
         let end = release(&aggregation, 0, 90, true).unwrap();
-        assert_eq!(end.end, Some(End::Stopped));
+        assert_eq!(end.forward.end, Some(End::Stopped));
     }
 
     #[test]
-    fn completeness_agrees_with_the_order_of_tables() {
+    fn a_watermark_that_completes_a_table_is_noticed() {
         let overlaps = [
             Overlap::Hop { size_ms: 10, slide_ms: 3, offset_ms: 1 },
             Overlap::Hop { size_ms: 3, slide_ms: 10, offset_ms: 4 },
@@ -235,10 +226,8 @@ mod tests {
         for overlap in overlaps {
             let ids = TableIds(WindowAssigner::Overlap(overlap));
             for watermark in -50..50 {
-                let bound = ids.incomplete_from(watermark).unwrap();
                 for id in tables(overlap) {
                     let is_complete = ids.completed_at(id) <= watermark;
-                    assert!(!is_complete || id < bound, "{overlap:?} {id} at {watermark}");
                     let was_complete = ids.completed_at(id) < watermark;
                     assert!(
                         was_complete || !is_complete || ids.completes(watermark - 1, watermark),

@@ -28,8 +28,8 @@ mod buffer;
 mod cancel;
 mod columns;
 mod config;
+mod cuts;
 mod egress;
-mod epoch;
 mod event_time;
 mod flat_map;
 mod flow;
@@ -53,6 +53,7 @@ mod stats;
 mod stream;
 mod tables;
 mod task;
+mod topology;
 mod trigger;
 mod worker;
 

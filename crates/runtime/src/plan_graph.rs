@@ -3,6 +3,7 @@
 use crate::aggregation::Aggregation;
 use crate::cancel::CancelToken;
 use crate::config::RunConfig;
+use crate::cuts::Cuts;
 use crate::egress::Egress;
 use crate::event_time::EventTime;
 use crate::flow::Flow;
@@ -17,7 +18,7 @@ use crate::scheduler::Scheduler;
 use crate::source::{SourceRuntime, Split};
 use crate::stats::QueryStats;
 use crate::stream::{Channel, Stream, StreamId};
-use crate::tables::WorkerTables;
+use crate::topology::Topology;
 use arrow_array::ArrayRef;
 use millstream_abi::EntryLayout;
 use millstream_codegen::program::Terminal;
@@ -84,12 +85,14 @@ pub(crate) fn build(
     let lookups = lookups.into_iter().zip(phases_of_lookups).zip(&graph.lookup_lanes);
     let lookups = lookups.map(|((code, phase), &lanes)| Lookup::new(code, phase, lanes)).collect::<Result<_, _>>()?;
     let streams = graph.streams;
+    let topology = Topology::new(config.workers, config.numa_nodes);
     Ok(Query {
         flow: Flow::new(config.chunk_permits(), streams.len(), readers.into_iter().max().unwrap_or(0)),
         phases: Phases::new(left),
-        tables: (0..config.workers).map(|_| WorkerTables::default()).collect(),
+        cuts: Cuts::new(config.cut_every),
         life: Life::new(sinks.len()),
-        scheduler: Scheduler::new(),
+        scheduler: Scheduler::new(&config, &topology),
+        topology,
         stats: Arc::clone(stats),
         cancel: cancel.clone(),
         sources: runtimes,
@@ -244,7 +247,7 @@ fn aggregation(
         }
         _ => None,
     };
-    Ok(Aggregation::new(aggregation.assigner, layout, types, output, inputs, overlap))
+    Ok(Aggregation::new(aggregation.assigner, layout, types, output, inputs, overlap, workers))
 }
 
 /// Whether no rows of a keyed operator come from a source without another operator in between.

@@ -73,7 +73,7 @@ mod tests {
                     (Some(time), b.stamp.watermark)
                 }
                 Sequenced::Watermark(w) => (None, w),
-                Sequenced::End(_) | Sequenced::Error(_) => (None, i64::MAX),
+                Sequenced::Cut(_) | Sequenced::End(_) | Sequenced::Error(_) => (None, i64::MAX),
             });
         };
         let unit = || Unit { rows: vec![Rows { rows: 2, ..Rows::default() }], ..Unit::default() };
@@ -84,7 +84,7 @@ mod tests {
         TIME.set(200);
         sequencer.tick(&mut note);
         sequencer.arrive(2, unit(), &mut note);
-        sequencer.arrive(3, Unit { end: Some(crate::epoch::End::Complete), ..Unit::default() }, &mut note);
+        sequencer.arrive(3, Unit { end: Some(millstream_sync::epochs::End::Complete), ..Unit::default() }, &mut note);
         TIME.set(300);
         sequencer.tick(&mut note);
         let expected =

@@ -1,16 +1,26 @@
-//! How far an operator with several inputs has got: their watermarks, which of them are silent, and which have ended.
+//! How far an operator with several inputs has got: their watermarks and generations, which of them are silent, and which
+//! have ended.
 //!
 //! Windowed aggregations and keyed operators act on what all their inputs have released together. Whoever notes a release
 //! looks, under the same lock, whether it moves the operator forward ([`Progress::advance`]) and numbers the units of the
 //! output stream that follow from it; so these are in one order, whichever thread is first.
+//!
+//! A generation begins at another place of each input. An operator passes from one to the next when all that its inputs
+//! brought before the cut is processed, at the lowest watermark that any of them had there: what is complete at that
+//! watermark follows from the rows before the cut alone (a row after it would be late), and so belongs before the cut of
+//! the output.
 
-use crate::epoch::{End, Release};
+use crate::buffer::Generation;
+use millstream_sync::epochs::{End, Release};
 
 /// The inputs of an operator; changed under its lock.
 pub(crate) struct Progress {
     inputs: Vec<Input>,
     watermark: i64,
+    generation: Generation,
     ended: bool,
+    /// The generation that a cut waits for this operator to reach.
+    awaited: Option<Generation>,
     /// Units of the output stream numbered so far.
     pub(crate) units: u64,
 }
@@ -19,6 +29,9 @@ pub(crate) struct Progress {
 #[derive(Debug, Clone, Copy)]
 struct Input {
     watermark: i64,
+    generation: Generation,
+    /// The watermark when that generation began.
+    cut: i64,
     ended: bool,
     /// Left out of the minimum until it speaks again.
     idle: bool,
@@ -27,8 +40,10 @@ struct Input {
 /// What the inputs have released together since the last time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Forward {
-    /// The new watermark.
+    /// The new watermark; it may be the old one.
     pub(crate) watermark: i64,
+    /// The generation that begins after it.
+    pub(crate) cut: Option<Generation>,
     /// Whether nothing more comes.
     pub(crate) end: Option<End>,
 }
@@ -36,13 +51,20 @@ pub(crate) struct Forward {
 impl Progress {
     /// Of `inputs` channels, at their start.
     pub(crate) fn new(inputs: usize) -> Progress {
-        let input = Input { watermark: i64::MIN, ended: false, idle: false };
-        Progress { inputs: vec![input; inputs], watermark: i64::MIN, ended: false, units: 0 }
+        let first = Generation::default();
+        let input = Input { watermark: i64::MIN, generation: first, cut: i64::MIN, ended: false, idle: false };
+        let inputs = vec![input; inputs];
+        Progress { inputs, watermark: i64::MIN, generation: first, ended: false, awaited: None, units: 0 }
     }
 
-    /// Looks whether the inputs have advanced together, and records it.
+    /// The next step that the inputs have made together, which is recorded; to be asked for until there is none.
     pub(crate) fn advance(&mut self) -> Option<Forward> {
         let watermark = self.minimum().max(self.watermark);
+        if let Some((generation, cut)) = self.cut() {
+            self.generation = generation;
+            self.watermark = cut.clamp(self.watermark, watermark);
+            return Some(Forward { watermark: self.watermark, cut: Some(generation), end: None });
+        }
         let ended = self.inputs.iter().all(|i| i.ended);
         let ends = ended && !self.ended;
         if watermark == self.watermark && !ends {
@@ -51,13 +73,16 @@ impl Progress {
         self.watermark = watermark;
         self.ended = ended;
         let end = if watermark == i64::MAX { End::Complete } else { End::Stopped };
-        Some(Forward { watermark, end: ends.then_some(end) })
+        Some(Forward { watermark, cut: None, end: ends.then_some(end) })
     }
 
     /// Notes what an input has released.
     pub(crate) fn release(&mut self, port: usize, release: Release) {
         let input = &mut self.inputs[port];
         input.watermark = input.watermark.max(release.watermark);
+        if release.generation > input.generation.0 {
+            (input.generation, input.cut) = (Generation(release.generation), release.cut);
+        }
         input.ended |= release.ended;
     }
 
@@ -69,6 +94,31 @@ impl Progress {
     /// The watermark that has been acted on.
     pub(crate) fn watermark(&self) -> i64 {
         self.watermark
+    }
+
+    /// Notes that a cut to a generation waits for the operator; `false` if there is nothing to wait for.
+    pub(crate) fn await_cut(&mut self, generation: Generation) -> bool {
+        let waits = self.generation < generation && self.inputs.iter().any(|i| !i.ended);
+        self.awaited = waits.then_some(generation);
+        waits
+    }
+
+    /// Whether the cut that waited for the operator need not do so any more; once.
+    pub(crate) fn has_reached_cut(&mut self) -> bool {
+        let reached = |&awaited: &Generation| self.generation >= awaited || self.inputs.iter().all(|i| i.ended);
+        let reached = self.awaited.as_ref().is_some_and(reached);
+        if reached {
+            self.awaited = None;
+        }
+        reached
+    }
+
+    /// The generation that all inputs have come to, if it is new, and the lowest watermark at which one did. Inputs that
+    /// have ended have nothing to say.
+    fn cut(&self) -> Option<(Generation, i64)> {
+        let speaking = || self.inputs.iter().filter(|i| !i.ended);
+        let generation = speaking().map(|i| i.generation).min().filter(|&g| g > self.generation)?;
+        Some((generation, speaking().map(|i| i.cut).min().unwrap_or(i64::MIN)))
     }
 
     /// Minimum over the inputs that are not idle; when all that have not ended are, the maximum over those, because then
@@ -91,5 +141,44 @@ impl Progress {
             Some(highest) if !someone_speaks => minimum.min(highest),
             _ => minimum,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn release(watermark: i64, generation: u32, cut: i64) -> Release {
+        Release { watermark, generation, cut, ended: false }
+    }
+
+    #[test]
+    fn a_cut_comes_at_the_lowest_watermark_that_an_input_had_there() {
+        let mut progress = Progress::new(2);
+        progress.release(0, release(10, 0, i64::MIN));
+        progress.release(1, release(12, 0, i64::MIN));
+        assert_eq!(progress.advance(), Some(Forward { watermark: 10, cut: None, end: None }));
+        assert!(progress.await_cut(Generation(1)));
+        progress.release(0, release(40, 1, 20));
+        assert_eq!(progress.advance(), Some(Forward { watermark: 12, cut: None, end: None }));
+        assert!(!progress.has_reached_cut());
+        progress.release(1, release(35, 1, 30));
+        assert_eq!(progress.advance(), Some(Forward { watermark: 20, cut: Some(Generation(1)), end: None }));
+        assert_eq!(progress.advance(), Some(Forward { watermark: 35, cut: None, end: None }));
+        assert_eq!(progress.advance(), None);
+        assert!(progress.has_reached_cut() && !progress.has_reached_cut());
+    }
+
+    #[test]
+    fn a_cut_does_not_wait_for_inputs_that_have_ended() {
+        let mut progress = Progress::new(2);
+        progress.release(0, Release { watermark: i64::MAX, generation: 0, cut: i64::MIN, ended: true });
+        progress.release(1, release(35, 1, 30));
+        assert_eq!(progress.advance(), Some(Forward { watermark: 30, cut: Some(Generation(1)), end: None }));
+        assert_eq!(progress.advance(), Some(Forward { watermark: 35, cut: None, end: None }));
+        progress.release(1, Release { watermark: i64::MAX, generation: 1, cut: 30, ended: true });
+        let end = Some(End::Complete);
+        assert_eq!(progress.advance(), Some(Forward { watermark: i64::MAX, cut: None, end }));
+        assert!(!progress.await_cut(Generation(2)));
     }
 }

@@ -1,16 +1,16 @@
 //! A running query: everything that its threads share, and its life from start to end.
 //!
 //! Locks, in the order in which one thread may hold several: a split's reading progress, then one of {a stream, an
-//! aggregation's or keyed operator's progress, a worker's tables (within an aggregation's progress), the inbox of a
-//! partition (within an operator's progress), an egress, the scheduler, the flow}.
+//! aggregation's or keyed operator's progress, the slices without a place in the ring (within an aggregation's progress), the inbox of a
+//! partition (within an operator's progress), an egress, a queue of tasks, the flow}.
 //! Acting on a release may lead through streams and aggregations down to the sinks; it starts after the lock under
 //! which it was found has been released.
 
 use crate::aggregation::Aggregation;
 use crate::cancel::{CancelState, CancelToken};
 use crate::config::RunConfig;
+use crate::cuts::Cuts;
 use crate::egress::Egress;
-use crate::epoch::{End, Release};
 use crate::flow::Flow;
 use crate::input::{RunInput, StagedCode};
 use crate::keyed::KeyedRuntime;
@@ -22,9 +22,10 @@ use crate::sequencer::Unit;
 use crate::source::SourceRuntime;
 use crate::stats::QueryStats;
 use crate::stream::{Channel, Consequences, Stream, StreamId};
-use crate::tables::WorkerTables;
+use crate::topology::Topology;
 use crate::{plan_graph, worker};
 use millstream_plan::pipeline::{PipelineEnd, PipelineInput, QueryPlan};
+use millstream_sync::epochs::{End, Release};
 use millstream_types::{Diagnostic, code};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::any::Any;
@@ -53,11 +54,11 @@ pub(crate) struct Query {
     pub(crate) operators: Vec<KeyedRuntime>,
     pub(crate) lookups: Vec<Lookup>,
     pub(crate) sinks: Vec<Egress>,
-    /// One for each worker.
-    pub(crate) tables: Vec<WorkerTables>,
+    pub(crate) topology: Topology,
     pub(crate) scheduler: Scheduler,
     pub(crate) flow: Arc<Flow>,
     pub(crate) phases: Phases,
+    pub(crate) cuts: Cuts,
     pub(crate) life: Life,
 }
 
@@ -311,8 +312,9 @@ struct Threads {
 impl Threads {
     fn start(&mut self, query: &Arc<Query>) -> Result<(), Diagnostic> {
         let cores = if query.config.pin { core_affinity::get_core_ids().unwrap_or_default() } else { Vec::new() };
-        for index in 0..query.tables.len() {
-            let core = (!cores.is_empty()).then(|| cores[index % cores.len()]);
+        for index in 0..query.topology.workers() {
+            let fitting = query.topology.core(index).and_then(|id| cores.iter().find(|core| core.id == id));
+            let core = fitting.or_else(|| cores.get(index % cores.len().max(1))).copied();
             let shared = Arc::clone(query);
             self.workers.push(spawn(format!("worker-{index}"), move || {
                 // A core that cannot be had is no reason not to work.

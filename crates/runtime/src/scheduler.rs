@@ -1,144 +1,77 @@
 //! The scheduler: which task a free worker takes (StreamBox section 6, "next externalisation moment first").
 //!
-//! 1. Trigger work: it makes output, and it frees tables.
+//! 1. Trigger work, that of the oldest window first: it makes output, and it frees tables.
 //! 2. Buffers of the oldest epoch, by the watermark before them: they hold back the next output. The output of a fired
 //!    window carries an older watermark than the source has by then, so it goes before new input.
 //! 3. Decoding, in order of reading.
 //!
-//! One mutex guards the queues. Nothing is computed under it, so that it is held for well under a microsecond; workers
-//! without work sleep on the condition variable.
+//! The queues, stealing between workers and their sleep are in `millstream_sync::tasks`.
 
-use crate::task::{ProcessTask, Task};
-use parking_lot::{Condvar, Mutex};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use crate::config::RunConfig;
+use crate::task::Task;
+use crate::topology::Topology;
+use millstream_sync::tasks::{Choice, TaskQueues, Urgency};
+use std::cell::Cell;
 
 /// The queues of a query.
 pub(crate) struct Scheduler {
-    queues: Mutex<Queues>,
-    ready: Condvar,
+    queues: TaskQueues<Task>,
 }
 
-#[derive(Default)]
-struct Queues {
-    trigger: VecDeque<Task>,
-    process: BinaryHeap<Reverse<Ranked>>,
-    decode: VecDeque<Task>,
-    arrivals: u64,
-    sleeping: usize,
-    closed: bool,
-}
-
-/// A process task in order of urgency.
-struct Ranked {
-    watermark: i64,
-    arrival: u64,
-    task: ProcessTask,
-}
-
-impl Ranked {
-    fn rank(&self) -> (i64, u64) {
-        (self.watermark, self.arrival)
-    }
-}
-
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Ranked) -> bool {
-        self.rank() == other.rank()
-    }
-}
-
-impl Eq for Ranked {}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Ranked) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Ranked) -> std::cmp::Ordering {
-        self.rank().cmp(&other.rank())
-    }
+thread_local! {
+    /// The number of the worker that this thread is, so that what its tasks lead to goes to its own queue. Every worker
+    /// thread belongs to one query.
+    static WORKER: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 impl Scheduler {
-    /// Empty queues.
-    pub(crate) fn new() -> Scheduler {
-        Scheduler { queues: Mutex::new(Queues::default()), ready: Condvar::new() }
+    /// Empty queues for the workers of a topology.
+    pub(crate) fn new(config: &RunConfig, topology: &Topology) -> Scheduler {
+        let choice = config.shuffle_seed.map_or(Choice::Urgent, Choice::Shuffled);
+        Scheduler { queues: TaskQueues::new(&topology.nodes_of_workers(), choice) }
     }
 
     /// Adds tasks. Dropped when the scheduler is closed.
     pub(crate) fn push(&self, tasks: Vec<Task>) {
-        if tasks.is_empty() {
-            return;
-        }
-        let mut queues = self.queues.lock();
-        if queues.closed {
-            // Tasks hold permits, whose release takes other locks.
-            drop(queues);
-            return;
-        }
-        let wake = tasks.len().min(queues.sleeping);
-        for task in tasks {
-            queues.add(task);
-        }
-        drop(queues);
-        for _ in 0..wake {
-            self.ready.notify_one();
+        if !tasks.is_empty() {
+            self.queues.push(WORKER.get(), tasks.into_iter().map(|task| (urgency(&task), task)));
         }
     }
 
+    /// Makes the calling thread a worker.
+    pub(crate) fn enter(&self, worker: usize) {
+        WORKER.set(Some(worker));
+    }
+
     /// The most urgent task; waits for one. `None` when the scheduler is closed.
-    pub(crate) fn next(&self) -> Option<Task> {
-        let mut queues = self.queues.lock();
-        loop {
-            if queues.closed {
-                return None;
-            }
-            if let Some(task) = queues.take() {
-                return Some(task);
-            }
-            queues.sleeping += 1;
-            self.ready.wait(&mut queues);
-            queues.sleeping -= 1;
-        }
+    pub(crate) fn next(&self, worker: usize) -> Option<Task> {
+        self.queues.next(worker)
     }
 
     /// Drops all tasks and sends the workers home.
     pub(crate) fn close(&self) {
-        let mut queues = self.queues.lock();
-        queues.closed = true;
-        let dropped = (
-            std::mem::take(&mut queues.trigger),
-            std::mem::take(&mut queues.process),
-            std::mem::take(&mut queues.decode),
-        );
-        drop(queues);
-        self.ready.notify_all();
-        drop(dropped);
+        self.queues.close();
+    }
+
+    /// Tasks that wait for a worker.
+    pub(crate) fn queued(&self) -> usize {
+        self.queues.queued()
+    }
+
+    /// Workers that wait for a task.
+    pub(crate) fn idle(&self) -> usize {
+        self.queues.idle()
     }
 }
 
-impl Queues {
-    fn add(&mut self, task: Task) {
-        match task {
-            Task::Decode(_) => self.decode.push_back(task),
-            Task::Seal(..) | Task::Merge(..) | Task::Combine(..) | Task::Build(_) | Task::Keyed(..) => {
-                self.trigger.push_back(task)
-            }
-            Task::Process(task) => {
-                self.arrivals += 1;
-                let (watermark, arrival) = (task.buffer.stamp.watermark, self.arrivals);
-                self.process.push(Reverse(Ranked { watermark, arrival, task }));
-            }
-        }
-    }
-
-    fn take(&mut self) -> Option<Task> {
-        let trigger = self.trigger.pop_front();
-        trigger
-            .or_else(|| self.process.pop().map(|Reverse(ranked)| Task::Process(ranked.task)))
-            .or_else(|| self.decode.pop_front())
-    }
+fn urgency(task: &Task) -> Urgency {
+    let (class, time) = match task {
+        // What is looked up is waited for by everything else; keyed operators hold back all that is after them.
+        Task::Build(_) | Task::Keyed(_) => (0, i64::MIN),
+        Task::Combine { end, .. } => (0, *end),
+        Task::Seal(firing) | Task::Merge(firing, _) => (0, firing.end()),
+        Task::Process(task) => (1, task.buffer.stamp.watermark),
+        Task::Decode(_) => (2, 0),
+    };
+    Urgency { class, time }
 }

@@ -5,8 +5,8 @@
 //! because each brings the largest watermark of its rows along.
 
 use crate::buffer::{Buffer, Generation, Rows, Stamp};
-use crate::epoch::End;
 use crate::processing_time::ProcessingTime;
+use millstream_sync::epochs::End;
 use millstream_types::Diagnostic;
 use std::collections::BTreeMap;
 
@@ -20,6 +20,8 @@ pub(crate) struct Unit {
     pub(crate) before: Option<i64>,
     /// The stream's watermark after the rows, where it does not follow from them.
     pub(crate) watermark: Option<i64>,
+    /// The generation that begins after the rows and the watermark, if one does.
+    pub(crate) cut: Option<Generation>,
     /// Whether this is the last unit.
     pub(crate) end: Option<End>,
     /// What is wrong with the row after `rows`; ends the query.
@@ -33,6 +35,8 @@ pub(crate) enum Sequenced {
     Buffer(Buffer),
     /// The watermark has advanced.
     Watermark(i64),
+    /// A generation of tables begins with the next buffer.
+    Cut(Generation),
     /// The stream has ended.
     End(End),
     /// The stream cannot go on.
@@ -92,6 +96,7 @@ impl Sequencer {
                 self.advance(brings, &mut sink);
             }
             self.advance(unit.watermark.unwrap_or(i64::MIN), &mut sink);
+            unit.cut.into_iter().for_each(|generation| self.cut(generation, &mut sink));
             if let Some(error) = unit.error {
                 sink(Sequenced::Error(error));
             }
@@ -106,6 +111,14 @@ impl Sequencer {
     /// decided without it.
     pub(crate) fn raise(&mut self, floor: i64, mut sink: impl FnMut(Sequenced)) {
         self.advance(floor, &mut sink);
+    }
+
+    /// Has a new generation begin with the next buffer, unless there is none.
+    pub(crate) fn cut(&mut self, generation: Generation, mut sink: impl FnMut(Sequenced)) {
+        if !self.ended && generation > self.generation {
+            self.generation = generation;
+            sink(Sequenced::Cut(generation));
+        }
     }
 
     /// Lets the watermark follow the clock, if the stream has one.
@@ -150,6 +163,7 @@ mod tests {
             out.push(match s {
                 Sequenced::Buffer(b) => format!("{}:{}@{}", b.stamp.sequence, b.rows, b.stamp.watermark),
                 Sequenced::Watermark(w) => format!("w{w}"),
+                Sequenced::Cut(generation) => format!("g{}", generation.0),
                 Sequenced::End(_) => "end".to_string(),
                 Sequenced::Error(e) => e.message,
             });

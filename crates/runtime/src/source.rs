@@ -2,7 +2,6 @@
 
 use crate::buffer::Rows;
 use crate::columns::sliced;
-use crate::epoch::End;
 use crate::event_time::{EventTime, RowTimes};
 use crate::flow::Permit;
 use crate::plan_graph::Constant;
@@ -13,6 +12,7 @@ use crate::stream::StreamId;
 use crate::task::{DecodeTask, Task};
 use millstream_connectors::{Chunk, Decoded, Decoder, SplitReader};
 use millstream_functions::FunctionContext;
+use millstream_sync::epochs::End;
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::collections::VecDeque;

@@ -1,15 +1,22 @@
 //! A stream: an ordered sequence of buffers that pipelines read. Each split of a source is one, and so is the output of
-//! each aggregation.
+//! each aggregation and of each keyed operator.
+//!
+//! Its lock guards the sequencer and the ends of the epoch rings at which buffers are added, so everything enters in one
+//! order. Tasks finish their buffers without it.
 
-use crate::buffer::Buffer;
-use crate::epoch::{EpochRing, Release};
+use crate::buffer::{Buffer, Generation};
 use crate::processing_time::ProcessingTime;
 use crate::sequencer::{Sequenced, Sequencer, Unit};
 use crate::task::{ProcessTask, Task};
 use millstream_plan::pipeline::PipelineInput;
+use millstream_sync::epochs::{EpochRing, EpochWriter, Outcome, Release};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::sync::Arc;
+
+/// Epochs of a stream that a pipeline tells apart at a time. More than that are never in progress in a useful way: their
+/// buffers would have to be spread over as many workers.
+const EPOCHS: usize = 128;
 
 /// Index into the streams of a query.
 pub(crate) type StreamId = usize;
@@ -31,17 +38,19 @@ pub(crate) struct Stream {
     pub(crate) input: PipelineInput,
     /// Its readers.
     pub(crate) channels: Vec<Channel>,
+    /// One for each channel.
+    rings: Vec<Arc<EpochRing>>,
     state: Mutex<State>,
 }
 
 struct State {
     sequencer: Sequencer,
     /// One for each channel.
-    rings: Vec<EpochRing>,
+    epochs: Vec<EpochWriter>,
 }
 
 /// What follows from a change of a stream: to be acted on after its lock is released. Acting in another order than the
-/// changes happened in does no harm, because watermarks and ends only ever advance.
+/// changes happened in does no harm, because watermarks, generations and ends only ever advance.
 #[derive(Default)]
 pub(crate) struct Consequences {
     /// To be scheduled.
@@ -60,22 +69,24 @@ impl Stream {
         channels: Vec<Channel>,
         clock: Option<ProcessingTime>,
     ) -> Stream {
-        let rings = channels.iter().map(|_| EpochRing::new()).collect();
-        Stream { id, input, channels, state: Mutex::new(State { sequencer: Sequencer::new(clock), rings }) }
+        let epochs: Vec<EpochWriter> = channels.iter().map(|_| EpochWriter::new(EPOCHS)).collect();
+        let rings = epochs.iter().map(|e| Arc::clone(e.ring())).collect();
+        Stream { id, input, channels, rings, state: Mutex::new(State { sequencer: Sequencer::new(clock), epochs }) }
     }
 
     /// Takes a unit; see [`Sequencer::arrive`].
     pub(crate) fn deliver(&self, number: u64, unit: Unit) -> Consequences {
-        let mut consequences = Consequences::default();
-        let state = &mut *self.state.lock();
-        let State { sequencer, rings } = state;
-        sequencer.arrive(number, unit, |sequenced| self.pass(sequenced, rings, &mut consequences));
-        consequences
+        self.change(|sequencer, pass| sequencer.arrive(number, unit, pass))
     }
 
     /// A task of a channel is done.
     pub(crate) fn finish(&self, channel: usize, epoch: u64) -> Option<Release> {
-        self.state.lock().rings[channel].finish(epoch)
+        let outcome = self.rings[channel].finish(epoch);
+        match outcome.catch_up {
+            // Releases only ever advance: the later one says all.
+            true => self.state.lock().epochs[channel].catch_up().release.or(outcome.release),
+            false => outcome.release,
+        }
     }
 
     /// Whether everything up to unit `units` has been processed.
@@ -83,43 +94,58 @@ impl Stream {
         let state = self.state.lock();
         state.sequencer.units() == units
             && !state.sequencer.is_waiting()
-            && state.rings.iter().all(EpochRing::is_drained)
+            && state.epochs.iter().all(EpochWriter::is_drained)
+    }
+
+    /// Epochs that are not released, over all channels at most.
+    pub(crate) fn epochs_in_flight(&self) -> u64 {
+        self.state.lock().epochs.iter().map(EpochWriter::in_flight).max().unwrap_or(0)
     }
 
     /// See [`Sequencer::raise`].
     pub(crate) fn raise(&self, floor: i64) -> Consequences {
-        let mut consequences = Consequences::default();
-        let state = &mut *self.state.lock();
-        let State { sequencer, rings } = state;
-        sequencer.raise(floor, |sequenced| self.pass(sequenced, rings, &mut consequences));
-        consequences
+        self.change(|sequencer, pass| sequencer.raise(floor, pass))
+    }
+
+    /// See [`Sequencer::cut`].
+    pub(crate) fn cut(&self, generation: Generation) -> Consequences {
+        self.change(|sequencer, pass| sequencer.cut(generation, pass))
     }
 
     /// See [`Sequencer::tick`].
     pub(crate) fn tick(&self) -> Consequences {
+        self.change(|sequencer, pass| sequencer.tick(pass))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Sequencer, &mut dyn FnMut(Sequenced))) -> Consequences {
         let mut consequences = Consequences::default();
         let state = &mut *self.state.lock();
-        let State { sequencer, rings } = state;
-        sequencer.tick(|sequenced| self.pass(sequenced, rings, &mut consequences));
+        let State { sequencer, epochs } = state;
+        change(sequencer, &mut |sequenced| self.pass(sequenced, epochs, &mut consequences));
         consequences
     }
 
-    fn pass(&self, sequenced: Sequenced, rings: &mut [EpochRing], consequences: &mut Consequences) {
-        let mut release = |change: &dyn Fn(&mut EpochRing) -> Option<Release>| {
-            for (channel, ring) in rings.iter_mut().enumerate() {
-                consequences.releases.extend(change(ring).map(|r| (channel, r)));
+    fn pass(&self, sequenced: Sequenced, epochs: &mut [EpochWriter], consequences: &mut Consequences) {
+        let mut each = |change: &dyn Fn(&mut EpochWriter) -> Outcome| {
+            for (channel, epochs) in epochs.iter_mut().enumerate() {
+                let mut outcome = change(epochs);
+                if outcome.catch_up {
+                    outcome.release = epochs.catch_up().release.or(outcome.release);
+                }
+                consequences.releases.extend(outcome.release.map(|r| (channel, r)));
             }
         };
         match sequenced {
-            Sequenced::Watermark(watermark) => release(&|ring| ring.close(watermark)),
-            Sequenced::End(end) => release(&|ring| ring.end(end)),
+            Sequenced::Watermark(watermark) => each(&|epochs| epochs.close(watermark)),
+            Sequenced::Cut(generation) => each(&|epochs| epochs.cut(generation.0)),
+            Sequenced::End(end) => each(&|epochs| epochs.end(end)),
             Sequenced::Error(error) => {
                 consequences.error.get_or_insert(error);
             }
             Sequenced::Buffer(buffer) => {
                 let buffer: Arc<Buffer> = Arc::new(buffer);
-                for (channel, ring) in rings.iter_mut().enumerate() {
-                    let (stream, epoch) = (self.id, ring.begin());
+                for (channel, epochs) in epochs.iter_mut().enumerate() {
+                    let (stream, epoch) = (self.id, epochs.begin());
                     let buffer = Arc::clone(&buffer);
                     consequences.tasks.push(Task::Process(ProcessTask { stream, channel, epoch, buffer }));
                 }

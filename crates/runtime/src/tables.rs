@@ -1,7 +1,12 @@
-//! The workers' tables: one for each worker, aggregation, slice and generation (local merge, design section 7).
+//! The tables of an aggregation: one for each worker and open slice (local merge, design section 7).
 //!
-//! A worker finds or makes tables under its own lock and then writes to them without any, for the rest of its task.
-//! The trigger takes the tables of complete slices out of all workers' maps under the same locks.
+//! Open slices are in a ring ([`SliceRing`]), in which a worker finds its table of a slice without a lock; slices that find no
+//! place there are kept under one. The trigger takes the tables of complete slices out of both, one thread at a time (under
+//! the lock of the aggregation's progress). Tables that were sealed come back empty, so that in the steady state slices
+//! need no new memory.
+//!
+//! A table belongs to one *owner*: only the task of that worker that is running finds, makes and writes it. The owner's
+//! pointer in the ring is set by the owner (release) and taken by the trigger (acquire).
 //!
 //! # Why no accepted row can meet a fired window
 //!
@@ -21,7 +26,8 @@
 //! the table's first window on: so a row that comes when some windows of its slice have been fired meets none of those.
 //!
 //! So a table that was taken has no writer, and nobody looks for it again: [`TaskTables`] checks the latter on every
-//! lookup of a slice.
+//! lookup of a slice. What its writers did is seen by the trigger, because each has finished its task in the epoch ring
+//! before *W* was released (acquire-release there).
 
 use crate::aggregation::{Aggregation, TableIds};
 use crate::buffer::Generation;
@@ -30,78 +36,140 @@ use crate::stream::StreamId;
 use millstream_abi::{EntryLayout, ExecContext, Slot, Str, TableHeader};
 use millstream_codegen::execute::TableHooks;
 use millstream_state::{Ordinal, Table};
+use millstream_sync::slices::SliceRing;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, OnceLock};
 
-/// Names a table of a worker. The order groups by aggregation, then number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct TableId {
-    aggregation: usize,
-    number: i64,
-    generation: Generation,
+/// Slices that are found without a lock. Thousands of windows may be open, but most queries have a few.
+const RING_SLICES: usize = 1024;
+
+/// The tables of one slice, by owner; null where the owner has none.
+#[derive(Debug)]
+struct SliceTables {
+    owners: Box<[AtomicPtr<Table>]>,
 }
 
-/// A table that others may point to, unlike a `Box`, whose moves invalidate such pointers.
-struct OwnedTable(NonNull<Table>);
-
-// SAFETY: it owns the table, which is `Send`.
-unsafe impl Send for OwnedTable {}
-
-impl OwnedTable {
-    fn new(table: Table) -> OwnedTable {
-        OwnedTable(NonNull::from(Box::leak(Box::new(table))))
+impl SliceTables {
+    fn new(owners: usize) -> SliceTables {
+        SliceTables { owners: (0..owners).map(|_| AtomicPtr::new(ptr::null_mut())).collect() }
     }
 
-    fn into_table(self) -> Table {
-        let pointer = self.0.as_ptr();
-        std::mem::forget(self);
-        // SAFETY: made by `Box::leak`, and given back once, because `self` is forgotten.
-        *unsafe { Box::from_raw(pointer) }
+    /// The owner's table, made if it is not there.
+    fn find(&self, owner: usize, make: impl FnOnce() -> Box<Table>) -> *mut Table {
+        let place = &self.owners[owner];
+        // Nobody but the owner has written it since the slot was drained.
+        let mut table = place.load(Ordering::Relaxed);
+        if table.is_null() {
+            table = Box::into_raw(make());
+            place.store(table, Ordering::Release);
+        }
+        table
+    }
+
+    /// Takes all tables out.
+    fn take(&self) -> impl Iterator<Item = Box<Table>> {
+        self.owners.iter().filter_map(|place| {
+            let table = place.swap(ptr::null_mut(), Ordering::Acquire);
+            // SAFETY: made by `into_raw` in `find`, and given to whoever takes it out, once.
+            (!table.is_null()).then(|| unsafe { Box::from_raw(table) })
+        })
     }
 }
 
-impl Drop for OwnedTable {
+impl Drop for SliceTables {
     fn drop(&mut self) {
-        // SAFETY: made by `Box::leak`; `into_table` forgets the value it takes.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        self.take().for_each(drop);
     }
 }
 
-/// The tables of one worker.
-#[derive(Default)]
-pub(crate) struct WorkerTables {
-    tables: Mutex<BTreeMap<TableId, OwnedTable>>,
+/// The open slices of one generation.
+#[derive(Debug)]
+struct Slices {
+    ring: SliceRing<SliceTables>,
+    /// Slices without a place in the ring.
+    others: Mutex<BTreeMap<i64, SliceTables>>,
 }
 
-impl WorkerTables {
-    /// Takes the tables of an aggregation that a watermark completes, with their numbers, in order.
-    pub(crate) fn take(&self, aggregation: usize, ids: TableIds, watermark: i64) -> Vec<(i64, Table)> {
-        let mut tables = self.tables.lock();
-        let first = TableId { aggregation, number: i64::MIN, generation: Generation(0) };
-        let end = ids.incomplete_from(watermark);
-        let complete: Vec<TableId> = tables
-            .range(first..)
-            .map(|(id, _)| *id)
-            .take_while(|id| id.aggregation == aggregation && end.is_none_or(|end| id.number < end))
-            .filter(|id| ids.completed_at(id.number) <= watermark)
-            .collect();
-        let mut taken = Vec::with_capacity(complete.len());
-        for id in complete {
-            taken.extend(tables.remove(&id).map(|table| (id.number, table.into_table())));
+impl Slices {
+    fn new(owners: usize) -> Slices {
+        let ring = SliceRing::new(RING_SLICES, || SliceTables::new(owners));
+        Slices { ring, others: Mutex::new(BTreeMap::new()) }
+    }
+
+    fn find(&self, owners: usize, owner: usize, number: i64, make: impl FnOnce() -> Box<Table>) -> *mut Table {
+        match self.ring.claim(number) {
+            Some(slice) => slice.find(owner, make),
+            None => self.others.lock().entry(number).or_insert_with(|| SliceTables::new(owners)).find(owner, make),
+        }
+    }
+
+    /// Takes the tables of the numbers that are due.
+    fn take(&self, is_due: impl Fn(i64) -> bool, taken: &mut TablesByNumber) {
+        let mut take = |number: i64, slice: &SliceTables| {
+            taken.entry(number).or_default().extend(slice.take().map(|table| *table));
+        };
+        self.ring.drain(&is_due, &mut take);
+        let mut others = self.others.lock();
+        for (number, slice) in others.extract_if(.., |&number, _| is_due(number)) {
+            take(number, &slice);
+        }
+    }
+}
+
+/// Tables of slices, by the number of the slice.
+pub(crate) type TablesByNumber = BTreeMap<i64, Vec<Table>>;
+
+/// See the file's description.
+#[derive(Debug)]
+pub(crate) struct OpenTables {
+    layout: Arc<EntryLayout>,
+    owners: usize,
+    /// Of even and of odd generations: two are written to at most (see `cuts`). Those of odd ones are made when there is one.
+    generations: [OnceLock<Slices>; 2],
+    /// Tables of earlier generations, whose windows are not complete. Nobody writes to them.
+    frozen: Mutex<TablesByNumber>,
+}
+
+impl OpenTables {
+    /// Without slices, for so many owners.
+    pub(crate) fn new(layout: Arc<EntryLayout>, owners: usize) -> OpenTables {
+        OpenTables { layout, owners, generations: Default::default(), frozen: Mutex::new(BTreeMap::new()) }
+    }
+
+    fn of(&self, generation: Generation) -> &OnceLock<Slices> {
+        &self.generations[generation.0 as usize % 2]
+    }
+
+    /// Takes the tables that a watermark completes. One thread at a time takes or freezes.
+    pub(crate) fn take(&self, ids: TableIds, watermark: i64) -> TablesByNumber {
+        let is_complete = |number: i64| ids.completed_at(number) <= watermark;
+        let mut taken: TablesByNumber = self.frozen.lock().extract_if(.., |&n, _| is_complete(n)).collect();
+        for slices in self.generations.iter().filter_map(OnceLock::get) {
+            slices.take(is_complete, &mut taken);
         }
         taken
     }
 
-    fn find(&self, id: TableId, layout: &Arc<EntryLayout>) -> *mut Table {
-        let mut tables = self.tables.lock();
-        let table = tables.entry(id).or_insert_with(|| OwnedTable::new(Table::new(Arc::clone(layout)))).0;
-        drop(tables);
-        // SAFETY: only this worker's running task uses its tables, and it holds no pointer into the entries or strings
-        // of one while it looks for another.
-        unsafe { (*table.as_ptr()).compact() };
-        table.as_ptr()
+    /// Notes that nobody writes tables of the generation before this one any more.
+    pub(crate) fn freeze_before(&self, generation: Generation) {
+        let mut frozen = self.frozen.lock();
+        if let Some(slices) = self.of(Generation(generation.0 - 1)).get() {
+            slices.take(|_| true, &mut frozen);
+        }
+    }
+
+    /// The table of an owner for a slice. Only the running task of the owner may call it and use the table.
+    fn find(&self, owner: usize, generation: Generation, number: i64) -> *mut Table {
+        let make = || Box::new(Table::new(Arc::clone(&self.layout)));
+        let slices = self.of(generation).get_or_init(|| Slices::new(self.owners));
+        let table = slices.find(self.owners, owner, number, make);
+        // SAFETY: only this owner's running task uses the table, and it holds no pointer into the entries or strings of one
+        // while it looks for another.
+        unsafe { (*table).compact() };
+        table
     }
 }
 
@@ -112,9 +180,8 @@ const RECENT: usize = 8;
 
 /// The tables as one task of a worker sees them: what the callbacks of generated code work on.
 pub(crate) struct TaskTables<'a> {
-    owner: &'a WorkerTables,
     runtime: &'a Aggregation,
-    aggregation: usize,
+    owner: usize,
     generation: Generation,
     stream: StreamId,
     pipeline: usize,
@@ -129,19 +196,17 @@ pub(crate) struct TaskTables<'a> {
 }
 
 impl<'a> TaskTables<'a> {
-    /// For a task that updates aggregation `aggregation`, which is `runtime`, with what a pipeline makes of a buffer of a
-    /// stream.
+    /// For a task of an owner that updates an aggregation with what a pipeline makes of a buffer of a stream, in tables of a
+    /// generation.
     pub(crate) fn new(
-        owner: &'a WorkerTables,
-        aggregation: usize,
         runtime: &'a Aggregation,
+        owner: usize,
         generation: Generation,
         (stream, pipeline): (StreamId, usize),
     ) -> TaskTables<'a> {
         TaskTables {
-            owner,
             runtime,
-            aggregation,
+            owner,
             generation,
             stream,
             pipeline,
@@ -191,8 +256,7 @@ impl<'a> TaskTables<'a> {
                 if self.runtime.ids().completed_at(number) <= self.fired {
                     self.met_fired = Some(number);
                 }
-                let (aggregation, generation) = (self.aggregation, self.generation);
-                let table = self.owner.find(TableId { aggregation, number, generation }, &self.runtime.layout);
+                let table = self.runtime.tables.find(self.owner, self.generation, number);
                 self.recent[self.next_recent] = (number, table);
                 self.next_recent = (self.next_recent + 1) % RECENT;
                 table

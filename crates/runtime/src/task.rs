@@ -19,7 +19,14 @@ pub(crate) enum Task {
     /// Merges one range of partitions of a fired window.
     Merge(Arc<Firing>, usize),
     /// Makes overlapping windows of an aggregation in a range of partitions.
-    Combine(usize, usize),
+    Combine {
+        /// The aggregation.
+        aggregation: usize,
+        /// The range.
+        lane: usize,
+        /// End of the first window that is made.
+        end: i64,
+    },
     /// Makes a lookup table of its rows.
     Build(usize),
     /// Does the jobs of a partition of a keyed operator.

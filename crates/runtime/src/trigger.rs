@@ -11,17 +11,16 @@
 
 use crate::aggregation::{Advance, Aggregation};
 use crate::buffer::Rows;
-use crate::epoch::Release;
 use crate::overlap::{Due, OverlapRuntime};
-use crate::progress::Progress;
+use crate::progress::{Forward, Progress};
 use crate::query::Query;
 use crate::sequencer::Unit;
 use crate::task::Task;
 use millstream_plan::window::WindowAssigner;
 use millstream_state::{Merged, PARTITIONS, Partial, Table, merge};
+use millstream_sync::epochs::Release;
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -71,26 +70,36 @@ impl Query {
 
     /// Acts on what the inputs of an aggregation have released together: fires windows, and passes the watermark on.
     pub(crate) fn settle(&self, aggregation: usize) {
+        while self.step(aggregation) {}
+    }
+
+    /// Acts on the next step of an aggregation's inputs, if there is one.
+    fn step(&self, aggregation: usize) -> bool {
         let runtime = &self.aggregations[aggregation];
         let mut progress = runtime.progress();
-        let Some(advance) = runtime.advance(&mut progress) else { return };
+        let step = runtime.advance(&mut progress);
+        if progress.has_reached_cut() {
+            self.cut_reached();
+        }
+        let Some(Advance { forward, completes }) = step else { return false };
         // Taking the tables under the lock keeps windows in order between threads that advance the watermark.
-        let tasks = match advance.completes {
-            true => self.fire_complete(aggregation, advance, &mut progress),
+        let tasks = match completes {
+            true => self.fire_complete(aggregation, forward.watermark, &mut progress),
             false => Vec::new(),
         };
         let last_unit = progress.units;
         progress.units += 1;
         drop(progress);
         self.scheduler.push(tasks);
-        let unit = Unit { watermark: Some(advance.watermark), end: advance.end, ..Unit::default() };
-        self.deliver(runtime.output, last_unit, unit);
+        let Forward { watermark, cut, end } = forward;
+        self.deliver(runtime.output, last_unit, Unit { watermark: Some(watermark), cut, end, ..Unit::default() });
+        true
     }
 
     /// Fires the windows that the watermark has completed.
-    fn fire_complete(&self, aggregation: usize, advance: Advance, progress: &mut Progress) -> Vec<Task> {
+    fn fire_complete(&self, aggregation: usize, watermark: i64, progress: &mut Progress) -> Vec<Task> {
         let runtime = &self.aggregations[aggregation];
-        let mut tables = self.take_tables(aggregation, advance.watermark);
+        let mut tables = runtime.tables.take(runtime.ids(), watermark);
         if tables.is_empty() && runtime.has_group_of_nothing() {
             tables.insert(0, vec![Table::of_nothing(Arc::clone(&runtime.layout))]);
         }
@@ -98,7 +107,7 @@ impl Query {
         let firings: Vec<Firing> = match &runtime.overlap {
             Some(overlap) => {
                 let tables = tables.into_iter().map(|(id, tables)| (overlap.overlap.table(id), tables));
-                let due = overlap.sweep.lock().due(overlap.overlap, tables, advance.watermark);
+                let due = overlap.sweep.lock().due(overlap.overlap, tables, watermark);
                 due.into_iter().map(|due| Firing::of_slices(aggregation, overlap, due, &mut progress.units)).collect()
             }
             None => {
@@ -108,18 +117,6 @@ impl Query {
         };
         self.stats.windows_fired.fetch_add(firings.len() as u64, Ordering::Relaxed);
         firings.into_iter().flat_map(|firing| self.begin(Arc::new(firing))).collect()
-    }
-
-    /// The tables that a watermark completes, by number.
-    fn take_tables(&self, aggregation: usize, watermark: i64) -> BTreeMap<i64, Vec<Table>> {
-        let ids = self.aggregations[aggregation].ids();
-        let mut tables: BTreeMap<i64, Vec<Table>> = BTreeMap::new();
-        for worker in &self.tables {
-            for (id, table) in worker.take(aggregation, ids, watermark) {
-                tables.entry(id).or_default().push(table);
-            }
-        }
-        tables
     }
 
     /// The tasks that a window begins with.
@@ -158,7 +155,8 @@ impl Query {
             Then::Combine { number, .. } => {
                 let lanes = self.aggregations[firing.aggregation].overlap.iter().flat_map(|o| &o.lanes).enumerate();
                 let free = lanes.filter(|(_, lane)| lane.add(number, Arc::clone(firing)));
-                free.map(|(lane, _)| Task::Combine(firing.aggregation, lane)).collect()
+                let (aggregation, end) = (firing.aggregation, firing.end());
+                free.map(|(lane, _)| Task::Combine { aggregation, lane, end }).collect()
             }
         }
     }
@@ -264,6 +262,11 @@ impl Firing {
             slices: Mutex::new(slices),
             then: Then::Combine { number: due.number, is_last: due.is_last },
         }
+    }
+
+    /// End of the window, for the order of the work.
+    pub(crate) fn end(&self) -> i64 {
+        self.window.map_or(i64::MAX, |(_, end)| end)
     }
 
     fn partitions(&self, group: usize) -> Range<usize> {

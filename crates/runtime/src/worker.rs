@@ -29,7 +29,8 @@ struct Worker<'a> {
 /// The body of worker `index`.
 pub(crate) fn work(query: &Query, index: usize) {
     let mut worker = Worker { query, index, functions: FunctionContext::new(query.config.settings.clone()) };
-    while let Some(task) = query.scheduler.next() {
+    query.scheduler.enter(index);
+    while let Some(task) = query.scheduler.next(index) {
         // After a panic the worker's own state may be inconsistent, but the query is over then.
         match catch_unwind(AssertUnwindSafe(|| worker.perform(task))) {
             Ok(Ok(())) => {}
@@ -52,7 +53,7 @@ impl Worker<'_> {
                 self.query.merge(&firing, group);
                 Ok(())
             }
-            Task::Combine(aggregation, lane) => self.query.combine(aggregation, lane),
+            Task::Combine { aggregation, lane, .. } => self.query.combine(aggregation, lane),
             Task::Build(lookup) => self.query.build(lookup, &mut self.functions),
             Task::Keyed(task) => self.query.work_on(task, &mut self.functions),
         }
@@ -87,7 +88,9 @@ impl Worker<'_> {
         let unit = runtime.unit(decoded, most, permit, &mut self.functions, &mut errors)?;
         stats.chunks.fetch_add(1, Relaxed);
         stats.decode_nanos.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
+        let buffers = unit.rows.len() as u64;
         query.deliver(task.stream, task.unit, unit);
+        query.count_buffers(buffers);
         Ok(())
     }
 
@@ -116,8 +119,7 @@ impl Worker<'_> {
     fn update(&mut self, task: &ProcessTask, pipeline: usize, aggregation: usize) -> Result<(), Diagnostic> {
         let (query, buffer) = (self.query, &*task.buffer);
         let runtime = &query.aggregations[aggregation];
-        let (owner, generation) = (&query.tables[self.index], buffer.stamp.generation);
-        let mut tables = TaskTables::new(owner, aggregation, runtime, generation, (task.stream, pipeline));
+        let mut tables = TaskTables::new(runtime, self.index, buffer.stamp.generation, (task.stream, pipeline));
         let mut stages = Stages::new(query, pipeline);
         let code = stages.last_stage();
         let watermarks = if stages.reads_watermarks() { buffer.exact_watermarks() } else { runtime.watermarks(buffer) };

@@ -21,7 +21,7 @@
 //!   All changes of a slot in use are read-modify-write with acquire-release, so each sees all before it. A slot is
 //!   *complete* when it has no unfinished buffer and is `CLOSED` and `HEAD`; exactly one change makes it so. **Whoever made
 //!   that change owns the release**: nobody else touches the slot, until its owner has set it back to 0.
-//! - `Slot::end`, `Slot::generation`: written by the writer before it sets `CLOSED`, read by the owner of the release, who
+//! - `Slot::end`, `Slot::generation`, `Slot::cut`: written by the writer before it sets `CLOSED`, read by the owner of the release, who
 //!   has seen `CLOSED`.
 //! - `EpochRing::head`: number of the oldest epoch that is not released. Written (release) by the owner, after it has set
 //!   the slot back, before it hands `HEAD` to the next slot; so there is one owner at a time. Read (acquire) by the writer,
@@ -57,6 +57,8 @@ pub struct Release {
     pub watermark: i64,
     /// All buffers of generations before this one have been processed.
     pub generation: u32,
+    /// The watermark of the stream when that generation began; `i64::MIN` for the first.
+    pub cut: i64,
     /// Whether nothing more comes.
     pub ended: bool,
 }
@@ -79,6 +81,7 @@ struct Slot {
     state: AtomicU64,
     end: AtomicI64,
     generation: AtomicU32,
+    cut: AtomicI64,
 }
 
 /// The epochs of one stream for one pipeline; see the file's description.
@@ -97,6 +100,8 @@ pub struct EpochWriter {
     /// The watermark and generation that the stream has reached.
     watermark: i64,
     generation: u32,
+    /// The watermark when that generation began.
+    cut: i64,
     /// Whether the open epoch should have ended there, but there was no slot for the next one.
     is_held: bool,
 }
@@ -135,8 +140,9 @@ impl EpochRing {
             let slot = self.slot(epoch);
             let watermark = slot.end.load(Ordering::Relaxed);
             let generation = slot.generation.load(Ordering::Relaxed);
+            let cut = slot.cut.load(Ordering::Relaxed);
             let ended = state & LAST != 0;
-            let release = Some(Release { watermark, generation, ended });
+            let release = Some(Release { watermark, generation, cut, ended });
             if ended {
                 return Outcome { release, catch_up: false };
             }
@@ -154,9 +160,10 @@ impl EpochRing {
 impl EpochWriter {
     /// One open epoch, no watermark yet. At most `capacity` epochs are told apart at a time, 2 at least.
     pub fn new(capacity: usize) -> EpochWriter {
-        let ring = EpochRing { slots: (0..capacity.max(2)).map(|_| Slot::default()).collect(), head: AtomicU64::new(0) };
+        let ring =
+            EpochRing { slots: (0..capacity.max(2)).map(|_| Slot::default()).collect(), head: AtomicU64::new(0) };
         ring.slots[0].state.store(HEAD, Ordering::Relaxed);
-        EpochWriter { ring: Arc::new(ring), tail: 0, watermark: i64::MIN, generation: 0, is_held: false }
+        EpochWriter { ring: Arc::new(ring), tail: 0, watermark: i64::MIN, generation: 0, cut: i64::MIN, is_held: false }
     }
 
     /// The ring, for those who finish buffers.
@@ -181,7 +188,7 @@ impl EpochWriter {
     /// A new generation begins with the next buffer.
     pub fn cut(&mut self, generation: u32) -> Outcome {
         debug_assert!(generation > self.generation, "generations are numbered in order");
-        self.generation = generation;
+        (self.generation, self.cut) = (generation, self.watermark);
         self.end_epoch()
     }
 
@@ -238,6 +245,7 @@ impl EpochWriter {
         let slot = self.ring.slot(epoch);
         slot.end.store(self.watermark, Ordering::Relaxed);
         slot.generation.store(self.generation, Ordering::Relaxed);
+        slot.cut.store(self.cut, Ordering::Relaxed);
         let state = flags | slot.state.fetch_or(flags, Ordering::AcqRel);
         self.ring.settle(epoch, state)
     }
@@ -248,7 +256,7 @@ mod tests {
     use super::*;
 
     fn at(watermark: i64) -> Option<Release> {
-        Some(Release { watermark, generation: 0, ended: false })
+        Some(Release { watermark, generation: 0, cut: i64::MIN, ended: false })
     }
 
     #[test]
@@ -266,7 +274,7 @@ mod tests {
         assert_eq!(ring.finish(b).release, at(20));
         assert!(!writer.is_drained());
         assert_eq!(writer.end(End::Complete).release, None);
-        let last = Release { watermark: i64::MAX, generation: 0, ended: true };
+        let last = Release { watermark: i64::MAX, generation: 0, cut: i64::MIN, ended: true };
         assert_eq!(ring.finish(d).release, Some(last));
     }
 
@@ -274,9 +282,12 @@ mod tests {
     fn an_empty_epoch_is_released_at_once_and_a_stop_keeps_the_watermark() {
         let mut writer = EpochWriter::new(2);
         assert_eq!(writer.close(5).release, at(5));
-        assert_eq!(writer.cut(3).release, Some(Release { watermark: 5, generation: 3, ended: false }));
+        assert_eq!(writer.cut(3).release, Some(Release { watermark: 5, generation: 3, cut: 5, ended: false }));
         assert!(writer.is_drained());
-        assert_eq!(writer.end(End::Stopped).release, Some(Release { watermark: 5, generation: 3, ended: true }));
+        assert_eq!(
+            writer.end(End::Stopped).release,
+            Some(Release { watermark: 5, generation: 3, cut: 5, ended: true })
+        );
     }
 
     #[test]

@@ -26,8 +26,9 @@
 //!   by waiting. No wake-up is lost.
 //! - `closed`: set under the lock of `Sleep` before all are woken.
 //!
-//! A worker that pushes a single task wakes nobody for it if it is not urgent: it will take the task itself as soon as it
-//! has finished what it is doing, and pipelines with little work share a worker. Sleeping workers burn no CPU.
+//! A worker that pushes the only task there is wakes nobody for it if it is not urgent: it will take the task itself as soon
+//! as it has finished what it is doing, and pipelines with little work share a worker. A worker that takes a task and
+//! leaves others behind wakes a sleeper for them. Sleeping workers burn no CPU.
 
 use crate::primitives::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence};
 use std::cmp::Reverse;
@@ -196,8 +197,8 @@ impl<T> TaskQueues<T> {
             pushed += 1;
             urgent |= urgency.class == 0;
         }
-        let shared = by.is_some() && !urgent && pushed == 1;
-        if pushed > 0 && !shared {
+        let is_own = by.is_some() && !urgent && self.queued() <= 1;
+        if pushed > 0 && !is_own {
             self.wake(pushed);
         }
         if self.closed.load(Ordering::Acquire) {
@@ -228,6 +229,9 @@ impl<T> TaskQueues<T> {
                 return None;
             }
             if let Some(task) = self.take(worker) {
+                if self.idle() > 0 && self.queued() > 0 {
+                    self.wake(1);
+                }
                 return Some(task);
             }
             self.sleep();

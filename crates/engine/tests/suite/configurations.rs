@@ -21,8 +21,11 @@ impl Configuration {
     }
 }
 
-/// All configurations, in order of name.
+/// All configurations, in order of name; with `MILLSTREAM_SHUFFLE=N` instead of them N orders of tasks (`make shuffle`).
 pub(crate) fn all() -> Vec<Configuration> {
+    if let Some(seeds) = std::env::var("MILLSTREAM_SHUFFLE").ok().and_then(|n| n.parse().ok()) {
+        return (1..=seeds).map(shuffled).collect();
+    }
     let mut all: Vec<Configuration> = std::fs::read_dir(tests_dir().join("configs"))
         .expect("tests/configs is there")
         .map(|entry| entry.unwrap().path())
@@ -35,4 +38,19 @@ pub(crate) fn all() -> Vec<Configuration> {
     all.sort_by(|a, b| a.name.cmp(&b.name));
     assert!(all.len() >= 5, "the corpus must run under several configurations");
     all
+}
+
+/// A configuration in which tasks come in an order drawn from a seed.
+fn shuffled(seed: u64) -> Configuration {
+    let (workers, rows) = ([1, 2, 3, 4][seed as usize % 4], [1, 2, 5, 64][seed as usize / 4 % 4]);
+    let settings = [
+        ("pipeline.tier", "interpreted".to_string()),
+        ("parallelism.default", workers.to_string()),
+        ("pipeline.buffer-rows", rows.to_string()),
+        ("pipeline.shuffle-seed", seed.to_string()),
+        ("pipeline.cut-every", (seed % 3 * 2).to_string()),
+        ("pipeline.numa-nodes", (seed % 2 + 1).to_string()),
+    ];
+    let settings = settings.map(|(key, value)| (key.to_string(), value)).into();
+    Configuration { name: format!("shuffled-{seed}"), settings }
 }

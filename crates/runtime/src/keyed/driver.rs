@@ -6,7 +6,6 @@
 use super::batch::{Batch, times_of};
 use super::{Due, State, Work, check, state_of};
 use crate::buffer::Rows;
-use crate::epoch::{End, Release};
 use crate::flow::Permit;
 use crate::input::OperatorCode;
 use crate::progress::{Forward, Progress};
@@ -21,6 +20,7 @@ use arrow_array::types::Int64Type;
 use millstream_functions::FunctionContext;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator, PipelineInput};
 use millstream_state::{Ordinal, PARTITIONS};
+use millstream_sync::epochs::{End, Release};
 use millstream_types::Diagnostic;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, VecDeque};
@@ -279,19 +279,25 @@ impl Query {
 
     /// Acts on what the inputs of an operator have released together: makes jobs, and passes the watermark on.
     pub(crate) fn settle_operator(&self, operator: usize) {
+        while self.step_operator(operator) {}
+    }
+
+    /// Acts on the next step of an operator's inputs, if there is one.
+    fn step_operator(&self, operator: usize) -> bool {
         let runtime = &self.operators[operator];
         let mut progress = runtime.progress();
-        let Some(Forward { watermark, end }) = progress.advance() else { return };
+        let Some(Forward { watermark, cut, end }) = progress.advance() else { return false };
         let mut tasks = Vec::new();
         if runtime.due == Due::Arrival {
             // Its output has no order in time, so no watermark follows from its inputs before the end.
-            let Some(end) = end else { return };
+            let Some(end) = end else { return true };
             runtime.open.lock().1 = end;
             for (partition, p) in runtime.partitions.iter().enumerate() {
                 tasks.extend(p.inbox.lock().add(Job::Last, KeyedTask { operator, partition }));
             }
             drop(progress);
-            return self.scheduler.push(tasks);
+            self.scheduler.push(tasks);
+            return true;
         }
         let behind = |ms: i64| if watermark == i64::MAX { watermark } else { watermark.saturating_sub(ms) };
         let watermark = behind(runtime.lag_ms);
@@ -309,8 +315,9 @@ impl Query {
         progress.units += 1;
         drop(progress);
         self.scheduler.push(tasks);
-        let unit = Unit { watermark: Some(behind(runtime.held_back_ms)), end, ..Unit::default() };
+        let unit = Unit { watermark: Some(behind(runtime.held_back_ms)), cut, end, ..Unit::default() };
         self.deliver(runtime.output, last_unit, unit);
+        true
     }
 
     /// Has regular joins forget rows whose time to live is over.
