@@ -93,7 +93,7 @@ pub(crate) struct Common {
     /// Show no status line, summary or messages, only rows and errors
     #[arg(long, short = 'q', global = true, env = "MILLSTREAM_QUIET", value_parser = BoolishValueParser::new())]
     pub(crate) quiet: bool,
-    /// Write a summary of each query to standard error [default: text on a terminal, else none]
+    /// Write a summary of each query to standard error [default: one line on a terminal, else none]
     #[arg(long, global = true, env = "MILLSTREAM_STATS", value_name = "FORM")]
     pub(crate) stats: Option<StatsArgument>,
     /// Configuration file [default: millstream.toml in this directory, if there is one]
@@ -174,7 +174,7 @@ pub(crate) enum OutputArgument {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum StatsArgument {
-    /// A few lines for people
+    /// A few lines for people, with the times and queues of every part of the query
     Text,
     /// One JSON object per query
     Json,

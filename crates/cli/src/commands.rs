@@ -4,8 +4,7 @@ use crate::arguments::{Common, Explain, Script, Shell};
 use crate::config::Config;
 use crate::interrupt::Interrupt;
 use crate::output::StandardOutput;
-use crate::status;
-use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, docs, shell};
+use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, docs, shell, status, summary};
 use millstream::connectors::stdout_error;
 use millstream::sql::{self, ParsedStatement};
 use millstream::{Diagnostic, Outcome, Place, RunMonitor, Session, SessionConfig, code};
@@ -105,7 +104,7 @@ impl Context {
         self.interrupt.watch(None);
         if let (Err(_), Some(stats)) = (&outcome, monitor.stats()) {
             // What a failed or stopped run has done counts, too.
-            status::summarise(self.config.stats, self.config.quiet, &stats.snapshot());
+            summary::summarise(self.config.stats, self.config.quiet, &stats.snapshot());
         }
         match outcome? {
             Outcome::Done(message) => {
@@ -115,7 +114,7 @@ impl Context {
             }
             Outcome::Text(text) => print(&text)?,
             Outcome::Listed => {}
-            Outcome::Ran(stats) => status::summarise(self.config.stats, self.config.quiet, &stats),
+            Outcome::Ran(stats) => summary::summarise(self.config.stats, self.config.quiet, &stats),
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ mod interrupt;
 mod output;
 mod shell;
 mod status;
+mod summary;
 mod table;
 
 use arguments::{Arguments, Command};

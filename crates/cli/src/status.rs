@@ -1,10 +1,9 @@
-//! What people see of a running query on standard error: a status line while it runs, a summary at its end.
+//! The status line of a running query on standard error.
 
-use crate::arguments::StatsArgument;
 use millstream::{RunMonitor, StatsSnapshot, text};
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A query must run this long before it gets a status line.
 const PATIENCE: Duration = Duration::from_millis(700);
@@ -27,7 +26,7 @@ pub(crate) fn with_status_line<T>(show: bool, monitor: &RunMonitor, query: impl 
 
 fn paint(monitor: &RunMonitor, ended: &AtomicBool) {
     let started = Instant::now();
-    let mut last: Option<(Instant, u64, u64)> = None;
+    let mut last: Option<StatsSnapshot> = None;
     let mut drawn = false;
     while !ended.load(Relaxed) {
         std::thread::park_timeout(REFRESH);
@@ -35,16 +34,9 @@ fn paint(monitor: &RunMonitor, ended: &AtomicBool) {
         if ended.load(Relaxed) || started.elapsed() < PATIENCE {
             continue;
         }
-        let now = Instant::now();
-        let snapshot = stats.snapshot();
-        let (since, rows, bytes) = last.unwrap_or((started, 0, 0));
-        let seconds = (now - since).as_secs_f64().max(1e-3);
-        let line = status_line(
-            &snapshot,
-            (snapshot.rows_in - rows) as f64 / seconds,
-            (snapshot.bytes_in - bytes) as f64 / seconds,
-        );
-        last = Some((now, snapshot.rows_in, snapshot.bytes_in));
+        let now = stats.snapshot();
+        let line = status_line(&now, last.as_ref());
+        last = Some(now);
         // The line is cut to a usual width, because a wrapped line cannot be overwritten.
         let cut: String = line.chars().take(110).collect();
         let _ = write!(stderr(), "\r\x1b[2K{cut}").and_then(|()| stderr().flush());
@@ -55,17 +47,23 @@ fn paint(monitor: &RunMonitor, ended: &AtomicBool) {
     }
 }
 
-fn status_line(s: &StatsSnapshot, rows_per_s: f64, bytes_per_s: f64) -> String {
-    let mut line = format!("{} in, {} rows/s", amount(s.rows_in as f64), amount(rows_per_s));
+/// Totals, and rates since the snapshot before.
+fn status_line(s: &StatsSnapshot, before: Option<&StatsSnapshot>) -> String {
+    let since = |of: fn(&StatsSnapshot) -> u64| of(s).saturating_sub(before.map_or(0, of)) as f64;
+    let seconds = (s.elapsed - before.map_or(Duration::ZERO, |b| b.elapsed)).as_secs_f64().max(1e-3);
+    let mut line = format!("{} in, {} rows/s", amount(s.rows_in as f64), amount(since(|s| s.rows_in) / seconds));
     if s.bytes_in > 0 {
-        line += &format!(", {}B/s", amount(bytes_per_s));
+        line += &format!(", {}B/s", amount(since(|s| s.bytes_in) / seconds));
     }
     line += &format!(", {} out", amount(s.rows_out as f64));
     if let Some(watermark) = s.watermark_ms {
-        line += &format!(", watermark {}", timestamp(watermark));
+        line += &format!(", watermark {}{}", timestamp(watermark), lag(watermark));
     }
-    if s.windows_fired > 0 {
-        line += &format!(", {} windows", s.windows_fired);
+    line += &format!(", queue {}", s.queued);
+    let triggers = since(|s| s.trigger_delay.count);
+    if triggers > 0.0 {
+        let nanos = since(|s| u64::try_from(s.trigger_delay.sum.as_nanos()).unwrap_or(u64::MAX));
+        line += &format!(", trigger {}", duration(Duration::from_nanos((nanos / triggers) as u64)));
     }
     for (count, what) in [(s.late_rows, "late"), (s.skipped_rows, "malformed"), (s.error_rows, "failed")] {
         if count > 0 {
@@ -75,8 +73,29 @@ fn status_line(s: &StatsSnapshot, rows_per_s: f64, bytes_per_s: f64) -> String {
     line
 }
 
+/// How far a watermark is behind the clock, where that says something: rows of the past week.
+fn lag(watermark_ms: i64) -> String {
+    const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    match u64::try_from(watermark_ms).ok().and_then(|ms| now.checked_sub(Duration::from_millis(ms))) {
+        Some(lag) if lag < WEEK => format!(" ({} ago)", duration(lag)),
+        _ => String::new(),
+    }
+}
+
+/// A time with two digits or three and a unit: 12.3 ms.
+pub(crate) fn duration(time: Duration) -> String {
+    match time.as_secs_f64() {
+        s if s >= 7200.0 => format!("{:.1} h", s / 3600.0),
+        s if s >= 120.0 => format!("{:.1} min", s / 60.0),
+        s if s >= 1.0 => format!("{s:.1} s"),
+        s if s >= 1e-3 => format!("{:.1} ms", s * 1e3),
+        s => format!("{:.1} µs", s * 1e6),
+    }
+}
+
 /// A number with three digits and a unit: 12.3 M.
-fn amount(x: f64) -> String {
+pub(crate) fn amount(x: f64) -> String {
     match x {
         x if x >= 1e9 => format!("{:.2} G", x / 1e9),
         x if x >= 1e6 => format!("{:.2} M", x / 1e6),
@@ -87,81 +106,8 @@ fn amount(x: f64) -> String {
     .to_string()
 }
 
-fn timestamp(ms: i64) -> String {
+pub(crate) fn timestamp(ms: i64) -> String {
     let mut out = Vec::new();
     text::write_timestamp(&mut out, ms, millstream::DataType::Timestamp(3).time_unit(), 0);
     String::from_utf8_lossy(&out).into_owned()
-}
-
-/// Writes the summary of a query that has ended, as asked for.
-pub(crate) fn summarise(form: Option<StatsArgument>, quiet: bool, stats: &StatsSnapshot) {
-    let form = form.unwrap_or(if !quiet && stderr().is_terminal() { StatsArgument::Text } else { StatsArgument::None });
-    let text = match form {
-        StatsArgument::None => return,
-        StatsArgument::Text => summary_text(stats),
-        StatsArgument::Json => summary_json(stats).to_string(),
-    };
-    let _ = writeln!(stderr(), "{text}");
-}
-
-fn summary_text(s: &StatsSnapshot) -> String {
-    let seconds = s.elapsed.as_secs_f64();
-    let rate = s.rows_in as f64 / seconds.max(1e-9);
-    let mut text = format!("{} rows in, {} rows out in {seconds:.3} s ({} rows/s", s.rows_in, s.rows_out, amount(rate));
-    if s.bytes_in > 0 {
-        text += &format!(", {}B/s", amount(s.bytes_in as f64 / seconds.max(1e-9)));
-    }
-    text += ")";
-    if s.windows_fired > 0 {
-        text += &format!(", {} windows", s.windows_fired);
-    }
-    if s.late_rows > 0 {
-        text += &format!(", {} late rows dropped", s.late_rows);
-    }
-    if s.skipped_rows > 0 {
-        text += &format!(", {} malformed records skipped", s.skipped_rows);
-    }
-    if s.error_rows > 0 {
-        text += &format!(", {} failed rows skipped", s.error_rows);
-    }
-    if let Some(error) = &s.first_error {
-        text += &format!("\nfirst skipped row: {error}");
-    }
-    text
-}
-
-fn summary_json(s: &StatsSnapshot) -> serde_json::Value {
-    let sources: Vec<_> = s
-        .sources
-        .iter()
-        .map(|x| {
-            serde_json::json!({
-                "rows": x.rows, "bytes": x.bytes, "chunks": x.chunks,
-                "decode_s": x.decode_nanos as f64 / 1e9, "watermark_ms": x.watermark_ms,
-            })
-        })
-        .collect();
-    let pipelines: Vec<_> = s
-        .pipelines
-        .iter()
-        .map(|x| {
-            serde_json::json!({
-                "rows_in": x.rows_in, "rows_out": x.rows_out, "buffers": x.buffers, "busy_s": x.nanos as f64 / 1e9,
-            })
-        })
-        .collect();
-    serde_json::json!({
-        "elapsed_s": s.elapsed.as_secs_f64(),
-        "rows_in": s.rows_in,
-        "bytes_in": s.bytes_in,
-        "rows_out": s.rows_out,
-        "buffers": s.buffers,
-        "windows": s.windows_fired,
-        "records_late_total": s.late_rows,
-        "records_malformed_total": s.skipped_rows,
-        "records_failed_total": s.error_rows,
-        "first_error": s.first_error.as_ref().map(ToString::to_string),
-        "sources": sources,
-        "pipelines": pipelines,
-    })
 }

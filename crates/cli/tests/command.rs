@@ -167,6 +167,79 @@ fn statistics_count_what_was_skipped() {
 }
 
 #[test]
+fn statistics_add_up_and_keep_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("in")).unwrap();
+    let rows = |from: u64, to: u64| {
+        let row = |i: u64| format!("{{\"id\":{i},\"ts\":\"2024-01-01 00:00:{:02}\"}}\n", i / 10);
+        (from..to).map(row).collect::<String>()
+    };
+    fs::write(folder.path().join("in/a.json"), rows(0, 300)).unwrap();
+    fs::write(folder.path().join("in/b.json"), rows(100, 250)).unwrap();
+    let sql = "CREATE TABLE t (id BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'filesystem', \
+               'path' = 'in', 'format' = 'json'); SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE t, \
+               DESCRIPTOR(ts), INTERVAL '1' SECOND)) GROUP BY window_start, window_end";
+    let run = |form: &str| {
+        millstream(folder.path()).args(["run", "--stats", form, "--workers", "2", "-e", sql]).output().unwrap()
+    };
+    let s: Value = serde_json::from_slice(&run("json").stderr).unwrap();
+    let names = |of: &Value| {
+        let mut names: Vec<&str> = of.as_object().unwrap().keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names.join(" ")
+    };
+    assert_eq!(
+        names(&s),
+        "aggregations buffers bytes_in elapsed_s first_error operators pipelines queued records_failed_total \
+         records_late_total records_malformed_total rows_in rows_out sources trigger_delay watermark_ms windows workers workers_idle"
+    );
+    let times = "count max_s mean_s p50_s p99_s sum_s";
+    let (source, splits) = (&s["sources"][0], s["sources"][0]["splits"].as_array().unwrap());
+    assert_eq!(names(source), "bytes chunks decode_time name queued rows splits watermark_ms");
+    assert_eq!(source["name"], "source 0: table t");
+    assert!(splits.iter().all(|x| names(x) == "bytes chunks ended idle name queued rows watermark_ms"), "{s}");
+    let of_split =
+        |x: &Value| (Path::new(x["name"].as_str().unwrap()).file_name().unwrap().to_owned(), x["rows"].clone());
+    let mut of_splits: Vec<_> = splits.iter().map(of_split).collect();
+    of_splits.sort_by_key(|x| x.0.clone());
+    assert_eq!(of_splits, [("a.json".into(), 300.into()), ("b.json".into(), 150.into())]);
+    for sum in ["rows", "bytes", "chunks", "queued"] {
+        let total: u64 = splits.iter().map(|x| x[sum].as_u64().unwrap()).sum();
+        assert_eq!(source[sum], total, "{sum}: {s}");
+    }
+    assert_eq!((&source["rows"], &source["bytes"], &source["queued"]), (&s["rows_in"], &s["bytes_in"], &0.into()));
+    assert_eq!(
+        (names(&source["decode_time"]), &source["decode_time"]["count"]),
+        (times.to_string(), &source["chunks"])
+    );
+
+    let pipelines = s["pipelines"].as_array().unwrap();
+    let shape = "buffers epochs_in_flight name queued queued_max rows_in rows_out task_time watermark_ms";
+    assert!(pipelines.iter().all(|p| names(p) == shape && names(&p["task_time"]) == times), "{s}");
+    assert_eq!((&pipelines[0]["name"], &pipelines[1]["name"]), (&"pipeline 0".into(), &"pipeline 1".into()));
+    assert_eq!((&pipelines[0]["rows_in"], &pipelines[1]["rows_out"]), (&s["rows_in"], &s["rows_out"]));
+    for pipeline in pipelines {
+        assert_eq!(pipeline["task_time"]["count"], pipeline["buffers"], "{s}");
+        assert_eq!((&pipeline["queued"], &pipeline["epochs_in_flight"]), (&0.into(), &0.into()), "{s}");
+        assert!(pipeline["queued_max"].as_u64() >= Some(1), "{s}");
+    }
+    let aggregation = &s["aggregations"][0];
+    assert_eq!(names(aggregation), "in_flight name trigger_delay windows");
+    assert_eq!((&aggregation["windows"], &s["windows"], &s["rows_out"]), (&30.into(), &30.into(), &30.into()), "{s}");
+    assert_eq!(
+        (names(&aggregation["trigger_delay"]), &aggregation["trigger_delay"]["count"]),
+        (times.to_string(), &30.into())
+    );
+    let workers = s["workers"].as_array().unwrap();
+    assert!(workers.len() == 2 && workers.iter().all(|w| names(w) == "busy_s idle_s tasks"), "{s}");
+
+    let page = text(&run("text").stderr);
+    let parts =
+        ["450 rows in, 30 rows out", "\nsource 0: table t: 450 rows", "\npipeline 1: ", "\naggregation 0: 30 windows"];
+    assert!(parts.iter().all(|part| page.contains(part)) && page.contains("\nworker 1: "), "{page}");
+}
+
+#[test]
 fn explain_runs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let sql = "CREATE TABLE s (a INT) WITH ('connector' = 'filesystem', 'path' = 'out.json', 'format' = 'json'); \

@@ -84,7 +84,7 @@ impl Job {
             }
             sinks.push(opened);
         }
-        let stats = Arc::new(QueryStats::new(self.plan.sources.len(), self.plan.pipelines.len()));
+        let stats = Arc::new(QueryStats::new(&self.plan));
         monitor.started(&stats);
         let input = RunInput { plan: self.plan, sources, pipelines, operators, lookups, sinks };
         let ended = AtomicBool::new(false);

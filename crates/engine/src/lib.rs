@@ -26,7 +26,10 @@ mod session;
 
 pub use millstream_codegen::kernel::Tier;
 pub use millstream_connectors as connectors;
-pub use millstream_runtime::{CancelState, CancelToken, QueryStats, StatsSnapshot};
+pub use millstream_runtime::{
+    CancelState, CancelToken, PipelineSnapshot, QueryStats, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times,
+    TriggerSnapshot, WorkerSnapshot,
+};
 pub use millstream_sql as sql;
 pub use millstream_types::{ALL_CODES, Code, DataType, Diagnostic, Field, Options, Place, Schema, code, text};
 pub use results::{Collected, ResultTarget};

@@ -63,7 +63,9 @@ pub use input::{
     EventTimeColumns, FlatMapCode, KernelSlot, OperatorCode, PipelineCode, RunInput, SourceInput, SourceRows,
     StagedCode, event_time_columns,
 };
-pub use stats::{PipelineSnapshot, QueryStats, SourceSnapshot, StatsSnapshot};
+pub use stats::{
+    PipelineSnapshot, QueryStats, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, WorkerSnapshot,
+};
 
 use millstream_types::Diagnostic;
 use std::sync::Arc;
@@ -71,7 +73,7 @@ use std::sync::Arc;
 /// Runs a query until the end of its input, until every sink has its `LIMIT`, until the first error, or until it is
 /// cancelled.
 ///
-/// `stats` must have been made for as many sources and pipelines as the plan has. A query that was cancelled returns
+/// `stats` must have been made for the plan, and for this run only. A query that was cancelled returns
 /// [`CANCELLED`](millstream_types::code::CANCELLED), after its sinks were finished if it was only asked to stop. On any other error no sink
 /// is finished. All threads have ended on return, except readers that are blocked in their connector: these end when
 /// their read returns, and touch nothing of the query any more.

@@ -16,7 +16,7 @@ use crate::processing_time::ProcessingTime;
 use crate::query::{Life, Query};
 use crate::scheduler::Scheduler;
 use crate::source::{SourceRuntime, Split};
-use crate::stats::QueryStats;
+use crate::stats::{QueryStats, SplitStats};
 use crate::stream::{Channel, Stream, StreamId};
 use crate::topology::Topology;
 use arrow_array::ArrayRef;
@@ -41,7 +41,8 @@ pub(crate) fn build(
     cancel: &CancelToken,
 ) -> Result<Query, Diagnostic> {
     let RunInput { plan, sources, pipelines, operators, lookups, sinks } = input;
-    check_sizes(&plan, sources.len(), pipelines.len(), sinks.len(), stats)?;
+    check_sizes(&plan, sources.len(), pipelines.len(), sinks.len())?;
+    stats.check(&plan)?;
     if (operators.len(), lookups.len()) != (plan.operators.len(), plan.lookups.len()) {
         return Err(Diagnostic::bug("the programs of keyed operators and lookup tables do not fit the plan"));
     }
@@ -51,7 +52,7 @@ pub(crate) fn build(
     let mut runtimes = Vec::with_capacity(sources.len());
     let mut readers = vec![0; phases];
     for (index, (source, source_plan)) in sources.into_iter().zip(&plan.sources).enumerate() {
-        let (runtime, at_a_time) = graph.source(index, source, source_plan, config.readers.max(1))?;
+        let (runtime, at_a_time) = graph.source(index, source, source_plan, config.readers.max(1), stats)?;
         readers[source_plan.phase] += at_a_time;
         runtimes.push(runtime);
     }
@@ -86,6 +87,7 @@ pub(crate) fn build(
     let lookups = lookups.map(|((code, phase), &lanes)| Lookup::new(code, phase, lanes)).collect::<Result<_, _>>()?;
     let streams = graph.streams;
     let topology = Topology::new(config.workers, config.numa_nodes);
+    stats.open(&streams, config.workers);
     Ok(Query {
         flow: Flow::new(config.chunk_permits(), streams.len(), readers.into_iter().max().unwrap_or(0)),
         phases: Phases::new(left),
@@ -108,15 +110,8 @@ pub(crate) fn build(
     })
 }
 
-fn check_sizes(
-    plan: &QueryPlan,
-    sources: usize,
-    pipelines: usize,
-    sinks: usize,
-    stats: &QueryStats,
-) -> Result<(), Diagnostic> {
-    let given = (sources, pipelines, sinks, stats.sources.len(), stats.pipelines.len());
-    let wanted = (plan.sources.len(), plan.pipelines.len(), plan.sinks.len(), plan.sources.len(), plan.pipelines.len());
+fn check_sizes(plan: &QueryPlan, sources: usize, pipelines: usize, sinks: usize) -> Result<(), Diagnostic> {
+    let (given, wanted) = ((sources, pipelines, sinks), (plan.sources.len(), plan.pipelines.len(), plan.sinks.len()));
     if given != wanted {
         let message = format!("the parts of a run do not fit its plan: {given:?} instead of {wanted:?}");
         return Err(Diagnostic::bug(message));
@@ -171,6 +166,7 @@ impl<'a> Graph<'a> {
         input: SourceInput,
         plan: &SourcePlan,
         most_readers: usize,
+        stats: &QueryStats,
     ) -> Result<(SourceRuntime, usize), Diagnostic> {
         let code = input.event_time;
         let clock_type = match &plan.watermark {
@@ -191,6 +187,8 @@ impl<'a> Graph<'a> {
                 (Some(source.decoder()), readers, None, splits, parallel)
             }
         };
+        let names = readers.iter().map(|reader| reader.name()).chain(constant.is_some().then_some("values"));
+        stats.sources[index].open(names.map(SplitStats::new).collect());
         let clock = || clock_type.clone().map(ProcessingTime::new);
         let splits: Vec<Split> =
             (0..splits).map(|_| Split::new(self.stream(PipelineInput::Source(index), clock()))).collect();
@@ -199,7 +197,6 @@ impl<'a> Graph<'a> {
             decoder,
             event_time,
             follows_clock: clock_type.is_some(),
-            watermarks: Mutex::new(vec![i64::MIN; splits.len()]),
             splits,
             idle_timeout: idle_timeout.map(Duration::from_millis),
             unread: Mutex::new(readers.into_iter().enumerate().collect::<VecDeque<_>>()),

@@ -22,6 +22,7 @@ use crate::sequencer::Unit;
 use crate::source::SourceRuntime;
 use crate::stats::QueryStats;
 use crate::stream::{Channel, Consequences, Stream, StreamId};
+use crate::task::Task;
 use crate::topology::Topology;
 use crate::{plan_graph, worker};
 use millstream_plan::pipeline::{PipelineEnd, PipelineInput, QueryPlan};
@@ -106,6 +107,7 @@ pub(crate) fn run(
 ) -> Result<(), Diagnostic> {
     let built = catch_unwind(AssertUnwindSafe(|| plan_graph::build(input, config, stats, cancel)));
     let query = Arc::new(built.map_err(|panic| panicked("a connector", &*panic))??);
+    stats.begin(Arc::downgrade(&query));
     let mut threads = Threads::default();
     let result = threads.start(&query).and_then(|()| {
         query.start();
@@ -116,6 +118,7 @@ pub(crate) fn run(
     let result = result.and_then(|()| query.finish());
     // A reader that is stuck keeps the query alive, but must not keep its sinks from cleaning up.
     query.sinks.iter().for_each(|sink| drop(sink.take_sink()));
+    stats.end();
     result
 }
 
@@ -241,6 +244,11 @@ impl Query {
         if let Some(error) = error {
             return self.fail(error);
         }
+        for task in &tasks {
+            if let Task::Process(task) = task {
+                self.stats.pipelines[self.streams[stream].channels[task.channel].pipeline].schedule();
+            }
+        }
         self.scheduler.push(tasks);
         for (channel, release) in releases {
             if let Err(diagnostic) = self.release(stream, channel, release) {
@@ -252,8 +260,13 @@ impl Query {
     /// A channel of a stream has released a watermark or ended.
     pub(crate) fn release(&self, stream: StreamId, channel: usize, release: Release) -> Result<(), Diagnostic> {
         let reached = self.streams[stream].channels[channel];
+        let first = match self.streams[stream].input {
+            PipelineInput::Source(source) => self.sources[source].first_stream(),
+            _ => stream,
+        };
+        self.stats.release(reached.pipeline, stream - first, release.watermark);
         if let (PipelineInput::Source(source), 0) = (self.streams[stream].input, channel) {
-            self.note_watermark(source, stream, release.watermark);
+            self.stats.release_split(source, stream - first, release.watermark);
         }
         if let (PipelineInput::Source(source), true) = (self.streams[stream].input, release.ended) {
             self.open_phases(self.phases.finish(self.plan.sources[source].phase));

@@ -31,8 +31,6 @@ pub(crate) struct SourceRuntime {
     pub(crate) follows_clock: bool,
     pub(crate) splits: Vec<Split>,
     pub(crate) idle_timeout: Option<Duration>,
-    /// Released watermark of each split, for the statistics.
-    pub(crate) watermarks: Mutex<Vec<i64>>,
     /// Readers that no thread has taken yet, in order.
     pub(crate) unread: Mutex<VecDeque<(usize, Box<dyn SplitReader>)>>,
     /// Threads that read them.
@@ -64,6 +62,11 @@ impl Split {
 }
 
 impl SourceRuntime {
+    /// The stream of its first split; those of the others follow.
+    pub(crate) fn first_stream(&self) -> StreamId {
+        self.splits.first().map_or(0, |split| split.stream)
+    }
+
     /// Cuts decoded columns into buffers.
     pub(crate) fn unit(
         &self,
@@ -115,7 +118,7 @@ impl Query {
         let mut functions = FunctionContext::new(self.config.settings.clone());
         let mut errors = RowErrors::new(self.config.error_policy, &self.stats);
         let decoded = Decoded { columns, rows, ..Decoded::default() };
-        self.stats.sources[source].rows.fetch_add(rows as u64, Relaxed);
+        self.stats.sources[source].split(0).rows.fetch_add(rows as u64, Relaxed);
         let unit = runtime.unit(decoded, self.config.rows_per_buffer(), None, &mut functions, &mut errors)?;
         self.deliver(runtime.splits[0].stream, 0, Unit { end: Some(End::Complete), ..unit });
         Ok(())
@@ -170,12 +173,15 @@ impl Query {
         }
         reading.active = Some(Instant::now());
         if std::mem::take(&mut reading.idle) {
+            self.stats.sources[source].split(split).is_idle.store(false, Relaxed);
             self.wake_split(runtime.stream);
         }
         let unit = reading.units;
         reading.units += 1;
         drop(reading);
-        self.stats.sources[source].bytes.fetch_add(chunk.bytes, Relaxed);
+        let stats = self.stats.sources[source].split(split);
+        stats.read.fetch_add(1, Relaxed);
+        stats.bytes.fetch_add(chunk.bytes, Relaxed);
         self.scheduler.push(vec![Task::Decode(DecodeTask { stream: runtime.stream, unit, chunk, permit })]);
     }
 
@@ -188,6 +194,7 @@ impl Query {
         }
         let unit = reading.units;
         drop(reading);
+        self.stats.sources[source].split(split).has_ended.store(true, Relaxed);
         if end == End::Stopped {
             self.cut_short();
         }
@@ -205,14 +212,15 @@ impl Query {
     /// Leaves splits out of the watermark that have been silent for their source's timeout and whose rows have all been
     /// processed.
     pub(crate) fn find_idle_splits(&self) {
-        for source in &self.sources {
+        for (source, stats) in self.sources.iter().zip(&self.stats.sources) {
             let Some(timeout) = source.idle_timeout else { continue };
-            for split in &source.splits {
+            for (number, split) in source.splits.iter().enumerate() {
                 let mut reading = split.progress.lock();
                 let silent = reading.active.is_some_and(|at| at.elapsed() >= timeout);
                 let counts = !reading.ended && !reading.idle;
                 if counts && silent && self.streams[split.stream].is_drained(reading.units) {
                     reading.idle = true;
+                    stats.split(number).is_idle.store(true, Relaxed);
                     self.set_idle(split.stream, true);
                 }
             }
@@ -232,15 +240,5 @@ impl Query {
     fn set_idle(&self, stream: StreamId, idle: bool) -> i64 {
         let channels = self.streams[stream].channels.iter();
         channels.map(|&channel| self.set_channel_idle(channel, idle)).max().unwrap_or(i64::MIN)
-    }
-
-    /// Notes a split's released watermark for the statistics.
-    pub(crate) fn note_watermark(&self, source: usize, stream: StreamId, watermark: i64) {
-        let runtime = &self.sources[source];
-        let Some(first) = runtime.splits.first() else { return };
-        let mut watermarks = runtime.watermarks.lock();
-        watermarks[stream - first.stream] = watermark;
-        let minimum = watermarks.iter().copied().min().unwrap_or(i64::MIN);
-        self.stats.sources[source].watermark_ms.fetch_max(minimum, Relaxed);
     }
 }

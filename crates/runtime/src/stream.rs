@@ -97,9 +97,9 @@ impl Stream {
             && state.epochs.iter().all(EpochWriter::is_drained)
     }
 
-    /// Epochs that are not released, over all channels at most.
-    pub(crate) fn epochs_in_flight(&self) -> u64 {
-        self.state.lock().epochs.iter().map(EpochWriter::in_flight).max().unwrap_or(0)
+    /// Epochs of a channel that are not released.
+    pub(crate) fn epochs_in_flight(&self, channel: usize) -> u64 {
+        self.state.lock().epochs[channel].in_flight()
     }
 
     /// See [`Sequencer::raise`].

@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 /// Windows of at most so many entries (before the merge) are sealed and merged by one task: more would cost more than
 /// they share.
@@ -43,6 +44,9 @@ pub(crate) struct Firing {
     /// Tables that are not sealed yet; the task that brings it to 0 goes on to the merge. Acquire-release, although the
     /// lock of `slices` already orders what is in them.
     unsealed: AtomicUsize,
+    /// When its watermark came, and the units whose rows are not delivered yet: for the statistics.
+    completed: Instant,
+    undelivered: AtomicUsize,
     /// Starts of slices, and what their tables have become.
     slices: Mutex<Vec<(i64, Vec<Arc<Partial>>)>>,
     then: Then,
@@ -98,7 +102,7 @@ impl Query {
 
     /// Fires the windows that the watermark has completed.
     fn fire_complete(&self, aggregation: usize, watermark: i64, progress: &mut Progress) -> Vec<Task> {
-        let runtime = &self.aggregations[aggregation];
+        let (runtime, completed) = (&self.aggregations[aggregation], Instant::now());
         let mut tables = runtime.tables.take(runtime.ids(), watermark);
         if tables.is_empty() && runtime.has_group_of_nothing() {
             tables.insert(0, vec![Table::of_nothing(Arc::clone(&runtime.layout))]);
@@ -108,14 +112,18 @@ impl Query {
             Some(overlap) => {
                 let tables = tables.into_iter().map(|(id, tables)| (overlap.overlap.table(id), tables));
                 let due = overlap.sweep.lock().due(overlap.overlap, tables, watermark);
-                due.into_iter().map(|due| Firing::of_slices(aggregation, overlap, due, &mut progress.units)).collect()
+                let window = |due| Firing::of_slices(aggregation, overlap, due, completed, &mut progress.units);
+                due.into_iter().map(window).collect()
             }
             None => {
-                let whole = |(id, tables)| Firing::of_window(aggregation, runtime, id, tables, &mut progress.units);
+                let whole = |(id, tables)| {
+                    Firing::of_window((aggregation, runtime), id, tables, completed, &mut progress.units)
+                };
                 tables.into_iter().map(whole).collect()
             }
         };
         self.stats.windows_fired.fetch_add(firings.len() as u64, Ordering::Relaxed);
+        self.stats.aggregations[aggregation].begun.fetch_add(firings.len() as u64, Ordering::Relaxed);
         firings.into_iter().flat_map(|firing| self.begin(Arc::new(firing))).collect()
     }
 
@@ -211,12 +219,21 @@ impl Query {
         // The windows before this one are complete, whichever watermark has brought them.
         let before = firing.window.map(|(_, end)| end.saturating_sub(2));
         self.deliver(runtime.output, firing.first_unit + group as u64, Unit { rows, before, ..Unit::default() });
+        if firing.undelivered.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.stats.aggregations[firing.aggregation].delay.record(firing.completed.elapsed());
+        }
     }
 }
 
 impl Firing {
     /// A window that is one slice, table `id`.
-    fn of_window(aggregation: usize, runtime: &Aggregation, id: i64, tables: Vec<Table>, units: &mut u64) -> Firing {
+    fn of_window(
+        (aggregation, runtime): (usize, &Aggregation),
+        id: i64,
+        tables: Vec<Table>,
+        completed: Instant,
+        units: &mut u64,
+    ) -> Firing {
         let entries: usize = tables.iter().map(Table::len).sum();
         let is_small = entries <= SMALL_WINDOW_ENTRIES;
         let groups = if is_small { 1 } else { PARTITIONS };
@@ -234,6 +251,8 @@ impl Firing {
             first_unit,
             is_small,
             unsealed: AtomicUsize::new(tables.len()),
+            completed,
+            undelivered: AtomicUsize::new(groups),
             tables: Mutex::new(tables),
             slices: Mutex::new(vec![(id, Vec::new())]),
             then: Then::Merge(groups),
@@ -241,7 +260,13 @@ impl Firing {
     }
 
     /// A window of several slices.
-    fn of_slices(aggregation: usize, overlap: &OverlapRuntime, due: Due<Vec<Table>>, units: &mut u64) -> Firing {
+    fn of_slices(
+        aggregation: usize,
+        overlap: &OverlapRuntime,
+        due: Due<Vec<Table>>,
+        completed: Instant,
+        units: &mut u64,
+    ) -> Firing {
         let slices = due.enters.keys().map(|&slice| (slice, Vec::new())).collect();
         let tables: Vec<(usize, Table)> = due
             .enters
@@ -258,6 +283,8 @@ impl Firing {
             first_unit,
             is_small: entries <= SMALL_WINDOW_ENTRIES,
             unsealed: AtomicUsize::new(tables.len()),
+            completed,
+            undelivered: AtomicUsize::new(overlap.lanes.len()),
             tables: Mutex::new(tables),
             slices: Mutex::new(slices),
             then: Then::Combine { number: due.number, is_last: due.is_last },

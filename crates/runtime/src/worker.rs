@@ -30,21 +30,24 @@ struct Worker<'a> {
 pub(crate) fn work(query: &Query, index: usize) {
     let mut worker = Worker { query, index, functions: FunctionContext::new(query.config.settings.clone()) };
     query.scheduler.enter(index);
+    let stats = query.stats.worker(index);
     while let Some(task) = query.scheduler.next(index) {
+        let started = Instant::now();
         // After a panic the worker's own state may be inconsistent, but the query is over then.
-        match catch_unwind(AssertUnwindSafe(|| worker.perform(task))) {
+        match catch_unwind(AssertUnwindSafe(|| worker.perform(task, started))) {
             Ok(Ok(())) => {}
             Ok(Err(diagnostic)) => query.fail(diagnostic),
             Err(panic) => query.fail(panicked("a worker", &*panic)),
         }
+        stats.count(started.elapsed());
     }
 }
 
 impl Worker<'_> {
-    fn perform(&mut self, task: Task) -> Result<(), Diagnostic> {
+    fn perform(&mut self, task: Task, started: Instant) -> Result<(), Diagnostic> {
         match task {
-            Task::Decode(task) => self.decode(task),
-            Task::Process(task) => self.process(task),
+            Task::Decode(task) => self.decode(task, started),
+            Task::Process(task) => self.process(task, started),
             Task::Seal(firing) => {
                 self.query.seal(firing);
                 Ok(())
@@ -59,14 +62,15 @@ impl Worker<'_> {
         }
     }
 
-    fn decode(&mut self, task: DecodeTask) -> Result<(), Diagnostic> {
+    fn decode(&mut self, task: DecodeTask, started: Instant) -> Result<(), Diagnostic> {
         let query = self.query;
         let PipelineInput::Source(source) = query.streams[task.stream].input else {
             return Err(Diagnostic::bug("a chunk arrived at a stream that is not a split"));
         };
         let runtime = &query.sources[source];
         let decoder = runtime.decoder.as_ref().ok_or_else(|| Diagnostic::bug("constant rows have no decoder"))?;
-        let started = Instant::now();
+        let stats = query.stats.sources[source].split(task.stream - runtime.first_stream());
+        stats.begun.fetch_add(1, Relaxed);
         let mut decoded = decoder.decode(task.chunk);
         let columns = &query.plan.sources[source].columns;
         let expected = columns.len();
@@ -80,24 +84,22 @@ impl Worker<'_> {
                 decoded.rows
             )));
         }
-        let stats = &query.stats.sources[source];
         stats.rows.fetch_add(decoded.rows as u64, Relaxed);
         query.stats.skipped_rows.fetch_add(decoded.skipped, Relaxed);
         let mut errors = RowErrors::new(query.config.error_policy, &query.stats);
         let (most, permit) = (query.config.rows_per_buffer(), Some(Arc::new(task.permit)));
         let unit = runtime.unit(decoded, most, permit, &mut self.functions, &mut errors)?;
         stats.chunks.fetch_add(1, Relaxed);
-        stats.decode_nanos.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
         let buffers = unit.rows.len() as u64;
         query.deliver(task.stream, task.unit, unit);
         query.count_buffers(buffers);
+        query.stats.sources[source].decode_time.record(started.elapsed());
         Ok(())
     }
 
-    fn process(&mut self, task: ProcessTask) -> Result<(), Diagnostic> {
+    fn process(&mut self, task: ProcessTask, started: Instant) -> Result<(), Diagnostic> {
         let query = self.query;
         let channel = query.streams[task.stream].channels[task.channel];
-        let started = Instant::now();
         let stats = &query.stats.pipelines[channel.pipeline];
         stats.buffers.fetch_add(1, Relaxed);
         stats.rows_in.fetch_add(task.buffer.rows as u64, Relaxed);
@@ -107,7 +109,7 @@ impl Worker<'_> {
             PipelineEnd::Build { lookup } => self.collect(&task, channel, lookup)?,
             PipelineEnd::Exchange { operator, port } => self.exchange(&task, channel.pipeline, operator, port)?,
         }
-        stats.nanos.fetch_add(started.elapsed().as_nanos() as u64, Relaxed);
+        stats.task_time.record(started.elapsed());
         let release = query.streams[task.stream].finish(task.channel, task.epoch);
         if let Some(release) = release {
             query.release(task.stream, task.channel, release)?;

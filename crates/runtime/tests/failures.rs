@@ -119,7 +119,7 @@ fn a_stuck_sink_holds_the_readers_back() {
     let sink = MemorySink { gate: Some(Arc::clone(&sink_gate)), ..MemorySink::default() };
     let written = Arc::clone(&sink.written);
     let run = input(copy_plan(None), vec![connector(MemorySource::of(&[rows(10_000)], 10))], vec![sink]);
-    let stats = Arc::new(QueryStats::new(1, 1));
+    let stats = Arc::new(QueryStats::new(&run.plan));
     let (shared, bounded) = (Arc::clone(&stats), RunConfig { chunks_in_flight: 5, ..config(2, 0) });
     let query = std::thread::spawn(move || millstream_runtime::run(run, &bounded, &shared, &CancelToken::new()));
     while stats.snapshot().rows_in < 50 {

@@ -25,6 +25,7 @@ use millstream_types::Diagnostic;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// So many waiting rows are consumed as soon as the watermark allows, although nothing is due.
@@ -75,8 +76,8 @@ struct Inbox {
 }
 
 enum Job {
-    /// Up to a watermark; the output goes to these units.
-    Advance { watermark: i64, units: Units },
+    /// Up to a watermark, known since a moment; the output goes to these units.
+    Advance { watermark: i64, units: Units, completed: Instant },
     /// Whatever has come, of a regular join; the unit is numbered at the end.
     Arrived,
     /// The last one of a regular join.
@@ -304,10 +305,11 @@ impl Query {
         let needs_job = |p: &Partition| p.inbox.lock().needs_job(watermark);
         let partitions: Vec<usize> =
             (0..runtime.partitions.len()).filter(|&p| needs_job(&runtime.partitions[p])).collect();
-        let marks = runtime.complete(watermark);
+        let (marks, completed) = (runtime.complete(watermark), Instant::now());
+        self.stats.operators[operator].begun.fetch_add(partitions.len() as u64, Relaxed);
         for (first, &partition) in (progress.units..).zip(&partitions) {
             let units = Units { marks: Arc::clone(&marks), first, step: partitions.len() as u64 };
-            let job = Job::Advance { watermark, units };
+            let job = Job::Advance { watermark, units, completed };
             tasks.extend(runtime.partitions[partition].inbox.lock().add(job, KeyedTask { operator, partition }));
         }
         progress.units += (marks.len() * partitions.len()) as u64;
@@ -357,6 +359,9 @@ impl Query {
             let output = self.advance_partition(runtime, partition, waiting, watermark, functions)?;
             drop(permits);
             self.finish_job(runtime, &job, output);
+            if let Job::Advance { completed, .. } = job {
+                self.stats.operators[task.operator].delay.record(completed.elapsed());
+            }
         }
     }
 

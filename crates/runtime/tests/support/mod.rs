@@ -392,7 +392,7 @@ pub fn config(workers: usize, buffer_rows: usize) -> RunConfig {
 
 /// Runs with a watchdog: a query that hangs fails its test.
 pub fn run_within(input: RunInput, config: RunConfig, cancel: CancelToken) -> (Result<(), Diagnostic>, StatsSnapshot) {
-    let stats = Arc::new(QueryStats::new(input.plan.sources.len(), input.plan.pipelines.len()));
+    let stats = Arc::new(QueryStats::new(&input.plan));
     let (sender, receiver) = mpsc::channel();
     let shared = Arc::clone(&stats);
     let thread = std::thread::spawn(move || sender.send(run(input, &config, &shared, &cancel)));

@@ -1,0 +1,362 @@
+//! Counters of a running query, for the status line, the summary, tests and programs.
+//!
+//! All counters are relaxed atomics, each written by any worker a few times a task. What waits is the difference of two
+//! counters, what has begun and what was added before; so nothing is locked. A snapshot is not a consistent cut.
+
+mod histogram;
+mod snapshot;
+
+pub(crate) use histogram::Histogram;
+pub use histogram::Times;
+pub use snapshot::{PipelineSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, TriggerSnapshot, WorkerSnapshot};
+
+use crate::query::Query;
+use crate::stream::Stream;
+use millstream_plan::pipeline::{QueryPlan, ScanKind, SourcePlan};
+use millstream_types::Diagnostic;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+/// Counters of a run; shared by the engine's callers and the workers.
+#[derive(Debug)]
+pub struct QueryStats {
+    started: Instant,
+    /// How long the run has taken, once it has ended.
+    ended: OnceLock<Duration>,
+    pub(crate) rows_out: AtomicU64,
+    pub(crate) late_rows: AtomicU64,
+    pub(crate) skipped_rows: AtomicU64,
+    pub(crate) error_rows: AtomicU64,
+    pub(crate) windows_fired: AtomicU64,
+    first_error: Mutex<Option<Diagnostic>>,
+    pub(crate) sources: Vec<SourceStats>,
+    pub(crate) pipelines: Vec<PipelineStats>,
+    pub(crate) aggregations: Vec<TriggerStats>,
+    pub(crate) operators: Vec<TriggerStats>,
+    /// Known from the start on.
+    workers: OnceLock<Vec<WorkerStats>>,
+    /// The run, while it lasts: some numbers are asked for rather than counted.
+    query: Mutex<Weak<Query>>,
+}
+
+/// Counters of a source.
+#[derive(Debug, Default)]
+pub(crate) struct SourceStats {
+    name: String,
+    pub(crate) decode_time: Histogram,
+    /// Known from the start on.
+    splits: OnceLock<Vec<SplitStats>>,
+}
+
+/// Counters of a split.
+#[derive(Debug)]
+pub(crate) struct SplitStats {
+    name: String,
+    pub(crate) rows: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    /// Chunks read.
+    pub(crate) read: AtomicU64,
+    /// Chunks whose decoding has begun.
+    pub(crate) begun: AtomicU64,
+    /// Chunks decoded.
+    pub(crate) chunks: AtomicU64,
+    watermark: Watermark,
+    pub(crate) is_idle: AtomicBool,
+    pub(crate) has_ended: AtomicBool,
+}
+
+/// Counters of a pipeline.
+#[derive(Debug, Default)]
+pub(crate) struct PipelineStats {
+    pub(crate) rows_in: AtomicU64,
+    pub(crate) rows_out: AtomicU64,
+    /// Buffers scheduled.
+    scheduled: AtomicU64,
+    /// Buffers whose processing has begun.
+    pub(crate) buffers: AtomicU64,
+    queued_max: AtomicU64,
+    pub(crate) task_time: Histogram,
+    /// Of each stream that it reads; known from the start on.
+    watermarks: OnceLock<Vec<Watermark>>,
+}
+
+/// Counters of an aggregation's or a keyed operator's trigger.
+#[derive(Debug, Default)]
+pub(crate) struct TriggerStats {
+    pub(crate) begun: AtomicU64,
+    pub(crate) delay: Histogram,
+}
+
+/// Counters of a worker, in cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct WorkerStats {
+    tasks: AtomicU64,
+    busy_nanos: AtomicU64,
+}
+
+/// A released watermark in milliseconds; it only advances.
+#[derive(Debug)]
+struct Watermark(AtomicI64);
+
+impl Default for Watermark {
+    fn default() -> Watermark {
+        Watermark(AtomicI64::new(i64::MIN))
+    }
+}
+
+impl Watermark {
+    fn raise(&self, to: i64) {
+        self.0.fetch_max(to, Relaxed);
+    }
+
+    /// The lowest of several, if it is one that people shall see.
+    fn lowest<'a>(watermarks: impl Iterator<Item = &'a Watermark>) -> Option<i64> {
+        watermarks.map(|w| w.0.load(Relaxed)).min().filter(|&w| w != i64::MIN && w != i64::MAX)
+    }
+}
+
+impl SplitStats {
+    /// Of the split with a name.
+    pub(crate) fn new(name: &str) -> SplitStats {
+        SplitStats {
+            name: name.to_string(),
+            rows: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
+            chunks: AtomicU64::new(0),
+            watermark: Watermark::default(),
+            is_idle: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
+        }
+    }
+}
+
+impl SourceStats {
+    fn new(index: usize, plan: &SourcePlan) -> SourceStats {
+        let rows = match &plan.scan {
+            ScanKind::Table(table) => format!("table {}", table.name),
+            ScanKind::Values(rows) => format!("{} constant rows", rows.len()),
+        };
+        SourceStats { name: format!("source {index}: {rows}"), ..SourceStats::default() }
+    }
+
+    /// Notes the splits.
+    pub(crate) fn open(&self, splits: Vec<SplitStats>) {
+        // Unset so far: `QueryStats::check` has been asked.
+        let _ = self.splits.set(splits);
+    }
+
+    /// Counters of a split.
+    pub(crate) fn split(&self, split: usize) -> &SplitStats {
+        &self.splits.get().expect("a source is opened before it is read")[split]
+    }
+}
+
+impl PipelineStats {
+    /// A buffer waits from now on.
+    pub(crate) fn schedule(&self) {
+        let scheduled = self.scheduled.fetch_add(1, Relaxed) + 1;
+        self.queued_max.fetch_max(scheduled.saturating_sub(self.buffers.load(Relaxed)), Relaxed);
+    }
+}
+
+impl WorkerStats {
+    /// Counts a task.
+    pub(crate) fn count(&self, time: Duration) {
+        self.tasks.fetch_add(1, Relaxed);
+        self.busy_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+}
+
+impl QueryStats {
+    /// Zeroes for a plan.
+    pub fn new(plan: &QueryPlan) -> QueryStats {
+        QueryStats {
+            started: Instant::now(),
+            ended: OnceLock::new(),
+            rows_out: AtomicU64::new(0),
+            late_rows: AtomicU64::new(0),
+            skipped_rows: AtomicU64::new(0),
+            error_rows: AtomicU64::new(0),
+            windows_fired: AtomicU64::new(0),
+            first_error: Mutex::new(None),
+            sources: plan.sources.iter().enumerate().map(|(i, s)| SourceStats::new(i, s)).collect(),
+            pipelines: plan.pipelines.iter().map(|_| PipelineStats::default()).collect(),
+            aggregations: plan.aggregations.iter().map(|_| TriggerStats::default()).collect(),
+            operators: plan.operators.iter().map(|_| TriggerStats::default()).collect(),
+            workers: OnceLock::new(),
+            query: Mutex::new(Weak::new()),
+        }
+    }
+
+    /// Whether they were made for this plan.
+    pub(crate) fn check(&self, plan: &QueryPlan) -> Result<(), Diagnostic> {
+        let wanted = [plan.sources.len(), plan.pipelines.len(), plan.aggregations.len(), plan.operators.len()];
+        let given = [self.sources.len(), self.pipelines.len(), self.aggregations.len(), self.operators.len()];
+        match given == wanted && self.workers.get().is_none() {
+            true => Ok(()),
+            false => Err(Diagnostic::bug("the statistics of a run were made for another one")),
+        }
+    }
+
+    /// Notes how a run looks: what streams each pipeline reads, and how many workers there are.
+    pub(crate) fn open(&self, streams: &[Stream], workers: usize) {
+        for (pipeline, stats) in self.pipelines.iter().enumerate() {
+            let reads = |s: &&Stream| s.channels.iter().any(|c| c.pipeline == pipeline);
+            let watermarks = streams.iter().filter(reads).map(|_| Watermark::default()).collect();
+            // Unset so far: `check` has been asked.
+            let _ = stats.watermarks.set(watermarks);
+        }
+        let _ = self.workers.set((0..workers).map(|_| WorkerStats::default()).collect());
+    }
+
+    /// The run begins.
+    pub(crate) fn begin(&self, query: Weak<Query>) {
+        *self.query.lock() = query;
+    }
+
+    /// The run has ended.
+    pub(crate) fn end(&self) {
+        *self.query.lock() = Weak::new();
+        let _ = self.ended.set(self.started.elapsed());
+    }
+
+    /// Counters of a worker.
+    pub(crate) fn worker(&self, worker: usize) -> &WorkerStats {
+        &self.workers.get().expect("the number of workers is noted before they start")[worker]
+    }
+
+    /// Counts rows that were dropped for an error and keeps the first error as a sample.
+    pub(crate) fn skip_errors(&self, rows: u64, sample: Option<&Diagnostic>) {
+        self.error_rows.fetch_add(rows, Relaxed);
+        if let Some(sample) = sample {
+            self.first_error.lock().get_or_insert_with(|| sample.clone());
+        }
+    }
+
+    /// Pipeline `pipeline` has processed its input stream number `stream` up to a watermark.
+    pub(crate) fn release(&self, pipeline: usize, stream: usize, watermark: i64) {
+        let watermarks = self.pipelines[pipeline].watermarks.get().and_then(|w| w.get(stream));
+        watermarks.iter().for_each(|w| w.raise(watermark));
+    }
+
+    /// A split's rows have been processed up to a watermark.
+    pub(crate) fn release_split(&self, source: usize, split: usize, watermark: i64) {
+        self.sources[source].split(split).watermark.raise(watermark);
+    }
+
+    /// The numbers of now.
+    pub fn snapshot(&self) -> StatsSnapshot {
+        let elapsed = self.ended.get().copied().unwrap_or_else(|| self.started.elapsed());
+        let is_over = self.ended.get().is_some();
+        let sources: Vec<SourceSnapshot> = self.sources.iter().map(|s| s.snapshot(is_over)).collect();
+        let mut pipelines: Vec<PipelineSnapshot> =
+            self.pipelines.iter().enumerate().map(|(i, p)| p.snapshot(i, is_over)).collect();
+        let query = self.query.lock().upgrade();
+        for stream in query.iter().flat_map(|q| &q.streams) {
+            for (channel, reached) in stream.channels.iter().enumerate() {
+                pipelines[reached.pipeline].epochs_in_flight += stream.epochs_in_flight(channel);
+            }
+        }
+        let triggers = |what: &'static str, of: &[TriggerStats]| {
+            of.iter().enumerate().map(|(i, t)| t.snapshot(format!("{what} {i}"), is_over)).collect()
+        };
+        StatsSnapshot {
+            elapsed,
+            rows_in: sources.iter().map(|s| s.rows).sum(),
+            bytes_in: sources.iter().map(|s| s.bytes).sum(),
+            buffers: pipelines.iter().map(|p| p.buffers).sum(),
+            queued: query.as_ref().map_or(0, |q| q.scheduler.queued() as u64),
+            workers_idle: query.as_ref().map_or(0, |q| q.scheduler.idle() as u64),
+            rows_out: self.rows_out.load(Relaxed),
+            late_rows: self.late_rows.load(Relaxed),
+            skipped_rows: self.skipped_rows.load(Relaxed),
+            error_rows: self.error_rows.load(Relaxed),
+            windows_fired: self.windows_fired.load(Relaxed),
+            watermark_ms: sources.iter().filter_map(|s| s.watermark_ms).min(),
+            trigger_delay: Histogram::times_of(self.aggregations.iter().chain(&self.operators).map(|t| &t.delay)),
+            first_error: self.first_error.lock().clone(),
+            sources,
+            pipelines,
+            aggregations: triggers("aggregation", &self.aggregations),
+            operators: triggers("operator", &self.operators),
+            workers: self.workers.get().iter().flat_map(|w| w.iter()).map(|w| w.snapshot(elapsed)).collect(),
+        }
+    }
+}
+
+/// What is left between two counters; nothing after the end, when what was left has been dropped.
+fn left(before: u64, after: u64, is_over: bool) -> u64 {
+    if is_over { 0 } else { before.saturating_sub(after) }
+}
+
+impl SourceStats {
+    fn snapshot(&self, is_over: bool) -> SourceSnapshot {
+        let stats = || self.splits.get().iter().flat_map(|s| s.iter()).collect::<Vec<_>>();
+        let splits: Vec<SplitSnapshot> = stats().into_iter().map(|s| s.snapshot(is_over)).collect();
+        let active = stats().into_iter().filter(|s| !s.is_idle.load(Relaxed));
+        SourceSnapshot {
+            name: self.name.clone(),
+            rows: splits.iter().map(|s| s.rows).sum(),
+            bytes: splits.iter().map(|s| s.bytes).sum(),
+            chunks: splits.iter().map(|s| s.chunks).sum(),
+            queued: splits.iter().map(|s| s.queued).sum(),
+            decode_time: self.decode_time.times(),
+            watermark_ms: Watermark::lowest(active.map(|s| &s.watermark)),
+            splits,
+        }
+    }
+}
+
+impl SplitStats {
+    fn snapshot(&self, is_over: bool) -> SplitSnapshot {
+        // What is subtracted is read first: it cannot be more than what is read after it.
+        let begun = self.begun.load(Relaxed);
+        SplitSnapshot {
+            name: self.name.clone(),
+            rows: self.rows.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            chunks: self.chunks.load(Relaxed),
+            queued: left(self.read.load(Relaxed), begun, is_over),
+            watermark_ms: Watermark::lowest([&self.watermark].into_iter()),
+            is_idle: self.is_idle.load(Relaxed),
+            has_ended: self.has_ended.load(Relaxed),
+        }
+    }
+}
+
+impl PipelineStats {
+    fn snapshot(&self, index: usize, is_over: bool) -> PipelineSnapshot {
+        let buffers = self.buffers.load(Relaxed);
+        PipelineSnapshot {
+            name: format!("pipeline {index}"),
+            rows_in: self.rows_in.load(Relaxed),
+            rows_out: self.rows_out.load(Relaxed),
+            buffers,
+            queued: left(self.scheduled.load(Relaxed), buffers, is_over),
+            queued_max: self.queued_max.load(Relaxed),
+            epochs_in_flight: 0,
+            watermark_ms: Watermark::lowest(self.watermarks.get().iter().flat_map(|w| w.iter())),
+            task_time: self.task_time.times(),
+        }
+    }
+}
+
+impl TriggerStats {
+    fn snapshot(&self, name: String, is_over: bool) -> TriggerSnapshot {
+        let delay = self.delay.times();
+        let begun = self.begun.load(Relaxed);
+        TriggerSnapshot { name, begun, in_flight: left(begun, delay.count, is_over), delay }
+    }
+}
+
+impl WorkerStats {
+    fn snapshot(&self, elapsed: Duration) -> WorkerSnapshot {
+        let busy = Duration::from_nanos(self.busy_nanos.load(Relaxed));
+        WorkerSnapshot { tasks: self.tasks.load(Relaxed), busy, idle: elapsed.saturating_sub(busy) }
+    }
+}

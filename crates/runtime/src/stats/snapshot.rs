@@ -1,0 +1,138 @@
+//! The statistics of a query at one moment.
+
+use super::histogram::Times;
+use millstream_types::Diagnostic;
+use std::time::Duration;
+
+/// The counters at one moment. Counts and sums only grow; what waits or is in flight goes up and down, and is 0 after
+/// the end.
+#[derive(Debug, Clone)]
+pub struct StatsSnapshot {
+    /// Since the statistics were made, until the end of the run.
+    pub elapsed: Duration,
+    /// Rows decoded from all sources.
+    pub rows_in: u64,
+    /// Bytes read from all sources, after decompression.
+    pub bytes_in: u64,
+    /// Rows written to all sinks.
+    pub rows_out: u64,
+    /// Rows dropped because their window was complete.
+    pub late_rows: u64,
+    /// Malformed records that the format's options skipped.
+    pub skipped_rows: u64,
+    /// Rows dropped by [`crate::ErrorPolicy::Skip`].
+    pub error_rows: u64,
+    /// Windows written (a window without rows is none).
+    pub windows_fired: u64,
+    /// Buffers processed by all pipelines.
+    pub buffers: u64,
+    /// Tasks that wait for a worker: chunks to be decoded, buffers to be processed, windows to be written.
+    pub queued: u64,
+    /// Workers that wait for a task.
+    pub workers_idle: u64,
+    /// The lowest source watermark in milliseconds; `None` before the first and after the end of input.
+    pub watermark_ms: Option<i64>,
+    /// Trigger delays of all aggregations and keyed operators.
+    pub trigger_delay: Times,
+    /// The error of one of the rows in `error_rows`.
+    pub first_error: Option<Diagnostic>,
+    /// One for each source of the plan.
+    pub sources: Vec<SourceSnapshot>,
+    /// One for each pipeline of the plan.
+    pub pipelines: Vec<PipelineSnapshot>,
+    /// One for each windowed aggregation of the plan.
+    pub aggregations: Vec<TriggerSnapshot>,
+    /// One for each keyed operator of the plan.
+    pub operators: Vec<TriggerSnapshot>,
+    /// One for each worker; empty before the start.
+    pub workers: Vec<WorkerSnapshot>,
+}
+
+/// Counters of a source at one moment: sums over its splits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceSnapshot {
+    /// Number and table, as EXPLAIN says: `source 0: table bid`.
+    pub name: String,
+    /// Rows decoded.
+    pub rows: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Chunks decoded.
+    pub chunks: u64,
+    /// Chunks that wait for being decoded.
+    pub queued: u64,
+    /// Time that workers spent on each chunk: decoding, event times, and the stamping of buffers.
+    pub decode_time: Times,
+    /// The source watermark in milliseconds: the minimum over its splits that are not idle.
+    pub watermark_ms: Option<i64>,
+    /// One for each split; empty before the start.
+    pub splits: Vec<SplitSnapshot>,
+}
+
+/// Counters of a split at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SplitSnapshot {
+    /// What its connector calls it: a file's path, a shard.
+    pub name: String,
+    /// Rows decoded.
+    pub rows: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Chunks decoded.
+    pub chunks: u64,
+    /// Chunks that wait for being decoded.
+    pub queued: u64,
+    /// Up to where all its rows have been processed, in milliseconds; `None` before the first watermark and after the end.
+    pub watermark_ms: Option<i64>,
+    /// Whether it has been silent for so long that it does not hold the watermark back.
+    pub is_idle: bool,
+    /// Whether it has been read to its end.
+    pub has_ended: bool,
+}
+
+/// Counters of a pipeline at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PipelineSnapshot {
+    /// As EXPLAIN calls it: `pipeline 0`.
+    pub name: String,
+    /// Rows that came in.
+    pub rows_in: u64,
+    /// Rows that reached a sink, a lookup table or a keyed operator; 0 for pipelines that end in an aggregation.
+    pub rows_out: u64,
+    /// Buffers whose processing has begun: one task each.
+    pub buffers: u64,
+    /// Buffers that wait.
+    pub queued: u64,
+    /// The most buffers that have waited at a time.
+    pub queued_max: u64,
+    /// Epochs, over all splits of its input, that are not released; the open one of each is among them.
+    pub epochs_in_flight: u64,
+    /// Up to where all its input has been processed, in milliseconds; `None` before the first watermark and after the end.
+    pub watermark_ms: Option<i64>,
+    /// Time that workers spent on each buffer.
+    pub task_time: Times,
+}
+
+/// Counters of an aggregation or a keyed operator at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TriggerSnapshot {
+    /// As EXPLAIN calls it: `aggregation 0`, `operator 0`.
+    pub name: String,
+    /// Windows that a watermark has completed; for a keyed operator, jobs of a partition.
+    pub begun: u64,
+    /// Those of `begun` whose rows have not all been delivered.
+    pub in_flight: u64,
+    /// The time of each from the watermark that completed it until its rows were all buffers of the next pipeline.
+    pub delay: Times,
+}
+
+/// Counters of a worker at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkerSnapshot {
+    /// Tasks done.
+    pub tasks: u64,
+    /// Time spent on tasks that are done.
+    pub busy: Duration,
+    /// The rest of the time: asleep, looking for work, or in a task that is not done.
+    pub idle: Duration,
+}
