@@ -1,5 +1,7 @@
 //! Medians of alternating repetitions.
 
+use std::error::Error;
+use std::fmt::Debug;
 use std::time::Instant;
 
 /// Repetitions of each system.
@@ -10,6 +12,28 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let start = Instant::now();
     let result = work();
     (start.elapsed().as_secs_f64(), result)
+}
+
+/// Runs every variant once to warm up, and then `repetitions` times in turn: the seconds of each variant's runs. What a
+/// run returns is checked against what the variant's first one did.
+pub(crate) fn alternate<V, T: PartialEq + Debug>(
+    variants: &[V],
+    repetitions: usize,
+    mut run: impl FnMut(&V) -> Result<T, Box<dyn Error>>,
+) -> Result<Vec<(T, Vec<f64>)>, Box<dyn Error>> {
+    let first = |v| Ok((run(v)?, Vec::with_capacity(repetitions)));
+    let mut runs: Vec<(T, Vec<f64>)> = variants.iter().map(first).collect::<Result<_, Box<dyn Error>>>()?;
+    for _ in 0..repetitions {
+        for (variant, (wanted, seconds)) in variants.iter().zip(&mut runs) {
+            let (taken, result) = timed(|| run(variant));
+            let result = result?;
+            if result != *wanted {
+                return Err(format!("two runs of the same differ: {result:?} and {wanted:?}").into());
+            }
+            seconds.push(taken);
+        }
+    }
+    Ok(runs)
 }
 
 /// The median of the seconds of each repetition.

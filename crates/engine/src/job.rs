@@ -146,7 +146,7 @@ fn open_source(source: &SourcePlan, config: &RunConfig, memory: &MemoryTables) -
             let in_memory =
                 memory.get(&table.name).filter(|_| table.options.get("connector") == Some(memory::CONNECTOR));
             Ok(SourceRows::Connector(match in_memory {
-                Some(table) => table.open(&request),
+                Some(table) => table.open(&request)?,
                 None => connectors::open_source(&request)?,
             }))
         }

@@ -24,6 +24,7 @@ mod programs;
 mod results;
 mod session;
 
+pub use memory::TableProvider;
 pub use millstream_codegen::kernel::Tier;
 pub use millstream_connectors as connectors;
 pub use millstream_runtime::{

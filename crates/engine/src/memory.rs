@@ -1,7 +1,7 @@
-//! Tables in memory: Arrow batches that a program hands to a session.
+//! Tables of the program that uses a session: sources of its own, and Arrow batches in memory.
 //!
-//! The columns are read in place: a chunk is the number of a batch, "decoding" it picks the columns that the query
-//! uses.
+//! The columns of batches are read in place: a chunk is the number of a batch, "decoding" it picks the columns that the
+//! query uses.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -9,14 +9,29 @@ use millstream_connectors::{
     Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader,
 };
 use millstream_types::{Diagnostic, Options, Schema, code};
+use std::fmt;
 use std::sync::Arc;
 
 /// Value of the `connector` option of such tables. SQL cannot name it: there would be nothing behind it.
 pub(crate) const CONNECTOR: &str = "memory";
+/// Option of such tables: whether they go on for ever.
+pub(crate) const ENDLESS: &str = "endless";
+
+/// Where the rows of a program's own table come from ([`crate::Session::register_source`]).
+pub trait TableProvider: fmt::Debug + Send + Sync {
+    /// Opens the table for a query. The request names the columns that it reads.
+    fn open(&self, request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic>;
+
+    /// Whether the table ends by itself.
+    fn is_bounded(&self) -> bool;
+}
 
 /// Whether a table with these options ends by itself.
 pub(crate) fn is_bounded(options: &Options) -> bool {
-    options.get("connector") == Some(CONNECTOR) || millstream_connectors::is_bounded(options)
+    match options.get("connector") {
+        Some(CONNECTOR) => options.get(ENDLESS) != Some("true"),
+        _ => millstream_connectors::is_bounded(options),
+    }
 }
 
 /// The batches of a table.
@@ -45,10 +60,15 @@ impl MemoryTable {
         }
         Ok(MemoryTable { batches: batches.into() })
     }
+}
 
-    /// Opens the table for a query.
-    pub(crate) fn open(&self, request: &SourceRequest) -> Box<dyn Source> {
-        Box::new(Reader { batches: self.batches.clone(), columns: request.columns.clone().into() })
+impl TableProvider for MemoryTable {
+    fn open(&self, request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
+        Ok(Box::new(Reader { batches: self.batches.clone(), columns: request.columns.clone().into() }))
+    }
+
+    fn is_bounded(&self) -> bool {
+        true
     }
 }
 

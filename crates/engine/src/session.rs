@@ -2,7 +2,7 @@
 
 use crate::explain;
 use crate::job::Job;
-use crate::memory::{self, MemoryTable};
+use crate::memory::{self, MemoryTable, TableProvider};
 use crate::results::{Collected, ResultTarget};
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, RecordBatch};
@@ -74,8 +74,8 @@ pub struct Session {
     memory: MemoryTables,
 }
 
-/// Tables in memory by name.
-pub(crate) type MemoryTables = BTreeMap<String, MemoryTable>;
+/// The program's own tables by name.
+pub(crate) type MemoryTables = BTreeMap<String, Arc<dyn TableProvider>>;
 
 impl Session {
     /// An empty catalog and default settings.
@@ -98,17 +98,44 @@ impl Session {
     ///
     /// Fails when the table exists or a batch does not have its columns.
     pub fn register(&mut self, name: &str, columns: &str, batches: Vec<RecordBatch>) -> Result<(), Diagnostic> {
+        self.define(name, columns, false, |schema| Ok(Arc::new(MemoryTable::new(schema, batches)?)))
+    }
+
+    /// Makes a source of the program's own a table, to be read like any other. `columns` is as for
+    /// [`Session::register`]; the decoder of the source makes the physical columns that it is asked for.
+    ///
+    /// Fails when the table exists.
+    pub fn register_source(
+        &mut self,
+        name: &str,
+        columns: &str,
+        table: Arc<dyn TableProvider>,
+    ) -> Result<(), Diagnostic> {
+        self.define(name, columns, !table.is_bounded(), |_| Ok(table))
+    }
+
+    fn define(
+        &mut self,
+        name: &str,
+        columns: &str,
+        is_endless: bool,
+        table: impl FnOnce(&Schema) -> Result<Arc<dyn TableProvider>, Diagnostic>,
+    ) -> Result<(), Diagnostic> {
         let quoted = name.replace('`', "``");
-        let sql = format!("CREATE TABLE `{quoted}` ({columns}) WITH ('connector' = '{}')", memory::CONNECTOR);
+        let sql = format!(
+            "CREATE TABLE `{quoted}` ({columns}) WITH ('connector' = '{}', '{}' = '{is_endless}')",
+            memory::CONNECTOR,
+            memory::ENDLESS
+        );
         let Statement::CreateTable(definition) = sql::parse_statement(&sql)? else {
             return Err(Diagnostic::bug("CREATE TABLE was parsed as another statement"));
         };
         let mut catalog = self.catalog.clone();
         catalog.create_table(&definition)?;
-        let table = catalog.lookup_table([&sql::Ident::new(name)])?;
-        let physical = table.columns.iter().filter(|c| matches!(c.kind, ColumnKind::Physical));
+        let entry = catalog.lookup_table([&sql::Ident::new(name)])?;
+        let physical = entry.columns.iter().filter(|c| matches!(c.kind, ColumnKind::Physical));
         let schema = Schema::new(physical.map(|c| c.field.clone()).collect());
-        self.memory.insert(name.to_string(), MemoryTable::new(&schema, batches)?);
+        self.memory.insert(name.to_string(), table(&schema)?);
         self.catalog = catalog;
         Ok(())
     }
