@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test setup build release fmt lint unit loom miri shuffle docs docs-check bench deny clean
+.PHONY: demo test setup build release fmt lint unit loom miri shuffle docs docs-check bench bench-runtime soak deny clean
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
@@ -51,10 +51,19 @@ docs:
 	MILLSTREAM_UPDATE_DOCS=1 $(CARGO) test -p millstream-cli --test docs --quiet
 	$(CARGO) doc --workspace --no-deps
 
-# Millstream beside DuckDB and beside hand-written loops, and by number of windows, aggregate, join and sessions; about 45
-# seconds once built.
+# Millstream beside DuckDB and beside hand-written loops, by number of windows, aggregate, join and sessions, out of order,
+# and by distance of watermarks; about two minutes once built.
 bench: setup
 	scripts/bench.sh
+
+# By skew, number of keys and size of buffers (latency); some ten minutes.
+bench-runtime: setup
+	scripts/bench.sh skew keys latency
+
+# Hours of event time with thousands of windows open, in MINUTES minutes; fails when memory grows.
+MINUTES ?= 10
+soak: setup
+	scripts/bench.sh soak $(MINUTES)
 
 # Licences, sources and duplicates by cargo-deny, if it is installed (`cargo install cargo-deny`). CI checks the same
 # rules of deny.toml, and who may depend on whom, with `cargo metadata` (crates/engine/tests/suite/dependencies.rs).
