@@ -131,6 +131,12 @@ impl Accumulator {
         }
     }
 
+    /// Whether an update needs to know the place of its row in the input.
+    pub const fn keeps_places(self) -> bool {
+        use ObjectKind::{First, Last, List};
+        matches!(self, Accumulator::Object(List { .. } | First | Last, _))
+    }
+
     /// Whether a merge can be undone exactly. Sums of floats cannot: what an infinity or NaN has swallowed is gone.
     pub const fn is_invertible(self) -> bool {
         matches!(self, Accumulator::Count | Accumulator::SumI64 | Accumulator::SumI128)

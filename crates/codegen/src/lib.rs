@@ -13,6 +13,7 @@ mod fold;
 pub mod interpreter;
 pub mod kernel;
 pub mod lower;
+pub mod partition;
 mod print;
 pub mod program;
 mod rewrite;

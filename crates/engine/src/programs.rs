@@ -1,11 +1,14 @@
 //! The row programs of a plan: those of its sources, pipelines, lookup tables and keyed operators.
 
 use millstream_codegen::lower::{Lowered, lower_condition, lower_expressions, lower_keys, lower_pipeline, lower_slots};
+use millstream_codegen::partition::partition;
 use millstream_plan::expr::Expr;
 use millstream_plan::pipeline::{
     FlatMap, KeyedKind, KeyedOperator, LookupTable, Operator, QueryPlan, SourcePlan, WatermarkRule,
 };
-use millstream_runtime::{FlatMapCode, OperatorCode, PipelineCode, StagedCode, event_time_columns};
+use millstream_runtime::{
+    FlatMapCode, MergeStrategy, OperatorCode, PartitionedCode, PipelineCode, StagedCode, event_time_columns,
+};
 use millstream_types::{Diagnostic, Field, Schema};
 use std::sync::Arc;
 
@@ -25,6 +28,8 @@ pub(crate) struct Programs {
 pub(crate) struct Staged {
     stages: Vec<Arc<Lowered>>,
     flat_maps: Vec<FlatMapped>,
+    /// The halves of the last stage, if rows are partitioned before they meet tables.
+    halves: Option<[Arc<Lowered>; 2]>,
 }
 
 /// The programs of a flat map: those of lookups, none for the others.
@@ -42,14 +47,14 @@ pub(crate) struct Keyed {
 }
 
 impl Programs {
-    /// Lowers everything.
-    pub(crate) fn new(plan: &QueryPlan) -> Result<Programs, Diagnostic> {
+    /// Lowers everything that a run with a strategy may need.
+    pub(crate) fn new(plan: &QueryPlan, merge: MergeStrategy) -> Result<Programs, Diagnostic> {
         let sources = plan.sources.iter().enumerate();
         let lookups = plan.lookups.iter().enumerate();
         let operators = plan.operators.iter().enumerate();
         Ok(Programs {
             event_times: sources.map(|(i, s)| event_time(i, s)).collect::<Result<_, _>>()?,
-            pipelines: (0..plan.pipelines.len()).map(|i| staged(plan, i)).collect::<Result<_, _>>()?,
+            pipelines: (0..plan.pipelines.len()).map(|i| staged(plan, i, merge)).collect::<Result<_, _>>()?,
             lookups: lookups.map(|(i, l)| keys_of_lookup(i, l)).collect::<Result<_, _>>()?,
             operators: operators.map(|(i, o)| keyed(i, o)).collect::<Result<_, _>>()?,
         })
@@ -59,7 +64,7 @@ impl Programs {
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Lowered>> {
         let staged = self.pipelines.iter().flat_map(|p| {
             let flat_maps = p.flat_maps.iter().flat_map(|f| f.probe.iter().chain(&f.residual));
-            p.stages.iter().chain(flat_maps)
+            p.stages.iter().chain(flat_maps).chain(p.halves.iter().flatten())
         });
         let keyed = self.operators.iter().flat_map(|o| o.keys.iter().chain(&o.residual).chain(&o.slots));
         self.event_times.iter().flatten().chain(&self.lookups).chain(staged).chain(keyed)
@@ -75,7 +80,11 @@ impl Staged {
             let probe = probe.as_ref().map(&mut *code).transpose()?;
             flat_maps.push(FlatMapCode { probe, residual: residual.as_ref().map(&mut *code).transpose()? });
         }
-        Ok(StagedCode { stages, flat_maps })
+        let partitioned = match &self.halves {
+            Some([scatter, fold]) => Some(PartitionedCode { scatter: code(scatter)?, fold: code(fold)? }),
+            None => None,
+        };
+        Ok(StagedCode { stages, flat_maps, partitioned })
     }
 }
 
@@ -109,8 +118,12 @@ fn event_time(index: usize, source: &SourcePlan) -> Result<Option<Arc<Lowered>>,
     lower_expressions(&name, &Schema::new(fields), &exprs).map(|l| Some(Arc::new(l)))
 }
 
-fn staged(plan: &QueryPlan, index: usize) -> Result<Staged, Diagnostic> {
-    let stages = lower_pipeline(plan, index)?.into_iter().map(Arc::new).collect();
+fn staged(plan: &QueryPlan, index: usize, merge: MergeStrategy) -> Result<Staged, Diagnostic> {
+    let stages: Vec<Arc<Lowered>> = lower_pipeline(plan, index)?.into_iter().map(Arc::new).collect();
+    let halves = match (merge, stages.last()) {
+        (MergeStrategy::Partition, Some(last)) => partition(last)?.map(|h| [h.scatter, h.fold].map(Arc::new)),
+        _ => None,
+    };
     let pipeline = &plan.pipelines[index];
     let mut schema = pipeline.schema.clone();
     let mut flat_maps = Vec::new();
@@ -124,7 +137,7 @@ fn staged(plan: &QueryPlan, index: usize) -> Result<Staged, Diagnostic> {
             }
         }
     }
-    Ok(Staged { stages, flat_maps })
+    Ok(Staged { stages, flat_maps, halves })
 }
 
 fn schema_of(columns: &[Expr]) -> Schema {

@@ -1,11 +1,12 @@
 //! A windowed aggregation at run time: which of its tables the watermarks of its inputs have completed.
 
 use crate::buffer::Buffer;
+use crate::lanes::Lanes;
 use crate::overlap::OverlapRuntime;
 use crate::progress::{Forward, Progress};
 use crate::stream::StreamId;
 use crate::tables::OpenTables;
-use millstream_abi::{Accumulator, EntryLayout, ObjectKind};
+use millstream_abi::EntryLayout;
 use millstream_plan::window::{Overlap, Slicing, WindowAssigner};
 use millstream_state::OutputTypes;
 use parking_lot::{Mutex, MutexGuard};
@@ -24,6 +25,8 @@ pub(crate) struct Aggregation {
     pub(crate) tables: OpenTables,
     /// For overlapping windows, what their slices have become.
     pub(crate) overlap: Option<OverlapRuntime>,
+    /// Where its rows are exchanged by key before they meet a table.
+    pub(crate) lanes: Option<Lanes>,
     /// Whether what a row does depends on the exact watermark before it, because rows of several streams are put in order.
     is_ordered: bool,
     /// Whether a component keeps the places of rows.
@@ -108,11 +111,12 @@ impl Aggregation {
         overlap: Option<OverlapRuntime>,
         owners: usize,
     ) -> Aggregation {
-        let keeps_places = keeps_order(&layout);
+        let keeps_places = layout.accumulators.iter().any(|(accumulator, _)| accumulator.keeps_places());
         let (fired, state) = (AtomicI64::new(i64::MIN), Mutex::new(Progress::new(inputs)));
         let is_ordered = keeps_places && inputs > 1;
         let tables = OpenTables::new(Arc::clone(&layout), owners);
-        Aggregation { assigner, layout, types, output, tables, overlap, is_ordered, keeps_places, fired, state }
+        let lanes = None;
+        Aggregation { assigner, layout, types, output, tables, overlap, lanes, is_ordered, keeps_places, fired, state }
     }
 
     /// See the field.
@@ -154,13 +158,6 @@ impl Aggregation {
         }
         Some(Advance { forward, completes })
     }
-}
-
-/// Whether results depend on the order of rows.
-fn keeps_order(layout: &EntryLayout) -> bool {
-    use ObjectKind::{First, Last, List};
-    let ordered = |a: Accumulator| matches!(a, Accumulator::Object(List { .. } | First | Last, _));
-    layout.accumulators.iter().any(|&(accumulator, _)| ordered(accumulator))
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
-//! Rows of Arrow columns: selected, cut out, put together, and strings in buffers of their own.
+//! Rows of Arrow columns: selected, cut out, put together, parted by key, and strings in buffers of their own.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{BinaryViewType, ByteViewType, StringViewType};
-use arrow_array::{Array, ArrayRef, GenericByteViewArray};
+use arrow_array::{Array, ArrayRef, GenericByteViewArray, UInt32Array};
 use arrow_select::concat::concat;
 use arrow_select::take::take;
+use millstream_state::{PARTITIONS, partition_of};
 use millstream_types::Diagnostic;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A column of views into more buffers than this is copied.
@@ -28,6 +30,55 @@ pub(crate) fn joined(arrays: &[&ArrayRef]) -> Result<ArrayRef, Diagnostic> {
     }
     let arrays: Vec<&dyn Array> = arrays.iter().map(|a| &***a).collect();
     concat(&arrays).map(tidy).map_err(unselectable)
+}
+
+/// Which partition each row belongs to, by the hash of its key.
+pub(crate) struct Parts {
+    /// Numbers of the rows, partition by partition, in each of them ascending; `None`: all rows as they are, for they
+    /// belong to one.
+    order: Option<UInt32Array>,
+    /// Partition *p* has places `starts[p]..starts[p + 1]`.
+    starts: [usize; PARTITIONS + 1],
+}
+
+impl Parts {
+    /// Of rows with these hashes.
+    pub(crate) fn new(hashes: &[i64]) -> Parts {
+        let partition = |hash: &i64| partition_of(*hash as u64);
+        let mut starts = [0; PARTITIONS + 1];
+        hashes.iter().for_each(|h| starts[partition(h) + 1] += 1);
+        let has_only_one = starts.contains(&hashes.len());
+        for p in 0..PARTITIONS {
+            starts[p + 1] += starts[p];
+        }
+        if has_only_one {
+            return Parts { order: None, starts };
+        }
+        let mut next = starts;
+        let mut order = vec![0u32; hashes.len()];
+        for (row, hash) in hashes.iter().enumerate() {
+            let place = &mut next[partition(hash)];
+            order[*place] = row as u32;
+            *place += 1;
+        }
+        Parts { order: Some(order.into()), starts }
+    }
+
+    /// The number of the row at each place; `None`: it is that of the place.
+    pub(crate) fn order(&self) -> Option<&[u32]> {
+        self.order.as_ref().map(|order| &**order.values())
+    }
+
+    /// A column in the order of places.
+    pub(crate) fn arranged(&self, column: &ArrayRef) -> Result<ArrayRef, Diagnostic> {
+        self.order.as_ref().map_or_else(|| Ok(Arc::clone(column)), |order| selected(column, order))
+    }
+
+    /// The partitions that have rows, and their places.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let places = |p: usize| (p, self.starts[p]..self.starts[p + 1]);
+        (0..PARTITIONS).map(places).filter(|(_, places)| !places.is_empty())
+    }
 }
 
 /// The diagnostic of a failed selection of rows.

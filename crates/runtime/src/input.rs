@@ -74,6 +74,17 @@ pub struct StagedCode {
     pub stages: Vec<PipelineCode>,
     /// One for each flat map.
     pub flat_maps: Vec<FlatMapCode>,
+    /// The last stage, cut in two, for [`crate::MergeStrategy::Partition`]; `None` if its rows cannot be partitioned or
+    /// the strategy is another.
+    pub partitioned: Option<PartitionedCode>,
+}
+
+/// The two halves of a program that updates tables (`millstream_codegen::partition`).
+pub struct PartitionedCode {
+    /// Emits what the other half needs and the hash of the key.
+    pub scatter: PipelineCode,
+    /// Updates tables with it.
+    pub fold: PipelineCode,
 }
 
 /// The programs of a flat map: those of lookups, none for the others.

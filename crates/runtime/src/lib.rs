@@ -9,6 +9,7 @@
 //!
 //! A pipeline whose rows become several (windows of a row, UNNEST, lookups) runs in stages within one task: see `staged`.
 //! What is looked up is read first: see `lookup` and `phases`. Overlapping windows share their slices: see `overlap`.
+//! Whose rows meet tables only after they have been exchanged by key: see `lanes`.
 //! The rows of joins, sessions, ranks and the like are exchanged by key instead of going to tables: see `keyed`.
 //!
 //! [`run`] blocks until the query has ended. The engine's background compiler may replace a pipeline's kernel
@@ -36,6 +37,7 @@ mod flow;
 mod groups;
 mod input;
 mod keyed;
+mod lanes;
 mod lookup;
 mod ordered;
 mod overlap;
@@ -60,8 +62,8 @@ mod worker;
 pub use cancel::{CancelState, CancelToken};
 pub use config::{ErrorPolicy, MergeStrategy, RunConfig};
 pub use input::{
-    EventTimeColumns, FlatMapCode, KernelSlot, OperatorCode, PipelineCode, RunInput, SourceInput, SourceRows,
-    StagedCode, event_time_columns,
+    EventTimeColumns, FlatMapCode, KernelSlot, OperatorCode, PartitionedCode, PipelineCode, RunInput, SourceInput,
+    SourceRows, StagedCode, event_time_columns,
 };
 pub use stats::{
     PipelineSnapshot, QueryStats, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, WorkerSnapshot,

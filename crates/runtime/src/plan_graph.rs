@@ -2,13 +2,14 @@
 
 use crate::aggregation::Aggregation;
 use crate::cancel::CancelToken;
-use crate::config::RunConfig;
+use crate::config::{MergeStrategy, RunConfig};
 use crate::cuts::Cuts;
 use crate::egress::Egress;
 use crate::event_time::EventTime;
 use crate::flow::Flow;
 use crate::input::{RunInput, SourceInput, SourceRows, StagedCode};
 use crate::keyed::KeyedRuntime;
+use crate::lanes::Lanes;
 use crate::lookup::Lookup;
 use crate::overlap::OverlapRuntime;
 use crate::phases::{Phases, phases_of_lookups};
@@ -26,7 +27,7 @@ use millstream_plan::pipeline::{
     ComponentOutput, Pipeline, PipelineEnd, PipelineInput, QueryPlan, SourcePlan, SourceWatermark, WatermarkRule,
 };
 use millstream_plan::window::WindowAssigner;
-use millstream_state::{Output, OutputTypes};
+use millstream_state::{Output, OutputTypes, PARTITIONS};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -40,13 +41,16 @@ pub(crate) fn build(
     stats: &Arc<QueryStats>,
     cancel: &CancelToken,
 ) -> Result<Query, Diagnostic> {
-    let RunInput { plan, sources, pipelines, operators, lookups, sinks } = input;
+    let RunInput { plan, sources, mut pipelines, operators, lookups, sinks } = input;
     check_sizes(&plan, sources.len(), pipelines.len(), sinks.len())?;
     stats.check(&plan)?;
     if (operators.len(), lookups.len()) != (plan.operators.len(), plan.lookups.len()) {
         return Err(Diagnostic::bug("the programs of keyed operators and lookup tables do not fit the plan"));
     }
     let config = RunConfig { workers: config.workers.max(1), ..config.clone() };
+    if config.merge != MergeStrategy::Partition {
+        pipelines.iter_mut().for_each(|p| p.partitioned = None);
+    }
     let phases = plan.sources.iter().map(|s| s.phase + 1).max().unwrap_or(0);
     let mut graph = Graph::new(&plan);
     let mut runtimes = Vec::with_capacity(sources.len());
@@ -216,7 +220,7 @@ fn aggregation(
     inputs: usize,
     workers: usize,
 ) -> Result<Aggregation, Diagnostic> {
-    let mut layout: Option<Arc<EntryLayout>> = None;
+    let (mut layout, mut is_partitioned): (Option<Arc<EntryLayout>>, _) = (None, false);
     for (pipeline, code) in plan.pipelines.iter().zip(pipelines) {
         if !matches!(pipeline.end, PipelineEnd::Aggregate { aggregation, .. } if aggregation == index) {
             continue;
@@ -226,6 +230,12 @@ fn aggregation(
         };
         if *layout.get_or_insert_with(|| Arc::new(update.layout.clone())).as_ref() != update.layout {
             return Err(Diagnostic::bug("pipelines of one aggregation disagree about its entries"));
+        }
+        if let Some(halves) = &code.partitioned {
+            if halves.fold.lowered.layout() != Some(&update.layout) {
+                return Err(Diagnostic::bug("the halves of a pipeline disagree about its entries"));
+            }
+            is_partitioned = true;
         }
     }
     let layout = layout.ok_or_else(|| Diagnostic::bug("no pipeline ends in an aggregation"))?;
@@ -244,7 +254,10 @@ fn aggregation(
         }
         _ => None,
     };
-    Ok(Aggregation::new(aggregation.assigner, layout, types, output, inputs, overlap, workers))
+    let owners = workers + if is_partitioned { PARTITIONS } else { 0 };
+    let mut made = Aggregation::new(aggregation.assigner, layout, types, output, inputs, overlap, owners);
+    made.lanes = is_partitioned.then(|| Lanes::new(workers));
+    Ok(made)
 }
 
 /// Whether no rows of a keyed operator come from a source without another operator in between.

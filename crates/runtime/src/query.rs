@@ -257,6 +257,12 @@ impl Query {
         }
     }
 
+    /// A task of a channel of a stream is done.
+    pub(crate) fn finish_task(&self, stream: StreamId, channel: usize, epoch: u64) -> Result<(), Diagnostic> {
+        let release = self.streams[stream].finish(channel, epoch);
+        release.map_or(Ok(()), |release| self.release(stream, channel, release))
+    }
+
     /// A channel of a stream has released a watermark or ended.
     pub(crate) fn release(&self, stream: StreamId, channel: usize, release: Release) -> Result<(), Diagnostic> {
         let reached = self.streams[stream].channels[channel];

@@ -1,6 +1,7 @@
 //! The scheduler: which task a free worker takes (StreamBox section 6, "next externalisation moment first").
 //!
-//! 1. Trigger work, that of the oldest window first: it makes output, and it frees tables.
+//! 1. Trigger work, that of the oldest window first: it makes output, and it frees tables. With it what is left of tasks
+//!    whose rows wait in lanes: it holds back an epoch that has been begun.
 //! 2. Buffers of the oldest epoch, by the watermark before them: they hold back the next output. The output of a fired
 //!    window carries an older watermark than the source has by then, so it goes before new input.
 //! 3. Decoding, in order of reading.
@@ -70,6 +71,7 @@ fn urgency(task: &Task) -> Urgency {
         Task::Build(_) | Task::Keyed(_) => (0, i64::MIN),
         Task::Combine { end, .. } => (0, *end),
         Task::Seal(firing) | Task::Merge(firing, _) => (0, firing.end()),
+        Task::Fold(task) => (0, task.watermark),
         Task::Process(task) => (1, task.buffer.stamp.watermark),
         Task::Decode(_) => (2, 0),
     };

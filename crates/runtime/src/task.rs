@@ -3,6 +3,7 @@
 use crate::buffer::Buffer;
 use crate::flow::Permit;
 use crate::keyed::KeyedTask;
+use crate::lanes::LaneTask;
 use crate::stream::StreamId;
 use crate::trigger::Firing;
 use millstream_connectors::Chunk;
@@ -14,6 +15,8 @@ pub(crate) enum Task {
     Decode(DecodeTask),
     /// Runs a pipeline over a buffer.
     Process(ProcessTask),
+    /// Puts the rows that wait in a lane into its tables.
+    Fold(LaneTask),
     /// Seals a table of a fired window.
     Seal(Arc<Firing>),
     /// Merges one range of partitions of a fired window.

@@ -1,5 +1,7 @@
 //! A worker: one thread that takes tasks until the query ends.
 
+use crate::input::PartitionedCode;
+use crate::lanes::Scattered;
 use crate::query::{Query, panicked};
 use crate::row_errors::RowErrors;
 use crate::staged::{Staged, Stages, Tools, emit_stage};
@@ -48,6 +50,7 @@ impl Worker<'_> {
         match task {
             Task::Decode(task) => self.decode(task, started),
             Task::Process(task) => self.process(task, started),
+            Task::Fold(task) => self.query.fold(task, &mut self.functions),
             Task::Seal(firing) => {
                 self.query.seal(firing);
                 Ok(())
@@ -103,18 +106,21 @@ impl Worker<'_> {
         let stats = &query.stats.pipelines[channel.pipeline];
         stats.buffers.fetch_add(1, Relaxed);
         stats.rows_in.fetch_add(task.buffer.rows as u64, Relaxed);
+        let mut scattered = None;
         match query.plan.pipelines[channel.pipeline].end {
-            PipelineEnd::Aggregate { aggregation, .. } => self.update(&task, channel.pipeline, aggregation)?,
+            PipelineEnd::Aggregate { aggregation, .. } => match &query.pipelines[channel.pipeline].partitioned {
+                Some(halves) => scattered = Some(self.scatter(&task, channel.pipeline, aggregation, halves)?),
+                None => self.update(&task, channel.pipeline, aggregation)?,
+            },
             PipelineEnd::Sink(sink) => self.write(&task, channel, sink)?,
             PipelineEnd::Build { lookup } => self.collect(&task, channel, lookup)?,
             PipelineEnd::Exchange { operator, port } => self.exchange(&task, channel.pipeline, operator, port)?,
         }
         stats.task_time.record(started.elapsed());
-        let release = query.streams[task.stream].finish(task.channel, task.epoch);
-        if let Some(release) = release {
-            query.release(task.stream, task.channel, release)?;
+        match scattered {
+            Some(scattered) => query.folded(&scattered),
+            None => query.finish_task(task.stream, task.channel, task.epoch),
         }
-        Ok(())
     }
 
     /// Rows into tables.
@@ -143,6 +149,26 @@ impl Worker<'_> {
             Some(table) => Err(Diagnostic::bug(format!("a row came to table {table}, which had been fired"))),
             None => Ok(()),
         }
+    }
+
+    /// Rows into lanes.
+    fn scatter(
+        &mut self,
+        task: &ProcessTask,
+        pipeline: usize,
+        aggregation: usize,
+        halves: &PartitionedCode,
+    ) -> Result<Arc<Scattered>, Diagnostic> {
+        let (query, buffer) = (self.query, &*task.buffer);
+        let (runtime, scattered) = (&query.aggregations[aggregation], Scattered::new(task, pipeline));
+        let mut stages = Stages::new(query, pipeline);
+        let watermarks = if stages.reads_watermarks() { buffer.exact_watermarks() } else { runtime.watermarks(buffer) };
+        stages.run(Staged::new(buffer, watermarks), &mut self.tools(), &mut |tools, rows| {
+            let emitted = emit_stage(query, &halves.scatter, &rows, tools)?;
+            query.scatter(aggregation, emitted, &scattered)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(scattered)
     }
 
     /// Rows for a sink. The program itself checks the sink's NOT NULL columns.

@@ -31,11 +31,14 @@ fn tumbling_counts_are_those_of_the_model_under_every_configuration() {
         let (expected, late) = tumbling_model(&data, 100, delay_ms);
         assert!(late > 0, "the input has late rows");
         let mut order: Option<Vec<String>> = None;
-        for workers in [1, 2, 8] {
+        for (workers, merge) in strategies() {
             for (buffer_rows, chunk_rows) in [(1, 64), (7, 50), (0, 33), (0, 1000)] {
                 let source = MemorySource::of(&data, chunk_rows);
-                let (rows, stats) = run_to_end(tumbling_plan(100, delay_ms), source, config(workers, buffer_rows));
-                let what = format!("seed {seed}, {workers} workers, buffers of {buffer_rows}, chunks of {chunk_rows}");
+                let config = RunConfig { merge, ..config(workers, buffer_rows) };
+                let (rows, stats) = run_to_end(tumbling_plan(100, delay_ms), source, config);
+                let what = format!(
+                    "seed {seed}, {workers} workers, {merge:?}, buffers of {buffer_rows}, chunks of {chunk_rows}"
+                );
                 assert_eq!(stats.late_rows, late, "{what}");
                 assert_eq!(stats.rows_in, (splits * 400) as u64, "{what}");
                 assert_eq!(stats.rows_out, rows.len() as u64, "{what}");
@@ -61,10 +64,11 @@ fn chained_windows_are_those_of_the_model() {
         .iter()
         .map(|((start, count), (keys, greatest))| format!("{count},{keys},{greatest},{start},{}", start + 170))
         .collect();
-    for workers in [1, 2, 8] {
+    for (workers, merge) in strategies() {
         for buffer_rows in [1, 7, 0] {
             let source = MemorySource::of(&data, 40);
-            let (rows, stats) = run_to_end(chained_plan(50, 30, 170), source, config(workers, buffer_rows));
+            let config = RunConfig { merge, ..config(workers, buffer_rows) };
+            let (rows, stats) = run_to_end(chained_plan(50, 30, 170), source, config);
             assert_eq!(stats.late_rows, late, "no row of a window is late for the next aggregation");
             assert!(starts(&rows).is_sorted());
             assert_eq!(sorted(rows), sorted(expected.clone()));
@@ -78,9 +82,10 @@ fn a_large_window_is_sealed_and_merged_by_many_tasks() {
     let splits: Vec<Vec<Row>> = rows.chunks(10_000).map(<[Row]>::to_vec).collect();
     let (expected, late) = tumbling_model(&splits, 1000, 2000);
     assert_eq!((expected.len(), late), (20_000, 0));
-    for workers in [1, 4] {
+    for (workers, merge) in strategies() {
         let source = MemorySource::of(&splits, 700);
-        let (rows, stats) = run_to_end(tumbling_plan(1000, 2000), source, config(workers, 512));
+        let config = RunConfig { merge, ..config(workers, 512) };
+        let (rows, stats) = run_to_end(tumbling_plan(1000, 2000), source, config);
         assert_eq!(stats.windows_fired, 1);
         assert_eq!(sorted(rows), expected);
     }

@@ -2,7 +2,7 @@
 
 use crate::execute::TableHooks;
 use millstream_abi::{Accumulator, EntryLayout, ExecContext, Phys, Slot, Str, TableHeader};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Tables by slice.
 #[derive(Debug)]
@@ -45,6 +45,11 @@ impl MemoryTables {
         }
         texts.sort();
         texts
+    }
+
+    /// The hashes of all keys.
+    pub fn hashes(&self) -> BTreeSet<u64> {
+        self.tables.values().flat_map(|table| table.occupied(&self.layout)).map(|(hash, _)| hash).collect()
     }
 
     /// The hash of each group, by group.

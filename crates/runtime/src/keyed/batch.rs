@@ -1,13 +1,14 @@
 //! Rows on their way to a partition of a keyed operator, and how those of several buffers are put in merged order.
 
-use crate::columns::{compact, joined, selected, sliced, unselectable};
+use crate::columns::{Parts, compact, joined, selected, sliced, unselectable};
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::ScalarBuffer;
 use arrow_select::interleave::interleave;
-use millstream_state::{Ordinal, PARTITIONS, partition_of};
+use millstream_state::Ordinal;
 use millstream_types::Diagnostic;
+use std::ops::Range;
 
 /// Rows of one buffer for one partition, or rows in merged order.
 #[derive(Debug, Clone, Default)]
@@ -34,37 +35,18 @@ impl Batch {
 
     /// Routes rows to their partitions. Strings are copied out of the input.
     pub(crate) fn split(self, hashes: &[i64]) -> Result<Vec<(usize, Batch)>, Diagnostic> {
-        let rows = self.rows();
-        let partition = |hash: &i64| partition_of(*hash as u64);
-        let mut ends = [0; PARTITIONS];
-        hashes.iter().for_each(|h| ends[partition(h)] += 1);
-        if let Some(only) = ends.iter().position(|&n| n == rows) {
-            let columns = self.columns.iter().map(compact).collect();
-            return Ok(vec![(only, Batch { columns, ordinals: self.ordinals })]);
-        }
-        let mut start = 0;
-        let mut starts = [0; PARTITIONS];
-        for (count, first) in ends.iter_mut().zip(&mut starts) {
-            *first = start;
-            start += *count;
-            *count = *first;
-        }
-        let mut order = vec![0u32; rows];
-        for (row, hash) in hashes.iter().enumerate() {
-            let end = &mut ends[partition(hash)];
-            order[*end] = row as u32;
-            *end += 1;
-        }
-        let ordinals: Vec<Ordinal> = order.iter().map(|&row| self.ordinals[row as usize]).collect();
-        let order = UInt32Array::from(order);
-        let columns = self.columns.iter().map(|c| selected(c, &order).map(|c| compact(&c)));
-        let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
-        let part = |p: usize| {
-            let (first, length) = (starts[p], ends[p] - starts[p]);
-            let ordinals = ordinals[first..ends[p]].to_vec();
-            (p, Batch { columns: sliced(&columns, first, length), ordinals })
+        let parts = Parts::new(hashes);
+        let ordinals = match parts.order() {
+            Some(order) => order.iter().map(|&row| self.ordinals[row as usize]).collect(),
+            None => self.ordinals,
         };
-        Ok((0..PARTITIONS).filter(|&p| ends[p] > starts[p]).map(part).collect())
+        let columns = self.columns.iter().map(|c| parts.arranged(c).map(|c| compact(&c)));
+        let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
+        let part = |(partition, places): (usize, Range<usize>)| {
+            let columns = sliced(&columns, places.start, places.len());
+            (partition, Batch { columns, ordinals: ordinals[places].to_vec() })
+        };
+        Ok(parts.places().map(part).collect())
     }
 
     /// Smallest watermark before a row.
@@ -137,6 +119,7 @@ mod tests {
     use super::*;
     use arrow_array::Int64Array;
     use arrow_array::types::Int64Type;
+    use millstream_state::partition_of;
     use std::sync::Arc;
 
     fn batch(rows: &[(i64, u32, u64)]) -> Batch {

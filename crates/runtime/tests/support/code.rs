@@ -3,6 +3,7 @@
 use super::{MemorySink, source_schema};
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::lower::{Lowered, lower_condition, lower_expressions, lower_keys, lower_pipeline, lower_slots};
+use millstream_codegen::partition::partition;
 use millstream_connectors::Sink;
 use millstream_plan::expr::Expr;
 use millstream_plan::pipeline::*;
@@ -55,7 +56,10 @@ fn staged(plan: &QueryPlan, index: usize) -> StagedCode {
             }
         }
     }
-    StagedCode { stages: lower_pipeline(plan, index).unwrap().into_iter().map(code).collect(), flat_maps }
+    let stages = lower_pipeline(plan, index).unwrap();
+    let halves = partition(stages.last().unwrap()).unwrap();
+    let partitioned = halves.map(|h| PartitionedCode { scatter: code(h.scatter), fold: code(h.fold) });
+    StagedCode { stages: stages.into_iter().map(code).collect(), flat_maps, partitioned }
 }
 
 fn schema_of(columns: &[Expr]) -> Schema {

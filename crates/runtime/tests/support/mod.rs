@@ -390,6 +390,12 @@ pub fn config(workers: usize, buffer_rows: usize) -> RunConfig {
     RunConfig { workers, buffer_rows, ..RunConfig::default() }
 }
 
+/// Numbers of workers with ways to share tables among them.
+pub fn strategies() -> impl Iterator<Item = (usize, MergeStrategy)> {
+    let strategies = [MergeStrategy::Local, MergeStrategy::Partition];
+    [1, 2, 8].into_iter().flat_map(move |workers| strategies.map(|merge| (workers, merge)))
+}
+
 /// Runs with a watchdog: a query that hangs fails its test.
 pub fn run_within(input: RunInput, config: RunConfig, cancel: CancelToken) -> (Result<(), Diagnostic>, StatsSnapshot) {
     let stats = Arc::new(QueryStats::new(&input.plan));
