@@ -1,6 +1,7 @@
 //! Machine code against the interpreter, over random pipelines and random buffers: the same rows, errors, late rows
 //! and table entries.
 
+use millstream_codegen::partition::partition;
 use millstream_codegen::testing::Case;
 use millstream_jit::{CompileOptions, Optimization, compile};
 
@@ -23,6 +24,21 @@ fn optimised_code_agrees_with_the_interpreter() {
 #[test]
 fn unoptimised_code_agrees_with_the_interpreter() {
     compare(300..400, Optimization::None);
+}
+
+#[test]
+fn rows_are_partitioned_as_by_the_interpreter() {
+    let options = CompileOptions::default();
+    let mut partitioned = 0;
+    for seed in 450..650 {
+        let whole = Case::random(seed);
+        let Some(halves) = partition(&whole.lowered).unwrap() else { continue };
+        let case = Case { lowered: halves.scatter, ..whole };
+        let compiled = compile(&case.lowered.program, &options).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{case}"));
+        assert_eq!(case.run(&compiled), case.run(&case.interpreter()), "seed {seed}\n{case}");
+        partitioned += 1;
+    }
+    assert!(partitioned > 10, "{partitioned} cases");
 }
 
 #[test]
