@@ -1,8 +1,8 @@
 //! A sink that adds up what reaches it, so that results of any size are compared without being kept.
 
+use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
-use arrow_array::ArrayRef;
 use millstream::connectors::{Encoded, Encoder, Sink};
 use millstream::{Diagnostic, ResultTarget, RunMonitor, Schema, Session};
 use std::sync::Arc;

@@ -1,19 +1,22 @@
 //! EXPLAIN and EXPLAIN CODEGEN.
 
 use crate::job::Job;
+use millstream_codegen::lower::entry_layout;
 use millstream_plan::explain;
 use millstream_plan::logical::Insert;
+use millstream_plan::pipeline::Aggregation;
+use millstream_runtime::{MergeStrategy, RunConfig, merge_strategy};
 use millstream_types::Diagnostic;
 use std::fmt::Write;
 
 /// The logical plans, the pipelines and, if asked for, the row programs with what LLVM makes of them.
-pub(crate) fn explain(inserts: &[Insert], job: &Job, codegen: bool) -> Result<String, Diagnostic> {
+pub(crate) fn explain(inserts: &[Insert], job: &Job, config: &RunConfig, codegen: bool) -> Result<String, Diagnostic> {
     let mut out = String::from("== Logical plan ==\n");
     for insert in inserts {
         out += &explain::logical(insert);
     }
     out += "\n== Pipelines ==\n";
-    out += &explain::pipelines(&job.plan);
+    out += &explain::pipelines(&job.plan, |aggregation| merge_text(config, aggregation));
     if codegen {
         let options = millstream_jit::CompileOptions::default();
         for lowered in job.programs.all() {
@@ -27,4 +30,20 @@ pub(crate) fn explain(inserts: &[Insert], job: &Job, codegen: bool) -> Result<St
         }
     }
     Ok(out)
+}
+
+/// What the tables of an aggregation are merged by, and what was asked for if that is not possible.
+fn merge_text(config: &RunConfig, aggregation: &Aggregation) -> String {
+    let name = |strategy| match strategy {
+        MergeStrategy::Auto => "auto, local at first",
+        MergeStrategy::Local => "local",
+        MergeStrategy::Global => "global",
+        MergeStrategy::Partition => "partition",
+    };
+    // A layout that there is not was an error of lowering.
+    let merge = entry_layout(aggregation).map_or(MergeStrategy::Local, |layout| merge_strategy(config, &layout));
+    match config.merge {
+        wanted if wanted == merge || wanted == MergeStrategy::Auto => name(merge).into(),
+        wanted => format!("{} ({} is not possible)", name(merge), name(wanted)),
+    }
 }

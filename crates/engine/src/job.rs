@@ -38,7 +38,7 @@ impl Job {
         let settings = &config.settings;
         let zone_offset_ms = settings.time_zone.offset_at(settings.query_start_ms.div_euclid(1000)) * 1000;
         let plan = physical::plan(&inserts, zone_offset_ms)?;
-        let programs = Programs::new(&plan, config.merge)?;
+        let programs = Programs::new(&plan, config)?;
         Ok(Job { plan, programs })
     }
 

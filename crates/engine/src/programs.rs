@@ -7,7 +7,8 @@ use millstream_plan::pipeline::{
     FlatMap, KeyedKind, KeyedOperator, LookupTable, Operator, QueryPlan, SourcePlan, WatermarkRule,
 };
 use millstream_runtime::{
-    FlatMapCode, MergeStrategy, OperatorCode, PartitionedCode, PipelineCode, StagedCode, event_time_columns,
+    FlatMapCode, MergeStrategy, OperatorCode, PartitionedCode, PipelineCode, RunConfig, StagedCode, event_time_columns,
+    merge_strategy,
 };
 use millstream_types::{Diagnostic, Field, Schema};
 use std::sync::Arc;
@@ -47,14 +48,14 @@ pub(crate) struct Keyed {
 }
 
 impl Programs {
-    /// Lowers everything that a run with a strategy may need.
-    pub(crate) fn new(plan: &QueryPlan, merge: MergeStrategy) -> Result<Programs, Diagnostic> {
+    /// Lowers everything that a run may need.
+    pub(crate) fn new(plan: &QueryPlan, config: &RunConfig) -> Result<Programs, Diagnostic> {
         let sources = plan.sources.iter().enumerate();
         let lookups = plan.lookups.iter().enumerate();
         let operators = plan.operators.iter().enumerate();
         Ok(Programs {
             event_times: sources.map(|(i, s)| event_time(i, s)).collect::<Result<_, _>>()?,
-            pipelines: (0..plan.pipelines.len()).map(|i| staged(plan, i, merge)).collect::<Result<_, _>>()?,
+            pipelines: (0..plan.pipelines.len()).map(|i| staged(plan, i, config)).collect::<Result<_, _>>()?,
             lookups: lookups.map(|(i, l)| keys_of_lookup(i, l)).collect::<Result<_, _>>()?,
             operators: operators.map(|(i, o)| keyed(i, o)).collect::<Result<_, _>>()?,
         })
@@ -118,12 +119,13 @@ fn event_time(index: usize, source: &SourcePlan) -> Result<Option<Arc<Lowered>>,
     lower_expressions(&name, &Schema::new(fields), &exprs).map(|l| Some(Arc::new(l)))
 }
 
-fn staged(plan: &QueryPlan, index: usize, merge: MergeStrategy) -> Result<Staged, Diagnostic> {
+fn staged(plan: &QueryPlan, index: usize, config: &RunConfig) -> Result<Staged, Diagnostic> {
     let stages: Vec<Arc<Lowered>> = lower_pipeline(plan, index)?.into_iter().map(Arc::new).collect();
-    let halves = match (merge, stages.last()) {
-        (MergeStrategy::Partition, Some(last)) => partition(last)?.map(|h| [h.scatter, h.fold].map(Arc::new)),
+    let halves = match stages.last().and_then(|last| Some((last, last.layout()?))) {
+        Some((last, layout)) if merge_strategy(config, layout) == MergeStrategy::Partition => partition(last)?,
         _ => None,
     };
+    let halves = halves.map(|h| [h.scatter, h.fold].map(Arc::new));
     let pipeline = &plan.pipelines[index];
     let mut schema = pipeline.schema.clone();
     let mut flat_maps = Vec::new();

@@ -239,8 +239,9 @@ impl Session {
     }
 
     fn explanation(&self, inserts: Vec<Insert>, codegen: bool) -> Result<String, Diagnostic> {
-        let job = Job::new(inserts.clone(), &self.run_config())?;
-        explain::explain(&inserts, &job, codegen)
+        let config = self.run_config();
+        let job = Job::new(inserts.clone(), &config)?;
+        explain::explain(&inserts, &job, &config, codegen)
     }
 
     fn bind(&self, statement: &Statement) -> Result<Vec<Insert>, Diagnostic> {

@@ -193,8 +193,9 @@ fn frame_text(frame: Frame) -> String {
     }
 }
 
-/// The pipelines: sources with the columns that are read, then each chain.
-pub fn pipelines(plan: &QueryPlan) -> String {
+/// The pipelines: sources with the columns that are read, then each chain. `merge` says how the tables of an aggregation
+/// are merged.
+pub fn pipelines(plan: &QueryPlan, merge: impl Fn(&Aggregation) -> String) -> String {
     let mut out = String::new();
     for (i, source) in plan.sources.iter().enumerate() {
         source_text(i, source, &mut out);
@@ -205,9 +206,10 @@ pub fn pipelines(plan: &QueryPlan) -> String {
         let window = window_text(aggregation.assigner, "time");
         let _ = writeln!(
             out,
-            "aggregation {i}: window {window}, keys [{}], components [{}], merge local{}",
+            "aggregation {i}: window {window}, keys [{}], components [{}], merge {}{}",
             keys.join(", "),
             parts.join(", "),
+            merge(aggregation),
             combination_text(aggregation)
         );
     }

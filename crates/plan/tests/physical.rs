@@ -122,7 +122,7 @@ pipeline 1: from trigger of aggregation 0
   emit into sink 0 (result)
 ";
     // `bid.at` is a plain leaf: it is decoded as it is, so nothing has to be appended.
-    assert_eq!(explain::pipelines(&plan), expected);
+    assert_eq!(explain::pipelines(&plan, |_| "local".into()), expected);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn an_aggregation_takes_over_the_windows_below_it() {
     // Five slices, and a SUM of BIGINT can be subtracted.
     assert_eq!(aggregation.combination, Combination::Subtract);
     assert!(!plan.pipelines.iter().any(|p| p.operators.iter().any(|o| matches!(o, Operator::FlatMap(_)))));
-    assert!(explain::pipelines(&plan).contains("combine subtract over slices of 2000 ms"));
+    assert!(explain::pipelines(&plan, |_| "local".into()).contains("combine subtract over slices of 2000 ms"));
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn joins_bring_along_only_what_is_used() {
     let lookup = plan(&[select(join(JoinStrategy::Lookup, JoinKind::Left))]);
     let phases: Vec<usize> = lookup.sources.iter().map(|s| s.phase).collect();
     assert_eq!(phases.iter().filter(|p| **p == 0).count(), 1, "what is looked up is read first: {phases:?}");
-    assert!(explain::pipelines(&lookup).contains("probe lookup 0 (left)"));
+    assert!(explain::pipelines(&lookup, |_| "local".into()).contains("probe lookup 0 (left)"));
 }
 
 #[test]

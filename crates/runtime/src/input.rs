@@ -1,5 +1,7 @@
 //! What a run is made of: the plan, the connectors behind its sources and sinks, and the code of its pipelines.
 
+use crate::config::{MergeStrategy, RunConfig};
+use crate::strategy::merge_strategy;
 use arc_swap::ArcSwap;
 use arrow_array::ArrayRef;
 use millstream_codegen::kernel::Kernel;
@@ -77,6 +79,15 @@ pub struct StagedCode {
     /// The last stage, cut in two, for [`crate::MergeStrategy::Partition`]; `None` if its rows cannot be partitioned or
     /// the strategy is another.
     pub partitioned: Option<PartitionedCode>,
+}
+
+impl StagedCode {
+    /// Drops the code that a run does not use.
+    pub(crate) fn leave_out(&mut self, config: &RunConfig) {
+        let layout = self.stages.last().and_then(|stage| stage.lowered.layout());
+        let strategy = layout.map(|layout| merge_strategy(config, layout));
+        self.partitioned.take_if(|_| strategy != Some(MergeStrategy::Partition));
+    }
 }
 
 /// The two halves of a program that updates tables (`millstream_codegen::partition`).

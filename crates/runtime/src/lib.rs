@@ -52,6 +52,7 @@ mod sequencer;
 mod source;
 mod staged;
 mod stats;
+mod strategy;
 mod stream;
 mod tables;
 mod task;
@@ -68,6 +69,7 @@ pub use input::{
 pub use stats::{
     PipelineSnapshot, QueryStats, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, WorkerSnapshot,
 };
+pub use strategy::merge_strategy;
 
 use millstream_types::Diagnostic;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use crate::aggregation::Aggregation;
 use crate::cancel::CancelToken;
-use crate::config::{MergeStrategy, RunConfig};
+use crate::config::RunConfig;
 use crate::cuts::Cuts;
 use crate::egress::Egress;
 use crate::event_time::EventTime;
@@ -48,9 +48,7 @@ pub(crate) fn build(
         return Err(Diagnostic::bug("the programs of keyed operators and lookup tables do not fit the plan"));
     }
     let config = RunConfig { workers: config.workers.max(1), ..config.clone() };
-    if config.merge != MergeStrategy::Partition {
-        pipelines.iter_mut().for_each(|p| p.partitioned = None);
-    }
+    pipelines.iter_mut().for_each(|p| p.leave_out(&config));
     let phases = plan.sources.iter().map(|s| s.phase + 1).max().unwrap_or(0);
     let mut graph = Graph::new(&plan);
     let mut runtimes = Vec::with_capacity(sources.len());

@@ -109,7 +109,7 @@ pub struct PipelineSnapshot {
     pub epochs_in_flight: u64,
     /// Up to where all its input has been processed, in milliseconds; `None` before the first watermark and after the end.
     pub watermark_ms: Option<i64>,
-    /// Time that workers spent on each buffer.
+    /// Time that workers spent on each buffer; of rows that are partitioned, also on each part of one in its lane.
     pub task_time: Times,
 }
 
