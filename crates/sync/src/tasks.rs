@@ -24,6 +24,10 @@
 //!   visible first, and then looks whether anybody is counted. The two fences are sequentially consistent: so either the
 //!   worker sees the task, or the pusher sees the worker, and wakes it under the lock, which the worker gives up only
 //!   by waiting. No wake-up is lost.
+//! - `Sleep::searchers`: workers that have found nothing and look around for some microseconds before they go to sleep, so
+//!   that tasks that come in quick succession need no system call. Who pushes leaves as many tasks to them. A searcher
+//!   uncounts itself before it goes to sleep as described; so, by the same two fences, either the pusher sees that it does
+//!   not search any more, or it sees the task when it looks for the last time.
 //! - `closed`: set under the lock of `Sleep` before all are woken.
 //!
 //! A worker that pushes the only task there is wakes nobody for it if it is not urgent: it will take the task itself as soon
@@ -42,6 +46,20 @@ pub struct Urgency {
     pub class: u8,
     /// Within the class.
     pub time: i64,
+}
+
+/// How often a worker looks around before it goes to sleep.
+const ROUNDS: usize = if cfg!(loom) { 1 } else { 16 };
+
+/// About a microsecond, in which others may use the core.
+fn pause() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    {
+        (0..16).for_each(|_| std::hint::spin_loop());
+        std::thread::yield_now();
+    }
 }
 
 /// Urgency of no task.
@@ -92,6 +110,7 @@ struct Tasks<T> {
 }
 
 struct Sleep {
+    searchers: AtomicUsize,
     sleepers: AtomicUsize,
     lock: Mutex<()>,
     wake: Condvar,
@@ -179,7 +198,12 @@ impl<T> TaskQueues<T> {
             choice,
             draws: AtomicU64::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
             next: AtomicUsize::new(0),
-            sleep: Sleep { sleepers: AtomicUsize::new(0), lock: Mutex::new(()), wake: Condvar::new() },
+            sleep: Sleep {
+                searchers: AtomicUsize::new(0),
+                sleepers: AtomicUsize::new(0),
+                lock: Mutex::new(()),
+                wake: Condvar::new(),
+            },
             closed: AtomicBool::new(false),
         }
     }
@@ -211,7 +235,8 @@ impl<T> TaskQueues<T> {
     fn wake(&self, tasks: usize) {
         fence(Ordering::SeqCst);
         let sleepers = self.sleep.sleepers.load(Ordering::Relaxed);
-        if sleepers == 0 {
+        let tasks = tasks.saturating_sub(self.sleep.searchers.load(Ordering::Relaxed));
+        if sleepers == 0 || tasks == 0 {
             return;
         }
         let guard = lock(&self.sleep.lock);
@@ -234,8 +259,25 @@ impl<T> TaskQueues<T> {
                 }
                 return Some(task);
             }
-            self.sleep();
+            if !self.search() {
+                self.sleep();
+            }
         }
+    }
+
+    /// Looks around for a while; whether there is something to do.
+    fn search(&self) -> bool {
+        self.sleep.searchers.fetch_add(1, Ordering::Relaxed);
+        let found = (0..ROUNDS).any(|_| {
+            pause();
+            !self.is_idle() || self.closed.load(Ordering::Relaxed)
+        });
+        self.sleep.searchers.fetch_sub(1, Ordering::Relaxed);
+        found
+    }
+
+    fn is_idle(&self) -> bool {
+        self.queues.iter().all(|q| q.first.load(Ordering::Relaxed) == NONE)
     }
 
     /// Sleeps unless there is something to do.
@@ -243,8 +285,7 @@ impl<T> TaskQueues<T> {
         let guard = lock(&self.sleep.lock);
         self.sleep.sleepers.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let is_idle = self.queues.iter().all(|q| q.first.load(Ordering::Relaxed) == NONE);
-        if is_idle && !self.closed.load(Ordering::Acquire) {
+        if self.is_idle() && !self.closed.load(Ordering::Acquire) {
             // Waking for nothing does no harm: the caller looks again.
             drop(self.sleep.wake.wait(guard));
         }
