@@ -7,10 +7,20 @@
 //! └──────┴──────────────────┴─────────────────┴───────────────────┘
 //! ```
 //!
-//! `hash` = 0 marks an empty entry. The null mask is there only when a key is nullable: bit *i* set means key *i*
-//! is NULL, and then the key's bytes are zero. Every field is aligned to its size, 16-byte fields to 16.
-//! A table is an array of `mask + 1` entries, searched linearly from `hash & mask` (open addressing), never more
-//! than half full. A partial holds the same entries without the empty ones, so merging needs no conversion.
+//! `hash` = 0 marks an empty entry, `hash` = 1 one of a shared table that is being written. The null mask is there only
+//! when a key is nullable: bit *i* set means key *i* is NULL, and then the key's bytes are zero. Every field is aligned to
+//! its size, 16-byte fields to 16.
+//!
+//! A table has two arrays of such entries:
+//!
+//! ```text
+//! hash part     mask + 1 entries, searched linearly from `hash & mask` (open addressing), always with empty ones
+//! dense region  dense_len entries, number `key - dense_first` is that of the key; perhaps none
+//! ```
+//!
+//! The dense region is for a single integer key ([`EntryLayout::dense_key`]) whose values lie close together: its entries
+//! are found without hashing or comparing. A key that the region covers is in the region, all others, and NULL, are in the
+//! hash part. A partial holds the same entries without the empty ones, so merging needs no conversion.
 
 use crate::{Phys, Str};
 
@@ -217,20 +227,42 @@ impl EntryLayout {
         let accumulators = accumulators.iter().map(|&a| (a, place(a.size()))).collect();
         EntryLayout { keys, null_mask, accumulators, stride: end.next_multiple_of(align) }
     }
+
+    /// The key by which entries can be in a dense region: the only one, when it is an integer of up to 64 bits.
+    pub fn dense_key(&self) -> Option<KeySlot> {
+        match self.keys[..] {
+            [key] if key.phys.is_integer() && key.phys != Phys::I128 => Some(key),
+            _ => None,
+        }
+    }
 }
 
 /// The part of a table that generated code reads: it searches entries itself and calls out only to insert.
 ///
-/// Owned by one worker at a time (local merge); not shared.
+/// Owned by one worker at a time. Every field changes when an insertion grows the table.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct TableHeader {
-    /// First entry; 16-byte aligned. Changes when an insertion grows the table.
+    /// First entry of the hash part; 16-byte aligned.
     pub entries: *mut u8,
-    /// Number of entries minus one; a power of two minus one.
+    /// Number of its entries minus one; a power of two minus one.
     pub mask: u64,
-    /// Occupied entries.
-    pub len: u64,
+    /// First entry of the dense region; 16-byte aligned.
+    pub dense: *mut u8,
+    /// Key of that entry.
+    pub dense_first: i64,
+    /// Number of entries of the dense region; 0 when there is none.
+    pub dense_len: u64,
+}
+
+impl TableHeader {
+    /// The entry of a key in the dense region, if that covers it.
+    #[inline]
+    pub fn dense_entry(&self, key: i64, stride: usize) -> Option<*mut u8> {
+        let index = key.wrapping_sub(self.dense_first) as u64;
+        // The region is in memory, so the product fits.
+        (index < self.dense_len).then(|| self.dense.wrapping_add(index as usize * stride))
+    }
 }
 
 #[cfg(test)]
@@ -249,5 +281,22 @@ mod tests {
         assert_eq!(layout.accumulators, [(Accumulator::Count, 56), (Accumulator::SumI128, 64)]);
         assert_eq!(layout.stride, 80);
         assert_eq!(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]).stride, 24);
+    }
+
+    #[test]
+    fn one_integer_key_can_be_dense() {
+        let dense = |keys: &[(Phys, bool)]| EntryLayout::new(keys, &[]).dense_key().is_some();
+        assert!(dense(&[(Phys::I8, false)]) && dense(&[(Phys::I64, true)]));
+        assert!(!dense(&[]) && !dense(&[(Phys::Bool, false)]) && !dense(&[(Phys::I128, false)]));
+        assert!(!dense(&[(Phys::I32, false), (Phys::I32, false)]));
+    }
+
+    #[test]
+    fn dense_regions_may_lie_anywhere() {
+        let (entries, dense) = (std::ptr::null_mut(), std::ptr::without_provenance_mut(1 << 20));
+        let header = TableHeader { entries, mask: 0, dense, dense_first: i64::MIN + 10, dense_len: 4 };
+        let entry = |key| header.dense_entry(key, 32).map(|e| e.addr() - (1 << 20));
+        assert_eq!((entry(i64::MIN + 10), entry(i64::MIN + 13)), (Some(0), Some(96)));
+        assert_eq!((entry(i64::MIN + 9), entry(i64::MIN + 14), entry(i64::MAX), entry(0)), (None, None, None, None));
     }
 }

@@ -1,7 +1,7 @@
 //! The hash of grouping keys: the same in the interpreter, in generated code, in the state crate and on every node.
 //!
 //! A key of several columns is folded column by column, starting from [`HASH_SEED`], and finished once. The result
-//! is never 0, because 0 marks an empty table entry. Partials are persisted and exchanged with these hashes, so the
+//! is never 0 or 1, which mark an empty table entry and one that is being written. Partials are persisted and exchanged with these hashes, so the
 //! function is part of their format: no random seed.
 
 use crate::Str;
@@ -46,10 +46,16 @@ pub fn hash_bytes(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
 
-/// Ends a hash: mixes the high bits down (`h ^ h >> 29`, times the multiplier, `^ >> 32`) and avoids 0.
+/// Hash word of an empty entry.
+pub const HASH_EMPTY: u64 = 0;
+/// Hash word of an entry of a shared table that some worker is just writing: equal to no hash.
+pub const HASH_BUSY: u64 = 1;
+
+/// Ends a hash: mixes the high bits down (`h ^ h >> 29`, times the multiplier, `^ >> 32`) and sets bit 1 of what would be
+/// [`HASH_EMPTY`] or [`HASH_BUSY`].
 #[inline]
 pub fn hash_finish(hash: u64) -> u64 {
     let h = (hash ^ (hash >> 29)).wrapping_mul(MULTIPLIER);
     let h = h ^ (h >> 32);
-    if h == 0 { 1 } else { h }
+    if h <= HASH_BUSY { h | 2 } else { h }
 }

@@ -17,7 +17,7 @@ pub use context::{
     ColumnView, ErrorKind, ExecContext, FindSlice, InsertKey, OutputColumn, Status, StatusKind, UpdateObject,
 };
 pub use entry::{Accumulator, EntryLayout, Finish, KeySlot, ObjectKind, TableHeader};
-pub use hash::{HASH_SEED, hash_bytes, hash_finish, hash_str, hash_wide, hash_word};
+pub use hash::{HASH_BUSY, HASH_EMPTY, HASH_SEED, hash_bytes, hash_finish, hash_str, hash_wide, hash_word};
 pub use phys::Phys;
 pub use runtime_function::{CallStatus, RuntimeFn, RuntimeFnPtr, Slot};
 pub use string::Str;

@@ -234,10 +234,12 @@ pub struct Emit {
 /// 2. The key is hashed: from [`millstream_abi::HASH_SEED`], for each key in order: a NULL folds the word `HASH_SEED`;
 ///    I8 to I64 fold their sign extension, Bool 0 or 1, F32 and F64 the bits as f64 by `hash_word`; I128 folds by
 ///    `hash_wide`, Str by `hash_str`; at the end `hash_finish`.
-/// 3. Entries are searched from `hash & mask` on, wrapping around, until one has hash 0 (not there) or has the same
-///    hash, the same null mask and the same keys (a NULL key's bytes are zero; strings by content). If it is not there,
-///    `insert_key` is called with the hash, the null mask (0 when the layout has none) and one [`millstream_abi::Slot`]
-///    a key, zero for NULL; its entry is used; `table.entries` and `table.mask` may have changed.
+/// 3. If the layout has a dense key that is not NULL, and `index = key - table.dense_first` (sign-extended, wrapping) is
+///    less than `table.dense_len` (unsigned), the entry is number `index` from `table.dense`, and it is there if its hash is
+///    not 0. Else entries are searched from number `hash & mask` of `table.entries` on, wrapping around, until one has
+///    hash 0 (not there) or has the same hash, the same null mask and the same keys (a NULL key's bytes are zero; strings by
+///    content). If it is not there, `insert_key` is called with the hash, the null mask (0 when the layout has none) and one
+///    [`millstream_abi::Slot`] a key, zero for NULL; its entry is used; the table's header may have changed.
 /// 4. Each component whose guard holds is updated by the formula at [`Component`], in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Update {

@@ -96,12 +96,43 @@ pub(crate) unsafe fn null_mask(layout: &EntryLayout, entry: *const u8) -> u64 {
     }
 }
 
+/// Writes the null mask and the keys of a fresh entry; long strings are copied into the arena.
+///
+/// # Safety
+/// `entry` is an entry of `layout` whose keys are zero; nobody else uses it. Slots hold values of the keys' types whose
+/// strings are alive.
+pub(crate) unsafe fn write_keys(
+    layout: &EntryLayout,
+    entry: *mut u8,
+    null_mask: u64,
+    keys: &[Slot],
+    arena: &mut Arena,
+) {
+    if let Some(offset) = layout.null_mask {
+        // SAFETY: the layout places the mask there.
+        unsafe { write(entry, offset, null_mask) };
+    }
+    for (i, (key, slot)) in layout.keys.iter().zip(keys).enumerate() {
+        if null_mask >> i & 1 == 1 {
+            continue;
+        }
+        let mut value = *slot;
+        if key.phys == Phys::Str {
+            let string = Str::from_bits(u128::from_le_bytes(slot.bytes()));
+            // SAFETY: the caller promises that the string is alive.
+            value = Slot::of(arena.keep(unsafe { string.as_bytes() }).bits().to_le_bytes());
+        }
+        // SAFETY: the entry has the key, and its string is in the arena now.
+        unsafe { write_key(entry, key, &value) };
+    }
+}
+
 /// Writes a key that is not NULL in its canonical form: -0.0 as 0.0 and one NaN, because those are one group and its
 /// value must not depend on which row came first.
 ///
 /// # Safety
 /// `entry` is an entry with `key`; nobody else uses it; a string in `value` has been kept by the entry's owner.
-pub(crate) unsafe fn write_key(entry: *mut u8, key: &KeySlot, value: &Slot) {
+unsafe fn write_key(entry: *mut u8, key: &KeySlot, value: &Slot) {
     // SAFETY: the field has the size of the physical type.
     unsafe {
         match key.phys {

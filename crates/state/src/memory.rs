@@ -41,6 +41,11 @@ impl EntryMemory {
         self.bytes
     }
 
+    /// Whether an address is in the block.
+    pub(crate) fn contains(&self, address: *const u8) -> bool {
+        address.addr().wrapping_sub(self.start().addr()) < self.bytes
+    }
+
     fn layout(bytes: usize) -> Layout {
         Layout::from_size_align(bytes, ALIGN).expect("a table is smaller than half of the address space")
     }

@@ -4,7 +4,7 @@ use crate::arena::Arena;
 use crate::entry;
 use crate::memory::EntryMemory;
 use crate::object;
-use millstream_abi::EntryLayout;
+use millstream_abi::{EntryLayout, HASH_EMPTY};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -38,20 +38,20 @@ unsafe impl Send for Partial {}
 unsafe impl Sync for Partial {}
 
 impl Partial {
-    /// Moves entries into partitions; within a partition they keep their order.
+    /// Moves entries into partitions; within a partition they keep their order. Their old places are empty then.
     ///
     /// # Safety
-    /// All are occupied entries of `layout`, whose long strings live in `arena`. The caller forgets them, because their
-    /// objects belong to the partial from now on.
-    pub(crate) unsafe fn from_entries(
+    /// All are occupied entries of `layout` that nobody else uses, whose long strings live in `arena`. Their objects belong
+    /// to the partial from now on.
+    pub(crate) unsafe fn of_moved(
         layout: Arc<EntryLayout>,
-        from: &[*const u8],
+        from: &[*mut u8],
         arena: Arena,
         object_bytes: usize,
     ) -> Partial {
         let mut starts = [0; PARTITIONS + 1];
         // SAFETY: all are entries.
-        let partition = |e: *const u8| partition_of(unsafe { entry::hash(e) });
+        let partition = |e: *mut u8| partition_of(unsafe { entry::hash(e) });
         for &e in from {
             starts[partition(e) + 1] += 1;
         }
@@ -62,8 +62,11 @@ impl Partial {
         let mut next = starts;
         for &e in from {
             let place = &mut next[partition(e)];
-            // SAFETY: each place is used once, and there are as many as entries.
-            unsafe { entries.start().add(*place * layout.stride).copy_from_nonoverlapping(e, layout.stride) };
+            // SAFETY: each place is used once, and there are as many as entries; the old place is ours to write.
+            unsafe {
+                entries.start().add(*place * layout.stride).copy_from_nonoverlapping(e, layout.stride);
+                entry::write(e, 0, HASH_EMPTY);
+            }
             *place += 1;
         }
         Partial { layout, entries, starts, arena, object_bytes }

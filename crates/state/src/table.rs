@@ -1,29 +1,45 @@
-//! The mutable table of one worker: open addressing over entries with inline keys and accumulators.
+//! The mutable table of one worker: open addressing over entries with inline keys and accumulators, and an array for
+//! integer keys that lie close together.
 //!
 //! ```text
-//! Table ┌ TableHeader: entries ──► [ entry | empty | entry | … ]   mask + 1 entries, at most half of them occupied
+//! Table ┌ TableHeader: entries ──► [ entry | empty | entry | … ]   hash part: mask + 1 entries, at most half of them occupied
+//!       │              dense ────► [ empty | entry | entry | … ]   dense region: the entry of key k is number k - dense_first
 //!       │ arena: bytes of long strings of keys and of MIN/MAX
 //!       └ layout, template of a fresh entry
 //! ```
 //!
-//! Generated code searches entries itself through the header and calls [`Table::insert`] for a new key. The search is
-//! linear from `hash & mask`; an entry with hash 0 is empty; nothing is ever removed.
+//! Generated code searches entries itself through the header and calls [`Table::insert`] for a new key. A key that the
+//! region covers is in the region; any other, and NULL, is in the hash part, searched linearly from `hash & mask`. An
+//! entry with hash 0 is empty. Whether there is a region, and for which keys, is decided when the hash part is full
+//! (`dense.rs`).
 
 use crate::accumulator;
 use crate::arena::Arena;
+use crate::dense::{self, Region};
 use crate::entry;
 use crate::memory::EntryMemory;
 use crate::object::{self, Ordinal};
 use crate::partial::Partial;
-use millstream_abi::{Accumulator, EntryLayout, Phys, Slot, Str, TableHeader};
+use millstream_abi::{Accumulator, EntryLayout, HASH_BUSY, HASH_EMPTY, Slot, Str, TableHeader};
 use std::sync::Arc;
 
 /// Entries of a new table: small, because thousands of open windows have a table for each worker.
 const FIRST_CAPACITY: usize = 16;
+/// A table gives memory back when less than one of so many entries is occupied.
+const SPARSE: usize = 16;
 /// Garbage of replaced MIN/MAX strings that is worth a compaction.
 pub(crate) const MIN_GARBAGE_BYTES: usize = 64 << 10;
-/// Hash of the group that no row has made: it meets no other one, so any but 0 serves.
-pub(crate) const HASH_OF_NOTHING: u64 = 1;
+/// Hash of the group that no row has made: it meets no other one, so any hash serves.
+pub(crate) const HASH_OF_NOTHING: u64 = HASH_BUSY + 1;
+
+/// What a new table begins with, so that it need not grow: most slices have the keys of the one before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TableHint {
+    /// Keys outside of `range`.
+    pub keys: usize,
+    /// First and last key of the dense region.
+    pub range: Option<(i64, i64)>,
+}
 
 /// A hash table from keys to accumulators. One thread at a time uses it.
 #[repr(C)]
@@ -31,7 +47,16 @@ pub(crate) const HASH_OF_NOTHING: u64 = 1;
 pub struct Table {
     /// First, so that a pointer to the header is one to the table.
     header: TableHeader,
+    /// The hash part.
     memory: EntryMemory,
+    /// The dense region.
+    dense_memory: EntryMemory,
+    /// Whether there may be a dense region.
+    allows_dense: bool,
+    /// Occupied entries.
+    len: usize,
+    /// Those in the hash part.
+    hashed: usize,
     layout: Arc<EntryLayout>,
     arena: Arena,
     /// Arena bytes in use when it was last compacted.
@@ -44,7 +69,7 @@ pub struct Table {
     object_bytes: usize,
 }
 
-// SAFETY: the header's pointer is into `memory`, and strings point into `arena`, both owned by the table; objects are
+// SAFETY: the header's pointers are into memory, and strings point into `arena`, all owned by the table; objects are
 // counted by atomic numbers.
 unsafe impl Send for Table {}
 // SAFETY: methods on shared tables only read.
@@ -62,19 +87,55 @@ impl Drop for Table {
 }
 
 impl Table {
-    /// An empty table.
+    /// An empty table without a dense region.
     pub fn new(layout: Arc<EntryLayout>) -> Table {
         Table::with_capacity(layout, FIRST_CAPACITY)
+    }
+
+    /// An empty table for keys as in `hint`. When `dense` is false, there is never a dense region.
+    pub fn with_hint(layout: Arc<EntryLayout>, dense: bool, hint: TableHint) -> Table {
+        let mut table = Table::with_capacity(layout, 2 * hint.keys);
+        table.allows_dense = dense && table.layout.dense_key().is_some();
+        if let Some((first, last)) = hint.range.filter(|_| table.allows_dense) {
+            table.set_region(Some(Region { first, last }));
+        }
+        table
     }
 
     /// An empty table with room for `entries / 2` keys; rounded up to a power of two.
     pub(crate) fn with_capacity(layout: Arc<EntryLayout>, entries: usize) -> Table {
         let capacity = entries.next_power_of_two().max(FIRST_CAPACITY);
-        let memory = EntryMemory::zeroed(capacity * layout.stride);
-        let header = TableHeader { entries: memory.start(), mask: capacity as u64 - 1, len: 0 };
-        let (template, has_objects) = (entry::template(&layout), object::has_objects(&layout));
-        let arena = Arena::default();
-        Table { header, memory, layout, arena, compacted_bytes: 0, template, has_objects, object_bytes: 0 }
+        let (memory, dense_memory) = (EntryMemory::zeroed(capacity * layout.stride), EntryMemory::zeroed(0));
+        let header = TableHeader {
+            entries: memory.start(),
+            mask: capacity as u64 - 1,
+            dense: dense_memory.start(),
+            dense_first: 0,
+            dense_len: 0,
+        };
+        Table {
+            header,
+            memory,
+            dense_memory,
+            allows_dense: false,
+            len: 0,
+            hashed: 0,
+            template: entry::template(&layout),
+            has_objects: object::has_objects(&layout),
+            layout,
+            arena: Arena::default(),
+            compacted_bytes: 0,
+            object_bytes: 0,
+        }
+    }
+
+    /// What a table for similar keys should begin with.
+    pub fn hint(&self) -> TableHint {
+        let Region { first, last } = match self.region() {
+            Some(region) if (self.len - self.hashed) * SPARSE >= region.len() => region,
+            _ => return TableHint { keys: self.len, range: None },
+        };
+        TableHint { keys: self.hashed, range: Some((first, last)) }
     }
 
     /// The table of a global aggregation over no rows: its one group, with fresh accumulators.
@@ -102,7 +163,7 @@ impl Table {
 
     /// The header for someone who only searches, while the table is not changed.
     pub(crate) fn header_for_reading(&self) -> TableHeader {
-        TableHeader { entries: self.header.entries, mask: self.header.mask, len: self.header.len }
+        self.header
     }
 
     /// The layout of entries.
@@ -112,17 +173,17 @@ impl Table {
 
     /// Number of keys.
     pub fn len(&self) -> usize {
-        self.header.len as usize
+        self.len
     }
 
     /// Whether it has no key.
     pub fn is_empty(&self) -> bool {
-        self.header.len == 0
+        self.len == 0
     }
 
     /// Bytes of memory that it owns.
     pub fn bytes(&self) -> usize {
-        self.memory.bytes() + self.arena.bytes() + self.object_bytes
+        self.memory.bytes() + self.dense_memory.bytes() + self.arena.bytes() + self.object_bytes
     }
 
     /// Inserts a key that the table does not have and returns its entry with fresh accumulators.
@@ -131,32 +192,17 @@ impl Table {
     /// are copied into the table. Entries may move.
     ///
     /// # Safety
-    /// Slots hold values of the layout's types whose strings are alive; `hash` is that of the keys and not 0; the key
-    /// is not in the table.
+    /// Slots hold values of the layout's types whose strings are alive; `hash` is that of the keys; the key is not in the
+    /// table.
     pub unsafe fn insert(&mut self, hash: u64, null_mask: u64, keys: &[Slot]) -> *mut u8 {
-        assert!(hash != 0 && keys.len() == self.layout.keys.len(), "a key of the table's layout");
-        let fresh = self.claim(hash);
-        let layout = Arc::clone(&self.layout);
-        // SAFETY: `fresh` is an entry of the layout, all zero, and `template` is as long.
+        assert!(hash > HASH_BUSY && keys.len() == self.layout.keys.len(), "a key of the table's layout");
+        let key = self.layout.dense_key().filter(|_| null_mask == 0).map(|key| dense::key_of_slot(key, &keys[0]));
+        let fresh = self.claim(hash, key);
+        // SAFETY: `fresh` is an empty entry of the layout; the rest is promised by the caller.
         unsafe {
-            fresh.copy_from_nonoverlapping(self.template.as_ptr(), layout.stride);
+            fresh.copy_from_nonoverlapping(self.template.as_ptr(), self.layout.stride);
             entry::write(fresh, 0, hash);
-            if let Some(offset) = layout.null_mask {
-                entry::write(fresh, offset, null_mask);
-            }
-        }
-        for (i, (key, slot)) in layout.keys.iter().zip(keys).enumerate() {
-            if null_mask >> i & 1 == 1 {
-                continue;
-            }
-            let mut value = *slot;
-            if key.phys == Phys::Str {
-                let string = Str::from_bits(u128::from_le_bytes(slot.bytes()));
-                // SAFETY: the caller promises that the string is alive.
-                value = Slot::of(self.arena.keep(unsafe { string.as_bytes() }).bits().to_le_bytes());
-            }
-            // SAFETY: the entry has the key, and its string is in the arena now.
-            unsafe { entry::write_key(fresh, key, &value) };
+            entry::write_keys(&self.layout, fresh, null_mask, keys, &mut self.arena);
         }
         fresh
     }
@@ -220,24 +266,48 @@ impl Table {
 
     /// Occupied entries in order of place.
     pub(crate) fn occupied(&self) -> impl Iterator<Item = *const u8> + use<'_> {
+        let header = &self.header;
+        // SAFETY: the parts are as large as the header says.
+        let (hashed, dense) = unsafe {
+            let hashed = self.occupied_of(header.entries, header.mask as usize + 1);
+            (hashed, self.occupied_of(header.dense, header.dense_len as usize))
+        };
+        hashed.chain(dense)
+    }
+
+    /// Occupied entries of one of the parts.
+    ///
+    /// # Safety
+    /// There are `count` entries from `first` on.
+    unsafe fn occupied_of(&self, first: *mut u8, count: usize) -> impl Iterator<Item = *const u8> + use<'_> {
         let stride = self.layout.stride;
-        (0..=self.header.mask as usize)
-            // SAFETY: the memory holds `mask + 1` entries of `stride` bytes.
-            .map(move |i| unsafe { self.header.entries.add(i * stride) }.cast_const())
+        (0..count)
+            // SAFETY: promised by the caller.
+            .map(move |i| unsafe { first.add(i * stride) }.cast_const())
             // SAFETY: every entry starts with its hash.
-            .filter(|&e| unsafe { entry::hash(e) } != 0)
+            .filter(|&e| unsafe { entry::hash(e) } != HASH_EMPTY)
     }
 
     /// The immutable form: entries grouped by partition, without the empty ones.
     pub fn seal(mut self) -> Partial {
-        let (layout, len) = (Arc::clone(&self.layout), self.len());
-        let entries: Vec<*const u8> = self.occupied().collect();
-        debug_assert_eq!(entries.len(), len, "the header counts occupied entries");
+        self.drain()
+    }
+
+    /// [`Table::seal`], after which the table is empty and has its memory still, for the next slice, unless most of it was
+    /// not used. Call it when no one holds a pointer into the table.
+    pub fn drain(&mut self) -> Partial {
+        let entries: Vec<*mut u8> = self.occupied().map(<*const u8>::cast_mut).collect();
+        debug_assert_eq!(entries.len(), self.len, "the table counts occupied entries");
         let arena = std::mem::take(&mut self.arena);
-        self.has_objects = false;
-        // SAFETY: the entries are of the layout, their strings live in the arena that goes with them, and the table
-        // has just forgotten that it had objects.
-        unsafe { Partial::from_entries(layout, &entries, arena, self.object_bytes) }
+        // SAFETY: the entries are of the layout, and their strings live in the arena that goes with them. They are empty
+        // afterwards, so the table has no objects any more.
+        let partial = unsafe { Partial::of_moved(Arc::clone(&self.layout), &entries, arena, self.object_bytes) };
+        (self.len, self.hashed, self.compacted_bytes, self.object_bytes) = (0, 0, 0, 0);
+        if self.is_sparse(entries.len()) {
+            self.set_region(None);
+            self.set_capacity(entries.len() * 4);
+        }
+        partial
     }
 
     /// Merges an entry of the same layout: copies it when its key is new, else combines the accumulators. Strings are
@@ -254,7 +324,7 @@ impl Table {
         }
         // SAFETY: both are entries of `stride` bytes, of different memory; the copy counts its objects.
         unsafe {
-            let fresh = self.claim(entry::hash(from));
+            let fresh = self.claim_for(from);
             fresh.copy_from_nonoverlapping(from, self.layout.stride);
             if self.has_objects {
                 object::retain(&self.layout, fresh);
@@ -268,15 +338,19 @@ impl Table {
     /// `from` is an entry of a layout with the same keys; the strings of its keys are alive.
     pub(crate) unsafe fn find(&self, from: *const u8) -> Option<*mut u8> {
         let stride = self.layout.stride;
-        // SAFETY: `from` is an entry.
-        let hash = unsafe { entry::hash(from) };
+        // SAFETY: `from` is an entry with the keys of the layout.
+        let (hash, key) = unsafe { (entry::hash(from), self.key_of(from)) };
+        if let Some(place) = key.and_then(|key| self.header.dense_entry(key, stride)) {
+            // SAFETY: every entry starts with its hash.
+            return (unsafe { entry::hash(place) } != HASH_EMPTY).then_some(place);
+        }
         let mut place = hash & self.header.mask;
         loop {
             // SAFETY: `place` is at most `mask`.
             let candidate = unsafe { self.header.entries.add(place as usize * stride) };
             // SAFETY: every entry starts with its hash.
             let found = unsafe { entry::hash(candidate) };
-            if found == 0 {
+            if found == HASH_EMPTY {
                 return None;
             }
             // SAFETY: both are occupied entries with the same keys, whose strings are alive.
@@ -302,6 +376,12 @@ impl Table {
     /// # Safety
     /// It is an occupied entry of the table, to which nobody has a pointer.
     pub(crate) unsafe fn remove(&mut self, removed: *mut u8) {
+        self.len -= 1;
+        if self.dense_memory.contains(removed) {
+            // SAFETY: an entry of the table.
+            return unsafe { removed.write_bytes(0, self.layout.stride) };
+        }
+        self.hashed -= 1;
         let (stride, mask) = (self.layout.stride, self.header.mask);
         // SAFETY: places are masked, and every entry, also an empty one, starts with its hash.
         unsafe {
@@ -311,7 +391,7 @@ impl Table {
                 place = (place + 1) & mask;
                 let candidate = self.header.entries.add(place as usize * stride);
                 let hash = entry::hash(candidate);
-                if hash == 0 {
+                if hash == HASH_EMPTY {
                     break;
                 }
                 // It may move to the hole unless that is before where its search begins.
@@ -323,115 +403,143 @@ impl Table {
             }
             self.header.entries.add(hole as usize * stride).write_bytes(0, stride);
         }
-        self.header.len -= 1;
     }
 
     /// Gives memory back when most of the table is empty; whether it has, and so moved the entries.
     pub(crate) fn shrink(&mut self) -> bool {
-        let capacity = self.header.mask as usize + 1;
-        let is_empty = capacity > FIRST_CAPACITY && self.len() * 16 < capacity;
-        if is_empty {
-            self.resize((self.len() * 4).next_power_of_two().max(FIRST_CAPACITY));
+        let is_sparse = self.is_sparse(self.len);
+        if is_sparse {
+            self.rebuild();
         }
-        is_empty
+        is_sparse
     }
 
-    /// Makes room, counts one more key and returns the place for it. The caller must fill it.
-    pub(crate) fn claim(&mut self, hash: u64) -> *mut u8 {
-        if (self.header.len + 1) * 2 > self.header.mask + 1 {
-            self.resize((self.header.mask as usize + 1) * 2);
-        }
-        self.header.len += 1;
-        self.free_place(hash)
+    /// Whether `len` occupied entries are few for the memory there is.
+    fn is_sparse(&self, len: usize) -> bool {
+        let places = self.header.mask as usize + 1 + self.header.dense_len as usize;
+        places > FIRST_CAPACITY && len * SPARSE < places
     }
 
-    /// First empty entry from `hash & mask` on; there is one, because half of them are empty.
+    /// As [`Table::claim`], for the key of an entry.
+    ///
+    /// # Safety
+    /// `from` is an entry of a layout with the same keys.
+    pub(crate) unsafe fn claim_for(&mut self, from: *const u8) -> *mut u8 {
+        // SAFETY: promised by the caller.
+        let (hash, key) = unsafe { (entry::hash(from), self.key_of(from)) };
+        self.claim(hash, key)
+    }
+
+    /// Makes room, counts one more key and returns the empty place for it, which the caller must fill. `key` is there when
+    /// the layout has a dense key that is not NULL.
+    fn claim(&mut self, hash: u64, key: Option<i64>) -> *mut u8 {
+        let is_dense = key.is_some_and(|key| self.header.dense_entry(key, 0).is_some());
+        if !is_dense && (self.hashed + 1) * 2 > self.header.mask as usize + 1 {
+            self.grow();
+        }
+        self.place(hash, key)
+    }
+
+    /// Counts one more key and returns the place for it; there is room.
+    fn place(&mut self, hash: u64, key: Option<i64>) -> *mut u8 {
+        self.len += 1;
+        let dense = key.and_then(|key| self.header.dense_entry(key, self.layout.stride));
+        dense.unwrap_or_else(|| {
+            self.hashed += 1;
+            self.free_place(hash)
+        })
+    }
+
+    /// First empty entry of the hash part from `hash & mask` on; there is one, because half of them are empty.
     fn free_place(&self, hash: u64) -> *mut u8 {
         let mut place = hash & self.header.mask;
         loop {
             // SAFETY: `place` is at most `mask`, and every entry starts with its hash.
             let candidate = unsafe { self.header.entries.add(place as usize * self.layout.stride) };
             // SAFETY: as above.
-            if unsafe { entry::hash(candidate) } == 0 {
+            if unsafe { entry::hash(candidate) } == HASH_EMPTY {
                 return candidate;
             }
             place = (place + 1) & self.header.mask;
         }
     }
 
-    /// Moves the entries to memory of `capacity` places, a power of two.
-    fn resize(&mut self, capacity: usize) {
-        let larger = EntryMemory::zeroed(capacity * self.layout.stride);
+    /// Makes room in the hash part. The region is reconsidered when it is worth a walk over all entries.
+    fn grow(&mut self) {
+        if self.allows_dense && self.len >= dense::MIN_KEYS && self.hashed * dense::OUTSIDE >= self.len {
+            return self.rebuild();
+        }
+        let header = &self.header;
+        // SAFETY: the part is as large as the header says.
+        let entries = unsafe { self.occupied_of(header.entries, header.mask as usize + 1) }.collect();
+        let _old = self.set_capacity(2 * (self.header.mask as usize + 1));
+        self.len -= self.hashed;
+        self.hashed = 0;
+        // SAFETY: the entries are in the memory that the hash part had, which is alive.
+        unsafe { self.take_in(entries) };
+    }
+
+    /// Moves all entries to memory that fits their number and keys, with room for as many more.
+    fn rebuild(&mut self) {
         let entries: Vec<*const u8> = self.occupied().collect();
-        let old = std::mem::replace(&mut self.memory, larger);
-        self.header.entries = self.memory.start();
-        self.header.mask = capacity as u64 - 1;
-        for occupied in entries {
-            // SAFETY: `occupied` is an entry in `old`, which is alive until the end of this function.
+        let region = self.allows_dense.then(|| {
+            // SAFETY: occupied entries of the layout.
+            let mut keys: Vec<i64> = entries.iter().filter_map(|&e| unsafe { self.key_of(e) }).collect();
+            Region::of_most(&mut keys).filter(|_| keys.len() * dense::OUTSIDE >= entries.len() * (dense::OUTSIDE - 1))
+        });
+        let region = region.flatten();
+        let hashed = if region.is_some() { entries.len() / dense::OUTSIDE } else { entries.len() };
+        let _old = (self.set_capacity(4 * hashed), self.set_region(region));
+        (self.len, self.hashed) = (0, 0);
+        // SAFETY: the entries are in the memory that the parts had, which is alive.
+        unsafe { self.take_in(entries) };
+    }
+
+    /// Copies entries to their places; there is room for them.
+    ///
+    /// # Safety
+    /// They are entries of the layout that are not in the table's memory.
+    unsafe fn take_in(&mut self, entries: Vec<*const u8>) {
+        for from in entries {
+            // SAFETY: promised by the caller; the place is an empty entry.
             unsafe {
-                let place = self.free_place(entry::hash(occupied));
-                place.copy_from_nonoverlapping(occupied, self.layout.stride);
+                let place = self.place(entry::hash(from), self.key_of(from));
+                place.copy_from_nonoverlapping(from, self.layout.stride);
             }
         }
-        drop(old);
+    }
+
+    /// Gives the hash part new memory of at least `capacity` places, all empty, and returns the old one.
+    fn set_capacity(&mut self, capacity: usize) -> EntryMemory {
+        let capacity = capacity.next_power_of_two().max(FIRST_CAPACITY);
+        let old = std::mem::replace(&mut self.memory, EntryMemory::zeroed(capacity * self.layout.stride));
+        (self.header.entries, self.header.mask) = (self.memory.start(), capacity as u64 - 1);
+        old
+    }
+
+    /// Gives the dense region new memory, all empty, and returns the old one.
+    fn set_region(&mut self, region: Option<Region>) -> EntryMemory {
+        let (first, len) = region.map_or((0, 0), |region| (region.first, region.len()));
+        let old = std::mem::replace(&mut self.dense_memory, EntryMemory::zeroed(len * self.layout.stride));
+        self.header.dense = self.dense_memory.start();
+        (self.header.dense_first, self.header.dense_len) = (first, len as u64);
+        old
+    }
+
+    fn region(&self) -> Option<Region> {
+        let (first, len) = (self.header.dense_first, self.header.dense_len);
+        (len > 0).then(|| Region { first, last: first.wrapping_add(len as i64 - 1) })
+    }
+
+    /// The key by which the dense region would have an entry.
+    ///
+    /// # Safety
+    /// `entry` is an entry of a layout with the same keys.
+    unsafe fn key_of(&self, entry: *const u8) -> Option<i64> {
+        // SAFETY: promised by the caller.
+        unsafe { dense::key_of_entry(&self.layout, entry) }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use millstream_abi::{HASH_SEED, hash_finish, hash_word};
-
-    #[test]
-    fn the_header_is_first() {
-        assert_eq!(std::mem::offset_of!(Table, header), 0);
-    }
-
-    #[test]
-    fn growth_keeps_every_key_and_at_most_half_of_the_places() {
-        let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]));
-        let mut table = Table::new(Arc::clone(&layout));
-        for key in 0..1000i64 {
-            let hash = hash_finish(hash_word(HASH_SEED, key as u64));
-            // SAFETY: the keys are distinct.
-            let inserted = unsafe { table.insert(hash, 0, &[Slot::of(key.to_le_bytes())]) };
-            // SAFETY: the entry has the count there.
-            unsafe { entry::write(inserted, layout.accumulators[0].1, key * 2) };
-        }
-        assert_eq!(table.len(), 1000);
-        assert_eq!(table.header.mask, 2047);
-        assert_eq!(table.bytes(), 2048 * layout.stride);
-        let mut found: Vec<(i64, i64)> = table
-            .occupied()
-            // SAFETY: offsets are those of the layout.
-            .map(|e| unsafe { (entry::read(e, layout.keys[0].offset), entry::read(e, layout.accumulators[0].1)) })
-            .collect();
-        found.sort_unstable();
-        assert_eq!(found, (0..1000).map(|k| (k, 2 * k)).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn compaction_bounds_the_garbage_of_replaced_strings() {
-        let layout = Arc::new(EntryLayout::new(&[], &[Accumulator::MaxStr]));
-        let mut table = Table::new(Arc::clone(&layout));
-        // SAFETY: the table is empty and has no key columns.
-        let only = unsafe { table.insert(7, 0, &[]) };
-        let mut last = String::new();
-        for i in 0..100_000 {
-            last = format!("a string that is long {i:06}");
-            // SAFETY: `last` is alive; the entry has the accumulator there.
-            unsafe {
-                let kept = table.keep_string(Str::new(last.as_bytes()));
-                entry::write(only, layout.accumulators[0].1, kept);
-            }
-            if i % 100 == 0 {
-                table.compact();
-            }
-        }
-        assert!(table.bytes() < 400 << 10, "{} bytes", table.bytes());
-        // SAFETY: the accumulator's string lives in the arena.
-        let kept: Str = unsafe { entry::read(only, layout.accumulators[0].1) };
-        // SAFETY: as above.
-        assert_eq!(unsafe { kept.as_bytes() }, last.as_bytes());
-    }
-}
+mod tests;

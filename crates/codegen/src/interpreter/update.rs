@@ -6,7 +6,8 @@ use super::lanes::{Lane, Lanes, Selection};
 use crate::program::{Component, Update, Value};
 use crate::semantics::float_order;
 use millstream_abi::{
-    Accumulator, EntryLayout, HASH_SEED, Phys, Slot, Str, hash_finish, hash_str, hash_wide, hash_word,
+    Accumulator, EntryLayout, HASH_EMPTY, HASH_SEED, Phys, Slot, Str, TableHeader, hash_finish, hash_str, hash_wide,
+    hash_word,
 };
 use std::{mem, ptr};
 
@@ -53,6 +54,16 @@ unsafe fn hash_key(layout: &EntryLayout, keys: &[Slot], null_mask: u64) -> u64 {
     hash_finish(hash)
 }
 
+/// A key that is not NULL, by which a dense region has its entry.
+pub(crate) fn dense_key(phys: Phys, key: &Slot) -> i64 {
+    match phys {
+        Phys::I8 => i8::from_le_bytes(key.bytes()) as i64,
+        Phys::I16 => i16::from_le_bytes(key.bytes()) as i64,
+        Phys::I32 => i32::from_le_bytes(key.bytes()) as i64,
+        _ => i64::from_le_bytes(key.bytes()),
+    }
+}
+
 /// Whether an entry holds a key.
 ///
 /// # Safety
@@ -91,8 +102,7 @@ impl Machine<'_> {
             unsafe {
                 self.find_table(update.slice, lane);
                 let null_mask = self.key_of(update, lane, &mut keys);
-                let hash = hash_key(&update.layout, &keys, null_mask);
-                let entry = self.find_entry(&update.layout, hash, null_mask, &keys);
+                let entry = self.find_entry(&update.layout, null_mask, &keys);
                 let accumulators = update.layout.accumulators.iter().zip(&update.components);
                 for (number, ((accumulator, offset), component)) in accumulators.enumerate() {
                     if component.guard.is_none_or(|guard| self.lanes::<bool>(guard)[lane]) {
@@ -134,21 +144,21 @@ impl Machine<'_> {
     }
 
     /// The entry of a key in the context's table, inserted if it is not there.
-    unsafe fn find_entry(&mut self, layout: &EntryLayout, hash: u64, null_mask: u64, keys: &[Slot]) -> *mut u8 {
-        // SAFETY: the context has a table, whose entries are as its header says and which has empty ones.
+    unsafe fn find_entry(&mut self, layout: &EntryLayout, null_mask: u64, keys: &[Slot]) -> *mut u8 {
+        // SAFETY: the context has a table, and the keys are of the layout.
         unsafe {
-            let (entries, mask) = ((*self.context.table).entries, (*self.context.table).mask);
-            let mut index = hash & mask;
-            loop {
-                let entry = entries.add(index as usize * layout.stride);
-                match entry.cast::<u64>().read() {
-                    0 => break,
-                    found if found == hash && holds(layout, entry, keys, null_mask) => return entry,
-                    _ => index = (index + 1) & mask,
-                }
+            let header = *self.context.table;
+            let dense = layout.dense_key().filter(|_| null_mask == 0);
+            let dense = dense.and_then(|key| header.dense_entry(dense_key(key.phys, &keys[0]), layout.stride));
+            if let Some(entry) = dense.filter(|entry| entry.cast::<u64>().read() != HASH_EMPTY) {
+                return entry;
             }
-            let insert_key = self.context.insert_key;
-            insert_key(self.context, hash, null_mask, keys.as_ptr())
+            let hash = hash_key(layout, keys, null_mask);
+            let found = if dense.is_some() { None } else { search(&header, layout, hash, null_mask, keys) };
+            found.unwrap_or_else(|| {
+                let insert_key = self.context.insert_key;
+                insert_key(self.context, hash, null_mask, keys.as_ptr())
+            })
         }
     }
 
@@ -236,6 +246,31 @@ impl Machine<'_> {
         }
         // SAFETY: the layout places 16 bytes there.
         unsafe { field.cast::<u128>().write_unaligned(string.bits()) };
+    }
+}
+
+/// The entry of a key in the hash part of a table.
+///
+/// # Safety
+/// The header is that of a table of the layout, and the key is one for it.
+unsafe fn search(
+    header: &TableHeader,
+    layout: &EntryLayout,
+    hash: u64,
+    null_mask: u64,
+    keys: &[Slot],
+) -> Option<*mut u8> {
+    let mut index = hash & header.mask;
+    loop {
+        // SAFETY: the hash part has `mask + 1` entries, of which some are empty, and each starts with its hash.
+        unsafe {
+            let entry = header.entries.add(index as usize * layout.stride);
+            match entry.cast::<u64>().read() {
+                HASH_EMPTY => return None,
+                found if found == hash && holds(layout, entry, keys, null_mask) => return Some(entry),
+                _ => index = (index + 1) & header.mask,
+            }
+        }
     }
 }
 

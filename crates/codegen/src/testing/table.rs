@@ -1,6 +1,7 @@
 //! A plain in-memory implementation of the tables that programs update.
 
 use crate::execute::TableHooks;
+use crate::interpreter::update::dense_key;
 use millstream_abi::{Accumulator, EntryLayout, ExecContext, Phys, Slot, Str, TableHeader};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +12,17 @@ pub struct MemoryTables {
     tables: BTreeMap<i64, Box<MemoryTable>>,
 }
 
-/// One table: entries in words of 16 bytes.
+/// One table: entries in words of 16 bytes. When it grows, it gets a dense region around the key that is inserted, if its
+/// layout has a key for that.
 #[derive(Debug)]
 struct MemoryTable {
     header: TableHeader,
     memory: Vec<u128>,
+    dense_memory: Vec<u128>,
+    /// Occupied entries of the hash part.
+    hashed: u64,
+    /// All occupied entries.
+    len: u64,
     /// Long strings of keys and accumulators.
     strings: Vec<Box<[u8]>>,
     /// The updates of each object, as text. An accumulator holds the number of its object from 1.
@@ -109,19 +116,28 @@ impl MemoryTables {
 }
 
 impl MemoryTable {
-    fn new(layout: &EntryLayout, entries: usize) -> MemoryTable {
-        let mut memory = vec![0u128; (entries * layout.stride).div_ceil(16)];
-        let header = TableHeader { entries: memory.as_mut_ptr().cast(), mask: entries as u64 - 1, len: 0 };
-        MemoryTable { header, memory, strings: Vec::new(), objects: Vec::new() }
+    fn new(layout: &EntryLayout, entries: usize, dense_first: i64, dense_len: u64) -> MemoryTable {
+        let memory = |entries: usize| vec![0u128; (entries * layout.stride).div_ceil(16)];
+        let (mut memory, mut dense_memory) = (memory(entries), memory(dense_len as usize));
+        let header = TableHeader {
+            entries: memory.as_mut_ptr().cast(),
+            mask: entries as u64 - 1,
+            dense: dense_memory.as_mut_ptr().cast(),
+            dense_first,
+            dense_len,
+        };
+        MemoryTable { header, memory, dense_memory, hashed: 0, len: 0, strings: Vec::new(), objects: Vec::new() }
     }
 
     /// Hash and address of every entry that holds a key.
-    fn occupied(&self, layout: &EntryLayout) -> Vec<(u64, *const u8)> {
-        // SAFETY: the table has `mask + 1` entries.
-        let entry = |index: u64| unsafe { self.header.entries.add(index as usize * layout.stride).cast_const() };
+    fn occupied(&self, layout: &EntryLayout) -> Vec<(u64, *mut u8)> {
+        let header = &self.header;
+        let parts = [(header.entries, header.mask + 1), (header.dense, header.dense_len)];
+        let places = parts.into_iter().flat_map(|(first, count)| (0..count).map(move |index| (first, index)));
+        // SAFETY: the parts are as large as the header says.
+        let entries = places.map(|(first, index)| unsafe { first.add(index as usize * layout.stride) });
         // SAFETY: an entry starts with its hash.
-        let hashed = |entry: *const u8| (unsafe { entry.cast::<u64>().read() }, entry);
-        (0..=self.header.mask).map(entry).map(hashed).filter(|(hash, _)| *hash != 0).collect()
+        entries.map(|entry| (unsafe { entry.cast::<u64>().read() }, entry)).filter(|(hash, _)| *hash != 0).collect()
     }
 
     fn keep(&mut self, string: Str) -> Str {
@@ -133,25 +149,28 @@ impl MemoryTable {
         Str::new(self.strings.last().expect("it was just pushed"))
     }
 
-    /// A place for a new entry of a hash, after growing the table if it would be more than half full.
-    fn place(&mut self, layout: &EntryLayout, hash: u64) -> *mut u8 {
-        if (self.header.len + 1) * 2 > self.header.mask + 1 {
-            let mut larger = MemoryTable::new(layout, (self.header.mask as usize + 1) * 2);
-            for index in 0..=self.header.mask {
+    /// A place for a new entry of a key, after growing the table if the hash part would be more than half full.
+    fn place(&mut self, layout: &EntryLayout, hash: u64, key: Option<i64>) -> *mut u8 {
+        self.len += 1;
+        if let Some(entry) = key.and_then(|key| self.header.dense_entry(key, layout.stride)) {
+            return entry;
+        }
+        if (self.hashed + 1) * 2 > self.header.mask + 1 {
+            let entries = (self.header.mask as usize + 1) * 2;
+            let (first, len) = key.map_or((0, 0), |key| (key.wrapping_sub(3), entries as u64));
+            let mut larger = MemoryTable::new(layout, entries, first, len);
+            for (hash, entry) in self.occupied(layout) {
                 // SAFETY: both tables have entries of the layout's stride; `place` gives an empty one.
                 unsafe {
-                    let entry = self.header.entries.add(index as usize * layout.stride);
-                    let hash = entry.cast::<u64>().read();
-                    if hash != 0 {
-                        let to = larger.place(layout, hash);
-                        std::ptr::copy_nonoverlapping(entry, to, layout.stride);
-                    }
+                    let to = larger.place(layout, hash, key_of(layout, entry));
+                    std::ptr::copy_nonoverlapping(entry, to, layout.stride);
                 }
             }
-            (self.memory, self.header.entries, self.header.mask) =
-                (larger.memory, larger.header.entries, larger.header.mask);
+            (self.memory, self.dense_memory) = (larger.memory, larger.dense_memory);
+            (self.header, self.hashed, self.len) = (larger.header, larger.hashed, larger.len);
+            return self.place(layout, hash, key);
         }
-        self.header.len += 1;
+        self.hashed += 1;
         let mut index = hash & self.header.mask;
         loop {
             // SAFETY: the index is masked.
@@ -165,13 +184,32 @@ impl MemoryTable {
     }
 }
 
+/// The key of an entry that can be in a dense region.
+///
+/// # Safety
+/// The entry has the null mask and keys of the layout.
+unsafe fn key_of(layout: &EntryLayout, entry: *const u8) -> Option<i64> {
+    let key = layout.dense_key()?;
+    // SAFETY: promised by the caller.
+    unsafe {
+        let is_null = layout.null_mask.is_some_and(|offset| entry.add(offset).cast::<u64>().read() != 0);
+        let field = entry.add(key.offset);
+        (!is_null).then(|| match key.phys {
+            Phys::I8 => field.cast::<i8>().read() as i64,
+            Phys::I16 => field.cast::<i16>().read() as i64,
+            Phys::I32 => field.cast::<i32>().read() as i64,
+            _ => field.cast::<i64>().read(),
+        })
+    }
+}
+
 /// # Safety
 /// The context's host is a [`MemoryTables`].
 unsafe extern "C" fn find_slice(context: *mut ExecContext, slice_start: i64) {
     // SAFETY: promised by the caller.
     let (context, tables) = unsafe { (&mut *context, &mut *(*context).host.cast::<MemoryTables>()) };
     let layout = &tables.layout;
-    let table = tables.tables.entry(slice_start).or_insert_with(|| Box::new(MemoryTable::new(layout, 4)));
+    let table = tables.tables.entry(slice_start).or_insert_with(|| Box::new(MemoryTable::new(layout, 4, 0, 0)));
     context.slice_start = slice_start;
     context.table = &raw mut table.header;
 }
@@ -183,7 +221,11 @@ unsafe extern "C" fn insert_key(context: *mut ExecContext, hash: u64, null_mask:
     let (context, tables) = unsafe { (&mut *context, &mut *(*context).host.cast::<MemoryTables>()) };
     let layout = &tables.layout;
     let table = tables.tables.get_mut(&context.slice_start).expect("the slice was found before");
-    let entry = table.place(layout, hash);
+    let key = layout.dense_key().filter(|_| null_mask == 0).map(|key| {
+        // SAFETY: promised by the caller.
+        dense_key(key.phys, unsafe { &*keys })
+    });
+    let entry = table.place(layout, hash, key);
     // SAFETY: the entry has the layout's fields; there is a slot for each key.
     unsafe {
         entry.cast::<u64>().write(hash);
@@ -199,7 +241,7 @@ unsafe extern "C" fn insert_key(context: *mut ExecContext, hash: u64, null_mask:
         }
         for (accumulator, offset) in &layout.accumulators {
             let initial = match accumulator {
-                Accumulator::Group => (table.header.len as u128 - 1).to_le_bytes(),
+                Accumulator::Group => (table.len as u128 - 1).to_le_bytes(),
                 _ => accumulator.initial(),
             };
             std::ptr::copy_nonoverlapping(initial.as_ptr(), entry.add(*offset), accumulator.size());

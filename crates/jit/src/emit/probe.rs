@@ -1,11 +1,11 @@
-//! Hashing a key and searching its entry, as `millstream_abi` defines both.
+//! Finding the entry of a key, in the dense region or by its hash, as `millstream_abi` defines both.
 
 use super::Emitter;
-use super::ir::{Basic, Emitted, Int, Ptr};
-use super::update::{ProbeBlocks, TableState};
+use super::ir::{Basic, Block, Emitted, Int, Ptr};
+use super::update::TableState;
 use crate::runtime;
 use inkwell::IntPredicate;
-use millstream_abi::{EntryLayout, HASH_SEED, Phys, hash_finish};
+use millstream_abi::{EntryLayout, HASH_BUSY, HASH_EMPTY, HASH_SEED, Phys, hash_finish};
 use millstream_codegen::program::Update;
 
 /// Multiplier of `millstream_abi::hash_word`; a test compares the two.
@@ -13,40 +13,65 @@ const MULTIPLIER: u64 = 0xBF58_476D_1CE4_E5B9;
 
 /// A key whose entry is searched.
 pub(super) struct Key<'c> {
-    hash: Int<'c>,
+    columns: Vec<KeyColumn<'c>>,
     /// Bit *i*: key *i* is NULL.
     null_mask: Int<'c>,
-    /// Values as they are stored, zero when NULL.
-    values: Vec<(Basic<'c>, Phys)>,
 }
+
+/// One column of a key.
+struct KeyColumn<'c> {
+    /// The value, zero when NULL.
+    value: Basic<'c>,
+    /// The same as it is stored.
+    stored: Basic<'c>,
+    phys: Phys,
+    /// Whether it is not NULL; `None`: it never is.
+    valid: Option<Int<'c>>,
+}
+
+/// The hash of a key that was not found, and the block that the search ends in.
+type Miss<'c> = (Int<'c>, Block<'c>);
+/// An entry, and the block in which it was found.
+type Hit<'c> = (Basic<'c>, Block<'c>);
 
 impl<'c> Emitter<'c, '_> {
     /// Evaluates the key of the row.
     pub(super) fn table_key(&self, update: &Update) -> Emitted<Key<'c>> {
         let ir = &self.ir;
-        if update.keys.is_empty() {
-            return Ok(Key { hash: ir.word(hash_finish(HASH_SEED)), null_mask: ir.word(0), values: Vec::new() });
-        }
-        let mut hash = ir.word(HASH_SEED);
         let mut null_mask = ir.word(0);
-        let mut values = Vec::with_capacity(update.keys.len());
+        let mut columns = Vec::with_capacity(update.keys.len());
         for (number, &(value, valid)) in update.keys.iter().enumerate() {
             let phys = self.program.type_of(value);
-            let mut key = self.value(value);
-            match valid.map(|v| self.bool(v)) {
-                None => hash = self.fold(hash, key, phys)?,
-                Some(valid) => {
-                    key = ir.select(valid, key, key.get_type().const_zero(), "key.or_zero")?;
-                    let folded = self.fold(hash, key, phys)?;
-                    let null = self.fold_word(hash, ir.word(HASH_SEED))?;
-                    hash = ir.select(valid, folded.into(), null.into(), "hash.key")?.into_int_value();
-                    let bit = ir.select(valid, ir.word(0).into(), ir.word(1 << number).into(), "null.bit")?;
-                    null_mask = ir.b.build_or(null_mask, bit.into_int_value(), "null.mask")?;
-                }
+            let mut value = self.value(value);
+            let valid = valid.map(|v| self.bool(v));
+            if let Some(valid) = valid {
+                value = ir.select(valid, value, value.get_type().const_zero(), "key.or_zero")?;
+                let bit = ir.select(valid, ir.word(0).into(), ir.word(1 << number).into(), "null.bit")?;
+                null_mask = ir.b.build_or(null_mask, bit.into_int_value(), "null.mask")?;
             }
-            values.push((self.to_memory(key, phys)?, phys));
+            columns.push(KeyColumn { value, stored: self.to_memory(value, phys)?, phys, valid });
         }
-        Ok(Key { hash: self.finish_hash(hash)?, null_mask, values })
+        Ok(Key { columns, null_mask })
+    }
+
+    /// The hash of a key.
+    fn hash(&self, key: &Key<'c>) -> Emitted<Int<'c>> {
+        let ir = &self.ir;
+        if key.columns.is_empty() {
+            return Ok(ir.word(hash_finish(HASH_SEED)));
+        }
+        let mut hash = ir.word(HASH_SEED);
+        for column in &key.columns {
+            let folded = self.fold(hash, column.value, column.phys)?;
+            hash = match column.valid {
+                None => folded,
+                Some(valid) => {
+                    let null = self.fold_word(hash, ir.word(HASH_SEED))?;
+                    ir.select(valid, folded.into(), null.into(), "hash.key")?.into_int_value()
+                }
+            };
+        }
+        self.finish_hash(hash)
     }
 
     /// Folds a key that is not NULL into a hash.
@@ -108,51 +133,121 @@ impl<'c> Emitter<'c, '_> {
         let product = ir.b.build_int_mul(mixed, ir.word(MULTIPLIER), "hash.product")?;
         let shifted = ir.b.build_right_shift(product, ir.word(32), false, "hash.high")?;
         let mixed = ir.b.build_xor(product, shifted, "hash.mixed")?;
-        let is_zero = ir.compare(IntPredicate::EQ, mixed, ir.word(0), "hash.is_zero")?;
-        Ok(ir.select(is_zero, ir.word(1).into(), mixed.into(), "hash")?.into_int_value())
+        let is_reserved = ir.compare(IntPredicate::ULE, mixed, ir.word(HASH_BUSY), "hash.is_reserved")?;
+        let other = ir.b.build_or(mixed, ir.word(2), "hash.other")?;
+        Ok(ir.select(is_reserved, other.into(), mixed.into(), "hash")?.into_int_value())
     }
 
     /// Finds the entry of a key, or has it inserted.
     pub(super) fn probe(&self, table: &TableState<'c>, layout: &EntryLayout, key: &Key<'c>) -> Emitted<Ptr<'c>> {
         let ir = &self.ir;
-        let blocks = ProbeBlocks::new(ir);
-        let mask = ir.load_word(table.mask, "mask")?;
-        let first = ir.b.build_and(key.hash, mask, "place.first")?;
-        let before = ir.current();
-        ir.jump(blocks.look)?;
+        let (insert, found) = (ir.block("update.insert"), ir.block("update.found"));
+        let (mut hits, mut misses): (Vec<Hit<'c>>, Vec<Miss<'c>>) = Default::default();
+        if layout.dense_key().is_some() {
+            let (hit, miss) = self.look_up_dense(table, layout, key, insert, found)?;
+            hits.push(hit);
+            misses.push(miss);
+        }
+        let (hit, miss) = self.search(table, layout, key, insert, found)?;
+        hits.push(hit);
+        misses.push(miss);
 
-        ir.enter(blocks.look);
+        ir.enter(insert);
+        let hashes: Vec<Hit<'c>> = misses.iter().map(|&(hash, block)| (hash.into(), block)).collect();
+        let hash = ir.merge(&hashes, "hash.missing")?.into_int_value();
+        let inserted = self.insert(table, layout, key, hash)?;
+        hits.push((inserted.into(), ir.current()));
+        ir.jump(found)?;
+        ir.enter(found);
+        Ok(ir.merge(&hits, "entry.found")?.into_pointer_value())
+    }
+
+    /// Looks into the dense region: goes to `found` when it has the key, to `insert` when it covers the key but does not
+    /// have it, and on behind when it does not cover the key.
+    fn look_up_dense(
+        &self,
+        table: &TableState<'c>,
+        layout: &EntryLayout,
+        key: &Key<'c>,
+        insert: Block<'c>,
+        found: Block<'c>,
+    ) -> Emitted<(Hit<'c>, Miss<'c>)> {
+        let ir = &self.ir;
+        let (look, missing, other) =
+            (ir.block("update.dense"), ir.block("update.dense_missing"), ir.block("update.not_dense"));
+        let column = &key.columns[0];
+        let value = ir.b.build_int_s_extend_or_bit_cast(column.value.into_int_value(), ir.i64, "key.word")?;
+        let index = ir.b.build_int_sub(value, ir.load_word(table.dense_first, "dense.first")?, "dense.index")?;
+        let len = ir.load_word(table.dense_len, "dense.len")?;
+        let mut is_covered = ir.compare(IntPredicate::ULT, index, len, "is_covered")?;
+        if let Some(valid) = column.valid {
+            is_covered = ir.b.build_and(is_covered, valid, "is_covered.valid")?;
+        }
+        ir.branch(is_covered, look, other)?;
+
+        ir.enter(look);
+        let entry = self.entry(ir.load_ptr(table.dense, "dense")?, index, layout)?;
+        let word = ir.load_word(entry, "entry.hash")?;
+        let is_empty = ir.compare(IntPredicate::EQ, word, ir.word(HASH_EMPTY), "is_empty")?;
+        ir.branch_rarely(is_empty, missing, found)?;
+
+        ir.enter(missing);
+        let hash = self.hash(key)?;
+        let miss = (hash, ir.current());
+        ir.jump(insert)?;
+        ir.enter(other);
+        Ok(((entry.into(), look), miss))
+    }
+
+    /// Searches the hash part: goes to `found` or to `insert`.
+    fn search(
+        &self,
+        table: &TableState<'c>,
+        layout: &EntryLayout,
+        key: &Key<'c>,
+        insert: Block<'c>,
+        found: Block<'c>,
+    ) -> Emitted<(Hit<'c>, Miss<'c>)> {
+        let ir = &self.ir;
+        let (look, same) = (ir.block("update.look"), ir.block("update.same_hash"));
+        let (other, step) = (ir.block("update.other_hash"), ir.block("update.step"));
+        let key_hash = self.hash(key)?;
+        let mask = ir.load_word(table.mask, "mask")?;
+        let first = ir.b.build_and(key_hash, mask, "place.first")?;
+        let before = ir.current();
+        ir.jump(look)?;
+
+        ir.enter(look);
         let place = ir.b.build_phi(ir.i64, "place")?;
         place.add_incoming(&[(&first, before)]);
         let index = place.as_basic_value().into_int_value();
-        let entries = ir.load_ptr(table.entries, "entries")?;
-        let offset = ir.b.build_int_mul(index, ir.word(layout.stride as u64), "entry.offset")?;
-        let entry = ir.element(ir.i8, entries, offset, "entry")?;
+        let entry = self.entry(ir.load_ptr(table.entries, "entries")?, index, layout)?;
         let hash = ir.load_word(entry, "entry.hash")?;
-        let is_same = ir.compare(IntPredicate::EQ, hash, key.hash, "hash.is_same")?;
-        ir.branch(is_same, blocks.same, blocks.other)?;
+        let is_same = ir.compare(IntPredicate::EQ, hash, key_hash, "hash.is_same")?;
+        ir.branch(is_same, same, other)?;
 
-        ir.enter(blocks.same);
+        ir.enter(same);
         let is_key = self.has_key(layout, entry, key)?;
         let compared = ir.current();
-        ir.branch(is_key, blocks.found, blocks.step)?;
+        ir.branch(is_key, found, step)?;
 
-        ir.enter(blocks.other);
-        let is_empty = ir.compare(IntPredicate::EQ, hash, ir.word(0), "is_empty")?;
-        ir.branch_rarely(is_empty, blocks.insert, blocks.step)?;
+        ir.enter(other);
+        let is_empty = ir.compare(IntPredicate::EQ, hash, ir.word(HASH_EMPTY), "is_empty")?;
+        ir.branch_rarely(is_empty, insert, step)?;
 
-        ir.enter(blocks.step);
+        ir.enter(step);
         let next = ir.b.build_int_add(index, ir.word(1), "place.next")?;
         let next = ir.b.build_and(next, mask, "place.wrapped")?;
-        place.add_incoming(&[(&next, blocks.step)]);
-        ir.jump(blocks.look)?;
+        place.add_incoming(&[(&next, step)]);
+        ir.jump(look)?;
+        Ok(((entry.into(), compared), (key_hash, other)))
+    }
 
-        ir.enter(blocks.insert);
-        let inserted = self.insert(table, layout, key)?;
-        ir.jump(blocks.found)?;
-        ir.enter(blocks.found);
-        let found = ir.merge(&[(entry.into(), compared), (inserted.into(), blocks.insert)], "entry.found")?;
-        Ok(found.into_pointer_value())
+    /// The address of an entry by its index.
+    fn entry(&self, first: Ptr<'c>, index: Int<'c>, layout: &EntryLayout) -> Emitted<Ptr<'c>> {
+        let ir = &self.ir;
+        let offset = ir.b.build_int_mul(index, ir.word(layout.stride as u64), "entry.offset")?;
+        ir.element(ir.i8, first, offset, "entry")
     }
 
     /// Whether an entry with the right hash has the key.
@@ -163,7 +258,8 @@ impl<'c> Emitter<'c, '_> {
             let null_mask = ir.load_word(ir.at(entry, offset as u64, "entry.nulls")?, "entry.nulls")?;
             all = ir.compare(IntPredicate::EQ, null_mask, key.null_mask, "nulls.are_same")?;
         }
-        for (number, (&(value, phys), slot)) in key.values.iter().zip(&layout.keys).enumerate() {
+        for (number, (column, slot)) in key.columns.iter().zip(&layout.keys).enumerate() {
+            let (value, phys) = (column.stored, column.phys);
             let name = format!("key{number}.is_same");
             let place = ir.at(entry, slot.offset as u64, "entry.key")?;
             let same = match value {
@@ -189,19 +285,19 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Has the table insert the key.
-    fn insert(&self, table: &TableState<'c>, layout: &EntryLayout, key: &Key<'c>) -> Emitted<Ptr<'c>> {
+    fn insert(&self, table: &TableState<'c>, layout: &EntryLayout, key: &Key<'c>, hash: Int<'c>) -> Emitted<Ptr<'c>> {
         let ir = &self.ir;
-        for (number, &(value, _)) in key.values.iter().enumerate() {
+        for (number, column) in key.columns.iter().enumerate() {
             // The whole slot is defined, whatever the size of the key.
             let place = ir.at(table.keys, number as u64 * 16, "insert.key")?;
             ir.store(place, ir.i128.const_zero().into())?;
-            ir.store(place, value)?;
+            ir.store(place, column.stored)?;
         }
         let null_mask = if layout.null_mask.is_some() { key.null_mask } else { ir.word(0) };
         let ty = ir.ptr.fn_type(&[ir.ptr.into(), ir.i64.into(), ir.i64.into(), ir.ptr.into()], false);
-        let arguments = [self.context.into(), key.hash.into(), null_mask.into(), table.keys.into()];
+        let arguments = [self.context.into(), hash.into(), null_mask.into(), table.keys.into()];
         let inserted = ir.b.build_indirect_call(ty, table.insert_key, &arguments, "entry.inserted")?;
-        table.reload_entries(ir)?;
+        table.reload_header(ir)?;
         Ok(inserted.try_as_basic_value().basic().expect("insert_key has a result").into_pointer_value())
     }
 }

@@ -1,12 +1,12 @@
 //! Updating tables: the slice, the key, its entry, the accumulators.
 //!
-//! The current slice, its table's entries and mask are kept in variables, reloaded after the callbacks that change them. A
+//! The current slice and its table's header are kept in variables, reloaded after the callbacks that change them. A
 //! table without keys has one entry, so its accumulators are kept in variables too, as long as the slice stays the same:
 //! a run over rows of one slice then counts and sums in registers. Only strings and objects, which callbacks change, stay
 //! in the entry.
 
 use super::Emitter;
-use super::ir::{Basic, Block, Emitted, Int, Ir, Ptr};
+use super::ir::{Basic, Emitted, Int, Ir, Ptr};
 use inkwell::IntPredicate;
 use inkwell::types::BasicTypeEnum;
 use millstream_abi::{Accumulator, EntryLayout, ExecContext, TableHeader};
@@ -35,6 +35,10 @@ pub(super) struct TableState<'c> {
     table: Ptr<'c>,
     pub(super) entries: Ptr<'c>,
     pub(super) mask: Ptr<'c>,
+    pub(super) dense: Ptr<'c>,
+    pub(super) dense_first: Ptr<'c>,
+    pub(super) dense_len: Ptr<'c>,
+    has_dense_key: bool,
     find_slice: Ptr<'c>,
     pub(super) insert_key: Ptr<'c>,
     pub(super) keep_string: Ptr<'c>,
@@ -62,6 +66,10 @@ impl<'c> TableState<'c> {
             table: ir.variable(field(offset_of!(ExecContext, table), "table")?, "table.current")?,
             entries: ir.variable(ir.ptr.const_null(), "entries")?,
             mask: ir.variable(ir.word(0), "mask")?,
+            dense: ir.variable(ir.ptr.const_null(), "dense")?,
+            dense_first: ir.variable(ir.word(0), "dense.first")?,
+            dense_len: ir.variable(ir.word(0), "dense.len")?,
+            has_dense_key: update.layout.dense_key().is_some(),
             find_slice: field(offset_of!(ExecContext, find_slice), "find_slice")?,
             insert_key: field(offset_of!(ExecContext, insert_key), "insert_key")?,
             keep_string: field(offset_of!(ExecContext, keep_string), "keep_string")?,
@@ -79,7 +87,7 @@ impl<'c> TableState<'c> {
         let table = ir.load_ptr(self.table, "table")?;
         ir.branch(ir.b.build_is_null(table, "table.missing")?, opened, there)?;
         ir.enter(there);
-        self.reload_entries(ir)?;
+        self.reload_header(ir)?;
         ir.jump(opened)?;
         ir.enter(opened);
         Ok(())
@@ -94,12 +102,22 @@ impl<'c> TableState<'c> {
     }
 
     /// After an insertion: the table may have grown.
-    pub(super) fn reload_entries(&self, ir: &Ir<'c>) -> Emitted<()> {
+    pub(super) fn reload_header(&self, ir: &Ir<'c>) -> Emitted<()> {
         let table = ir.load_ptr(self.table, "table")?;
-        let entries = ir.at(table, offset_of!(TableHeader, entries) as u64, "entries.place")?;
-        ir.store(self.entries, ir.load_ptr(entries, "entries.now")?.into())?;
-        let mask = ir.at(table, offset_of!(TableHeader, mask) as u64, "mask.place")?;
-        ir.store(self.mask, ir.load_word(mask, "mask.now")?.into())
+        let pointer = |variable: Ptr<'c>, offset: usize, name: &str| {
+            ir.store(variable, ir.load_ptr(ir.at(table, offset as u64, name)?, name)?.into())
+        };
+        let word = |variable: Ptr<'c>, offset: usize, name: &str| {
+            ir.store(variable, ir.load_word(ir.at(table, offset as u64, name)?, name)?.into())
+        };
+        pointer(self.entries, offset_of!(TableHeader, entries), "entries.now")?;
+        word(self.mask, offset_of!(TableHeader, mask), "mask.now")?;
+        if self.has_dense_key {
+            pointer(self.dense, offset_of!(TableHeader, dense), "dense.now")?;
+            word(self.dense_first, offset_of!(TableHeader, dense_first), "dense.first.now")?;
+            word(self.dense_len, offset_of!(TableHeader, dense_len), "dense.len.now")?;
+        }
+        Ok(())
     }
 
     /// Makes the table of a slice the current one.
@@ -125,7 +143,7 @@ impl<'c> TableState<'c> {
         ir.store(self.slice, ir.load_word(place, "slice.new")?.into())?;
         let place = ir.at(self.context, offset_of!(ExecContext, table) as u64, "table.place")?;
         ir.store(self.table, ir.load_ptr(place, "table.new")?.into())?;
-        self.reload_entries(ir)?;
+        self.reload_header(ir)?;
         ir.jump(ready)?;
         ir.enter(ready);
         Ok(())
@@ -220,29 +238,5 @@ impl<'c> Emitter<'c, '_> {
             }
         }
         Ok(())
-    }
-}
-
-/// Blocks of a search, in the order of execution.
-pub(super) struct ProbeBlocks<'c> {
-    pub(super) look: Block<'c>,
-    pub(super) same: Block<'c>,
-    pub(super) other: Block<'c>,
-    pub(super) step: Block<'c>,
-    pub(super) insert: Block<'c>,
-    pub(super) found: Block<'c>,
-}
-
-impl<'c> ProbeBlocks<'c> {
-    pub(super) fn new(ir: &Ir<'c>) -> ProbeBlocks<'c> {
-        let block = |what: &str| ir.block(&format!("update.{what}"));
-        ProbeBlocks {
-            look: block("look"),
-            same: block("same_hash"),
-            other: block("other_hash"),
-            step: block("step"),
-            insert: block("insert"),
-            found: block("found"),
-        }
     }
 }

@@ -76,7 +76,7 @@ impl Running {
                     }
                     None => {
                         self.is_sorted = false;
-                        let fresh = self.table.claim(entry::hash(from));
+                        let fresh = self.table.claim_for(from);
                         fresh.copy_from_nonoverlapping(from, self.layout.stride);
                         entry::write(fresh, self.partials, 1i64);
                         self.table.keep_keys(fresh);

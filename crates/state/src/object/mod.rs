@@ -294,7 +294,7 @@ mod tests {
         let offset = table.layout().accumulators[0].1;
         // SAFETY: the table is empty; its only entry has the object at the offset.
         unsafe {
-            let only = table.insert(1, 0, &[]);
+            let only = table.insert(7, 0, &[]);
             for number in numbers {
                 table.update_object(only.add(offset), 0, Some(Slot::of(number.to_le_bytes())), place(number as u64));
             }

@@ -1,0 +1,231 @@
+//! Tables against a model.
+
+use super::*;
+use millstream_abi::{HASH_SEED, Phys, hash_finish, hash_word};
+use std::collections::BTreeMap;
+
+const ROUNDS: u64 = if cfg!(miri) { 3 } else { 150 };
+
+#[test]
+fn the_header_is_first() {
+    assert_eq!(std::mem::offset_of!(Table, header), 0);
+}
+
+#[test]
+fn growth_keeps_every_key_and_at_most_half_of_the_places() {
+    let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]));
+    let mut table = Table::new(Arc::clone(&layout));
+    for key in 0..1000i64 {
+        let hash = hash_finish(hash_word(HASH_SEED, key as u64));
+        // SAFETY: the keys are distinct.
+        let inserted = unsafe { table.insert(hash, 0, &[Slot::of(key.to_le_bytes())]) };
+        // SAFETY: the entry has the count there.
+        unsafe { entry::write(inserted, layout.accumulators[0].1, key * 2) };
+    }
+    assert_eq!(table.len(), 1000);
+    assert_eq!(table.header.mask, 2047);
+    assert_eq!(table.bytes(), 2048 * layout.stride);
+    let mut found: Vec<(i64, i64)> = table
+        .occupied()
+        // SAFETY: offsets are those of the layout.
+        .map(|e| unsafe { (entry::read(e, layout.keys[0].offset), entry::read(e, layout.accumulators[0].1)) })
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, (0..1000).map(|k| (k, 2 * k)).collect::<Vec<_>>());
+}
+
+#[test]
+fn compaction_bounds_the_garbage_of_replaced_strings() {
+    let layout = Arc::new(EntryLayout::new(&[], &[Accumulator::MaxStr]));
+    let mut table = Table::new(Arc::clone(&layout));
+    // SAFETY: the table is empty and has no key columns.
+    let only = unsafe { table.insert(7, 0, &[]) };
+    let mut last = String::new();
+    for i in 0..100_000 {
+        last = format!("a string that is long {i:06}");
+        // SAFETY: `last` is alive; the entry has the accumulator there.
+        unsafe {
+            let kept = table.keep_string(Str::new(last.as_bytes()));
+            entry::write(only, layout.accumulators[0].1, kept);
+        }
+        if i % 100 == 0 {
+            table.compact();
+        }
+    }
+    assert!(table.bytes() < 400 << 10, "{} bytes", table.bytes());
+    // SAFETY: the accumulator's string lives in the arena.
+    let kept: Str = unsafe { entry::read(only, layout.accumulators[0].1) };
+    // SAFETY: as above.
+    assert_eq!(unsafe { kept.as_bytes() }, last.as_bytes());
+}
+
+/// A sequence of numbers that looks random.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % end
+    }
+}
+
+/// A table of counts by one nullable key, and what should be in it.
+struct Counts {
+    table: Table,
+    phys: Phys,
+    model: BTreeMap<Option<i64>, i64>,
+}
+
+impl Counts {
+    fn new(phys: Phys, hint: TableHint) -> Counts {
+        let layout = Arc::new(EntryLayout::new(&[(phys, true)], &[Accumulator::Count]));
+        Counts { table: Table::with_hint(layout, true, hint), phys, model: BTreeMap::new() }
+    }
+
+    fn slot(&self, key: i64) -> Slot {
+        match self.phys {
+            Phys::I8 => Slot::of((key as i8).to_le_bytes()),
+            Phys::I16 => Slot::of((key as i16).to_le_bytes()),
+            Phys::I32 => Slot::of((key as i32).to_le_bytes()),
+            _ => Slot::of(key.to_le_bytes()),
+        }
+    }
+
+    /// An entry of the key with a count of one, to search and merge.
+    fn probe(&self, key: Option<i64>) -> Table {
+        let mut probe = Table::new(Arc::clone(&self.table.layout));
+        let hash = hash_finish(hash_word(HASH_SEED, key.map_or(HASH_SEED, |key| key as u64)));
+        // SAFETY: the table is empty.
+        unsafe {
+            let inserted = probe.insert(hash, key.is_none() as u64, &[self.slot(key.unwrap_or(0))]);
+            entry::write(inserted, probe.layout.accumulators[0].1, 1i64);
+        }
+        probe
+    }
+
+    fn count(&mut self, key: Option<i64>) {
+        *self.model.entry(key).or_default() += 1;
+        let probe = self.probe(key);
+        let one = probe.occupied().next().expect("it has one entry");
+        // SAFETY: an entry of the same layout, without strings.
+        unsafe { self.table.merge_entry(one) };
+    }
+
+    fn remove(&mut self, key: Option<i64>) {
+        let probe = self.probe(key);
+        let one = probe.occupied().next().expect("it has one entry");
+        // SAFETY: as in `count`; what is found is an entry of the table.
+        unsafe {
+            let found = self.table.find(one);
+            assert_eq!(found.is_some(), self.model.remove(&key).is_some(), "{key:?}");
+            found.into_iter().for_each(|entry| self.table.remove(entry));
+        }
+    }
+
+    /// SAFETY of the reads: offsets are those of the layout.
+    fn pairs(layout: &EntryLayout, entries: impl Iterator<Item = *const u8>) -> BTreeMap<Option<i64>, i64> {
+        let pair = |e| unsafe { (dense::key_of_entry(layout, e), entry::read(e, layout.accumulators[0].1)) };
+        entries.map(pair).collect()
+    }
+
+    fn check(&self) {
+        assert_eq!(Counts::pairs(&self.table.layout, self.table.occupied()), self.model);
+        assert_eq!(self.table.len(), self.model.len());
+        for entry in self.table.occupied() {
+            // SAFETY: an entry of the table.
+            let key = unsafe { self.table.key_of(entry) };
+            let covered = key.and_then(|key| self.table.header.dense_entry(key, self.table.layout.stride));
+            assert_eq!(covered.is_some(), self.table.dense_memory.contains(entry), "{key:?}");
+            assert!(covered.is_none_or(|place| std::ptr::eq(place, entry)), "{key:?}");
+        }
+    }
+
+    fn drain(&mut self) {
+        let partial = self.table.drain();
+        let drained = Counts::pairs(&self.table.layout, partial.entries_of(&(0..crate::PARTITIONS)));
+        assert_eq!(drained, std::mem::take(&mut self.model));
+        self.check();
+    }
+}
+
+#[test]
+fn keys_are_where_they_belong_whatever_their_order() {
+    for seed in 0..ROUNDS {
+        let mut numbers = Numbers(seed);
+        let phys = [Phys::I8, Phys::I16, Phys::I32, Phys::I64][numbers.below(4) as usize];
+        let (smallest, largest) = match phys {
+            Phys::I8 => (i8::MIN as i64, i8::MAX as i64),
+            Phys::I16 => (i16::MIN as i64, i16::MAX as i64),
+            Phys::I32 => (i32::MIN as i64, i32::MAX as i64),
+            _ => (i64::MIN, i64::MAX),
+        };
+        let mut counts = Counts::new(phys, TableHint::default());
+        for _ in 0..3 {
+            let width = 1 + numbers.below(2000) as i64;
+            let middles = [smallest, largest - width, -width / 2, 0, 10_000];
+            let first = middles[numbers.below(5) as usize].clamp(smallest, largest - width.min(255));
+            for step in 0..numbers.below(1500) as i64 {
+                let key = match numbers.below(20) {
+                    0 => None,
+                    1 => Some(smallest),
+                    2 => Some(largest),
+                    3 => Some(first.wrapping_add(numbers.below(1 << 40) as i64 * 1000)),
+                    4..10 => Some(first.saturating_add(step % width)),
+                    _ => Some(first.saturating_add(numbers.below(width as u64) as i64)),
+                };
+                let key = key.map(|key| key.clamp(smallest, largest));
+                match numbers.below(12) {
+                    0 => counts.remove(key),
+                    _ => counts.count(key),
+                }
+                if step % 256 == 0 {
+                    counts.check();
+                }
+            }
+            counts.check();
+            if numbers.below(2) == 0 {
+                counts.table.shrink();
+                counts.check();
+            }
+            counts.drain();
+        }
+    }
+}
+
+#[test]
+fn a_drained_table_is_used_again_without_allocation() {
+    let mut counts = Counts::new(Phys::I64, TableHint::default());
+    let fill = |counts: &mut Counts| {
+        (0..1000).for_each(|key| counts.count(Some(key)));
+        (0..5).for_each(|key| counts.count(Some(key << 40)));
+        counts.count(None);
+    };
+    fill(&mut counts);
+    let (hint, header, bytes) = (counts.table.hint(), counts.table.header, counts.table.bytes());
+    assert_eq!(hint, TableHint { keys: 5, range: Some((0, 1023)) });
+    counts.drain();
+    fill(&mut counts);
+    assert_eq!((counts.table.header.entries, counts.table.header.dense), (header.entries, header.dense));
+    assert_eq!(counts.table.bytes(), bytes);
+    counts.drain();
+
+    let mut hinted = Counts::new(Phys::I64, hint);
+    let dense = hinted.table.header.dense;
+    fill(&mut hinted);
+    assert_eq!(hinted.table.header.dense, dense, "the hint was large enough");
+    hinted.drain();
+
+    counts.count(Some(3));
+    counts.drain();
+    assert!(counts.table.bytes() * 10 < bytes, "what one key needs: {} bytes", counts.table.bytes());
+}
+
+#[test]
+fn tables_without_permission_have_no_region() {
+    let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]));
+    let hint = TableHint { keys: 3, range: Some((0, 100)) };
+    assert_eq!(Table::with_hint(Arc::clone(&layout), false, hint).region(), None);
+    assert_eq!(Table::with_hint(layout, true, hint).region(), Some(Region { first: 0, last: 100 }));
+    let two = Arc::new(EntryLayout::new(&[(Phys::I64, false), (Phys::I64, false)], &[]));
+    assert_eq!(Table::with_hint(two, true, hint).region(), None);
+}
