@@ -101,7 +101,7 @@ fn ends_of(overlap: Overlap) -> Slicing {
 }
 
 impl Aggregation {
-    /// With `inputs` channels that end in it, and so many owners of tables.
+    /// With `inputs` channels that end in it.
     pub(crate) fn new(
         assigner: WindowAssigner,
         layout: Arc<EntryLayout>,
@@ -109,12 +109,11 @@ impl Aggregation {
         output: StreamId,
         inputs: usize,
         overlap: Option<OverlapRuntime>,
-        owners: usize,
+        tables: OpenTables,
     ) -> Aggregation {
         let keeps_places = layout.accumulators.iter().any(|(accumulator, _)| accumulator.keeps_places());
         let (fired, state) = (AtomicI64::new(i64::MIN), Mutex::new(Progress::new(inputs)));
         let is_ordered = keeps_places && inputs > 1;
-        let tables = OpenTables::new(Arc::clone(&layout), owners);
         let lanes = None;
         Aggregation { assigner, layout, types, output, tables, overlap, lanes, is_ordered, keeps_places, fired, state }
     }
@@ -170,7 +169,8 @@ mod tests {
         let layout = Arc::new(EntryLayout::new(&[], &[]));
         let types = OutputTypes { keys: vec![], outputs: vec![] };
         let slicing = Slicing { size_ms: 10, offset_ms: 0 };
-        Aggregation::new(WindowAssigner::Tumble(slicing), layout, types, 0, inputs, None, 1)
+        let tables = OpenTables::new(Arc::clone(&layout), 1, true);
+        Aggregation::new(WindowAssigner::Tumble(slicing), layout, types, 0, inputs, None, tables)
     }
 
     fn release(aggregation: &Aggregation, port: usize, watermark: i64, ended: bool) -> Option<Advance> {

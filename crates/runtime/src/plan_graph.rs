@@ -19,6 +19,7 @@ use crate::scheduler::Scheduler;
 use crate::source::{SourceRuntime, Split};
 use crate::stats::{QueryStats, SplitStats};
 use crate::stream::{Channel, Stream, StreamId};
+use crate::tables::OpenTables;
 use crate::topology::Topology;
 use arrow_array::ArrayRef;
 use millstream_abi::EntryLayout;
@@ -63,7 +64,7 @@ pub(crate) fn build(
     let operator_outputs: Vec<StreamId> =
         (0..plan.operators.len()).map(|o| graph.stream(PipelineInput::Operator(o), None)).collect();
     let aggregations = (0..plan.aggregations.len())
-        .map(|a| aggregation(&plan, &pipelines, a, outputs[a], graph.aggregation_ports[a], config.workers))
+        .map(|a| aggregation(&plan, &pipelines, a, outputs[a], graph.aggregation_ports[a], &config))
         .collect::<Result<_, _>>()?;
     let operators = (plan.operators.iter().zip(operators).enumerate())
         .map(|(o, (operator, code))| {
@@ -216,7 +217,7 @@ fn aggregation(
     index: usize,
     output: StreamId,
     inputs: usize,
-    workers: usize,
+    config: &RunConfig,
 ) -> Result<Aggregation, Diagnostic> {
     let (mut layout, mut is_partitioned): (Option<Arc<EntryLayout>>, _) = (None, false);
     for (pipeline, code) in plan.pipelines.iter().zip(pipelines) {
@@ -248,13 +249,14 @@ fn aggregation(
     }
     let overlap = match aggregation.assigner {
         WindowAssigner::Overlap(overlap) => {
-            Some(OverlapRuntime::new(overlap, &layout, aggregation.combination, workers))
+            Some(OverlapRuntime::new(overlap, &layout, aggregation.combination, config.workers))
         }
         _ => None,
     };
-    let owners = workers + if is_partitioned { PARTITIONS } else { 0 };
-    let mut made = Aggregation::new(aggregation.assigner, layout, types, output, inputs, overlap, owners);
-    made.lanes = is_partitioned.then(|| Lanes::new(workers));
+    let owners = config.workers + if is_partitioned { PARTITIONS } else { 0 };
+    let tables = OpenTables::new(Arc::clone(&layout), owners, config.dense_tables);
+    let mut made = Aggregation::new(aggregation.assigner, layout, types, output, inputs, overlap, tables);
+    made.lanes = is_partitioned.then(|| Lanes::new(config.workers));
     Ok(made)
 }
 

@@ -35,7 +35,7 @@ use crate::staged::Staged;
 use crate::stream::StreamId;
 use millstream_abi::{EntryLayout, ExecContext, Slot, Str, TableHeader};
 use millstream_codegen::execute::TableHooks;
-use millstream_state::{Ordinal, Table};
+use millstream_state::{Ordinal, Table, TableHint};
 use millstream_sync::slices::SliceRing;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -127,6 +127,8 @@ pub(crate) type TablesByNumber = BTreeMap<i64, Vec<Table>>;
 pub(crate) struct OpenTables {
     layout: Arc<EntryLayout>,
     owners: usize,
+    /// Whether tables may keep the entries of a dense range of keys in an array.
+    dense: bool,
     /// Of even and of odd generations: two are written to at most (see `cuts`). Those of odd ones are made when there is one.
     generations: [OnceLock<Slices>; 2],
     /// Tables of earlier generations, whose windows are not complete. Nobody writes to them.
@@ -134,9 +136,9 @@ pub(crate) struct OpenTables {
 }
 
 impl OpenTables {
-    /// Without slices, for so many owners.
-    pub(crate) fn new(layout: Arc<EntryLayout>, owners: usize) -> OpenTables {
-        OpenTables { layout, owners, generations: Default::default(), frozen: Mutex::new(BTreeMap::new()) }
+    /// Without slices, for so many owners. `dense`: as in `RunConfig::dense_tables`.
+    pub(crate) fn new(layout: Arc<EntryLayout>, owners: usize, dense: bool) -> OpenTables {
+        OpenTables { layout, owners, dense, generations: Default::default(), frozen: Mutex::new(BTreeMap::new()) }
     }
 
     fn of(&self, generation: Generation) -> &OnceLock<Slices> {
@@ -163,7 +165,7 @@ impl OpenTables {
 
     /// The table of an owner for a slice. Only the running task of the owner may call it and use the table.
     fn find(&self, owner: usize, generation: Generation, number: i64) -> *mut Table {
-        let make = || Box::new(Table::new(Arc::clone(&self.layout)));
+        let make = || Box::new(Table::with_hint(Arc::clone(&self.layout), self.dense, TableHint::default()));
         let slices = self.of(generation).get_or_init(|| Slices::new(self.owners));
         let table = slices.find(self.owners, owner, number, make);
         // SAFETY: only this owner's running task uses the table, and it holds no pointer into the entries or strings of one

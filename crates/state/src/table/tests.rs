@@ -122,8 +122,8 @@ impl Counts {
         }
     }
 
-    /// SAFETY of the reads: offsets are those of the layout.
     fn pairs(layout: &EntryLayout, entries: impl Iterator<Item = *const u8>) -> BTreeMap<Option<i64>, i64> {
+        // SAFETY: entries of the layout, which has a count.
         let pair = |e| unsafe { (dense::key_of_entry(layout, e), entry::read(e, layout.accumulators[0].1)) };
         entries.map(pair).collect()
     }
