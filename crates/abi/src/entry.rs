@@ -20,7 +20,8 @@
 //!
 //! The dense region is for a single integer key ([`EntryLayout::dense_key`]) whose values lie close together: its entries
 //! are found without hashing or comparing. A key that the region covers is in the region, all others, and NULL, are in the
-//! hash part. A partial holds the same entries without the empty ones, so merging needs no conversion.
+//! hash part. (A key of a shared table may be in either, and more than once.) A partial holds the same entries without the
+//! empty ones, so merging needs no conversion.
 
 use crate::{Phys, Str};
 
@@ -152,6 +153,17 @@ impl Accumulator {
         matches!(self, Accumulator::Count | Accumulator::SumI64 | Accumulator::SumI128)
     }
 
+    /// Whether several workers can update it at once by atomic instructions: all plain ones but strings, and those of 128
+    /// bits that are replaced as a whole only where the machine can do that.
+    pub fn allows_sharing(self) -> bool {
+        use Accumulator::*;
+        match self {
+            Count | SumI64 | SumI128 | SumF64 | MinI64 | MaxI64 | MinF64 | MaxF64 => true,
+            MinI128 | MaxI128 => exchanges_128_bits(),
+            MinStr | MaxStr | Group | Object(..) => false,
+        }
+    }
+
     /// Bytes in the entry.
     pub const fn size(self) -> usize {
         match self {
@@ -180,6 +192,14 @@ impl Accumulator {
         };
         bits.to_le_bytes()
     }
+}
+
+/// Whether the machine compares and swaps 16 bytes at once.
+fn exchanges_128_bits() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("cmpxchg16b");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 /// A key of an entry.
@@ -228,6 +248,12 @@ impl EntryLayout {
         EntryLayout { keys, null_mask, accumulators, stride: end.next_multiple_of(align) }
     }
 
+    /// Whether entries can be in a table that several workers update at once. Not without keys: one entry for all rows is
+    /// better kept by each worker for itself.
+    pub fn allows_sharing(&self) -> bool {
+        !self.keys.is_empty() && self.accumulators.iter().all(|(accumulator, _)| accumulator.allows_sharing())
+    }
+
     /// The key by which entries can be in a dense region: the only one, when it is an integer of up to 64 bits.
     pub fn dense_key(&self) -> Option<KeySlot> {
         match self.keys[..] {
@@ -239,7 +265,7 @@ impl EntryLayout {
 
 /// The part of a table that generated code reads: it searches entries itself and calls out only to insert.
 ///
-/// Owned by one worker at a time. Every field changes when an insertion grows the table.
+/// Owned by one worker at a time; of a shared table each worker has its own. Every field may change at an insertion.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct TableHeader {

@@ -2,7 +2,7 @@
 //!
 //! Sites are left out; a trap shows its kind.
 
-use crate::program::{Comparison, Component, Op, Program, Statement, Terminal, Update, Value};
+use crate::program::{Access, Comparison, Component, Op, Program, Statement, Terminal, Update, Value};
 use millstream_abi::{Accumulator, ErrorKind, ObjectKind, Phys};
 use std::fmt;
 
@@ -119,7 +119,10 @@ impl Program {
 }
 
 fn print_update(f: &mut fmt::Formatter<'_>, update: &Update) -> fmt::Result {
-    f.write_str("  update")?;
+    f.write_str(match update.access {
+        Access::Own => "  update",
+        Access::Shared => "  update shared",
+    })?;
     if let Some(slice) = update.slice {
         write!(f, " slice {slice}")?;
     }

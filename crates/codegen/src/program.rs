@@ -240,9 +240,13 @@ pub struct Emit {
 ///    hash 0 (not there) or has the same hash, the same null mask and the same keys (a NULL key's bytes are zero; strings by
 ///    content). If it is not there, `insert_key` is called with the hash, the null mask (0 when the layout has none) and one
 ///    [`millstream_abi::Slot`] a key, zero for NULL; its entry is used; the table's header may have changed.
+///    Of a table that others update too ([`Access::Shared`]) hash words are loaded with acquire ordering, and an entry whose
+///    hash is 1 is just being written: in the dense region it counts as not there, in the search it is passed over.
 /// 4. Each component whose guard holds is updated by the formula at [`Component`], in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Update {
+    /// Who else uses the table meanwhile.
+    pub access: Access,
     /// Layout of the table's entries.
     pub layout: EntryLayout,
     /// I64: start of the row's slice; `None` when there is only one, whose start is then given as 0.
@@ -251,6 +255,15 @@ pub struct Update {
     pub keys: Vec<(Value, Option<Value>)>,
     /// Updates in the order of the layout's accumulators.
     pub components: Vec<Component>,
+}
+
+/// Who uses a table while a program updates it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// The task alone.
+    Own,
+    /// Other tasks as well, with the same layout, which allows it ([`EntryLayout::allows_sharing`]).
+    Shared,
 }
 
 /// Update of one accumulator `a` with the argument `x`, when the guard holds. (The interpreter's form of this is in
@@ -267,6 +280,12 @@ pub struct Update {
 /// | MinStr, MaxStr | if `a` is [`millstream_abi::Str::NONE`], or `x` is less (greater) than `a` in byte order: copy `x`, call `keep_string` on the copy if it is not inline, and store it in `a` |
 /// | Group | `a` stays; it is stored in `ExecContext::groups` at the row's number. No argument, no guard |
 /// | Object | call `update_object` with the address of `a`, the component's index and the row's number; and `x` in a slot, the bytes behind it zero, or null when `valid` is there and FALSE. The callback does not move entries |
+///
+/// With [`Access::Shared`] the same happens by atomic instructions of relaxed ordering, so that no update is lost; what a
+/// task sees of the others' is only defined when all have ended. An addition is one atomic addition; that of SumI128 adds the
+/// low words, then the high words with the carry of the former. SumF64 replaces `high` by compare-and-swap and adds the `e`
+/// of that exchange to `low`, also by compare-and-swap. Minima and maxima load `a` first and write by compare-and-swap only
+/// while `x` is better, so that an entry that many tasks meet is mostly read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component {
     /// Of the accumulator's argument type; `None` for those that have none.
@@ -279,6 +298,14 @@ pub struct Component {
 }
 
 impl Program {
+    /// The same program for tables that several tasks update at once; `None` when it updates none, or none that can be
+    /// shared. Hand it to a back end beside the program itself: the tables decide which of the two runs.
+    pub fn shared(&self) -> Option<Program> {
+        let Terminal::Update(update) = &self.terminal else { return None };
+        let terminal = Terminal::Update(Update { access: Access::Shared, ..update.clone() });
+        update.layout.allows_sharing().then(|| Program { terminal, ..self.clone() })
+    }
+
     /// Type of a value.
     pub fn type_of(&self, value: Value) -> Phys {
         self.types[value.0 as usize]

@@ -5,7 +5,7 @@
 //! inputs, strings and sites are in range; a table update fits its layout. Called after lowering, and by both back ends
 //! in debug builds.
 
-use crate::program::{Comparison, Emit, Op, Program, Statement, Terminal, Update, Value};
+use crate::program::{Access, Comparison, Emit, Op, Program, Statement, Terminal, Update, Value};
 use millstream_abi::{Accumulator, EntryLayout, ObjectKind, Phys};
 use std::collections::HashSet;
 
@@ -245,6 +245,9 @@ impl Verifier<'_> {
                 layout.accumulators.len()
             ));
         }
+        if update.access == Access::Shared && !layout.allows_sharing() {
+            return Err("a shared table of entries that cannot be shared".into());
+        }
         if let Some(slice) = update.slice {
             self.expect(slice, Phys::I64)?;
         }
@@ -387,9 +390,10 @@ mod tests {
     #[test]
     fn updates_fit_their_layout() {
         let layout = EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::SumI64]);
+        let access = Access::Own;
         let with = |keys, components| {
             let mut p = program(&[Phys::I64, Phys::Bool], vec![assign(0, Op::Load(0)), assign(1, Op::IsValid(0))]);
-            p.terminal = Terminal::Update(Update { layout: layout.clone(), slice: None, keys, components });
+            p.terminal = Terminal::Update(Update { access, layout: layout.clone(), slice: None, keys, components });
             p
         };
         let sum = |argument| vec![Component { argument, valid: None, guard: Some(Value(1)) }];
@@ -399,5 +403,24 @@ mod tests {
         rejected(&with(vec![(Value(0), None)], sum(None)), "argument of SumI64");
         rejected(&with(vec![(Value(0), None)], sum(Some(Value(1)))), "v1 is bool where i64");
         rejected(&with(vec![(Value(0), None)], vec![]), "0 components");
+    }
+
+    #[test]
+    fn only_what_can_be_shared_is_shared() {
+        let with = |accumulator: Accumulator, access| {
+            let layout = EntryLayout::new(&[(Phys::I64, false)], &[accumulator]);
+            let argument = accumulator.argument().map(|_| Value(0));
+            let components = vec![Component { argument, valid: None, guard: None }];
+            let mut p = program(&[accumulator.argument().unwrap_or(Phys::I64)], vec![assign(0, Op::Load(0))]);
+            let keys = vec![(Value(1), None)];
+            p.types.push(Phys::I64);
+            p.body.push(assign(1, Op::Int(7)));
+            p.terminal = Terminal::Update(Update { access, layout, slice: None, keys, components });
+            p
+        };
+        let sum = with(Accumulator::SumF64, Access::Own).shared().expect("sums can be shared");
+        assert_eq!((sum.clone(), verify(&sum)), (with(Accumulator::SumF64, Access::Shared), Ok(())));
+        assert_eq!(with(Accumulator::MaxStr, Access::Own).shared(), None);
+        rejected(&with(Accumulator::MaxStr, Access::Shared), "cannot be shared");
     }
 }

@@ -8,7 +8,7 @@ use millstream_abi::{Accumulator, EntryLayout, Phys, Str};
 use millstream_codegen::execute;
 use millstream_codegen::lower::Lowered;
 use millstream_codegen::program::{
-    Comparison, Component, Emit, Input, Op, Program, Statement, Terminal, Update, Value,
+    Access, Comparison, Component, Emit, Input, Op, Program, Statement, Terminal, Update, Value,
 };
 use millstream_codegen::testing::MemoryTables;
 use millstream_functions::FunctionContext;
@@ -90,6 +90,7 @@ impl Sketch {
         let types: Vec<(Phys, bool)> = keys.iter().map(|&k| (self.program.type_of(k), false)).collect();
         let kinds: Vec<Accumulator> = accumulators.iter().map(|a| a.0).collect();
         self.program.terminal = Terminal::Update(Update {
+            access: Access::Own,
             layout: EntryLayout::new(&types, &kinds),
             slice,
             keys: keys.iter().map(|&k| (k, None)).collect(),

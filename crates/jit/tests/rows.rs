@@ -4,7 +4,7 @@ mod support;
 
 use arrow_array::{ArrayRef, Int64Array, StringViewArray};
 use millstream_abi::{Accumulator, EntryLayout, Phys, RuntimeFn};
-use millstream_codegen::program::{Comparison, Component, Op, Program, Statement, Update, Value};
+use millstream_codegen::program::{Access, Comparison, Component, Op, Program, Statement, Update, Value};
 use millstream_jit::{CompileOptions, assembly, compile, llvm_ir};
 use millstream_types::code;
 use std::sync::Arc;
@@ -133,6 +133,7 @@ fn windowed(keys: &[u32]) -> Program {
     let key_types: Vec<(Phys, bool)> = keys.iter().map(|k| (k.1, false)).collect();
     let accumulators: Vec<Accumulator> = components.iter().map(|c| c.0).collect();
     sketch.update(Update {
+        access: Access::Own,
         layout: EntryLayout::new(&key_types, &accumulators),
         slice: Some(slice),
         keys: keys.iter().map(|k| (k.0, None)).collect(),

@@ -37,6 +37,13 @@ impl Arena {
         Str::new(&chunk[start..])
     }
 
+    /// Takes over the memory of another.
+    pub(crate) fn absorb(&mut self, mut other: Arena) {
+        self.chunks.append(&mut other.chunks);
+        self.used += other.used;
+        self.allocated += other.allocated;
+    }
+
     /// Bytes handed out so far.
     pub(crate) fn used(&self) -> usize {
         self.used

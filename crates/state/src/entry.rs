@@ -155,6 +155,38 @@ fn canonical_f64(x: f64) -> f64 {
     if x.is_nan() { f64::NAN } else { x + 0.0 }
 }
 
+/// Whether an entry has keys, given as for [`write_keys`].
+///
+/// # Safety
+/// `entry` is an entry of `layout` whose strings are alive, and so are those of the slots, which hold values of the keys'
+/// types.
+pub(crate) unsafe fn has_keys(layout: &EntryLayout, entry: *const u8, mask: u64, keys: &[Slot]) -> bool {
+    // SAFETY: promised by the caller.
+    if unsafe { null_mask(layout, entry) } != mask {
+        return false;
+    }
+    layout.keys.iter().zip(keys).enumerate().all(|(i, (key, slot))| {
+        let at = key.offset;
+        // SAFETY: the field has the size of the physical type; strings are alive.
+        mask >> i & 1 == 1
+            || unsafe {
+                match key.phys {
+                    Phys::Bool | Phys::I8 => read::<[u8; 1]>(entry, at) == slot.bytes(),
+                    Phys::I16 => read::<[u8; 2]>(entry, at) == slot.bytes(),
+                    Phys::I32 => read::<[u8; 4]>(entry, at) == slot.bytes(),
+                    Phys::I64 => read::<[u8; 8]>(entry, at) == slot.bytes(),
+                    Phys::I128 => read::<[u8; 16]>(entry, at) == slot.bytes(),
+                    Phys::F32 => read::<u32>(entry, at) == canonical_f32(f32::from_le_bytes(slot.bytes())).to_bits(),
+                    Phys::F64 => read::<u64>(entry, at) == canonical_f64(f64::from_le_bytes(slot.bytes())).to_bits(),
+                    Phys::Str => {
+                        let (l, r): (Str, Str) = (read(entry, at), Str::from_bits(u128::from_le_bytes(slot.bytes())));
+                        l == r || l.as_bytes() == r.as_bytes()
+                    }
+                }
+            }
+    })
+}
+
 /// Total order of the keys of two entries: equal iff they are one group. The order itself only has to be the same
 /// everywhere.
 ///

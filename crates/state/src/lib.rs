@@ -26,6 +26,7 @@ mod memory;
 mod merge;
 mod object;
 mod partial;
+mod shared;
 mod slots;
 mod table;
 
@@ -35,5 +36,6 @@ pub use groups::{GroupLookup, GroupTable};
 pub use merge::{Merged, merge};
 pub use object::Ordinal;
 pub use partial::{PARTITION_BITS, PARTITIONS, Partial, partition_of};
+pub use shared::SharedTable;
 pub use slots::Slots;
 pub use table::{Table, TableHint};

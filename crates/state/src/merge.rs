@@ -96,7 +96,7 @@ pub fn merge(partials: &[Arc<Partial>], partitions: Range<usize>) -> Merged {
     let sharing: Vec<Arc<Partial>> = partials.iter().filter(|p| p.len_of(&partitions) > 0).cloned().collect();
     let (table, entries): (_, Vec<*const u8>) = match sharing.as_slice() {
         [] => (None, Vec::new()),
-        [only] => (None, only.entries_of(&partitions).collect()),
+        [only] if only.is_distinct() => (None, only.entries_of(&partitions).collect()),
         several => {
             let largest = several.iter().map(|p| p.len_of(&partitions)).max().unwrap_or(0);
             let mut table = Table::with_capacity(Arc::clone(&layout), 2 * largest);

@@ -30,6 +30,7 @@ pub struct Partial {
     arena: Arena,
     /// Bytes of the objects.
     object_bytes: usize,
+    is_distinct: bool,
 }
 
 // SAFETY: entries own what they point to; all methods only read, and objects are never changed while a partial has them.
@@ -69,7 +70,18 @@ impl Partial {
             }
             *place += 1;
         }
-        Partial { layout, entries, starts, arena, object_bytes }
+        Partial { layout, entries, starts, arena, object_bytes, is_distinct: true }
+    }
+
+    /// The same, of which it is not known that each key has one entry.
+    pub(crate) fn repeating(mut self) -> Partial {
+        self.is_distinct = false;
+        self
+    }
+
+    /// Whether each key has one entry, as in the partials of tables of one worker.
+    pub fn is_distinct(&self) -> bool {
+        self.is_distinct
     }
 
     /// The layout of entries.
@@ -77,7 +89,7 @@ impl Partial {
         &self.layout
     }
 
-    /// Number of keys.
+    /// Number of entries: at least that of the keys.
     pub fn len(&self) -> usize {
         self.starts[PARTITIONS]
     }
@@ -92,7 +104,7 @@ impl Partial {
         self.entries.bytes() + self.arena.bytes() + self.object_bytes
     }
 
-    /// Number of keys in a range of partitions.
+    /// Number of entries in a range of partitions.
     pub fn len_of(&self, partitions: &Range<usize>) -> usize {
         self.starts[partitions.end] - self.starts[partitions.start]
     }

@@ -24,9 +24,9 @@ use millstream_abi::{Accumulator, EntryLayout, HASH_BUSY, HASH_EMPTY, Slot, Str,
 use std::sync::Arc;
 
 /// Entries of a new table: small, because thousands of open windows have a table for each worker.
-const FIRST_CAPACITY: usize = 16;
+pub(crate) const FIRST_CAPACITY: usize = 16;
 /// A table gives memory back when less than one of so many entries is occupied.
-const SPARSE: usize = 16;
+pub(crate) const SPARSE: usize = 16;
 /// Garbage of replaced MIN/MAX strings that is worth a compaction.
 pub(crate) const MIN_GARBAGE_BYTES: usize = 64 << 10;
 /// Hash of the group that no row has made: it meets no other one, so any hash serves.

@@ -11,6 +11,7 @@ mod emit;
 mod lanes;
 mod load;
 mod ops;
+mod shared;
 pub mod update;
 
 use crate::kernel::{Kernel, Tier};

@@ -3,12 +3,14 @@
 use super::Machine;
 use super::call::slot_of;
 use super::lanes::{Lane, Lanes, Selection};
-use crate::program::{Component, Update, Value};
+use super::shared;
+use crate::program::{Access, Component, Update, Value};
 use crate::semantics::float_order;
 use millstream_abi::{
-    Accumulator, EntryLayout, HASH_EMPTY, HASH_SEED, Phys, Slot, Str, TableHeader, hash_finish, hash_str, hash_wide,
+    Accumulator, EntryLayout, HASH_BUSY, HASH_EMPTY, HASH_SEED, Phys, Slot, Str, TableHeader, hash_finish, hash_str, hash_wide,
     hash_word,
 };
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{mem, ptr};
 
 /// Adds `x` to a running sum of two words, of which the low one collects the rounding errors (Knuth's two-sum).
@@ -113,7 +115,10 @@ impl Machine<'_> {
                                 let row = self.first_row as usize + lane;
                                 *self.context.groups.add(row) = field.cast::<u64>().read();
                             }
-                            plain => self.accumulate(*plain, field, component, lane),
+                            plain => match update.access {
+                                Access::Own => self.accumulate(*plain, field, component, lane),
+                                Access::Shared => self.accumulate_shared(*plain, field, component, lane),
+                            },
                         }
                     }
                 }
@@ -150,7 +155,7 @@ impl Machine<'_> {
             let header = *self.context.table;
             let dense = layout.dense_key().filter(|_| null_mask == 0);
             let dense = dense.and_then(|key| header.dense_entry(dense_key(key.phys, &keys[0]), layout.stride));
-            if let Some(entry) = dense.filter(|entry| entry.cast::<u64>().read() != HASH_EMPTY) {
+            if let Some(entry) = dense.filter(|&entry| hash_word_of(entry) > HASH_BUSY) {
                 return entry;
             }
             let hash = hash_key(layout, keys, null_mask);
@@ -237,6 +242,37 @@ impl Machine<'_> {
         }
     }
 
+    /// [`Machine::accumulate`], while other tasks do the same.
+    ///
+    /// # Safety
+    /// As for [`Machine::accumulate`], in a table that can be shared; all who use the accumulator do so atomically.
+    unsafe fn accumulate_shared(&mut self, accumulator: Accumulator, field: *mut u8, component: &Component, lane: usize) {
+        let Some(argument) = component.argument else {
+            // SAFETY: only a Count has no argument.
+            return unsafe { shared::add(field, 1) };
+        };
+        macro_rules! argument {
+            ($ty:ty) => {
+                self.lanes::<$ty>(argument)[lane]
+            };
+        }
+        // SAFETY: promised by the caller.
+        unsafe {
+            match accumulator {
+                Accumulator::SumI64 => shared::add(field, argument!(i64)),
+                Accumulator::SumI128 => shared::add_wide(field, argument!(i128)),
+                Accumulator::SumF64 => shared::add_float(field, argument!(f64)),
+                Accumulator::MinI64 => shared::replace(field, argument!(i64), |x, a| x < a),
+                Accumulator::MaxI64 => shared::replace(field, argument!(i64), |x, a| x > a),
+                Accumulator::MinI128 => shared::replace_wide(field, argument!(i128), |x, a| x < a),
+                Accumulator::MaxI128 => shared::replace_wide(field, argument!(i128), |x, a| x > a),
+                Accumulator::MinF64 => shared::replace_float(field, argument!(f64), |x, a| x < a),
+                Accumulator::MaxF64 => shared::replace_float(field, argument!(f64), |x, a| x > a),
+                _ => unreachable!("the verifier has checked that the layout allows sharing"),
+            }
+        }
+    }
+
     /// Stores a string in an accumulator; the table gets its own copy of long bytes.
     unsafe fn keep(&mut self, field: *mut u8, mut string: Str) {
         if !string.is_inline() {
@@ -247,6 +283,16 @@ impl Machine<'_> {
         // SAFETY: the layout places 16 bytes there.
         unsafe { field.cast::<u128>().write_unaligned(string.bits()) };
     }
+}
+
+/// The word that says whether an entry is there, and its hash. If so, its key is there as well: in a shared table that is
+/// what the acquire ordering is for.
+///
+/// # Safety
+/// `entry` is an entry of a table, perhaps an empty one.
+unsafe fn hash_word_of(entry: *mut u8) -> u64 {
+    // SAFETY: promised by the caller; entries are aligned to 8.
+    unsafe { AtomicU64::from_ptr(entry.cast()) }.load(Ordering::Acquire)
 }
 
 /// The entry of a key in the hash part of a table.
@@ -265,7 +311,7 @@ unsafe fn search(
         // SAFETY: the hash part has `mask + 1` entries, of which some are empty, and each starts with its hash.
         unsafe {
             let entry = header.entries.add(index as usize * layout.stride);
-            match entry.cast::<u64>().read() {
+            match hash_word_of(entry) {
                 HASH_EMPTY => return None,
                 found if found == hash && holds(layout, entry, keys, null_mask) => return Some(entry),
                 _ => index = (index + 1) & header.mask,

@@ -2,7 +2,7 @@
 
 use super::{Lowered, Lowering, unsupported};
 use crate::buffers::phys_of;
-use crate::program::{Comparison, Component, Op, Terminal, Update, Value};
+use crate::program::{Access, Comparison, Component, Op, Terminal, Update, Value};
 use millstream_abi::{Accumulator, EntryLayout, ErrorKind, ObjectKind, Phys};
 use millstream_plan::expr::Expr;
 use millstream_plan::pipeline::{Aggregation, ComponentUpdate};
@@ -42,7 +42,7 @@ impl Lowering<'_> {
         let slice = self.table(aggregation.assigner, time)?;
         let keys = self.keys(keys, &aggregation.keys)?;
         let components = self.components(updates, &aggregation.components)?;
-        self.finish(name, Terminal::Update(Update { layout, slice, keys, components }), Vec::new(), Vec::new())
+        self.finish(name, Terminal::Update(Update { access: Access::Own, layout, slice, keys, components }), Vec::new(), Vec::new())
     }
 
     /// The keys of an entry: value and validity of each.

@@ -3,7 +3,7 @@
 
 use super::aggregate::key_layout;
 use super::{Lowered, Lowering};
-use crate::program::{Terminal, Update};
+use crate::program::{Access, Terminal, Update};
 use millstream_abi::Accumulator;
 use millstream_plan::expr::Expr;
 use millstream_plan::pipeline::{ComponentUpdate, SlotAggregates};
@@ -58,6 +58,6 @@ impl Lowering<'_> {
         let layout = key_layout(fields, accumulators)?;
         let keys = self.keys(keys, fields)?;
         let components = self.components(updates, accumulators)?;
-        self.finish(name, Terminal::Update(Update { layout, slice: None, keys, components }), vec![], vec![])
+        self.finish(name, Terminal::Update(Update { access: Access::Own, layout, slice: None, keys, components }), vec![], vec![])
     }
 }

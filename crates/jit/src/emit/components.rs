@@ -11,7 +11,7 @@ use millstream_abi::{Accumulator, Phys, Str};
 use millstream_codegen::program::{Component, Value};
 
 /// `true` for MIN, `false` for MAX.
-type IsMinimum = bool;
+pub(super) type IsMinimum = bool;
 
 impl<'c> Emitter<'c, '_> {
     /// Updates one accumulator of an entry.
@@ -130,17 +130,24 @@ impl<'c> Emitter<'c, '_> {
         let high = ir.load(ir.f64, high_place, "sum.high")?.into_float_value();
         let low = ir.load(ir.f64, low_place, "sum.low")?.into_float_value();
         let sum = b.build_float_add(high, x, "sum.new")?;
-        let back = b.build_float_sub(sum, high, "sum.back")?;
-        let kept = b.build_float_sub(sum, back, "sum.kept")?;
-        let lost_high = b.build_float_sub(high, kept, "sum.lost_high")?;
-        let lost_x = b.build_float_sub(x, back, "sum.lost_addend")?;
-        let error = b.build_float_add(lost_high, lost_x, "sum.error")?;
+        let error = self.rounding_error(high, x)?;
         let new_low = b.build_float_add(low, error, "sum.low_new")?;
         self.replace(high_place, high.into(), sum.into(), guard)?;
         self.replace(low_place, low.into(), new_low.into(), guard)
     }
 
-    fn better(is_minimum: IsMinimum) -> IntPredicate {
+    /// What is lost when `high + x` is rounded.
+    pub(super) fn rounding_error(&self, high: FloatValue<'c>, x: FloatValue<'c>) -> Emitted<FloatValue<'c>> {
+        let b = &self.ir.b;
+        let sum = b.build_float_add(high, x, "sum.rounded")?;
+        let back = b.build_float_sub(sum, high, "sum.back")?;
+        let kept = b.build_float_sub(sum, back, "sum.kept")?;
+        let lost_high = b.build_float_sub(high, kept, "sum.lost_high")?;
+        let lost_x = b.build_float_sub(x, back, "sum.lost_addend")?;
+        Ok(b.build_float_add(lost_high, lost_x, "sum.error")?)
+    }
+
+    pub(super) fn better(is_minimum: IsMinimum) -> IntPredicate {
         if is_minimum { IntPredicate::SLT } else { IntPredicate::SGT }
     }
 
@@ -153,7 +160,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// `semantics::float_order`
-    fn float_order(&self, bits: Int<'c>) -> Emitted<Int<'c>> {
+    pub(super) fn float_order(&self, bits: Int<'c>) -> Emitted<Int<'c>> {
         let ir = &self.ir;
         let sign = ir.b.build_right_shift(bits, ir.word(63), true, "sign")?;
         let flip = ir.b.build_right_shift(sign, ir.word(1), false, "flip")?;

@@ -14,7 +14,7 @@ use inkwell::values::{
     BasicMetadataValueEnum, BasicValue, BasicValueEnum, FunctionValue, InstructionValue, IntValue, MetadataValue,
     PointerValue,
 };
-use inkwell::{AddressSpace, IntPredicate};
+use inkwell::{AddressSpace, AtomicOrdering, IntPredicate};
 use millstream_abi::Phys;
 
 /// Short names of inkwell's values, which appear everywhere here.
@@ -259,6 +259,24 @@ impl<'c> Ir<'c> {
     /// Loads an address.
     pub(crate) fn load_ptr(&self, from: Ptr<'c>, name: &str) -> Emitted<Ptr<'c>> {
         Ok(self.load(self.ptr, from, name)?.into_pointer_value())
+    }
+
+    /// Loads an integer that others change meanwhile; aligned to its size.
+    pub(crate) fn load_atomic(
+        &self,
+        ty: IntType<'c>,
+        from: Ptr<'c>,
+        ordering: AtomicOrdering,
+        name: &str,
+    ) -> Emitted<Int<'c>> {
+        let value = self.b.build_load(ty, from, name)?.into_int_value();
+        if let Some(instruction) = value.as_instruction() {
+            let size = ty.get_bit_width() / 8;
+            // Fails only for instructions that access no memory, which this does.
+            let _ = instruction.set_alignment(size);
+            let _ = instruction.set_atomic_ordering(ordering);
+        }
+        Ok(value)
     }
 
     /// Loads from an input column, which does not change during a run.

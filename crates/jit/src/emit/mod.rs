@@ -24,6 +24,7 @@ mod ops;
 mod probe;
 mod strings;
 mod terminal;
+mod shared;
 mod update;
 mod wide;
 

@@ -4,9 +4,9 @@ use super::Emitter;
 use super::ir::{Basic, Block, Emitted, Int, Ptr};
 use super::update::TableState;
 use crate::runtime;
-use inkwell::IntPredicate;
+use inkwell::{AtomicOrdering, IntPredicate};
 use millstream_abi::{EntryLayout, HASH_BUSY, HASH_EMPTY, HASH_SEED, Phys, hash_finish};
-use millstream_codegen::program::Update;
+use millstream_codegen::program::{Access, Update};
 
 /// Multiplier of `millstream_abi::hash_word`; a test compares the two.
 const MULTIPLIER: u64 = 0xBF58_476D_1CE4_E5B9;
@@ -139,16 +139,16 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Finds the entry of a key, or has it inserted.
-    pub(super) fn probe(&self, table: &TableState<'c>, layout: &EntryLayout, key: &Key<'c>) -> Emitted<Ptr<'c>> {
-        let ir = &self.ir;
+    pub(super) fn probe(&self, table: &TableState<'c>, update: &Update, key: &Key<'c>) -> Emitted<Ptr<'c>> {
+        let (ir, layout) = (&self.ir, &update.layout);
         let (insert, found) = (ir.block("update.insert"), ir.block("update.found"));
         let (mut hits, mut misses): (Vec<Hit<'c>>, Vec<Miss<'c>>) = Default::default();
         if layout.dense_key().is_some() {
-            let (hit, miss) = self.look_up_dense(table, layout, key, insert, found)?;
+            let (hit, miss) = self.look_up_dense(table, update, key, insert, found)?;
             hits.push(hit);
             misses.push(miss);
         }
-        let (hit, miss) = self.search(table, layout, key, insert, found)?;
+        let (hit, miss) = self.search(table, update, key, insert, found)?;
         hits.push(hit);
         misses.push(miss);
 
@@ -167,12 +167,12 @@ impl<'c> Emitter<'c, '_> {
     fn look_up_dense(
         &self,
         table: &TableState<'c>,
-        layout: &EntryLayout,
+        update: &Update,
         key: &Key<'c>,
         insert: Block<'c>,
         found: Block<'c>,
     ) -> Emitted<(Hit<'c>, Miss<'c>)> {
-        let ir = &self.ir;
+        let (ir, layout) = (&self.ir, &update.layout);
         let (look, missing, other) =
             (ir.block("update.dense"), ir.block("update.dense_missing"), ir.block("update.not_dense"));
         let column = &key.columns[0];
@@ -187,9 +187,9 @@ impl<'c> Emitter<'c, '_> {
 
         ir.enter(look);
         let entry = self.entry(ir.load_ptr(table.dense, "dense")?, index, layout)?;
-        let word = ir.load_word(entry, "entry.hash")?;
-        let is_empty = ir.compare(IntPredicate::EQ, word, ir.word(HASH_EMPTY), "is_empty")?;
-        ir.branch_rarely(is_empty, missing, found)?;
+        let word = self.hash_word(entry, update.access)?;
+        let is_missing = ir.compare(IntPredicate::ULE, word, ir.word(HASH_BUSY), "is_missing")?;
+        ir.branch_rarely(is_missing, missing, found)?;
 
         ir.enter(missing);
         let hash = self.hash(key)?;
@@ -203,12 +203,12 @@ impl<'c> Emitter<'c, '_> {
     fn search(
         &self,
         table: &TableState<'c>,
-        layout: &EntryLayout,
+        update: &Update,
         key: &Key<'c>,
         insert: Block<'c>,
         found: Block<'c>,
     ) -> Emitted<(Hit<'c>, Miss<'c>)> {
-        let ir = &self.ir;
+        let (ir, layout) = (&self.ir, &update.layout);
         let (look, same) = (ir.block("update.look"), ir.block("update.same_hash"));
         let (other, step) = (ir.block("update.other_hash"), ir.block("update.step"));
         let key_hash = self.hash(key)?;
@@ -222,7 +222,7 @@ impl<'c> Emitter<'c, '_> {
         place.add_incoming(&[(&first, before)]);
         let index = place.as_basic_value().into_int_value();
         let entry = self.entry(ir.load_ptr(table.entries, "entries")?, index, layout)?;
-        let hash = ir.load_word(entry, "entry.hash")?;
+        let hash = self.hash_word(entry, update.access)?;
         let is_same = ir.compare(IntPredicate::EQ, hash, key_hash, "hash.is_same")?;
         ir.branch(is_same, same, other)?;
 
@@ -241,6 +241,14 @@ impl<'c> Emitter<'c, '_> {
         place.add_incoming(&[(&next, step)]);
         ir.jump(look)?;
         Ok(((entry.into(), compared), (key_hash, other)))
+    }
+
+    /// The hash word of an entry.
+    fn hash_word(&self, entry: Ptr<'c>, access: Access) -> Emitted<Int<'c>> {
+        match access {
+            Access::Own => self.ir.load_word(entry, "entry.hash"),
+            Access::Shared => self.ir.load_atomic(self.ir.i64, entry, AtomicOrdering::Acquire, "entry.hash"),
+        }
     }
 
     /// The address of an entry by its index.

@@ -10,7 +10,7 @@ use super::ir::{Basic, Emitted, Int, Ir, Ptr};
 use inkwell::IntPredicate;
 use inkwell::types::BasicTypeEnum;
 use millstream_abi::{Accumulator, EntryLayout, ExecContext, TableHeader};
-use millstream_codegen::program::Update;
+use millstream_codegen::program::{Access, Update};
 use std::mem::offset_of;
 
 /// A word of an accumulator that is kept in a variable.
@@ -212,7 +212,7 @@ impl<'c> Emitter<'c, '_> {
         let entry = match &table.single {
             None => {
                 let key = self.table_key(update)?;
-                self.probe(table, &update.layout, &key)?
+                self.probe(table, update, &key)?
             }
             Some(single) => {
                 let (find, found) = (ir.block("update.entry"), ir.block("update.entry_ready"));
@@ -220,7 +220,7 @@ impl<'c> Emitter<'c, '_> {
                 ir.branch_rarely(ir.b.build_is_null(known, "entry.missing")?, find, found)?;
                 ir.enter(find);
                 let key = self.table_key(update)?;
-                let entry = self.probe(table, &update.layout, &key)?;
+                let entry = self.probe(table, update, &key)?;
                 single.take(ir, entry)?;
                 ir.jump(found)?;
                 ir.enter(found);
@@ -234,6 +234,7 @@ impl<'c> Emitter<'c, '_> {
                     let field = ir.at(entry, offset as u64, "accumulator")?;
                     self.update_object(table, field, number, (argument, phys), component)?;
                 }
+                _ if update.access == Access::Shared => self.update_shared(entry, accumulator, offset, component)?,
                 _ => self.update_component(table, entry, accumulator, offset, component)?,
             }
         }

@@ -1,0 +1,160 @@
+//! Updates of accumulators that other tasks update at the same time: the atomic form of what is described at
+//! `program::Component`.
+//!
+//! Every ordering is relaxed: accumulators are read when all tasks that update them have ended.
+
+use crate::semantics::float_order;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+/// `a += x`
+///
+/// # Safety
+/// `field` is the address of an `i64`, aligned, that everybody uses atomically.
+pub(super) unsafe fn add(field: *mut u8, x: i64) {
+    // SAFETY: promised by the caller.
+    unsafe { AtomicI64::from_ptr(field.cast()) }.fetch_add(x, Relaxed);
+}
+
+/// `a += x` of 128 bits: exact when all additions have ended, whatever their order, because each carry is added once.
+///
+/// # Safety
+/// `field` is the address of an `i128`, aligned to 8, that everybody adds to in this way.
+pub(super) unsafe fn add_wide(field: *mut u8, x: i128) {
+    // SAFETY: promised by the caller.
+    let (low, high) = unsafe { (AtomicU64::from_ptr(field.cast()), AtomicU64::from_ptr(field.add(8).cast())) };
+    let (_, carry) = low.fetch_add(x as u64, Relaxed).overflowing_add(x as u64);
+    high.fetch_add(((x >> 64) as u64).wrapping_add(carry as u64), Relaxed);
+}
+
+/// The two-sum.
+///
+/// # Safety
+/// `field` is the address of two `f64`, aligned, that everybody adds to in this way.
+pub(super) unsafe fn add_float(field: *mut u8, x: f64) {
+    // SAFETY: promised by the caller.
+    let (high, low) = unsafe { (AtomicU64::from_ptr(field.cast()), AtomicU64::from_ptr(field.add(8).cast())) };
+    let add = |word: &AtomicU64, x: f64| {
+        let sum = |old: u64| Some((f64::from_bits(old) + x).to_bits());
+        f64::from_bits(word.fetch_update(Relaxed, Relaxed, sum).unwrap_or_else(|old| old))
+    };
+    let (_, error) = super::update::two_sum(add(high, x), 0.0, x);
+    add(low, error);
+}
+
+/// `if is_better(x, a) { a = x }`
+///
+/// # Safety
+/// As for [`add`].
+pub(super) unsafe fn replace(field: *mut u8, x: i64, is_better: impl Fn(i64, i64) -> bool) {
+    // SAFETY: promised by the caller.
+    let word = unsafe { AtomicI64::from_ptr(field.cast()) };
+    let mut old = word.load(Relaxed);
+    while is_better(x, old) {
+        match word.compare_exchange_weak(old, x, Relaxed, Relaxed) {
+            Ok(_) => return,
+            Err(found) => old = found,
+        }
+    }
+}
+
+/// [`replace`] of an `f64`, in the order of MIN and MAX.
+///
+/// # Safety
+/// As for [`add`], of an `f64`.
+pub(super) unsafe fn replace_float(field: *mut u8, x: f64, is_better: impl Fn(i64, i64) -> bool) {
+    let order = |bits: i64| float_order(f64::from_bits(bits as u64));
+    // SAFETY: promised by the caller.
+    unsafe { replace(field, x.to_bits() as i64, |x, old| is_better(order(x), order(old))) };
+}
+
+/// [`replace`] of an `i128`.
+///
+/// # Safety
+/// As for [`add`], of an `i128` aligned to 16; the machine compares and swaps 16 bytes, as `Accumulator::allows_sharing`
+/// has found out.
+pub(super) unsafe fn replace_wide(field: *mut u8, x: i128, is_better: impl Fn(i128, i128) -> bool) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::cmpxchg16b;
+        // SAFETY: promised by the caller.
+        let exchange = |old: i128, new: i128| unsafe {
+            cmpxchg16b(field.cast(), old as u128, new as u128, Relaxed, Relaxed) as i128
+        };
+        // Whatever is there, this changes nothing and tells it.
+        let mut old = exchange(0, 0);
+        while is_better(x, old) {
+            match exchange(old, x) {
+                found if found == old => return,
+                found => old = found,
+            }
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = (field, x, is_better);
+        unreachable!("the verifier has checked that the layout allows sharing");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs `update` with every number below 2000, by four threads at once, on a field of 16 bytes.
+    fn field_after(initial: u128, update: impl Fn(*mut u8, i64) + Sync) -> u128 {
+        struct Field(std::cell::UnsafeCell<u128>);
+        // SAFETY: threads use it atomically.
+        unsafe impl Sync for Field {}
+        let field = Field(initial.into());
+        let (field, update) = (&field, &update);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || (0..2000).filter(|n| n % 4 == thread).for_each(|n| update(field.0.get().cast(), n)));
+            }
+        });
+        // SAFETY: all threads have ended.
+        unsafe { *field.0.get() }
+    }
+
+    #[test]
+    fn no_update_is_lost() {
+        // SAFETY, of all: the field is aligned to 16, and all threads update it in one way.
+        let added = field_after(0, |field, n| unsafe { add(field, n) });
+        assert_eq!(added, 1999 * 1000);
+        let wide = |n: i64| (n as i128 - 900) << 60;
+        // SAFETY: see above.
+        let added = field_after(5, |field, n| unsafe { add_wide(field, wide(n)) });
+        assert_eq!(added as i128, 5 + (0..2000).map(wide).sum::<i128>());
+        // SAFETY: see above.
+        let least = field_after(7, |field, n| unsafe { replace(field, 3 - n, |x, old| x < old) });
+        assert_eq!(least as i64, -1996);
+        // SAFETY: see above.
+        let greatest = field_after(0, |field, n| unsafe { replace_wide(field, wide(n), |x, old| x > old) });
+        assert_eq!(greatest as i128, wide(1999));
+    }
+
+    #[test]
+    fn sums_of_floats_keep_what_is_rounded_away() {
+        let number = |n: i64| if n % 2 == 0 { 1e16 } else { -1e16 } + n as f64;
+        // SAFETY: the field is aligned, and all threads update it in one way.
+        let bits = field_after(0, |field, n| unsafe { add_float(field, number(n)) });
+        let (high, low) = (f64::from_bits(bits as u64), f64::from_bits((bits >> 64) as u64));
+        assert_eq!(high + low, (0..2000).map(|n| number(n) as i128).sum::<i128>() as f64);
+        // SAFETY: as above.
+        let bits = field_after(0, |field, n| unsafe { add_float(field, if n == 77 { f64::INFINITY } else { 1.0 }) });
+        assert_eq!((f64::from_bits(bits as u64), f64::from_bits((bits >> 64) as u64).is_nan()), (f64::INFINITY, true));
+    }
+
+    #[test]
+    fn not_a_number_is_above_all() {
+        let number = |n: i64| if n == 5 { f64::NAN } else { n as f64 };
+        let extreme = |initial: f64, is_better: fn(i64, i64) -> bool| {
+            let initial = initial.to_bits() as u128;
+            // SAFETY: the field is aligned, and all threads update it in one way.
+            let bits = field_after(initial, |field, n| unsafe { replace_float(field, number(n), is_better) });
+            f64::from_bits(bits as u64)
+        };
+        assert_eq!(extreme(f64::NAN, |x, old| x < old), 0.0);
+        assert!(extreme(f64::NEG_INFINITY, |x, old| x > old).is_nan());
+    }
+}

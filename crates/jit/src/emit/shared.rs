@@ -1,0 +1,135 @@
+//! Updates of accumulators that other tasks update at the same time, by the atomic formulas at
+//! `millstream_codegen::program::Component`. Accumulators are aligned to their size, as their entries are.
+
+use super::Emitter;
+use super::components::IsMinimum;
+use super::ir::{Basic, Emitted, Int, Ptr};
+use inkwell::types::IntType;
+use inkwell::values::FloatValue;
+use inkwell::{AtomicOrdering, AtomicRMWBinOp, IntPredicate};
+use millstream_abi::Accumulator;
+use millstream_codegen::program::Component;
+
+/// Accumulators are read when all tasks that update them have ended.
+const RELAXED: AtomicOrdering = AtomicOrdering::Monotonic;
+
+/// Whether a word shall be replaced (`None`: always), and by what.
+type Replacement<'c> = (Option<Int<'c>>, Int<'c>);
+
+impl<'c> Emitter<'c, '_> {
+    /// Updates one accumulator of an entry, when the guard holds.
+    pub(super) fn update_shared(
+        &self,
+        entry: Ptr<'c>,
+        accumulator: Accumulator,
+        offset: usize,
+        component: &Component,
+    ) -> Emitted<()> {
+        use Accumulator::*;
+        let ir = &self.ir;
+        let end = ir.block("update.shared.end");
+        if let Some(guard) = component.guard {
+            let update = ir.block("update.shared");
+            ir.branch(self.bool(guard), update, end)?;
+            ir.enter(update);
+        }
+        let place = ir.at(entry, offset as u64, "accumulator")?;
+        match (accumulator, component.argument) {
+            (Count, _) => self.atomic_add(place, ir.word(1)).map(drop)?,
+            (SumI64, Some(x)) => self.atomic_add(place, self.int(x)).map(drop)?,
+            (SumI128, Some(x)) => self.atomic_add_wide(place, self.int(x))?,
+            (SumF64, Some(x)) => self.atomic_two_sum(place, self.value(x).into_float_value())?,
+            (MinI64 | MinI128, Some(x)) => self.atomic_extreme(place, self.int(x), true)?,
+            (MaxI64 | MaxI128, Some(x)) => self.atomic_extreme(place, self.int(x), false)?,
+            (MinF64, Some(x)) => self.atomic_float_extreme(place, self.value(x), true)?,
+            (MaxF64, Some(x)) => self.atomic_float_extreme(place, self.value(x), false)?,
+            (MinStr | MaxStr | Group | Object(..), _) | (_, None) => {
+                unreachable!("the verifier has checked that the layout allows sharing")
+            }
+        }
+        ir.jump(end)?;
+        ir.enter(end);
+        Ok(())
+    }
+
+    /// Adds to a word, and gives its old value.
+    fn atomic_add(&self, place: Ptr<'c>, x: Int<'c>) -> Emitted<Int<'c>> {
+        Ok(self.ir.b.build_atomicrmw(AtomicRMWBinOp::Add, place, x, RELAXED)?)
+    }
+
+    fn atomic_add_wide(&self, place: Ptr<'c>, x: Int<'c>) -> Emitted<()> {
+        let ir = &self.ir;
+        let (low, high) = ir.halves(x)?;
+        let old = self.atomic_add(place, low)?;
+        let sum = ir.b.build_int_add(old, low, "sum.low")?;
+        let carry = ir.compare(IntPredicate::ULT, sum, low, "sum.carries")?;
+        let carry = ir.b.build_int_z_extend(carry, ir.i64, "sum.carry")?;
+        let high = ir.b.build_int_add(high, carry, "addend.high")?;
+        self.atomic_add(ir.at(place, 8, "accumulator.high")?, high).map(drop)
+    }
+
+    /// Knuth's two-sum: the rounding error is that of the exchange that has succeeded.
+    fn atomic_two_sum(&self, place: Ptr<'c>, x: FloatValue<'c>) -> Emitted<()> {
+        let ir = &self.ir;
+        let old = self.atomic_float_add(place, x)?;
+        let error = self.rounding_error(old, x)?;
+        self.atomic_float_add(ir.at(place, 8, "accumulator.low")?, error).map(drop)
+    }
+
+    /// Adds to a double, and gives its old value.
+    fn atomic_float_add(&self, place: Ptr<'c>, x: FloatValue<'c>) -> Emitted<FloatValue<'c>> {
+        let ir = &self.ir;
+        let old = self.exchange(ir.i64, place, |old| {
+            let old = ir.b.build_bit_cast(old, ir.f64, "sum.old")?.into_float_value();
+            let sum = ir.b.build_float_add(old, x, "sum.new")?;
+            Ok((None, ir.b.build_bit_cast(sum, ir.i64, "sum.bits")?.into_int_value()))
+        })?;
+        Ok(ir.b.build_bit_cast(old, ir.f64, "sum.before")?.into_float_value())
+    }
+
+    fn atomic_extreme(&self, place: Ptr<'c>, x: Int<'c>, is_minimum: IsMinimum) -> Emitted<()> {
+        let better = |old| self.ir.compare(Self::better(is_minimum), x, old, "is_better");
+        self.exchange(x.get_type(), place, |old| Ok((Some(better(old)?), x))).map(drop)
+    }
+
+    fn atomic_float_extreme(&self, place: Ptr<'c>, x: Basic<'c>, is_minimum: IsMinimum) -> Emitted<()> {
+        let ir = &self.ir;
+        let bits = ir.b.build_bit_cast(x, ir.i64, "extreme.bits")?.into_int_value();
+        let order = self.float_order(bits)?;
+        let better = |old| ir.compare(Self::better(is_minimum), order, self.float_order(old)?, "is_better");
+        self.exchange(ir.i64, place, |old| Ok((Some(better(old)?), bits))).map(drop)
+    }
+
+    /// Loads a value and replaces it, as `replacement` says of the one that was there, until no other task has been faster
+    /// or nothing is to be replaced. Gives the last value before. `replacement` must not begin a block.
+    fn exchange(
+        &self,
+        ty: IntType<'c>,
+        place: Ptr<'c>,
+        replacement: impl FnOnce(Int<'c>) -> Emitted<Replacement<'c>>,
+    ) -> Emitted<Int<'c>> {
+        let ir = &self.ir;
+        let (look, swap, done) = (ir.block("exchange"), ir.block("exchange.swap"), ir.block("exchange.done"));
+        let first = ir.load_atomic(ty, place, RELAXED, "exchange.first")?;
+        let before = ir.current();
+        ir.jump(look)?;
+
+        ir.enter(look);
+        let phi = ir.b.build_phi(ty, "exchange.old")?;
+        let old = phi.as_basic_value().into_int_value();
+        let (is_wanted, new) = replacement(old)?;
+        match is_wanted {
+            Some(is_wanted) => ir.branch(is_wanted, swap, done)?,
+            None => ir.jump(swap)?,
+        }
+
+        ir.enter(swap);
+        let result = ir.b.build_cmpxchg(place, old, new, RELAXED, RELAXED)?;
+        let found = ir.b.build_extract_value(result, 0, "exchange.found")?.into_int_value();
+        let has_swapped = ir.b.build_extract_value(result, 1, "exchange.has_swapped")?.into_int_value();
+        phi.add_incoming(&[(&first, before), (&found, swap)]);
+        ir.branch(has_swapped, done, look)?;
+        ir.enter(done);
+        Ok(old)
+    }
+}

@@ -1,0 +1,340 @@
+//! A table that many workers insert into and update at once, without locks.
+//!
+//! ```text
+//! SharedTable ┌ map: levels, each ┌ hash part    [ entry | empty | entry | … ]   see `millstream_sync::shared_map`
+//!             │                   └ dense region [ empty | entry | entry | … ]
+//!             │ for each worker: its TableHeader of the level it works in, its arena
+//!             └ layout, template of a fresh entry
+//! ```
+//!
+//! Entries are those of a [`crate::Table`], and a level looks to generated code as such a table does, so a worker searches
+//! it by its own header and calls [`SharedTable::insert`] for what it does not find. Updates of accumulators are atomic
+//! (`millstream_codegen::program::Access::Shared`), so only layouts that allow sharing can be used.
+//!
+//! # Protocol
+//!
+//! How entries of the hash part are claimed and published, and how levels follow each other, is the protocol of
+//! `shared_map`: the hash word of an entry is the word of its place. In the dense region there is one place for a key: who
+//! changes its word from empty to busy writes the entry, and publishes it by storing the hash (release). Who finds it busy
+//! does not wait but takes a place for the key in the hash part. The keys of an entry, and the first values of its
+//! accumulators, are written before it is published, and not changed but by atomic updates after that.
+//!
+//! A key may so have several entries. That does no harm: what is sealed is merged by key before anybody sees it
+//! ([`crate::Partial::is_distinct`]).
+//!
+//! A worker's header, arena and number of insertions are written by the worker alone.
+
+use crate::arena::Arena;
+use crate::dense::{self, Region};
+use crate::entry;
+use crate::memory::EntryMemory;
+use crate::partial::Partial;
+use crate::table::{FIRST_CAPACITY, SPARSE, TableHint};
+use millstream_abi::{EntryLayout, HASH_BUSY, HASH_EMPTY, Slot, TableHeader};
+use millstream_sync::shared_map::{self, Found, Places, SharedMap};
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// See the file's description.
+#[derive(Debug)]
+pub struct SharedTable {
+    layout: Arc<EntryLayout>,
+    /// Whether there may be dense regions.
+    allows_dense: bool,
+    /// A fresh entry: zero hash and keys, initial accumulators.
+    template: Box<[u8]>,
+    map: SharedMap<Level>,
+    workers: Box<[Worker]>,
+}
+
+/// What one worker writes. Alone in its cache lines.
+#[repr(align(128))]
+#[derive(Debug)]
+struct Worker {
+    header: UnsafeCell<TableHeader>,
+    arena: UnsafeCell<Arena>,
+    /// Entries that it has made.
+    inserted: AtomicUsize,
+    /// Bytes of the arena.
+    arena_bytes: AtomicUsize,
+}
+
+/// The two parts of a level.
+#[derive(Debug)]
+struct Level {
+    stride: usize,
+    memory: EntryMemory,
+    dense_memory: EntryMemory,
+    header: TableHeader,
+}
+
+// SAFETY: what is in a cell is used by one worker at a time, as the contracts of the methods demand; headers point into
+// the memory of levels, and strings into arenas, all owned by the table.
+unsafe impl Send for SharedTable {}
+// SAFETY: as above; entries are written by who has claimed them, until they are published, and by atomic instructions
+// after that.
+unsafe impl Sync for SharedTable {}
+
+impl Level {
+    fn new(stride: usize, capacity: usize, region: Option<Region>) -> Level {
+        let (first, len) = region.map_or((0, 0), |region| (region.first, region.len()));
+        let (memory, dense_memory) = (EntryMemory::zeroed(capacity * stride), EntryMemory::zeroed(len * stride));
+        let header = TableHeader {
+            entries: memory.start(),
+            mask: capacity as u64 - 1,
+            dense: dense_memory.start(),
+            dense_first: first,
+            dense_len: len as u64,
+        };
+        Level { stride, memory, dense_memory, header }
+    }
+
+    /// Entry number `place` of the hash part.
+    fn entry(&self, place: usize) -> *mut u8 {
+        debug_assert!(place as u64 <= self.header.mask);
+        // SAFETY: the hash part has `mask + 1` entries.
+        unsafe { self.header.entries.add(place * self.stride) }
+    }
+
+    /// All entries, also empty ones.
+    fn entries(&self) -> impl Iterator<Item = *mut u8> + use<> {
+        let (header, stride) = (self.header, self.stride);
+        let part = move |first: *mut u8, count: usize| {
+            // SAFETY: the parts are as large as the header says.
+            (0..count).map(move |i| unsafe { first.add(i * stride) })
+        };
+        part(header.entries, header.mask as usize + 1).chain(part(header.dense, header.dense_len as usize))
+    }
+
+    fn region(&self) -> Option<Region> {
+        let (first, len) = (self.header.dense_first, self.header.dense_len);
+        (len > 0).then(|| Region { first, last: first.wrapping_add(len as i64 - 1) })
+    }
+
+    fn bytes(&self) -> usize {
+        self.memory.bytes() + self.dense_memory.bytes()
+    }
+}
+
+impl Places for Level {
+    fn count(&self) -> usize {
+        self.header.mask as usize + 1
+    }
+
+    fn word(&self, place: usize) -> &AtomicU64 {
+        // SAFETY: an entry of the level.
+        unsafe { word_of(self.entry(place)) }
+    }
+}
+
+/// The hash word of an entry.
+///
+/// # Safety
+/// It is an entry of a level, perhaps an empty one, that lives as long as the result.
+unsafe fn word_of<'a>(entry: *mut u8) -> &'a AtomicU64 {
+    // SAFETY: every entry starts with its hash, aligned, which is only used atomically while the table is shared.
+    unsafe { AtomicU64::from_ptr(entry.cast()) }
+}
+
+impl SharedTable {
+    /// An empty table for workers with numbers below `workers`, and for keys as in `hint`. When `dense` is false, there is
+    /// never a dense region.
+    ///
+    /// # Panics
+    /// When the layout does not allow sharing.
+    pub fn new(layout: Arc<EntryLayout>, workers: usize, dense: bool, hint: TableHint) -> SharedTable {
+        assert!(layout.allows_sharing(), "the planner shares only what can be updated atomically");
+        let allows_dense = dense && layout.dense_key().is_some();
+        let region = hint.range.filter(|_| allows_dense).map(|(first, last)| Region { first, last });
+        let first = Level::new(layout.stride, SharedTable::capacity(workers, 2 * hint.keys), region);
+        let worker = |_| Worker {
+            header: UnsafeCell::new(first.header),
+            arena: UnsafeCell::default(),
+            inserted: AtomicUsize::new(0),
+            arena_bytes: AtomicUsize::new(0),
+        };
+        SharedTable {
+            allows_dense,
+            template: entry::template(&layout),
+            layout,
+            workers: (0..workers).map(worker).collect(),
+            map: SharedMap::new(first, workers),
+        }
+    }
+
+    /// Places of a level that has at least `least`.
+    fn capacity(workers: usize, least: usize) -> usize {
+        least.next_power_of_two().max(FIRST_CAPACITY).max(shared_map::fewest_places(4 * workers))
+    }
+
+    /// The layout of entries.
+    pub fn layout(&self) -> &Arc<EntryLayout> {
+        &self.layout
+    }
+
+    /// Number of entries: at least that of the keys.
+    pub fn len(&self) -> usize {
+        self.workers.iter().map(|worker| worker.inserted.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Whether it has no key.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory that it owns.
+    pub fn bytes(&self) -> usize {
+        let strings: usize = self.workers.iter().map(|worker| worker.arena_bytes.load(Ordering::Relaxed)).sum();
+        self.map.levels().map(Level::bytes).sum::<usize>() + strings
+    }
+
+    /// What a table for similar keys should begin with.
+    pub fn hint(&self) -> TableHint {
+        let newest = self.map.levels().next();
+        newest.map_or(TableHint::default(), |level| TableHint {
+            keys: level.count() / 2,
+            range: level.region().map(|region| (region.first, region.last)),
+        })
+    }
+
+    /// What generated code of a worker gets, for `ExecContext::table`: the newest level. Stays at its address as long as
+    /// the table does. Call it at the beginning of each task, which makes older levels fall into disuse.
+    ///
+    /// # Safety
+    /// `worker` is the number of the worker that calls, and no other thread uses that number at the same time.
+    pub unsafe fn header_of(&self, worker: usize) -> *mut TableHeader {
+        // SAFETY: promised by the caller.
+        let level = unsafe { self.map.enter(worker) };
+        self.set_header(worker, level)
+    }
+
+    fn set_header(&self, worker: usize, level: &Level) -> *mut TableHeader {
+        let header = self.workers[worker].header.get();
+        // SAFETY: only the worker, which is the caller, uses its header.
+        unsafe { header.write(level.header) };
+        header
+    }
+
+    /// The entry of a key that the worker has not found: inserted with fresh accumulators, or, when another worker has been
+    /// faster, found now. May give the worker's header another level.
+    ///
+    /// `keys` holds one slot for each key of the layout; bit *i* of `null_mask` says that key *i* is NULL. Long strings are
+    /// copied into the table.
+    ///
+    /// # Safety
+    /// As for [`SharedTable::header_of`]. Slots hold values of the layout's types whose strings are alive; `hash` is that
+    /// of the keys.
+    pub unsafe fn insert(&self, worker: usize, hash: u64, null_mask: u64, keys: &[Slot]) -> *mut u8 {
+        assert!(hash > HASH_BUSY && keys.len() == self.layout.keys.len(), "a key of the table's layout");
+        // SAFETY: promised by the caller.
+        let level = unsafe { self.map.enter(worker) };
+        let key = self.layout.dense_key().filter(|_| null_mask == 0).map(|key| dense::key_of_slot(key, &keys[0]));
+        if let Some(place) = key.and_then(|key| level.header.dense_entry(key, self.layout.stride)) {
+            // SAFETY: an entry of the level.
+            let word = unsafe { word_of(place) };
+            let is_there = || word.load(Ordering::Acquire) > HASH_BUSY;
+            if !is_there() && shared_map::claim(word) {
+                // SAFETY: the entry is claimed; the rest is promised by the caller.
+                unsafe { self.publish(worker, place, hash, null_mask, keys) };
+            }
+            if is_there() {
+                self.set_header(worker, level);
+                return place;
+            }
+        }
+        // SAFETY: a place with a hash is published, so its key is there and does not change.
+        let has_key = |level: &Level, place| unsafe {
+            entry::has_keys(&self.layout, level.entry(place), null_mask, keys)
+        };
+        // SAFETY: promised by the caller.
+        let (level, found) = unsafe { self.map.find_or_claim(worker, hash, has_key, |full| self.larger(full)) };
+        self.set_header(worker, level);
+        match found {
+            Found::Present(place) => level.entry(place),
+            Found::Claimed(place) => {
+                let claimed = level.entry(place);
+                // SAFETY: the entry is claimed; the rest is promised by the caller.
+                unsafe { self.publish(worker, claimed, hash, null_mask, keys) };
+                claimed
+            }
+        }
+    }
+
+    /// Writes a claimed entry and lets the others see it.
+    ///
+    /// # Safety
+    /// As for [`SharedTable::insert`]; the worker has claimed the entry.
+    unsafe fn publish(&self, worker: usize, claimed: *mut u8, hash: u64, null_mask: u64, keys: &[Slot]) {
+        let worker = &self.workers[worker];
+        let after_hash = size_of::<u64>();
+        // SAFETY: nobody else uses a claimed entry but for its hash, nor the worker's arena.
+        unsafe {
+            let template = self.template.as_ptr().add(after_hash);
+            claimed.add(after_hash).copy_from_nonoverlapping(template, self.layout.stride - after_hash);
+            let arena = &mut *worker.arena.get();
+            entry::write_keys(&self.layout, claimed, null_mask, keys, arena);
+            worker.arena_bytes.store(arena.bytes(), Ordering::Relaxed);
+            shared_map::publish(word_of(claimed), hash);
+        }
+        // Only the worker writes it.
+        worker.inserted.store(worker.inserted.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// The level that follows a full one: for twice its keys, and with the region that they would have.
+    fn larger(&self, full: &Level) -> Level {
+        let mut hashed = full.count();
+        let mut region = None;
+        if self.allows_dense {
+            // SAFETY: entries of the level.
+            let published = |entry: &*mut u8| unsafe { word_of(*entry) }.load(Ordering::Acquire) > HASH_BUSY;
+            // SAFETY: the keys of a published entry do not change.
+            let key = |entry: *mut u8| unsafe { dense::key_of_entry(&self.layout, entry) };
+            let mut keys: Vec<i64> = full.entries().filter(published).filter_map(key).collect();
+            region = Region::of_most(&mut keys);
+            if region.is_some() {
+                hashed = (keys.len() / dense::OUTSIDE).max(full.count() / 4);
+            }
+        }
+        Level::new(self.layout.stride, SharedTable::capacity(self.workers.len(), 2 * hashed), region)
+    }
+
+    /// The immutable form: the entries of all levels, grouped by partition, without the empty ones. The table is empty then
+    /// and has the memory of its newest level still, for the next slice, unless most of it was not used.
+    pub fn drain(&mut self) -> Partial {
+        let mut arena = Arena::default();
+        for worker in &mut self.workers {
+            arena.absorb(std::mem::take(worker.arena.get_mut()));
+            *worker.inserted.get_mut() = 0;
+            *worker.arena_bytes.get_mut() = 0;
+        }
+        let (layout, workers) = (&self.layout, self.workers.len());
+        let mut partial = None;
+        self.map.restart(|mut levels| {
+            let mut entries = Vec::new();
+            for entry in levels.iter().flat_map(Level::entries) {
+                // SAFETY: an entry of a level that nobody else uses.
+                match unsafe { entry::hash(entry) } {
+                    HASH_EMPTY => {}
+                    // Its worker has panicked.
+                    // SAFETY: as above.
+                    HASH_BUSY => unsafe { entry::write(entry, 0, HASH_EMPTY) },
+                    _ => entries.push(entry),
+                }
+            }
+            // SAFETY: occupied entries of the layout that nobody else uses, whose strings are in the arenas.
+            partial = Some(unsafe { Partial::of_moved(Arc::clone(layout), &entries, arena, 0) }.repeating());
+            let newest = levels.swap_remove(0);
+            match newest.count() + newest.header.dense_len as usize {
+                places if places > FIRST_CAPACITY && entries.len() * SPARSE < places => {
+                    Level::new(layout.stride, SharedTable::capacity(workers, 4 * entries.len()), None)
+                }
+                _ => newest,
+            }
+        });
+        partial.expect("a map restarts at once")
+    }
+}
+
+#[cfg(test)]
+mod tests;
