@@ -36,20 +36,6 @@ pub(crate) fn template(layout: &EntryLayout) -> Box<[u8]> {
     template
 }
 
-/// Sorts entries by hash, then keys: an order that depends on the keys alone.
-///
-/// # Safety
-/// All are occupied entries of `layout` whose strings are alive.
-pub(crate) unsafe fn sort(layout: &EntryLayout, entries: impl Iterator<Item = *const u8>) -> Vec<*const u8> {
-    // SAFETY: promised by the caller.
-    let mut hashed: Vec<(u64, *const u8)> = entries.map(|e| (unsafe { hash(e) }, e)).collect();
-    hashed.sort_unstable_by(|&(left_hash, left), &(right_hash, right)| {
-        // SAFETY: promised by the caller.
-        left_hash.cmp(&right_hash).then_with(|| unsafe { compare_keys(layout, left, right) })
-    });
-    hashed.into_iter().map(|(_, e)| e).collect()
-}
-
 /// Offsets of the keys that are strings.
 pub(crate) fn string_keys(layout: &EntryLayout) -> Vec<usize> {
     layout.keys.iter().filter(|k| k.phys == Phys::Str).map(|k| k.offset).collect()

@@ -28,6 +28,7 @@ mod object;
 mod partial;
 mod shared;
 mod slots;
+mod sort;
 mod table;
 
 pub use columns::{Output, OutputTypes};

@@ -1,7 +1,14 @@
 //! Merge of partials into the rows of a window.
+//!
+//! Rows come sorted, so entries are sorted first; equal keys are neighbours then. A key that has one entry needs no copy of
+//! it: the row is the partial's.
 
+use crate::accumulator;
 use crate::entry;
+use crate::memory::EntryMemory;
+use crate::object;
 use crate::partial::Partial;
+use crate::sort::sorted;
 use crate::table::Table;
 use millstream_abi::EntryLayout;
 use std::ops::Range;
@@ -11,12 +18,49 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Merged {
     layout: Arc<EntryLayout>,
-    /// Entries in `table`, or in `partials[0]` when there was nothing to merge; sorted by hash, then keys.
+    /// Entries in `copies`, `table` or `partials`; sorted by hash, then keys.
     rows: Vec<*const u8>,
-    /// Owns merged entries; their strings are in the partials.
+    /// Own merged entries; their strings are in the partials.
+    _copies: Option<Copies>,
     _table: Option<Table>,
-    /// Own the strings.
+    /// Own the other entries, and the strings.
     _partials: Vec<Arc<Partial>>,
+}
+
+/// Merged entries, which own their objects.
+#[derive(Debug)]
+struct Copies {
+    layout: Arc<EntryLayout>,
+    memory: EntryMemory,
+    used: usize,
+}
+
+impl Copies {
+    /// Copies an entry, which keeps its objects.
+    ///
+    /// # Safety
+    /// `from` is an entry of the layout, and the memory has room for one more.
+    unsafe fn copy(&mut self, from: *const u8) -> *mut u8 {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let copy = self.memory.start().add(self.used * self.layout.stride);
+            copy.copy_from_nonoverlapping(from, self.layout.stride);
+            object::retain(&self.layout, copy);
+            self.used += 1;
+            copy
+        }
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        if object::has_objects(&self.layout) {
+            for i in 0..self.used {
+                // SAFETY: an entry that has been copied there, and that nobody reads any more.
+                unsafe { object::release(&self.layout, self.memory.start().add(i * self.layout.stride)) };
+            }
+        }
+    }
 }
 
 // SAFETY: `rows` point into memory that the value owns or shares immutably and that nobody writes any more.
@@ -27,7 +71,7 @@ unsafe impl Sync for Merged {}
 impl Merged {
     /// No rows.
     pub(crate) fn empty(layout: Arc<EntryLayout>) -> Merged {
-        Merged { layout, rows: Vec::new(), _table: None, _partials: Vec::new() }
+        Merged { layout, rows: Vec::new(), _copies: None, _table: None, _partials: Vec::new() }
     }
 
     /// Rows that others own, in their order.
@@ -36,7 +80,7 @@ impl Merged {
     /// They are entries of the layout (or of one that begins with it), sorted by hash and keys; neither they nor their
     /// strings are changed or dropped while the value is used.
     pub(crate) unsafe fn of_rows(layout: Arc<EntryLayout>, rows: Vec<*const u8>) -> Merged {
-        Merged { layout, rows, _table: None, _partials: Vec::new() }
+        Merged { layout, rows, _copies: None, _table: None, _partials: Vec::new() }
     }
 
     /// The entries of a table that others own.
@@ -47,7 +91,7 @@ impl Merged {
         let layout = Arc::clone(table.layout());
         // SAFETY: promised by the caller.
         unsafe {
-            let rows = entry::sort(&layout, table.occupied());
+            let rows = sorted(&layout, table.occupied()).into_iter().map(|e| e.entry).collect();
             Merged::of_rows(layout, rows)
         }
     }
@@ -59,8 +103,8 @@ impl Merged {
     pub(crate) unsafe fn owning(table: Table) -> Merged {
         let layout = Arc::clone(table.layout());
         // SAFETY: promised by the caller.
-        let rows = unsafe { entry::sort(&layout, table.occupied()) };
-        Merged { layout, rows, _table: Some(table), _partials: Vec::new() }
+        let rows = unsafe { sorted(&layout, table.occupied()) }.into_iter().map(|e| e.entry).collect();
+        Merged { layout, rows, _copies: None, _table: Some(table), _partials: Vec::new() }
     }
 
     /// Number of keys.
@@ -86,32 +130,41 @@ impl Merged {
 /// Merges a range of partitions of partials of one layout. Tasks over disjoint ranges can run at once; the rows of
 /// adjacent ranges, put one after the other, are those of the whole range.
 ///
-/// Rows come sorted by hash and keys, so that output is the same whichever worker saw which row. O(n log n) of the
-/// entries of a partition range.
+/// Rows come sorted by hash and keys, so that output is the same whichever worker saw which row. About linear in the number
+/// of entries of the partition range.
 ///
 /// # Panics
 /// Without partials.
 pub fn merge(partials: &[Arc<Partial>], partitions: Range<usize>) -> Merged {
     let layout = Arc::clone(partials.first().expect("at least one partial").layout());
+    debug_assert!(partials.iter().all(|p| *p.layout() == layout), "partials of one aggregation");
     let sharing: Vec<Arc<Partial>> = partials.iter().filter(|p| p.len_of(&partitions) > 0).cloned().collect();
-    let (table, entries): (_, Vec<*const u8>) = match sharing.as_slice() {
-        [] => (None, Vec::new()),
-        [only] if only.is_distinct() => (None, only.entries_of(&partitions).collect()),
-        several => {
-            let largest = several.iter().map(|p| p.len_of(&partitions)).max().unwrap_or(0);
-            let mut table = Table::with_capacity(Arc::clone(&layout), 2 * largest);
-            for partial in several {
-                debug_assert_eq!(*partial.layout(), layout, "partials of one aggregation");
-                for e in partial.entries_of(&partitions) {
-                    // SAFETY: entries of the same layout; their strings live as long as the result's partials.
-                    unsafe { table.merge_entry(e) };
-                }
-            }
-            let entries = table.occupied().collect();
-            (Some(table), entries)
+    let entries = sharing.iter().flat_map(|partial| partial.entries_of(&partitions));
+    // SAFETY: occupied entries of the layout, whose strings live in the partials.
+    let entries = unsafe { sorted(&layout, entries) };
+    let (rows, copies) = match sharing.as_slice() {
+        [] => (Vec::new(), None),
+        [only] if only.is_distinct() => (entries.into_iter().map(|e| e.entry).collect(), None),
+        _ => {
+            // Each copy takes the place of two entries at least.
+            let memory = EntryMemory::zeroed(entries.len() / 2 * layout.stride);
+            let mut copies = Copies { layout: Arc::clone(&layout), memory, used: 0 };
+            let rows = entries.chunk_by(|a, b| {
+                // SAFETY: entries of the layout; their strings live as long as the result's partials.
+                a.hash == b.hash && unsafe { entry::compare_keys(&layout, a.entry, b.entry) }.is_eq()
+            });
+            let rows = rows.map(|equal| match equal {
+                [only] => only.entry,
+                // SAFETY: as above; a copy is ours to write.
+                [first, others @ ..] => unsafe {
+                    let merged = copies.copy(first.entry);
+                    others.iter().for_each(|other| accumulator::merge_all(&layout, merged, other.entry));
+                    merged.cast_const()
+                },
+                [] => unreachable!("chunks are not empty"),
+            });
+            (rows.collect(), Some(copies))
         }
     };
-    // SAFETY: occupied entries of the layout, whose strings live in the partials.
-    let rows = unsafe { entry::sort(&layout, entries.into_iter()) };
-    Merged { layout, rows, _table: table, _partials: sharing }
+    Merged { layout, rows, _copies: copies, _table: None, _partials: sharing }
 }

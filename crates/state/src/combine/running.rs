@@ -4,6 +4,7 @@ use crate::accumulator;
 use crate::entry;
 use crate::merge::Merged;
 use crate::partial::Partial;
+use crate::sort::sorted;
 use crate::table::Table;
 use millstream_abi::{Accumulator, EntryLayout, Phys};
 use std::ops::Range;
@@ -52,7 +53,8 @@ impl Running {
     pub(super) unsafe fn merged(&mut self) -> Merged {
         if !self.is_sorted {
             // SAFETY: entries of the table, which owns their strings.
-            self.sorted = unsafe { entry::sort(self.table.layout(), self.table.occupied()) };
+            let sorted = unsafe { sorted(self.table.layout(), self.table.occupied()) };
+            self.sorted = sorted.into_iter().map(|e| e.entry).collect();
             self.is_sorted = true;
         }
         // SAFETY: entries begin with those of the layout; the rest is promised by the caller.
