@@ -1,9 +1,11 @@
 //! Machine code against the interpreter, over random pipelines and random buffers: the same rows, errors, late rows
 //! and table entries.
 
+use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::partition::partition;
 use millstream_codegen::testing::Case;
 use millstream_jit::{CompileOptions, Optimization, compile};
+use std::sync::Arc;
 
 /// Compares the cases of some seeds, compiled with `optimization`.
 fn compare(seeds: std::ops::Range<u64>, optimization: Optimization) {
@@ -44,4 +46,19 @@ fn rows_are_partitioned_as_by_the_interpreter() {
 #[test]
 fn lightly_optimised_code_agrees_with_the_interpreter() {
     compare(400..450, Optimization::Less);
+}
+
+#[test]
+fn shared_updates_agree_with_those_of_own_tables() {
+    let mut shared = 0;
+    for seed in 1000..2000 {
+        let case = Case::random(seed);
+        let Some(program) = case.lowered.program.shared() else { continue };
+        let compiled = compile(&program, &CompileOptions::default()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        let expected = case.run(&case.interpreter());
+        let found = [case.run(&compiled), case.run(&Interpreter::new(Arc::new(program.clone())))];
+        assert!(found.iter().all(|found| *found == expected), "seed {seed}\n{found:#?}\n{expected:#?}\n{program}");
+        shared += 1;
+    }
+    assert!(shared >= 40, "{shared} programs can share tables");
 }

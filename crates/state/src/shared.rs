@@ -244,9 +244,8 @@ impl SharedTable {
             }
         }
         // SAFETY: a place with a hash is published, so its key is there and does not change.
-        let has_key = |level: &Level, place| unsafe {
-            entry::has_keys(&self.layout, level.entry(place), null_mask, keys)
-        };
+        let has_key =
+            |level: &Level, place| unsafe { entry::has_keys(&self.layout, level.entry(place), null_mask, keys) };
         // SAFETY: promised by the caller.
         let (level, found) = unsafe { self.map.find_or_claim(worker, hash, has_key, |full| self.larger(full)) };
         self.set_header(worker, level);
@@ -281,7 +280,8 @@ impl SharedTable {
         worker.inserted.store(worker.inserted.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// The level that follows a full one: for twice its keys, and with the region that they would have.
+    /// The level that follows a full one: of twice its capacity, or with the region that all keys would have. Then its hash
+    /// part is for half as many keys as there are, since few are expected outside.
     fn larger(&self, full: &Level) -> Level {
         let mut hashed = full.count();
         let mut region = None;
@@ -290,10 +290,11 @@ impl SharedTable {
             let published = |entry: &*mut u8| unsafe { word_of(*entry) }.load(Ordering::Acquire) > HASH_BUSY;
             // SAFETY: the keys of a published entry do not change.
             let key = |entry: *mut u8| unsafe { dense::key_of_entry(&self.layout, entry) };
-            let mut keys: Vec<i64> = full.entries().filter(published).filter_map(key).collect();
+            let mut keys: Vec<i64> =
+                self.map.levels().flat_map(Level::entries).filter(published).filter_map(key).collect();
             region = Region::of_most(&mut keys);
             if region.is_some() {
-                hashed = (keys.len() / dense::OUTSIDE).max(full.count() / 4);
+                hashed = self.len() / 2;
             }
         }
         Level::new(self.layout.stride, SharedTable::capacity(self.workers.len(), 2 * hashed), region)

@@ -149,8 +149,7 @@ impl<P: Places> SharedMap<P> {
     }
 
     /// Searches a key in the newest level and claims a place for it if it is not there. `has_key` says whether a place,
-    /// whose word is the hash, has the key; `larger` makes an empty array that takes the place of a full one, with more
-    /// places.
+    /// whose word is the hash, has the key; `larger` makes an empty array that follows a full one, with room for more.
     ///
     /// # Safety
     /// As for [`SharedMap::enter`].
@@ -182,7 +181,9 @@ impl<P: Places> SharedMap<P> {
             let found = search(&level.places, hash, &has_key);
             if let Found::Claimed(_) = found {
                 // SAFETY: as above.
-                let claims = unsafe { self.cursors[thread].with(|cursor: &mut CursorState<P>| cursor.count(batch, &level.claims)) };
+                let claims = unsafe {
+                    self.cursors[thread].with(|cursor: &mut CursorState<P>| cursor.count(batch, &level.claims))
+                };
                 if claims.is_some_and(|claims| claims >= half) && !level.is_growing.swap(true, Ordering::Relaxed) {
                     self.grow(newest, &larger);
                 }
@@ -203,9 +204,8 @@ impl<P: Places> SharedMap<P> {
             return newest;
         }
         // SAFETY: levels live as long as the map is shared.
-        let smaller = unsafe { &(*full).places };
-        let places = larger(smaller);
-        assert!(places.count() > smaller.count(), "a larger array has more places");
+        let places = larger(unsafe { &(*full).places });
+        assert!(places.count() >= fewest_places(self.cursors.len()), "room for the claims that threads have not added");
         let level = SharedMap::level(places, full);
         match self.newest.compare_exchange(full, level, Ordering::Release, Ordering::Acquire) {
             Ok(_) => level,

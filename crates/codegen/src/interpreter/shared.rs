@@ -73,27 +73,47 @@ pub(super) unsafe fn replace_float(field: *mut u8, x: f64, is_better: impl Fn(i6
 /// As for [`add`], of an `i128` aligned to 16; the machine compares and swaps 16 bytes, as `Accumulator::allows_sharing`
 /// has found out.
 pub(super) unsafe fn replace_wide(field: *mut u8, x: i128, is_better: impl Fn(i128, i128) -> bool) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::cmpxchg16b;
+    // SAFETY: promised by the caller. Whatever is there, this changes nothing and tells it.
+    let mut old = unsafe { exchange_wide(field, 0, 0) };
+    while is_better(x, old) {
         // SAFETY: promised by the caller.
-        let exchange = |old: i128, new: i128| unsafe {
-            cmpxchg16b(field.cast(), old as u128, new as u128, Relaxed, Relaxed) as i128
-        };
-        // Whatever is there, this changes nothing and tells it.
-        let mut old = exchange(0, 0);
-        while is_better(x, old) {
-            match exchange(old, x) {
-                found if found == old => return,
-                found => old = found,
-            }
+        match unsafe { exchange_wide(field, old, x) } {
+            found if found == old => return,
+            found => old = found,
         }
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let _ = (field, x, is_better);
-        unreachable!("the verifier has checked that the layout allows sharing");
+}
+
+/// Stores `new` if the value is `old`; gives the value before. (The function of the standard library can only be linked in
+/// optimised builds.)
+///
+/// # Safety
+/// As for [`replace_wide`].
+#[cfg(target_arch = "x86_64")]
+unsafe fn exchange_wide(field: *mut u8, old: i128, new: i128) -> i128 {
+    let (mut low, mut high) = (old as u64, (old >> 64) as u64);
+    // SAFETY: promised by the caller. LLVM keeps `rbx` for itself, so it is put back.
+    unsafe {
+        std::arch::asm!(
+            "xchg {new_low}, rbx",
+            "lock cmpxchg16b [rdi]",
+            "mov rbx, {new_low}",
+            new_low = inout(reg) new as u64 => _,
+            in("rcx") (new >> 64) as u64,
+            in("rdi") field,
+            inout("rax") low,
+            inout("rdx") high,
+            options(nostack),
+        );
     }
+    (high as i128) << 64 | low as i128
+}
+
+/// # Safety
+/// Never called: layouts with such fields do not allow sharing.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn exchange_wide(_field: *mut u8, _old: i128, _new: i128) -> i128 {
+    unreachable!("the verifier has checked that the layout allows sharing")
 }
 
 #[cfg(test)]
@@ -109,7 +129,8 @@ mod tests {
         let (field, update) = (&field, &update);
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                scope.spawn(move || (0..2000).filter(|n| n % 4 == thread).for_each(|n| update(field.0.get().cast(), n)));
+                scope
+                    .spawn(move || (0..2000).filter(|n| n % 4 == thread).for_each(|n| update(field.0.get().cast(), n)));
             }
         });
         // SAFETY: all threads have ended.

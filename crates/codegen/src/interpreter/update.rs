@@ -7,8 +7,8 @@ use super::shared;
 use crate::program::{Access, Component, Update, Value};
 use crate::semantics::float_order;
 use millstream_abi::{
-    Accumulator, EntryLayout, HASH_BUSY, HASH_EMPTY, HASH_SEED, Phys, Slot, Str, TableHeader, hash_finish, hash_str, hash_wide,
-    hash_word,
+    Accumulator, EntryLayout, HASH_BUSY, HASH_EMPTY, HASH_SEED, Phys, Slot, Str, TableHeader, hash_finish, hash_str,
+    hash_wide, hash_word,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{mem, ptr};
@@ -246,7 +246,13 @@ impl Machine<'_> {
     ///
     /// # Safety
     /// As for [`Machine::accumulate`], in a table that can be shared; all who use the accumulator do so atomically.
-    unsafe fn accumulate_shared(&mut self, accumulator: Accumulator, field: *mut u8, component: &Component, lane: usize) {
+    unsafe fn accumulate_shared(
+        &mut self,
+        accumulator: Accumulator,
+        field: *mut u8,
+        component: &Component,
+        lane: usize,
+    ) {
         let Some(argument) = component.argument else {
             // SAFETY: only a Count has no argument.
             return unsafe { shared::add(field, 1) };

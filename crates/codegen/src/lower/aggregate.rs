@@ -42,7 +42,12 @@ impl Lowering<'_> {
         let slice = self.table(aggregation.assigner, time)?;
         let keys = self.keys(keys, &aggregation.keys)?;
         let components = self.components(updates, &aggregation.components)?;
-        self.finish(name, Terminal::Update(Update { access: Access::Own, layout, slice, keys, components }), Vec::new(), Vec::new())
+        self.finish(
+            name,
+            Terminal::Update(Update { access: Access::Own, layout, slice, keys, components }),
+            Vec::new(),
+            Vec::new(),
+        )
     }
 
     /// The keys of an entry: value and validity of each.

@@ -58,6 +58,11 @@ impl Lowering<'_> {
         let layout = key_layout(fields, accumulators)?;
         let keys = self.keys(keys, fields)?;
         let components = self.components(updates, accumulators)?;
-        self.finish(name, Terminal::Update(Update { access: Access::Own, layout, slice: None, keys, components }), vec![], vec![])
+        self.finish(
+            name,
+            Terminal::Update(Update { access: Access::Own, layout, slice: None, keys, components }),
+            vec![],
+            vec![],
+        )
     }
 }

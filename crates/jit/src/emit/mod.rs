@@ -22,9 +22,9 @@ mod components;
 mod ir;
 mod ops;
 mod probe;
+mod shared;
 mod strings;
 mod terminal;
-mod shared;
 mod update;
 mod wide;
 

@@ -195,3 +195,17 @@ fn memory_is_used_again_and_given_back() {
     fill(&hinted);
     assert_eq!(hinted.map.levels().count(), 1, "the hint was large enough");
 }
+
+#[test]
+fn ascending_keys_make_few_levels() {
+    const KEYS: i64 = if cfg!(miri) { 500 } else { 100_000 };
+    let mut table = SharedTable::new(layout(false), 2, true, TableHint::default());
+    for n in 0..KEYS {
+        // SAFETY: the only thread.
+        let header = unsafe { table.header_of(n as usize % 2) };
+        add(&table, n as usize % 2, header, Some(n - KEYS / 2), n);
+    }
+    let levels = table.map.levels().count();
+    assert!(levels < 40, "{levels} levels");
+    assert_eq!(table.drain().len(), KEYS as usize);
+}
