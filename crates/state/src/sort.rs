@@ -114,7 +114,7 @@ mod tests {
             check((0..count).map(|n| (random(n % 100), n % 300)));
             check((0..count).map(|n| (7, -n)));
             // Only the lowest and the highest bits differ.
-            check((0..count).map(|n| ((n as u64 % 2) << 63 | 2 | n as u64 % 3, n)));
+            check((0..count).map(|n| (((n as u64 % 2) << 63) | 2 | (n as u64 % 3), n)));
         }
     }
 }

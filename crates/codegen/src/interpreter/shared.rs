@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn no_update_is_lost() {
-        // SAFETY, of all: the field is aligned to 16, and all threads update it in one way.
+        // SAFETY: the field is aligned to 16, and all threads update it in one way.
         let added = field_after(0, |field, n| unsafe { add(field, n) });
         assert_eq!(added, 1999 * 1000);
         let wide = |n: i64| (n as i128 - 900) << 60;
