@@ -49,17 +49,14 @@ pub struct Urgency {
 }
 
 /// How often a worker looks around before it goes to sleep.
-const ROUNDS: usize = if cfg!(loom) { 1 } else { 16 };
+const ROUNDS: usize = if cfg!(loom) { 1 } else { 8 };
 
-/// About a microsecond, in which others may use the core.
+/// About a microsecond. The core is not given away: other programs might keep it for milliseconds.
 fn pause() {
     #[cfg(loom)]
     loom::thread::yield_now();
     #[cfg(not(loom))]
-    {
-        (0..16).for_each(|_| std::hint::spin_loop());
-        std::thread::yield_now();
-    }
+    (0..24).for_each(|_| std::hint::spin_loop());
 }
 
 /// Urgency of no task.

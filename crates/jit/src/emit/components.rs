@@ -71,6 +71,7 @@ impl<'c> Emitter<'c, '_> {
             None => ir.jump(update)?,
         }
         ir.enter(update);
+        table.tell_host(ir)?;
         // The whole slot is defined, whatever the size of the argument.
         ir.store(table.scratch, ir.i128.const_zero().into())?;
         ir.store(table.scratch, self.to_memory(self.value(argument), phys)?)?;
@@ -210,12 +211,13 @@ impl<'c> Emitter<'c, '_> {
         ir.branch(self.is_long(low)?, keep, store)?;
         ir.enter(keep);
         ir.store(table.scratch, x.into())?;
+        table.tell_host(ir)?;
         let ty = ir.context.void_type().fn_type(&[ir.ptr.into(), ir.ptr.into()], false);
         ir.b.build_indirect_call(ty, table.keep_string, &[self.context.into(), table.scratch.into()], "")?;
-        let kept = ir.load(ir.i128, table.scratch, "kept")?;
+        let kept = (ir.load(ir.i128, table.scratch, "kept")?, ir.current());
         ir.jump(store)?;
         ir.enter(store);
-        let new = ir.merge(&[(x.into(), take), (kept, keep)], "extreme.new")?;
+        let new = ir.merge(&[(x.into(), take), kept], "extreme.new")?;
         ir.store(place, new)?;
         ir.jump(end)?;
         ir.enter(end);

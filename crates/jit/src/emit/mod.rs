@@ -220,9 +220,6 @@ impl<'c, 'p> Emitter<'c, 'p> {
         let finish = self.next_row;
         let begin = self.ir.block("begin");
         self.ir.enter(begin);
-        if let Some(table) = &self.table {
-            table.open(&self.ir)?;
-        }
         if self.plan.stages.len() == 1 {
             self.stage(0, Rows::Range(start, end))?;
             self.ir.jump(finish)?;

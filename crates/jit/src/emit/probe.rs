@@ -5,8 +5,9 @@ use super::ir::{Basic, Block, Emitted, Int, Ptr};
 use super::update::TableState;
 use crate::runtime;
 use inkwell::{AtomicOrdering, IntPredicate};
-use millstream_abi::{EntryLayout, HASH_BUSY, HASH_EMPTY, HASH_SEED, Phys, hash_finish};
+use millstream_abi::{EntryLayout, HASH_BUSY, HASH_EMPTY, HASH_SEED, Phys, TableHeader, hash_finish};
 use millstream_codegen::program::{Access, Update};
+use std::mem::offset_of;
 
 /// Multiplier of `millstream_abi::hash_word`; a test compares the two.
 const MULTIPLIER: u64 = 0xBF58_476D_1CE4_E5B9;
@@ -177,8 +178,12 @@ impl<'c> Emitter<'c, '_> {
             (ir.block("update.dense"), ir.block("update.dense_missing"), ir.block("update.not_dense"));
         let column = &key.columns[0];
         let value = ir.b.build_int_s_extend_or_bit_cast(column.value.into_int_value(), ir.i64, "key.word")?;
-        let index = ir.b.build_int_sub(value, ir.load_word(table.dense_first, "dense.first")?, "dense.index")?;
-        let len = ir.load_word(table.dense_len, "dense.len")?;
+        let index = ir.b.build_int_sub(
+            value,
+            table.header_word(ir, offset_of!(TableHeader, dense_first), "dense.first")?,
+            "dense.index",
+        )?;
+        let len = table.header_word(ir, offset_of!(TableHeader, dense_len), "dense.len")?;
         let mut is_covered = ir.compare(IntPredicate::ULT, index, len, "is_covered")?;
         if let Some(valid) = column.valid {
             is_covered = ir.b.build_and(is_covered, valid, "is_covered.valid")?;
@@ -186,7 +191,7 @@ impl<'c> Emitter<'c, '_> {
         ir.branch(is_covered, look, other)?;
 
         ir.enter(look);
-        let entry = self.entry(ir.load_ptr(table.dense, "dense")?, index, layout)?;
+        let entry = self.entry(table.header_pointer(ir, offset_of!(TableHeader, dense), "dense")?, index, layout)?;
         let word = self.hash_word(entry, update.access)?;
         let is_missing = ir.compare(IntPredicate::ULE, word, ir.word(HASH_BUSY), "is_missing")?;
         ir.branch_rarely(is_missing, missing, found)?;
@@ -212,7 +217,8 @@ impl<'c> Emitter<'c, '_> {
         let (look, same) = (ir.block("update.look"), ir.block("update.same_hash"));
         let (other, step) = (ir.block("update.other_hash"), ir.block("update.step"));
         let key_hash = self.hash(key)?;
-        let mask = ir.load_word(table.mask, "mask")?;
+        let mask = table.header_word(ir, offset_of!(TableHeader, mask), "mask")?;
+        let entries = table.header_pointer(ir, offset_of!(TableHeader, entries), "entries")?;
         let first = ir.b.build_and(key_hash, mask, "place.first")?;
         let before = ir.current();
         ir.jump(look)?;
@@ -221,7 +227,7 @@ impl<'c> Emitter<'c, '_> {
         let place = ir.b.build_phi(ir.i64, "place")?;
         place.add_incoming(&[(&first, before)]);
         let index = place.as_basic_value().into_int_value();
-        let entry = self.entry(ir.load_ptr(table.entries, "entries")?, index, layout)?;
+        let entry = self.entry(entries, index, layout)?;
         let hash = self.hash_word(entry, update.access)?;
         let is_same = ir.compare(IntPredicate::EQ, hash, key_hash, "hash.is_same")?;
         ir.branch(is_same, same, other)?;
@@ -301,11 +307,11 @@ impl<'c> Emitter<'c, '_> {
             ir.store(place, ir.i128.const_zero().into())?;
             ir.store(place, column.stored)?;
         }
+        table.tell_host(ir)?;
         let null_mask = if layout.null_mask.is_some() { key.null_mask } else { ir.word(0) };
         let ty = ir.ptr.fn_type(&[ir.ptr.into(), ir.i64.into(), ir.i64.into(), ir.ptr.into()], false);
         let arguments = [self.context.into(), hash.into(), null_mask.into(), table.keys.into()];
         let inserted = ir.b.build_indirect_call(ty, table.insert_key, &arguments, "entry.inserted")?;
-        table.reload_header(ir)?;
         Ok(inserted.try_as_basic_value().basic().expect("insert_key has a result").into_pointer_value())
     }
 }

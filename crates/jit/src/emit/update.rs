@@ -1,15 +1,19 @@
 //! Updating tables: the slice, the key, its entry, the accumulators.
 //!
-//! The current slice and its table's header are kept in variables, reloaded after the callbacks that change them. A
-//! table without keys has one entry, so its accumulators are kept in variables too, as long as the slice stays the same:
+//! The last two slices and their tables are kept in variables, and which of them a row belongs to is selected without a
+//! branch: rows that come out of order go back and forth between two slices, and a processor cannot guess which is next.
+//! What a table's header says is loaded for each row, since it is a cache line that is there anyway. Callbacks know one
+//! table at a time; before one is called, it is made that of the row.
+//!
+//! A table without keys has one entry, so its accumulators are kept in variables, too, as long as the slice stays the same:
 //! a run over rows of one slice then counts and sums in registers. Only strings and objects, which callbacks change, stay
-//! in the entry.
+//! in the entry. There the last slice is all that is kept.
 
 use super::Emitter;
 use super::ir::{Basic, Emitted, Int, Ir, Ptr};
 use inkwell::IntPredicate;
 use inkwell::types::BasicTypeEnum;
-use millstream_abi::{Accumulator, EntryLayout, ExecContext, TableHeader};
+use millstream_abi::{Accumulator, EntryLayout, ExecContext};
 use millstream_codegen::program::{Access, Update};
 use std::mem::offset_of;
 
@@ -31,14 +35,13 @@ pub(super) struct SingleEntry<'c> {
 /// Variables and hoisted callbacks of a table update.
 pub(super) struct TableState<'c> {
     context: Ptr<'c>,
-    slice: Ptr<'c>,
+    /// The last slices and their tables, the newest first.
+    recent: [Recent<'c>; 2],
+    /// The table of the row.
     table: Ptr<'c>,
-    pub(super) entries: Ptr<'c>,
-    pub(super) mask: Ptr<'c>,
-    pub(super) dense: Ptr<'c>,
-    pub(super) dense_first: Ptr<'c>,
-    pub(super) dense_len: Ptr<'c>,
-    has_dense_key: bool,
+    /// The slice of the row.
+    slice: Ptr<'c>,
+    has_slices: bool,
     find_slice: Ptr<'c>,
     pub(super) insert_key: Ptr<'c>,
     pub(super) keep_string: Ptr<'c>,
@@ -52,6 +55,13 @@ pub(super) struct TableState<'c> {
     pub(super) single: Option<SingleEntry<'c>>,
 }
 
+/// Variables of a slice.
+struct Recent<'c> {
+    slice: Ptr<'c>,
+    /// Null before the first.
+    table: Ptr<'c>,
+}
+
 impl<'c> TableState<'c> {
     pub(super) fn new(ir: &Ir<'c>, context: Ptr<'c>, update: &Update) -> Emitted<TableState<'c>> {
         let field = |offset: usize, name: &str| ir.hoist(|ir| ir.load_ptr(ir.at(context, offset as u64, name)?, name));
@@ -59,17 +69,18 @@ impl<'c> TableState<'c> {
             let place = ir.at(context, offset_of!(ExecContext, slice_start) as u64, "slice_start")?;
             ir.load_word(place, "slice_start")
         })?;
+        let recent = |name: &str| -> Emitted<Recent<'c>> {
+            let table = field(offset_of!(ExecContext, table), "table")?;
+            let slice = ir.variable(slice_start, &format!("slice.{name}"))?;
+            Ok(Recent { slice, table: ir.variable(table, &format!("table.{name}"))? })
+        };
         let slots = ir.i128.array_type(update.keys.len().max(1) as u32);
         Ok(TableState {
             context,
-            slice: ir.variable(slice_start, "slice")?,
+            recent: [recent("last")?, recent("before")?],
             table: ir.variable(field(offset_of!(ExecContext, table), "table")?, "table.current")?,
-            entries: ir.variable(ir.ptr.const_null(), "entries")?,
-            mask: ir.variable(ir.word(0), "mask")?,
-            dense: ir.variable(ir.ptr.const_null(), "dense")?,
-            dense_first: ir.variable(ir.word(0), "dense.first")?,
-            dense_len: ir.variable(ir.word(0), "dense.len")?,
-            has_dense_key: update.layout.dense_key().is_some(),
+            slice: ir.variable(slice_start, "slice.current")?,
+            has_slices: update.slice.is_some(),
             find_slice: field(offset_of!(ExecContext, find_slice), "find_slice")?,
             insert_key: field(offset_of!(ExecContext, insert_key), "insert_key")?,
             keep_string: field(offset_of!(ExecContext, keep_string), "keep_string")?,
@@ -81,18 +92,6 @@ impl<'c> TableState<'c> {
         })
     }
 
-    /// At the start of a run: looks into the table that the context brings, if any.
-    pub(super) fn open(&self, ir: &Ir<'c>) -> Emitted<()> {
-        let (there, opened) = (ir.block("table.there"), ir.block("table.opened"));
-        let table = ir.load_ptr(self.table, "table")?;
-        ir.branch(ir.b.build_is_null(table, "table.missing")?, opened, there)?;
-        ir.enter(there);
-        self.reload_header(ir)?;
-        ir.jump(opened)?;
-        ir.enter(opened);
-        Ok(())
-    }
-
     /// At the end of a run.
     pub(super) fn close(&self, ir: &Ir<'c>) -> Emitted<()> {
         match &self.single {
@@ -101,51 +100,77 @@ impl<'c> TableState<'c> {
         }
     }
 
-    /// After an insertion: the table may have grown.
-    pub(super) fn reload_header(&self, ir: &Ir<'c>) -> Emitted<()> {
-        let table = ir.load_ptr(self.table, "table")?;
-        let pointer = |variable: Ptr<'c>, offset: usize, name: &str| {
-            ir.store(variable, ir.load_ptr(ir.at(table, offset as u64, name)?, name)?.into())
-        };
-        let word = |variable: Ptr<'c>, offset: usize, name: &str| {
-            ir.store(variable, ir.load_word(ir.at(table, offset as u64, name)?, name)?.into())
-        };
-        pointer(self.entries, offset_of!(TableHeader, entries), "entries.now")?;
-        word(self.mask, offset_of!(TableHeader, mask), "mask.now")?;
-        if self.has_dense_key {
-            pointer(self.dense, offset_of!(TableHeader, dense), "dense.now")?;
-            word(self.dense_first, offset_of!(TableHeader, dense_first), "dense.first.now")?;
-            word(self.dense_len, offset_of!(TableHeader, dense_len), "dense.len.now")?;
-        }
-        Ok(())
+    /// A word of the header of the row's table.
+    pub(super) fn header_word(&self, ir: &Ir<'c>, offset: usize, name: &str) -> Emitted<Int<'c>> {
+        ir.load_word(ir.at(ir.load_ptr(self.table, "table")?, offset as u64, name)?, name)
     }
 
-    /// Makes the table of a slice the current one.
+    /// A pointer of the header of the row's table.
+    pub(super) fn header_pointer(&self, ir: &Ir<'c>, offset: usize, name: &str) -> Emitted<Ptr<'c>> {
+        ir.load_ptr(ir.at(ir.load_ptr(self.table, "table")?, offset as u64, name)?, name)
+    }
+
+    /// Makes the table of a slice that of the row.
     fn enter_slice(&self, ir: &Ir<'c>, slice: Option<Int<'c>>) -> Emitted<()> {
         let (change, ready) = (ir.block("update.slice"), ir.block("update.slice_ready"));
-        let table = ir.load_ptr(self.table, "table")?;
+        let [last, before] = &self.recent;
+        let mut table = ir.load_ptr(last.table, "table.last")?;
         let mut stale = ir.b.build_is_null(table, "table.missing")?;
         if let Some(slice) = slice {
-            let current = ir.load_word(self.slice, "slice.current")?;
-            let differs = ir.compare(IntPredicate::NE, slice, current, "slice.differs")?;
-            stale = ir.b.build_or(stale, differs, "slice.is_stale")?;
+            let is_last = ir.compare(IntPredicate::EQ, slice, ir.load_word(last.slice, "slice.last")?, "is_last")?;
+            let mut is_known = is_last;
+            if self.single.is_none() {
+                let other = ir.load_word(before.slice, "slice.before")?;
+                let is_before = ir.compare(IntPredicate::EQ, slice, other, "is_before")?;
+                let other = ir.load_ptr(before.table, "table.before")?;
+                table = ir.select(is_last, table.into(), other.into(), "table.selected")?.into_pointer_value();
+                is_known = ir.b.build_or(is_last, is_before, "is_known")?;
+            }
+            stale = ir.b.build_or(stale, ir.b.build_not(is_known, "is_unknown")?, "slice.is_stale")?;
+            ir.store(self.slice, slice.into())?;
         }
+        ir.store(self.table, table.into())?;
         ir.branch_rarely(stale, change, ready)?;
         ir.enter(change);
         if let Some(single) = &self.single {
             single.flush(ir)?;
             ir.store(single.entry, ir.ptr.const_null().into())?;
         }
-        let ty = ir.context.void_type().fn_type(&[ir.ptr.into(), ir.i64.into()], false);
-        let start = slice.unwrap_or(ir.word(0));
-        ir.b.build_indirect_call(ty, self.find_slice, &[self.context.into(), start.into()], "")?;
+        ir.store(before.slice, ir.load_word(last.slice, "slice.last")?.into())?;
+        ir.store(before.table, ir.load_ptr(last.table, "table.last")?.into())?;
+        self.call_find_slice(ir)?;
         let place = ir.at(self.context, offset_of!(ExecContext, slice_start) as u64, "slice.place")?;
-        ir.store(self.slice, ir.load_word(place, "slice.new")?.into())?;
+        ir.store(last.slice, ir.load_word(place, "slice.new")?.into())?;
         let place = ir.at(self.context, offset_of!(ExecContext, table) as u64, "table.place")?;
-        ir.store(self.table, ir.load_ptr(place, "table.new")?.into())?;
-        self.reload_header(ir)?;
+        let table = ir.load_ptr(place, "table.new")?;
+        ir.store(last.table, table.into())?;
+        ir.store(self.table, table.into())?;
         ir.jump(ready)?;
         ir.enter(ready);
+        Ok(())
+    }
+
+    fn call_find_slice(&self, ir: &Ir<'c>) -> Emitted<()> {
+        let ty = ir.context.void_type().fn_type(&[ir.ptr.into(), ir.i64.into()], false);
+        let start = if self.has_slices { ir.load_word(self.slice, "slice.wanted")? } else { ir.word(0) };
+        ir.b.build_indirect_call(ty, self.find_slice, &[self.context.into(), start.into()], "")?;
+        Ok(())
+    }
+
+    /// Before a callback that works on a table: makes that of the row the context's.
+    pub(super) fn tell_host(&self, ir: &Ir<'c>) -> Emitted<()> {
+        if !self.has_slices || self.single.is_some() {
+            return Ok(());
+        }
+        let (tell, told) = (ir.block("host.tell"), ir.block("host.told"));
+        let place = ir.at(self.context, offset_of!(ExecContext, slice_start) as u64, "slice.place")?;
+        let known = ir.load_word(place, "slice.host")?;
+        let slice = ir.load_word(self.slice, "slice.current")?;
+        ir.branch_rarely(ir.compare(IntPredicate::NE, known, slice, "host.is_elsewhere")?, tell, told)?;
+        ir.enter(tell);
+        self.call_find_slice(ir)?;
+        ir.jump(told)?;
+        ir.enter(told);
         Ok(())
     }
 }
