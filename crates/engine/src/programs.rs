@@ -31,6 +31,8 @@ pub(crate) struct Staged {
     flat_maps: Vec<FlatMapped>,
     /// The halves of the last stage, if rows are partitioned before they meet tables.
     halves: Option<[Arc<Lowered>; 2]>,
+    /// The last stage for tables that workers share, if they may.
+    shared: Option<Arc<Lowered>>,
 }
 
 /// The programs of a flat map: those of lookups, none for the others.
@@ -65,7 +67,7 @@ impl Programs {
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Lowered>> {
         let staged = self.pipelines.iter().flat_map(|p| {
             let flat_maps = p.flat_maps.iter().flat_map(|f| f.probe.iter().chain(&f.residual));
-            p.stages.iter().chain(flat_maps).chain(p.halves.iter().flatten())
+            p.stages.iter().chain(flat_maps).chain(p.halves.iter().flatten()).chain(&p.shared)
         });
         let keyed = self.operators.iter().flat_map(|o| o.keys.iter().chain(&o.residual).chain(&o.slots));
         self.event_times.iter().flatten().chain(&self.lookups).chain(staged).chain(keyed)
@@ -85,7 +87,8 @@ impl Staged {
             Some([scatter, fold]) => Some(PartitionedCode { scatter: code(scatter)?, fold: code(fold)? }),
             None => None,
         };
-        Ok(StagedCode { stages, flat_maps, partitioned })
+        let shared = self.shared.as_ref().map(code).transpose()?;
+        Ok(StagedCode { stages, flat_maps, partitioned, shared })
     }
 }
 
@@ -121,11 +124,16 @@ fn event_time(index: usize, source: &SourcePlan) -> Result<Option<Arc<Lowered>>,
 
 fn staged(plan: &QueryPlan, index: usize, config: &RunConfig) -> Result<Staged, Diagnostic> {
     let stages: Vec<Arc<Lowered>> = lower_pipeline(plan, index)?.into_iter().map(Arc::new).collect();
-    let halves = match stages.last().and_then(|last| Some((last, last.layout()?))) {
-        Some((last, layout)) if merge_strategy(config, layout) == MergeStrategy::Partition => partition(last)?,
-        _ => None,
-    };
-    let halves = halves.map(|h| [h.scatter, h.fold].map(Arc::new));
+    let (mut halves, mut shared) = (None, None);
+    if let Some((last, layout)) = stages.last().and_then(|last| Some((last, last.layout()?))) {
+        match merge_strategy(config, layout) {
+            MergeStrategy::Local => {}
+            MergeStrategy::Partition => halves = partition(last)?.map(|h| [h.scatter, h.fold].map(Arc::new)),
+            MergeStrategy::Global | MergeStrategy::Auto => {
+                shared = last.program.shared().map(|program| Arc::new(Lowered { program, ..Lowered::clone(last) }));
+            }
+        }
+    }
     let pipeline = &plan.pipelines[index];
     let mut schema = pipeline.schema.clone();
     let mut flat_maps = Vec::new();
@@ -139,7 +147,7 @@ fn staged(plan: &QueryPlan, index: usize, config: &RunConfig) -> Result<Staged, 
             }
         }
     }
-    Ok(Staged { stages, flat_maps, halves })
+    Ok(Staged { stages, flat_maps, halves, shared })
 }
 
 fn schema_of(columns: &[Expr]) -> Schema {

@@ -1,9 +1,11 @@
 //! A windowed aggregation at run time: which of its tables the watermarks of its inputs have completed.
 
 use crate::buffer::Buffer;
+use crate::config::MergeStrategy;
 use crate::lanes::Lanes;
 use crate::overlap::OverlapRuntime;
 use crate::progress::{Forward, Progress};
+use crate::strategy::Strategy;
 use crate::stream::StreamId;
 use crate::tables::OpenTables;
 use millstream_abi::EntryLayout;
@@ -23,6 +25,8 @@ pub(crate) struct Aggregation {
     pub(crate) output: StreamId,
     /// The tables of slices that are not complete.
     pub(crate) tables: OpenTables,
+    /// Which tables its rows go to.
+    pub(crate) strategy: Strategy,
     /// For overlapping windows, what their slices have become.
     pub(crate) overlap: Option<OverlapRuntime>,
     /// Where its rows are exchanged by key before they meet a table.
@@ -104,18 +108,32 @@ impl Aggregation {
     /// With `inputs` channels that end in it.
     pub(crate) fn new(
         assigner: WindowAssigner,
-        layout: Arc<EntryLayout>,
         types: OutputTypes,
         output: StreamId,
         inputs: usize,
         overlap: Option<OverlapRuntime>,
         tables: OpenTables,
+        strategy: Strategy,
     ) -> Aggregation {
+        let layout = Arc::clone(tables.layout());
         let keeps_places = layout.accumulators.iter().any(|(accumulator, _)| accumulator.keeps_places());
         let (fired, state) = (AtomicI64::new(i64::MIN), Mutex::new(Progress::new(inputs)));
         let is_ordered = keeps_places && inputs > 1;
-        let lanes = None;
-        Aggregation { assigner, layout, types, output, tables, overlap, lanes, is_ordered, keeps_places, fired, state }
+        let lanes = (strategy.merge() == MergeStrategy::Partition).then(|| Lanes::new(tables.first_lane()));
+        Aggregation {
+            assigner,
+            layout,
+            types,
+            output,
+            tables,
+            strategy,
+            overlap,
+            lanes,
+            is_ordered,
+            keeps_places,
+            fired,
+            state,
+        }
     }
 
     /// See the field.
@@ -162,6 +180,8 @@ impl Aggregation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::RunConfig;
+    use crate::tables::Owners;
     use millstream_plan::window::Slicing;
     use millstream_sync::epochs::{End, Release};
 
@@ -169,8 +189,9 @@ mod tests {
         let layout = Arc::new(EntryLayout::new(&[], &[]));
         let types = OutputTypes { keys: vec![], outputs: vec![] };
         let slicing = Slicing { size_ms: 10, offset_ms: 0 };
-        let tables = OpenTables::new(Arc::clone(&layout), 1, true);
-        Aggregation::new(WindowAssigner::Tumble(slicing), layout, types, 0, inputs, None, tables)
+        let tables = OpenTables::new(Arc::clone(&layout), Owners { own: 1, nodes: 0, workers: 1 }, true);
+        let strategy = Strategy::new(&RunConfig::default(), &layout);
+        Aggregation::new(WindowAssigner::Tumble(slicing), types, 0, inputs, None, tables, strategy)
     }
 
     fn release(aggregation: &Aggregation, port: usize, watermark: i64, ended: bool) -> Option<Advance> {

@@ -79,6 +79,9 @@ pub struct StagedCode {
     /// The last stage, cut in two, for [`crate::MergeStrategy::Partition`]; `None` if its rows cannot be partitioned or
     /// the strategy is another.
     pub partitioned: Option<PartitionedCode>,
+    /// The last stage for tables that workers share (`Program::shared`), for [`crate::MergeStrategy::Global`] and
+    /// [`crate::MergeStrategy::Auto`]; `None` if they cannot be shared or the strategy is another.
+    pub shared: Option<PipelineCode>,
 }
 
 impl StagedCode {
@@ -87,6 +90,16 @@ impl StagedCode {
         let layout = self.stages.last().and_then(|stage| stage.lowered.layout());
         let strategy = layout.map(|layout| merge_strategy(config, layout));
         self.partitioned.take_if(|_| strategy != Some(MergeStrategy::Partition));
+        self.shared.take_if(|_| !matches!(strategy, Some(MergeStrategy::Global | MergeStrategy::Auto)));
+    }
+
+    /// Whether there is code for the strategy.
+    pub(crate) fn suits(&self, strategy: MergeStrategy) -> bool {
+        match strategy {
+            MergeStrategy::Local => true,
+            MergeStrategy::Partition => self.partitioned.is_some(),
+            MergeStrategy::Global | MergeStrategy::Auto => self.shared.is_some(),
+        }
     }
 }
 

@@ -2,14 +2,13 @@
 
 use crate::aggregation::Aggregation;
 use crate::cancel::CancelToken;
-use crate::config::RunConfig;
+use crate::config::{MergeStrategy, RunConfig};
 use crate::cuts::Cuts;
 use crate::egress::Egress;
 use crate::event_time::EventTime;
 use crate::flow::Flow;
 use crate::input::{RunInput, SourceInput, SourceRows, StagedCode};
 use crate::keyed::KeyedRuntime;
-use crate::lanes::Lanes;
 use crate::lookup::Lookup;
 use crate::overlap::OverlapRuntime;
 use crate::phases::{Phases, phases_of_lookups};
@@ -18,8 +17,9 @@ use crate::query::{Life, Query};
 use crate::scheduler::Scheduler;
 use crate::source::{SourceRuntime, Split};
 use crate::stats::{QueryStats, SplitStats};
+use crate::strategy::{Strategy, merge_strategy};
 use crate::stream::{Channel, Stream, StreamId};
-use crate::tables::OpenTables;
+use crate::tables::{OpenTables, Owners};
 use crate::topology::Topology;
 use arrow_array::ArrayRef;
 use millstream_abi::EntryLayout;
@@ -63,8 +63,9 @@ pub(crate) fn build(
         (0..plan.aggregations.len()).map(|a| graph.stream(PipelineInput::Aggregation(a), None)).collect();
     let operator_outputs: Vec<StreamId> =
         (0..plan.operators.len()).map(|o| graph.stream(PipelineInput::Operator(o), None)).collect();
+    let topology = Topology::new(config.workers, config.numa_nodes);
     let aggregations = (0..plan.aggregations.len())
-        .map(|a| aggregation(&plan, &pipelines, a, outputs[a], graph.aggregation_ports[a], &config))
+        .map(|a| aggregation(&plan, &pipelines, a, outputs[a], graph.aggregation_ports[a], &config, topology.nodes()))
         .collect::<Result<_, _>>()?;
     let operators = (plan.operators.iter().zip(operators).enumerate())
         .map(|(o, (operator, code))| {
@@ -89,7 +90,6 @@ pub(crate) fn build(
     let lookups = lookups.into_iter().zip(phases_of_lookups).zip(&graph.lookup_lanes);
     let lookups = lookups.map(|((code, phase), &lanes)| Lookup::new(code, phase, lanes)).collect::<Result<_, _>>()?;
     let streams = graph.streams;
-    let topology = Topology::new(config.workers, config.numa_nodes);
     stats.open(&streams, config.workers);
     Ok(Query {
         flow: Flow::new(config.chunk_permits(), streams.len(), readers.into_iter().max().unwrap_or(0)),
@@ -218,8 +218,9 @@ fn aggregation(
     output: StreamId,
     inputs: usize,
     config: &RunConfig,
+    nodes: usize,
 ) -> Result<Aggregation, Diagnostic> {
-    let (mut layout, mut is_partitioned): (Option<Arc<EntryLayout>>, _) = (None, false);
+    let mut layout: Option<Arc<EntryLayout>> = None;
     for (pipeline, code) in plan.pipelines.iter().zip(pipelines) {
         if !matches!(pipeline.end, PipelineEnd::Aggregate { aggregation, .. } if aggregation == index) {
             continue;
@@ -230,11 +231,8 @@ fn aggregation(
         if *layout.get_or_insert_with(|| Arc::new(update.layout.clone())).as_ref() != update.layout {
             return Err(Diagnostic::bug("pipelines of one aggregation disagree about its entries"));
         }
-        if let Some(halves) = &code.partitioned {
-            if halves.fold.lowered.layout() != Some(&update.layout) {
-                return Err(Diagnostic::bug("the halves of a pipeline disagree about its entries"));
-            }
-            is_partitioned = true;
+        if !code.suits(merge_strategy(config, &update.layout)) {
+            return Err(Diagnostic::bug("a pipeline has no code for the way in which its tables are merged"));
         }
     }
     let layout = layout.ok_or_else(|| Diagnostic::bug("no pipeline ends in an aggregation"))?;
@@ -253,11 +251,15 @@ fn aggregation(
         }
         _ => None,
     };
-    let owners = config.workers + if is_partitioned { PARTITIONS } else { 0 };
+    let strategy = Strategy::new(config, &layout);
+    let (lanes, nodes) = match strategy.merge() {
+        MergeStrategy::Local => (0, 0),
+        MergeStrategy::Partition => (PARTITIONS, 0),
+        MergeStrategy::Global | MergeStrategy::Auto => (0, nodes),
+    };
+    let owners = Owners { own: config.workers + lanes, nodes, workers: config.workers };
     let tables = OpenTables::new(Arc::clone(&layout), owners, config.dense_tables);
-    let mut made = Aggregation::new(aggregation.assigner, layout, types, output, inputs, overlap, tables);
-    made.lanes = is_partitioned.then(|| Lanes::new(config.workers));
-    Ok(made)
+    Ok(Aggregation::new(aggregation.assigner, types, output, inputs, overlap, tables, strategy))
 }
 
 /// Whether no rows of a keyed operator come from a source without another operator in between.

@@ -35,7 +35,7 @@ use crate::staged::Staged;
 use crate::stream::StreamId;
 use millstream_abi::{EntryLayout, ExecContext, Slot, Str, TableHeader};
 use millstream_codegen::execute::TableHooks;
-use millstream_state::{Ordinal, Table, TableHint};
+use millstream_state::{Ordinal, Partial, SharedTable, Table, TableHint};
 use millstream_sync::slices::SliceRing;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -46,20 +46,74 @@ use std::sync::{Arc, OnceLock};
 /// Slices that are found without a lock. Thousands of windows may be open, but most queries have a few.
 const RING_SLICES: usize = 1024;
 
-/// The tables of one slice, by owner; null where the owner has none.
+/// A table that the trigger has taken, or is about to seal.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// Of one owner.
+    Own(Box<Table>),
+    /// Of a NUMA node.
+    Shared(Box<SharedTable>),
+}
+
+impl Taken {
+    /// Number of entries.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Taken::Own(table) => table.len(),
+            Taken::Shared(table) => table.len(),
+        }
+    }
+
+    /// The immutable form.
+    pub(crate) fn seal(self) -> Partial {
+        match self {
+            Taken::Own(table) => table.seal(),
+            Taken::Shared(mut table) => table.drain(),
+        }
+    }
+}
+
+/// Who may have tables of a slice.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Owners {
+    /// Owners of tables of their own: workers, then lanes.
+    pub(crate) own: usize,
+    /// NUMA nodes whose workers may share a table; 0 if they never do.
+    pub(crate) nodes: usize,
+    /// Workers.
+    pub(crate) workers: usize,
+}
+
+/// The tables of one slice, null where there is none.
 #[derive(Debug)]
 struct SliceTables {
-    owners: Box<[AtomicPtr<Table>]>,
+    /// By owner.
+    own: Box<[AtomicPtr<Table>]>,
+    /// By NUMA node.
+    shared: Box<[AtomicPtr<SharedTable>]>,
+}
+
+fn nulls<T>(count: usize) -> Box<[AtomicPtr<T>]> {
+    (0..count).map(|_| AtomicPtr::new(ptr::null_mut())).collect()
+}
+
+/// Takes what pointers own.
+fn take_all<T>(places: &[AtomicPtr<T>]) -> impl Iterator<Item = Box<T>> {
+    places.iter().filter_map(|place| {
+        let table = place.swap(ptr::null_mut(), Ordering::Acquire);
+        // SAFETY: made by `into_raw` before it was put there, and given to whoever takes it out, once.
+        (!table.is_null()).then(|| unsafe { Box::from_raw(table) })
+    })
 }
 
 impl SliceTables {
-    fn new(owners: usize) -> SliceTables {
-        SliceTables { owners: (0..owners).map(|_| AtomicPtr::new(ptr::null_mut())).collect() }
+    fn new(owners: Owners) -> SliceTables {
+        SliceTables { own: nulls(owners.own), shared: nulls(owners.nodes) }
     }
 
     /// The owner's table, made if it is not there.
     fn find(&self, owner: usize, make: impl FnOnce() -> Box<Table>) -> *mut Table {
-        let place = &self.owners[owner];
+        let place = &self.own[owner];
         // Nobody but the owner has written it since the slot was drained.
         let mut table = place.load(Ordering::Relaxed);
         if table.is_null() {
@@ -69,13 +123,27 @@ impl SliceTables {
         table
     }
 
+    /// The node's table, made if it is not there: by several workers perhaps, of whom one is the first to put it there.
+    fn find_shared(&self, node: usize, make: impl FnOnce() -> Box<SharedTable>) -> *const SharedTable {
+        let place = &self.shared[node];
+        let table = place.load(Ordering::Acquire);
+        if !table.is_null() {
+            return table;
+        }
+        let made = Box::into_raw(make());
+        match place.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => made,
+            Err(first) => {
+                // SAFETY: nobody else has seen it.
+                drop(unsafe { Box::from_raw(made) });
+                first
+            }
+        }
+    }
+
     /// Takes all tables out.
-    fn take(&self) -> impl Iterator<Item = Box<Table>> {
-        self.owners.iter().filter_map(|place| {
-            let table = place.swap(ptr::null_mut(), Ordering::Acquire);
-            // SAFETY: made by `into_raw` in `find`, and given to whoever takes it out, once.
-            (!table.is_null()).then(|| unsafe { Box::from_raw(table) })
-        })
+    fn take(&self) -> impl Iterator<Item = Taken> {
+        take_all(&self.own).map(Taken::Own).chain(take_all(&self.shared).map(Taken::Shared))
     }
 }
 
@@ -94,22 +162,22 @@ struct Slices {
 }
 
 impl Slices {
-    fn new(owners: usize) -> Slices {
+    fn new(owners: Owners) -> Slices {
         let ring = SliceRing::new(RING_SLICES, || SliceTables::new(owners));
         Slices { ring, others: Mutex::new(BTreeMap::new()) }
     }
 
-    fn find(&self, owners: usize, owner: usize, number: i64, make: impl FnOnce() -> Box<Table>) -> *mut Table {
+    fn of<T>(&self, owners: Owners, number: i64, find: impl FnOnce(&SliceTables) -> T) -> T {
         match self.ring.claim(number) {
-            Some(slice) => slice.find(owner, make),
-            None => self.others.lock().entry(number).or_insert_with(|| SliceTables::new(owners)).find(owner, make),
+            Some(slice) => find(slice),
+            None => find(self.others.lock().entry(number).or_insert_with(|| SliceTables::new(owners))),
         }
     }
 
     /// Takes the tables of the numbers that are due.
     fn take(&self, is_due: impl Fn(i64) -> bool, taken: &mut TablesByNumber) {
         let mut take = |number: i64, slice: &SliceTables| {
-            taken.entry(number).or_default().extend(slice.take().map(|table| *table));
+            taken.entry(number).or_default().extend(slice.take());
         };
         self.ring.drain(&is_due, &mut take);
         let mut others = self.others.lock();
@@ -120,25 +188,38 @@ impl Slices {
 }
 
 /// Tables of slices, by the number of the slice.
-pub(crate) type TablesByNumber = BTreeMap<i64, Vec<Table>>;
+pub(crate) type TablesByNumber = BTreeMap<i64, Vec<Taken>>;
 
 /// See the file's description.
 #[derive(Debug)]
 pub(crate) struct OpenTables {
     layout: Arc<EntryLayout>,
-    owners: usize,
+    owners: Owners,
     /// Whether tables may keep the entries of a dense range of keys in an array.
     dense: bool,
     /// Of even and of odd generations: two are written to at most (see `cuts`). Those of odd ones are made when there is one.
     generations: [OnceLock<Slices>; 2],
     /// Tables of earlier generations, whose windows are not complete. Nobody writes to them.
     frozen: Mutex<TablesByNumber>,
+    /// What the next shared table begins with.
+    hint: Mutex<TableHint>,
 }
 
 impl OpenTables {
-    /// Without slices, for so many owners. `dense`: as in `RunConfig::dense_tables`.
-    pub(crate) fn new(layout: Arc<EntryLayout>, owners: usize, dense: bool) -> OpenTables {
-        OpenTables { layout, owners, dense, generations: Default::default(), frozen: Mutex::new(BTreeMap::new()) }
+    /// Without slices. `dense`: as in `RunConfig::dense_tables`.
+    pub(crate) fn new(layout: Arc<EntryLayout>, owners: Owners, dense: bool) -> OpenTables {
+        let (frozen, hint) = (Mutex::new(BTreeMap::new()), Mutex::new(TableHint::default()));
+        OpenTables { layout, owners, dense, generations: Default::default(), frozen, hint }
+    }
+
+    /// Of entries.
+    pub(crate) fn layout(&self) -> &Arc<EntryLayout> {
+        &self.layout
+    }
+
+    /// The owner that is the first lane.
+    pub(crate) fn first_lane(&self) -> usize {
+        self.owners.workers
     }
 
     fn of(&self, generation: Generation) -> &OnceLock<Slices> {
@@ -151,6 +232,13 @@ impl OpenTables {
         let mut taken: TablesByNumber = self.frozen.lock().extract_if(.., |&n, _| is_complete(n)).collect();
         for slices in self.generations.iter().filter_map(OnceLock::get) {
             slices.take(is_complete, &mut taken);
+        }
+        let shared = |table: &Taken| match table {
+            Taken::Shared(table) => Some(table.hint()),
+            Taken::Own(_) => None,
+        };
+        if let Some(hint) = taken.values().flatten().filter_map(shared).last() {
+            *self.hint.lock() = hint;
         }
         taken
     }
@@ -167,11 +255,20 @@ impl OpenTables {
     fn find(&self, owner: usize, generation: Generation, number: i64) -> *mut Table {
         let make = || Box::new(Table::with_hint(Arc::clone(&self.layout), self.dense, TableHint::default()));
         let slices = self.of(generation).get_or_init(|| Slices::new(self.owners));
-        let table = slices.find(self.owners, owner, number, make);
+        let table = slices.of(self.owners, number, |slice| slice.find(owner, make));
         // SAFETY: only this owner's running task uses the table, and it holds no pointer into the entries or strings of one
         // while it looks for another.
         unsafe { (*table).compact() };
         table
+    }
+
+    /// The table that the workers of a node share for a slice. Only running tasks of these workers may call it and use the
+    /// table.
+    fn find_shared(&self, node: usize, generation: Generation, number: i64) -> *const SharedTable {
+        let (layout, workers) = (Arc::clone(&self.layout), self.owners.workers);
+        let make = || Box::new(SharedTable::new(layout, workers, self.dense, *self.hint.lock()));
+        let slices = self.of(generation).get_or_init(|| Slices::new(self.owners));
+        slices.of(self.owners, number, |slice| slice.find_shared(node, make))
     }
 }
 
@@ -180,10 +277,20 @@ const NO_PLACE: Ordinal = Ordinal { watermark: i64::MIN, stream: 0, position: 0,
 /// Tables that a task has used last, so that rows that go back and forth between a few of them take no lock.
 const RECENT: usize = 8;
 
+/// A table that a task has found.
+#[derive(Debug, Clone, Copy)]
+enum Found {
+    Nothing,
+    Own(*mut Table),
+    Shared(*const SharedTable),
+}
+
 /// The tables as one task of a worker sees them: what the callbacks of generated code work on.
 pub(crate) struct TaskTables<'a> {
     runtime: &'a Aggregation,
     owner: usize,
+    /// The NUMA node whose tables the task uses; `None`: it uses those of its own.
+    node: Option<usize>,
     generation: Generation,
     stream: StreamId,
     pipeline: usize,
@@ -191,9 +298,9 @@ pub(crate) struct TaskTables<'a> {
     fired: i64,
     /// The place in the input of each row of the update; empty if no component wants to know.
     places: Vec<Ordinal>,
-    recent: [(i64, *mut Table); RECENT],
+    recent: [(i64, Found); RECENT],
     next_recent: usize,
-    current: *mut Table,
+    current: Found,
     met_fired: Option<i64>,
 }
 
@@ -209,16 +316,24 @@ impl<'a> TaskTables<'a> {
         TaskTables {
             runtime,
             owner,
+            node: None,
             generation,
             stream,
             pipeline,
             fired: runtime.fired(),
             places: Vec::new(),
-            recent: [(0, ptr::null_mut()); RECENT],
+            recent: [(0, Found::Nothing); RECENT],
             next_recent: 0,
-            current: ptr::null_mut(),
+            current: Found::Nothing,
             met_fired: None,
         }
+    }
+
+    /// The same for a program that shares tables with the other workers of a node ([`Access::Shared`]).
+    ///
+    /// [`Access::Shared`]: millstream_codegen::program::Access
+    pub(crate) fn shared(self, node: usize) -> TaskTables<'a> {
+        TaskTables { node: Some(node), ..self }
     }
 
     /// Notes the rows of the next update.
@@ -244,6 +359,15 @@ impl<'a> TaskTables<'a> {
         unsafe { TableHooks::new(find_slice, insert_key, keep_string, update_object, host) }
     }
 
+    /// Entries of the table of its own that the task has used last.
+    pub(crate) fn entries(&self) -> Option<usize> {
+        match self.current {
+            // SAFETY: a live table that only this task uses.
+            Found::Own(table) => Some(unsafe { (*table).len() }),
+            Found::Shared(_) | Found::Nothing => None,
+        }
+    }
+
     /// Number of a table that was fired before a row of the task came to it. There is never one; see the file's
     /// description.
     pub(crate) fn met_fired(&self) -> Option<i64> {
@@ -251,21 +375,31 @@ impl<'a> TaskTables<'a> {
     }
 
     fn find(&mut self, number: i64) -> *mut TableHeader {
-        let recent = self.recent.iter().find(|(of, table)| *of == number && !table.is_null());
+        let recent = self.recent.iter().find(|(of, table)| *of == number && !matches!(table, Found::Nothing));
         self.current = match recent {
             Some((_, table)) => *table,
             None => {
                 if self.runtime.ids().completed_at(number) <= self.fired {
                     self.met_fired = Some(number);
                 }
-                let table = self.runtime.tables.find(self.owner, self.generation, number);
+                let (tables, generation) = (&self.runtime.tables, self.generation);
+                let table = match self.node {
+                    None => Found::Own(tables.find(self.owner, generation, number)),
+                    Some(node) => Found::Shared(tables.find_shared(node, generation, number)),
+                };
                 self.recent[self.next_recent] = (number, table);
                 self.next_recent = (self.next_recent + 1) % RECENT;
                 table
             }
         };
-        // SAFETY: a live table of this worker.
-        unsafe { Table::header_of(self.current) }
+        // SAFETY: live tables, of which this task is the only one to use the worker's own or its header of a shared one.
+        unsafe {
+            match self.current {
+                Found::Nothing => ptr::null_mut(),
+                Found::Own(table) => Table::header_of(table),
+                Found::Shared(table) => (*table).header_of(self.owner),
+            }
+        }
     }
 }
 
@@ -288,7 +422,11 @@ unsafe extern "C" fn insert_key(context: *mut ExecContext, hash: u64, null_mask:
         let host = &mut *(*context).host.cast::<TaskTables<'_>>();
         let count = host.runtime.layout.keys.len();
         let keys: &[Slot] = if count == 0 { &[] } else { std::slice::from_raw_parts(keys, count) };
-        (*host.current).insert(hash, null_mask, keys)
+        match host.current {
+            Found::Own(table) => (*table).insert(hash, null_mask, keys),
+            Found::Shared(table) => (*table).insert(host.owner, hash, null_mask, keys),
+            Found::Nothing => ptr::null_mut(),
+        }
     }
 }
 
@@ -298,7 +436,10 @@ unsafe extern "C" fn keep_string(context: *mut ExecContext, string: *mut Str) {
     // SAFETY: as in `find_slice`; `string` is a live value of the program.
     unsafe {
         let host = &mut *(*context).host.cast::<TaskTables<'_>>();
-        *string = (*host.current).keep_string(*string);
+        // Tables that keep strings beside keys are not shared.
+        if let Found::Own(table) = host.current {
+            *string = (*table).keep_string(*string);
+        }
     }
 }
 
@@ -316,6 +457,9 @@ unsafe extern "C" fn update_object(
     unsafe {
         let host = &mut *(*context).host.cast::<TaskTables<'_>>();
         let place = host.places.get(row as usize).copied().unwrap_or(NO_PLACE);
-        (*host.current).update_object(accumulator, component as usize, value.as_ref().copied(), place);
+        // Tables with objects are not shared.
+        if let Found::Own(table) = host.current {
+            (*table).update_object(accumulator, component as usize, value.as_ref().copied(), place);
+        }
     }
 }

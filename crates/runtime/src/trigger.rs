@@ -15,6 +15,7 @@ use crate::overlap::{Due, OverlapRuntime};
 use crate::progress::{Forward, Progress};
 use crate::query::Query;
 use crate::sequencer::Unit;
+use crate::tables::Taken;
 use crate::task::Task;
 use millstream_plan::window::WindowAssigner;
 use millstream_state::{Merged, PARTITIONS, Partial, Table, merge};
@@ -40,7 +41,7 @@ pub(crate) struct Firing {
     /// Whether one task seals all tables.
     is_small: bool,
     /// Tables to be sealed, with the slice of `slices` that they are of.
-    tables: Mutex<Vec<(usize, Table)>>,
+    tables: Mutex<Vec<(usize, Taken)>>,
     /// Tables that are not sealed yet; the task that brings it to 0 goes on to the merge. Acquire-release, although the
     /// lock of `slices` already orders what is in them.
     unsealed: AtomicUsize,
@@ -105,9 +106,10 @@ impl Query {
         let (runtime, completed) = (&self.aggregations[aggregation], Instant::now());
         let mut tables = runtime.tables.take(runtime.ids(), watermark);
         if tables.is_empty() && runtime.has_group_of_nothing() {
-            tables.insert(0, vec![Table::of_nothing(Arc::clone(&runtime.layout))]);
+            tables.insert(0, vec![Taken::Own(Box::new(Table::of_nothing(Arc::clone(&runtime.layout))))]);
         }
-        tables.retain(|_, tables| tables.iter().any(|t| !t.is_empty()));
+        tables.retain(|_, tables| tables.iter().any(|t| t.len() > 0));
+        runtime.strategy.note_slices(tables.len(), tables.values().flatten());
         let firings: Vec<Firing> = match &runtime.overlap {
             Some(overlap) => {
                 let tables = tables.into_iter().map(|(id, tables)| (overlap.overlap.table(id), tables));
@@ -230,11 +232,11 @@ impl Firing {
     fn of_window(
         (aggregation, runtime): (usize, &Aggregation),
         id: i64,
-        tables: Vec<Table>,
+        tables: Vec<Taken>,
         completed: Instant,
         units: &mut u64,
     ) -> Firing {
-        let entries: usize = tables.iter().map(Table::len).sum();
+        let entries: usize = tables.iter().map(Taken::len).sum();
         let is_small = entries <= SMALL_WINDOW_ENTRIES;
         let groups = if is_small { 1 } else { PARTITIONS };
         let window = match runtime.assigner {
@@ -244,7 +246,7 @@ impl Firing {
         };
         let first_unit = *units;
         *units += groups as u64;
-        let tables: Vec<(usize, Table)> = tables.into_iter().map(|t| (0, t)).collect();
+        let tables: Vec<(usize, Taken)> = tables.into_iter().map(|t| (0, t)).collect();
         Firing {
             aggregation,
             window,
@@ -263,12 +265,12 @@ impl Firing {
     fn of_slices(
         aggregation: usize,
         overlap: &OverlapRuntime,
-        due: Due<Vec<Table>>,
+        due: Due<Vec<Taken>>,
         completed: Instant,
         units: &mut u64,
     ) -> Firing {
         let slices = due.enters.keys().map(|&slice| (slice, Vec::new())).collect();
-        let tables: Vec<(usize, Table)> = due
+        let tables: Vec<(usize, Taken)> = due
             .enters
             .into_values()
             .enumerate()

@@ -5,6 +5,7 @@ use crate::lanes::Scattered;
 use crate::query::{Query, panicked};
 use crate::row_errors::RowErrors;
 use crate::staged::{Staged, Stages, Tools, emit_stage};
+use crate::strategy::Sharing;
 use crate::stream::Channel;
 use crate::tables::TaskTables;
 use crate::task::{DecodeTask, ProcessTask, Task};
@@ -127,13 +128,19 @@ impl Worker<'_> {
     fn update(&mut self, task: &ProcessTask, pipeline: usize, aggregation: usize) -> Result<(), Diagnostic> {
         let (query, buffer) = (self.query, &*task.buffer);
         let runtime = &query.aggregations[aggregation];
-        let mut tables = TaskTables::new(runtime, self.index, buffer.stamp.generation, (task.stream, pipeline));
         let mut stages = Stages::new(query, pipeline);
-        let code = stages.last_stage();
+        let (mut tables, mut code) = (
+            TaskTables::new(runtime, self.index, buffer.stamp.generation, (task.stream, pipeline)),
+            stages.last_stage(),
+        );
+        if let (Sharing::Global, Some(shared)) = (runtime.strategy.sharing(), &query.pipelines[pipeline].shared) {
+            (tables, code) = (tables.shared(query.topology.node(self.index)), shared);
+        }
         let watermarks = if stages.reads_watermarks() { buffer.exact_watermarks() } else { runtime.watermarks(buffer) };
         stages.run(Staged::new(buffer, watermarks), &mut self.tools(), &mut |tools, rows| {
             tables.begin(&rows);
-            // SAFETY: the layout is that of the program (`plan_graph` has checked it); the tables are this worker's.
+            // SAFETY: the layout is that of the program (`plan_graph` has checked it); the tables are this worker's, or
+            // shared, and so is the program.
             let hooks = unsafe { tables.hooks() };
             let Tools { functions, errors } = tools;
             let kernel = code.kernel.load();
@@ -145,6 +152,7 @@ impl Worker<'_> {
             query.stats.late_rows.fetch_add(outcome.late_rows, Relaxed);
             errors.fatal().map_or(Ok(ControlFlow::Continue(())), Err)
         })?;
+        runtime.strategy.note_task(buffer.rows, tables.entries());
         match tables.met_fired() {
             Some(table) => Err(Diagnostic::bug(format!("a row came to table {table}, which had been fired"))),
             None => Ok(()),

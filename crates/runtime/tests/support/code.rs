@@ -57,9 +57,11 @@ fn staged(plan: &QueryPlan, index: usize) -> StagedCode {
         }
     }
     let stages = lower_pipeline(plan, index).unwrap();
+    let program = stages.last().unwrap().program.shared();
+    let shared = program.map(|program| code(Lowered { program, ..stages.last().unwrap().clone() }));
     let halves = partition(stages.last().unwrap()).unwrap();
     let partitioned = halves.map(|h| PartitionedCode { scatter: code(h.scatter), fold: code(h.fold) });
-    StagedCode { stages: stages.into_iter().map(code).collect(), flat_maps, partitioned }
+    StagedCode { stages: stages.into_iter().map(code).collect(), flat_maps, partitioned, shared }
 }
 
 fn schema_of(columns: &[Expr]) -> Schema {

@@ -392,7 +392,7 @@ pub fn config(workers: usize, buffer_rows: usize) -> RunConfig {
 
 /// Numbers of workers with ways to share tables among them.
 pub fn strategies() -> impl Iterator<Item = (usize, MergeStrategy)> {
-    let strategies = [MergeStrategy::Local, MergeStrategy::Partition];
+    let strategies = [MergeStrategy::Local, MergeStrategy::Global, MergeStrategy::Partition, MergeStrategy::Auto];
     [1, 2, 8].into_iter().flat_map(move |workers| strategies.map(|merge| (workers, merge)))
 }
 
