@@ -9,7 +9,7 @@
 //!
 //! A pipeline whose rows become several (windows of a row, UNNEST, lookups) runs in stages within one task: see `staged`.
 //! What is looked up is read first: see `lookup` and `phases`. Overlapping windows share their slices: see `overlap`.
-//! Whose rows meet tables only after they have been exchanged by key: see `lanes`.
+//! Whether workers share tables is decided in `strategy`; rows that are exchanged by key first go through `lanes`.
 //! The rows of joins, sessions, ranks and the like are exchanged by key instead of going to tables: see `keyed`.
 //!
 //! [`run`] blocks until the query has ended. The engine's background compiler may replace a pipeline's kernel

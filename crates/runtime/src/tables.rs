@@ -1,12 +1,17 @@
-//! The tables of an aggregation: one for each worker and open slice (local merge, design section 7).
+//! The tables of an aggregation and open slice: one for each worker or lane, or one for each NUMA node (local, partitioned
+//! and global merge, design section 7).
 //!
 //! Open slices are in a ring ([`SliceRing`]), in which a worker finds its table of a slice without a lock; slices that find no
 //! place there are kept under one. The trigger takes the tables of complete slices out of both, one thread at a time (under
 //! the lock of the aggregation's progress). Tables that were sealed come back empty, so that in the steady state slices
 //! need no new memory.
 //!
-//! A table belongs to one *owner*: only the task of that worker that is running finds, makes and writes it. The owner's
-//! pointer in the ring is set by the owner (release) and taken by the trigger (acquire).
+//! A table of its own belongs to one *owner*, a worker or a lane: only the task of that owner that is running finds, makes
+//! and writes it. The owner's pointer in the ring is set by the owner (release) and taken by the trigger (acquire).
+//!
+//! A shared table is made by the first worker of its node that needs it (compare-and-swap from null, release; whoever finds
+//! it there has loaded it with acquire) and taken in the same way. How workers write to it is its own protocol. A slice may have
+//! tables of both kinds, because the strategy may change while it is open: all become partials of it.
 //!
 //! # Why no accepted row can meet a fired window
 //!
@@ -237,7 +242,7 @@ impl OpenTables {
             Taken::Shared(table) => Some(table.hint()),
             Taken::Own(_) => None,
         };
-        if let Some(hint) = taken.values().flatten().filter_map(shared).last() {
+        if let Some(hint) = taken.values().flatten().filter_map(shared).next_back() {
             *self.hint.lock() = hint;
         }
         taken
