@@ -125,6 +125,9 @@ fn measure(
             latencies.push(at.saturating_duration_since(start + Duration::from_secs_f64(rows / rate)));
         }
     }
+    if rate.is_some() && latencies.is_empty() {
+        return Err("no window was written".into());
+    }
     latencies.sort_unstable();
     Ok(Measured { rows: stats.rows_in, seconds: (ended - start).as_secs_f64(), latencies, stats })
 }
@@ -165,8 +168,9 @@ struct Piece {
 }
 
 impl TableProvider for Feed {
-    fn open(&self, _: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
-        Ok(Box::new(self.clone()))
+    fn open(&self, request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
+        let columns = request.columns.iter().map(|c| c.name.clone()).collect();
+        Ok(Box::new(Reading { feed: self.clone(), columns }))
     }
 
     fn is_bounded(&self) -> bool {
@@ -174,9 +178,17 @@ impl TableProvider for Feed {
     }
 }
 
-impl Source for Feed {
+/// The table, read by a query.
+#[derive(Clone)]
+struct Reading {
+    feed: Feed,
+    /// The columns that the query reads, in its order.
+    columns: Vec<String>,
+}
+
+impl Source for Reading {
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
-        Ok(vec![Box::new(Paced { feed: self.clone(), next: 0 })])
+        Ok(vec![Box::new(Paced { feed: self.feed.clone(), next: 0 })])
     }
 
     fn decoder(&self) -> Arc<dyn Decoder> {
@@ -215,26 +227,27 @@ impl SplitReader for Paced {
     }
 }
 
-impl Decoder for Feed {
+impl Decoder for Reading {
     fn decode(&self, chunk: Chunk) -> Decoded {
         let Ok(piece) = chunk.payload.downcast::<Piece>() else {
             let error = Some(Diagnostic::bug("a chunk of another source reached the feed"));
             return Decoded { error, ..Decoded::default() };
         };
+        let rows = self.feed.buffer;
         let from = piece.first as usize % POOL;
-        let times: Vec<i64> = match self.rate {
-            None => vec![piece.time_ms; self.buffer],
-            Some(rate) => {
-                let ms_per_row = 1e3 / rate;
-                (0..self.buffer).map(|row| ((piece.first + row as u64 + 1) as f64 * ms_per_row) as i64).collect()
+        let times = || -> Vec<i64> {
+            let Some(rate) = self.feed.rate else { return vec![piece.time_ms; rows] };
+            let ms_per_row = 1e3 / rate;
+            (0..rows).map(|row| ((piece.first + row as u64 + 1) as f64 * ms_per_row) as i64).collect()
+        };
+        let column = |name: &String| -> ArrayRef {
+            match name.as_str() {
+                "event_type" => self.feed.pool.types.slice(from, rows),
+                "campaign" => self.feed.pool.campaigns.slice(from, rows),
+                _ => Arc::new(TimestampMillisecondArray::from(times())),
             }
         };
-        let columns: Vec<ArrayRef> = vec![
-            self.pool.types.slice(from, self.buffer),
-            self.pool.campaigns.slice(from, self.buffer),
-            Arc::new(TimestampMillisecondArray::from(times)),
-        ];
-        Decoded { columns, rows: self.buffer, ..Decoded::default() }
+        Decoded { columns: self.columns.iter().map(column).collect(), rows, ..Decoded::default() }
     }
 }
 
