@@ -10,7 +10,7 @@ use std::error::Error;
 
 const KEYS: [u64; 8] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
 const LEAST_ROWS: u64 = 8_000_000;
-const REPETITIONS: usize = 3;
+const REPETITIONS: usize = 5;
 /// `pipeline.merge` and `pipeline.dense-tables`; the first is what is compared with.
 const SYSTEMS: [(&str, &str); 5] =
     [("auto", "auto"), ("local", "auto"), ("local", "never"), ("global", "auto"), ("partition", "auto")];

@@ -5,6 +5,8 @@
 //! milliseconds, and a buffer is handed over when its last row has arrived. The latency of a window is the time from the
 //! arrival of its last row until the last of its results has reached the sink. So it includes the wait for the buffer to
 //! fill and for the reader to wake up. The maximum is what the query consumes when the source does not wait.
+//!
+//! `MILLSTREAM_BENCH_BUFFERS=100,1000` measures only these sizes.
 
 use crate::columns::Random;
 use arrow_array::builder::StringViewBuilder;
@@ -34,6 +36,13 @@ const WARM_UP: Duration = Duration::from_millis(500);
 
 /// Prints the curve of each case.
 pub(crate) fn run(threads: usize) -> Result<(), Box<dyn Error>> {
+    let buffers = match std::env::var("MILLSTREAM_BENCH_BUFFERS") {
+        Ok(sizes) => sizes.split(',').map(str::parse).collect::<Result<Vec<usize>, _>>()?,
+        Err(_) => BUFFERS.to_vec(),
+    };
+    if buffers.iter().any(|&buffer| buffer == 0 || POOL % buffer != 0) {
+        return Err(format!("a buffer must divide {POOL} rows").into());
+    }
     for (campaigns, window_ms, duration) in CASES {
         println!(
             "\nlatency: views per campaign and {window_ms} ms at half of the maximum rate, {campaigns} campaigns, {threads} \
@@ -41,7 +50,7 @@ pub(crate) fn run(threads: usize) -> Result<(), Box<dyn Error>> {
             "buffer", "maximum", "rate", "median", "99 %", "most", "windows", "trigger 50/99 %"
         );
         let pool = Arc::new(Pool::new(campaigns));
-        for buffer in BUFFERS {
+        for &buffer in &buffers {
             let maximum = measure(&pool, buffer, window_ms, None, MAXIMUM, threads)?;
             let rate = maximum.rows as f64 / maximum.seconds / 2.0;
             let half = measure(&pool, buffer, window_ms, Some(rate), duration, threads)?;
