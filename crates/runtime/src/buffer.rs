@@ -67,14 +67,10 @@ impl Buffer {
 
     /// The watermark before each row, or a single one where that decides about windows just as well.
     ///
-    /// `counts_from` gives the lowest watermark that changes to which windows a row of a time belongs; it grows with the
-    /// time. So if even the buffer's smallest time is not touched by the largest watermark that any row here can see, the
-    /// watermark's advance within the buffer changes nothing.
+    /// `counts_from` is as for [`RowTimes::decide`].
     pub(crate) fn watermarks(&self, counts_from: impl Fn(i64) -> i64) -> Cow<'_, [i64]> {
         let before = self.stamp.watermark;
-        let matters =
-            |times: &RowTimes| times.max_watermark() > before && counts_from(times.min_time()) <= times.max_watermark();
-        match self.times.as_ref().filter(|times| matters(times)) {
+        match self.times.as_ref().filter(|times| times.decide(before, counts_from)) {
             Some(times) => Cow::Borrowed(self.row_watermarks.get_or_init(|| times.watermarks_before(before))),
             None => Cow::Owned(vec![before]),
         }

@@ -14,6 +14,8 @@ use millstream_types::Diagnostic;
 
 /// Largest watermark that rows can bring. `i64::MAX` is the end of input, which no row may claim.
 pub(crate) const LAST_WATERMARK: i64 = i64::MAX - 1;
+/// Rows of which [`RowTimes::decide`] looks at the bounds.
+const BLOCK: usize = 1024;
 
 /// How a source's event times and watermarks follow from its columns.
 pub(crate) struct EventTime {
@@ -166,9 +168,23 @@ impl RowTimes {
         RowTimes::new(self.time.slice(offset, length), self.watermark.slice(offset, length), self.delay_ms)
     }
 
-    /// Smallest time; `i64::MAX` when all are NULL.
-    pub(crate) fn min_time(&self) -> i64 {
-        self.min_time
+    /// Whether the advance of the watermark among these rows can decide about the windows of one of them, given the
+    /// watermark before the first.
+    ///
+    /// `counts_from` gives the lowest watermark that changes to which windows a row of a time belongs; it grows with the
+    /// time. So if even the smallest time is not touched by the largest watermark that any row can see, the advance
+    /// changes nothing. Where that does not hold of all rows, it mostly does of each block: rows out of order are early or
+    /// late by more than a block.
+    pub(crate) fn decide(&self, before: i64, counts_from: impl Fn(i64) -> i64) -> bool {
+        if self.max_watermark <= before || counts_from(self.min_time) > self.max_watermark {
+            return false;
+        }
+        let (rows, mut highest) = (self.time.values.len(), before);
+        (0..rows).step_by(BLOCK).any(|start| {
+            let block = self.slice(start, BLOCK.min(rows - start));
+            highest = highest.max(block.max_watermark);
+            counts_from(block.min_time) <= highest
+        })
     }
 
     /// Largest watermark; `i64::MIN` when no row brings one.
@@ -212,9 +228,28 @@ mod tests {
         let times = times(vec![Some(10), None, Some(30), Some(20), Some(40)], 5);
         assert_eq!(times.watermarks_before(i64::MIN), [i64::MIN, 5, 5, 25, 25]);
         assert_eq!(times.watermarks_before(7), [7, 7, 7, 25, 25]);
-        assert_eq!((times.min_time(), times.max_watermark()), (10, 35));
+        assert_eq!((times.min_time, times.max_watermark()), (10, 35));
         let part = times.slice(1, 2);
-        assert_eq!((part.min_time(), part.max_watermark()), (30, 25));
+        assert_eq!((part.min_time, part.max_watermark()), (30, 25));
+    }
+
+    #[test]
+    fn the_advance_among_rows_decides_only_where_it_overtakes_them() {
+        // Windows of 100 ms; rows in order, or some of them before their turn, by less than the watermark is behind.
+        let counts_from = |time: i64| time.div_euclid(100) * 100 + 99;
+        let decide = |times: Vec<i64>, delay_ms, before| {
+            self::times(times.into_iter().map(Some).collect(), delay_ms).decide(before, counts_from)
+        };
+        let rows = 4 * BLOCK as i64;
+        let in_order = |step: i64| (0..rows).map(move |row| row / step).collect::<Vec<_>>();
+        let early =
+            |by: i64| in_order(10).into_iter().enumerate().map(move |(i, t)| t + if i % 7 == 0 { by } else { 0 });
+        assert!(!decide(in_order(1000), 1, i64::MIN), "all in the first window");
+        assert!(decide(in_order(10), 1, i64::MIN), "a window ends within a block");
+        assert!(!decide(in_order(10), 1, 500), "the watermark does not advance");
+        assert!(!decide(in_order(10), 110, i64::MIN), "no row is overtaken by those of its block");
+        assert!(!decide(early(100).collect(), 210, i64::MIN));
+        assert!(decide(early(100).collect(), 100, i64::MIN));
     }
 
     #[test]
@@ -223,6 +258,6 @@ mod tests {
         assert_eq!(extreme.max_watermark(), LAST_WATERMARK);
         let extreme = times(vec![Some(i64::MIN)], 1);
         assert_eq!(extreme.watermarks_before(i64::MIN), [i64::MIN]);
-        assert_eq!(times(vec![None], 0).min_time(), i64::MAX);
+        assert_eq!(times(vec![None], 0).min_time, i64::MAX);
     }
 }
