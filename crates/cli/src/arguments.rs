@@ -78,6 +78,9 @@ pub(crate) struct Common {
     /// How workers share the tables of an aggregation [default: auto]
     #[arg(long, global = true, env = "MILLSTREAM_MERGE", value_name = "STRATEGY")]
     pub(crate) merge: Option<MergeArgument>,
+    /// Memory of a query: '4 GiB', '500 MB', or a share of what there is [default: 60%]
+    #[arg(long, global = true, env = "MILLSTREAM_MEMORY", value_name = "SIZE")]
+    pub(crate) memory: Option<String>,
     /// Pin each worker to a core
     #[arg(long, global = true, env = "MILLSTREAM_PIN", value_parser = BoolishValueParser::new())]
     pub(crate) pin: bool,

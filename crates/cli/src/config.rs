@@ -15,6 +15,7 @@ struct File {
     tier: Option<TierArgument>,
     buffer_rows: Option<usize>,
     merge: Option<MergeArgument>,
+    memory: Option<String>,
     pin: Option<bool>,
     output: Option<OutputArgument>,
     quiet: Option<bool>,
@@ -73,6 +74,7 @@ impl Config {
         set("pipeline.buffer-rows", common.buffer_rows.or(file.buffer_rows).map(|n| n.to_string()));
         set("pipeline.tier", common.tier.or(file.tier).map(|t| t.key().to_string()));
         set("pipeline.merge", common.merge.or(file.merge).map(|m| m.key().to_string()));
+        set("pipeline.memory", common.memory.clone().or(file.memory));
         for pair in &common.settings {
             settings.push(split_pair(pair, "--set KEY=VALUE")?);
         }

@@ -322,6 +322,7 @@ impl Session {
                 sql::ErrorPolicy::Skip => ErrorPolicy::Skip,
             },
             pin: self.config.pin,
+            memory: self.settings.memory(),
             merge: match self.settings.merge() {
                 sql::Merge::Auto => MergeStrategy::Auto,
                 sql::Merge::Local => MergeStrategy::Local,

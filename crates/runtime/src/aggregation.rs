@@ -183,13 +183,19 @@ mod tests {
     use crate::config::RunConfig;
     use crate::tables::Owners;
     use millstream_plan::window::Slicing;
+    use millstream_state::MemoryBudget;
     use millstream_sync::epochs::{End, Release};
 
     fn tumbling(inputs: usize) -> Aggregation {
         let layout = Arc::new(EntryLayout::new(&[], &[]));
         let types = OutputTypes { keys: vec![], outputs: vec![] };
         let slicing = Slicing { size_ms: 10, offset_ms: 0 };
-        let tables = OpenTables::new(Arc::clone(&layout), Owners { own: 1, nodes: 0, workers: 1 }, true);
+        let tables = OpenTables::new(
+            Arc::clone(&layout),
+            Owners { own: 1, nodes: 0, workers: 1 },
+            true,
+            &MemoryBudget::new(1 << 20),
+        );
         let strategy = Strategy::new(&RunConfig::default(), &layout);
         Aggregation::new(WindowAssigner::Tumble(slicing), types, 0, inputs, None, tables, strategy)
     }

@@ -2,7 +2,7 @@
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 /// How a query was asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -60,12 +60,15 @@ impl CancelToken {
         self.0.changed.notify_all();
     }
 
-    /// Waits until `until` holds or `timeout` has passed; returns the state. `until` is evaluated under the token's
-    /// lock and must not use the token.
-    pub(crate) fn wait(&self, timeout: Duration, mut until: impl FnMut(CancelState) -> bool) -> CancelState {
+    /// Waits until `until` holds, the deadline has passed, or someone has woken the waiters; returns the state. `until` is
+    /// evaluated under the token's lock and must not use the token.
+    pub(crate) fn wait(&self, deadline: Option<Instant>, mut until: impl FnMut(CancelState) -> bool) -> CancelState {
         let mut state = self.0.state.lock();
         if !until(*state) {
-            self.0.changed.wait_for(&mut state, timeout);
+            match deadline {
+                Some(deadline) => drop(self.0.changed.wait_until(&mut state, deadline)),
+                None => self.0.changed.wait(&mut state),
+            }
         }
         *state
     }

@@ -5,6 +5,7 @@ use arrow_array::types::{BinaryViewType, ByteViewType, StringViewType};
 use arrow_array::{Array, ArrayRef, GenericByteViewArray, UInt32Array};
 use arrow_select::concat::concat;
 use arrow_select::take::take;
+use millstream_abi::Str;
 use millstream_state::{PARTITIONS, partition_of};
 use millstream_types::Diagnostic;
 use std::ops::Range;
@@ -79,6 +80,24 @@ impl Parts {
         let places = |p: usize| (p, self.starts[p]..self.starts[p + 1]);
         (0..PARTITIONS).map(places).filter(|(_, places)| !places.is_empty())
     }
+}
+
+/// Bytes of the rows of columns: of a slice only its own, of strings also what they refer to.
+pub(crate) fn bytes_of(columns: &[ArrayRef]) -> usize {
+    fn long<T: ByteViewType>(views: &GenericByteViewArray<T>) -> usize {
+        let lengths = views.views().iter().map(|&view| view as u32 as usize);
+        lengths.filter(|&length| length > Str::INLINE).sum()
+    }
+    let bytes = |column: &ArrayRef| match column.data_type().primitive_width() {
+        Some(width) => column.len() * width,
+        None => {
+            let referred = column.as_byte_view_opt::<StringViewType>().map(long);
+            let referred = referred.or_else(|| column.as_byte_view_opt::<BinaryViewType>().map(long)).unwrap_or(0);
+            // A size that cannot be told is that of the whole array.
+            referred + column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size())
+        }
+    };
+    columns.iter().map(bytes).sum()
 }
 
 /// The diagnostic of a failed selection of rows.

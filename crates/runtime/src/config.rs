@@ -1,6 +1,7 @@
 //! What a run can be tuned with.
 
 use millstream_functions::FunctionSettings;
+use millstream_types::MemorySize;
 
 /// What happens to a row that cannot be processed (division by zero, a failed cast, a NULL event time).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,7 +32,7 @@ pub enum MergeStrategy {
 pub struct RunConfig {
     /// Worker threads; at least 1.
     pub workers: usize,
-    /// Most rows of a buffer; 0 leaves buffers as they are decoded. At most [`RunConfig::MAX_BUFFER_ROWS`] either way.
+    /// Most rows of a buffer; 0 adapts it to the load. At most [`RunConfig::MAX_BUFFER_ROWS`] either way.
     pub buffer_rows: usize,
     /// What a bad row does.
     pub error_policy: ErrorPolicy,
@@ -49,6 +50,8 @@ pub struct RunConfig {
     pub merge: MergeStrategy,
     /// Whether tables may keep the entries of a dense range of integer keys in an array.
     pub dense_tables: bool,
+    /// What may be held in buffers, tables and other state: a bound, or a share of the memory of the machine or container.
+    pub memory: MemorySize,
     /// For tests: workers take tasks in an order drawn from this seed instead of by urgency.
     pub shuffle_seed: Option<u64>,
     /// For tests: how many NUMA nodes the workers are spread over; 0 is what the machine has.
@@ -92,6 +95,7 @@ impl Default for RunConfig {
             chunks_in_flight: 0,
             merge: MergeStrategy::Auto,
             dense_tables: true,
+            memory: MemorySize::Share(60),
             shuffle_seed: None,
             numa_nodes: 0,
             cut_every: 0,

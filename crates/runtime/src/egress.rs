@@ -7,22 +7,25 @@
 //!
 //! With a `LIMIT` pieces stay columns until their turn, because only then it is known which rows are the first.
 
-use crate::columns::sliced;
+use crate::columns::{bytes_of, sliced};
 use crate::flow::Permit;
 use crate::query::Query;
 use arrow_array::ArrayRef;
 use millstream_connectors::{Encoded, Encoder, Sink};
+use millstream_state::{Charge, MemoryBudget, MemoryClass};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Output of one task.
 #[derive(Debug)]
 pub(crate) struct Piece {
     content: Content,
     _permit: Option<Arc<Permit>>,
+    _charge: Charge,
 }
 
 #[derive(Debug)]
@@ -36,6 +39,7 @@ enum Content {
 pub(crate) struct Egress {
     encoder: Arc<dyn Encoder>,
     limited: bool,
+    budget: Arc<MemoryBudget>,
     /// Nothing more is written; tasks that end here need not run.
     done: AtomicBool,
     state: Mutex<State>,
@@ -47,7 +51,10 @@ struct State {
     ready: VecDeque<Piece>,
     /// Absent while a thread is using it.
     sink: Option<Box<dyn Sink>>,
-    unflushed: bool,
+    /// When the first rows were written that have not been flushed.
+    unflushed: Option<Instant>,
+    /// Whether to flush before the sink is left.
+    flush_wanted: bool,
     /// Rows until the limit.
     remaining: Option<u64>,
     done: bool,
@@ -69,18 +76,20 @@ struct Output {
 
 impl Egress {
     /// For a sink in which `lanes` lanes end.
-    pub(crate) fn new(sink: Box<dyn Sink>, lanes: usize, limit: Option<u64>) -> Egress {
+    pub(crate) fn new(sink: Box<dyn Sink>, lanes: usize, limit: Option<u64>, budget: &Arc<MemoryBudget>) -> Egress {
         let encoder = sink.encoder();
         let state = State {
             lanes: (0..lanes).map(|_| Lane::default()).collect(),
             open_lanes: lanes,
             ready: VecDeque::new(),
             sink: Some(sink),
-            unflushed: false,
+            unflushed: None,
+            flush_wanted: false,
             remaining: limit,
             done: false,
         };
-        Egress { encoder, limited: limit.is_some(), done: AtomicBool::new(false), state: Mutex::new(state) }
+        let (limited, budget, done) = (limit.is_some(), Arc::clone(budget), AtomicBool::new(false));
+        Egress { encoder, limited, budget, done, state: Mutex::new(state) }
     }
 
     /// Whether output is still wanted. Relaxed: a task that reads an old value only does work for nothing.
@@ -103,7 +112,12 @@ impl Egress {
         } else {
             Content::Encoded(self.encoder.encode(&columns, rows)?)
         };
-        Ok(Some(Piece { content, _permit: permit }))
+        let bytes = match &content {
+            Content::Encoded(Encoded::Bytes { data, .. }) => data.capacity(),
+            Content::Encoded(Encoded::Columns { columns, .. }) | Content::Columns(columns, _) => bytes_of(columns),
+        };
+        let charge = Charge::new(&self.budget, MemoryClass::Sinks, bytes);
+        Ok(Some(Piece { content, _permit: permit, _charge: charge }))
     }
 
     /// The sink, at the end of the query.
@@ -113,6 +127,20 @@ impl Egress {
 }
 
 impl State {
+    /// When written rows have waited for as long as they may.
+    fn flush_due(&self, interval: Duration) -> Option<Instant> {
+        self.unflushed.and_then(|since| since.checked_add(interval))
+    }
+
+    /// Rows have been written, and perhaps flushed after that.
+    fn note_written(&mut self, flushed: bool, rows: u64, now: Instant) {
+        if flushed {
+            self.unflushed = None;
+        } else if rows > 0 {
+            self.unflushed.get_or_insert(now);
+        }
+    }
+
     fn arrive(&mut self, lane: usize, number: u64, piece: Option<Piece>, complete: bool) {
         let lane = &mut self.lanes[lane];
         let output = lane.waiting.entry(number).or_default();
@@ -148,7 +176,7 @@ impl Query {
         }
         state.arrive(lane, number, piece, complete);
         drop(state);
-        self.drive(sink, false)
+        self.drive(sink)
     }
 
     /// A lane has ended; its pieces have arrived before.
@@ -156,24 +184,36 @@ impl Query {
         let mut state = self.sinks[sink].state.lock();
         state.open_lanes -= 1;
         drop(state);
-        self.drive(sink, false)
+        self.drive(sink)
     }
 
-    /// Hands what was written to the reader, unless the sink is in use.
-    pub(crate) fn flush(&self, sink: usize) -> Result<(), Diagnostic> {
-        self.drive(sink, true)
+    /// Hands what was written to the reader, if it has waited for the flush interval; when it will have, if not. A thread
+    /// that is using the sink does it before it leaves.
+    pub(crate) fn flush_if_due(&self, sink: usize, now: Instant) -> Result<Option<Instant>, Diagnostic> {
+        let mut state = self.sinks[sink].state.lock();
+        let due = state.flush_due(self.flush_interval());
+        if state.flush_wanted || due.is_none_or(|due| due > now) {
+            return Ok(due.filter(|_| !state.flush_wanted));
+        }
+        state.flush_wanted = true;
+        drop(state);
+        self.drive(sink)?;
+        Ok(None)
+    }
+
+    fn flush_interval(&self) -> Duration {
+        Duration::from_millis(self.config.flush_interval_ms)
     }
 
     /// Writes what is ready, unless another thread is at it: that one will see it before it leaves.
-    pub(crate) fn drive(&self, sink: usize, mut flush: bool) -> Result<(), Diagnostic> {
+    pub(crate) fn drive(&self, sink: usize) -> Result<(), Diagnostic> {
         let egress = &self.sinks[sink];
         loop {
             let mut state = egress.state.lock();
             if state.done || state.sink.is_none() {
                 return Ok(());
             }
-            let flushes = flush && state.unflushed;
-            if state.ready.is_empty() && !flushes {
+            if state.ready.is_empty() && !state.flush_wanted {
                 let exhausted = state.remaining == Some(0) || state.open_lanes == 0;
                 if exhausted {
                     state.done = true;
@@ -187,7 +227,7 @@ impl Query {
                 return Ok(());
             }
             let pieces = std::mem::take(&mut state.ready);
-            let mut remaining = state.remaining;
+            let (mut remaining, flush) = (state.remaining, std::mem::take(&mut state.flush_wanted));
             let Some(mut writer) = state.sink.take() else { return Ok(()) };
             drop(state);
             let mut written = 0;
@@ -202,12 +242,14 @@ impl Query {
             let mut state = egress.state.lock();
             state.sink = Some(writer);
             state.remaining = remaining;
-            state.unflushed = if flush { false } else { state.unflushed || written > 0 };
-            flush = false;
-            if remaining == Some(0) {
-                state.ready.clear();
-            }
+            let was_due = state.flush_due(self.flush_interval());
+            state.note_written(flush, written, Instant::now());
+            let due = state.flush_due(self.flush_interval());
+            // What is dropped gives memory back, for which other locks are taken.
+            let beyond = if remaining == Some(0) { std::mem::take(&mut state.ready) } else { VecDeque::new() };
             drop(state);
+            drop(beyond);
+            due.filter(|_| due != was_due).into_iter().for_each(|due| self.due_at(due));
             result?;
         }
     }

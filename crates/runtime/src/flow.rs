@@ -1,53 +1,249 @@
-//! Back-pressure: the bound of the chunks in flight.
+//! Flow control: when a reader may bring its next chunk.
 //!
-//! A chunk is in flight from when its reader hands it over until the last buffer made of it has been put into tables
+//! A chunk is *in flight* from when its reader hands it over until the last buffer made of it has been put into tables
 //! or written to sinks: its [`Permit`] travels with the rows. Readers ask for a permit *after* reading, so that a
-//! reader that waits for its connector holds none, and no number of silent splits can starve the others.
+//! reader that waits for its connector holds none, and no number of silent splits can starve the others. Rows that
+//! triggers and keyed operators output have permits too, which are never waited for, so that they count as well.
+//!
+//! A reader waits
+//! 1. for a permit, of which there is a number, so many of them for each split;
+//! 2. while what is in flight is more than a quarter of what state leaves of the memory budget, or more than [`WEIGHT`]
+//!    for each permit: a sink that does not write, and windows that put out more than is consumed, stop the input;
+//! 3. over 80 % of the budget, unless its split is one of those with the lowest watermark among the splits that advance
+//!    windows together. Splits ahead of it wait, because only the watermark of the slowest completes windows and frees
+//!    their memory.
+//!
+//! If the budget is exceeded by state alone, nothing is in flight, and no worker has anything to do, then only the slowest
+//! splits can make it fit, and they go on with one chunk at a time. When that has made the state grow by a fifth of the
+//! budget, the query ends with an error. (At the first such moment the state may be too large because of what was in
+//! flight of splits that were ahead; that is no reason to give up.)
+//!
+//! What a few chunks become has no such bound: a row can be a million after a join or UNNEST. So the query also ends at
+//! once when its state is more than twice the budget, and [`OVERRUN`] more.
+//!
+//! # Why nobody waits for ever
+//!
+//! What rules 1 and 2 wait for comes without further input. A chunk that is decoded waits only for chunks of its split
+//! that were read before it and have their permits already. Buffers wait for nothing; neither do triggers and the jobs
+//! of keyed operators, whose numbers are given when they are ready to run. A piece of output waits for those before
+//! it in its lane, which are made of such buffers, and for its sink. Rows that an operator keeps until a watermark are
+//! state: they hold no permit. So by and by all of them are given back, except while a sink stands still, and then
+//! waiting is what the reader shall do. With nothing in flight both rules let everyone go on.
+//!
+//! Rule 3 lets at least one split of those that are compared go on: that of the lowest watermark. Splits that do not
+//! speak are not waited for: those that no thread reads yet (fewer readers than splits, or a later phase, whose readers
+//! wait for this one), those that have ended, and those that are idle by their source's timeout. A split that was idle
+//! and has a chunk now goes on if it is behind all others. A split whose connector has nothing for it holds the others
+//! back, as it holds back their windows; without an idle timeout the query waits for it within its memory. Splits
+//! without event time, or whose time is that of processing, complete no window by being read before others; nor do
+//! splits that no operator brings together. So these are not compared, and go on.
+//!
+//! The error needs a reader that asks; without one the input has ended, or is silent, and memory does not grow.
 
-use parking_lot::{Condvar, Mutex};
+use millstream_state::{Charge, MemoryBudget, MemoryClass};
+use millstream_types::{Diagnostic, code, memory_text};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// The chunks in flight of a query.
+/// Bytes in flight that each permit allows for.
+const WEIGHT: u64 = 4 << 20;
+/// Bytes over twice the budget at which the query ends without waiting for rest: what a few chunks may become.
+const OVERRUN: u64 = 256 << 20;
+/// How soon a reader looks again whether the workers have come to rest, when the state is larger than the budget. They
+/// wake nobody when they do, and this is the only one who wants to know.
+const REST: Duration = Duration::from_millis(5);
+
+/// What is in flight of a query.
 pub(crate) struct Flow {
     state: Mutex<State>,
     freed: Condvar,
     limit: usize,
     limit_per_split: usize,
+    budget: Arc<MemoryBudget>,
 }
 
 struct State {
     /// By stream.
-    in_flight: Vec<usize>,
+    splits: Vec<SplitFlow>,
+    /// Chunks in flight.
     total: usize,
+    /// Readers that wait for memory.
+    waiting: usize,
+    /// What the state was when it first was larger than the budget with nothing in flight, since it was last below 80 %.
+    exceeded_at: Option<u64>,
     /// No more waiting: the query is ending, and what was read shall be processed or dropped.
     open: bool,
 }
 
-/// A chunk in flight; dropping it lets the next one in.
+struct SplitFlow {
+    in_flight: usize,
+    /// Splits of one group are compared by their watermarks.
+    group: Option<usize>,
+    /// Whether someone reads it, and it is neither idle nor at its end.
+    speaks: bool,
+    watermark: i64,
+    /// What its last chunk has weighed when it was decoded: what the next one is expected to.
+    usual_bytes: usize,
+}
+
+/// What keeps rows in flight: a place among the chunks, if they come from one, and their memory. Dropping it lets others
+/// in.
 pub(crate) struct Permit {
     flow: Arc<Flow>,
-    stream: usize,
+    /// The split.
+    stream: Option<usize>,
+    /// Bytes as they were read.
+    read_bytes: usize,
+    charge: Charge,
+}
+
+/// May a reader go on?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Yes,
+    Wait,
+    /// State alone is too large.
+    Exhausted,
 }
 
 impl Flow {
-    /// At most `limit` chunks of `streams` streams, of which `readers` are read at a time; each can have its share, and
-    /// two at least, so that it can be read while it is decoded.
-    pub(crate) fn new(limit: usize, streams: usize, readers: usize) -> Arc<Flow> {
+    /// At most `limit` chunks of splits, of which `readers` are read at a time; each can have its share, and two at
+    /// least, so that it can be read while it is decoded. `groups` says for each stream with which it is compared.
+    pub(crate) fn new(
+        limit: usize,
+        groups: Vec<Option<usize>>,
+        readers: usize,
+        budget: Arc<MemoryBudget>,
+    ) -> Arc<Flow> {
         let limit_per_split = (limit / readers.max(1)).max(2);
-        let state = State { in_flight: vec![0; streams], total: 0, open: false };
-        Arc::new(Flow { state: Mutex::new(state), freed: Condvar::new(), limit: limit.max(2), limit_per_split })
+        let split = |group| SplitFlow { in_flight: 0, group, speaks: false, watermark: i64::MIN, usual_bytes: 0 };
+        let state = State {
+            splits: groups.into_iter().map(split).collect(),
+            total: 0,
+            waiting: 0,
+            exceeded_at: None,
+            open: false,
+        };
+        let (state, freed, limit) = (Mutex::new(state), Condvar::new(), limit.max(2));
+        let flow = Arc::new(Flow { state, freed, limit, limit_per_split, budget });
+        let waiting = Arc::downgrade(&flow);
+        flow.budget.set_waker(move || {
+            if let Some(flow) = waiting.upgrade() {
+                // The lock orders this after a waiter's look at the numbers.
+                let _state = flow.state.lock();
+                flow.freed.notify_all();
+            }
+        });
+        flow
     }
 
-    /// Waits for room for a chunk of a stream.
-    pub(crate) fn acquire(self: &Arc<Flow>, stream: usize) -> Permit {
+    /// Waits for room for a chunk of a split that was read with `bytes` bytes. Fails when the query does not fit into its
+    /// memory; `at_rest` says whether workers have nothing to do.
+    pub(crate) fn acquire(
+        self: &Arc<Flow>,
+        stream: usize,
+        bytes: u64,
+        at_rest: impl Fn() -> bool,
+    ) -> Result<Permit, Diagnostic> {
         let mut state = self.state.lock();
-        while !state.open && (state.total >= self.limit || state.in_flight[stream] >= self.limit_per_split) {
-            self.freed.wait(&mut state);
+        while !state.open {
+            let split = &state.splits[stream];
+            if state.total >= self.limit || split.in_flight >= self.limit_per_split {
+                self.freed.wait(&mut state);
+            } else if self.verdict(&state, stream) == Verdict::Yes
+                || self.wait_for_memory(&mut state, stream, &at_rest)?
+            {
+                break;
+            }
+        }
+        if state.exceeded_at.is_some() && self.budget.state() <= soft(self.budget.limit()) {
+            state.exceeded_at = None;
         }
         state.total += 1;
-        state.in_flight[stream] += 1;
-        Permit { flow: Arc::clone(self), stream }
+        let split = &mut state.splits[stream];
+        split.in_flight += 1;
+        let read_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let charge = Charge::new(&self.budget, MemoryClass::Buffers, read_bytes.max(split.usual_bytes));
+        Ok(Permit { flow: Arc::clone(self), stream: Some(stream), read_bytes, charge })
+    }
+
+    /// Waits until something has been given back, if there still is too much; see the protocol of the budget. Whether the
+    /// reader may go on although there is too much.
+    fn wait_for_memory(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        stream: usize,
+        at_rest: &impl Fn() -> bool,
+    ) -> Result<bool, Diagnostic> {
+        state.waiting += 1;
+        self.budget.watch(true);
+        let verdict = self.verdict(state, stream);
+        let mut goes_on = false;
+        match verdict {
+            Verdict::Yes => {}
+            Verdict::Wait => self.freed.wait(state),
+            Verdict::Exhausted => {
+                let is_final = state.total == 0 && MutexGuard::unlocked(state, at_rest);
+                if is_final && state.total == 0 && self.verdict(state, stream) == Verdict::Exhausted {
+                    self.check_growth(state)?;
+                    goes_on = true;
+                } else {
+                    self.freed.wait_for(state, REST);
+                }
+            }
+        }
+        state.waiting -= 1;
+        if state.waiting == 0 {
+            self.budget.watch(false);
+        }
+        Ok(goes_on)
+    }
+
+    /// Fails when what was read since the budget was exceeded has made the state larger.
+    fn check_growth(&self, state: &mut State) -> Result<(), Diagnostic> {
+        let used = self.budget.state();
+        let exceeded_at = *state.exceeded_at.get_or_insert(used);
+        match used > exceeded_at.saturating_add(self.budget.limit() / 5) {
+            true => Err(self.exhausted()),
+            false => Ok(()),
+        }
+    }
+
+    fn verdict(&self, state: &State, stream: usize) -> Verdict {
+        let budget = &*self.budget;
+        let in_flight_limit = WEIGHT.saturating_mul(self.limit as u64);
+        verdict(budget.limit(), budget.state(), budget.in_flight(), in_flight_limit, || state.is_slowest(stream))
+    }
+
+    /// What rows weigh that no reader has brought.
+    pub(crate) fn hold(self: &Arc<Flow>, bytes: usize) -> Permit {
+        let charge = Charge::new(&self.budget, MemoryClass::Buffers, bytes);
+        Permit { flow: Arc::clone(self), stream: None, read_bytes: 0, charge }
+    }
+
+    /// A split is read from now on.
+    pub(crate) fn begin(&self, stream: usize) {
+        self.change(stream, |split| split.speaks = true);
+    }
+
+    /// A split has ended, or falls silent, or speaks again.
+    pub(crate) fn set_silent(&self, stream: usize, silent: bool) {
+        self.change(stream, |split| split.speaks = !silent);
+    }
+
+    /// A split has released a watermark.
+    pub(crate) fn advance(&self, stream: usize, watermark: i64) {
+        self.change(stream, |split| split.watermark = split.watermark.max(watermark));
+    }
+
+    fn change(&self, stream: usize, change: impl FnOnce(&mut SplitFlow)) {
+        let mut state = self.state.lock();
+        change(&mut state.splits[stream]);
+        if state.waiting > 0 {
+            self.freed.notify_all();
+        }
     }
 
     /// Lets every waiting reader go on, because no more is read.
@@ -55,20 +251,198 @@ impl Flow {
         self.state.lock().open = true;
         self.freed.notify_all();
     }
+
+    /// Whether state is near to where sources are slowed, so that forgetting what is dead pays.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.budget.state() > soft(self.budget.limit()) / 4 * 3
+    }
+
+    /// The error of a query that is far over its budget; asked for after every task.
+    pub(crate) fn overrun(&self) -> Option<Diagnostic> {
+        let bound = self.budget.limit().saturating_mul(2).saturating_add(OVERRUN);
+        (self.budget.used() > bound && self.budget.state() > bound).then(|| self.exhausted())
+    }
+
+    /// The error of a query whose state does not fit.
+    fn exhausted(&self) -> Diagnostic {
+        let snapshot = self.budget.snapshot();
+        let classes = snapshot.by_class.into_iter().filter(|&(_, bytes)| bytes > 0);
+        let mut classes: Vec<(MemoryClass, u64)> = classes.collect();
+        classes.sort_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
+        let held: Vec<String> =
+            classes.iter().map(|(c, bytes)| format!("{} {}", c.name(), memory_text(*bytes))).collect();
+        let message = format!(
+            "the state of the query is larger than its memory budget of {}: it holds {}",
+            memory_text(snapshot.limit),
+            held.join(", ")
+        );
+        Diagnostic::new(code::OUT_OF_MEMORY, message).advise(
+            "raise --memory (SET 'pipeline.memory'), or keep less: shorter windows, a smaller watermark delay, fewer keys, \
+             or a time to live ('table.exec.state.ttl')",
+        )
+    }
+}
+
+/// See the file's description. All but the last are bytes.
+fn verdict(limit: u64, state: u64, in_flight: u64, in_flight_limit: u64, is_slowest: impl FnOnce() -> bool) -> Verdict {
+    let room = limit.saturating_sub(state);
+    if in_flight > in_flight_limit.min(room / 4) {
+        Verdict::Wait
+    } else if state + in_flight <= soft(limit) {
+        Verdict::Yes
+    } else if !is_slowest() {
+        Verdict::Wait
+    } else if state > limit {
+        Verdict::Exhausted
+    } else {
+        Verdict::Yes
+    }
+}
+
+/// From here on only the slowest splits are read.
+fn soft(limit: u64) -> u64 {
+    limit / 5 * 4
+}
+
+impl State {
+    /// Whether no split that is compared with this one is behind it. Linear in the number of splits.
+    fn is_slowest(&self, stream: usize) -> bool {
+        let split = &self.splits[stream];
+        let compared = |s: &&SplitFlow| s.speaks && s.group == split.group;
+        split.group.is_none() || self.splits.iter().filter(compared).all(|s| s.watermark >= split.watermark)
+    }
+}
+
+impl Permit {
+    /// The chunk has been decoded into columns of `bytes` bytes, which may refer to what was read.
+    pub(crate) fn decoded(&mut self, bytes: usize) {
+        let bytes = self.read_bytes.saturating_add(bytes);
+        self.charge.set(bytes);
+        if let Some(stream) = self.stream {
+            self.flow.state.lock().splits[stream].usual_bytes = bytes;
+        }
+    }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut state = self.flow.state.lock();
-        state.total -= 1;
-        state.in_flight[self.stream] -= 1;
-        drop(state);
-        self.flow.freed.notify_all();
+        if let Some(stream) = self.stream {
+            let mut state = self.flow.state.lock();
+            state.total -= 1;
+            state.splits[stream].in_flight -= 1;
+            drop(state);
+            self.flow.freed.notify_all();
+        }
     }
 }
 
 impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Permit({})", self.stream)
+        write!(f, "Permit({:?}, {} bytes)", self.stream, self.charge.bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    fn flow(groups: Vec<Option<usize>>, limit: u64) -> Arc<Flow> {
+        let flow = Flow::new(16, groups, 2, MemoryBudget::new(limit));
+        (0..flow.state.lock().splits.len()).for_each(|split| flow.begin(split));
+        flow
+    }
+
+    #[test]
+    fn what_is_in_flight_is_a_quarter_of_what_state_leaves() {
+        let verdict = |state, in_flight| verdict(1000, state, in_flight, 200, || false);
+        assert_eq!((verdict(0, 200), verdict(0, 201)), (Verdict::Yes, Verdict::Wait), "the absolute limit");
+        assert_eq!((verdict(600, 100), verdict(600, 101)), (Verdict::Yes, Verdict::Wait));
+        assert_eq!((verdict(800, 0), verdict(801, 0)), (Verdict::Yes, Verdict::Wait), "the soft limit");
+        assert_eq!(verdict(1001, 0), Verdict::Wait, "only the slowest can tell that nothing helps");
+    }
+
+    #[test]
+    fn the_slowest_goes_on_until_state_alone_is_too_large() {
+        let verdict = |state, in_flight| verdict(1000, state, in_flight, 200, || true);
+        assert_eq!((verdict(900, 25), verdict(900, 26)), (Verdict::Yes, Verdict::Wait));
+        assert_eq!((verdict(1000, 0), verdict(1001, 0)), (Verdict::Yes, Verdict::Exhausted));
+        assert_eq!(verdict(1001, 1), Verdict::Wait, "what is in flight may free something");
+        let tiny = super::verdict(1, 0, 0, 200, || true);
+        assert_eq!(tiny, Verdict::Yes, "any budget lets one chunk in");
+    }
+
+    #[test]
+    fn only_splits_that_speak_and_advance_windows_together_are_compared() {
+        let flow = flow(vec![Some(0), Some(0), Some(1), None], 1000);
+        (0..4).zip([50, 20, 10, i64::MIN]).for_each(|(split, watermark)| flow.advance(split, watermark));
+        let slowest = || (0..4).filter(|&split| flow.state.lock().is_slowest(split)).collect::<Vec<_>>();
+        assert_eq!(slowest(), [1, 2, 3]);
+        flow.set_silent(1, true);
+        assert_eq!(slowest(), [0, 1, 2, 3], "one that was silent and is behind may speak");
+        flow.set_silent(1, false);
+        flow.advance(1, 60);
+        assert_eq!(slowest(), [0, 2, 3]);
+    }
+
+    #[test]
+    fn a_split_that_is_ahead_waits_for_the_other_or_for_memory() {
+        for frees_memory in [true, false] {
+            let flow = flow(vec![Some(0), Some(0)], 1000);
+            flow.advance(0, 100);
+            let mut state = Charge::new(&flow.budget, MemoryClass::Tables, 900);
+            thread::scope(|scope| {
+                let ahead = scope.spawn(|| flow.acquire(0, 10, || false).map(drop));
+                flow.acquire(1, 10, || false).unwrap();
+                match frees_memory {
+                    true => state.set(100),
+                    false => flow.advance(1, 200),
+                }
+                ahead.join().unwrap().unwrap();
+            });
+        }
+    }
+
+    #[test]
+    fn a_state_that_grows_over_the_budget_is_an_error_once_the_workers_rest() {
+        let flow = flow(vec![None], 1000);
+        let mut tables = Charge::new(&flow.budget, MemoryClass::Tables, 1500);
+        let _lookups = Charge::new(&flow.budget, MemoryClass::Lookups, 2000);
+        let rounds = std::cell::Cell::new(0);
+        let at_rest = || rounds.replace(rounds.get() + 1) == 2;
+        flow.acquire(0, 0, at_rest).unwrap();
+        assert_eq!(rounds.get(), 3, "nobody goes on while workers may give memory back");
+        tables.set(1700);
+        flow.acquire(0, 0, || true).unwrap();
+        tables.set(1701);
+        let error = flow.acquire(0, 0, || true).unwrap_err();
+        assert_eq!(error.code, code::OUT_OF_MEMORY);
+        let expected = "the state of the query is larger than its memory budget of 1000 B: it holds lookups 2.0 KiB, tables 1.7 KiB";
+        assert_eq!(error.message, expected);
+        flow.open();
+        flow.acquire(0, 0, || true).unwrap();
+    }
+
+    #[test]
+    fn memory_that_was_exceeded_and_given_back_is_forgotten() {
+        let flow = flow(vec![None], 1000);
+        let mut tables = Charge::new(&flow.budget, MemoryClass::Tables, 1100);
+        for bytes in [1100, 700, 2000] {
+            tables.set(bytes);
+            flow.acquire(0, 0, || true).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_chunk_weighs_what_the_one_before_it_did() {
+        let flow = flow(vec![None], 1000);
+        let mut first = flow.acquire(0, 10, || false).unwrap();
+        assert_eq!(flow.budget.in_flight(), 10);
+        first.decoded(90);
+        assert_eq!(flow.budget.in_flight(), 100);
+        let second = flow.acquire(0, 10, || false).unwrap();
+        assert_eq!(flow.budget.in_flight(), 200);
+        drop((first, second));
+        assert_eq!((flow.budget.in_flight(), flow.state.lock().total), (0, 0));
     }
 }

@@ -160,6 +160,9 @@ impl Query {
         };
         let (runtime, code) = (&self.aggregations[aggregation], &halves.fold);
         let mut tables = TaskTables::new(runtime, owner, generation, (stream, pipeline));
+        if self.timers.follow_clock() {
+            tables.collect_dues();
+        }
         // SAFETY: the layout is that of the program (`plan_graph` has checked it); the tables are this lane's, which is
         // busy with this turn alone.
         let hooks = unsafe { tables.hooks() };
@@ -171,6 +174,8 @@ impl Query {
         let kernel = code.kernel.load();
         let (columns, watermarks) = (&piece.columns, [i64::MIN]);
         update(&code.lowered, &*kernel, columns, piece.rows, &watermarks, hooks, functions, &mut fail)?;
+        tables.settle();
+        tables.dues().iter().for_each(|&due| self.due_at_watermark(due));
         self.stats.pipelines[pipeline].task_time.record(started.elapsed());
         match (failed, tables.met_fired()) {
             (Some(error), _) => Err(error),

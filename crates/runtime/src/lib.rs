@@ -26,6 +26,7 @@
 
 mod aggregation;
 mod buffer;
+mod buffer_size;
 mod cancel;
 mod columns;
 mod config;
@@ -56,6 +57,7 @@ mod strategy;
 mod stream;
 mod tables;
 mod task;
+mod timers;
 mod topology;
 mod trigger;
 mod worker;
@@ -66,6 +68,7 @@ pub use input::{
     EventTimeColumns, FlatMapCode, KernelSlot, OperatorCode, PartitionedCode, PipelineCode, RunInput, SourceInput,
     SourceRows, StagedCode, event_time_columns,
 };
+pub use millstream_state::{MemoryClass, MemorySnapshot};
 pub use stats::{
     PipelineSnapshot, QueryStats, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, WorkerSnapshot,
 };

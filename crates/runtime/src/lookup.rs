@@ -4,14 +4,14 @@
 //! puts the columns one after the other in the order of their streams, so that rows of a key come in the same order in
 //! every run, numbers the keys, and lists the rows of each. From then on nothing changes, and all workers read.
 
-use crate::columns::compact;
+use crate::columns::{bytes_of, compact};
 use crate::groups;
 use crate::input::PipelineCode;
 use crate::query::Query;
 use crate::task::Task;
 use arrow_array::{Array, ArrayRef, new_empty_array};
 use millstream_functions::FunctionContext;
-use millstream_state::GroupTable;
+use millstream_state::{Charge, GroupTable, MemoryBudget, MemoryClass};
 use millstream_types::{Diagnostic, Field, code};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -36,6 +36,7 @@ struct Collected {
     scheduled: bool,
     /// By lane and by number of the buffer in it.
     pieces: BTreeMap<(usize, u64), Vec<Piece>>,
+    charge: Charge,
 }
 
 /// Rows by key.
@@ -50,11 +51,17 @@ pub(crate) struct LookupRows {
 
 impl Lookup {
     /// With `lanes` channels that end in it.
-    pub(crate) fn new(code: PipelineCode, phase: usize, lanes: usize) -> Result<Lookup, Diagnostic> {
+    pub(crate) fn new(
+        code: PipelineCode,
+        phase: usize,
+        lanes: usize,
+        budget: &Arc<MemoryBudget>,
+    ) -> Result<Lookup, Diagnostic> {
         if code.lowered.layout().is_none() {
             return Err(Diagnostic::bug("the program of a lookup table does not number keys"));
         }
-        let collected = Collected { open_lanes: lanes, scheduled: false, pieces: BTreeMap::new() };
+        let charge = Charge::new(budget, MemoryClass::Lookups, 0);
+        let collected = Collected { open_lanes: lanes, scheduled: false, pieces: BTreeMap::new(), charge };
         Ok(Lookup { code, phase, collected: Mutex::new(collected), table: OnceLock::new() })
     }
 
@@ -66,7 +73,10 @@ impl Lookup {
     /// Takes rows of buffer `number` of a lane, in order within the buffer.
     pub(crate) fn collect(&self, lane: usize, number: u64, columns: Vec<ArrayRef>, rows: usize) {
         if rows > 0 {
-            self.collected.lock().pieces.entry((lane, number)).or_default().push((columns, rows));
+            let bytes = bytes_of(&columns);
+            let collected = &mut *self.collected.lock();
+            collected.pieces.entry((lane, number)).or_default().push((columns, rows));
+            collected.charge.set(collected.charge.bytes() + bytes);
         }
     }
 }
@@ -93,6 +103,7 @@ impl Query {
         let pieces = std::mem::take(&mut runtime.collected.lock().pieces);
         let pieces = pieces.into_values().flatten().collect();
         let table = LookupRows::new(&self.plan.lookups[lookup].schema.fields, pieces, &runtime.code, functions)?;
+        runtime.collected.lock().charge.set(table.bytes());
         if runtime.table.set(table).is_err() {
             return Err(Diagnostic::bug("a lookup table was made twice"));
         }
@@ -141,6 +152,11 @@ impl LookupRows {
             *place += 1;
         }
         Ok(LookupRows { columns, groups, starts, rows: by_group })
+    }
+
+    /// Bytes of memory.
+    fn bytes(&self) -> usize {
+        bytes_of(&self.columns) + self.groups.bytes() + (self.starts.len() + self.rows.len()) * size_of::<u32>()
     }
 
     /// For each row of `keys` the rows of the table that have the same; none where a key is NULL.

@@ -9,7 +9,7 @@ use crate::trigger::Firing;
 use millstream_abi::EntryLayout;
 use millstream_plan::pipeline::Combination;
 use millstream_plan::window::{Overlap, SliceTable};
-use millstream_state::{Combiner, PARTITIONS};
+use millstream_state::{Charge, Combiner, MemoryBudget, MemoryClass, PARTITIONS};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,15 @@ pub(crate) struct OverlapRuntime {
     /// Locked within the aggregation's progress.
     pub(crate) sweep: Mutex<Sweep>,
     /// One for each range of partitions.
-    pub(crate) lanes: Vec<Ordered<Combiner, Arc<Firing>>>,
+    pub(crate) lanes: Vec<Ordered<Lane, Arc<Firing>>>,
+}
+
+/// The slices of a range of partitions.
+pub(crate) struct Lane {
+    /// What makes windows of them.
+    pub(crate) combiner: Combiner,
+    /// Of what the combiner has besides the partials.
+    pub(crate) charge: Charge,
 }
 
 impl OverlapRuntime {
@@ -31,11 +39,15 @@ impl OverlapRuntime {
         layout: &Arc<EntryLayout>,
         combination: Combination,
         workers: usize,
+        budget: &Arc<MemoryBudget>,
     ) -> OverlapRuntime {
         let ranges = workers.next_power_of_two().min(PARTITIONS);
         let size = PARTITIONS / ranges;
-        let combiner = |r: usize| Combiner::new(Arc::clone(layout), combination, r * size..(r + 1) * size);
-        let lanes = (0..ranges).map(|r| Ordered::new(combiner(r))).collect();
+        let lane = |r: usize| Lane {
+            combiner: Combiner::new(Arc::clone(layout), combination, r * size..(r + 1) * size),
+            charge: Charge::new(budget, MemoryClass::Partials, 0),
+        };
+        let lanes = (0..ranges).map(|r| Ordered::new(lane(r))).collect();
         OverlapRuntime { overlap, sweep: Mutex::new(Sweep::default()), lanes }
     }
 }
@@ -71,6 +83,12 @@ pub(crate) struct Due<T> {
 }
 
 impl Sweep {
+    /// End of the next window that holds a slice taken so far: one that is in the last window and in a later one is in the
+    /// next.
+    pub(crate) fn next_end(&self, overlap: Overlap) -> Option<i64> {
+        self.last.and_then(|last| last.checked_add(overlap.step_ms())).filter(|&end| end <= self.until)
+    }
+
     /// The windows with rows that a watermark completes, in order, given the tables that it has completed.
     pub(crate) fn due<T>(
         &mut self,
@@ -84,8 +102,7 @@ impl Sweep {
         }
         let mut due = Vec::new();
         loop {
-            // A slice that is in the last window and in a later one is in the next.
-            let next = self.last.and_then(|last| last.checked_add(overlap.step_ms())).filter(|&end| end <= self.until);
+            let next = self.next_end(overlap);
             let first = waiting.keys().next().copied();
             let Some(end) = next.into_iter().chain(first).min().filter(|end| end.saturating_sub(1) <= watermark) else {
                 break;

@@ -1,6 +1,7 @@
 //! From a plan to the shared state of a running query: streams, channels, aggregations, egresses.
 
 use crate::aggregation::Aggregation;
+use crate::buffer_size::BufferSize;
 use crate::cancel::CancelToken;
 use crate::config::{MergeStrategy, RunConfig};
 use crate::cuts::Cuts;
@@ -8,7 +9,7 @@ use crate::egress::Egress;
 use crate::event_time::EventTime;
 use crate::flow::Flow;
 use crate::input::{RunInput, SourceInput, SourceRows, StagedCode};
-use crate::keyed::KeyedRuntime;
+use crate::keyed::{KeyedRuntime, most_behind};
 use crate::lookup::Lookup;
 use crate::overlap::OverlapRuntime;
 use crate::phases::{Phases, phases_of_lookups};
@@ -20,6 +21,7 @@ use crate::stats::{QueryStats, SplitStats};
 use crate::strategy::{Strategy, merge_strategy};
 use crate::stream::{Channel, Stream, StreamId};
 use crate::tables::{OpenTables, Owners};
+use crate::timers::Timers;
 use crate::topology::Topology;
 use arrow_array::ArrayRef;
 use millstream_abi::EntryLayout;
@@ -28,7 +30,7 @@ use millstream_plan::pipeline::{
     ComponentOutput, Pipeline, PipelineEnd, PipelineInput, QueryPlan, SourcePlan, SourceWatermark, WatermarkRule,
 };
 use millstream_plan::window::WindowAssigner;
-use millstream_state::{Output, OutputTypes, PARTITIONS};
+use millstream_state::{MemoryBudget, Output, OutputTypes, PARTITIONS, available_memory};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -51,6 +53,9 @@ pub(crate) fn build(
     let config = RunConfig { workers: config.workers.max(1), ..config.clone() };
     pipelines.iter_mut().for_each(|p| p.leave_out(&config));
     let phases = plan.sources.iter().map(|s| s.phase + 1).max().unwrap_or(0);
+    let budget = MemoryBudget::new(config.memory.of(available_memory()));
+    stats.watch_memory(&budget);
+    let groups = Groups::new(&plan);
     let mut graph = Graph::new(&plan);
     let mut runtimes = Vec::with_capacity(sources.len());
     let mut readers = vec![0; phases];
@@ -65,19 +70,22 @@ pub(crate) fn build(
         (0..plan.operators.len()).map(|o| graph.stream(PipelineInput::Operator(o), None)).collect();
     let topology = Topology::new(config.workers, config.numa_nodes);
     let aggregations = (0..plan.aggregations.len())
-        .map(|a| aggregation(&plan, &pipelines, a, outputs[a], graph.aggregation_ports[a], &config, topology.nodes()))
+        .map(|a| {
+            let ports = graph.aggregation_ports[a];
+            aggregation(&plan, &pipelines, (a, outputs[a], ports), &config, topology.nodes(), &budget)
+        })
         .collect::<Result<_, _>>()?;
     let operators = (plan.operators.iter().zip(operators).enumerate())
         .map(|(o, (operator, code))| {
             let inputs = (graph.operator_ports[o], is_derived(&plan, o));
-            KeyedRuntime::new(operator, code, operator_outputs[o], inputs)
+            KeyedRuntime::new(operator, code, operator_outputs[o], inputs, &budget)
         })
         .collect::<Result<_, _>>()?;
     let sinks: Vec<Egress> = sinks
         .into_iter()
         .zip(&plan.sinks)
         .enumerate()
-        .map(|(i, (sink, sink_plan))| Egress::new(sink, graph.sink_lanes[i], sink_plan.limit))
+        .map(|(i, (sink, sink_plan))| Egress::new(sink, graph.sink_lanes[i], sink_plan.limit, &budget))
         .collect();
     let mut left = vec![0; phases];
     for stream in &graph.streams {
@@ -88,13 +96,17 @@ pub(crate) fn build(
     let phases_of_lookups = phases_of_lookups(&plan);
     phases_of_lookups.iter().for_each(|&phase| left[phase] += 1);
     let lookups = lookups.into_iter().zip(phases_of_lookups).zip(&graph.lookup_lanes);
-    let lookups = lookups.map(|((code, phase), &lanes)| Lookup::new(code, phase, lanes)).collect::<Result<_, _>>()?;
+    let lookups =
+        lookups.map(|((code, phase), &lanes)| Lookup::new(code, phase, lanes, &budget)).collect::<Result<_, _>>()?;
     let streams = graph.streams;
     stats.open(&streams, config.workers);
+    let groups = streams.iter().map(|stream| groups.of(&plan, stream.input)).collect();
     Ok(Query {
-        flow: Flow::new(config.chunk_permits(), streams.len(), readers.into_iter().max().unwrap_or(0)),
+        flow: Flow::new(config.chunk_permits(), groups, readers.into_iter().max().unwrap_or(0), budget),
         phases: Phases::new(left),
         cuts: Cuts::new(config.cut_every),
+        timers: Timers::new(runtimes.iter().any(|s| s.follows_clock), plan.operators.iter().map(most_behind).sum()),
+        buffer_size: BufferSize::new(&config),
         life: Life::new(sinks.len()),
         scheduler: Scheduler::new(&config, &topology),
         topology,
@@ -214,11 +226,10 @@ impl<'a> Graph<'a> {
 fn aggregation(
     plan: &QueryPlan,
     pipelines: &[StagedCode],
-    index: usize,
-    output: StreamId,
-    inputs: usize,
+    (index, output, inputs): (usize, StreamId, usize),
     config: &RunConfig,
     nodes: usize,
+    budget: &Arc<MemoryBudget>,
 ) -> Result<Aggregation, Diagnostic> {
     let mut layout: Option<Arc<EntryLayout>> = None;
     for (pipeline, code) in plan.pipelines.iter().zip(pipelines) {
@@ -247,7 +258,7 @@ fn aggregation(
     }
     let overlap = match aggregation.assigner {
         WindowAssigner::Overlap(overlap) => {
-            Some(OverlapRuntime::new(overlap, &layout, aggregation.combination, config.workers))
+            Some(OverlapRuntime::new(overlap, &layout, aggregation.combination, config.workers, budget))
         }
         _ => None,
     };
@@ -258,8 +269,51 @@ fn aggregation(
         MergeStrategy::Global | MergeStrategy::Auto => (0, nodes),
     };
     let owners = Owners { own: config.workers + lanes, nodes, workers: config.workers };
-    let tables = OpenTables::new(Arc::clone(&layout), owners, config.dense_tables);
+    let tables = OpenTables::new(Arc::clone(&layout), owners, config.dense_tables, budget);
     Ok(Aggregation::new(aggregation.assigner, types, output, inputs, overlap, tables, strategy))
+}
+
+/// Sources whose watermarks advance the same operators: which splits flow control compares.
+struct Groups {
+    /// For each source, aggregation and keyed operator one that it is connected to, or itself.
+    parents: Vec<usize>,
+}
+
+impl Groups {
+    fn new(plan: &QueryPlan) -> Groups {
+        let nodes = plan.sources.len() + plan.aggregations.len() + plan.operators.len();
+        let mut groups = Groups { parents: (0..nodes).collect() };
+        for pipeline in &plan.pipelines {
+            let end = match pipeline.end {
+                PipelineEnd::Aggregate { aggregation, .. } => PipelineInput::Aggregation(aggregation),
+                PipelineEnd::Exchange { operator, .. } => PipelineInput::Operator(operator),
+                PipelineEnd::Sink(_) | PipelineEnd::Build { .. } => continue,
+            };
+            let (from, into) = (groups.find(plan, pipeline.input), groups.find(plan, end));
+            groups.parents[from] = into;
+        }
+        groups
+    }
+
+    fn find(&self, plan: &QueryPlan, input: PipelineInput) -> usize {
+        let mut node = match input {
+            PipelineInput::Source(source) => source,
+            PipelineInput::Aggregation(aggregation) => plan.sources.len() + aggregation,
+            PipelineInput::Operator(operator) => plan.sources.len() + plan.aggregations.len() + operator,
+        };
+        while self.parents[node] != node {
+            node = self.parents[node];
+        }
+        node
+    }
+
+    /// The group of the splits of a source; `None` where reading on completes no window.
+    fn of(&self, plan: &QueryPlan, input: PipelineInput) -> Option<usize> {
+        let PipelineInput::Source(source) = input else { return None };
+        let rule = plan.sources[source].watermark.as_ref().map(|w| &w.rule);
+        let has_event_time = rule.is_some_and(|rule| *rule != WatermarkRule::ProcessingTime);
+        has_event_time.then(|| self.find(plan, input))
+    }
 }
 
 /// Whether no rows of a keyed operator come from a source without another operator in between.

@@ -2,7 +2,7 @@
 //!
 //! The clock of a stream never goes back, even if the machine's does. A buffer that is sequenced at *t* has rows of time
 //! *t* and sees a watermark below *t*, so no row is ever late. While no rows come, the supervisor lets the watermark follow
-//! the clock.
+//! the clock to the moments that operators wait for (see `timers`).
 
 use crate::buffer::Rows;
 use arrow_array::TimestampMillisecondArray;
@@ -42,7 +42,7 @@ impl ProcessingTime {
 }
 
 /// Milliseconds since the epoch; 0 on a machine that lives before it.
-fn machine_time() -> i64 {
+pub(crate) fn machine_time() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX))
 }

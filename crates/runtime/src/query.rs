@@ -7,7 +7,9 @@
 //! which it was found has been released.
 
 use crate::aggregation::Aggregation;
+use crate::buffer_size::BufferSize;
 use crate::cancel::{CancelState, CancelToken};
+use crate::columns::bytes_of;
 use crate::config::RunConfig;
 use crate::cuts::Cuts;
 use crate::egress::Egress;
@@ -23,6 +25,7 @@ use crate::source::SourceRuntime;
 use crate::stats::QueryStats;
 use crate::stream::{Channel, Consequences, Stream, StreamId};
 use crate::task::Task;
+use crate::timers::{Timers, earlier};
 use crate::topology::Topology;
 use crate::{plan_graph, worker};
 use millstream_plan::pipeline::{PipelineEnd, PipelineInput, QueryPlan};
@@ -34,7 +37,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the end of a query waits for readers that are inside their connector.
 const READER_GRACE: Duration = Duration::from_millis(500);
@@ -60,6 +63,8 @@ pub(crate) struct Query {
     pub(crate) flow: Arc<Flow>,
     pub(crate) phases: Phases,
     pub(crate) cuts: Cuts,
+    pub(crate) timers: Timers,
+    pub(crate) buffer_size: BufferSize,
     pub(crate) life: Life,
 }
 
@@ -136,37 +141,55 @@ impl Query {
             self.settle_operator(operator);
         }
         for sink in 0..self.sinks.len() {
-            if let Err(diagnostic) = self.drive(sink, false) {
+            if let Err(diagnostic) = self.drive(sink) {
                 self.fail(diagnostic);
             }
         }
     }
 
-    /// Waits for the end; flushes sinks and looks for idle splits meanwhile.
+    /// Waits for the end; does meanwhile what is due by time.
     fn supervise(&self) -> Result<(), Diagnostic> {
-        let tick = Duration::from_millis(self.config.flush_interval_ms.max(1));
-        loop {
+        while !self.is_over() {
+            self.timers.begin();
+            let due = catch_unwind(AssertUnwindSafe(|| self.do_due(Instant::now())));
+            let next = due.map_err(|panic| panicked("a timer or a sink", &*panic))??;
+            self.timers.arm(next);
             let stopping = self.is_stopping();
-            let news =
-                |state| self.is_over() || (!stopping && state != CancelState::Running) || state == CancelState::Abort;
-            let state = self.cancel.wait(tick, news);
-            if self.is_over() {
-                break;
-            }
-            match state {
+            let asked = |state| (!stopping && state != CancelState::Running) || state == CancelState::Abort;
+            let news = |state| self.is_over() || self.timers.is_rearmed() || asked(state);
+            match self.cancel.wait(next, news) {
+                _ if self.is_over() => {}
                 CancelState::Abort => return Err(Diagnostic::new(code::CANCELLED, "the query was aborted")),
                 CancelState::Stop if !stopping => self.stop(),
                 _ => {}
             }
-            let rounds = catch_unwind(AssertUnwindSafe(|| {
-                self.find_idle_splits();
-                self.forget_expired();
-                self.tick();
-                (0..self.sinks.len()).try_for_each(|sink| self.flush(sink))
-            }));
-            rounds.map_err(|panic| panicked("a sink", &*panic))??;
         }
         self.life.failure.lock().take().map_or(Ok(()), Err)
+    }
+
+    /// Does what is due now, and tells when something is next.
+    fn do_due(&self, now: Instant) -> Result<Option<Instant>, Diagnostic> {
+        let mut next = earlier(self.find_idle_splits(now), self.forget_expired(now));
+        next = earlier(next, self.follow_clock(now));
+        for sink in 0..self.sinks.len() {
+            next = earlier(next, self.flush_if_due(sink, now)?);
+        }
+        Ok(next)
+    }
+
+    /// Something that a timer does is due at a moment; it has been written down.
+    pub(crate) fn due_at(&self, at: Instant) {
+        if self.timers.is_news(at) {
+            self.cancel.wake();
+        }
+    }
+
+    /// An operator waits for a watermark, which the clock may have to bring.
+    pub(crate) fn due_at_watermark(&self, watermark: i64) {
+        if self.timers.note(watermark) {
+            // In terms of the clock it is due now or later; the supervisor looks.
+            self.due_at(Instant::now());
+        }
     }
 
     /// Stops the sources: readers end their splits, and those that are stuck in their connector have it done for them.
@@ -233,7 +256,10 @@ impl Query {
     }
 
     /// A unit of a stream is ready.
-    pub(crate) fn deliver(&self, stream: StreamId, number: u64, unit: Unit) {
+    pub(crate) fn deliver(&self, stream: StreamId, number: u64, mut unit: Unit) {
+        for rows in unit.rows.iter_mut().filter(|rows| rows.permit.is_none()) {
+            rows.permit = Some(Arc::new(self.flow.hold(bytes_of(&rows.columns))));
+        }
         let consequences = self.streams[stream].deliver(number, unit);
         self.act_on(stream, consequences);
     }
@@ -273,6 +299,7 @@ impl Query {
         self.stats.release(reached.pipeline, stream - first, release.watermark);
         if let (PipelineInput::Source(source), 0) = (self.streams[stream].input, channel) {
             self.stats.release_split(source, stream - first, release.watermark);
+            self.flow.advance(stream, release.watermark);
         }
         if let (PipelineInput::Source(source), true) = (self.streams[stream].input, release.ended) {
             self.open_phases(self.phases.finish(self.plan.sources[source].phase));
@@ -312,7 +339,7 @@ impl Query {
     /// Waits until no reader is left, for the grace period at most.
     fn wait_for_readers(&self) {
         let mut readers = self.life.readers.lock();
-        let patience = std::time::Instant::now() + READER_GRACE;
+        let patience = Instant::now() + READER_GRACE;
         while *readers > 0 {
             if self.life.reader_left.wait_until(&mut readers, patience).timed_out() {
                 return;

@@ -5,11 +5,13 @@ use crate::columns::sliced;
 use crate::event_time::{EventTime, RowTimes};
 use crate::flow::Permit;
 use crate::plan_graph::Constant;
+use crate::processing_time::machine_time;
 use crate::query::Query;
 use crate::row_errors::RowErrors;
 use crate::sequencer::Unit;
 use crate::stream::StreamId;
 use crate::task::{DecodeTask, Task};
+use crate::timers::{after, earlier};
 use millstream_connectors::{Chunk, Decoded, Decoder, SplitReader};
 use millstream_functions::FunctionContext;
 use millstream_sync::epochs::End;
@@ -119,7 +121,7 @@ impl Query {
         let mut errors = RowErrors::new(self.config.error_policy, &self.stats);
         let decoded = Decoded { columns, rows, ..Decoded::default() };
         self.stats.sources[source].split(0).rows.fetch_add(rows as u64, Relaxed);
-        let unit = runtime.unit(decoded, self.config.rows_per_buffer(), None, &mut functions, &mut errors)?;
+        let unit = runtime.unit(decoded, self.buffer_size.rows(), None, &mut functions, &mut errors)?;
         self.deliver(runtime.splits[0].stream, 0, Unit { end: Some(End::Complete), ..unit });
         Ok(())
     }
@@ -147,10 +149,11 @@ impl Query {
 
     fn read_split(&self, source: usize, split: usize, reader: &mut dyn SplitReader) -> Result<(), Diagnostic> {
         let runtime = &self.sources[source].splits[split];
-        runtime.progress.lock().active = Some(Instant::now());
+        self.heard(source, &mut runtime.progress.lock());
+        self.flow.begin(runtime.stream);
         while !self.is_stopping() {
             match reader.next()? {
-                Some(chunk) => self.hand_over(source, split, chunk),
+                Some(chunk) => self.hand_over(source, split, chunk)?,
                 None => {
                     self.end_split(source, split, End::Complete);
                     return Ok(());
@@ -164,14 +167,17 @@ impl Query {
     }
 
     /// Has a chunk decoded, once there is room for it.
-    fn hand_over(&self, source: usize, split: usize, chunk: Chunk) {
+    fn hand_over(&self, source: usize, split: usize, chunk: Chunk) -> Result<(), Diagnostic> {
         let runtime = &self.sources[source].splits[split];
-        let permit = self.flow.acquire(runtime.stream);
+        // A reader that waits for room is not silent.
+        runtime.progress.lock().active = None;
+        let at_rest = || self.scheduler.queued() == 0 && self.scheduler.idle() == self.config.workers;
+        let permit = self.flow.acquire(runtime.stream, chunk.bytes, at_rest)?;
         let mut reading = runtime.progress.lock();
         if reading.ended {
-            return;
+            return Ok(());
         }
-        reading.active = Some(Instant::now());
+        self.heard(source, &mut reading);
         if std::mem::take(&mut reading.idle) {
             self.stats.sources[source].split(split).is_idle.store(false, Relaxed);
             self.wake_split(runtime.stream);
@@ -183,6 +189,7 @@ impl Query {
         stats.read.fetch_add(1, Relaxed);
         stats.bytes.fetch_add(chunk.bytes, Relaxed);
         self.scheduler.push(vec![Task::Decode(DecodeTask { stream: runtime.stream, unit, chunk, permit })]);
+        Ok(())
     }
 
     /// Ends a split after what was handed over, unless it has ended.
@@ -195,41 +202,65 @@ impl Query {
         let unit = reading.units;
         drop(reading);
         self.stats.sources[source].split(split).has_ended.store(true, Relaxed);
+        self.flow.set_silent(runtime.stream, true);
         if end == End::Stopped {
             self.cut_short();
         }
         self.deliver(runtime.stream, unit, Unit { end: Some(end), ..Unit::default() });
     }
 
-    /// Lets the watermarks of sources without event time follow the clock.
-    pub(crate) fn tick(&self) {
-        for stream in self.sources.iter().filter(|s| s.follows_clock).flat_map(|s| &s.splits).map(|s| s.stream) {
-            let consequences = self.streams[stream].tick();
-            self.act_on(stream, consequences);
+    /// Lets the watermarks of sources without event time follow the clock, if it has reached one that someone waits for;
+    /// when it will reach the next.
+    pub(crate) fn follow_clock(&self, now: Instant) -> Option<Instant> {
+        let due = self.timers.clock_due(machine_time());
+        if due.reached {
+            for stream in self.sources.iter().filter(|s| s.follows_clock).flat_map(|s| &s.splits).map(|s| s.stream) {
+                let consequences = self.streams[stream].tick();
+                self.act_on(stream, consequences);
+            }
         }
+        due.next_ms.and_then(|ms| after(now, ms))
     }
 
     /// Leaves splits out of the watermark that have been silent for their source's timeout and whose rows have all been
-    /// processed.
-    pub(crate) fn find_idle_splits(&self) {
+    /// processed; when the next one may be.
+    pub(crate) fn find_idle_splits(&self, now: Instant) -> Option<Instant> {
+        let mut next = None;
         for (source, stats) in self.sources.iter().zip(&self.stats.sources) {
             let Some(timeout) = source.idle_timeout else { continue };
             for (number, split) in source.splits.iter().enumerate() {
                 let mut reading = split.progress.lock();
-                let silent = reading.active.is_some_and(|at| at.elapsed() >= timeout);
-                let counts = !reading.ended && !reading.idle;
-                if counts && silent && self.streams[split.stream].is_drained(reading.units) {
+                let Some(active) = reading.active.filter(|_| !reading.ended && !reading.idle) else { continue };
+                let due = active.checked_add(timeout);
+                if due.is_none_or(|due| due > now) {
+                    next = earlier(next, due);
+                } else if self.streams[split.stream].is_drained(reading.units) {
                     reading.idle = true;
                     stats.split(number).is_idle.store(true, Relaxed);
+                    self.flow.set_silent(split.stream, true);
                     self.set_idle(split.stream, true);
+                } else {
+                    // Its last rows are being processed, so it will not take long.
+                    next = earlier(next, after(now, self.config.flush_interval_ms.max(1)));
                 }
             }
+        }
+        next
+    }
+
+    /// A split is not silent now.
+    fn heard(&self, source: usize, reading: &mut Reading) {
+        let now = Instant::now();
+        reading.active = Some(now);
+        if let Some(due) = self.sources[source].idle_timeout.and_then(|timeout| now.checked_add(timeout)) {
+            self.due_at(due);
         }
     }
 
     /// A silent split speaks again: it holds the watermark from now on, and its rows come after what was decided
     /// without it, or a row could be accepted for a window that has been fired.
     fn wake_split(&self, stream: StreamId) {
+        self.flow.set_silent(stream, false);
         let floor = self.set_idle(stream, false);
         let consequences = self.streams[stream].raise(floor);
         self.act_on(stream, consequences);

@@ -40,7 +40,7 @@ use crate::staged::Staged;
 use crate::stream::StreamId;
 use millstream_abi::{EntryLayout, ExecContext, Slot, Str, TableHeader};
 use millstream_codegen::execute::TableHooks;
-use millstream_state::{Ordinal, Partial, SharedTable, Table, TableHint};
+use millstream_state::{MemoryBudget, Ordinal, Partial, SharedTable, Table, TableHint};
 use millstream_sync::slices::SliceRing;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -199,6 +199,7 @@ pub(crate) type TablesByNumber = BTreeMap<i64, Vec<Taken>>;
 #[derive(Debug)]
 pub(crate) struct OpenTables {
     layout: Arc<EntryLayout>,
+    budget: Arc<MemoryBudget>,
     owners: Owners,
     /// Whether tables may keep the entries of a dense range of keys in an array.
     dense: bool,
@@ -212,9 +213,10 @@ pub(crate) struct OpenTables {
 
 impl OpenTables {
     /// Without slices. `dense`: as in `RunConfig::dense_tables`.
-    pub(crate) fn new(layout: Arc<EntryLayout>, owners: Owners, dense: bool) -> OpenTables {
+    pub(crate) fn new(layout: Arc<EntryLayout>, owners: Owners, dense: bool, budget: &Arc<MemoryBudget>) -> OpenTables {
         let (frozen, hint) = (Mutex::new(BTreeMap::new()), Mutex::new(TableHint::default()));
-        OpenTables { layout, owners, dense, generations: Default::default(), frozen, hint }
+        let (budget, generations) = (Arc::clone(budget), Default::default());
+        OpenTables { layout, budget, owners, dense, generations, frozen, hint }
     }
 
     /// Of entries.
@@ -258,7 +260,10 @@ impl OpenTables {
 
     /// The table of an owner for a slice. Only the running task of the owner may call it and use the table.
     fn find(&self, owner: usize, generation: Generation, number: i64) -> *mut Table {
-        let make = || Box::new(Table::with_hint(Arc::clone(&self.layout), self.dense, TableHint::default()));
+        let make = || {
+            let table = Table::with_hint(Arc::clone(&self.layout), self.dense, TableHint::default());
+            Box::new(table.charged(&self.budget))
+        };
         let slices = self.of(generation).get_or_init(|| Slices::new(self.owners));
         let table = slices.of(self.owners, number, |slice| slice.find(owner, make));
         // SAFETY: only this owner's running task uses the table, and it holds no pointer into the entries or strings of one
@@ -271,7 +276,7 @@ impl OpenTables {
     /// table.
     fn find_shared(&self, node: usize, generation: Generation, number: i64) -> *const SharedTable {
         let (layout, workers) = (Arc::clone(&self.layout), self.owners.workers);
-        let make = || Box::new(SharedTable::new(layout, workers, self.dense, *self.hint.lock()));
+        let make = || Box::new(SharedTable::new(layout, workers, self.dense, *self.hint.lock()).charged(&self.budget));
         let slices = self.of(generation).get_or_init(|| Slices::new(self.owners));
         slices.of(self.owners, number, |slice| slice.find_shared(node, make))
     }
@@ -288,6 +293,19 @@ enum Found {
     Nothing,
     Own(*mut Table),
     Shared(*const SharedTable),
+}
+
+impl Found {
+    /// Tells the memory budget what has become of the table. Only the task that has found it may call it, before its end.
+    fn settle(self) {
+        match self {
+            Found::Nothing => {}
+            // SAFETY: a live table that only this task uses.
+            Found::Own(table) => unsafe { (*table).settle() },
+            // SAFETY: a live table.
+            Found::Shared(table) => unsafe { (*table).settle() },
+        }
+    }
 }
 
 /// The tables as one task of a worker sees them: what the callbacks of generated code work on.
@@ -307,6 +325,8 @@ pub(crate) struct TaskTables<'a> {
     next_recent: usize,
     current: Found,
     met_fired: Option<i64>,
+    /// Watermarks that complete the tables which the task has found, if someone wants to know.
+    dues: Option<Vec<i64>>,
 }
 
 impl<'a> TaskTables<'a> {
@@ -331,6 +351,7 @@ impl<'a> TaskTables<'a> {
             next_recent: 0,
             current: Found::Nothing,
             met_fired: None,
+            dues: None,
         }
     }
 
@@ -339,6 +360,16 @@ impl<'a> TaskTables<'a> {
     /// [`Access::Shared`]: millstream_codegen::program::Access
     pub(crate) fn shared(self, node: usize) -> TaskTables<'a> {
         TaskTables { node: Some(node), ..self }
+    }
+
+    /// Has the task collect the watermarks that complete its tables.
+    pub(crate) fn collect_dues(&mut self) {
+        self.dues = Some(Vec::new());
+    }
+
+    /// The watermarks that were collected.
+    pub(crate) fn dues(&self) -> &[i64] {
+        self.dues.as_deref().unwrap_or_default()
     }
 
     /// Notes the rows of the next update.
@@ -373,6 +404,11 @@ impl<'a> TaskTables<'a> {
         }
     }
 
+    /// Tells the memory budget what has become of the tables. At the end of a task.
+    pub(crate) fn settle(&self) {
+        self.recent.iter().for_each(|(_, table)| table.settle());
+    }
+
     /// Number of a table that was fired before a row of the task came to it. There is never one; see the file's
     /// description.
     pub(crate) fn met_fired(&self) -> Option<i64> {
@@ -384,14 +420,17 @@ impl<'a> TaskTables<'a> {
         self.current = match recent {
             Some((_, table)) => *table,
             None => {
-                if self.runtime.ids().completed_at(number) <= self.fired {
+                let completed_at = self.runtime.ids().completed_at(number);
+                if completed_at <= self.fired {
                     self.met_fired = Some(number);
                 }
+                self.dues.iter_mut().for_each(|dues| dues.push(completed_at));
                 let (tables, generation) = (&self.runtime.tables, self.generation);
                 let table = match self.node {
                     None => Found::Own(tables.find(self.owner, generation, number)),
                     Some(node) => Found::Shared(tables.find_shared(node, generation, number)),
                 };
+                self.recent[self.next_recent].1.settle();
                 self.recent[self.next_recent] = (number, table);
                 self.next_recent = (self.next_recent + 1) % RECENT;
                 table

@@ -11,7 +11,7 @@
 
 use crate::aggregation::{Advance, Aggregation};
 use crate::buffer::Rows;
-use crate::overlap::{Due, OverlapRuntime};
+use crate::overlap::{Due, Lane, OverlapRuntime};
 use crate::progress::{Forward, Progress};
 use crate::query::Query;
 use crate::sequencer::Unit;
@@ -113,7 +113,9 @@ impl Query {
         let firings: Vec<Firing> = match &runtime.overlap {
             Some(overlap) => {
                 let tables = tables.into_iter().map(|(id, tables)| (overlap.overlap.table(id), tables));
-                let due = overlap.sweep.lock().due(overlap.overlap, tables, watermark);
+                let mut sweep = overlap.sweep.lock();
+                let due = sweep.due(overlap.overlap, tables, watermark);
+                sweep.next_end(overlap.overlap).into_iter().for_each(|end| self.due_at_watermark(end - 1));
                 let window = |due| Firing::of_slices(aggregation, overlap, due, completed, &mut progress.units);
                 due.into_iter().map(window).collect()
             }
@@ -182,7 +184,7 @@ impl Query {
     pub(crate) fn combine(&self, aggregation: usize, lane: usize) -> Result<(), Diagnostic> {
         let overlap = self.aggregations[aggregation].overlap.as_ref();
         let overlap = overlap.ok_or_else(|| Diagnostic::bug("windows that do not overlap were combined"))?;
-        overlap.lanes[lane].run(|combiner, firing: Arc<Firing>| {
+        overlap.lanes[lane].run(|Lane { combiner, charge }, firing: Arc<Firing>| {
             let (Some((start, end)), Then::Combine { is_last, .. }) = (firing.window, &firing.then) else {
                 return Err(Diagnostic::bug("a window without slices was combined"));
             };
@@ -198,6 +200,7 @@ impl Query {
                 let next = overlap.overlap.start_of_window(end.saturating_add(overlap.overlap.step_ms()));
                 combiner.window(next, next);
             }
+            charge.set(combiner.bytes());
             Ok(())
         })
     }
@@ -209,7 +212,7 @@ impl Query {
             (WindowAssigner::Attached, Some((_, end))) => vec![end],
             (_, window) => window.into_iter().flat_map(|(start, end)| [start, end]).collect(),
         };
-        let most = self.config.rows_per_buffer();
+        let most = self.buffer_size.rows();
         let rows = (0..merged.len())
             .step_by(most)
             .map(|start| {

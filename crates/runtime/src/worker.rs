@@ -1,5 +1,6 @@
 //! A worker: one thread that takes tasks until the query ends.
 
+use crate::columns::bytes_of;
 use crate::input::PartitionedCode;
 use crate::lanes::Scattered;
 use crate::query::{Query, panicked};
@@ -38,7 +39,7 @@ pub(crate) fn work(query: &Query, index: usize) {
         let started = Instant::now();
         // After a panic the worker's own state may be inconsistent, but the query is over then.
         match catch_unwind(AssertUnwindSafe(|| worker.perform(task, started))) {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => query.flow.overrun().into_iter().for_each(|diagnostic| query.fail(diagnostic)),
             Ok(Err(diagnostic)) => query.fail(diagnostic),
             Err(panic) => query.fail(panicked("a worker", &*panic)),
         }
@@ -91,7 +92,10 @@ impl Worker<'_> {
         stats.rows.fetch_add(decoded.rows as u64, Relaxed);
         query.stats.skipped_rows.fetch_add(decoded.skipped, Relaxed);
         let mut errors = RowErrors::new(query.config.error_policy, &query.stats);
-        let (most, permit) = (query.config.rows_per_buffer(), Some(Arc::new(task.permit)));
+        let mut permit = task.permit;
+        permit.decoded(bytes_of(&decoded.columns));
+        query.buffer_size.observe(query.scheduler.queued(), query.config.workers);
+        let (most, permit) = (query.buffer_size.rows(), Some(Arc::new(permit)));
         let unit = runtime.unit(decoded, most, permit, &mut self.functions, &mut errors)?;
         stats.chunks.fetch_add(1, Relaxed);
         let buffers = unit.rows.len() as u64;
@@ -136,6 +140,9 @@ impl Worker<'_> {
         if let (Sharing::Global, Some(shared)) = (runtime.strategy.sharing(), &query.pipelines[pipeline].shared) {
             (tables, code) = (tables.shared(query.topology.node(self.index)), shared);
         }
+        if query.timers.follow_clock() {
+            tables.collect_dues();
+        }
         let watermarks = if stages.reads_watermarks() { buffer.exact_watermarks() } else { runtime.watermarks(buffer) };
         stages.run(Staged::new(buffer, watermarks), &mut self.tools(), &mut |tools, rows| {
             tables.begin(&rows);
@@ -153,6 +160,8 @@ impl Worker<'_> {
             errors.fatal().map_or(Ok(ControlFlow::Continue(())), Err)
         })?;
         runtime.strategy.note_task(buffer.rows, tables.entries());
+        tables.settle();
+        tables.dues().iter().for_each(|&due| query.due_at_watermark(due));
         match tables.met_fired() {
             Some(table) => Err(Diagnostic::bug(format!("a row came to table {table}, which had been fired"))),
             None => Ok(()),

@@ -4,8 +4,11 @@
 
 mod support;
 
+use millstream_abi::{Accumulator, Finish, ObjectKind, Phys};
+use millstream_plan::logical::JoinKind;
+use millstream_plan::pipeline::*;
 use millstream_runtime::*;
-use millstream_types::{Code, code};
+use millstream_types::{Code, Field, MemorySize, Schema, code};
 use std::sync::Arc;
 use support::*;
 
@@ -130,4 +133,156 @@ fn a_stuck_sink_holds_the_readers_back() {
     sink_gate.open();
     query.join().unwrap().unwrap();
     assert_eq!(written.rows().len(), 10_000);
+}
+
+/// A plan whose trigger panics: no aggregate is shown in this way.
+fn panicking_trigger() -> QueryPlan {
+    let mut plan = tumbling_plan(10, 0);
+    plan.aggregations[0].components[1] = Accumulator::Object(ObjectKind::List { keeps_nulls: false }, Phys::I64);
+    plan.aggregations[0].outputs[1].finish = Finish::Sum;
+    plan
+}
+
+/// The same for sessions, a keyed operator.
+fn panicking_sessions() -> QueryPlan {
+    let mut aggregates = keyed::aggregates();
+    aggregates.outputs[2].finish = Finish::Sum;
+    let mut output = keyed::name_key();
+    output.extend(keyed::aggregate_fields());
+    output.extend(["start", "end"].map(|name| Field::new(name, TIME, false)));
+    keyed::plan(KeyedOperator {
+        kind: KeyedKind::SessionAggregate { gap_ms: 5, aggregates },
+        inputs: vec![keyed::keyed_input(None)],
+        keys: keyed::name_key(),
+        output: Schema::new(output),
+    })
+}
+
+#[test]
+fn a_trigger_and_a_keyed_operator_that_panic_end_the_query() {
+    let apart = |i: i64| (Some(i * 100), i % 5, Some(format!("name {}", i % 3)));
+    for workers in [1, 4] {
+        for plan in [panicking_trigger(), panicking_sessions()] {
+            let sink = MemorySink::default();
+            let written = Arc::clone(&sink.written);
+            let source = connector(MemorySource::of(&[(0..1000).map(apart).collect()], 10));
+            let (result, _) = run_within(input(plan, vec![source], vec![sink]), config(workers, 3), CancelToken::new());
+            assert_eq!(result.unwrap_err().code, code::WORKER_FAILED);
+            assert!(!written.is_finished());
+        }
+    }
+}
+
+#[test]
+fn a_sink_that_panics_when_it_is_flushed_ends_the_query() {
+    let gate = Arc::new(Gate::default());
+    let sink = MemorySink { panics_at_flush: true, ..MemorySink::default() };
+    let written = Arc::clone(&sink.written);
+    let run = input(copy_plan(None), vec![connector(endless(&gate))], vec![sink]);
+    let at_once = RunConfig { flush_interval_ms: 1, ..config(2, 0) };
+    let (result, _) = run_within(run, at_once, CancelToken::new());
+    gate.open();
+    assert_eq!(result.unwrap_err().code, code::WORKER_FAILED);
+    assert!(!written.is_finished());
+}
+
+/// Rows of distinct names in order of time, chunk by chunk.
+fn distinct(rows: std::ops::Range<i64>, step: usize, chunk: usize) -> Vec<Step> {
+    let rows: Vec<Row> = rows.step_by(step).map(|i| (Some(i), i, Some(format!("name {i}")))).collect();
+    rows.chunks(chunk).map(|rows| Step::Rows(rows.to_vec())).collect()
+}
+
+/// `left JOIN right ON left.name = right.name` within 5 ms, which keeps rows until the other side has come to their time.
+fn interval_join() -> QueryPlan {
+    let side = |name: &str| {
+        source_schema()
+            .fields
+            .into_iter()
+            .map(move |f| Field::new(format!("{name}_{}", f.name), f.data_type, true))
+            .collect::<Vec<_>>()
+    };
+    keyed::plan(KeyedOperator {
+        kind: KeyedKind::IntervalJoin { kind: JoinKind::Inner, lower_ms: -5, upper_ms: 5, residual: None },
+        inputs: vec![keyed::keyed_input(Some(5)), keyed::keyed_input(Some(5))],
+        keys: keyed::name_key(),
+        output: Schema::new(side("left").into_iter().chain(side("right")).collect()),
+    })
+}
+
+const JOIN_MEMORY: u64 = 8 << 20;
+
+/// Runs a join whose left input is far ahead while the right one is silent; `then` ends the silence.
+fn left_far_ahead(then: Vec<Step>) -> (Result<(), millstream_types::Diagnostic>, StatsSnapshot, Vec<String>) {
+    let gate = Arc::new(Gate::default());
+    let sink = MemorySink::default();
+    let written = Arc::clone(&sink.written);
+    let left = MemorySource { splits: vec![distinct(0..200_000, 1, 500)], bounded: true };
+    let steps = std::iter::once(Step::Wait(Arc::clone(&gate))).chain(then).collect();
+    let right = MemorySource { splits: vec![steps], bounded: true };
+    let run = input(interval_join(), vec![connector(left), connector(right)], vec![sink]);
+    let stats = Arc::new(QueryStats::new(&run.plan));
+    let (shared, memory) = (Arc::clone(&stats), MemorySize::Bytes(JOIN_MEMORY));
+    let query = std::thread::spawn(move || {
+        millstream_runtime::run(run, &RunConfig { memory, ..config(2, 0) }, &shared, &CancelToken::new())
+    });
+    while stats.snapshot().memory.used < JOIN_MEMORY / 5 * 4 {
+        assert!(!query.is_finished());
+        std::thread::yield_now();
+    }
+    gate.open();
+    (query.join().unwrap(), stats.snapshot(), written.rows())
+}
+
+#[test]
+fn the_input_of_a_join_that_is_far_ahead_waits_for_the_other() {
+    let (result, stats, rows) = left_far_ahead(distinct(0..200_000, 1000, 10));
+    result.unwrap();
+    assert_eq!(rows.len(), 200);
+    assert!(stats.memory.peak < 2 * JOIN_MEMORY, "{:?}", stats.memory);
+    assert_eq!(stats.memory.used, 0, "everything has been given back: {:?}", stats.memory);
+}
+
+#[test]
+fn a_failure_wakes_those_who_wait_for_memory() {
+    let (result, ..) = left_far_ahead(vec![Step::ReadPanic]);
+    assert_eq!(result.unwrap_err().code, code::WORKER_FAILED);
+    let (result, ..) = left_far_ahead(vec![Step::DecodePanic]);
+    assert_eq!(result.unwrap_err().code, code::WORKER_FAILED);
+}
+
+#[test]
+fn a_state_that_does_not_fit_is_an_error() {
+    let sides = [distinct(0..400_000, 1, 500), distinct(400_000..800_000, 1, 500)];
+    let sources = sides.map(|steps| connector(MemorySource { splits: vec![steps], bounded: true }));
+    let mut plan = interval_join();
+    plan.operators[0].kind = KeyedKind::RegularJoin { ttl_ms: None, residual: None };
+    plan.operators[0]
+        .inputs
+        .iter_mut()
+        .for_each(|input| *input = KeyedInput { time: None, ..keyed::keyed_input(None) });
+    let sink = MemorySink::default();
+    let written = Arc::clone(&sink.written);
+    let small = RunConfig { memory: MemorySize::Bytes(JOIN_MEMORY), ..config(2, 0) };
+    let (result, stats) = run_within(input(plan, sources.into(), vec![sink]), small, CancelToken::new());
+    let error = result.unwrap_err();
+    assert_eq!(error.code, code::OUT_OF_MEMORY);
+    assert!(error.message.contains("operators"), "{error}");
+    assert!(stats.memory.peak < 3 * JOIN_MEMORY, "{:?}", stats.memory);
+    assert!(!written.is_finished());
+}
+
+#[test]
+fn other_queries_of_the_process_go_on() {
+    let gate = Arc::new(Gate::default());
+    let mut steps: Vec<Step> = rows(100).chunks(10).map(|c| Step::Rows(c.to_vec())).collect();
+    steps.insert(5, Step::Wait(Arc::clone(&gate)));
+    let sink = MemorySink::default();
+    let written = Arc::clone(&sink.written);
+    let healthy =
+        input(copy_plan(None), vec![connector(MemorySource { splits: vec![steps], bounded: true })], vec![sink]);
+    let query = std::thread::spawn(move || run_within(healthy, config(2, 0), CancelToken::new()));
+    fails(&|| vec![Step::Rows(rows(10)), Step::DecodePanic], code::WORKER_FAILED);
+    gate.open();
+    query.join().unwrap().0.unwrap();
+    assert_eq!((written.rows().len(), written.is_finished()), (100, true));
 }

@@ -326,8 +326,9 @@ fn processing_time_fires_windows_while_no_rows_come() {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
     let begin = now();
     let source = MemorySource { splits: vec![steps], bounded: false };
-    let quick = RunConfig { flush_interval_ms: 5, ..config(2, 0) };
-    let (result, stats) = run_within(input(plan, vec![connector(source)], vec![sink]), quick, CancelToken::new());
+    // Only a timer of its own can fire the window.
+    let unflushed = RunConfig { flush_interval_ms: 3_600_000, ..config(2, 0) };
+    let (result, stats) = run_within(input(plan, vec![connector(source)], vec![sink]), unflushed, CancelToken::new());
     result.unwrap();
     opener.join().unwrap();
     let rows = written.rows();

@@ -6,7 +6,7 @@
 
 use crate::diagnostics::nearest;
 use millstream_types::text::zone::Zone;
-use millstream_types::{Diagnostic, Options, Place, code};
+use millstream_types::{Diagnostic, MemorySize, Options, Place, code};
 use std::time::Duration;
 
 /// Which values a setting takes.
@@ -20,6 +20,8 @@ pub enum Kind {
     Integer(u64, u64),
     /// A time in Flink's notation: `10 s`, `1 h`; 0 is none.
     Duration,
+    /// A size of memory: `4 GiB`, `500 MB`, or a share such as `60%`.
+    Memory,
     /// Anything: the setting has no effect.
     Ignored,
 }
@@ -79,7 +81,14 @@ pub const KNOWN: &[SettingInfo] = &[
         "pipeline.buffer-rows",
         "0",
         Kind::Integer(0, MAX_BUFFER_ROWS),
-        "Most rows in a buffer; 0 leaves buffers as they are decoded.",
+        "Most rows in a buffer; 0 adapts it to the load: few when workers wait, many when rows do.",
+    ),
+    setting(
+        "pipeline.memory",
+        "60%",
+        Kind::Memory,
+        "What a query may hold in buffers, tables and other state: '4 GiB', '500 MB', or a share of the memory of the \
+         machine or container. Over 80 % of it sources are slowed; a query whose state does not fit fails.",
     ),
     setting(
         "pipeline.tier",
@@ -275,6 +284,11 @@ impl Settings {
         self.get("pipeline.buffer-rows").and_then(|v| v.parse().ok()).unwrap_or(0)
     }
 
+    /// `pipeline.memory`.
+    pub fn memory(&self) -> MemorySize {
+        self.get("pipeline.memory").and_then(MemorySize::parse).unwrap_or(MemorySize::Share(60))
+    }
+
     /// `pipeline.merge`.
     pub fn merge(&self) -> Merge {
         match self.get("pipeline.merge") {
@@ -354,6 +368,10 @@ fn normalise(info: &SettingInfo, key: &str, value: &str) -> Result<String, Diagn
                 Err(_) => Err(invalid("a duration such as '10 s', '90 min' or '1 h'".into())),
             }
         }
+        Kind::Memory => match MemorySize::parse(value) {
+            Some(_) => Ok(value.to_owned()),
+            None => Err(invalid("a size such as '4 GiB' or '500 MB', or a share such as '60%'".into())),
+        },
         Kind::Integer(least, most) => match value.parse::<u64>() {
             Ok(number) if (least..=most).contains(&number) => Ok(number.to_string()),
             _ => Err(invalid(format!("a whole number from {least} to {most}"))),
@@ -393,6 +411,9 @@ mod tests {
         assert_eq!(settings.state_ttl_ms(), Some(3_600_000));
         settings.set("table.exec.state.ttl", "0").unwrap();
         assert_eq!(settings.state_ttl_ms(), None);
+        assert_eq!(settings.memory(), MemorySize::Share(60));
+        settings.set("pipeline.memory", "64 mb").unwrap();
+        assert_eq!(settings.memory(), MemorySize::Bytes(64 << 20));
         settings.reset(Some("pipeline.buffer-rows")).unwrap();
         assert_eq!(settings.buffer_rows(), 0);
         settings.reset(None).unwrap();
@@ -416,6 +437,8 @@ mod tests {
             ("table.local-time-zone", "Mars"),
             ("parallelism.default", "-1"),
             ("table.exec.state.ttl", "soon"),
+            ("pipeline.memory", "much"),
+            ("pipeline.memory", "120%"),
         ] {
             assert_eq!(settings.set(key, value).unwrap_err().code, code::INVALID_OPTION, "{key}");
         }

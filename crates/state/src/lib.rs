@@ -16,12 +16,14 @@
 
 mod accumulator;
 mod arena;
+mod budget;
 mod columns;
 mod combine;
 mod dense;
 mod entry;
 mod finish;
 mod groups;
+mod machine;
 mod memory;
 mod merge;
 mod object;
@@ -31,9 +33,11 @@ mod slots;
 mod sort;
 mod table;
 
+pub use budget::{Charge, MemoryBudget, MemoryClass, MemorySnapshot};
 pub use columns::{Output, OutputTypes};
 pub use combine::Combiner;
 pub use groups::{GroupLookup, GroupTable};
+pub use machine::available_memory;
 pub use merge::{Merged, merge};
 pub use object::Ordinal;
 pub use partial::{PARTITION_BITS, PARTITIONS, Partial, partition_of};

@@ -1,6 +1,7 @@
 //! Partials: the sealed, immutable form of tables (design section 1, idea 1).
 
 use crate::arena::Arena;
+use crate::budget::Charge;
 use crate::entry;
 use crate::memory::EntryMemory;
 use crate::object;
@@ -31,6 +32,8 @@ pub struct Partial {
     /// Bytes of the objects.
     object_bytes: usize,
     is_distinct: bool,
+    /// Held as long as the partial is.
+    _charge: Option<Charge>,
 }
 
 // SAFETY: entries own what they point to; all methods only read, and objects are never changed while a partial has them.
@@ -70,7 +73,7 @@ impl Partial {
             }
             *place += 1;
         }
-        Partial { layout, entries, starts, arena, object_bytes, is_distinct: true }
+        Partial { layout, entries, starts, arena, object_bytes, is_distinct: true, _charge: None }
     }
 
     /// The same, of which it is not known that each key has one entry.
@@ -82,6 +85,12 @@ impl Partial {
     /// Whether each key has one entry, as in the partials of tables of one worker.
     pub fn is_distinct(&self) -> bool {
         self.is_distinct
+    }
+
+    /// The same, which holds a charge.
+    pub(crate) fn charged(mut self, charge: Option<Charge>) -> Partial {
+        self._charge = charge;
+        self
     }
 
     /// The layout of entries.

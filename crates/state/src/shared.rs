@@ -25,6 +25,7 @@
 //! A worker's header, arena and number of insertions are written by the worker alone.
 
 use crate::arena::Arena;
+use crate::budget::{Charge, MemoryBudget, MemoryClass};
 use crate::dense::{self, Region};
 use crate::entry;
 use crate::memory::EntryMemory;
@@ -33,8 +34,8 @@ use crate::table::{FIRST_CAPACITY, SPARSE, TableHint};
 use millstream_abi::{EntryLayout, HASH_BUSY, HASH_EMPTY, Slot, TableHeader};
 use millstream_sync::shared_map::{self, Found, Places, SharedMap};
 use std::cell::UnsafeCell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// See the file's description.
 #[derive(Debug)]
@@ -46,6 +47,8 @@ pub struct SharedTable {
     template: Box<[u8]>,
     map: SharedMap<Level>,
     workers: Box<[Worker]>,
+    /// Of its memory, if that is counted.
+    charge: Mutex<Option<Charge>>,
 }
 
 /// What one worker writes. Alone in its cache lines.
@@ -160,6 +163,21 @@ impl SharedTable {
             layout,
             workers: (0..workers).map(worker).collect(),
             map: SharedMap::new(first, workers),
+            charge: Mutex::new(None),
+        }
+    }
+
+    /// The table, whose memory counts: as it is now, and as it is whenever [`SharedTable::settle`] is called.
+    pub fn charged(mut self, budget: &Arc<MemoryBudget>) -> SharedTable {
+        self.charge = Mutex::new(Some(Charge::new(budget, MemoryClass::Tables, self.bytes())));
+        self
+    }
+
+    /// Tells the budget how much memory the table has; not if another thread is just doing it.
+    pub fn settle(&self) {
+        if let Ok(mut charge) = self.charge.try_lock() {
+            let bytes = self.bytes();
+            charge.iter_mut().for_each(|charge| charge.set(bytes));
         }
     }
 
@@ -333,7 +351,11 @@ impl SharedTable {
                 _ => newest,
             }
         });
-        partial.expect("a map restarts at once")
+        let partial = partial.expect("a map restarts at once");
+        self.settle();
+        let charge = self.charge.get_mut().ok().and_then(|charge| charge.as_ref());
+        let charge = charge.map(|charge| charge.another(MemoryClass::Partials, partial.bytes()));
+        partial.charged(charge)
     }
 }
 

@@ -159,11 +159,18 @@ impl Slots {
         unsafe { output_columns(&self.layout, &rows, &types.outputs) }
     }
 
-    /// Bytes of memory; linear in the number of slots when they have objects.
+    /// Bytes of memory, without those of objects.
     pub fn bytes(&self) -> usize {
+        self.memory.bytes() + self.free.capacity() * size_of::<i64>() + self.arena.bytes()
+    }
+
+    /// Bytes of the objects; linear in the number of slots, if they have any.
+    pub fn object_bytes(&self) -> usize {
+        if !object::has_objects(&self.layout) {
+            return 0;
+        }
         // SAFETY: entries of the layout.
-        let objects: usize = self.occupied().map(|e| unsafe { object::bytes(&self.layout, e) }).sum();
-        self.memory.bytes() + self.free.capacity() * size_of::<i64>() + self.arena.bytes() + objects
+        self.occupied().map(|e| unsafe { object::bytes(&self.layout, e) }).sum()
     }
 
     /// The entry of a slot that is not free.

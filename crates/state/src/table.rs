@@ -15,6 +15,7 @@
 
 use crate::accumulator;
 use crate::arena::Arena;
+use crate::budget::{Charge, MemoryBudget, MemoryClass};
 use crate::dense::{self, Region};
 use crate::entry;
 use crate::memory::EntryMemory;
@@ -67,6 +68,8 @@ pub struct Table {
     has_objects: bool,
     /// Bytes of the objects that the table has made.
     object_bytes: usize,
+    /// Of its memory, if that is counted.
+    charge: Option<Charge>,
 }
 
 // SAFETY: the header's pointers are into memory, and strings point into `arena`, all owned by the table; objects are
@@ -126,6 +129,7 @@ impl Table {
             arena: Arena::default(),
             compacted_bytes: 0,
             object_bytes: 0,
+            charge: None,
         }
     }
 
@@ -136,6 +140,18 @@ impl Table {
             _ => return TableHint { keys: self.len, range: None },
         };
         TableHint { keys: self.hashed, range: Some((first, last)) }
+    }
+
+    /// The table, whose memory counts: as it is now, and as it is whenever [`Table::settle`] is called.
+    pub fn charged(mut self, budget: &Arc<MemoryBudget>) -> Table {
+        self.charge = Some(Charge::new(budget, MemoryClass::Tables, self.bytes()));
+        self
+    }
+
+    /// Tells the budget how much memory the table has.
+    pub fn settle(&mut self) {
+        let bytes = self.bytes();
+        self.charge.iter_mut().for_each(|charge| charge.set(bytes));
     }
 
     /// The table of a global aggregation over no rows: its one group, with fresh accumulators.
@@ -307,7 +323,9 @@ impl Table {
             self.set_region(None);
             self.set_capacity(entries.len() * 4);
         }
-        partial
+        self.settle();
+        let charge = self.charge.as_ref().map(|charge| charge.another(MemoryClass::Partials, partial.bytes()));
+        partial.charged(charge)
     }
 
     /// Merges an entry of the same layout: copies it when its key is new, else combines the accumulators. Strings are

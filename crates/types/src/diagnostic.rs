@@ -69,6 +69,7 @@ codes! {
     CANCELLED = 3007, "the query was cancelled", "What was read is processed and complete windows are written; run it again for the rest.";
     WORKER_FAILED = 3008, "a worker failed", "Please report it with the message and the query.";
     COMPILE_FAILED = 3009, "the query could not be compiled to machine code", "Run with --tier interpret, and please report it.";
+    OUT_OF_MEMORY = 3010, "the state of the query is larger than its memory budget", "Raise --memory, or keep less: shorter windows, a smaller watermark delay, fewer keys, a time to live ('table.exec.state.ttl').";
     FILE_NOT_FOUND = 4001, "file or directory not found", "Check the 'path' option.";
     READ_FAILED = 4002, "reading failed", "Check permissions and the medium.";
     WRITE_FAILED = 4003, "writing failed", "Check permissions and free space; nothing half-written is visible.";

@@ -7,11 +7,13 @@
 
 mod data_type;
 mod diagnostic;
+mod memory;
 mod options;
 pub mod text;
 mod value;
 
 pub use data_type::{DataType, Field, Schema, TimeUnit};
 pub use diagnostic::{ALL_CODES, Code, CodeInfo, Diagnostic, Place, code};
+pub use memory::{MemorySize, memory_text};
 pub use options::Options;
 pub use value::Value;

@@ -4,6 +4,7 @@
 //! - `nexmark`: Apache Flink's own results on the same files, under the same configurations;
 //! - `properties`: random streams out of order, against brute-force models;
 //! - `errors`: broken input of every kind, with code, place and what is left behind;
+//! - `memory`: the memory budget;
 //! - `dependencies`: who may depend on whom, and the licences.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -11,6 +12,7 @@ mod configurations;
 mod corpus;
 mod dependencies;
 mod errors;
+mod memory;
 mod nexmark;
 mod properties;
 

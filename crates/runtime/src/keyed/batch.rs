@@ -1,6 +1,6 @@
 //! Rows on their way to a partition of a keyed operator, and how those of several buffers are put in merged order.
 
-use crate::columns::{Parts, compact, joined, selected, sliced, unselectable};
+use crate::columns::{Parts, bytes_of, compact, joined, selected, sliced, unselectable};
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{Array, ArrayRef, UInt32Array};
@@ -31,6 +31,11 @@ impl Batch {
     /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.ordinals.len()
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        bytes_of(&self.columns) + self.ordinals.len() * size_of::<Ordinal>()
     }
 
     /// Routes rows to their partitions. Strings are copied out of the input.

@@ -53,6 +53,8 @@ pub(crate) struct CountAggregate {
     groups: Groups,
     table: SlotTable,
     keys: Vec<Key>,
+    /// Bytes of the slices of keys when they were measured, and rows since.
+    slices: (usize, usize),
 }
 
 #[derive(Default)]
@@ -88,6 +90,7 @@ impl CountAggregate {
             groups: Groups::new(plan, code)?,
             table: SlotTable::new(aggregates, code)?,
             keys: Vec::new(),
+            slices: (0, 0),
         })
     }
 
@@ -97,6 +100,7 @@ impl CountAggregate {
         let times = times_of(&batch.columns[self.time])?;
         let groups = self.groups.assign(0, &batch.columns, rows, work)?;
         self.keys.resize_with(self.groups.len(), Key::default);
+        self.slices.1 += rows;
         let (shape, length) = (self.shape, self.shape.slice());
         let (mut events, mut slots, mut counted) = (Vec::new(), Vec::with_capacity(rows), Vec::with_capacity(rows));
         for (row, (&group, &time)) in groups.iter().zip(times.iter()).enumerate() {
@@ -173,6 +177,13 @@ impl State for CountAggregate {
     fn due(&self) -> i64 {
         i64::MAX
     }
+
+    fn bytes(&mut self) -> usize {
+        if self.slices.1 > self.keys.len() {
+            self.slices = (self.keys.iter().map(|key| key.slices.bytes()).sum(), 0);
+        }
+        self.groups.bytes() + self.table.bytes() + self.keys.capacity() * size_of::<Key>() + self.slices.0
+    }
 }
 
 /// Rows of full count windows.
@@ -227,8 +238,8 @@ impl CountRows {
     }
 
     /// Forgets rows that are in no open window, when there are many.
-    fn forget(&mut self) -> Result<(), Diagnostic> {
-        if !self.doubling.is_due(self.rows.len()) {
+    fn forget(&mut self, is_tight: bool) -> Result<(), Diagnostic> {
+        if !self.doubling.is_due(self.rows.len(), is_tight) {
             return Ok(());
         }
         let mut kept: Vec<u32> = self.keys.iter().flat_map(|k| k.open.iter().copied()).collect();
@@ -280,10 +291,15 @@ impl State for CountRows {
             }
             self.emit(&mut output, work)?;
         }
-        self.forget()
+        self.forget(work.is_tight)
     }
 
     fn due(&self) -> i64 {
         i64::MAX
+    }
+
+    fn bytes(&mut self) -> usize {
+        let rows = self.rows.bytes() + self.times.capacity() * size_of::<i64>() + self.rows.len() * size_of::<u32>();
+        self.groups.bytes() + rows + self.keys.capacity() * size_of::<KeyRows>()
     }
 }

@@ -14,12 +14,13 @@ use crate::row_errors::RowErrors;
 use crate::sequencer::Unit;
 use crate::stream::StreamId;
 use crate::task::Task;
+use crate::timers::{after, earlier};
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use millstream_functions::FunctionContext;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator, PipelineInput};
-use millstream_state::{Ordinal, PARTITIONS};
+use millstream_state::{Charge, MemoryBudget, MemoryClass, Ordinal, PARTITIONS};
 use millstream_sync::epochs::{End, Release};
 use millstream_types::Diagnostic;
 use parking_lot::{Mutex, MutexGuard};
@@ -53,7 +54,13 @@ pub(crate) struct KeyedRuntime {
 
 struct Partition {
     inbox: Mutex<Inbox>,
-    state: Mutex<Box<dyn State>>,
+    state: Mutex<Kept>,
+}
+
+/// What a partition remembers.
+struct Kept {
+    state: Box<dyn State>,
+    charge: Charge,
 }
 
 /// Rows and jobs that wait for a partition.
@@ -61,6 +68,8 @@ struct Inbox {
     /// By input.
     batches: Vec<Vec<Batch>>,
     rows: usize,
+    /// For the rows.
+    charge: Charge,
     /// Smallest watermark before a row.
     earliest: i64,
     /// Smallest watermark at which a row makes a job necessary.
@@ -104,10 +113,11 @@ pub(crate) struct KeyedTask {
 }
 
 impl Inbox {
-    fn new(inputs: usize) -> Inbox {
+    fn new(inputs: usize, budget: &Arc<MemoryBudget>) -> Inbox {
         Inbox {
             batches: vec![Vec::new(); inputs],
             rows: 0,
+            charge: Charge::new(budget, MemoryClass::Operators, 0),
             earliest: i64::MAX,
             rows_due: i64::MAX,
             state_due: i64::MAX,
@@ -119,6 +129,7 @@ impl Inbox {
 
     fn put(&mut self, port: usize, batch: Batch, due: i64) {
         self.rows += batch.rows();
+        self.charge.set(self.charge.bytes() + batch.bytes());
         self.earliest = self.earliest.min(batch.earliest());
         self.rows_due = self.rows_due.min(due);
         self.batches[port].push(batch);
@@ -126,6 +137,7 @@ impl Inbox {
 
     fn take(&mut self) -> Vec<Vec<Batch>> {
         (self.rows, self.earliest, self.rows_due) = (0, i64::MAX, i64::MAX);
+        self.charge.set(0);
         self.batches.iter_mut().map(std::mem::take).collect()
     }
 
@@ -148,11 +160,13 @@ impl KeyedRuntime {
         code: OperatorCode,
         output: StreamId,
         (inputs, are_derived): (usize, bool),
+        budget: &Arc<MemoryBudget>,
     ) -> Result<KeyedRuntime, Diagnostic> {
         check(plan, &code)?;
         let partition = |_| {
-            let (inbox, state) = (Inbox::new(plan.inputs.len()), state_of(plan, &code)?);
-            Ok(Partition { inbox: Mutex::new(inbox), state: Mutex::new(state) })
+            let (inbox, state) = (Inbox::new(plan.inputs.len(), budget), state_of(plan, &code)?);
+            let kept = Kept { state, charge: Charge::new(budget, MemoryClass::Operators, 0) };
+            Ok(Partition { inbox: Mutex::new(inbox), state: Mutex::new(kept) })
         };
         let partitions = (0..PARTITIONS).map(partition).collect::<Result<_, Diagnostic>>()?;
         Ok(KeyedRuntime {
@@ -222,6 +236,12 @@ fn lag(plan: &KeyedOperator, are_derived: bool) -> i64 {
     i64::from(are_derived && has_sessions)
 }
 
+/// By how much the watermark behind an operator can be behind that before it at most.
+pub(crate) fn most_behind(plan: &KeyedOperator) -> i64 {
+    // A lag there is only where the operator's inputs are derived; to wait for it in vain does no harm.
+    held_back(plan).saturating_add(lag(plan, true))
+}
+
 /// What the rows of an operator's output can be behind its watermark.
 fn held_back(plan: &KeyedOperator) -> i64 {
     match plan.kind {
@@ -256,7 +276,7 @@ impl Query {
         }
         runtime.note_windows(port, &columns)?;
         let batch = Batch { columns, ordinals };
-        let mut tasks = Vec::new();
+        let (mut tasks, mut first_due) = (Vec::new(), i64::MAX);
         for (partition, batch) in batch.split(hashes.values())? {
             let due = runtime.due_of(port, &batch)?;
             let mut inbox = runtime.partitions[partition].inbox.lock();
@@ -267,8 +287,10 @@ impl Query {
             if inbox.busy {
                 inbox.permits.extend(permit.clone());
             }
+            first_due = first_due.min(inbox.rows_due);
         }
         self.scheduler.push(tasks);
+        self.due_at_watermark(first_due);
         Ok(())
     }
 
@@ -322,19 +344,27 @@ impl Query {
         true
     }
 
-    /// Has regular joins forget rows whose time to live is over.
-    pub(crate) fn forget_expired(&self) {
+    /// Has regular joins forget rows whose time to live is over; when the next ones are due. A job that is running may have
+    /// looked at the clock before, so it gets another behind it; one that has not begun will look.
+    pub(crate) fn forget_expired(&self, now: Instant) -> Option<Instant> {
+        let mut next = None;
         for (operator, runtime) in self.operators.iter().enumerate().filter(|(_, r)| r.due == Due::Arrival) {
-            let now = runtime.now_ms();
+            let now_ms = runtime.now_ms();
             let mut tasks = Vec::new();
             for (partition, p) in runtime.partitions.iter().enumerate() {
                 let mut inbox = p.inbox.lock();
-                if inbox.state_due <= now && !inbox.busy {
+                let wait_ms = u64::try_from(inbox.state_due.saturating_sub(now_ms)).unwrap_or(0);
+                if inbox.state_due == i64::MAX || !inbox.jobs.is_empty() {
+                    continue;
+                } else if wait_ms > 0 {
+                    next = earlier(next, after(now, wait_ms));
+                } else {
                     tasks.extend(inbox.add(Job::Arrived, KeyedTask { operator, partition }));
                 }
             }
             self.scheduler.push(tasks);
         }
+        next
     }
 
     /// Does the jobs of a partition.
@@ -391,21 +421,32 @@ impl Query {
             functions,
             errors: RowErrors::new(self.config.error_policy, &self.stats),
             stats: &self.stats,
-            most_rows: self.config.rows_per_buffer(),
+            most_rows: self.buffer_size.rows(),
+            is_tight: self.flow.is_tight(),
             now_ms: runtime.now_ms(),
             window: watermark,
             output: Vec::new(),
         };
-        let Some(mut state) = partition.state.try_lock() else {
+        let Some(mut kept) = partition.state.try_lock() else {
             return Err(Diagnostic::bug("two workers work on one partition"));
         };
+        let Kept { state, charge } = &mut *kept;
         state.advance(inputs, watermark, &mut work)?;
         if let Some(fatal) = work.errors.fatal() {
             return Err(fatal);
         }
         let (output, due) = (work.output, state.due());
-        drop(state);
+        charge.set(state.bytes());
+        drop(kept);
         partition.inbox.lock().state_due = due;
+        match runtime.due {
+            Due::Arrival if due < i64::MAX => {
+                let wait_ms = u64::try_from(due.saturating_sub(runtime.now_ms())).unwrap_or(0);
+                after(Instant::now(), wait_ms).into_iter().for_each(|at| self.due_at(at));
+            }
+            Due::Arrival => {}
+            _ => self.due_at_watermark(due),
+        }
         Ok(output)
     }
 

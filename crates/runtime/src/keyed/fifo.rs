@@ -39,6 +39,11 @@ impl Element {
 }
 
 impl Fifo {
+    /// Bytes of memory, without the slots.
+    pub(crate) fn bytes(&self) -> usize {
+        (self.front.capacity() + self.back.capacity()) * size_of::<Element>()
+    }
+
     /// Number of elements.
     pub(crate) fn len(&self) -> usize {
         self.front.len() + self.back.len()

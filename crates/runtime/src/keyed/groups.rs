@@ -38,6 +38,11 @@ impl Groups {
         self.table.len()
     }
 
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.table.bytes()
+    }
+
     /// Whether a column of the key is NULL.
     pub(crate) fn is_null(&self, group: u64) -> bool {
         self.table.is_null(group)

@@ -37,7 +37,7 @@ use crate::row_errors::RowErrors;
 use crate::stats::QueryStats;
 use arrow_array::ArrayRef;
 use batch::Batch;
-pub(crate) use driver::{KeyedRuntime, KeyedTask};
+pub(crate) use driver::{KeyedRuntime, KeyedTask, most_behind};
 use millstream_functions::FunctionContext;
 use millstream_plan::logical::Frame;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
@@ -51,6 +51,9 @@ pub(crate) trait State: Send {
     /// The smallest watermark (regular joins: time of [`Work::now_ms`]) at which there is something to do even if no row
     /// comes; `i64::MAX` when there is none before the end.
     fn due(&self) -> i64;
+
+    /// Bytes of memory, about; asked for after every job, so it has to be cheap.
+    fn bytes(&mut self) -> usize;
 }
 
 /// What a job works with.
@@ -65,6 +68,8 @@ pub(crate) struct Work<'a> {
     pub(crate) stats: &'a QueryStats,
     /// Most rows of an output buffer.
     pub(crate) most_rows: usize,
+    /// Whether little is left of the memory budget, so that what is dead should be forgotten soon.
+    pub(crate) is_tight: bool,
     /// Milliseconds since the query started.
     pub(crate) now_ms: i64,
     /// `window_time` of the rows that are output; of operators without windows the watermark of the job.

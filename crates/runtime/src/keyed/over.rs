@@ -30,6 +30,8 @@ pub(crate) struct Over {
     /// Rows processed: their order for aggregates that depend on it.
     processed: u64,
     doubling: Doubling,
+    /// Bytes of the frames of keys when they were measured, and rows processed by then.
+    frames: (usize, u64),
 }
 
 /// Rows whose time the watermark has not reached.
@@ -60,8 +62,17 @@ struct Step {
 }
 
 impl Waiting {
+    fn bytes(&self) -> usize {
+        self.rows.bytes() + self.order.capacity() * size_of::<Reverse<(i64, Ordinal, u32)>>()
+    }
+
     /// Takes rows in, and gives those whose time the watermark has reached, in order.
-    fn exchange(&mut self, batch: Batch, watermark: i64) -> Result<Option<(Batch, Vec<i64>)>, Diagnostic> {
+    fn exchange(
+        &mut self,
+        batch: Batch,
+        watermark: i64,
+        is_tight: bool,
+    ) -> Result<Option<(Batch, Vec<i64>)>, Diagnostic> {
         let rows = batch.rows();
         if rows > 0 {
             let times = times_of(&batch.columns[self.time])?;
@@ -83,7 +94,7 @@ impl Waiting {
             return Ok(None);
         }
         let columns = self.rows.gather(&numbers)?;
-        if self.order.is_empty() || self.doubling.is_due(self.rows.len()) {
+        if self.order.is_empty() || self.doubling.is_due(self.rows.len(), is_tight) {
             let mut left: Vec<Reverse<(i64, Ordinal, u32)>> = std::mem::take(&mut self.order).into_vec();
             left.sort_unstable_by_key(|Reverse((.., row))| *row);
             self.rows.keep(&left.iter().map(|Reverse((.., row))| *row).collect::<Vec<_>>())?;
@@ -118,6 +129,7 @@ impl Over {
             keys: Vec::new(),
             processed: 0,
             doubling: Doubling::default(),
+            frames: (0, 0),
         })
     }
 
@@ -194,7 +206,7 @@ impl Over {
     /// Forgets keys none of whose rows can count any more.
     fn forget(&mut self, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         let Frame::Range(Some(ms)) = self.frame else { return Ok(()) };
-        if !self.doubling.is_due(self.keys.len()) {
+        if !self.doubling.is_due(self.keys.len(), work.is_tight) {
             return Ok(());
         }
         let counts = |key: &Key| key.last.newest().is_some_and(|newest| newest.saturating_add(ms) > watermark);
@@ -218,7 +230,7 @@ impl State for Over {
     fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         for batch in inputs {
             let ready = match &mut self.waiting {
-                Some(waiting) => waiting.exchange(batch, watermark)?,
+                Some(waiting) => waiting.exchange(batch, watermark, work.is_tight)?,
                 None => (batch.rows() > 0).then_some((batch, vec![])),
             };
             if let Some((batch, times)) = ready {
@@ -231,5 +243,14 @@ impl State for Over {
     fn due(&self) -> i64 {
         let first = self.waiting.as_ref().and_then(|w| w.order.peek());
         first.map_or(i64::MAX, |Reverse((time, ..))| *time)
+    }
+
+    fn bytes(&mut self) -> usize {
+        if self.processed - self.frames.1 > self.keys.len() as u64 {
+            self.frames = (self.keys.iter().map(|key| key.last.bytes()).sum(), self.processed);
+        }
+        let waiting = self.waiting.as_ref().map_or(0, Waiting::bytes);
+        let keys = self.keys.capacity() * size_of::<Key>() + self.frames.0;
+        self.groups.bytes() + self.table.bytes() + keys + waiting
     }
 }

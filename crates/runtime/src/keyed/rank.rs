@@ -99,18 +99,15 @@ impl Rank {
             return Ok(());
         }
         let left = self.left.get(&window).copied().unwrap_or(0);
-        let Some(stores) = self.windows.get_mut(window) else { return Ok(()) };
-        if stores[0].len() <= 2 * left + MANY_ROWS {
+        if self.windows.rows(window, 0) <= 2 * left + MANY_ROWS {
             return Ok(());
         }
-        let mut stores = std::mem::take(stores);
+        let Some(mut stores) = self.windows.take(window) else { return Ok(()) };
         let mut kept = self.rank(&stores[0], 1, work)?.rows;
         kept.sort_unstable();
         stores[0].keep(&kept)?;
         self.left.insert(window, kept.len());
-        if let Some(place) = self.windows.get_mut(window) {
-            *place = stores;
-        }
+        self.windows.put_back(window, stores);
         Ok(())
     }
 }
@@ -139,5 +136,9 @@ impl State for Rank {
 
     fn due(&self) -> i64 {
         self.windows.due()
+    }
+
+    fn bytes(&mut self) -> usize {
+        self.windows.bytes()
     }
 }

@@ -45,8 +45,8 @@ impl SessionRows {
     }
 
     /// Forgets rows whose sessions are over, when there are many.
-    fn forget(&mut self) -> Result<(), Diagnostic> {
-        if !self.doubling.is_due(self.rows.len()) {
+    fn forget(&mut self, is_tight: bool) -> Result<(), Diagnostic> {
+        if !self.doubling.is_due(self.rows.len(), is_tight) {
             return Ok(());
         }
         let mut is_free = vec![false; self.chains.len()];
@@ -105,12 +105,17 @@ impl State for SessionRows {
             work.emit(columns, rows.len());
         }
         complete.into_iter().for_each(|session| self.sessions.free(session));
-        self.forget()?;
+        self.forget(work.is_tight)?;
         self.sessions.forget(work)
     }
 
     fn due(&self) -> i64 {
         self.sessions.due()
+    }
+
+    fn bytes(&mut self) -> usize {
+        let chains = self.chains.capacity() * size_of::<(u32, u32)>();
+        self.sessions.bytes() + self.rows.bytes() + self.before.capacity() * size_of::<u32>() + chains
     }
 }
 

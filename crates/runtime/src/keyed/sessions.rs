@@ -200,6 +200,14 @@ impl Sessions {
         self.free.push(number);
     }
 
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.groups.bytes()
+            + self.all.capacity() * size_of::<Session>()
+            + (self.free.capacity() + self.heads.capacity()) * size_of::<u32>()
+            + self.deadlines.capacity() * size_of::<Reverse<(i64, u32, u32)>>()
+    }
+
     /// Columns of start and end.
     pub(crate) fn bounds(&self, numbers: &[u32]) -> [ArrayRef; 2] {
         let of =
@@ -209,7 +217,7 @@ impl Sessions {
 
     /// Forgets keys without open sessions, when there are many.
     pub(crate) fn forget(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        if !self.doubling.is_due(self.groups.len()) {
+        if !self.doubling.is_due(self.groups.len(), work.is_tight) {
             return Ok(());
         }
         let kept: Vec<u64> = (0..self.heads.len() as u64).filter(|&g| self.heads[g as usize] != NONE).collect();
@@ -287,5 +295,9 @@ impl State for SessionAggregate {
 
     fn due(&self) -> i64 {
         self.sessions.due()
+    }
+
+    fn bytes(&mut self) -> usize {
+        self.sessions.bytes() + self.table.bytes() + self.slots.capacity() * size_of::<i64>()
     }
 }

@@ -16,6 +16,9 @@ pub(crate) struct SlotTable {
     /// The entries.
     pub(crate) slots: Slots,
     types: OutputTypes,
+    /// Bytes of objects when they were measured, and rows that have been updated since.
+    object_bytes: usize,
+    updated: usize,
 }
 
 /// What the callbacks of generated code work on.
@@ -39,7 +42,7 @@ impl SlotTable {
             data_type: o.data_type.clone(),
         };
         let types = OutputTypes { keys: vec![], outputs: aggregates.outputs.iter().map(output).collect() };
-        Ok(SlotTable { slots: Slots::new(Arc::clone(&layout)), layout, types })
+        Ok(SlotTable { slots: Slots::new(Arc::clone(&layout)), layout, types, object_bytes: 0, updated: 0 })
     }
 
     /// Updates the slot of each row, which has been allocated. Rows that fail change nothing.
@@ -70,7 +73,17 @@ impl SlotTable {
             return Err(fatal);
         }
         self.slots.absorb(host.table);
+        self.updated += rows;
         Ok(())
+    }
+
+    /// Bytes of memory. Objects are measured when there have been as many updates as there are slots, so that it costs a
+    /// constant time a row.
+    pub(crate) fn bytes(&mut self) -> usize {
+        if self.updated > self.slots.len() {
+            (self.object_bytes, self.updated) = (self.slots.object_bytes(), 0);
+        }
+        self.slots.bytes() + self.object_bytes
     }
 
     /// The aggregates' outputs for slots.

@@ -5,7 +5,7 @@
 //! [`RowStore::keep`] forgets rows and numbers the others anew; operators call it when the number of rows has doubled
 //! ([`Doubling`]), so that forgetting costs a constant number of copies a row and memory is at most twice what is alive.
 
-use crate::columns::{compact, joined, selected, tidy, unselectable};
+use crate::columns::{bytes_of, compact, joined, selected, tidy, unselectable};
 use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow_select::interleave::interleave;
 use millstream_types::{DataType, Diagnostic, Schema};
@@ -20,6 +20,8 @@ const LARGE_CHUNK: usize = 32 << 10;
 pub(crate) struct RowStore {
     chunks: Vec<Chunk>,
     rows: usize,
+    /// Bytes of all chunks.
+    bytes: usize,
     /// One row of NULLs.
     nulls: Vec<ArrayRef>,
 }
@@ -31,18 +33,24 @@ pub(crate) struct Chunk {
     pub(crate) columns: Vec<ArrayRef>,
     /// Rows of each.
     pub(crate) rows: usize,
+    bytes: usize,
 }
 
 impl RowStore {
     /// Without rows, of the columns of `schema`.
     pub(crate) fn new(schema: &Schema) -> RowStore {
         let nulls = schema.fields.iter().map(|f| new_null_array(&f.data_type.to_arrow(), 1)).collect();
-        RowStore { chunks: Vec::new(), rows: 0, nulls }
+        RowStore { chunks: Vec::new(), rows: 0, bytes: 0, nulls }
     }
 
     /// Number of rows.
     pub(crate) fn len(&self) -> usize {
         self.rows
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The chunks in order.
@@ -59,8 +67,10 @@ impl RowStore {
         if first + rows >= NO_ROW as usize {
             return Err(Diagnostic::bug("an operator keeps more than 4 billion rows of one partition"));
         }
+        let bytes = bytes_of(&columns);
         self.rows += rows;
-        self.chunks.push(Chunk { first, columns, rows });
+        self.bytes += bytes;
+        self.chunks.push(Chunk { first, columns, rows, bytes });
         while let [.., before, last] = self.chunks.as_slice() {
             if before.rows > 2 * last.rows || before.rows + last.rows > LARGE_CHUNK {
                 break;
@@ -70,6 +80,7 @@ impl RowStore {
                 first: before.first,
                 columns: columns.collect::<Result<_, _>>()?,
                 rows: before.rows + last.rows,
+                bytes: before.bytes + last.bytes,
             };
             self.chunks.truncate(self.chunks.len() - 2);
             self.chunks.push(merged);
@@ -119,7 +130,7 @@ impl RowStore {
     /// Keeps the rows of these ascending numbers only; the *i*-th of them is number *i* from now on.
     pub(crate) fn keep(&mut self, numbers: &[u32]) -> Result<(), Diagnostic> {
         let mut rest = numbers;
-        let mut kept = RowStore { chunks: Vec::new(), rows: 0, nulls: self.nulls.clone() };
+        let mut kept = RowStore { chunks: Vec::new(), rows: 0, bytes: 0, nulls: self.nulls.clone() };
         for chunk in std::mem::take(&mut self.chunks) {
             let end = chunk.first + chunk.rows;
             let (here, after) = rest.split_at(rest.partition_point(|&n| (n as usize) < end));
@@ -144,12 +155,17 @@ pub(crate) struct Doubling {
 }
 
 impl Doubling {
-    /// Fewer than this are not worth it.
+    /// Fewer than this are not worth it; nor this many when memory is tight.
     const FEW: usize = 4096;
+    const FEW_WHEN_TIGHT: usize = 256;
 
-    /// Whether to look what is dead among `kept`.
-    pub(crate) fn is_due(&self, kept: usize) -> bool {
-        kept > 2 * self.alive + Doubling::FEW
+    /// Whether to look what is dead among `kept`. When memory is tight an eighth more than was alive is enough: that costs
+    /// eight copies a row, which is less than being stopped.
+    pub(crate) fn is_due(&self, kept: usize, is_tight: bool) -> bool {
+        match is_tight {
+            true => kept > self.alive + self.alive / 8 + Doubling::FEW_WHEN_TIGHT,
+            false => kept > 2 * self.alive + Doubling::FEW,
+        }
     }
 
     /// So many are alive now.

@@ -145,6 +145,15 @@ impl Side {
         }
     }
 
+    fn bytes(&self) -> usize {
+        let numbers = self.groups.capacity() + self.next.capacity() + self.heads.capacity();
+        self.store.bytes()
+            + self.times.capacity() * size_of::<i64>()
+            + numbers * size_of::<u32>()
+            + self.matched.capacity()
+            + self.deadlines.capacity() * size_of::<Reverse<(i64, u32)>>()
+    }
+
     fn view(&self) -> View<'_> {
         View { times: &self.times, groups: &self.groups, next: &self.next, heads: &self.heads }
     }
@@ -299,7 +308,7 @@ impl StreamJoin {
             Rule::Regular { ttl_ms: Some(ttl) } => (ttl, work.now_ms),
             Rule::Interval(_) => (0, watermark),
         };
-        if !self.doubling.is_due(kept) && work.now_ms < self.next_sweep {
+        if !self.doubling.is_due(kept, work.is_tight) && work.now_ms < self.next_sweep {
             return self.plan_sweep(ttl, work.now_ms);
         }
         let lives = [0, 1].map(|port| self.life(port).unwrap_or(ttl));
@@ -364,5 +373,9 @@ impl State for StreamJoin {
                 self.sides.iter().map(deadline).min().unwrap_or(i64::MAX)
             }
         }
+    }
+
+    fn bytes(&mut self) -> usize {
+        self.groups.bytes() + self.sides.iter().map(Side::bytes).sum::<usize>()
     }
 }

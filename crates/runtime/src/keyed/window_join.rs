@@ -21,6 +21,8 @@ pub(crate) struct Windows {
     times: Vec<usize>,
     /// The rows of each input, by `window_time`.
     open: BTreeMap<i64, Vec<RowStore>>,
+    /// Bytes of all rows.
+    bytes: usize,
 }
 
 impl Windows {
@@ -30,6 +32,7 @@ impl Windows {
             schemas: plan.inputs.iter().map(|i| i.schema.clone()).collect(),
             times: plan.inputs.iter().filter_map(|i| i.time).collect(),
             open: BTreeMap::new(),
+            bytes: 0,
         }
     }
 
@@ -56,19 +59,43 @@ impl Windows {
     fn put(&mut self, port: usize, time: i64, batch: Batch) -> Result<(), Diagnostic> {
         let schemas = &self.schemas;
         let stores = self.open.entry(time).or_insert_with(|| schemas.iter().map(RowStore::new).collect());
-        let rows = batch.rows();
-        stores[port].push(batch.columns, rows).map(|_| ())
+        let (store, rows) = (&mut stores[port], batch.rows());
+        self.bytes -= store.bytes();
+        let pushed = store.push(batch.columns, rows);
+        self.bytes += store.bytes();
+        pushed.map(|_| ())
     }
 
-    /// The rows of a window that is open.
-    pub(crate) fn get_mut(&mut self, time: i64) -> Option<&mut Vec<RowStore>> {
-        self.open.get_mut(&time)
+    /// Number of rows of an input in a window.
+    pub(crate) fn rows(&self, time: i64, port: usize) -> usize {
+        self.open.get(&time).map_or(0, |stores| stores[port].len())
+    }
+
+    /// Takes the rows of a window out.
+    pub(crate) fn take(&mut self, time: i64) -> Option<Vec<RowStore>> {
+        let stores = self.open.remove(&time)?;
+        self.bytes -= stores.iter().map(RowStore::bytes).sum::<usize>();
+        Some(stores)
+    }
+
+    /// Puts rows of a window back.
+    pub(crate) fn put_back(&mut self, time: i64, stores: Vec<RowStore>) {
+        self.bytes += stores.iter().map(RowStore::bytes).sum::<usize>();
+        self.open.insert(time, stores);
     }
 
     /// Takes the first window that the watermark completes.
     pub(crate) fn complete(&mut self, watermark: i64) -> Option<(i64, Vec<RowStore>)> {
-        let first = self.open.first_entry()?;
-        (*first.key() <= watermark).then(|| first.remove_entry())
+        let first = *self.open.first_key_value()?.0;
+        if first > watermark {
+            return None;
+        }
+        self.take(first).map(|stores| (first, stores))
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// `window_time` of the first window.
@@ -198,5 +225,9 @@ impl State for WindowJoin {
 
     fn due(&self) -> i64 {
         self.windows.due()
+    }
+
+    fn bytes(&mut self) -> usize {
+        self.windows.bytes()
     }
 }

@@ -13,10 +13,11 @@ pub use snapshot::{PipelineSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapsho
 use crate::query::Query;
 use crate::stream::Stream;
 use millstream_plan::pipeline::{QueryPlan, ScanKind, SourcePlan};
+use millstream_state::{MemoryBudget, MemorySnapshot};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 /// Counters of a run; shared by the engine's callers and the workers.
@@ -35,6 +36,8 @@ pub struct QueryStats {
     pub(crate) pipelines: Vec<PipelineStats>,
     pub(crate) aggregations: Vec<TriggerStats>,
     pub(crate) operators: Vec<TriggerStats>,
+    /// Set when the query is built.
+    memory: OnceLock<Arc<MemoryBudget>>,
     /// Known from the start on.
     workers: OnceLock<Vec<WorkerStats>>,
     /// The run, while it lasts: some numbers are asked for rather than counted.
@@ -188,6 +191,7 @@ impl QueryStats {
             pipelines: plan.pipelines.iter().map(|_| PipelineStats::default()).collect(),
             aggregations: plan.aggregations.iter().map(|_| TriggerStats::default()).collect(),
             operators: plan.operators.iter().map(|_| TriggerStats::default()).collect(),
+            memory: OnceLock::new(),
             workers: OnceLock::new(),
             query: Mutex::new(Weak::new()),
         }
@@ -228,6 +232,11 @@ impl QueryStats {
     /// Counters of a worker.
     pub(crate) fn worker(&self, worker: usize) -> &WorkerStats {
         &self.workers.get().expect("the number of workers is noted before they start")[worker]
+    }
+
+    /// Shows what is held of a budget; the first one counts.
+    pub(crate) fn watch_memory(&self, budget: &Arc<MemoryBudget>) {
+        self.memory.get_or_init(|| Arc::clone(budget));
     }
 
     /// Counts rows that were dropped for an error and keeps the first error as a sample.
@@ -280,6 +289,7 @@ impl QueryStats {
             watermark_ms: sources.iter().filter_map(|s| s.watermark_ms).min(),
             trigger_delay: Histogram::times_of(self.aggregations.iter().chain(&self.operators).map(|t| &t.delay)),
             first_error: self.first_error.lock().clone(),
+            memory: self.memory.get().map_or_else(MemorySnapshot::default, |budget| budget.snapshot()),
             sources,
             pipelines,
             aggregations: triggers("aggregation", &self.aggregations),

@@ -1,6 +1,7 @@
 //! The statistics of a query at one moment.
 
 use super::histogram::Times;
+use millstream_state::MemorySnapshot;
 use millstream_types::Diagnostic;
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub struct StatsSnapshot {
     pub trigger_delay: Times,
     /// The error of one of the rows in `error_rows`.
     pub first_error: Option<Diagnostic>,
+    /// What the query holds of its memory budget; zeroes before it is built.
+    pub memory: MemorySnapshot,
     /// One for each source of the plan.
     pub sources: Vec<SourceSnapshot>,
     /// One for each pipeline of the plan.

@@ -188,6 +188,7 @@ pub struct MemorySink {
     /// Fails at the piece of this number.
     pub fail_at: Option<usize>,
     pub panic_at: Option<usize>,
+    pub panics_at_flush: bool,
     pub pieces: usize,
     /// Pieces wait for it.
     pub gate: Option<Arc<Gate>>,
@@ -233,6 +234,7 @@ impl Sink for MemorySink {
     }
 
     fn flush(&mut self) -> Result<(), Diagnostic> {
+        assert!(!self.panics_at_flush, "a sink that panics when it is flushed");
         *self.written.flushes.lock().unwrap() += 1;
         Ok(())
     }

@@ -125,7 +125,7 @@ fn slots_that_come_and_go_do_not_grow() {
             .map(|i| Row { key: (None, 0), place: i, number: Some(1), double: Some(1.0), text: text(4 * round + i) })
             .collect();
         slots.absorb(input::slot_table(rows.iter().map(|row| (slot, row)), &layout));
-        let bytes = slots.bytes();
+        let bytes = slots.bytes() + slots.object_bytes();
         let half = usize::from(round >= 2000);
         largest[half] = largest[half].max(bytes);
         slots.remove(slot);

@@ -1,0 +1,81 @@
+//! The memory budget: what fits only when sources are slowed runs through, what does not fit at all is an error.
+
+use millstream::{Diagnostic, Session, SessionConfig, code};
+
+/// Runs a script and gives the number of rows of its last query.
+fn run(memory: &str, script: &str) -> Result<usize, Diagnostic> {
+    let mut session = Session::new(SessionConfig::default());
+    session.set("pipeline.memory", memory)?;
+    session.set("pipeline.tier", "interpreted")?;
+    Ok(session.query(script)?.num_rows())
+}
+
+/// A table `name` of `rows` rows with the times 0, 1, 2, … seconds and the numbers from `first` on.
+fn counting(name: &str, first: u64, rows: u64, options: &str) -> String {
+    let last = first + rows - 1;
+    format!(
+        "CREATE TABLE {name} (id BIGINT, ts AS TO_TIMESTAMP_LTZ(id * 1000, 3), WATERMARK FOR ts AS ts) WITH (\
+         'connector' = 'datagen', 'rows-per-second' = '0', 'fields.id.kind' = 'sequence', \
+         'fields.id.start' = '{first}', 'fields.id.end' = '{last}' {options});"
+    )
+}
+
+const COUNT: &str = "SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' DAY)) \
+     GROUP BY window_start, window_end, id";
+
+#[test]
+fn more_keys_than_fit_are_an_error_that_says_so() {
+    let table = counting("t", 0, 800_000, "");
+    let error = run("16 MB", &format!("{table} {COUNT}")).unwrap_err();
+    assert_eq!(error.code, code::OUT_OF_MEMORY, "{error}");
+    assert!(error.message.contains("budget of 16.0 MiB") && error.message.contains("tables"), "{error}");
+    assert!(error.help().is_some_and(|help| help.contains("--memory")), "{error}");
+    let distinct = "SELECT COUNT(DISTINCT id) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '100' DAY)) \
+         GROUP BY window_start, window_end";
+    let error = run("6 MB", &format!("{table} {distinct}")).unwrap_err();
+    assert_eq!(error.code, code::OUT_OF_MEMORY, "{error}");
+}
+
+#[test]
+fn windows_that_close_in_time_fit() {
+    let table = counting("t", 0, 800_000, "");
+    let query = COUNT.replace("'10' DAY", "'1' HOUR").replace(", id", "");
+    assert_eq!(run("2 MB", &format!("{table} {query}")).unwrap(), 800_000usize.div_ceil(3600));
+    let hopping = "SELECT COUNT(*) AS n FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '12' HOUR)) \
+         GROUP BY window_start, window_end";
+    // Hundreds of windows are open at a time.
+    assert_eq!(run("4 MB", &format!("{table} {hopping}")).unwrap(), 800_000usize.div_ceil(60) + 719);
+}
+
+#[test]
+fn thousands_of_open_windows_fit() {
+    let table = counting("t", 0, 100_000, "").replace("FOR ts AS ts)", "FOR ts AS ts - INTERVAL '5' HOUR)");
+    let query = "SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND)) \
+         GROUP BY window_start, window_end";
+    // 18,000 windows are open once the watermark has begun to follow.
+    assert_eq!(run("64 MB", &format!("{table} {query}")).unwrap(), 100_000);
+}
+
+#[test]
+fn the_inputs_of_a_join_wait_for_each_other() {
+    let (left, right) = (counting("l", 0, 600_000, ""), counting("r", 0, 600_000, ""));
+    let query = "SELECT l.id FROM l JOIN r ON l.id = r.id \
+         AND l.ts BETWEEN r.ts - INTERVAL '1' MINUTE AND r.ts + INTERVAL '1' MINUTE";
+    assert_eq!(run("12 MB", &format!("{left} {right} {query}")).unwrap(), 600_000);
+}
+
+#[test]
+fn a_join_that_keeps_everything_is_an_error() {
+    let (left, right) = (counting("l", 0, 600_000, ""), counting("r", 600_000, 600_000, ""));
+    let error = run("16 MB", &format!("{left} {right} SELECT l.id FROM l JOIN r ON l.id = r.id")).unwrap_err();
+    assert_eq!(error.code, code::OUT_OF_MEMORY, "{error}");
+    assert!(error.message.contains("operators"), "{error}");
+}
+
+#[test]
+fn a_lookup_table_that_does_not_fit_is_an_error() {
+    let (left, right) = (counting("l", 0, 10, ""), counting("r", 0, 900_000, ""));
+    let query = "SELECT l.id FROM l WHERE l.id IN (SELECT r.id FROM r)";
+    let error = run("4 MB", &format!("SET 'execution.runtime-mode' = 'batch'; {left} {right} {query}")).unwrap_err();
+    assert_eq!(error.code, code::OUT_OF_MEMORY, "{error}");
+}

@@ -1,0 +1,91 @@
+//! How many rows a buffer has.
+//!
+//! Small buffers share a chunk among all workers, so that its rows reach their windows soon; large ones cost less for
+//! each row. So buffers are small while workers wait for rows, and grow when rows wait for workers. Rows of the output are
+//! the same whatever the size.
+
+use crate::config::RunConfig;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Least rows of an adapted buffer: fewer spend more time on being handed over than on being processed.
+const LEAST: usize = 1 << 10;
+/// Rows at the start.
+const FIRST: usize = 16 << 10;
+
+/// See the file's description.
+#[derive(Debug)]
+pub(crate) struct BufferSize {
+    is_fixed: bool,
+    rows: AtomicUsize,
+}
+
+impl BufferSize {
+    /// The size that the configuration fixes, or one that adapts.
+    pub(crate) fn new(config: &RunConfig) -> BufferSize {
+        let (is_fixed, rows) = match config.buffer_rows {
+            0 => (false, FIRST),
+            rows => (true, rows.min(RunConfig::MAX_BUFFER_ROWS)),
+        };
+        BufferSize { is_fixed, rows: AtomicUsize::new(rows) }
+    }
+
+    /// Most rows of a buffer that is made now.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows.load(Relaxed)
+    }
+
+    /// Adapts to the tasks that wait for a worker; called for each chunk. Observations that overtake each other do no
+    /// harm: each moves by one step from what it has read.
+    pub(crate) fn observe(&self, waiting: usize, workers: usize) {
+        if !self.is_fixed {
+            let rows = self.rows();
+            let adapted = adapted(rows, waiting, workers);
+            if adapted != rows {
+                self.rows.store(adapted, Relaxed);
+            }
+        }
+    }
+}
+
+/// Twice the rows when two tasks or more wait for each worker, half of them when fewer than one in two workers has a task
+/// waiting; between the two they stay, so that the size does not swing.
+fn adapted(rows: usize, waiting: usize, workers: usize) -> usize {
+    if waiting >= 2 * workers {
+        (rows * 2).min(RunConfig::MAX_BUFFER_ROWS)
+    } else if 2 * waiting < workers {
+        (rows / 2).max(LEAST)
+    } else {
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_grow_with_the_queue_and_shrink_without() {
+        let size = BufferSize::new(&RunConfig { buffer_rows: 0, ..RunConfig::default() });
+        (0..10).for_each(|_| size.observe(8, 4));
+        assert_eq!(size.rows(), RunConfig::MAX_BUFFER_ROWS);
+        for waiting in [2, 7] {
+            size.observe(waiting, 4);
+            assert_eq!(size.rows(), RunConfig::MAX_BUFFER_ROWS, "neither short nor long");
+        }
+        size.observe(1, 4);
+        assert_eq!(size.rows(), RunConfig::MAX_BUFFER_ROWS / 2);
+        (0..10).for_each(|_| size.observe(0, 4));
+        assert_eq!(size.rows(), LEAST);
+        size.observe(100, 1);
+        assert_eq!(size.rows(), 2 * LEAST);
+    }
+
+    #[test]
+    fn a_size_that_is_set_stays() {
+        for (set, rows) in [(1, 1), (137, 137), (usize::MAX, RunConfig::MAX_BUFFER_ROWS)] {
+            let size = BufferSize::new(&RunConfig { buffer_rows: set, ..RunConfig::default() });
+            [0, 1000].into_iter().for_each(|waiting| size.observe(waiting, 2));
+            assert_eq!(size.rows(), rows);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The memory budget of a query (design section 1, idea 6): who holds how much, and how much may be held.
+//!
+//! Whoever keeps memory that grows with the input has a [`Charge`] and sets it to what it holds, a few times a task and
+//! never for each row. Charges are rounded where measuring would cost more than it is worth, and memory that only lives
+//! within a task is not charged: a budget is a bound for what accumulates, not a limit of the allocator.
+//!
+//! Some classes are *in flight*: workers and sinks give them back without any further input. The others are *state*,
+//! which goes when watermarks advance, so only by reading on. The runtime's `flow` decides by the two who may read.
+//!
+//! # Protocol
+//!
+//! Every charge adds its difference to the counter of its class and to the total, with wrapping additions: sums are
+//! exact, whatever the order. One thread may wait for memory: it calls [`MemoryBudget::watch`], *then* looks at the
+//! numbers, and sleeps if they are too high. Who gives memory back subtracts, *then* reads the flag, and calls the waker
+//! if it is set. Both pairs are sequentially consistent, so that of two threads at this at once the first sees the
+//! other's memory or the second sees the flag; the waker takes the lock under which the waiter looks and sleeps, so that
+//! the wake-up cannot fall in between. All else is relaxed: the numbers guide decisions and guard no memory.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// What memory is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MemoryClass {
+    /// Chunks that were read, and rows on their way through pipelines.
+    Buffers,
+    /// Tables of windows that are not complete.
+    Tables,
+    /// Sealed tables: windows being written, and slices that later windows share.
+    Partials,
+    /// Rows and state of joins, sessions, count windows, ranks and OVER.
+    Operators,
+    /// Tables that others look up.
+    Lookups,
+    /// Encoded output that a sink has not written.
+    Sinks,
+}
+
+impl MemoryClass {
+    /// All classes.
+    pub const ALL: [MemoryClass; 6] = [
+        MemoryClass::Buffers,
+        MemoryClass::Tables,
+        MemoryClass::Partials,
+        MemoryClass::Operators,
+        MemoryClass::Lookups,
+        MemoryClass::Sinks,
+    ];
+
+    /// Its name in statistics and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MemoryClass::Buffers => "buffers",
+            MemoryClass::Tables => "tables",
+            MemoryClass::Partials => "partials",
+            MemoryClass::Operators => "operators",
+            MemoryClass::Lookups => "lookups",
+            MemoryClass::Sinks => "sinks",
+        }
+    }
+
+    /// Whether it is given back without further input.
+    pub const fn is_in_flight(self) -> bool {
+        matches!(self, MemoryClass::Buffers | MemoryClass::Sinks)
+    }
+}
+
+/// See the file's description.
+pub struct MemoryBudget {
+    limit: u64,
+    used: AtomicU64,
+    peak: AtomicU64,
+    classes: [AtomicU64; MemoryClass::ALL.len()],
+    watched: AtomicBool,
+    waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl MemoryBudget {
+    /// Nothing used of `limit` bytes.
+    pub fn new(limit: u64) -> Arc<MemoryBudget> {
+        Arc::new(MemoryBudget {
+            limit,
+            used: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            classes: Default::default(),
+            watched: AtomicBool::new(false),
+            waker: OnceLock::new(),
+        })
+    }
+
+    /// Bytes that may be held.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Bytes that are held.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::SeqCst)
+    }
+
+    /// Bytes held by a class.
+    pub fn used_by(&self, class: MemoryClass) -> u64 {
+        self.classes[class as usize].load(Ordering::SeqCst)
+    }
+
+    /// Bytes that are given back without further input.
+    pub fn in_flight(&self) -> u64 {
+        self.sum(MemoryClass::is_in_flight)
+    }
+
+    /// Bytes that are given back when watermarks advance.
+    pub fn state(&self) -> u64 {
+        self.sum(|class| !class.is_in_flight())
+    }
+
+    /// Sets what is called when memory is given back while the budget is watched; the first one counts. It runs wherever a
+    /// charge is dropped, so it may take no lock under which charges are changed.
+    pub fn set_waker(&self, waker: impl Fn() + Send + Sync + 'static) {
+        // A second one would be that of another run, of which there is none.
+        let _first_counts = self.waker.set(Box::new(waker));
+    }
+
+    /// Asks for the waker to be called, or no longer; see the protocol.
+    pub fn watch(&self, watched: bool) {
+        self.watched.store(watched, Ordering::SeqCst);
+    }
+
+    /// The numbers of now. Not a consistent cut: classes may not quite add up to the total.
+    pub fn snapshot(&self) -> MemorySnapshot {
+        MemorySnapshot {
+            limit: self.limit,
+            used: self.used.load(Ordering::Relaxed),
+            peak: self.peak.load(Ordering::Relaxed),
+            by_class: MemoryClass::ALL.map(|class| (class, self.classes[class as usize].load(Ordering::Relaxed))),
+        }
+    }
+
+    fn sum(&self, counts: impl Fn(MemoryClass) -> bool) -> u64 {
+        MemoryClass::ALL.into_iter().filter(|&c| counts(c)).map(|c| self.used_by(c)).sum()
+    }
+
+    fn change(&self, class: MemoryClass, from: u64, to: u64) {
+        if from == to {
+            return;
+        }
+        // A subtraction is the addition of the complement: additions wrap.
+        let difference = to.wrapping_sub(from);
+        self.classes[class as usize].fetch_add(difference, Ordering::SeqCst);
+        let used = self.used.fetch_add(difference, Ordering::SeqCst).wrapping_add(difference);
+        if to > from {
+            self.peak.fetch_max(used, Ordering::Relaxed);
+        } else if self.watched.load(Ordering::SeqCst)
+            && let Some(waker) = self.waker.get()
+        {
+            waker();
+        }
+    }
+}
+
+impl fmt::Debug for MemoryBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.snapshot().fmt(f)
+    }
+}
+
+/// Memory that someone holds; given back when it is dropped.
+#[derive(Debug)]
+pub struct Charge {
+    budget: Arc<MemoryBudget>,
+    class: MemoryClass,
+    bytes: u64,
+}
+
+impl Charge {
+    /// Of `bytes` bytes, which may change.
+    pub fn new(budget: &Arc<MemoryBudget>, class: MemoryClass, bytes: usize) -> Charge {
+        budget.change(class, 0, bytes as u64);
+        Charge { budget: Arc::clone(budget), class, bytes: bytes as u64 }
+    }
+
+    /// What is held from now on.
+    pub fn set(&mut self, bytes: usize) {
+        self.budget.change(self.class, self.bytes, bytes as u64);
+        self.bytes = bytes as u64;
+    }
+
+    /// What is held, as it was set last.
+    pub fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
+
+    /// A charge of another class to the same budget.
+    pub fn another(&self, class: MemoryClass, bytes: usize) -> Charge {
+        Charge::new(&self.budget, class, bytes)
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.change(self.class, self.bytes, 0);
+    }
+}
+
+/// The numbers of a budget at one moment, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemorySnapshot {
+    /// What may be held.
+    pub limit: u64,
+    /// What is held.
+    pub used: u64,
+    /// The most that was held.
+    pub peak: u64,
+    /// What each class holds.
+    pub by_class: [(MemoryClass, u64); MemoryClass::ALL.len()],
+}
+
+impl Default for MemorySnapshot {
+    fn default() -> MemorySnapshot {
+        MemorySnapshot { limit: 0, used: 0, peak: 0, by_class: MemoryClass::ALL.map(|class| (class, 0)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn charges_add_up_and_are_given_back() {
+        let budget = MemoryBudget::new(1000);
+        let mut tables = Charge::new(&budget, MemoryClass::Tables, 300);
+        let buffers = Charge::new(&budget, MemoryClass::Buffers, 200);
+        tables.set(100);
+        assert_eq!((budget.used(), budget.state(), budget.in_flight()), (300, 100, 200));
+        let partials = tables.another(MemoryClass::Partials, 40);
+        assert_eq!((budget.used_by(MemoryClass::Tables), budget.used_by(MemoryClass::Partials)), (100, 40));
+        drop((buffers, partials));
+        drop(tables);
+        let snapshot = budget.snapshot();
+        assert_eq!((snapshot.limit, snapshot.used, snapshot.peak), (1000, 0, 500));
+        assert!(snapshot.by_class.iter().all(|&(_, bytes)| bytes == 0));
+    }
+
+    #[test]
+    fn who_watches_is_woken_by_what_is_given_back() {
+        let (budget, woken) = (MemoryBudget::new(10), Arc::new(AtomicUsize::new(0)));
+        let counter = Arc::clone(&woken);
+        budget.set_waker(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+        });
+        let mut charge = Charge::new(&budget, MemoryClass::Sinks, 5);
+        charge.set(4);
+        assert_eq!(woken.load(Ordering::Relaxed), 0, "nobody watches");
+        budget.watch(true);
+        charge.set(8);
+        charge.set(8);
+        assert_eq!(woken.load(Ordering::Relaxed), 0, "nothing was given back");
+        charge.set(7);
+        drop(charge);
+        assert_eq!(woken.load(Ordering::Relaxed), 2);
+    }
+}
