@@ -332,3 +332,30 @@ fn a_full_device_is_reported() {
         assert!(errors.contains("MS4003") && errors.contains("free some space"), "{form}: {errors}");
     }
 }
+
+/// The most memory that a running process has had, in KiB; `None` when it has ended.
+fn high_water_mark(child: &Child) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_query_that_does_not_fit_ends_within_its_memory() {
+    let sql = "CREATE TABLE t (id BIGINT, ts AS TO_TIMESTAMP_LTZ(id, 3), WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen', \
+         'rows-per-second' = '0', 'fields.id.kind' = 'sequence', 'fields.id.start' = '0', 'fields.id.end' = '100000000'); \
+         SELECT id, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '100' DAY)) \
+         GROUP BY window_start, window_end, id";
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = millstream(folder.path()).args(["run", "--memory", "64 MB", "-e", sql]).spawn().unwrap();
+    let mut most_kib = 0;
+    while child.try_wait().unwrap().is_none() {
+        most_kib = most_kib.max(high_water_mark(&child).unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (code, errors) = ended(child);
+    assert_eq!(code, Some(1), "{errors}");
+    assert!(errors.contains("MS3010") && errors.contains("64.0 MiB"), "{errors}");
+    // The budget, what it may be exceeded by, and the program itself.
+    assert!((1..300 << 10).contains(&most_kib), "{most_kib} KiB");
+}

@@ -32,7 +32,7 @@ fn more_keys_than_fit_are_an_error_that_says_so() {
     assert!(error.help().is_some_and(|help| help.contains("--memory")), "{error}");
     let distinct = "SELECT COUNT(DISTINCT id) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '100' DAY)) \
          GROUP BY window_start, window_end";
-    let error = run("6 MB", &format!("{table} {distinct}")).unwrap_err();
+    let error = run("3 MB", &format!("{table} {distinct}")).unwrap_err();
     assert_eq!(error.code, code::OUT_OF_MEMORY, "{error}");
 }
 
