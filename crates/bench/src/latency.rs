@@ -40,7 +40,7 @@ pub(crate) fn run(threads: usize) -> Result<(), Box<dyn Error>> {
         Ok(sizes) => sizes.split(',').map(str::parse).collect::<Result<Vec<usize>, _>>()?,
         Err(_) => BUFFERS.to_vec(),
     };
-    if buffers.iter().any(|&buffer| buffer == 0 || POOL % buffer != 0) {
+    if buffers.iter().any(|&buffer| buffer == 0 || !POOL.is_multiple_of(buffer)) {
         return Err(format!("a buffer must divide {POOL} rows").into());
     }
     for (campaigns, window_ms, duration) in CASES {

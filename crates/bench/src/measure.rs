@@ -14,15 +14,18 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
     (start.elapsed().as_secs_f64(), result)
 }
 
+/// What every run of a variant has returned, and the seconds of each.
+pub(crate) type Runs<T> = (T, Vec<f64>);
+
 /// Runs every variant once to warm up, and then `repetitions` times in turn: the seconds of each variant's runs. What a
 /// run returns is checked against what the variant's first one did.
 pub(crate) fn alternate<V, T: PartialEq + Debug>(
     variants: &[V],
     repetitions: usize,
     mut run: impl FnMut(&V) -> Result<T, Box<dyn Error>>,
-) -> Result<Vec<(T, Vec<f64>)>, Box<dyn Error>> {
+) -> Result<Vec<Runs<T>>, Box<dyn Error>> {
     let first = |v| Ok((run(v)?, Vec::with_capacity(repetitions)));
-    let mut runs: Vec<(T, Vec<f64>)> = variants.iter().map(first).collect::<Result<_, Box<dyn Error>>>()?;
+    let mut runs: Vec<Runs<T>> = variants.iter().map(first).collect::<Result<_, Box<dyn Error>>>()?;
     for _ in 0..repetitions {
         for (variant, (wanted, seconds)) in variants.iter().zip(&mut runs) {
             let (taken, result) = timed(|| run(variant));
