@@ -42,7 +42,7 @@ impl Region {
         if (keys.len() - inside) * OUTSIDE > keys.len() {
             return None;
         }
-        let rounded = (Region { first, last }.len() as i64 as u64).next_power_of_two() as i64;
+        let rounded = Region { first, last }.len().next_power_of_two().max(8) as i64;
         Some(Region { first: first & !(rounded / 8 - 1), last: last | (rounded / 2 - 1) })
     }
 }

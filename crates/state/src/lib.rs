@@ -1,17 +1,20 @@
 //! Tables, partials and their merge: the state of windowed aggregations and keyed operators (design sections 1 and 5).
 //!
 //! ```text
-//! Table (mutable, one worker) ──seal──► Partial (immutable, radix-partitioned by hash)
-//!                                          │ merge, partition by partition; or Combiner, slice by slice
-//!                                          ▼
-//!                                       Merged rows ──columns──► Arrow columns of the trigger's output
+//! Table (mutable, one worker)         ─┬─drain──► Partial (immutable, radix-partitioned by hash)
+//! SharedTable (mutable, many workers) ─┘             │ merge, partition by partition; or Combiner, slice by slice
+//!                                                    ▼
+//!                                                 Merged rows ──columns──► Arrow columns of the trigger's output
 //! ```
 //!
 //! All of them hold entries of one `millstream_abi::EntryLayout`, so no step converts anything. Partials are what
-//! workers late-merge today, and what is spilled, checkpointed and exchanged between nodes later. Two more collections
+//! workers late-merge, and what is spilled, checkpointed and exchanged between nodes later. Two more collections
 //! hold the same entries for keyed operators: [`GroupTable`] numbers keys, [`Slots`] finds accumulators by number.
 //!
-//! Invariants: a table has one writer; a partial never changes; strings of entries live in the arena of their table
+//! A table has a hash part and, for integer keys that lie close together, an array (`dense.rs`); it is drained and used
+//! again, so that slices need no allocation in the steady state.
+//!
+//! Invariants: a [`Table`] has one writer, a [`SharedTable`] the protocol of its file; a partial never changes; strings of entries live in the arena of their table
 //! or partial, objects as long as an entry refers to them; hashes are those of `millstream_abi` everywhere.
 
 mod accumulator;

@@ -139,13 +139,13 @@ pub fn merge(partials: &[Arc<Partial>], partitions: Range<usize>) -> Merged {
     let layout = Arc::clone(partials.first().expect("at least one partial").layout());
     debug_assert!(partials.iter().all(|p| *p.layout() == layout), "partials of one aggregation");
     let sharing: Vec<Arc<Partial>> = partials.iter().filter(|p| p.len_of(&partitions) > 0).cloned().collect();
-    let entries = sharing.iter().flat_map(|partial| partial.entries_of(&partitions));
-    // SAFETY: occupied entries of the layout, whose strings live in the partials.
-    let entries = unsafe { sorted(&layout, entries) };
     let (rows, copies) = match sharing.as_slice() {
         [] => (Vec::new(), None),
-        [only] if only.is_distinct() => (entries.into_iter().map(|e| e.entry).collect(), None),
-        _ => {
+        [only] if only.is_distinct() => (only.entries_of(&partitions).collect(), None),
+        several => {
+            let entries = several.iter().flat_map(|partial| partial.entries_of(&partitions));
+            // SAFETY: occupied entries of the layout, whose strings live in the partials.
+            let entries = unsafe { sorted(&layout, entries) };
             // Each copy takes the place of two entries at least.
             let memory = EntryMemory::zeroed(entries.len() / 2 * layout.stride);
             let mut copies = Copies { layout: Arc::clone(&layout), memory, used: 0 };

@@ -5,6 +5,7 @@ use crate::budget::Charge;
 use crate::entry;
 use crate::memory::EntryMemory;
 use crate::object;
+use crate::sort::sorted;
 use millstream_abi::{EntryLayout, HASH_EMPTY};
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ pub fn partition_of(hash: u64) -> usize {
     (hash >> (u64::BITS - PARTITION_BITS)) as usize
 }
 
-/// Immutable entries of one window slice, grouped by partition, with the strings they point to.
+/// Immutable entries of one window slice, sorted by hash, then keys, so that partitions follow each other and merging goes
+/// through several partials from beginning to end; with the strings they point to.
 #[derive(Debug)]
 pub struct Partial {
     layout: Arc<EntryLayout>,
@@ -42,36 +44,29 @@ unsafe impl Send for Partial {}
 unsafe impl Sync for Partial {}
 
 impl Partial {
-    /// Moves entries into partitions; within a partition they keep their order. Their old places are empty then.
+    /// Moves entries out of a table: their old places are empty then.
     ///
     /// # Safety
     /// All are occupied entries of `layout` that nobody else uses, whose long strings live in `arena`. Their objects belong
     /// to the partial from now on.
     pub(crate) unsafe fn of_moved(
         layout: Arc<EntryLayout>,
-        from: &[*mut u8],
+        from: impl Iterator<Item = *const u8>,
         arena: Arena,
         object_bytes: usize,
     ) -> Partial {
+        // SAFETY: promised by the caller.
+        let from = unsafe { sorted(&layout, from) };
+        let start = |partition| from.partition_point(|e| partition_of(e.hash) < partition);
         let mut starts = [0; PARTITIONS + 1];
-        // SAFETY: all are entries.
-        let partition = |e: *mut u8| partition_of(unsafe { entry::hash(e) });
-        for &e in from {
-            starts[partition(e) + 1] += 1;
-        }
-        for p in 0..PARTITIONS {
-            starts[p + 1] += starts[p];
-        }
+        starts.iter_mut().enumerate().for_each(|(partition, at)| *at = start(partition));
         let entries = EntryMemory::zeroed(from.len() * layout.stride);
-        let mut next = starts;
-        for &e in from {
-            let place = &mut next[partition(e)];
-            // SAFETY: each place is used once, and there are as many as entries; the old place is ours to write.
+        for (i, e) in from.iter().enumerate() {
+            // SAFETY: there are as many places as entries; the old place is ours to write.
             unsafe {
-                entries.start().add(*place * layout.stride).copy_from_nonoverlapping(e, layout.stride);
-                entry::write(e, 0, HASH_EMPTY);
+                entries.start().add(i * layout.stride).copy_from_nonoverlapping(e.entry, layout.stride);
+                entry::write(e.entry.cast_mut(), 0, HASH_EMPTY);
             }
-            *place += 1;
         }
         Partial { layout, entries, starts, arena, object_bytes, is_distinct: true, _charge: None }
     }

@@ -318,7 +318,7 @@ impl SharedTable {
         Level::new(self.layout.stride, SharedTable::capacity(self.workers.len(), 2 * hashed), region)
     }
 
-    /// The immutable form: the entries of all levels, grouped by partition, without the empty ones. The table is empty then
+    /// The immutable form: the entries of all levels in order, without the empty ones. The table is empty then
     /// and has the memory of its newest level still, for the next slice, unless most of it was not used.
     pub fn drain(&mut self) -> Partial {
         let mut arena = Arena::default();
@@ -330,23 +330,28 @@ impl SharedTable {
         let (layout, workers) = (&self.layout, self.workers.len());
         let mut partial = None;
         self.map.restart(|mut levels| {
-            let mut entries = Vec::new();
-            for entry in levels.iter().flat_map(Level::entries) {
+            let is_occupied = |entry: &*mut u8| {
                 // SAFETY: an entry of a level that nobody else uses.
-                match unsafe { entry::hash(entry) } {
-                    HASH_EMPTY => {}
-                    // Its worker has panicked.
-                    // SAFETY: as above.
-                    HASH_BUSY => unsafe { entry::write(entry, 0, HASH_EMPTY) },
-                    _ => entries.push(entry),
+                match unsafe { entry::hash(*entry) } {
+                    HASH_EMPTY => false,
+                    HASH_BUSY => {
+                        // Its worker has panicked.
+                        // SAFETY: as above.
+                        unsafe { entry::write(*entry, 0, HASH_EMPTY) };
+                        false
+                    }
+                    _ => true,
                 }
-            }
+            };
+            let entries = levels.iter().flat_map(Level::entries).filter(is_occupied).map(<*mut u8>::cast_const);
             // SAFETY: occupied entries of the layout that nobody else uses, whose strings are in the arenas.
-            partial = Some(unsafe { Partial::of_moved(Arc::clone(layout), &entries, arena, 0) }.repeating());
+            let sealed = unsafe { Partial::of_moved(Arc::clone(layout), entries, arena, 0) }.repeating();
+            let len = sealed.len();
+            partial = Some(sealed);
             let newest = levels.swap_remove(0);
             match newest.count() + newest.header.dense_len as usize {
-                places if places > FIRST_CAPACITY && entries.len() * SPARSE < places => {
-                    Level::new(layout.stride, SharedTable::capacity(workers, 4 * entries.len()), None)
+                places if places > FIRST_CAPACITY && len * SPARSE < places => {
+                    Level::new(layout.stride, SharedTable::capacity(workers, 4 * len), None)
                 }
                 _ => newest,
             }

@@ -304,7 +304,7 @@ impl Table {
             .filter(|&e| unsafe { entry::hash(e) } != HASH_EMPTY)
     }
 
-    /// The immutable form: entries grouped by partition, without the empty ones.
+    /// The immutable form: the entries in order, without the empty ones.
     pub fn seal(mut self) -> Partial {
         self.drain()
     }
@@ -312,16 +312,15 @@ impl Table {
     /// [`Table::seal`], after which the table is empty and has its memory still, for the next slice, unless most of it was
     /// not used. Call it when no one holds a pointer into the table.
     pub fn drain(&mut self) -> Partial {
-        let entries: Vec<*mut u8> = self.occupied().map(<*const u8>::cast_mut).collect();
-        debug_assert_eq!(entries.len(), self.len, "the table counts occupied entries");
         let arena = std::mem::take(&mut self.arena);
         // SAFETY: the entries are of the layout, and their strings live in the arena that goes with them. They are empty
         // afterwards, so the table has no objects any more.
-        let partial = unsafe { Partial::of_moved(Arc::clone(&self.layout), &entries, arena, self.object_bytes) };
+        let partial = unsafe { Partial::of_moved(Arc::clone(&self.layout), self.occupied(), arena, self.object_bytes) };
+        debug_assert_eq!(partial.len(), self.len, "the table counts occupied entries");
         (self.len, self.hashed, self.compacted_bytes, self.object_bytes) = (0, 0, 0, 0);
-        if self.is_sparse(entries.len()) {
+        if self.is_sparse(partial.len()) {
             self.set_region(None);
-            self.set_capacity(entries.len() * 4);
+            self.set_capacity(partial.len() * 4);
         }
         self.settle();
         let charge = self.charge.as_ref().map(|charge| charge.another(MemoryClass::Partials, partial.bytes()));
