@@ -115,7 +115,7 @@ impl<'c> TableState<'c> {
         let (change, ready) = (ir.block("update.slice"), ir.block("update.slice_ready"));
         let [last, before] = &self.recent;
         let mut table = ir.load_ptr(last.table, "table.last")?;
-        let mut stale = ir.b.build_is_null(table, "table.missing")?;
+        let mut is_unknown = ir.i1.const_zero();
         if let Some(slice) = slice {
             let is_last = ir.compare(IntPredicate::EQ, slice, ir.load_word(last.slice, "slice.last")?, "is_last")?;
             let mut is_known = is_last;
@@ -126,11 +126,14 @@ impl<'c> TableState<'c> {
                 table = ir.select(is_last, table.into(), other.into(), "table.selected")?.into_pointer_value();
                 is_known = ir.b.build_or(is_last, is_before, "is_known")?;
             }
-            stale = ir.b.build_or(stale, ir.b.build_not(is_known, "is_unknown")?, "slice.is_stale")?;
+            is_unknown = ir.b.build_not(is_known, "is_unknown")?;
             ir.store(self.slice, slice.into())?;
         }
         ir.store(self.table, table.into())?;
-        ir.branch_rarely(stale, change, ready)?;
+        // A slice from before the first row may have the number of the row's, but it has no table.
+        let is_missing = ir.b.build_is_null(table, "table.missing")?;
+        let is_stale = ir.b.build_or(is_missing, is_unknown, "slice.is_stale")?;
+        ir.branch_rarely(is_stale, change, ready)?;
         ir.enter(change);
         if let Some(single) = &self.single {
             single.flush(ir)?;
