@@ -3,8 +3,8 @@
 //!
 //! Open slices are in a ring ([`SliceRing`]), in which a worker finds its table of a slice without a lock; slices that find no
 //! place there are kept under one. The trigger takes the tables of complete slices out of both, one thread at a time (under
-//! the lock of the aggregation's progress). Tables that were sealed come back empty, so that in the steady state slices
-//! need no new memory.
+//! the lock of the aggregation's progress). Tables that were sealed are used again for slices to come, with the capacity that
+//! they have grown to, so that in the steady state slices need no new memory and nothing grows.
 //!
 //! A table of its own belongs to one *owner*, a worker or a lane: only the task of that owner that is running finds, makes
 //! and writes it. The owner's pointer in the ring is set by the owner (release) and taken by the trigger (acquire).
@@ -41,6 +41,7 @@ use crate::stream::StreamId;
 use millstream_abi::{EntryLayout, ExecContext, Slot, Str, TableHeader};
 use millstream_codegen::execute::TableHooks;
 use millstream_state::{MemoryBudget, Ordinal, Partial, SharedTable, Table, TableHint};
+use millstream_sync::pool::Pool;
 use millstream_sync::slices::SliceRing;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -50,6 +51,9 @@ use std::sync::{Arc, OnceLock};
 
 /// Slices that are found without a lock. Thousands of windows may be open, but most queries have a few.
 const RING_SLICES: usize = 1024;
+
+/// Most tables of an aggregation that are kept for slices to come.
+const FREE_TABLES: usize = 64;
 
 /// A table that the trigger has taken, or is about to seal.
 #[derive(Debug)]
@@ -66,14 +70,6 @@ impl Taken {
         match self {
             Taken::Own(table) => table.len(),
             Taken::Shared(table) => table.len(),
-        }
-    }
-
-    /// The immutable form.
-    pub(crate) fn seal(self) -> Partial {
-        match self {
-            Taken::Own(table) => table.seal(),
-            Taken::Shared(mut table) => table.drain(),
         }
     }
 }
@@ -209,6 +205,9 @@ pub(crate) struct OpenTables {
     frozen: Mutex<TablesByNumber>,
     /// What the next shared table begins with.
     hint: Mutex<TableHint>,
+    /// Tables that were sealed, for slices to come.
+    free: Pool<Table>,
+    free_shared: Pool<SharedTable>,
 }
 
 impl OpenTables {
@@ -216,7 +215,8 @@ impl OpenTables {
     pub(crate) fn new(layout: Arc<EntryLayout>, owners: Owners, dense: bool, budget: &Arc<MemoryBudget>) -> OpenTables {
         let (frozen, hint) = (Mutex::new(BTreeMap::new()), Mutex::new(TableHint::default()));
         let (budget, generations) = (Arc::clone(budget), Default::default());
-        OpenTables { layout, budget, owners, dense, generations, frozen, hint }
+        let (free, free_shared) = (Pool::new(FREE_TABLES), Pool::new(FREE_TABLES));
+        OpenTables { layout, budget, owners, dense, generations, frozen, hint, free, free_shared }
     }
 
     /// Of entries.
@@ -250,6 +250,27 @@ impl OpenTables {
         taken
     }
 
+    /// The immutable form of a table that was taken. Its memory is used again, unless memory is short.
+    pub(crate) fn seal(&self, table: Taken) -> Partial {
+        let is_short = self.budget.state() > self.budget.limit() / 2;
+        match table {
+            Taken::Own(table) if is_short => table.seal(),
+            Taken::Own(mut table) => {
+                let partial = table.drain();
+                // With enough of them there already, this one is dropped.
+                let _ = self.free.put(table);
+                partial
+            }
+            Taken::Shared(mut table) => {
+                let partial = table.drain();
+                if !is_short {
+                    let _ = self.free_shared.put(table);
+                }
+                partial
+            }
+        }
+    }
+
     /// Notes that nobody writes tables of the generation before this one any more.
     pub(crate) fn freeze_before(&self, generation: Generation) {
         let mut frozen = self.frozen.lock();
@@ -260,10 +281,11 @@ impl OpenTables {
 
     /// The table of an owner for a slice. Only the running task of the owner may call it and use the table.
     fn find(&self, owner: usize, generation: Generation, number: i64) -> *mut Table {
-        let make = || {
+        let fresh = || {
             let table = Table::with_hint(Arc::clone(&self.layout), self.dense, TableHint::default());
             Box::new(table.charged(&self.budget))
         };
+        let make = || self.free.take().unwrap_or_else(fresh);
         let slices = self.of(generation).get_or_init(|| Slices::new(self.owners));
         let table = slices.of(self.owners, number, |slice| slice.find(owner, make));
         // SAFETY: only this owner's running task uses the table, and it holds no pointer into the entries or strings of one
@@ -276,7 +298,8 @@ impl OpenTables {
     /// table.
     fn find_shared(&self, node: usize, generation: Generation, number: i64) -> *const SharedTable {
         let (layout, workers) = (Arc::clone(&self.layout), self.owners.workers);
-        let make = || Box::new(SharedTable::new(layout, workers, self.dense, *self.hint.lock()).charged(&self.budget));
+        let fresh = || Box::new(SharedTable::new(layout, workers, self.dense, *self.hint.lock()).charged(&self.budget));
+        let make = || self.free_shared.take().unwrap_or_else(fresh);
         let slices = self.of(generation).get_or_init(|| Slices::new(self.owners));
         slices.of(self.owners, number, |slice| slice.find_shared(node, make))
     }

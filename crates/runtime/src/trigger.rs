@@ -145,7 +145,7 @@ impl Query {
     pub(crate) fn seal(&self, firing: Arc<Firing>) {
         loop {
             let Some((slice, table)) = firing.tables.lock().pop() else { return };
-            let partial = Arc::new(table.seal());
+            let partial = Arc::new(self.aggregations[firing.aggregation].tables.seal(table));
             firing.slices.lock()[slice].1.push(partial);
             if firing.unsealed.fetch_sub(1, Ordering::AcqRel) == 1 {
                 break;
