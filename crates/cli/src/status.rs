@@ -59,7 +59,7 @@ fn status_line(s: &StatsSnapshot, before: Option<&StatsSnapshot>) -> String {
     if let Some(watermark) = s.watermark_ms {
         line += &format!(", watermark {}{}", timestamp(watermark), lag(watermark));
     }
-    line += &format!(", queue {}", s.queued);
+    line += &format!(", queue {}, memory {}B", s.queued, amount(s.memory.used as f64));
     let triggers = since(|s| s.trigger_delay.count);
     if triggers > 0.0 {
         let nanos = since(|s| u64::try_from(s.trigger_delay.sum.as_nanos()).unwrap_or(u64::MAX));

@@ -5,7 +5,8 @@
 use crate::arguments::StatsArgument;
 use crate::status::{amount, duration, timestamp};
 use millstream::{
-    PipelineSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, WorkerSnapshot,
+    MemorySnapshot, PipelineSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot,
+    WorkerSnapshot,
 };
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -75,6 +76,8 @@ fn details(s: &StatsSnapshot) -> String {
             let _ = write!(out, "\n{}: {} {what}, delivered after {}", x.name, x.begun, times(&x.delay));
         }
     }
+    let [peak, limit] = [s.memory.peak, s.memory.limit].map(|bytes| amount(bytes as f64));
+    let _ = write!(out, "\nmemory: at most {peak}B of {limit}B");
     for (index, x) in s.workers.iter().enumerate() {
         let (busy, idle) = (duration(x.busy), duration(x.idle));
         let _ = write!(out, "\nworker {index}: {} tasks, busy {busy}, idle {idle}", x.tasks);
@@ -99,6 +102,7 @@ fn object(s: &StatsSnapshot) -> Value {
         "windows": s.windows_fired,
         "watermark_ms": s.watermark_ms,
         "trigger_delay": times_object(&s.trigger_delay),
+        "memory": memory(&s.memory),
         "records_late_total": s.late_rows,
         "records_malformed_total": s.skipped_rows,
         "records_failed_total": s.error_rows,
@@ -108,6 +112,17 @@ fn object(s: &StatsSnapshot) -> Value {
         "aggregations": s.aggregations.iter().map(|a| trigger(a, "windows")).collect::<Vec<_>>(),
         "operators": s.operators.iter().map(|o| trigger(o, "jobs")).collect::<Vec<_>>(),
         "workers": s.workers.iter().map(worker).collect::<Vec<_>>(),
+    })
+}
+
+fn memory(m: &MemorySnapshot) -> Value {
+    let by_class: serde_json::Map<String, Value> =
+        m.by_class.iter().map(|(class, bytes)| (class.name().to_string(), json!(bytes))).collect();
+    json!({
+        "limit_bytes": m.limit,
+        "used_bytes": m.used,
+        "peak_bytes": m.peak,
+        "by_class": by_class,
     })
 }
 

@@ -190,7 +190,7 @@ fn statistics_add_up_and_keep_their_names() {
     };
     assert_eq!(
         names(&s),
-        "aggregations buffers bytes_in elapsed_s first_error operators pipelines queued records_failed_total \
+        "aggregations buffers bytes_in elapsed_s first_error memory operators pipelines queued records_failed_total \
          records_late_total records_malformed_total rows_in rows_out sources trigger_delay watermark_ms windows workers workers_idle"
     );
     let times = "count max_s mean_s p50_s p99_s sum_s";
@@ -230,6 +230,9 @@ fn statistics_add_up_and_keep_their_names() {
         (names(&aggregation["trigger_delay"]), &aggregation["trigger_delay"]["count"]),
         (times.to_string(), &30.into())
     );
+    assert_eq!(names(&s["memory"]), "by_class limit_bytes peak_bytes used_bytes");
+    assert_eq!(names(&s["memory"]["by_class"]), "buffers lookups operators partials sinks tables");
+    assert!(s["memory"]["peak_bytes"].as_u64().unwrap() > 0, "{s}");
     let workers = s["workers"].as_array().unwrap();
     assert!(workers.len() == 2 && workers.iter().all(|w| names(w) == "busy_s idle_s tasks"), "{s}");
 
