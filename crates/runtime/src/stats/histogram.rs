@@ -20,7 +20,7 @@ pub(crate) struct Histogram {
     most: AtomicU64,
 }
 
-/// What a [`Histogram`] holds at one moment.
+/// The times of something that was done many times, at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Times {
     /// Samples.
