@@ -118,7 +118,11 @@ impl Strategy {
                 Taken::Shared(table) => shared += table.len(),
             }
         }
-        let slices = slices as f64;
+        self.note_entries(slices as f64, private, shared);
+    }
+
+    /// So many slices fire, with so many entries in private and in shared tables.
+    fn note_entries(&self, slices: f64, private: usize, shared: usize) {
         let rows = self.rows.swap(0, Relaxed) as f64 / slices;
         self.next_look.store(self.situation.first_look(), Relaxed);
         // Slices of both kinds were in between: the next ones tell more.
@@ -278,6 +282,7 @@ fn drawn_from(draws: f64, different_ones: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use millstream_abi::{Accumulator, ObjectKind, Phys};
 
     const CACHES: Caches = Caches { second: 1 << 20, last: 32 << 20 };
 
@@ -307,6 +312,39 @@ mod tests {
                 assert_eq!(of.choose(Sharing::Global, shared(1e7, keys)), Sharing::Global, "{keys} keys");
             }
         }
+    }
+
+    #[test]
+    fn a_growing_slice_is_judged_before_it_fires_and_the_next_ones_when_they_do() {
+        let config = RunConfig { workers: 4, merge: MergeStrategy::Auto, ..RunConfig::default() };
+        let layout = EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count, Accumulator::SumI64]);
+        let mut strategy = Strategy::new(&config, &layout);
+        strategy.situation.caches = CACHES;
+        let full = strategy.situation.first_look();
+        strategy.next_look = AtomicUsize::new(full);
+        strategy.note_task(full / 2, Some(full / 2));
+        assert_eq!(strategy.sharing(), Sharing::Local, "its tables fit the cache");
+        strategy.note_task(7 * full / 2, Some(full));
+        assert_eq!(strategy.sharing(), Sharing::Global, "nearly every row has a key of its own");
+        strategy.note_entries(1.0, 4 * full, full);
+        assert_eq!(strategy.sharing(), Sharing::Global, "a slice of both kinds tells nothing");
+        strategy.note_task(1_000_000, None);
+        strategy.note_entries(1.0, 0, 10);
+        assert_eq!(strategy.sharing(), Sharing::Local);
+    }
+
+    #[test]
+    fn only_what_is_possible_is_done() {
+        let counts = EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]);
+        let strings = EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::MaxStr]);
+        let first = EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Object(ObjectKind::First, Phys::I64)]);
+        let all = EntryLayout::new(&[], &[Accumulator::Count]);
+        let of = |merge, layout| merge_strategy(&RunConfig { merge, workers: 2, ..RunConfig::default() }, layout);
+        use MergeStrategy::{Auto, Global, Local, Partition};
+        assert_eq!([Auto, Global, Partition, Local].map(|m| of(m, &counts)), [Auto, Global, Partition, Local]);
+        assert_eq!([Auto, Global, Partition].map(|m| of(m, &strings)), [Local, Local, Partition]);
+        assert_eq!([Auto, Global, Partition].map(|m| of(m, &first)), [Local; 3]);
+        assert_eq!([Auto, Global, Partition].map(|m| of(m, &all)), [Local; 3]);
     }
 
     #[test]

@@ -530,3 +530,32 @@ unsafe extern "C" fn update_object(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millstream_abi::{Accumulator, Phys};
+    use millstream_plan::window::{Slicing, WindowAssigner};
+
+    #[test]
+    fn tables_of_both_kinds_are_taken_together() {
+        let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]));
+        let tables = OpenTables::new(layout, Owners { own: 3, nodes: 2, workers: 2 }, true);
+        let generation = Generation::default();
+        for slice in [0, 10, 20] {
+            let own = tables.find(0, generation, slice);
+            assert_eq!(own, tables.find(0, generation, slice));
+            assert_ne!(own, tables.find(2, generation, slice));
+            let shared = tables.find_shared(1, generation, slice);
+            assert_eq!(shared, tables.find_shared(1, generation, slice));
+            assert_ne!(shared, tables.find_shared(0, generation, slice));
+        }
+        let ids = TableIds(WindowAssigner::Tumble(Slicing { size_ms: 10, offset_ms: 0 }));
+        let taken = tables.take(ids, 19);
+        let kinds = |tables: &[Taken]| tables.iter().filter(|t| matches!(t, Taken::Shared(_))).count();
+        let counts: Vec<_> = taken.iter().map(|(slice, tables)| (*slice, tables.len(), kinds(tables))).collect();
+        assert_eq!(counts, [(0, 4, 2), (10, 4, 2)]);
+        assert_eq!(tables.take(ids, 29).len(), 1);
+        assert!(tables.take(ids, i64::MAX).is_empty());
+    }
+}
