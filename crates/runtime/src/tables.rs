@@ -418,15 +418,6 @@ impl<'a> TaskTables<'a> {
         unsafe { TableHooks::new(find_slice, insert_key, keep_string, update_object, host) }
     }
 
-    /// Entries of the table of its own that the task has used last.
-    pub(crate) fn entries(&self) -> Option<usize> {
-        match self.current {
-            // SAFETY: a live table that only this task uses.
-            Found::Own(table) => Some(unsafe { (*table).len() }),
-            Found::Shared(_) | Found::Nothing => None,
-        }
-    }
-
     /// Tells the memory budget what has become of the tables. At the end of a task.
     pub(crate) fn settle(&self) {
         self.recent.iter().for_each(|(_, table)| table.settle());
@@ -540,7 +531,8 @@ mod tests {
     #[test]
     fn tables_of_both_kinds_are_taken_together() {
         let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]));
-        let tables = OpenTables::new(layout, Owners { own: 3, nodes: 2, workers: 2 }, true);
+        let owners = Owners { own: 3, nodes: 2, workers: 2 };
+        let tables = OpenTables::new(layout, owners, true, &MemoryBudget::new(1 << 20));
         let generation = Generation::default();
         for slice in [0, 10, 20] {
             let own = tables.find(0, generation, slice);

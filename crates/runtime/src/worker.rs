@@ -159,7 +159,7 @@ impl Worker<'_> {
             query.stats.late_rows.fetch_add(outcome.late_rows, Relaxed);
             errors.fatal().map_or(Ok(ControlFlow::Continue(())), Err)
         })?;
-        runtime.strategy.note_task(buffer.rows, tables.entries());
+        runtime.strategy.note_task(buffer.rows);
         tables.settle();
         tables.dues().iter().for_each(|&due| query.due_at_watermark(due));
         match tables.met_fired() {
