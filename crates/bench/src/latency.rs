@@ -97,7 +97,8 @@ fn measure(
     let mut session = Session::new(SessionConfig::default());
     session.set("parallelism.default", &threads.to_string())?;
     session.set("pipeline.tier", "compiled")?;
-    session.set("pipeline.buffer-rows", &buffer.to_string())?;
+    // The source brings buffers of the size; the results of a window shall not be cut into as small ones.
+    session.set("pipeline.buffer-rows", &buffer.max(10_000).to_string())?;
     session.register_source(
         "events",
         "event_type STRING NOT NULL, campaign BIGINT NOT NULL, event_time TIMESTAMP(3) NOT NULL,

@@ -359,6 +359,6 @@ fn a_query_that_does_not_fit_ends_within_its_memory() {
     let (code, errors) = ended(child);
     assert_eq!(code, Some(1), "{errors}");
     assert!(errors.contains("MS3010") && errors.contains("64.0 MiB"), "{errors}");
-    // The budget, what it may be exceeded by, and the program itself.
-    assert!((1..300 << 10).contains(&most_kib), "{most_kib} KiB");
+    // The budget, tables that have just doubled, what they were copied from, and the program itself.
+    assert!((1..512 << 10).contains(&most_kib), "{most_kib} KiB");
 }

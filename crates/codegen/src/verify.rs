@@ -411,15 +411,16 @@ mod tests {
             let layout = EntryLayout::new(&[(Phys::I64, false)], &[accumulator]);
             let argument = accumulator.argument().map(|_| Value(0));
             let components = vec![Component { argument, valid: None, guard: None }];
-            let mut p = program(&[accumulator.argument().unwrap_or(Phys::I64)], vec![assign(0, Op::Load(0))]);
+            let input = (accumulator.argument() == Some(Phys::Str)) as u32;
+            let mut p = program(&[accumulator.argument().unwrap_or(Phys::I64)], vec![assign(0, Op::Load(input))]);
             let keys = vec![(Value(1), None)];
             p.types.push(Phys::I64);
             p.body.push(assign(1, Op::Int(7)));
             p.terminal = Terminal::Update(Update { access, layout, slice: None, keys, components });
             p
         };
-        let sum = with(Accumulator::SumF64, Access::Own).shared().expect("sums can be shared");
-        assert_eq!((sum.clone(), verify(&sum)), (with(Accumulator::SumF64, Access::Shared), Ok(())));
+        let sum = with(Accumulator::SumI64, Access::Own).shared().expect("sums can be shared");
+        assert_eq!((sum.clone(), verify(&sum)), (with(Accumulator::SumI64, Access::Shared), Ok(())));
         assert_eq!(with(Accumulator::MaxStr, Access::Own).shared(), None);
         rejected(&with(Accumulator::MaxStr, Access::Shared), "cannot be shared");
     }

@@ -241,7 +241,7 @@ impl Firing {
     ) -> Firing {
         let entries: usize = tables.iter().map(Taken::len).sum();
         let is_small = entries <= SMALL_WINDOW_ENTRIES;
-        let groups = if is_small { 1 } else { PARTITIONS };
+        let groups = entries.div_ceil(SMALL_WINDOW_ENTRIES).next_power_of_two().min(PARTITIONS);
         let window = match runtime.assigner {
             WindowAssigner::Tumble(slicing) => Some((id, id.saturating_add(slicing.size_ms))),
             WindowAssigner::Attached => Some((id, id)),

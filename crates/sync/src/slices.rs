@@ -3,7 +3,7 @@
 //! # Protocol
 //!
 //! Each slot has a key, the number of its slice, and a value that is made once and used for one slice after the other. A
-//! number may be in any of the [`WAYS`] slots from its home on.
+//! number may be in any of the `WAYS` slots from its home on.
 //!
 //! - `Slot::key`: `FREE`, or a number. Any thread may change it from `FREE` to its number by compare-and-swap (acquire, so
 //!   that it sees the value as the last user has left it). Only the *drainer*, one thread at a time, changes it back

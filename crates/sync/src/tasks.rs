@@ -17,7 +17,7 @@
 //! # Protocol
 //!
 //! - `Queue::tasks`: a heap under a lock that is held for one push or pop; nothing is computed under it.
-//! - `Queue::first`: an approximation of the urgency of the first task, [`NONE`] when there is none. Written under the lock,
+//! - `Queue::first`: an approximation of the urgency of the first task, `NONE` when there is none. Written under the lock,
 //!   read by anyone (relaxed): who is misled finds the queue empty or its task less urgent, and looks again.
 //! - `Sleep::sleepers`: number of workers that are going to sleep or asleep. Written under the lock of `Sleep`.
 //!   A worker that finds nothing takes that lock, counts itself, and looks again before it waits; who pushes makes its task
