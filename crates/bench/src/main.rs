@@ -49,7 +49,10 @@ const BENCHMARKS: [(&str, Benchmark, bool); 10] = [
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let threads = std::thread::available_parallelism()?.get();
+    let threads = match std::env::var("MILLSTREAM_BENCH_THREADS") {
+        Ok(threads) => threads.parse()?,
+        Err(_) => std::thread::available_parallelism()?.get(),
+    };
     println!("{threads} threads, {} {}", std::env::consts::ARCH, std::env::consts::OS);
     if arguments.first().is_some_and(|name| name == "soak") {
         let minutes = arguments.get(1).map_or(Ok(SOAK_MINUTES), |minutes| minutes.parse())?;

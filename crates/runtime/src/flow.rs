@@ -348,8 +348,9 @@ mod tests {
     use std::thread;
 
     fn flow(groups: Vec<Option<usize>>, limit: u64) -> Arc<Flow> {
+        let splits = groups.len();
         let flow = Flow::new(16, groups, 2, MemoryBudget::new(limit));
-        (0..flow.state.lock().splits.len()).for_each(|split| flow.begin(split));
+        (0..splits).for_each(|split| flow.begin(split));
         flow
     }
 

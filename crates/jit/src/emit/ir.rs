@@ -360,6 +360,21 @@ impl<'c> Ir<'c> {
         Ok(self.b.build_select(condition, a, b, name)?)
     }
 
+    /// [`Ir::select`] by a condition that a processor cannot guess: never made a branch.
+    pub(crate) fn select_blindly(
+        &self,
+        condition: Int<'c>,
+        a: Basic<'c>,
+        b: Basic<'c>,
+        name: &str,
+    ) -> Emitted<Basic<'c>> {
+        let selected = self.select(condition, a, b, name)?;
+        if let Some(instruction) = selected.as_instruction_value() {
+            self.annotate(instruction, self.context.metadata_node(&[]), "unpredictable");
+        }
+        Ok(selected)
+    }
+
     /// The value of the block that control came from.
     pub(crate) fn merge(&self, incoming: &[(Basic<'c>, Block<'c>)], name: &str) -> Emitted<Basic<'c>> {
         let phi = self.b.build_phi(incoming[0].0.get_type(), name)?;
