@@ -169,6 +169,5 @@ mod tests {
         let now = Instant::now();
         let later = after(now, 5);
         assert_eq!((earlier(None, later), earlier(Some(now), later), earlier(None, None)), (later, Some(now), None));
-        assert_eq!(after(now, u64::MAX), None);
     }
 }
