@@ -306,6 +306,11 @@ impl Program {
         update.layout.allows_sharing().then(|| Program { terminal, ..self.clone() })
     }
 
+    /// Whether it is for tables that several tasks update at once.
+    pub fn is_shared(&self) -> bool {
+        matches!(&self.terminal, Terminal::Update(update) if update.access == Access::Shared)
+    }
+
     /// Type of a value.
     pub fn type_of(&self, value: Value) -> Phys {
         self.types[value.0 as usize]

@@ -13,13 +13,16 @@ use millstream_jit::CompileOptions;
 use millstream_plan::logical::{ColumnKind, Insert, Table};
 use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourcePlan};
 use millstream_plan::{fold, physical};
-use millstream_runtime::{KernelSlot, PipelineCode, QueryStats, RunConfig, RunInput, SourceInput, SourceRows};
+use millstream_runtime::{
+    KernelSlot, MergeStrategy, PipelineCode, QueryStats, RunConfig, RunInput, SourceInput, SourceRows,
+};
 use millstream_sql::Tier;
 use millstream_types::{DataType, Diagnostic, Options, Place, Schema, code};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// A planned run with its row programs.
 pub(crate) struct Job {
@@ -51,14 +54,19 @@ impl Job {
         results: &mut dyn ResultTarget,
         monitor: &RunMonitor,
     ) -> Result<Arc<QueryStats>, Diagnostic> {
-        let mut slots: Vec<(Arc<Lowered>, KernelSlot)> = Vec::new();
+        let (mut slots, mut spare_slots): (Slots, Slots) = Default::default();
         let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
+            let is_spare = config.merge == MergeStrategy::Auto && lowered.program.is_shared();
             let kernel: Arc<dyn Kernel> = match tier {
-                Tier::Compiled => compile(lowered)?,
-                Tier::Interpreted | Tier::Auto => Arc::new(Interpreter::new(Arc::new(lowered.program.clone()))),
+                Tier::Compiled if !is_spare => compile(lowered)?,
+                _ => Arc::new(Interpreter::new(Arc::new(lowered.program.clone()))),
             };
             let kernel = KernelSlot::new(kernel);
-            slots.push((lowered.clone(), kernel.clone()));
+            match (tier, is_spare) {
+                (Tier::Interpreted, _) | (Tier::Compiled, false) => {}
+                (Tier::Auto, false) => slots.push((lowered.clone(), kernel.clone())),
+                (Tier::Auto | Tier::Compiled, true) => spare_slots.push((lowered.clone(), kernel.clone())),
+            }
             Ok(PipelineCode { lowered: lowered.clone(), kernel })
         };
         let Programs { event_times, pipelines, lookups, operators } = &self.programs;
@@ -89,11 +97,11 @@ impl Job {
         let input = RunInput { plan: self.plan, sources, pipelines, operators, lookups, sinks };
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {
-            if tier == Tier::Auto {
-                scope.spawn(|| compile_in_background(&slots, &ended));
-            }
+            let compiles = !slots.is_empty() || !spare_slots.is_empty();
+            let compiler = compiles.then(|| scope.spawn(|| compile_in_background(&slots, &spare_slots, &ended)));
             let result = millstream_runtime::run(input, config, &stats, monitor.cancel());
             ended.store(true, Relaxed);
+            compiler.iter().for_each(|c| c.thread().unpark());
             result
         })?;
         Ok(stats)
@@ -108,9 +116,27 @@ fn written_twice(file: &Path) -> Diagnostic {
         .advise("UNION ALL the queries in one INSERT, or give a directory as 'path': each insert adds its files")
 }
 
+/// Programs whose kernels are to be replaced.
+type Slots = Vec<(Arc<Lowered>, KernelSlot)>;
+
+/// How long a query has run when the programs are compiled that it may come to need, such as those for shared tables: a
+/// short query ends before it has seen enough to change its ways.
+const SPARE_AFTER: Duration = Duration::from_millis(250);
+
 /// The second tier: replaces each interpreter by machine code as soon as it is there. A pipeline that cannot be
 /// compiled stays interpreted: the rows are the same.
-fn compile_in_background(slots: &[(Arc<Lowered>, KernelSlot)], ended: &AtomicBool) {
+fn compile_in_background(slots: &Slots, spare_slots: &Slots, ended: &AtomicBool) {
+    let started = Instant::now();
+    compile_all(slots, ended);
+    if !spare_slots.is_empty() {
+        while let Some(left) = SPARE_AFTER.checked_sub(started.elapsed()).filter(|_| !ended.load(Relaxed)) {
+            thread::park_timeout(left);
+        }
+        compile_all(spare_slots, ended);
+    }
+}
+
+fn compile_all(slots: &Slots, ended: &AtomicBool) {
     for (lowered, slot) in slots {
         if ended.load(Relaxed) {
             return;
