@@ -35,7 +35,7 @@ lint:
 unit:
 	$(CARGO) test --workspace
 
-# Every interleaving of the lock-free structures, for a few threads each; about a minute.
+# Every interleaving of the lock-free structures, for a few threads each; seconds once built (part of `make test`).
 loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p millstream-sync --release --target-dir target/loom
 
@@ -43,7 +43,7 @@ loom:
 miri:
 	$(CARGO) +nightly miri test -p millstream-sync --target-dir target/miri
 
-# The SQL corpus under 20 random orders of tasks; about ten minutes.
+# The SQL corpus under 20 random orders of tasks; half a minute once built.
 shuffle:
 	MILLSTREAM_SHUFFLE=20 $(CARGO) test --test suite corpus
 
