@@ -22,8 +22,9 @@
 //! # What is observed
 //!
 //! Private tables give *Wk*, from which *K* follows; a shared one gives *K*, from which *k* follows. Rows are counted. Slices
-//! are judged when they fire, not before: a slice with tables of both kinds costs more than with either. The other strategy has to be cheaper by a margin ([`MARGIN`]), so that the choice does not swing. It holds from
-//! the next task on, so slices that are open have tables of both kinds once; all become partials.
+//! are judged when they fire, not before: a slice with tables of both kinds costs more than with either. The other
+//! strategy has to be cheaper by a margin ([`MARGIN`]), so that the choice does not swing. It holds from the next task on,
+//! so slices that are open have tables of both kinds once; all become partials.
 
 use crate::config::{MergeStrategy, RunConfig};
 use crate::tables::Taken;

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Windows of at most so many entries (before the merge) are sealed and merged by one task: more would cost more than
-/// they share.
+/// they share. Larger ones are merged by about a task for each so many.
 const SMALL_WINDOW_ENTRIES: usize = 4096;
 
 /// A window being written.

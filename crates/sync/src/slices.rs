@@ -78,11 +78,6 @@ impl<T> SliceRing<T> {
             }
         }
     }
-
-    /// Values of all slots, in use or not.
-    pub fn values(&self) -> impl Iterator<Item = &T> {
-        self.slots.iter().map(|slot| &slot.value)
-    }
 }
 
 #[cfg(all(test, not(loom)))]
