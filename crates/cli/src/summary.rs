@@ -5,8 +5,8 @@
 use crate::arguments::StatsArgument;
 use crate::status::{amount, duration, timestamp};
 use millstream::{
-    MemorySnapshot, PipelineSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot,
-    WorkerSnapshot,
+    Compilation, MemorySnapshot, PipelineSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times,
+    TriggerSnapshot, WorkerSnapshot,
 };
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -107,12 +107,17 @@ fn object(s: &StatsSnapshot) -> Value {
         "records_malformed_total": s.skipped_rows,
         "records_failed_total": s.error_rows,
         "first_error": s.first_error.as_ref().map(ToString::to_string),
+        "compilations": s.compilations.iter().map(compilation).collect::<Vec<_>>(),
         "sources": s.sources.iter().map(source).collect::<Vec<_>>(),
         "pipelines": s.pipelines.iter().map(pipeline).collect::<Vec<_>>(),
         "aggregations": s.aggregations.iter().map(|a| trigger(a, "windows")).collect::<Vec<_>>(),
         "operators": s.operators.iter().map(|o| trigger(o, "jobs")).collect::<Vec<_>>(),
         "workers": s.workers.iter().map(worker).collect::<Vec<_>>(),
     })
+}
+
+fn compilation(c: &Compilation) -> Value {
+    json!({ "program": c.program, "time_s": c.time.as_secs_f64(), "code_bytes": c.code_bytes, "reused": c.is_reused })
 }
 
 fn memory(m: &MemorySnapshot) -> Value {

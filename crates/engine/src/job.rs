@@ -1,5 +1,6 @@
 //! A run: from bound inserts to executed pipelines.
 
+use crate::compiler::Compiler;
 use crate::constant;
 use crate::memory;
 use crate::programs::Programs;
@@ -9,7 +10,6 @@ use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::Kernel;
 use millstream_codegen::lower::Lowered;
 use millstream_connectors::{self as connectors, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest};
-use millstream_jit::CompileOptions;
 use millstream_plan::logical::{ColumnKind, Insert, Table};
 use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourcePlan};
 use millstream_plan::{fold, physical};
@@ -49,16 +49,18 @@ impl Job {
     pub(crate) fn run(
         self,
         tier: Tier,
+        compiler: &Compiler,
         config: &RunConfig,
         memory: &MemoryTables,
         results: &mut dyn ResultTarget,
         monitor: &RunMonitor,
     ) -> Result<Arc<QueryStats>, Diagnostic> {
         let (mut slots, mut spare_slots): (Slots, Slots) = Default::default();
+        let stats = Arc::new(QueryStats::new(&self.plan));
         let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
             let is_spare = config.merge == MergeStrategy::Auto && lowered.program.is_shared();
             let kernel: Arc<dyn Kernel> = match tier {
-                Tier::Compiled if !is_spare => compile(lowered)?,
+                Tier::Compiled if !is_spare => compile(compiler, lowered, &stats)?,
                 _ => Arc::new(Interpreter::new(Arc::new(lowered.program.clone()))),
             };
             let kernel = KernelSlot::new(kernel);
@@ -92,13 +94,14 @@ impl Job {
             }
             sinks.push(opened);
         }
-        let stats = Arc::new(QueryStats::new(&self.plan));
         monitor.started(&stats);
         let input = RunInput { plan: self.plan, sources, pipelines, operators, lookups, sinks };
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {
             let compiles = !slots.is_empty() || !spare_slots.is_empty();
-            let compiler = compiles.then(|| scope.spawn(|| compile_in_background(&slots, &spare_slots, &ended)));
+            let compiler = compiles.then(|| {
+                scope.spawn(|| Background { compiler, stats: &stats, ended: &ended }.run(&slots, &spare_slots))
+            });
             let result = millstream_runtime::run(input, config, &stats, monitor.cancel());
             ended.store(true, Relaxed);
             compiler.iter().for_each(|c| c.thread().unpark());
@@ -123,41 +126,45 @@ type Slots = Vec<(Arc<Lowered>, KernelSlot)>;
 /// short query ends before it has seen enough to change its ways.
 const SPARE_AFTER: Duration = Duration::from_millis(250);
 
-/// The second tier: replaces each interpreter by machine code as soon as it is there. A pipeline that cannot be
-/// compiled stays interpreted: the rows are the same.
-fn compile_in_background(slots: &Slots, spare_slots: &Slots, ended: &AtomicBool) {
-    let started = Instant::now();
-    compile_all(slots, ended);
-    if !spare_slots.is_empty() {
-        while let Some(left) = SPARE_AFTER.checked_sub(started.elapsed()).filter(|_| !ended.load(Relaxed)) {
-            thread::park_timeout(left);
-        }
-        compile_all(spare_slots, ended);
-    }
-}
-
-fn compile_all(slots: &Slots, ended: &AtomicBool) {
-    for (lowered, slot) in slots {
-        if ended.load(Relaxed) {
-            return;
-        }
-        if let Ok(kernel) = compile(lowered) {
-            slot.swap(kernel);
-        }
-    }
-}
-
-/// Programs of more values than this, such as IN lists of thousands, are compiled without optimisation: LLVM's passes
-/// take quadratic time for them, minutes rather than milliseconds.
-const LONG_PROGRAM: usize = 5_000;
-
 /// Machine code of a program.
-pub(crate) fn compile(lowered: &Lowered) -> Result<Arc<dyn Kernel>, Diagnostic> {
-    let options = match lowered.program.types.len() {
-        0..=LONG_PROGRAM => CompileOptions::default(),
-        _ => CompileOptions::unoptimised(),
-    };
-    Ok(Arc::new(millstream_jit::compile(&lowered.program, &options)?))
+fn compile(compiler: &Compiler, lowered: &Lowered, stats: &QueryStats) -> Result<Arc<dyn Kernel>, Diagnostic> {
+    let (kernel, compilation) = compiler.compile(lowered)?;
+    stats.note_compilation(compilation);
+    Ok(kernel)
+}
+
+/// The second tier, beside a run.
+struct Background<'a> {
+    compiler: &'a Compiler,
+    stats: &'a QueryStats,
+    /// Whether the run has ended.
+    ended: &'a AtomicBool,
+}
+
+impl Background<'_> {
+    /// Replaces each interpreter by machine code as soon as it is there. A pipeline that cannot be compiled stays
+    /// interpreted: the rows are the same.
+    fn run(self, slots: &Slots, spare_slots: &Slots) {
+        let started = Instant::now();
+        self.compile(slots);
+        if !spare_slots.is_empty() {
+            while let Some(left) = SPARE_AFTER.checked_sub(started.elapsed()).filter(|_| !self.ended.load(Relaxed)) {
+                thread::park_timeout(left);
+            }
+            self.compile(spare_slots);
+        }
+    }
+
+    fn compile(&self, slots: &Slots) {
+        for (lowered, slot) in slots {
+            if self.ended.load(Relaxed) {
+                return;
+            }
+            if let Ok(kernel) = compile(self.compiler, lowered, self.stats) {
+                slot.swap(kernel);
+            }
+        }
+    }
 }
 
 fn open_source(source: &SourcePlan, config: &RunConfig, memory: &MemoryTables) -> Result<SourceRows, Diagnostic> {

@@ -16,6 +16,7 @@
 //! `connectors` read and write, `runtime` executes.
 #![forbid(unsafe_code)]
 
+mod compiler;
 mod constant;
 mod explain;
 mod job;
@@ -28,8 +29,8 @@ pub use memory::TableProvider;
 pub use millstream_codegen::kernel::Tier;
 pub use millstream_connectors as connectors;
 pub use millstream_runtime::{
-    CancelState, CancelToken, MemoryClass, MemorySnapshot, PipelineSnapshot, QueryStats, SourceSnapshot, SplitSnapshot,
-    StatsSnapshot, Times, TriggerSnapshot, WorkerSnapshot,
+    CancelState, CancelToken, Compilation, MemoryClass, MemorySnapshot, PipelineSnapshot, QueryStats, SourceSnapshot,
+    SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, WorkerSnapshot,
 };
 pub use millstream_sql as sql;
 pub use millstream_types::{ALL_CODES, Code, DataType, Diagnostic, Field, Options, Place, Schema, code, text};

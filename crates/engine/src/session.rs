@@ -1,5 +1,6 @@
 //! A session: a catalog, settings, and the execution of statements.
 
+use crate::compiler::Compiler;
 use crate::explain;
 use crate::job::Job;
 use crate::memory::{self, MemoryTable, TableProvider};
@@ -72,6 +73,7 @@ pub struct Session {
     catalog: Catalog,
     settings: Settings,
     memory: MemoryTables,
+    compiler: Compiler,
 }
 
 /// The program's own tables by name.
@@ -85,6 +87,7 @@ impl Session {
             catalog: Catalog::with_boundedness(memory::is_bounded),
             settings: Settings::default(),
             memory: MemoryTables::new(),
+            compiler: Compiler::default(),
         }
     }
 
@@ -220,8 +223,8 @@ impl Session {
             Statement::Query(_) | Statement::Insert(_) | Statement::StatementSet(_) => {
                 let inserts = self.bind(&statement.statement)?;
                 let config = self.run_config();
-                let stats =
-                    Job::new(inserts, &config)?.run(self.settings.tier(), &config, &self.memory, results, monitor)?;
+                let (tier, compiler) = (self.settings.tier(), &self.compiler);
+                let stats = Job::new(inserts, &config)?.run(tier, compiler, &config, &self.memory, results, monitor)?;
                 Ok(Outcome::Ran(Box::new(stats.snapshot())))
             }
             Statement::Explain { kind, inner } => {

@@ -26,6 +26,7 @@ mod perf_map;
 mod pipeline;
 mod runtime;
 mod stages;
+mod uniform;
 
 pub use error::JitError;
 pub use options::{CompileOptions, Optimization};

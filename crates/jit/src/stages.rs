@@ -11,6 +11,7 @@
 //! operations, which are *spilled* to an array with one element a row of the block. A program that would spill more
 //! than [`MAX_SPILLED_BYTES`] a row runs in one stage, with branches.
 
+use crate::uniform::Uniform;
 use millstream_abi::Phys;
 use millstream_codegen::program::{Op, Program, Statement, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -48,18 +49,35 @@ pub(crate) struct StagePlan {
     pub(crate) spilled: BTreeSet<Value>,
     /// Rows of a block.
     pub(crate) block_rows: u64,
+    /// What the last stage need not do for each row of a block within one slice.
+    pub(crate) uniform: Option<Uniform>,
 }
 
 impl StagePlan {
     /// Plans a well-formed program.
     pub(crate) fn new(program: &Program) -> StagePlan {
         let planner = Planner::new(program);
-        let plan = planner.plan(&planner.homes());
+        let mut plan = planner.plan(&planner.homes());
         let spilled_bytes = plan.spilled_bytes(program);
         if spilled_bytes > MAX_SPILLED_BYTES {
-            return planner.plan(&vec![0; program.body.len() + 1]);
+            plan = planner.plan(&vec![0; program.body.len() + 1]);
         }
+        plan.uniform = plan.stages.last().and_then(|stage| Uniform::new(program, stage));
         plan
+    }
+
+    /// Whether the rows are processed by blocks.
+    pub(crate) fn has_blocks(&self) -> bool {
+        self.stages.len() > 1 || self.uniform.is_some()
+    }
+
+    /// Whether a stage before the last has no effects but to drop rows, so that its loop can be made of vectors.
+    pub(crate) fn only_selects(&self, program: &Program, stage: usize) -> bool {
+        let is_filter = |index: usize| matches!(program.body[index], Statement::Filter { .. });
+        self.stages[stage]
+            .actions
+            .iter()
+            .all(|(&index, &action)| action == Action::Reload || is_filter(index) || !has_effects(&program.body[index]))
     }
 
     fn spilled_bytes(&self, program: &Program) -> u64 {
@@ -68,7 +86,7 @@ impl StagePlan {
 }
 
 /// Calls `visit` with every operand of an operation.
-fn operands(op: &Op, visit: &mut dyn FnMut(Value)) {
+pub(crate) fn operands(op: &Op, visit: &mut dyn FnMut(Value)) {
     op.clone().visit_operands(|value| visit(*value));
 }
 
@@ -239,7 +257,7 @@ impl<'a> Planner<'a> {
             }
             stages.push(stage);
         }
-        let mut plan = StagePlan { stages, spilled, block_rows: BLOCK_ROWS };
+        let mut plan = StagePlan { stages, spilled, block_rows: BLOCK_ROWS, uniform: None };
         let bytes = plan.spilled_bytes(self.program).max(1);
         while plan.block_rows * bytes > SPILL_BYTES && plan.block_rows > 64 {
             plan.block_rows /= 2;
@@ -249,12 +267,12 @@ impl<'a> Planner<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use millstream_abi::RuntimeFn;
     use millstream_codegen::program::{Comparison, Emit, Input, Terminal};
 
-    fn program(types: &[Phys], inputs: &[Phys], body: Vec<Statement>, emitted: &[u32]) -> Program {
+    pub(crate) fn program(types: &[Phys], inputs: &[Phys], body: Vec<Statement>, emitted: &[u32]) -> Program {
         let program = Program {
             name: "test".into(),
             inputs: inputs.iter().map(|&phys| Input { name: "c".into(), phys, nullable: false }).collect(),
@@ -270,11 +288,11 @@ mod tests {
         program
     }
 
-    fn filter(condition: u32, counts_late: bool) -> Statement {
+    pub(crate) fn filter(condition: u32, counts_late: bool) -> Statement {
         Statement::Filter { condition: Value(condition), counts_late }
     }
 
-    fn load(value: u32, input: u32) -> Statement {
+    pub(crate) fn load(value: u32, input: u32) -> Statement {
         Statement::Let(Value(value), Op::Load(input))
     }
 

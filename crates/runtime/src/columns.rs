@@ -85,6 +85,9 @@ impl Parts {
 /// Bytes of the rows of columns: of a slice only its own, of strings also what they refer to.
 pub(crate) fn bytes_of(columns: &[ArrayRef]) -> usize {
     fn long<T: ByteViewType>(views: &GenericByteViewArray<T>) -> usize {
+        if views.data_buffers().is_empty() {
+            return 0;
+        }
         let lengths = views.views().iter().map(|&view| view as u32 as usize);
         lengths.filter(|&length| length > Str::INLINE).sum()
     }

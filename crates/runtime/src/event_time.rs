@@ -1,5 +1,6 @@
 //! Event times and watermarks of the rows of a source (design section 4).
 
+use crate::bounds::{bounds, widen};
 use crate::columns::selected;
 use crate::input::{EventTimeColumns, PipelineCode, event_time_columns};
 use arrow_array::cast::AsArray;
@@ -116,25 +117,14 @@ impl Millis {
         }
     }
 
-    /// Smallest and largest value that is not NULL. Every row of the input passes here, so values without NULLs go
-    /// through eight comparisons at a time that do not wait for each other.
+    /// Smallest and largest value that is not NULL.
     fn bounds(&self) -> Option<(i64, i64)> {
-        let widen = |(least, most): (i64, i64), value: i64| (least.min(value), most.max(value));
         if let Some(nulls) = &self.nulls {
             let mut valid = nulls.valid_indices().map(|i| self.values[i]);
             let first = valid.next()?;
             return Some(valid.fold((first, first), widen));
         }
-        let first = *self.values.first()?;
-        let mut lanes = [(first, first); 8];
-        let (blocks, rest) = self.values.as_chunks::<8>();
-        for block in blocks {
-            for (lane, &value) in lanes.iter_mut().zip(block) {
-                *lane = widen(*lane, value);
-            }
-        }
-        let last = rest.iter().fold((first, first), |bounds, &value| widen(bounds, value));
-        Some(lanes.into_iter().fold(last, |(least, most), lane| (least.min(lane.0), most.max(lane.1))))
+        bounds(&self.values)
     }
 }
 

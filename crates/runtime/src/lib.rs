@@ -25,6 +25,7 @@
 //! - This crate knows no SQL text and no LLVM.
 
 mod aggregation;
+mod bounds;
 mod buffer;
 mod buffer_size;
 mod cancel;
@@ -70,7 +71,8 @@ pub use input::{
 };
 pub use millstream_state::{MemoryClass, MemorySnapshot};
 pub use stats::{
-    PipelineSnapshot, QueryStats, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, WorkerSnapshot,
+    Compilation, PipelineSnapshot, QueryStats, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot,
+    WorkerSnapshot,
 };
 pub use strategy::merge_strategy;
 

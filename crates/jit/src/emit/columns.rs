@@ -143,12 +143,14 @@ impl<'c> Emitter<'c, '_> {
         }
     }
 
-    /// `Op::LoadView`
+    /// `Op::LoadView`. By words, since LLVM makes no vectors of wider integers.
     pub(super) fn load_view(&mut self, input: u32, name: &str) -> Emitted<Int<'c>> {
         let column = self.column(input)?;
         let ir = &self.ir;
         let place = ir.element(ir.i128, column.values, self.row, "place")?;
-        Ok(ir.load_input(ir.i128, place, name)?.into_int_value())
+        let low = ir.load_input(ir.i64, place, "view.low")?.into_int_value();
+        let high = ir.load_input(ir.i64, ir.at(place, 8, "view.rest")?, "view.high")?.into_int_value();
+        ir.join(low, high, name)
     }
 
     /// A string, its buffer number and offset replaced by an address when it is long. The view of a NULL row may be

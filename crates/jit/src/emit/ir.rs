@@ -58,11 +58,14 @@ pub(crate) struct Ir<'c> {
     setup: Block<'c>,
     /// Alias scope of each region: the input, then the outputs.
     scopes: Vec<MetadataValue<'c>>,
+    /// Whether the machine packs the marked elements of a vector by one instruction.
+    pub(crate) can_compress: bool,
 }
 
 impl<'c> Ir<'c> {
-    /// A module with the function `run`, and `outputs` output arrays. The builder is in no block yet.
-    pub(crate) fn new(context: &'c Context, name: &str, outputs: usize) -> Ir<'c> {
+    /// A module with the function `run`, and `outputs` output arrays, for a machine with such features in LLVM's notation.
+    /// The builder is in no block yet.
+    pub(crate) fn new(context: &'c Context, name: &str, outputs: usize, features: &str) -> Ir<'c> {
         let module = context.create_module(name);
         module.set_source_file_name(name);
         let ptr = context.ptr_type(AddressSpace::default());
@@ -94,6 +97,7 @@ impl<'c> Ir<'c> {
             entry: context.append_basic_block(function, "entry"),
             setup: context.append_basic_block(function, "setup"),
             scopes,
+            can_compress: features.split(',').any(|feature| feature == "+avx512f"),
             module,
         }
     }

@@ -3,9 +3,10 @@
 //! ```text
 //! entry    stack slots
 //! setup    what is computed once a run: addresses of columns, callbacks, constants of long strings
-//! block    for each block of rows (only when there are several stages)
+//! block    for each block of rows (only when there are several stages, or slices)
 //!   stage 1   for each row:      statements; append the row to the selection, branch-free
-//!   stage n   for each selected: statements; the terminal
+//!   uniform   the lowest and highest time, the slice (only when rows go to slices)
+//!   stage n   for each selected: statements; the terminal. Twice: within one slice, and in general
 //! finish   write back counters; the status
 //! ```
 //!
@@ -22,9 +23,11 @@ mod components;
 mod ir;
 mod ops;
 mod probe;
+mod selection;
 mod shared;
 mod strings;
 mod terminal;
+mod uniform;
 mod update;
 mod wide;
 
@@ -38,6 +41,7 @@ pub(crate) use ir::Emitted;
 use ir::{Basic, Block, Int, Ir, Ptr};
 use millstream_abi::{ErrorKind, ExecContext, Status};
 use millstream_codegen::program::{Op, Program, Statement, Terminal, Value};
+use selection::Selection;
 use std::collections::HashMap;
 use std::mem::offset_of;
 use update::TableState;
@@ -54,7 +58,7 @@ pub(crate) fn emit<'c>(context: &'c Context, program: &Program, machine: &Target
         Terminal::Emit(columns) => 2 * columns.len() + 1,
         Terminal::Update(_) => 0,
     };
-    let ir = Ir::new(context, &program.name, outputs);
+    let ir = Ir::new(context, &program.name, outputs, &machine.get_feature_string().to_string_lossy());
     // Before anything is emitted, because loads and stores take the alignments of types from it.
     ir.module.set_triple(&machine.get_triple());
     ir.module.set_data_layout(&machine.get_target_data().get_data_layout());
@@ -64,6 +68,7 @@ pub(crate) fn emit<'c>(context: &'c Context, program: &Program, machine: &Target
 }
 
 /// Where a stage's rows come from.
+#[derive(Clone, Copy)]
 enum Rows<'c> {
     /// All rows from one to before another.
     Range(Int<'c>, Int<'c>),
@@ -105,8 +110,9 @@ struct Emitter<'c, 'p> {
     out_rows: Option<Ptr<'c>>,
     late_rows: Option<Ptr<'c>>,
     table: Option<TableState<'c>>,
-    /// Row numbers within the block that the stages so far let through, and how many.
-    selection: Option<(Ptr<'c>, Ptr<'c>)>,
+    selection: Option<Selection<'c>>,
+    /// Values that are the same for all rows of the block, while its one slice is processed.
+    uniform: Option<HashMap<Value, Basic<'c>>>,
 
     /// Values of the current stage.
     values: HashMap<Value, Basic<'c>>,
@@ -154,6 +160,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
             late_rows: None,
             table: None,
             selection: None,
+            uniform: None,
             values: HashMap::new(),
         };
         emitter.note_operations(&program.body);
@@ -197,8 +204,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
             });
         }
         if self.plan.stages.len() > 1 {
-            let rows = ir.i32.array_type(self.plan.block_rows as u32);
-            self.selection = Some((ir.slot(rows, "selection")?, ir.variable(ir.word(0), "selected")?));
+            self.selection = Some(Selection::new(ir, self.plan.block_rows)?);
             for &value in &self.plan.spilled {
                 let ty = ir.memory_type(self.program.type_of(value));
                 let array = ir.slot(
@@ -220,11 +226,11 @@ impl<'c, 'p> Emitter<'c, 'p> {
         let finish = self.next_row;
         let begin = self.ir.block("begin");
         self.ir.enter(begin);
-        if self.plan.stages.len() == 1 {
+        if self.plan.has_blocks() {
+            self.blocks(start, end, finish)?;
+        } else {
             self.stage(0, Rows::Range(start, end))?;
             self.ir.jump(finish)?;
-        } else {
-            self.blocks(start, end, finish)?;
         }
         self.ir.enter(finish);
         // The epilogue stands last, which is where a reader looks for it.
@@ -255,8 +261,16 @@ impl<'c, 'p> Emitter<'c, 'p> {
         let full = ir.word(self.plan.block_rows);
         let is_last = ir.compare(IntPredicate::ULT, left, full, "block.is_last")?;
         let length = ir.select(is_last, left.into(), full.into(), "block.length")?.into_int_value();
-        for number in 0..self.plan.stages.len() {
-            self.stage(number, if number == 0 { Rows::Block(base, length) } else { Rows::Selection(base) })?;
+        let last = self.plan.stages.len() - 1;
+        for number in 0..=last {
+            let rows = if number == 0 { Rows::Block(base, length) } else { Rows::Selection(base) };
+            match (&self.plan.uniform, rows) {
+                (Some(uniform), rows) if number == last => self.last_stage(uniform, rows, base, length)?,
+                (_, Rows::Block(..)) if number < last && self.plan.only_selects(self.program, number) => {
+                    self.selecting_stage(number, base, length)?
+                }
+                (_, rows) => self.stage(number, rows)?,
+            }
         }
         let ir = &self.ir;
         if let Some(failure) = &self.failure {
@@ -278,14 +292,13 @@ impl<'c, 'p> Emitter<'c, 'p> {
         let ir = &self.ir;
         let (head, body) = (ir.block(&name("more")), ir.block(&name("row")));
         let (latch, exit) = (ir.block(&name("next")), ir.block(&name("end")));
-        let (from, to) = match (&rows, self.selection) {
-            (Rows::Range(from, to), _) => (*from, *to),
-            (Rows::Block(_, length), _) => (ir.word(0), *length),
-            (Rows::Selection(_), Some((_, selected))) => (ir.word(0), ir.load_word(selected, &name("rows"))?),
-            (Rows::Selection(_), None) => unreachable!("a second stage has a selection"),
+        let (from, to) = match &rows {
+            Rows::Range(from, to) => (*from, *to),
+            Rows::Block(_, length) => (ir.word(0), *length),
+            Rows::Selection(_) => (ir.word(0), self.selected()?),
         };
-        if let (false, Some((_, selected))) = (is_last, self.selection) {
-            ir.store(selected, ir.word(0).into())?;
+        if !is_last {
+            self.select_none()?;
         }
         let before = ir.current();
         ir.jump(head)?;
@@ -298,7 +311,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         ir.enter(body);
         (self.row, self.row_in_block) = self.current_row(&rows, index)?;
         (self.next_row, self.stage_end) = (latch, exit);
-        self.values.clear();
+        self.values = self.uniform.clone().unwrap_or_default();
         self.row_body(number, is_last)?;
 
         let ir = &self.ir;
@@ -322,52 +335,59 @@ impl<'c, 'p> Emitter<'c, 'p> {
     /// (row, row in block) of the element at an index of the stage's rows.
     fn current_row(&self, rows: &Rows<'c>, index: Int<'c>) -> Emitted<(Int<'c>, Int<'c>)> {
         let ir = &self.ir;
-        match (rows, self.selection) {
-            (Rows::Range(..), _) => Ok((index, index)),
-            (Rows::Selection(base), Some((selection, _))) => {
-                let place = ir.element(ir.i32, selection, index, "selection.place")?;
-                let selected = ir.load(ir.i32, place, "selection.row")?.into_int_value();
-                let in_block = ir.b.build_int_z_extend(selected, ir.i64, "row.in_block")?;
+        match rows {
+            Rows::Range(..) => Ok((index, index)),
+            Rows::Selection(base) => {
+                let in_block = self.selected_row(index)?;
                 Ok((ir.b.build_int_add(*base, in_block, "row")?, in_block))
             }
-            (Rows::Block(base, _) | Rows::Selection(base), _) => Ok((ir.b.build_int_add(*base, index, "row")?, index)),
+            Rows::Block(base, _) => Ok((ir.b.build_int_add(*base, index, "row")?, index)),
         }
     }
 
     /// What a stage does with one row.
     fn row_body(&mut self, number: usize, is_last: bool) -> Emitted<()> {
-        let program = self.program;
-        let plan = self.plan;
+        if !is_last {
+            let kept = self.is_kept(number)?;
+            return self.select_row(kept);
+        }
+        let (program, plan) = (self.program, self.plan);
+        let done = match (&self.uniform, &plan.uniform) {
+            (Some(_), Some(uniform)) => Some(&uniform.statements),
+            _ => None,
+        };
+        for (&index, &action) in &plan.stages[number].actions {
+            match (&program.body[index], action) {
+                _ if done.is_some_and(|done| done.contains(&index)) => {}
+                (statement, Action::Reload) => self.reload(statement)?,
+                (Statement::Filter { condition, counts_late }, _) => self.branch_filter(*condition, *counts_late)?,
+                (statement, _) => self.statement(statement)?,
+            }
+        }
+        match &program.terminal {
+            Terminal::Emit(columns) => self.emit_row(columns),
+            Terminal::Update(update) => self.update_table(update),
+        }
+    }
+
+    /// Executes a stage before the last for one row: whether its filters keep it.
+    fn is_kept(&mut self, number: usize) -> Emitted<Int<'c>> {
+        let (program, plan) = (self.program, self.plan);
         let mut kept = self.ir.i1.const_int(1, false);
         for (&index, &action) in &plan.stages[number].actions {
             match (&program.body[index], action) {
                 (statement, Action::Reload) => self.reload(statement)?,
-                (Statement::Filter { condition, .. }, _) if !is_last => {
+                (Statement::Filter { condition, .. }, _) => {
                     let condition = self.bool(*condition);
                     kept = self.ir.b.build_and(kept, condition, "kept")?;
                 }
-                (Statement::Filter { condition, counts_late }, _) => self.branch_filter(*condition, *counts_late)?,
                 (statement, _) => {
                     self.statement(statement)?;
                     self.spill(statement)?;
                 }
             }
         }
-        match &program.terminal {
-            _ if !is_last => self.select_row(kept),
-            Terminal::Emit(columns) => self.emit_row(columns),
-            Terminal::Update(update) => self.update_table(update),
-        }
-    }
-
-    /// Appends the row to the selection when it is kept: stores it always, counts it if so.
-    fn select_row(&self, kept: Int<'c>) -> Emitted<()> {
-        let ir = &self.ir;
-        let (selection, selected) = self.selection.expect("a stage before the last has a selection");
-        let end = ir.load_word(selected, "selected")?;
-        let place = ir.element(ir.i32, selection, end, "selection.end")?;
-        ir.store(place, ir.b.build_int_truncate(self.row_in_block, ir.i32, "row.short")?.into())?;
-        ir.increase(selected, ir.b.build_int_z_extend(kept, ir.i64, "kept.count")?)
+        Ok(kept)
     }
 
     /// A filter as a branch, in the last stage.

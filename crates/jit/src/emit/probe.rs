@@ -312,6 +312,7 @@ impl<'c> Emitter<'c, '_> {
         let ty = ir.ptr.fn_type(&[ir.ptr.into(), ir.i64.into(), ir.i64.into(), ir.ptr.into()], false);
         let arguments = [self.context.into(), hash.into(), null_mask.into(), table.keys.into()];
         let inserted = ir.b.build_indirect_call(ty, table.insert_key, &arguments, "entry.inserted")?;
+        table.copy_header(ir)?;
         Ok(inserted.try_as_basic_value().basic().expect("insert_key has a result").into_pointer_value())
     }
 }

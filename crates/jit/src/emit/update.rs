@@ -13,8 +13,9 @@ use super::Emitter;
 use super::ir::{Basic, Emitted, Int, Ir, Ptr};
 use inkwell::IntPredicate;
 use inkwell::types::BasicTypeEnum;
-use millstream_abi::{Accumulator, EntryLayout, ExecContext};
+use millstream_abi::{Accumulator, EntryLayout, ExecContext, TableHeader};
 use millstream_codegen::program::{Access, Update};
+use std::cell::Cell;
 use std::mem::offset_of;
 
 /// A word of an accumulator that is kept in a variable.
@@ -53,6 +54,17 @@ pub(super) struct TableState<'c> {
     /// `ExecContext::groups`
     pub(super) groups: Ptr<'c>,
     pub(super) single: Option<SingleEntry<'c>>,
+    /// Where the entries are of the one table that a block's rows go to.
+    header: Option<HeaderCopy<'c>>,
+}
+
+/// Variables with words of a table's header: while a block within one slice updates a table that nobody else does, only
+/// insertions change it.
+struct HeaderCopy<'c> {
+    /// Variables for the words and addresses at offsets of the header.
+    words: Vec<(usize, Ptr<'c>, BasicTypeEnum<'c>)>,
+    /// Whether they stand for the header now.
+    is_used: Cell<bool>,
 }
 
 /// Variables of a slice.
@@ -89,7 +101,18 @@ impl<'c> TableState<'c> {
             update_object: field(offset_of!(ExecContext, update_object), "update_object")?,
             groups: field(offset_of!(ExecContext, groups), "groups")?,
             single: if update.keys.is_empty() { Some(SingleEntry::new(ir, &update.layout)?) } else { None },
+            header: HeaderCopy::new(ir, update)?,
         })
+    }
+
+    /// Takes what the header of the row's table says now.
+    pub(super) fn copy_header(&self, ir: &Ir<'c>) -> Emitted<()> {
+        let Some(header) = self.header.as_ref().filter(|h| h.is_used.get()) else { return Ok(()) };
+        let table = ir.load_ptr(self.table, "table")?;
+        for &(offset, slot, ty) in &header.words {
+            ir.store(slot, ir.load(ty, ir.at(table, offset as u64, "header.word")?, "header.word")?)?;
+        }
+        Ok(())
     }
 
     /// At the end of a run.
@@ -102,12 +125,21 @@ impl<'c> TableState<'c> {
 
     /// A word of the header of the row's table.
     pub(super) fn header_word(&self, ir: &Ir<'c>, offset: usize, name: &str) -> Emitted<Int<'c>> {
-        ir.load_word(ir.at(ir.load_ptr(self.table, "table")?, offset as u64, name)?, name)
+        ir.load_word(self.header_place(ir, offset, name)?, name)
     }
 
     /// A pointer of the header of the row's table.
     pub(super) fn header_pointer(&self, ir: &Ir<'c>, offset: usize, name: &str) -> Emitted<Ptr<'c>> {
-        ir.load_ptr(ir.at(ir.load_ptr(self.table, "table")?, offset as u64, name)?, name)
+        ir.load_ptr(self.header_place(ir, offset, name)?, name)
+    }
+
+    /// Where a word of the header of the row's table is, or its copy.
+    fn header_place(&self, ir: &Ir<'c>, offset: usize, name: &str) -> Emitted<Ptr<'c>> {
+        let copied = self.header.as_ref().filter(|h| h.is_used.get());
+        match copied.and_then(|h| h.words.iter().find(|word| word.0 == offset)) {
+            Some(&(_, slot, _)) => Ok(slot),
+            None => ir.at(ir.load_ptr(self.table, "table")?, offset as u64, name),
+        }
     }
 
     /// Makes the table of a slice that of the row.
@@ -178,6 +210,28 @@ impl<'c> TableState<'c> {
     }
 }
 
+impl<'c> HeaderCopy<'c> {
+    /// The words that finding a key needs for nearly every row: those of the dense region, or else of the hash part.
+    fn new(ir: &Ir<'c>, update: &Update) -> Emitted<Option<HeaderCopy<'c>>> {
+        if update.access == Access::Shared || update.slice.is_none() || update.keys.is_empty() {
+            return Ok(None);
+        }
+        let (word, address): (BasicTypeEnum<'c>, BasicTypeEnum<'c>) = (ir.i64.into(), ir.ptr.into());
+        let fields = match update.layout.dense_key() {
+            Some(_) => vec![
+                (offset_of!(TableHeader, dense), address),
+                (offset_of!(TableHeader, dense_first), word),
+                (offset_of!(TableHeader, dense_len), word),
+            ],
+            None => vec![(offset_of!(TableHeader, entries), address), (offset_of!(TableHeader, mask), word)],
+        };
+        let variable =
+            |(offset, ty): (usize, BasicTypeEnum<'c>)| Ok((offset, ir.variable(ty.const_zero(), "header")?, ty));
+        let words = fields.into_iter().map(variable).collect::<Emitted<_>>()?;
+        Ok(Some(HeaderCopy { words, is_used: Cell::new(false) }))
+    }
+}
+
 impl<'c> SingleEntry<'c> {
     fn new(ir: &Ir<'c>, layout: &EntryLayout) -> Emitted<SingleEntry<'c>> {
         let mut locals = Vec::new();
@@ -232,11 +286,30 @@ impl<'c> Emitter<'c, '_> {
         self.table.as_ref().expect("a program that updates has table state")
     }
 
+    /// Makes the table of a slice that of all rows of a block, until [`Emitter::end_slice`].
+    pub(super) fn begin_slice(&self, slice: Option<Int<'c>>) -> Emitted<()> {
+        let table = self.table();
+        table.enter_slice(&self.ir, slice)?;
+        if let Some(header) = &table.header {
+            header.is_used.set(true);
+        }
+        table.copy_header(&self.ir)
+    }
+
+    /// After the loop over the rows of a block within one slice.
+    pub(super) fn end_slice(&self) {
+        if let Some(header) = &self.table().header {
+            header.is_used.set(false);
+        }
+    }
+
     /// `Terminal::Update`
     pub(super) fn update_table(&self, update: &Update) -> Emitted<()> {
         let ir = &self.ir;
         let table = self.table();
-        table.enter_slice(ir, update.slice.map(|s| self.int(s)))?;
+        if self.uniform.is_none() {
+            table.enter_slice(ir, update.slice.map(|s| self.int(s)))?;
+        }
         let entry = match &table.single {
             None => {
                 let key = self.table_key(update)?;

@@ -8,7 +8,9 @@ mod snapshot;
 
 pub(crate) use histogram::Histogram;
 pub use histogram::Times;
-pub use snapshot::{PipelineSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, TriggerSnapshot, WorkerSnapshot};
+pub use snapshot::{
+    Compilation, PipelineSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, TriggerSnapshot, WorkerSnapshot,
+};
 
 use crate::query::Query;
 use crate::stream::Stream;
@@ -32,6 +34,7 @@ pub struct QueryStats {
     pub(crate) error_rows: AtomicU64,
     pub(crate) windows_fired: AtomicU64,
     first_error: Mutex<Option<Diagnostic>>,
+    compilations: Mutex<Vec<Compilation>>,
     pub(crate) sources: Vec<SourceStats>,
     pub(crate) pipelines: Vec<PipelineStats>,
     pub(crate) aggregations: Vec<TriggerStats>,
@@ -187,6 +190,7 @@ impl QueryStats {
             error_rows: AtomicU64::new(0),
             windows_fired: AtomicU64::new(0),
             first_error: Mutex::new(None),
+            compilations: Mutex::default(),
             sources: plan.sources.iter().enumerate().map(|(i, s)| SourceStats::new(i, s)).collect(),
             pipelines: plan.pipelines.iter().map(|_| PipelineStats::default()).collect(),
             aggregations: plan.aggregations.iter().map(|_| TriggerStats::default()).collect(),
@@ -247,6 +251,11 @@ impl QueryStats {
         }
     }
 
+    /// Machine code has been made for a program of the query.
+    pub fn note_compilation(&self, compilation: Compilation) {
+        self.compilations.lock().push(compilation);
+    }
+
     /// Pipeline `pipeline` has processed its input stream number `stream` up to a watermark.
     pub(crate) fn release(&self, pipeline: usize, stream: usize, watermark: i64) {
         let watermarks = self.pipelines[pipeline].watermarks.get().and_then(|w| w.get(stream));
@@ -289,6 +298,7 @@ impl QueryStats {
             watermark_ms: sources.iter().filter_map(|s| s.watermark_ms).min(),
             trigger_delay: Histogram::times_of(self.aggregations.iter().chain(&self.operators).map(|t| &t.delay)),
             first_error: self.first_error.lock().clone(),
+            compilations: self.compilations.lock().clone(),
             memory: self.memory.get().map_or_else(MemorySnapshot::default, |budget| budget.snapshot()),
             sources,
             pipelines,

@@ -37,6 +37,8 @@ pub struct StatsSnapshot {
     pub trigger_delay: Times,
     /// The error of one of the rows in `error_rows`.
     pub first_error: Option<Diagnostic>,
+    /// The programs for which there is machine code, in order of its making.
+    pub compilations: Vec<Compilation>,
     /// What the query holds of its memory budget; zeroes before it is built.
     pub memory: MemorySnapshot,
     /// One for each source of the plan.
@@ -49,6 +51,19 @@ pub struct StatsSnapshot {
     pub operators: Vec<TriggerSnapshot>,
     /// One for each worker; empty before the start.
     pub workers: Vec<WorkerSnapshot>,
+}
+
+/// The making of machine code for a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compilation {
+    /// Name of the program, such as `pipeline 0`.
+    pub program: String,
+    /// How long LLVM has taken; zero when the code was there already.
+    pub time: Duration,
+    /// Length of the code.
+    pub code_bytes: u64,
+    /// Whether an earlier query of the session had compiled the same program.
+    pub is_reused: bool,
 }
 
 /// Counters of a source at one moment: sums over its splits.

@@ -1,0 +1,155 @@
+//! The selection: the rows of a block that the filters so far let through.
+//!
+//! A stage that only drops rows is two loops. The first computes for each row a byte that says whether it is kept; nothing
+//! in it depends on another row, so LLVM makes vectors of it. The second packs the numbers of the kept rows, sixteen at a
+//! time where the machine has an instruction for that. A stage with effects appends row by row.
+
+use super::Emitter;
+use super::ir::{Emitted, Int, Ir, Ptr};
+use inkwell::IntPredicate;
+use inkwell::values::BasicValue;
+
+/// Rows whose numbers are packed at once.
+const LANES: u32 = 16;
+
+/// Stack slots of the selection.
+#[derive(Clone, Copy)]
+pub(super) struct Selection<'c> {
+    /// Numbers of rows within the block (i32). There is space for a vector behind the last.
+    rows: Ptr<'c>,
+    /// Variable: how many.
+    count: Ptr<'c>,
+    /// For each row of the block one byte, 1 when it is kept; zeros up to the end of the last vector.
+    kept: Ptr<'c>,
+}
+
+impl<'c> Selection<'c> {
+    pub(super) fn new(ir: &Ir<'c>, block_rows: u64) -> Emitted<Selection<'c>> {
+        let space = block_rows as u32 + LANES;
+        Ok(Selection {
+            rows: ir.slot(ir.i32.array_type(space), "selection")?,
+            count: ir.variable(ir.word(0), "selected")?,
+            kept: ir.slot(ir.i8.array_type(space), "kept.bytes")?,
+        })
+    }
+}
+
+impl<'c> Emitter<'c, '_> {
+    fn selection(&self) -> Selection<'c> {
+        self.selection.expect("a program of several stages has a selection")
+    }
+
+    /// How many rows are selected.
+    pub(super) fn selected(&self) -> Emitted<Int<'c>> {
+        self.ir.load_word(self.selection().count, "selected")
+    }
+
+    /// Number within the block of a selected row.
+    pub(super) fn selected_row(&self, index: Int<'c>) -> Emitted<Int<'c>> {
+        let ir = &self.ir;
+        let place = ir.element(ir.i32, self.selection().rows, index, "selection.place")?;
+        let selected = ir.load(ir.i32, place, "selection.row")?.into_int_value();
+        Ok(ir.b.build_int_z_extend(selected, ir.i64, "row.in_block")?)
+    }
+
+    /// Empties the selection.
+    pub(super) fn select_none(&self) -> Emitted<()> {
+        self.ir.store(self.selection().count, self.ir.word(0).into())
+    }
+
+    /// Appends the row to the selection when it is kept: stores it always, counts it if so.
+    pub(super) fn select_row(&self, kept: Int<'c>) -> Emitted<()> {
+        let ir = &self.ir;
+        let selection = self.selection();
+        let place = ir.element(ir.i32, selection.rows, self.selected()?, "selection.end")?;
+        ir.store(place, ir.b.build_int_truncate(self.row_in_block, ir.i32, "row.short")?.into())?;
+        ir.increase(selection.count, ir.b.build_int_z_extend(kept, ir.i64, "kept.count")?)
+    }
+
+    /// A stage over all rows of a block that has no effects but to drop some.
+    pub(super) fn selecting_stage(&mut self, number: usize, base: Int<'c>, length: Int<'c>) -> Emitted<()> {
+        let bytes = self.selection().kept;
+        self.each(length, 1, &format!("stage{}", number + 1), &mut |this, index| {
+            this.row_in_block = index;
+            this.row = this.ir.b.build_int_add(base, index, "row")?;
+            this.values.clear();
+            let kept = this.is_kept(number)?;
+            let ir = &this.ir;
+            let byte = ir.b.build_int_z_extend(kept, ir.i8, "kept.byte")?;
+            ir.store(ir.element(ir.i8, bytes, index, "kept.place")?, byte.into())
+        })?;
+        self.select_none()?;
+        let name = format!("stage{}.select", number + 1);
+        if !self.ir.can_compress {
+            return self.each(length, 1, &name, &mut |this, index| {
+                let ir = &this.ir;
+                let byte = ir.load(ir.i8, ir.element(ir.i8, bytes, index, "kept.place")?, "kept.byte")?;
+                this.row_in_block = index;
+                this.select_row(ir.b.build_int_truncate(byte.into_int_value(), ir.i1, "kept")?)
+            });
+        }
+        let ir = &self.ir;
+        let behind = ir.element(ir.i8, bytes, length, "kept.end")?;
+        let zeros = ir.b.build_store(behind, ir.i8.vec_type(LANES).const_zero())?;
+        // Fails only for instructions that access no memory, which this does.
+        let _ = zeros.set_alignment(1);
+        self.each(length, LANES as u64, &name, &mut |this, index| this.pack(index))
+    }
+
+    /// Appends those of the rows from `first` on, as many as a vector has, that are kept.
+    fn pack(&mut self, first: Int<'c>) -> Emitted<()> {
+        let (ir, selection) = (&self.ir, self.selection());
+        let (bytes, numbers) = (ir.i8.vec_type(LANES), ir.i32.vec_type(LANES));
+        let place = ir.element(ir.i8, selection.kept, first, "kept.place")?;
+        let kept = ir.b.build_load(bytes, place, "kept.bytes")?.into_vector_value();
+        let kept = ir.b.build_int_compare(IntPredicate::NE, kept, bytes.const_zero(), "kept.mask")?;
+        let lanes: Vec<Int<'c>> = (0..LANES).map(|lane| ir.i32.const_int(lane as u64, false)).collect();
+        let first = ir.b.build_int_truncate(first, ir.i32, "first.short")?;
+        let start = numbers.const_zero();
+        let start = ir.b.build_insert_element(start, first, ir.i32.const_zero(), "first.lane")?;
+        let start = ir.b.build_shuffle_vector(start, numbers.get_undef(), numbers.const_zero(), "first.lanes")?;
+        let rows = ir.b.build_int_add(start, inkwell::types::VectorType::const_vector(&lanes), "rows")?;
+        let packed = ir.intrinsic(
+            "llvm.x86.avx512.mask.compress",
+            &[numbers.into()],
+            &[rows.into(), numbers.const_zero().into(), kept.into()],
+            "rows.packed",
+        )?;
+        let place = ir.element(ir.i32, selection.rows, self.selected()?, "selection.end")?;
+        let stored = ir.b.build_store(place, packed)?;
+        // As above.
+        let _ = stored.set_alignment(4);
+        let mask = ir.b.build_bit_cast(kept, ir.context.i16_type(), "kept.bits")?;
+        let count = ir.intrinsic("llvm.ctpop", &[ir.context.i16_type().into()], &[mask.into()], "kept.count")?;
+        ir.increase(selection.count, ir.b.build_int_z_extend(count.into_int_value(), ir.i64, "kept.count")?)
+    }
+
+    /// A loop that counts from zero to below `end` in steps. Control comes in at the current block and leaves at it.
+    pub(super) fn each(
+        &mut self,
+        end: Int<'c>,
+        step: u64,
+        name: &str,
+        body: &mut dyn FnMut(&mut Self, Int<'c>) -> Emitted<()>,
+    ) -> Emitted<()> {
+        let ir = &self.ir;
+        let (head, rows, exit) =
+            (ir.block(&format!("{name}.more")), ir.block(&format!("{name}.row")), ir.block(&format!("{name}.end")));
+        let before = ir.current();
+        ir.jump(head)?;
+        ir.enter(head);
+        let counter = ir.b.build_phi(ir.i64, &format!("{name}.index"))?;
+        counter.add_incoming(&[(&ir.word(0), before)]);
+        let index = counter.as_basic_value().into_int_value();
+        let more = ir.compare(IntPredicate::ULT, index, end, &format!("{name}.has_more"))?;
+        ir.branch(more, rows, exit)?;
+        ir.enter(rows);
+        body(self, index)?;
+        let ir = &self.ir;
+        let next = ir.b.build_int_nuw_add(index, ir.word(step), &format!("{name}.index.next"))?;
+        counter.add_incoming(&[(&next.as_basic_value_enum(), ir.current())]);
+        ir.jump(head)?;
+        ir.enter(exit);
+        Ok(())
+    }
+}

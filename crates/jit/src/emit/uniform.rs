@@ -1,0 +1,127 @@
+//! The last stage of a program that updates slices: for each block, whether it lies in one slice
+//! ([`crate::uniform`]), and two loops, one of which need not ask that for each row.
+
+use super::ir::{Basic, Emitted, Int};
+use super::{Emitter, Rows};
+use crate::uniform::Uniform;
+use inkwell::IntPredicate;
+use millstream_codegen::program::{Op, Statement, Terminal, Value};
+use std::collections::HashMap;
+
+/// A block of which less than one row in so many is selected takes the general way: looking at all its times would cost
+/// more than it saves.
+const SPARSE: u64 = 8;
+
+impl<'c, 'p> Emitter<'c, 'p> {
+    /// The last stage, over rows of the block of `length` rows at `base`.
+    pub(super) fn last_stage(
+        &mut self,
+        uniform: &'p Uniform,
+        rows: Rows<'c>,
+        base: Int<'c>,
+        length: Int<'c>,
+    ) -> Emitted<()> {
+        let number = self.plan.stages.len() - 1;
+        let (one_slice, general, end) =
+            (self.ir.block("uniform.rows"), self.ir.block("general.rows"), self.ir.block("block.done"));
+        if let Rows::Selection(_) = rows {
+            let bounds = self.ir.block("uniform.bounds");
+            let ir = &self.ir;
+            let many = ir.b.build_int_mul(self.selected()?, ir.word(SPARSE), "selected.scaled")?;
+            ir.branch(ir.compare(IntPredicate::ULT, many, length, "is_sparse")?, general, bounds)?;
+            ir.enter(bounds);
+        }
+        let (known, is_uniform) = self.evaluate_uniform(uniform, base, length)?;
+        self.ir.branch(is_uniform, one_slice, general)?;
+
+        self.ir.enter(one_slice);
+        let Terminal::Update(update) = &self.program.terminal else {
+            unreachable!("only programs that update tables have uniform slices")
+        };
+        let slice = update.slice.map(|slice| known[&slice].into_int_value());
+        self.begin_slice(slice)?;
+        self.uniform = Some(known);
+        self.stage(number, rows)?;
+        self.uniform = None;
+        self.end_slice();
+        self.ir.jump(end)?;
+
+        self.ir.enter(general);
+        self.stage(number, rows)?;
+        self.ir.jump(end)?;
+        self.ir.enter(end);
+        Ok(())
+    }
+
+    /// Executes the uniform statements for the lowest time of a block, and says whether they give the same for all its rows
+    /// and drop none.
+    fn evaluate_uniform(
+        &mut self,
+        uniform: &'p Uniform,
+        base: Int<'c>,
+        length: Int<'c>,
+    ) -> Emitted<(HashMap<Value, Basic<'c>>, Int<'c>)> {
+        let mut highest = HashMap::new();
+        let mut lowest = HashMap::new();
+        for (&time, &input) in &uniform.times {
+            let (least, most) = self.bounds(input, base, length)?;
+            lowest.insert(time, least.into());
+            highest.insert(time, most);
+        }
+        self.values = lowest;
+        let last_row =
+            self.ir.b.build_int_sub(self.ir.b.build_int_add(base, length, "end")?, self.ir.word(1), "last")?;
+        let mut is_uniform = self.ir.i1.const_int(1, false);
+        for &index in &uniform.statements {
+            self.row = base;
+            let statement = &self.program.body[index];
+            let condition = match statement {
+                Statement::Filter { condition, .. } => Some(self.bool(*condition)),
+                _ => {
+                    self.statement(statement)?;
+                    None
+                }
+            };
+            let same = match statement {
+                Statement::Let(value, Op::SliceStart { time, size_ms, offset_ms }) => match highest.get(time) {
+                    Some(&most) => {
+                        let of_highest = self.slice_start(most, *size_ms, *offset_ms, "slice.highest")?;
+                        Some(self.ir.compare(IntPredicate::EQ, self.int(*value), of_highest, "slice.is_same")?)
+                    }
+                    None => None,
+                },
+                Statement::Let(value, Op::Watermark) => {
+                    self.row = last_row;
+                    let last = self.watermark("watermark.last")?;
+                    Some(self.ir.compare(IntPredicate::EQ, self.int(*value), last, "watermark.is_same")?)
+                }
+                _ => None,
+            };
+            for condition in condition.into_iter().chain(same) {
+                is_uniform = self.ir.b.build_and(is_uniform, condition, "is_uniform")?;
+            }
+        }
+        let known = std::mem::take(&mut self.values);
+        Ok((known.into_iter().filter(|(value, _)| !uniform.times.contains_key(value)).collect(), is_uniform))
+    }
+
+    /// Lowest and highest value of an integer column in the block. The values of NULLs only widen the range.
+    fn bounds(&mut self, input: u32, base: Int<'c>, length: Int<'c>) -> Emitted<(Int<'c>, Int<'c>)> {
+        let ir = &self.ir;
+        let (least, most) = (ir.slot(ir.i64, "time.least")?, ir.slot(ir.i64, "time.most")?);
+        ir.store(least, ir.word(i64::MAX as u64).into())?;
+        ir.store(most, ir.word(i64::MIN as u64).into())?;
+        self.each(length, 1, "uniform.time", &mut |this, index| {
+            this.row = this.ir.b.build_int_add(base, index, "row")?;
+            let time = this.load_column(input, "time")?;
+            let ir = &this.ir;
+            for (slot, choose) in [(least, "llvm.smin"), (most, "llvm.smax")] {
+                let known = ir.load_word(slot, "bound")?;
+                let wider = ir.intrinsic(choose, &[ir.i64.into()], &[known.into(), time.into()], "bound.wider")?;
+                ir.store(slot, wider)?;
+            }
+            Ok(())
+        })?;
+        Ok((self.ir.load_word(least, "time.least")?, self.ir.load_word(most, "time.most")?))
+    }
+}

@@ -1,0 +1,152 @@
+//! What all rows of a block have in common when their event times lie in one slice.
+//!
+//! Windows are long and blocks are short: nearly every block lies within one slice. Then the slice, whether the rows are
+//! late, and so the table that they go to are found once for the block, from its lowest and highest time, and the loop
+//! over its rows does without (design section 6). Blocks that a slice ends in, or in which a watermark advances that
+//! matters, take the general way, so both loops exist.
+//!
+//! The slice of a time grows with it: if the lowest and the highest time of a block are in the same slice, all are. Every
+//! statement that depends on slices, watermarks and constants alone is *uniform* then, provided that the watermark before
+//! the first row is that before the last one: watermarks never fall. A uniform filter either keeps all rows or, which sends
+//! the block the general way, none.
+
+use crate::stages::{Action, Stage, definitions, operands};
+use millstream_abi::Phys;
+use millstream_codegen::program::{Op, Program, Statement, Terminal, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The statements of the last stage that a block within one slice executes once.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Uniform {
+    /// Top-level statements by index, without the loads of times.
+    pub(crate) statements: BTreeSet<usize>,
+    /// The times that slices are made of, and the input column of each.
+    pub(crate) times: BTreeMap<Value, u32>,
+}
+
+impl Uniform {
+    /// Of a program that updates a table for each slice, when the slice is uniform.
+    pub(crate) fn new(program: &Program, last_stage: &Stage) -> Option<Uniform> {
+        let Terminal::Update(update) = &program.terminal else { return None };
+        let mut finder = Finder { program, loads: BTreeMap::new(), times: BTreeMap::new(), known: BTreeSet::new() };
+        let executed = last_stage.actions.iter().filter(|&(_, &action)| action == Action::Execute);
+        let statements =
+            executed.map(|(&index, _)| index).filter(|&index| finder.admit(&program.body[index])).collect();
+        let is_uniform = update.slice.is_some_and(|slice| finder.known.contains(&slice));
+        (is_uniform && !finder.times.is_empty()).then_some(Uniform { statements, times: finder.times })
+    }
+}
+
+struct Finder<'a> {
+    program: &'a Program,
+    /// Integer columns that were loaded.
+    loads: BTreeMap<Value, u32>,
+    times: BTreeMap<Value, u32>,
+    /// Uniform values.
+    known: BTreeSet<Value>,
+}
+
+impl Finder<'_> {
+    /// Whether a statement is uniform, given those before it.
+    fn admit(&mut self, statement: &Statement) -> bool {
+        if let Statement::Let(value, Op::Load(input)) = statement
+            && self.program.type_of(*value) == Phys::I64
+        {
+            self.loads.insert(*value, *input);
+            return false;
+        }
+        let mut local = BTreeSet::new();
+        let is_uniform = match statement {
+            Statement::Filter { condition, .. } => self.known.contains(condition),
+            _ => self.is_uniform(statement, &mut local),
+        };
+        if is_uniform {
+            self.known.extend(definitions(statement));
+        }
+        is_uniform
+    }
+
+    /// Whether a statement depends on nothing but uniform values and those that `local` statements around it define.
+    fn is_uniform(&mut self, statement: &Statement, local: &mut BTreeSet<Value>) -> bool {
+        let is_known = |finder: &Self, local: &BTreeSet<Value>, value: &Value| {
+            finder.known.contains(value) || local.contains(value)
+        };
+        match statement {
+            Statement::Let(_, Op::Load(_) | Op::LoadView(_) | Op::IsValid(_)) => false,
+            Statement::Let(_, Op::SliceStart { time, .. }) if self.loads.contains_key(time) => {
+                self.times.insert(*time, self.loads[time]);
+                true
+            }
+            Statement::Let(_, op) => {
+                let mut all = true;
+                operands(op, &mut |value| all &= is_known(self, local, &value));
+                all
+            }
+            Statement::If { condition, then, otherwise, results } => {
+                is_known(self, local, condition)
+                    && then.iter().chain(otherwise).all(|inner| {
+                        let is_uniform = self.is_uniform(inner, local);
+                        local.extend(definitions(inner));
+                        is_uniform
+                    })
+                    && results.iter().all(|(_, a, b)| is_known(self, local, a) && is_known(self, local, b))
+            }
+            Statement::Call { .. } | Statement::Trap { .. } | Statement::Filter { .. } => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stages::StagePlan;
+    use crate::stages::tests::{filter, load, program};
+    use millstream_abi::{Accumulator, EntryLayout};
+    use millstream_codegen::program::{Access, Comparison, Component, Update};
+
+    /// Counts rows by the key `v1` and the slice `v2`.
+    fn counting(types: &[Phys], body: Vec<Statement>) -> Program {
+        let mut program = program(types, &[Phys::I64, Phys::I64], body, &[]);
+        program.terminal = Terminal::Update(Update {
+            access: Access::Own,
+            layout: EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]),
+            slice: Some(Value(2)),
+            keys: vec![(Value(1), None)],
+            components: vec![Component { argument: None, valid: None, guard: None }],
+        });
+        millstream_codegen::verify::verify(&program).unwrap();
+        program
+    }
+
+    #[test]
+    fn the_slice_and_lateness_are_uniform_and_the_key_is_not() {
+        use Phys::{Bool, I64};
+        let body = vec![
+            load(0, 0),
+            load(1, 1),
+            Statement::Let(Value(2), Op::SliceStart { time: Value(0), size_ms: 10, offset_ms: 0 }),
+            Statement::Let(Value(3), Op::Watermark),
+            Statement::Let(Value(4), Op::Compare(Comparison::Gt, Value(2), Value(3))),
+            filter(4, true),
+            Statement::Let(Value(5), Op::Compare(Comparison::Gt, Value(1), Value(2))),
+            filter(5, false),
+        ];
+        let plan = StagePlan::new(&counting(&[I64, I64, I64, I64, Bool, Bool], body));
+        let uniform = plan.uniform.unwrap();
+        assert_eq!(uniform.statements, BTreeSet::from([2, 3, 4, 5]));
+        assert_eq!(uniform.times, BTreeMap::from([(Value(0), 0)]));
+    }
+
+    #[test]
+    fn a_slice_of_a_computed_time_is_not() {
+        use Phys::I64;
+        let body = vec![
+            load(0, 0),
+            load(1, 1),
+            Statement::Let(Value(2), Op::SliceStart { time: Value(3), size_ms: 10, offset_ms: 0 }),
+        ];
+        let computed = Statement::Let(Value(3), Op::Add(Value(0), Value(1)));
+        let body = vec![body[0].clone(), body[1].clone(), computed, body[2].clone()];
+        assert_eq!(StagePlan::new(&counting(&[I64, I64, I64, I64], body)).uniform, None);
+    }
+}
