@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test setup build release fmt lint unit loom miri shuffle docs docs-check bench bench-runtime soak deny clean
+.PHONY: demo test setup build release fmt lint unit loom miri shuffle docs docs-check bench bench-runtime bench-all soak deny clean
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
@@ -24,7 +24,7 @@ build: setup
 	$(CARGO) build --workspace
 
 release: setup
-	$(CARGO) build --release --bin millstream
+	$(CARGO) build --release --bins
 
 fmt:
 	$(CARGO) fmt --all
@@ -52,8 +52,7 @@ docs:
 	MILLSTREAM_UPDATE_DOCS=1 $(CARGO) test -p millstream-cli --test docs --quiet
 	$(CARGO) doc --workspace --no-deps
 
-# Millstream beside DuckDB and beside hand-written loops, by number of windows, aggregate, join and sessions, out of order,
-# and by distance of watermarks; about two minutes once built.
+# Millstream beside DuckDB and beside hand-written loops; about five minutes once built. See docs/benchmarks.md.
 bench: setup
 	scripts/bench.sh
 
@@ -61,10 +60,14 @@ bench: setup
 bench-runtime: setup
 	scripts/bench.sh skew keys latency
 
+# Every benchmark that ends by itself, and a report with plots in target/bench/report; some 20 minutes once built.
+bench-all: setup
+	scripts/bench.sh --all --report target/bench/report
+
 # Hours of event time with thousands of windows open, in MINUTES minutes; fails when memory grows.
 MINUTES ?= 10
 soak: setup
-	scripts/bench.sh soak $(MINUTES)
+	scripts/bench.sh soak --soak-minutes $(MINUTES)
 
 # Licences, sources and duplicates by cargo-deny, if it is installed (`cargo install cargo-deny`). CI checks the same
 # rules of deny.toml, and who may depend on whom, with `cargo metadata` (crates/engine/tests/suite/dependencies.rs).

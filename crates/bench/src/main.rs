@@ -1,71 +1,114 @@
-//! `make bench`: Millstream beside DuckDB and beside hand-written loops, in one process run, as ratios. The names of
-//! benchmarks as arguments (`scripts/bench.sh windows joins`) run only those; `make bench-runtime` runs those that take
-//! minutes, and `soak` with a number of minutes is a test of endurance.
+//! `millstream bench`, `make bench`: Millstream beside its baselines, in one process run, as ratios.
 //!
-//! Repetitions of the systems alternate, so that a change of the machine's speed meets all of them; medians are
-//! printed, and every result is compared with the others' before a figure is.
+//! The benchmarks are in [`benchmarks`], one in each file; what runs, compares and reports them is in [`suite`].
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "figures go to standard output")]
 
-mod checksum;
-mod columns;
-mod joins;
-mod keys;
-mod latency;
-mod measure;
-mod ndjson;
-mod order;
-mod sessions;
-mod skew;
-mod soak;
-mod watermarks;
-mod windows;
-mod ysb;
+mod arguments;
+mod benchmarks;
+mod suite;
+
+use arguments::Arguments;
+use benchmarks::BENCHMARKS;
+use clap::Parser;
+use std::process::ExitCode;
+use suite::{Benchmark, Failure, Record, Runs, Suite};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-use std::time::Duration;
-
-/// Runs with so many threads and prints its figures.
-type Benchmark = fn(usize) -> Result<(), Box<dyn std::error::Error>>;
-
-/// The minutes of `soak` without a number after it.
-const SOAK_MINUTES: f64 = 10.0;
-
-/// With whether it runs when no name is given.
-const BENCHMARKS: [(&str, Benchmark, bool); 10] = [
-    ("ndjson", ndjson::run, true),
-    ("ysb", ysb::run, true),
-    ("windows", windows::run, true),
-    ("joins", joins::run, true),
-    ("sessions", sessions::run, true),
-    ("order", order::run, true),
-    ("watermarks", watermarks::run, true),
-    ("skew", skew::run, false),
-    ("keys", keys::run, false),
-    ("latency", latency::run, false),
-];
-
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let threads = match std::env::var("MILLSTREAM_BENCH_THREADS") {
-        Ok(threads) => threads.parse()?,
-        Err(_) => std::thread::available_parallelism()?.get(),
-    };
-    println!("{threads} threads, {} {}", std::env::consts::ARCH, std::env::consts::OS);
-    if arguments.first().is_some_and(|name| name == "soak") {
-        let minutes = arguments.get(1).map_or(Ok(SOAK_MINUTES), |minutes| minutes.parse())?;
-        return soak::run(threads, Duration::try_from_secs_f64(minutes * 60.0)?);
-    }
-    if let Some(unknown) = arguments.iter().find(|a| !BENCHMARKS.iter().any(|(name, ..)| name == a)) {
-        let names = BENCHMARKS.map(|(name, ..)| name).join(", ");
-        return Err(format!("no benchmark `{unknown}`: there are {names}, and soak").into());
-    }
-    for (name, run, is_default) in BENCHMARKS {
-        if arguments.iter().any(|a| a == name) || (arguments.is_empty() && is_default) {
-            run(threads)?;
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
         }
     }
-    Ok(())
+}
+
+fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.list {
+        for benchmark in BENCHMARKS {
+            println!("{:<12} {}", benchmark.name, benchmark.title);
+        }
+        return Ok(());
+    }
+    let chosen = chosen(&arguments.names, arguments.all)?;
+    let mut suite = Suite::new(arguments.options()?);
+    let machine = format!("{} threads, {}", suite.threads(), arguments::machine());
+    suite.say(&machine);
+    for file in &arguments.merge {
+        for record in read(file)? {
+            suite.record(record)?;
+        }
+    }
+    let ran = chosen.iter().try_for_each(|benchmark| suite.run(benchmark));
+    // A benchmark that failed leaves the figures of those before it.
+    if let Some(folder) = &arguments.report {
+        suite::write_report(folder, BENCHMARKS, suite.records(), &machine)?;
+        suite.say(&format!("\nreport: {}", folder.join("index.html").display()));
+    }
+    ran
+}
+
+/// The benchmarks that were named; all, or those that run by default, when none is.
+fn chosen(names: &[String], all: bool) -> Result<Vec<&'static Benchmark>, Failure> {
+    if let Some(unknown) = names.iter().find(|name| !BENCHMARKS.iter().any(|b| b.name == *name)) {
+        let known = BENCHMARKS.iter().map(|b| b.name).collect::<Vec<_>>().join(", ");
+        return Err(format!("there is no benchmark `{unknown}`; there are {known}").into());
+    }
+    let is_chosen = |b: &Benchmark| {
+        if names.is_empty() {
+            b.runs == Runs::Always || (all && b.runs == Runs::WithAll)
+        } else {
+            names.iter().any(|name| name == b.name)
+        }
+    };
+    Ok(BENCHMARKS.iter().copied().filter(|b| is_chosen(b)).collect())
+}
+
+/// The records of another run.
+fn read(file: &std::path::Path) -> Result<Vec<Record>, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
+    let parse = |(number, line): (usize, &str)| {
+        serde_json::from_str(line).map_err(|e| format!("{}, line {}: {e}", file.display(), number + 1).into())
+    };
+    text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every benchmark compares what its systems return; here over little data, and the report is drawn. Those that take
+    /// minutes ask the same queries of more data.
+    #[test]
+    fn all_systems_of_every_benchmark_agree_on_small_data() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut suite = suite::tests::small(folder.path());
+        for benchmark in BENCHMARKS.iter().filter(|b| b.runs == Runs::Always) {
+            suite.run(benchmark).unwrap();
+            assert!(suite.records().iter().any(|record| record.benchmark == benchmark.name));
+        }
+        suite::write_report(folder.path(), BENCHMARKS, suite.records(), "a machine").unwrap();
+        let page = std::fs::read_to_string(folder.path().join("index.html")).unwrap();
+        for record in suite.records() {
+            assert!(page.contains(&format!("<h2 id=\"{}\">", record.benchmark)));
+        }
+        assert_eq!(read(&folder.path().join("records.jsonl")).unwrap().len(), suite.records().len());
+        let plots = std::fs::read_dir(folder.path())
+            .unwrap()
+            .filter(|f| f.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "svg"));
+        assert_eq!(plots.count(), page.matches("<img ").count());
+    }
+
+    #[test]
+    fn benchmarks_are_chosen_by_name() {
+        let names = |chosen: Vec<&'static Benchmark>| chosen.iter().map(|b| b.name).collect::<Vec<_>>();
+        assert_eq!(names(chosen(&["ysb".into()], false).unwrap()), ["ysb"]);
+        assert!(chosen(&["tpch".into()], false).unwrap_err().to_string().contains("there are ysb, "));
+        assert!(!names(chosen(&[], true).unwrap()).contains(&"soak"));
+        assert!(!names(chosen(&[], false).unwrap()).contains(&"keys"));
+    }
 }

@@ -5,6 +5,7 @@
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Stream processing with Flink's SQL on one well-used machine.
@@ -25,6 +26,13 @@ pub(crate) enum Command {
     Sql(Shell),
     /// Show how the queries of a script would be executed, without running them
     Explain(Explain),
+    /// Measure Millstream beside its baselines (docs/benchmarks.md): starts millstream-bench, which lies beside millstream
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Names of benchmarks and options of millstream-bench; --help lists them
+        #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Write the generated pages of docs/ into a folder
     #[command(hide = true)]
     Docs {

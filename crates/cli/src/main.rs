@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod bench;
 mod commands;
 mod config;
 mod docs;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Run(run) => commands::run(run, &arguments.common),
         Command::Sql(sql) => commands::sql(sql, &arguments.common),
         Command::Explain(explain) => commands::explain(explain, &arguments.common),
+        Command::Bench { arguments } => return bench::run(arguments),
         Command::Docs { folder } => commands::docs(folder),
     };
     match result {

@@ -243,6 +243,23 @@ fn statistics_add_up_and_keep_their_names() {
 }
 
 #[test]
+fn bench_starts_the_program_beside_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    // A copy, so that what lies beside it is known.
+    let command = folder.path().join("millstream");
+    fs::copy(env!("CARGO_BIN_EXE_millstream"), &command).unwrap();
+    let bench = || Command::new(&command).args(["bench", "--list", "ysb"]).output().unwrap();
+    let missing = bench();
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(text(&missing.stderr).contains("make release"), "{}", text(&missing.stderr));
+    let program = folder.path().join("millstream-bench");
+    fs::write(&program, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let started = bench();
+    assert_eq!((started.status.code(), text(&started.stdout).as_str()), (Some(7), "--list ysb\n"));
+}
+
+#[test]
 fn explain_runs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let sql = "CREATE TABLE s (a INT) WITH ('connector' = 'filesystem', 'path' = 'out.json', 'format' = 'json'); \

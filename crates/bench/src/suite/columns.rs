@@ -1,8 +1,8 @@
 //! Columns of random rows in memory, and sessions over them.
 
+use super::Failure;
 use arrow_array::{Int64Array, RecordBatch, TimestampMillisecondArray};
 use millstream::{DataType, Field, Schema, Session, SessionConfig};
-use std::error::Error;
 use std::sync::Arc;
 
 /// Rows of a batch.
@@ -52,7 +52,7 @@ impl Columns {
     }
 
     /// Makes the rows a table `name (k, v, ts)` of the session, with a watermark that stays behind by `delay_ms`.
-    pub(crate) fn register(&self, session: &mut Session, name: &str, delay_ms: u64) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn register(&self, session: &mut Session, name: &str, delay_ms: u64) -> Result<(), Failure> {
         let schema = Schema::new(vec![
             Field::new("k", DataType::BigInt, false),
             Field::new("v", DataType::BigInt, false),
@@ -79,7 +79,7 @@ impl Columns {
 }
 
 /// A session that compiles before it runs.
-pub(crate) fn session(threads: usize) -> Result<Session, Box<dyn Error>> {
+pub(crate) fn session(threads: usize) -> Result<Session, Failure> {
     let mut session = Session::new(SessionConfig::default());
     session.set("parallelism.default", &threads.to_string())?;
     session.set("pipeline.tier", "compiled")?;

@@ -1,66 +1,63 @@
-//! The Yahoo streaming benchmark's query from memory: views per campaign and 10 seconds (Zeuch et al., section 5.1).
-//!
-//! Columns: `event_type` (three values, a third are views), `campaign` (10,000 values), `event_time` (1 ms for every
-//! 10,000 rows, so that windows open and close during the measurement). Measured: the whole query over the columns,
-//! and two hand-written loops over the same columns, one counting in a dense array, the other in a hash table.
+//! The Yahoo streaming benchmark's query from memory: views per campaign and 10 seconds.
 
-use crate::measure::{REPETITIONS, median, report, timed};
+use crate::suite::{Across, Benchmark, Case, Checksum, Failure, Runs, Suite, System, query, session};
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
 use arrow_array::{Int64Array, RecordBatch, TimestampMillisecondArray};
-use millstream::{DataType, Field, Schema, Session, SessionConfig};
-use std::error::Error;
+use millstream::{DataType, Field, Schema};
 use std::sync::Arc;
+
+pub(crate) const BENCHMARK: Benchmark = Benchmark {
+    name: "ysb",
+    title: "the Yahoo streaming benchmark's query from memory (Zeuch et al., section 5.1)",
+    data:
+        "24 M rows in memory: event_type (a third are views), campaign (10,000 values at random), event_time (200 rows a
+           millisecond, so that windows open and close during the measurement)",
+    query: "views per campaign and 10 s",
+    measured:
+        "the whole query, compilation included, its rows added up; by hand a loop that counts in a dense array, and one
+               that counts in a hash table",
+    runs: Runs::Always,
+    run,
+};
 
 const ROWS: u64 = 24_000_000;
 const BATCH: u64 = 64 << 10;
 const CAMPAIGNS: u64 = 10_000;
 const WINDOW_MS: i64 = 10_000;
 const ROWS_PER_MS: u64 = 200;
-
-/// Sum over all groups of `views × (campaign + 1) × (window + 1)`, so that a wrong group shows.
-type Checksum = (u64, u64);
+/// A string view, a key and a time.
+const BYTES_PER_ROW: u64 = 32;
 
 /// Generates the columns, runs the systems in turn, compares and reports.
-pub(crate) fn run(threads: usize) -> Result<(), Box<dyn Error>> {
-    let batches = generate()?;
-    println!("\nysb: views per campaign and 10 s, {ROWS} rows in memory, {CAMPAIGNS} campaigns, {threads} threads");
-    let mut seconds: [Vec<f64>; 3] = Default::default();
-    let mut session = Session::new(SessionConfig::default());
-    session.set("parallelism.default", &threads.to_string())?;
-    session.set("pipeline.tier", "compiled")?;
-    session.register(
-        "events",
-        "event_type STRING NOT NULL, campaign BIGINT NOT NULL, event_time TIMESTAMP(3) NOT NULL,
-         WATERMARK FOR event_time AS event_time - INTERVAL '0.001' SECOND",
-        batches.clone(),
-    )?;
-    for repetition in 0..=REPETITIONS {
-        let runs = [
-            timed(|| engine(&mut session)),
-            timed(|| Ok(by_hand(&batches, threads, dense))),
-            timed(|| Ok(by_hand(&batches, threads, hashed))),
-        ];
-        let mut results = Vec::new();
-        for (seconds, (taken, result)) in seconds.iter_mut().zip(runs) {
-            results.push(result?);
-            if repetition > 0 {
-                seconds.push(taken);
-            }
-        }
-        if results.iter().any(|r| *r != results[0]) {
-            return Err(format!("results differ: {results:?}").into());
-        }
+fn run(suite: &mut Suite) -> Result<(), Failure> {
+    let rows = suite.rows(ROWS);
+    let batches = suite.generate("the rows", || generate(rows))?;
+    let batches = &batches;
+    let counts = suite.thread_counts();
+    let mut case = Case::new(format!("keys={CAMPAIGNS}"), rows).limited_by_memory(BYTES_PER_ROW, &counts);
+    for threads in counts {
+        let mut session = session(threads)?;
+        session.register(
+            "events",
+            "event_type STRING NOT NULL, campaign BIGINT NOT NULL, event_time TIMESTAMP(3) NOT NULL,
+             WATERMARK FOR event_time AS event_time - INTERVAL '0.001' SECOND",
+            batches.clone(),
+        )?;
+        let sql = "SELECT campaign, window_start, COUNT(*) AS views
+                   FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '10' SECOND))
+                   WHERE event_type = 'view' GROUP BY campaign, window_start, window_end";
+        case = case
+            .with(System::measured("millstream", threads, move || query(&mut session, sql)))
+            .with(System::new("columnar/array", threads, move || Ok(by_hand(batches, threads, dense))))
+            .with(System::new("columnar/hash table", threads, move || Ok(by_hand(batches, threads, hashed))));
     }
-    let baseline = median(&seconds[0]);
-    report("millstream", &seconds[0], ROWS, baseline);
-    report("hand-written loop, dense array", &seconds[1], ROWS, baseline);
-    report("hand-written loop, hash table", &seconds[2], ROWS, baseline);
+    suite.measure(Across::Different, vec![case])?;
     Ok(())
 }
 
-fn generate() -> Result<Vec<RecordBatch>, Box<dyn Error>> {
+fn generate(all_rows: u64) -> Result<Vec<RecordBatch>, Failure> {
     let schema = Schema::new(vec![
         Field::new("event_type", DataType::STRING, false),
         Field::new("campaign", DataType::BigInt, false),
@@ -75,8 +72,8 @@ fn generate() -> Result<Vec<RecordBatch>, Box<dyn Error>> {
         state.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
     };
     let mut batches = Vec::new();
-    for first in (0..ROWS).step_by(BATCH as usize) {
-        let rows = BATCH.min(ROWS - first);
+    for first in (0..all_rows).step_by(BATCH as usize) {
+        let rows = BATCH.min(all_rows - first);
         let mut types = StringViewBuilder::with_capacity(rows as usize);
         let mut campaigns = Vec::with_capacity(rows as usize);
         for _ in 0..rows {
@@ -94,27 +91,6 @@ fn generate() -> Result<Vec<RecordBatch>, Box<dyn Error>> {
         )?);
     }
     Ok(batches)
-}
-
-fn engine(session: &mut Session) -> Result<Checksum, Box<dyn Error>> {
-    let rows = session.query(
-        "SELECT campaign, window_start, COUNT(*) AS views
-         FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '10' SECOND))
-         WHERE event_type = 'view'
-         GROUP BY campaign, window_start, window_end",
-    )?;
-    let campaigns = rows.column(0).as_primitive::<Int64Type>();
-    let starts = rows.column(1).as_primitive::<TimestampMillisecondType>();
-    let views = rows.column(2).as_primitive::<Int64Type>();
-    let mut sum = 0u64;
-    for row in 0..rows.num_rows() {
-        sum = sum.wrapping_add(weight(campaigns.value(row), starts.value(row) / WINDOW_MS, views.value(row) as u64));
-    }
-    Ok((rows.num_rows() as u64, sum))
-}
-
-fn weight(campaign: i64, window: i64, views: u64) -> u64 {
-    views * (campaign as u64 + 1) * (window as u64 + 1)
 }
 
 /// Number of a window and the views of each campaign in it.
@@ -227,12 +203,11 @@ fn by_hand(batches: &[RecordBatch], threads: usize, work: fn(&[RecordBatch]) -> 
         let counts = merged.entry(window).or_default();
         groups.into_iter().for_each(|(campaign, views)| counts.add(campaign, views));
     }
-    let (mut rows, mut sum) = (0, 0u64);
+    let mut result = Checksum::default();
     for (window, counts) in &merged {
         for (campaign, views) in counts.groups() {
-            rows += 1;
-            sum = sum.wrapping_add(weight(campaign, *window, views));
+            result.add(&[campaign, window * WINDOW_MS, views as i64]);
         }
     }
-    (rows, sum)
+    result
 }

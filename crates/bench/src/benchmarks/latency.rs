@@ -8,7 +8,7 @@
 //!
 //! `MILLSTREAM_BENCH_BUFFERS=100,1000` measures only these sizes.
 
-use crate::columns::Random;
+use crate::suite::{Benchmark, Failure, Random, Record, Runs, Suite};
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
@@ -19,10 +19,22 @@ use millstream::connectors::{
 use millstream::{
     Diagnostic, Outcome, ResultTarget, RunMonitor, Schema, Session, SessionConfig, StatsSnapshot, TableProvider,
 };
+use serde_json::json;
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+
+pub(crate) const BENCHMARK: Benchmark = Benchmark {
+    name: "latency",
+    title: "latency by the size of buffers (Grizzly, figure 6d)",
+    data: "the Yahoo benchmark's rows from memory at half of the maximum rate, with 100 campaigns and 10 ms, and with 10,000
+           campaigns and 100 ms",
+    query: "views per campaign and window",
+    measured: "from the arrival of a window's last row until the last of its results has reached the sink; the maximum rate is
+               what the query consumes when the source does not wait",
+    runs: Runs::WithAll,
+    run,
+};
 
 const BUFFERS: [usize; 6] = [1, 10, 100, 1000, 10_000, 80_000];
 /// Rows in memory; a multiple of every buffer.
@@ -35,7 +47,8 @@ const MAXIMUM: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// Prints the curve of each case.
-pub(crate) fn run(threads: usize) -> Result<(), Box<dyn Error>> {
+fn run(suite: &mut Suite) -> Result<(), Failure> {
+    let threads = suite.threads();
     let buffers = match std::env::var("MILLSTREAM_BENCH_BUFFERS") {
         Ok(sizes) => sizes.split(',').map(str::parse).collect::<Result<Vec<usize>, _>>()?,
         Err(_) => BUFFERS.to_vec(),
@@ -44,11 +57,11 @@ pub(crate) fn run(threads: usize) -> Result<(), Box<dyn Error>> {
         return Err(format!("a buffer must divide {POOL} rows").into());
     }
     for (campaigns, window_ms, duration) in CASES {
-        println!(
-            "\nlatency: views per campaign and {window_ms} ms at half of the maximum rate, {campaigns} campaigns, {threads} \
+        suite.say(&format!(
+            "  views per campaign and {window_ms} ms at half of the maximum rate, {campaigns} campaigns, {threads} \
              threads\n  {:>8} {:>16} {:>16} {:>10} {:>10} {:>10} {:>10} {:>18}",
             "buffer", "maximum", "rate", "median", "99 %", "most", "windows", "trigger 50/99 %"
-        );
+        ));
         let pool = Arc::new(Pool::new(campaigns));
         for &buffer in &buffers {
             let maximum = measure(&pool, buffer, window_ms, None, MAXIMUM, threads)?;
@@ -58,7 +71,7 @@ pub(crate) fn run(threads: usize) -> Result<(), Box<dyn Error>> {
             let at = |percent: usize| half.latencies.get((half.latencies.len() * percent).div_ceil(100) - 1);
             let ms = |time: Option<&Duration>| time.map_or(f64::NAN, |t| t.as_secs_f64() * 1e3);
             let trigger = half.stats.trigger_delay;
-            println!(
+            suite.say(&format!(
                 "  {buffer:>8} {:>9.2} M rows/s {:>7.2} M rows/s {:>7.3} ms {:>7.3} ms {:>7.3} ms {:>10} {:>7.3}/{:.3} ms{}",
                 maximum.rows as f64 / maximum.seconds / 1e6,
                 rate / 1e6,
@@ -69,7 +82,20 @@ pub(crate) fn run(threads: usize) -> Result<(), Box<dyn Error>> {
                 trigger.p50.as_secs_f64() * 1e3,
                 trigger.p99.as_secs_f64() * 1e3,
                 if keeps_up { "" } else { " (did not keep up)" }
-            );
+            ));
+            let more = json!({ "median_ms": ms(at(50)), "p99_ms": ms(at(99)), "max_ms": ms(half.latencies.last()) });
+            suite.record(Record {
+                benchmark: BENCHMARK.name.into(),
+                case: format!("{campaigns} campaigns, {window_ms} ms/buffer={buffer}"),
+                system: "millstream".into(),
+                threads,
+                rows: half.rows,
+                seconds: half.seconds,
+                rows_per_s: half.rows as f64 / half.seconds,
+                bytes_per_s: 0.0,
+                checksum: None,
+                more: more.as_object().cloned().unwrap_or_default(),
+            })?;
         }
     }
     Ok(())
@@ -91,7 +117,7 @@ fn measure(
     rate: Option<f64>,
     duration: Duration,
     threads: usize,
-) -> Result<Measured, Box<dyn Error>> {
+) -> Result<Measured, Failure> {
     let clock = Arc::new(OnceLock::new());
     let feed = Feed { pool: Arc::clone(pool), clock: Arc::clone(&clock), buffer, rate, duration };
     let mut session = Session::new(SessionConfig::default());

@@ -6,10 +6,21 @@
 //! auctions of the last minute. Resident memory is read every second. After the warm-up, which is the first quarter, it
 //! may not grow: its maximum in the second half is compared with that in the second quarter.
 
+use crate::suite::{Benchmark, Failure, Runs, Suite};
 use millstream::{Collected, DataType, Diagnostic, RunMonitor, Session, SessionConfig, StatsSnapshot, code, text};
-use std::error::Error;
 use std::fs;
 use std::time::{Duration, Instant};
+
+pub(crate) const BENCHMARK: Benchmark = Benchmark {
+    name: "soak",
+    title: "hours of event time, and flat memory",
+    data: "the Nexmark generator, 1,000 events a second of event time, as fast as it can, without an end",
+    query: "hopping windows of an hour every second (3,600 open), counts by auction and 10 s, sessions of bidders, bids joined
+            with the auctions of the last minute",
+    measured: "resident memory every second, for --soak-minutes",
+    runs: Runs::Named,
+    run,
+};
 
 /// How much more memory the second half may take than the second quarter.
 const GROWTH: f64 = 1.1;
@@ -60,16 +71,19 @@ struct Sample {
 }
 
 /// Runs for so long and prints the curve.
-pub(crate) fn run(threads: usize, duration: Duration) -> Result<(), Box<dyn Error>> {
-    println!("soak: {duration:?}, {threads} threads");
-    println!("  {:>8} {:>12} {:>14} {:>12} {:>20} {:>10}", "time", "memory", "rows", "windows", "watermark", "late");
+fn run(suite: &mut Suite) -> Result<(), Failure> {
+    let threads = suite.threads();
+    suite.say(&format!(
+        "  {:>8} {:>12} {:>14} {:>12} {:>20} {:>10}",
+        "time", "memory", "rows", "windows", "watermark", "late"
+    ));
     let monitor = RunMonitor::new();
     let mut session = Session::new(SessionConfig::default());
     session.set("parallelism.default", &threads.to_string())?;
     session.run(TABLES)?;
     let samples = std::thread::scope(|scope| {
         let query = scope.spawn(|| execute(&mut session, &monitor));
-        let samples = watch(&monitor, duration, || query.is_finished());
+        let samples = watch(suite, &monitor, || query.is_finished());
         monitor.cancel().stop();
         match query.join().map_err(|_| "the query panicked")? {
             Err(stopped) if stopped.code == code::CANCELLED => samples,
@@ -77,7 +91,7 @@ pub(crate) fn run(threads: usize, duration: Duration) -> Result<(), Box<dyn Erro
             Ok(()) => Err("the query ended by itself".into()),
         }
     })?;
-    judge(&samples, duration)
+    judge(suite, &samples)
 }
 
 fn execute(session: &mut Session, monitor: &RunMonitor) -> Result<(), Diagnostic> {
@@ -87,11 +101,8 @@ fn execute(session: &mut Session, monitor: &RunMonitor) -> Result<(), Diagnostic
     Ok(())
 }
 
-fn watch(
-    monitor: &RunMonitor,
-    duration: Duration,
-    has_ended: impl Fn() -> bool,
-) -> Result<Vec<Sample>, Box<dyn Error>> {
+fn watch(suite: &Suite, monitor: &RunMonitor, has_ended: impl Fn() -> bool) -> Result<Vec<Sample>, Failure> {
+    let duration = suite.options.soak;
     let started = Instant::now();
     let mut samples: Vec<Sample> = Vec::new();
     while started.elapsed() < duration && !has_ended() {
@@ -101,14 +112,14 @@ fn watch(
         // Some 30 lines, however long it takes.
         let line = |at: Duration| (at.as_secs_f64() / duration.as_secs_f64() * 30.0) as u64;
         if samples.last().is_none_or(|last| line(last.at) < line(sample.at)) {
-            print_line(&sample);
+            suite.say(&line_of(&sample));
         }
         samples.push(sample);
     }
     Ok(samples)
 }
 
-fn print_line(sample: &Sample) {
+fn line_of(sample: &Sample) -> String {
     let seconds = sample.at.as_secs_f64();
     let (rows, windows, late) = sample.stats.as_ref().map_or((0, 0, 0), |s| (s.rows_in, s.windows_fired, s.late_rows));
     let watermark = sample.stats.as_ref().and_then(|s| s.watermark_ms).map_or(String::new(), |ms| {
@@ -116,17 +127,18 @@ fn print_line(sample: &Sample) {
         text::write_timestamp(&mut out, ms, DataType::Timestamp(3).time_unit(), 0);
         String::from_utf8_lossy(&out).into_owned()
     });
-    println!("  {seconds:>6.0} s {:>9} MB {rows:>14} {windows:>12} {watermark:>20} {late:>10}", sample.bytes >> 20);
+    format!("  {seconds:>6.0} s {:>9} MB {rows:>14} {windows:>12} {watermark:>20} {late:>10}", sample.bytes >> 20)
 }
 
 /// Resident memory of the process.
-fn resident_bytes() -> Result<u64, Box<dyn Error>> {
+fn resident_bytes() -> Result<u64, Failure> {
     const PAGE: u64 = 4096;
     let pages = fs::read_to_string("/proc/self/statm")?;
     Ok(pages.split_whitespace().nth(1).ok_or("no resident size in /proc/self/statm")?.parse::<u64>()? * PAGE)
 }
 
-fn judge(samples: &[Sample], duration: Duration) -> Result<(), Box<dyn Error>> {
+fn judge(suite: &Suite, samples: &[Sample]) -> Result<(), Failure> {
+    let duration = suite.options.soak;
     let most = |from: f64, to: f64| {
         let (from, to) = (duration.mul_f64(from), duration.mul_f64(to));
         samples.iter().filter(|s| from <= s.at && s.at < to + SAMPLE).map(|s| s.bytes).max().unwrap_or(0)
@@ -137,7 +149,7 @@ fn judge(samples: &[Sample], duration: Duration) -> Result<(), Box<dyn Error>> {
     let first = samples.iter().find_map(watermark).unwrap_or(0);
     let passed = samples.iter().rev().find_map(watermark).map_or(0, |last| last - first);
     let wanted = EVENT_TIME.mul_f64((duration.as_secs_f64() / WHOLE.as_secs_f64()).min(1.0)).as_millis() as i64;
-    println!(
+    suite.say(&format!(
         "soak: at most {} MB in the second quarter and {} MB in the second half (allowed: {} MB); {:.1} h of event time \
          (wanted: {:.1} h)",
         quarter >> 20,
@@ -145,7 +157,7 @@ fn judge(samples: &[Sample], duration: Duration) -> Result<(), Box<dyn Error>> {
         bound >> 20,
         passed as f64 / 3.6e6,
         wanted as f64 / 3.6e6
-    );
+    ));
     if half > bound {
         return Err("memory has grown".into());
     }

@@ -1,0 +1,30 @@
+//! The benchmarks, one in each file.
+
+mod joins;
+mod keys;
+mod latency;
+mod ndjson;
+mod order;
+mod sessions;
+mod skew;
+mod soak;
+mod watermarks;
+mod windows;
+mod ysb;
+
+use crate::suite::Benchmark;
+
+/// All of them, in the order in which they run.
+pub(crate) const BENCHMARKS: &[&Benchmark] = &[
+    &ysb::BENCHMARK,
+    &ndjson::BENCHMARK,
+    &windows::BENCHMARK,
+    &joins::BENCHMARK,
+    &sessions::BENCHMARK,
+    &order::BENCHMARK,
+    &watermarks::BENCHMARK,
+    &skew::BENCHMARK,
+    &keys::BENCHMARK,
+    &latency::BENCHMARK,
+    &soak::BENCHMARK,
+];

@@ -1,0 +1,72 @@
+//! Other systems, each a process of its own: Python programs, a Java virtual machine.
+//!
+//! Such a process says `ready` when its data is loaded. Then it runs the query once for every line that it gets, and answers
+//! with a line of JSON: `seconds`, `checksum` (see docs/benchmarks.md), and whatever else belongs into the record. Anything that it
+//! writes to standard error is shown. Those that cannot be run in turn write whole records into a file, which `--merge`
+//! reads.
+
+use super::{Failure, Measured, Suite, System};
+use serde_json::{Map, Value};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// A running process; it ends with this value.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    /// Starts a process and waits until it is ready; `None` when it cannot be started or ends before.
+    pub(crate) fn start(command: &mut Command) -> Option<Peer> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+        let (input, output) = (child.stdin.take()?, child.stdout.take()?);
+        let mut peer = Peer { child, input, output: BufReader::new(output) };
+        let mut ready = String::new();
+        peer.output.read_line(&mut ready).ok()?;
+        (ready.trim() == "ready").then_some(peer)
+    }
+
+    /// A Python program of scripts/, in the environment that `scripts/bench.sh` makes.
+    pub(crate) fn python(script: &str) -> Command {
+        let python = std::env::var("MILLSTREAM_BENCH_PYTHON").unwrap_or_else(|_| "python3".into());
+        let mut command = Command::new(python);
+        command.arg(format!("scripts/{script}"));
+        command
+    }
+
+    /// The system, if its process starts; says so if it does not.
+    pub(crate) fn system(suite: &Suite, name: &str, threads: usize, command: &mut Command) -> Option<System<'static>> {
+        let Some(mut peer) = Peer::start(command) else {
+            suite.say(&format!("  {name} is not measured: it does not start (scripts/bench.sh installs it)"));
+            return None;
+        };
+        Some(System::measured(name, threads, move || peer.run()))
+    }
+
+    fn run(&mut self) -> Result<Measured, Failure> {
+        self.input.write_all(b"run\n")?;
+        self.input.flush()?;
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        if line.is_empty() {
+            return Err("its process ended".into());
+        }
+        let mut more: Map<String, Value> = serde_json::from_str(&line)?;
+        let seconds =
+            more.remove("seconds").and_then(|s| s.as_f64()).ok_or_else(|| format!("no `seconds` in {line}"))?;
+        let checksum = more.remove("checksum");
+        let checksum = checksum.as_ref().and_then(Value::as_str).map(str::parse).transpose()?;
+        Ok(Measured { seconds, checksum, more })
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
