@@ -16,8 +16,9 @@ use millstream_abi::Phys;
 use millstream_codegen::program::{Op, Program, Statement, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Rows of a block, unless it spills much.
-const BLOCK_ROWS: u64 = 1024;
+/// Rows of a block, unless it spills much: enough for the memory to be read in long runs of each column, and few enough
+/// for a block's columns to stay in the cache between the stages.
+const BLOCK_ROWS: u64 = 4096;
 /// Most bytes of stack for the spilled values of a block.
 const SPILL_BYTES: u64 = 64 << 10;
 /// Most bytes of spilled values a row.

@@ -6,9 +6,10 @@
 //! matters, take the general way, so both loops exist.
 //!
 //! The slice of a time grows with it: if the lowest and the highest time of a block are in the same slice, all are. Every
-//! statement that depends on slices, watermarks and constants alone is *uniform* then, provided that the watermark before
-//! the first row is that before the last one: watermarks never fall. A uniform filter either keeps all rows or, which sends
-//! the block the general way, none.
+//! statement that depends on slices and constants alone is *uniform* then. Watermarks never fall, so comparing them with
+//! something uniform is uniform, too, when the first and the last row of the block give the same result. If a program does
+//! anything else with watermarks, then that before the first row must be that before the last one. A uniform filter either
+//! keeps all rows or, which sends the block the general way, none.
 
 use crate::stages::{Action, Stage, definitions, operands};
 use millstream_abi::Phys;
@@ -16,24 +17,38 @@ use millstream_codegen::program::{Op, Program, Statement, Terminal, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The statements of the last stage that a block within one slice executes once.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uniform {
     /// Top-level statements by index, without the loads of times.
     pub(crate) statements: BTreeSet<usize>,
     /// The times that slices are made of, and the input column of each.
     pub(crate) times: BTreeMap<Value, u32>,
+    /// Watermarks, by the value that is one.
+    pub(crate) watermarks: BTreeSet<Value>,
+    /// Whether the watermark must be the same for all rows of the block; else it is enough if comparisons with it
+    /// are.
+    pub(crate) fixes_watermark: bool,
 }
 
 impl Uniform {
     /// Of a program that updates a table for each slice, when the slice is uniform.
     pub(crate) fn new(program: &Program, last_stage: &Stage) -> Option<Uniform> {
         let Terminal::Update(update) = &program.terminal else { return None };
-        let mut finder = Finder { program, loads: BTreeMap::new(), times: BTreeMap::new(), known: BTreeSet::new() };
+        let mut finder = Finder { program, loads: BTreeMap::new(), known: BTreeSet::new(), found: Uniform::default() };
         let executed = last_stage.actions.iter().filter(|&(_, &action)| action == Action::Execute);
         let statements =
             executed.map(|(&index, _)| index).filter(|&index| finder.admit(&program.body[index])).collect();
         let is_uniform = update.slice.is_some_and(|slice| finder.known.contains(&slice));
-        (is_uniform && !finder.times.is_empty()).then_some(Uniform { statements, times: finder.times })
+        let found = Uniform { statements, ..finder.found };
+        (is_uniform && !found.times.is_empty()).then_some(found)
+    }
+
+    /// Whether an operation compares a watermark with something else, and does nothing more with it.
+    pub(crate) fn compares_watermark(&self, op: &Op) -> bool {
+        match op {
+            Op::Compare(_, a, b) => self.watermarks.contains(a) != self.watermarks.contains(b),
+            _ => false,
+        }
     }
 }
 
@@ -41,9 +56,9 @@ struct Finder<'a> {
     program: &'a Program,
     /// Integer columns that were loaded.
     loads: BTreeMap<Value, u32>,
-    times: BTreeMap<Value, u32>,
     /// Uniform values.
     known: BTreeSet<Value>,
+    found: Uniform,
 }
 
 impl Finder<'_> {
@@ -58,7 +73,7 @@ impl Finder<'_> {
         let mut local = BTreeSet::new();
         let is_uniform = match statement {
             Statement::Filter { condition, .. } => self.known.contains(condition),
-            _ => self.is_uniform(statement, &mut local),
+            _ => self.is_uniform(statement, &mut local, false),
         };
         if is_uniform {
             self.known.extend(definitions(statement));
@@ -67,25 +82,36 @@ impl Finder<'_> {
     }
 
     /// Whether a statement depends on nothing but uniform values and those that `local` statements around it define.
-    fn is_uniform(&mut self, statement: &Statement, local: &mut BTreeSet<Value>) -> bool {
+    fn is_uniform(&mut self, statement: &Statement, local: &mut BTreeSet<Value>, is_inner: bool) -> bool {
         let is_known = |finder: &Self, local: &BTreeSet<Value>, value: &Value| {
             finder.known.contains(value) || local.contains(value)
         };
         match statement {
             Statement::Let(_, Op::Load(_) | Op::LoadView(_) | Op::IsValid(_)) => false,
             Statement::Let(_, Op::SliceStart { time, .. }) if self.loads.contains_key(time) => {
-                self.times.insert(*time, self.loads[time]);
+                self.found.times.insert(*time, self.loads[time]);
+                true
+            }
+            Statement::Let(value, Op::Watermark) => {
+                // Within an `if` it is not seen from outside.
+                self.found.fixes_watermark |= is_inner;
+                self.found.watermarks.insert(*value);
                 true
             }
             Statement::Let(_, op) => {
                 let mut all = true;
-                operands(op, &mut |value| all &= is_known(self, local, &value));
+                let mut uses_watermark = false;
+                operands(op, &mut |value| {
+                    all &= is_known(self, local, &value);
+                    uses_watermark |= self.found.watermarks.contains(&value);
+                });
+                self.found.fixes_watermark |= uses_watermark && (is_inner || !self.found.compares_watermark(op));
                 all
             }
             Statement::If { condition, then, otherwise, results } => {
                 is_known(self, local, condition)
                     && then.iter().chain(otherwise).all(|inner| {
-                        let is_uniform = self.is_uniform(inner, local);
+                        let is_uniform = self.is_uniform(inner, local, true);
                         local.extend(definitions(inner));
                         is_uniform
                     })
@@ -135,6 +161,20 @@ mod tests {
         let uniform = plan.uniform.unwrap();
         assert_eq!(uniform.statements, BTreeSet::from([2, 3, 4, 5]));
         assert_eq!(uniform.times, BTreeMap::from([(Value(0), 0)]));
+        assert!(!uniform.fixes_watermark);
+    }
+
+    #[test]
+    fn a_watermark_that_is_computed_with_is_fixed() {
+        use Phys::I64;
+        let body = vec![
+            load(0, 0),
+            load(1, 1),
+            Statement::Let(Value(3), Op::SliceStart { time: Value(0), size_ms: 10, offset_ms: 0 }),
+            Statement::Let(Value(4), Op::Watermark),
+            Statement::Let(Value(2), Op::Add(Value(3), Value(4))),
+        ];
+        assert!(StagePlan::new(&counting(&[I64; 5], body)).uniform.unwrap().fixes_watermark);
     }
 
     #[test]

@@ -66,20 +66,12 @@ impl Lowering<'_> {
         }
     }
 
-    /// Number and start of the slice of a time, by one division.
+    /// Number and start of the slice of a time. The number comes from the start: then it is the same for all rows of a
+    /// block within one slice, and computed once for it.
     fn numbered_slice(&mut self, time: &Expr, slicing: Slicing) -> Result<(Value, Value), Diagnostic> {
-        let value = self.event_time(time)?;
-        let from_zero = self.plus(value, slicing.offset_ms.wrapping_neg());
-        let toward_zero = self.divided(from_zero, slicing.size_ms);
-        if slicing.size_ms == 1 || self.starts_slice(time, slicing) {
-            return Ok((toward_zero, value));
-        }
-        let rounded = self.times_constant(toward_zero, slicing.size_ms);
-        let is_before = self.builder.compare(Comparison::Lt, from_zero, rounded);
-        let one_less = self.builder.convert(is_before, Phys::I64);
-        let number = self.builder.op(Op::Sub(toward_zero, one_less), Phys::I64);
-        let start = self.times_constant(number, slicing.size_ms);
-        Ok((number, self.plus(start, slicing.offset_ms)))
+        let start = self.slice(time, slicing)?;
+        let from_zero = self.plus(start, slicing.offset_ms.wrapping_neg());
+        Ok((self.divided(from_zero, slicing.size_ms), start))
     }
 
     fn start_of(&mut self, time: Value, Slicing { size_ms, offset_ms }: Slicing) -> Value {

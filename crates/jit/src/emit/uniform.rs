@@ -62,6 +62,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         length: Int<'c>,
     ) -> Emitted<(HashMap<Value, Basic<'c>>, Int<'c>)> {
         let mut highest = HashMap::new();
+        let mut last_watermarks = HashMap::new();
         let mut lowest = HashMap::new();
         for (&time, &input) in &uniform.times {
             let (least, most) = self.bounds(input, base, length)?;
@@ -93,7 +94,17 @@ impl<'c, 'p> Emitter<'c, 'p> {
                 Statement::Let(value, Op::Watermark) => {
                     self.row = last_row;
                     let last = self.watermark("watermark.last")?;
-                    Some(self.ir.compare(IntPredicate::EQ, self.int(*value), last, "watermark.is_same")?)
+                    let is_same = self.ir.compare(IntPredicate::EQ, self.int(*value), last, "watermark.is_same")?;
+                    last_watermarks.insert(*value, Basic::from(last));
+                    uniform.fixes_watermark.then_some(is_same)
+                }
+                Statement::Let(value, op) if uniform.compares_watermark(op) => {
+                    let first = self.bool(*value);
+                    let before = self.values.clone();
+                    self.values.extend(&last_watermarks);
+                    let last = self.op(*value, op)?.into_int_value();
+                    self.values = before;
+                    Some(self.ir.compare(IntPredicate::EQ, first, last, "compared.is_same")?)
                 }
                 _ => None,
             };

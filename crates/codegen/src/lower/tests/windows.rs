@@ -53,45 +53,40 @@ fn hops_that_share_slices() {
               v1 = valid 3
               v2 = not v1
               trap v2 null_rowtime
-              v3 = const i64 -1
-              v4 = add v0 v3
-              v5 = const i64 2
-              v6 = div v4 v5
-              v7 = mul v6 v5
-              v8 = lt v4 v7
-              v9 = convert i64 v8
-              v10 = sub v6 v9
-              v11 = mul v10 v5
-              v12 = const i64 1
-              v13 = add v11 v12
-              v14 = slice_start v13 size 4 offset 1
-              v15 = const i64 10
-              v16 = add v14 v15
-              v17 = const i64 6
-              v18 = add v14 v17
-              v19 = add v14 v5
-              v20 = lt v13 v19
-              v21 = select v20 v19 v18
-              v22 = add v16 v3
-              v23 = watermark
-              v24 = gt v22 v23
-              filter v24 late
-              v25 = const i64 4
-              v26 = mul v10 v25
-              v27 = const i64 0
-              v28 = add v21 v3
-              v29 = ge v23 v28
-              v33 = if v29
-                v30 = sub v23 v28
-                v31 = div v30 v25
-                v32 = add v31 v12
-                give v32
-              else
+              v3 = slice_start v0 size 2 offset 1
+              v4 = const i64 -1
+              v5 = add v3 v4
+              v6 = const i64 2
+              v7 = div v5 v6
+              v8 = slice_start v3 size 4 offset 1
+              v9 = const i64 10
+              v10 = add v8 v9
+              v11 = const i64 6
+              v12 = add v8 v11
+              v13 = add v8 v6
+              v14 = lt v3 v13
+              v15 = select v14 v13 v12
+              v16 = add v10 v4
+              v17 = watermark
+              v18 = gt v16 v17
+              filter v18 late
+              v19 = const i64 4
+              v20 = mul v7 v19
+              v21 = const i64 0
+              v22 = add v15 v4
+              v23 = ge v17 v22
+              v28 = if v23
+                v24 = sub v17 v22
+                v25 = div v24 v19
+                v26 = const i64 1
+                v27 = add v25 v26
                 give v27
-              v34 = add v26 v33
-              v35 = load 0
-              update slice v34
-                key v35
+              else
+                give v21
+              v29 = add v20 v28
+              v30 = load 0
+              update slice v29
+                key v30
                 count
         "#]],
     );
@@ -109,25 +104,22 @@ fn hops_with_gaps() {
               v1 = valid 3
               v2 = not v1
               trap v2 null_rowtime
-              v3 = const i64 2
-              v4 = div v0 v3
-              v5 = mul v4 v3
-              v6 = lt v0 v5
-              v7 = convert i64 v6
-              v8 = sub v4 v7
-              v9 = mul v8 v3
-              v10 = slice_start v9 size 6
-              v11 = add v10 v3
-              v12 = lt v9 v11
-              filter v12
-              v13 = const i64 -1
-              v14 = add v11 v13
-              v15 = watermark
-              v16 = gt v14 v15
-              filter v16 late
-              v17 = load 0
-              update slice v9
-                key v17
+              v3 = slice_start v0 size 2
+              v4 = const i64 2
+              v5 = div v3 v4
+              v6 = slice_start v3 size 6
+              v7 = add v6 v4
+              v8 = lt v3 v7
+              filter v8
+              v9 = const i64 -1
+              v10 = add v7 v9
+              v11 = watermark
+              v12 = gt v10 v11
+              filter v12 late
+              v13 = mul v5 v4
+              v14 = load 0
+              update slice v13
+                key v14
                 count
         "#]],
     );
@@ -144,39 +136,35 @@ fn cumulating_windows() {
               v1 = valid 3
               v2 = not v1
               trap v2 null_rowtime
-              v3 = const i64 20
-              v4 = div v0 v3
-              v5 = mul v4 v3
-              v6 = lt v0 v5
-              v7 = convert i64 v6
-              v8 = sub v4 v7
-              v9 = mul v8 v3
-              v10 = slice_start v9 size 60
-              v11 = add v9 v3
-              v12 = const i64 60
-              v13 = add v10 v12
-              v14 = const i64 -1
-              v15 = add v13 v14
-              v16 = watermark
-              v17 = gt v15 v16
-              filter v17 late
-              v18 = const i64 4
-              v19 = mul v8 v18
-              v20 = const i64 0
-              v21 = add v11 v14
-              v22 = ge v16 v21
-              v27 = if v22
-                v23 = sub v16 v21
-                v24 = div v23 v3
-                v25 = const i64 1
-                v26 = add v24 v25
-                give v26
+              v3 = slice_start v0 size 20
+              v4 = const i64 20
+              v5 = div v3 v4
+              v6 = slice_start v3 size 60
+              v7 = add v3 v4
+              v8 = const i64 60
+              v9 = add v6 v8
+              v10 = const i64 -1
+              v11 = add v9 v10
+              v12 = watermark
+              v13 = gt v11 v12
+              filter v13 late
+              v14 = const i64 4
+              v15 = mul v5 v14
+              v16 = const i64 0
+              v17 = add v7 v10
+              v18 = ge v12 v17
+              v23 = if v18
+                v19 = sub v12 v17
+                v20 = div v19 v4
+                v21 = const i64 1
+                v22 = add v20 v21
+                give v22
               else
-                give v20
-              v28 = add v19 v27
-              v29 = load 0
-              update slice v28
-                key v29
+                give v16
+              v24 = add v15 v23
+              v25 = load 0
+              update slice v24
+                key v25
                 count
         "#]],
     );
