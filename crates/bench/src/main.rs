@@ -1,11 +1,13 @@
 //! `millstream bench`, `make bench`: Millstream beside its baselines, in one process run, as ratios.
 //!
 //! The benchmarks are in [`benchmarks`], one in each file; what runs, compares and reports them is in [`suite`].
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "figures go to standard output")]
 
 mod arguments;
 mod benchmarks;
+mod by_hand;
+mod iterator;
 mod suite;
 
 use arguments::Arguments;

@@ -1,9 +1,11 @@
 //! The benchmarks, one in each file.
 
+mod ads;
 mod joins;
 mod keys;
 mod latency;
 mod ndjson;
+mod nyt;
 mod order;
 mod sessions;
 mod skew;
@@ -17,6 +19,8 @@ use crate::suite::Benchmark;
 /// All of them, in the order in which they run.
 pub(crate) const BENCHMARKS: &[&Benchmark] = &[
     &ysb::BENCHMARK,
+    &nyt::BENCHMARK,
+    &ads::BENCHMARK,
     &ndjson::BENCHMARK,
     &windows::BENCHMARK,
     &joins::BENCHMARK,

@@ -3,7 +3,7 @@
 use super::{Checksum, Failure, Record, Suite};
 use serde_json::{Map, Value};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Seconds that `work` took, and its result.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
@@ -25,10 +25,14 @@ pub(crate) struct Measured {
     pub(crate) seconds: f64,
     /// What is compared; a system without a result has none.
     pub(crate) checksum: Option<Checksum>,
+    /// The longest time that LLVM took for a program; zero when the session had compiled all before.
+    pub(crate) compile: Duration,
     /// Further fields of the record.
     pub(crate) more: Map<String, Value>,
 }
 
+/// The field with [`Measured::compile`] of a system's first run.
+pub(super) const COMPILE_MS: &str = "compile_ms";
 /// The name of the system that only reads memory.
 const LIMIT: &str = "limit";
 
@@ -40,6 +44,8 @@ pub(crate) struct System<'a> {
     threads: usize,
     /// Bytes that it reads, if other than those of the case (another layout).
     bytes: Option<u64>,
+    /// The longest time that LLVM took for a program in any run; the first one compiles.
+    compile: Duration,
     run: Work<'a>,
 }
 
@@ -52,7 +58,7 @@ impl<'a> System<'a> {
     ) -> System<'a> {
         System::measured(name, threads, move || {
             let (seconds, checksum) = timed(&mut work);
-            Ok(Measured { seconds, checksum: Some(checksum?), more: Map::new() })
+            Ok(Measured { seconds, checksum: Some(checksum?), ..Measured::default() })
         })
     }
 
@@ -62,7 +68,7 @@ impl<'a> System<'a> {
         threads: usize,
         run: impl FnMut() -> Result<Measured, Failure> + 'a,
     ) -> System<'a> {
-        System { name: name.into(), threads, bytes: None, run: Box::new(run) }
+        System { name: name.into(), threads, bytes: None, compile: Duration::ZERO, run: Box::new(run) }
     }
 
     /// Reads so many bytes, as its layout is another.
@@ -129,6 +135,7 @@ impl Suite {
             for ((case, runs), wanted) in cases.iter_mut().zip(&mut runs).zip(&mut checksums) {
                 for (system, runs) in case.systems.iter_mut().zip(runs) {
                     let measured = (system.run)().map_err(|e| format!("{}, {}: {e}", case.name, system.name))?;
+                    system.compile = system.compile.max(measured.compile);
                     agree(case.name.as_str(), &system.name, wanted, &measured)?;
                     if repetition > 0 {
                         runs.push(measured);
@@ -175,6 +182,10 @@ impl Suite {
 
 /// The record of a run.
 fn record(benchmark: &str, case: &Case<'_>, system: &System<'_>, bytes: u64, run: &Measured) -> Record {
+    let mut more = run.more.clone();
+    if !system.compile.is_zero() {
+        more.insert(COMPILE_MS.into(), (system.compile.as_secs_f64() * 1e3).into());
+    }
     Record {
         benchmark: benchmark.into(),
         case: case.name.clone(),
@@ -185,7 +196,7 @@ fn record(benchmark: &str, case: &Case<'_>, system: &System<'_>, bytes: u64, run
         rows_per_s: case.rows as f64 / run.seconds,
         bytes_per_s: bytes as f64 / run.seconds,
         checksum: run.checksum.map(|checksum| checksum.to_string()),
-        more: run.more.clone(),
+        more,
     }
 }
 
@@ -209,6 +220,7 @@ struct Line {
     threads: usize,
     /// Median, least and most seconds.
     seconds: [f64; 3],
+    compile: Duration,
 }
 
 impl Line {
@@ -218,7 +230,12 @@ impl Line {
         let most = seconds.iter().copied().fold(0.0, f64::max);
         // Memory is as fast as its fastest sweep; what systems do varies for reasons of their own.
         let middle = if system.name == LIMIT { least } else { median(&seconds) };
-        Line { system: system.name.clone(), threads: system.threads, seconds: [middle, least, most] }
+        Line {
+            system: system.name.clone(),
+            threads: system.threads,
+            seconds: [middle, least, most],
+            compile: system.compile,
+        }
     }
 
     fn text(&self, rows: u64, bytes: u64, compared: &str) -> String {
@@ -250,6 +267,9 @@ fn compared(lines: &[Line], line: &Line, first: &Line) -> String {
         && let Some(alone) = with(&line.system, 1)
     {
         text.push(format!("scaling {:.2}", ratio(line, alone)));
+    }
+    if !line.compile.is_zero() {
+        text.push(format!("compiled in {:.0} ms", line.compile.as_secs_f64() * 1e3));
     }
     text.join(", ")
 }

@@ -14,7 +14,7 @@ mod plots;
 mod record;
 mod report;
 
-pub(crate) use checksum::{Checksum, query};
+pub(crate) use checksum::{Checksum, hash_double, hash_text, query};
 pub(crate) use columns::{Columns, Random, session};
 pub(crate) use measure::{Across, Case, Measured, System, median, timed};
 pub(crate) use peer::Peer;

@@ -59,7 +59,7 @@ impl Peer {
             more.remove("seconds").and_then(|s| s.as_f64()).ok_or_else(|| format!("no `seconds` in {line}"))?;
         let checksum = more.remove("checksum");
         let checksum = checksum.as_ref().and_then(Value::as_str).map(str::parse).transpose()?;
-        Ok(Measured { seconds, checksum, more })
+        Ok(Measured { seconds, checksum, more, ..Measured::default() })
     }
 }
 
