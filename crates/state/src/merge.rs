@@ -18,7 +18,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Merged {
     layout: Arc<EntryLayout>,
-    /// Entries in `copies`, `table` or `partials`; sorted by hash, then keys.
+    /// Entries in `copies`, `table` or `partials`; sorted (`sort.rs`).
     rows: Vec<*const u8>,
     /// Own merged entries; their strings are in the partials.
     _copies: Option<Copies>,
@@ -77,7 +77,7 @@ impl Merged {
     /// Rows that others own, in their order.
     ///
     /// # Safety
-    /// They are entries of the layout (or of one that begins with it), sorted by hash and keys; neither they nor their
+    /// They are entries of the layout (or of one that begins with it), sorted (`sort.rs`); neither they nor their
     /// strings are changed or dropped while the value is used.
     pub(crate) unsafe fn of_rows(layout: Arc<EntryLayout>, rows: Vec<*const u8>) -> Merged {
         Merged { layout, rows, _copies: None, _table: None, _partials: Vec::new() }
@@ -130,7 +130,7 @@ impl Merged {
 /// Merges a range of partitions of partials of one layout. Tasks over disjoint ranges can run at once; the rows of
 /// adjacent ranges, put one after the other, are those of the whole range.
 ///
-/// Rows come sorted by hash and keys, so that output is the same whichever worker saw which row. About linear in the number
+/// Rows come sorted (by dense key within each partition, else by hash and keys), so that output is the same whichever worker saw which row. About linear in the number
 /// of entries of the partition range.
 ///
 /// # Panics

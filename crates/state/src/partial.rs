@@ -21,7 +21,7 @@ pub fn partition_of(hash: u64) -> usize {
     (hash >> (u64::BITS - PARTITION_BITS)) as usize
 }
 
-/// Immutable entries of one window slice, sorted by hash, then keys, so that partitions follow each other and merging goes
+/// Immutable entries of one window slice, sorted by partition, hash or dense key (`sort.rs`), so that partitions follow each other and merging goes
 /// through several partials from beginning to end; with the strings they point to.
 #[derive(Debug)]
 pub struct Partial {

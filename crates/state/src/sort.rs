@@ -1,18 +1,29 @@
-//! Sorting entries by hash, then keys: an order that depends on the keys alone.
+//! Sorting entries in an order that depends on the keys alone.
 //!
-//! Hashes are uniform, so entries are put into buckets by the highest bits in which their hashes differ, until the buckets
-//! are small: two passes for ten million entries, and little for a few. That is about linear in their number, where a sort
-//! by comparison, with an access to two entries each, would be what takes longest in a merge.
+//! Entries are sorted by the partition of their hash first. Within a partition those of a layout with a dense key are in the
+//! order of the key, others in that of the hash, then of the keys. So what comes out of a dense region is sorted already,
+//! and merging such entries is merging runs.
+//!
+//! Hashes are uniform, so where there are no runs, entries are put into buckets by the highest bits in which their hashes
+//! (or keys) differ, until the buckets are small: two passes for ten million entries, and little for a few. That is about
+//! linear in their number, where a sort by comparison, with an access to two entries each, would be what takes longest in a
+//! merge.
 
+use crate::dense::key_of_entry;
 use crate::entry::{compare_keys, hash};
+use crate::partial::{PARTITION_BITS, partition_of};
 use millstream_abi::EntryLayout;
 
-/// Most entries that are sorted by comparison of hashes.
+/// Most entries that are sorted by comparison of words.
 const SMALL: usize = 48;
 /// About as many entries are meant to be in a bucket.
 const BUCKET: usize = 8;
 /// Most bits of a pass: more buckets than cache lines and pages that a core has at hand would be slower.
 const MOST_BITS: u32 = 10;
+/// Runs of so many entries on average are merged.
+const LONG_RUN: usize = 64;
+/// Keys that are less than this apart fit a word with their partition.
+const KEYS_OF_A_WORD: u64 = 1 << (u64::BITS - PARTITION_BITS);
 
 /// An entry, with its hash at hand.
 #[derive(Debug, Clone, Copy)]
@@ -21,31 +32,76 @@ pub(crate) struct Hashed {
     pub(crate) entry: *const u8,
 }
 
-/// Sorts entries by hash, then keys. Entries with equal keys keep their order.
+/// Sorts entries. Those with equal keys keep their order.
 ///
 /// # Safety
 /// All are occupied entries of `layout` whose strings are alive.
 pub(crate) unsafe fn sorted(layout: &EntryLayout, entries: impl Iterator<Item = *const u8>) -> Vec<Hashed> {
     // SAFETY: promised by the caller.
     let mut entries: Vec<Hashed> = entries.map(|entry| Hashed { hash: unsafe { hash(entry) }, entry }).collect();
-    let mut scratch = if entries.len() > SMALL { entries.clone() } else { Vec::new() };
-    sort_by_hash(&mut entries, &mut scratch);
-    for equal in entries.chunk_by_mut(|a, b| a.hash == b.hash).filter(|equal| equal.len() > 1) {
+    match layout.dense_key() {
         // SAFETY: promised by the caller.
-        equal.sort_by(|a, b| unsafe { compare_keys(layout, a.entry, b.entry) });
+        Some(_) => unsafe { sort_by_key(layout, &mut entries) },
+        // SAFETY: as above.
+        None => unsafe { sort_by_word(layout, &mut entries) },
     }
     entries
 }
 
+/// Sorts entries of a layout with a dense key by partition, then key, NULL as the entry's zero and before that.
+///
+/// # Safety
+/// As for [`sorted`].
+unsafe fn sort_by_key(layout: &EntryLayout, entries: &mut [Hashed]) {
+    // SAFETY: promised by the caller; an entry whose key is NULL has a zero in its place.
+    let key = |e: &Hashed| (unsafe { key_of_entry(layout, e.entry) }.unwrap_or(0) as u64) ^ (1 << 63);
+    let (least, most) = entries.iter().fold((u64::MAX, 0), |(least, most), e| (least.min(key(e)), most.max(key(e))));
+    let is_narrow = most.wrapping_sub(least) < KEYS_OF_A_WORD;
+    for e in &mut *entries {
+        let word = key(e);
+        e.hash = match is_narrow {
+            true => ((partition_of(e.hash) as u64) << (u64::BITS - PARTITION_BITS)) | (word - least),
+            false => word,
+        };
+    }
+    // SAFETY: promised by the caller.
+    unsafe { sort_by_word(layout, entries) };
+    for e in &mut *entries {
+        // SAFETY: as above.
+        e.hash = unsafe { hash(e.entry) };
+    }
+    if !is_narrow {
+        entries.sort_by_key(|e| partition_of(e.hash));
+    }
+}
+
+/// Sorts by the words in place of hashes, then by keys.
+///
+/// # Safety
+/// As for [`sorted`].
+unsafe fn sort_by_word(layout: &EntryLayout, entries: &mut [Hashed]) {
+    let mut scratch = if entries.len() > SMALL { entries.to_vec() } else { Vec::new() };
+    sort_words(entries, &mut scratch);
+    for equal in entries.chunk_by_mut(|a, b| a.hash == b.hash).filter(|equal| equal.len() > 1) {
+        // SAFETY: promised by the caller.
+        equal.sort_by(|a, b| unsafe { compare_keys(layout, a.entry, b.entry) });
+    }
+}
+
 /// Stable. `scratch` is as long as the entries if those are not few.
-fn sort_by_hash(entries: &mut [Hashed], scratch: &mut [Hashed]) {
+fn sort_words(entries: &mut [Hashed], scratch: &mut [Hashed]) {
     if entries.len() <= SMALL {
         return entries.sort_by_key(|e| e.hash);
     }
     let first = entries[0].hash;
     let differing = entries.iter().fold(0, |bits, e| bits | (e.hash ^ first));
-    if differing == 0 {
+    let descents = entries.windows(2).filter(|pair| pair[0].hash > pair[1].hash).count();
+    if differing == 0 || descents == 0 {
         return;
+    }
+    if descents * LONG_RUN < entries.len() {
+        // Finds the runs by itself.
+        return entries.sort_by_key(|e| e.hash);
     }
     let same = differing.leading_zeros();
     let bits = (entries.len() / BUCKET).ilog2().clamp(1, MOST_BITS);
@@ -66,7 +122,7 @@ fn sort_by_hash(entries: &mut [Hashed], scratch: &mut [Hashed]) {
     entries.copy_from_slice(scratch);
     let mut start = 0;
     for &end in &ends[..1 << bits] {
-        sort_by_hash(&mut entries[start..end], &mut scratch[start..end]);
+        sort_words(&mut entries[start..end], &mut scratch[start..end]);
         start = end;
     }
 }
@@ -77,25 +133,34 @@ mod tests {
     use crate::entry::write;
     use millstream_abi::{Accumulator, HASH_SEED, Phys, hash_finish, hash_word};
 
-    /// Entries of a hash and a key, and how they should be sorted.
+    /// Sorts entries of a hash and a key, with and without a dense key.
     fn check(entries: impl Iterator<Item = (u64, i64)>) {
-        let layout = EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]);
-        let mut expected: Vec<(u64, i64, usize)> = entries.enumerate().map(|(i, (hash, key))| (hash, key, i)).collect();
-        let mut memory = vec![0u64; expected.len() * layout.stride / 8];
+        let entries: Vec<(u64, i64)> = entries.collect();
+        check_as(Phys::I64, &entries, |hash, key| (partition_of(hash) as u64, key));
+        check_as(Phys::I128, &entries, |hash, key| (hash, key));
+    }
+
+    fn check_as(phys: Phys, entries: &[(u64, i64)], order: impl Fn(u64, i64) -> (u64, i64)) {
+        let layout = EntryLayout::new(&[(phys, false)], &[Accumulator::Count]);
+        let mut memory = vec![0u128; (entries.len() * layout.stride).div_ceil(16)];
         let start = memory.as_mut_ptr().cast::<u8>();
         let place = |i: usize| start.wrapping_add(i * layout.stride);
-        for &(hash, key, i) in &expected {
+        for (i, &(hash, key)) in entries.iter().enumerate() {
             // SAFETY: there is an entry for each.
             unsafe {
                 write(place(i), 0, hash);
-                write(place(i), layout.keys[0].offset, key);
+                match phys {
+                    Phys::I64 => write(place(i), layout.keys[0].offset, key),
+                    _ => write(place(i), layout.keys[0].offset, key as i128),
+                }
             }
         }
         // SAFETY: entries of the layout, whose keys are no strings.
-        let found = unsafe { sorted(&layout, (0..expected.len()).map(|i| place(i).cast_const())) };
-        expected.sort();
+        let found = unsafe { sorted(&layout, (0..entries.len()).map(|i| place(i).cast_const())) };
+        let mut expected: Vec<usize> = (0..entries.len()).collect();
+        expected.sort_by_key(|&i| order(entries[i].0, entries[i].1));
         let found: Vec<_> = found.into_iter().map(|e| (e.hash, e.entry)).collect();
-        let expected: Vec<_> = expected.into_iter().map(|(hash, _, i)| (hash, place(i).cast_const())).collect();
+        let expected: Vec<_> = expected.into_iter().map(|i| (entries[i].0, place(i).cast_const())).collect();
         assert_eq!(found, expected);
     }
 
@@ -113,6 +178,9 @@ mod tests {
             // Several entries of a key, in their order, and keys of one hash.
             check((0..count).map(|n| (random(n % 100), n % 300)));
             check((0..count).map(|n| (7, -n)));
+            // Runs, and keys that are far from each other.
+            check((0..count).map(|n| (random(n % 1000), n % 1000)));
+            check((0..count).map(|n| (random(n), n.wrapping_mul(i64::MAX / 3))));
             // Only the lowest and the highest bits differ.
             check((0..count).map(|n| (((n as u64 % 2) << 63) | 2 | (n as u64 % 3), n)));
         }

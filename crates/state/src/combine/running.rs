@@ -5,7 +5,7 @@ use crate::entry;
 use crate::merge::Merged;
 use crate::partial::Partial;
 use crate::sort::sorted;
-use crate::table::Table;
+use crate::table::{Table, TableHint};
 use millstream_abi::{Accumulator, EntryLayout, Phys};
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Running {
             counted.keys == layout.keys && counted.accumulators.starts_with(&layout.accumulators),
             "a layout with one accumulator more begins with the layout"
         );
-        let table = Table::new(Arc::new(counted));
+        let table = Table::with_hint(Arc::new(counted), true, TableHint::default());
         Running { layout: Arc::clone(layout), table, partials, sorted: Vec::new(), is_sorted: true }
     }
 

@@ -15,7 +15,7 @@ use crate::memory::EntryMemory;
 use crate::merge::Merged;
 use crate::object;
 use crate::partial::Partial;
-use crate::table::Table;
+use crate::table::{Table, TableHint};
 use millstream_abi::EntryLayout;
 use std::ops::Range;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl Stacks {
 
     /// Adds a partial of a slice behind the front.
     pub(super) fn push(&mut self, partial: &Partial, partitions: &Range<usize>) {
-        let back = self.back.get_or_insert_with(|| Table::new(Arc::clone(&self.layout)));
+        let back = self.back.get_or_insert_with(|| table(&self.layout, TableHint::default()));
         // SAFETY: entries of the layout; their strings live as long as the slice is in a stack.
         partial.entries_of(partitions).for_each(|from| unsafe { back.merge_entry(from) });
     }
@@ -145,9 +145,9 @@ impl Stacks {
             }
             return;
         }
-        self.back = None;
+        let hint = self.back.take().map_or_else(TableHint::default, |back| back.hint());
         self.steps.clear();
-        let mut front = Table::new(Arc::clone(&self.layout));
+        let mut front = table(&self.layout, hint);
         for partials in remaining.rev() {
             // SAFETY: partials of the layout; their strings live as long as the slice is in a stack.
             self.steps.push(unsafe { Replaced::merge(&mut front, partials, partitions) });
@@ -175,8 +175,8 @@ impl Stacks {
             }
             _ => {
                 let tables = || first.into_iter().chain(second);
-                let largest = tables().map(Table::len).max().unwrap_or(0);
-                let mut table = Table::with_capacity(Arc::clone(&self.layout), 2 * largest);
+                let largest = tables().max_by_key(|table| table.len());
+                let mut table = table(&self.layout, largest.map_or_else(TableHint::default, Table::hint));
                 let partials = more.flat_map(|partial| partial.entries_of(partitions));
                 // SAFETY: entries of the layout whose strings stay alive, as promised by the caller.
                 tables().flat_map(Table::occupied).chain(partials).for_each(|from| unsafe { table.merge_entry(from) });
@@ -185,6 +185,11 @@ impl Stacks {
             }
         }
     }
+}
+
+/// An empty table for keys as in `hint`.
+fn table(layout: &Arc<EntryLayout>, hint: TableHint) -> Table {
+    Table::with_hint(Arc::clone(layout), true, hint)
 }
 
 #[cfg(test)]
