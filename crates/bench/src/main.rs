@@ -14,10 +14,10 @@ use arguments::Arguments;
 use benchmarks::BENCHMARKS;
 use clap::Parser;
 use std::process::ExitCode;
-use suite::{Benchmark, Failure, Record, Runs, Suite};
+use suite::{Benchmark, Counting, Failure, Record, Runs, Suite};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Counting<mimalloc::MiMalloc> = Counting(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {

@@ -4,8 +4,10 @@ mod ads;
 mod joins;
 mod keys;
 mod latency;
+mod lrb;
 mod ndjson;
 mod nyt;
+mod operators;
 mod order;
 mod sessions;
 mod skew;
@@ -20,8 +22,10 @@ use crate::suite::Benchmark;
 pub(crate) const BENCHMARKS: &[&Benchmark] = &[
     &ysb::BENCHMARK,
     &nyt::BENCHMARK,
+    &lrb::BENCHMARK,
     &ads::BENCHMARK,
     &ndjson::BENCHMARK,
+    &operators::BENCHMARK,
     &windows::BENCHMARK,
     &joins::BENCHMARK,
     &sessions::BENCHMARK,

@@ -5,6 +5,7 @@
 //! return, and only then prints medians and ratios. Every repetition of every system is a [`Record`]: a line of JSON, and
 //! what the report is drawn from.
 
+mod allocations;
 mod bandwidth;
 mod checksum;
 mod columns;
@@ -14,6 +15,7 @@ mod plots;
 mod record;
 mod report;
 
+pub(crate) use allocations::{Counting, allocations};
 pub(crate) use checksum::{Checksum, hash_double, hash_text, query};
 pub(crate) use columns::{Columns, Random, session};
 pub(crate) use measure::{Across, Case, Measured, System, median, timed};
