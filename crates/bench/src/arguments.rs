@@ -43,6 +43,12 @@ pub(crate) struct Arguments {
     /// Minutes that `soak` runs
     #[arg(long, value_name = "MINUTES", default_value_t = 10.0)]
     soak_minutes: f64,
+    /// Run one query once, without measuring it: what `resources` starts under valgrind
+    #[arg(long, value_name = "QUERY", hide = true)]
+    pub(crate) once: Option<String>,
+    /// Rows of that query
+    #[arg(long, value_name = "N", hide = true, default_value_t = 100_000)]
+    pub(crate) once_rows: u64,
     /// Folder for generated files, which later runs find
     #[arg(long, env = "MILLSTREAM_BENCH_DIR", value_name = "DIR", default_value = "target/bench")]
     directory: PathBuf,

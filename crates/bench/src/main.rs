@@ -36,6 +36,10 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         return Ok(());
     }
+    if let Some(name) = &arguments.once {
+        println!("{}", benchmarks::once(name, arguments.once_rows)?);
+        return Ok(());
+    }
     let chosen = chosen(&arguments.names, arguments.all)?;
     let mut suite = Suite::new(arguments.options()?);
     let machine = format!("{} threads, {}", suite.threads(), arguments::machine());

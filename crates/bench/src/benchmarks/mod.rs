@@ -9,6 +9,7 @@ mod ndjson;
 mod nyt;
 mod operators;
 mod order;
+mod resources;
 mod sessions;
 mod skew;
 mod soak;
@@ -17,6 +18,7 @@ mod windows;
 mod ysb;
 
 use crate::suite::Benchmark;
+pub(crate) use resources::once;
 
 /// All of them, in the order in which they run.
 pub(crate) const BENCHMARKS: &[&Benchmark] = &[
@@ -34,5 +36,6 @@ pub(crate) const BENCHMARKS: &[&Benchmark] = &[
     &skew::BENCHMARK,
     &keys::BENCHMARK,
     &latency::BENCHMARK,
+    &resources::BENCHMARK,
     &soak::BENCHMARK,
 ];

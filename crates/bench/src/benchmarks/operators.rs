@@ -25,7 +25,7 @@ const ROWS: u64 = 8_000_000;
 const ROWS_PER_MS: u64 = 100;
 const KEYS: u64 = 10_000;
 const BATCH: u64 = 64 << 10;
-/// Buffers of the measurement of allocations, which is done again with twice as many.
+/// Buffers of the measurement of allocations, which is done again with twice as many; fewer with fewer rows.
 const BUFFERS: u64 = 32;
 /// Event time of the rows of the measurement of allocations: four windows of 10 s.
 const SPAN_MS: u64 = 40_000;
@@ -150,20 +150,21 @@ fn nominal_cycles_per_s() -> Option<f64> {
 /// allocate for those.
 fn count_allocations(suite: &mut Suite) -> Result<(), Failure> {
     let threads = suite.threads();
-    let tables = [BUFFERS, 2 * BUFFERS].map(|buffers| {
+    let buffers = (BUFFERS as f64 * suite.options.rows_scale.min(1.0)).ceil() as u64;
+    let tables = [buffers, 2 * buffers].map(|buffers| {
         let rows = buffers * BATCH;
         generate(rows, |row| row * SPAN_MS / rows)
     });
     let [few, many] = tables;
     let (few, many) = (few?, many?);
-    suite.say(&format!("  allocations, {threads} threads\n    {:<36} {BUFFERS:>8} {:>8} buffers", "", 2 * BUFFERS));
+    suite.say(&format!("  allocations, {threads} threads\n    {:<36} {buffers:>8} {:>8} buffers", "", 2 * buffers));
     for (name, _, sql) in OPERATORS {
         let counted = [&few, &many].map(|batches| count(batches, threads, suite.options.repetitions, sql));
         let [few, many] = counted;
         let ((few, _), (many, seconds)) = (few?, many?);
-        let per_buffer = (many - few) / BUFFERS as f64;
+        let per_buffer = (many - few) / buffers as f64;
         suite.say(&format!("    {name:<36} {few:>8} {many:>8} {per_buffer:>8.2} per buffer"));
-        let (rows, more) = (2 * BUFFERS * BATCH, json!({ "allocations_per_buffer": per_buffer }));
+        let (rows, more) = (2 * buffers * BATCH, json!({ "allocations_per_buffer": per_buffer }));
         suite.record(Record {
             benchmark: BENCHMARK.name.into(),
             case: format!("allocations/{name}"),

@@ -115,6 +115,15 @@ impl<'a> Case<'a> {
     }
 }
 
+impl Case<'_> {
+    /// Runs the system of this name, without measuring it.
+    pub(crate) fn run_once(mut self, system: &str) -> Result<Checksum, Failure> {
+        let system =
+            self.systems.iter_mut().find(|s| s.name == system).ok_or_else(|| format!("no system `{system}`"))?;
+        Ok((system.run)()?.checksum.unwrap_or_default())
+    }
+}
+
 /// What the results of the cases of a group have to do with each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Across {

@@ -73,6 +73,10 @@ fn section(
         let own: Vec<&Record> = records.iter().copied().filter(|record| record.figure() == figure).collect();
         let points = plots::points(&own);
         let file = file_name(name, figure);
+        if points.iter().all(|point| point.rows_per_s == 0.0) {
+            table(page, &points)?;
+            continue;
+        }
         let title = if figure.is_empty() { name.to_string() } else { format!("{name}: {figure}") };
         plots::draw(&folder.join(&file), &title, &points)?;
         writeln!(page, "<p><img src=\"{file}\" alt=\"{}\"></p>", escape(&title))?;
@@ -91,7 +95,7 @@ fn file_name(benchmark: &str, figure: &str) -> String {
 fn table(page: &mut String, points: &[Point<'_>]) -> Result<(), Failure> {
     page.push_str(
         "<table><tr><th>case</th><th>system</th><th>threads</th><th>seconds</th><th>M rows/s</th><th>GB/s</th>\
-         <th>Millstream is</th></tr>\n",
+         <th>Millstream is</th><th></th></tr>\n",
     );
     for point in points {
         let record = point.record;
@@ -102,16 +106,27 @@ fn table(page: &mut String, points: &[Point<'_>]) -> Result<(), Failure> {
         let bytes = if point.bytes_per_s > 0.0 { format!("{:.2}", point.bytes_per_s / 1e9) } else { String::new() };
         writeln!(
             page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.4}</td><td>{:.2}</td><td>{bytes}</td><td>{ratio}</td></tr>",
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.4}</td><td>{:.2}</td><td>{bytes}</td><td>{ratio}</td>\
+             <td>{}</td></tr>",
             escape(record.point()),
             escape(&record.system),
             record.threads,
             point.seconds,
             point.rows_per_s / 1e6,
+            escape(&more(record)),
         )?;
     }
     page.push_str("</table>\n");
     Ok(())
+}
+
+/// Measures that only this benchmark has, of the first repetition.
+fn more(record: &Record) -> String {
+    let value = |value: &serde_json::Value| match value.as_f64() {
+        Some(number) => format!("{number:.3}"),
+        None => value.to_string(),
+    };
+    record.more.iter().map(|(name, v)| format!("{name}: {}", value(v))).collect::<Vec<_>>().join(", ")
 }
 
 fn escape(text: &str) -> String {

@@ -135,6 +135,9 @@ mod tests {
     /// Slot, car, speed and place.
     type Report = (i64, i32, i64, [i64; 5]);
 
+    /// Cars and speeds in a segment.
+    type Minute = (BTreeSet<i32>, Vec<i64>);
+
     fn reports(data: &Data) -> Vec<Report> {
         let of = |batch: &RecordBatch| {
             let row = |row: usize| {
@@ -168,7 +171,7 @@ mod tests {
     }
 
     fn tolls(data: &Data) -> Checksum {
-        let mut minutes: BTreeMap<(i64, [i64; 3]), (BTreeSet<i32>, Vec<i64>)> = BTreeMap::new();
+        let mut minutes: BTreeMap<(i64, [i64; 3]), Minute> = BTreeMap::new();
         for (slot, car, speed, [way, _, direction, segment, _]) in reports(data) {
             let minute = minutes.entry((slot * SLOT_MS / MINUTE_MS, [way, direction, segment])).or_default();
             minute.0.insert(car);

@@ -144,6 +144,22 @@ fn layouts(suite: &mut Suite, data: &Data) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Systems whose resources are counted.
+pub(super) const SYSTEMS: [&str; 7] =
+    ["millstream", "columnar", "columnar/global", "columnar/partition", "row", "row/global", "row/partition"];
+
+/// Counts views once, with one thread, in so many rows over that much event time.
+pub(super) fn once(name: &str, rows: u64, span_ms: u64) -> Result<Checksum, Failure> {
+    let data = &Data::new(Shape { rows, keys: CAMPAIGNS, rows_per_ms: (rows / span_ms).max(1) });
+    let (small, records) = (data.small()?, &data.records());
+    let of_rows = Rows::<Count> { data, records, slice_ms: WINDOW_MS, cell: PhantomData };
+    let case = Case::new(name, rows)
+        .with(engine(&small, 1, COUNT)?)
+        .with_all(loops("columnar", columns::<Count>(data, None, WINDOW_MS), 1, count_row))
+        .with_all(loops("row", of_rows, 1, count_row));
+    case.run_once(name)
+}
+
 /// Beside operators that hand over one row at a time, over fewer rows: it takes them a second for a few million.
 fn iterators(suite: &mut Suite) -> Result<(), Failure> {
     let rows = suite.rows(ROWS / 16);
