@@ -12,6 +12,10 @@ use inkwell::targets::{
 };
 use std::sync::OnceLock;
 
+/// Gathers and scatters bring no more elements a cycle than single loads, and vectorised loops are better off with wide
+/// loads and shuffles, which LLVM chooses when it is told so.
+const X86_TUNING: &str = ",+prefer-no-gather,+prefer-no-scatter";
+
 /// What LLVM says about the CPU; asked once, because it takes longer than a small compilation.
 struct Host {
     triple: String,
@@ -26,7 +30,8 @@ fn host() -> Result<&'static Host, JitError> {
         Ok(Host {
             triple: TargetMachine::get_default_triple().as_str().to_string_lossy().into_owned(),
             cpu: TargetMachine::get_host_cpu_name().to_string(),
-            features: TargetMachine::get_host_cpu_features().to_string(),
+            features: TargetMachine::get_host_cpu_features().to_string()
+                + if cfg!(target_arch = "x86_64") { X86_TUNING } else { "" },
         })
     })
     .as_ref()

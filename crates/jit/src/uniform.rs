@@ -28,6 +28,8 @@ pub(crate) struct Uniform {
     /// Whether the watermark must be the same for all rows of the block; else it is enough if comparisons with it
     /// are.
     pub(crate) fixes_watermark: bool,
+    /// Statements `if` that compute with the watermark when their condition holds: then it must be the same, too.
+    pub(crate) watermark_branches: BTreeSet<usize>,
 }
 
 impl Uniform {
@@ -36,8 +38,7 @@ impl Uniform {
         let Terminal::Update(update) = &program.terminal else { return None };
         let mut finder = Finder { program, loads: BTreeMap::new(), known: BTreeSet::new(), found: Uniform::default() };
         let executed = last_stage.actions.iter().filter(|&(_, &action)| action == Action::Execute);
-        let statements =
-            executed.map(|(&index, _)| index).filter(|&index| finder.admit(&program.body[index])).collect();
+        let statements = executed.map(|(&index, _)| index).filter(|&index| finder.admit(index)).collect();
         let is_uniform = update.slice.is_some_and(|slice| finder.known.contains(&slice));
         let found = Uniform { statements, ..finder.found };
         (is_uniform && !found.times.is_empty()).then_some(found)
@@ -63,7 +64,8 @@ struct Finder<'a> {
 
 impl Finder<'_> {
     /// Whether a statement is uniform, given those before it.
-    fn admit(&mut self, statement: &Statement) -> bool {
+    fn admit(&mut self, index: usize) -> bool {
+        let statement = &self.program.body[index];
         if let Statement::Let(value, Op::Load(input)) = statement
             && self.program.type_of(*value) == Phys::I64
         {
@@ -73,12 +75,34 @@ impl Finder<'_> {
         let mut local = BTreeSet::new();
         let is_uniform = match statement {
             Statement::Filter { condition, .. } => self.known.contains(condition),
+            Statement::If { condition, then, otherwise, results } => {
+                let outside = std::mem::take(&mut self.found.fixes_watermark);
+                let is_then_uniform = self.known.contains(condition) && self.are_uniform(then, &mut local);
+                if std::mem::replace(&mut self.found.fixes_watermark, outside) {
+                    self.found.watermark_branches.insert(index);
+                }
+                is_then_uniform && self.are_uniform(otherwise, &mut local) && self.know_results(results, &local)
+            }
             _ => self.is_uniform(statement, &mut local, false),
         };
         if is_uniform {
             self.known.extend(definitions(statement));
         }
         is_uniform
+    }
+
+    /// Whether statements within an `if` are uniform; `local` gets what they define.
+    fn are_uniform(&mut self, statements: &[Statement], local: &mut BTreeSet<Value>) -> bool {
+        statements.iter().all(|inner| {
+            let is_uniform = self.is_uniform(inner, local, true);
+            local.extend(definitions(inner));
+            is_uniform
+        })
+    }
+
+    fn know_results(&self, results: &[(Value, Value, Value)], local: &BTreeSet<Value>) -> bool {
+        let is_known = |value: &Value| self.known.contains(value) || local.contains(value);
+        results.iter().all(|(_, a, b)| is_known(a) && is_known(b))
     }
 
     /// Whether a statement depends on nothing but uniform values and those that `local` statements around it define.
@@ -110,12 +134,9 @@ impl Finder<'_> {
             }
             Statement::If { condition, then, otherwise, results } => {
                 is_known(self, local, condition)
-                    && then.iter().chain(otherwise).all(|inner| {
-                        let is_uniform = self.is_uniform(inner, local, true);
-                        local.extend(definitions(inner));
-                        is_uniform
-                    })
-                    && results.iter().all(|(_, a, b)| is_known(self, local, a) && is_known(self, local, b))
+                    && self.are_uniform(then, local)
+                    && self.are_uniform(otherwise, local)
+                    && self.know_results(results, local)
             }
             Statement::Call { .. } | Statement::Trap { .. } | Statement::Filter { .. } => false,
         }

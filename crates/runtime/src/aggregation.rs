@@ -1,6 +1,6 @@
 //! A windowed aggregation at run time: which of its tables the watermarks of its inputs have completed.
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Piece};
 use crate::config::MergeStrategy;
 use crate::lanes::Lanes;
 use crate::overlap::OverlapRuntime;
@@ -12,7 +12,6 @@ use millstream_abi::EntryLayout;
 use millstream_plan::window::{Overlap, Slicing, WindowAssigner};
 use millstream_state::OutputTypes;
 use parking_lot::{Mutex, MutexGuard};
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -146,11 +145,12 @@ impl Aggregation {
         TableIds(self.assigner)
     }
 
-    /// The watermark before each row of a buffer, or one that serves for all.
-    pub(crate) fn watermarks<'b>(&self, buffer: &'b Buffer) -> Cow<'b, [i64]> {
-        match self.is_ordered {
-            true => buffer.exact_watermarks(),
-            false => buffer.watermarks(|time| self.ids().counts_from(time)),
+    /// The rows of a buffer with the watermarks before them that decide about windows; exact ones if the pipeline reads
+    /// them.
+    pub(crate) fn pieces<'b>(&self, buffer: &'b Buffer, is_exact: bool) -> Vec<Piece<'b>> {
+        match self.is_ordered || is_exact {
+            true => vec![buffer.whole()],
+            false => buffer.pieces(|time| self.ids().counts_from(time)),
         }
     }
 

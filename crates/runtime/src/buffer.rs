@@ -37,6 +37,17 @@ pub(crate) struct Stamp {
     pub(crate) generation: Generation,
 }
 
+/// Some consecutive rows of a buffer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Piece<'a> {
+    /// The first row.
+    pub(crate) first: usize,
+    /// How many rows.
+    pub(crate) rows: usize,
+    /// The watermark before each row, or one for all.
+    pub(crate) watermarks: Cow<'a, [i64]>,
+}
+
 /// Rows in their place of a stream.
 #[derive(Debug)]
 pub(crate) struct Buffer {
@@ -62,17 +73,25 @@ impl Buffer {
 
     /// The watermark before each row, or a single one where all see the same.
     pub(crate) fn exact_watermarks(&self) -> Cow<'_, [i64]> {
-        self.watermarks(|_| i64::MIN)
-    }
-
-    /// The watermark before each row, or a single one where that decides about windows just as well.
-    ///
-    /// `counts_from` is as for [`RowTimes::decide`].
-    pub(crate) fn watermarks(&self, counts_from: impl Fn(i64) -> i64) -> Cow<'_, [i64]> {
         let before = self.stamp.watermark;
-        match self.times.as_ref().filter(|times| times.decide(before, counts_from)) {
+        match self.times.as_ref().filter(|times| times.max_watermark() > before) {
             Some(times) => Cow::Borrowed(self.row_watermarks.get_or_init(|| times.watermarks_before(before))),
             None => Cow::Owned(vec![before]),
+        }
+    }
+
+    /// The rows with their exact watermarks.
+    pub(crate) fn whole(&self) -> Piece<'_> {
+        Piece { first: 0, rows: self.rows, watermarks: self.exact_watermarks() }
+    }
+
+    /// The rows in order, in pieces with one watermark where that decides about windows just as well as that before each
+    /// row: all but a few rows about the end of a window. `counts_from` is as for [`RowTimes::pieces`].
+    pub(crate) fn pieces(&self, counts_from: impl Fn(i64) -> i64) -> Vec<Piece<'static>> {
+        let before = self.stamp.watermark;
+        match &self.times {
+            Some(times) => times.pieces(before, counts_from),
+            None => vec![Piece { first: 0, rows: self.rows, watermarks: Cow::Owned(vec![before]) }],
         }
     }
 }

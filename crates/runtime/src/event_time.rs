@@ -1,6 +1,7 @@
 //! Event times and watermarks of the rows of a source (design section 4).
 
 use crate::bounds::{bounds, widen};
+use crate::buffer::Piece;
 use crate::columns::selected;
 use crate::input::{EventTimeColumns, PipelineCode, event_time_columns};
 use arrow_array::cast::AsArray;
@@ -12,10 +13,11 @@ use millstream_functions::FunctionContext;
 use millstream_plan::expr::ExprKind;
 use millstream_plan::pipeline::{SourceWatermark, WatermarkRule};
 use millstream_types::Diagnostic;
+use std::borrow::Cow;
 
 /// Largest watermark that rows can bring. `i64::MAX` is the end of input, which no row may claim.
 pub(crate) const LAST_WATERMARK: i64 = i64::MAX - 1;
-/// Rows of which [`RowTimes::decide`] looks at the bounds.
+/// Rows of which [`RowTimes::pieces`] looks at the bounds.
 const BLOCK: usize = 1024;
 
 /// How a source's event times and watermarks follow from its columns.
@@ -158,23 +160,41 @@ impl RowTimes {
         RowTimes::new(self.time.slice(offset, length), self.watermark.slice(offset, length), self.delay_ms)
     }
 
-    /// Whether the advance of the watermark among these rows can decide about the windows of one of them, given the
-    /// watermark before the first.
+    /// The rows in pieces: where the advance of the watermark among them can decide about the windows of one of them, with
+    /// the watermark before each row, elsewhere with that before the first.
     ///
     /// `counts_from` gives the lowest watermark that changes to which windows a row of a time belongs; it grows with the
     /// time. So if even the smallest time is not touched by the largest watermark that any row can see, the advance
     /// changes nothing. Where that does not hold of all rows, it mostly does of each block: rows out of order are early or
     /// late by more than a block.
-    pub(crate) fn decide(&self, before: i64, counts_from: impl Fn(i64) -> i64) -> bool {
+    pub(crate) fn pieces(&self, before: i64, counts_from: impl Fn(i64) -> i64) -> Vec<Piece<'static>> {
+        let rows = self.time.values.len();
+        let single = |first, rows, watermark| Piece { first, rows, watermarks: Cow::Owned(vec![watermark]) };
         if self.max_watermark <= before || counts_from(self.min_time) > self.max_watermark {
-            return false;
+            return vec![single(0, rows, before)];
         }
-        let (rows, mut highest) = (self.time.values.len(), before);
-        (0..rows).step_by(BLOCK).any(|start| {
-            let block = self.slice(start, BLOCK.min(rows - start));
+        let (mut pieces, mut highest): (Vec<Piece<'static>>, i64) = (Vec::new(), before);
+        for first in (0..rows).step_by(BLOCK) {
+            let block = self.slice(first, BLOCK.min(rows - first));
+            let (count, watermark) = (block.time.values.len(), highest);
             highest = highest.max(block.max_watermark);
-            counts_from(block.min_time) <= highest
-        })
+            let decides = highest > watermark && counts_from(block.min_time) <= highest;
+            // Whether the watermark before the piece so far decides about the block as that before the block does.
+            let joins = |last: &Piece| {
+                let one = last.watermarks.len() == 1;
+                one && !decides && (last.watermarks[0] == watermark || counts_from(block.min_time) > highest)
+            };
+            match pieces.last_mut() {
+                Some(last) if joins(last) => last.rows += count,
+                _ if decides => pieces.push(Piece {
+                    first,
+                    rows: count,
+                    watermarks: Cow::Owned(block.watermarks_before(watermark)),
+                }),
+                _ => pieces.push(single(first, count, watermark)),
+            }
+        }
+        pieces
     }
 
     /// Largest watermark; `i64::MIN` when no row brings one.
@@ -224,22 +244,39 @@ mod tests {
     }
 
     #[test]
-    fn the_advance_among_rows_decides_only_where_it_overtakes_them() {
+    fn rows_have_their_own_watermarks_only_where_the_advance_overtakes_them() {
         // Windows of 100 ms; rows in order, or some of them before their turn, by less than the watermark is behind.
         let counts_from = |time: i64| time.div_euclid(100) * 100 + 99;
-        let decide = |times: Vec<i64>, delay_ms, before| {
-            self::times(times.into_iter().map(Some).collect(), delay_ms).decide(before, counts_from)
+        let pieces = |times: Vec<i64>, delay_ms, before| {
+            let exact = self::times(times.iter().copied().map(Some).collect(), delay_ms).watermarks_before(before);
+            let pieces = self::times(times.iter().copied().map(Some).collect(), delay_ms).pieces(before, counts_from);
+            let mut next = 0;
+            for piece in &pieces {
+                assert_eq!(piece.first, next);
+                next += piece.rows;
+                for row in 0..piece.rows {
+                    let watermark = piece.watermarks[if piece.watermarks.len() == 1 { 0 } else { row }];
+                    let (time, exact) = (times[piece.first + row], exact[piece.first + row]);
+                    assert_eq!(counts_from(time) <= watermark, counts_from(time) <= exact, "row {row} of {piece:?}");
+                }
+            }
+            assert_eq!(next, times.len());
+            pieces.iter().map(|piece| (piece.rows, piece.watermarks.len())).collect::<Vec<_>>()
         };
         let rows = 4 * BLOCK as i64;
         let in_order = |step: i64| (0..rows).map(move |row| row / step).collect::<Vec<_>>();
         let early =
             |by: i64| in_order(10).into_iter().enumerate().map(move |(i, t)| t + if i % 7 == 0 { by } else { 0 });
-        assert!(!decide(in_order(1000), 1, i64::MIN), "all in the first window");
-        assert!(decide(in_order(10), 1, i64::MIN), "a window ends within a block");
-        assert!(!decide(in_order(10), 1, 500), "the watermark does not advance");
-        assert!(!decide(in_order(10), 110, i64::MIN), "no row is overtaken by those of its block");
-        assert!(!decide(early(100).collect(), 210, i64::MIN));
-        assert!(decide(early(100).collect(), 100, i64::MIN));
+        let whole = [(4 * BLOCK, 1)];
+        assert_eq!(pieces(in_order(1000), 1, i64::MIN), whole, "all in the first window");
+        let exact = [(BLOCK, BLOCK), (BLOCK, BLOCK), (BLOCK, BLOCK), (BLOCK, BLOCK)];
+        assert_eq!(pieces(in_order(10), 1, i64::MIN), exact, "a window ends within each block");
+        let some = [(2 * BLOCK, 1), (BLOCK, BLOCK), (BLOCK, 1)];
+        assert_eq!(pieces(in_order(25), 1, i64::MIN), some, "a window ends within the third block");
+        assert_eq!(pieces(in_order(10), 1, 500), whole, "the watermark does not advance");
+        assert_eq!(pieces(in_order(10), 110, i64::MIN).iter().map(|p| p.1).max(), Some(1), "no row is overtaken");
+        assert_eq!(pieces(early(100).collect(), 210, i64::MIN).iter().map(|p| p.1).max(), Some(1));
+        assert!(pieces(early(100).collect(), 100, i64::MIN).iter().any(|p| p.1 > 1));
     }
 
     #[test]

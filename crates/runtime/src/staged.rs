@@ -8,7 +8,7 @@
 //! The watermark before a row and its place in the stream follow it through the stages: what is late, and the order in
 //! which order-sensitive operators see rows, are decided at the end.
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Piece};
 use crate::columns::selected;
 use crate::flat_map;
 use crate::input::PipelineCode;
@@ -35,25 +35,23 @@ pub(crate) struct Staged<'a> {
     pub(crate) rows: usize,
     /// The watermark before each row, or one for all.
     pub(crate) watermarks: Cow<'a, [i64]>,
-    /// For each row the number of the buffer's row that it was made of, ascending; `None`: they are those of the buffer.
+    /// For each row the number of the piece's row that it was made of, ascending; `None`: they are those of the piece.
     origins: Option<Vec<u32>>,
-    /// Number of the buffer's first row in its stream.
+    /// Number of the piece's first row in its stream.
     first_row: u64,
     /// Places among the rows made of the same row; set before the last stage.
     places: Vec<u32>,
 }
 
 impl<'a> Staged<'a> {
-    /// The rows of a buffer with the watermark before each of them, or one for all.
-    pub(crate) fn new(buffer: &Buffer, watermarks: Cow<'a, [i64]>) -> Staged<'a> {
-        Staged {
-            columns: buffer.columns.clone(),
-            rows: buffer.rows,
-            watermarks,
-            origins: None,
-            first_row: buffer.stamp.first_row,
-            places: Vec::new(),
-        }
+    /// The rows of a piece of a buffer.
+    pub(crate) fn new(buffer: &Buffer, Piece { first, rows, watermarks }: Piece<'a>) -> Staged<'a> {
+        let columns = match rows == buffer.rows {
+            true => buffer.columns.clone(),
+            false => buffer.columns.iter().map(|column| column.slice(first, rows)).collect(),
+        };
+        let first_row = buffer.stamp.first_row + first as u64;
+        Staged { columns, rows, watermarks, origins: None, first_row, places: Vec::new() }
     }
 
     /// Rows made of these: `columns`, and for each row the number of the one that it was made of, ascending.
@@ -105,7 +103,7 @@ pub(crate) struct Stages<'q> {
 }
 
 impl<'q> Stages<'q> {
-    /// For a buffer of a pipeline.
+    /// For a piece of a buffer of a pipeline.
     pub(crate) fn new(query: &'q Query, pipeline: usize) -> Stages<'q> {
         let flat_map = |operator: &'q Operator| match operator {
             Operator::FlatMap(flat_map) => Some(flat_map),

@@ -1,5 +1,6 @@
 //! A worker: one thread that takes tasks until the query ends.
 
+use crate::buffer::Piece;
 use crate::columns::bytes_of;
 use crate::input::PartitionedCode;
 use crate::lanes::Scattered;
@@ -132,7 +133,7 @@ impl Worker<'_> {
     fn update(&mut self, task: &ProcessTask, pipeline: usize, aggregation: usize) -> Result<(), Diagnostic> {
         let (query, buffer) = (self.query, &*task.buffer);
         let runtime = &query.aggregations[aggregation];
-        let mut stages = Stages::new(query, pipeline);
+        let stages = Stages::new(query, pipeline);
         let (mut tables, mut code) = (
             TaskTables::new(runtime, self.index, buffer.stamp.generation, (task.stream, pipeline)),
             stages.last_stage(),
@@ -143,22 +144,24 @@ impl Worker<'_> {
         if query.timers.follow_clock() {
             tables.collect_dues();
         }
-        let watermarks = if stages.reads_watermarks() { buffer.exact_watermarks() } else { runtime.watermarks(buffer) };
-        stages.run(Staged::new(buffer, watermarks), &mut self.tools(), &mut |tools, rows| {
-            tables.begin(&rows);
-            // SAFETY: the layout is that of the program (`plan_graph` has checked it); the tables are this worker's, or
-            // shared, and so is the program.
-            let hooks = unsafe { tables.hooks() };
-            let Tools { functions, errors } = tools;
-            let kernel = code.kernel.load();
-            let (columns, watermarks) = (&rows.columns, &rows.watermarks);
-            let outcome =
-                update(&code.lowered, &*kernel, columns, rows.rows, watermarks, hooks, functions, &mut |e| {
-                    errors.take(e)
-                })?;
-            query.stats.late_rows.fetch_add(outcome.late_rows, Relaxed);
-            errors.fatal().map_or(Ok(ControlFlow::Continue(())), Err)
-        })?;
+        for piece in runtime.pieces(buffer, stages.reads_watermarks()) {
+            let mut stages = Stages::new(query, pipeline);
+            stages.run(Staged::new(buffer, piece), &mut self.tools(), &mut |tools, rows| {
+                tables.begin(&rows);
+                // SAFETY: the layout is that of the program (`plan_graph` has checked it); the tables are this worker's, or
+                // shared, and so is the program.
+                let hooks = unsafe { tables.hooks() };
+                let Tools { functions, errors } = tools;
+                let kernel = code.kernel.load();
+                let (columns, watermarks) = (&rows.columns, &rows.watermarks);
+                let outcome =
+                    update(&code.lowered, &*kernel, columns, rows.rows, watermarks, hooks, functions, &mut |e| {
+                        errors.take(e)
+                    })?;
+                query.stats.late_rows.fetch_add(outcome.late_rows, Relaxed);
+                errors.fatal().map_or(Ok(ControlFlow::Continue(())), Err)
+            })?;
+        }
         runtime.strategy.note_task(buffer.rows);
         tables.settle();
         tables.dues().iter().for_each(|&due| query.due_at_watermark(due));
@@ -178,13 +181,14 @@ impl Worker<'_> {
     ) -> Result<Arc<Scattered>, Diagnostic> {
         let (query, buffer) = (self.query, &*task.buffer);
         let (runtime, scattered) = (&query.aggregations[aggregation], Scattered::new(task, pipeline));
-        let mut stages = Stages::new(query, pipeline);
-        let watermarks = if stages.reads_watermarks() { buffer.exact_watermarks() } else { runtime.watermarks(buffer) };
-        stages.run(Staged::new(buffer, watermarks), &mut self.tools(), &mut |tools, rows| {
-            let emitted = emit_stage(query, &halves.scatter, &rows, tools)?;
-            query.scatter(aggregation, emitted, &scattered)?;
-            Ok(ControlFlow::Continue(()))
-        })?;
+        for piece in runtime.pieces(buffer, Stages::new(query, pipeline).reads_watermarks()) {
+            let mut stages = Stages::new(query, pipeline);
+            stages.run(Staged::new(buffer, piece), &mut self.tools(), &mut |tools, rows| {
+                let emitted = emit_stage(query, &halves.scatter, &rows, tools)?;
+                query.scatter(aggregation, emitted, &scattered)?;
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
         Ok(scattered)
     }
 
@@ -223,7 +227,7 @@ impl Worker<'_> {
         let mut stages = Stages::new(query, pipeline);
         let code = stages.last_stage();
         let mut rows_out = 0;
-        let staged = Staged::new(buffer, buffer.exact_watermarks());
+        let staged = Staged::new(buffer, buffer.whole());
         stages.run(staged, &mut self.tools(), &mut |tools, rows| {
             let emitted = emit_stage(query, code, &rows, tools)?;
             rows_out += emitted.rows as u64;
@@ -255,12 +259,12 @@ impl Worker<'_> {
         let (query, buffer) = (self.query, &*task.buffer);
         let mut stages = Stages::new(query, pipeline);
         let code = stages.last_stage();
-        let watermarks = match stages.reads_watermarks() {
-            true => buffer.exact_watermarks(),
-            false => Cow::Owned(vec![buffer.stamp.watermark]),
+        let piece = match stages.reads_watermarks() {
+            true => buffer.whole(),
+            false => Piece { first: 0, rows: buffer.rows, watermarks: Cow::Owned(vec![buffer.stamp.watermark]) },
         };
         let mut rows_out = 0;
-        stages.run(Staged::new(buffer, watermarks), &mut self.tools(), &mut |tools, rows| {
+        stages.run(Staged::new(buffer, piece), &mut self.tools(), &mut |tools, rows| {
             let emitted = emit_stage(query, code, &rows, tools)?;
             rows_out += emitted.rows as u64;
             match emitted.rows {

@@ -63,6 +63,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
     ) -> Emitted<(HashMap<Value, Basic<'c>>, Int<'c>)> {
         let mut highest = HashMap::new();
         let mut last_watermarks = HashMap::new();
+        let mut is_same_watermark = self.ir.i1.const_int(1, false);
         let mut lowest = HashMap::new();
         for (&time, &input) in &uniform.times {
             let (least, most) = self.bounds(input, base, length)?;
@@ -96,7 +97,12 @@ impl<'c, 'p> Emitter<'c, 'p> {
                     let last = self.watermark("watermark.last")?;
                     let is_same = self.ir.compare(IntPredicate::EQ, self.int(*value), last, "watermark.is_same")?;
                     last_watermarks.insert(*value, Basic::from(last));
+                    is_same_watermark = is_same;
                     uniform.fixes_watermark.then_some(is_same)
+                }
+                Statement::If { condition, .. } if uniform.watermark_branches.contains(&index) => {
+                    let is_unused = self.ir.b.build_not(self.bool(*condition), "watermark.is_unused")?;
+                    Some(self.ir.b.build_or(is_unused, is_same_watermark, "watermark.is_fixed")?)
                 }
                 Statement::Let(value, op) if uniform.compares_watermark(op) => {
                     let first = self.bool(*value);
