@@ -52,7 +52,7 @@ docs:
 	MILLSTREAM_UPDATE_DOCS=1 $(CARGO) test -p millstream-cli --test docs --quiet
 	$(CARGO) doc --workspace --no-deps
 
-# Millstream beside DuckDB and beside hand-written loops; about five minutes once built. See docs/benchmarks.md.
+# Millstream beside DuckDB and beside hand-written loops; some eight minutes once built. See docs/benchmarks.md.
 bench: setup
 	scripts/bench.sh
 
@@ -60,7 +60,7 @@ bench: setup
 bench-runtime: setup
 	scripts/bench.sh skew keys latency
 
-# Every benchmark that ends by itself, and a report with plots in target/bench/report; some 20 minutes once built.
+# Every benchmark that ends by itself, and a report with plots in target/bench/report; some 25 minutes once built.
 bench-all: setup
 	scripts/bench.sh --all --report target/bench/report
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Debug, Parser)]
 #[command(name = "millstream bench", version, max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// Benchmarks to run [default: those that take seconds]
+    /// Benchmarks to run [default: those that take a minute at most]
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// Run all benchmarks that end by themselves, also those that take minutes
@@ -49,6 +49,9 @@ pub(crate) struct Arguments {
     /// Rows of that query
     #[arg(long, value_name = "N", hide = true, default_value_t = 100_000)]
     pub(crate) once_rows: u64,
+    /// Run it over twice as many
+    #[arg(long, hide = true)]
+    pub(crate) once_twice: bool,
     /// Folder for generated files, which later runs find
     #[arg(long, env = "MILLSTREAM_BENCH_DIR", value_name = "DIR", default_value = "target/bench")]
     directory: PathBuf,

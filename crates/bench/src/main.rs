@@ -37,7 +37,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Ok(());
     }
     if let Some(name) = &arguments.once {
-        println!("{}", benchmarks::once(name, arguments.once_rows)?);
+        println!("{}", benchmarks::once(name, arguments.once_rows, arguments.once_twice)?);
         return Ok(());
     }
     let chosen = chosen(&arguments.names, arguments.all)?;
@@ -50,6 +50,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     let ran = chosen.iter().try_for_each(|benchmark| suite.run(benchmark));
+    suite.say_longest_compilation();
     // A benchmark that failed leaves the figures of those before it.
     if let Some(folder) = &arguments.report {
         suite::write_report(folder, BENCHMARKS, suite.records(), &machine)?;

@@ -152,6 +152,18 @@ impl Suite {
         Ok(())
     }
 
+    /// Says which program LLVM took longest for.
+    pub(crate) fn say_longest_compilation(&self) {
+        let time = |record: &Record| record.more.get(measure::COMPILE_MS).and_then(serde_json::Value::as_f64);
+        let longest = self.records.iter().filter_map(|r| Some((time(r)?, r))).max_by(|a, b| a.0.total_cmp(&b.0));
+        if let Some((ms, record)) = longest {
+            self.say(&format!(
+                "\nlongest compilation of a program: {ms:.0} ms ({}, {})",
+                record.benchmark, record.case
+            ));
+        }
+    }
+
     /// All that was measured.
     pub(crate) fn records(&self) -> &[Record] {
         &self.records

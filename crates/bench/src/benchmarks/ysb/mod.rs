@@ -4,8 +4,8 @@ mod data;
 mod loops;
 
 use crate::by_hand::{
-    Cell, Count, CountSum, Layout, Moments, SharedCell, Values, in_threads, local, output, output_slices, select,
-    systems,
+    Cell, Count, CountSum, Layout, Moments, Records, SharedCell, Values, in_threads, local, output, output_slices,
+    select, systems,
 };
 use crate::iterator::{Aggregate, Comparison, Expression, Filter, Scan, Windows, drain};
 use crate::suite::{Across, Benchmark, Case, Checksum, Failure, Runs, Suite, System, hash_double, query, session};
@@ -41,7 +41,7 @@ const VALUE_BYTES: u64 = 8;
 const KEYS: [u64; 6] = [1, 100, 10_000, 100_000, 1_000_000, 10_000_000];
 /// Sliding windows that a row lies in.
 const CONCURRENT: [i64; 4] = [1, 10, 30, 100];
-/// Campaigns of the count windows, so many that each has views for several windows.
+/// So few campaigns that each has views for several count windows.
 const COUNTED_CAMPAIGNS: u64 = 100;
 /// Views of a campaign in a count window.
 const SIZES: [u64; 5] = [1, 100, 1000, 10_000, 1_000_000];
@@ -148,16 +148,30 @@ fn layouts(suite: &mut Suite, data: &Data) -> Result<(), Failure> {
 pub(super) const SYSTEMS: [&str; 7] =
     ["millstream", "columnar", "columnar/global", "columnar/partition", "row", "row/global", "row/partition"];
 
-/// Counts views once, with one thread, in so many rows over that much event time.
-pub(super) fn once(name: &str, rows: u64, span_ms: u64) -> Result<Checksum, Failure> {
-    let data = &Data::new(Shape { rows, keys: CAMPAIGNS, rows_per_ms: (rows / span_ms).max(1) });
-    let (small, records) = (data.small()?, &data.records());
-    let of_rows = Rows::<Count> { data, records, slice_ms: WINDOW_MS, cell: PhantomData };
-    let case = Case::new(name, rows)
-        .with(engine(&small, 1, COUNT)?)
-        .with_all(loops("columnar", columns::<Count>(data, None, WINDOW_MS), 1, count_row))
-        .with_all(loops("row", of_rows, 1, count_row));
-    case.run_once(name)
+/// Rows whose views are to be counted once, with one thread.
+pub(super) struct Counted {
+    data: Data,
+    records: Records<RECORD>,
+}
+
+impl Counted {
+    /// So many rows over that much event time.
+    pub(super) fn new(rows: u64, span_ms: u64) -> Counted {
+        let data = Data::new(Shape { rows, keys: COUNTED_CAMPAIGNS, rows_per_ms: (rows / span_ms).max(1) });
+        let records = data.records();
+        Counted { data, records }
+    }
+
+    /// Runs one of [`SYSTEMS`].
+    pub(super) fn run(&self, name: &str) -> Result<Checksum, Failure> {
+        let (data, records) = (&self.data, &self.records);
+        let of_rows = Rows::<Count> { data, records, slice_ms: WINDOW_MS, cell: PhantomData };
+        Case::new(name, data.shape.rows)
+            .with(engine(&data.small()?, 1, COUNT)?)
+            .with_all(loops("columnar", columns::<Count>(data, None, WINDOW_MS), 1, count_row))
+            .with_all(loops("row", of_rows, 1, count_row))
+            .run_once(name)
+    }
 }
 
 /// Beside operators that hand over one row at a time, over fewer rows: it takes them a second for a few million.
