@@ -12,8 +12,11 @@ const BAR_HEIGHT: u32 = 22;
 /// What the title and the scale take of a plot with bars.
 const FRAME_HEIGHT: u32 = 90;
 const LABEL_WIDTH: u32 = 330;
-/// A parameter over more than this factor gets a logarithmic scale.
+/// Values over more than this factor get a logarithmic scale.
 const LOGARITHMIC: f64 = 20.0;
+/// Free space above the highest value.
+const ROOM: f64 = 1.2;
+const LABELS: (&str, u32) = ("sans-serif", 16);
 
 /// The median over the repetitions of a system.
 pub(crate) struct Point<'a> {
@@ -81,39 +84,43 @@ fn lines(file: &Path, title: &str, parameter: &str, points: &[Point<'_>]) -> Res
     root.fill(&WHITE)?;
     let values = || points.iter().filter_map(|point| point.record.parameter()).map(|(_, value)| value);
     let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
-    let highest = highest(points);
-    if most / least > LOGARITHMIC {
-        let chart = (least..most).log_scale();
-        draw_lines(&root, title, parameter, points, (chart, highest))?;
-    } else {
-        draw_lines(&root, title, parameter, points, (least..most, highest))?;
+    let (slowest, fastest) = (rate(points, f64::INFINITY, f64::min), rate(points, 0.0, f64::max));
+    let x = least..most;
+    let y = slowest / ROOM..fastest * ROOM;
+    match (most / least > LOGARITHMIC, fastest / slowest > LOGARITHMIC) {
+        (true, true) => draw_lines(&root, title, parameter, points, (x.log_scale(), y.log_scale()))?,
+        (true, false) => draw_lines(&root, title, parameter, points, (x.log_scale(), 0.0..y.end))?,
+        (false, true) => draw_lines(&root, title, parameter, points, (x, y.log_scale()))?,
+        (false, false) => draw_lines(&root, title, parameter, points, (x, 0.0..y.end))?,
     }
     root.present()?;
     Ok(())
 }
 
-/// Millions of rows per second, with room above.
-fn highest(points: &[Point<'_>]) -> f64 {
-    points.iter().map(|point| point.rows_per_s / 1e6).fold(0.0, f64::max) * 1.1
+/// The least or most of the millions of rows per second.
+fn rate(points: &[Point<'_>], first: f64, choose: fn(f64, f64) -> f64) -> f64 {
+    points.iter().map(|point| point.rows_per_s / 1e6).fold(first, choose)
 }
 
-fn draw_lines<X>(
+fn draw_lines<X, Y>(
     root: &DrawingArea<SVGBackend<'_>, Shift>,
     title: &str,
     parameter: &str,
     points: &[Point<'_>],
-    (x, highest): (X, f64),
+    (x, y): (X, Y),
 ) -> Result<(), Failure>
 where
     X: AsRangedCoord<Value = f64>,
     X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: AsRangedCoord<Value = f64>,
+    Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
     let mut chart = ChartBuilder::on(root)
-        .caption(title, ("sans-serif", 20))
+        .caption(title, ("sans-serif", 24))
         .margin(12)
         .x_label_area_size(45)
         .y_label_area_size(70)
-        .build_cartesian_2d(x, 0.0..highest)?;
+        .build_cartesian_2d(x, y)?;
     chart
         .configure_mesh()
         .x_desc(parameter)
@@ -121,6 +128,8 @@ where
         .x_label_formatter(&|value| number(*value))
         .y_label_formatter(&|value| number(*value))
         .light_line_style(WHITE)
+        .label_style(LABELS)
+        .axis_desc_style(LABELS)
         .draw()?;
     for (system, threads) in series(points) {
         let style = style(&system, threads);
@@ -135,6 +144,7 @@ where
     }
     chart
         .configure_series_labels()
+        .label_font(LABELS)
         .position(SeriesLabelPosition::UpperRight)
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK.mix(0.3))
@@ -146,9 +156,9 @@ fn bars(file: &Path, title: &str, points: &[Point<'_>]) -> Result<(), Failure> {
     let height = FRAME_HEIGHT + BAR_HEIGHT * points.len() as u32;
     let root = SVGBackend::new(file, (WIDTH, height)).into_drawing_area();
     root.fill(&WHITE)?;
-    let highest = highest(points) * 1.1;
+    let highest = rate(points, 0.0, f64::max) * ROOM;
     let mut chart = ChartBuilder::on(&root)
-        .caption(title, ("sans-serif", 20))
+        .caption(title, ("sans-serif", 24))
         .margin(12)
         .margin_left(LABEL_WIDTH)
         .x_label_area_size(40)
@@ -160,6 +170,8 @@ fn bars(file: &Path, title: &str, points: &[Point<'_>]) -> Result<(), Failure> {
         .disable_y_axis()
         .x_label_formatter(&|value| number(*value))
         .light_line_style(WHITE)
+        .label_style(LABELS)
+        .axis_desc_style(LABELS)
         .draw()?;
     for (i, point) in points.iter().enumerate() {
         // The first bar is the uppermost.
@@ -168,14 +180,14 @@ fn bars(file: &Path, title: &str, points: &[Point<'_>]) -> Result<(), Failure> {
         let (system, threads) = point.series();
         let bar = Rectangle::new([(0.0, low + 0.15), (rate, low + 0.85)], style(&system, threads).filled());
         chart.draw_series([bar])?;
-        let value = Text::new(format!(" {}", number(rate)), (rate, low + 0.75), ("sans-serif", 13));
+        let value = Text::new(format!(" {}", number(rate)), (rate, low + 0.75), LABELS);
         chart.draw_series([value])?;
         let (_, y) = chart.backend_coord(&(0.0, low + 0.75));
         let text = match point.record.point() {
             "" => label(&system, threads),
             case => format!("{case}: {}", label(&system, threads)),
         };
-        root.draw(&Text::new(text, (12, y), ("sans-serif", 13)))?;
+        root.draw(&Text::new(text, (12, y), LABELS))?;
     }
     root.present()?;
     Ok(())
