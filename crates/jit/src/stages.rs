@@ -2,7 +2,8 @@
 //!
 //! A filter ends a stage when something must not run, or should not, for the rows that it drops: a statement with
 //! effects (a call, a trap, an `if` that holds one), another filter that is expensive, or the terminal. Filters with only
-//! cheap work between them share a stage; their conditions are and-ed.
+//! cheap work between them share a stage; their conditions are and-ed. A filter `<>` keeps nearly all rows: a branch that is
+//! nearly always taken is better than a selection then, so it ends no stage before the terminal.
 //!
 //! A filter that counts late rows starts the last stage, since its rows must be counted in order with the effects:
 //! from there on filters are plain branches. That suits them: almost no row is late.
@@ -13,7 +14,7 @@
 
 use crate::uniform::Uniform;
 use millstream_abi::Phys;
-use millstream_codegen::program::{Op, Program, Statement, Value};
+use millstream_codegen::program::{Comparison, Op, Program, Statement, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Rows of a block, unless it spills much: enough for the memory to be read in long runs of each column, and few enough
@@ -163,8 +164,9 @@ impl<'a> Planner<'a> {
     fn homes(&self) -> Vec<usize> {
         let mut homes = Vec::with_capacity(self.program.body.len() + 1);
         let mut stage = 0;
-        // Whether the current stage has a filter whose dropped rows later statements must not see.
-        let mut filtered = false;
+        // Whether the current stage has a filter whose dropped rows later statements must not see, and whether one of them
+        // may drop many.
+        let (mut filtered, mut selects) = (false, false);
         // Whether filters are branches by now.
         let mut last = false;
         let mut computed = BTreeSet::new();
@@ -172,24 +174,35 @@ impl<'a> Planner<'a> {
             if !last && has_effects(statement) {
                 let joins = match statement {
                     Statement::Filter { counts_late: false, .. } => self.is_cheap_after(index, &computed),
+                    // There filters are branches.
+                    Statement::Filter { counts_late: true, .. } => !selects,
                     _ => false,
                 };
                 if filtered && !joins {
                     stage += 1;
-                    filtered = false;
+                    (filtered, selects) = (false, false);
                     computed.clear();
                 }
                 self.close(index, &mut computed);
                 match statement {
                     Statement::Filter { counts_late: true, .. } => last = true,
-                    Statement::Filter { .. } => filtered = true,
+                    Statement::Filter { condition, .. } => {
+                        filtered = true;
+                        selects |= !self.keeps_most(*condition);
+                    }
                     _ => {}
                 }
             }
             homes.push(stage);
         }
-        homes.push(stage + filtered as usize);
+        homes.push(stage + (filtered && selects) as usize);
         homes
+    }
+
+    /// Whether a condition holds for nearly all rows.
+    fn keeps_most(&self, condition: Value) -> bool {
+        let statement = self.definition.get(&condition).map(|&index| &self.program.body[index]);
+        matches!(statement, Some(Statement::Let(_, Op::Compare(Comparison::Ne, ..))))
     }
 
     /// Adds a statement and all it needs to `computed`.
@@ -271,7 +284,7 @@ impl<'a> Planner<'a> {
 pub(crate) mod tests {
     use super::*;
     use millstream_abi::RuntimeFn;
-    use millstream_codegen::program::{Comparison, Emit, Input, Terminal};
+    use millstream_codegen::program::{Emit, Input, Terminal};
 
     pub(crate) fn program(types: &[Phys], inputs: &[Phys], body: Vec<Statement>, emitted: &[u32]) -> Program {
         let program = Program {
@@ -319,6 +332,18 @@ pub(crate) mod tests {
         assert_eq!(plan.stages.len(), 2);
         assert_eq!(plan.stages[0].actions.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3]);
         assert_eq!(plan.stages[1].actions.keys().copied().collect::<Vec<_>>(), [4]);
+    }
+
+    #[test]
+    fn a_filter_that_keeps_most_rows_is_a_branch_unless_something_must_wait_for_it() {
+        use Phys::{Bool, I64, Str};
+        let differs = |result, a, b| Statement::Let(Value(result), Op::Compare(Comparison::Ne, Value(a), Value(b)));
+        let inputs = [I64, I64, Str];
+        let alone = vec![load(0, 0), load(1, 1), differs(2, 0, 1), filter(2, false)];
+        assert_eq!(StagePlan::new(&program(&[I64, I64, Bool], &inputs, alone.clone(), &[0])).stages.len(), 1);
+        let types = [I64, I64, Bool, Str, Str, Bool];
+        let with_call = alone.into_iter().chain([load(3, 2), upper(4, 3)]).collect();
+        assert_eq!(StagePlan::new(&program(&types, &inputs, with_call, &[4])).stages.len(), 2);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use millstream_abi::{EntryLayout, KeySlot, Phys, Slot};
 
 /// Fewest keys of a table that are worth a region.
-pub(crate) const MIN_KEYS: usize = 64;
+pub(crate) const MIN_KEYS: usize = 8;
 /// A region is worth it when at most one of so many keys stays outside, and is reconsidered when more do.
 pub(crate) const OUTSIDE: usize = 8;
 /// A region reaches so many times the number of keys to both sides of the median: then an entry in eight is used at least.
@@ -85,6 +85,7 @@ mod tests {
 
     #[test]
     fn keys_close_together_get_a_region_with_room_above() {
+        assert_eq!(region(0..8), Some(Region { first: 0, last: 7 }));
         assert_eq!(region(0..64), Some(Region { first: 0, last: 63 }));
         assert_eq!(region(0..65), Some(Region { first: 0, last: 127 }));
         assert_eq!(region(1000..1100), Some(Region { first: 992, last: 1151 }));
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn few_or_scattered_keys_get_none() {
-        assert_eq!(region(0..63), None);
+        assert_eq!(region(0..MIN_KEYS as i64 - 1), None);
         assert_eq!(region((0..1000).map(|k| k * 12)), None);
         assert_eq!(region((0..1000).map(|k| k * k * k)), None);
     }
