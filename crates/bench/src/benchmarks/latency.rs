@@ -41,6 +41,8 @@ const BUFFERS: [usize; 6] = [1, 10, 100, 1000, 10_000, 80_000];
 const POOL: usize = 2_400_000;
 /// Campaigns, length of a window, and how long rows come.
 const CASES: [(u64, u64, Duration); 2] = [(100, 10, Duration::from_secs(4)), (10_000, 100, Duration::from_secs(12))];
+/// A query that does not keep up is given so many times as long as rows come.
+const PATIENCE: u32 = 2;
 /// How long the maximum is measured.
 const MAXIMUM: Duration = Duration::from_secs(2);
 /// Windows that end before are not measured: compiled code, caches and threads are not warm.
@@ -251,7 +253,7 @@ impl SplitReader for Paced {
         let first = self.next;
         self.next += self.feed.buffer as u64;
         let arrives = self.feed.rate.map_or(elapsed, |rate| Duration::from_secs_f64(self.next as f64 / rate));
-        if arrives >= self.feed.duration {
+        if arrives >= self.feed.duration || elapsed >= self.feed.duration * PATIENCE {
             return Ok(None);
         }
         if arrives > elapsed {
