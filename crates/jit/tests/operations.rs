@@ -327,3 +327,60 @@ fn nulls_are_seen_and_null_strings_are_empty() {
     let full: Vec<ArrayRef> = columns.iter().map(|c| c.slice(1, 1)).collect();
     assert_eq!(bools(&evaluate(&inputs, &full, |s, _| s.op(Phys::Bool, Op::IsValid(1)))), [true]);
 }
+
+#[test]
+fn divisibility_by_a_constant_is_that_of_the_remainder() {
+    for phys in [Phys::I8, Phys::I16, Phys::I32, Phys::I64] {
+        let (least, most) = match phys {
+            Phys::I8 => (i8::MIN as i64, i8::MAX as i64),
+            Phys::I16 => (i16::MIN as i64, i16::MAX as i64),
+            Phys::I32 => (i32::MIN as i64, i32::MAX as i64),
+            _ => (i64::MIN, i64::MAX),
+        };
+        let divisors = [2, 3, 5, 6, 7, 8, 10, 12, 48, 64, 96, 100, 120, 123, 127, 1000, 86_400, 1 << 40, (1 << 40) * 3];
+        for divisor in divisors.into_iter().flat_map(|d: i64| [d, -d]).chain([least, least + 1, most]) {
+            if divisor < least || divisor > most {
+                continue;
+            }
+            let near = |x: i64| (-3..=3).map(move |step| x.saturating_add(step));
+            let multiples = (-20..=20).map(|n| divisor.saturating_mul(n));
+            let mut values: Vec<i64> =
+                multiples.chain([0, least, most, most / divisor * divisor]).flat_map(near).collect();
+            values.retain(|x| (least..=most).contains(x));
+            let mut sketch = Sketch::new(&[phys]);
+            let x = sketch.load(0);
+            let d = sketch.op(phys, Op::Int(divisor.into()));
+            let zero = sketch.op(phys, Op::Int(0));
+            let remainder = sketch.op(phys, Op::Rem(x, d));
+            let is_zero = sketch.op(Phys::Bool, Op::Compare(Comparison::Eq, remainder, zero));
+            let is_other = sketch.op(Phys::Bool, Op::Compare(Comparison::Ne, remainder, zero));
+            let mut tested = vec![is_zero, is_other];
+            if phys == Phys::I64 {
+                // Without the high bits, which only a small divisor makes superfluous.
+                let low = sketch.op(Phys::I32, Op::Convert(remainder));
+                let zero = sketch.op(Phys::I32, Op::Int(0));
+                tested.push(sketch.op(Phys::Bool, Op::Compare(Comparison::Eq, low, zero)));
+            }
+            let program = sketch.emit(&tested);
+            let column: ArrayRef = match phys {
+                Phys::I8 => Arc::new(values.iter().map(|&x| Some(x as i8)).collect::<PrimitiveArray<Int8Type>>()),
+                Phys::I16 => Arc::new(values.iter().map(|&x| Some(x as i16)).collect::<PrimitiveArray<Int16Type>>()),
+                Phys::I32 => Arc::new(values.iter().map(|&x| Some(x as i32)).collect::<PrimitiveArray<Int32Type>>()),
+                _ => Arc::new(PrimitiveArray::<Int64Type>::from(values.clone())),
+            };
+            let (_, columns) = run(&program, &[column], &[i64::MIN]);
+            for (row, &value) in values.iter().enumerate() {
+                let expected = value.wrapping_rem(divisor) == 0;
+                let found = [columns[0].as_boolean().value(row), columns[1].as_boolean().value(row)];
+                assert_eq!(found, [expected, !expected], "{value} % {divisor} as {phys:?}");
+                if let Some(low) = columns.get(2) {
+                    assert_eq!(
+                        low.as_boolean().value(row),
+                        value.wrapping_rem(divisor) as i32 == 0,
+                        "{value} % {divisor}"
+                    );
+                }
+            }
+        }
+    }
+}

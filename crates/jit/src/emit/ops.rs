@@ -183,8 +183,63 @@ impl<'c> Emitter<'c, '_> {
                     _ => Ok(equal),
                 }
             }
-            _ => ir.compare(int_predicate(comparison), self.int(a), self.int(b), name),
+            _ => match self.divisibility(comparison, a, b)? {
+                Some(is_divisible) if comparison == Comparison::Eq => Ok(is_divisible),
+                Some(is_divisible) => Ok(ir.b.build_not(is_divisible, name)?),
+                None => ir.compare(int_predicate(comparison), self.int(a), self.int(b), name),
+            },
         }
+    }
+
+    /// For `x % d = 0` and `x % d <> 0` with a constant: whether `d` divides `x`. By a multiplication with the inverse of the
+    /// odd part of `d` and a rotation, which brings just the multiples of `d` below a bound (Hacker's Delight, section
+    /// 10-17): LLVM makes vectors of that, not of divisions.
+    fn divisibility(&self, comparison: Comparison, a: Value, b: Value) -> Emitted<Option<Int<'c>>> {
+        let ir = &self.ir;
+        let constant = |value: Value| match self.operations.get(&value) {
+            Some(&&Op::Int(n)) => Some(n),
+            _ => None,
+        };
+        let mut remainder = a;
+        // A remainder that is made narrower keeps its value when the divisor fits.
+        let mut most = i128::MAX;
+        if let Some(&&Op::Convert(wider)) = self.operations.get(&a) {
+            (remainder, most) = (wider, (1 << (8 * self.program.type_of(a).size() - 1)) - 1);
+        }
+        let (dividend, divisor) = match (comparison, self.operations.get(&remainder), constant(b)) {
+            (Comparison::Eq | Comparison::Ne, Some(&&Op::Rem(x, d)), Some(0)) => (x, constant(d)),
+            _ => return Ok(None),
+        };
+        let divisor = divisor.filter(|d| most == i128::MAX || d.unsigned_abs() as i128 <= most);
+        let (false, Some(divisor)) = (self.program.type_of(dividend).is_float(), divisor) else { return Ok(None) };
+        let ty = self.int(dividend).get_type();
+        let bits = ty.get_bit_width();
+        let (x, divisor) = (self.int(dividend), divisor.unsigned_abs() as u64);
+        if divisor < 2 || bits > 64 {
+            return Ok(None);
+        }
+        let zero = ty.const_zero();
+        if divisor.is_power_of_two() {
+            let low = ir.b.build_and(x, ir.constant(ty, divisor as i128 - 1), "low_bits")?;
+            return Ok(Some(ir.compare(IntPredicate::EQ, low, zero, "is_divisible")?));
+        }
+        let twos = divisor.trailing_zeros();
+        let odd = divisor >> twos;
+        // Newton's iteration doubles the correct low bits, of which an odd number has three of its own inverse.
+        let inverse = (0..5).fold(odd, |inverse, _| inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse))));
+        let shift = (((1u64 << (bits - 1)) - 1) / odd) >> twos << twos;
+        let most = (2 * shift) >> twos;
+        let product = ir.b.build_int_mul(x, ir.constant(ty, inverse as i128), "divisible.product")?;
+        let shifted = ir.b.build_int_add(product, ir.constant(ty, shift as i128), "divisible.shifted")?;
+        let rotated = match twos {
+            0 => shifted,
+            _ => {
+                let by = ir.constant(ty, twos as i128);
+                let arguments = [shifted.into(), shifted.into(), by.into()];
+                ir.intrinsic("llvm.fshr", &[ty.into()], &arguments, "divisible.rotated")?.into_int_value()
+            }
+        };
+        Ok(Some(ir.compare(IntPredicate::ULE, rotated, ir.constant(ty, most as i128), "is_divisible")?))
     }
 
     /// Zero when two 128-bit integers are equal, by words: LLVM makes no vectors of wider integers. The first word of a view
