@@ -1,11 +1,40 @@
 //! What a format is: how records are told apart, decoded and encoded.
 
+use crate::arrow_stream::{ArrowDecoder, ArrowFramer};
 use crate::option_table::OptionInfo;
-use crate::text_chunk::{Framing, TextChunk};
-use crate::{Decoded, Encoder, SinkRequest, SourceRequest};
-use crate::{csv, json, parquet};
+use crate::records::{Framer, TextFramer};
+use crate::text_chunk::{FileInfo, Framing, TextChunk};
+use crate::{Chunk, Decoded, Encoder, SinkRequest, SourceRequest};
+use crate::{arrow_stream, csv, json, parquet};
 use millstream_types::{Diagnostic, Options, Place, code};
 use std::sync::Arc;
+
+/// How streams of bytes become columns.
+pub(crate) struct StreamFormat {
+    /// Makes the framer of one stream.
+    pub framer: MakeFramer,
+    /// Decodes the chunks of every stream.
+    pub decoder: Arc<dyn StreamDecoder>,
+}
+
+/// Makes the framer of the stream with this name.
+pub(crate) type MakeFramer = Box<dyn Fn(Arc<FileInfo>) -> Box<dyn Framer> + Send>;
+
+/// Decodes the chunks that a framer has made into the columns that have a path, in the order of the request.
+pub(crate) trait StreamDecoder: Send + Sync {
+    /// Decodes a chunk; also says of which stream it is.
+    fn decode(&self, chunk: Chunk) -> (Decoded, Arc<FileInfo>);
+}
+
+/// How columns become a stream of bytes.
+pub(crate) struct StreamOutput {
+    /// Encodes pieces as bytes.
+    pub encoder: Arc<dyn Encoder>,
+    /// What the stream starts with.
+    pub header: Vec<u8>,
+    /// What it ends with.
+    pub trailer: &'static [u8],
+}
 
 /// Decodes the records of a chunk of text into the columns that have a path, in the order of the request.
 pub(crate) trait RecordDecoder: Send + Sync {
@@ -37,18 +66,21 @@ pub(crate) struct TextFormat {
 pub(crate) enum Format {
     /// Text records.
     Text(TextFormat),
+    /// A stream of Arrow record batches.
+    Arrow,
     /// Parquet, which is columnar and has its own reader and writer.
     Parquet,
 }
 
 /// Every format.
-pub(crate) const FORMATS: &[Format] = &[json::FORMAT, csv::FORMAT, Format::Parquet];
+pub(crate) const FORMATS: &[Format] = &[json::FORMAT, csv::FORMAT, Format::Arrow, Format::Parquet];
 
 impl Format {
     /// Value of the option `format`.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Format::Text(text) => text.name,
+            Format::Arrow => "arrow",
             Format::Parquet => "parquet",
         }
     }
@@ -57,6 +89,7 @@ impl Format {
     pub(crate) fn summary(&self) -> &'static str {
         match self {
             Format::Text(text) => text.summary,
+            Format::Arrow => arrow_stream::SUMMARY,
             Format::Parquet => parquet::SUMMARY,
         }
     }
@@ -65,8 +98,67 @@ impl Format {
     pub(crate) fn options(&self) -> &'static [OptionInfo] {
         match self {
             Format::Text(text) => text.options,
+            Format::Arrow => &[],
             Format::Parquet => parquet::OPTIONS,
         }
+    }
+
+    /// How it is read from a stream of bytes; `None` if it needs a file to seek in.
+    pub(crate) fn stream(&self, request: &SourceRequest) -> Result<Option<StreamFormat>, Diagnostic> {
+        match self {
+            Format::Text(text) => {
+                let framing = (text.framing)(&request.options)?;
+                let decoder = Arc::new(TextDecoder((text.decoder)(request)?));
+                let framer = move |info| Box::new(TextFramer::new(info, framing)) as Box<dyn Framer>;
+                Ok(Some(StreamFormat { framer: Box::new(framer), decoder }))
+            }
+            Format::Arrow => {
+                let decoder = Arc::new(ArrowDecoder::new(request)?);
+                let framer = |info| Box::new(ArrowFramer::new(info)) as Box<dyn Framer>;
+                Ok(Some(StreamFormat { framer: Box::new(framer), decoder }))
+            }
+            Format::Parquet => Ok(None),
+        }
+    }
+
+    /// How it is written as a stream of bytes; `None` if it is written otherwise.
+    pub(crate) fn stream_output(&self, request: &SinkRequest) -> Result<Option<StreamOutput>, Diagnostic> {
+        match self {
+            Format::Text(text) => {
+                let (encoder, header) = ((text.encoder)(request)?, (text.header)(request)?);
+                Ok(Some(StreamOutput { encoder, header: header.unwrap_or_default(), trailer: b"" }))
+            }
+            Format::Arrow => arrow_stream::output(request).map(Some),
+            Format::Parquet => Ok(None),
+        }
+    }
+
+    /// Of files that a sink names.
+    pub(crate) fn extension(&self) -> &'static str {
+        match self {
+            Format::Text(text) => text.extension,
+            Format::Arrow => "arrows",
+            Format::Parquet => "parquet",
+        }
+    }
+
+    /// Cuts about the first `rows` rows off a chunk, for sources with a limited rate.
+    pub(crate) fn split_front(options: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
+        if let Some(parts) = parquet::split_front(chunk, rows).or_else(|| arrow_stream::split_front(chunk, rows)) {
+            return parts;
+        }
+        let framing = match Format::of(options) {
+            Ok(Format::Text(text)) => (text.framing)(options).unwrap_or_default(),
+            _ => Framing::default(),
+        };
+        let text = chunk.payload.downcast_mut::<TextChunk>()?;
+        if text.data.is_empty() {
+            return None;
+        }
+        let front = text.split_front(&framing, rows);
+        let (count, bytes) = (front.records(&framing), front.data.len() as u64);
+        chunk.bytes = chunk.bytes.saturating_sub(bytes);
+        Some((Chunk { payload: Box::new(front), bytes }, count))
     }
 
     /// The format that the option `format` names.
@@ -84,5 +176,23 @@ impl Format {
         Err(Diagnostic::new(code::UNKNOWN_FORMAT, format!("there is no format '{name}'"))
             .at(Place::Option("format".into()))
             .advise(advice))
+    }
+}
+
+/// The error for a chunk that a decoder does not know.
+pub(crate) fn foreign_chunk() -> (Decoded, Arc<FileInfo>) {
+    let error = Diagnostic::bug("a decoder got a chunk of another source");
+    (Decoded { error: Some(error), ..Decoded::default() }, Arc::default())
+}
+
+/// Decodes chunks of text.
+struct TextDecoder(Box<dyn RecordDecoder>);
+
+impl StreamDecoder for TextDecoder {
+    fn decode(&self, chunk: Chunk) -> (Decoded, Arc<FileInfo>) {
+        match chunk.payload.downcast::<TextChunk>() {
+            Ok(chunk) => (self.0.decode(&chunk), chunk.file),
+            Err(_) => foreign_chunk(),
+        }
     }
 }

@@ -9,11 +9,13 @@
 //! Invariants: connectors know nothing of pipelines, windows or SQL; everything read from outside is checked; a sink
 //! shows nothing half-written.
 
+mod arrow_stream;
 mod blackhole;
 mod csv;
 mod datagen;
 pub mod display;
 mod filesystem;
+mod fit;
 mod format;
 mod json;
 mod nexmark;
@@ -22,7 +24,9 @@ mod parquet;
 mod print;
 mod random;
 mod rate_limit;
+mod records;
 mod registry;
+mod socket;
 mod text_chunk;
 mod values;
 
@@ -93,6 +97,12 @@ pub trait Source: Send {
 pub trait SplitReader: Send {
     /// Name of the split, for messages and statistics: a file path, a shard number.
     fn name(&self) -> &str;
+
+    /// Waits a moment, a second at most, until [`SplitReader::next`] need not wait for the outside; `false` while it
+    /// would have to. A query that is to end asks no further, so readers that may wait for ever wait here.
+    fn wait(&mut self) -> Result<bool, Diagnostic> {
+        Ok(true)
+    }
 
     /// The next chunk; blocks until there is one; `None` at the end. After an error it is not called again.
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic>;

@@ -75,6 +75,10 @@ impl SplitReader for PacedReader {
         self.inner.name()
     }
 
+    fn wait(&mut self) -> Result<bool, Diagnostic> {
+        if self.pending.is_some() { Ok(true) } else { self.inner.wait() }
+    }
+
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
         loop {
             if self.pending.is_none() {

@@ -5,7 +5,7 @@
 use crate::format::{FORMATS, Format};
 use crate::option_table::{OptionInfo, check_options, markdown, nearest, option};
 use crate::rate_limit::RateLimitedSource;
-use crate::{Chunk, Sink, SinkRequest, Source, SourceRequest, blackhole, datagen, filesystem, nexmark, print};
+use crate::{Chunk, Sink, SinkRequest, Source, SourceRequest, blackhole, datagen, filesystem, nexmark, print, socket};
 use millstream_types::{Diagnostic, Options, Place, code};
 
 /// A connector.
@@ -43,8 +43,14 @@ pub(crate) type OwnRate = fn(&Options) -> Result<Option<u64>, Diagnostic>;
 pub(crate) type SplitFront = fn(options: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)>;
 
 /// Every connector, in the order of the documentation.
-const CONNECTORS: &[Connector] =
-    &[filesystem::CONNECTOR, nexmark::CONNECTOR, datagen::CONNECTOR, print::CONNECTOR, blackhole::CONNECTOR];
+const CONNECTORS: &[Connector] = &[
+    filesystem::CONNECTOR,
+    socket::CONNECTOR,
+    nexmark::CONNECTOR,
+    datagen::CONNECTOR,
+    print::CONNECTOR,
+    blackhole::CONNECTOR,
+];
 
 /// Rows per second of a source.
 const RATE_LIMIT: &str = "scan.rate-limit.rows-per-second";
@@ -150,7 +156,9 @@ pub fn options_reference_markdown() -> String {
     }
     for format in FORMATS {
         out.push_str(&format!("## Format `{}`\n\n{}\n\n", format.name(), format.summary()));
-        markdown(format.options(), &mut out);
+        if !format.options().is_empty() {
+            markdown(format.options(), &mut out);
+        }
     }
     out
 }

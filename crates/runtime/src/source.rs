@@ -152,6 +152,9 @@ impl Query {
         self.heard(source, &mut runtime.progress.lock());
         self.flow.begin(runtime.stream);
         while !self.is_stopping() {
+            if !reader.wait()? {
+                continue;
+            }
             match reader.next()? {
                 Some(chunk) => self.hand_over(source, split, chunk)?,
                 None => {

@@ -82,6 +82,9 @@ codes! {
     NOT_A_SOURCE = 4010, "the connector cannot be read", "Use it in INSERT INTO only.";
     NOT_A_SINK = 4011, "the connector cannot be written", "Use it in FROM only.";
     OUTPUT_CLOSED = 4012, "the reader of standard output has gone", "Nothing: it has read all that it wanted.";
+    CONNECTION_FAILED = 5001, "no connection", "Check 'hostname' and 'port', and that the other side runs; 'connect.timeout' says how long is tried.";
+    CONNECTION_LOST = 5002, "a connection broke", "See why the other side went away, and run the query again.";
+    LISTEN_FAILED = 5003, "an address cannot be listened on", "Give an address of this machine and a port that no other program uses.";
     BUG = 9001, "a bug in Millstream", "Please report it with the query and the message.";
 }
 

@@ -1,6 +1,5 @@
 //! The `filesystem` connector: local files, directories, globs, standard input and output.
 
-mod block;
 mod discover;
 mod metadata;
 mod read;
@@ -13,8 +12,7 @@ mod tests;
 use crate::format::Format;
 use crate::option_table::{OptionInfo, option};
 use crate::registry::Connector;
-use crate::text_chunk::{Framing, TextChunk};
-use crate::{Chunk, Sink, SinkRequest, Source, SourceRequest};
+use crate::{Sink, SinkRequest, Source, SourceRequest};
 use millstream_types::Diagnostic;
 
 pub(crate) use discover::read_error;
@@ -33,7 +31,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     takes_format: true,
     source: Some(open_source),
     sink: Some(open_sink),
-    split_front: Some(split_front),
+    split_front: Some(Format::split_front),
     is_bounded: |_| true,
     own_rate: None,
 };
@@ -61,9 +59,9 @@ fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
     let path = request.options.require("path")?;
     let format = Format::of(&request.options)?;
     let files = discover::discover(path)?;
-    Ok(match format {
-        Format::Text(text) => Box::new(source::TextSource::open(request, text, files)?),
-        Format::Parquet => {
+    Ok(match format.stream(request)? {
+        Some(records) => Box::new(source::RecordSource::open(request, records, files)?),
+        None => {
             let files = files.into_iter().map(|file| (file.path, file.info)).collect();
             Box::new(crate::parquet::ParquetSource::open(request, files)?)
         }
@@ -72,23 +70,4 @@ fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
 
 fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     sink::open(request)
-}
-
-/// Cuts the first `rows` records off a chunk of text, for sources with a limited rate.
-fn split_front(options: &millstream_types::Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
-    let framing = match Format::of(options) {
-        Ok(Format::Text(text)) => (text.framing)(options).unwrap_or_default(),
-        _ => Framing::default(),
-    };
-    if let Some(parts) = crate::parquet::split_front(chunk, rows) {
-        return parts;
-    }
-    let text = chunk.payload.downcast_mut::<TextChunk>()?;
-    if text.data.is_empty() {
-        return None;
-    }
-    let front = text.split_front(&framing, rows);
-    let (count, bytes) = (front.records(&framing), front.data.len() as u64);
-    chunk.bytes = chunk.bytes.saturating_sub(bytes);
-    Some((Chunk { payload: Box::new(front), bytes }, count))
 }

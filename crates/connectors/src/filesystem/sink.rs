@@ -6,7 +6,7 @@
 use super::discover::local_path;
 use super::read::Compression;
 use super::target::{Output, Target, write_error};
-use crate::format::Format;
+use crate::format::{Format, StreamOutput};
 use crate::parquet::ParquetWriter;
 use crate::{Encoded, Encoder, Sink, SinkRequest};
 use flate2::write::GzEncoder;
@@ -33,15 +33,16 @@ pub(crate) trait PartWriter: Send {
 pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     let options = &request.options;
     let format = Format::of(options)?;
-    let (encoder, header): (Arc<dyn Encoder>, _) = match format {
-        Format::Text(text) => ((text.encoder)(request)?, (text.header)(request)?),
-        Format::Parquet => (crate::parquet::encoder(request)?, None),
+    let stream = format.stream_output(request)?;
+    let encoder = match &stream {
+        Some(stream) => stream.encoder.clone(),
+        None => crate::parquet::encoder(request)?,
     };
     let rolling = Rolling {
         size: options.memory_bytes("sink.rolling-policy.file-size", 128 << 20)?,
         age: options.duration("sink.rolling-policy.rollover-interval", Duration::from_secs(30 * 60))?,
     };
-    let files = Files { request: request.clone(), format, header };
+    let files = Files { request: request.clone(), stream, extension: format.extension() };
     let path = options.require("path")?;
     let place = if path == "-" { Destination::Single(files.open(None)?) } else { destination(path, &files)? };
     Ok(Box::new(FileSink { encoder, files, rolling, place }))
@@ -71,8 +72,9 @@ struct Rolling {
 /// How the files of a sink are made.
 struct Files {
     request: SinkRequest,
-    format: &'static Format,
-    header: Option<Vec<u8>>,
+    /// `None` for Parquet.
+    stream: Option<StreamOutput>,
+    extension: &'static str,
 }
 
 struct Part {
@@ -107,24 +109,16 @@ impl Files {
             None => Target::stdout(),
         };
         let failed = |e: io::Error| write_error(&target.name, &e);
-        let writer: Box<dyn PartWriter> = match self.format {
-            Format::Parquet => Box::new(ParquetWriter::new(output, &self.request)?),
-            Format::Text(_) => {
-                let mut writer = TextWriter::new(output, Compression::of(&target.name)).map_err(failed)?;
-                if let Some(header) = &self.header {
-                    writer.put(header).map_err(failed)?;
-                }
+        let writer: Box<dyn PartWriter> = match &self.stream {
+            None => Box::new(ParquetWriter::new(output, &self.request)?),
+            Some(stream) => {
+                let compression = Compression::of(&target.name);
+                let mut writer = StreamWriter::new(output, compression, stream.trailer).map_err(failed)?;
+                writer.put(&stream.header).map_err(failed)?;
                 Box::new(writer)
             }
         };
         Ok(Part { target, writer, opened: Instant::now() })
-    }
-
-    fn extension(&self) -> &'static str {
-        match self.format {
-            Format::Text(text) => text.extension,
-            Format::Parquet => "parquet",
-        }
     }
 }
 
@@ -172,7 +166,7 @@ impl Sink for FileSink {
                 let open = match part {
                     Some(part) => part,
                     None => {
-                        let name = format!("part-{run}-{next}.{}", self.files.extension());
+                        let name = format!("part-{run}-{next}.{}", self.files.extension);
                         *next += 1;
                         part.insert(self.files.open(Some(&path.join(name)))?)
                     }
@@ -199,10 +193,11 @@ impl Sink for FileSink {
     }
 }
 
-/// A text file, compressed or not.
-struct TextWriter {
+/// A file of records, compressed or not.
+struct StreamWriter {
     encoder: Compressor,
     written: u64,
+    trailer: &'static [u8],
 }
 
 enum Compressor {
@@ -211,15 +206,15 @@ enum Compressor {
     Zstd(zstd::stream::write::Encoder<'static, BufWriter<Output>>),
 }
 
-impl TextWriter {
-    fn new(output: Output, compression: Compression) -> io::Result<TextWriter> {
+impl StreamWriter {
+    fn new(output: Output, compression: Compression, trailer: &'static [u8]) -> io::Result<StreamWriter> {
         let buffered = BufWriter::with_capacity(1 << 16, output);
         let encoder = match compression {
             Compression::None => Compressor::None(buffered),
             Compression::Gzip => Compressor::Gzip(GzEncoder::new(buffered, flate2::Compression::default())),
             Compression::Zstd => Compressor::Zstd(zstd::stream::write::Encoder::new(buffered, 3)?),
         };
-        Ok(TextWriter { encoder, written: 0 })
+        Ok(StreamWriter { encoder, written: 0, trailer })
     }
 
     fn put(&mut self, data: &[u8]) -> io::Result<()> {
@@ -232,11 +227,11 @@ impl TextWriter {
     }
 }
 
-impl PartWriter for TextWriter {
+impl PartWriter for StreamWriter {
     fn write(&mut self, piece: Encoded) -> io::Result<()> {
         match piece {
             Encoded::Bytes { data, .. } => self.put(&data),
-            Encoded::Columns { .. } => Err(io::Error::other("a text file got columns")),
+            Encoded::Columns { .. } => Err(io::Error::other("a file of records got columns")),
         }
     }
 
@@ -252,7 +247,9 @@ impl PartWriter for TextWriter {
         self.written
     }
 
-    fn finish(self: Box<Self>) -> io::Result<Output> {
+    fn finish(mut self: Box<Self>) -> io::Result<Output> {
+        let trailer = self.trailer;
+        self.put(trailer)?;
         let buffered = match self.encoder {
             Compressor::None(out) => out,
             Compressor::Gzip(out) => out.finish()?,

@@ -1,43 +1,42 @@
-//! The `filesystem` source of text formats: a split per file, in order of their names.
+//! The `filesystem` source of formats that are read from the start to the end: a split per file, in order of their names.
 
 use super::discover::InputFile;
 use super::metadata;
-use super::read::TextReader;
-use crate::format::{RecordDecoder, TextFormat};
-use crate::text_chunk::{Framing, TextChunk};
+use super::read::RecordReader;
+use crate::format::{StreamDecoder, StreamFormat};
 use crate::{Chunk, ColumnRequest, Decoded, Decoder, Source, SourceRequest, SplitReader};
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
-/// Files of a text format.
-pub(super) struct TextSource {
+/// Files of records.
+pub(super) struct RecordSource {
     files: Vec<InputFile>,
-    framing: Framing,
-    decoder: Arc<TextDecoder>,
+    format: StreamFormat,
+    columns: Vec<ColumnRequest>,
 }
 
-impl TextSource {
+impl RecordSource {
     pub(super) fn open(
         request: &SourceRequest,
-        format: &TextFormat,
+        format: StreamFormat,
         files: Vec<InputFile>,
-    ) -> Result<TextSource, Diagnostic> {
+    ) -> Result<RecordSource, Diagnostic> {
         metadata::check(&request.columns)?;
-        let records = (format.decoder)(request)?;
-        let decoder = Arc::new(TextDecoder { records, columns: request.columns.clone() });
-        Ok(TextSource { files, framing: (format.framing)(&request.options)?, decoder })
+        Ok(RecordSource { files, format, columns: request.columns.clone() })
     }
 }
 
-impl Source for TextSource {
+impl Source for RecordSource {
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
-        let framing = self.framing;
-        let reader = |file| Box::new(TextReader::new(file, framing)) as Box<dyn SplitReader>;
+        let reader = |file: InputFile| {
+            let framer = (self.format.framer)(Arc::new(file.info.clone()));
+            Box::new(RecordReader::new(file, framer)) as Box<dyn SplitReader>
+        };
         Ok(std::mem::take(&mut self.files).into_iter().map(reader).collect())
     }
 
     fn decoder(&self) -> Arc<dyn Decoder> {
-        self.decoder.clone()
+        Arc::new(FileDecoder { records: self.format.decoder.clone(), columns: self.columns.clone() })
     }
 
     fn is_bounded(&self) -> bool {
@@ -45,17 +44,14 @@ impl Source for TextSource {
     }
 }
 
-struct TextDecoder {
-    records: Box<dyn RecordDecoder>,
+struct FileDecoder {
+    records: Arc<dyn StreamDecoder>,
     columns: Vec<ColumnRequest>,
 }
 
-impl Decoder for TextDecoder {
+impl Decoder for FileDecoder {
     fn decode(&self, chunk: Chunk) -> Decoded {
-        let Ok(chunk) = chunk.payload.downcast::<TextChunk>() else {
-            let error = Diagnostic::bug("the filesystem source got a chunk of another source");
-            return Decoded { error: Some(error), ..Decoded::default() };
-        };
-        metadata::insert(&self.columns, &chunk.file, self.records.decode(&chunk))
+        let (decoded, file) = self.records.decode(chunk);
+        metadata::insert(&self.columns, &file, decoded)
     }
 }

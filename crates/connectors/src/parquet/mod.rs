@@ -1,6 +1,5 @@
 //! The `parquet` format: only the columns (and nested leaves) that a query reads are fetched and decoded.
 
-mod convert;
 mod read;
 #[cfg(test)]
 mod tests;

@@ -1,20 +1,19 @@
 //! The source of Parquet files: a split per file, a chunk per row group or part of one, decoded by workers.
 
 use super::Parts;
-use super::convert::{field_below, fit};
 use crate::filesystem::{check_metadata, insert_metadata, read_error};
+use crate::fit::{self, Wanted, guarded};
 use crate::text_chunk::FileInfo;
-use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader};
+use crate::{Chunk, ColumnRequest, Decoded, Decoder, Source, SourceRequest, SplitReader};
 use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::reader::{ChunkReader, Length};
-use arrow_array::{Array, ArrayRef, RecordBatch, new_null_array};
-use millstream_types::{DataType, Diagnostic, Place, code};
+use arrow_array::RecordBatch;
+use millstream_types::{Diagnostic, Place, code};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -30,16 +29,8 @@ pub(crate) struct ParquetSource {
     rows: usize,
 }
 
-/// A wanted column by the names on its path.
-struct Column {
-    names: Vec<String>,
-    name: String,
-    data_type: DataType,
-    nullable: bool,
-}
-
 struct Plan {
-    columns: Vec<Column>,
+    columns: Vec<Wanted>,
     requests: Vec<ColumnRequest>,
 }
 
@@ -50,20 +41,6 @@ impl ParquetSource {
         files: Vec<(Option<PathBuf>, FileInfo)>,
     ) -> Result<ParquetSource, Diagnostic> {
         check_metadata(&request.columns)?;
-        let mut columns = Vec::new();
-        for column in &request.columns {
-            let RequestOrigin::Path(path) = &column.origin else { continue };
-            let mut names = Vec::new();
-            let mut fields = &request.schema.fields[..];
-            for &position in path {
-                let unknown = || Diagnostic::bug(format!("path {path:?} of column {} leaves the schema", column.name));
-                let field = fields.get(position).ok_or_else(unknown)?;
-                names.push(field.name.clone());
-                fields = if let DataType::Row(nested) = &field.data_type { nested } else { &[] };
-            }
-            let ColumnRequest { name, data_type, nullable, .. } = column.clone();
-            columns.push(Column { names, name, data_type, nullable });
-        }
         let seekable = files.into_iter().map(|(path, info)| match path {
             Some(path) => Ok((path, info)),
             None => Err(Diagnostic::new(code::INVALID_OPTION, "a Parquet file cannot be read from standard input")
@@ -71,7 +48,7 @@ impl ParquetSource {
                 .advise("give the path of a file")),
         });
         let rows = if request.buffer_rows == 0 { ROWS } else { request.buffer_rows.max(FEWEST_ROWS) };
-        let plan = Arc::new(Plan { columns, requests: request.columns.clone() });
+        let plan = Arc::new(Plan { columns: Wanted::of(request)?, requests: request.columns.clone() });
         Ok(ParquetSource { files: seekable.collect::<Result<_, _>>()?, plan, rows })
     }
 }
@@ -250,7 +227,7 @@ impl Decoder for ParquetDecoder {
 impl ParquetDecoder {
     fn columns(&self, chunk: &ParquetChunk) -> Result<Decoded, Diagnostic> {
         let info = &chunk.open.info;
-        let mut rows = chunk.rows;
+        let rows = chunk.rows;
         if self.plan.columns.is_empty() {
             return Ok(Decoded { rows, ..Decoded::default() });
         }
@@ -260,37 +237,10 @@ impl ParquetDecoder {
         {
             return Err(damaged(info, &format!("a row group has {} rows less than it says", rows - batch.num_rows())));
         }
-        let mut columns = Vec::with_capacity(self.plan.columns.len());
-        let mut error = None;
-        for column in &self.plan.columns {
-            let array = self
-                .column(column, batch.as_ref(), rows)
-                .map_err(|e| Diagnostic::new(code::WRONG_TYPE, e).at(place(info, Some(column.name.clone()))))?;
-            let null = (!column.nullable).then(|| (0..rows).find(|row| array.is_null(*row))).flatten();
-            if let Some(row) = null {
-                // The rows before the first bad one are still good.
-                rows = row;
-                let message =
-                    format!("a NOT NULL column has no value in row {} of row group {}", chunk.first + row, chunk.group);
-                error =
-                    Some(Diagnostic::new(code::NULL_IN_NOT_NULL, message).at(place(info, Some(column.name.clone()))));
-            }
-            columns.push(array);
-        }
-        let columns = columns.into_iter().map(|array| array.slice(0, rows)).collect();
-        Ok(Decoded { columns, rows, skipped: 0, error })
-    }
-
-    fn column(&self, column: &Column, batch: Option<&RecordBatch>, rows: usize) -> Result<ArrayRef, String> {
-        let absent = || new_null_array(&column.data_type.to_arrow(), rows);
-        let Some((first, rest)) = column.names.split_first() else { return Ok(absent()) };
-        let Some(top) = batch.and_then(|batch| batch.column_by_name(first)) else { return Ok(absent()) };
         // All leaves of the batch are wanted, so a row that is only there for its parts has no others.
-        let top = top.slice(0, rows);
-        match field_below(&top, rest)? {
-            Some(array) => guarded(|| fit(&array, &column.data_type)),
-            None => Ok(absent()),
-        }
+        let at = |column| place(info, column);
+        let row_name = |row| format!("row {} of row group {}", chunk.first + row, chunk.group);
+        fit::columns(&self.plan.columns, batch.as_ref(), rows, &at, &row_name)
     }
 }
 
@@ -316,11 +266,6 @@ fn read(chunk: &ParquetChunk) -> Result<Option<RecordBatch>, String> {
 
 fn reader_schema(reader: &dyn arrow_array::RecordBatchReader) -> arrow_schema::SchemaRef {
     reader.schema()
-}
-
-/// Runs the library on bytes from outside; a panic of it is an error of the file.
-fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("its contents contradict each other".into()))
 }
 
 fn place(info: &FileInfo, column: Option<String>) -> Place {

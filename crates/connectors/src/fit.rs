@@ -1,18 +1,93 @@
-//! Columns of a Parquet file → columns of the table's types.
+//! Columns of columnar input (Parquet, Arrow) → the columns of a query, of the table's types.
 
+use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
 };
-use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, StructArray, new_null_array};
+use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, RecordBatch, StructArray, new_null_array};
 use arrow_buffer::NullBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType as ArrowType, TimeUnit};
-use millstream_types::DataType;
+use millstream_types::{DataType, Diagnostic, Place, code};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+/// A wanted column by the names on its path.
+pub(crate) struct Wanted {
+    /// Names on the path; never empty.
+    pub names: Vec<String>,
+    name: String,
+    data_type: DataType,
+    nullable: bool,
+}
+
+impl Wanted {
+    /// The columns of a request that have a path, in its order.
+    pub(crate) fn of(request: &SourceRequest) -> Result<Vec<Wanted>, Diagnostic> {
+        let mut wanted = Vec::new();
+        for column in &request.columns {
+            let RequestOrigin::Path(path) = &column.origin else { continue };
+            let mut names = Vec::new();
+            let mut fields = &request.schema.fields[..];
+            for &position in path {
+                let unknown = || Diagnostic::bug(format!("path {path:?} of column {} leaves the schema", column.name));
+                let field = fields.get(position).ok_or_else(unknown)?;
+                names.push(field.name.clone());
+                fields = if let DataType::Row(nested) = &field.data_type { nested } else { &[] };
+            }
+            let ColumnRequest { name, data_type, nullable, .. } = column.clone();
+            wanted.push(Wanted { names, name, data_type, nullable });
+        }
+        Ok(wanted)
+    }
+
+    fn column(&self, batch: Option<&RecordBatch>, rows: usize) -> Result<ArrayRef, String> {
+        let absent = || new_null_array(&self.data_type.to_arrow(), rows);
+        let Some((first, rest)) = self.names.split_first() else { return Ok(absent()) };
+        let Some(top) = batch.and_then(|batch| batch.column_by_name(first)) else { return Ok(absent()) };
+        match field_below(&top.slice(0, rows), rest)? {
+            Some(array) => fit(&array, &self.data_type),
+            None => Ok(absent()),
+        }
+    }
+}
+
+/// The wanted columns of `rows` rows of a batch; `None` stands for one without any of them. `at` is the place of a column,
+/// `row_name` what a row is called in messages.
+pub(crate) fn columns(
+    wanted: &[Wanted],
+    batch: Option<&RecordBatch>,
+    mut rows: usize,
+    at: &dyn Fn(Option<String>) -> Place,
+    row_name: &dyn Fn(usize) -> String,
+) -> Result<Decoded, Diagnostic> {
+    let mut columns = Vec::with_capacity(wanted.len());
+    let mut error = None;
+    for column in wanted {
+        let place = || at(Some(column.name.clone()));
+        let array = guarded(|| column.column(batch, rows));
+        let array = array.map_err(|e| Diagnostic::new(code::WRONG_TYPE, e).at(place()))?;
+        let may_be_null = !column.nullable && array.is_nullable();
+        if let Some(row) = may_be_null.then(|| (0..rows).find(|row| array.is_null(*row))).flatten() {
+            // The rows before the first bad one are still good.
+            rows = row;
+            let message = format!("a NOT NULL column has no value in {}", row_name(row));
+            error = Some(Diagnostic::new(code::NULL_IN_NOT_NULL, message).at(place()));
+        }
+        columns.push(array);
+    }
+    let columns = columns.into_iter().map(|array| array.slice(0, rows)).collect();
+    Ok(Decoded { columns, rows, skipped: 0, error })
+}
+
+/// Runs the library on bytes from outside; a panic of it is an error of the input.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("its contents contradict each other".into()))
+}
+
 /// The field at a path of names below `array`; NULL where a row on the way is. `None` if there is no such field.
-pub(super) fn field_below(array: &ArrayRef, path: &[String]) -> Result<Option<ArrayRef>, String> {
+fn field_below(array: &ArrayRef, path: &[String]) -> Result<Option<ArrayRef>, String> {
     let Some((name, rest)) = path.split_first() else { return Ok(Some(array.clone())) };
     let Some(rows) = array.as_struct_opt() else {
         return Err(format!("{} has no fields", array.data_type()));
@@ -32,7 +107,7 @@ fn masked(array: &ArrayRef, parent: &NullBuffer) -> Result<ArrayRef, String> {
 
 /// The column in the Arrow type of `wanted`. Fails when the types have nothing to do with each other or a value does not
 /// fit.
-pub(super) fn fit(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, String> {
+fn fit(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, String> {
     let target = wanted.to_arrow();
     if *array.data_type() == target {
         return Ok(array.clone());

@@ -1,0 +1,112 @@
+//! Record batches → the columns of a query.
+
+use super::framer::{ArrowChunk, Batch, damaged, place};
+use crate::fit::{self, Wanted, guarded};
+use crate::format::{StreamDecoder, foreign_chunk};
+use crate::text_chunk::FileInfo;
+use crate::{Chunk, Decoded, SourceRequest};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_ipc::reader::RecordBatchDecoder;
+use arrow_ipc::root_as_message;
+use millstream_types::Diagnostic;
+use std::sync::Arc;
+
+/// Decodes the chunks of Arrow streams.
+pub(crate) struct ArrowDecoder {
+    wanted: Vec<Wanted>,
+}
+
+impl ArrowDecoder {
+    /// A decoder of what is wanted from a table.
+    pub(crate) fn new(request: &SourceRequest) -> Result<ArrowDecoder, Diagnostic> {
+        Ok(ArrowDecoder { wanted: Wanted::of(request)? })
+    }
+
+    fn batch(&self, batch: &Batch, file: &FileInfo) -> Decoded {
+        let rows = batch.rows.len();
+        if self.wanted.is_empty() {
+            return Decoded { rows, ..Decoded::default() };
+        }
+        let columns = guarded(|| self.read(batch)).map_err(|e| damaged(file, batch.offset, &e));
+        let at = |column| place(file, Some(batch.offset), column);
+        let row_name = |row| format!("row {row} of the record batch");
+        let columns = columns.and_then(|read| fit::columns(&self.wanted, read.as_ref(), rows, &at, &row_name));
+        columns.unwrap_or_else(|error| Decoded { error: Some(error), ..Decoded::default() })
+    }
+
+    /// The columns of a batch in which something is wanted; `None` if there are none.
+    fn read(&self, batch: &Batch) -> Result<Option<RecordBatch>, String> {
+        let schema = &batch.context.schema;
+        let is_wanted = |name: &str| self.wanted.iter().any(|w| w.names.first().is_some_and(|first| first == name));
+        let fields = schema.fields().iter().enumerate();
+        let projection: Vec<usize> = fields.filter(|(_, field)| is_wanted(field.name())).map(|(i, _)| i).collect();
+        if projection.is_empty() {
+            return Ok(None);
+        }
+        let message = root_as_message(&batch.header).map_err(|e| e.to_string())?;
+        let header = message.header_as_record_batch().ok_or("a record batch has no contents")?;
+        if header.compression().is_some() {
+            return Err("its record batches are compressed; write them without compression".into());
+        }
+        let (dictionaries, version) = (&batch.context.dictionaries, message.version());
+        let decoder = RecordBatchDecoder::try_new(&batch.body, header, schema.clone(), dictionaries, &version);
+        let read = decoder.and_then(|d| d.with_projection(Some(&projection)).read_record_batch());
+        let read = read.map_err(|e| e.to_string())?;
+        if read.num_rows() < batch.rows.end {
+            return Err("a record batch has less rows than it says".into());
+        }
+        Ok(Some(read.slice(batch.rows.start, batch.rows.len())))
+    }
+}
+
+impl StreamDecoder for ArrowDecoder {
+    fn decode(&self, chunk: Chunk) -> (Decoded, Arc<FileInfo>) {
+        let Ok(chunk) = chunk.payload.downcast::<ArrowChunk>() else { return foreign_chunk() };
+        let mut parts = Vec::with_capacity(chunk.batches.len());
+        for batch in &chunk.batches {
+            let part = self.batch(batch, &chunk.file);
+            let failed = part.error.is_some();
+            parts.push(part);
+            if failed {
+                break;
+            }
+        }
+        (joined(parts), chunk.file)
+    }
+}
+
+/// The rows of all parts; only the last may have an error.
+fn joined(mut parts: Vec<Decoded>) -> Decoded {
+    if parts.len() == 1 {
+        return parts.remove(0);
+    }
+    let error = parts.last_mut().and_then(|part| part.error.take());
+    parts.retain(|part| part.rows > 0);
+    let width = parts.first().map_or(0, |part| part.columns.len());
+    let column = |i: usize| -> Result<ArrayRef, Diagnostic> {
+        let arrays: Vec<&dyn Array> = parts.iter().map(|part| part.columns[i].as_ref()).collect();
+        arrow_select::concat::concat(&arrays).map_err(|e| Diagnostic::bug(format!("batches do not fit: {e}")))
+    };
+    match (0..width).map(column).collect() {
+        Ok(columns) => Decoded { columns, rows: parts.iter().map(|part| part.rows).sum(), skipped: 0, error },
+        Err(bug) => Decoded { error: Some(bug), ..Decoded::default() },
+    }
+}
+
+/// Cuts about the first `rows` rows off a chunk of this format; `None` for those of others.
+pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<Option<(Chunk, u64)>> {
+    let whole = chunk.payload.downcast_mut::<ArrowChunk>()?;
+    let Some(first) = whole.batches.first_mut() else { return Some(None) };
+    let count = first.rows.len().min(usize::try_from(rows).unwrap_or(usize::MAX));
+    let middle = first.rows.start + count;
+    let Batch { header, body, context, offset, .. } = first;
+    let (header, body, context) = (header.clone(), body.clone(), context.clone());
+    let front = Batch { header, body, context, offset: *offset, rows: first.rows.start..middle };
+    first.rows.start = middle;
+    if first.rows.is_empty() {
+        whole.batches.remove(0);
+    }
+    let bytes = if whole.batches.is_empty() { std::mem::take(&mut chunk.bytes) } else { 0 };
+    let front = ArrowChunk { batches: vec![front], file: whole.file.clone() };
+    Some(Some((Chunk { payload: Box::new(front), bytes }, count as u64)))
+}

@@ -1,0 +1,126 @@
+//! Bytes that come in order, from a file or a socket, cut into chunks of whole records.
+//!
+//! A [`RecordCutter`] takes bytes as they come and gives chunks that end where a record ends. Where that is, and what a
+//! chunk is for the format's decoder, its [`Framer`] says. The cutter never waits: whoever reads decides whether to cut
+//! what is there or to read on until the cutter is full.
+
+mod block;
+mod text;
+
+pub(crate) use text::TextFramer;
+
+use crate::{CHUNK_BYTES, Chunk};
+use arrow_buffer::Buffer;
+use block::{Block, BlockPool};
+use millstream_types::Diagnostic;
+
+/// Longest record that is accepted; positions in a chunk must stay below 4 GiB.
+pub(crate) const MAX_RECORD_BYTES: usize = 256 << 20;
+
+/// Of a block that is filled to less than one part in so many, the bytes are copied and the block is used again: rows
+/// that a query keeps must not each hold a block.
+const SPARSE: usize = 8;
+
+/// Tells the records of one stream of bytes apart, and makes chunks of them.
+pub(crate) trait Framer: Send {
+    /// The position behind the last record that ends in `data`. What lies before `from` was looked at by the last call
+    /// and has no end; 0 begins anew, at the start of a record.
+    fn last_end(&mut self, data: &[u8], from: usize) -> Result<Option<usize>, Diagnostic>;
+
+    /// Makes a chunk of the next whole records; `None` when there is nothing to decode in them.
+    fn chunk(&mut self, data: Buffer) -> Result<Option<Chunk>, Diagnostic>;
+
+    /// Makes a chunk of what follows the last record's end when the stream has ended; not called without such bytes.
+    fn rest(&mut self, data: Buffer) -> Result<Option<Chunk>, Diagnostic>;
+
+    /// The error for a record that does not end within [`MAX_RECORD_BYTES`].
+    fn endless_record(&self) -> Diagnostic;
+}
+
+/// See the module's description.
+pub(crate) struct RecordCutter {
+    framer: Box<dyn Framer>,
+    pool: BlockPool,
+    /// What was not handed over yet.
+    block: Block,
+    /// The bytes of the block in which no record ends.
+    scanned: usize,
+    /// Bytes at which the block is full.
+    target: usize,
+    received: u64,
+}
+
+impl RecordCutter {
+    /// A cutter at the start of a stream.
+    pub(crate) fn new(framer: Box<dyn Framer>) -> RecordCutter {
+        let pool = BlockPool::default();
+        let block = pool.take();
+        RecordCutter { framer, pool, block, scanned: 0, target: CHUNK_BYTES, received: 0 }
+    }
+
+    /// Room for the next bytes of the stream; never empty.
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        self.block.room(self.target)
+    }
+
+    /// Says that `count` bytes of the room were filled.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.block.advance(count);
+        self.received += count as u64;
+    }
+
+    /// Whether [`RecordCutter::cut`] must be called before more is read.
+    pub(crate) fn is_full(&self) -> bool {
+        self.block.bytes().len() == self.target
+    }
+
+    /// Bytes of the stream so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// A chunk of all whole records that are there, if there are any.
+    pub(crate) fn cut(&mut self) -> Result<Option<Chunk>, Diagnostic> {
+        let length = self.block.bytes().len();
+        if length == 0 {
+            return Ok(None);
+        }
+        if let Some(end) = self.framer.last_end(self.block.bytes(), self.scanned)? {
+            let data = self.take(end);
+            return self.framer.chunk(data);
+        }
+        self.scanned = length;
+        if length >= MAX_RECORD_BYTES {
+            return Err(self.framer.endless_record());
+        }
+        if length == self.target {
+            self.target = (self.target * 2).min(MAX_RECORD_BYTES);
+        }
+        Ok(None)
+    }
+
+    /// A chunk of what is left at the end of the stream.
+    pub(crate) fn finish(&mut self) -> Result<Option<Chunk>, Diagnostic> {
+        if let Some(chunk) = self.cut()? {
+            return Ok(Some(chunk));
+        }
+        match self.block.bytes().len() {
+            0 => Ok(None),
+            length => {
+                let data = self.take(length);
+                self.framer.rest(data)
+            }
+        }
+    }
+
+    /// The first `end` bytes; those behind begin the next block.
+    fn take(&mut self, end: usize) -> Buffer {
+        let mut next = self.pool.take();
+        next.extend(&self.block.bytes()[end..]);
+        self.scanned = 0;
+        self.target = CHUNK_BYTES.max(next.bytes().len() + CHUNK_BYTES / 2);
+        let mut full = std::mem::replace(&mut self.block, next);
+        full.truncate(end);
+        if end < CHUNK_BYTES / SPARSE { Buffer::from(full.bytes()) } else { full.into_buffer() }
+    }
+}

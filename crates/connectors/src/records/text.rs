@@ -1,0 +1,94 @@
+//! Streams of text records.
+
+use super::{Framer, MAX_RECORD_BYTES};
+use crate::Chunk;
+use crate::text_chunk::{FileInfo, FrameScanner, Framing, TextChunk};
+use arrow_buffer::Buffer;
+use millstream_types::{Diagnostic, Place, code};
+use std::sync::Arc;
+
+/// How streams start that a user may take for text, what they are, and what to do.
+const NOT_TEXT: &[(&[u8], &str, &str)] = &[
+    (b"\x1f\x8b", "gzip data", "decompress it, or let the file's name end in .gz, so that it is decompressed"),
+    (b"\x28\xb5\x2f\xfd", "zstd data", "decompress it, or let the file's name end in .zst, so that it is decompressed"),
+    (b"PAR1", "Parquet", "use 'format' = 'parquet'"),
+    (b"ARROW1", "an Arrow file", "use 'format' = 'arrow'"),
+    (b"\xff\xff\xff\xff", "an Arrow stream", "use 'format' = 'arrow'"),
+    (b"\xff\xfe", "UTF-16", "convert it to UTF-8"),
+    (b"\xfe\xff", "UTF-16", "convert it to UTF-8"),
+];
+
+/// Finds the ends of text records, and keeps count of bytes and lines for messages.
+pub(crate) struct TextFramer {
+    info: Arc<FileInfo>,
+    framing: Framing,
+    scanner: FrameScanner,
+    at_start: bool,
+    offset: u64,
+    line: u64,
+}
+
+impl TextFramer {
+    /// A framer at the start of a stream.
+    pub(crate) fn new(info: Arc<FileInfo>, framing: Framing) -> TextFramer {
+        TextFramer { info, framing, scanner: FrameScanner::default(), at_start: true, offset: 0, line: 1 }
+    }
+
+    fn place(&self, line: Option<u64>) -> Place {
+        Place::Data { resource: self.info.path.clone(), offset: Some(self.offset), line, column: None }
+    }
+
+    /// Cuts a byte order mark and a header off; fails if it is not the start of a text.
+    fn start(&mut self, mut data: Buffer) -> Result<Buffer, Diagnostic> {
+        if let Some((_, kind, advice)) = NOT_TEXT.iter().find(|(magic, ..)| data.starts_with(magic)) {
+            let message = format!("the input is {kind}, not text");
+            return Err(Diagnostic::new(code::MALFORMED_FILE, message).at(self.place(None)).advise(*advice));
+        }
+        if data.starts_with(b"\xef\xbb\xbf") {
+            data = data.slice(3);
+            self.offset += 3;
+        }
+        if self.framing.header {
+            let mut rest = TextChunk { data, offset: self.offset, line: self.line, file: self.info.clone() };
+            rest.split_front(&self.framing, 1);
+            self.offset = rest.offset;
+            self.line = rest.line;
+            data = rest.data;
+        }
+        Ok(data)
+    }
+}
+
+impl Framer for TextFramer {
+    fn last_end(&mut self, data: &[u8], from: usize) -> Result<Option<usize>, Diagnostic> {
+        if from == 0 {
+            self.scanner = FrameScanner::default();
+        }
+        Ok(self.scanner.last_end(&self.framing, data, from))
+    }
+
+    fn chunk(&mut self, mut data: Buffer) -> Result<Option<Chunk>, Diagnostic> {
+        let bytes = data.len() as u64;
+        if std::mem::take(&mut self.at_start) {
+            data = self.start(data)?;
+        }
+        if data.is_empty() {
+            return Ok(None);
+        }
+        let chunk = TextChunk { data, offset: self.offset, line: self.line, file: self.info.clone() };
+        self.offset += chunk.data.len() as u64;
+        self.line += memchr::memchr_iter(b'\n', &chunk.data).count() as u64;
+        Ok(Some(Chunk { payload: Box::new(chunk), bytes }))
+    }
+
+    /// The last record of a text may lack its line feed.
+    fn rest(&mut self, data: Buffer) -> Result<Option<Chunk>, Diagnostic> {
+        self.chunk(data)
+    }
+
+    fn endless_record(&self) -> Diagnostic {
+        Diagnostic::new(code::MALFORMED_RECORD, format!("a record is longer than {} MiB", MAX_RECORD_BYTES >> 20))
+            .at(self.place(Some(self.line)))
+            .advise("check that there is one record per line and that quotes are closed")
+    }
+}

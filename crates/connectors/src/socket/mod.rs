@@ -1,0 +1,52 @@
+//! The `socket` connector: records over TCP, as a client or as a server.
+//!
+//! Each connection is a split. What has arrived is handed over at once, be it one record or a block full: while the
+//! engine is busy more arrives, so blocks grow with the rate by themselves. When the engine has no room the reader
+//! stops reading, and TCP slows the producer down.
+
+mod endpoint;
+mod sink;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use crate::format::Format;
+use crate::option_table::{OptionInfo, option};
+use crate::registry::Connector;
+
+/// The connector's entry in the registry.
+pub(crate) const CONNECTOR: Connector = Connector {
+    name: "socket",
+    summary: "Records over TCP connections, each of which is a split: it ends when its peer closes it, and the query when \
+        all have ended. A sink writes to one connection.",
+    options: OPTIONS,
+    takes_format: true,
+    source: Some(source::open),
+    sink: Some(sink::open),
+    split_front: Some(Format::split_front),
+    is_bounded: |_| false,
+    own_rate: None,
+};
+
+const OPTIONS: &[OptionInfo] = &[
+    option("mode", "client", "`client` connects to `hostname` and `port`; `server` listens there."),
+    option(
+        "hostname",
+        "localhost",
+        "Where to connect to, or the address to listen on: `0.0.0.0` for all of this machine.",
+    ),
+    option("port", "", "The port, from 1 to 65535."),
+    option("format", "", "Format of the records; see below."),
+    option(
+        "connect.timeout",
+        "",
+        "How long connections may take to come about; a client tries again meanwhile. Default: 5 s for a client, 1 min \
+         for a sink that is a server, and no end for a source that is one.",
+    ),
+    option(
+        "scan.connections",
+        "1",
+        "How many connections a source reads: a server waits for so many producers, a client connects so many times.",
+    ),
+    option("sink.timeout", "1 min", "A sink fails when its peer has taken nothing for so long."),
+];

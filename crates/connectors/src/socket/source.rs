@@ -1,0 +1,156 @@
+//! The `socket` source: a split for each connection.
+
+use super::endpoint::{Endpoint, READ_MOMENT, is_wait};
+use crate::format::{Format, StreamDecoder, StreamFormat};
+use crate::records::RecordCutter;
+use crate::text_chunk::FileInfo;
+use crate::{Chunk, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader};
+use millstream_types::{Diagnostic, Place, code};
+use std::io::Read;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Connections of one table; each has a thread and a block of memory.
+const MOST_CONNECTIONS: usize = 1024;
+
+/// Opens the source.
+pub(super) fn open(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
+    let metadata = request.columns.iter().find_map(|column| match &column.origin {
+        RequestOrigin::Metadata(key) => Some(key),
+        RequestOrigin::Path(_) => None,
+    });
+    if let Some(key) = metadata {
+        return Err(Diagnostic::new(code::INVALID_TABLE, format!("the socket connector has no metadata '{key}'")));
+    }
+    let options = &request.options;
+    let format = Format::of(options)?;
+    let records = format.stream(request)?.ok_or_else(|| no_stream(format))?;
+    let connections = options.parse("scan.connections", 1usize)?;
+    if connections == 0 || connections > MOST_CONNECTIONS {
+        return Err(options.invalid("scan.connections", "a number from 1 to 1024"));
+    }
+    let endpoint = Arc::new(Endpoint::open(options, connections, None)?);
+    Ok(Box::new(SocketSource { endpoint, records, connections }))
+}
+
+/// The error for a format that needs a file.
+pub(super) fn no_stream(format: &Format) -> Diagnostic {
+    let message = format!("the format '{}' needs a file; it cannot come over a connection", format.name());
+    Diagnostic::new(code::INVALID_OPTION, message)
+        .at(Place::Option("format".into()))
+        .advise("use 'arrow' for columns over a connection")
+}
+
+struct SocketSource {
+    endpoint: Arc<Endpoint>,
+    records: StreamFormat,
+    connections: usize,
+}
+
+impl Source for SocketSource {
+    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
+        let reader = |number: usize| {
+            let name = self.endpoint.name();
+            let name = if self.connections == 1 { name } else { format!("{name} #{number}") };
+            let info = Arc::new(FileInfo { path: name.clone(), name: name.clone(), ..FileInfo::default() });
+            let cutter = RecordCutter::new((self.records.framer)(info));
+            let endpoint = self.endpoint.clone();
+            let reader = SocketReader { name, endpoint, link: Link::Wanted(None), cutter, ready: None };
+            Box::new(reader) as Box<dyn SplitReader>
+        };
+        Ok((1..=self.connections).map(reader).collect())
+    }
+
+    fn decoder(&self) -> Arc<dyn Decoder> {
+        Arc::new(SocketDecoder(self.records.decoder.clone()))
+    }
+
+    fn is_bounded(&self) -> bool {
+        false
+    }
+}
+
+struct SocketDecoder(Arc<dyn StreamDecoder>);
+
+impl Decoder for SocketDecoder {
+    fn decode(&self, chunk: Chunk) -> Decoded {
+        self.0.decode(chunk).0
+    }
+}
+
+struct SocketReader {
+    name: String,
+    endpoint: Arc<Endpoint>,
+    link: Link,
+    cutter: RecordCutter,
+    /// What `next` will give.
+    ready: Option<Chunk>,
+}
+
+enum Link {
+    /// There is none yet; since when it is waited for.
+    Wanted(Option<Instant>),
+    Open(TcpStream),
+    /// The peer has closed it.
+    Closed,
+}
+
+impl SocketReader {
+    /// Takes what has arrived, and waits a moment for it.
+    fn receive(&mut self) -> Result<(), Diagnostic> {
+        match &mut self.link {
+            Link::Wanted(since) => {
+                let since = *since.get_or_insert_with(Instant::now);
+                if let Some(stream) = self.endpoint.connection(since)? {
+                    stream.set_read_timeout(Some(READ_MOMENT)).map_err(|e| self.lost(&e))?;
+                    self.link = Link::Open(stream);
+                }
+            }
+            Link::Open(stream) => match stream.read(self.cutter.room()) {
+                Ok(0) => self.link = Link::Closed,
+                Ok(count) => {
+                    self.cutter.advance(count);
+                    self.ready = self.cutter.cut()?;
+                }
+                Err(e) if is_wait(&e) => {}
+                Err(e) => return Err(self.lost(&e)),
+            },
+            Link::Closed => self.ready = self.cutter.finish()?,
+        }
+        Ok(())
+    }
+
+    fn lost(&self, error: &std::io::Error) -> Diagnostic {
+        let offset = Some(self.cutter.received());
+        let place = Place::Data { resource: self.name.clone(), offset, line: None, column: None };
+        self.endpoint.lost(error).at(place)
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.link, Link::Closed)
+    }
+}
+
+impl SplitReader for SocketReader {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn wait(&mut self) -> Result<bool, Diagnostic> {
+        if self.ready.is_none() && !self.has_ended() {
+            self.receive()?;
+        }
+        Ok(self.ready.is_some() || self.has_ended())
+    }
+
+    fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
+        while self.ready.is_none() && !self.has_ended() {
+            self.receive()?;
+        }
+        if self.ready.is_none() {
+            self.receive()?;
+        }
+        Ok(self.ready.take())
+    }
+}
