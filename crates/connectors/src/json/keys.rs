@@ -23,7 +23,7 @@ struct Key {
     /// Without escapes.
     name: Vec<u8>,
     /// As it stands in the text, quotes and colon included; see [`raw_key`].
-    raw: Vec<u8>,
+    raw: RawKey,
     meaning: Meaning,
     /// The key that followed this one last time.
     next: usize,
@@ -47,7 +47,7 @@ impl KeyTable {
             .enumerate()
             .map(|(i, name)| Key {
                 name: name.as_bytes().to_vec(),
-                raw: raw_key(name.as_bytes()),
+                raw: RawKey::new(name.as_bytes()),
                 meaning: Meaning::Field(i),
                 next: i + 1,
             })
@@ -65,10 +65,10 @@ impl KeyTable {
         let data = text.as_bytes();
         let guess = if *previous == START { self.first } else { self.keys[*previous].next };
         if let Some(key) = self.keys.get(guess)
-            && data.get(at..).is_some_and(|rest| rest.starts_with(&key.raw))
+            && key.raw.stands_at(data, at)
         {
             *previous = guess;
-            return Ok((key.meaning, at + key.raw.len()));
+            return Ok((key.meaning, at + key.raw.bytes.len()));
         }
         self.search(text, at, previous)
     }
@@ -95,7 +95,7 @@ impl KeyTable {
             Some(found) => found,
             None if self.keys.len() < MAX_KEYS => {
                 let next = self.keys.len() + 1;
-                self.keys.push(Key { name: name.to_vec(), raw: raw_key(name), meaning: Meaning::Unwanted, next });
+                self.keys.push(Key { name: name.to_vec(), raw: RawKey::new(name), meaning: Meaning::Unwanted, next });
                 self.keys.len() - 1
             }
             None => return Ok((Meaning::Unwanted, colon + 1)),
@@ -107,6 +107,41 @@ impl KeyTable {
         }
         *previous = found;
         Ok((self.keys[found].meaning, colon + 1))
+    }
+}
+
+/// The bytes of a key, to be compared with those of a text.
+#[derive(Debug, Clone)]
+struct RawKey {
+    bytes: Vec<u8>,
+    /// The first 16 bytes, and which of their bits count: two words are compared faster than a slice of some length.
+    head: u128,
+    mask: u128,
+}
+
+/// Bytes that are compared at once.
+const HEAD: usize = size_of::<u128>();
+
+impl RawKey {
+    fn new(name: &[u8]) -> RawKey {
+        let bytes = raw_key(name);
+        let (mut head, mut mask) = ([0; HEAD], [0; HEAD]);
+        let length = bytes.len().min(HEAD);
+        head[..length].copy_from_slice(&bytes[..length]);
+        mask[..length].fill(0xff);
+        RawKey { bytes, head: u128::from_le_bytes(head), mask: u128::from_le_bytes(mask) }
+    }
+
+    #[inline(always)]
+    fn stands_at(&self, data: &[u8], at: usize) -> bool {
+        match data.get(at..at + HEAD) {
+            Some(text) => {
+                let text = u128::from_le_bytes(text.try_into().expect("as many bytes as a word has"));
+                (text ^ self.head) & self.mask == 0
+                    && (self.bytes.len() <= HEAD || data[at + HEAD..].starts_with(&self.bytes[HEAD..]))
+            }
+            None => data.get(at..).is_some_and(|rest| rest.starts_with(&self.bytes)),
+        }
     }
 }
 
@@ -137,6 +172,20 @@ mod tests {
             assert_eq!(read(r#""b" : 1"#, &mut previous), (Meaning::Field(1), 5));
             assert_eq!(read(r#""\u0061":1"#, &mut previous), (Meaning::Field(0), 9));
         }
+    }
+
+    #[test]
+    fn long_keys_are_compared_to_their_end() {
+        let mut table =
+            KeyTable::new(["exactly_13_ch", "a_name_of_more_than_16", "a_name_of_more_than_17"].into_iter());
+        for text in [r#""a_name_of_more_than_16":1"#, r#""a_name_of_more_than_16":1, and more text behind"#] {
+            for _ in 0..2 {
+                assert_eq!(table.read(text, 0, &mut START.clone()), Ok((Meaning::Field(1), 25)));
+            }
+        }
+        let text = r#""a_name_of_more_than_17":1, and more text behind"#;
+        assert_eq!(table.read(text, 0, &mut START.clone()), Ok((Meaning::Field(2), 25)));
+        assert_eq!(table.read(r#""exactly_13_ch":1"#, 0, &mut START.clone()), Ok((Meaning::Field(0), 16)));
     }
 
     #[test]

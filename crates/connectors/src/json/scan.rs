@@ -163,11 +163,42 @@ fn fraction_end(data: &[u8], mut end: usize) -> Scan<NumberEnd> {
 }
 
 #[inline(always)]
-fn digits_end(data: &[u8], mut at: usize) -> usize {
+fn digits_end(data: &[u8], at: usize) -> usize {
+    digits(data, at).1
+}
+
+/// The number that the digits from `at` on stand for, modulo 2^64, and the position behind them.
+#[inline(always)]
+pub(super) fn digits(data: &[u8], mut at: usize) -> (u64, usize) {
+    const ONES: u64 = u64::MAX / 255;
+    /// 10 to the power of the index.
+    const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+    let mut value = 0u64;
+    while let Some(block) = data.get(at..at + 8) {
+        let word = u64::from_le_bytes(block.try_into().expect("eight bytes"));
+        // Digits become 0 to 9. Whatever else is there has a high bit itself, or gets one by adding 0x76.
+        let values = word ^ (ONES * u64::from(b'0'));
+        let others = (values | (values & (ONES * 0x7f)) + ONES * 0x76) & (ONES * 0x80);
+        let count = (others.trailing_zeros() / 8) as usize;
+        if count == 0 {
+            return (value, at);
+        }
+        // The first digit is in the lowest byte; with zeros before them there are always eight.
+        let mut eight = values << (64 - 8 * count);
+        eight = eight.wrapping_mul(10).wrapping_add(eight >> 8) & 0x00ff_00ff_00ff_00ff;
+        eight = eight.wrapping_mul(100).wrapping_add(eight >> 16) & 0x0000_ffff_0000_ffff;
+        eight = eight.wrapping_mul(10_000).wrapping_add(eight >> 32) & 0xffff_ffff;
+        value = value.wrapping_mul(POWERS[count]).wrapping_add(eight);
+        at += count;
+        if count < 8 {
+            return (value, at);
+        }
+    }
     while byte(data, at).is_ascii_digit() {
+        value = value.wrapping_mul(10).wrapping_add(u64::from(byte(data, at) - b'0'));
         at += 1;
     }
-    at
+    (value, at)
 }
 
 /// Checks that `literal` stands at `at`; gives the position behind it.
@@ -306,6 +337,20 @@ fn unicode_escape(text: &str) -> (char, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digits_are_read_eight_at_a_time() {
+        for length in 0..=25 {
+            for behind in ["", ",", "}", ":", "/", "e5", "x9999999999", "\u{fe}123", " 1"] {
+                let number: String = "9081726354908172635490817".chars().take(length).collect();
+                let (value, end) = digits(format!("-{number}{behind}").as_bytes(), 1);
+                assert_eq!(end, 1 + length, "{number}{behind}");
+                if length <= 19 {
+                    assert_eq!(value, number.parse().unwrap_or(0), "{number}{behind}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn skips_what_is_json_and_nothing_else() {

@@ -104,19 +104,11 @@ impl ValueReader<'_> {
         }
         let negative = byte(data, at) == b'-';
         let first = at + usize::from(negative);
-        let mut end = first;
-        let mut value = 0i64;
-        loop {
-            let digit = byte(data, end).wrapping_sub(b'0');
-            if digit > 9 {
-                break;
-            }
-            value = value.wrapping_mul(10).wrapping_add(i64::from(digit));
-            end += 1;
-        }
+        let (value, mut end) = scan::digits(data, first);
         let plain = (end - first == 1 || byte(data, first) != b'0') && (1..=18).contains(&(end - first));
         let value = if plain && !matches!(byte(data, end), b'.' | b'e' | b'E') {
-            Some(if negative { -value } else { value })
+            // At most 18 digits.
+            Some(if negative { -(value as i64) } else { value as i64 })
         } else {
             let number = scan::number_end(data, at)?;
             end = number.end;
