@@ -178,7 +178,7 @@ pub(super) fn digits(data: &[u8], mut at: usize) -> (u64, usize) {
         let word = u64::from_le_bytes(block.try_into().expect("eight bytes"));
         // Digits become 0 to 9. Whatever else is there has a high bit itself, or gets one by adding 0x76.
         let values = word ^ (ONES * u64::from(b'0'));
-        let others = (values | (values & (ONES * 0x7f)) + ONES * 0x76) & (ONES * 0x80);
+        let others = (values | ((values & (ONES * 0x7f)) + ONES * 0x76)) & (ONES * 0x80);
         let count = (others.trailing_zeros() / 8) as usize;
         if count == 0 {
             return (value, at);
