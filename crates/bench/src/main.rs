@@ -4,6 +4,8 @@
 #![deny(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "figures go to standard output")]
 
+#[path = "../../cli/src/allocator.rs"]
+mod allocator;
 mod arguments;
 mod benchmarks;
 mod by_hand;
@@ -20,6 +22,7 @@ use suite::{Benchmark, Counting, Failure, Record, Runs, Suite};
 static ALLOCATOR: Counting<mimalloc::MiMalloc> = Counting(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
+    allocator::keep_freed_memory();
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -1,8 +1,9 @@
 //! The `millstream` command: reads arguments, hands SQL to the engine, shows what comes back.
 //!
 //! Exit codes: 0 success, 1 a statement failed, 2 the command line or the configuration is unusable, 130 interrupted.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod allocator;
 mod arguments;
 mod bench;
 mod commands;
@@ -30,6 +31,7 @@ pub(crate) const EXIT_USAGE: u8 = 2;
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
+    allocator::keep_freed_memory();
     let arguments = Arguments::parse();
     let result = match &arguments.command {
         Command::Run(run) => commands::run(run, &arguments.common),

@@ -204,10 +204,9 @@ mod tests {
         let body = vec![
             load(0, 0),
             load(1, 1),
+            Statement::Let(Value(3), Op::Add(Value(0), Value(1))),
             Statement::Let(Value(2), Op::SliceStart { time: Value(3), size_ms: 10, offset_ms: 0 }),
         ];
-        let computed = Statement::Let(Value(3), Op::Add(Value(0), Value(1)));
-        let body = vec![body[0].clone(), body[1].clone(), computed, body[2].clone()];
         assert_eq!(StagePlan::new(&counting(&[I64, I64, I64, I64], body)).uniform, None);
     }
 }
