@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test setup build release fmt lint unit loom miri shuffle docs docs-check bench bench-runtime bench-all bench-resources soak deny clean
+.PHONY: demo test setup build release fmt lint unit loom miri shuffle docs docs-check bench bench-runtime bench-all bench-peers bench-flink bench-resources soak deny clean
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
@@ -59,6 +59,14 @@ bench: setup
 # By skew, number of keys and size of buffers (latency); some ten minutes.
 bench-runtime: setup
 	scripts/bench.sh skew keys latency
+
+# Beside DuckDB and Polars over files and in memory; some three minutes once built.
+bench-peers: setup
+	scripts/bench.sh peers
+
+# Beside Apache Flink (Java 17 and Maven; downloads 120 MB once); about a quarter of an hour once built.
+bench-flink: setup
+	scripts/flink.sh
 
 # Every benchmark that ends by itself, and a report with plots in target/bench/report; some 25 minutes once built.
 bench-all: setup

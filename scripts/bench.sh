@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the benchmarks and runs them beside DuckDB, which it installs from PyPI into target/bench/venv.
+# Builds the benchmarks and runs them beside DuckDB and Polars, which it installs from PyPI into target/bench/venv.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
@@ -8,7 +8,8 @@ if [ ! -x "$venv/bin/python" ]; then
     mkdir -p target/bench
     python3 -m venv "$venv" || { echo "error: python3 with venv is missing: apt-get install python3-venv" >&2; exit 1; }
 fi
-"$venv/bin/python" -c 'import duckdb, pyarrow' 2>/dev/null || "$venv/bin/pip" install --quiet "duckdb>=2.0" pyarrow
+"$venv/bin/python" -c 'import duckdb, polars, pyarrow, numpy' 2>/dev/null ||
+    "$venv/bin/pip" install --quiet "duckdb>=2.0" "polars>=2.1" "pyarrow>=26" "numpy>=2.0"
 echo "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1)"
 # The same build as `make release`, so that nothing is compiled twice.
 cargo build --release --quiet --bins

@@ -1,21 +1,27 @@
 //! The benchmarks, one in each file.
 
 mod ads;
+mod flink;
 mod joins;
 mod keys;
 mod latency;
 mod lrb;
 mod ndjson;
+mod nexmark;
 mod nyt;
 mod operators;
 mod order;
+mod peers;
+mod replay;
 mod resources;
 mod sessions;
 mod skew;
 mod soak;
+mod streambox;
 mod watermarks;
 mod windows;
 mod ysb;
+mod ysb_stream;
 
 use crate::suite::Benchmark;
 pub(crate) use resources::once;
@@ -37,5 +43,9 @@ pub(crate) const BENCHMARKS: &[&Benchmark] = &[
     &keys::BENCHMARK,
     &latency::BENCHMARK,
     &resources::BENCHMARK,
+    &nexmark::BENCHMARK,
+    &streambox::BENCHMARK,
+    &peers::BENCHMARK,
+    &flink::BENCHMARK,
     &soak::BENCHMARK,
 ];

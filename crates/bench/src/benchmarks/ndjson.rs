@@ -35,8 +35,8 @@ fn run(suite: &mut Suite) -> Result<(), Failure> {
     let sql = "SELECT bidder, window_start, COUNT(*) AS bids
                FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECOND))
                GROUP BY bidder, window_start, window_end";
-    let mut duckdb = Peer::python("bench_duckdb.py");
-    duckdb.arg(&file).arg(threads.to_string());
+    let mut duckdb = Peer::python("bench_peers.py");
+    duckdb.args(["duckdb", "tumbling", "ndjson"]).arg(&file).arg(threads.to_string());
     let systems = [System::measured("millstream", threads, move || query(&mut session, sql)).touching(bytes)];
     let peers = Peer::system(suite, "duckdb", threads, &mut duckdb).map(|peer| peer.touching(bytes));
     let case = Case::new("bids per bidder", bids).with_all(systems).with_all(peers);

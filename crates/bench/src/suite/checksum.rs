@@ -3,14 +3,14 @@
 //!
 //! The hash of a row is the fold of its columns from 0: `h = rotate_left((h ^ value) × 0x9E3779B97F4A7C15, 29)` in 64
 //! bits that wrap. A value is an integer or the number of a timestamp sign-extended to 64 bits, a boolean 0 or 1, a
-//! double rounded to a thousandth and multiplied by 1,000, a text its FNV-1a hash, NULL the number `i64::MIN`. External
+//! double rounded to a thousandth and multiplied by 1,000, a decimal its digits without the point, a text its FNV-1a hash, NULL the number `i64::MIN`. External
 //! systems compute the same (docs/benchmarks.md).
 
 use super::{Failure, Measured, timed};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, TimestampSecondType,
+    Decimal128Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
 };
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use millstream::connectors::{Encoded, Encoder, Sink};
@@ -132,6 +132,7 @@ fn fold(column: &ArrayRef, hashes: &mut [u64]) -> Result<(), Diagnostic> {
         || integers::<TimestampSecondType>(column, hashes, number)
         || integers::<TimestampMicrosecondType>(column, hashes, number)
         || integers::<TimestampNanosecondType>(column, hashes, number)
+        || integers::<Decimal128Type>(column, hashes, |unscaled| unscaled as i64)
         || texts(column, hashes)
         || booleans(column, hashes);
     if handled { Ok(()) } else { Err(Diagnostic::bug(format!("no hash for {}", column.data_type()))) }

@@ -47,7 +47,12 @@ impl Peer {
     }
 
     fn run(&mut self) -> Result<Measured, Failure> {
-        self.input.write_all(b"run\n")?;
+        self.ask("run")
+    }
+
+    /// Sends a line and waits for the answer to it.
+    pub(crate) fn ask(&mut self, request: &str) -> Result<Measured, Failure> {
+        writeln!(self.input, "{request}")?;
         self.input.flush()?;
         let mut line = String::new();
         self.output.read_line(&mut line)?;
