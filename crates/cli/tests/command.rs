@@ -191,7 +191,7 @@ fn statistics_add_up_and_keep_their_names() {
     };
     assert_eq!(
         names(&s),
-        "aggregations buffers bytes_in elapsed_s first_error memory operators pipelines queued records_failed_total \
+        "aggregations buffers bytes_in compilations elapsed_s first_error memory operators pipelines queued records_failed_total \
          records_late_total records_malformed_total rows_in rows_out sources trigger_delay watermark_ms windows workers workers_idle"
     );
     let times = "count max_s mean_s p50_s p99_s sum_s";
