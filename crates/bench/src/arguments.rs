@@ -1,9 +1,10 @@
 //! The command line.
 
+use crate::generator::Plan;
 use crate::suite::{Failure, Options};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process;
 use std::time::Duration;
 
 /// Measures Millstream beside its baselines.
@@ -11,8 +12,10 @@ use std::time::Duration;
 /// Every repetition runs all systems of a case in turn; results are compared before figures are printed. See
 /// docs/benchmarks.md.
 #[derive(Debug, Parser)]
-#[command(name = "millstream bench", version, max_term_width = 100)]
+#[command(name = "millstream bench", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
     /// Benchmarks to run [default: those that take a minute at most]
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
@@ -57,6 +60,12 @@ pub(crate) struct Arguments {
     directory: PathBuf,
 }
 
+/// What is no benchmark.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Generate(Plan),
+}
+
 impl Arguments {
     /// What the suite wants to know.
     pub(crate) fn options(&self) -> Result<Options, Failure> {
@@ -84,7 +93,7 @@ pub(crate) fn machine() -> String {
         Some(line.split_once(':')?.1.trim().to_string())
     });
     let folder = option_env!("CARGO_MANIFEST_DIR").map_or(Path::new("."), Path::new);
-    let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(folder).output();
+    let commit = process::Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(folder).output();
     let commit = commit.ok().filter(|output| output.status.success());
     let commit = commit.map_or("unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_string());
     format!(

@@ -9,10 +9,11 @@ mod allocator;
 mod arguments;
 mod benchmarks;
 mod by_hand;
+mod generator;
 mod iterator;
 mod suite;
 
-use arguments::Arguments;
+use arguments::{Arguments, Command};
 use benchmarks::BENCHMARKS;
 use clap::Parser;
 use std::process::ExitCode;
@@ -33,6 +34,9 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(Command::Generate(plan)) = &arguments.command {
+        return generator::command(plan);
+    }
     if arguments.list {
         for benchmark in BENCHMARKS {
             println!("{:<12} {}", benchmark.name, benchmark.title);

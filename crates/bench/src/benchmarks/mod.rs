@@ -2,6 +2,7 @@
 
 mod ads;
 mod flink;
+mod ingestion;
 mod joins;
 mod keys;
 mod latency;
@@ -18,6 +19,7 @@ mod sessions;
 mod skew;
 mod soak;
 mod streambox;
+mod sustainable;
 mod watermarks;
 mod windows;
 mod ysb;
@@ -32,6 +34,7 @@ pub(crate) const BENCHMARKS: &[&Benchmark] = &[
     &nyt::BENCHMARK,
     &lrb::BENCHMARK,
     &ads::BENCHMARK,
+    &ingestion::BENCHMARK,
     &ndjson::BENCHMARK,
     &operators::BENCHMARK,
     &windows::BENCHMARK,
@@ -47,5 +50,6 @@ pub(crate) const BENCHMARKS: &[&Benchmark] = &[
     &streambox::BENCHMARK,
     &peers::BENCHMARK,
     &flink::BENCHMARK,
+    &sustainable::BENCHMARK,
     &soak::BENCHMARK,
 ];
