@@ -7,7 +7,7 @@
 //! are not.
 
 use crate::generator::{Process, Sent, Workload, free_port};
-use crate::suite::{Benchmark, Failure, Record, Runs, Suite, median, session};
+use crate::suite::{Benchmark, Failure, Record, Runs, Suite, median, session, timed};
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
@@ -16,7 +16,7 @@ use millstream::{Diagnostic, ResultTarget, RunMonitor, Schema};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::net::TcpListener;
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -66,10 +66,9 @@ fn run(suite: &mut Suite) -> Result<(), Failure> {
     for keys in KEYS {
         let case = format!("keys={keys}");
         let limit = discarded(keys, rows)?;
-        let started = Instant::now();
         let unpaced = trial(&Shape { keys, rate: 0.0, seconds, rows: Some(rows) }, threads)?;
-        // The start and what the generators have prepared is within this time; the bisection corrects the guess.
-        let guess = unpaced.rows as f64 / (started.elapsed() - PREPARATION).as_secs_f64().max(0.1);
+        // Part of the time went by before the generators had made their rows; the bisection corrects the guess.
+        let guess = unpaced.rows as f64 / unpaced.seconds;
         suite.say(&format!("  {case}: {:.2} M rows/s without a schedule", guess / 1e6));
         let (mut low, mut high) = (0.0, guess * 1.5);
         let mut best = None;
@@ -119,6 +118,8 @@ struct Shape {
 
 /// What came of a run.
 struct Trial {
+    /// From the start of the query to its end.
+    seconds: f64,
     rows: u64,
     bytes: u64,
     behind_s: f64,
@@ -162,7 +163,7 @@ fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
-/// Starts the generator of each stream, which connects to its port.
+/// Starts the generator of each stream; each waits for a reader at its port.
 fn generators(shape: &Shape, start_ms: i64, ports: [u16; 2]) -> Result<Vec<Process>, Failure> {
     let start = |((workload, _), port): ((Workload, &str), u16)| {
         let mut arguments: Vec<String> = vec!["generate".into()];
@@ -172,14 +173,16 @@ fn generators(shape: &Shape, start_ms: i64, ports: [u16; 2]) -> Result<Vec<Proce
         option("keys", shape.keys.to_string());
         option("rate", (shape.rate / 2.0).to_string());
         option("start", start_ms.to_string());
-        option("connect", format!("127.0.0.1:{port}"));
+        option("listen", format!("127.0.0.1:{port}"));
         option("seconds", shape.seconds.to_string());
         if let Some(rows) = shape.rows {
             option("rows", rows.to_string());
         }
         Process::start(&arguments)
     };
-    STREAMS.into_iter().zip(ports).map(start).collect()
+    let mut generators: Vec<Process> = STREAMS.into_iter().zip(ports).map(start).collect::<Result<_, _>>()?;
+    generators.iter_mut().try_for_each(Process::ready)?;
+    Ok(generators)
 }
 
 fn finished(generators: Vec<Process>) -> Result<Sent, Failure> {
@@ -203,15 +206,19 @@ fn trial(shape: &Shape, threads: usize) -> Result<Trial, Failure> {
         session.run(&format!(
             "CREATE TABLE {name} (
                  {columns}, ts AS TO_TIMESTAMP_LTZ(event_time, 3), WATERMARK FOR ts AS ts - INTERVAL '0.001' SECOND
-             ) WITH ('connector' = 'socket', 'mode' = 'server', 'port' = '{port}', 'format' = 'arrow')"
+             ) WITH ('connector' = 'socket', 'port' = '{port}', 'format' = 'arrow')"
         ))?;
     }
     let start_ms = now_ms() + PREPARATION.as_millis() as i64;
     let generators = generators(shape, start_ms, ports)?;
     let mut written = Written::default();
-    for statement in &session.parse(QUERY)? {
-        session.execute(statement, &mut written, &RunMonitor::new())?;
-    }
+    let (seconds, ran) = timed(|| -> Result<(), Diagnostic> {
+        for statement in &session.parse(QUERY)? {
+            session.execute(statement, &mut written, &RunMonitor::new())?;
+        }
+        Ok(())
+    });
+    ran?;
     let sent = finished(generators)?;
     let full = start_ms + (WARM_UP * 1000.0) as i64..start_ms + (shape.seconds * 1000.0) as i64;
     let windows = written.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -220,17 +227,16 @@ fn trial(shape: &Shape, threads: usize) -> Result<Trial, Failure> {
     if windows.len() < 3 && shape.rate > 0.0 {
         return Err("a run had too few windows".into());
     }
-    Ok(Trial { rows: sent.rows, bytes: sent.bytes, behind_s: sent.behind_s, windows })
+    Ok(Trial { seconds, rows: sent.rows, bytes: sent.bytes, behind_s: sent.behind_s, windows })
 }
 
 /// Rows and bytes per second that the generators send to readers that discard them.
 fn discarded(keys: u64, rows: u64) -> Result<(f64, f64), Failure> {
-    let listeners = [TcpListener::bind(("127.0.0.1", 0))?, TcpListener::bind(("127.0.0.1", 0))?];
-    let ports = [listeners[0].local_addr()?.port(), listeners[1].local_addr()?.port()];
+    let ports = [free_port()?, free_port()?];
     let shape = Shape { keys, rate: 0.0, seconds: 0.0, rows: Some(rows) };
     let generators = generators(&shape, now_ms(), ports)?;
-    let read = |listener: &TcpListener| -> std::io::Result<(Instant, Instant)> {
-        let mut stream = listener.accept()?.0;
+    let read = |port: u16| -> std::io::Result<(Instant, Instant)> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         let mut block = vec![0; 1 << 20];
         let mut first = None;
         while stream.read(&mut block)? > 0 {
@@ -240,7 +246,7 @@ fn discarded(keys: u64, rows: u64) -> Result<(f64, f64), Failure> {
         Ok((first.unwrap_or(last), last))
     };
     let times = std::thread::scope(|scope| {
-        let threads: Vec<_> = listeners.iter().map(|listener| scope.spawn(move || read(listener))).collect();
+        let threads: Vec<_> = ports.iter().map(|&port| scope.spawn(move || read(port))).collect();
         threads.into_iter().map(|t| t.join().expect("a reader does not panic")).collect::<Result<Vec<_>, _>>()
     })?;
     let sent = finished(generators)?;
@@ -298,6 +304,7 @@ mod tests {
     #[test]
     fn latency_that_grows_is_not_sustainable() {
         let trial = |growth: f64| Trial {
+            seconds: 9.0,
             rows: 1,
             bytes: 1,
             behind_s: 0.0,
