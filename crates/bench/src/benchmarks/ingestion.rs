@@ -1,9 +1,10 @@
 //! How fast each format comes in (Zeuch, figures 3 and 14): from files in the page cache, and over TCP from a generator in
 //! another process, beside a plain reader that discards the bytes.
 
-use crate::generator::{Plan, Process, Workload, free_port, generate};
+use crate::generator::{Plan, Process, Workload, free_ports, generate};
 use crate::suite::{Across, Benchmark, Case, Failure, Measured, Runs, Suite, System, query, session, timed};
 use clap::Parser;
+use millstream::Session;
 use std::fs;
 use std::io::Read;
 use std::net::TcpStream;
@@ -29,6 +30,10 @@ const FORMATS: [&str; 3] = ["json", "csv", "arrow"];
 const START: &str = "1700000000000";
 /// Bytes that the plain reader asks for.
 const READ: usize = 1 << 20;
+const QUERY: &str = "
+    SELECT campaign_id, COUNT(*) AS views
+    FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' SECOND))
+    WHERE event_type = 'view' GROUP BY campaign_id, window_start, window_end";
 
 fn run(suite: &mut Suite) -> Result<(), Failure> {
     let (rows, threads) = (suite.rows(ROWS), suite.threads());
@@ -38,7 +43,8 @@ fn run(suite: &mut Suite) -> Result<(), Failure> {
         let file = file(suite, format, rows)?;
         let bytes = fs::metadata(&file)?.len();
         let table = format!("'connector' = 'filesystem', 'path' = '{}', 'format' = '{format}'", file.display());
-        let ours = System::measured("millstream", threads, move || count(&table, threads)).touching(bytes);
+        let mut session = table_in_session(&table, threads)?;
+        let ours = System::measured("millstream", threads, move || query(&mut session, QUERY)).touching(bytes);
         let limit = System::measured("limit", 1, move || discard(fs::File::open(&file)?)).touching(bytes);
         cases.push(Case::new(format!("memory/{format}"), rows).with(ours).with(limit));
         sizes.push(bytes);
@@ -46,15 +52,18 @@ fn run(suite: &mut Suite) -> Result<(), Failure> {
     suite.measure(Across::Same, cases)?;
     let mut cases = Vec::new();
     for (format, bytes) in FORMATS.into_iter().zip(sizes) {
+        let [port] = free_ports()?;
+        let table =
+            format!("'connector' = 'socket', 'hostname' = '127.0.0.1', 'port' = '{port}', 'format' = '{format}'");
+        let mut session = table_in_session(&table, threads)?;
         let ours = move || {
-            let (mut generator, port) = listening(format, rows)?;
-            let table = format!("'connector' = 'socket', 'port' = '{port}', 'format' = '{format}'");
-            let measured = count(&table, threads)?;
+            let mut generator = listening(format, rows, port)?;
+            let measured = query(&mut session, QUERY)?;
             generator.finish()?;
             Ok(measured)
         };
         let limit = move || {
-            let (mut generator, port) = listening(format, rows)?;
+            let mut generator = listening(format, rows, port)?;
             let measured = discard(TcpStream::connect(("127.0.0.1", port))?)?;
             generator.finish()?;
             Ok(measured)
@@ -91,18 +100,17 @@ fn arguments(format: &str, rows: u64) -> Vec<String> {
         .to_vec()
 }
 
-/// A generator that waits for a reader, and its port.
-fn listening(format: &str, rows: u64) -> Result<(Process, u16), Failure> {
-    let port = free_port()?;
+/// A generator that waits for a reader at this port.
+fn listening(format: &str, rows: u64, port: u16) -> Result<Process, Failure> {
     let mut arguments = arguments(format, rows);
     arguments.extend(["--listen".to_string(), format!("127.0.0.1:{port}")]);
     let mut process = Process::start(&arguments)?;
     process.ready()?;
-    Ok((process, port))
+    Ok(process)
 }
 
-/// Runs the query over a table with these options.
-fn count(options: &str, threads: usize) -> Result<Measured, Failure> {
+/// A session with the events, in a table with these options.
+fn table_in_session(options: &str, threads: usize) -> Result<Session, Failure> {
     let mut session = session(threads)?;
     let columns = Workload::Ysb.columns();
     session.run(&format!(
@@ -110,12 +118,7 @@ fn count(options: &str, threads: usize) -> Result<Measured, Failure> {
              {columns}, ts AS TO_TIMESTAMP_LTZ(event_time, 3), WATERMARK FOR ts AS ts - INTERVAL '0.001' SECOND
          ) WITH ({options})"
     ))?;
-    query(
-        &mut session,
-        "SELECT campaign_id, COUNT(*) AS views
-         FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' SECOND))
-         WHERE event_type = 'view' GROUP BY campaign_id, window_start, window_end",
-    )
+    Ok(session)
 }
 
 /// Reads everything and forgets it.

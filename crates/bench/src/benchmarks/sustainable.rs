@@ -6,7 +6,7 @@
 //! window is later than the one before it. Bisection finds the rate between those that are sustainable and those that
 //! are not.
 
-use crate::generator::{Process, Sent, Workload, free_port};
+use crate::generator::{Process, Sent, Workload, free_ports};
 use crate::suite::{Benchmark, Failure, Record, Runs, Suite, median, session, timed};
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
@@ -198,7 +198,7 @@ fn finished(generators: Vec<Process>) -> Result<Sent, Failure> {
 
 /// Runs the query while the generators send.
 fn trial(shape: &Shape, threads: usize) -> Result<Trial, Failure> {
-    let ports = [free_port()?, free_port()?];
+    let ports = free_ports()?;
     let mut session = session(threads)?;
     session.set("table.local-time-zone", "UTC")?;
     for ((workload, name), port) in STREAMS.into_iter().zip(ports) {
@@ -206,7 +206,7 @@ fn trial(shape: &Shape, threads: usize) -> Result<Trial, Failure> {
         session.run(&format!(
             "CREATE TABLE {name} (
                  {columns}, ts AS TO_TIMESTAMP_LTZ(event_time, 3), WATERMARK FOR ts AS ts - INTERVAL '0.001' SECOND
-             ) WITH ('connector' = 'socket', 'port' = '{port}', 'format' = 'arrow')"
+             ) WITH ('connector' = 'socket', 'hostname' = '127.0.0.1', 'port' = '{port}', 'format' = 'arrow')"
         ))?;
     }
     let start_ms = now_ms() + PREPARATION.as_millis() as i64;
@@ -232,7 +232,7 @@ fn trial(shape: &Shape, threads: usize) -> Result<Trial, Failure> {
 
 /// Rows and bytes per second that the generators send to readers that discard them.
 fn discarded(keys: u64, rows: u64) -> Result<(f64, f64), Failure> {
-    let ports = [free_port()?, free_port()?];
+    let ports = free_ports()?;
     let shape = Shape { keys, rate: 0.0, seconds: 0.0, rows: Some(rows) };
     let generators = generators(&shape, now_ms(), ports)?;
     let read = |port: u16| -> std::io::Result<(Instant, Instant)> {

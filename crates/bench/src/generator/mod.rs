@@ -219,9 +219,16 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// A port of this machine that nobody uses now.
-pub(crate) fn free_port() -> Result<u16, Failure> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+/// Ports of this machine that nobody uses now; all are held until the last is found, so that they differ.
+pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N], Failure> {
+    let mut held = Vec::with_capacity(N);
+    let mut ports = [0; N];
+    for port in &mut ports {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        *port = listener.local_addr()?.port();
+        held.push(listener);
+    }
+    Ok(ports)
 }
 
 #[cfg(test)]
