@@ -3,11 +3,13 @@
 use crate::{Slot, TableHeader};
 use std::ffi::c_void;
 
-/// One input column, in Arrow's layout, read in place.
+/// One input column, read in place: in Arrow's layout, or packed records of which the program knows the length and the
+/// place of the column.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ColumnView {
-    /// First value of row 0 of the buffer; for Bool the bitmap (see `offset`); for Str the array of 16-byte views.
+    /// First value of row 0 of the buffer; for Bool the bitmap (see `offset`); for Str the array of 16-byte views. For a
+    /// field of packed records the record of row 0; then the rest is unused.
     pub values: *const u8,
     /// Validity bitmap, least significant bit first; null when no row is NULL.
     pub validity: *const u8,

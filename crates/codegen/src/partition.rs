@@ -112,7 +112,7 @@ impl<'a> Cut<'a> {
             Some(constant) => (self.in_fold(constant, phys), None),
             None => {
                 let (column, name) = (self.emits.len() as u32, format!("{value}"));
-                self.fold.inputs.push(Input { name: name.clone(), phys, nullable: valid.is_some() });
+                self.fold.inputs.push(Input::array(name.clone(), phys, valid.is_some()));
                 self.emits.push(Emit { name, value, valid });
                 let loaded = self.in_fold(Op::Load(column), phys);
                 (loaded, valid.map(|_| self.in_fold(Op::IsValid(column), Phys::Bool)))

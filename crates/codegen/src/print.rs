@@ -2,7 +2,9 @@
 //!
 //! Sites are left out; a trap shows its kind.
 
-use crate::program::{Access, Comparison, Component, Op, Program, Statement, Terminal, Update, Value};
+use crate::program::{
+    Access, Comparison, Component, InRecord, Layout, Op, Program, Statement, Terminal, Update, Value,
+};
 use millstream_abi::{Accumulator, ErrorKind, ObjectKind, Phys};
 use std::fmt;
 
@@ -13,6 +15,9 @@ impl fmt::Display for Program {
             let comma = if i == 0 { "" } else { ", " };
             let mark = if input.nullable { "?" } else { "" };
             write!(f, "{comma}{}: {}{mark}", input.name, input.phys)?;
+            if let Layout::Record(InRecord { length, offset, width, .. }) = input.layout {
+                write!(f, " at {offset}..{} of {length}", offset + width)?;
+            }
         }
         f.write_str(")\n")?;
         self.block(f, &self.body, 1)?;
@@ -92,6 +97,7 @@ impl Program {
             Op::Load(i) => write!(f, "load {i}"),
             Op::IsValid(i) => write!(f, "valid {i}"),
             Op::LoadView(i) => write!(f, "view {i}"),
+            Op::LoadBytes(i, count) => write!(f, "bytes {i} {count}"),
             Op::Watermark => f.write_str("watermark"),
             Op::Add(a, b) => write!(f, "add {a} {b}"),
             Op::Sub(a, b) => write!(f, "sub {a} {b}"),

@@ -52,6 +52,39 @@ pub struct Input {
     pub phys: Phys,
     /// Whether the column can have a validity bitmap.
     pub nullable: bool,
+    /// Where its values are.
+    pub layout: Layout,
+}
+
+impl Input {
+    /// A column that is an Arrow array.
+    pub fn array(name: impl Into<String>, phys: Phys, nullable: bool) -> Input {
+        Input { name: name.into(), phys, nullable, layout: Layout::Array }
+    }
+}
+
+/// Where the values of an input are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// In an Arrow array of the type.
+    Array,
+    /// In packed records, one a row. The column given for the input is the records: the same for all such inputs of a
+    /// program.
+    Record(InRecord),
+}
+
+/// A field of packed records: that of row `r` is at the bytes `r * length + offset…` of the records. It is never NULL.
+/// Numbers are little-endian and not aligned, a Bool is a byte, not 0 for TRUE, and a Str has its bytes in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InRecord {
+    /// Bytes of a record.
+    pub length: usize,
+    /// First byte of the field.
+    pub offset: usize,
+    /// Bytes of the field: the size of the type, or the most that a Str has.
+    pub width: usize,
+    /// Whether a Str ends at its first byte of 0, if it has one, as text does and binary data does not.
+    pub ends_at_zero: bool,
 }
 
 /// A place in the query that can fail.
@@ -138,6 +171,8 @@ pub enum Op {
     /// I128: the raw 16-byte Arrow view of a Str column, without resolving the address of a long string. Equal to the
     /// bits of an inline string constant iff the strings are equal.
     LoadView(u32),
+    /// I128: the first bytes, 1 to 16, of a Str input in a record, zero-extended. Also those behind the end of the text.
+    LoadBytes(u32, u32),
     /// I64: the watermark before this row, in milliseconds.
     Watermark,
     /// Wrapping addition of integers; IEEE addition of floats.

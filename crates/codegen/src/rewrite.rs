@@ -13,6 +13,7 @@ impl Op {
             | Op::Load(_)
             | Op::IsValid(_)
             | Op::LoadView(_)
+            | Op::LoadBytes(..)
             | Op::Watermark => {}
             Op::Add(a, b)
             | Op::Sub(a, b)

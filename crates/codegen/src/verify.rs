@@ -2,10 +2,10 @@
 //!
 //! Checked: every value is defined once, before its uses and in scope where it is used; operands and results have the
 //! types that each operation, call, branch and terminal asks for; filters stand at the top level only; indices of
-//! inputs, strings and sites are in range; a table update fits its layout. Called after lowering, and by both back ends
+//! inputs, strings and sites are in range; inputs in records are fields of them; a table update fits its layout. Called after lowering, and by both back ends
 //! in debug builds.
 
-use crate::program::{Access, Comparison, Emit, Op, Program, Statement, Terminal, Update, Value};
+use crate::program::{Access, Comparison, Emit, InRecord, Layout, Op, Program, Statement, Terminal, Update, Value};
 use millstream_abi::{Accumulator, EntryLayout, ObjectKind, Phys};
 use std::collections::HashSet;
 
@@ -13,6 +13,7 @@ use std::collections::HashSet;
 pub fn verify(program: &Program) -> Result<(), String> {
     let mut verifier =
         Verifier { program, visible: Vec::new(), in_scope: vec![false; program.types.len()], defined: HashSet::new() };
+    verifier.inputs()?;
     verifier.block(&program.body, true)?;
     match &program.terminal {
         Terminal::Emit(columns) => columns.iter().try_for_each(|c| verifier.emit(c)),
@@ -31,6 +32,24 @@ struct Verifier<'a> {
 }
 
 impl Verifier<'_> {
+    /// Fields lie within their records, which have one length, and have the size of their types.
+    fn inputs(&self) -> Result<(), String> {
+        let mut lengths = HashSet::new();
+        for input in &self.program.inputs {
+            let Layout::Record(InRecord { length, offset, width, .. }) = input.layout else { continue };
+            lengths.insert(length);
+            let fits = match input.phys {
+                Phys::Str => width > 0,
+                Phys::Bool => width == 1,
+                phys => width == phys.size(),
+            };
+            if !fits || input.nullable || offset + width > length || lengths.len() > 1 {
+                return Err(format!("input {} is no field of the records", input.name));
+            }
+        }
+        Ok(())
+    }
+
     fn block(&mut self, statements: &[Statement], top: bool) -> Result<(), String> {
         statements.iter().try_for_each(|s| self.statement(s, top))
     }
@@ -151,8 +170,17 @@ impl Verifier<'_> {
                 self.result(value, Phys::Bool)
             }
             Op::LoadView(i) => {
-                if self.input(i)?.0 != Phys::Str {
+                if self.input(i)?.0 != Phys::Str || self.program.inputs[i as usize].layout != Layout::Array {
                     return Err(format!("input {i} has no views"));
+                }
+                self.result(value, Phys::I128)
+            }
+            Op::LoadBytes(i, count) => {
+                let (phys, _) = self.input(i)?;
+                match self.program.inputs[i as usize].layout {
+                    Layout::Record(place)
+                        if phys == Phys::Str && (1..=place.width.min(16)).contains(&(count as usize)) => {}
+                    _ => return Err(format!("input {i} has no {count} bytes in a record")),
                 }
                 self.result(value, Phys::I128)
             }
@@ -291,7 +319,7 @@ mod tests {
 
     /// A program of two inputs, `(a: i64, s: str)`, that emits nothing.
     fn program(types: &[Phys], body: Vec<Statement>) -> Program {
-        let input = |name: &str, phys| Input { name: name.into(), phys, nullable: true };
+        let input = |name: &str, phys| Input::array(name, phys, true);
         Program {
             name: "test".into(),
             inputs: vec![input("a", Phys::I64), input("s", Phys::Str)],

@@ -5,7 +5,7 @@ use crate::option_table::OptionInfo;
 use crate::records::{Framer, TextFramer};
 use crate::text_chunk::{FileInfo, Framing, TextChunk};
 use crate::{Chunk, Decoded, Encoder, SinkRequest, SourceRequest};
-use crate::{arrow_stream, csv, json, parquet};
+use crate::{arrow_stream, csv, json, parquet, row};
 use millstream_types::{Diagnostic, Options, Place, code};
 use std::sync::Arc;
 
@@ -36,13 +36,13 @@ pub(crate) struct StreamOutput {
     pub trailer: &'static [u8],
 }
 
-/// Decodes the records of a chunk of text into the columns that have a path, in the order of the request.
+/// Decodes the records of a chunk into the columns that have a path, in the order of the request.
 pub(crate) trait RecordDecoder: Send + Sync {
     /// Decodes a chunk.
     fn decode(&self, chunk: &TextChunk) -> Decoded;
 }
 
-/// A format of records that are text.
+/// A format of records that follow each other: text, or packed columns.
 pub(crate) struct TextFormat {
     /// Value of the option `format`.
     pub name: &'static str,
@@ -51,7 +51,7 @@ pub(crate) struct TextFormat {
     /// Its options.
     pub options: &'static [OptionInfo],
     /// How records are told apart.
-    pub framing: fn(&Options) -> Result<Framing, Diagnostic>,
+    pub framing: fn(&SourceRequest) -> Result<Framing, Diagnostic>,
     /// Makes a decoder.
     pub decoder: fn(&SourceRequest) -> Result<Box<dyn RecordDecoder>, Diagnostic>,
     /// Makes an encoder.
@@ -64,7 +64,7 @@ pub(crate) struct TextFormat {
 
 /// A format of files.
 pub(crate) enum Format {
-    /// Text records.
+    /// Records that follow each other.
     Text(TextFormat),
     /// A stream of Arrow record batches.
     Arrow,
@@ -73,7 +73,7 @@ pub(crate) enum Format {
 }
 
 /// Every format.
-pub(crate) const FORMATS: &[Format] = &[json::FORMAT, csv::FORMAT, Format::Arrow, Format::Parquet];
+pub(crate) const FORMATS: &[Format] = &[json::FORMAT, csv::FORMAT, row::FORMAT, Format::Arrow, Format::Parquet];
 
 impl Format {
     /// Value of the option `format`.
@@ -107,7 +107,7 @@ impl Format {
     pub(crate) fn stream(&self, request: &SourceRequest) -> Result<Option<StreamFormat>, Diagnostic> {
         match self {
             Format::Text(text) => {
-                let framing = (text.framing)(&request.options)?;
+                let framing = (text.framing)(request)?;
                 let decoder = Arc::new(TextDecoder((text.decoder)(request)?));
                 let framer = move |info| Box::new(TextFramer::new(info, framing)) as Box<dyn Framer>;
                 Ok(Some(StreamFormat { framer: Box::new(framer), decoder }))
@@ -143,20 +143,16 @@ impl Format {
     }
 
     /// Cuts about the first `rows` rows off a chunk, for sources with a limited rate.
-    pub(crate) fn split_front(options: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
+    pub(crate) fn split_front(_: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
         if let Some(parts) = parquet::split_front(chunk, rows).or_else(|| arrow_stream::split_front(chunk, rows)) {
             return parts;
         }
-        let framing = match Format::of(options) {
-            Ok(Format::Text(text)) => (text.framing)(options).unwrap_or_default(),
-            _ => Framing::default(),
-        };
         let text = chunk.payload.downcast_mut::<TextChunk>()?;
         if text.data.is_empty() {
             return None;
         }
-        let front = text.split_front(&framing, rows);
-        let (count, bytes) = (front.records(&framing), front.data.len() as u64);
+        let front = text.split_front(rows);
+        let (count, bytes) = (front.records(), front.data.len() as u64);
         chunk.bytes = chunk.bytes.saturating_sub(bytes);
         Some((Chunk { payload: Box::new(front), bytes }, count))
     }

@@ -26,6 +26,7 @@ mod random;
 mod rate_limit;
 mod records;
 mod registry;
+mod row;
 mod socket;
 mod text_chunk;
 mod values;
@@ -34,6 +35,7 @@ pub use option_table::OptionInfo;
 pub use registry::{
     check_table_options, connector_names, format_names, is_bounded, open_sink, open_source, options_reference_markdown,
 };
+pub use row::{RowDecoder, record_layout};
 pub use text_chunk::{FileInfo, Framing, TextChunk};
 
 use arrow_array::ArrayRef;
@@ -64,6 +66,10 @@ pub enum RequestOrigin {
     Path(Vec<usize>),
     /// A metadata key of the connector, such as `file.path`.
     Metadata(String),
+    /// Column of [`SourceRequest::schema`] that is to stay in its packed record ([`millstream_types::RecordLayout`]): the
+    /// decoder checks its values and gives the records themselves, as FixedSizeBinary; all such columns of a chunk are the
+    /// same array. Asked only of sources that say so ([`record_layout`]).
+    Record(usize),
 }
 
 /// What a query wants from a table.

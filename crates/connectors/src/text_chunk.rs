@@ -1,4 +1,4 @@
-//! A block of text records, as readers of files hand it to the decoders of text formats.
+//! A block of records, as readers of files and streams hand it to the decoders of record formats.
 
 use arrow_buffer::Buffer;
 use millstream_types::Place;
@@ -20,27 +20,27 @@ pub struct FileInfo {
 /// Whole records of one file.
 #[derive(Debug, Clone)]
 pub struct TextChunk {
-    /// The records; the last one of a file may lack its line feed.
+    /// The records; the last one of a file may lack its line feed or, if records have a length, its end.
     pub data: Buffer,
     /// Position of the first byte in the (decompressed) file.
     pub offset: u64,
-    /// Number of the first line, from 1.
+    /// Number of the first line, from 1; without meaning where records have a length.
     pub line: u64,
     /// The file.
     pub file: Arc<FileInfo>,
+    /// How the records are told apart.
+    pub framing: Framing,
 }
 
 impl TextChunk {
     /// The place of the byte at `at`.
     pub fn place(&self, at: usize, column: Option<String>) -> Place {
         let at = at.min(self.data.len());
-        let lines_before = memchr::memchr_iter(b'\n', &self.data[..at]).count() as u64;
-        Place::Data {
-            resource: self.file.path.clone(),
-            offset: Some(self.offset + at as u64),
-            line: Some(self.line + lines_before),
-            column,
-        }
+        let line = match self.framing.record_bytes {
+            Some(_) => None,
+            None => Some(self.line + self.framing.lines(&self.data[..at])),
+        };
+        Place::Data { resource: self.file.path.clone(), offset: Some(self.offset + at as u64), line, column }
     }
 }
 
@@ -52,9 +52,12 @@ pub(crate) fn excerpt(text: &[u8]) -> String {
     if text.chars().count() > LENGTH { format!("{shown}…") } else { shown }
 }
 
-/// How records of a text format are told apart. Where a quote is given, line feeds between quotes belong to the record.
+/// How records of a format are told apart: by line feeds or by their length. Where a quote is given, line feeds between
+/// quotes belong to the record.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Framing {
+    /// Length of a record in bytes; then the rest of this is unused. `None`: records end with line feeds.
+    pub record_bytes: Option<usize>,
     /// Quote character.
     pub quote: Option<u8>,
     /// Separates fields; a quote counts only at the start of a field. Unused without quotes.
@@ -65,6 +68,13 @@ pub struct Framing {
     pub comment: Option<u8>,
     /// Whether the first record of each file is a header to be left out.
     pub header: bool,
+}
+
+impl Framing {
+    /// Lines that end in `data`; 0 where records have a length.
+    pub fn lines(&self, data: &[u8]) -> u64 {
+        if self.record_bytes.is_some() { 0 } else { memchr::memchr_iter(b'\n', data).count() as u64 }
+    }
 }
 
 /// Finds record ends in a growing block of bytes, remembering where in a record it is.
@@ -87,8 +97,12 @@ enum ScanState {
 }
 
 impl FrameScanner {
-    /// The position behind the last record end in `data`, of which everything before `from` was scanned before.
+    /// The position behind the last record end in `data`, which starts with a record, and of which everything before
+    /// `from` was scanned before.
     pub(crate) fn last_end(&mut self, framing: &Framing, data: &[u8], from: usize) -> Option<usize> {
+        if let Some(length) = framing.record_bytes {
+            return Some(data.len() / length * length).filter(|end| *end > 0);
+        }
         let new = &data[from..];
         let absent = |byte: Option<u8>| byte.is_none_or(|byte| memchr::memchr(byte, new).is_none());
         let plain = framing.quote.is_none() || (absent(framing.quote) && absent(framing.escape));
@@ -158,7 +172,11 @@ impl FrameScanner {
 
 impl TextChunk {
     /// Number of records, as far as framing tells.
-    pub(crate) fn records(&self, framing: &Framing) -> u64 {
+    pub(crate) fn records(&self) -> u64 {
+        let framing = &self.framing;
+        if let Some(length) = framing.record_bytes {
+            return self.data.len().div_ceil(length) as u64;
+        }
         let last_is_open = self.data.last().is_some_and(|byte| *byte != b'\n');
         if framing.quote.is_none() {
             return memchr::memchr_iter(b'\n', &self.data).count() as u64 + u64::from(last_is_open);
@@ -172,18 +190,27 @@ impl TextChunk {
     }
 
     /// Cuts off a chunk of the first `records` records.
-    pub(crate) fn split_front(&mut self, framing: &Framing, records: u64) -> TextChunk {
-        let mut left = records.max(1);
+    pub(crate) fn split_front(&mut self, records: u64) -> TextChunk {
+        let end = self.end_of(records.max(1));
+        let front = TextChunk { data: self.data.slice_with_length(0, end), ..self.clone() };
+        self.data = self.data.slice(end);
+        self.offset += end as u64;
+        self.line += self.framing.lines(&front.data);
+        front
+    }
+
+    /// The position behind the first `records` records.
+    fn end_of(&self, records: u64) -> usize {
         let mut end = self.data.len();
-        FrameScanner::default().ends(framing, &self.data, 0, |at| {
+        if let Some(length) = self.framing.record_bytes {
+            return end.min((records as usize).saturating_mul(length));
+        }
+        let mut left = records;
+        FrameScanner::default().ends(&self.framing, &self.data, 0, |at| {
             left -= 1;
             end = if left == 0 { at } else { end };
             left > 0
         });
-        let front = TextChunk { data: self.data.slice_with_length(0, end), ..self.clone() };
-        self.data = self.data.slice(end);
-        self.offset += end as u64;
-        self.line += memchr::memchr_iter(b'\n', &front.data).count() as u64;
-        front
+        end
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::compiler::Compiler;
 use crate::constant;
-use crate::memory;
+use crate::memory::{self, TableProvider};
+use crate::placement::{self, TableLayout};
 use crate::programs::Programs;
 use crate::results::ResultTarget;
 use crate::session::{MemoryTables, RunMonitor};
@@ -11,12 +12,12 @@ use millstream_codegen::kernel::Kernel;
 use millstream_codegen::lower::Lowered;
 use millstream_connectors::{self as connectors, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest};
 use millstream_plan::logical::{ColumnKind, Insert, Table};
-use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourcePlan};
+use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourceColumn, SourcePlan};
 use millstream_plan::{fold, physical};
 use millstream_runtime::{
     KernelSlot, MergeStrategy, PipelineCode, QueryStats, RunConfig, RunInput, SourceInput, SourceRows,
 };
-use millstream_sql::Tier;
+use millstream_sql::{InPlace, Tier};
 use millstream_types::{DataType, Diagnostic, Options, Place, Schema, code};
 use std::path::Path;
 use std::sync::Arc;
@@ -31,8 +32,13 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Optimises, cuts into pipelines and lowers.
-    pub(crate) fn new(inserts: Vec<Insert>, config: &RunConfig) -> Result<Job, Diagnostic> {
+    /// Optimises, cuts into pipelines, lowers, and decides which columns are read in place.
+    pub(crate) fn new(
+        inserts: Vec<Insert>,
+        config: &RunConfig,
+        in_place: InPlace,
+        memory: &MemoryTables,
+    ) -> Result<Job, Diagnostic> {
         let mut evaluate = |e: &millstream_plan::expr::Expr| constant::fold(e, &config.settings);
         let inserts: Vec<Insert> = inserts
             .into_iter()
@@ -40,8 +46,12 @@ impl Job {
             .collect();
         let settings = &config.settings;
         let zone_offset_ms = settings.time_zone.offset_at(settings.query_start_ms.div_euclid(1000)) * 1000;
-        let plan = physical::plan(&inserts, zone_offset_ms)?;
-        let programs = Programs::new(&plan, config)?;
+        let mut plan = physical::plan(&inserts, zone_offset_ms)?;
+        let mut programs = Programs::new(&plan, config)?;
+        let layouts: Vec<_> = plan.sources.iter().map(|source| table_layout(source, memory)).collect();
+        if placement::place(&mut plan, &programs, &layouts, in_place) {
+            programs = Programs::new(&plan, config)?;
+        }
         Ok(Job { plan, programs })
     }
 
@@ -176,9 +186,7 @@ fn open_source(source: &SourcePlan, config: &RunConfig, memory: &MemoryTables) -
         }
         ScanKind::Table(table) => {
             let request = source_request(table, source, config.buffer_rows);
-            let in_memory =
-                memory.get(&table.name).filter(|_| table.options.get("connector") == Some(memory::CONNECTOR));
-            Ok(SourceRows::Connector(match in_memory {
+            Ok(SourceRows::Connector(match in_memory(table, memory) {
                 Some(table) => table.open(&request)?,
                 None => connectors::open_source(&request)?,
             }))
@@ -186,19 +194,46 @@ fn open_source(source: &SourcePlan, config: &RunConfig, memory: &MemoryTables) -
     }
 }
 
+/// The program's own table, if it is one.
+fn in_memory<'a>(table: &Table, memory: &'a MemoryTables) -> Option<&'a Arc<dyn TableProvider>> {
+    memory.get(&table.name).filter(|_| table.options.get("connector") == Some(memory::CONNECTOR))
+}
+
+/// The packed records of a source, if it has any.
+fn table_layout(source: &SourcePlan, memory: &MemoryTables) -> Option<TableLayout> {
+    let ScanKind::Table(table) = &source.scan else { return None };
+    let layout = match in_memory(table, memory) {
+        Some(provider) => provider.record_layout().cloned(),
+        None => connectors::record_layout(&table.options, &physical_schema(table)),
+    };
+    layout.map(|layout| TableLayout { layout, physical: physical_columns(table) })
+}
+
+fn physical_columns(table: &Table) -> Vec<usize> {
+    let is_physical = |i: &usize| matches!(table.columns[*i].kind, ColumnKind::Physical);
+    (0..table.columns.len()).filter(is_physical).collect()
+}
+
+fn physical_schema(table: &Table) -> Schema {
+    Schema::new(physical_columns(table).into_iter().map(|i| table.columns[i].field.clone()).collect())
+}
+
 /// The connector sees only the physical columns, so paths are renumbered to them.
 fn source_request(table: &Table, source: &SourcePlan, buffer_rows: usize) -> SourceRequest {
-    let is_physical = |i: &usize| matches!(table.columns[*i].kind, ColumnKind::Physical);
-    let physical: Vec<usize> = (0..table.columns.len()).filter(is_physical).collect();
-    let request = |column: &millstream_plan::pipeline::SourceColumn| ColumnRequest {
-        name: column.name.clone(),
-        origin: match &column.origin {
-            ColumnOrigin::Metadata(key) => RequestOrigin::Metadata(key.clone()),
-            ColumnOrigin::Path(path) => {
-                let first = physical.partition_point(|&i| i < path[0]);
-                RequestOrigin::Path(std::iter::once(first).chain(path[1..].iter().copied()).collect())
+    let physical = physical_columns(table);
+    let origin = |column: &SourceColumn| match &column.origin {
+        ColumnOrigin::Metadata(key) => RequestOrigin::Metadata(key.clone()),
+        ColumnOrigin::Path(path) => {
+            let first = physical.partition_point(|&i| i < path[0]);
+            match column.in_record {
+                Some(_) => RequestOrigin::Record(first),
+                None => RequestOrigin::Path(std::iter::once(first).chain(path[1..].iter().copied()).collect()),
             }
-        },
+        }
+    };
+    let request = |column: &SourceColumn| ColumnRequest {
+        name: column.name.clone(),
+        origin: origin(column),
         data_type: column.data_type.clone(),
         nullable: column.nullable,
     };
@@ -206,7 +241,7 @@ fn source_request(table: &Table, source: &SourcePlan, buffer_rows: usize) -> Sou
     SourceRequest {
         table: table.name.clone(),
         options,
-        schema: Schema::new(physical.iter().map(|&i| table.columns[i].field.clone()).collect()),
+        schema: physical_schema(table),
         columns: source.columns.iter().map(request).collect(),
         buffer_rows,
     }

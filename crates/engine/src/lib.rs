@@ -21,6 +21,8 @@ mod constant;
 mod explain;
 mod job;
 mod memory;
+mod packed;
+mod placement;
 mod programs;
 mod results;
 mod session;
@@ -33,6 +35,8 @@ pub use millstream_runtime::{
     SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, WorkerSnapshot,
 };
 pub use millstream_sql as sql;
-pub use millstream_types::{ALL_CODES, Code, DataType, Diagnostic, Field, Options, Place, Schema, code, text};
+pub use millstream_types::{
+    ALL_CODES, Code, DataType, Diagnostic, Field, Options, Place, RecordField, RecordLayout, Schema, code, text,
+};
 pub use results::{Collected, ResultTarget};
 pub use session::{Outcome, RunMonitor, Session, SessionConfig};

@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use millstream_connectors::{
     Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader,
 };
-use millstream_types::{Diagnostic, Options, Schema, code};
+use millstream_types::{Diagnostic, Options, RecordLayout, Schema, code};
 use std::fmt;
 use std::sync::Arc;
 
@@ -24,6 +24,12 @@ pub trait TableProvider: fmt::Debug + Send + Sync {
 
     /// Whether the table ends by itself.
     fn is_bounded(&self) -> bool;
+
+    /// The layout of its rows, all physical columns of the table, if they are packed records whose columns can be read in
+    /// place. Then requests may be of [`RequestOrigin::Record`].
+    fn record_layout(&self) -> Option<&RecordLayout> {
+        None
+    }
 }
 
 /// Whether a table with these options ends by itself.

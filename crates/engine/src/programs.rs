@@ -1,10 +1,10 @@
 //! The row programs of a plan: those of its sources, pipelines, lookup tables and keyed operators.
 
-use millstream_codegen::lower::{Lowered, lower_condition, lower_expressions, lower_keys, lower_pipeline, lower_slots};
+use millstream_codegen::lower::{Lowered, lower_condition, lower_keys, lower_pipeline, lower_slots, lower_source};
 use millstream_codegen::partition::partition;
 use millstream_plan::expr::Expr;
 use millstream_plan::pipeline::{
-    FlatMap, KeyedKind, KeyedOperator, LookupTable, Operator, QueryPlan, SourcePlan, WatermarkRule,
+    FlatMap, KeyedKind, KeyedOperator, LookupTable, Operator, PipelineInput, QueryPlan, SourcePlan, WatermarkRule,
 };
 use millstream_runtime::{
     FlatMapCode, MergeStrategy, OperatorCode, PartitionedCode, PipelineCode, RunConfig, StagedCode, event_time_columns,
@@ -63,6 +63,14 @@ impl Programs {
         })
     }
 
+    /// The programs that read the buffers of a source: its own, and the first of each pipeline.
+    pub(crate) fn readers<'a>(&'a self, plan: &'a QueryPlan, source: usize) -> impl Iterator<Item = &'a Lowered> {
+        let reads = move |i: &usize| plan.pipelines[*i].input == PipelineInput::Source(source);
+        let first = |i: usize| self.pipelines[i].stages.first();
+        let pipelines = (0..self.pipelines.len()).filter(reads).filter_map(first);
+        self.event_times[source].iter().chain(pipelines).map(|lowered| &**lowered)
+    }
+
     /// Every program, in the order in which rows meet them.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Lowered>> {
         let staged = self.pipelines.iter().flat_map(|p| {
@@ -117,9 +125,8 @@ fn event_time(index: usize, source: &SourcePlan) -> Result<Option<Arc<Lowered>>,
     if let WatermarkRule::Expression(rule) = &watermark.rule {
         exprs.push(rule.clone());
     }
-    let fields = source.columns.iter().map(|c| Field::new(&c.name, c.data_type.clone(), c.nullable)).collect();
     let name = format!("event time of source {index}");
-    lower_expressions(&name, &Schema::new(fields), &exprs).map(|l| Some(Arc::new(l)))
+    lower_source(&name, &source.columns, &exprs).map(|l| Some(Arc::new(l)))
 }
 
 fn staged(plan: &QueryPlan, index: usize, config: &RunConfig) -> Result<Staged, Diagnostic> {

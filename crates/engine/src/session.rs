@@ -4,9 +4,11 @@ use crate::compiler::Compiler;
 use crate::explain;
 use crate::job::Job;
 use crate::memory::{self, MemoryTable, TableProvider};
+use crate::packed::PackedTable;
 use crate::results::{Collected, ResultTarget};
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, RecordBatch};
+use arrow_buffer::Buffer;
 use millstream_functions::FunctionSettings;
 use millstream_plan::logical::{ColumnKind, Insert, Target};
 use millstream_runtime::{CancelToken, ErrorPolicy, MergeStrategy, QueryStats, RunConfig, StatsSnapshot};
@@ -102,6 +104,15 @@ impl Session {
     /// Fails when the table exists or a batch does not have its columns.
     pub fn register(&mut self, name: &str, columns: &str, batches: Vec<RecordBatch>) -> Result<(), Diagnostic> {
         self.define(name, columns, false, |schema| Ok(Arc::new(MemoryTable::new(schema, batches)?)))
+    }
+
+    /// Makes packed records a table, to be read like any other: rows of fixed width, of the layout that the format `row` has
+    /// for the physical columns of `columns`, which is as for [`Session::register`]. Each block holds whole records. The
+    /// blocks are read in place.
+    ///
+    /// Fails when the table exists, when a column is not NOT NULL or has no fixed width, and when a record is malformed.
+    pub fn register_rows(&mut self, name: &str, columns: &str, blocks: Vec<Buffer>) -> Result<(), Diagnostic> {
+        self.define(name, columns, false, |schema| Ok(Arc::new(PackedTable::new(name, schema, blocks)?)))
     }
 
     /// Makes a source of the program's own a table, to be read like any other. `columns` is as for
@@ -224,7 +235,8 @@ impl Session {
                 let inserts = self.bind(&statement.statement)?;
                 let config = self.run_config();
                 let (tier, compiler) = (self.settings.tier(), &self.compiler);
-                let stats = Job::new(inserts, &config)?.run(tier, compiler, &config, &self.memory, results, monitor)?;
+                let job = Job::new(inserts, &config, self.settings.in_place(), &self.memory)?;
+                let stats = job.run(tier, compiler, &config, &self.memory, results, monitor)?;
                 Ok(Outcome::Ran(Box::new(stats.snapshot())))
             }
             Statement::Explain { kind, inner } => {
@@ -243,7 +255,7 @@ impl Session {
 
     fn explanation(&self, inserts: Vec<Insert>, codegen: bool) -> Result<String, Diagnostic> {
         let config = self.run_config();
-        let job = Job::new(inserts.clone(), &config)?;
+        let job = Job::new(inserts.clone(), &config, self.settings.in_place(), &self.memory)?;
         explain::explain(&inserts, &job, &config, codegen)
     }
 

@@ -36,7 +36,7 @@ struct Sketch {
 
 impl Sketch {
     fn new(name: &str, inputs: &[(&str, Phys)]) -> Sketch {
-        let inputs = inputs.iter().map(|&(name, phys)| Input { name: name.into(), phys, nullable: false }).collect();
+        let inputs = inputs.iter().map(|&(name, phys)| Input::array(name, phys, false)).collect();
         Sketch {
             program: Program {
                 name: name.into(),

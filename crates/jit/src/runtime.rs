@@ -61,6 +61,7 @@ support_functions! {
     FMODF = "rt.fmodf" fmodf (Single, Single) -> Single;
     BYTES_EQUAL = "rt.bytes_equal" bytes_equal (Int, Int, Int) -> Int32;
     COMPARE_STRINGS = "rt.compare_strings" compare_strings (Int, Int, Int, Int) -> Int32;
+    TEXT_LENGTH = "rt.text_length" text_length (Int, Int) -> Int;
     HASH_BYTES = "rt.hash_bytes" hash_long (Int, Int) -> Int;
 }
 
@@ -131,6 +132,13 @@ unsafe extern "C" fn compare_strings(a_low: u64, a_high: u64, b_low: u64, b_high
     let (a, b) = (Str { low: a_low, high: a_high }, Str { low: b_low, high: b_high });
     // SAFETY: generated code passes strings that are alive during the run.
     unsafe { a.as_bytes().cmp(b.as_bytes()) as i32 }
+}
+
+/// Bytes of a text that ends at its first byte of 0, or at `width`.
+unsafe extern "C" fn text_length(address: u64, width: u64) -> u64 {
+    // SAFETY: generated code passes address and width of a field of a record that is alive during the run.
+    let field = unsafe { std::slice::from_raw_parts(address as *const u8, width as usize) };
+    memchr::memchr(0, field).unwrap_or(field.len()) as u64
 }
 
 /// Hash of the bytes of a long string.

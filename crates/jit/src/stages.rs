@@ -14,7 +14,7 @@
 
 use crate::uniform::Uniform;
 use millstream_abi::Phys;
-use millstream_codegen::program::{Comparison, Op, Program, Statement, Value};
+use millstream_codegen::program::{Comparison, Layout, Op, Program, Statement, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Rows of a block, unless it spills much: enough for the memory to be read in long runs of each column, and few enough
@@ -22,6 +22,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 const BLOCK_ROWS: u64 = 4096;
 /// Most bytes of stack for the spilled values of a block.
 const SPILL_BYTES: u64 = 64 << 10;
+/// Most bytes of the packed records of a block, when inputs are read in them: stages go through the same records one after
+/// the other, and should find them in the first cache.
+const RECORD_BYTES: u64 = 24 << 10;
 /// Most bytes of spilled values a row.
 const MAX_SPILLED_BYTES: u64 = 256;
 
@@ -85,6 +88,15 @@ impl StagePlan {
     fn spilled_bytes(&self, program: &Program) -> u64 {
         self.spilled.iter().map(|&v| program.type_of(v).size() as u64).sum()
     }
+}
+
+/// Bytes of the packed records that inputs are read in; 0 without any.
+fn record_bytes(program: &Program) -> u64 {
+    let length = program.inputs.iter().find_map(|input| match input.layout {
+        Layout::Record(place) => Some(place.length as u64),
+        Layout::Array => None,
+    });
+    length.unwrap_or(0)
 }
 
 /// Calls `visit` with every operand of an operation.
@@ -273,7 +285,9 @@ impl<'a> Planner<'a> {
         }
         let mut plan = StagePlan { stages, spilled, block_rows: BLOCK_ROWS, uniform: None };
         let bytes = plan.spilled_bytes(self.program).max(1);
-        while plan.block_rows * bytes > SPILL_BYTES && plan.block_rows > 64 {
+        let record = record_bytes(self.program);
+        let fits = |rows: u64| rows * bytes <= SPILL_BYTES && rows * record <= RECORD_BYTES;
+        while !fits(plan.block_rows) && plan.block_rows > 64 {
             plan.block_rows /= 2;
         }
         plan
@@ -289,7 +303,7 @@ pub(crate) mod tests {
     pub(crate) fn program(types: &[Phys], inputs: &[Phys], body: Vec<Statement>, emitted: &[u32]) -> Program {
         let program = Program {
             name: "test".into(),
-            inputs: inputs.iter().map(|&phys| Input { name: "c".into(), phys, nullable: false }).collect(),
+            inputs: inputs.iter().map(|&phys| Input::array("c", phys, false)).collect(),
             types: types.to_vec(),
             strings: vec![],
             sites: vec![millstream_codegen::program::Site { what: String::new(), line: 0, column: 1, length: 1 }],

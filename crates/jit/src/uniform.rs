@@ -111,7 +111,7 @@ impl Finder<'_> {
             finder.known.contains(value) || local.contains(value)
         };
         match statement {
-            Statement::Let(_, Op::Load(_) | Op::LoadView(_) | Op::IsValid(_)) => false,
+            Statement::Let(_, Op::Load(_) | Op::LoadView(_) | Op::LoadBytes(..) | Op::IsValid(_)) => false,
             Statement::Let(_, Op::SliceStart { time, .. }) if self.loads.contains_key(time) => {
                 self.found.times.insert(*time, self.loads[time]);
                 true

@@ -28,6 +28,27 @@ fn unoptimised_code_agrees_with_the_interpreter() {
     compare(300..400, Optimization::None);
 }
 
+/// Fields of packed records, against arrays of the same values and against the interpreter.
+#[test]
+fn fields_of_records_are_read_as_by_the_interpreter() {
+    let mut cases = 0;
+    for seed in 2000..2160 {
+        let Some((arrays, records)) = Case::random(seed).in_records(seed) else { continue };
+        let optimization = if seed % 4 == 0 { Optimization::None } else { Optimization::Full };
+        let options = CompileOptions { optimization, ..CompileOptions::default() };
+        let program = &records.lowered.program;
+        let compiled = compile(program, &options).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{records}"));
+        let expected = arrays.run(&arrays.interpreter());
+        for (what, found) in
+            [("compiled", records.run(&compiled)), ("interpreted", records.run(&records.interpreter()))]
+        {
+            assert!(found == expected, "seed {seed}, {what}\n{found:#?}\n{expected:#?}\n{program}");
+        }
+        cases += 1;
+    }
+    assert!(cases > 80, "{cases} cases");
+}
+
 #[test]
 fn rows_are_partitioned_as_by_the_interpreter() {
     let options = CompileOptions::default();

@@ -236,7 +236,11 @@ fn source_text(index: usize, source: &SourcePlan, out: &mut String) {
         ScanKind::Table(table) => format!("table {}", table.name),
         ScanKind::Values(rows) => format!("{} constant rows", rows.len()),
     };
-    let columns: Vec<String> = source.columns.iter().map(|c| format!("{} {}", c.name, c.data_type)).collect();
+    let column = |c: &SourceColumn| {
+        let in_place = if c.in_record.is_some() { " in place" } else { "" };
+        format!("{} {}{in_place}", c.name, c.data_type)
+    };
+    let columns: Vec<String> = source.columns.iter().map(column).collect();
     let _ = write!(out, "source {index}: {name}, reads [{}]", columns.join(", "));
     if let Some(watermark) = &source.watermark {
         let schema = source.output_schema();

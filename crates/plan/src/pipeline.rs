@@ -16,7 +16,7 @@ use crate::logical::{Frame, JoinKind, RankFunction, Table};
 use crate::window::WindowAssigner;
 pub use millstream_abi::Combination;
 use millstream_abi::{Accumulator, Finish};
-use millstream_types::{DataType, Field, Schema};
+use millstream_types::{DataType, Field, RecordPlace, Schema};
 use std::sync::Arc;
 
 /// One run of the engine.
@@ -70,6 +70,9 @@ pub struct SourceColumn {
     pub data_type: DataType,
     /// Whether it can be NULL: the column or any row around it.
     pub nullable: bool,
+    /// Where it is in the source's packed records, if programs read it there; then the source's buffers hold the records
+    /// in place of the column, as FixedSizeBinary. Set when the plan is complete, by whoever knows what the source can do.
+    pub in_record: Option<RecordPlace>,
 }
 
 /// Where a source column comes from.

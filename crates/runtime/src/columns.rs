@@ -3,6 +3,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{BinaryViewType, ByteViewType, StringViewType};
 use arrow_array::{Array, ArrayRef, GenericByteViewArray, UInt32Array};
+use arrow_schema::DataType;
 use arrow_select::concat::concat;
 use arrow_select::take::take;
 use millstream_abi::Str;
@@ -17,6 +18,17 @@ const MANY_BUFFERS: usize = 8;
 /// A column at some rows; NULL where the number of the row is.
 pub(crate) fn selected(column: &dyn Array, rows: &dyn Array) -> Result<ArrayRef, Diagnostic> {
     take(column, rows, None).map_err(unselectable)
+}
+
+/// Columns at some rows. Columns that are one array, as those are that stay in packed records, remain one.
+pub(crate) fn all_selected(columns: &[ArrayRef], rows: &dyn Array) -> Result<Vec<ArrayRef>, Diagnostic> {
+    let mut made: Vec<ArrayRef> = Vec::with_capacity(columns.len());
+    for column in columns {
+        let same = columns.iter().zip(&made).find(|(before, _)| Arc::ptr_eq(before, column));
+        let selected = same.map_or_else(|| selected(column, rows), |(_, made)| Ok(Arc::clone(made)))?;
+        made.push(selected);
+    }
+    Ok(made)
 }
 
 /// `rows` rows of columns, from `first` on.
@@ -82,7 +94,8 @@ impl Parts {
     }
 }
 
-/// Bytes of the rows of columns: of a slice only its own, of strings also what they refer to.
+/// Bytes of the rows of columns: of a slice only its own, of strings also what they refer to. Packed records, which stand
+/// for each of their columns, count once.
 pub(crate) fn bytes_of(columns: &[ArrayRef]) -> usize {
     fn long<T: ByteViewType>(views: &GenericByteViewArray<T>) -> usize {
         if views.data_buffers().is_empty() {
@@ -100,7 +113,9 @@ pub(crate) fn bytes_of(columns: &[ArrayRef]) -> usize {
             referred + column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size())
         }
     };
-    columns.iter().map(bytes).sum()
+    let are_records = |column: &&ArrayRef| matches!(column.data_type(), DataType::FixedSizeBinary(_));
+    let others = columns.iter().filter(|column| !are_records(column));
+    others.chain(columns.iter().find(are_records)).map(bytes).sum()
 }
 
 /// The diagnostic of a failed selection of rows.

@@ -2,17 +2,17 @@
 
 use crate::bounds::{bounds, widen};
 use crate::buffer::Piece;
-use crate::columns::selected;
+use crate::columns::all_selected;
 use crate::input::{EventTimeColumns, PipelineCode, event_time_columns};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
 use arrow_array::{Array, ArrayRef, UInt32Array};
-use arrow_buffer::{NullBuffer, ScalarBuffer};
+use arrow_buffer::{Buffer, NullBuffer};
 use millstream_codegen::execute::{Flow, RowError, emit};
 use millstream_functions::FunctionContext;
 use millstream_plan::expr::ExprKind;
-use millstream_plan::pipeline::{SourceWatermark, WatermarkRule};
-use millstream_types::Diagnostic;
+use millstream_plan::pipeline::{SourceColumn, SourceWatermark, WatermarkRule};
+use millstream_types::{Diagnostic, RecordField, RecordPlace};
 use std::borrow::Cow;
 
 /// Largest watermark that rows can bring. `i64::MAX` is the end of input, which no row may claim.
@@ -24,6 +24,8 @@ const BLOCK: usize = 1024;
 pub(crate) struct EventTime {
     /// Column with the time, among the source's columns and the computed one.
     time: usize,
+    /// Where it is, if the column is packed records.
+    in_record: Option<RecordPlace>,
     /// Milliseconds behind the event time, unless the program computes the watermark.
     delay_ms: i64,
     program: Option<(PipelineCode, EventTimeColumns)>,
@@ -40,23 +42,24 @@ pub(crate) struct Timed {
 }
 
 impl EventTime {
-    /// For a source of `columns` columns.
+    /// For a source of these columns.
     pub(crate) fn new(
         watermark: &SourceWatermark,
-        columns: usize,
+        columns: &[SourceColumn],
         code: Option<PipelineCode>,
     ) -> Result<EventTime, Diagnostic> {
         let time = match watermark.time.kind {
             ExprKind::Column(column) => column,
-            _ => columns,
+            _ => columns.len(),
         };
+        let in_record = columns.get(time).and_then(|c| c.in_record);
         let delay_ms = match watermark.rule {
             WatermarkRule::Delay(ms) => ms,
             WatermarkRule::Expression(_) | WatermarkRule::ProcessingTime => 0,
         };
         match (event_time_columns(watermark), code) {
-            (Some(outputs), Some(code)) => Ok(EventTime { time, delay_ms, program: Some((code, outputs)) }),
-            (None, None) => Ok(EventTime { time, delay_ms, program: None }),
+            (Some(outputs), Some(code)) => Ok(EventTime { time, in_record, delay_ms, program: Some((code, outputs)) }),
+            (None, None) => Ok(EventTime { time, in_record, delay_ms, program: None }),
             _ => Err(Diagnostic::bug(
                 "a source has an event-time program exactly when its time or watermark is computed",
             )),
@@ -77,14 +80,14 @@ impl EventTime {
             let emitted = emit(&code.lowered, &*kernel, &columns, rows, &[i64::MIN], functions, on_error)?;
             if emitted.rows != rows {
                 let kept = UInt32Array::from(emitted.selection);
-                columns = columns.iter().map(|c| selected(c, &kept)).collect::<Result<_, _>>()?;
+                columns = all_selected(&columns, &kept)?;
                 rows = emitted.rows;
             }
-            watermark = outputs.watermark.map(|i| Millis::of(&emitted.columns[i])).transpose()?;
+            watermark = outputs.watermark.map(|i| Millis::of(&emitted.columns[i], None)).transpose()?;
             columns.extend(outputs.time.map(|i| emitted.columns[i].clone()));
         }
         let time = columns.get(self.time).ok_or_else(|| Diagnostic::bug("the event-time column does not exist"))?;
-        let time = Millis::of(time)?;
+        let time = Millis::of(time, self.in_record)?;
         let times = match watermark {
             Some(watermark) => RowTimes::new(time, watermark, 0),
             None => RowTimes::new(time.clone(), time, self.delay_ms),
@@ -93,41 +96,88 @@ impl EventTime {
     }
 }
 
-/// A column of milliseconds.
+/// Milliseconds of rows: a column of them, or a field of packed records.
 #[derive(Debug, Clone)]
 struct Millis {
-    values: ScalarBuffer<i64>,
+    /// The values, or the records.
+    bytes: Buffer,
+    place: RecordPlace,
     nulls: Option<NullBuffer>,
 }
 
+/// Where the values of a column are: each is a record of itself.
+const PLAIN: RecordPlace = RecordPlace { length: 8, field: RecordField { offset: 0, width: 8 } };
+
 impl Millis {
-    fn of(column: &ArrayRef) -> Result<Millis, Diagnostic> {
+    /// Of a column, or of packed records that have them at a place.
+    fn of(column: &ArrayRef, in_record: Option<RecordPlace>) -> Result<Millis, Diagnostic> {
+        let no_times = || Diagnostic::bug(format!("event time of type {} is not in milliseconds", column.data_type()));
+        if let Some(place) = in_record {
+            let records = column.as_fixed_size_binary_opt().ok_or_else(no_times)?;
+            let bytes = records.values().slice_with_length(0, records.len() * place.length);
+            return Ok(Millis { bytes, place, nulls: None });
+        }
         let values = if let Some(times) = column.as_primitive_opt::<TimestampMillisecondType>() {
-            times.values().clone()
-        } else if let Some(numbers) = column.as_primitive_opt::<Int64Type>() {
-            numbers.values().clone()
+            times.values()
         } else {
-            return Err(Diagnostic::bug(format!("event time of type {} is not in milliseconds", column.data_type())));
+            column.as_primitive_opt::<Int64Type>().ok_or_else(no_times)?.values()
         };
-        Ok(Millis { values, nulls: column.nulls().cloned() })
+        Ok(Millis { bytes: values.inner().clone(), place: PLAIN, nulls: column.nulls().cloned() })
     }
 
-    fn slice(&self, offset: usize, length: usize) -> Millis {
-        Millis {
-            values: self.values.slice(offset, length),
-            nulls: self.nulls.as_ref().map(|n| n.slice(offset, length)),
-        }
+    fn rows(&self) -> usize {
+        self.bytes.len() / self.place.length
+    }
+
+    /// The value of each row, whatever it is where there is none.
+    #[inline]
+    fn values(&self) -> impl Iterator<Item = i64> {
+        let RecordPlace { length, field } = self.place;
+        self.bytes.chunks_exact(length).map(move |record| value(record, field))
+    }
+
+    fn slice(&self, offset: usize, rows: usize) -> Millis {
+        let length = self.place.length;
+        let nulls = self.nulls.as_ref().map(|n| n.slice(offset, rows));
+        Millis { bytes: self.bytes.slice_with_length(offset * length, rows * length), place: self.place, nulls }
     }
 
     /// Smallest and largest value that is not NULL.
     fn bounds(&self) -> Option<(i64, i64)> {
         if let Some(nulls) = &self.nulls {
-            let mut valid = nulls.valid_indices().map(|i| self.values[i]);
+            let mut valid = self.values().enumerate().filter(|&(row, _)| nulls.is_valid(row)).map(|(_, value)| value);
             let first = valid.next()?;
             return Some(valid.fold((first, first), widen));
         }
-        bounds(&self.values)
+        // Records of one column may begin at any address.
+        if self.place == PLAIN && self.bytes.as_ptr().cast::<i64>().is_aligned() {
+            return bounds(self.bytes.typed_data());
+        }
+        bounds_in_records(&self.bytes, self.place)
     }
+}
+
+#[inline(always)]
+fn value(record: &[u8], field: RecordField) -> i64 {
+    let bytes = &record[field.offset..field.offset + size_of::<i64>()];
+    i64::from_le_bytes(bytes.try_into().expect("a slice of eight bytes has eight bytes"))
+}
+
+/// Smallest and largest value in records. Bound by memory, so a few comparisons at a time will do.
+fn bounds_in_records(records: &[u8], place: RecordPlace) -> Option<(i64, i64)> {
+    const LANES: usize = 4;
+    let RecordPlace { length, field } = place;
+    let first = value(records.chunks_exact(length).next()?, field);
+    let mut lanes = [(first, first); LANES];
+    let mut blocks = records.chunks_exact(LANES * length);
+    for block in &mut blocks {
+        for (lane, record) in lanes.iter_mut().zip(block.chunks_exact(length)) {
+            *lane = widen(*lane, value(record, field));
+        }
+    }
+    let rest = blocks.remainder().chunks_exact(length).map(|record| value(record, field));
+    let rest = rest.fold((first, first), widen);
+    Some(lanes.into_iter().fold(rest, |(least, most), lane| (least.min(lane.0), most.max(lane.1))))
 }
 
 /// Event times and watermarks of the rows of one buffer.
@@ -144,7 +194,7 @@ pub(crate) struct RowTimes {
 impl RowTimes {
     fn new(time: Millis, watermark: Millis, delay_ms: i64) -> RowTimes {
         let bounds = time.bounds();
-        let is_same = time.values.ptr_eq(&watermark.values);
+        let is_same = time.bytes.ptr_eq(&watermark.bytes);
         let max_watermark = if is_same { bounds } else { watermark.bounds() };
         let min_time = bounds.map_or(i64::MAX, |(least, _)| least);
         // The subtraction is monotone, so the largest value has the largest watermark.
@@ -154,7 +204,7 @@ impl RowTimes {
 
     /// Those of some of the rows.
     pub(crate) fn slice(&self, offset: usize, length: usize) -> RowTimes {
-        if offset == 0 && length == self.time.values.len() {
+        if offset == 0 && length == self.time.rows() {
             return self.clone();
         }
         RowTimes::new(self.time.slice(offset, length), self.watermark.slice(offset, length), self.delay_ms)
@@ -168,7 +218,7 @@ impl RowTimes {
     /// changes nothing. Where that does not hold of all rows, it mostly does of each block: rows out of order are early or
     /// late by more than a block.
     pub(crate) fn pieces(&self, before: i64, counts_from: impl Fn(i64) -> i64) -> Vec<Piece<'static>> {
-        let rows = self.time.values.len();
+        let rows = self.time.rows();
         let single = |first, rows, watermark| Piece { first, rows, watermarks: Cow::Owned(vec![watermark]) };
         if self.max_watermark <= before || counts_from(self.min_time) > self.max_watermark {
             return vec![single(0, rows, before)];
@@ -176,7 +226,7 @@ impl RowTimes {
         let (mut pieces, mut highest): (Vec<Piece<'static>>, i64) = (Vec::new(), before);
         for first in (0..rows).step_by(BLOCK) {
             let block = self.slice(first, BLOCK.min(rows - first));
-            let (count, watermark) = (block.time.values.len(), highest);
+            let (count, watermark) = (block.time.rows(), highest);
             highest = highest.max(block.max_watermark);
             let decides = highest > watermark && counts_from(block.min_time) <= highest;
             // Whether the watermark before the piece so far decides about the block as that before the block does.
@@ -206,14 +256,14 @@ impl RowTimes {
     pub(crate) fn watermarks_before(&self, before: i64) -> Vec<i64> {
         let mut running = before;
         let is_valid = |i: usize| self.watermark.nulls.as_ref().is_none_or(|n| n.is_valid(i));
-        let step = |(i, &value): (usize, &i64)| {
+        let step = |(i, value): (usize, i64)| {
             let before_row = running;
             if is_valid(i) {
                 running = running.max(delayed(value, self.delay_ms));
             }
             before_row
         };
-        self.watermark.values.iter().enumerate().map(step).collect()
+        self.watermark.values().enumerate().map(step).collect()
     }
 }
 
@@ -224,12 +274,12 @@ fn delayed(value: i64, delay_ms: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::TimestampMillisecondArray;
+    use arrow_array::{FixedSizeBinaryArray, TimestampMillisecondArray};
     use std::sync::Arc;
 
     fn times(values: Vec<Option<i64>>, delay_ms: i64) -> RowTimes {
         let column: ArrayRef = Arc::new(TimestampMillisecondArray::from(values));
-        let time = Millis::of(&column).unwrap();
+        let time = Millis::of(&column, None).unwrap();
         RowTimes::new(time.clone(), time, delay_ms)
     }
 
@@ -277,6 +327,28 @@ mod tests {
         assert_eq!(pieces(in_order(10), 110, i64::MIN).iter().map(|p| p.1).max(), Some(1), "no row is overtaken");
         assert_eq!(pieces(early(100).collect(), 210, i64::MIN).iter().map(|p| p.1).max(), Some(1));
         assert!(pieces(early(100).collect(), 100, i64::MIN).iter().any(|p| p.1 > 1));
+    }
+
+    #[test]
+    fn times_in_records_are_those_of_a_column() {
+        let values: Vec<i64> = (0..3000).map(|i| i * 7 % 1000 + i).collect();
+        let column = times(values.iter().copied().map(Some).collect(), 5);
+        // A field behind another one, and records of one column that begin at an odd address.
+        for (length, offset, start) in [(13, 3, 0), (8, 0, 1)] {
+            let mut bytes = vec![0xEE; start + values.len() * length];
+            for (record, value) in bytes[start..].chunks_exact_mut(length).zip(&values) {
+                record[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+            }
+            let place = RecordPlace { length, field: RecordField { offset, width: 8 } };
+            let records = FixedSizeBinaryArray::new(length as i32, Buffer::from_vec(bytes).slice(start), None);
+            let time = Millis::of(&(Arc::new(records) as ArrayRef), Some(place)).unwrap();
+            let packed = RowTimes::new(time.clone(), time, 5);
+            for (first, rows) in [(0, 3000), (1, 2), (1500, 1025)] {
+                let (packed, column) = (packed.slice(first, rows), column.slice(first, rows));
+                assert_eq!((packed.min_time, packed.max_watermark), (column.min_time, column.max_watermark));
+                assert_eq!(packed.watermarks_before(100), column.watermarks_before(100));
+            }
+        }
     }
 
     #[test]

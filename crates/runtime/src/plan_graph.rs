@@ -190,7 +190,7 @@ impl<'a> Graph<'a> {
         };
         let event_time = match &plan.watermark {
             _ if clock_type.is_some() => None,
-            Some(watermark) => Some(EventTime::new(watermark, plan.columns.len(), code)?),
+            Some(watermark) => Some(EventTime::new(watermark, &plan.columns, code)?),
             None => None,
         };
         let (decoder, readers, constant, splits, parallel) = match input.rows {

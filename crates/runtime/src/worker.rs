@@ -14,9 +14,9 @@ use crate::task::{DecodeTask, ProcessTask, Task};
 use arrow_array::{Array, ArrayRef};
 use millstream_codegen::execute::update;
 use millstream_functions::FunctionContext;
-use millstream_plan::pipeline::{PipelineEnd, PipelineInput};
+use millstream_plan::pipeline::{PipelineEnd, PipelineInput, SourceColumn};
 use millstream_state::Ordinal;
-use millstream_types::Diagnostic;
+use millstream_types::{Diagnostic, RecordPlace};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -82,7 +82,9 @@ impl Worker<'_> {
         let expected = columns.len();
         if decoded.error.is_some() && decoded.rows == 0 && decoded.columns.is_empty() {
             // A decoder that could not even begin has no columns; its error is what counts.
-            decoded.columns = columns.iter().map(|c| arrow_array::new_empty_array(&c.data_type.to_arrow())).collect();
+            let data_type =
+                |c: &SourceColumn| c.in_record.map_or_else(|| c.data_type.to_arrow(), RecordPlace::to_arrow);
+            decoded.columns = columns.iter().map(|c| arrow_array::new_empty_array(&data_type(c))).collect();
         }
         if decoded.columns.len() != expected || decoded.columns.iter().any(|c| c.len() != decoded.rows) {
             return Err(Diagnostic::bug(format!(

@@ -28,6 +28,7 @@ fn unnest_plan(collection: DataType, columns: Vec<Field>, outer: bool, ordinalit
         origin: ColumnOrigin::Path(vec![i]),
         data_type: f.data_type.clone(),
         nullable: f.nullable,
+        in_record: None,
     };
     source.columns = fields.iter().enumerate().map(column).collect();
     let unnest =

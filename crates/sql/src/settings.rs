@@ -110,6 +110,13 @@ pub const KNOWN: &[SettingInfo] = &[
         "Whether tables may keep the entries of a dense range of integer keys in an array.",
     ),
     setting(
+        "pipeline.in-place",
+        "auto",
+        Kind::OneOf(&["auto", "always", "never"]),
+        "Whether generated code reads the columns of packed records (format 'row') where they are: always, never (the decoder \
+         gathers them into columns), or as it suits (auto).",
+    ),
+    setting(
         "pipeline.shuffle-seed",
         "",
         Kind::Integer(0, u64::MAX),
@@ -196,6 +203,17 @@ pub enum Merge {
     Global,
     /// A table for each range of key hashes.
     Partition,
+}
+
+/// Whether the columns of packed records are read where they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InPlace {
+    /// As it suits.
+    Auto,
+    /// All of them.
+    Always,
+    /// None.
+    Never,
 }
 
 /// The settings of a session. Values are checked when they are set.
@@ -302,6 +320,15 @@ impl Settings {
     /// Whether `pipeline.dense-tables` is not `never`.
     pub fn dense_tables(&self) -> bool {
         self.get("pipeline.dense-tables") != Some("never")
+    }
+
+    /// `pipeline.in-place`.
+    pub fn in_place(&self) -> InPlace {
+        match self.get("pipeline.in-place") {
+            Some("always") => InPlace::Always,
+            Some("never") => InPlace::Never,
+            _ => InPlace::Auto,
+        }
     }
 
     /// `pipeline.shuffle-seed`; `None` when tasks are taken by urgency.

@@ -73,7 +73,7 @@ codes! {
     FILE_NOT_FOUND = 4001, "file or directory not found", "Check the 'path' option.";
     READ_FAILED = 4002, "reading failed", "Check permissions and the medium.";
     WRITE_FAILED = 4003, "writing failed", "Check permissions and free space; nothing half-written is visible.";
-    MALFORMED_RECORD = 4004, "malformed record", "Correct the record, or set 'json.ignore-parse-errors' / 'csv.ignore-parse-errors' = 'true' to skip such records.";
+    MALFORMED_RECORD = 4004, "malformed record", "Correct the record, or set '<format>.ignore-parse-errors' = 'true' (json, csv, row) to skip such records.";
     WRONG_TYPE = 4005, "a value does not fit the column's type", "Correct the record or the column's type, or ignore parse errors.";
     MISSING_FIELD = 4006, "a field is missing", "Correct the record, or set 'json.fail-on-missing-field' = 'false'.";
     UNKNOWN_CONNECTOR = 4007, "unknown connector", "Use one of the connectors listed.";

@@ -9,6 +9,7 @@ mod data_type;
 mod diagnostic;
 mod memory;
 mod options;
+mod record;
 pub mod text;
 mod value;
 
@@ -16,4 +17,5 @@ pub use data_type::{DataType, Field, Schema, TimeUnit};
 pub use diagnostic::{ALL_CODES, Code, CodeInfo, Diagnostic, Place, code};
 pub use memory::{MemorySize, memory_text};
 pub use options::Options;
+pub use record::{RecordField, RecordLayout, RecordPlace};
 pub use value::Value;

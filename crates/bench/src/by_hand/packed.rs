@@ -1,9 +1,11 @@
 //! Packed records: fields one after the other without gaps, as the papers' engines read them.
 
+use arrow_buffer::Buffer;
+
 /// Records of `SIZE` bytes each.
 #[derive(Debug)]
 pub(crate) struct Records<const SIZE: usize> {
-    bytes: Vec<u8>,
+    bytes: Buffer,
 }
 
 impl<const SIZE: usize> Records<SIZE> {
@@ -12,7 +14,7 @@ impl<const SIZE: usize> Records<SIZE> {
         let mut bytes = vec![0; rows * SIZE];
         let (records, _) = bytes.as_chunks_mut::<SIZE>();
         records.iter_mut().enumerate().for_each(|(row, record)| make(row, record));
-        Records { bytes }
+        Records { bytes: Buffer::from_vec(bytes) }
     }
 
     /// Records of a chunk of so many.
@@ -20,6 +22,11 @@ impl<const SIZE: usize> Records<SIZE> {
     pub(crate) fn chunk(&self, chunk: usize, rows: usize) -> &[[u8; SIZE]] {
         let (records, _) = self.bytes.as_chunks::<SIZE>();
         &records[(chunk * rows).min(records.len())..((chunk + 1) * rows).min(records.len())]
+    }
+
+    /// All of them, shared.
+    pub(crate) fn buffer(&self) -> Buffer {
+        self.bytes.clone()
     }
 
     /// How many there are.

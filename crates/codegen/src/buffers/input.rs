@@ -1,6 +1,7 @@
-//! Views of Arrow arrays as input columns of a kernel.
+//! Views of Arrow arrays, and of packed records, as input columns of a kernel.
 
-use crate::program::Input;
+use crate::program::{InRecord, Input, Layout};
+use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType as Arrow, IntervalUnit};
@@ -16,6 +17,8 @@ pub struct InputColumns {
     _arrays: Vec<ArrayRef>,
     /// Addresses of data buffers, one list for each Str column.
     _addresses: Vec<Vec<*const u8>>,
+    /// The records that columns are fields of.
+    records: Option<*const u8>,
     /// Validity bitmaps that the arrays do not have themselves.
     _bitmaps: Vec<Buffer>,
 }
@@ -32,6 +35,7 @@ impl InputColumns {
             views: Vec::with_capacity(columns.len()),
             _arrays: columns.to_vec(),
             _addresses: Vec::new(),
+            records: None,
             _bitmaps: Vec::new(),
         };
         for (input, column) in inputs.iter().zip(columns) {
@@ -50,7 +54,7 @@ impl InputColumns {
         if column.len() != rows {
             return Err(Diagnostic::bug(format!("column {name} has {} rows instead of {rows}", column.len())));
         }
-        if !fits(column.data_type(), input.phys) {
+        if input.layout == Layout::Array && !fits(column.data_type(), input.phys) {
             let message =
                 format!("column {name} of type {} was given for an input of {}", column.data_type(), input.phys);
             return Err(Diagnostic::bug(message));
@@ -69,6 +73,11 @@ impl InputColumns {
             let bitmap = Buffer::from_vec(vec![0u8; rows.div_ceil(8)]);
             (view.values, view.validity) = (bitmap.as_ptr(), bitmap.as_ptr());
             self._bitmaps.push(bitmap);
+            self.views.push(view);
+            return Ok(());
+        }
+        if let Layout::Record(place) = input.layout {
+            view.values = self.records(name, place, column)?;
             self.views.push(view);
             return Ok(());
         }
@@ -97,6 +106,20 @@ impl InputColumns {
         }
         self.views.push(view);
         Ok(())
+    }
+
+    /// The address of the records that a column consists of, after checking that they are those of the other columns.
+    fn records(&mut self, name: &str, place: InRecord, column: &ArrayRef) -> Result<*const u8, Diagnostic> {
+        let records = column.as_fixed_size_binary_opt().filter(|r| r.value_length() as usize == place.length);
+        let Some(records) = records else {
+            let message = format!("column {name} of type {} was given for a field of records", column.data_type());
+            return Err(Diagnostic::bug(message));
+        };
+        let address = records.value_data().as_ptr();
+        if *self.records.get_or_insert(address) != address {
+            return Err(Diagnostic::bug(format!("column {name} is in other records than the columns before it")));
+        }
+        Ok(address)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Machine;
 use super::lanes::{Lane, Lanes, Selection, with_type};
-use crate::program::{Op, Value};
+use crate::program::{InRecord, Layout, Op, Value};
 use millstream_abi::{ColumnView, Phys, Str};
 use std::mem;
 
@@ -16,6 +16,7 @@ impl Machine<'_> {
         let view = unsafe { *self.context.columns.add(index as usize) };
         let first = self.first_row;
         let mut target = mem::replace(&mut self.registers[value.0 as usize], Lanes::taken());
+        let input = &self.program.inputs[index as usize];
         match op {
             Op::IsValid(_) => {
                 let out = bool::slice_mut(&mut target);
@@ -24,8 +25,14 @@ impl Machine<'_> {
             }
             // SAFETY: a Str column has a 16-byte view for each row.
             Op::LoadView(_) => unsafe { copy::<i128>(&view, first, &mut target, selection) },
-            _ => match self.program.inputs[index as usize].phys {
-                Phys::Bool => {
+            _ => match (input.phys, input.layout) {
+                (_, Layout::Record(place)) => {
+                    let count = if let Op::LoadBytes(_, count) = op { Some(*count as usize) } else { None };
+                    // SAFETY: the input's column is the records, one for each row.
+                    let field = |lane| unsafe { field(&view, &place, first + lane as u64) };
+                    load_field(place.ends_at_zero, count, field, &mut target, selection);
+                }
+                (Phys::Bool, Layout::Array) => {
                     let out = bool::slice_mut(&mut target);
                     selection.each(|lane| {
                         let bit = view.values_offset + first + lane as u64;
@@ -33,7 +40,7 @@ impl Machine<'_> {
                         out[lane] = unsafe { bit_at(view.values, bit) };
                     });
                 }
-                Phys::Str => {
+                (Phys::Str, Layout::Array) => {
                     let out = Str::slice_mut(&mut target);
                     selection.each(|lane| {
                         let row = first + lane as u64;
@@ -48,8 +55,10 @@ impl Machine<'_> {
                         };
                     });
                 }
-                // SAFETY: a column has a value of its type for each row.
-                phys => with_type!(phys, T => unsafe { copy::<T>(&view, first, &mut target, selection) }),
+                (phys, Layout::Array) => {
+                    // SAFETY: a column has a value of its type for each row.
+                    with_type!(phys, T => unsafe { copy::<T>(&view, first, &mut target, selection) });
+                }
             },
         }
         self.registers[value.0 as usize] = target;
@@ -80,6 +89,49 @@ unsafe fn copy<T: Lane>(view: &ColumnView, first: u64, target: &mut Lanes, selec
         // SAFETY: promised by the caller.
         out[lane] = unsafe { values.add(first as usize + lane).read_unaligned() };
     });
+}
+
+/// The bytes of a field in the record of `row`.
+///
+/// # Safety
+/// The view's values are records, of which the row is one and the place a field, and which outlive the result.
+unsafe fn field<'a>(view: &ColumnView, place: &InRecord, row: u64) -> &'a [u8] {
+    // SAFETY: promised by the caller.
+    unsafe { std::slice::from_raw_parts(view.values.add(row as usize * place.length + place.offset), place.width) }
+}
+
+/// Fills lanes with the values of a field, or with its first `count` bytes.
+fn load_field<'a>(
+    ends_at_zero: bool,
+    count: Option<usize>,
+    field: impl Fn(usize) -> &'a [u8],
+    target: &mut Lanes,
+    selection: &Selection,
+) {
+    /// The bytes as a number of `N` bytes.
+    fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+        let mut array = [0; N];
+        array[..bytes.len()].copy_from_slice(bytes);
+        array
+    }
+    let text = |bytes: &'a [u8]| match bytes.iter().position(|&byte| byte == 0) {
+        Some(end) if ends_at_zero => Str::new(&bytes[..end]),
+        _ => Str::new(bytes),
+    };
+    match (target, count) {
+        (Lanes::I128(out), Some(count)) => {
+            selection.each(|lane| out[lane] = i128::from_le_bytes(array(&field(lane)[..count])));
+        }
+        (Lanes::Bool(out), _) => selection.each(|lane| out[lane] = field(lane)[0] != 0),
+        (Lanes::I8(out), _) => selection.each(|lane| out[lane] = i8::from_le_bytes(array(field(lane)))),
+        (Lanes::I16(out), _) => selection.each(|lane| out[lane] = i16::from_le_bytes(array(field(lane)))),
+        (Lanes::I32(out), _) => selection.each(|lane| out[lane] = i32::from_le_bytes(array(field(lane)))),
+        (Lanes::I64(out), _) => selection.each(|lane| out[lane] = i64::from_le_bytes(array(field(lane)))),
+        (Lanes::I128(out), _) => selection.each(|lane| out[lane] = i128::from_le_bytes(array(field(lane)))),
+        (Lanes::F32(out), _) => selection.each(|lane| out[lane] = f32::from_le_bytes(array(field(lane)))),
+        (Lanes::F64(out), _) => selection.each(|lane| out[lane] = f64::from_le_bytes(array(field(lane)))),
+        (Lanes::Str(out), _) => selection.each(|lane| out[lane] = text(field(lane))),
+    }
 }
 
 /// Whether the column is not NULL in `row`.

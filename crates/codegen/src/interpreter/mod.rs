@@ -143,7 +143,7 @@ impl Machine<'_> {
             match statement {
                 Statement::Let(_, Op::Bool(_) | Op::Int(_) | Op::Float(_) | Op::Str(_)) => {}
                 // SAFETY: promised by the caller.
-                Statement::Let(value, op @ (Op::Load(i) | Op::IsValid(i) | Op::LoadView(i))) => unsafe {
+                Statement::Let(value, op @ (Op::Load(i) | Op::IsValid(i) | Op::LoadView(i) | Op::LoadBytes(i, _))) => unsafe {
                     self.load(*value, op, *i, selection);
                 },
                 // SAFETY: promised by the caller.

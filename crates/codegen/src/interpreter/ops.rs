@@ -99,7 +99,7 @@ impl Machine<'_> {
             Op::Float(bits) if phys == Phys::F32 => self.fill(value, f64::from_bits(bits) as f32),
             Op::Float(bits) => self.fill(value, f64::from_bits(bits)),
             Op::Str(index) => self.fill(value, Str::new(&self.program.strings[index as usize])),
-            Op::Load(_) | Op::IsValid(_) | Op::LoadView(_) | Op::Watermark => {
+            Op::Load(_) | Op::IsValid(_) | Op::LoadView(_) | Op::LoadBytes(..) | Op::Watermark => {
                 unreachable!("reading the context is not among the pure operations")
             }
             Op::Add(a, b) => with_number!(phys, T => self.zip(value, a, b, selection, <T as Number>::add)),

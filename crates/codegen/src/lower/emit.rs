@@ -3,7 +3,7 @@
 
 use super::{Lowered, Lowering, OutputSource, Scalar};
 use crate::buffers::phys_of;
-use crate::program::{Emit, Terminal};
+use crate::program::{Emit, Layout, Terminal};
 use millstream_abi::ErrorKind;
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_plan::pipeline::SinkPlan;
@@ -82,7 +82,8 @@ impl Lowering<'_> {
     /// The input of the program that holds the column already, if one does.
     fn passed_through(&mut self, expr: &Expr, depth: usize) -> Result<Option<usize>, Diagnostic> {
         if let Some(input) = self.resolve_input(expr, depth) {
-            return Ok(Some(input));
+            // A field of a record becomes a column by being emitted.
+            return Ok(Some(input).filter(|&input| self.inputs[input].layout == Layout::Array));
         }
         let (source, below) = self.resolve(expr, depth);
         match &source.kind {

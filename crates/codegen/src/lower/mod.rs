@@ -36,7 +36,7 @@ use crate::verify::verify;
 use millstream_abi::{ErrorKind, RuntimeFn};
 use millstream_plan::explain::Shown;
 use millstream_plan::expr::{Expr, Span};
-use millstream_plan::pipeline::{Operator, PipelineEnd, QueryPlan};
+use millstream_plan::pipeline::{Operator, PipelineEnd, PipelineInput, QueryPlan, SourceColumn};
 use millstream_types::{DataType, Diagnostic, Field, Place, Schema, code};
 
 /// Lowers pipeline `index` of a plan to its stages: one program more than it has flat maps. Each but the last emits the
@@ -51,8 +51,12 @@ pub fn lower_pipeline(plan: &QueryPlan, index: usize) -> Result<Vec<Lowered>, Di
     let mut stages = Vec::with_capacity(count);
     let mut schema = pipeline.schema.clone();
     let mut operators = pipeline.operators.iter();
+    let mut source = match pipeline.input {
+        PipelineInput::Source(source) => plan.sources.get(source).map_or(&[][..], |s| &s.columns),
+        PipelineInput::Aggregation(_) | PipelineInput::Operator(_) => &[][..],
+    };
     loop {
-        let mut lowering = Lowering::new(&schema);
+        let mut lowering = Lowering::new(&schema).in_place(std::mem::take(&mut source));
         let name = name(stages.len());
         let flat_map = loop {
             match operators.next() {
@@ -75,9 +79,19 @@ pub fn lower_pipeline(plan: &QueryPlan, index: usize) -> Result<Vec<Lowered>, Di
 /// Lowers expressions over the columns of `inputs` to a program that emits one column each: watermarks, constant rows,
 /// arguments of vectorised functions.
 pub fn lower_expressions(name: &str, inputs: &Schema, expressions: &[Expr]) -> Result<Lowered, Diagnostic> {
-    let mut lowering = Lowering::new(inputs);
-    lowering.project(expressions);
-    lowering.emit(name)
+    emit_expressions(name, Lowering::new(inputs), expressions)
+}
+
+/// [`lower_expressions`] over the columns of a source.
+pub fn lower_source(name: &str, columns: &[SourceColumn], expressions: &[Expr]) -> Result<Lowered, Diagnostic> {
+    let fields = columns.iter().map(|c| Field::new(&c.name, c.data_type.clone(), c.nullable)).collect();
+    let schema = Schema::new(fields);
+    emit_expressions(name, Lowering::new(&schema).in_place(columns), expressions)
+}
+
+fn emit_expressions<'a>(name: &str, mut over: Lowering<'a>, expressions: &'a [Expr]) -> Result<Lowered, Diagnostic> {
+    over.project(expressions);
+    over.emit(name)
 }
 
 /// A lowered expression.
@@ -135,6 +149,14 @@ impl<'a> Lowering<'a> {
             vectors: Vec::new(),
             vector_calls: Vec::new(),
         }
+    }
+
+    /// Reads columns of a source, the first of the schema, where they are.
+    fn in_place(mut self, columns: &[SourceColumn]) -> Lowering<'a> {
+        for (input, column) in self.inputs.iter_mut().zip(columns) {
+            input.layout = scan::layout(column);
+        }
+        self
     }
 
     /// Ends the program as the pipeline does.

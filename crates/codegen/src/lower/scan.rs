@@ -2,15 +2,26 @@
 
 use super::{Lowering, Note, Scalar, unsupported};
 use crate::buffers::{NESTED, phys_of};
-use crate::program::{Input, Op};
+use crate::program::{InRecord, Input, Layout, Op};
 use millstream_abi::Phys;
 use millstream_plan::expr::{Expr, ExprKind, Span};
-use millstream_types::{Diagnostic, Field};
+use millstream_plan::pipeline::SourceColumn;
+use millstream_types::{Diagnostic, Field, RecordField, RecordPlace};
 
 /// The program's input for a column of the pipeline's buffers.
 pub(super) fn input(field: &Field) -> Input {
     let phys = phys_of(&field.data_type).unwrap_or(NESTED);
-    Input { name: field.name.clone(), phys, nullable: field.nullable }
+    Input::array(&field.name, phys, field.nullable)
+}
+
+/// Where a column of a source is.
+pub(super) fn layout(column: &SourceColumn) -> Layout {
+    match column.in_record {
+        None => Layout::Array,
+        Some(RecordPlace { length, field: RecordField { offset, width } }) => {
+            Layout::Record(InRecord { length, offset, width, ends_at_zero: column.data_type.is_string() })
+        }
+    }
 }
 
 impl Lowering<'_> {

@@ -1,6 +1,6 @@
 //! Calls of vectorised functions: each becomes two inputs of the program, evaluated before it.
 
-use super::{Lowering, Scalar, VectorColumn, lower_expressions, unsupported};
+use super::{Lowered, Lowering, Scalar, VectorColumn, emit_expressions, unsupported};
 use crate::buffers::{NESTED, phys_of};
 use crate::program::Input;
 use arrow_array::cast::AsArray;
@@ -22,6 +22,13 @@ impl Lowering<'_> {
         Ok(self.load_input(input as u32, phys))
     }
 
+    /// The program that emits the arguments of a call, over the columns of the pipeline's buffers.
+    fn arguments(&self, name: &str, arguments: &[Expr]) -> Result<Lowered, Diagnostic> {
+        let mut lowering = Lowering::new(self.schema);
+        lowering.inputs.clone_from_slice(&self.inputs[..self.schema.fields.len()]);
+        emit_expressions(name, lowering, arguments)
+    }
+
     /// The program's input that holds the value of a vectorised call; the row is an error when the call failed for it.
     pub(super) fn vector_input(&mut self, expr: &Expr, depth: usize) -> Result<usize, Diagnostic> {
         let ExprKind::Vector(function, _) = &expr.kind else {
@@ -36,7 +43,7 @@ impl Lowering<'_> {
                     return Err(Diagnostic::bug("a vectorised call was replaced"));
                 };
                 let name = format!("arguments of {}", function.0.name());
-                let arguments = Box::new(lower_expressions(&name, self.schema, arguments)?);
+                let arguments = Box::new(self.arguments(&name, arguments)?);
                 self.vectors.push(VectorColumn {
                     function: function.0.clone(),
                     arguments,
@@ -45,8 +52,8 @@ impl Lowering<'_> {
                 });
                 let phys = phys_of(&expr.data_type).unwrap_or(NESTED);
                 let name = self.text(expr, depth);
-                self.inputs.push(Input { name: name.clone(), phys, nullable: true });
-                self.inputs.push(Input { name: format!("{name} failed"), phys: Phys::Bool, nullable: false });
+                self.inputs.push(Input::array(name.clone(), phys, true));
+                self.inputs.push(Input::array(format!("{name} failed"), Phys::Bool, false));
                 self.vector_calls.push(call);
                 self.vector_calls.len() - 1
             }

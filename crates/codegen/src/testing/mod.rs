@@ -12,6 +12,7 @@ mod columns;
 mod ends;
 mod expressions;
 mod random;
+mod records;
 pub mod reference;
 mod table;
 #[cfg(test)]

@@ -106,3 +106,17 @@ fn random_cases_do_not_depend_on_blocks() {
     assert!(updates > 50 && errors > 1000 && late > 100, "{updates} updates, {errors} errors, {late} late rows");
     assert!(numbered > 10 && objects > 2 && routed > 5, "{numbered} numbered, {objects} objects, {routed} routed");
 }
+
+/// Columns in packed records give what arrays give.
+#[test]
+fn fields_of_records_are_read_as_columns_are() {
+    let (mut cases, mut fields) = (0, 0);
+    for seed in 0..600 {
+        let Some((arrays, records)) = Case::random(seed).in_records(seed) else { continue };
+        let (found, expected) = (records.run(&records.interpreter()), arrays.run(&arrays.interpreter()));
+        assert!(found == expected, "seed {seed}\n{found:#?}\n{expected:#?}\n{records}\n{arrays}");
+        cases += 1;
+        fields += records.plan.sources[0].columns.iter().filter(|c| c.in_record.is_some()).count();
+    }
+    assert!(cases > 300 && fields > 1000, "{cases} cases, {fields} fields");
+}

@@ -18,7 +18,7 @@ pub(crate) const FORMAT: Format = Format::Text(TextFormat {
     summary: "Comma-separated values. Columns are found by their position in the table; quoted fields may have line feeds. \
         An empty field is NULL, except that it is an empty STRING. Blank lines are skipped.",
     options: OPTIONS,
-    framing: |options| Ok(Dialect::of(options)?.framing()),
+    framing: |request| Ok(Dialect::of(&request.options)?.framing()),
     decoder,
     encoder,
     header: |request| encode::header(request),
@@ -102,6 +102,7 @@ impl Dialect {
             escape: self.escape,
             comment: self.comments.then_some(b'#'),
             header: self.header,
+            record_bytes: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::FORMAT;
 use crate::format::{Format, TextFormat};
-use crate::text_chunk::{FileInfo, TextChunk};
+use crate::text_chunk::{FileInfo, Framing, TextChunk};
 use crate::{ColumnRequest, Decoded, Encoded, RequestOrigin, SinkRequest, SourceRequest};
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::Buffer;
@@ -40,7 +40,7 @@ fn request(schema: &Schema, extra: &[(&str, &str)]) -> SourceRequest {
 
 fn chunk(data: &[u8]) -> TextChunk {
     let file = Arc::new(FileInfo { path: "in.csv".into(), ..FileInfo::default() });
-    TextChunk { data: Buffer::from(data), offset: 0, line: 1, file }
+    TextChunk { data: Buffer::from(data), offset: 0, line: 1, file, framing: Framing::default() }
 }
 
 fn decode(schema: &Schema, data: &[u8], extra: &[(&str, &str)]) -> Decoded {

@@ -33,7 +33,7 @@ pub(crate) fn insert(columns: &[ColumnRequest], file: &FileInfo, mut decoded: De
     let mut from_records = std::mem::take(&mut decoded.columns).into_iter();
     for column in columns {
         let array = match &column.origin {
-            RequestOrigin::Path(_) => from_records.next(),
+            RequestOrigin::Path(_) | RequestOrigin::Record(_) => from_records.next(),
             RequestOrigin::Metadata(key) => value(key, file, &column.data_type, decoded.rows).ok(),
         };
         match array {

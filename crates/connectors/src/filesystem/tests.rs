@@ -1,7 +1,7 @@
 //! Sources and sinks over real files in temporary directories.
 
 use super::discover::discover;
-use crate::{Chunk, ColumnRequest, Decoded, Encoded, RequestOrigin, SinkRequest, SourceRequest, TextChunk};
+use crate::{Chunk, ColumnRequest, Decoded, Encoded, Framing, RequestOrigin, SinkRequest, SourceRequest, TextChunk};
 use crate::{open_sink, open_source};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
@@ -238,7 +238,8 @@ fn a_limited_rate_hands_out_small_parts() {
 #[test]
 fn parts_of_chunks_know_their_place() {
     let data = b"{\"id\":1}\n{\"id\":2}\n{\"id\":3}".as_slice();
-    let chunk = TextChunk { data: data.into(), offset: 100, line: 5, file: Arc::default() };
+    let chunk =
+        TextChunk { data: data.into(), offset: 100, line: 5, file: Arc::default(), framing: Framing::default() };
     let mut rest = Chunk { payload: Box::new(chunk), bytes: 26 };
     let options = options("x", "json", &[]);
     let (front, rows) = crate::format::Format::split_front(&options, &mut rest, 2).unwrap();

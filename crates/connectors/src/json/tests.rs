@@ -2,7 +2,7 @@
 
 use super::FORMAT;
 use crate::format::{Format, RecordDecoder};
-use crate::text_chunk::{FileInfo, TextChunk};
+use crate::text_chunk::{FileInfo, Framing, TextChunk};
 use crate::{ColumnRequest, Decoded, Encoded, RequestOrigin, SinkRequest, SourceRequest};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
@@ -50,7 +50,7 @@ fn decoder(schema: &Schema, columns: Vec<ColumnRequest>, extra: &[(&str, &str)])
 
 fn chunk(data: &[u8]) -> TextChunk {
     let file = Arc::new(FileInfo { path: "in.json".into(), ..FileInfo::default() });
-    TextChunk { data: Buffer::from(data), offset: 1000, line: 11, file }
+    TextChunk { data: Buffer::from(data), offset: 1000, line: 11, file, framing: Framing::default() }
 }
 
 /// Decodes all columns of a schema.

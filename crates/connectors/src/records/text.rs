@@ -1,4 +1,4 @@
-//! Streams of text records.
+//! Streams of records that end with line feeds or have a length.
 
 use super::{Framer, MAX_RECORD_BYTES};
 use crate::Chunk;
@@ -18,7 +18,7 @@ const NOT_TEXT: &[(&[u8], &str, &str)] = &[
     (b"\xfe\xff", "UTF-16", "convert it to UTF-8"),
 ];
 
-/// Finds the ends of text records, and keeps count of bytes and lines for messages.
+/// Finds the ends of records, and keeps count of bytes and lines for messages.
 pub(crate) struct TextFramer {
     info: Arc<FileInfo>,
     framing: Framing,
@@ -38,8 +38,18 @@ impl TextFramer {
         Place::Data { resource: self.info.path.clone(), offset: Some(self.offset), line, column: None }
     }
 
-    /// Cuts a byte order mark and a header off; fails if it is not the start of a text.
+    /// The next records.
+    fn records(&self, data: Buffer) -> TextChunk {
+        let (offset, line, file) = (self.offset, self.line, self.info.clone());
+        TextChunk { data, offset, line, file, framing: self.framing }
+    }
+
+    /// Cuts a byte order mark and a header off; fails if it is not the start of a text. Records of
+    /// a length begin at once.
     fn start(&mut self, mut data: Buffer) -> Result<Buffer, Diagnostic> {
+        if self.framing.record_bytes.is_some() {
+            return Ok(data);
+        }
         if let Some((_, kind, advice)) = NOT_TEXT.iter().find(|(magic, ..)| data.starts_with(magic)) {
             let message = format!("the input is {kind}, not text");
             return Err(Diagnostic::new(code::MALFORMED_FILE, message).at(self.place(None)).advise(*advice));
@@ -49,8 +59,8 @@ impl TextFramer {
             self.offset += 3;
         }
         if self.framing.header {
-            let mut rest = TextChunk { data, offset: self.offset, line: self.line, file: self.info.clone() };
-            rest.split_front(&self.framing, 1);
+            let mut rest = self.records(data);
+            rest.split_front(1);
             self.offset = rest.offset;
             self.line = rest.line;
             data = rest.data;
@@ -75,13 +85,13 @@ impl Framer for TextFramer {
         if data.is_empty() {
             return Ok(None);
         }
-        let chunk = TextChunk { data, offset: self.offset, line: self.line, file: self.info.clone() };
+        let chunk = self.records(data);
         self.offset += chunk.data.len() as u64;
-        self.line += memchr::memchr_iter(b'\n', &chunk.data).count() as u64;
+        self.line += self.framing.lines(&chunk.data);
         Ok(Some(Chunk { payload: Box::new(chunk), bytes }))
     }
 
-    /// The last record of a text may lack its line feed.
+    /// The last record of a text may lack its line feed; one of a length that lacks bytes is for the decoder to refuse.
     fn rest(&mut self, data: Buffer) -> Result<Option<Chunk>, Diagnostic> {
         self.chunk(data)
     }

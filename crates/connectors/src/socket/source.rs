@@ -18,7 +18,7 @@ const MOST_CONNECTIONS: usize = 1024;
 pub(super) fn open(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
     let metadata = request.columns.iter().find_map(|column| match &column.origin {
         RequestOrigin::Metadata(key) => Some(key),
-        RequestOrigin::Path(_) => None,
+        RequestOrigin::Path(_) | RequestOrigin::Record(_) => None,
     });
     if let Some(key) = metadata {
         return Err(Diagnostic::new(code::INVALID_TABLE, format!("the socket connector has no metadata '{key}'")));

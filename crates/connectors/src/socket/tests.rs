@@ -15,6 +15,11 @@ fn schema() -> Schema {
     Schema::new(vec![Field::new("id", DataType::BigInt, true), Field::new("name", DataType::STRING, true)])
 }
 
+/// Records of 13 bytes.
+fn packed_schema() -> Schema {
+    Schema::new(vec![Field::new("id", DataType::BigInt, false), Field::new("name", DataType::Char(5), false)])
+}
+
 fn options(port: u16, format: &str, extra: &[(&str, &str)]) -> Options {
     let port = port.to_string();
     let base = [("connector", "socket"), ("hostname", "127.0.0.1"), ("port", port.as_str()), ("format", format)];
@@ -22,14 +27,18 @@ fn options(port: u16, format: &str, extra: &[(&str, &str)]) -> Options {
 }
 
 fn source(options: Options) -> Result<Box<dyn Source>, Diagnostic> {
+    source_of(schema(), options)
+}
+
+fn source_of(schema: Schema, options: Options) -> Result<Box<dyn Source>, Diagnostic> {
     let column = |(i, f): (usize, &Field)| ColumnRequest {
         name: f.name.clone(),
         origin: RequestOrigin::Path(vec![i]),
         data_type: f.data_type.clone(),
-        nullable: true,
+        nullable: f.nullable,
     };
-    let columns = schema().fields.iter().enumerate().map(column).collect();
-    open_source(&SourceRequest { table: "t".into(), options, schema: schema(), columns, buffer_rows: 0 })
+    let columns = schema.fields.iter().enumerate().map(column).collect();
+    open_source(&SourceRequest { table: "t".into(), options, schema, columns, buffer_rows: 0 })
 }
 
 /// A port that nobody uses now.
@@ -59,7 +68,8 @@ fn from_server(
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = thread::spawn(move || serve(listener.accept().unwrap().0));
-    let mut source = source(options(port, format, extra)).unwrap();
+    let schema = if format == "row" { packed_schema() } else { schema() };
+    let mut source = source_of(schema, options(port, format, extra)).unwrap();
     let decoder = source.decoder();
     let mut splits = source.splits().unwrap();
     assert_eq!((splits.len(), splits[0].name()), (1, format!("127.0.0.1:{port}").as_str()));
@@ -78,6 +88,28 @@ fn a_client_reads_until_its_peer_closes() {
         from_server("csv", &[("csv.header", "true")], |mut s| s.write_all(b"id,name\n7,x\n8,\"a\nb\"\n").unwrap());
     assert_eq!(csv.unwrap(), [7, 8]);
     assert!(from_server("csv", &[], drop).unwrap().is_empty());
+}
+
+#[test]
+fn packed_records_come_in_any_pieces() {
+    // Enough for several blocks; the first bytes are those of a gzip file, and some are line feeds.
+    let ids: Vec<i64> = (0..200_000).map(|id| 0x8b1f + id).collect();
+    let record = |id: &i64| [&id.to_le_bytes()[..], b"a\n\0\0\0"].concat();
+    let bytes: Vec<u8> = ids.iter().flat_map(record).collect();
+    let whole = bytes.clone();
+    let read = from_server("row", &[], move |mut s| whole.chunks(10_007).for_each(|part| s.write_all(part).unwrap()));
+    assert_eq!(read.unwrap(), ids);
+    assert!(from_server("row", &[], drop).unwrap().is_empty());
+
+    let truncated = bytes[..13 * 1000 + 12].to_vec();
+    let part = truncated.clone();
+    let error = from_server("row", &[], move |mut s| s.write_all(&part).unwrap()).unwrap_err();
+    assert_eq!(error.code, code::MALFORMED_RECORD);
+    assert_eq!(error.message, "record 1001 is malformed: it ends after 12 of 13 bytes");
+    assert!(matches!(error.place, Some(Place::Data { offset: Some(13_000), line: None, .. })), "{error}");
+    let ignoring = [("row.ignore-parse-errors", "true")];
+    let read = from_server("row", &ignoring, move |mut s| s.write_all(&truncated).unwrap()).unwrap();
+    assert_eq!(read, ids[..1000]);
 }
 
 #[test]

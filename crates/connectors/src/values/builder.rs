@@ -91,6 +91,11 @@ impl ColumnBuilder {
         self.nulls.append_non_null();
     }
 
+    /// Marks `rows` values that were pushed to `values` as present.
+    pub(crate) fn mark_all_valid(&mut self, rows: usize) {
+        self.nulls.append_n_non_nulls(rows);
+    }
+
     /// Appends NULL.
     pub(crate) fn push_null(&mut self) {
         match &mut self.values {

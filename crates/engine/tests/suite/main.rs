@@ -5,6 +5,7 @@
 //! - `properties`: random streams out of order, against brute-force models;
 //! - `errors`: broken input of every kind, with code, place and what is left behind;
 //! - `memory`: the memory budget;
+//! - `packed`: tables of packed records in memory;
 //! - `dependencies`: who may depend on whom, and the licences.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -14,6 +15,7 @@ mod dependencies;
 mod errors;
 mod memory;
 mod nexmark;
+mod packed;
 mod properties;
 
 use std::path::PathBuf;

@@ -5,6 +5,7 @@ use super::ir::{Basic, Emitted, Int, Ir, Ptr};
 use inkwell::IntPredicate;
 use inkwell::module::Linkage;
 use millstream_abi::{ColumnView, ExecContext, Phys, Str};
+use millstream_codegen::program::Layout;
 use std::mem::offset_of;
 
 /// A bitmap, least significant bit first.
@@ -27,6 +28,13 @@ pub(super) struct Column<'c> {
     buffers: Option<Ptr<'c>>,
 }
 
+impl<'c> Column<'c> {
+    /// Address of the first value, or of the first record.
+    pub(super) fn values(&self) -> Ptr<'c> {
+        self.values
+    }
+}
+
 /// Loads a field of a `ColumnView`.
 fn field<'c>(ir: &Ir<'c>, view: Ptr<'c>, offset: usize, is_word: bool, name: &str) -> Emitted<Basic<'c>> {
     let place = ir.at(view, offset as u64, name)?;
@@ -35,7 +43,7 @@ fn field<'c>(ir: &Ir<'c>, view: Ptr<'c>, offset: usize, is_word: bool, name: &st
 
 impl<'c> Emitter<'c, '_> {
     /// The column of an input, whose address is loaded once a run.
-    fn column(&mut self, input: u32) -> Emitted<Column<'c>> {
+    pub(super) fn column(&mut self, input: u32) -> Emitted<Column<'c>> {
         if let Some(column) = self.columns.get(&input) {
             return Ok(*column);
         }
@@ -128,8 +136,11 @@ impl<'c> Emitter<'c, '_> {
 
     /// `Op::Load`
     pub(super) fn load_column(&mut self, input: u32, name: &str) -> Emitted<Basic<'c>> {
-        let column = self.column(input)?;
         let phys = self.program.inputs[input as usize].phys;
+        if let Layout::Record(place) = self.program.inputs[input as usize].layout {
+            return self.load_field(phys, place, name);
+        }
+        let column = self.column(input)?;
         match (phys, column.bits, column.buffers) {
             (Phys::Bool, Some(offset), _) => {
                 let reach = self.ir.word(u64::MAX);

@@ -23,6 +23,7 @@ mod components;
 mod ir;
 mod ops;
 mod probe;
+mod records;
 mod selection;
 mod shared;
 mod strings;

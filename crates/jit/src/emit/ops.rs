@@ -64,6 +64,10 @@ impl<'c> Emitter<'c, '_> {
                 let name = &format!("{}.{value}", self.program.inputs[input as usize].name);
                 Ok(self.load_view(input, name)?.into())
             }
+            Op::LoadBytes(input, count) => {
+                let name = &format!("{}.{value}", self.program.inputs[input as usize].name);
+                Ok(self.load_bytes(input, count, name)?.into())
+            }
             Op::Watermark => Ok(self.watermark(name)?.into()),
             Op::Add(a, b) | Op::Sub(a, b) | Op::Mul(a, b) | Op::Div(a, b) | Op::Rem(a, b) => {
                 if own.is_float() {

@@ -46,7 +46,7 @@ pub fn type_of(phys: Phys) -> DataType {
 
 impl Sketch {
     pub fn new(inputs: &[Phys]) -> Sketch {
-        let input = |(i, &phys): (usize, &Phys)| Input { name: format!("c{i}"), phys, nullable: true };
+        let input = |(i, &phys): (usize, &Phys)| Input::array(format!("c{i}"), phys, true);
         Sketch {
             program: Program {
                 name: "sketch".into(),

@@ -154,7 +154,7 @@ impl SourceBuilder {
             Some(key) => ColumnOrigin::Metadata(key),
             None => ColumnOrigin::Path(path.to_vec()),
         };
-        Ok(SourceColumn { name, origin, data_type: field.data_type.clone(), nullable })
+        Ok(SourceColumn { name, origin, data_type: field.data_type.clone(), nullable, in_record: None })
     }
 }
 

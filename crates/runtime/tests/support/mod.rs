@@ -276,6 +276,7 @@ pub fn source_plan(watermark: Option<SourceWatermark>) -> SourcePlan {
         origin: ColumnOrigin::Path(vec![i]),
         data_type: f.data_type.clone(),
         nullable: f.nullable,
+        in_record: None,
     };
     let columns = source_schema().fields.iter().enumerate().map(column).collect();
     SourcePlan { scan: ScanKind::Table(Arc::new(table)), columns, watermark, phase: 0 }

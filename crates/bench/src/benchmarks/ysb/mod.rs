@@ -23,8 +23,9 @@ pub(crate) const BENCHMARK: Benchmark = Benchmark {
            bytes of a row) and TINYINT (17 bytes, as in the papers' prototypes), and as packed records of 78 bytes",
     query: "count (or another aggregate) of the views by campaign and 10 s; sliding windows with a slide of 1 s; windows of so
             many views of a campaign",
-    measured: "the whole statement, its rows added up (the first run, which compiles, warms up; its compile time is printed). By
-               hand: loops over the same columns and over packed records, with tables of each thread that are merged
+    measured: "the whole statement, its rows added up (the first run, which compiles, warms up; its compile time is printed);
+               over columns, over records in place (/records) and gathered into columns first (/gathered). By hand: loops over the
+               same columns and over packed records, with tables of each thread that are merged
                (columnar, row), with tables of atomics (/global), and with rows exchanged by key first (/partition)",
     runs: Runs::Always,
     run,
@@ -82,6 +83,27 @@ fn engine(batches: &[RecordBatch], threads: usize, sql: &str) -> Result<System<'
     Ok(System::measured("millstream", threads, move || query(&mut session, &sql)))
 }
 
+/// Millstream over the packed records, which it reads in place or gathers into columns first.
+fn engine_over_records(
+    records: &Records<RECORD>,
+    in_place: bool,
+    threads: usize,
+    sql: &str,
+) -> Result<System<'static>, Failure> {
+    let mut session = session(threads)?;
+    session.register_rows(
+        "events",
+        "user_id BINARY(16) NOT NULL, page_id BINARY(16) NOT NULL, campaign BIGINT NOT NULL, v BIGINT NOT NULL,
+         ad_type CHAR(9) NOT NULL, event_type CHAR(9) NOT NULL, event_time TIMESTAMP(3) NOT NULL, ip INT NOT NULL,
+         WATERMARK FOR event_time AS event_time - INTERVAL '0.001' SECOND",
+        vec![records.buffer()],
+    )?;
+    session.set("pipeline.in-place", if in_place { "auto" } else { "never" })?;
+    let (name, sql) = (if in_place { "millstream/records" } else { "millstream/gathered" }, sql.to_string());
+    let system = System::measured(name, threads, move || query(&mut session, &sql));
+    Ok(system.touching(records.rows() as u64 * RECORD as u64))
+}
+
 /// A loop by hand with each way to share the work. `row` adds up the row of a group.
 fn loops<'a, L: Layout<Cell: SharedCell> + Copy + 'a>(
     name: &str,
@@ -130,11 +152,14 @@ fn layouts(suite: &mut Suite, data: &Data) -> Result<(), Failure> {
         ));
         counted = counted
             .with(engine(&small, threads, COUNT)?)
+            .with(engine_over_records(records, true, threads, COUNT)?)
             .with_all(loops("columnar", columns::<Count>(data, None, WINDOW_MS), threads, count_row))
             .with_all(loops("row", of_rows, threads, count_row).into_iter().map(|s| s.touching(packed)));
         let of_rows = Rows::<CountSum> { data, records, slice_ms: WINDOW_MS, cell: PhantomData };
         summed = summed
             .with(engine(&small, threads, &sum)?)
+            .with(engine_over_records(records, true, threads, &sum)?)
+            .with(engine_over_records(records, false, threads, &sum)?)
             .with_all(loops("columnar", columns::<CountSum>(data, None, WINDOW_MS), threads, sum_row))
             .with_all(loops("row", of_rows, threads, sum_row).into_iter().map(|s| s.touching(packed)));
     }

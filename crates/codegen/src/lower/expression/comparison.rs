@@ -1,9 +1,10 @@
 //! Comparisons and IN lists.
 //!
-//! A string column is compared with a constant of up to 12 bytes by its raw view: one 16-byte comparison.
+//! A string column is compared with a constant of up to 12 bytes by its raw view, and a text in a record with one of up to
+//! 15 bytes by the bytes of its field: one comparison of 16 bytes or less.
 
 use super::super::{Lowering, Scalar};
-use crate::program::{Comparison, Op, Value as Number};
+use crate::program::{Comparison, InRecord, Layout, Op, Value as Number};
 use millstream_abi::{Phys, RuntimeFn, Str};
 use millstream_plan::expr::{CompareOp, Expr};
 use millstream_types::{Diagnostic, Value};
@@ -54,6 +55,28 @@ impl Lowering<'_> {
         self.builder.compare(comparison, a, b)
     }
 
+    /// The bytes of a field that decide whether it has the text of a constant, as far as a comparison of 16 bytes can tell,
+    /// and what they then are: those of the constant, and the 0 behind it if the field is longer.
+    fn field_bytes(&mut self, input: u32, place: InRecord, constant: u32) -> Option<(Number, Number)> {
+        let text = &self.builder.string(constant)?.to_vec();
+        let fits = match place.ends_at_zero {
+            true => text.len() <= place.width && !text.contains(&0),
+            false => text.len() == place.width,
+        };
+        if !fits {
+            // No field has it.
+            return Some((self.builder.int(0, Phys::I128), self.builder.int(1, Phys::I128)));
+        }
+        let count = place.width.min(text.len() + 1);
+        if count > size_of::<i128>() {
+            return None;
+        }
+        let mut bytes = [0; 16];
+        bytes[..text.len()].copy_from_slice(text);
+        let found = self.builder.op(Op::LoadBytes(input, count as u32), Phys::I128);
+        Some((found, self.builder.int(i128::from_le_bytes(bytes), Phys::I128)))
+    }
+
     /// The raw view of a string column and the bits of a constant of up to 12 bytes, when these are the operands.
     fn view(&mut self, column: Number, constant: Number) -> Option<(Number, Number)> {
         let (Some(&Op::Load(input)), Some(&Op::Str(index))) =
@@ -61,6 +84,9 @@ impl Lowering<'_> {
         else {
             return None;
         };
+        if let Layout::Record(place) = self.inputs[input as usize].layout {
+            return self.field_bytes(input, place, index);
+        }
         let bits = self.builder.string(index).filter(|s| s.len() <= Str::INLINE).map(|s| Str::new(s).bits())?;
         let view = self.builder.op(Op::LoadView(input), Phys::I128);
         Some((view, self.builder.int(bits as i128, Phys::I128)))
