@@ -70,7 +70,7 @@ fn run(suite: &mut Suite) -> Result<(), Failure> {
         // Part of the time went by before the generators had made their rows; the bisection corrects the guess.
         let guess = unpaced.rows as f64 / unpaced.seconds;
         suite.say(&format!("  {case}: {:.2} M rows/s without a schedule", guess / 1e6));
-        let (mut low, mut high) = (0.0, guess * 1.5);
+        let (mut low, mut high) = (0.0, f64::INFINITY);
         let mut best = None;
         let mut rate = guess * 0.8;
         for _ in 0..STEPS {
@@ -82,7 +82,7 @@ fn run(suite: &mut Suite) -> Result<(), Failure> {
             } else {
                 high = rate;
             }
-            rate = (low + high) / 2.0;
+            rate = if high.is_finite() { (low + high) / 2.0 } else { low * 1.5 };
         }
         let Some(best) = best else { return Err(format!("{case}: no rate was sustainable").into()) };
         suite.say(&format!("  {case}: {:.2} M rows/s are sustainable; limit {:.2} M rows/s", low / 1e6, limit.0 / 1e6));
