@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test setup build release fmt lint unit loom miri shuffle docs docs-check bench bench-runtime bench-all bench-peers bench-flink bench-resources soak deny clean
+.PHONY: demo test setup build release fmt lint unit loom miri shuffle chaos docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources soak deny clean
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
@@ -47,6 +47,10 @@ miri:
 shuffle:
 	MILLSTREAM_SHUFFLE=20 $(CARGO) test --test suite corpus
 
+# The SQL corpus with variants of code switched at random, 20 seeds.
+chaos:
+	MILLSTREAM_CHAOS=20 $(CARGO) test --test suite corpus
+
 # Regenerates the parts of docs/ that come from code.
 docs:
 	MILLSTREAM_UPDATE_DOCS=1 $(CARGO) test -p millstream-cli --test docs --quiet
@@ -59,6 +63,11 @@ bench: setup
 # By skew, number of keys and size of buffers (latency); some ten minutes.
 bench-runtime: setup
 	scripts/bench.sh skew keys latency
+
+# Streams that change while a query runs: the adaptive plan beside fixed ones, with plots over time in
+# target/bench/adaptive; some eight minutes.
+bench-adaptive: setup
+	scripts/bench.sh adaptive --repetitions 1 --report target/bench/adaptive
 
 # Beside DuckDB and Polars over files and in memory; some three minutes once built.
 bench-peers: setup

@@ -36,6 +36,12 @@ pub struct OutputColumn {
 /// the context. Never fails.
 pub type FindSlice = unsafe extern "C" fn(context: *mut ExecContext, slice_start: i64);
 
+/// Finds or makes the worker's array table of the slice that starts at `slice_start`, for the keys `first..first + len`, with
+/// entries of [`EntryLayout::array`](crate::EntryLayout::array); `count` is the number given there, `u64::MAX` for none. Sets
+/// `slice_start` and `table` of the context, where `dense` is the address of the entries. Never fails.
+pub type FindArray =
+    unsafe extern "C" fn(context: *mut ExecContext, slice_start: i64, first: i64, len: u64, count: u64);
+
 /// Inserts a key that the table does not have and returns its entry, accumulators freshly initialised. `keys` holds
 /// one slot a key; `null_mask` as in the entry. Long strings are copied into the table. May move the entries.
 pub type InsertKey =
@@ -71,6 +77,8 @@ pub struct ExecContext {
     pub table: *mut TableHeader,
     /// Called when a row's slice is not `slice_start`, or `table` is null.
     pub find_slice: FindSlice,
+    /// The same, for programs that update arrays; `None` where there can be none. Generated code takes it for the pointer.
+    pub find_array: Option<FindArray>,
     /// Called when a key is not in the table.
     pub insert_key: InsertKey,
     /// Copies bytes of a string that a MIN or MAX accumulator keeps into the current table's arena.

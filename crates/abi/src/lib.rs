@@ -4,6 +4,7 @@
 //! Both executors of row programs (interpreter and LLVM) and the state crate build on these definitions, so a
 //! layout is written down once. Depends on nothing of ours.
 
+mod array;
 mod combination;
 mod context;
 mod entry;
@@ -12,9 +13,10 @@ mod phys;
 mod runtime_function;
 mod string;
 
+pub use array::{ArrayLayout, KeyRange};
 pub use combination::Combination;
 pub use context::{
-    ColumnView, ErrorKind, ExecContext, FindSlice, InsertKey, OutputColumn, Status, StatusKind, UpdateObject,
+    ColumnView, ErrorKind, ExecContext, FindArray, FindSlice, InsertKey, OutputColumn, Status, StatusKind, UpdateObject,
 };
 pub use entry::{Accumulator, EntryLayout, Finish, KeySlot, ObjectKind, TableHeader};
 pub use hash::{HASH_BUSY, HASH_EMPTY, HASH_SEED, hash_bytes, hash_finish, hash_str, hash_wide, hash_word};

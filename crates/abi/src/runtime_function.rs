@@ -78,6 +78,21 @@ macro_rules! runtime_functions {
                 !matches!(self, Rand | RandInteger | RandIntegerSeed | RandSeed | Uuid)
             }
 
+            /// Whether no call fails, whatever the arguments: then it may be made for rows that need it not.
+            pub const fn is_total(self) -> bool {
+                use RuntimeFn::*;
+                matches!(
+                    self,
+                    StrCompare | Upper | Lower | CharLength | OctetLength | TrimBoth | TrimLeading | TrimTrailing
+                        | Substring | Left | Right | Reverse | InitCap | DropPrefix | Translate | Ascii | IsAlpha
+                        | IsDigit | IsDecimal | Position | SplitIndex | StartsWith | EndsWith | Like | Regexp
+                        | RegexpExtract | RegexpCount | RegexpInstr | RegexpSubstr | Md5 | Sha1 | Sha256
+                        | AbsInteger | AbsDouble | SignDouble | FloorDouble | CeilDouble | Sqrt | Exp | Ln | Log10
+                        | Sin | Cos | Tan | Power | BitAnd | BitOr | BitXor | BitNot | CastIntToStr | ParseUrl
+                        | ParseUrlKey | TimestampToDate | TimestampToTime
+                )
+            }
+
             /// Type of the result.
             pub const fn result(self) -> Phys {
                 match self { $(RuntimeFn::$variant => Phys::$result,)* }

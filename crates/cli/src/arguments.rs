@@ -69,6 +69,9 @@ pub(crate) struct Explain {
     /// Also show row programs, LLVM IR and assembly
     #[arg(long)]
     pub(crate) codegen: bool,
+    /// Run each, and show the pipelines with what each has done
+    #[arg(long, conflicts_with = "codegen")]
+    pub(crate) analyze: bool,
 }
 
 /// Options of every command.
@@ -107,6 +110,9 @@ pub(crate) struct Common {
     /// Write a summary of each query to standard error [default: one line on a terminal, else none]
     #[arg(long, global = true, env = "MILLSTREAM_STATS", value_name = "FORM")]
     pub(crate) stats: Option<StatsArgument>,
+    /// Also write it while a query runs, after each so many seconds
+    #[arg(long, global = true, env = "MILLSTREAM_STATS_EVERY", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) stats_every: Option<u64>,
     /// Configuration file [default: millstream.toml in this directory, if there is one]
     #[arg(long, global = true, env = "MILLSTREAM_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,

@@ -4,10 +4,13 @@ use crate::arguments::{Common, Explain, Script, Shell};
 use crate::config::Config;
 use crate::interrupt::Interrupt;
 use crate::output::StandardOutput;
+use crate::status::Telling;
 use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, docs, shell, status, summary};
 use millstream::connectors::stdout_error;
 use millstream::sql::{self, ParsedStatement};
-use millstream::{Diagnostic, Outcome, Place, RunMonitor, Session, SessionConfig, code};
+use millstream::{
+    Diagnostic, Outcome, Place, RunMonitor, Session, SessionConfig, StatsSnapshot, code, user_code_directory,
+};
 use std::io::{IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::path::Path;
 
@@ -67,7 +70,7 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(common: &Common) -> Result<Context, Failure> {
         let config = Config::load(common)?;
-        let mut session = Session::new(SessionConfig { pin: config.pin });
+        let mut session = Session::new(SessionConfig { pin: config.pin, code_directory: user_code_directory() });
         for (key, value) in &config.settings {
             session.set(key, value).map_err(Failure::usage)?;
         }
@@ -99,8 +102,10 @@ impl Context {
         // A table that grows on the terminal and a status line under it would overwrite each other.
         let rows_on_terminal = stdout().is_terminal() && self.output.is_text() && statement.is_query();
         let show = !self.config.quiet && !rows_on_terminal;
-        let (session, output) = (&mut self.session, &mut self.output);
-        let outcome = status::with_status_line(show, &monitor, || session.execute(statement, output, &monitor));
+        let (session, output, config) = (&mut self.session, &mut self.output, &self.config);
+        let report = |stats: &StatsSnapshot| summary::report(config.stats, stats);
+        let telling = Telling { line: show, every: config.stats_every, report: &report };
+        let outcome = status::telling(&telling, &monitor, || session.execute(statement, output, &monitor));
         self.interrupt.watch(None);
         if let (Err(_), Some(stats)) = (&outcome, monitor.stats()) {
             // What a failed or stopped run has done counts, too.
@@ -187,13 +192,15 @@ pub(crate) fn sql(arguments: &Shell, common: &Common) -> Result<(), Failure> {
     shell::run(&mut context)
 }
 
-/// `millstream explain`: definitions and settings are executed, queries and inserts explained.
+/// `millstream explain`: definitions and settings are executed, queries and inserts explained, or run and analysed.
 pub(crate) fn explain(arguments: &Explain, common: &Common) -> Result<(), Failure> {
     let mut context = Context::new(common)?;
     for text in texts(&context, &arguments.script)? {
         let fail = |d| Failure::statement(d, &text);
         for statement in &context.session.parse(&text.sql).map_err(fail)? {
-            if statement.is_query() || statement.is_insert() {
+            if arguments.analyze && (statement.is_query() || statement.is_insert()) {
+                context.execute_one(&statement.analyzed()).map_err(fail)?;
+            } else if statement.is_query() || statement.is_insert() {
                 let plan = context.session.explain(statement, arguments.codegen).map_err(fail)?;
                 print(&plan).map_err(fail)?;
             } else {

@@ -5,7 +5,9 @@ use crate::commands::Failure;
 use millstream::{Diagnostic, Place, code};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::path::Path;
+use std::time::Duration;
 
 /// The file's keys; all optional, unknown ones are errors.
 #[derive(Debug, Default, Deserialize)]
@@ -20,6 +22,7 @@ struct File {
     output: Option<OutputArgument>,
     quiet: Option<bool>,
     stats: Option<StatsArgument>,
+    stats_every: Option<NonZeroU64>,
     /// Session options, as by SET.
     #[serde(default)]
     set: BTreeMap<String, Scalar>,
@@ -55,6 +58,7 @@ pub(crate) struct Config {
     pub(crate) output: Option<OutputArgument>,
     pub(crate) quiet: bool,
     pub(crate) stats: Option<StatsArgument>,
+    pub(crate) stats_every: Option<Duration>,
     pub(crate) pin: bool,
     /// Session options in the order in which they are set: those of the file first, so that flags win.
     pub(crate) settings: Vec<(String, String)>,
@@ -88,6 +92,7 @@ impl Config {
             output: common.output.or(file.output),
             quiet: common.quiet || file.quiet.unwrap_or(false),
             stats: common.stats.or(file.stats),
+            stats_every: common.stats_every.or(file.stats_every.map(NonZeroU64::get)).map(Duration::from_secs),
             pin: common.pin || file.pin.unwrap_or(false),
             settings,
             variables,

@@ -30,6 +30,7 @@ const KEYWORDS: &[&str] = &[
     "END",
     "EXECUTE",
     "EXPLAIN",
+    "EXPLAIN ANALYZE",
     "EXPLAIN CODEGEN",
     "FILTER",
     "FROM",

@@ -9,19 +9,39 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const PATIENCE: Duration = Duration::from_millis(700);
 const REFRESH: Duration = Duration::from_millis(250);
 
-/// Runs `query` with a status line beside it, if standard error is a terminal and `show` is set.
-pub(crate) fn with_status_line<T>(show: bool, monitor: &RunMonitor, query: impl FnOnce() -> T) -> T {
-    if !show || !stderr().is_terminal() {
-        return query();
-    }
+/// What is told of a query while it runs.
+pub(crate) struct Telling<'a> {
+    /// Whether there is a status line, if standard error is a terminal.
+    pub(crate) line: bool,
+    /// How often there is a report, if at all.
+    pub(crate) every: Option<Duration>,
+    /// Writes a report.
+    pub(crate) report: &'a (dyn Fn(&StatsSnapshot) + Sync),
+}
+
+/// Runs `query` with a status line and reports beside it, as asked for.
+pub(crate) fn telling<T>(telling: &Telling<'_>, monitor: &RunMonitor, query: impl FnOnce() -> T) -> T {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let painter = scope.spawn(|| paint(monitor, &ended));
+        let painter = (telling.line && stderr().is_terminal()).then(|| scope.spawn(|| paint(monitor, &ended)));
+        let ended = &ended;
+        let reporter = telling.every.map(|every| scope.spawn(move || report(every, telling.report, monitor, ended)));
         let result = query();
         ended.store(true, Relaxed);
-        painter.thread().unpark();
+        painter.iter().chain(&reporter).for_each(|thread| thread.thread().unpark());
         result
     })
+}
+
+fn report(every: Duration, report: &dyn Fn(&StatsSnapshot), monitor: &RunMonitor, ended: &AtomicBool) {
+    let mut next = Instant::now() + every;
+    while !ended.load(Relaxed) {
+        std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
+        if Instant::now() >= next && !ended.load(Relaxed) {
+            next += every;
+            monitor.stats().iter().for_each(|stats| report(&stats.snapshot()));
+        }
+    }
 }
 
 fn paint(monitor: &RunMonitor, ended: &AtomicBool) {

@@ -5,12 +5,13 @@
 use crate::arguments::StatsArgument;
 use crate::status::{amount, duration, timestamp};
 use millstream::{
-    Compilation, MemorySnapshot, PipelineSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times,
-    TriggerSnapshot, WorkerSnapshot,
+    CodeOrigin, ColumnSnapshot, Compilation, Event, MemorySnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot,
+    SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
 };
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write, stderr};
+use std::time::Duration;
 
 /// Writes the summary of a query that has ended, as asked for.
 pub(crate) fn summarise(form: Option<StatsArgument>, quiet: bool, stats: &StatsSnapshot) {
@@ -21,6 +22,11 @@ pub(crate) fn summarise(form: Option<StatsArgument>, quiet: bool, stats: &StatsS
         Some(StatsArgument::Json) => object(stats).to_string(),
     };
     let _ = writeln!(stderr(), "{text}");
+}
+
+/// Writes what a query has done so far, in the same form.
+pub(crate) fn report(form: Option<StatsArgument>, stats: &StatsSnapshot) {
+    summarise(Some(form.unwrap_or(StatsArgument::Text)), false, stats);
 }
 
 fn line(s: &StatsSnapshot) -> String {
@@ -76,6 +82,22 @@ fn details(s: &StatsSnapshot) -> String {
             let _ = write!(out, "\n{}: {} {what}, delivered after {}", x.name, x.begun, times(&x.delay));
         }
     }
+    for x in &s.programs {
+        for v in &x.variants {
+            let choices = if v.choices.is_empty() { "generic" } else { &v.choices };
+            let cost = v.nanos_per_row().map_or(String::new(), |nanos| format!(", {nanos:.1} ns per row"));
+            let current = if v.is_current { ", in use" } else { "" };
+            let _ = write!(out, "\n{}, variant {} ({}, {choices}): ", x.name, v.number, v.tier);
+            let _ = write!(out, "{} rows{cost}{current}", v.rows);
+        }
+    }
+    for e in &s.events {
+        let at = duration(e.at);
+        let _ = write!(out, "\nafter {at}, {}: {}; {}", e.subject, e.observed, e.decided);
+        if let Some((before, after)) = e.gain {
+            let _ = write!(out, " ({before:.2} to {after:.2} ns per row)");
+        }
+    }
     let [peak, limit] = [s.memory.peak, s.memory.limit].map(|bytes| amount(bytes as f64));
     let _ = write!(out, "\nmemory: at most {peak}B of {limit}B");
     for (index, x) in s.workers.iter().enumerate() {
@@ -108,6 +130,8 @@ fn object(s: &StatsSnapshot) -> Value {
         "records_failed_total": s.error_rows,
         "first_error": s.first_error.as_ref().map(ToString::to_string),
         "compilations": s.compilations.iter().map(compilation).collect::<Vec<_>>(),
+        "programs": s.programs.iter().map(program).collect::<Vec<_>>(),
+        "events": s.events.iter().map(event).collect::<Vec<_>>(),
         "sources": s.sources.iter().map(source).collect::<Vec<_>>(),
         "pipelines": s.pipelines.iter().map(pipeline).collect::<Vec<_>>(),
         "aggregations": s.aggregations.iter().map(|a| trigger(a, "windows")).collect::<Vec<_>>(),
@@ -117,7 +141,73 @@ fn object(s: &StatsSnapshot) -> Value {
 }
 
 fn compilation(c: &Compilation) -> Value {
-    json!({ "program": c.program, "time_s": c.time.as_secs_f64(), "code_bytes": c.code_bytes, "reused": c.is_reused })
+    json!({
+        "program": c.program,
+        "time_s": c.time.as_secs_f64(),
+        "code_bytes": c.code_bytes,
+        "origin": c.origin.name(),
+        "reused": c.origin != CodeOrigin::Compiled,
+        "cache_problem": c.cache_problem,
+    })
+}
+
+fn program(p: &ProgramSnapshot) -> Value {
+    json!({
+        "name": p.name,
+        "variants": p.variants.iter().map(variant).collect::<Vec<_>>(),
+        "profile": p.profile.as_ref().map(profile),
+    })
+}
+
+fn variant(v: &VariantSnapshot) -> Value {
+    json!({
+        "number": v.number,
+        "tier": v.tier.to_string(),
+        "choices": v.choices,
+        "rows": v.rows,
+        "buffers": v.buffers,
+        "time_s": Duration::from_nanos(v.nanos).as_secs_f64(),
+        "nanos_per_row": v.nanos_per_row(),
+        "current": v.is_current,
+    })
+}
+
+fn profile(p: &ProfileSnapshot) -> Value {
+    let keys = p.keys.map(|keys| {
+        json!({
+            "distinct": keys.distinct,
+            "heaviest_share": keys.heaviest,
+            "least": keys.range.map(|range| range.0),
+            "greatest": keys.range.map(|range| range.1),
+        })
+    });
+    let column = |c: &ColumnSnapshot| {
+        json!({
+            "name": c.name,
+            "null_share": c.null_rate,
+            "distinct": c.distinct,
+            "text_bytes": c.text_bytes,
+        })
+    };
+    json!({
+        "sampled_rows": p.rows,
+        "filter_shares": p.filters,
+        "keys": keys,
+        "out_of_order_share": p.out_of_order,
+        "rows_per_slice": p.rows_per_slice,
+        "columns": p.columns.iter().map(column).collect::<Vec<_>>(),
+    })
+}
+
+fn event(e: &Event) -> Value {
+    json!({
+        "at_s": e.at.as_secs_f64(),
+        "subject": e.subject,
+        "observed": e.observed,
+        "decided": e.decided,
+        "nanos_per_row_before": e.gain.map(|gain| gain.0),
+        "nanos_per_row_after": e.gain.map(|gain| gain.1),
+    })
 }
 
 fn memory(m: &MemorySnapshot) -> Value {

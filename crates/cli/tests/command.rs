@@ -19,6 +19,8 @@ fn millstream(folder: &Path) -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MILLSTREAM_")) {
         command.env_remove(name);
     }
+    // The code that the command keeps is shared by the tests, and not with those of the user.
+    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -191,9 +193,14 @@ fn statistics_add_up_and_keep_their_names() {
     };
     assert_eq!(
         names(&s),
-        "aggregations buffers bytes_in compilations elapsed_s first_error memory operators pipelines queued records_failed_total \
-         records_late_total records_malformed_total rows_in rows_out sources trigger_delay watermark_ms windows workers workers_idle"
+        "aggregations buffers bytes_in compilations elapsed_s events first_error memory operators pipelines programs queued \
+         records_failed_total records_late_total records_malformed_total rows_in rows_out sources trigger_delay watermark_ms windows workers workers_idle"
     );
+    let variant = "buffers choices current nanos_per_row number rows tier time_s";
+    let programs = s["programs"].as_array().unwrap();
+    let variants = |program: &Value| program["variants"].as_array().unwrap().clone();
+    assert!(programs.iter().all(|p| names(p) == "name profile variants"), "{s}");
+    assert!(programs.iter().flat_map(variants).all(|v| names(&v) == variant), "{s}");
     let times = "count max_s mean_s p50_s p99_s sum_s";
     let (source, splits) = (&s["sources"][0], s["sources"][0]["splits"].as_array().unwrap());
     assert_eq!(names(source), "bytes chunks decode_time name queued rows splits watermark_ms");
@@ -241,6 +248,35 @@ fn statistics_add_up_and_keep_their_names() {
     let parts =
         ["450 rows in, 30 rows out", "\nsource 0: table t: 450 rows", "\npipeline 1: ", "\naggregation 0: 30 windows"];
     assert!(parts.iter().all(|part| page.contains(part)) && page.contains("\nworker 1: "), "{page}");
+}
+
+#[test]
+fn the_next_command_loads_the_code_that_the_first_has_compiled() {
+    let folder = tempfile::tempdir().unwrap();
+    let sql = "SELECT k, COUNT(*), MAX(UPPER(s)) FROM (VALUES (1, 'a long text, longer than inline'), (2, 'b')) AS t (k, s) \
+               WHERE s <> 'another long text, which is not there' GROUP BY k";
+    let run = |cache: &str| {
+        let mut command = millstream(folder.path());
+        command
+            .env("XDG_CACHE_HOME", folder.path().join("cache"))
+            .args(["run", "--stats", "json", "--tier", "compile"]);
+        command.args(["--set", "execution.runtime-mode=batch", "--set", &format!("pipeline.code-cache={cache}")]);
+        let output = command.args(["--workers", "1", "-e", sql]).output().unwrap();
+        let stats: Value =
+            serde_json::from_slice(&output.stderr).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+        let compilations = stats["compilations"].as_array().unwrap().clone();
+        assert!(!compilations.is_empty() && compilations.iter().all(|c| c["cache_problem"].is_null()), "{stats}");
+        let of = |name: &str| compilations.iter().all(|c| c["origin"] == name && c["reused"] == (name != "compiled"));
+        (text(&output.stdout), ["compiled", "disk"].into_iter().find(|name| of(name)).unwrap_or("mixed"))
+    };
+    let (rows, origin) = run("off");
+    assert_eq!((rows.lines().count(), origin), (2, "compiled"), "{rows}");
+    assert!(!folder.path().join("cache").exists());
+    assert_eq!(run("auto"), (rows.clone(), "compiled"));
+    assert_eq!(run("auto"), (rows.clone(), "disk"));
+    assert!(folder.path().join("cache/millstream/code").is_dir());
+    assert_eq!(run("./code"), (rows.clone(), "compiled"));
+    assert_eq!(run("./code"), (rows, "disk"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! trivial constants, so that lowering can ask for what it needs without remembering what it has.
 
 use crate::fold;
-use crate::program::{Comparison, Input, Op, Program, Site, Statement, Terminal, Value};
+use crate::program::{Comparison, FilterShape, Input, Op, Program, Site, Statement, Terminal, Value};
 use crate::rewrite;
 use millstream_abi::{ErrorKind, Phys, RuntimeFn};
 use std::collections::{HashMap, HashSet};
@@ -57,6 +57,11 @@ impl<K: Eq + Hash + Clone, R: Clone> Builder<K, R> {
             sites: Vec::new(),
             scopes: vec![Scope::new()],
         }
+    }
+
+    /// A program without statements that has the constants and sites of another, at their numbers.
+    pub(crate) fn over(strings: &[Box<[u8]>], sites: &[Site]) -> Builder<K, R> {
+        Builder { strings: strings.to_vec(), sites: sites.to_vec(), ..Builder::new() }
     }
 
     fn scope(&mut self) -> &mut Scope<K, R> {
@@ -209,9 +214,14 @@ impl<K: Eq + Hash + Clone, R: Clone> Builder<K, R> {
 
     /// Drops the row unless `condition`. Only while no branch is open.
     pub(crate) fn filter(&mut self, condition: Value, counts_late: bool) {
+        self.shaped_filter(condition, counts_late, FilterShape::Auto);
+    }
+
+    /// [`Builder::filter`] of a shape.
+    pub(crate) fn shaped_filter(&mut self, condition: Value, counts_late: bool, shape: FilterShape) {
         debug_assert_eq!(self.scopes.len(), 1, "filters stand at the top level");
         if self.known_bool(condition) != Some(true) {
-            self.scope().statements.push(Statement::Filter { condition, counts_late });
+            self.scope().statements.push(Statement::Filter { condition, counts_late, shape });
         }
     }
 

@@ -15,7 +15,7 @@ use crate::lower::{Lowered, OutputSource};
 use crate::program::{Program, Statement, Terminal};
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use context::Run;
-use millstream_abi::{Accumulator, EntryLayout, ExecContext, FindSlice, InsertKey, Str, UpdateObject};
+use millstream_abi::{Accumulator, EntryLayout, ExecContext, FindArray, FindSlice, InsertKey, Str, UpdateObject};
 use millstream_functions::FunctionContext;
 use millstream_types::Diagnostic;
 use std::ffi::c_void;
@@ -68,6 +68,7 @@ pub struct UpdateOutcome {
 #[derive(Debug, Clone, Copy)]
 pub struct TableHooks {
     find_slice: FindSlice,
+    find_array: Option<FindArray>,
     insert_key: InsertKey,
     keep_string: unsafe extern "C" fn(context: *mut ExecContext, string: *mut Str),
     update_object: UpdateObject,
@@ -87,7 +88,15 @@ impl TableHooks {
         update_object: UpdateObject,
         host: *mut c_void,
     ) -> TableHooks {
-        TableHooks { find_slice, insert_key, keep_string, update_object, host }
+        TableHooks { find_slice, find_array: None, insert_key, keep_string, update_object, host }
+    }
+
+    /// The same for programs that update arrays, too.
+    ///
+    /// # Safety
+    /// As for [`TableHooks::new`].
+    pub unsafe fn with_arrays(self, find_array: FindArray) -> TableHooks {
+        TableHooks { find_array: Some(find_array), ..self }
     }
 }
 

@@ -13,11 +13,13 @@ mod fold;
 pub mod interpreter;
 pub mod kernel;
 pub mod lower;
+pub mod observe;
 pub mod partition;
 mod print;
 pub mod program;
 mod rewrite;
 pub mod semantics;
+pub mod specialise;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod verify;

@@ -3,7 +3,8 @@
 //! Sites are left out; a trap shows its kind.
 
 use crate::program::{
-    Access, Comparison, Component, InRecord, Layout, Op, Program, Statement, Terminal, Update, Value,
+    Access, Comparison, Component, FilterShape, InRecord, KeyRange, Layout, Op, Program, Statement, Terminal, Update,
+    Value,
 };
 use millstream_abi::{Accumulator, ErrorKind, ObjectKind, Phys};
 use std::fmt;
@@ -72,9 +73,13 @@ impl Program {
                 self.give(f, depth + 1, &list(|r| r.2))
             }
             Statement::Trap { condition, kind, .. } => writeln!(f, "{indent}trap {condition} {}", kind_name(*kind)),
-            Statement::Filter { condition, counts_late } => {
+            Statement::Filter { condition, counts_late, shape } => {
                 let late = if *counts_late { " late" } else { "" };
-                writeln!(f, "{indent}filter {condition}{late}")
+                write!(f, "{indent}filter {condition}{late}")?;
+                if *shape != FilterShape::Auto {
+                    write!(f, " by {shape}")?;
+                }
+                f.write_str("\n")
             }
         }
     }
@@ -132,6 +137,9 @@ fn print_update(f: &mut fmt::Formatter<'_>, update: &Update) -> fmt::Result {
     if let Some(slice) = update.slice {
         write!(f, " slice {slice}")?;
     }
+    if let Some(KeyRange { first, len }) = update.range {
+        write!(f, " keys from {first} len {len}")?;
+    }
     f.write_str("\n")?;
     for (value, valid) in &update.keys {
         write!(f, "    key {value}")?;
@@ -182,6 +190,17 @@ fn snake_case(name: &str) -> String {
         text.push(c.to_ascii_lowercase());
     }
     text
+}
+
+impl fmt::Display for FilterShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FilterShape::Auto => "default",
+            FilterShape::Branch => "branch",
+            FilterShape::Mask => "mask",
+            FilterShape::Selection => "selection",
+        })
+    }
 }
 
 impl fmt::Display for Comparison {

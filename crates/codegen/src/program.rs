@@ -17,7 +17,8 @@
 //!   emit auction = v5
 //! ```
 
-use millstream_abi::{EntryLayout, ErrorKind, Phys, RuntimeFn};
+pub use millstream_abi::KeyRange;
+use millstream_abi::{Accumulator, ArrayLayout, EntryLayout, ErrorKind, Phys, RuntimeFn};
 use std::fmt;
 
 /// A value of a program: its number, in order of definition.
@@ -145,7 +146,24 @@ pub enum Statement {
         condition: Value,
         /// Whether dropped rows are counted as late (`ExecContext::late_rows`).
         counts_late: bool,
+        /// How machine code drops rows.
+        shape: FilterShape,
     },
+}
+
+/// How machine code drops the rows of a filter. It changes what a filter costs, not what it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum FilterShape {
+    /// As suits what is known before rows were seen.
+    #[default]
+    Auto,
+    /// A branch, behind which the same loop goes on with the rows that pass. Cheap when nearly all rows go one way.
+    Branch,
+    /// No branch: the condition is and-ed with the next one, which is evaluated for all rows that this one was. The last filter
+    /// is a branch then.
+    Mask,
+    /// Ends the loop: the numbers of the rows that pass are written down, and another loop goes on with them.
+    Selection,
 }
 
 /// An operation without side effects, on operands of the types stated. Unless stated otherwise the operands and the
@@ -278,6 +296,12 @@ pub struct Emit {
 ///    Of a table that others update too ([`Access::Shared`]) hash words are loaded with acquire ordering, and an entry whose
 ///    hash is 1 is just being written: in the dense region it counts as not there, in the search it is passed over.
 /// 4. Each component whose guard holds is updated by the formula at [`Component`], in order.
+///
+/// With a [`range`](Update::range) tables are arrays. A row whose key is NULL or outside of the range stops the run before
+/// step 1 ([`Status::DEOPTIMISE`](millstream_abi::Status::DEOPTIMISE)). In step 1 `find_array` is called in place of
+/// `find_slice`; a run neither uses the table that the context has at its start nor leaves one. In place of steps 2 and 3
+/// the entry is number `key - range.first` of those of [`Update::array`] from `table.dense` on. After step 4 the entry's mark
+/// is set to 1, unless it is a count.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Update {
     /// Who else uses the table meanwhile.
@@ -290,6 +314,22 @@ pub struct Update {
     pub keys: Vec<(Value, Option<Value>)>,
     /// Updates in the order of the layout's accumulators.
     pub components: Vec<Component>,
+    /// The keys that specialised code assumes, at most [`KeyRange::MOST_KEYS`]; only with [`Access::Own`] and if there are
+    /// [arrays](Update::array).
+    pub range: Option<KeyRange>,
+}
+
+impl Update {
+    /// The number of an accumulator that counts every row: none of it is 0.
+    pub fn count(&self) -> Option<usize> {
+        let mut accumulators = self.layout.accumulators.iter().zip(&self.components);
+        accumulators.position(|((a, _), component)| *a == Accumulator::Count && component.guard.is_none())
+    }
+
+    /// The entries of array tables, if there can be any.
+    pub fn array(&self) -> Option<ArrayLayout> {
+        self.layout.array(self.count())
+    }
 }
 
 /// Who uses a table while a program updates it.

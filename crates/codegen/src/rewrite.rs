@@ -2,7 +2,24 @@
 
 use crate::program::{Op, Program, Statement, Terminal, Value};
 
+impl Program {
+    /// Whether an operation of the body is as `is_wanted` says.
+    pub fn has_op(&self, is_wanted: impl Fn(&Op) -> bool) -> bool {
+        let mut found = false;
+        self.body.iter().for_each(|statement| statement.each_op(&mut |op| found |= is_wanted(op)));
+        found
+    }
+}
+
 impl Op {
+    /// The input column that the operation reads.
+    pub fn input(&self) -> Option<u32> {
+        match self {
+            Op::Load(input) | Op::IsValid(input) | Op::LoadView(input) | Op::LoadBytes(input, _) => Some(*input),
+            _ => None,
+        }
+    }
+
     /// Calls `visit` on every operand, in order.
     pub fn visit_operands(&mut self, mut visit: impl FnMut(&mut Value)) {
         match self {
@@ -40,6 +57,44 @@ impl Op {
                 visit(a);
                 visit(b);
             }
+        }
+    }
+}
+
+impl Statement {
+    /// Calls `visit` with every value that the statement, or one within it, uses.
+    pub fn each_use(&self, visit: &mut dyn FnMut(Value)) {
+        match self {
+            Statement::Let(_, op) => op.clone().visit_operands(|value| visit(*value)),
+            Statement::Call { arguments, .. } => arguments.iter().for_each(|&a| visit(a)),
+            Statement::If { condition, then, otherwise, results } => {
+                visit(*condition);
+                then.iter().chain(otherwise).for_each(|s| s.each_use(visit));
+                for &(_, a, b) in results {
+                    visit(a);
+                    visit(b);
+                }
+            }
+            Statement::Trap { condition, .. } | Statement::Filter { condition, .. } => visit(*condition),
+        }
+    }
+
+    /// Calls `visit` with every operation of the statement, or of one within it.
+    pub fn each_op(&self, visit: &mut dyn FnMut(&Op)) {
+        match self {
+            Statement::Let(_, op) => visit(op),
+            Statement::If { then, otherwise, .. } => then.iter().chain(otherwise).for_each(|s| s.each_op(visit)),
+            Statement::Call { .. } | Statement::Trap { .. } | Statement::Filter { .. } => {}
+        }
+    }
+
+    /// Values that the statement defines for those after it.
+    pub fn definitions(&self) -> Vec<Value> {
+        match self {
+            Statement::Let(value, _) => vec![*value],
+            Statement::Call { result, valid, .. } => vec![*result, *valid],
+            Statement::If { results, .. } => results.iter().map(|r| r.0).collect(),
+            Statement::Trap { .. } | Statement::Filter { .. } => Vec::new(),
         }
     }
 }

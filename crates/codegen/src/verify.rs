@@ -5,7 +5,9 @@
 //! inputs, strings and sites are in range; inputs in records are fields of them; a table update fits its layout. Called after lowering, and by both back ends
 //! in debug builds.
 
-use crate::program::{Access, Comparison, Emit, InRecord, Layout, Op, Program, Statement, Terminal, Update, Value};
+use crate::program::{
+    Access, Comparison, Emit, InRecord, KeyRange, Layout, Op, Program, Statement, Terminal, Update, Value,
+};
 use millstream_abi::{Accumulator, EntryLayout, ObjectKind, Phys};
 use std::collections::HashSet;
 
@@ -279,6 +281,13 @@ impl Verifier<'_> {
         if let Some(slice) = update.slice {
             self.expect(slice, Phys::I64)?;
         }
+        if let Some(range) = update.range {
+            let is_range = range.len > 0 && i128::from(range.first) + i128::from(range.len) - 1 <= i128::from(i64::MAX);
+            let fits = is_range && range.len <= KeyRange::MOST_KEYS && update.access == Access::Own;
+            if !fits || update.array().is_none() {
+                return Err(format!("{range:?} of keys"));
+            }
+        }
         for (slot, (value, valid)) in layout.keys.iter().zip(&update.keys) {
             self.expect(*value, slot.phys)?;
             if let Some(valid) = valid {
@@ -314,7 +323,7 @@ impl Verifier<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Component, Input, Site};
+    use crate::program::{Component, FilterShape, Input, Site};
     use millstream_abi::{ErrorKind, RuntimeFn};
 
     /// A program of two inputs, `(a: i64, s: str)`, that emits nothing.
@@ -366,7 +375,7 @@ mod tests {
         let body = vec![
             assign(0, Op::Bool(true)),
             Statement::If { condition: Value(0), then, otherwise: vec![], results: vec![] },
-            Statement::Filter { condition: Value(1), counts_late: false },
+            Statement::Filter { condition: Value(1), counts_late: false, shape: FilterShape::Auto },
         ];
         rejected(&program(&bools, body), "v1 is used where");
     }
@@ -410,7 +419,7 @@ mod tests {
         rejected(&program(&[Phys::Str], vec![assign(0, Op::Str(0))]), "no string 0");
         let trap = Statement::Trap { condition: Value(0), kind: ErrorKind::Overflow, site: 3 };
         rejected(&program(&[Phys::Bool], vec![assign(0, Op::Bool(true)), trap]), "no site 3");
-        let filter = Statement::Filter { condition: Value(0), counts_late: false };
+        let filter = Statement::Filter { condition: Value(0), counts_late: false, shape: FilterShape::Auto };
         let branch = Statement::If { condition: Value(0), then: vec![filter], otherwise: vec![], results: vec![] };
         rejected(&program(&[Phys::Bool], vec![assign(0, Op::Bool(true)), branch]), "filter within");
     }
@@ -421,7 +430,8 @@ mod tests {
         let access = Access::Own;
         let with = |keys, components| {
             let mut p = program(&[Phys::I64, Phys::Bool], vec![assign(0, Op::Load(0)), assign(1, Op::IsValid(0))]);
-            p.terminal = Terminal::Update(Update { access, layout: layout.clone(), slice: None, keys, components });
+            p.terminal =
+                Terminal::Update(Update { access, layout: layout.clone(), slice: None, keys, components, range: None });
             p
         };
         let sum = |argument| vec![Component { argument, valid: None, guard: Some(Value(1)) }];
@@ -444,7 +454,7 @@ mod tests {
             let keys = vec![(Value(1), None)];
             p.types.push(Phys::I64);
             p.body.push(assign(1, Op::Int(7)));
-            p.terminal = Terminal::Update(Update { access, layout, slice: None, keys, components });
+            p.terminal = Terminal::Update(Update { access, layout, slice: None, keys, components, range: None });
             p
         };
         let sum = with(Accumulator::SumI64, Access::Own).shared().expect("sums can be shared");

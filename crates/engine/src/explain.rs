@@ -33,7 +33,7 @@ pub(crate) fn explain(inserts: &[Insert], job: &Job, config: &RunConfig, codegen
 }
 
 /// What the tables of an aggregation are merged by, and what was asked for if that is not possible.
-fn merge_text(config: &RunConfig, aggregation: &Aggregation) -> String {
+pub(crate) fn merge_text(config: &RunConfig, aggregation: &Aggregation) -> String {
     let name = |strategy| match strategy {
         MergeStrategy::Auto => "auto, local at first",
         MergeStrategy::Local => "local",

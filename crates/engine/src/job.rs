@@ -1,29 +1,24 @@
 //! A run: from bound inserts to executed pipelines.
 
-use crate::compiler::Compiler;
+use crate::compiler::QueryCompiler;
 use crate::constant;
 use crate::memory::{self, TableProvider};
 use crate::placement::{self, TableLayout};
 use crate::programs::Programs;
 use crate::results::ResultTarget;
 use crate::session::{MemoryTables, RunMonitor};
-use millstream_codegen::interpreter::Interpreter;
-use millstream_codegen::kernel::Kernel;
 use millstream_codegen::lower::Lowered;
 use millstream_connectors::{self as connectors, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest};
 use millstream_plan::logical::{ColumnKind, Insert, Table};
 use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourceColumn, SourcePlan};
 use millstream_plan::{fold, physical};
 use millstream_runtime::{
-    KernelSlot, MergeStrategy, PipelineCode, QueryStats, RunConfig, RunInput, SourceInput, SourceRows,
+    Compiled, MergeStrategy, PipelineCode, ProgramCompiler, QueryStats, RunConfig, RunInput, SourceInput, SourceRows,
 };
 use millstream_sql::{InPlace, Tier};
 use millstream_types::{DataType, Diagnostic, Options, Place, Schema, code};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread;
-use std::time::{Duration, Instant};
 
 /// A planned run with its row programs.
 pub(crate) struct Job {
@@ -59,27 +54,21 @@ impl Job {
     pub(crate) fn run(
         self,
         tier: Tier,
-        compiler: &Compiler,
+        compiler: &Arc<QueryCompiler>,
         config: &RunConfig,
         memory: &MemoryTables,
         results: &mut dyn ResultTarget,
         monitor: &RunMonitor,
     ) -> Result<Arc<QueryStats>, Diagnostic> {
-        let (mut slots, mut spare_slots): (Slots, Slots) = Default::default();
         let stats = Arc::new(QueryStats::new(&self.plan));
         let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
             let is_spare = config.merge == MergeStrategy::Auto && lowered.program.is_shared();
-            let kernel: Arc<dyn Kernel> = match tier {
-                Tier::Compiled if !is_spare => compile(compiler, lowered, &stats)?,
-                _ => Arc::new(Interpreter::new(Arc::new(lowered.program.clone()))),
-            };
-            let kernel = KernelSlot::new(kernel);
-            match (tier, is_spare) {
-                (Tier::Interpreted, _) | (Tier::Compiled, false) => {}
-                (Tier::Auto, false) => slots.push((lowered.clone(), kernel.clone())),
-                (Tier::Auto | Tier::Compiled, true) => spare_slots.push((lowered.clone(), kernel.clone())),
+            if tier != Tier::Compiled || is_spare {
+                return Ok(PipelineCode::interpreted(lowered.clone()));
             }
-            Ok(PipelineCode { lowered: lowered.clone(), kernel })
+            let Compiled { kernel, compilation } = compiler.compile_at_once(&lowered.program)?;
+            stats.note_compilation(compilation);
+            Ok(PipelineCode::new(lowered.clone(), kernel))
         };
         let Programs { event_times, pipelines, lookups, operators } = &self.programs;
         let event_times: Vec<Option<PipelineCode>> =
@@ -105,18 +94,12 @@ impl Job {
             sinks.push(opened);
         }
         monitor.started(&stats);
-        let input = RunInput { plan: self.plan, sources, pipelines, operators, lookups, sinks };
-        let ended = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let compiles = !slots.is_empty() || !spare_slots.is_empty();
-            let compiler = compiles.then(|| {
-                scope.spawn(|| Background { compiler, stats: &stats, ended: &ended }.run(&slots, &spare_slots))
-            });
-            let result = millstream_runtime::run(input, config, &stats, monitor.cancel());
-            ended.store(true, Relaxed);
-            compiler.iter().for_each(|c| c.thread().unpark());
-            result
-        })?;
+        let later: Option<Arc<dyn ProgramCompiler>> = match tier {
+            Tier::Interpreted => None,
+            Tier::Auto | Tier::Compiled => Some(compiler.clone()),
+        };
+        let input = RunInput { plan: self.plan, sources, pipelines, operators, lookups, sinks, compiler: later };
+        millstream_runtime::run(input, config, &stats, monitor.cancel())?;
         Ok(stats)
     }
 }
@@ -127,54 +110,6 @@ fn written_twice(file: &Path) -> Diagnostic {
     Diagnostic::new(code::INVALID_OPTION, message)
         .at(Place::Option("path".into()))
         .advise("UNION ALL the queries in one INSERT, or give a directory as 'path': each insert adds its files")
-}
-
-/// Programs whose kernels are to be replaced.
-type Slots = Vec<(Arc<Lowered>, KernelSlot)>;
-
-/// How long a query has run when the programs are compiled that it may come to need, such as those for shared tables: a
-/// short query ends before it has seen enough to change its ways.
-const SPARE_AFTER: Duration = Duration::from_millis(250);
-
-/// Machine code of a program.
-fn compile(compiler: &Compiler, lowered: &Lowered, stats: &QueryStats) -> Result<Arc<dyn Kernel>, Diagnostic> {
-    let (kernel, compilation) = compiler.compile(lowered)?;
-    stats.note_compilation(compilation);
-    Ok(kernel)
-}
-
-/// The second tier, beside a run.
-struct Background<'a> {
-    compiler: &'a Compiler,
-    stats: &'a QueryStats,
-    /// Whether the run has ended.
-    ended: &'a AtomicBool,
-}
-
-impl Background<'_> {
-    /// Replaces each interpreter by machine code as soon as it is there. A pipeline that cannot be compiled stays
-    /// interpreted: the rows are the same.
-    fn run(self, slots: &Slots, spare_slots: &Slots) {
-        let started = Instant::now();
-        self.compile(slots);
-        if !spare_slots.is_empty() {
-            while let Some(left) = SPARE_AFTER.checked_sub(started.elapsed()).filter(|_| !self.ended.load(Relaxed)) {
-                thread::park_timeout(left);
-            }
-            self.compile(spare_slots);
-        }
-    }
-
-    fn compile(&self, slots: &Slots) {
-        for (lowered, slot) in slots {
-            if self.ended.load(Relaxed) {
-                return;
-            }
-            if let Ok(kernel) = compile(self.compiler, lowered, self.stats) {
-                slot.swap(kernel);
-            }
-        }
-    }
 }
 
 fn open_source(source: &SourcePlan, config: &RunConfig, memory: &MemoryTables) -> Result<SourceRows, Diagnostic> {

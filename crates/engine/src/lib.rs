@@ -16,6 +16,7 @@
 //! `connectors` read and write, `runtime` executes.
 #![forbid(unsafe_code)]
 
+mod analysis;
 mod compiler;
 mod constant;
 mod explain;
@@ -27,12 +28,14 @@ mod programs;
 mod results;
 mod session;
 
+pub use compiler::user_code_directory;
 pub use memory::TableProvider;
 pub use millstream_codegen::kernel::Tier;
 pub use millstream_connectors as connectors;
 pub use millstream_runtime::{
-    CancelState, CancelToken, Compilation, MemoryClass, MemorySnapshot, PipelineSnapshot, QueryStats, SourceSnapshot,
-    SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, WorkerSnapshot,
+    CancelState, CancelToken, CodeOrigin, ColumnSnapshot, Compilation, Event, KeysSnapshot, MemoryClass,
+    MemorySnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats, SourceSnapshot, SplitSnapshot,
+    StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
 };
 pub use millstream_sql as sql;
 pub use millstream_types::{

@@ -2,6 +2,8 @@
 
 use millstream_codegen::lower::{Lowered, lower_condition, lower_keys, lower_pipeline, lower_slots, lower_source};
 use millstream_codegen::partition::partition;
+use millstream_codegen::program::Program;
+use millstream_codegen::specialise::shaped;
 use millstream_plan::expr::Expr;
 use millstream_plan::pipeline::{
     FlatMap, KeyedKind, KeyedOperator, LookupTable, Operator, PipelineInput, QueryPlan, SourcePlan, WatermarkRule,
@@ -130,14 +132,22 @@ fn event_time(index: usize, source: &SourcePlan) -> Result<Option<Arc<Lowered>>,
 }
 
 fn staged(plan: &QueryPlan, index: usize, config: &RunConfig) -> Result<Staged, Diagnostic> {
-    let stages: Vec<Arc<Lowered>> = lower_pipeline(plan, index)?.into_iter().map(Arc::new).collect();
+    let shaped = |lowered: Lowered| match config.adaptivity.filter_shape {
+        Some(shape) => Lowered { program: shaped(&lowered.program, shape), ..lowered },
+        None => lowered,
+    };
+    let stages: Vec<Arc<Lowered>> = lower_pipeline(plan, index)?.into_iter().map(shaped).map(Arc::new).collect();
     let (mut halves, mut shared) = (None, None);
     if let Some((last, layout)) = stages.last().and_then(|last| Some((last, last.layout()?))) {
         match merge_strategy(config, layout) {
             MergeStrategy::Local => {}
             MergeStrategy::Partition => halves = partition(last)?.map(|h| [h.scatter, h.fold].map(Arc::new)),
             MergeStrategy::Global | MergeStrategy::Auto => {
-                shared = last.program.shared().map(|program| Arc::new(Lowered { program, ..Lowered::clone(last) }));
+                shared = last.program.shared().map(|program| {
+                    // Statistics tell the two apart by their names.
+                    let name = format!("{}, shared tables", program.name);
+                    Arc::new(Lowered { program: Program { name, ..program }, ..Lowered::clone(last) })
+                });
             }
         }
     }

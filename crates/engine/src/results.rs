@@ -74,3 +74,30 @@ impl Sink for Collector {
         Ok(())
     }
 }
+
+/// Drops results.
+pub(crate) struct Discarded;
+
+impl ResultTarget for Discarded {
+    fn open(&mut self, _: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
+        Ok(Box::new(Discarded))
+    }
+}
+
+impl Sink for Discarded {
+    fn encoder(&self) -> Arc<dyn Encoder> {
+        Arc::new(ColumnEncoder)
+    }
+
+    fn write(&mut self, _: Encoded) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+}

@@ -1,22 +1,28 @@
 //! A session: a catalog, settings, and the execution of statements.
 
-use crate::compiler::Compiler;
+use crate::analysis;
+use crate::compiler::{CodeDirectory, Compiler, QueryCompiler};
 use crate::explain;
 use crate::job::Job;
 use crate::memory::{self, MemoryTable, TableProvider};
 use crate::packed::PackedTable;
-use crate::results::{Collected, ResultTarget};
+use crate::results::{Collected, Discarded, ResultTarget};
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::Buffer;
+use millstream_codegen::program::FilterShape;
 use millstream_functions::FunctionSettings;
 use millstream_plan::logical::{ColumnKind, Insert, Target};
-use millstream_runtime::{CancelToken, ErrorPolicy, MergeStrategy, QueryStats, RunConfig, StatsSnapshot};
+use millstream_plan::pipeline::Aggregation;
+use millstream_runtime::{
+    Adaptivity, CancelState, CancelToken, ErrorPolicy, MergeStrategy, QueryStats, RunConfig, StatsSnapshot,
+};
 use millstream_sql::{
     self as sql, Catalog, ExplainKind, InsertStatement, ParsedStatement, Relation, Settings, Statement, describe,
 };
 use millstream_types::{DataType, Diagnostic, Field, Schema, code};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -25,6 +31,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct SessionConfig {
     /// Whether workers are pinned to cores.
     pub pin: bool,
+    /// Where compiled code is kept on disk when the setting `pipeline.code-cache` is `auto`. A command gives
+    /// [`user_code_directory`](crate::user_code_directory); without it (the default) code is kept in memory only, since
+    /// a library writes nothing that nobody asked for.
+    pub code_directory: Option<PathBuf>,
 }
 
 /// What a statement gave.
@@ -75,7 +85,7 @@ pub struct Session {
     catalog: Catalog,
     settings: Settings,
     memory: MemoryTables,
-    compiler: Compiler,
+    compiler: Arc<Compiler>,
 }
 
 /// The program's own tables by name.
@@ -84,12 +94,17 @@ pub(crate) type MemoryTables = BTreeMap<String, Arc<dyn TableProvider>>;
 impl Session {
     /// An empty catalog and default settings.
     pub fn new(config: SessionConfig) -> Session {
+        Session::with_compiler(config, Compiler::of_process())
+    }
+
+    /// A session that shares compiled code with those that have the same compiler.
+    pub(crate) fn with_compiler(config: SessionConfig, compiler: Arc<Compiler>) -> Session {
         Session {
             config,
             catalog: Catalog::with_boundedness(memory::is_bounded),
             settings: Settings::default(),
             memory: MemoryTables::new(),
-            compiler: Compiler::default(),
+            compiler,
         }
     }
 
@@ -234,10 +249,12 @@ impl Session {
             Statement::Query(_) | Statement::Insert(_) | Statement::StatementSet(_) => {
                 let inserts = self.bind(&statement.statement)?;
                 let config = self.run_config();
-                let (tier, compiler) = (self.settings.tier(), &self.compiler);
                 let job = Job::new(inserts, &config, self.settings.in_place(), &self.memory)?;
-                let stats = job.run(tier, compiler, &config, &self.memory, results, monitor)?;
+                let stats = self.run_job(job, &config, results, monitor)?;
                 Ok(Outcome::Ran(Box::new(stats.snapshot())))
+            }
+            Statement::Explain { kind: ExplainKind::Analyze, inner } => {
+                Ok(Outcome::Text(self.analysis(self.bind(inner)?, monitor)?))
             }
             Statement::Explain { kind, inner } => {
                 let inserts = self.bind(inner)?;
@@ -251,6 +268,39 @@ impl Session {
     /// What EXPLAIN prints for a query, an insert or a statement set.
     pub fn explain(&self, statement: &ParsedStatement, codegen: bool) -> Result<String, Diagnostic> {
         self.explanation(self.bind(&statement.statement)?, codegen)
+    }
+
+    /// What EXPLAIN ANALYZE prints for a query, an insert or a statement set, which is run: rows of a bare SELECT are
+    /// discarded, those of an insert go where they always do. Blocks until the run has ended; when it is asked to stop,
+    /// what it has done until then is shown.
+    pub fn analyze(&self, statement: &ParsedStatement, monitor: &RunMonitor) -> Result<String, Diagnostic> {
+        self.analysis(self.bind(&statement.statement)?, monitor)
+    }
+
+    fn analysis(&self, inserts: Vec<Insert>, monitor: &RunMonitor) -> Result<String, Diagnostic> {
+        let config = self.run_config();
+        let job = Job::new(inserts, &config, self.settings.in_place(), &self.memory)?;
+        let plan = job.plan.clone();
+        let merge = |aggregation: &Aggregation| explain::merge_text(&config, aggregation);
+        match self.run_job(job, &config, &mut Discarded, monitor) {
+            Ok(stats) => Ok(analysis::analysis(&plan, merge, &stats.snapshot())),
+            Err(stopped) if stopped.code == code::CANCELLED && monitor.cancel().state() == CancelState::Stop => {
+                let stats = monitor.stats().ok_or(stopped)?;
+                Ok(analysis::analysis(&plan, merge, &stats.snapshot()))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn run_job(
+        &self,
+        job: Job,
+        config: &RunConfig,
+        results: &mut dyn ResultTarget,
+        monitor: &RunMonitor,
+    ) -> Result<Arc<QueryStats>, Diagnostic> {
+        let compiler = Arc::new(QueryCompiler::new(self.compiler.clone(), self.code_directory()));
+        job.run(self.settings.tier(), &compiler, config, &self.memory, results, monitor)
     }
 
     fn explanation(&self, inserts: Vec<Insert>, codegen: bool) -> Result<String, Diagnostic> {
@@ -326,6 +376,33 @@ impl Session {
         Ok(Outcome::Listed)
     }
 
+    /// Where compiled code is kept on disk, if it is.
+    fn code_directory(&self) -> Option<CodeDirectory> {
+        let path = match self.settings.code_cache() {
+            sql::CodeCache::Off => None,
+            sql::CodeCache::Auto => self.config.code_directory.clone(),
+            sql::CodeCache::Directory(path) => Some(path),
+        };
+        path.map(CodeDirectory::new)
+    }
+
+    fn adaptivity(&self) -> Adaptivity {
+        let settings = &self.settings;
+        Adaptivity {
+            is_enabled: settings.adaptive(),
+            filter_order: settings.orders_filters(),
+            filter_shape: settings.filter_shape().map(|shape| match shape {
+                sql::FilterShape::Branch => FilterShape::Branch,
+                sql::FilterShape::Mask => FilterShape::Mask,
+                sql::FilterShape::Selection => FilterShape::Selection,
+            }),
+            not_null: settings.assumes_not_null(),
+            constants: settings.assumes_constant(),
+            key_range: settings.assumes_key_range(),
+            chaos_seed: settings.chaos_seed(),
+        }
+    }
+
     fn run_config(&self) -> RunConfig {
         let defaults = RunConfig::default();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64);
@@ -345,6 +422,7 @@ impl Session {
                 sql::Merge::Partition => MergeStrategy::Partition,
             },
             dense_tables: self.settings.dense_tables(),
+            adaptivity: self.adaptivity(),
             shuffle_seed: self.settings.shuffle_seed(),
             numa_nodes: self.settings.numa_nodes(),
             cut_every: self.settings.cut_every(),

@@ -8,11 +8,11 @@ use millstream_abi::{Accumulator, EntryLayout, Phys, Str};
 use millstream_codegen::execute;
 use millstream_codegen::lower::Lowered;
 use millstream_codegen::program::{
-    Access, Comparison, Component, Emit, Input, Op, Program, Statement, Terminal, Update, Value,
+    Access, Comparison, Component, Emit, FilterShape, Input, Op, Program, Statement, Terminal, Update, Value,
 };
 use millstream_codegen::testing::MemoryTables;
 use millstream_functions::FunctionContext;
-use millstream_jit::{CompileOptions, Optimization, assembly, compile, llvm_ir};
+use millstream_jit::{CompileOptions, Optimization, assembly, compile, generate, llvm_ir, load};
 use std::error::Error;
 use std::io::Write;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Sketch {
     }
 
     fn filter(&mut self, condition: Value, counts_late: bool) {
-        self.program.body.push(Statement::Filter { condition, counts_late });
+        self.program.body.push(Statement::Filter { condition, counts_late, shape: FilterShape::Auto });
     }
 
     /// The rows whose event type is 'view'.
@@ -95,6 +95,7 @@ impl Sketch {
             slice,
             keys: keys.iter().map(|&k| (k, None)).collect(),
             components: accumulators.iter().map(|a| Component { argument: a.1, valid: None, guard: None }).collect(),
+            range: None,
         });
         self.program
     }
@@ -195,16 +196,24 @@ fn main() -> Result<(), Box<dyn Error>> {
         writeln!(out, "{}", program.name)?;
         for optimization in [Optimization::None, Optimization::Less, Optimization::Full] {
             let options = CompileOptions { optimization, ..CompileOptions::default() };
-            let mut times = Vec::new();
+            let (mut making, mut loading) = (Vec::new(), Vec::new());
             for _ in 0..9 {
                 let started = cpu_time();
-                compile(&program, &options)?;
-                times.push(cpu_time() - started);
+                let object = generate(&program, &options)?;
+                making.push(cpu_time() - started);
+                let started = cpu_time();
+                load(&program.name, &object)?;
+                loading.push(cpu_time() - started);
             }
-            times.sort();
+            making.sort();
+            loading.sort();
             let bytes = compile(&program, &options)?.code_bytes();
             let speed = speed(&program, &options, &columns)? / 1e6;
-            writeln!(out, "  {optimization:?}: compiled in {:.1?}, {bytes} bytes, {speed:.0} M rows/s", times[4])?;
+            let (making, loading) = (making[4], loading[4]);
+            writeln!(
+                out,
+                "  {optimization:?}: compiled in {making:.1?}, loaded in {loading:.1?}, {bytes} bytes, {speed:.0} M rows/s"
+            )?;
         }
     }
     Ok(())

@@ -21,6 +21,9 @@ pub enum JitError {
     /// The optimiser or the code generator failed.
     #[error("code generation failed: {0}")]
     Generation(String),
+    /// Generated code could not be made executable.
+    #[error("the code could not be loaded: {0}")]
+    Loading(String),
 }
 
 impl From<JitError> for Diagnostic {

@@ -5,11 +5,18 @@ use crate::options::{CompileOptions, Optimization};
 use inkwell::OptimizationLevel;
 use inkwell::attributes::AttributeLoc;
 use inkwell::context::Context;
+use inkwell::llvm_sys::core::LLVMDisposeMessage;
+use inkwell::llvm_sys::target_machine::{
+    LLVMCodeGenOptLevel, LLVMCodeModel, LLVMCreateTargetMachine, LLVMGetTargetFromTriple, LLVMRelocMode,
+    LLVMTargetMachineRef,
+};
 use inkwell::module::Module;
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{
     CodeModel, InitializationConfig, RelocMode, Target, TargetMachine, TargetMachineOptions, TargetTriple,
 };
+use std::ffi::CString;
+use std::ptr;
 use std::sync::OnceLock;
 
 /// Gathers and scatters bring no more elements a cycle than single loads, and vectorised loops are better off with wide
@@ -39,7 +46,7 @@ fn host() -> Result<&'static Host, JitError> {
 }
 
 /// LLVM's effort in instruction selection, scheduling and register allocation.
-pub(crate) fn codegen_level(optimization: Optimization) -> OptimizationLevel {
+fn codegen_level(optimization: Optimization) -> OptimizationLevel {
     match optimization {
         Optimization::None => OptimizationLevel::None,
         Optimization::Less => OptimizationLevel::Less,
@@ -63,25 +70,57 @@ pub(crate) fn machine(options: &CompileOptions) -> Result<TargetMachine, JitErro
         .ok_or_else(|| JitError::Target(format!("LLVM has no target machine for {}", host.triple)))
 }
 
-/// Says at each function for which CPU it is. MCJIT makes its own description of a machine and reads the CPU from these
-/// attributes; `with_features` is for it, since the list is long and readers do not want it.
-pub(crate) fn target(
-    module: &Module<'_>,
-    context: &Context,
-    options: &CompileOptions,
-    with_features: bool,
-) -> Result<(), JitError> {
+/// A machine of this kind, without what this very one can do: to link code, not to generate any. The caller owns it.
+pub(crate) fn plain_machine() -> Result<LLVMTargetMachineRef, JitError> {
+    let unknown = || JitError::Target("LLVM does not know this kind of machine".into());
+    let triple = CString::new(host()?.triple.as_str()).map_err(|_| unknown())?;
+    let mut target = ptr::null_mut();
+    let mut message = ptr::null_mut();
+    // SAFETY: the texts end in 0; the target is used only if the call has set it. Its message, too, is the caller's.
+    let machine = unsafe {
+        if LLVMGetTargetFromTriple(triple.as_ptr(), &raw mut target, &raw mut message) != 0 {
+            LLVMDisposeMessage(message);
+            return Err(unknown());
+        }
+        LLVMCreateTargetMachine(
+            target,
+            triple.as_ptr(),
+            c"".as_ptr(),
+            c"".as_ptr(),
+            LLVMCodeGenOptLevel::LLVMCodeGenLevelNone,
+            LLVMRelocMode::LLVMRelocPIC,
+            LLVMCodeModel::LLVMCodeModelSmall,
+        )
+    };
+    if machine.is_null() { Err(unknown()) } else { Ok(machine) }
+}
+
+/// Everything but the program that its code depends on, as text.
+pub(crate) fn identity(options: &CompileOptions) -> Result<String, JitError> {
+    let host = host()?;
+    let (major, minor, patch) = inkwell::support::get_llvm_version();
+    Ok(format!(
+        "millstream {} {}\nllvm {major}.{minor}.{patch}\n{} {} {}\n{options:?}",
+        env!("CARGO_PKG_VERSION"),
+        env!("MILLSTREAM_GENERATOR"),
+        host.triple,
+        host.cpu,
+        host.features
+    ))
+}
+
+/// Says at each function what LLVM is to do for this machine.
+pub(crate) fn target(module: &Module<'_>, context: &Context, options: &CompileOptions) -> Result<(), JitError> {
     let host = host()?;
     let vector_bits = options.vector_bits.to_string();
-    let mut attributes = vec![
+    let attributes = [
         ("target-cpu", host.cpu.as_str()),
         ("prefer-vector-width", vector_bits.as_str()),
         // Frames with spilled values are larger than a guard page.
         ("probe-stack", "inline-asm"),
+        // They cost next to nothing here and let profilers walk the stack.
+        ("frame-pointer", "all"),
     ];
-    if with_features {
-        attributes.push(("target-features", host.features.as_str()));
-    }
     for function in module.get_functions().filter(|f| f.count_basic_blocks() > 0) {
         for (key, value) in &attributes {
             function.add_attribute(AttributeLoc::Function, context.create_string_attribute(key, value));

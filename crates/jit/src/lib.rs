@@ -1,13 +1,15 @@
 //! Row program to machine code: the second tier of execution.
 //!
-//! [`compile`] turns a verified [`Program`](millstream_codegen::program::Program) into a [`CompiledPipeline`]: one function that
-//! processes a range of rows, specialised to the program's types, constants and table layout and to the CPU it runs on.
+//! [`generate`] turns a verified [`Program`](millstream_codegen::program::Program) into an object file, [`load`] an object file
+//! into a [`CompiledPipeline`]: one function that processes a range of rows, specialised to the program's types, constants and
+//! table layout and to the CPU it runs on. Object files can be kept and loaded by another process of the same [`identity`].
 //!
 //! ```text
 //! Program ── stages: where selection vectors are made, what is recomputed or spilled ──> StagePlan
 //!         ── emit:   one loop a stage, statements and terminal inside                 ──> LLVM IR
 //!         ── host:   LLVM's own optimiser, for the host CPU                           ──> LLVM IR
-//!         ── MCJIT:  into memory that `memory` owns                                   ──> CompiledPipeline
+//!         ── LLVM's code generator                                                    ──> object file
+//!         ── loader: ORC links it into memory that `memory` owns                      ──> CompiledPipeline
 //! ```
 //!
 //! Rows are processed in blocks (design section 6): each stage is one loop over the rows that the filters before it
@@ -20,6 +22,7 @@
 mod emit;
 mod error;
 mod host;
+mod loader;
 mod memory;
 mod options;
 mod perf_map;
@@ -30,4 +33,4 @@ mod uniform;
 
 pub use error::JitError;
 pub use options::{CompileOptions, Optimization};
-pub use pipeline::{CompiledPipeline, assembly, compile, llvm_ir};
+pub use pipeline::{CompiledPipeline, assembly, compile, generate, identity, llvm_ir, load};

@@ -5,6 +5,8 @@
 //! cheap work between them share a stage; their conditions are and-ed. A filter `<>` keeps nearly all rows: a branch that is
 //! nearly always taken is better than a selection then, so it ends no stage before the terminal.
 //!
+//! Where a filter says its shape ([`FilterShape`]), that decides instead: a selection ends its stage, a branch and a mask do not.
+//!
 //! A filter that counts late rows starts the last stage, since its rows must be counted in order with the effects:
 //! from there on filters are plain branches. That suits them: almost no row is late.
 //!
@@ -14,7 +16,8 @@
 
 use crate::uniform::Uniform;
 use millstream_abi::Phys;
-use millstream_codegen::program::{Comparison, Layout, Op, Program, Statement, Value};
+use millstream_codegen::program::{Comparison, FilterShape, Layout, Op, Program, Statement, Value};
+use millstream_codegen::specialise::is_total;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Rows of a block, unless it spills much: enough for the memory to be read in long runs of each column, and few enough
@@ -78,7 +81,10 @@ impl StagePlan {
 
     /// Whether a stage before the last has no effects but to drop rows, so that its loop can be made of vectors.
     pub(crate) fn only_selects(&self, program: &Program, stage: usize) -> bool {
-        let is_filter = |index: usize| matches!(program.body[index], Statement::Filter { .. });
+        let is_filter = |index: usize| match program.body[index] {
+            Statement::Filter { shape, .. } => shape != FilterShape::Branch,
+            _ => false,
+        };
         self.stages[stage]
             .actions
             .iter()
@@ -104,33 +110,6 @@ pub(crate) fn operands(op: &Op, visit: &mut dyn FnMut(Value)) {
     op.clone().visit_operands(|value| visit(*value));
 }
 
-/// Calls `visit` with every value that a statement, or one within it, uses.
-fn uses(statement: &Statement, visit: &mut dyn FnMut(Value)) {
-    match statement {
-        Statement::Let(_, op) => operands(op, visit),
-        Statement::Call { arguments, .. } => arguments.iter().for_each(|&a| visit(a)),
-        Statement::If { condition, then, otherwise, results } => {
-            visit(*condition);
-            then.iter().chain(otherwise).for_each(|s| uses(s, visit));
-            for &(_, a, b) in results {
-                visit(a);
-                visit(b);
-            }
-        }
-        Statement::Trap { condition, .. } | Statement::Filter { condition, .. } => visit(*condition),
-    }
-}
-
-/// Values that a statement defines for those after it.
-pub(crate) fn definitions(statement: &Statement) -> Vec<Value> {
-    match statement {
-        Statement::Let(value, _) => vec![*value],
-        Statement::Call { result, valid, .. } => vec![*result, *valid],
-        Statement::If { results, .. } => results.iter().map(|r| r.0).collect(),
-        Statement::Trap { .. } | Statement::Filter { .. } => Vec::new(),
-    }
-}
-
 /// Whether executing a statement can be seen: it can fail the row, or need not give the same value again.
 pub(crate) fn has_effects(statement: &Statement) -> bool {
     match statement {
@@ -152,7 +131,7 @@ impl<'a> Planner<'a> {
             .body
             .iter()
             .enumerate()
-            .flat_map(|(i, s)| definitions(s).into_iter().map(move |v| (v, i)))
+            .flat_map(|(i, s)| s.definitions().into_iter().map(move |v| (v, i)))
             .collect();
         Planner { program, definition }
     }
@@ -160,7 +139,7 @@ impl<'a> Planner<'a> {
     /// Top-level statements that a statement needs directly.
     fn needs(&self, index: usize) -> Vec<usize> {
         let mut needs = Vec::new();
-        uses(&self.program.body[index], &mut |v| needs.extend(self.definition.get(&v)));
+        self.program.body[index].each_use(&mut |v| needs.extend(self.definition.get(&v)));
         needs
     }
 
@@ -179,28 +158,39 @@ impl<'a> Planner<'a> {
         // Whether the current stage has a filter whose dropped rows later statements must not see, and whether one of them
         // may drop many.
         let (mut filtered, mut selects) = (false, false);
-        // Whether filters are branches by now.
-        let mut last = false;
+        // Whether filters are branches by now, and whether the last one was a mask.
+        let (mut last, mut masked) = (false, false);
         let mut computed = BTreeSet::new();
         for (index, statement) in self.program.body.iter().enumerate() {
             if !last && has_effects(statement) {
                 let joins = match statement {
-                    Statement::Filter { counts_late: false, .. } => self.is_cheap_after(index, &computed),
                     // There filters are branches.
                     Statement::Filter { counts_late: true, .. } => !selects,
-                    _ => false,
+                    Statement::Filter { shape: FilterShape::Auto, .. } => self.is_cheap_after(index, &computed),
+                    Statement::Filter { .. } => true,
+                    _ => masked && is_total(statement),
                 };
                 if filtered && !joins {
                     stage += 1;
-                    (filtered, selects) = (false, false);
+                    (filtered, selects, masked) = (false, false, false);
                     computed.clear();
                 }
                 self.close(index, &mut computed);
                 match statement {
                     Statement::Filter { counts_late: true, .. } => last = true,
-                    Statement::Filter { condition, .. } => {
+                    Statement::Filter { condition, shape: FilterShape::Auto, .. } => {
                         filtered = true;
                         selects |= !self.keeps_most(*condition);
+                    }
+                    Statement::Filter { shape: FilterShape::Mask, .. } => (filtered, masked) = (true, true),
+                    Statement::Filter { shape, .. } => {
+                        homes.push(stage);
+                        stage += (*shape == FilterShape::Selection) as usize;
+                        (filtered, selects, masked) = (false, false, false);
+                        if *shape == FilterShape::Selection {
+                            computed.clear();
+                        }
+                        continue;
                     }
                     _ => {}
                 }
@@ -274,7 +264,7 @@ impl<'a> Planner<'a> {
                 let statement = &self.program.body[index];
                 let is_elsewhere = stages.iter().any(|s| s.actions.get(&index) == Some(&Action::Execute));
                 if is_elsewhere && (has_effects(statement) || self.is_expensive(index)) {
-                    spilled.extend(definitions(statement));
+                    spilled.extend(statement.definitions());
                     stage.actions.insert(index, Action::Reload);
                 } else {
                     stage.actions.insert(index, Action::Execute);
@@ -317,7 +307,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn filter(condition: u32, counts_late: bool) -> Statement {
-        Statement::Filter { condition: Value(condition), counts_late }
+        Statement::Filter { condition: Value(condition), counts_late, shape: FilterShape::Auto }
     }
 
     pub(crate) fn load(value: u32, input: u32) -> Statement {
@@ -358,6 +348,26 @@ pub(crate) mod tests {
         let types = [I64, I64, Bool, Str, Str, Bool];
         let with_call = alone.into_iter().chain([load(3, 2), upper(4, 3)]).collect();
         assert_eq!(StagePlan::new(&program(&types, &inputs, with_call, &[4])).stages.len(), 2);
+    }
+
+    #[test]
+    fn shapes_say_where_stages_end() {
+        use FilterShape::{Branch, Mask, Selection};
+        use Phys::Bool;
+        let stages = |shapes: [FilterShape; 3]| {
+            let filter = |(i, &shape): (usize, &FilterShape)| {
+                let condition = Value(i as u32);
+                [load(i as u32, i as u32), Statement::Filter { condition, counts_late: false, shape }]
+            };
+            let body = shapes.iter().enumerate().flat_map(filter).collect();
+            let plan = StagePlan::new(&program(&[Bool; 3], &[Bool; 3], body, &[2]));
+            plan.stages.iter().map(|s| s.actions.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(stages([Selection; 3]), [2, 2, 2, 1]);
+        assert_eq!(stages([Branch; 3]), [6]);
+        assert_eq!(stages([Mask; 3]), [6]);
+        assert_eq!(stages([Mask, Selection, Branch]), [4, 2]);
+        assert_eq!(stages([Branch, Mask, Selection]), [6, 1]);
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! anything else with watermarks, then that before the first row must be that before the last one. A uniform filter either
 //! keeps all rows or, which sends the block the general way, none.
 
-use crate::stages::{Action, Stage, definitions, operands};
+use crate::stages::{Action, Stage, operands};
 use millstream_abi::Phys;
 use millstream_codegen::program::{Op, Program, Statement, Terminal, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,7 +86,7 @@ impl Finder<'_> {
             _ => self.is_uniform(statement, &mut local, false),
         };
         if is_uniform {
-            self.known.extend(definitions(statement));
+            self.known.extend(statement.definitions());
         }
         is_uniform
     }
@@ -95,7 +95,7 @@ impl Finder<'_> {
     fn are_uniform(&mut self, statements: &[Statement], local: &mut BTreeSet<Value>) -> bool {
         statements.iter().all(|inner| {
             let is_uniform = self.is_uniform(inner, local, true);
-            local.extend(definitions(inner));
+            local.extend(inner.definitions());
             is_uniform
         })
     }
@@ -160,6 +160,7 @@ mod tests {
             slice: Some(Value(2)),
             keys: vec![(Value(1), None)],
             components: vec![Component { argument: None, valid: None, guard: None }],
+            range: None,
         });
         millstream_codegen::verify::verify(&program).unwrap();
         program

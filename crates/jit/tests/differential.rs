@@ -3,6 +3,7 @@
 
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::partition::partition;
+use millstream_codegen::specialise::{Specialised, random_choices, specialise};
 use millstream_codegen::testing::Case;
 use millstream_jit::{CompileOptions, Optimization, compile};
 use std::sync::Arc;
@@ -82,4 +83,22 @@ fn shared_updates_agree_with_those_of_own_tables() {
         shared += 1;
     }
     assert!(shared >= 40, "{shared} programs can share tables");
+}
+
+/// Programs specialised for what holds and for what does not, with machine code for the generic program behind them.
+#[test]
+fn specialised_code_agrees_with_the_interpreter() {
+    let mut deoptimised = 0;
+    for seed in 3000..3200 {
+        let case = Case::random(seed);
+        let program = &case.lowered.program;
+        let choices = random_choices(program, seed);
+        let special = specialise(program, &choices);
+        let code = |program| Arc::new(compile(program, &CompileOptions::default()).unwrap());
+        let kernel = Specialised::new(program, choices, code(&special), code(program));
+        let (found, expected) = (case.run(&kernel), case.run(&case.interpreter()));
+        assert!(found == expected, "seed {seed}\n{found:#?}\n{expected:#?}\n{special}");
+        deoptimised += usize::from(kernel.deoptimisations() > 0);
+    }
+    assert!(deoptimised > 20, "{deoptimised} cases deoptimised");
 }

@@ -193,12 +193,36 @@ fn frame_text(frame: Frame) -> String {
     }
 }
 
+/// A part of a plan, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// A source.
+    Source(usize),
+    /// A windowed aggregation.
+    Aggregation(usize),
+    /// A keyed operator.
+    Operator(usize),
+    /// A pipeline.
+    Pipeline(usize),
+}
+
 /// The pipelines: sources with the columns that are read, then each chain. `merge` says how the tables of an aggregation
 /// are merged.
 pub fn pipelines(plan: &QueryPlan, merge: impl Fn(&Aggregation) -> String) -> String {
+    annotated_pipelines(plan, merge, |_| Vec::new())
+}
+
+/// [`pipelines`], with lines of notes below each part.
+pub fn annotated_pipelines(
+    plan: &QueryPlan,
+    merge: impl Fn(&Aggregation) -> String,
+    notes: impl Fn(Part) -> Vec<String>,
+) -> String {
     let mut out = String::new();
+    let note = |part: Part, out: &mut String| notes(part).iter().for_each(|line| *out += &format!("  | {line}\n"));
     for (i, source) in plan.sources.iter().enumerate() {
         source_text(i, source, &mut out);
+        note(Part::Source(i), &mut out);
     }
     for (i, aggregation) in plan.aggregations.iter().enumerate() {
         let keys: Vec<String> = aggregation.keys.iter().map(|k| format!("{} {}", k.name, k.data_type)).collect();
@@ -212,9 +236,11 @@ pub fn pipelines(plan: &QueryPlan, merge: impl Fn(&Aggregation) -> String) -> St
             merge(aggregation),
             combination_text(aggregation)
         );
+        note(Part::Aggregation(i), &mut out);
     }
     for (i, operator) in plan.operators.iter().enumerate() {
         let _ = writeln!(out, "operator {i}: {}", operator_text(operator));
+        note(Part::Operator(i), &mut out);
     }
     for (i, lookup) in plan.lookups.iter().enumerate() {
         let _ = writeln!(
@@ -227,6 +253,7 @@ pub fn pipelines(plan: &QueryPlan, merge: impl Fn(&Aggregation) -> String) -> St
     }
     for (i, pipeline) in plan.pipelines.iter().enumerate() {
         pipeline_text(i, pipeline, plan, &mut out);
+        note(Part::Pipeline(i), &mut out);
     }
     out
 }

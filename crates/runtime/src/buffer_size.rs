@@ -1,16 +1,9 @@
-//! How many rows a buffer has.
-//!
-//! Small buffers share a chunk among all workers, so that its rows reach their windows soon; large ones cost less for
-//! each row. So buffers are small while workers wait for rows, and grow when rows wait for workers. Rows of the output are
-//! the same whatever the size.
+//! How many rows a buffer has at the moment: what is set, or what `adaptive::decisions::buffer_rows` decides. Rows of the
+//! output are the same whatever the size.
 
+use crate::adaptive::decisions::buffer_rows::{FIRST, adapted};
 use crate::config::RunConfig;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-/// Least rows of an adapted buffer: fewer spend more time on being handed over than on being processed.
-const LEAST: usize = 1 << 10;
-/// Rows at the start.
-const FIRST: usize = 16 << 10;
 
 /// See the file's description.
 #[derive(Debug)]
@@ -47,21 +40,10 @@ impl BufferSize {
     }
 }
 
-/// Twice the rows when two tasks or more wait for each worker, half of them when fewer than one in two workers has a task
-/// waiting; between the two they stay, so that the size does not swing.
-fn adapted(rows: usize, waiting: usize, workers: usize) -> usize {
-    if waiting >= 2 * workers {
-        (rows * 2).min(RunConfig::MAX_BUFFER_ROWS)
-    } else if 2 * waiting < workers {
-        (rows / 2).max(LEAST)
-    } else {
-        rows
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adaptive::decisions::buffer_rows::LEAST;
 
     #[test]
     fn buffers_grow_with_the_queue_and_shrink_without() {

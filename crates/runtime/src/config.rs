@@ -1,5 +1,6 @@
 //! What a run can be tuned with.
 
+use millstream_codegen::program::FilterShape;
 use millstream_functions::FunctionSettings;
 use millstream_types::MemorySize;
 
@@ -27,6 +28,39 @@ pub enum MergeStrategy {
     Partition,
 }
 
+/// What a query may adapt to its data while it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adaptivity {
+    /// Whether anything is observed and changed at all. Interpreters are replaced by machine code in any case.
+    pub is_enabled: bool,
+    /// The order of filters.
+    pub filter_order: bool,
+    /// How filters drop rows; `None`: that is chosen, too.
+    pub filter_shape: Option<FilterShape>,
+    /// Columns without NULL.
+    pub not_null: bool,
+    /// Columns with one value.
+    pub constants: bool,
+    /// Ranges of integer keys.
+    pub key_range: bool,
+    /// For tests: instead of all that, variants are switched at random, within buffers too, as this seed says.
+    pub chaos_seed: Option<u64>,
+}
+
+impl Default for Adaptivity {
+    fn default() -> Adaptivity {
+        Adaptivity {
+            is_enabled: true,
+            filter_order: true,
+            filter_shape: None,
+            not_null: true,
+            constants: true,
+            key_range: true,
+            chaos_seed: None,
+        }
+    }
+}
+
 /// How a query is run. Rows do not depend on any of it, except on `error_policy` and `settings`.
 #[derive(Debug, Clone)]
 pub struct RunConfig {
@@ -50,6 +84,8 @@ pub struct RunConfig {
     pub merge: MergeStrategy,
     /// Whether tables may keep the entries of a dense range of integer keys in an array.
     pub dense_tables: bool,
+    /// What is adapted to the data.
+    pub adaptivity: Adaptivity,
     /// What may be held in buffers, tables and other state: a bound, or a share of the memory of the machine or container.
     pub memory: MemorySize,
     /// For tests: workers take tasks in an order drawn from this seed instead of by urgency.
@@ -95,6 +131,7 @@ impl Default for RunConfig {
             chunks_in_flight: 0,
             merge: MergeStrategy::Auto,
             dense_tables: true,
+            adaptivity: Adaptivity::default(),
             memory: MemorySize::Share(60),
             shuffle_seed: None,
             numa_nodes: 0,

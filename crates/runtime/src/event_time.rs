@@ -76,7 +76,7 @@ impl EventTime {
     ) -> Result<Timed, Diagnostic> {
         let mut watermark = None;
         if let Some((code, outputs)) = &self.program {
-            let kernel = code.kernel.load();
+            let kernel = code.kernel();
             let emitted = emit(&code.lowered, &*kernel, &columns, rows, &[i64::MIN], functions, on_error)?;
             if emitted.rows != rows {
                 let kept = UInt32Array::from(emitted.selection);

@@ -61,7 +61,7 @@ pub(crate) struct Flow {
     freed: Condvar,
     limit: usize,
     limit_per_split: usize,
-    budget: Arc<MemoryBudget>,
+    pub(crate) budget: Arc<MemoryBudget>,
 }
 
 struct State {

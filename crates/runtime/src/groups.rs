@@ -56,7 +56,7 @@ fn in_slices(
     hooks: TableHooks,
     functions: &mut FunctionContext,
 ) -> Result<Vec<u64>, Diagnostic> {
-    let kernel = code.kernel.load();
+    let kernel = code.kernel();
     let mut groups = Vec::with_capacity(rows);
     for start in (0..rows).step_by(RunConfig::MAX_BUFFER_ROWS) {
         let length = RunConfig::MAX_BUFFER_ROWS.min(rows - start);

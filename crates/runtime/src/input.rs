@@ -1,14 +1,16 @@
 //! What a run is made of: the plan, the connectors behind its sources and sinks, and the code of its pipelines.
 
+use crate::adaptive::VariantSlot;
+use crate::compile::ProgramCompiler;
 use crate::config::{MergeStrategy, RunConfig};
+use crate::staged::Staged;
 use crate::strategy::merge_strategy;
-use arc_swap::ArcSwap;
 use arrow_array::ArrayRef;
+use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::Kernel;
 use millstream_codegen::lower::Lowered;
 use millstream_connectors::{Sink, Source};
 use millstream_plan::pipeline::QueryPlan;
-use std::fmt;
 use std::sync::Arc;
 
 /// Everything that [`crate::run`] executes. Vectors are parallel to those of the plan.
@@ -25,6 +27,35 @@ pub struct RunInput {
     pub lookups: Vec<PipelineCode>,
     /// One for each of `plan.sinks`.
     pub sinks: Vec<Box<dyn Sink>>,
+    /// Makes machine code while the query runs; `None`: programs are interpreted.
+    pub compiler: Option<Arc<dyn ProgramCompiler>>,
+}
+
+impl RunInput {
+    /// All programs in the order in which rows meet them, then those that the run may come to need.
+    pub(crate) fn codes(&self) -> Codes {
+        let event_times = self.sources.iter().filter_map(|s| s.event_time.as_ref());
+        let staged = self.pipelines.iter().flat_map(|p| {
+            let flat_maps = p.flat_maps.iter().flat_map(|f| f.probe.iter().chain(&f.residual));
+            let halves = p.partitioned.iter().flat_map(|halves| [&halves.scatter, &halves.fold]);
+            p.stages.iter().chain(flat_maps).chain(halves)
+        });
+        let keyed = self.operators.iter().flat_map(|o| o.keys.iter().chain(&o.residual).chain(&o.slots));
+        let all = event_times.chain(&self.lookups).chain(staged).chain(keyed).cloned().collect();
+        let spare = self.pipelines.iter().filter_map(|p| p.shared.clone()).collect();
+        let adaptable = self.pipelines.iter().flat_map(|p| p.stages.iter().chain(&p.shared)).cloned().collect();
+        Codes { all, spare, adaptable }
+    }
+}
+
+/// The programs of a run, for whoever replaces their variants.
+pub(crate) struct Codes {
+    /// In the order in which rows meet them.
+    pub(crate) all: Vec<PipelineCode>,
+    /// For tables that workers share.
+    pub(crate) spare: Vec<PipelineCode>,
+    /// Those that are specialised: of stages of pipelines, among the others.
+    pub(crate) adaptable: Vec<PipelineCode>,
 }
 
 /// A source with its event time.
@@ -131,38 +162,35 @@ pub struct OperatorCode {
     pub slots: Option<PipelineCode>,
 }
 
-/// A program and what executes it now.
+/// A program and what executes it now. Clones share that: whoever compiles in the background keeps one.
+#[derive(Clone)]
 pub struct PipelineCode {
     /// The program, its inputs and outputs.
     pub lowered: Arc<Lowered>,
     /// The executable.
-    pub kernel: KernelSlot,
+    pub(crate) slot: VariantSlot,
 }
 
-/// The place of a pipeline's current kernel. Clones share it: the background compiler keeps one and replaces the
-/// interpreter by machine code while workers run; each worker looks once a buffer.
-#[derive(Clone)]
-pub struct KernelSlot(Arc<ArcSwap<Arc<dyn Kernel>>>);
-
-impl KernelSlot {
-    /// A slot that holds `kernel`.
-    pub fn new(kernel: Arc<dyn Kernel>) -> KernelSlot {
-        KernelSlot(Arc::new(ArcSwap::from_pointee(kernel)))
+impl PipelineCode {
+    /// A program with a kernel made from it.
+    pub fn new(lowered: Arc<Lowered>, kernel: Arc<dyn Kernel>) -> PipelineCode {
+        PipelineCode { lowered, slot: VariantSlot::new(kernel) }
     }
 
-    /// Replaces the kernel: buffers started after this run the new one. One atomic store; never blocks.
-    pub fn swap(&self, kernel: Arc<dyn Kernel>) {
-        self.0.store(Arc::new(kernel));
+    /// A program with its interpreter.
+    pub fn interpreted(lowered: Arc<Lowered>) -> PipelineCode {
+        let interpreter = Arc::new(Interpreter::new(Arc::new(lowered.program.clone())));
+        PipelineCode::new(lowered, interpreter)
     }
 
-    /// The kernel of now.
-    pub fn load(&self) -> Arc<dyn Kernel> {
-        Arc::clone(&self.0.load())
+    /// The kernel of the current variant.
+    pub(crate) fn kernel(&self) -> Arc<dyn Kernel> {
+        self.slot.load().kernel()
     }
-}
 
-impl fmt::Debug for KernelSlot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KernelSlot({})", self.load().tier())
+    /// Runs the current variant over rows, counts what that costs, and gives a sample of them if one is wanted.
+    pub(crate) fn run<T>(&self, staged: &Staged<'_>, run: impl FnOnce(&dyn Kernel) -> T) -> T {
+        self.slot.offer(staged);
+        self.slot.load().run(staged.rows, run)
     }
 }

@@ -171,7 +171,7 @@ impl Query {
             failed = Some(error.diagnostic);
             Flow::Stop
         };
-        let kernel = code.kernel.load();
+        let kernel = code.kernel();
         let (columns, watermarks) = (&piece.columns, [i64::MIN]);
         update(&code.lowered, &*kernel, columns, piece.rows, &watermarks, hooks, functions, &mut fail)?;
         tables.settle();

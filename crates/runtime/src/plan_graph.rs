@@ -44,7 +44,7 @@ pub(crate) fn build(
     stats: &Arc<QueryStats>,
     cancel: &CancelToken,
 ) -> Result<Query, Diagnostic> {
-    let RunInput { plan, sources, mut pipelines, operators, lookups, sinks } = input;
+    let RunInput { plan, sources, mut pipelines, operators, lookups, sinks, compiler: _ } = input;
     check_sizes(&plan, sources.len(), pipelines.len(), sinks.len())?;
     stats.check(&plan)?;
     if (operators.len(), lookups.len()) != (plan.operators.len(), plan.lookups.len()) {

@@ -6,6 +6,7 @@
 //! Acting on a release may lead through streams and aggregations down to the sinks; it starts after the lock under
 //! which it was found has been released.
 
+use crate::adaptive::Adviser;
 use crate::aggregation::Aggregation;
 use crate::buffer_size::BufferSize;
 use crate::cancel::{CancelState, CancelToken};
@@ -110,15 +111,21 @@ pub(crate) fn run(
     stats: &Arc<QueryStats>,
     cancel: &CancelToken,
 ) -> Result<(), Diagnostic> {
+    let codes = input.codes();
+    stats.programs.begin(codes.all.iter().chain(&codes.spare).cloned().collect());
+    let adviser = Adviser::new(codes, input.compiler.clone());
+    let compiler = input.compiler.clone();
     let built = catch_unwind(AssertUnwindSafe(|| plan_graph::build(input, config, stats, cancel)));
     let query = Arc::new(built.map_err(|panic| panicked("a connector", &*panic))??);
     stats.begin(Arc::downgrade(&query));
+    adviser.prepare(&query);
     let mut threads = Threads::default();
-    let result = threads.start(&query).and_then(|()| {
+    let result = threads.start(&query, adviser).and_then(|()| {
         query.start();
         query.supervise()
     });
     query.close();
+    compiler.iter().for_each(|compiler| compiler.end());
     threads.join(&query);
     let result = result.and_then(|()| query.finish());
     // A reader that is stuck keeps the query alive, but must not keep its sinks from cleaning up.
@@ -351,12 +358,17 @@ impl Query {
 /// The threads of a query.
 #[derive(Default)]
 struct Threads {
+    adviser: Option<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
     readers: Vec<JoinHandle<()>>,
 }
 
 impl Threads {
-    fn start(&mut self, query: &Arc<Query>) -> Result<(), Diagnostic> {
+    fn start(&mut self, query: &Arc<Query>, adviser: Adviser) -> Result<(), Diagnostic> {
+        if adviser.is_needed(query) {
+            let shared = Arc::clone(query);
+            self.adviser = Some(spawn("adviser".into(), move || adviser.run(&shared))?);
+        }
         let cores = if query.config.pin { core_affinity::get_core_ids().unwrap_or_default() } else { Vec::new() };
         for index in 0..query.topology.workers() {
             let fitting = query.topology.core(index).and_then(|id| cores.iter().find(|core| core.id == id));
@@ -385,6 +397,12 @@ impl Threads {
     /// Joins all threads, except readers that are stuck in their connector: nothing can interrupt them, but all that
     /// they still do is to find the query over.
     fn join(self, query: &Query) {
+        if let Some(adviser) = self.adviser {
+            adviser.thread().unpark();
+            if let Err(panic) = adviser.join() {
+                query.fail(panicked("the adviser", &*panic));
+            }
+        }
         for worker in self.workers {
             if let Err(panic) = worker.join() {
                 query.fail(panicked("a worker", &*panic));

@@ -180,9 +180,9 @@ pub(crate) fn emit_stage(
     tools: &mut Tools<'_>,
 ) -> Result<Emitted, Diagnostic> {
     let Tools { functions, errors } = tools;
-    let kernel = code.kernel.load();
-    let emitted =
-        emit(&code.lowered, &*kernel, &rows.columns, rows.rows, &rows.watermarks, functions, &mut |e| errors.take(e))?;
+    let emitted = code.run(rows, |kernel| {
+        emit(&code.lowered, kernel, &rows.columns, rows.rows, &rows.watermarks, functions, &mut |e| errors.take(e))
+    })?;
     query.stats.late_rows.fetch_add(emitted.late_rows, Relaxed);
     errors.fatal().map_or(Ok(emitted), Err)
 }

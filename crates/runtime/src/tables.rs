@@ -1,5 +1,5 @@
 //! The tables of an aggregation and open slice: one for each worker or lane, or one for each NUMA node (local, partitioned
-//! and global merge, design section 7).
+//! and global merge, design section 7), and the arrays of workers that run code specialised for a range of keys.
 //!
 //! Open slices are in a ring ([`SliceRing`]), in which a worker finds its table of a slice without a lock; slices that find no
 //! place there are kept under one. The trigger takes the tables of complete slices out of both, one thread at a time (under
@@ -10,8 +10,12 @@
 //! and writes it. The owner's pointer in the ring is set by the owner (release) and taken by the trigger (acquire).
 //!
 //! A shared table is made by the first worker of its node that needs it (compare-and-swap from null, release; whoever finds
-//! it there has loaded it with acquire) and taken in the same way. How workers write to it is its own protocol. A slice may have
-//! tables of both kinds, because the strategy may change while it is open: all become partials of it.
+//! it there has loaded it with acquire) and taken in the same way. How workers write to it is its own protocol.
+//!
+//! Arrays of an owner are a list, one for each range that code was specialised for while the slice was open. The owner
+//! puts them in front of the list as it puts its table into the ring, and the trigger takes the whole list.
+//!
+//! A slice may have tables of all kinds, because strategy and code may change while it is open: all become partials of it.
 //!
 //! # Why no accepted row can meet a fired window
 //!
@@ -34,13 +38,12 @@
 //! lookup of a slice. What its writers did is seen by the trigger, because each has finished its task in the epoch ring
 //! before *W* was released (acquire-release there).
 
-use crate::aggregation::{Aggregation, TableIds};
+mod task;
+
+use crate::aggregation::TableIds;
 use crate::buffer::Generation;
-use crate::staged::Staged;
-use crate::stream::StreamId;
-use millstream_abi::{EntryLayout, ExecContext, Slot, Str, TableHeader};
-use millstream_codegen::execute::TableHooks;
-use millstream_state::{MemoryBudget, Ordinal, Partial, SharedTable, Table, TableHint};
+use millstream_abi::{EntryLayout, KeyRange};
+use millstream_state::{ArrayShape, ArrayTable, MemoryBudget, Partial, SharedTable, Table, TableHint};
 use millstream_sync::pool::Pool;
 use millstream_sync::slices::SliceRing;
 use parking_lot::Mutex;
@@ -48,12 +51,16 @@ use std::collections::BTreeMap;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, OnceLock};
+pub(crate) use task::TaskTables;
 
 /// Slices that are found without a lock. Thousands of windows may be open, but most queries have a few.
 const RING_SLICES: usize = 1024;
 
 /// Most tables of an aggregation that are kept for slices to come.
 const FREE_TABLES: usize = 64;
+
+/// Ranges whose arrays may be used again: that of the code of now, and of the code before it.
+const SHAPES: usize = 2;
 
 /// A table that the trigger has taken, or is about to seal.
 #[derive(Debug)]
@@ -62,14 +69,26 @@ pub(crate) enum Taken {
     Own(Box<Table>),
     /// Of a NUMA node.
     Shared(Box<SharedTable>),
+    /// Of one owner, for a range of keys.
+    Array(Box<ArrayTable>),
 }
 
 impl Taken {
-    /// Number of entries.
+    /// Number of entries; of an array the most that there can be.
     pub(crate) fn len(&self) -> usize {
         match self {
             Taken::Own(table) => table.len(),
             Taken::Shared(table) => table.len(),
+            Taken::Array(table) => table.shape().range().len as usize,
+        }
+    }
+
+    /// Whether there is no entry.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Taken::Own(table) => table.is_empty(),
+            Taken::Shared(table) => table.len() == 0,
+            Taken::Array(table) => table.is_empty(),
         }
     }
 }
@@ -92,6 +111,16 @@ struct SliceTables {
     own: Box<[AtomicPtr<Table>]>,
     /// By NUMA node.
     shared: Box<[AtomicPtr<SharedTable>]>,
+    /// By owner: the last one made.
+    arrays: Box<[AtomicPtr<ArrayNode>]>,
+}
+
+/// An array table of an owner, and the ones it has made before.
+#[derive(Debug)]
+struct ArrayNode {
+    /// Owned.
+    table: *mut ArrayTable,
+    next: *mut ArrayNode,
 }
 
 fn nulls<T>(count: usize) -> Box<[AtomicPtr<T>]> {
@@ -109,7 +138,7 @@ fn take_all<T>(places: &[AtomicPtr<T>]) -> impl Iterator<Item = Box<T>> {
 
 impl SliceTables {
     fn new(owners: Owners) -> SliceTables {
-        SliceTables { own: nulls(owners.own), shared: nulls(owners.nodes) }
+        SliceTables { own: nulls(owners.own), shared: nulls(owners.nodes), arrays: nulls(owners.own) }
     }
 
     /// The owner's table, made if it is not there.
@@ -121,6 +150,26 @@ impl SliceTables {
             table = Box::into_raw(make());
             place.store(table, Ordering::Release);
         }
+        table
+    }
+
+    /// The owner's array of a shape, made if it is not there.
+    fn find_array(&self, owner: usize, shape: &ArrayShape, make: impl FnOnce() -> Box<ArrayTable>) -> *mut ArrayTable {
+        let place = &self.arrays[owner];
+        // Nobody but the owner has written it since the slot was drained.
+        let first = place.load(Ordering::Relaxed);
+        let mut node = first;
+        // SAFETY: nodes and their tables live until the trigger takes them, after the last task that uses them; of a table
+        // only what does not change is read.
+        while let Some(ArrayNode { table, next }) = unsafe { node.as_ref() } {
+            // SAFETY: as above.
+            if unsafe { ArrayTable::shape_of(*table) } == shape {
+                return *table;
+            }
+            node = *next;
+        }
+        let table = Box::into_raw(make());
+        place.store(Box::into_raw(Box::new(ArrayNode { table, next: first })), Ordering::Release);
         table
     }
 
@@ -144,7 +193,24 @@ impl SliceTables {
 
     /// Takes all tables out.
     fn take(&self) -> impl Iterator<Item = Taken> {
-        take_all(&self.own).map(Taken::Own).chain(take_all(&self.shared).map(Taken::Shared))
+        let arrays = take_all(&self.arrays).flat_map(|first| ArrayNode::tables(*first));
+        let tables = take_all(&self.own).map(Taken::Own).chain(take_all(&self.shared).map(Taken::Shared));
+        tables.chain(arrays.map(Taken::Array))
+    }
+}
+
+impl ArrayNode {
+    /// The tables of a list.
+    fn tables(self) -> impl Iterator<Item = Box<ArrayTable>> {
+        let mut rest = Some(self);
+        std::iter::from_fn(move || {
+            let ArrayNode { table, next } = rest.take()?;
+            // SAFETY: both were made by `into_raw`, and this list is their only owner.
+            unsafe {
+                rest = (!next.is_null()).then(|| *Box::from_raw(next));
+                Some(Box::from_raw(table))
+            }
+        })
     }
 }
 
@@ -208,6 +274,8 @@ pub(crate) struct OpenTables {
     /// Tables that were sealed, for slices to come.
     free: Pool<Table>,
     free_shared: Pool<SharedTable>,
+    /// Of arrays, which keep the memory of those that were sealed; the last one used is the last.
+    shapes: Mutex<Vec<Arc<ArrayShape>>>,
 }
 
 impl OpenTables {
@@ -216,7 +284,8 @@ impl OpenTables {
         let (frozen, hint) = (Mutex::new(BTreeMap::new()), Mutex::new(TableHint::default()));
         let (budget, generations) = (Arc::clone(budget), Default::default());
         let (free, free_shared) = (Pool::new(FREE_TABLES), Pool::new(FREE_TABLES));
-        OpenTables { layout, budget, owners, dense, generations, frozen, hint, free, free_shared }
+        let shapes = Mutex::new(Vec::new());
+        OpenTables { layout, budget, owners, dense, generations, frozen, hint, free, free_shared, shapes }
     }
 
     /// Of entries.
@@ -242,10 +311,14 @@ impl OpenTables {
         }
         let shared = |table: &Taken| match table {
             Taken::Shared(table) => Some(table.hint()),
-            Taken::Own(_) => None,
+            Taken::Own(_) | Taken::Array(_) => None,
         };
         if let Some(hint) = taken.values().flatten().filter_map(shared).next_back() {
             *self.hint.lock() = hint;
+        }
+        if !taken.is_empty() && !taken.values().flatten().any(|table| matches!(table, Taken::Array(_))) {
+            // No code uses arrays any more.
+            self.shapes.lock().clear();
         }
         taken
     }
@@ -268,6 +341,7 @@ impl OpenTables {
                 }
                 partial
             }
+            Taken::Array(table) => table.seal(!is_short),
         }
     }
 
@@ -294,6 +368,38 @@ impl OpenTables {
         table
     }
 
+    /// What array tables of a range have in common; `count` as in [`EntryLayout::array`].
+    ///
+    /// # Panics
+    /// When there can be no arrays of the entries.
+    fn shape(&self, range: KeyRange, count: Option<usize>) -> Arc<ArrayShape> {
+        let array = self.layout.array(count).expect("the verifier has checked that there can be arrays");
+        let mut shapes = self.shapes.lock();
+        let known = shapes.iter().position(|shape| shape.range() == range && *shape.array() == array);
+        let shape = match known {
+            Some(place) => shapes.remove(place),
+            None => Arc::new(ArrayShape::new(Arc::clone(&self.layout), array, range)),
+        };
+        shapes.push(Arc::clone(&shape));
+        if shapes.len() > SHAPES {
+            shapes.remove(0);
+        }
+        shape
+    }
+
+    /// The array table of an owner for a slice. Only the running task of the owner may call it and use the table.
+    fn find_array(
+        &self,
+        owner: usize,
+        generation: Generation,
+        number: i64,
+        shape: &Arc<ArrayShape>,
+    ) -> *mut ArrayTable {
+        let make = || Box::new(ArrayTable::new(Arc::clone(shape), &self.budget));
+        let slices = self.of(generation).get_or_init(|| Slices::new(self.owners));
+        slices.of(self.owners, number, |slice| slice.find_array(owner, shape, make))
+    }
+
     /// The table that the workers of a node share for a slice. Only running tasks of these workers may call it and use the
     /// table.
     fn find_shared(&self, node: usize, generation: Generation, number: i64) -> *const SharedTable {
@@ -302,223 +408,6 @@ impl OpenTables {
         let make = || self.free_shared.take().unwrap_or_else(fresh);
         let slices = self.of(generation).get_or_init(|| Slices::new(self.owners));
         slices.of(self.owners, number, |slice| slice.find_shared(node, make))
-    }
-}
-
-/// Place of rows for objects that do not keep it.
-const NO_PLACE: Ordinal = Ordinal { watermark: i64::MIN, stream: 0, position: 0, pipeline: 0 };
-/// Tables that a task has used last, so that rows that go back and forth between a few of them need not search them again.
-const RECENT: usize = 8;
-
-/// A table that a task has found.
-#[derive(Debug, Clone, Copy)]
-enum Found {
-    Nothing,
-    Own(*mut Table),
-    Shared(*const SharedTable),
-}
-
-impl Found {
-    /// Tells the memory budget what has become of the table. Only the task that has found it may call it, before its end.
-    fn settle(self) {
-        match self {
-            Found::Nothing => {}
-            // SAFETY: a live table that only this task uses.
-            Found::Own(table) => unsafe { (*table).settle() },
-            // SAFETY: a live table.
-            Found::Shared(table) => unsafe { (*table).settle() },
-        }
-    }
-}
-
-/// The tables as one task of a worker sees them: what the callbacks of generated code work on.
-pub(crate) struct TaskTables<'a> {
-    runtime: &'a Aggregation,
-    owner: usize,
-    /// The NUMA node whose tables the task uses; `None`: it uses those of its own.
-    node: Option<usize>,
-    generation: Generation,
-    stream: StreamId,
-    pipeline: usize,
-    /// Tables that this watermark completes were fired when the task began.
-    fired: i64,
-    /// The place in the input of each row of the update; empty if no component wants to know.
-    places: Vec<Ordinal>,
-    recent: [(i64, Found); RECENT],
-    next_recent: usize,
-    current: Found,
-    met_fired: Option<i64>,
-    /// Watermarks that complete the tables which the task has found, if someone wants to know.
-    dues: Option<Vec<i64>>,
-}
-
-impl<'a> TaskTables<'a> {
-    /// For a task of an owner that updates an aggregation with what a pipeline makes of a buffer of a stream, in tables of a
-    /// generation.
-    pub(crate) fn new(
-        runtime: &'a Aggregation,
-        owner: usize,
-        generation: Generation,
-        (stream, pipeline): (StreamId, usize),
-    ) -> TaskTables<'a> {
-        TaskTables {
-            runtime,
-            owner,
-            node: None,
-            generation,
-            stream,
-            pipeline,
-            fired: runtime.fired(),
-            places: Vec::new(),
-            recent: [(0, Found::Nothing); RECENT],
-            next_recent: 0,
-            current: Found::Nothing,
-            met_fired: None,
-            dues: None,
-        }
-    }
-
-    /// The same for a program that shares tables with the other workers of a node ([`Access::Shared`]).
-    ///
-    /// [`Access::Shared`]: millstream_codegen::program::Access
-    pub(crate) fn shared(self, node: usize) -> TaskTables<'a> {
-        TaskTables { node: Some(node), ..self }
-    }
-
-    /// Has the task collect the watermarks that complete its tables.
-    pub(crate) fn collect_dues(&mut self) {
-        self.dues = Some(Vec::new());
-    }
-
-    /// The watermarks that were collected.
-    pub(crate) fn dues(&self) -> &[i64] {
-        self.dues.as_deref().unwrap_or_default()
-    }
-
-    /// Notes the rows of the next update.
-    pub(crate) fn begin(&mut self, rows: &Staged<'_>) {
-        if !self.runtime.keeps_places {
-            return;
-        }
-        let (stream, pipeline) = (self.stream as u32, self.pipeline as u32);
-        let watermark = |row: usize| rows.watermarks[if rows.watermarks.len() == 1 { 0 } else { row }];
-        let place = |row| Ordinal { watermark: watermark(row), stream, position: rows.position(row), pipeline };
-        self.places.clear();
-        self.places.extend((0..rows.rows).map(place));
-    }
-
-    /// The callbacks, for one `update`.
-    ///
-    /// # Safety
-    /// The program's entry layout is that of these tables, this value is used by nothing else until the update has
-    /// returned, and the worker that owns the tables runs it.
-    pub(crate) unsafe fn hooks(&mut self) -> TableHooks {
-        let host = (&raw mut *self).cast();
-        // SAFETY: the callbacks below keep the contracts of their types; the rest is promised by the caller.
-        unsafe { TableHooks::new(find_slice, insert_key, keep_string, update_object, host) }
-    }
-
-    /// Tells the memory budget what has become of the tables. At the end of a task.
-    pub(crate) fn settle(&self) {
-        self.recent.iter().for_each(|(_, table)| table.settle());
-    }
-
-    /// Number of a table that was fired before a row of the task came to it. There is never one; see the file's
-    /// description.
-    pub(crate) fn met_fired(&self) -> Option<i64> {
-        self.met_fired
-    }
-
-    fn find(&mut self, number: i64) -> *mut TableHeader {
-        let recent = self.recent.iter().find(|(of, table)| *of == number && !matches!(table, Found::Nothing));
-        self.current = match recent {
-            Some((_, table)) => *table,
-            None => {
-                let completed_at = self.runtime.ids().completed_at(number);
-                if completed_at <= self.fired {
-                    self.met_fired = Some(number);
-                }
-                self.dues.iter_mut().for_each(|dues| dues.push(completed_at));
-                let (tables, generation) = (&self.runtime.tables, self.generation);
-                let table = match self.node {
-                    None => Found::Own(tables.find(self.owner, generation, number)),
-                    Some(node) => Found::Shared(tables.find_shared(node, generation, number)),
-                };
-                self.recent[self.next_recent].1.settle();
-                self.recent[self.next_recent] = (number, table);
-                self.next_recent = (self.next_recent + 1) % RECENT;
-                table
-            }
-        };
-        // SAFETY: live tables, of which this task is the only one to use the worker's own or its header of a shared one.
-        unsafe {
-            match self.current {
-                Found::Nothing => ptr::null_mut(),
-                Found::Own(table) => Table::header_of(table),
-                Found::Shared(table) => (*table).header_of(self.owner),
-            }
-        }
-    }
-}
-
-/// # Safety
-/// As for `FindSlice`, in an update with the hooks of a [`TaskTables`].
-unsafe extern "C" fn find_slice(context: *mut ExecContext, number: i64) {
-    // SAFETY: the hooks' host is a `TaskTables` that only the running update uses, and so is the context.
-    unsafe {
-        let host = &mut *(*context).host.cast::<TaskTables<'_>>();
-        (*context).table = host.find(number);
-        (*context).slice_start = number;
-    }
-}
-
-/// # Safety
-/// As for `InsertKey`, in an update with the hooks of a [`TaskTables`], after `find_slice`.
-unsafe extern "C" fn insert_key(context: *mut ExecContext, hash: u64, null_mask: u64, keys: *const Slot) -> *mut u8 {
-    // SAFETY: as in `find_slice`; the program passes one slot for each key of the layout, and `current` is live.
-    unsafe {
-        let host = &mut *(*context).host.cast::<TaskTables<'_>>();
-        let count = host.runtime.layout.keys.len();
-        let keys: &[Slot] = if count == 0 { &[] } else { std::slice::from_raw_parts(keys, count) };
-        match host.current {
-            Found::Own(table) => (*table).insert(hash, null_mask, keys),
-            Found::Shared(table) => (*table).insert(host.owner, hash, null_mask, keys),
-            Found::Nothing => ptr::null_mut(),
-        }
-    }
-}
-
-/// # Safety
-/// As for `ExecContext::keep_string`, in an update with the hooks of a [`TaskTables`], after `find_slice`.
-unsafe extern "C" fn keep_string(context: *mut ExecContext, string: *mut Str) {
-    // SAFETY: as in `find_slice`; `string` is a live value of the program.
-    unsafe {
-        let host = &mut *(*context).host.cast::<TaskTables<'_>>();
-        // Tables that keep strings beside keys are not shared.
-        if let Found::Own(table) = host.current {
-            *string = (*table).keep_string(*string);
-        }
-    }
-}
-
-/// # Safety
-/// As for `ExecContext::update_object`, in an update with the hooks of a [`TaskTables`], after `find_slice`.
-unsafe extern "C" fn update_object(
-    context: *mut ExecContext,
-    accumulator: *mut u8,
-    component: u32,
-    value: *const Slot,
-    row: u64,
-) {
-    // SAFETY: as in `find_slice`; the accumulator is that of the component in an entry of the current table, and the value
-    // is null or a slot of its argument's type.
-    unsafe {
-        let host = &mut *(*context).host.cast::<TaskTables<'_>>();
-        let place = host.places.get(row as usize).copied().unwrap_or(NO_PLACE);
-        // Tables with objects are not shared.
-        if let Found::Own(table) = host.current {
-            (*table).update_object(accumulator, component as usize, value.as_ref().copied(), place);
-        }
     }
 }
 
@@ -541,12 +430,22 @@ mod tests {
             let shared = tables.find_shared(1, generation, slice);
             assert_eq!(shared, tables.find_shared(1, generation, slice));
             assert_ne!(shared, tables.find_shared(0, generation, slice));
+            let [shape, other] = [8, 9].map(|len| tables.shape(KeyRange { first: 0, len }, Some(0)));
+            let array = tables.find_array(1, generation, slice, &shape);
+            assert_ne!(array, tables.find_array(1, generation, slice, &other));
+            assert_eq!(array, tables.find_array(1, generation, slice, &shape));
+            assert_ne!(array, tables.find_array(0, generation, slice, &shape));
         }
         let ids = TableIds(WindowAssigner::Tumble(Slicing { size_ms: 10, offset_ms: 0 }));
         let taken = tables.take(ids, 19);
-        let kinds = |tables: &[Taken]| tables.iter().filter(|t| matches!(t, Taken::Shared(_))).count();
-        let counts: Vec<_> = taken.iter().map(|(slice, tables)| (*slice, tables.len(), kinds(tables))).collect();
-        assert_eq!(counts, [(0, 4, 2), (10, 4, 2)]);
+        let count = |tables: &[Taken], is: fn(&Taken) -> bool| tables.iter().filter(|table| is(table)).count();
+        let kinds = |tables: &[Taken]| {
+            let shared = count(tables, |table| matches!(table, Taken::Shared(_)));
+            (tables.len(), shared, count(tables, |table| matches!(table, Taken::Array(_))))
+        };
+        let counts: Vec<_> = taken.iter().map(|(slice, tables)| (*slice, kinds(tables))).collect();
+        assert_eq!(counts, [(0, (7, 2, 3)), (10, (7, 2, 3))]);
+        assert!(taken.values().flatten().all(Taken::is_empty));
         assert_eq!(tables.take(ids, 29).len(), 1);
         assert!(tables.take(ids, i64::MAX).is_empty());
     }

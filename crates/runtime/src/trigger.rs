@@ -108,8 +108,10 @@ impl Query {
         if tables.is_empty() && runtime.has_group_of_nothing() {
             tables.insert(0, vec![Taken::Own(Box::new(Table::of_nothing(Arc::clone(&runtime.layout))))]);
         }
-        tables.retain(|_, tables| tables.iter().any(|t| t.len() > 0));
-        runtime.strategy.note_slices(tables.len(), tables.values().flatten());
+        tables.retain(|_, tables| !tables.iter().all(Taken::is_empty));
+        if let Some(switch) = runtime.strategy.note_slices(tables.len(), tables.values().flatten()) {
+            self.stats.note_event(format!("aggregation {aggregation}"), switch.observed(), switch.decided());
+        }
         let firings: Vec<Firing> = match &runtime.overlap {
             Some(overlap) => {
                 let tables = tables.into_iter().map(|(id, tables)| (overlap.overlap.table(id), tables));

@@ -1,5 +1,6 @@
 //! A worker: one thread that takes tasks until the query ends.
 
+use crate::adaptive::decisions::sharing::Sharing;
 use crate::buffer::Piece;
 use crate::columns::bytes_of;
 use crate::input::PartitionedCode;
@@ -7,7 +8,6 @@ use crate::lanes::Scattered;
 use crate::query::{Query, panicked};
 use crate::row_errors::RowErrors;
 use crate::staged::{Staged, Stages, Tools, emit_stage};
-use crate::strategy::Sharing;
 use crate::stream::Channel;
 use crate::tables::TaskTables;
 use crate::task::{DecodeTask, ProcessTask, Task};
@@ -154,12 +154,12 @@ impl Worker<'_> {
                 // shared, and so is the program.
                 let hooks = unsafe { tables.hooks() };
                 let Tools { functions, errors } = tools;
-                let kernel = code.kernel.load();
                 let (columns, watermarks) = (&rows.columns, &rows.watermarks);
-                let outcome =
-                    update(&code.lowered, &*kernel, columns, rows.rows, watermarks, hooks, functions, &mut |e| {
+                let outcome = code.run(&rows, |kernel| {
+                    update(&code.lowered, kernel, columns, rows.rows, watermarks, hooks, functions, &mut |e| {
                         errors.take(e)
-                    })?;
+                    })
+                })?;
                 query.stats.late_rows.fetch_add(outcome.late_rows, Relaxed);
                 errors.fatal().map_or(Ok(ControlFlow::Continue(())), Err)
             })?;

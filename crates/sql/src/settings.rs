@@ -7,6 +7,7 @@
 use crate::diagnostics::nearest;
 use millstream_types::text::zone::Zone;
 use millstream_types::{Diagnostic, MemorySize, Options, Place, code};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Which values a setting takes.
@@ -22,6 +23,8 @@ pub enum Kind {
     Duration,
     /// A size of memory: `4 GiB`, `500 MB`, or a share such as `60%`.
     Memory,
+    /// One of these words, in any case, or the path of a directory, which has a slash in it.
+    Directory(&'static [&'static str]),
     /// Anything: the setting has no effect.
     Ignored,
 }
@@ -110,11 +113,65 @@ pub const KNOWN: &[SettingInfo] = &[
         "Whether tables may keep the entries of a dense range of integer keys in an array.",
     ),
     setting(
+        "pipeline.adaptive",
+        "auto",
+        Kind::OneOf(&["auto", "never"]),
+        "Whether a running query is adapted to its data: observed, and given code for what was seen (auto), or left as it was \
+         planned (never). Each of the choices below can be forbidden or forced by itself.",
+    ),
+    setting(
+        "pipeline.filter-order",
+        "auto",
+        Kind::OneOf(&["auto", "written"]),
+        "The order in which the conditions of WHERE are looked at: cheap and selective ones first (auto), or as written. \
+         Conditions that can fail keep their place.",
+    ),
+    setting(
+        "pipeline.filter-shape",
+        "auto",
+        Kind::OneOf(&["auto", "branch", "mask", "selection"]),
+        "How machine code drops rows: by a branch, by and-ing conditions without branches (mask), by writing down the numbers \
+         of the rows that are left (selection), or as selectivities suggest (auto).",
+    ),
+    setting(
+        "pipeline.key-range",
+        "auto",
+        Kind::OneOf(&["auto", "never"]),
+        "Whether code may assume that integer keys stay in the range that was seen, so that a table is an array.",
+    ),
+    setting(
+        "pipeline.assume-not-null",
+        "auto",
+        Kind::OneOf(&["auto", "never"]),
+        "Whether code may assume that a column in which no NULL was seen has none.",
+    ),
+    setting(
+        "pipeline.assume-constant",
+        "auto",
+        Kind::OneOf(&["auto", "never"]),
+        "Whether code may assume that a column in which one value was seen has no other.",
+    ),
+    setting(
+        "pipeline.chaos-seed",
+        "",
+        Kind::Integer(0, u64::MAX),
+        "For tests: instead of adapting, code variants are switched at random, within buffers too, as this seed says. Rows \
+         stay the same.",
+    ),
+    setting(
         "pipeline.in-place",
         "auto",
         Kind::OneOf(&["auto", "always", "never"]),
         "Whether generated code reads the columns of packed records (format 'row') where they are: always, never (the decoder \
          gathers them into columns), or as it suits (auto).",
+    ),
+    setting(
+        "pipeline.code-cache",
+        "auto",
+        Kind::Directory(&["auto", "off"]),
+        "Where compiled code is kept on disk for later processes: a directory ('/var/cache/millstream'); nowhere (off); or \
+         (auto) for the command line in '$XDG_CACHE_HOME/millstream/code' or '~/.cache/millstream/code', at most 64 MiB, and \
+         for the library where the program says.",
     ),
     setting(
         "pipeline.shuffle-seed",
@@ -205,6 +262,17 @@ pub enum Merge {
     Partition,
 }
 
+/// How the rows of a filter are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FilterShape {
+    /// By a branch.
+    Branch,
+    /// And-ed with the next condition.
+    Mask,
+    /// By the numbers of the rows that are left.
+    Selection,
+}
+
 /// Whether the columns of packed records are read where they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InPlace {
@@ -214,6 +282,17 @@ pub enum InPlace {
     Always,
     /// None.
     Never,
+}
+
+/// Where compiled code is kept on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CodeCache {
+    /// Where the program that the session belongs to says.
+    Auto,
+    /// Nowhere.
+    Off,
+    /// Here.
+    Directory(PathBuf),
 }
 
 /// The settings of a session. Values are checked when they are set.
@@ -322,12 +401,66 @@ impl Settings {
         self.get("pipeline.dense-tables") != Some("never")
     }
 
+    /// Whether a setting of the kind `auto` or something else is `auto`.
+    fn is_auto(&self, key: &str) -> bool {
+        self.get(key) == Some("auto")
+    }
+
+    /// `pipeline.adaptive`.
+    pub fn adaptive(&self) -> bool {
+        self.is_auto("pipeline.adaptive")
+    }
+
+    /// Whether `pipeline.filter-order` is not `written`.
+    pub fn orders_filters(&self) -> bool {
+        self.is_auto("pipeline.filter-order")
+    }
+
+    /// `pipeline.filter-shape`; `None` where it is chosen.
+    pub fn filter_shape(&self) -> Option<FilterShape> {
+        match self.get("pipeline.filter-shape") {
+            Some("branch") => Some(FilterShape::Branch),
+            Some("mask") => Some(FilterShape::Mask),
+            Some("selection") => Some(FilterShape::Selection),
+            _ => None,
+        }
+    }
+
+    /// Whether `pipeline.key-range` is not `never`.
+    pub fn assumes_key_range(&self) -> bool {
+        self.is_auto("pipeline.key-range")
+    }
+
+    /// Whether `pipeline.assume-not-null` is not `never`.
+    pub fn assumes_not_null(&self) -> bool {
+        self.is_auto("pipeline.assume-not-null")
+    }
+
+    /// Whether `pipeline.assume-constant` is not `never`.
+    pub fn assumes_constant(&self) -> bool {
+        self.is_auto("pipeline.assume-constant")
+    }
+
+    /// `pipeline.chaos-seed`; `None` when code is not switched at random.
+    pub fn chaos_seed(&self) -> Option<u64> {
+        self.get("pipeline.chaos-seed")?.parse().ok()
+    }
+
     /// `pipeline.in-place`.
     pub fn in_place(&self) -> InPlace {
         match self.get("pipeline.in-place") {
             Some("always") => InPlace::Always,
             Some("never") => InPlace::Never,
             _ => InPlace::Auto,
+        }
+    }
+
+    /// `pipeline.code-cache`.
+    pub fn code_cache(&self) -> CodeCache {
+        match self.get("pipeline.code-cache") {
+            Some("off") => CodeCache::Off,
+            Some(path) if path != "auto" => CodeCache::Directory(path.into()),
+            _ => CodeCache::Auto,
         }
     }
 
@@ -403,6 +536,11 @@ fn normalise(info: &SettingInfo, key: &str, value: &str) -> Result<String, Diagn
             Ok(number) if (least..=most).contains(&number) => Ok(number.to_string()),
             _ => Err(invalid(format!("a whole number from {least} to {most}"))),
         },
+        Kind::Directory(words) => match words.iter().find(|word| value.eq_ignore_ascii_case(word)) {
+            Some(word) => Ok((*word).to_owned()),
+            None if value.contains('/') => Ok(value.to_owned()),
+            None => Err(invalid(format!("one of {}, or the path of a directory such as './code'", words.join(", ")))),
+        },
         Kind::OneOf(words) => {
             // Flink writes some of these in capitals; the command line says `interpret` and `compile`.
             let lower = value.to_ascii_lowercase();
@@ -466,6 +604,8 @@ mod tests {
             ("table.exec.state.ttl", "soon"),
             ("pipeline.memory", "much"),
             ("pipeline.memory", "120%"),
+            ("pipeline.code-cache", "on"),
+            ("pipeline.code-cache", ""),
         ] {
             assert_eq!(settings.set(key, value).unwrap_err().code, code::INVALID_OPTION, "{key}");
         }

@@ -112,6 +112,8 @@ pub enum ExplainKind {
     Plan,
     /// `EXPLAIN CODEGEN`: row programs, LLVM IR, assembly.
     Codegen,
+    /// `EXPLAIN ANALYZE`: runs it, and shows the pipelines with what each has done.
+    Analyze,
 }
 
 /// A statement of a script with its text.
@@ -134,6 +136,12 @@ impl ParsedStatement {
     /// Whether it writes rows into tables.
     pub fn is_insert(&self) -> bool {
         matches!(self.statement, Statement::Insert(_) | Statement::StatementSet(_))
+    }
+
+    /// `EXPLAIN ANALYZE` of a query or an insert.
+    pub fn analyzed(&self) -> ParsedStatement {
+        let inner = Box::new(self.statement.clone());
+        ParsedStatement { statement: Statement::Explain { kind: ExplainKind::Analyze, inner }, ..self.clone() }
     }
 }
 
@@ -430,12 +438,14 @@ fn parse_explain(parser: &mut Parser) -> Result<Statement, Failure> {
     let mut kind = ExplainKind::Plan;
     if take_word(parser, "CODEGEN") {
         kind = ExplainKind::Codegen;
+    } else if take_word(parser, "ANALYZE") {
+        kind = ExplainKind::Analyze;
     } else if take_word(parser, "PLAN") {
         expect_word(parser, "FOR")?;
     } else {
         for detail in ["ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE"] {
             if peek_word(parser, 0, detail) {
-                let advice = "use EXPLAIN or EXPLAIN CODEGEN";
+                let advice = "use EXPLAIN, EXPLAIN ANALYZE or EXPLAIN CODEGEN";
                 return Err(unsupported(parser.peek_token(), &format!("EXPLAIN {detail}"), advice).into());
             }
         }

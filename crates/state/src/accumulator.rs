@@ -69,24 +69,79 @@ unsafe fn choose(a: Str, b: Str, smaller: bool) -> Str {
     if (smaller && b_is_smaller) || (!smaller && b_is_greater) { b } else { a }
 }
 
+/// Entries that follow each other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Strided {
+    /// Bytes from one to the next.
+    pub(crate) stride: usize,
+    pub(crate) count: usize,
+}
+
+/// Changes a field of entries to what it and that of others are together.
+///
+/// # Safety
+/// Both are so many entries with a `T` at `offset`, and nobody else uses `into`.
+#[inline(always)]
+pub(crate) unsafe fn combine<T: Copy>(
+    offset: usize,
+    into: *mut u8,
+    from: *const u8,
+    Strided { stride, count }: Strided,
+    together: impl Fn(T, T) -> T,
+) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let (into, from) = (into.add(offset), from.add(offset));
+        if stride == size_of::<T>() {
+            // The same with a stride that the compiler knows, and so with vectors.
+            let (into, from) = (into.cast::<T>(), from.cast::<T>());
+            for i in 0..count {
+                into.add(i).write(together(into.add(i).read(), from.add(i).read()));
+            }
+            return;
+        }
+        for at in (0..count).map(|i| i * stride) {
+            write(into, at, together(read(into, at), read(from, at)));
+        }
+    }
+}
+
 /// Merges the component at `offset` of entry `from` into that of `into`.
 ///
 /// # Safety
 /// Both are entries with the component at `offset`, nobody else uses `into`, and strings in both stay alive as long as
 /// `into` is read.
 pub(crate) unsafe fn merge(component: Accumulator, offset: usize, into: *mut u8, from: *const u8) {
+    // SAFETY: promised by the caller.
+    unsafe { merge_entries(component, offset, into, from, Strided { stride: 0, count: 1 }) }
+}
+
+/// [`merge`] of entries that follow each other, with those at the same places from `from` on.
+///
+/// # Safety
+/// As for [`merge`], of all of them.
+#[inline(always)]
+pub(crate) unsafe fn merge_entries(
+    component: Accumulator,
+    offset: usize,
+    into: *mut u8,
+    from: *const u8,
+    entries: Strided,
+) {
     macro_rules! combine {
-        ($type:ty, $combine:expr) => {{
-            let combine: fn($type, $type) -> $type = $combine;
-            // SAFETY: the component's accumulator is of this type.
-            unsafe { write(into, offset, combine(read::<$type>(into, offset), read::<$type>(from, offset))) }
+        ($type:ty, $together:expr) => {{
+            let together: fn($type, $type) -> $type = $together;
+            // SAFETY: promised by the caller; the component's accumulator is of this type.
+            unsafe { combine(offset, into, from, entries, together) }
         }};
     }
     match component {
         // Tables with groups are never merged.
         Accumulator::Group => {}
-        // SAFETY: promised by the caller.
-        Accumulator::Object(..) => unsafe { object::merge(offset, into, from) },
+        Accumulator::Object(..) => (0..entries.count).for_each(|i| {
+            // SAFETY: promised by the caller.
+            unsafe { object::merge(offset, into.add(i * entries.stride), from.add(i * entries.stride)) }
+        }),
         Accumulator::Count | Accumulator::SumI64 => combine!(i64, i64::wrapping_add),
         Accumulator::SumI128 => combine!(i128, i128::wrapping_add),
         Accumulator::MinI64 => combine!(i64, Ord::min),

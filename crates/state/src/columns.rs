@@ -42,10 +42,12 @@ impl Merged {
     /// The output columns of the rows in `range`: keys, outputs, then a TIMESTAMP(3) column for each constant of `window`,
     /// in milliseconds (start and end of the window, or only the end, or none).
     pub fn columns(&self, range: Range<usize>, types: &OutputTypes, window: &[i64]) -> Vec<ArrayRef> {
-        let rows = &self.rows()[range];
-        let layout = self.layout();
-        // SAFETY: the rows are entries of the layout, alive and unchanged as long as `self` is borrowed.
-        let mut columns = unsafe { key_columns(layout, rows, &types.keys) };
+        let (rows, layout) = (&self.rows()[range.clone()], self.layout());
+        let mut columns = match self.keys() {
+            Some(keys) => vec![integers(keys[range].to_vec(), None, &types.keys[0].to_arrow())],
+            // SAFETY: the rows are entries of the layout, alive and unchanged as long as `self` is borrowed.
+            None => unsafe { key_columns(layout, rows, &types.keys) },
+        };
         // SAFETY: as above.
         columns.extend(unsafe { output_columns(layout, rows, &types.outputs) });
         for &time in window {

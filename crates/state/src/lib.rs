@@ -1,7 +1,8 @@
 //! Tables, partials and their merge: the state of windowed aggregations and keyed operators (design sections 1 and 5).
 //!
 //! ```text
-//! Table (mutable, one worker)         ─┬─drain──► Partial (immutable, radix-partitioned by hash)
+//! Table (mutable, one worker)         ─┬─drain──► Partial (immutable, partitioned by hash or key)
+//! ArrayTable (the same, range of keys)─┤             │
 //! SharedTable (mutable, many workers) ─┘             │ merge, partition by partition; or Combiner, slice by slice
 //!                                                    ▼
 //!                                                 Merged rows ──columns──► Arrow columns of the trigger's output
@@ -19,6 +20,7 @@
 
 mod accumulator;
 mod arena;
+mod array;
 mod budget;
 mod columns;
 mod combine;
@@ -36,6 +38,7 @@ mod slots;
 mod sort;
 mod table;
 
+pub use array::{ArrayShape, ArrayTable};
 pub use budget::{Charge, MemoryBudget, MemoryClass, MemorySnapshot};
 pub use columns::{Output, OutputTypes};
 pub use combine::Combiner;

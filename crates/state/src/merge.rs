@@ -1,9 +1,10 @@
 //! Merge of partials into the rows of a window.
 //!
 //! Rows come sorted, so entries are sorted first; equal keys are neighbours then. A key that has one entry needs no copy of
-//! it: the row is the partial's.
+//! it: the row is the partial's. Arrays of one shape are in order, so that they are merged without that (`array/merge.rs`).
 
 use crate::accumulator;
+use crate::array::{ArrayRun, merge_arrays};
 use crate::entry;
 use crate::memory::EntryMemory;
 use crate::object;
@@ -18,13 +19,41 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Merged {
     layout: Arc<EntryLayout>,
-    /// Entries in `copies`, `table` or `partials`; sorted (`sort.rs`).
-    rows: Vec<*const u8>,
-    /// Own merged entries; their strings are in the partials.
-    _copies: Option<Copies>,
-    _table: Option<Table>,
+    /// Entries that an owner or someone else has; sorted (`sort.rs`).
+    rows: Rows,
+    _owner: Owner,
     /// Own the other entries, and the strings.
     _partials: Vec<Arc<Partial>>,
+}
+
+/// Addresses of entries.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    pub(crate) entries: Vec<*const u8>,
+    /// The key of each, when the entries are those of arrays, which have none.
+    pub(crate) keys: Option<Vec<i64>>,
+}
+
+impl From<Vec<*const u8>> for Rows {
+    fn from(entries: Vec<*const u8>) -> Rows {
+        Rows { entries, keys: None }
+    }
+}
+
+/// Who has the entries that are in no partial.
+#[derive(Debug)]
+enum Owner {
+    Nobody,
+    /// Their strings are in the partials.
+    Copies {
+        _copies: Copies,
+    },
+    Table {
+        _table: Table,
+    },
+    Array {
+        _memory: EntryMemory,
+    },
 }
 
 /// Merged entries, which own their objects.
@@ -71,7 +100,7 @@ unsafe impl Sync for Merged {}
 impl Merged {
     /// No rows.
     pub(crate) fn empty(layout: Arc<EntryLayout>) -> Merged {
-        Merged { layout, rows: Vec::new(), _copies: None, _table: None, _partials: Vec::new() }
+        Merged { layout, rows: Rows::default(), _owner: Owner::Nobody, _partials: Vec::new() }
     }
 
     /// Rows that others own, in their order.
@@ -80,7 +109,7 @@ impl Merged {
     /// They are entries of the layout (or of one that begins with it), sorted (`sort.rs`); neither they nor their
     /// strings are changed or dropped while the value is used.
     pub(crate) unsafe fn of_rows(layout: Arc<EntryLayout>, rows: Vec<*const u8>) -> Merged {
-        Merged { layout, rows, _copies: None, _table: None, _partials: Vec::new() }
+        Merged { layout, rows: rows.into(), _owner: Owner::Nobody, _partials: Vec::new() }
     }
 
     /// The entries of a table that others own.
@@ -103,18 +132,18 @@ impl Merged {
     pub(crate) unsafe fn owning(table: Table) -> Merged {
         let layout = Arc::clone(table.layout());
         // SAFETY: promised by the caller.
-        let rows = unsafe { sorted(&layout, table.occupied()) }.into_iter().map(|e| e.entry).collect();
-        Merged { layout, rows, _copies: None, _table: Some(table), _partials: Vec::new() }
+        let rows: Vec<_> = unsafe { sorted(&layout, table.occupied()) }.into_iter().map(|e| e.entry).collect();
+        Merged { layout, rows: rows.into(), _owner: Owner::Table { _table: table }, _partials: Vec::new() }
     }
 
     /// Number of keys.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.rows.entries.len()
     }
 
     /// Whether there is no key.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows.entries.is_empty()
     }
 
     pub(crate) fn layout(&self) -> &EntryLayout {
@@ -123,15 +152,20 @@ impl Merged {
 
     /// Entries, alive as long as `self`.
     pub(crate) fn rows(&self) -> &[*const u8] {
-        &self.rows
+        &self.rows.entries
+    }
+
+    /// The key of each row, if its entry does not have it.
+    pub(crate) fn keys(&self) -> Option<&[i64]> {
+        self.rows.keys.as_deref()
     }
 }
 
 /// Merges a range of partitions of partials of one layout. Tasks over disjoint ranges can run at once; the rows of
 /// adjacent ranges, put one after the other, are those of the whole range.
 ///
-/// Rows come sorted (by dense key within each partition, else by hash and keys), so that output is the same whichever worker saw which row. About linear in the number
-/// of entries of the partition range.
+/// Rows come sorted (by dense key within each partition, else by hash and keys), so that output is the same whichever
+/// worker saw which row. About linear in the number of entries of the partition range.
 ///
 /// # Panics
 /// Without partials.
@@ -139,32 +173,54 @@ pub fn merge(partials: &[Arc<Partial>], partitions: Range<usize>) -> Merged {
     let layout = Arc::clone(partials.first().expect("at least one partial").layout());
     debug_assert!(partials.iter().all(|p| *p.layout() == layout), "partials of one aggregation");
     let sharing: Vec<Arc<Partial>> = partials.iter().filter(|p| p.len_of(&partitions) > 0).cloned().collect();
-    let (rows, copies) = match sharing.as_slice() {
-        [] => (Vec::new(), None),
-        [only] if only.is_distinct() => (only.entries_of(&partitions).collect(), None),
-        several => {
-            let entries = several.iter().flat_map(|partial| partial.entries_of(&partitions));
-            // SAFETY: occupied entries of the layout, whose strings live in the partials.
-            let entries = unsafe { sorted(&layout, entries) };
-            // Each copy takes the place of two entries at least.
-            let memory = EntryMemory::zeroed(entries.len() / 2 * layout.stride);
-            let mut copies = Copies { layout: Arc::clone(&layout), memory, used: 0 };
-            let rows = entries.chunk_by(|a, b| {
-                // SAFETY: entries of the layout; their strings live as long as the result's partials.
-                a.hash == b.hash && unsafe { entry::compare_keys(&layout, a.entry, b.entry) }.is_eq()
-            });
-            let rows = rows.map(|equal| match equal {
-                [only] => only.entry,
-                // SAFETY: as above; a copy is ours to write.
-                [first, others @ ..] => unsafe {
-                    let merged = copies.copy(first.entry);
-                    others.iter().for_each(|other| accumulator::merge_all(&layout, merged, other.entry));
-                    merged.cast_const()
-                },
-                [] => unreachable!("chunks are not empty"),
-            });
-            (rows.collect(), Some(copies))
+    let (rows, owner) = match (arrays_of_one_shape(&sharing), sharing.as_slice()) {
+        (_, []) => (Rows::default(), Owner::Nobody),
+        (Some(arrays), _) => {
+            let (rows, memory) = merge_arrays(&arrays, &partitions);
+            (rows, memory.map_or(Owner::Nobody, |_memory| Owner::Array { _memory }))
+        }
+        (None, [only]) if only.is_distinct() => {
+            (only.entries_of(&partitions).collect::<Vec<_>>().into(), Owner::Nobody)
+        }
+        (None, several) => {
+            let (rows, _copies) = merge_entries(&layout, several, &partitions);
+            (rows.into(), Owner::Copies { _copies })
         }
     };
-    Merged { layout, rows, _copies: copies, _table: None, _partials: sharing }
+    Merged { layout, rows, _owner: owner, _partials: sharing }
+}
+
+/// The arrays, if all partials are such, of one shape.
+fn arrays_of_one_shape(partials: &[Arc<Partial>]) -> Option<Vec<&ArrayRun>> {
+    let arrays: Vec<&ArrayRun> = partials.iter().map(|partial| partial.array()).collect::<Option<_>>()?;
+    arrays.windows(2).all(|pair| pair[0].has_shape_of(pair[1])).then_some(arrays)
+}
+
+/// Sorted entries of partials, one for each key; copies of those that several have.
+fn merge_entries(
+    layout: &Arc<EntryLayout>,
+    partials: &[Arc<Partial>],
+    partitions: &Range<usize>,
+) -> (Vec<*const u8>, Copies) {
+    let entries = partials.iter().flat_map(|partial| partial.entries_of(partitions));
+    // SAFETY: occupied entries of the layout, whose strings live in the partials.
+    let entries = unsafe { sorted(layout, entries) };
+    // Each copy takes the place of two entries at least.
+    let memory = EntryMemory::zeroed(entries.len() / 2 * layout.stride);
+    let mut copies = Copies { layout: Arc::clone(layout), memory, used: 0 };
+    let rows = entries.chunk_by(|a, b| {
+        // SAFETY: entries of the layout; their strings live as long as the partials.
+        a.hash == b.hash && unsafe { entry::compare_keys(layout, a.entry, b.entry) }.is_eq()
+    });
+    let rows = rows.map(|equal| match equal {
+        [only] => only.entry,
+        // SAFETY: as above; a copy is ours to write.
+        [first, others @ ..] => unsafe {
+            let merged = copies.copy(first.entry);
+            others.iter().for_each(|other| accumulator::merge_all(layout, merged, other.entry));
+            merged.cast_const()
+        },
+        [] => unreachable!("chunks are not empty"),
+    });
+    (rows.collect(), copies)
 }

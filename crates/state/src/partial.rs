@@ -1,7 +1,12 @@
 //! Partials: the sealed, immutable form of tables (design section 1, idea 1).
+//!
+//! A partial holds entries in order, or the array of an array table ([`ArrayRun`]), which is the same with less: its entries
+//! are given keys when someone needs them.
 
 use crate::arena::Arena;
+use crate::array::ArrayRun;
 use crate::budget::Charge;
+use crate::dense::key_of_entry;
 use crate::entry;
 use crate::memory::EntryMemory;
 use crate::object;
@@ -14,6 +19,9 @@ use std::sync::Arc;
 pub const PARTITION_BITS: u32 = 4;
 /// Number of partitions: how many workers a merge can occupy, few enough that partials of a handful of keys stay cheap.
 pub const PARTITIONS: usize = 1 << PARTITION_BITS;
+/// Of the keys that can be in arrays, so many low bits do not choose the partition, so that keys which follow each other are
+/// merged together.
+pub(crate) const BLOCK_BITS: u32 = 6;
 
 /// The partition of a hash: its top bits (tables use the low bits, so both spread well).
 #[inline]
@@ -21,12 +29,50 @@ pub fn partition_of(hash: u64) -> usize {
     (hash >> (u64::BITS - PARTITION_BITS)) as usize
 }
 
-/// Immutable entries of one window slice, sorted by partition, hash or dense key (`sort.rs`), so that partitions follow each other and merging goes
-/// through several partials from beginning to end; with the strings they point to.
+/// The partition of a key that can be in arrays: its higher digits, added without carry. Keys that follow each other are spread
+/// evenly, and so are multiples of powers of two.
+#[inline]
+pub(crate) fn partition_of_key(key: i64) -> usize {
+    let mut digits = (key >> BLOCK_BITS) as u64;
+    for shift in [32, 16, 8, 4] {
+        digits ^= digits >> shift;
+    }
+    digits as usize % PARTITIONS
+}
+
+/// The partition of an entry.
+///
+/// # Safety
+/// It is one of the layout.
+#[inline]
+pub(crate) unsafe fn partition_of_entry(layout: &EntryLayout, by_key: bool, entry: *const u8) -> usize {
+    match by_key {
+        // SAFETY: promised by the caller; an entry whose key is NULL has a zero in its place.
+        true => partition_of_key(unsafe { key_of_entry(layout, entry) }.unwrap_or(0)),
+        // SAFETY: promised by the caller.
+        false => partition_of(unsafe { entry::hash(entry) }),
+    }
+}
+
+/// Immutable entries of one window slice, sorted by partition, hash or dense key (`sort.rs`), so that partitions follow
+/// each other and merging goes through several partials from beginning to end; with the strings they point to.
 #[derive(Debug)]
 pub struct Partial {
-    layout: Arc<EntryLayout>,
-    entries: EntryMemory,
+    form: Form,
+    /// Held as long as the partial is.
+    _charge: Option<Charge>,
+}
+
+#[derive(Debug)]
+enum Form {
+    Entries(Arc<EntryLayout>, Box<Entries>),
+    Array(Box<ArrayRun>),
+}
+
+/// Sorted entries with what they own.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    memory: EntryMemory,
     /// Partition *p* holds entries `starts[p]..starts[p + 1]`.
     starts: [usize; PARTITIONS + 1],
     /// Owns the long strings; never read through this field.
@@ -34,14 +80,24 @@ pub struct Partial {
     /// Bytes of the objects.
     object_bytes: usize,
     is_distinct: bool,
-    /// Held as long as the partial is.
-    _charge: Option<Charge>,
 }
 
 // SAFETY: entries own what they point to; all methods only read, and objects are never changed while a partial has them.
 unsafe impl Send for Partial {}
 // SAFETY: as above.
 unsafe impl Sync for Partial {}
+
+impl Entries {
+    /// Sorted entries without strings and objects, one of each key.
+    pub(crate) fn of_numbers(memory: EntryMemory, starts: [usize; PARTITIONS + 1]) -> Entries {
+        Entries { memory, starts, arena: Arena::default(), object_bytes: 0, is_distinct: true }
+    }
+
+    /// Bytes of memory that they own.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory.bytes() + self.arena.bytes() + self.object_bytes
+    }
+}
 
 impl Partial {
     /// Moves entries out of a table: their old places are empty then.
@@ -57,29 +113,43 @@ impl Partial {
     ) -> Partial {
         // SAFETY: promised by the caller.
         let from = unsafe { sorted(&layout, from) };
-        let start = |partition| from.partition_point(|e| partition_of(e.hash) < partition);
+        let by_key = layout.allows_arrays();
+        // SAFETY: as above.
+        let partition = |entry: *const u8| unsafe { partition_of_entry(&layout, by_key, entry) };
+        let start = |wanted| from.partition_point(|e| partition(e.entry) < wanted);
         let mut starts = [0; PARTITIONS + 1];
         starts.iter_mut().enumerate().for_each(|(partition, at)| *at = start(partition));
-        let entries = EntryMemory::zeroed(from.len() * layout.stride);
+        let memory = EntryMemory::zeroed(from.len() * layout.stride);
         for (i, e) in from.iter().enumerate() {
             // SAFETY: there are as many places as entries; the old place is ours to write.
             unsafe {
-                entries.start().add(i * layout.stride).copy_from_nonoverlapping(e.entry, layout.stride);
+                memory.start().add(i * layout.stride).copy_from_nonoverlapping(e.entry, layout.stride);
                 entry::write(e.entry.cast_mut(), 0, HASH_EMPTY);
             }
         }
-        Partial { layout, entries, starts, arena, object_bytes, is_distinct: true, _charge: None }
+        let entries = Entries { memory, starts, arena, object_bytes, is_distinct: true };
+        Partial { form: Form::Entries(layout, Box::new(entries)), _charge: None }
+    }
+
+    /// What an array table has become.
+    pub(crate) fn of_array(array: ArrayRun) -> Partial {
+        Partial { form: Form::Array(Box::new(array)), _charge: None }
     }
 
     /// The same, of which it is not known that each key has one entry.
     pub(crate) fn repeating(mut self) -> Partial {
-        self.is_distinct = false;
+        if let Form::Entries(_, entries) = &mut self.form {
+            entries.is_distinct = false;
+        }
         self
     }
 
     /// Whether each key has one entry, as in the partials of tables of one worker.
     pub fn is_distinct(&self) -> bool {
-        self.is_distinct
+        match &self.form {
+            Form::Entries(_, entries) => entries.is_distinct,
+            Form::Array(_) => true,
+        }
     }
 
     /// The same, which holds a charge.
@@ -88,14 +158,25 @@ impl Partial {
         self
     }
 
+    /// The array, if that is what it is.
+    pub(crate) fn array(&self) -> Option<&ArrayRun> {
+        match &self.form {
+            Form::Entries(..) => None,
+            Form::Array(array) => Some(array),
+        }
+    }
+
     /// The layout of entries.
     pub fn layout(&self) -> &Arc<EntryLayout> {
-        &self.layout
+        match &self.form {
+            Form::Entries(layout, _) => layout,
+            Form::Array(array) => array.layout(),
+        }
     }
 
     /// Number of entries: at least that of the keys.
     pub fn len(&self) -> usize {
-        self.starts[PARTITIONS]
+        self.starts()[PARTITIONS]
     }
 
     /// Whether it has no key.
@@ -105,29 +186,65 @@ impl Partial {
 
     /// Bytes of memory that it owns.
     pub fn bytes(&self) -> usize {
-        self.entries.bytes() + self.arena.bytes() + self.object_bytes
+        match &self.form {
+            Form::Entries(_, entries) => entries.bytes(),
+            Form::Array(array) => array.bytes(),
+        }
     }
 
     /// Number of entries in a range of partitions.
     pub fn len_of(&self, partitions: &Range<usize>) -> usize {
-        self.starts[partitions.end] - self.starts[partitions.start]
+        let starts = self.starts();
+        starts[partitions.end] - starts[partitions.start]
     }
 
     /// Entries of a range of partitions, alive as long as the partial.
     pub(crate) fn entries_of(&self, partitions: &Range<usize>) -> impl Iterator<Item = *const u8> + use<'_> {
-        (self.starts[partitions.start]..self.starts[partitions.end])
+        let (entries, stride) = (self.entries(), self.layout().stride);
+        (entries.starts[partitions.start]..entries.starts[partitions.end])
             // SAFETY: entries below `len` are within the memory.
-            .map(|i| unsafe { self.entries.start().add(i * self.layout.stride) }.cast_const())
+            .map(move |i| unsafe { entries.memory.start().add(i * stride) }.cast_const())
+    }
+
+    fn entries(&self) -> &Entries {
+        match &self.form {
+            Form::Entries(_, entries) => entries,
+            Form::Array(array) => array.entries(),
+        }
+    }
+
+    fn starts(&self) -> &[usize; PARTITIONS + 1] {
+        match &self.form {
+            Form::Entries(_, entries) => &entries.starts,
+            Form::Array(array) => array.starts(),
+        }
     }
 }
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        if object::has_objects(&self.layout) {
-            for i in 0..self.len() {
+        if let Form::Entries(layout, entries) = &self.form
+            && object::has_objects(layout)
+        {
+            for i in 0..entries.starts[PARTITIONS] {
                 // SAFETY: entries below `len` are within the memory and of the layout, and nobody reads them any more.
-                unsafe { object::release(&self.layout, self.entries.start().add(i * self.layout.stride)) };
+                unsafe { object::release(layout, entries.memory.start().add(i * layout.stride)) };
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_follow_each_other_and_powers_of_two_are_spread_evenly() {
+        for step in [1, 1 << BLOCK_BITS, 1 << 12, 1 << 20, 1 << 40] {
+            let mut found = [0; PARTITIONS];
+            let count = (PARTITIONS as i64) << BLOCK_BITS;
+            (0..count).for_each(|n| found[partition_of_key(n.wrapping_mul(step))] += 1);
+            assert_eq!(found, [count / PARTITIONS as i64; PARTITIONS], "{step}");
         }
     }
 }

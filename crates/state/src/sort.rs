@@ -1,8 +1,8 @@
 //! Sorting entries in an order that depends on the keys alone.
 //!
-//! Entries are sorted by the partition of their hash first. Within a partition those of a layout with a dense key are in the
-//! order of the key, others in that of the hash, then of the keys. So what comes out of a dense region is sorted already,
-//! and merging such entries is merging runs.
+//! Entries are sorted by their partition first, which is that of their hash, or of their key if that can be in an array.
+//! Within a partition those of a layout with a dense key are in the order of the key, others in that of the hash, then of
+//! the keys. So what comes out of a dense region or an array is in runs, and merging such entries is merging runs.
 //!
 //! Hashes are uniform, so where there are no runs, entries are put into buckets by the highest bits in which their hashes
 //! (or keys) differ, until the buckets are small: two passes for ten million entries, and little for a few. That is about
@@ -11,7 +11,7 @@
 
 use crate::dense::key_of_entry;
 use crate::entry::{compare_keys, hash};
-use crate::partial::{PARTITION_BITS, partition_of};
+use crate::partial::{PARTITION_BITS, partition_of, partition_of_key};
 use millstream_abi::EntryLayout;
 
 /// Most entries that are sorted by comparison of words.
@@ -48,7 +48,7 @@ pub(crate) unsafe fn sorted(layout: &EntryLayout, entries: impl Iterator<Item = 
     entries
 }
 
-/// Sorts entries of a layout with a dense key by partition, then key, NULL as the entry's zero and before that.
+/// Sorts entries of a layout with a dense key by partition, then key, NULL as the entry's zero and behind that.
 ///
 /// # Safety
 /// As for [`sorted`].
@@ -57,10 +57,15 @@ unsafe fn sort_by_key(layout: &EntryLayout, entries: &mut [Hashed]) {
     let key = |e: &Hashed| (unsafe { key_of_entry(layout, e.entry) }.unwrap_or(0) as u64) ^ (1 << 63);
     let (least, most) = entries.iter().fold((u64::MAX, 0), |(least, most), e| (least.min(key(e)), most.max(key(e))));
     let is_narrow = most.wrapping_sub(least) < KEYS_OF_A_WORD;
+    let by_key = layout.allows_arrays();
+    let partition = |hash: u64, word: u64| match by_key {
+        true => partition_of_key((word ^ (1 << 63)) as i64),
+        false => partition_of(hash),
+    };
     for e in &mut *entries {
         let word = key(e);
         e.hash = match is_narrow {
-            true => ((partition_of(e.hash) as u64) << (u64::BITS - PARTITION_BITS)) | (word - least),
+            true => ((partition(e.hash, word) as u64) << (u64::BITS - PARTITION_BITS)) | (word - least),
             false => word,
         };
     }
@@ -71,7 +76,7 @@ unsafe fn sort_by_key(layout: &EntryLayout, entries: &mut [Hashed]) {
         e.hash = unsafe { hash(e.entry) };
     }
     if !is_narrow {
-        entries.sort_by_key(|e| partition_of(e.hash));
+        entries.sort_by_key(|e| partition(e.hash, key(e)));
     }
 }
 
@@ -136,12 +141,18 @@ mod tests {
     /// Sorts entries of a hash and a key, with and without a dense key.
     fn check(entries: impl Iterator<Item = (u64, i64)>) {
         let entries: Vec<(u64, i64)> = entries.collect();
-        check_as(Phys::I64, &entries, |hash, key| (partition_of(hash) as u64, key));
-        check_as(Phys::I128, &entries, |hash, key| (hash, key));
+        use Accumulator::{Count, MaxStr};
+        check_as((Phys::I64, Count), &entries, |_, key| (partition_of_key(key) as u64, key));
+        check_as((Phys::I64, MaxStr), &entries, |hash, key| (partition_of(hash) as u64, key));
+        check_as((Phys::I128, Count), &entries, |hash, key| (hash, key));
     }
 
-    fn check_as(phys: Phys, entries: &[(u64, i64)], order: impl Fn(u64, i64) -> (u64, i64)) {
-        let layout = EntryLayout::new(&[(phys, false)], &[Accumulator::Count]);
+    fn check_as(
+        (phys, accumulator): (Phys, Accumulator),
+        entries: &[(u64, i64)],
+        order: impl Fn(u64, i64) -> (u64, i64),
+    ) {
+        let layout = EntryLayout::new(&[(phys, false)], &[accumulator]);
         let mut memory = vec![0u128; (entries.len() * layout.stride).div_ceil(16)];
         let start = memory.as_mut_ptr().cast::<u8>();
         let place = |i: usize| start.wrapping_add(i * layout.stride);

@@ -14,7 +14,8 @@ pub(crate) const BENCHMARK: Benchmark = Benchmark {
     name: "ingestion",
     title: "formats from files and over TCP",
     data: "Events of the Yahoo benchmark with seven columns (three numbers of 8 bytes, two words, an address, the time), a \
-           million in a second of event time, 1,000 campaigns: as lines of JSON, as CSV, and as an Arrow stream.",
+           million in a second of event time, 1,000 campaigns: as lines of JSON, as CSV, as an Arrow stream, and as packed
+           records.",
     query: "SELECT campaign_id, COUNT(*) of the views, a third of the events, in windows of 1 s",
     measured: "memory: opening, reading and decoding a file that is in the page cache, and the query. tcp: the same over a \
                connection on this machine, from connecting to the end of the stream; the generator is a process of its own \
@@ -25,7 +26,7 @@ pub(crate) const BENCHMARK: Benchmark = Benchmark {
 
 /// Rows from files and over TCP.
 const ROWS: u64 = 2_000_000;
-const FORMATS: [&str; 3] = ["json", "csv", "arrow"];
+const FORMATS: [&str; 4] = ["json", "csv", "arrow", "row"];
 /// When the first event is, in milliseconds since 1970; the same in every run.
 const START: &str = "1700000000000";
 /// Bytes that the plain reader asks for.

@@ -8,20 +8,13 @@
 //!
 //! `MILLSTREAM_BENCH_BUFFERS=100,1000` measures only these sizes.
 
-use crate::suite::{Benchmark, Failure, Random, Record, Runs, Suite};
+use crate::suite::{Benchmark, Failure, Random, Record, Runs, Suite, Written};
 use arrow_array::builder::StringViewBuilder;
-use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{Array, ArrayRef, Int64Array, TimestampMillisecondArray};
-use millstream::connectors::{
-    Chunk, ColumnEncoder, Decoded, Decoder, Encoded, Encoder, Sink, Source, SourceRequest, SplitReader,
-};
-use millstream::{
-    Diagnostic, Outcome, ResultTarget, RunMonitor, Schema, Session, SessionConfig, StatsSnapshot, TableProvider,
-};
+use millstream::connectors::{Chunk, Decoded, Decoder, Source, SourceRequest, SplitReader};
+use millstream::{Diagnostic, Outcome, RunMonitor, Session, SessionConfig, StatsSnapshot, TableProvider};
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 pub(crate) const BENCHMARK: Benchmark = Benchmark {
@@ -139,7 +132,7 @@ fn measure(
          WHERE event_type = 'view'
          GROUP BY campaign, window_start, window_end"
     );
-    let mut written = Written::default();
+    let mut written = Written::new(1, Instant::now);
     let mut stats = None;
     for statement in &session.parse(&sql)? {
         if let Outcome::Ran(s) = session.execute(statement, &mut written, &RunMonitor::new())? {
@@ -151,9 +144,8 @@ fn measure(
     let stats = stats.ok_or("the query did not run")?;
     let mut latencies = Vec::new();
     if let Some(rate) = rate {
-        let written = written.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = duration.saturating_sub(Duration::from_millis(window_ms));
-        for (&end_ms, &at) in written.iter() {
+        for (end_ms, at) in written.times() {
             let end = Duration::from_millis(end_ms as u64);
             if end <= WARM_UP || end >= last {
                 continue;
@@ -286,45 +278,5 @@ impl Decoder for Reading {
             }
         };
         Decoded { columns: self.columns.iter().map(column).collect(), rows, ..Decoded::default() }
-    }
-}
-
-/// When the last row of each window was written, by the window's end.
-#[derive(Debug, Default, Clone)]
-struct Written(Arc<Mutex<BTreeMap<i64, Instant>>>);
-
-impl ResultTarget for Written {
-    fn open(&mut self, _: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
-        Ok(Box::new(self.clone()))
-    }
-}
-
-impl Sink for Written {
-    fn encoder(&self) -> Arc<dyn Encoder> {
-        Arc::new(ColumnEncoder)
-    }
-
-    fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
-        let Encoded::Columns { columns, .. } = piece else {
-            return Err(Diagnostic::bug("bytes reached a sink of columns"));
-        };
-        let now = Instant::now();
-        let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut last = i64::MIN;
-        for &end in columns[1].as_primitive::<TimestampMillisecondType>().values() {
-            if end != last {
-                written.insert(end, now);
-                last = end;
-            }
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), Diagnostic> {
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
-        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! The benchmarks, one in each file.
 
+mod adaptive;
 mod ads;
 mod flink;
 mod ingestion;
@@ -45,6 +46,7 @@ pub(crate) const BENCHMARKS: &[&Benchmark] = &[
     &skew::BENCHMARK,
     &keys::BENCHMARK,
     &latency::BENCHMARK,
+    &adaptive::BENCHMARK,
     &resources::BENCHMARK,
     &nexmark::BENCHMARK,
     &streambox::BENCHMARK,

@@ -6,9 +6,8 @@
 //! auctions of the last minute. Resident memory is read every second. After the warm-up, which is the first quarter, it
 //! may not grow: its maximum in the second half is compared with that in the second quarter.
 
-use crate::suite::{Benchmark, Failure, Runs, Suite};
+use crate::suite::{Benchmark, Failure, Runs, Suite, resident_bytes};
 use millstream::{Collected, DataType, Diagnostic, RunMonitor, Session, SessionConfig, StatsSnapshot, code, text};
-use std::fs;
 use std::time::{Duration, Instant};
 
 pub(crate) const BENCHMARK: Benchmark = Benchmark {
@@ -128,13 +127,6 @@ fn line_of(sample: &Sample) -> String {
         String::from_utf8_lossy(&out).into_owned()
     });
     format!("  {seconds:>6.0} s {:>9} MB {rows:>14} {windows:>12} {watermark:>20} {late:>10}", sample.bytes >> 20)
-}
-
-/// Resident memory of the process.
-fn resident_bytes() -> Result<u64, Failure> {
-    const PAGE: u64 = 4096;
-    let pages = fs::read_to_string("/proc/self/statm")?;
-    Ok(pages.split_whitespace().nth(1).ok_or("no resident size in /proc/self/statm")?.parse::<u64>()? * PAGE)
 }
 
 fn judge(suite: &Suite, samples: &[Sample]) -> Result<(), Failure> {

@@ -7,17 +7,11 @@
 //! are not.
 
 use crate::generator::{Process, Sent, Workload, free_ports};
-use crate::suite::{Benchmark, Failure, Record, Runs, Suite, median, session, timed};
-use arrow_array::ArrayRef;
-use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampMillisecondType;
-use millstream::connectors::{ColumnEncoder, Encoded, Encoder, Sink};
-use millstream::{Diagnostic, ResultTarget, RunMonitor, Schema};
+use crate::suite::{Benchmark, Failure, Record, Runs, Suite, Written, median, session, timed};
+use millstream::{Diagnostic, RunMonitor};
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub(crate) const BENCHMARK: Benchmark = Benchmark {
@@ -211,7 +205,7 @@ fn trial(shape: &Shape, threads: usize) -> Result<Trial, Failure> {
     }
     let start_ms = now_ms() + PREPARATION.as_millis() as i64;
     let generators = generators(shape, start_ms, ports)?;
-    let mut written = Written::default();
+    let mut written = Written::new(2, now_ms);
     let (seconds, ran) = timed(|| -> Result<(), Diagnostic> {
         for statement in &session.parse(QUERY)? {
             session.execute(statement, &mut written, &RunMonitor::new())?;
@@ -221,9 +215,8 @@ fn trial(shape: &Shape, threads: usize) -> Result<Trial, Failure> {
     ran?;
     let sent = finished(generators)?;
     let full = start_ms + (WARM_UP * 1000.0) as i64..start_ms + (shape.seconds * 1000.0) as i64;
-    let windows = written.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let windows = windows.iter().filter(|(end, _)| full.contains(end)).map(|(end, at)| (*end, at - *end as f64));
-    let windows: Vec<(i64, f64)> = windows.collect();
+    let windows = written.times().into_iter().filter(|(end, _)| full.contains(end));
+    let windows: Vec<(i64, f64)> = windows.map(|(end, at)| (end, (at - end) as f64)).collect();
     if windows.len() < 3 && shape.rate > 0.0 {
         return Err("a run had too few windows".into());
     }
@@ -254,47 +247,6 @@ fn discarded(keys: u64, rows: u64) -> Result<(f64, f64), Failure> {
     let last = times.iter().map(|(_, last)| *last).max().ok_or("no reader")?;
     let seconds = (last - first).as_secs_f64().max(1e-6);
     Ok((sent.rows as f64 / seconds, sent.bytes as f64 / seconds))
-}
-
-/// When the last row of each window was written, in milliseconds since 1970, by the window's end.
-#[derive(Debug, Default, Clone)]
-struct Written(Arc<Mutex<BTreeMap<i64, f64>>>);
-
-impl ResultTarget for Written {
-    fn open(&mut self, _: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
-        Ok(Box::new(self.clone()))
-    }
-}
-
-impl Sink for Written {
-    fn encoder(&self) -> Arc<dyn Encoder> {
-        Arc::new(ColumnEncoder)
-    }
-
-    fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
-        let Encoded::Columns { columns, .. } = piece else {
-            return Err(Diagnostic::bug("bytes reached a sink of columns"));
-        };
-        let now = now_ms() as f64;
-        let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let ends: &ArrayRef = &columns[2];
-        let mut last = i64::MIN;
-        for &end in ends.as_primitive::<TimestampMillisecondType>().values() {
-            if end != last {
-                written.insert(end, now);
-                last = end;
-            }
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), Diagnostic> {
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

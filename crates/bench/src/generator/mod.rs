@@ -243,7 +243,7 @@ mod tests {
     fn all_formats_say_the_same() {
         let folder = tempfile::tempdir().unwrap();
         let path = |format: &str| folder.path().join(format!("a.{format}")).to_string_lossy().into_owned();
-        let counts = ["json", "csv", "arrow"].map(|format| {
+        let counts = ["json", "csv", "arrow", "row"].map(|format| {
             let file = path(format);
             let sent = generate(
                 &plan(&["--format", format, "--file", &file, "--rows", "40000", "--start", "1700000000000"]),

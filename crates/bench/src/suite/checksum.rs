@@ -3,8 +3,8 @@
 //!
 //! The hash of a row is the fold of its columns from 0: `h = rotate_left((h ^ value) × 0x9E3779B97F4A7C15, 29)` in 64
 //! bits that wrap. A value is an integer or the number of a timestamp sign-extended to 64 bits, a boolean 0 or 1, a
-//! double rounded to a thousandth and multiplied by 1,000, a decimal its digits without the point, a text its FNV-1a hash, NULL the number `i64::MIN`. External
-//! systems compute the same (docs/benchmarks.md).
+//! double rounded to a thousandth and multiplied by 1,000, a decimal its digits without the point, a text its FNV-1a
+//! hash, NULL the number `i64::MIN`. External systems compute the same (docs/benchmarks.md).
 
 use super::{Failure, Measured, timed};
 use arrow_array::cast::AsArray;
@@ -88,8 +88,7 @@ pub(crate) fn query(session: &mut Session, sql: &str) -> Result<Measured, Failur
         Ok(())
     });
     run?;
-    let checksum = Checksum { rows: adder.0.rows.load(Relaxed), sum: adder.0.sum.load(Relaxed) };
-    Ok(Measured { seconds, checksum: Some(checksum), compile, ..Measured::default() })
+    Ok(Measured { seconds, checksum: Some(adder.checksum()), compile, ..Measured::default() })
 }
 
 /// Shared by the workers, who add as they encode.
@@ -99,8 +98,16 @@ struct Totals {
     sum: AtomicU64,
 }
 
+/// Adds rows up and forgets them. Clones share the sum.
 #[derive(Debug, Default, Clone)]
-struct Adder(Arc<Totals>);
+pub(crate) struct Adder(Arc<Totals>);
+
+impl Adder {
+    /// Of the rows so far.
+    pub(crate) fn checksum(&self) -> Checksum {
+        Checksum { rows: self.0.rows.load(Relaxed), sum: self.0.sum.load(Relaxed) }
+    }
+}
 
 impl ResultTarget for Adder {
     fn open(&mut self, _: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {

@@ -1,10 +1,8 @@
 //! Runs of queries whose result is not added up: it is thrown away, or kept until the query ends.
 
 use super::{Failure, Measured, System, query, timed};
-use arrow_array::ArrayRef;
-use millstream::connectors::{Encoded, Encoder, Sink};
-use millstream::{Collected, Diagnostic, ResultTarget, RunMonitor, Schema, Session};
-use std::sync::Arc;
+use millstream::connectors::{Sink, SinkRequest, open_sink};
+use millstream::{Collected, Diagnostic, Options, ResultTarget, RunMonitor, Schema, Session};
 
 /// Millstream with a session of its own: the first run adds the rows of the result up, the others do with them what
 /// `rest` does.
@@ -43,35 +41,14 @@ fn run(session: &mut Session, sql: &str, target: &mut dyn ResultTarget) -> Resul
     Ok(Measured { seconds, ..Measured::default() })
 }
 
-#[derive(Debug, Clone, Copy)]
+/// Hands rows to the connector `blackhole`.
+#[derive(Debug)]
 struct Discard;
 
 impl ResultTarget for Discard {
-    fn open(&mut self, _: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
-        Ok(Box::new(Discard))
-    }
-}
-
-impl Encoder for Discard {
-    fn encode(&self, _: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
-        Ok(Encoded::Bytes { data: Vec::new(), rows })
-    }
-}
-
-impl Sink for Discard {
-    fn encoder(&self) -> Arc<dyn Encoder> {
-        Arc::new(Discard)
-    }
-
-    fn write(&mut self, _: Encoded) -> Result<(), Diagnostic> {
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), Diagnostic> {
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
-        Ok(())
+    fn open(&mut self, schema: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
+        let mut options = Options::new();
+        options.set("connector", "blackhole");
+        open_sink(&SinkRequest { table: "discarded".into(), options, schema: schema.clone() })
     }
 }

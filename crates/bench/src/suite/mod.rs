@@ -9,21 +9,27 @@ mod allocations;
 mod bandwidth;
 mod checksum;
 mod columns;
+mod curves;
 mod discard;
 mod measure;
 mod peer;
 mod plots;
+mod process;
 mod record;
 mod report;
+mod written;
 
 pub(crate) use allocations::{Counting, allocations};
-pub(crate) use checksum::{Checksum, hash_double, hash_text, query};
+pub(crate) use checksum::{Adder, Checksum, hash_double, hash_text, query};
 pub(crate) use columns::{Columns, Random, session};
+pub(crate) use curves::{CURVE, EVENTS};
 pub(crate) use discard::{collect, discard, first_checked};
 pub(crate) use measure::{Across, Case, Measured, System, median, timed};
 pub(crate) use peer::Peer;
+pub(crate) use process::{cpu_time, resident_bytes};
 pub(crate) use record::Record;
 pub(crate) use report::write as write_report;
+pub(crate) use written::Written;
 
 use bandwidth::Bandwidth;
 use std::cell::RefCell;

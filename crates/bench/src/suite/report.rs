@@ -1,7 +1,7 @@
 //! The report: a page with what every benchmark says about itself, its plots, and its medians in tables.
 
 use super::plots::{self, Point};
-use super::{Benchmark, Failure, Record, one_line};
+use super::{Benchmark, CURVE, EVENTS, Failure, Record, curves, one_line};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -78,9 +78,14 @@ fn section(
             continue;
         }
         let title = if figure.is_empty() { name.to_string() } else { format!("{name}: {figure}") };
-        plots::draw(&folder.join(&file), &title, &points)?;
+        if curves::are_curves(&own) {
+            curves::draw(&folder.join(&file), &title, &own)?;
+        } else {
+            plots::draw(&folder.join(&file), &title, &points)?;
+        }
         writeln!(page, "<p><img src=\"{file}\" alt=\"{}\"></p>", escape(&title))?;
         table(page, &points)?;
+        decisions(page, &own)?;
     }
     Ok(())
 }
@@ -120,13 +125,29 @@ fn table(page: &mut String, points: &[Point<'_>]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What was decided, in each phase.
+fn decisions(page: &mut String, records: &[&Record]) -> Result<(), Failure> {
+    for record in records {
+        let events = curves::events(record);
+        if !events.is_empty() {
+            writeln!(page, "<p>{}, {}</p><ul>", escape(record.point()), escape(&record.system))?;
+            for (at, text) in events {
+                writeln!(page, "<li>after {at:.3} s: {}</li>", escape(&text))?;
+            }
+            page.push_str("</ul>\n");
+        }
+    }
+    Ok(())
+}
+
 /// Measures that only this benchmark has, of the first repetition.
 fn more(record: &Record) -> String {
     let value = |value: &serde_json::Value| match value.as_f64() {
         Some(number) => format!("{number:.3}"),
         None => value.to_string(),
     };
-    record.more.iter().map(|(name, v)| format!("{name}: {}", value(v))).collect::<Vec<_>>().join(", ")
+    let shown = record.more.iter().filter(|(name, _)| ![CURVE, EVENTS].contains(&name.as_str()));
+    shown.map(|(name, v)| format!("{name}: {}", value(v))).collect::<Vec<_>>().join(", ")
 }
 
 fn escape(text: &str) -> String {

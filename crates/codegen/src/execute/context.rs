@@ -49,6 +49,7 @@ impl<'a> Run<'a> {
             slice_start: 0,
             table: ptr::null_mut(),
             find_slice: no_find_slice,
+            find_array: None,
             insert_key: no_insert_key,
             keep_string: no_keep_string,
             update_object: no_update_object,
@@ -71,6 +72,7 @@ impl<'a> Run<'a> {
     /// Sends updates to the tables behind `hooks`.
     pub(super) fn with_tables(&mut self, hooks: TableHooks) {
         self.context.find_slice = hooks.find_slice;
+        self.context.find_array = hooks.find_array;
         self.context.insert_key = hooks.insert_key;
         self.context.keep_string = hooks.keep_string;
         self.context.update_object = hooks.update_object;

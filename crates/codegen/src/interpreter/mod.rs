@@ -15,7 +15,7 @@ mod shared;
 pub mod update;
 
 use crate::kernel::{Kernel, Tier};
-use crate::program::{Op, Program, Statement, Terminal, Value};
+use crate::program::{Op, Program, Statement, Terminal, Update, Value};
 use crate::verify::verify;
 use lanes::{Lanes, Selection};
 use millstream_abi::{ErrorKind, ExecContext, Status};
@@ -48,27 +48,29 @@ impl Kernel for Interpreter {
             registers,
             first_row: start,
             limit: 0,
-            error: None,
+            stop: None,
             late: Vec::new(),
         };
         machine.constants(&self.program.body, rows);
-        while machine.first_row < end {
-            let rows = BLOCK_ROWS.min((end - machine.first_row) as usize);
-            // SAFETY: the caller's promise about the context holds for these rows.
-            if let Some((kind, site)) = unsafe { machine.block(rows) } {
-                let row = machine.first_row + machine.limit as u64;
-                machine.context.error_kind = kind as u32;
-                machine.context.error_site = site;
-                return Status(Status::ERROR | row);
-            }
-            machine.first_row += rows as u64;
-        }
-        Status::DONE
+        machine.forget_table();
+        // SAFETY: promised by the caller.
+        let status = unsafe { machine.blocks(end) };
+        machine.forget_table();
+        status
     }
 
     fn tier(&self) -> Tier {
         Tier::Interpreted
     }
+}
+
+/// Why a run ends before its last row.
+#[derive(Debug, Clone, Copy)]
+enum Stop {
+    /// The row is bad: kind, site.
+    Error(ErrorKind, u32),
+    /// The row is not as the program assumes.
+    Deoptimise,
 }
 
 /// One run in progress.
@@ -79,10 +81,10 @@ struct Machine<'a> {
     registers: Vec<Lanes>,
     /// Row of lane 0.
     first_row: u64,
-    /// Lanes from here on are cut off: the block's length, or the first row that failed.
+    /// Lanes from here on are cut off: the block's length, or the row that the run stops at.
     limit: usize,
-    /// Why the row at `limit` failed.
-    error: Option<(ErrorKind, u32)>,
+    /// Why it stops there.
+    stop: Option<Stop>,
     /// Lanes that were dropped because they are late.
     late: Vec<u32>,
 }
@@ -104,19 +106,46 @@ impl Machine<'_> {
         }
     }
 
-    /// Executes the next `rows` rows; the error is that of the row at `limit`.
+    /// Executes the rows before `end`.
+    ///
+    /// # Safety
+    /// As [`Kernel::run`].
+    unsafe fn blocks(&mut self, end: u64) -> Status {
+        while self.first_row < end {
+            let rows = BLOCK_ROWS.min((end - self.first_row) as usize);
+            // SAFETY: the caller's promise about the context holds for these rows.
+            if let Some(stop) = unsafe { self.block(rows) } {
+                let row = self.first_row + self.limit as u64;
+                return match stop {
+                    Stop::Deoptimise => Status(Status::DEOPTIMISE | row),
+                    Stop::Error(kind, site) => {
+                        self.context.error_kind = kind as u32;
+                        self.context.error_site = site;
+                        Status(Status::ERROR | row)
+                    }
+                };
+            }
+            self.first_row += rows as u64;
+        }
+        Status::DONE
+    }
+
+    /// Executes the next `rows` rows; the result says why the run stops at the row at `limit`.
     ///
     /// # Safety
     /// As [`Kernel::run`] for these rows.
-    unsafe fn block(&mut self, rows: usize) -> Option<(ErrorKind, u32)> {
+    unsafe fn block(&mut self, rows: usize) -> Option<Stop> {
         self.limit = rows;
-        self.error = None;
+        self.stop = None;
         self.late.clear();
         let mut selection = Selection::All(rows);
         let program = self.program;
         // SAFETY: promised by the caller.
         unsafe { self.statements(&program.body, &mut selection) };
         selection.truncate(self.limit);
+        if let Terminal::Update(Update { range: Some(range), keys, .. }) = &program.terminal {
+            self.stop_outside(*range, keys[0], &mut selection);
+        }
         let limit = self.limit;
         self.context.late_rows += self.late.iter().filter(|&&lane| (lane as usize) < limit).count() as u64;
         if !selection.is_empty() {
@@ -127,7 +156,7 @@ impl Machine<'_> {
                 Terminal::Update(update) => unsafe { self.update(update, &selection) },
             }
         }
-        self.error
+        self.stop
     }
 
     /// Executes statements for the lanes of `selection`, which filters shrink.
@@ -169,7 +198,7 @@ impl Machine<'_> {
                         self.fail(lane, *kind, *site);
                     }
                 }
-                Statement::Filter { condition, counts_late } => {
+                Statement::Filter { condition, counts_late, .. } => {
                     let (yes, no) = selection.split(self.lanes::<bool>(*condition));
                     if *counts_late {
                         no.each(|lane| self.late.push(lane as u32));
@@ -184,7 +213,7 @@ impl Machine<'_> {
     fn fail(&mut self, lane: usize, kind: ErrorKind, site: u32) {
         debug_assert!(lane < self.limit, "lanes behind a bad row are cut off");
         self.limit = lane;
-        self.error = Some((kind, site));
+        self.stop = Some(Stop::Error(kind, site));
     }
 
     fn lanes<T: lanes::Lane>(&self, value: Value) -> &[T] {

@@ -44,7 +44,7 @@ impl Lowering<'_> {
         let components = self.components(updates, &aggregation.components)?;
         self.finish(
             name,
-            Terminal::Update(Update { access: Access::Own, layout, slice, keys, components }),
+            Terminal::Update(Update { access: Access::Own, layout, slice, keys, components, range: None }),
             Vec::new(),
             Vec::new(),
         )

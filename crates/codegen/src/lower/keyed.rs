@@ -60,7 +60,7 @@ impl Lowering<'_> {
         let components = self.components(updates, accumulators)?;
         self.finish(
             name,
-            Terminal::Update(Update { access: Access::Own, layout, slice: None, keys, components }),
+            Terminal::Update(Update { access: Access::Own, layout, slice: None, keys, components, range: None }),
             vec![],
             vec![],
         )

@@ -1,6 +1,6 @@
 //! The result of lowering: a row program and what surrounds it.
 
-use crate::program::{Op, Program, Statement, Terminal};
+use crate::program::{Op, Program, Terminal};
 use millstream_abi::EntryLayout;
 use millstream_plan::expr::VectorFunction;
 use millstream_types::DataType;
@@ -30,14 +30,7 @@ impl Lowered {
 
     /// Whether results depend on the watermark before each row: late rows, `CURRENT_WATERMARK`.
     pub fn reads_watermark(&self) -> bool {
-        fn reads(statement: &Statement) -> bool {
-            match statement {
-                Statement::Let(_, op) => *op == Op::Watermark,
-                Statement::If { then, otherwise, .. } => then.iter().chain(otherwise).any(reads),
-                Statement::Call { .. } | Statement::Trap { .. } | Statement::Filter { .. } => false,
-            }
-        }
-        self.program.body.iter().any(reads) || self.vectors.iter().any(|v| v.arguments.reads_watermark())
+        self.program.has_op(|op| *op == Op::Watermark) || self.vectors.iter().any(|v| v.arguments.reads_watermark())
     }
 }
 

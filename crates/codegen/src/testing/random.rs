@@ -1,5 +1,7 @@
 //! A small deterministic source of randomness (splitmix64).
 
+use crate::specialise::random::{STEP, scrambled};
+
 /// Random numbers of a seed.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
@@ -7,15 +9,13 @@ pub struct Random(u64);
 impl Random {
     /// The sequence of a seed.
     pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03)
+        Random(seed.wrapping_mul(STEP) ^ 0xD1B5_4A32_D192_ED03)
     }
 
     /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        self.0 = self.0.wrapping_add(STEP);
+        scrambled(self.0)
     }
 
     /// A number from 0 to `bound - 1`; 0 when `bound` is.

@@ -1,8 +1,12 @@
 //! A plain in-memory implementation of the tables that programs update.
+//!
+//! An entry is in one place only: whoever looks for the array of a slice finds there what the hash table had of its keys,
+//! and the other way round. So no merge changes what a sum of floats looks like.
 
 use crate::execute::TableHooks;
 use crate::interpreter::update::dense_key;
-use millstream_abi::{Accumulator, EntryLayout, ExecContext, Phys, Slot, Str, TableHeader};
+use crate::interpreter::update::hash_key;
+use millstream_abi::{Accumulator, ArrayLayout, EntryLayout, ExecContext, KeyRange, Phys, Slot, Str, TableHeader};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tables by slice.
@@ -10,6 +14,16 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct MemoryTables {
     layout: EntryLayout,
     tables: BTreeMap<i64, Box<MemoryTable>>,
+    arrays: BTreeMap<i64, Box<MemoryArray>>,
+}
+
+/// The array table of a slice.
+#[derive(Debug)]
+struct MemoryArray {
+    header: TableHeader,
+    range: KeyRange,
+    array: ArrayLayout,
+    _memory: Vec<u128>,
 }
 
 /// One table: entries in words of 16 bytes. When it grows, it gets a dense region around the key that is inserted, if its
@@ -32,17 +46,74 @@ struct MemoryTable {
 impl MemoryTables {
     /// No tables.
     pub fn new(layout: EntryLayout) -> MemoryTables {
-        MemoryTables { layout, tables: BTreeMap::new() }
+        MemoryTables { layout, tables: BTreeMap::new(), arrays: BTreeMap::new() }
     }
 
     /// Hooks for programs of the layout; they hold a pointer to `self`, which must stay where it is while they are used.
     pub fn hooks(&mut self) -> TableHooks {
         // SAFETY: the callbacks below expect these tables as host.
-        unsafe { TableHooks::new(find_slice, insert_key, keep_string, update_object, (&raw mut *self).cast()) }
+        unsafe {
+            TableHooks::new(find_slice, insert_key, keep_string, update_object, (&raw mut *self).cast())
+                .with_arrays(find_array)
+        }
+    }
+
+    /// The hash table of a slice.
+    fn table(&mut self, slice: i64) -> &mut MemoryTable {
+        let layout = &self.layout;
+        self.tables.entry(slice).or_insert_with(|| Box::new(MemoryTable::new(layout, 4, 0, 0)))
+    }
+
+    /// Moves what the array of a slice has to its hash table.
+    fn leave_array(&mut self, slice: i64) {
+        let Some(array) = self.arrays.remove(&slice) else { return };
+        let (layout, key) = (self.layout.clone(), self.layout.keys[0]);
+        for (number, entry) in array.entries() {
+            let word = array.range.first.wrapping_add(number as i64);
+            let slot = Slot(i128::from(word).to_le_bytes());
+            // SAFETY: the slot holds a value of any integer type; the place is an empty entry of the layout.
+            unsafe {
+                let hash = hash_key(&layout, &[slot], 0);
+                let place = self.table(slice).place(&layout, hash, Some(word));
+                place.cast::<u64>().write(hash);
+                std::ptr::copy_nonoverlapping(slot.0.as_ptr(), place.add(key.offset), key.phys.size());
+                copy_accumulators(&layout, entry, place);
+            }
+        }
+    }
+
+    /// The array of a slice, with what the hash table has of its keys.
+    fn enter_array(&mut self, slice: i64, range: KeyRange, array: ArrayLayout) -> *mut TableHeader {
+        self.leave_array(slice);
+        let layout = self.layout.clone();
+        let mut made = Box::new(MemoryArray::new(&layout, range, array));
+        if let Some(table) = self.tables.remove(&slice) {
+            for (hash, entry) in table.occupied(&layout) {
+                // SAFETY: an entry of the layout; the places are those of an entry that is not there yet.
+                unsafe {
+                    let key = key_of(&layout, entry);
+                    match key.and_then(|key| range.index(key)) {
+                        Some(number) => {
+                            let place = made.entry(number);
+                            copy_accumulators(&layout, entry, place);
+                            place.add(array.mark).cast::<u64>().write(made.mark_of(place));
+                        }
+                        None => {
+                            let place = self.table(slice).place(&layout, hash, key);
+                            std::ptr::copy_nonoverlapping(entry, place, layout.stride);
+                        }
+                    }
+                }
+            }
+        }
+        let header = &raw mut made.header;
+        self.arrays.insert(slice, made);
+        header
     }
 
     /// Every entry as text, sorted: slice, null mask, keys, accumulators; of an object its updates, each with the row.
-    pub fn entries(&self) -> Vec<String> {
+    pub fn entries(&mut self) -> Vec<String> {
+        self.arrays.keys().copied().collect::<Vec<_>>().into_iter().for_each(|slice| self.leave_array(slice));
         let mut texts = Vec::new();
         for (slice, table) in &self.tables {
             for (_, entry) in table.occupied(&self.layout) {
@@ -112,6 +183,68 @@ impl MemoryTables {
             });
         }
         parts.join(", ")
+    }
+}
+
+impl MemoryArray {
+    fn new(layout: &EntryLayout, range: KeyRange, array: ArrayLayout) -> MemoryArray {
+        let mut memory = vec![0u128; array.bytes(range.len as usize).div_ceil(16)];
+        let header = TableHeader {
+            entries: std::ptr::null_mut(),
+            mask: 0,
+            dense: memory.as_mut_ptr().cast(),
+            dense_first: range.first,
+            dense_len: range.len,
+        };
+        let made = MemoryArray { header, range, array, _memory: memory };
+        (0..range.len as usize).for_each(|number| {
+            // SAFETY: there is an entry for each key.
+            unsafe { write_initial(layout, made.entry(number)) }
+        });
+        made
+    }
+
+    fn entry(&self, number: usize) -> *mut u8 {
+        self.header.dense.wrapping_add(number * self.array.stride)
+    }
+
+    /// What marks an entry that is there: its count, if that is the mark.
+    ///
+    /// # Safety
+    /// It is an entry of the array.
+    unsafe fn mark_of(&self, entry: *const u8) -> u64 {
+        // SAFETY: promised by the caller.
+        if self.array.sets_mark { 1 } else { unsafe { entry.add(self.array.mark).cast::<u64>().read() } }
+    }
+
+    /// Number and address of the entries that are there.
+    fn entries(&self) -> Vec<(usize, *mut u8)> {
+        let entries = (0..self.range.len as usize).map(|number| (number, self.entry(number)));
+        // SAFETY: there is an entry for each key.
+        entries.filter(|(_, entry)| unsafe { entry.add(self.array.mark).cast::<u64>().read() } != 0).collect()
+    }
+}
+
+/// Copies the accumulators of an entry.
+///
+/// # Safety
+/// Both have those of the layout, at the same offsets.
+unsafe fn copy_accumulators(layout: &EntryLayout, from: *const u8, to: *mut u8) {
+    for &(accumulator, offset) in &layout.accumulators {
+        // SAFETY: promised by the caller.
+        unsafe { std::ptr::copy_nonoverlapping(from.add(offset), to.add(offset), accumulator.size()) };
+    }
+}
+
+/// Gives an entry its first accumulators, but for groups.
+///
+/// # Safety
+/// It has the accumulators of the layout.
+unsafe fn write_initial(layout: &EntryLayout, entry: *mut u8) {
+    for &(accumulator, offset) in &layout.accumulators {
+        let initial = accumulator.initial();
+        // SAFETY: promised by the caller.
+        unsafe { std::ptr::copy_nonoverlapping(initial.as_ptr(), entry.add(offset), accumulator.size()) };
     }
 }
 
@@ -208,10 +341,20 @@ unsafe fn key_of(layout: &EntryLayout, entry: *const u8) -> Option<i64> {
 unsafe extern "C" fn find_slice(context: *mut ExecContext, slice_start: i64) {
     // SAFETY: promised by the caller.
     let (context, tables) = unsafe { (&mut *context, &mut *(*context).host.cast::<MemoryTables>()) };
-    let layout = &tables.layout;
-    let table = tables.tables.entry(slice_start).or_insert_with(|| Box::new(MemoryTable::new(layout, 4, 0, 0)));
+    tables.leave_array(slice_start);
     context.slice_start = slice_start;
-    context.table = &raw mut table.header;
+    context.table = &raw mut tables.table(slice_start).header;
+}
+
+/// # Safety
+/// The context's host is a [`MemoryTables`], whose layout allows arrays.
+unsafe extern "C" fn find_array(context: *mut ExecContext, slice_start: i64, first: i64, len: u64, count: u64) {
+    // SAFETY: promised by the caller.
+    let (context, tables) = unsafe { (&mut *context, &mut *(*context).host.cast::<MemoryTables>()) };
+    let array = tables.layout.array(usize::try_from(count).ok().filter(|&number| number < usize::MAX));
+    let array = array.expect("the layout allows arrays");
+    context.slice_start = slice_start;
+    context.table = tables.enter_array(slice_start, KeyRange { first, len }, array);
 }
 
 /// # Safety
@@ -239,12 +382,9 @@ unsafe extern "C" fn insert_key(context: *mut ExecContext, hash: u64, null_mask:
             }
             std::ptr::copy_nonoverlapping(slot.0.as_ptr(), entry.add(key.offset), key.phys.size());
         }
-        for (accumulator, offset) in &layout.accumulators {
-            let initial = match accumulator {
-                Accumulator::Group => (table.len as u128 - 1).to_le_bytes(),
-                _ => accumulator.initial(),
-            };
-            std::ptr::copy_nonoverlapping(initial.as_ptr(), entry.add(*offset), accumulator.size());
+        write_initial(layout, entry);
+        if let Some((_, offset)) = layout.accumulators.iter().find(|(a, _)| *a == Accumulator::Group) {
+            entry.add(*offset).cast::<u64>().write(table.len - 1);
         }
     }
     entry

@@ -11,9 +11,11 @@ pub(crate) struct Configuration {
 }
 
 impl Configuration {
-    /// A fresh session with the settings.
+    /// A fresh session with the settings. Code is kept on disk from one configuration, and one run of the tests, to the next:
+    /// compiling is most of their time, and every query so runs code that came from disk.
     pub(crate) fn session(&self) -> Session {
-        let mut session = Session::new(SessionConfig::default());
+        let code_directory = Some(concat!(env!("CARGO_TARGET_TMPDIR"), "/code").into());
+        let mut session = Session::new(SessionConfig { code_directory, ..SessionConfig::default() });
         for (key, value) in &self.settings {
             session.set(key, value).unwrap_or_else(|e| panic!("configuration {}: {e}", self.name));
         }
@@ -21,10 +23,15 @@ impl Configuration {
     }
 }
 
-/// All configurations, in order of name; with `MILLSTREAM_SHUFFLE=N` instead of them N orders of tasks (`make shuffle`).
+/// All configurations, in order of name; with `MILLSTREAM_SHUFFLE=N` instead of them N orders of tasks (`make shuffle`), with
+/// `MILLSTREAM_CHAOS=N` N ways to switch variants of code (`make chaos`).
 pub(crate) fn all() -> Vec<Configuration> {
-    if let Some(seeds) = std::env::var("MILLSTREAM_SHUFFLE").ok().and_then(|n| n.parse().ok()) {
+    let seeds = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    if let Some(seeds) = seeds("MILLSTREAM_SHUFFLE") {
         return (1..=seeds).map(shuffled).collect();
+    }
+    if let Some(seeds) = seeds("MILLSTREAM_CHAOS") {
+        return (1..=seeds).map(chaotic).collect();
     }
     let mut all: Vec<Configuration> = std::fs::read_dir(tests_dir().join("configs"))
         .expect("tests/configs is there")
@@ -53,4 +60,20 @@ fn shuffled(seed: u64) -> Configuration {
     ];
     let settings = settings.map(|(key, value)| (key.to_string(), value)).into();
     Configuration { name: format!("shuffled-{seed}"), settings }
+}
+
+/// A configuration in which variants of code are switched at random, as a seed says: by interpreters, and every fourth compiled.
+fn chaotic(seed: u64) -> Configuration {
+    let (workers, rows) = ([1, 2, 3, 4][seed as usize % 4], [0, 3, 7, 64][seed as usize / 4 % 4]);
+    let merge = ["auto", "local", "global", "partition"][seed as usize / 2 % 4];
+    let settings = [
+        ("pipeline.chaos-seed", seed.to_string()),
+        ("pipeline.tier", if seed % 4 == 3 { "compiled" } else { "interpreted" }.to_string()),
+        ("pipeline.merge", merge.to_string()),
+        ("parallelism.default", workers.to_string()),
+        ("pipeline.buffer-rows", rows.to_string()),
+        ("pipeline.cut-every", (seed % 3).to_string()),
+    ];
+    let settings = settings.map(|(key, value)| (key.to_string(), value)).into();
+    Configuration { name: format!("chaotic-{seed}"), settings }
 }

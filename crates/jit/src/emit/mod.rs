@@ -17,6 +17,7 @@
 //! Variables live in stack slots, which LLVM turns into registers. Blocks and values are named after the statement they
 //! come from: `v7` in a row program is `%v7` here.
 
+mod array;
 mod calls;
 mod columns;
 mod components;
@@ -41,7 +42,8 @@ use inkwell::targets::TargetMachine;
 pub(crate) use ir::Emitted;
 use ir::{Basic, Block, Int, Ir, Ptr};
 use millstream_abi::{ErrorKind, ExecContext, Status};
-use millstream_codegen::program::{Op, Program, Statement, Terminal, Value};
+use millstream_codegen::program::{FilterShape, Op, Program, Statement, Terminal, Value};
+use millstream_codegen::specialise::is_total;
 use selection::Selection;
 use std::collections::HashMap;
 use std::mem::offset_of;
@@ -68,6 +70,9 @@ pub(crate) fn emit<'c>(context: &'c Context, program: &Program, machine: &Target
     emitter.run()
 }
 
+/// In place of an [`ErrorKind`]: the row is not as the program assumes.
+const DEOPTIMISED: u32 = 0;
+
 /// Where a stage's rows come from.
 #[derive(Clone, Copy)]
 enum Rows<'c> {
@@ -79,10 +84,11 @@ enum Rows<'c> {
     Selection(Int<'c>),
 }
 
-/// A failed row, in stack slots; there only when a program can fail.
+/// A row that a run stops at, in stack slots; there only when a program can fail, or assumes something.
 struct Failure<'c> {
     /// `u64::MAX` until a row fails.
     row: Ptr<'c>,
+    /// An [`ErrorKind`], or [`DEOPTIMISED`].
     kind: Ptr<'c>,
     site: Ptr<'c>,
 }
@@ -197,7 +203,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         if self.program.body.iter().any(|s| matches!(s, Statement::Filter { counts_late: true, .. })) {
             self.late_rows = Some(counter(offset_of!(ExecContext, late_rows), "late_rows")?);
         }
-        if self.program.body.iter().any(can_fail) {
+        if self.program.body.iter().any(can_fail) || self.assumes() {
             self.failure = Some(Failure {
                 row: ir.variable(ir.word(u64::MAX), "failed.row")?,
                 kind: ir.variable(ir.i32.const_zero(), "failed.kind")?,
@@ -320,7 +326,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         ir.enter(latch);
         let next = ir.b.build_int_nuw_add(index, ir.word(1), &name("index.next"))?;
         counter.add_incoming(&[(&next, latch)]);
-        ir.jump(head)?;
+        ir.jump_back(head)?;
         for block in [latch, exit] {
             // Behind the blocks of the row, in order of execution.
             if let Some(last) = ir.function.get_last_basic_block()
@@ -357,14 +363,27 @@ impl<'c, 'p> Emitter<'c, 'p> {
             (Some(_), Some(uniform)) => Some(&uniform.statements),
             _ => None,
         };
+        let mut masked = None;
         for (&index, &action) in &plan.stages[number].actions {
             match (&program.body[index], action) {
                 _ if done.is_some_and(|done| done.contains(&index)) => {}
                 (statement, Action::Reload) => self.reload(statement)?,
-                (Statement::Filter { condition, counts_late }, _) => self.branch_filter(*condition, *counts_late)?,
-                (statement, _) => self.statement(statement)?,
+                (Statement::Filter { condition, shape: FilterShape::Mask, .. }, _) => {
+                    masked = Some(self.masked(masked, *condition)?);
+                }
+                (Statement::Filter { condition, counts_late: false, .. }, _) => {
+                    let condition = self.masked(masked.take(), *condition)?;
+                    self.branch_filter(condition, false)?;
+                }
+                (statement, _) => {
+                    if !is_total(statement) {
+                        self.apply(&mut masked)?;
+                    }
+                    self.statement(statement)?;
+                }
             }
         }
+        self.apply(&mut masked)?;
         match &program.terminal {
             Terminal::Emit(columns) => self.emit_row(columns),
             Terminal::Update(update) => self.update_table(update),
@@ -374,38 +393,49 @@ impl<'c, 'p> Emitter<'c, 'p> {
     /// Executes a stage before the last for one row: whether its filters keep it.
     fn is_kept(&mut self, number: usize) -> Emitted<Int<'c>> {
         let (program, plan) = (self.program, self.plan);
-        let mut kept = self.ir.i1.const_int(1, false);
+        let mut kept = None;
         for (&index, &action) in &plan.stages[number].actions {
             match (&program.body[index], action) {
                 (statement, Action::Reload) => self.reload(statement)?,
-                (Statement::Filter { condition, .. }, _) => {
-                    let condition = self.bool(*condition);
-                    kept = self.ir.b.build_and(kept, condition, "kept")?;
+                (Statement::Filter { condition, shape: FilterShape::Branch, .. }, _) => {
+                    let condition = self.masked(kept.take(), *condition)?;
+                    self.branch_filter(condition, false)?;
                 }
+                (Statement::Filter { condition, .. }, _) => kept = Some(self.masked(kept, *condition)?),
                 (statement, _) => {
                     self.statement(statement)?;
                     self.spill(statement)?;
                 }
             }
         }
-        Ok(kept)
+        Ok(kept.unwrap_or_else(|| self.ir.i1.const_int(1, false)))
     }
 
-    /// A filter as a branch, in the last stage.
-    fn branch_filter(&self, condition: Value, counts_late: bool) -> Emitted<()> {
+    /// A condition and-ed with those that were not applied yet.
+    fn masked(&self, masked: Option<Int<'c>>, condition: Value) -> Emitted<Int<'c>> {
+        let condition = self.bool(condition);
+        Ok(masked.map_or(Ok(condition), |masked| self.ir.b.build_and(masked, condition, "kept"))?)
+    }
+
+    /// Applies conditions that were not yet.
+    fn apply(&self, masked: &mut Option<Int<'c>>) -> Emitted<()> {
+        masked.take().map_or(Ok(()), |condition| self.branch_filter(condition, false))
+    }
+
+    /// A filter as a branch.
+    fn branch_filter(&self, condition: Int<'c>, counts_late: bool) -> Emitted<()> {
         let ir = &self.ir;
-        let passes = ir.block(&format!("filter.{condition}.pass"));
-        let condition_value = self.bool(condition);
+        let passes = ir.block("filter.pass");
         match self.late_rows {
             Some(late_rows) if counts_late => {
-                let late = ir.block(&format!("filter.{condition}.late"));
-                let is_late = ir.b.build_not(condition_value, "is_late")?;
+                let late = ir.block("filter.late");
+                let is_late = ir.b.build_not(condition, "is_late")?;
                 ir.branch_rarely(is_late, late, passes)?;
                 ir.enter(late);
                 ir.increase(late_rows, ir.word(1))?;
                 ir.jump(self.next_row)?;
             }
-            _ => ir.branch(condition_value, passes, self.next_row)?,
+            _ => ir.branch(condition, passes, self.next_row)?,
         }
         ir.enter(passes);
         Ok(())
@@ -423,7 +453,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
             }
             Statement::If { condition, then, otherwise, results } => self.if_else(*condition, then, otherwise, results),
             Statement::Trap { condition, kind, site } => self.trap(self.bool(*condition), *kind, *site, "trap"),
-            Statement::Filter { condition, counts_late } => self.branch_filter(*condition, *counts_late),
+            Statement::Filter { condition, counts_late, .. } => self.branch_filter(self.bool(*condition), *counts_late),
         }
     }
 
@@ -453,15 +483,25 @@ impl<'c, 'p> Emitter<'c, 'p> {
         Ok(())
     }
 
+    /// Whether a row can be other than the program assumes.
+    fn assumes(&self) -> bool {
+        matches!(&self.program.terminal, Terminal::Update(update) if update.range.is_some())
+    }
+
     /// Makes the row an error when the condition holds.
     fn trap(&self, condition: Int<'c>, kind: ErrorKind, site: u32, name: &str) -> Emitted<()> {
+        self.stop_when(condition, kind as u32, site, name)
+    }
+
+    /// Ends the run at the row when the condition holds, for the reason given.
+    fn stop_when(&self, condition: Int<'c>, kind: u32, site: u32, name: &str) -> Emitted<()> {
         let ir = &self.ir;
-        let failure = self.failure.as_ref().expect("a program with traps or calls keeps failures");
+        let failure = self.failure.as_ref().expect("a program that can stop keeps failures");
         let (failed, go_on) = (ir.block(&format!("{name}.failed")), ir.block(&format!("{name}.passed")));
         ir.branch_rarely(condition, failed, go_on)?;
         ir.enter(failed);
         ir.store(failure.row, self.row.into())?;
-        ir.store(failure.kind, ir.constant(ir.i32, kind as i128).into())?;
+        ir.store(failure.kind, ir.constant(ir.i32, kind.into()).into())?;
         ir.store(failure.site, ir.constant(ir.i32, site as i128).into())?;
         ir.jump(self.stage_end)?;
         ir.enter(go_on);
@@ -489,7 +529,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
     }
 
     fn each_spilled(&self, statement: &Statement, mut each: impl FnMut(Value, Ptr<'c>) -> Emitted<()>) -> Emitted<()> {
-        for value in crate::stages::definitions(statement) {
+        for value in statement.definitions() {
             if let Some(&array) = self.spills.get(&value) {
                 let ty = self.ir.memory_type(self.program.type_of(value));
                 each(value, self.ir.element(ty, array, self.row_in_block, &format!("{value}.place"))?)?;
@@ -525,7 +565,15 @@ impl<'c, 'p> Emitter<'c, 'p> {
                 let value = ir.load(ir.i32, slot, "detail")?;
                 ir.store(ir.at(self.context, offset as u64, "detail.place")?, value)?;
             }
-            let status = ir.b.build_or(row, ir.word(Status::ERROR), "status")?;
+            let mut how = ir.word(Status::ERROR);
+            if self.assumes() {
+                let kind = ir.load(ir.i32, failure.kind, "kind")?.into_int_value();
+                let is_error =
+                    ir.compare(IntPredicate::NE, kind, ir.constant(ir.i32, DEOPTIMISED.into()), "is_error")?;
+                let deoptimise = ir.word(Status::DEOPTIMISE);
+                how = ir.select(is_error, how.into(), deoptimise.into(), "how")?.into_int_value();
+            }
+            let status = ir.b.build_or(row, how, "status")?;
             ir.b.build_return(Some(&status))?;
             ir.enter(done);
         }

@@ -148,7 +148,7 @@ impl<'c> Emitter<'c, '_> {
         let ir = &self.ir;
         let next = ir.b.build_int_nuw_add(index, ir.word(step), &format!("{name}.index.next"))?;
         counter.add_incoming(&[(&next.as_basic_value_enum(), ir.current())]);
-        ir.jump(head)?;
+        ir.jump_back(head)?;
         ir.enter(exit);
         Ok(())
     }

@@ -6,7 +6,7 @@ use millstream_abi::{ErrorKind, Phys};
 use millstream_codegen::execute::{self, Emitted, Flow, RowError};
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::lower::{Lowered, OutputSource};
-use millstream_codegen::program::{Emit, Input, Op, Program, Site, Statement, Terminal, Update, Value};
+use millstream_codegen::program::{Emit, FilterShape, Input, Op, Program, Site, Statement, Terminal, Update, Value};
 use millstream_codegen::testing::{MemoryTables, texts};
 use millstream_functions::FunctionContext;
 use millstream_jit::{CompileOptions, compile};
@@ -85,7 +85,7 @@ impl Sketch {
     }
 
     pub fn filter(&mut self, condition: Value) {
-        self.push(Statement::Filter { condition, counts_late: false });
+        self.push(Statement::Filter { condition, counts_late: false, shape: FilterShape::Auto });
     }
 
     pub fn trap(&mut self, condition: Value) {

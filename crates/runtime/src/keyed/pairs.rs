@@ -64,7 +64,7 @@ impl Pairs {
             self.clear();
             return Ok(());
         };
-        let kernel = condition.kernel.load();
+        let kernel = condition.kernel();
         let errors = &mut work.errors;
         let take_error = &mut |e| errors.take(e);
         let kept =

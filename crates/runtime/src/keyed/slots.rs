@@ -66,7 +66,7 @@ impl SlotTable {
         // SAFETY: the callbacks below keep the contracts of their types on a table of the program's layout, and nothing
         // else uses `host` until the run has returned.
         let hooks = unsafe { TableHooks::new(find_slice, insert_key, keep_string, update_object, pointer) };
-        let kernel = code.kernel.load();
+        let kernel = code.kernel();
         let errors = &mut work.errors;
         update(&code.lowered, &*kernel, &columns, rows, &[i64::MIN], hooks, work.functions, &mut |e| errors.take(e))?;
         if let Some(fatal) = work.errors.fatal() {

@@ -4,14 +4,19 @@
 //! counters, what has begun and what was added before; so nothing is locked. A snapshot is not a consistent cut.
 
 mod histogram;
+mod programs;
 mod snapshot;
 
 pub(crate) use histogram::Histogram;
 pub use histogram::Times;
+pub(crate) use programs::ProgramStats;
+pub use programs::{ColumnSnapshot, KeysSnapshot, ProfileSnapshot, ProgramSnapshot, VariantSnapshot};
 pub use snapshot::{
-    Compilation, PipelineSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, TriggerSnapshot, WorkerSnapshot,
+    CodeOrigin, Compilation, PipelineSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, TriggerSnapshot,
+    WorkerSnapshot,
 };
 
+use crate::adaptive::{Event, EventLog};
 use crate::query::Query;
 use crate::stream::Stream;
 use millstream_plan::pipeline::{QueryPlan, ScanKind, SourcePlan};
@@ -35,6 +40,8 @@ pub struct QueryStats {
     pub(crate) windows_fired: AtomicU64,
     first_error: Mutex<Option<Diagnostic>>,
     compilations: Mutex<Vec<Compilation>>,
+    pub(crate) events: EventLog,
+    pub(crate) programs: ProgramStats,
     pub(crate) sources: Vec<SourceStats>,
     pub(crate) pipelines: Vec<PipelineStats>,
     pub(crate) aggregations: Vec<TriggerStats>,
@@ -191,6 +198,8 @@ impl QueryStats {
             windows_fired: AtomicU64::new(0),
             first_error: Mutex::new(None),
             compilations: Mutex::default(),
+            events: EventLog::default(),
+            programs: ProgramStats::default(),
             sources: plan.sources.iter().enumerate().map(|(i, s)| SourceStats::new(i, s)).collect(),
             pipelines: plan.pipelines.iter().map(|_| PipelineStats::default()).collect(),
             aggregations: plan.aggregations.iter().map(|_| TriggerStats::default()).collect(),
@@ -230,6 +239,7 @@ impl QueryStats {
     /// The run has ended.
     pub(crate) fn end(&self) {
         *self.query.lock() = Weak::new();
+        self.programs.end();
         let _ = self.ended.set(self.started.elapsed());
     }
 
@@ -254,6 +264,11 @@ impl QueryStats {
     /// Machine code has been made for a program of the query.
     pub fn note_compilation(&self, compilation: Compilation) {
         self.compilations.lock().push(compilation);
+    }
+
+    /// Something was adapted to the data.
+    pub(crate) fn note_event(&self, subject: String, observed: String, decided: String) {
+        self.events.note(Event { at: self.started.elapsed(), subject, observed, decided, gain: None });
     }
 
     /// Pipeline `pipeline` has processed its input stream number `stream` up to a watermark.
@@ -299,6 +314,8 @@ impl QueryStats {
             trigger_delay: Histogram::times_of(self.aggregations.iter().chain(&self.operators).map(|t| &t.delay)),
             first_error: self.first_error.lock().clone(),
             compilations: self.compilations.lock().clone(),
+            events: self.events.all().0,
+            programs: self.programs.snapshot(),
             memory: self.memory.get().map_or_else(MemorySnapshot::default, |budget| budget.snapshot()),
             sources,
             pipelines,

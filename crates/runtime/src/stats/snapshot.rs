@@ -1,6 +1,8 @@
 //! The statistics of a query at one moment.
 
 use super::histogram::Times;
+use super::programs::ProgramSnapshot;
+use crate::adaptive::Event;
 use millstream_state::MemorySnapshot;
 use millstream_types::Diagnostic;
 use std::time::Duration;
@@ -39,6 +41,10 @@ pub struct StatsSnapshot {
     pub first_error: Option<Diagnostic>,
     /// The programs for which there is machine code, in order of its making.
     pub compilations: Vec<Compilation>,
+    /// What was adapted to the data, in order; the last thousand.
+    pub events: Vec<Event>,
+    /// The programs that have processed rows, with their variants.
+    pub programs: Vec<ProgramSnapshot>,
     /// What the query holds of its memory budget; zeroes before it is built.
     pub memory: MemorySnapshot,
     /// One for each source of the plan.
@@ -58,12 +64,36 @@ pub struct StatsSnapshot {
 pub struct Compilation {
     /// Name of the program, such as `pipeline 0`.
     pub program: String,
-    /// How long LLVM has taken; zero when the code was there already.
+    /// How long it took to make the code, or to load it from disk; zero when it was in memory.
     pub time: Duration,
     /// Length of the code.
     pub code_bytes: u64,
-    /// Whether an earlier query of the session had compiled the same program.
-    pub is_reused: bool,
+    /// Where it came from.
+    pub origin: CodeOrigin,
+    /// What was wrong with the code kept on disk: why a file was not used, or why the code could not be kept.
+    pub cache_problem: Option<String>,
+}
+
+/// Where machine code came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CodeOrigin {
+    /// It was made for the query.
+    Compiled,
+    /// A query of the same process had it made or loaded.
+    Memory,
+    /// Another process had kept it.
+    Disk,
+}
+
+impl CodeOrigin {
+    /// As in the statistics.
+    pub fn name(self) -> &'static str {
+        match self {
+            CodeOrigin::Compiled => "compiled",
+            CodeOrigin::Memory => "memory",
+            CodeOrigin::Disk => "disk",
+        }
+    }
 }
 
 /// Counters of a source at one moment: sums over its splits.

@@ -1,7 +1,6 @@
 //! The programs of a plan, run by interpreters.
 
 use super::{MemorySink, source_schema};
-use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::lower::{Lowered, lower_condition, lower_expressions, lower_keys, lower_pipeline, lower_slots};
 use millstream_codegen::partition::partition;
 use millstream_connectors::Sink;
@@ -23,12 +22,11 @@ pub fn input(plan: QueryPlan, sources: Vec<SourceRows>, sinks: Vec<MemorySink>) 
     let lookups = plan.lookups.iter().map(keys).collect();
     let sinks = sinks.into_iter().map(|s| Box::new(s) as Box<dyn Sink>).collect();
     let operators = plan.operators.iter().map(operator_code).collect();
-    RunInput { plan, sources, pipelines, operators, lookups, sinks }
+    RunInput { plan, sources, pipelines, operators, lookups, sinks, compiler: None }
 }
 
 fn code(lowered: Lowered) -> PipelineCode {
-    let kernel = KernelSlot::new(Arc::new(Interpreter::new(Arc::new(lowered.program.clone()))));
-    PipelineCode { lowered: Arc::new(lowered), kernel }
+    PipelineCode::interpreted(Arc::new(lowered))
 }
 
 fn event_time(source: &SourcePlan) -> Option<PipelineCode> {

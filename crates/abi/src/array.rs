@@ -1,0 +1,115 @@
+//! Layout of an array table: the entries of a range of integer keys, found by the key alone.
+//!
+//! ```text
+//! address     start            start + stride
+//! ┌───────────┬────────────────┬────────────────┬─
+//! │ not used  │ of key first   │ of first + 1   │ …
+//! └───────────┴────────────────┴────────────────┴─
+//! ```
+//!
+//! An entry is that of an [`EntryLayout`] without hash, null mask and key: only its accumulators and, behind them, perhaps
+//! a mark. What is left out was in front, so entry *i* is at `address + i * stride` with all offsets as they were; the bytes
+//! of those fields are those of other entries.
+
+use crate::{Accumulator, EntryLayout};
+
+/// The integer keys `first..first + len`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyRange {
+    /// The lowest.
+    pub first: i64,
+    /// How many, at least 1; the last one is at most `i64::MAX`.
+    pub len: u64,
+}
+
+impl KeyRange {
+    /// The longest that there are arrays for.
+    pub const MOST_KEYS: u64 = 1 << 24;
+
+    /// Number of a key within the range, counted from 0.
+    #[inline]
+    pub fn index(self, key: i64) -> Option<usize> {
+        let index = key.wrapping_sub(self.first) as u64;
+        (index < self.len).then_some(index as usize)
+    }
+}
+
+/// Where everything is in the entries of an array table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ArrayLayout {
+    /// Offset of the first field; a multiple of the alignment of all of them.
+    pub start: usize,
+    /// Bytes from one entry to the next.
+    pub stride: usize,
+    /// Offset of the word that is not 0 if the key is there.
+    pub mark: usize,
+    /// Whether updates have to set the mark to 1; else it is an accumulator that counts every row.
+    pub sets_mark: bool,
+}
+
+impl ArrayLayout {
+    /// Bytes of a table of so many keys.
+    pub fn bytes(&self, keys: usize) -> usize {
+        self.start + keys * self.stride
+    }
+}
+
+impl EntryLayout {
+    /// Whether entries can be in an array table: those with a dense key whose accumulators are numbers.
+    pub fn allows_arrays(&self) -> bool {
+        use Accumulator::*;
+        let is_number = |accumulator: Accumulator| match accumulator {
+            Count | SumI64 | SumI128 | SumF64 | MinI64 | MaxI64 | MinI128 | MaxI128 | MinF64 | MaxF64 => true,
+            MinStr | MaxStr | Group | Object(..) => false,
+        };
+        self.dense_key().is_some() && self.accumulators.iter().all(|&(accumulator, _)| is_number(accumulator))
+    }
+
+    /// The entries of array tables, if there can be any. `count` is the number of an accumulator [`Accumulator::Count`]
+    /// that every update increases.
+    pub fn array(&self, count: Option<usize>) -> Option<ArrayLayout> {
+        if !self.allows_arrays() {
+            return None;
+        }
+        let align = self.accumulators.iter().map(|(accumulator, _)| accumulator.size()).fold(8, usize::max);
+        let first = self.accumulators.first().map_or(self.stride, |&(_, offset)| offset);
+        let end = self.accumulators.last().map_or(self.stride, |&(accumulator, offset)| offset + accumulator.size());
+        let start = first - first % align;
+        let (mark, end) = match count {
+            Some(number) => (self.accumulators[number].1, end),
+            None => (end, end + 8),
+        };
+        let stride = (end - start).next_multiple_of(align);
+        Some(ArrayLayout { start, stride, mark, sets_mark: count.is_none() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Phys;
+    use Accumulator::*;
+
+    #[test]
+    fn only_accumulators_are_kept() {
+        let array = |key: (Phys, bool), accumulators: &[Accumulator], count| {
+            EntryLayout::new(&[key], accumulators).array(count).map(|a| (a.start, a.stride, a.mark))
+        };
+        let long = (Phys::I64, false);
+        assert_eq!(array(long, &[Count], Some(0)), Some((16, 8, 16)));
+        assert_eq!(array(long, &[Count], None), Some((16, 16, 24)));
+        assert_eq!(array(long, &[SumI64, Count], Some(1)), Some((16, 16, 24)));
+        assert_eq!(array((Phys::I32, true), &[Count, SumI128], Some(0)), Some((16, 32, 24)));
+        assert_eq!(array(long, &[SumF64], None), Some((16, 32, 32)));
+        assert_eq!(array((Phys::I8, false), &[], None), Some((16, 8, 16)));
+        assert_eq!(array((Phys::Bool, false), &[Count], Some(0)), None);
+        assert_eq!(array(long, &[MaxStr], None), None);
+    }
+
+    #[test]
+    fn keys_outside_of_a_range_have_no_number() {
+        let range = KeyRange { first: i64::MAX - 3, len: 4 };
+        assert_eq!((range.index(i64::MAX - 3), range.index(i64::MAX)), (Some(0), Some(3)));
+        assert_eq!((range.index(i64::MAX - 4), range.index(i64::MIN), range.index(0)), (None, None, None));
+    }
+}

@@ -1,0 +1,144 @@
+//! What of a program is looked at when its pipeline is observed: the conditions of its filters, its key, its event time.
+//!
+//! Each becomes a program of its own that emits a value for every row, whatever filters come before it: so it is known what a
+//! filter would let through in another place, and what two of them have in common. Only what cannot fail is observed, since it is
+//! computed for rows that the pipeline drops.
+
+use crate::lower::{Lowered, OutputSource};
+use crate::program::{Emit, Op, Statement, Terminal, Value};
+use crate::rewrite;
+use crate::specialise::{Needs, is_total};
+use millstream_abi::{HASH_SEED, Phys};
+use millstream_types::DataType;
+
+/// See the file's description. Every program emits one row for each row of its input.
+#[derive(Debug)]
+pub struct Observed {
+    /// One for each filter that [`crate::specialise::filter_count`] counts, if it can be observed: its condition as BOOLEAN.
+    pub filters: Vec<Option<Lowered>>,
+    /// Of a program that updates tables: the hash of its keys as BIGINT, and, when there is one integer key, the key as
+    /// BIGINT, NULL as it is.
+    pub key: Option<Lowered>,
+    /// The event time that slices are made of, in milliseconds, as BIGINT.
+    pub time: Option<Lowered>,
+    /// Length of a slice in milliseconds.
+    pub slice_ms: i64,
+}
+
+/// What can be observed of a program.
+pub fn observed(lowered: &Lowered) -> Observed {
+    let program = &lowered.program;
+    let filters = program.body.iter().filter_map(|statement| match statement {
+        Statement::Filter { condition, counts_late: false, .. } => Some(*condition),
+        _ => None,
+    });
+    let filters = filters.map(|condition| emitting(lowered, &[(condition, None, DataType::Boolean)], Vec::new()));
+    let slice = program.body.iter().find_map(|statement| match statement {
+        Statement::Let(_, Op::SliceStart { time, size_ms, .. }) => Some((*time, *size_ms)),
+        _ => None,
+    });
+    Observed {
+        filters: filters.collect(),
+        key: key(lowered),
+        time: slice.and_then(|(time, _)| emitting(lowered, &[(time, None, DataType::BigInt)], Vec::new())),
+        slice_ms: slice.map_or(0, |(_, size)| size),
+    }
+}
+
+fn key(lowered: &Lowered) -> Option<Lowered> {
+    let Terminal::Update(update) = &lowered.program.terminal else { return None };
+    let mut added = Added { next: lowered.program.types.len() as u32, statements: Vec::new() };
+    let mut hash = added.define(Phys::I64, Op::Int(HASH_SEED as i64 as i128));
+    for &(key, _) in &update.keys {
+        hash = added.define(Phys::I64, Op::HashFold(hash, key));
+    }
+    let hash = added.define(Phys::I64, Op::HashFinish(hash));
+    let mut emitted = vec![(hash, None, DataType::BigInt)];
+    if let (Some(slot), [(key, valid)]) = (update.layout.dense_key(), &update.keys[..]) {
+        let key = match slot.phys {
+            Phys::I64 => *key,
+            _ => added.define(Phys::I64, Op::Convert(*key)),
+        };
+        emitted.push((key, *valid, DataType::BigInt));
+    }
+    emitting(lowered, &emitted, added.statements)
+}
+
+/// Statements behind those of a program.
+struct Added {
+    next: u32,
+    statements: Vec<(Phys, Op)>,
+}
+
+impl Added {
+    fn define(&mut self, phys: Phys, op: Op) -> Value {
+        self.statements.push((phys, op));
+        self.next += 1;
+        Value(self.next - 1)
+    }
+}
+
+/// The program that emits values of another, with `added` behind its statements; `None` when what they need can fail.
+fn emitting(lowered: &Lowered, values: &[(Value, Option<Value>, DataType)], added: Vec<(Phys, Op)>) -> Option<Lowered> {
+    let needs = Needs::new(&lowered.program);
+    let mut program = lowered.program.clone();
+    let mut wanted: Vec<Value> = values.iter().flat_map(|(value, valid, _)| [Some(*value), *valid]).flatten().collect();
+    for (phys, op) in added {
+        op.clone().visit_operands(|value| wanted.push(*value));
+        program.body.push(Statement::Let(Value(program.types.len() as u32), op));
+        program.types.push(phys);
+    }
+    let needed: std::collections::BTreeSet<usize> = wanted.into_iter().flat_map(|v| needs.of_value(v)).collect();
+    if !needed.iter().all(|&index| is_total(&lowered.program.body[index])) {
+        return None;
+    }
+    let (mut number, own) = (0, lowered.program.body.len());
+    program.body.retain(|_| {
+        number += 1;
+        number > own || needed.contains(&(number - 1))
+    });
+    let emits = values.iter().map(|&(value, valid, _)| Emit { name: "observed".into(), value, valid });
+    program.terminal = Terminal::Emit(emits.collect());
+    rewrite::finish(&mut program);
+    let inputs = lowered.program.inputs.len() - 2 * lowered.vectors.len();
+    // What vectorised functions compute is not worth computing to look at it.
+    (!program.has_op(|op| op.input().is_some_and(|input| input as usize >= inputs))).then(|| {
+        program.inputs.truncate(inputs);
+        let output_types = values.iter().map(|(_, _, data_type)| data_type.clone()).collect();
+        let outputs = (0..values.len()).map(OutputSource::Emitted).collect();
+        Lowered { program, vectors: Vec::new(), outputs, output_types }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interpreter::Interpreter;
+    use crate::specialise::filter_count;
+    use crate::testing::Case;
+    use crate::verify::verify;
+    use std::sync::Arc;
+
+    #[test]
+    fn every_row_is_observed() {
+        let (mut filters, mut keys, mut times) = (0, 0, 0);
+        for seed in 0..600 {
+            let case = Case::random(seed);
+            let observed = observed(&case.lowered);
+            assert_eq!(observed.filters.len(), filter_count(&case.lowered.program), "seed {seed}");
+            filters += observed.filters.iter().flatten().count();
+            keys += usize::from(observed.key.is_some());
+            times += usize::from(observed.time.is_some());
+            for lowered in observed.filters.into_iter().flatten().chain(observed.key).chain(observed.time) {
+                assert_eq!(verify(&lowered.program), Ok(()), "seed {seed}\n{}", lowered.program);
+                let kernel = Interpreter::new(Arc::new(lowered.program.clone()));
+                let rows = case.rows;
+                let columns = lowered.outputs.len();
+                let outcome = Case { lowered, ..Case::random(seed) }.run(&kernel);
+                assert_eq!(outcome.selection.len(), rows, "seed {seed}");
+                assert_eq!((outcome.columns.len(), outcome.errors.len()), (columns, 0), "seed {seed}");
+            }
+        }
+        assert!(filters > 50 && keys > 50 && times > 20, "{filters} filters, {keys} keys, {times} times");
+    }
+}

@@ -1,0 +1,182 @@
+//! A specialised program with the generic one behind it.
+
+use super::{Choices, Constant};
+use crate::kernel::{Kernel, Tier};
+use crate::program::{Input, Program};
+use arrow_buffer::bit_util::get_bit_raw;
+use millstream_abi::{ColumnView, ExecContext, Status, StatusKind, Str};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Runs a specialised kernel up to the row that breaks an assumption, and the generic one from there to the end: no row is left
+/// out, none is processed twice.
+pub struct Specialised {
+    special: Arc<dyn Kernel>,
+    generic: Arc<dyn Kernel>,
+    choices: Choices,
+    inputs: Vec<Input>,
+    deoptimisations: AtomicU64,
+    /// Bits of inputs whose assumption broke; the last bit stands for all from the 63rd on.
+    broken_inputs: AtomicU64,
+    broken_keys: AtomicBool,
+}
+
+impl Specialised {
+    /// `special` was made from `specialise(program, &choices)`, `generic` from `program`.
+    pub fn new(program: &Program, choices: Choices, special: Arc<dyn Kernel>, generic: Arc<dyn Kernel>) -> Specialised {
+        let inputs = program.inputs.clone();
+        Specialised {
+            special,
+            generic,
+            choices,
+            inputs,
+            deoptimisations: AtomicU64::new(0),
+            broken_inputs: AtomicU64::new(0),
+            broken_keys: AtomicBool::new(false),
+        }
+    }
+
+    /// What it is specialised for.
+    pub fn choices(&self) -> &Choices {
+        &self.choices
+    }
+
+    /// How often an assumption did not hold.
+    pub fn deoptimisations(&self) -> u64 {
+        self.deoptimisations.load(Relaxed)
+    }
+
+    /// The inputs whose assumption did not hold at some time, and whether a key was out of range.
+    pub fn broken(&self) -> (Vec<u32>, bool) {
+        let bits = self.broken_inputs.load(Relaxed);
+        let assumed = self.choices.not_null.iter().chain(self.choices.constants.keys());
+        let inputs = assumed.copied().filter(|input| bits & bit(*input) != 0).collect();
+        (inputs, self.broken_keys.load(Relaxed))
+    }
+
+    /// The first row from `start` to before `end` that breaks an assumption about a column, or `end`.
+    ///
+    /// # Safety
+    /// The columns are those of the program's inputs, with at least `end` rows.
+    unsafe fn holds_until(&self, columns: *const ColumnView, start: u64, end: u64) -> u64 {
+        // SAFETY: there is a column for each input; the rest is promised by the caller.
+        let column = |input: u32| unsafe { &*columns.add(input as usize) };
+        let rows = || start as usize..end as usize;
+        let nulls = self.choices.not_null.iter().filter_map(|&input| {
+            let column = column(input);
+            // SAFETY: promised by the caller.
+            let null = rows().find(|&row| !column.validity.is_null() && unsafe { !is_valid(column, row) })?;
+            Some((null, input))
+        });
+        let others = self.choices.constants.iter().filter_map(|(&input, constant)| {
+            let size = self.inputs[input as usize].phys.size();
+            // SAFETY: promised by the caller; `can_be_constant` has compared the types.
+            let other = unsafe { first_other(column(input), constant, size, rows()) }?;
+            Some((other, input))
+        });
+        let Some((row, input)) = nulls.chain(others).min() else { return end };
+        self.broken_inputs.fetch_or(bit(input), Relaxed);
+        row as u64
+    }
+}
+
+impl Kernel for Specialised {
+    unsafe fn run(&self, context: &mut ExecContext, start: u64, end: u64) -> Status {
+        // SAFETY: the caller keeps the contract of `Kernel::run`, which is the same for both kernels.
+        unsafe {
+            if self.choices.keys.is_some() && context.find_array.is_none() {
+                return self.generic.run(context, start, end);
+            }
+            let mut broken = self.holds_until(context.columns, start, end);
+            if broken > start {
+                let status = self.special.run(context, start, broken);
+                match status.kind() {
+                    StatusKind::Error { .. } => return status,
+                    StatusKind::Done if broken == end => return status,
+                    StatusKind::Done => {}
+                    StatusKind::Deoptimise { row } => {
+                        self.broken_keys.store(true, Relaxed);
+                        broken = row;
+                    }
+                }
+            }
+            self.deoptimisations.fetch_add(1, Relaxed);
+            self.generic.run(context, broken, end)
+        }
+    }
+
+    fn tier(&self) -> Tier {
+        self.special.tier()
+    }
+}
+
+fn bit(input: u32) -> u64 {
+    1 << input.min(63)
+}
+
+/// # Safety
+/// The column has a validity bitmap and the row.
+unsafe fn is_valid(column: &ColumnView, row: usize) -> bool {
+    // SAFETY: promised by the caller.
+    unsafe { get_bit_raw(column.validity, column.validity_offset as usize + row) }
+}
+
+/// The first of some rows whose value is another one, and not NULL.
+///
+/// # Safety
+/// The column has the rows, and values of the constant's type in an array; `size` is that of an integer.
+unsafe fn first_other(
+    column: &ColumnView,
+    constant: &Constant,
+    size: usize,
+    rows: std::ops::Range<usize>,
+) -> Option<usize> {
+    let mut rows = rows;
+    // SAFETY: promised by the caller.
+    unsafe {
+        match constant {
+            Constant::Bool(value) => rows.find(|&row| {
+                let other = get_bit_raw(column.values, column.values_offset as usize + row) != *value;
+                other && (column.validity.is_null() || is_valid(column, row))
+            }),
+            Constant::Int(value) => match size {
+                1 => first_other_of(column, *value as i8, rows),
+                2 => first_other_of(column, *value as i16, rows),
+                4 => first_other_of(column, *value as i32, rows),
+                8 => first_other_of(column, *value as i64, rows),
+                _ => first_other_of(column, *value, rows),
+            },
+            Constant::Str(bytes) => first_other_of(column, Str::new(bytes).bits() as i128, rows),
+        }
+    }
+}
+
+/// [`first_other`] of integers, or of views of strings.
+///
+/// # Safety
+/// As there, for values of type `T`.
+unsafe fn first_other_of<T: Copy + PartialEq>(
+    column: &ColumnView,
+    value: T,
+    rows: std::ops::Range<usize>,
+) -> Option<usize> {
+    /// Rows that are compared without a branch between them.
+    const STEP: usize = 64;
+    let values = column.values.cast::<T>();
+    let mut from = rows.start;
+    while from < rows.end {
+        let to = rows.end.min(from + STEP);
+        // SAFETY: promised by the caller. Arrow's memory is aligned for the type or a read without alignment serves.
+        let is_other = |row: usize| unsafe { values.add(row).read_unaligned() } != value;
+        if (from..to).fold(false, |other, row| other | is_other(row)) {
+            // SAFETY: promised by the caller.
+            let counts = |row: usize| column.validity.is_null() || unsafe { is_valid(column, row) };
+            let found = (from..to).find(|&row| is_other(row) && counts(row));
+            if found.is_some() {
+                return found;
+            }
+        }
+        from = to;
+    }
+    None
+}

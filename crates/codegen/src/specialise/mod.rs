@@ -1,0 +1,98 @@
+//! Specialising a row program: another program with the same inputs, outputs and sites, for what was seen of the data.
+//!
+//! The order of filters and their shapes only change what a row costs. The rest are assumptions: columns without NULL or with
+//! one value, which are looked for in the columns before the program runs, and a range of keys, at whose breach the program
+//! stops by itself ([`Update::range`](crate::program::Update::range)). In both cases the generic program goes on with the row
+//! ([`Specialised`]).
+//!
+//! What is assumed is folded as lowering folds constants, so that a condition that is known, and the columns that only it
+//! needs, are gone.
+
+mod kernel;
+mod order;
+pub mod random;
+mod replay;
+#[cfg(test)]
+mod tests;
+
+use crate::program::{FilterShape, KeyRange, Layout, Op, Program};
+pub use kernel::Specialised;
+use millstream_abi::{Phys, Str};
+pub(crate) use order::Needs;
+pub use order::{filter_count, is_total, regions};
+pub use random::random_choices;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a program is specialised for. The default is nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Choices {
+    /// Order and shapes of the filters. Those that are not named come behind the others, as they are.
+    pub filters: Vec<FilterChoice>,
+    /// Inputs assumed to have no NULL.
+    pub not_null: BTreeSet<u32>,
+    /// Inputs assumed to have one value, where they are not NULL.
+    pub constants: BTreeMap<u32, Constant>,
+    /// The keys assumed.
+    pub keys: Option<KeyRange>,
+}
+
+/// A place in the order of filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FilterChoice {
+    /// Number of the filter in the generic program, not counting filters of late rows.
+    pub filter: usize,
+    /// How its rows are dropped.
+    pub shape: FilterShape,
+}
+
+/// The value of an input.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Constant {
+    /// Of a Bool input.
+    Bool(bool),
+    /// Of an integer input.
+    Int(i128),
+    /// Of a Str input, at most [`Str::INLINE`] bytes.
+    Str(Box<[u8]>),
+}
+
+impl Choices {
+    /// Whether the program is assumed to have properties that rows can break, rather than only arranged otherwise.
+    pub fn assumes(&self) -> bool {
+        !self.not_null.is_empty() || !self.constants.is_empty() || self.keys.is_some()
+    }
+
+    /// Whether there is nothing to specialise for.
+    pub fn is_generic(&self) -> bool {
+        !self.assumes() && self.filters.is_empty()
+    }
+}
+
+/// The program specialised for `choices`. Choices that do not fit it are left out: filters that there are not, filters that
+/// would pass something that can fail, columns of packed records, a range where there can be no arrays of it.
+pub fn specialise(program: &Program, choices: &Choices) -> Program {
+    replay::replay(program, choices)
+}
+
+/// The program with all filters in one shape.
+pub fn shaped(program: &Program, shape: FilterShape) -> Program {
+    let filters = (0..filter_count(program)).map(|filter| FilterChoice { filter, shape }).collect();
+    specialise(program, &Choices { filters, ..Choices::default() })
+}
+
+/// Whether an input can be assumed to have no NULL.
+pub fn can_be_null(program: &Program, input: u32) -> bool {
+    program.inputs[input as usize].nullable
+}
+
+/// Whether an input can be assumed to have this value: its values are there to be compared, since the program loads them.
+pub fn can_be_constant(program: &Program, input: u32, constant: &Constant) -> bool {
+    let is_loaded = program.has_op(|op| matches!(op, Op::Load(i) | Op::LoadView(i) if *i == input));
+    let input = &program.inputs[input as usize];
+    let fits = match constant {
+        Constant::Bool(_) => input.phys == Phys::Bool,
+        Constant::Int(_) => input.phys.is_integer(),
+        Constant::Str(bytes) => input.phys == Phys::Str && bytes.len() <= Str::INLINE,
+    };
+    fits && input.layout == Layout::Array && is_loaded
+}

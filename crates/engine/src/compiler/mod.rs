@@ -1,0 +1,164 @@
+//! Machine code of row programs, kept for queries that need the same again: in the memory of the process, and on disk.
+//!
+//! Compiling takes tens of milliseconds, and the same statement is often run again: in a notebook, in a test, in a loop of
+//! a program, by a command that is started every minute. Code depends on nothing but what its [`CodeKey`] says.
+
+mod directory;
+mod key;
+mod turns;
+
+pub(crate) use directory::CodeDirectory;
+pub use directory::user_code_directory;
+
+use directory::Found;
+use key::CodeKey;
+use millstream_codegen::program::Program;
+use millstream_jit::{CompileOptions, CompiledPipeline};
+use millstream_runtime::{CodeOrigin, Compilation, Compiled, ProgramCompiler};
+use millstream_types::{Diagnostic, code};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use turns::Turns;
+
+/// Programs of more values than this, such as IN lists of thousands, are compiled without optimisation: LLVM's passes
+/// take quadratic time for them, minutes rather than milliseconds.
+const LONG_PROGRAM: usize = 5_000;
+/// Programs whose code a process keeps in memory, about 20 kB each; those that were used last.
+const KEPT: usize = 256;
+
+/// Compiles programs and remembers them; one a process.
+#[derive(Debug)]
+pub(crate) struct Compiler {
+    /// The last used first.
+    known: Mutex<VecDeque<(CodeKey, Arc<CompiledPipeline>)>>,
+    kept: usize,
+}
+
+impl Compiler {
+    /// The compiler that all sessions share.
+    pub(crate) fn of_process() -> Arc<Compiler> {
+        static SHARED: OnceLock<Arc<Compiler>> = OnceLock::new();
+        SHARED.get_or_init(|| Arc::new(Compiler::new(KEPT))).clone()
+    }
+
+    /// A compiler that remembers so many programs.
+    pub(crate) fn new(kept: usize) -> Compiler {
+        Compiler { known: Mutex::default(), kept }
+    }
+
+    /// Machine code of a program. `turn` is asked before anything is compiled, and its result kept until that is done.
+    fn compile<T>(
+        &self,
+        program: &Program,
+        directory: Option<&CodeDirectory>,
+        turn: impl FnOnce() -> Result<T, Diagnostic>,
+    ) -> Result<Compiled, Diagnostic> {
+        let options = match program.types.len() {
+            0..=LONG_PROGRAM => CompileOptions::default(),
+            _ => CompileOptions::unoptimised(),
+        };
+        let key = CodeKey::new(program, &options)?;
+        if let Some(code) = self.recall(&key) {
+            return Ok(compiled(code, CodeOrigin::Memory, Duration::ZERO, None));
+        }
+        let started = Instant::now();
+        let mut problem = None;
+        match directory.map_or(Found::Nothing, |directory| directory.read(&key)) {
+            Found::Object(object) => match millstream_jit::load(&program.name, &object) {
+                Ok(code) => return Ok(compiled(self.remember(key, code), CodeOrigin::Disk, started.elapsed(), None)),
+                Err(error) => problem = Some(error.message),
+            },
+            Found::Rejected(reason) => problem = Some(reason),
+            Found::Nothing => {}
+        }
+        let _turn = turn()?;
+        // Another query may have had the turn before, for the same program.
+        if let Some(code) = self.recall(&key) {
+            return Ok(compiled(code, CodeOrigin::Memory, Duration::ZERO, problem));
+        }
+        let started = Instant::now();
+        let object = millstream_jit::generate(program, &options)?;
+        let code = millstream_jit::load(&program.name, &object)?;
+        let time = started.elapsed();
+        if let Some(Err(reason)) = directory.map(|directory| directory.write(&key, &object)) {
+            problem = Some(reason);
+        }
+        Ok(compiled(self.remember(key, code), CodeOrigin::Compiled, time, problem))
+    }
+
+    fn recall(&self, key: &CodeKey) -> Option<Arc<CompiledPipeline>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = known.iter().position(|(other, _)| other == key)?;
+        let found = known.remove(place)?;
+        let code = found.1.clone();
+        known.push_front(found);
+        Some(code)
+    }
+
+    /// The code to use from now on: the given one, unless another query was faster.
+    fn remember(&self, key: CodeKey, code: CompiledPipeline) -> Arc<CompiledPipeline> {
+        if let Some(known) = self.recall(&key) {
+            return known;
+        }
+        let code = Arc::new(code);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.push_front((key, code.clone()));
+        let kept = self.kept.min(known.len());
+        let forgotten = known.split_off(kept);
+        // Unmapping takes longer than others should wait.
+        drop(known);
+        drop(forgotten);
+        code
+    }
+}
+
+fn compiled(
+    code: Arc<CompiledPipeline>,
+    origin: CodeOrigin,
+    time: Duration,
+    cache_problem: Option<String>,
+) -> Compiled {
+    let (program, code_bytes) = (code.name().to_string(), code.code_bytes() as u64);
+    Compiled { kernel: code, compilation: Compilation { program, time, code_bytes, origin, cache_problem } }
+}
+
+/// The compiler for one query: with the directory of its session, and an end.
+#[derive(Debug)]
+pub(crate) struct QueryCompiler {
+    compiler: Arc<Compiler>,
+    /// Where code is kept on disk, if at all.
+    directory: Option<CodeDirectory>,
+    ended: AtomicBool,
+}
+
+impl QueryCompiler {
+    pub(crate) fn new(compiler: Arc<Compiler>, directory: Option<CodeDirectory>) -> QueryCompiler {
+        QueryCompiler { compiler, directory, ended: AtomicBool::new(false) }
+    }
+
+    /// Machine code of a program that the query waits for: not behind what other queries have in the background.
+    pub(crate) fn compile_at_once(&self, program: &Program) -> Result<Compiled, Diagnostic> {
+        self.compiler.compile(program, self.directory.as_ref(), || Ok(()))
+    }
+}
+
+impl ProgramCompiler for QueryCompiler {
+    fn compile(&self, program: &Program) -> Result<Compiled, Diagnostic> {
+        let cancelled = || Diagnostic::new(code::CANCELLED, "the query ended before its program was compiled");
+        if self.ended.load(Relaxed) {
+            return Err(cancelled());
+        }
+        self.compiler
+            .compile(program, self.directory.as_ref(), || Turns::of_process().take(&self.ended).ok_or_else(cancelled))
+    }
+
+    fn end(&self) {
+        self.ended.store(true, Relaxed);
+        Turns::of_process().wake();
+    }
+}
+
+#[cfg(test)]
+mod tests;

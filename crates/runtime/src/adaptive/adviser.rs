@@ -1,0 +1,121 @@
+//! The thread that gives a running query better code: machine code for what is interpreted, and variants for its data.
+//!
+//! It never touches rows or tables, and no worker ever waits for it: all that it does to the query is to store a variant in a
+//! slot. Programs that cannot be compiled stay interpreted; the rows are the same.
+
+use super::chaos::Chaos;
+use super::choosing::Surroundings;
+use super::unit::Unit;
+use crate::compile::ProgramCompiler;
+use crate::input::{Codes, PipelineCode};
+use crate::query::Query;
+use millstream_codegen::interpreter::Interpreter;
+use millstream_codegen::kernel::{Kernel, Tier};
+use millstream_codegen::program::Program;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a query has run when programs are compiled that it may come to need, such as those for shared tables: a short
+/// query ends before it has seen enough to change its ways.
+const SPARE_AFTER: Duration = Duration::from_millis(250);
+/// Between two looks at the query while something is learned, and later.
+const SOON: Duration = Duration::from_millis(5);
+const LATER: Duration = Duration::from_millis(20);
+
+/// See the file's description.
+pub(crate) struct Adviser {
+    codes: Codes,
+    compiler: Option<Arc<dyn ProgramCompiler>>,
+}
+
+impl Adviser {
+    /// For the programs of a run.
+    pub(crate) fn new(codes: Codes, compiler: Option<Arc<dyn ProgramCompiler>>) -> Adviser {
+        Adviser { codes, compiler }
+    }
+
+    /// Before the first row: variants that are switched at random, if the run is one of those.
+    pub(crate) fn prepare(&self, query: &Query) {
+        let Some(seed) = query.config.adaptivity.chaos_seed else { return };
+        for (number, code) in (0u64..).zip(self.codes.all.iter().chain(&self.codes.spare)) {
+            let seed = seed.wrapping_mul(1009).wrapping_add(number);
+            let kernel = Chaos::new(&code.lowered.program, seed, &mut |program| self.kernel(program, query));
+            code.slot.swap(code.slot.generic(Arc::new(kernel)));
+        }
+    }
+
+    /// Whether there is anything to do while the query runs.
+    pub(crate) fn is_needed(&self, query: &Query) -> bool {
+        let settings = &query.config.adaptivity;
+        settings.chaos_seed.is_none() && (settings.is_enabled || self.compiler.is_some())
+    }
+
+    /// Until the query is over.
+    pub(crate) fn run(self, query: &Query) {
+        let started = Instant::now();
+        self.compile(&self.codes.all, query);
+        let mut units = self.units(query);
+        let mut is_spare_left = !self.codes.spare.is_empty();
+        while !query.is_over() {
+            let is_learning = units.iter().any(Unit::is_learning);
+            thread::park_timeout(if units.is_empty() {
+                SPARE_AFTER
+            } else if is_learning {
+                SOON
+            } else {
+                LATER
+            });
+            if is_spare_left && started.elapsed() >= SPARE_AFTER {
+                self.compile(&self.codes.spare, query);
+                is_spare_left = false;
+            }
+            if units.is_empty() && !is_spare_left {
+                return;
+            }
+            let memory = &query.flow.budget;
+            let around = Surroundings {
+                now: started.elapsed(),
+                workers: query.config.workers,
+                memory_left: memory.limit().saturating_sub(memory.used()),
+                nanos_per_row: None,
+            };
+            for unit in &mut units {
+                unit.tick(around, &mut |program| self.kernel(program, query), &query.stats.events);
+                unit.tell(around.now, &query.stats.programs);
+            }
+        }
+    }
+
+    fn units(&self, query: &Query) -> Vec<Unit> {
+        let settings = &query.config.adaptivity;
+        let adaptable = self.codes.adaptable.iter().filter(|_| settings.is_enabled);
+        let unit = |code: &PipelineCode| Unit::new(code, settings, &query.config.settings);
+        adaptable.filter_map(unit).collect()
+    }
+
+    /// Replaces interpreters by machine code as soon as it is there.
+    fn compile(&self, codes: &[PipelineCode], query: &Query) {
+        let interpreted = codes.iter().filter(|code| code.slot.current().tier() == Tier::Interpreted);
+        for code in interpreted.filter(|_| self.compiler.is_some()) {
+            if query.is_over() {
+                return;
+            }
+            if let Some(kernel) = self.kernel(&code.lowered.program, query) {
+                code.slot.swap(code.slot.generic(kernel));
+            }
+        }
+    }
+
+    /// What executes a program best; `None` if it cannot be compiled.
+    fn kernel(&self, program: &Program, query: &Query) -> Option<Arc<dyn Kernel>> {
+        match &self.compiler {
+            None => Some(Arc::new(Interpreter::new(Arc::new(program.clone())))),
+            Some(compiler) => {
+                let compiled = compiler.compile(program).ok()?;
+                query.stats.note_compilation(compiled.compilation);
+                Some(compiled.kernel)
+            }
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! In which order filters are applied, and how (Grizzly section 6.2.1).
+//!
+//! # Model
+//!
+//! The filters run in *groups*. The conditions of a group are and-ed, evaluated for all rows that reach it, which is
+//! [`FilterShape::Mask`] for all of them but the last. The last one applies them all: as a *branch*, after which only the
+//! survivors go on in the same loop; or as a *selection*, which writes the survivors' numbers down for a loop of their own.
+//!
+//! With *r* the share of rows that reach a group and *q* that of those that leave it, per row of the buffer, in nanoseconds:
+//!
+//! | part | cost |
+//! | --- | --- |
+//! | conditions | *r* · Σ cost, times [`VECTOR`] while no branch has come before in the loop and the group ends with a selection |
+//! | branch | *r* · *p* (1 − *p*) · 2 [`MISPREDICTION`], where *p* = *q* / *r*: a branch is predicted to go the way that it mostly goes |
+//! | selection | *r* · [`PACK`], and *q* · [`SELECTED`] for the loop after it |
+//!
+//! So costly conditions go behind cheap and selective ones; a filter that drops half of the rows makes a selection; one that
+//! drops nearly all or nearly none a branch; and cheap conditions that cannot be predicted one by one are and-ed.
+//!
+//! The best groups follow by dynamic programming over sets of filters: the cost of what comes after a set depends only on
+//! the set and on the kind of loop, not on the order within it. *q* of each set comes from the joint counts, so dependent
+//! conditions are treated as what they are. For more than eight filters the order is by rank, cost / (1 − selectivity), which is
+//! optimal for independent ones, and only the groups are chosen.
+
+use super::costs::{MISPREDICTION, PACK, ROW, SELECTED, VECTOR};
+use crate::adaptive::signals::FilterProfile;
+
+/// How a filter is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FilterShape {
+    /// A branch in the loop.
+    Branch,
+    /// And-ed with the next condition.
+    Mask,
+    /// Ends the loop with a selection of the rows that are left.
+    Selection,
+}
+
+/// What a filter costs, and what it may not go before.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct FilterCost {
+    /// Nanoseconds of the condition for a row, evaluated one row at a time.
+    pub(crate) nanos: f64,
+    /// Whether the condition can be evaluated in vectors.
+    pub(crate) vectorises: bool,
+    /// Filters that it has to come after, as a mask: it could fail for the rows that they drop.
+    pub(crate) after: u64,
+}
+
+/// Filters in the order in which they are to be applied, and what that costs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FilterPlan {
+    /// Number of each filter in the generic program, and its shape.
+    pub(crate) filters: Vec<(usize, FilterShape)>,
+    /// Nanoseconds per row of the buffer, without what comes after the filters.
+    pub(crate) nanos: f64,
+}
+
+/// The kind of loop that a group runs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loop {
+    /// Over neighbouring rows, without branches so far.
+    Dense,
+    /// Behind a branch.
+    Branched,
+    /// Over a selection.
+    Selected,
+}
+
+const LOOPS: [Loop; 3] = [Loop::Dense, Loop::Branched, Loop::Selected];
+
+/// Most filters that are put in order: sets of them are words.
+const MAX_FILTERS: usize = 64;
+
+/// The best plan for filters with these costs, one for each filter of the profile. `None` for no filters, for very many, or
+/// when nothing is known of them.
+pub(crate) fn plan(profile: &FilterProfile, costs: &[FilterCost]) -> Option<FilterPlan> {
+    if !(1..=MAX_FILTERS).contains(&profile.len()) || profile.len() != costs.len() || profile.rows() == 0 {
+        return None;
+    }
+    Some(match profile.all_passing() {
+        Some(passing) => best(&passing, costs),
+        None => ranked(profile, costs),
+    })
+}
+
+/// What the filters cost as they are applied now, in nanoseconds per row of the buffer; of filters that [`plan`] takes.
+pub(crate) fn cost_of(profile: &FilterProfile, costs: &[FilterCost], filters: &[(usize, FilterShape)]) -> f64 {
+    let (mut total, mut done, mut within, mut group) = (ROW, 0u64, Loop::Dense, Vec::new());
+    for (place, &(filter, shape)) in filters.iter().enumerate() {
+        group.push(filter);
+        let ends = match shape {
+            FilterShape::Mask if place + 1 < filters.len() => continue,
+            FilterShape::Mask | FilterShape::Branch => FilterShape::Branch,
+            FilterShape::Selection => FilterShape::Selection,
+        };
+        let set = group.drain(..).fold(0, |set, filter| set | 1u64 << filter);
+        let group = Group { set, reach: profile.passing(done), leave: profile.passing(done | set) };
+        let (nanos, next) = group.cost(costs, within, ends);
+        (total, done, within) = (total + nanos, done | set, next);
+    }
+    total
+}
+
+/// Filters that are and-ed.
+#[derive(Debug, Clone, Copy)]
+struct Group {
+    set: u64,
+    /// Share of rows that reach it.
+    reach: f64,
+    /// Share of rows that leave it.
+    leave: f64,
+}
+
+impl Group {
+    /// Nanoseconds per row of the buffer, and the loop that the next group is in.
+    fn cost(&self, costs: &[FilterCost], within: Loop, ends: FilterShape) -> (f64, Loop) {
+        let vectors = within == Loop::Dense && ends == FilterShape::Selection;
+        let condition = |cost: &FilterCost| cost.nanos * if vectors && cost.vectorises { VECTOR } else { 1.0 };
+        let conditions: f64 = members(self.set).map(|filter| condition(&costs[filter])).sum();
+        let (end, next) = match ends {
+            FilterShape::Selection => (self.reach * PACK + self.leave * SELECTED, Loop::Selected),
+            FilterShape::Branch | FilterShape::Mask => {
+                let taken = if self.reach > 0.0 { self.leave / self.reach } else { 0.0 };
+                let next = if within == Loop::Selected { Loop::Selected } else { Loop::Branched };
+                (self.reach * taken * (1.0 - taken) * 2.0 * MISPREDICTION, next)
+            }
+        };
+        (self.reach * conditions + end, next)
+    }
+
+    /// Whether all that its filters have to come after is done.
+    fn is_allowed(&self, costs: &[FilterCost], done: u64) -> bool {
+        members(self.set).all(|filter| costs[filter].after & !done == 0)
+    }
+}
+
+fn members(set: u64) -> impl Iterator<Item = usize> {
+    (0..u64::BITS as usize).filter(move |&filter| set >> filter & 1 == 1)
+}
+
+/// The cheapest way to the end from a state, by its first group.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    nanos: f64,
+    group: u64,
+    ends: FilterShape,
+    next: Loop,
+}
+
+/// Dynamic programming over sets. `passing` is the share of rows that pass, by set.
+fn best(passing: &[f64], costs: &[FilterCost]) -> FilterPlan {
+    let all = passing.len() - 1;
+    let mut steps: Vec<[Option<Step>; 3]> = vec![[None; 3]; all];
+    let rest = |steps: &[[Option<Step>; 3]], done: usize, within: Loop| match steps.get(done) {
+        None => Some(0.0),
+        Some(of) => of[within as usize].map(|step| step.nanos),
+    };
+    for done in (0..all).rev() {
+        let open = all & !done;
+        for within in LOOPS {
+            // Every set of filters that are not done.
+            let mut set = open;
+            while set > 0 {
+                let group = Group { set: set as u64, reach: passing[done], leave: passing[done | set] };
+                if group.is_allowed(costs, done as u64) {
+                    for ends in [FilterShape::Branch, FilterShape::Selection] {
+                        let (nanos, next) = group.cost(costs, within, ends);
+                        let Some(rest) = rest(&steps, done | set, next) else { continue };
+                        let step = Step { nanos: nanos + rest, group: set as u64, ends, next };
+                        let kept = &mut steps[done][within as usize];
+                        if kept.is_none_or(|kept| step.nanos < kept.nanos) {
+                            *kept = Some(step);
+                        }
+                    }
+                }
+                set = (set - 1) & open;
+            }
+        }
+    }
+    let (mut filters, mut done, mut within) = (Vec::new(), 0, Loop::Dense);
+    let nanos = ROW + rest(&steps, 0, Loop::Dense).unwrap_or(0.0);
+    while let Some(step) = steps.get(done).and_then(|of| of[within as usize]) {
+        push_group(&mut filters, members(step.group), step.ends);
+        (done, within) = (done | step.group as usize, step.next);
+    }
+    FilterPlan { filters, nanos }
+}
+
+fn push_group(filters: &mut Vec<(usize, FilterShape)>, group: impl Iterator<Item = usize>, ends: FilterShape) {
+    filters.extend(group.map(|filter| (filter, FilterShape::Mask)));
+    if let Some(last) = filters.last_mut() {
+        last.1 = ends;
+    }
+}
+
+/// Filters by rank, and dynamic programming over the places where groups end.
+fn ranked(profile: &FilterProfile, costs: &[FilterCost]) -> FilterPlan {
+    let order = by_rank(profile, costs);
+    let mut prefixes = vec![0u64];
+    order.iter().for_each(|&filter| prefixes.push(prefixes[prefixes.len() - 1] | 1 << filter));
+    let passing: Vec<f64> = prefixes.iter().map(|&set| profile.passing(set)).collect();
+    // By place and loop: the cost from there on, where the group ends, and how.
+    let count = order.len();
+    let mut steps: Vec<[(f64, usize, FilterShape, Loop); 3]> =
+        vec![[(0.0, count, FilterShape::Branch, Loop::Dense); 3]; count + 1];
+    for from in (0..count).rev() {
+        for within in LOOPS {
+            let options = (from + 1..=count).flat_map(|to| {
+                [FilterShape::Branch, FilterShape::Selection].map(|ends| {
+                    let set = prefixes[to] & !prefixes[from];
+                    let group = Group { set, reach: passing[from], leave: passing[to] };
+                    let (nanos, next) = group.cost(costs, within, ends);
+                    let allowed = to == from + 1 || group.is_allowed(costs, prefixes[from]);
+                    let nanos = if allowed { nanos } else { f64::INFINITY };
+                    (nanos + steps[to][next as usize].0, to, ends, next)
+                })
+            });
+            let cheapest = options.min_by(|a, b| a.0.total_cmp(&b.0));
+            steps[from][within as usize] = cheapest.expect("a group of one filter is an option");
+        }
+    }
+    let (mut filters, mut from, mut within) = (Vec::new(), 0, Loop::Dense);
+    while from < count {
+        let (_, to, ends, next) = steps[from][within as usize];
+        push_group(&mut filters, order[from..to].iter().copied(), ends);
+        (from, within) = (to, next);
+    }
+    FilterPlan { filters, nanos: ROW + steps[0][0].0 }
+}
+
+/// The filters by rank, as far as they may go before one another.
+fn by_rank(profile: &FilterProfile, costs: &[FilterCost]) -> Vec<usize> {
+    let rank = |filter: usize| costs[filter].nanos / (1.0 - profile.selectivity(filter)).max(1e-6);
+    let (mut order, mut done) = (Vec::new(), 0u64);
+    while order.len() < costs.len() {
+        let open = (0..costs.len()).filter(|&filter| done >> filter & 1 == 0);
+        let allowed = open.clone().filter(|&filter| costs[filter].after & !done == 0);
+        let next = allowed.min_by(|&a, &b| rank(a).total_cmp(&rank(b)));
+        // A filter comes after earlier ones only, so the first open one is always allowed.
+        let Some(next) = next.or_else(|| open.clone().next()) else { break };
+        order.push(next);
+        done |= 1 << next;
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use FilterShape::{Branch, Mask, Selection};
+    use arrow_array::BooleanArray;
+
+    const ROWS: usize = 10_000;
+
+    /// Filters that pass these rows.
+    fn profile(filters: &[&dyn Fn(usize) -> bool]) -> FilterProfile {
+        let conditions: Vec<BooleanArray> =
+            filters.iter().map(|passes| BooleanArray::from_iter((0..ROWS).map(|row| Some(passes(row))))).collect();
+        let mut profile = FilterProfile::default();
+        profile.observe(ROWS, &conditions.iter().collect::<Vec<_>>());
+        profile
+    }
+
+    /// Independent filters with these shares, in per cent.
+    fn independent(shares: &[usize]) -> FilterProfile {
+        let filters: Vec<Box<dyn Fn(usize) -> bool>> = shares
+            .iter()
+            .enumerate()
+            .map(|(filter, &share)| -> Box<dyn Fn(usize) -> bool> {
+                Box::new(move |row| {
+                    let mixed = millstream_abi::hash_finish(millstream_abi::hash_word(filter as u64, row as u64));
+                    (mixed % 100) < share as u64
+                })
+            })
+            .collect();
+        profile(&filters.iter().map(|f| &**f as &dyn Fn(usize) -> bool).collect::<Vec<_>>())
+    }
+
+    fn cost(nanos: f64) -> FilterCost {
+        FilterCost { nanos, vectorises: true, after: 0 }
+    }
+
+    fn order(plan: &FilterPlan) -> Vec<usize> {
+        plan.filters.iter().map(|f| f.0).collect()
+    }
+
+    #[test]
+    fn one_filter_gets_the_shape_of_its_selectivity() {
+        for (share, expected) in [(0, Branch), (50, Selection), (100, Branch)] {
+            let plan = plan(&independent(&[share]), &[cost(0.3)]).expect("rows were seen");
+            assert_eq!(plan.filters, [(0, expected)], "{share} %");
+        }
+    }
+
+    #[test]
+    fn selective_and_cheap_filters_go_first() {
+        let equal = |shares: &[usize]| {
+            let costs = vec![cost(10.0); shares.len()];
+            order(&plan(&independent(shares), &costs).expect("rows were seen"))
+        };
+        assert_eq!(equal(&[90, 2]), [1, 0]);
+        assert_eq!(equal(&[2, 90]), [0, 1]);
+        assert_eq!(equal(&[80, 40, 2]), [2, 1, 0]);
+        let dear = plan(&independent(&[20, 30]), &[cost(50.0), cost(0.5)]).expect("rows were seen");
+        assert_eq!(order(&dear), [1, 0], "a dear condition comes after a cheap one");
+    }
+
+    #[test]
+    fn dependent_filters_are_counted_as_what_they_are() {
+        // The second passes whatever passes the first; the third drops it all.
+        let profile = profile(&[&|row| row % 4 == 0, &|row| row % 2 == 0, &|row| row % 4 > 0]);
+        let plan = plan(&profile, &[cost(8.0), cost(8.0), cost(8.0)]).expect("rows were seen");
+        assert_eq!(plan.filters[..2].iter().map(|f| f.0).collect::<std::collections::BTreeSet<_>>(), [0, 2].into());
+        assert_eq!(order(&plan)[2], 1, "nothing is left for it");
+    }
+
+    #[test]
+    fn cheap_conditions_are_anded() {
+        let plan = plan(&independent(&[50, 50, 50]), &[cost(0.3); 3]).expect("rows were seen");
+        let shapes: Vec<FilterShape> = plan.filters.iter().map(|f| f.1).collect();
+        assert_eq!(shapes, [Mask, Mask, Selection]);
+    }
+
+    #[test]
+    fn a_condition_that_may_fail_stays_behind_its_guard() {
+        let guarded = FilterCost { nanos: 0.1, vectorises: true, after: 0b1 };
+        for shares in [[99, 0], [50, 50], [100, 100]] {
+            let plan = plan(&independent(&shares), &[cost(20.0), guarded]).expect("rows were seen");
+            assert_eq!(order(&plan), [0, 1], "{shares:?}");
+            assert_ne!(plan.filters[0].1, Mask, "{shares:?}: it must not see what the guard drops");
+        }
+    }
+
+    #[test]
+    fn the_plan_is_the_cheapest_and_costs_what_it_says() {
+        let shapes = [Branch, Mask, Selection];
+        for shares in [[5, 50, 95], [33, 33, 33], [0, 50, 100], [70, 10, 45]] {
+            for nanos in [[0.3, 0.3, 0.3], [5.0, 1.0, 0.3], [0.5, 20.0, 2.0]] {
+                let (profile, costs) = (independent(&shares), nanos.map(cost));
+                let plan = plan(&profile, &costs).expect("rows were seen");
+                assert!((cost_of(&profile, &costs, &plan.filters) - plan.nanos).abs() < 1e-9);
+                for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+                    for number in 0..27 {
+                        let all = [0, 1, 2].map(|i| (order[i], shapes[number / 3usize.pow(i as u32) % 3]));
+                        let other = cost_of(&profile, &costs, &all);
+                        assert!(
+                            plan.nanos <= other + 1e-9,
+                            "{shares:?} {nanos:?}: {all:?} costs {other}, not {plan:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_filters_are_ranked() {
+        let shares = [90, 80, 70, 60, 50, 40, 30, 20, 10, 1];
+        let profile = independent(&shares);
+        let plan = plan(&profile, &[cost(5.0); 10]).expect("rows were seen");
+        assert_eq!(order(&plan), [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
+        assert!((cost_of(&profile, &[cost(5.0); 10], &plan.filters) - plan.nanos).abs() < 1e-9);
+        let mut costs = [cost(5.0); 10];
+        costs[9].after = 0b1;
+        let plan = super::plan(&profile, &costs).expect("rows were seen");
+        let place = |filter| order(&plan).iter().position(|&f| f == filter);
+        assert!(place(0) < place(9));
+    }
+
+    #[test]
+    fn of_nothing_no_plan_is_made() {
+        assert_eq!(plan(&FilterProfile::default(), &[]), None);
+        assert_eq!(plan(&FilterProfile::default(), &[cost(1.0)]), None);
+        assert_eq!(plan(&independent(&[50]), &[cost(1.0), cost(1.0)]), None, "of another program");
+        let passes = BooleanArray::from(vec![true; 8]);
+        let mut many = FilterProfile::default();
+        many.observe(8, &vec![&passes; 65]);
+        assert_eq!(plan(&many, &[cost(1.0); 65]), None);
+    }
+
+    #[test]
+    fn the_choice_does_not_swing() {
+        use crate::adaptive::decisions::hysteresis::{COMPILED, Hysteresis};
+        use std::time::Duration;
+        // Two selectivities cross over while samples are noisy: the order changes once.
+        let dear = FilterCost { nanos: 20.0, ..FilterCost::default() };
+        let (costs, gate) = ([dear; 2], Hysteresis::new(COMPILED));
+        let mut used = vec![(0, Selection), (1, Selection)];
+        let mut changes = Vec::new();
+        for step in 0..100 {
+            let noise = step * 7 % 5;
+            let profile = independent(&[step + noise, 100 - step]);
+            let plan = plan(&profile, &costs).expect("rows were seen");
+            if gate.allows(Duration::ZERO, cost_of(&profile, &costs, &used), plan.nanos) {
+                if order(&plan)[0] != used[0].0 {
+                    changes.push(step);
+                }
+                used = plan.filters;
+            }
+        }
+        assert!(changes.len() == 1 && (45..70).contains(&changes[0]), "{changes:?}");
+    }
+}

@@ -1,0 +1,30 @@
+//! Adapting a running query to its data (Grizzly section 6; design section 8).
+//!
+//! ```text
+//! workers ──samples──► watch ──► signals ──► choosing ──► codegen::specialise ──► compiler ──► variant on trial ──► variant
+//!    ▲   └──cost of each buffer──► meter ──────┘ └ decisions                                                        │
+//!    └──────────────────────────────── slot: one atomic store, looked at once a buffer ◄────────────────────────────┘
+//! ```
+//!
+//! - `signals`: what is known of the rows, from samples, and of the cost of processing them.
+//! - `decisions`: what follows from it: pure functions with a cost model each, which can be tested without a query.
+//! - `adviser`: the thread that looks, chooses, compiles and replaces; a `unit` for each program that can be specialised.
+//! - `events`: what was seen, decided and gained.
+//!
+//! Invariant: nothing here changes rows. What a variant assumes is guarded by the variant itself.
+
+mod adviser;
+mod chaos;
+mod choosing;
+pub(crate) mod decisions;
+mod events;
+mod facts;
+pub(crate) mod signals;
+mod unit;
+mod variant;
+mod watch;
+
+pub(crate) use adviser::Adviser;
+pub use events::Event;
+pub(crate) use events::EventLog;
+pub(crate) use variant::{Variant, VariantSlot};

@@ -1,0 +1,146 @@
+//! Hardware counters of worker threads, where the machine gives them: mispredicted branches and cache misses.
+//!
+//! They say at once why rows have become dearer, but containers and virtual machines rarely allow them. So nothing depends
+//! on them: without them there are just none, and the cost per row must suffice. Each read is a system call; so they are
+//! read once in [`BUFFERS_PER_READ`] buffers.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Buffers between two reads.
+const BUFFERS_PER_READ: u32 = 32;
+
+/// What was counted over all workers. All atomics are relaxed.
+#[derive(Debug, Default)]
+pub(crate) struct HardwareTotals {
+    rows: AtomicU64,
+    mispredictions: AtomicU64,
+    cache_misses: AtomicU64,
+}
+
+/// What was counted, per row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct PerRow {
+    /// Mispredicted branches.
+    pub(crate) mispredictions: f64,
+    /// Misses of the last cache.
+    pub(crate) cache_misses: f64,
+}
+
+impl HardwareTotals {
+    fn add(&self, rows: u64, counts: [u64; 2]) {
+        self.rows.fetch_add(rows, Relaxed);
+        self.mispredictions.fetch_add(counts[0], Relaxed);
+        self.cache_misses.fetch_add(counts[1], Relaxed);
+    }
+
+    /// Per row of the buffers that were counted; `None` where there are no counters.
+    pub(crate) fn per_row(&self) -> Option<PerRow> {
+        let rows = self.rows.load(Relaxed);
+        let of = |count: &AtomicU64| count.load(Relaxed) as f64 / rows as f64;
+        (rows > 0).then(|| PerRow { mispredictions: of(&self.mispredictions), cache_misses: of(&self.cache_misses) })
+    }
+}
+
+/// The counters of the thread that has opened them.
+#[derive(Debug)]
+pub(crate) struct HardwareCounters {
+    pair: Option<machine::Pair>,
+    last: [u64; 2],
+    rows: u64,
+    buffers: u32,
+}
+
+impl HardwareCounters {
+    /// Those of this thread; silent ones where the machine has none or does not allow them.
+    pub(crate) fn open() -> HardwareCounters {
+        HardwareCounters { pair: machine::Pair::open(), last: [0; 2], rows: 0, buffers: 0 }
+    }
+
+    /// A buffer has been processed.
+    pub(crate) fn note(&mut self, rows: usize, totals: &HardwareTotals) {
+        let Some(pair) = &mut self.pair else { return };
+        self.rows += rows as u64;
+        self.buffers += 1;
+        if self.buffers < BUFFERS_PER_READ {
+            return;
+        }
+        match pair.read() {
+            Some(now) => {
+                totals.add(self.rows, [now[0].saturating_sub(self.last[0]), now[1].saturating_sub(self.last[1])]);
+                self.last = now;
+            }
+            None => self.pair = None,
+        }
+        (self.rows, self.buffers) = (0, 0);
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod machine {
+    use perf_event::events::Hardware;
+    use perf_event::{Builder, Counter};
+
+    /// Mispredictions and cache misses of a thread, in user mode.
+    #[derive(Debug)]
+    pub(super) struct Pair([Counter; 2]);
+
+    impl Pair {
+        pub(super) fn open() -> Option<Pair> {
+            let open = |event: Hardware| {
+                let mut counter = Builder::new(event).exclude_kernel(true).exclude_hv(true).build().ok()?;
+                counter.enable().ok()?;
+                Some(counter)
+            };
+            Some(Pair([open(Hardware::BRANCH_MISSES)?, open(Hardware::CACHE_MISSES)?]))
+        }
+
+        pub(super) fn read(&mut self) -> Option<[u64; 2]> {
+            let [mispredictions, cache_misses] = &mut self.0;
+            Some([mispredictions.read().ok()?, cache_misses.read().ok()?])
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod machine {
+    /// None on this system.
+    #[derive(Debug)]
+    pub(super) enum Pair {}
+
+    impl Pair {
+        pub(super) fn open() -> Option<Pair> {
+            None
+        }
+
+        pub(super) fn read(&mut self) -> Option<[u64; 2]> {
+            match *self {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_counters_there_is_silence() {
+        let totals = HardwareTotals::default();
+        let mut counters = HardwareCounters { pair: None, last: [0; 2], rows: 0, buffers: 0 };
+        (0..3 * BUFFERS_PER_READ).for_each(|_| counters.note(1000, &totals));
+        assert_eq!(totals.per_row(), None);
+    }
+
+    #[test]
+    fn with_counters_or_not_nothing_fails() {
+        let (totals, mut counters) = (HardwareTotals::default(), HardwareCounters::open());
+        (0..BUFFERS_PER_READ).for_each(|_| counters.note(1000, &totals));
+        assert_eq!(totals.per_row().is_some(), counters.pair.is_some(), "what was opened can be read");
+    }
+
+    #[test]
+    fn counts_are_per_row() {
+        let totals = HardwareTotals::default();
+        totals.add(1000, [250, 10]);
+        assert_eq!(totals.per_row(), Some(PerRow { mispredictions: 0.25, cache_misses: 0.01 }));
+    }
+}

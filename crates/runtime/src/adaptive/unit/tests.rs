@@ -1,0 +1,120 @@
+use super::*;
+use crate::buffer::{Buffer, Rows, Stamp};
+use crate::staged::Staged;
+use arrow_array::{ArrayRef, Int64Array, StringViewArray};
+use millstream_abi::{Phys, RuntimeFn};
+use millstream_codegen::execute::{Flow, emit};
+use millstream_codegen::interpreter::Interpreter;
+use millstream_codegen::lower::{Lowered, OutputSource};
+use millstream_codegen::program::{Comparison, Emit, FilterShape, Input, Op, Site, Statement, Terminal, Value};
+use millstream_codegen::specialise::Choices;
+use millstream_functions::FunctionContext;
+use millstream_types::DataType;
+
+const ROWS: usize = 8192;
+
+/// `SELECT number WHERE text LIKE '…' AND number < 0`
+fn lowered() -> Lowered {
+    let filter = |condition| Statement::Filter { condition, counts_late: false, shape: FilterShape::Auto };
+    let body = vec![
+        Statement::Let(Value(0), Op::Load(0)),
+        Statement::Let(Value(1), Op::Str(0)),
+        Statement::Call {
+            result: Value(2),
+            valid: Value(3),
+            function: RuntimeFn::Like,
+            arguments: vec![Value(0), Value(1)],
+            site: 0,
+        },
+        filter(Value(2)),
+        Statement::Let(Value(4), Op::Load(1)),
+        Statement::Let(Value(5), Op::IsValid(1)),
+        Statement::Let(Value(6), Op::Int(0)),
+        Statement::Let(Value(7), Op::Compare(Comparison::Lt, Value(4), Value(6))),
+        Statement::Let(Value(8), Op::And(Value(5), Value(7))),
+        filter(Value(8)),
+    ];
+    use Phys::{Bool, I64, Str};
+    let program = Program {
+        name: "pipeline 0".into(),
+        inputs: vec![Input::array("text", Str, false), Input::array("number", I64, true)],
+        types: vec![Str, Str, Bool, Bool, I64, Bool, I64, Bool, Bool],
+        strings: vec![b"%ab%cd%".as_slice().into()],
+        sites: vec![Site { what: "text".into(), line: 0, column: 0, length: 0 }],
+        body,
+        terminal: Terminal::Emit(vec![Emit { name: "number".into(), value: Value(4), valid: None }]),
+    };
+    let outputs = vec![OutputSource::Emitted(0)];
+    Lowered { program, vectors: Vec::new(), outputs, output_types: vec![DataType::BigInt] }
+}
+
+struct Run {
+    code: PipelineCode,
+    unit: Unit,
+    events: EventLog,
+    now: Duration,
+}
+
+impl Run {
+    fn new() -> Run {
+        let code = PipelineCode::interpreted(Arc::new(lowered()));
+        let unit = Unit::new(&code, &Adaptivity::default(), &FunctionSettings::default()).expect("it has filters");
+        Run { code, unit, events: EventLog::default(), now: Duration::ZERO }
+    }
+
+    /// Processes a buffer, and lets the unit look at it; the rows that came out.
+    fn buffer(&mut self, number: impl Fn(usize) -> Option<i64>) -> usize {
+        let texts: ArrayRef =
+            Arc::new(StringViewArray::from_iter_values((0..ROWS).map(|i| format!("ab and cd {i:20}"))));
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter((0..ROWS).map(number)));
+        let rows = Rows { columns: vec![texts, numbers], rows: ROWS, ..Rows::default() };
+        let stamp = Stamp { sequence: 0, watermark: i64::MIN, first_row: 0, generation: Default::default() };
+        let buffer = Buffer::new(rows, stamp);
+        let staged = Staged::new(&buffer, buffer.whole());
+        let mut functions = FunctionContext::new(FunctionSettings::default());
+        let emitted = self.code.run(&staged, |kernel| {
+            let (lowered, columns) = (&self.code.lowered, &staged.columns);
+            emit(lowered, kernel, columns, ROWS, &[i64::MIN], &mut functions, &mut |_| Flow::Stop).unwrap()
+        });
+        self.now += Duration::from_millis(10);
+        let around = Surroundings { now: self.now, workers: 1, memory_left: 1 << 30, nanos_per_row: None };
+        let mut make =
+            |program: &Program| Some(Arc::new(Interpreter::new(Arc::new(program.clone()))) as Arc<dyn Kernel>);
+        self.unit.tick(around, &mut make, &self.events);
+        emitted.rows
+    }
+
+    fn choices(&self) -> Choices {
+        self.code.slot.current().choices()
+    }
+}
+
+#[test]
+fn a_cheap_filter_that_drops_all_goes_first_after_a_trial() {
+    let mut run = Run::new();
+    let adopted = (0..500).any(|_| {
+        assert_eq!(run.buffer(|i| Some(i as i64)), 0);
+        run.choices().filters.first().is_some_and(|first| first.filter == 1)
+    });
+    let (events, _) = run.events.all();
+    assert!(adopted, "{events:#?}");
+    assert!(events[0].decided.contains("on trial") && events[0].gain.is_some(), "{events:#?}");
+    assert!(events.last().unwrap().decided.contains("from now on"), "{events:#?}");
+}
+
+#[test]
+fn what_breaks_is_given_up_and_nothing_is_lost() {
+    let mut run = Run::new();
+    let program = &run.code.lowered.program;
+    let choices = Choices { not_null: [1].into(), ..Choices::default() };
+    let special = Arc::new(Interpreter::new(Arc::new(specialise(program, &choices))));
+    let special = Specialised::new(program, choices, special, run.unit.generic.kernel());
+    run.unit.adopt(run.code.slot.special(special));
+    // No sample of the first rows shows the NULLs.
+    let breaks = |i: usize| (i < 5000 || !i.is_multiple_of(100)).then_some(-1);
+    let expected = (0..ROWS).filter(|&i| breaks(i).is_some()).count();
+    (0..10).for_each(|_| assert_eq!(run.buffer(breaks), expected));
+    assert!(!run.choices().not_null.contains(&1));
+    let (events, _) = run.events.all();
+    assert!(events.iter().any(|e| e.observed.contains("[1]") && e.decided.contains("back to")), "{events:#?}");
+}

@@ -1,0 +1,242 @@
+//! The programs of a query: their variants, what each has cost, and what is known of their rows.
+//!
+//! Current variants are asked when a snapshot is taken; of others, and of the rows, the adviser tells from time to time. When the run has ended, the last numbers remain and the code is let go.
+
+use crate::adaptive::Variant;
+use crate::adaptive::signals::Profile;
+use crate::input::PipelineCode;
+use millstream_codegen::kernel::Tier;
+use millstream_codegen::program::Program;
+use millstream_codegen::specialise::Choices;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Most replaced variants of a program that are kept; the oldest go first.
+const KEPT: usize = 64;
+
+/// A program at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProgramSnapshot {
+    /// As EXPLAIN calls it: `pipeline 0`.
+    pub name: String,
+    /// In order of their making. Replaced ones are dropped beyond some dozens.
+    pub variants: Vec<VariantSnapshot>,
+    /// What is known of its rows; `None` for programs that are not adapted.
+    pub profile: Option<ProfileSnapshot>,
+}
+
+/// A variant of a program at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VariantSnapshot {
+    /// From 0, over the life of the program.
+    pub number: u32,
+    /// Whether it is interpreted or machine code.
+    pub tier: Tier,
+    /// What it is specialised for; empty for generic code.
+    pub choices: String,
+    /// Rows that it has processed.
+    pub rows: u64,
+    /// Buffers, or parts of buffers.
+    pub buffers: u64,
+    /// Nanoseconds that workers have spent in it.
+    pub nanos: u64,
+    /// Whether it runs now, or ran at the end.
+    pub is_current: bool,
+}
+
+/// What is known of the recent rows of a program, from samples. Shares are from 0 to 1.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ProfileSnapshot {
+    /// Sampled rows.
+    pub rows: u64,
+    /// The share of rows that pass each filter, in the order of the generic program.
+    pub filters: Vec<f64>,
+    /// The grouping keys.
+    pub keys: Option<KeysSnapshot>,
+    /// The share of rows whose event time is before that of a row before them in their buffer.
+    pub out_of_order: Option<f64>,
+    /// Rows of a slice, at a guess.
+    pub rows_per_slice: Option<f64>,
+    /// The columns that the program reads.
+    pub columns: Vec<ColumnSnapshot>,
+}
+
+/// The grouping keys of recent rows that pass all filters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct KeysSnapshot {
+    /// How many there are, at a guess.
+    pub distinct: f64,
+    /// The share of rows of the most frequent one.
+    pub heaviest: f64,
+    /// The least and the greatest, if they are one integer.
+    pub range: Option<(i64, i64)>,
+}
+
+/// The recent values of a column.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnSnapshot {
+    /// Its name.
+    pub name: String,
+    /// The share of NULLs.
+    pub null_rate: f64,
+    /// How many values it has, if few.
+    pub distinct: Option<usize>,
+    /// The mean length of its strings in bytes.
+    pub text_bytes: Option<f64>,
+}
+
+impl VariantSnapshot {
+    pub(crate) fn of(variant: &Variant, program: &Program, is_current: bool) -> VariantSnapshot {
+        let metered = variant.meter.read();
+        VariantSnapshot {
+            number: variant.number,
+            tier: variant.tier(),
+            choices: choices_text(program, &variant.choices()),
+            rows: metered.rows,
+            buffers: metered.buffers,
+            nanos: metered.nanos,
+            is_current,
+        }
+    }
+
+    /// Nanoseconds per row; `None` before the first row.
+    pub fn nanos_per_row(&self) -> Option<f64> {
+        (self.rows > 0).then(|| self.nanos as f64 / self.rows as f64)
+    }
+}
+
+impl ProfileSnapshot {
+    /// Of a program with these inputs.
+    pub(crate) fn of(profile: &Profile, program: &Program) -> ProfileSnapshot {
+        let keys = profile.keys();
+        let columns = program.inputs.iter().zip(profile.columns()).filter_map(|(input, column)| {
+            Some(ColumnSnapshot {
+                name: input.name.clone(),
+                null_rate: column.null_rate()?,
+                distinct: column.distinct(),
+                text_bytes: column.text_bytes(),
+            })
+        });
+        ProfileSnapshot {
+            rows: profile.rows(),
+            filters: (0..profile.filters().len()).map(|filter| profile.filters().selectivity(filter)).collect(),
+            keys: keys.summary().map(|summary| KeysSnapshot {
+                distinct: summary.keys,
+                heaviest: summary.heaviest,
+                range: keys.range(),
+            }),
+            out_of_order: profile.times().out_of_order(),
+            rows_per_slice: profile.times().rows_per_slice(),
+            columns: columns.collect(),
+        }
+    }
+}
+
+/// The programs of a run. See the file's description.
+#[derive(Default)]
+pub(crate) struct ProgramStats(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// While the run lasts; with the variant that each began with.
+    codes: Vec<(PipelineCode, Arc<Variant>)>,
+    learned: BTreeMap<String, Learned>,
+    /// After the run.
+    last: Vec<ProgramSnapshot>,
+}
+
+/// What the adviser tells of a program.
+#[derive(Debug, Default)]
+struct Learned {
+    /// By number; those that ran last.
+    variants: BTreeMap<u32, VariantSnapshot>,
+    profile: Option<ProfileSnapshot>,
+}
+
+impl fmt::Debug for ProgramStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.snapshot()).finish()
+    }
+}
+
+impl ProgramStats {
+    /// The run begins with these programs.
+    pub(crate) fn begin(&self, codes: Vec<PipelineCode>) {
+        self.0.lock().codes = codes.into_iter().map(|code| (code.clone(), code.slot.current())).collect();
+    }
+
+    /// Variants of a program that may have run since the last time.
+    pub(crate) fn ran<'a>(&self, program: &Program, variants: impl Iterator<Item = &'a Arc<Variant>>) {
+        let mut state = self.0.lock();
+        let told = &mut state.learned.entry(program.name.clone()).or_default().variants;
+        for variant in variants {
+            told.insert(variant.number, VariantSnapshot::of(variant, program, false));
+        }
+        while told.len() > KEPT {
+            told.pop_first();
+        }
+    }
+
+    /// What is known of a program's rows.
+    pub(crate) fn profiled(&self, program: &Program, profile: &Profile) {
+        let profile = ProfileSnapshot::of(profile, program);
+        self.0.lock().learned.entry(program.name.clone()).or_default().profile = Some(profile);
+    }
+
+    /// The run has ended.
+    pub(crate) fn end(&self) {
+        let mut state = self.0.lock();
+        state.last = state.snapshot();
+        state.codes.clear();
+    }
+
+    /// The programs of now that have processed rows, or of the end of the run.
+    pub(crate) fn snapshot(&self) -> Vec<ProgramSnapshot> {
+        let state = self.0.lock();
+        if state.codes.is_empty() { state.last.clone() } else { state.snapshot() }
+    }
+}
+
+impl State {
+    fn snapshot(&self) -> Vec<ProgramSnapshot> {
+        let programs = self.codes.iter().map(|(code, first)| {
+            let program = &code.lowered.program;
+            let first = VariantSnapshot::of(first, program, false);
+            let current = VariantSnapshot::of(&code.slot.current(), program, true);
+            let learned = self.learned.get(&program.name);
+            let mut variants = learned.map_or_else(BTreeMap::new, |learned| learned.variants.clone());
+            variants.extend([first, current].map(|variant| (variant.number, variant)));
+            ProgramSnapshot {
+                name: program.name.clone(),
+                variants: variants.into_values().filter(|variant| variant.rows > 0 || variant.is_current).collect(),
+                profile: learned.and_then(|learned| learned.profile.clone()),
+            }
+        });
+        programs.filter(|program| program.variants.iter().any(|variant| variant.rows > 0)).collect()
+    }
+}
+
+/// What a variant is specialised for.
+fn choices_text(program: &Program, choices: &Choices) -> String {
+    let name = |input: &u32| program.inputs.get(*input as usize).map_or("?", |input| input.name.as_str());
+    let mut parts = Vec::new();
+    if !choices.filters.is_empty() {
+        let filters = choices.filters.iter().map(|c| format!("{} by {}", c.filter, c.shape));
+        parts.push(format!("filters {}", filters.collect::<Vec<_>>().join(", ")));
+    }
+    if !choices.not_null.is_empty() {
+        let names: Vec<&str> = choices.not_null.iter().map(name).collect();
+        parts.push(format!("{} not NULL", names.join(", ")));
+    }
+    if !choices.constants.is_empty() {
+        let names: Vec<&str> = choices.constants.keys().map(name).collect();
+        parts.push(format!("{} constant", names.join(", ")));
+    }
+    if let Some(keys) = choices.keys {
+        let last = keys.first.wrapping_add_unsigned(keys.len - 1);
+        parts.push(format!("keys from {} to {last}", keys.first));
+    }
+    parts.join("; ")
+}

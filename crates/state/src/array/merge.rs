@@ -1,0 +1,103 @@
+//! Merge of array tables of one shape: their entries are added up run by run, as arrays are.
+
+use super::{ArrayRun, ArrayShape, entry};
+use crate::accumulator::{self, Strided};
+use crate::entry::read;
+use crate::memory::EntryMemory;
+use crate::merge::Rows;
+use std::ops::Range;
+
+/// The rows of arrays of one shape, in some partitions, and the memory of those that several have, if the merge has made
+/// any.
+///
+/// # Panics
+/// Without arrays.
+pub(crate) fn merge_arrays(arrays: &[&ArrayRun], partitions: &Range<usize>) -> (Rows, Option<EntryMemory>) {
+    let shape = &arrays[0].shape;
+    debug_assert!(arrays.iter().all(|array| array.has_shape_of(arrays[0])), "arrays of one shape");
+    let runs = shape.runs.of(partitions);
+    let keys = runs.iter().map(|run| run.len).sum();
+    let there = |array: &ArrayRun| array.starts[partitions.end] - array.starts[partitions.start];
+    let most = arrays.iter().map(|array| there(array)).sum::<usize>().min(keys);
+    let mut rows = Collector::new(shape, most);
+    let [first, others @ ..] = arrays else { unreachable!("there is an array") };
+    if others.is_empty() {
+        for run in runs {
+            // SAFETY: runs are within the range.
+            unsafe { rows.collect(first.entry(run.first), run.first, run.len) };
+        }
+        return (rows.rows, None);
+    }
+    let memory = EntryMemory::zeroed(shape.array.bytes(keys));
+    let mut done = 0;
+    for run in runs {
+        let (into, start, bytes) =
+            (entry(&memory, &shape.array, done), shape.array.start, run.len * shape.array.stride);
+        // SAFETY: the memory has a place for every key of the runs, and the arrays have one for every key of the range;
+        // nobody reads the former yet.
+        unsafe {
+            into.add(start).copy_from_nonoverlapping(first.entry(run.first).add(start), bytes);
+            others.iter().for_each(|other| add(shape, into, other.entry(run.first), run.len));
+            rows.collect(into, run.first, run.len);
+        }
+        done += run.len;
+    }
+    (rows.rows, Some(memory))
+}
+
+/// Merges entries that follow each other into others: those of keys that are not there are fresh, which changes nothing.
+///
+/// # Safety
+/// Both are so many entries of arrays of the shape; nobody else uses `into`.
+unsafe fn add(shape: &ArrayShape, into: *mut u8, from: *const u8, count: usize) {
+    let entries = Strided { stride: shape.array.stride, count };
+    // SAFETY: promised by the caller; accumulators are numbers, and the mark is a word.
+    unsafe {
+        for &(component, offset) in &shape.layout.accumulators {
+            accumulator::merge_entries(component, offset, into, from, entries);
+        }
+        if shape.array.sets_mark {
+            accumulator::combine(shape.array.mark, into, from, entries, |a: u64, b: u64| a | b);
+        }
+    }
+}
+
+/// Rows of the keys that are there.
+struct Collector<'a> {
+    shape: &'a ArrayShape,
+    rows: Rows,
+}
+
+impl Collector<'_> {
+    /// For at most so many rows.
+    fn new(shape: &ArrayShape, most: usize) -> Collector<'_> {
+        // One more, because every entry is written before it is known whether it is there.
+        let rows = Rows { entries: Vec::with_capacity(most + 1), keys: Some(Vec::with_capacity(most + 1)) };
+        Collector { shape, rows }
+    }
+
+    /// Collects those of entries that follow each other from `first` on, of keys from number `index` on.
+    ///
+    /// # Safety
+    /// They are entries of an array of the shape.
+    unsafe fn collect(&mut self, first: *const u8, index: usize, count: usize) {
+        let Rows { entries, keys: Some(keys) } = &mut self.rows else { unreachable!("made with keys") };
+        let key = self.shape.range.first.wrapping_add(index as i64);
+        let (mark, stride) = (self.shape.array.mark, self.shape.array.stride);
+        let (places, key_places) = (entries.spare_capacity_mut(), keys.spare_capacity_mut());
+        let mut found = 0;
+        for i in 0..count {
+            let entry = first.wrapping_add(i * stride);
+            places[found].write(entry);
+            key_places[found].write(key.wrapping_add(i as i64));
+            // SAFETY: promised by the caller.
+            found += (unsafe { read::<u64>(entry, mark) } != 0) as usize;
+        }
+        let len = entries.len() + found;
+        // SAFETY: so many were written behind the old ends.
+        unsafe {
+            entries.set_len(len);
+            keys.set_len(len);
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Array tables: the entries of a range of keys that specialised code assumes, without hash and key
+//! (`millstream_abi::ArrayLayout`). Finding an entry is a subtraction, so is finding the key of one, and entries of two
+//! tables are merged as arrays are added.
+//!
+//! Generated code finds the address of the entries in the header, as that of the dense region, and updates them: nothing is
+//! inserted, and a key outside of the range never comes. All that tables of one range have in common is their
+//! [`ArrayShape`], which also keeps the memory of tables that are done for those to come.
+//!
+//! A table is sealed by handing its memory over: the partial is an [`ArrayRun`]. Partials of one shape are merged as they are
+//! (`merge.rs`); whoever wants entries with keys gets them, made once.
+
+mod merge;
+mod runs;
+
+use crate::budget::{Charge, MemoryBudget, MemoryClass};
+use crate::entry::{self, read, write};
+use crate::memory::EntryMemory;
+use crate::partial::{Entries, PARTITIONS, Partial};
+pub(crate) use merge::merge_arrays;
+use millstream_abi::{ArrayLayout, EntryLayout, HASH_SEED, KeyRange, Phys, TableHeader, hash_finish, hash_word};
+use millstream_sync::pool::Pool;
+use runs::Runs;
+use std::ptr;
+use std::sync::{Arc, OnceLock};
+
+/// Memory of so many tables is kept for those to come.
+const FREE_TABLES: usize = 64;
+
+/// What the array tables of a range have in common.
+#[derive(Debug)]
+pub struct ArrayShape {
+    layout: Arc<EntryLayout>,
+    array: ArrayLayout,
+    range: KeyRange,
+    /// The keys of each partition.
+    runs: Runs,
+    /// A fresh entry from its start on, if that is not zero.
+    fresh: Option<Box<[u8]>>,
+    free: Pool<ArrayMemory>,
+}
+
+/// The memory of a table, which counts if it is known to a budget.
+#[derive(Debug)]
+struct ArrayMemory {
+    entries: EntryMemory,
+    charge: Option<Charge>,
+}
+
+impl ArrayMemory {
+    /// What it counts as from now on.
+    fn count_as(&mut self, class: MemoryClass) {
+        let bytes = self.entries.bytes();
+        self.charge = self.charge.take().map(|charge| charge.another(class, bytes));
+    }
+}
+
+impl PartialEq for ArrayShape {
+    fn eq(&self, other: &ArrayShape) -> bool {
+        ptr::eq(self, other) || (self.range == other.range && self.array == other.array && self.layout == other.layout)
+    }
+}
+
+impl ArrayShape {
+    /// Of tables for the keys of a range.
+    ///
+    /// # Panics
+    /// When `array` is not one of the layout, or the range is empty or too long for memory.
+    pub fn new(layout: Arc<EntryLayout>, array: ArrayLayout, range: KeyRange) -> ArrayShape {
+        assert!(layout.allows_arrays() && range.len > 0, "only numbers by integer keys are kept in arrays");
+        assert!(range.len <= isize::MAX as u64 / array.stride as u64, "an array of {range:?} fits no memory");
+        let template = entry::template(&layout);
+        let mut fresh = vec![0; array.stride].into_boxed_slice();
+        let end = template.len().min(array.start + array.stride);
+        fresh[..end - array.start].copy_from_slice(&template[array.start..end]);
+        let fresh = fresh.iter().any(|&byte| byte != 0).then_some(fresh);
+        ArrayShape { runs: Runs::new(range), layout, array, range, fresh, free: Pool::new(FREE_TABLES) }
+    }
+
+    /// The keys.
+    pub fn range(&self) -> KeyRange {
+        self.range
+    }
+
+    /// The entries.
+    pub fn array(&self) -> &ArrayLayout {
+        &self.array
+    }
+
+    fn keys(&self) -> usize {
+        self.range.len as usize
+    }
+
+    /// Memory of fresh entries.
+    fn memory(&self, budget: &Arc<MemoryBudget>) -> ArrayMemory {
+        if let Some(used) = self.free.take() {
+            // SAFETY: a block of so many bytes that nobody else has.
+            unsafe { used.entries.start().write_bytes(0, used.entries.bytes()) };
+            self.make_fresh(&used.entries, self.keys());
+            return *used;
+        }
+        let entries = EntryMemory::zeroed(self.array.bytes(self.keys()));
+        self.make_fresh(&entries, self.keys());
+        let charge = Charge::new(budget, MemoryClass::Tables, entries.bytes());
+        ArrayMemory { entries, charge: Some(charge) }
+    }
+
+    /// Makes the first entries of zeroed memory fresh.
+    fn make_fresh(&self, entries: &EntryMemory, count: usize) {
+        let Some(fresh) = self.fresh.as_ref().filter(|_| count > 0) else { return };
+        // SAFETY: there are so many entries behind `start`; each step copies what is there to what is behind it.
+        unsafe {
+            let first = entries.start().add(self.array.start);
+            first.copy_from_nonoverlapping(fresh.as_ptr(), fresh.len());
+            let mut done = 1;
+            while done < count {
+                let more = done.min(count - done);
+                first.add(done * self.array.stride).copy_from_nonoverlapping(first, more * self.array.stride);
+                done += more;
+            }
+        }
+    }
+
+    /// Takes memory back.
+    fn give_back(&self, mut memory: ArrayMemory) {
+        memory.count_as(MemoryClass::Tables);
+        // With enough of it there already, this is dropped.
+        let _ = self.free.put(Box::new(memory));
+    }
+}
+
+/// An array table of one worker. One thread at a time uses it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ArrayTable {
+    /// First, so that a pointer to the header is one to the table.
+    header: TableHeader,
+    memory: ArrayMemory,
+    shape: Arc<ArrayShape>,
+}
+
+// SAFETY: the header's pointer is into the memory that the table owns; entries hold numbers.
+unsafe impl Send for ArrayTable {}
+// SAFETY: methods on shared tables only read.
+unsafe impl Sync for ArrayTable {}
+
+impl ArrayTable {
+    /// A table in which no key is there.
+    pub fn new(shape: Arc<ArrayShape>, budget: &Arc<MemoryBudget>) -> ArrayTable {
+        let memory = shape.memory(budget);
+        let header = TableHeader {
+            entries: ptr::null_mut(),
+            mask: 0,
+            dense: memory.entries.start(),
+            dense_first: shape.range.first,
+            dense_len: shape.range.len,
+        };
+        ArrayTable { header, memory, shape }
+    }
+
+    /// What generated code gets, as [`Table::header_of`](crate::Table::header_of).
+    ///
+    /// # Safety
+    /// `table` points to a table.
+    pub unsafe fn header_of(table: *mut ArrayTable) -> *mut TableHeader {
+        // SAFETY: a place within the table; nothing is read.
+        unsafe { &raw mut (*table).header }
+    }
+
+    /// What it has in common with others.
+    pub fn shape(&self) -> &Arc<ArrayShape> {
+        &self.shape
+    }
+
+    /// The same while generated code uses the table.
+    ///
+    /// # Safety
+    /// `table` points to a table, which stays as long as the result is used.
+    pub unsafe fn shape_of<'a>(table: *const ArrayTable) -> &'a ArrayShape {
+        // SAFETY: promised by the caller; the field is never changed.
+        unsafe { &(*table).shape }
+    }
+
+    /// Whether no key is there: as long as that is so, linear in the length of the range.
+    pub fn is_empty(&self) -> bool {
+        let array = &self.shape.array;
+        // SAFETY: there is an entry for each key.
+        (0..self.shape.keys()).all(|i| unsafe { read::<u64>(entry(&self.memory.entries, array, i), array.mark) } == 0)
+    }
+
+    /// The immutable form, which takes the memory over. Its end gives the memory back to the shape if that is to be
+    /// `kept`.
+    pub fn seal(self, kept: bool) -> Partial {
+        let ArrayTable { mut memory, shape, .. } = self;
+        memory.count_as(MemoryClass::Partials);
+        let starts = shape.runs.counts(|run| {
+            let entries = (run.first..run.first + run.len).map(|i| entry(&memory.entries, &shape.array, i));
+            // SAFETY: runs are within the range, and so there is an entry.
+            entries.map(|e| (unsafe { read::<u64>(e, shape.array.mark) } != 0) as usize).sum()
+        });
+        Partial::of_array(ArrayRun { shape, memory: Some(memory), kept, starts, entries: OnceLock::new() })
+    }
+}
+
+/// Entry `index` of a table, by its offsets.
+fn entry(memory: &EntryMemory, array: &ArrayLayout, index: usize) -> *mut u8 {
+    memory.start().wrapping_add(index * array.stride)
+}
+
+/// A sealed array table.
+#[derive(Debug)]
+pub(crate) struct ArrayRun {
+    shape: Arc<ArrayShape>,
+    /// `None` only at the end.
+    memory: Option<ArrayMemory>,
+    /// Whether the shape gets the memory back.
+    kept: bool,
+    /// Before partition *p* there are so many keys, of those that are there.
+    starts: [usize; PARTITIONS + 1],
+    /// With keys, for whoever wants that; and what they count.
+    entries: OnceLock<(Entries, Option<Charge>)>,
+}
+
+impl ArrayRun {
+    /// Of the keys.
+    pub(crate) fn layout(&self) -> &Arc<EntryLayout> {
+        &self.shape.layout
+    }
+
+    /// Whether both can be merged as they are.
+    pub(crate) fn has_shape_of(&self, other: &ArrayRun) -> bool {
+        self.shape == other.shape
+    }
+
+    /// Partition *p* has so many keys as there are from number *p* to the next.
+    pub(crate) fn starts(&self) -> &[usize; PARTITIONS + 1] {
+        &self.starts
+    }
+
+    /// Bytes of memory that it owns.
+    pub(crate) fn bytes(&self) -> usize {
+        self.memory().entries.bytes() + self.entries.get().map_or(0, |(entries, _)| entries.bytes())
+    }
+
+    /// The same entries with hash and keys, in order.
+    pub(crate) fn entries(&self) -> &Entries {
+        let (entries, _) = self.entries.get_or_init(|| {
+            let entries = self.with_keys();
+            let charge = self.memory().charge.as_ref();
+            let charge = charge.map(|charge| charge.another(MemoryClass::Partials, entries.bytes()));
+            (entries, charge)
+        });
+        entries
+    }
+
+    fn with_keys(&self) -> Entries {
+        let (layout, array) = (&*self.shape.layout, &self.shape.array);
+        let memory = EntryMemory::zeroed(self.starts[PARTITIONS] * layout.stride);
+        let ends = layout.accumulators.first().zip(layout.accumulators.last());
+        let fields = ends.map_or(0..0, |(&(_, first), &(last, offset))| first..offset + last.size());
+        let mut place = memory.start();
+        for run in self.shape.runs.of(&(0..PARTITIONS)) {
+            for index in run.first..run.first + run.len {
+                let from = self.entry(index);
+                // SAFETY: an entry of the array; there is a place for each that is there, of the layout, and the fields are
+                // in both.
+                unsafe {
+                    if read::<u64>(from, array.mark) == 0 {
+                        continue;
+                    }
+                    place.add(fields.start).copy_from_nonoverlapping(from.add(fields.start), fields.len());
+                    write_key(layout, place, self.shape.range.first.wrapping_add(index as i64));
+                    place = place.add(layout.stride);
+                }
+            }
+        }
+        Entries::of_numbers(memory, self.starts)
+    }
+
+    fn memory(&self) -> &ArrayMemory {
+        self.memory.as_ref().expect("a partial has its memory until it is dropped")
+    }
+
+    /// The entry of a key, by its offsets.
+    fn entry(&self, index: usize) -> *const u8 {
+        entry(&self.memory().entries, &self.shape.array, index)
+    }
+}
+
+impl Drop for ArrayRun {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take().filter(|_| self.kept) {
+            self.shape.give_back(memory);
+        }
+    }
+}
+
+/// Writes hash and key of an entry whose other fields before the accumulators are zero.
+///
+/// # Safety
+/// `entry` is an entry of a layout with a dense key.
+unsafe fn write_key(layout: &EntryLayout, entry: *mut u8, key: i64) {
+    let slot = layout.keys[0];
+    // SAFETY: promised by the caller.
+    unsafe {
+        write(entry, 0, hash_finish(hash_word(HASH_SEED, key as u64)));
+        match slot.phys {
+            Phys::I8 => write(entry, slot.offset, key as i8),
+            Phys::I16 => write(entry, slot.offset, key as i16),
+            Phys::I32 => write(entry, slot.offset, key as i32),
+            _ => write(entry, slot.offset, key),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
