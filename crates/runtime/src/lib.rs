@@ -68,15 +68,16 @@ mod worker;
 pub use adaptive::Event;
 pub use cancel::{CancelState, CancelToken};
 pub use compile::{Compiled, ProgramCompiler};
-pub use config::{Adaptivity, ErrorPolicy, MergeStrategy, RunConfig};
+pub use config::{Adaptivity, Assume, ErrorPolicy, MergeStrategy, RunConfig};
 pub use input::{
     EventTimeColumns, FlatMapCode, OperatorCode, PartitionedCode, PipelineCode, RunInput, SourceInput, SourceRows,
     StagedCode, event_time_columns,
 };
 pub use millstream_state::{MemoryClass, MemorySnapshot};
 pub use stats::{
-    CodeOrigin, ColumnSnapshot, Compilation, KeysSnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot,
-    QueryStats, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
+    CodeOrigin, ColumnSnapshot, Compilation, HardwareSnapshot, KeysSnapshot, PipelineSnapshot, ProfileSnapshot,
+    ProgramSnapshot, QueryStats, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot,
+    VariantSnapshot, WorkerSnapshot,
 };
 pub use strategy::merge_strategy;
 
