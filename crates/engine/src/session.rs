@@ -404,6 +404,7 @@ impl Session {
             }),
             not_null: assume(settings.not_null()),
             constants: assume(settings.constants()),
+            few_values: assume(settings.few_values()),
             key_range: assume(settings.key_range()),
             active_workers: settings.adapts_workers(),
             measures_operators: false,

@@ -53,6 +53,8 @@ pub struct Adaptivity {
     pub not_null: Assume,
     /// Columns with one value.
     pub constants: Assume,
+    /// Columns of strings that mostly have one of a few values.
+    pub few_values: Assume,
     /// Ranges of integer keys.
     pub key_range: Assume,
     /// How many workers are at work; otherwise all are.
@@ -71,6 +73,7 @@ impl Default for Adaptivity {
             filter_shape: None,
             not_null: Assume::Auto,
             constants: Assume::Auto,
+            few_values: Assume::Auto,
             key_range: Assume::Auto,
             active_workers: true,
             measures_operators: false,
