@@ -7,8 +7,8 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, ListArray, MapArray, StructArray, UInt32Array, make_array, new_empty_array,
-    new_null_array,
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, ListArray, MapArray, PrimitiveArray, StructArray, UInt32Array,
+    downcast_primitive_array, make_array, new_empty_array, new_null_array,
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow_schema::DataType;
@@ -77,8 +77,23 @@ impl Survivors {
                 let map = MapArray::try_new(field.clone(), offsets, map.entries().clone(), nulls, *is_sorted);
                 Ok(Arc::new(map.map_err(|e| e.to_string())?))
             }
-            _ => arrow_select::take::take(column, &self.places, None).map_err(|e| e.to_string()),
+            _ => downcast_primitive_array!(
+                column => self.spread_primitive(column),
+                _ => arrow_select::take::take(column, &self.places, None).map_err(|e| e.to_string()),
+            ),
         }
+    }
+
+    /// Numbers, run by run: there may be few survivors, and then runs are long.
+    fn spread_primitive<T: ArrowPrimitiveType>(&self, column: &PrimitiveArray<T>) -> Result<ArrayRef, String> {
+        let mut spread = Vec::with_capacity(self.rows.len());
+        let ends = self.rows.set_indices().skip(1).chain([self.rows.len()]);
+        for (value, end) in column.values().iter().zip(ends) {
+            spread.resize(end, *value);
+        }
+        let nulls = column.nulls().map(|nulls| self.spread_validity(nulls)).transpose()?;
+        let spread = PrimitiveArray::<T>::try_new(spread.into(), nulls).map_err(|e| e.to_string())?;
+        Ok(Arc::new(spread.with_data_type(column.data_type().clone())))
     }
 
     fn spread_validity(&self, nulls: &NullBuffer) -> Result<NullBuffer, String> {

@@ -74,7 +74,7 @@ impl Skipping {
         let skips = match &self.choice {
             Choice::Always => true,
             Choice::Measured(trials) => trials.lock().next(),
-            Choice::Random(draws) => scrambled(draws.fetch_add(STEP, Relaxed)) % 2 == 0,
+            Choice::Random(draws) => scrambled(draws.fetch_add(STEP, Relaxed)).is_multiple_of(2),
         };
         let started = Instant::now();
         let mut filter = Filter { head: &self.head, functions, surviving: None };
@@ -153,7 +153,7 @@ impl Trials {
     fn next(&mut self) -> bool {
         if self.left == 0 {
             self.begun += 1;
-            return self.begun % 2 == 0;
+            return self.begun.is_multiple_of(2);
         }
         self.left -= 1;
         if self.left == 0 {

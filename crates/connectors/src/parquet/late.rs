@@ -15,9 +15,10 @@ use arrow_array::ArrayRef;
 use arrow_buffer::BooleanBuffer;
 use millstream_types::Diagnostic;
 
-/// Mean length of runs of rows below which the reader decodes all rows between the first and the last one and picks those
-/// that are left, which costs less than starting and stopping for each.
-const SHORT_RUNS: usize = 8;
+/// Mean length of runs of rows, left or not, below which the reader decodes all rows between the first and the last one and
+/// picks those that are left, which costs less than starting and stopping for each. (The reader's own measure, but of the rows
+/// of the chunk alone: those before it would count as a long run.)
+const SHORT_RUNS: usize = 32;
 
 impl ParquetDecoder {
     /// All columns; those that come late only of the rows that survive.
@@ -34,13 +35,9 @@ impl ParquetDecoder {
         let whole = |position| Some(decoded.columns.get(positions.binary_search(position).ok()?)?.clone());
         let asked: Option<Vec<ArrayRef>> = filter.columns().iter().map(whole).collect();
         let asked = asked.ok_or_else(|| Diagnostic::bug("a filter needs columns that were not asked for"))?;
-        let mut left = filter.survivors(&asked, decoded.rows)?;
+        let left = filter.survivors(&asked, decoded.rows)?;
         if left.len() != decoded.rows {
             return Err(Diagnostic::bug("a filter decided about other rows than it was asked for"));
-        }
-        if left.count_set_bits() == 0 && has_text(&chunk.open, &late) {
-            // Reading a row checks the dictionary, which may be the first time.
-            left = BooleanBuffer::collect_bool(left.len(), |row| row == 0);
         }
         let spread = self.late(chunk, &late, &Survivors::new(left))?;
         // In ascending order of positions, so those before it are in their places.
@@ -53,7 +50,10 @@ impl ParquetDecoder {
     /// Columns of the rows that are left, over all rows.
     fn late(&self, chunk: &ParquetChunk, columns: &[&Wanted], left: &Survivors) -> Result<Vec<ArrayRef>, Diagnostic> {
         let read = match left.count() {
-            0 => columns.iter().map(|column| arrow_array::new_empty_array(&column.arrow_type())).collect(),
+            0 => {
+                self.check_dictionaries(chunk, columns)?;
+                columns.iter().map(|column| arrow_array::new_empty_array(&column.arrow_type())).collect()
+            }
             _ => {
                 let Decoded { columns, error, .. } = self.columns(chunk, columns, Some(left))?;
                 error.map_or(Ok(columns), Err)?
@@ -61,6 +61,18 @@ impl ParquetDecoder {
         };
         let spread = |column| left.spread(column).map_err(|e| Diagnostic::bug(format!("rows cannot be spread: {e}")));
         read.iter().map(spread).collect()
+    }
+
+    /// Makes sure that the dictionaries of a row group are looked at even if none of its rows is left: by reading its first
+    /// row, with the first chunk.
+    fn check_dictionaries(&self, chunk: &ParquetChunk, columns: &[&Wanted]) -> Result<(), Diagnostic> {
+        let is_text = |column: &&&Wanted| chunk.open.leaves(&[column]).any(|leaf| is_text(&chunk.open, leaf));
+        let texts: Vec<&Wanted> = columns.iter().filter(is_text).copied().collect();
+        if chunk.first > 0 || texts.is_empty() {
+            return Ok(());
+        }
+        let first = BooleanBuffer::collect_bool(chunk.rows, |row| row == 0);
+        self.columns(chunk, &texts, Some(&Survivors::new(first))).map(|_| ())
     }
 }
 
@@ -86,10 +98,6 @@ fn is_sure(chunk: &ParquetChunk, column: &Wanted) -> bool {
     let open = &chunk.open;
     column.always_fits(open.metadata.schema().fields())
         && open.leaves(&[column]).all(|leaf| !is_text(open, leaf) || has_dictionary(chunk, leaf))
-}
-
-fn has_text(open: &OpenFile, columns: &[&Wanted]) -> bool {
-    open.leaves(columns).any(|leaf| is_text(open, leaf))
 }
 
 /// Whether the bytes of a leaf have to be something.
