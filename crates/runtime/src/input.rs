@@ -43,7 +43,9 @@ impl RunInput {
             p.stages.iter().chain(flat_maps).chain(halves)
         });
         let keyed = self.operators.iter().flat_map(|o| o.keys.iter().chain(&o.residual).chain(&o.slots));
-        let all = heads.chain(event_times).chain(&self.lookups).chain(staged).chain(keyed).cloned().collect();
+        let before = event_times.chain(&self.lookups);
+        // Heads last: rows go through them twice, so that machine code of the others is worth more.
+        let all = before.chain(staged).chain(keyed).chain(heads).cloned().collect();
         let spare = self.pipelines.iter().filter_map(|p| p.shared.clone()).collect();
         let adaptable = self.pipelines.iter().zip(&self.plan.pipelines).flat_map(|(code, plan)| {
             let last = code.stages.len() - 1;
