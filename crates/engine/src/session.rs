@@ -15,7 +15,8 @@ use millstream_functions::FunctionSettings;
 use millstream_plan::logical::{ColumnKind, Insert, Target};
 use millstream_plan::pipeline::Aggregation;
 use millstream_runtime::{
-    Adaptivity, Assume, CancelState, CancelToken, ErrorPolicy, MergeStrategy, QueryStats, RunConfig, StatsSnapshot,
+    Adaptivity, Assume, CancelState, CancelToken, DecodeSkipping, ErrorPolicy, MergeStrategy, QueryStats, RunConfig,
+    StatsSnapshot,
 };
 use millstream_sql::{
     self as sql, Catalog, ExplainKind, InsertStatement, ParsedStatement, Relation, Settings, Statement, describe,
@@ -408,6 +409,11 @@ impl Session {
             key_range: assume(settings.key_range()),
             active_workers: settings.adapts_workers(),
             measures_operators: false,
+            decode_skipping: match settings.decode_skipping() {
+                sql::DecodeSkipping::Auto => DecodeSkipping::Auto,
+                sql::DecodeSkipping::Always => DecodeSkipping::Always,
+                sql::DecodeSkipping::Never => DecodeSkipping::Never,
+            },
             chaos_seed: settings.chaos_seed(),
         }
     }

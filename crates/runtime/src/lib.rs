@@ -53,6 +53,7 @@ mod query;
 mod row_errors;
 mod scheduler;
 mod sequencer;
+mod skipping;
 mod source;
 mod staged;
 mod stats;
@@ -68,10 +69,10 @@ mod worker;
 pub use adaptive::Event;
 pub use cancel::{CancelState, CancelToken};
 pub use compile::{Compiled, ProgramCompiler};
-pub use config::{Adaptivity, Assume, ErrorPolicy, MergeStrategy, RunConfig};
+pub use config::{Adaptivity, Assume, DecodeSkipping, ErrorPolicy, MergeStrategy, RunConfig};
 pub use input::{
-    EventTimeColumns, FlatMapCode, OperatorCode, PartitionedCode, PipelineCode, RunInput, SourceInput, SourceRows,
-    StagedCode, event_time_columns,
+    EventTimeColumns, FlatMapCode, HeadCode, HeadCondition, OperatorCode, PartitionedCode, PipelineCode, RunInput,
+    SourceInput, SourceRows, StagedCode, event_time_columns,
 };
 pub use millstream_state::{MemoryClass, MemorySnapshot};
 pub use stats::{

@@ -6,6 +6,7 @@
 //! - `errors`: broken input of every kind, with code, place and what is left behind;
 //! - `memory`: the memory budget;
 //! - `packed`: tables of packed records in memory;
+//! - `skipping`: columns that are decoded for the survivors of filters only;
 //! - `dependencies`: who may depend on whom, and the licences.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -17,6 +18,7 @@ mod memory;
 mod nexmark;
 mod packed;
 mod properties;
+mod skipping;
 
 use std::path::PathBuf;
 
