@@ -193,10 +193,11 @@ fn statistics_add_up_and_keep_their_names() {
     };
     assert_eq!(
         names(&s),
-        "aggregations buffers bytes_in compilations elapsed_s events first_error memory operators pipelines programs queued \
-         records_failed_total records_late_total records_malformed_total rows_in rows_out sources trigger_delay watermark_ms windows workers workers_idle"
+        "aggregations buffers bytes_in compilations cycles_per_nano elapsed_s events first_error hardware memory operators pipelines \
+         programs queued records_failed_total records_late_total records_malformed_total rows_in rows_out sinks sources \
+         trigger_delay watermark_ms windows workers workers_idle"
     );
-    let variant = "buffers choices current nanos_per_row number rows tier time_s";
+    let variant = "buffers choices current cycles_per_row nanos_per_row number rows tier time_s";
     let programs = s["programs"].as_array().unwrap();
     let variants = |program: &Value| program["variants"].as_array().unwrap().clone();
     assert!(programs.iter().all(|p| names(p) == "name profile variants"), "{s}");
@@ -232,7 +233,10 @@ fn statistics_add_up_and_keep_their_names() {
         assert!(pipeline["queued_max"].as_u64() >= Some(1), "{s}");
     }
     let aggregation = &s["aggregations"][0];
-    assert_eq!(names(aggregation), "in_flight name trigger_delay windows");
+    assert_eq!(names(aggregation), "busy_s in_flight name rows_out trigger_delay windows");
+    assert_eq!(aggregation["rows_out"], pipelines[1]["rows_in"], "{s}");
+    let sink = &s["sinks"][0];
+    assert_eq!((names(sink), &sink["rows"]), ("busy_s name rows".to_string(), &s["rows_out"]));
     assert_eq!((&aggregation["windows"], &s["windows"], &s["rows_out"]), (&30.into(), &30.into(), &30.into()), "{s}");
     assert_eq!(
         (names(&aggregation["trigger_delay"]), &aggregation["trigger_delay"]["count"]),
