@@ -13,9 +13,10 @@ use arrow_buffer::Buffer;
 use millstream_codegen::program::FilterShape;
 use millstream_functions::FunctionSettings;
 use millstream_plan::logical::{ColumnKind, Insert, Target};
-use millstream_plan::pipeline::Aggregation;
+use millstream_plan::pipeline::{Aggregation, Combination};
 use millstream_runtime::{
-    Adaptivity, CancelState, CancelToken, ErrorPolicy, MergeStrategy, QueryStats, RunConfig, StatsSnapshot,
+    Adaptivity, CancelState, CancelToken, ErrorPolicy, MergeStrategy, PreAggregation, QueryStats, RunConfig,
+    StatsSnapshot,
 };
 use millstream_sql::{
     self as sql, Catalog, ExplainKind, InsertStatement, ParsedStatement, Relation, Settings, Statement, describe,
@@ -399,6 +400,17 @@ impl Session {
             not_null: settings.assumes_not_null(),
             constants: settings.assumes_constant(),
             key_range: settings.assumes_key_range(),
+            pre_aggregation: match settings.pre_aggregate() {
+                sql::PreAggregate::Auto => PreAggregation::Auto,
+                sql::PreAggregate::Always => PreAggregation::Always,
+                sql::PreAggregate::Never => PreAggregation::Never,
+            },
+            combination: match settings.combine() {
+                sql::Combine::Auto => None,
+                sql::Combine::Recompute => Some(Combination::Recompute),
+                sql::Combine::Subtract => Some(Combination::Subtract),
+                sql::Combine::TwoStacks => Some(Combination::TwoStacks),
+            },
             chaos_seed: settings.chaos_seed(),
         }
     }

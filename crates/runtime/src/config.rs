@@ -1,5 +1,6 @@
 //! What a run can be tuned with.
 
+use millstream_abi::Combination;
 use millstream_codegen::program::FilterShape;
 use millstream_functions::FunctionSettings;
 use millstream_types::MemorySize;
@@ -28,6 +29,18 @@ pub enum MergeStrategy {
     Partition,
 }
 
+/// Whether rows are aggregated in the tables of workers, or appended and aggregated when tables are merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PreAggregation {
+    /// As the rows for each key suggest; may change during the run.
+    #[default]
+    Auto,
+    /// Aggregated.
+    Always,
+    /// Appended where that is possible: where there are keys, in tables that are not shared.
+    Never,
+}
+
 /// What a query may adapt to its data while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adaptivity {
@@ -43,7 +56,12 @@ pub struct Adaptivity {
     pub constants: bool,
     /// Ranges of integer keys.
     pub key_range: bool,
-    /// For tests: instead of all that, variants are switched at random, within buffers too, as this seed says.
+    /// Aggregation before tables are merged.
+    pub pre_aggregation: PreAggregation,
+    /// How overlapping windows are made of slices, where that is exact; `None`: that is chosen.
+    pub combination: Option<Combination>,
+    /// For tests: instead of all that, variants are switched at random, within buffers too, as this seed says, and so is
+    /// what tables and windows do, unless it is set.
     pub chaos_seed: Option<u64>,
 }
 
@@ -56,6 +74,8 @@ impl Default for Adaptivity {
             not_null: true,
             constants: true,
             key_range: true,
+            pre_aggregation: PreAggregation::Auto,
+            combination: None,
             chaos_seed: None,
         }
     }

@@ -258,7 +258,7 @@ fn aggregation(
     }
     let overlap = match aggregation.assigner {
         WindowAssigner::Overlap(overlap) => {
-            Some(OverlapRuntime::new(overlap, &layout, aggregation.combination, config.workers, budget))
+            Some(OverlapRuntime::new(overlap, &layout, aggregation.combination, config, budget))
         }
         _ => None,
     };

@@ -15,6 +15,9 @@
 //! Arrays of an owner are a list, one for each range that code was specialised for while the slice was open. The owner
 //! puts them in front of the list as it puts its table into the ring, and the trigger takes the whole list.
 //!
+//! A table of its own aggregates or appends (`strategy::appending`), as is in force when it is made. It may cease to append at the
+//! end of a task: then generated code does not run, and no key is between its search and its insertion.
+//!
 //! A slice may have tables of all kinds, because strategy and code may change while it is open: all become partials of it.
 //!
 //! # Why no accepted row can meet a fired window
@@ -43,7 +46,7 @@ mod task;
 use crate::aggregation::TableIds;
 use crate::buffer::Generation;
 use millstream_abi::{EntryLayout, KeyRange};
-use millstream_state::{ArrayShape, ArrayTable, MemoryBudget, Partial, SharedTable, Table, TableHint};
+use millstream_state::{ArrayShape, ArrayTable, MemoryBudget, MemoryClass, Partial, SharedTable, Table, TableHint};
 use millstream_sync::pool::Pool;
 use millstream_sync::slices::SliceRing;
 use parking_lot::Mutex;
@@ -55,6 +58,9 @@ pub(crate) use task::TaskTables;
 
 /// Slices that are found without a lock. Thousands of windows may be open, but most queries have a few.
 const RING_SLICES: usize = 1024;
+
+/// Open tables append while they take less than one in so many bytes of the budget.
+const APPENDED_SHARE: u64 = 4;
 
 /// Most tables of an aggregation that are kept for slices to come.
 const FREE_TABLES: usize = 64;
@@ -353,13 +359,29 @@ impl OpenTables {
         }
     }
 
-    /// The table of an owner for a slice. Only the running task of the owner may call it and use the table.
-    fn find(&self, owner: usize, generation: Generation, number: i64) -> *mut Table {
+    /// Bytes of the budget that are left for state.
+    pub(crate) fn memory_left(&self) -> u64 {
+        self.budget.limit().saturating_sub(self.budget.state())
+    }
+
+    /// Whether open tables have so much memory that none may append: appended rows take as much as there are rows, whatever
+    /// the keys.
+    fn are_large(&self) -> bool {
+        self.budget.used_by(MemoryClass::Tables) > self.budget.limit() / APPENDED_SHARE
+    }
+
+    /// The table of an owner for a slice, which appends if it is made now and `appends` says so. Only the running task of the
+    /// owner may call it and use the table.
+    fn find(&self, owner: usize, generation: Generation, number: i64, appends: impl FnOnce() -> bool) -> *mut Table {
         let fresh = || {
             let table = Table::with_hint(Arc::clone(&self.layout), self.dense, TableHint::default());
             Box::new(table.charged(&self.budget))
         };
-        let make = || self.free.take().unwrap_or_else(fresh);
+        let make = || {
+            let mut table = self.free.take().unwrap_or_else(fresh);
+            table.set_appending(appends() && !self.are_large());
+            table
+        };
         let slices = self.of(generation).get_or_init(|| Slices::new(self.owners));
         let table = slices.of(self.owners, number, |slice| slice.find(owner, make));
         // SAFETY: only this owner's running task uses the table, and it holds no pointer into the entries or strings of one
@@ -416,6 +438,7 @@ mod tests {
     use super::*;
     use millstream_abi::{Accumulator, Phys};
     use millstream_plan::window::{Slicing, WindowAssigner};
+    use millstream_state::Charge;
 
     #[test]
     fn tables_of_both_kinds_are_taken_together() {
@@ -424,9 +447,9 @@ mod tests {
         let tables = OpenTables::new(layout, owners, true, &MemoryBudget::new(1 << 20));
         let generation = Generation::default();
         for slice in [0, 10, 20] {
-            let own = tables.find(0, generation, slice);
-            assert_eq!(own, tables.find(0, generation, slice));
-            assert_ne!(own, tables.find(2, generation, slice));
+            let own = tables.find(0, generation, slice, || false);
+            assert_eq!(own, tables.find(0, generation, slice, || true));
+            assert_ne!(own, tables.find(2, generation, slice, || true));
             let shared = tables.find_shared(1, generation, slice);
             assert_eq!(shared, tables.find_shared(1, generation, slice));
             assert_ne!(shared, tables.find_shared(0, generation, slice));
@@ -446,7 +469,30 @@ mod tests {
         let counts: Vec<_> = taken.iter().map(|(slice, tables)| (*slice, kinds(tables))).collect();
         assert_eq!(counts, [(0, (7, 2, 3)), (10, (7, 2, 3))]);
         assert!(taken.values().flatten().all(Taken::is_empty));
+        let appending = |tables: &[Taken]| count(tables, |table| matches!(table, Taken::Own(t) if t.is_appending()));
+        assert!(taken.values().all(|tables| appending(tables) == 1), "as was in force when they were made");
         assert_eq!(tables.take(ids, 29).len(), 1);
         assert!(tables.take(ids, i64::MAX).is_empty());
+    }
+
+    #[test]
+    fn tables_are_used_again_for_either_kind_and_append_while_there_is_memory() {
+        let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]));
+        let budget = MemoryBudget::new(1 << 20);
+        let tables = OpenTables::new(layout, Owners { own: 1, nodes: 0, workers: 1 }, true, &budget);
+        let ids = TableIds(WindowAssigner::Tumble(Slicing { size_ms: 10, offset_ms: 0 }));
+        let mut first = None;
+        for (number, appends) in (0..).map(|n| n * 10).zip([true, true, false, true, false]) {
+            let table = tables.find(0, Generation::default(), number, || appends);
+            assert_eq!(table, *first.get_or_insert(table), "it is used again");
+            // SAFETY: the table is alive, and nobody else uses it.
+            assert_eq!(unsafe { (*table).is_appending() }, appends);
+            let taken = tables.take(ids, number + 9).into_values().flatten();
+            taken.for_each(|table| drop(tables.seal(table)));
+        }
+        let _large = Charge::new(&budget, MemoryClass::Tables, 1 << 19);
+        let table = tables.find(0, Generation::default(), 100, || true);
+        // SAFETY: as above.
+        assert!(unsafe { !(*table).is_appending() }, "appended rows have a share of the memory only");
     }
 }

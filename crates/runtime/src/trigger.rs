@@ -109,7 +109,8 @@ impl Query {
             tables.insert(0, vec![Taken::Own(Box::new(Table::of_nothing(Arc::clone(&runtime.layout))))]);
         }
         tables.retain(|_, tables| !tables.iter().all(Taken::is_empty));
-        if let Some(switch) = runtime.strategy.note_slices(tables.len(), tables.values().flatten()) {
+        let fired = tables.values().flatten();
+        if let Some(switch) = runtime.strategy.note_slices(tables.len(), fired, runtime.tables.memory_left()) {
             self.stats.note_event(format!("aggregation {aggregation}"), switch.observed(), switch.decided());
         }
         let firings: Vec<Firing> = match &runtime.overlap {
@@ -147,7 +148,12 @@ impl Query {
     pub(crate) fn seal(&self, firing: Arc<Firing>) {
         loop {
             let Some((slice, table)) = firing.tables.lock().pop() else { return };
-            let partial = Arc::new(self.aggregations[firing.aggregation].tables.seal(table));
+            let runtime = &self.aggregations[firing.aggregation];
+            let appends = matches!(&table, Taken::Own(table) if table.is_appending());
+            let partial = Arc::new(runtime.tables.seal(table));
+            if appends {
+                runtime.strategy.appending().note_sealed(&partial);
+            }
             firing.slices.lock()[slice].1.push(partial);
             if firing.unsealed.fetch_sub(1, Ordering::AcqRel) == 1 {
                 break;
@@ -186,10 +192,11 @@ impl Query {
     pub(crate) fn combine(&self, aggregation: usize, lane: usize) -> Result<(), Diagnostic> {
         let overlap = self.aggregations[aggregation].overlap.as_ref();
         let overlap = overlap.ok_or_else(|| Diagnostic::bug("windows that do not overlap were combined"))?;
-        overlap.lanes[lane].run(|Lane { combiner, charge }, firing: Arc<Firing>| {
-            let (Some((start, end)), Then::Combine { is_last, .. }) = (firing.window, &firing.then) else {
+        overlap.lanes[lane].run(|Lane { combiner, charge, report }, firing: Arc<Firing>| {
+            let (Some((start, end)), &Then::Combine { number, is_last }) = (firing.window, &firing.then) else {
                 return Err(Diagnostic::bug("a window without slices was combined"));
             };
+            combiner.set_combination(overlap.combining.next(Some(combiner.combination())));
             let slices = firing.slices.lock().clone();
             for (slice, partials) in &slices {
                 match overlap.overlap.ends(*slice) {
@@ -198,7 +205,10 @@ impl Query {
                 }
             }
             self.deliver_window(&firing, lane, combiner.window(start, end));
-            if *is_last {
+            if let Some(switch) = overlap.combining.note(number, combiner.contents(), report) {
+                self.stats.note_event(format!("aggregation {aggregation}"), switch.observed(), switch.decided());
+            }
+            if is_last {
                 let next = overlap.overlap.start_of_window(end.saturating_add(overlap.overlap.step_ms()));
                 combiner.window(next, next);
             }

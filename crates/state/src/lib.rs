@@ -41,7 +41,7 @@ mod table;
 pub use array::{ArrayShape, ArrayTable};
 pub use budget::{Charge, MemoryBudget, MemoryClass, MemorySnapshot};
 pub use columns::{Output, OutputTypes};
-pub use combine::Combiner;
+pub use combine::{Combiner, WindowContents};
 pub use groups::{GroupLookup, GroupTable};
 pub use machine::available_memory;
 pub use merge::{Merged, merge};

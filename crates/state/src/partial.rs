@@ -152,6 +152,18 @@ impl Partial {
         }
     }
 
+    /// Number of different keys in a range of partitions, as far as hashes tell: those of equal keys are neighbours. Linear in
+    /// the number of entries, unless each is known to have a key of its own.
+    pub fn keys_of(&self, partitions: &Range<usize>) -> usize {
+        if self.is_distinct() {
+            return self.len_of(partitions);
+        }
+        let mut last = HASH_EMPTY;
+        // SAFETY: entries of the partial are occupied, and each starts with its hash.
+        let hashes = self.entries_of(partitions).map(|entry| unsafe { entry::hash(entry) });
+        hashes.filter(|&hash| std::mem::replace(&mut last, hash) != hash).count()
+    }
+
     /// The same, which holds a charge.
     pub(crate) fn charged(mut self, charge: Option<Charge>) -> Partial {
         self._charge = charge;

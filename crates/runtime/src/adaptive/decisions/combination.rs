@@ -19,7 +19,7 @@ use super::hysteresis::TABLES;
 use millstream_abi::Combination;
 
 /// What a window is made of, on average.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Situation {
     /// Slices that have rows.
     pub(crate) slices: f64,

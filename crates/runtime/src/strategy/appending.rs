@@ -1,0 +1,194 @@
+//! Whether the private tables of an aggregation append rows instead of aggregating them: what is set, what
+//! `adaptive::decisions::pre_aggregation` decides, or chance.
+//!
+//! What decides is how many keys the rows of a table have. A table that aggregates says so by its entries; rows are counted
+//! before filters there, so that a query whose filters drop most rows takes longer to be found worth it than it could. An
+//! appended row is an entry, which says nothing of keys. But sealing sorts entries, equal keys become neighbours, and
+//! counting these ([`Partial::keys_of`]) costs next to nothing. So the same is known of both kinds of tables, at the latest one
+//! slice later, and no slice has to be aggregated for the sake of knowing.
+//!
+//! The kind of a table is that of when it was made: a slice may have tables of both, and all become partials. Not every table
+//! may append. Without keys there is nothing to search for; shared tables are written by many at once; arrays have no keys to
+//! compare. Objects (DISTINCT, lists, sketches) can be merged, but each row would have one of its own, so only `never` asks for
+//! that.
+
+use crate::adaptive::Dice;
+use crate::adaptive::decisions::costs::Caches;
+use crate::adaptive::decisions::draws::drawn_from;
+use crate::adaptive::decisions::pre_aggregation::Situation;
+use crate::config::{Adaptivity, PreAggregation};
+use millstream_abi::{Accumulator, EntryLayout};
+use millstream_state::{PARTITIONS, Partial};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Entries of a partial beyond which the keys of one partition stand for those of all.
+const MANY: usize = 1 << 14;
+
+/// See the file's description. The atomic is relaxed: a table may be of either kind.
+#[derive(Debug)]
+pub(crate) struct Appending {
+    policy: Policy,
+    is_on: AtomicBool,
+    stride: usize,
+    caches: Caches,
+    /// Tables of appended rows that have been sealed since a slice was judged last.
+    sealed: Mutex<Filled>,
+}
+
+#[derive(Debug)]
+enum Policy {
+    Fixed,
+    Chosen,
+    Random(Dice),
+}
+
+/// Private tables of slices, together.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Filled {
+    pub(super) tables: f64,
+    pub(super) rows: f64,
+    /// Keys of each table, summed up.
+    pub(super) keys: f64,
+}
+
+/// A change.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Switch {
+    rows: f64,
+    keys: f64,
+    appends: bool,
+}
+
+impl Appending {
+    /// Of tables with such entries.
+    pub(super) fn new(adaptivity: &Adaptivity, layout: &EntryLayout) -> Appending {
+        let is_possible = !layout.keys.is_empty();
+        let has_objects = layout.accumulators.iter().any(|(a, _)| matches!(a, Accumulator::Object(..)));
+        let (policy, is_on) = match (adaptivity.pre_aggregation, adaptivity.chaos_seed) {
+            (PreAggregation::Never, _) => (Policy::Fixed, is_possible),
+            (PreAggregation::Auto, Some(seed)) if is_possible => (Policy::Random(Dice::new(seed)), false),
+            (PreAggregation::Auto, None) if is_possible && !has_objects && adaptivity.is_enabled => {
+                (Policy::Chosen, false)
+            }
+            _ => (Policy::Fixed, false),
+        };
+        Appending {
+            policy,
+            is_on: AtomicBool::new(is_on),
+            stride: layout.stride,
+            caches: Caches::of_machine(),
+            sealed: Mutex::default(),
+        }
+    }
+
+    /// Whether it depends on what is seen.
+    pub(super) fn is_chosen(&self) -> bool {
+        matches!(self.policy, Policy::Chosen)
+    }
+
+    /// Whether a table that is made now appends.
+    pub(crate) fn begins(&self) -> bool {
+        match &self.policy {
+            Policy::Random(dice) => dice.below(2) == 0,
+            Policy::Fixed | Policy::Chosen => self.is_on.load(Relaxed),
+        }
+    }
+
+    /// Whether a table that appends ceases to, although there is memory.
+    pub(crate) fn ceases(&self) -> bool {
+        matches!(&self.policy, Policy::Random(dice) if dice.below(8) == 0)
+    }
+
+    /// A table that appends was sealed.
+    pub(crate) fn note_sealed(&self, partial: &Partial) {
+        let partitions = if partial.len() > MANY { 0..1 } else { 0..PARTITIONS };
+        let looked_at = partial.len_of(&partitions) as f64;
+        if !self.is_chosen() || looked_at == 0.0 {
+            return;
+        }
+        let rows = partial.len() as f64;
+        let mut sealed = self.sealed.lock();
+        sealed.tables += 1.0;
+        sealed.rows += rows;
+        sealed.keys += partial.keys_of(&partitions) as f64 * rows / looked_at;
+    }
+
+    /// The tables that were sealed since the last time.
+    pub(super) fn take_sealed(&self) -> Filled {
+        std::mem::take(&mut *self.sealed.lock())
+    }
+
+    /// Judges tables, while as many as `open` are open; a share of the rows is of a few heavy keys.
+    pub(super) fn judge(&self, filled: Filled, open: usize, heavy: f64, memory_left: u64) -> Option<Switch> {
+        if !self.is_chosen() || filled.tables < 1.0 {
+            return None;
+        }
+        let (rows, keys) = (filled.rows / filled.tables, filled.keys / filled.tables);
+        let situation = Situation {
+            rows,
+            keys: drawn_from((1.0 - heavy) * rows, keys),
+            heavy,
+            stride: self.stride,
+            tables: open,
+            memory_left,
+            caches: self.caches,
+        };
+        let appends = !situation.choose(!self.is_on.load(Relaxed));
+        (self.is_on.swap(appends, Relaxed) != appends).then_some(Switch { rows, keys, appends })
+    }
+}
+
+impl Switch {
+    /// What was seen, for people.
+    pub(super) fn observed(&self) -> String {
+        format!("{:.0} rows of a table had {:.0} keys", self.rows, self.keys)
+    }
+
+    /// What is done, for people.
+    pub(super) fn decided(&self) -> String {
+        match self.appends {
+            true => "rows are appended, and aggregated when tables are merged".into(),
+            false => "rows are aggregated before tables are merged".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millstream_abi::{ObjectKind, Phys};
+
+    fn layout(accumulator: Accumulator) -> EntryLayout {
+        EntryLayout::new(&[(Phys::I64, false)], &[accumulator])
+    }
+
+    #[test]
+    fn only_what_is_possible_is_done() {
+        let counts = layout(Accumulator::Count);
+        let lists = layout(Accumulator::Object(ObjectKind::Bag, Phys::I64));
+        let all = EntryLayout::new(&[], &[Accumulator::Count]);
+        let of = |pre_aggregation, layout| {
+            let adaptivity = Adaptivity { pre_aggregation, ..Adaptivity::default() };
+            let appending = Appending::new(&adaptivity, layout);
+            (appending.is_chosen(), appending.begins(), appending.ceases())
+        };
+        use PreAggregation::{Always, Auto, Never};
+        let kinds = [&counts, &lists, &all];
+        assert_eq!(kinds.map(|k| of(Auto, k)), [(true, false, false), (false, false, false), (false, false, false)]);
+        assert_eq!(kinds.map(|k| of(Never, k)), [(false, true, false), (false, true, false), (false, false, false)]);
+        assert_eq!(kinds.map(|k| of(Always, k)), [(false, false, false); 3]);
+    }
+
+    #[test]
+    fn chance_decides_where_nothing_is_set() {
+        let adaptivity = Adaptivity { chaos_seed: Some(1), ..Adaptivity::default() };
+        let appending = Appending::new(&adaptivity, &layout(Accumulator::Count));
+        assert!((0..100).any(|_| appending.begins()) && (0..100).any(|_| !appending.begins()));
+        assert!((0..100).any(|_| appending.ceases()) && (0..100).any(|_| !appending.ceases()));
+        assert!(!appending.is_chosen());
+        let set = Adaptivity { pre_aggregation: PreAggregation::Always, ..adaptivity };
+        let appending = Appending::new(&set, &layout(Accumulator::Count));
+        assert!((0..100).all(|_| !appending.begins() && !appending.ceases()));
+    }
+}
