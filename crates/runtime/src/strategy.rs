@@ -153,13 +153,18 @@ impl Strategy {
         let (heavy, sealed) = (self.heavy(), self.appending.take_sealed());
         let filled = match (fired.own, fired.appended, fired.shared) {
             (0, 1.., 0) => sealed,
-            (1.., 0, 0) => Filled { tables: fired.own as f64, rows, keys: fired.private as f64 },
+            (1.., 0, 0) => self.appending.note_aggregated(Filled {
+                slices: fired.slices,
+                tables: fired.own as f64,
+                rows,
+                keys: fired.private as f64,
+            }),
             (0, 0, 1..) if self.merge == MergeStrategy::Auto => {
                 // What private tables would be like.
                 let (slices, workers) = (fired.slices, self.situation.workers as f64);
                 let of_slice = (1.0 - heavy) * rows / slices;
                 let keys = different(drawn_from(of_slice, fired.shared as f64 / slices), of_slice / workers);
-                Filled { tables: workers * slices, rows, keys: keys * workers * slices }
+                Filled { slices, tables: workers * slices, rows, keys: keys * workers * slices }
             }
             // Slices of several kinds were in between: the next ones tell more.
             _ => return None,
@@ -289,8 +294,10 @@ mod tests {
             let begins = || strategy.appending().begins();
             strategy.note_task(1_000_000);
             assert_eq!(fire(workers, 500_000, 0, 8 << 30), None, "two rows of each key");
-            strategy.note_task(1_000_000);
-            assert_eq!(fire(workers, 1_000_000, 0, 1 << 20), None, "there is no memory for so many rows");
+            for _ in 0..10 {
+                strategy.note_task(1_000_000);
+                assert_eq!(fire(workers, 1_000_000, 0, 1 << 20), None, "there is no memory for so many rows");
+            }
             assert!(!begins());
             strategy.note_task(1_000_000);
             let switch = fire(workers, 1_000_000, 0, 8 << 30).expect("a key for each row");

@@ -1,11 +1,12 @@
 //! Whether the private tables of an aggregation append rows instead of aggregating them: what is set, what
 //! `adaptive::decisions::pre_aggregation` decides, or chance.
 //!
-//! What decides is how many keys the rows of a table have. A table that aggregates says so by its entries; rows are counted
-//! before filters there, so that a query whose filters drop most rows takes longer to be found worth it than it could. An
-//! appended row is an entry, which says nothing of keys. But sealing sorts entries, equal keys become neighbours, and
-//! counting these ([`Partial::keys_of`]) costs next to nothing. So the same is known of both kinds of tables, at the latest one
-//! slice later, and no slice has to be aggregated for the sake of knowing.
+//! What decides is how many keys the rows of a table have. Of appended rows that is known exactly: sealing sorts entries, equal
+//! keys become neighbours, and counting these ([`Partial::keys_of`]) costs next to nothing. So no slice has to be aggregated
+//! for the sake of knowing. Of a table that aggregates, keys are known, and rows are at most those of the buffers: filters may
+//! have dropped some, and others are of slices that are still open. Summed up over some slices, the latter hardly
+//! count; the former make it look as if keys came again more often than they do. Either way a table is left as it is for
+//! too long rather than too short a time, and what was judged wrongly is known better as soon as rows are appended.
 //!
 //! The kind of a table is that of when it was made: a slice may have tables of both, and all become partials. Not every table
 //! may append. Without keys there is nothing to search for; shared tables are written by many at once; arrays have no keys to
@@ -22,6 +23,8 @@ use millstream_state::{PARTITIONS, Partial};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+/// Slices whose tables are judged together, as long as they aggregate; half of them are forgotten then.
+const REMEMBERED: f64 = 32.0;
 /// Entries of a partial beyond which the keys of one partition stand for those of all.
 const MANY: usize = 1 << 14;
 
@@ -34,6 +37,8 @@ pub(crate) struct Appending {
     caches: Caches,
     /// Tables of appended rows that have been sealed since a slice was judged last.
     sealed: Mutex<Filled>,
+    /// Tables that aggregate, of the last slices.
+    aggregated: Mutex<Filled>,
 }
 
 #[derive(Debug)]
@@ -46,6 +51,7 @@ enum Policy {
 /// Private tables of slices, together.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Filled {
+    pub(super) slices: f64,
     pub(super) tables: f64,
     pub(super) rows: f64,
     /// Keys of each table, summed up.
@@ -79,6 +85,7 @@ impl Appending {
             stride: layout.stride,
             caches: Caches::of_machine(),
             sealed: Mutex::default(),
+            aggregated: Mutex::default(),
         }
     }
 
@@ -119,6 +126,20 @@ impl Appending {
         std::mem::take(&mut *self.sealed.lock())
     }
 
+    /// Tables that aggregate fire. Gives those of the last slices together.
+    pub(super) fn note_aggregated(&self, fired: Filled) -> Filled {
+        let mut all = self.aggregated.lock();
+        if all.slices >= REMEMBERED {
+            let Filled { slices, tables, rows, keys } = *all;
+            *all = Filled { slices: slices / 2.0, tables: tables / 2.0, rows: rows / 2.0, keys: keys / 2.0 };
+        }
+        all.slices += fired.slices;
+        all.tables += fired.tables;
+        all.rows += fired.rows;
+        all.keys += fired.keys;
+        *all
+    }
+
     /// Judges tables, while as many as `open` are open; a share of the rows is of a few heavy keys.
     pub(super) fn judge(&self, filled: Filled, open: usize, heavy: f64, memory_left: u64) -> Option<Switch> {
         if !self.is_chosen() || filled.tables < 1.0 {
@@ -135,7 +156,11 @@ impl Appending {
             caches: self.caches,
         };
         let appends = !situation.choose(!self.is_on.load(Relaxed));
-        (self.is_on.swap(appends, Relaxed) != appends).then_some(Switch { rows, keys, appends })
+        if self.is_on.swap(appends, Relaxed) == appends {
+            return None;
+        }
+        *self.aggregated.lock() = Filled::default();
+        Some(Switch { rows, keys, appends })
     }
 }
 
