@@ -1,6 +1,6 @@
 //! Whether the workers share the tables of an aggregation: what is set, or what `adaptive::decisions::sharing` decides; and
-//! whether the tables of workers append rows (`appending`). The latter is decided first: where nearly every row has a key of
-//! its own, a row that is appended costs less than one that finds its entry in a table, own or shared.
+//! whether the tables of workers append rows (`appending`). The latter is decided first, and by comparison with both own and
+//! shared tables; while rows are appended, sharing is not asked for.
 //!
 //! Slices are judged when they fire, not before: a slice with tables of both kinds costs more than with either. Private
 //! tables give the number of their entries together, a shared one that of its keys; rows are counted. The choice holds from
@@ -12,11 +12,12 @@ use crate::adaptive::decisions::costs::Caches;
 use crate::adaptive::decisions::draws::{different, drawn_from};
 use crate::adaptive::decisions::sharing::{Seen, Sharing, Situation};
 use crate::config::{MergeStrategy, RunConfig};
-use crate::tables::Taken;
+use crate::tables::{Kind, Taken};
 pub(crate) use appending::Appending;
 use appending::Filled;
 use millstream_abi::EntryLayout;
 use millstream_codegen::partition::can_partition;
+use millstream_state::Partial;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// How the tables of an aggregation with entries of this layout are merged: as was asked for, if that is possible.
@@ -29,9 +30,6 @@ pub fn merge_strategy(config: &RunConfig, layout: &EntryLayout) -> MergeStrategy
         _ => MergeStrategy::Local,
     }
 }
-
-/// Slices that are filled at a time: the one that fires next, and the one that begins.
-const OPEN_SLICES: f64 = 2.0;
 
 /// The tables of slices that fire.
 #[derive(Debug, Clone, Copy, Default)]
@@ -61,8 +59,8 @@ pub(crate) struct Strategy {
 }
 
 impl Strategy {
-    /// Of an aggregation with such entries.
-    pub(crate) fn new(config: &RunConfig, layout: &EntryLayout) -> Strategy {
+    /// Of an aggregation with such entries, of which component `count` counts all rows, if there is one.
+    pub(crate) fn new(config: &RunConfig, layout: &EntryLayout, count: Option<usize>) -> Strategy {
         let merge = merge_strategy(config, layout);
         let situation = Situation {
             workers: config.workers,
@@ -71,7 +69,7 @@ impl Strategy {
             caches: Caches::of_machine(),
         };
         let is_global = AtomicBool::new(merge == MergeStrategy::Global);
-        let appending = Appending::new(&config.adaptivity, layout);
+        let appending = Appending::new(&config.adaptivity, layout, count);
         Strategy { merge, situation, is_global, appending, heavy: AtomicU64::new(0), rows: AtomicU64::new(0) }
     }
 
@@ -116,15 +114,15 @@ impl Strategy {
         }
         let mut fired = Fired { slices: slices as f64, ..Fired::default() };
         for table in tables {
-            match table {
-                Taken::Own(table) if table.is_appending() => fired.appended += 1,
-                Taken::Own(table) => {
+            match table.kind() {
+                Kind::Appended => fired.appended += 1,
+                Kind::Own => {
                     fired.own += 1;
                     fired.private += table.len();
                 }
-                Taken::Shared(table) => fired.shared += table.len(),
+                Kind::Shared => fired.shared += table.len(),
                 // Next to nothing to merge.
-                Taken::Array(_) => {}
+                Kind::Array => {}
             }
         }
         self.note_fired(fired, memory_left)
@@ -132,48 +130,75 @@ impl Strategy {
 
     fn note_fired(&self, fired: Fired, memory_left: u64) -> Option<Switch> {
         let rows = self.rows.swap(0, Relaxed) as f64;
-        if let Some(switch) = self.judge_appending(&fired, rows, memory_left) {
-            if self.merge == MergeStrategy::Auto {
-                self.is_global.store(false, Relaxed);
-            }
-            return Some(Switch::Appending(switch));
+        let switch = self.estimated(&fired, rows).and_then(|filled| self.judge_appending(filled, memory_left));
+        if switch.is_some() {
+            return switch;
         }
         let rows = rows / fired.slices;
         // Slices of several kinds were in between: the next ones tell more.
         match (fired.private, fired.shared) {
-            _ if self.merge != MergeStrategy::Auto || fired.appended > 0 => None,
+            _ if self.merge != MergeStrategy::Auto || fired.appended > 0 || self.appending.is_on() => None,
             (private, 0) => self.judge(Seen::Private { rows, entries: private as f64 / fired.slices }),
             (0, shared) => self.judge(Seen::Shared { rows, entries: shared as f64 / fired.slices }),
             _ => None,
         }
     }
 
-    /// Whether private tables are to begin or to cease to append.
-    fn judge_appending(&self, fired: &Fired, rows: f64, memory_left: u64) -> Option<appending::Switch> {
-        let (heavy, sealed) = (self.heavy(), self.appending.take_sealed());
-        let filled = match (fired.own, fired.appended, fired.shared) {
-            (0, 1.., 0) => sealed,
-            (1.., 0, 0) => self.appending.note_aggregated(Filled {
-                slices: fired.slices,
-                tables: fired.own as f64,
-                rows,
-                keys: fired.private as f64,
-            }),
+    /// What private tables have been or would be like, where they cannot tell when they are sealed.
+    fn estimated(&self, fired: &Fired, rows: f64) -> Option<Filled> {
+        let Fired { slices, own, appended, private, shared } = *fired;
+        match (own, appended, shared) {
+            _ if self.appending.counts_rows() => None,
+            (1.., 0, 0) => {
+                let fired = Filled { slices, tables: own as f64, rows, keys: private as f64 };
+                Some(self.appending.note_aggregated(fired))
+            }
             (0, 0, 1..) if self.merge == MergeStrategy::Auto => {
-                // What private tables would be like.
-                let (slices, workers) = (fired.slices, self.situation.workers as f64);
-                let of_slice = (1.0 - heavy) * rows / slices;
-                let keys = different(drawn_from(of_slice, fired.shared as f64 / slices), of_slice / workers);
-                Filled { slices, tables: workers * slices, rows, keys: keys * workers * slices }
+                Some(self.unshared(Filled { slices, tables: slices, rows, keys: shared as f64 }))
             }
             // Slices of several kinds were in between: the next ones tell more.
-            _ => return None,
+            _ => None,
+        }
+    }
+
+    /// What private tables would be like instead of shared ones.
+    fn unshared(&self, shared: Filled) -> Filled {
+        let (workers, rows) = (self.situation.workers as f64, (1.0 - self.heavy()) * shared.rows / shared.tables);
+        let keys = different(drawn_from(rows, shared.keys / shared.tables), rows / workers);
+        let tables = workers * shared.tables;
+        Filled { tables, keys: keys * tables, ..shared }
+    }
+
+    /// A table of the kind was sealed.
+    pub(crate) fn note_sealed(&self, kind: Kind, partial: &Partial) {
+        let looked_at = |appended| self.appending.look_at(partial, appended);
+        let filled = match kind {
+            Kind::Own => looked_at(false),
+            Kind::Appended => looked_at(true),
+            Kind::Shared if self.merge == MergeStrategy::Auto => looked_at(false).map(|shared| self.unshared(shared)),
+            Kind::Shared | Kind::Array => None,
         };
-        let of_slice = match fired.own + fired.appended {
-            0 => self.situation.workers as f64,
-            tables => tables as f64 / fired.slices,
+        filled.into_iter().for_each(|table| self.appending.note_sealed(table));
+    }
+
+    /// All tables of so many slices were sealed, while so many bytes of memory are left; says what was seen if that changes
+    /// the strategy.
+    pub(crate) fn note_slices_sealed(&self, slices: usize, memory_left: u64) -> Option<Switch> {
+        self.judge_appending(self.appending.take_sealed(slices as f64)?, memory_left)
+    }
+
+    /// Whether private tables are to begin or to cease to append.
+    fn judge_appending(&self, filled: Filled, memory_left: u64) -> Option<Switch> {
+        let heavy = self.heavy();
+        let shared = |rows, keys| match self.merge {
+            MergeStrategy::Auto => self.situation.shared(rows, keys, heavy),
+            _ => f64::INFINITY,
         };
-        self.appending.judge(filled, (OPEN_SLICES * of_slice).ceil() as usize, heavy, memory_left)
+        let switch = self.appending.judge(filled, shared, heavy, (self.situation.caches, memory_left))?;
+        if self.merge == MergeStrategy::Auto {
+            self.is_global.store(false, Relaxed);
+        }
+        Some(Switch::Appending(switch))
     }
 
     /// The share of the rows that is of the few heaviest keys.
@@ -247,7 +272,7 @@ mod tests {
     fn slices_are_judged_when_they_fire() {
         let config = RunConfig { workers: 8, merge: MergeStrategy::Auto, ..RunConfig::default() };
         let layout = EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count, Accumulator::SumI64]);
-        let mut strategy = Strategy::new(&config, &layout);
+        let mut strategy = Strategy::new(&config, &layout, None);
         strategy.situation.caches = Caches { second: 1 << 20, last: 32 << 20 };
         let entries = (8.0 * different(3e6, 1e7 / 8.0)) as usize;
         strategy.note_task(10_000_000);
@@ -267,15 +292,18 @@ mod tests {
         assert_eq!(strategy.sharing(), Sharing::Local, "heavy keys stay private");
     }
 
-    /// A partial of a table that appends: so many rows, `each` of every key.
-    fn appended(layout: &Arc<EntryLayout>, rows: i64, each: i64) -> Partial {
+    /// A table of so many rows, `each` of every key, that appends or does not.
+    fn sealed(layout: &Arc<EntryLayout>, rows: i64, each: i64, appends: bool) -> Partial {
         let mut table = Table::new(Arc::clone(layout));
-        table.set_appending(true);
-        for row in 0..rows {
+        table.set_appending(appends);
+        for row in (0..rows).step_by(if appends { 1 } else { each as usize }) {
             let key = (row / each) as u64;
             let hash = hash_finish(hash_word(HASH_SEED, key));
-            // SAFETY: a key of the layout.
-            unsafe { table.insert(hash, 0, &[Slot::of(key.to_le_bytes())]) };
+            // SAFETY: a key of the layout, which the table does not have unless it appends; the first accumulator is a count.
+            unsafe {
+                let entry = table.insert(hash, 0, &[Slot::of(key.to_le_bytes())]);
+                entry.add(layout.accumulators[0].1).cast::<i64>().write(if appends { 1 } else { each });
+            }
         }
         table.drain()
     }
@@ -285,46 +313,54 @@ mod tests {
         for (workers, merge) in [(1, MergeStrategy::Local), (4, MergeStrategy::Auto), (4, MergeStrategy::Partition)] {
             let config = RunConfig { workers, merge, ..RunConfig::default() };
             let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]));
-            let mut strategy = Strategy::new(&config, &layout);
-            strategy.situation.caches = Caches { second: 1 << 20, last: 32 << 20 };
-            let fire = |own, private, appended, memory| {
-                let fired = Fired { slices: 1.0, own, private, appended, shared: 0 };
-                strategy.note_fired(fired, memory)
+            let strategy = Strategy::new(&config, &layout, Some(0));
+            let fire = |each, kind: Kind, memory| {
+                let partial = sealed(&layout, 50_000, each, kind == Kind::Appended);
+                (0..workers).for_each(|_| strategy.note_sealed(kind, &partial));
+                strategy.note_slices_sealed(1, memory)
             };
             let begins = || strategy.appending().begins();
-            strategy.note_task(1_000_000);
-            assert_eq!(fire(workers, 500_000, 0, 8 << 30), None, "two rows of each key");
-            for _ in 0..10 {
-                strategy.note_task(1_000_000);
-                assert_eq!(fire(workers, 1_000_000, 0, 1 << 20), None, "there is no memory for so many rows");
-            }
+            assert_eq!(fire(10, Kind::Own, 8 << 30), None, "ten rows of each key");
+            assert_eq!(fire(1, Kind::Own, 1 << 20), None, "there is no memory for so many rows");
             assert!(!begins());
-            strategy.note_task(1_000_000);
-            let switch = fire(workers, 1_000_000, 0, 8 << 30).expect("a key for each row");
-            assert!(switch.observed().contains("had") && switch.decided().contains("appended"), "{switch:?}");
+            let switch = fire(1, Kind::Own, 8 << 30).expect("a key for each row");
+            assert!(switch.observed().contains("50000 rows of a table had 50000 keys"), "{switch:?}");
+            assert!(switch.decided().contains("appended"), "{switch:?}");
             assert!(begins() && strategy.sharing() == Sharing::Local);
-            assert_eq!(fire(1, 1_000, 1, 8 << 30), None, "tables of both kinds tell nothing");
-            strategy.appending().note_sealed(&appended(&layout, 50_000, 1));
-            assert_eq!(fire(0, 0, workers, 8 << 30), None);
-            assert_eq!(fire(0, 0, workers, 8 << 30), None, "nothing has been sealed");
+            assert_eq!(fire(1, Kind::Appended, 8 << 30), None);
+            assert_eq!(fire(1, Kind::Own, 8 << 30), None, "made before");
+            assert_eq!(strategy.note_slices_sealed(1, 8 << 30), None, "nothing has been sealed");
             assert!(begins());
-            strategy.appending().note_sealed(&appended(&layout, 50_000, 10));
-            assert!(fire(0, 0, workers, 8 << 30).is_some_and(|switch| switch.decided().contains("before")));
+            assert!(fire(10, Kind::Appended, 8 << 30).is_some_and(|switch| switch.decided().contains("before")));
             assert!(!begins());
         }
+    }
+
+    #[test]
+    fn rows_that_nobody_counts_are_estimated() {
+        let config = RunConfig { workers: 1, ..RunConfig::default() };
+        let layout = EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::MaxI64]);
+        let strategy = Strategy::new(&config, &layout, None);
+        let fire = |rows, private| {
+            strategy.note_task(rows);
+            strategy.note_fired(Fired { slices: 1.0, own: 1, private, ..Fired::default() }, 8 << 30)
+        };
+        assert_eq!(fire(20_000, 10_000), None, "half of the rows are of the next slice");
+        let switches = (0..20).filter_map(|_| fire(10_000, 10_000)).count();
+        assert_eq!(switches, 1);
     }
 
     #[test]
     fn shared_tables_give_way_to_appended_rows() {
         let config = RunConfig { workers: 4, merge: MergeStrategy::Auto, ..RunConfig::default() };
         let layout = EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]);
-        let strategy = Strategy::new(&config, &layout);
+        let strategy = Strategy::new(&config, &layout, None);
         strategy.is_global.store(true, Relaxed);
         strategy.note_task(1_000_000);
         assert!(strategy.note_entries(0, 1_000_000).is_some_and(|switch| switch.decided().contains("appended")));
         assert_eq!(strategy.sharing(), Sharing::Local);
         let global = RunConfig { merge: MergeStrategy::Global, ..config };
-        let strategy = Strategy::new(&global, &layout);
+        let strategy = Strategy::new(&global, &layout, None);
         strategy.note_task(1_000_000);
         assert_eq!(strategy.note_entries(0, 1_000_000), None, "what is set is done");
     }

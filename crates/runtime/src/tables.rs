@@ -79,7 +79,30 @@ pub(crate) enum Taken {
     Array(Box<ArrayTable>),
 }
 
+/// What a table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Of one owner, an entry for each key.
+    Own,
+    /// Of one owner, an entry for each row.
+    Appended,
+    /// Of a NUMA node.
+    Shared,
+    /// Of one owner, for a range of keys.
+    Array,
+}
+
 impl Taken {
+    /// What it is.
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Taken::Own(table) if table.is_appending() => Kind::Appended,
+            Taken::Own(_) => Kind::Own,
+            Taken::Shared(_) => Kind::Shared,
+            Taken::Array(_) => Kind::Array,
+        }
+    }
+
     /// Number of entries; of an array the most that there can be.
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -469,7 +492,7 @@ mod tests {
         let counts: Vec<_> = taken.iter().map(|(slice, tables)| (*slice, kinds(tables))).collect();
         assert_eq!(counts, [(0, (7, 2, 3)), (10, (7, 2, 3))]);
         assert!(taken.values().flatten().all(Taken::is_empty));
-        let appending = |tables: &[Taken]| count(tables, |table| matches!(table, Taken::Own(t) if t.is_appending()));
+        let appending = |tables: &[Taken]| count(tables, |table| table.kind() == Kind::Appended);
         assert!(taken.values().all(|tables| appending(tables) == 1), "as was in force when they were made");
         assert_eq!(tables.take(ids, 29).len(), 1);
         assert!(tables.take(ids, i64::MAX).is_empty());

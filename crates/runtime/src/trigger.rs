@@ -15,6 +15,7 @@ use crate::overlap::{Due, Lane, OverlapRuntime};
 use crate::progress::{Forward, Progress};
 use crate::query::Query;
 use crate::sequencer::Unit;
+use crate::strategy::Switch;
 use crate::tables::Taken;
 use crate::task::Task;
 use millstream_plan::window::WindowAssigner;
@@ -110,9 +111,7 @@ impl Query {
         }
         tables.retain(|_, tables| !tables.iter().all(Taken::is_empty));
         let fired = tables.values().flatten();
-        if let Some(switch) = runtime.strategy.note_slices(tables.len(), fired, runtime.tables.memory_left()) {
-            self.stats.note_event(format!("aggregation {aggregation}"), switch.observed(), switch.decided());
-        }
+        self.note_switch(aggregation, runtime.strategy.note_slices(tables.len(), fired, runtime.tables.memory_left()));
         let firings: Vec<Firing> = match &runtime.overlap {
             Some(overlap) => {
                 let tables = tables.into_iter().map(|(id, tables)| (overlap.overlap.table(id), tables));
@@ -149,11 +148,9 @@ impl Query {
         loop {
             let Some((slice, table)) = firing.tables.lock().pop() else { return };
             let runtime = &self.aggregations[firing.aggregation];
-            let appends = matches!(&table, Taken::Own(table) if table.is_appending());
+            let kind = table.kind();
             let partial = Arc::new(runtime.tables.seal(table));
-            if appends {
-                runtime.strategy.appending().note_sealed(&partial);
-            }
+            runtime.strategy.note_sealed(kind, &partial);
             firing.slices.lock()[slice].1.push(partial);
             if firing.unsealed.fetch_sub(1, Ordering::AcqRel) == 1 {
                 break;
@@ -162,9 +159,19 @@ impl Query {
                 return;
             }
         }
+        let (runtime, slices) = (&self.aggregations[firing.aggregation], firing.slices.lock().len());
+        let switch = runtime.strategy.note_slices_sealed(slices, runtime.tables.memory_left());
+        self.note_switch(firing.aggregation, switch);
         match firing.then {
             Then::Merge(1) => self.merge(&firing, 0),
             _ => self.scheduler.push(self.sealed(&firing)),
+        }
+    }
+
+    /// Writes down a change of an aggregation's strategy.
+    fn note_switch(&self, aggregation: usize, switch: Option<Switch>) {
+        if let Some(switch) = switch {
+            self.stats.note_event(format!("aggregation {aggregation}"), switch.observed(), switch.decided());
         }
     }
 

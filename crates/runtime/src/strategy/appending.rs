@@ -1,12 +1,15 @@
 //! Whether the private tables of an aggregation append rows instead of aggregating them: what is set, what
 //! `adaptive::decisions::pre_aggregation` decides, or chance.
 //!
-//! What decides is how many keys the rows of a table have. Of appended rows that is known exactly: sealing sorts entries, equal
-//! keys become neighbours, and counting these ([`Partial::keys_of`]) costs next to nothing. So no slice has to be aggregated
-//! for the sake of knowing. Of a table that aggregates, keys are known, and rows are at most those of the buffers: filters may
-//! have dropped some, and others are of slices that are still open. Summed up over some slices, the latter hardly
-//! count; the former make it look as if keys came again more often than they do. Either way a table is left as it is for
-//! too long rather than too short a time, and what was judged wrongly is known better as soon as rows are appended.
+//! What decides is how many keys the rows of a table have. An appended row is an entry, which says nothing of keys; but sealing
+//! sorts entries, equal keys become neighbours, and counting these ([`Partial::keys_of`]) costs next to nothing. The entries of
+//! a table that aggregates are its keys, and where one of the components is a COUNT(*), its sum is the rows. So both kinds
+//! of tables tell the same, exactly, when they are sealed, and no slice has to be aggregated for the sake of knowing.
+//!
+//! Without COUNT(*), the rows of tables that aggregate are taken to be those of the buffers. Of these, filters may
+//! have dropped some, and others are of slices that are still open. Summed up over some slices the latter hardly count; the
+//! former make it look as if keys came again more often than they do. So such tables are left as they are for too long
+//! rather than too short a time.
 //!
 //! The kind of a table is that of when it was made: a slice may have tables of both, and all become partials. Not every table
 //! may append. Without keys there is nothing to search for; shared tables are written by many at once; arrays have no keys to
@@ -23,8 +26,12 @@ use millstream_state::{PARTITIONS, Partial};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+/// Slices that are filled at a time: the one that fires next, and the one that begins.
+const OPEN_SLICES: f64 = 2.0;
 /// Slices whose tables are judged together, as long as they aggregate; half of them are forgotten then.
 const REMEMBERED: f64 = 32.0;
+/// Least rows of sealed tables that are judged together.
+const LEAST_ROWS: f64 = 1024.0;
 /// Entries of a partial beyond which the keys of one partition stand for those of all.
 const MANY: usize = 1 << 14;
 
@@ -34,10 +41,11 @@ pub(crate) struct Appending {
     policy: Policy,
     is_on: AtomicBool,
     stride: usize,
-    caches: Caches,
-    /// Tables of appended rows that have been sealed since a slice was judged last.
+    /// The component that counts all rows.
+    count: Option<usize>,
+    /// Tables that have been sealed since the last judgement, of which rows and keys are known.
     sealed: Mutex<Filled>,
-    /// Tables that aggregate, of the last slices.
+    /// Tables that aggregate, of the last slices, where rows are not counted.
     aggregated: Mutex<Filled>,
 }
 
@@ -66,9 +74,18 @@ pub(crate) struct Switch {
     appends: bool,
 }
 
+impl Filled {
+    fn add(&mut self, other: Filled) {
+        self.slices += other.slices;
+        self.tables += other.tables;
+        self.rows += other.rows;
+        self.keys += other.keys;
+    }
+}
+
 impl Appending {
-    /// Of tables with such entries.
-    pub(super) fn new(adaptivity: &Adaptivity, layout: &EntryLayout) -> Appending {
+    /// Of tables with such entries, of which component `count` counts all rows.
+    pub(super) fn new(adaptivity: &Adaptivity, layout: &EntryLayout, count: Option<usize>) -> Appending {
         let is_possible = !layout.keys.is_empty();
         let has_objects = layout.accumulators.iter().any(|(a, _)| matches!(a, Accumulator::Object(..)));
         let (policy, is_on) = match (adaptivity.pre_aggregation, adaptivity.chaos_seed) {
@@ -83,7 +100,7 @@ impl Appending {
             policy,
             is_on: AtomicBool::new(is_on),
             stride: layout.stride,
-            caches: Caches::of_machine(),
+            count,
             sealed: Mutex::default(),
             aggregated: Mutex::default(),
         }
@@ -94,11 +111,16 @@ impl Appending {
         matches!(self.policy, Policy::Chosen)
     }
 
+    /// Whether it was decided that tables append.
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on.load(Relaxed)
+    }
+
     /// Whether a table that is made now appends.
     pub(crate) fn begins(&self) -> bool {
         match &self.policy {
             Policy::Random(dice) => dice.below(2) == 0,
-            Policy::Fixed | Policy::Chosen => self.is_on.load(Relaxed),
+            Policy::Fixed | Policy::Chosen => self.is_on(),
         }
     }
 
@@ -107,23 +129,37 @@ impl Appending {
         matches!(&self.policy, Policy::Random(dice) if dice.below(8) == 0)
     }
 
-    /// A table that appends was sealed.
-    pub(crate) fn note_sealed(&self, partial: &Partial) {
-        let partitions = if partial.len() > MANY { 0..1 } else { 0..PARTITIONS };
-        let looked_at = partial.len_of(&partitions) as f64;
-        if !self.is_chosen() || looked_at == 0.0 {
-            return;
-        }
-        let rows = partial.len() as f64;
-        let mut sealed = self.sealed.lock();
-        sealed.tables += 1.0;
-        sealed.rows += rows;
-        sealed.keys += partial.keys_of(&partitions) as f64 * rows / looked_at;
+    /// Whether the rows of all tables are known when they are sealed.
+    pub(super) fn counts_rows(&self) -> bool {
+        self.count.is_some()
     }
 
-    /// The tables that were sealed since the last time.
-    pub(super) fn take_sealed(&self) -> Filled {
-        std::mem::take(&mut *self.sealed.lock())
+    /// Rows and keys of a sealed table; `None` if they are not known, or not asked for.
+    pub(super) fn look_at(&self, partial: &Partial, appended: bool) -> Option<Filled> {
+        if !self.is_chosen() || !(appended || self.counts_rows()) {
+            return None;
+        }
+        let partitions = if partial.len() > MANY { 0..1 } else { 0..PARTITIONS };
+        let entries = partial.len_of(&partitions);
+        let rows = match self.count.filter(|_| !appended) {
+            Some(count) => partial.count_of(&partitions, count),
+            None => entries as u64,
+        };
+        let scale = partial.len() as f64 / entries as f64;
+        let keys = scale * partial.keys_of(&partitions) as f64;
+        (entries > 0).then_some(Filled { slices: 0.0, tables: 1.0, rows: scale * rows as f64, keys })
+    }
+
+    /// A table was sealed.
+    pub(super) fn note_sealed(&self, table: Filled) {
+        self.sealed.lock().add(table);
+    }
+
+    /// All tables of so many slices have been sealed. Gives those since the last time, if they are enough to be judged.
+    pub(super) fn take_sealed(&self, slices: f64) -> Option<Filled> {
+        let mut sealed = self.sealed.lock();
+        sealed.slices += slices;
+        (sealed.rows >= LEAST_ROWS).then(|| std::mem::take(&mut *sealed))
     }
 
     /// Tables that aggregate fire. Gives those of the last slices together.
@@ -133,29 +169,36 @@ impl Appending {
             let Filled { slices, tables, rows, keys } = *all;
             *all = Filled { slices: slices / 2.0, tables: tables / 2.0, rows: rows / 2.0, keys: keys / 2.0 };
         }
-        all.slices += fired.slices;
-        all.tables += fired.tables;
-        all.rows += fired.rows;
-        all.keys += fired.keys;
+        all.add(fired);
         *all
     }
 
-    /// Judges tables, while as many as `open` are open; a share of the rows is of a few heavy keys.
-    pub(super) fn judge(&self, filled: Filled, open: usize, heavy: f64, memory_left: u64) -> Option<Switch> {
-        if !self.is_chosen() || filled.tables < 1.0 {
+    /// Judges tables, with what a shared one would cost for each row, given rows of a slice and keys. A share of the rows is of
+    /// a few heavy keys.
+    pub(super) fn judge(
+        &self,
+        filled: Filled,
+        shared: impl FnOnce(f64, f64) -> f64,
+        heavy: f64,
+        (caches, memory_left): (Caches, u64),
+    ) -> Option<Switch> {
+        if !self.is_chosen() || filled.tables < 1.0 || filled.rows < 1.0 {
             return None;
         }
         let (rows, keys) = (filled.rows / filled.tables, filled.keys / filled.tables);
+        let all_keys = drawn_from((1.0 - heavy) * rows, keys);
+        let slices = filled.slices.max(1.0);
         let situation = Situation {
             rows,
-            keys: drawn_from((1.0 - heavy) * rows, keys),
+            keys: all_keys,
             heavy,
             stride: self.stride,
-            tables: open,
+            shared: shared(filled.rows / slices, all_keys),
+            tables: (OPEN_SLICES * filled.tables / slices).ceil() as usize,
             memory_left,
-            caches: self.caches,
+            caches,
         };
-        let appends = !situation.choose(!self.is_on.load(Relaxed));
+        let appends = !situation.choose(!self.is_on());
         if self.is_on.swap(appends, Relaxed) == appends {
             return None;
         }
@@ -195,7 +238,7 @@ mod tests {
         let all = EntryLayout::new(&[], &[Accumulator::Count]);
         let of = |pre_aggregation, layout| {
             let adaptivity = Adaptivity { pre_aggregation, ..Adaptivity::default() };
-            let appending = Appending::new(&adaptivity, layout);
+            let appending = Appending::new(&adaptivity, layout, None);
             (appending.is_chosen(), appending.begins(), appending.ceases())
         };
         use PreAggregation::{Always, Auto, Never};
@@ -208,12 +251,12 @@ mod tests {
     #[test]
     fn chance_decides_where_nothing_is_set() {
         let adaptivity = Adaptivity { chaos_seed: Some(1), ..Adaptivity::default() };
-        let appending = Appending::new(&adaptivity, &layout(Accumulator::Count));
+        let appending = Appending::new(&adaptivity, &layout(Accumulator::Count), None);
         assert!((0..100).any(|_| appending.begins()) && (0..100).any(|_| !appending.begins()));
         assert!((0..100).any(|_| appending.ceases()) && (0..100).any(|_| !appending.ceases()));
         assert!(!appending.is_chosen());
         let set = Adaptivity { pre_aggregation: PreAggregation::Always, ..adaptivity };
-        let appending = Appending::new(&set, &layout(Accumulator::Count));
+        let appending = Appending::new(&set, &layout(Accumulator::Count), None);
         assert!((0..100).all(|_| !appending.begins() && !appending.ceases()));
     }
 }

@@ -51,6 +51,7 @@ proptest! {
                 let appended = Arc::new(partial(&mut table, slice));
                 let aggregated = Arc::new(input::table_of(&slice.rows, &components).seal());
                 prop_assert_eq!(appended.keys_of(&(0..PARTITIONS)), aggregated.len());
+                prop_assert_eq!(appended.count_of(&(0..PARTITIONS), 0), slice.rows.len() as u64);
                 let rows = |partials: &[Arc<Partial>]| {
                     let merged = merge(partials, 0..PARTITIONS);
                     merged.columns(0..merged.len(), &input::types(&components), &[])
