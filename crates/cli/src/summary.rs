@@ -5,8 +5,9 @@
 use crate::arguments::StatsArgument;
 use crate::status::{amount, duration, timestamp};
 use millstream::{
-    CodeOrigin, ColumnSnapshot, Compilation, Event, MemorySnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot,
-    SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
+    CodeOrigin, ColumnSnapshot, Compilation, Event, HardwareSnapshot, MemorySnapshot, PipelineSnapshot,
+    ProfileSnapshot, ProgramSnapshot, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times,
+    TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
 };
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -130,12 +131,15 @@ fn object(s: &StatsSnapshot) -> Value {
         "records_failed_total": s.error_rows,
         "first_error": s.first_error.as_ref().map(ToString::to_string),
         "compilations": s.compilations.iter().map(compilation).collect::<Vec<_>>(),
-        "programs": s.programs.iter().map(program).collect::<Vec<_>>(),
+        "programs": s.programs.iter().map(|p| program(p, s.cycles_per_nano)).collect::<Vec<_>>(),
         "events": s.events.iter().map(event).collect::<Vec<_>>(),
         "sources": s.sources.iter().map(source).collect::<Vec<_>>(),
         "pipelines": s.pipelines.iter().map(pipeline).collect::<Vec<_>>(),
         "aggregations": s.aggregations.iter().map(|a| trigger(a, "windows")).collect::<Vec<_>>(),
         "operators": s.operators.iter().map(|o| trigger(o, "jobs")).collect::<Vec<_>>(),
+        "sinks": s.sinks.iter().map(sink).collect::<Vec<_>>(),
+        "cycles_per_nano": s.cycles_per_nano,
+        "hardware": s.hardware.as_ref().map(hardware),
         "workers": s.workers.iter().map(worker).collect::<Vec<_>>(),
     })
 }
@@ -151,15 +155,15 @@ fn compilation(c: &Compilation) -> Value {
     })
 }
 
-fn program(p: &ProgramSnapshot) -> Value {
+fn program(p: &ProgramSnapshot, cycles_per_nano: Option<f64>) -> Value {
     json!({
         "name": p.name,
-        "variants": p.variants.iter().map(variant).collect::<Vec<_>>(),
+        "variants": p.variants.iter().map(|v| variant(v, cycles_per_nano)).collect::<Vec<_>>(),
         "profile": p.profile.as_ref().map(profile),
     })
 }
 
-fn variant(v: &VariantSnapshot) -> Value {
+fn variant(v: &VariantSnapshot, cycles_per_nano: Option<f64>) -> Value {
     json!({
         "number": v.number,
         "tier": v.tier.to_string(),
@@ -168,6 +172,7 @@ fn variant(v: &VariantSnapshot) -> Value {
         "buffers": v.buffers,
         "time_s": Duration::from_nanos(v.nanos).as_secs_f64(),
         "nanos_per_row": v.nanos_per_row(),
+        "cycles_per_row": v.nanos_per_row().zip(cycles_per_nano).map(|(nanos, cycles)| nanos * cycles),
         "current": v.is_current,
     })
 }
@@ -277,7 +282,24 @@ fn trigger(x: &TriggerSnapshot, what: &str) -> Value {
         "name": x.name,
         what: x.begun,
         "in_flight": x.in_flight,
+        "rows_out": x.rows_out,
+        "busy_s": x.busy.as_secs_f64(),
         "trigger_delay": times_object(&x.delay),
+    })
+}
+
+fn sink(x: &SinkSnapshot) -> Value {
+    json!({
+        "name": x.name,
+        "rows": x.rows,
+        "busy_s": x.busy.as_secs_f64(),
+    })
+}
+
+fn hardware(x: &HardwareSnapshot) -> Value {
+    json!({
+        "mispredictions_per_row": x.mispredictions_per_row,
+        "cache_misses_per_row": x.cache_misses_per_row,
     })
 }
 

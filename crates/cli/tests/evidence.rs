@@ -47,7 +47,7 @@ fn explain_analyze_runs_a_query_and_tells_what_it_did() {
     let (exit_code, out, errors) = run(folder.path(), &["run", "--tier", "interpret", "-e", &sql]);
     assert_eq!((exit_code, errors.as_str()), (Some(0), ""));
     contains_all(&out, &["source 0: table t", "  | 1000 rows, ", "  | 1000 rows in, 666 out, 1 buffer, "]);
-    contains_all(&out, &["  | variant 0 (interpreted, generic): 1000 rows, ", " ns per row, in use\n"]);
+    contains_all(&out, &["  | variant 0 (interpreted, generic): 1000 rows, ", " per row, in use\n"]);
     contains_all(&out, &["== Run ==\n1000 rows in, 666 rows out in ", "\n== Events ==\nnone\n"]);
     assert!(!out.contains("row 1\n"), "rows are discarded: {out}");
 }

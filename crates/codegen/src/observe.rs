@@ -5,7 +5,7 @@
 //! computed for rows that the pipeline drops.
 
 use crate::lower::{Lowered, OutputSource};
-use crate::program::{Emit, Op, Statement, Terminal, Value};
+use crate::program::{Emit, Op, Program, Statement, Terminal, Value};
 use crate::rewrite;
 use crate::specialise::{Needs, is_total};
 use millstream_abi::{HASH_SEED, Phys};
@@ -100,12 +100,34 @@ fn emitting(lowered: &Lowered, values: &[(Value, Option<Value>, DataType)], adde
     let emits = values.iter().map(|&(value, valid, _)| Emit { name: "observed".into(), value, valid });
     program.terminal = Terminal::Emit(emits.collect());
     rewrite::finish(&mut program);
-    let inputs = lowered.program.inputs.len() - 2 * lowered.vectors.len();
     // What vectorised functions compute is not worth computing to look at it.
+    without_vectors(lowered, program, values.iter().map(|(_, _, data_type)| data_type.clone()).collect())
+}
+
+/// Programs that end behind the filters of another one: the first before any filter, each of the others one filter later. They
+/// emit rows without columns; so what each takes longer than the one before is what its last filter costs. `None` if a
+/// condition needs what vectorised functions compute.
+pub fn prefixes(lowered: &Lowered) -> Option<Vec<Lowered>> {
+    let program = &lowered.program;
+    let is_filter = |statement: &Statement| matches!(statement, Statement::Filter { counts_late: false, .. });
+    let filters = program.body.iter().enumerate().filter(|(_, s)| is_filter(s)).map(|(index, _)| index + 1);
+    let prefix = |(number, length): (usize, usize)| {
+        let mut program = program.clone();
+        program.name = format!("{}, {number} filters", program.name);
+        program.body.truncate(length);
+        program.terminal = Terminal::Emit(Vec::new());
+        rewrite::finish(&mut program);
+        without_vectors(lowered, program, Vec::new())
+    };
+    std::iter::once(0).chain(filters).enumerate().map(prefix).collect()
+}
+
+/// A program over the inputs of another that are no vectors, which emits columns of these types; `None` if it needs others.
+fn without_vectors(lowered: &Lowered, mut program: Program, output_types: Vec<DataType>) -> Option<Lowered> {
+    let inputs = lowered.program.inputs.len() - 2 * lowered.vectors.len();
     (!program.has_op(|op| op.input().is_some_and(|input| input as usize >= inputs))).then(|| {
         program.inputs.truncate(inputs);
-        let output_types = values.iter().map(|(_, _, data_type)| data_type.clone()).collect();
-        let outputs = (0..values.len()).map(OutputSource::Emitted).collect();
+        let outputs = (0..output_types.len()).map(OutputSource::Emitted).collect();
         Lowered { program, vectors: Vec::new(), outputs, output_types }
     })
 }
@@ -118,6 +140,26 @@ mod tests {
     use crate::testing::Case;
     use crate::verify::verify;
     use std::sync::Arc;
+
+    #[test]
+    fn prefixes_pass_ever_fewer_rows() {
+        let mut dropped = 0;
+        for seed in 0..300 {
+            let case = Case::random(seed);
+            let Some(prefixes) = prefixes(&case.lowered) else { continue };
+            assert_eq!(prefixes.len(), filter_count(&case.lowered.program) + 1, "seed {seed}");
+            let mut rows = case.rows;
+            for lowered in prefixes {
+                assert_eq!(verify(&lowered.program), Ok(()), "seed {seed}\n{}", lowered.program);
+                let kernel = Interpreter::new(Arc::new(lowered.program.clone()));
+                let outcome = Case { lowered, ..Case::random(seed) }.run(&kernel);
+                assert!(outcome.selection.len() <= rows, "seed {seed}");
+                dropped += rows - outcome.selection.len();
+                rows = outcome.selection.len();
+            }
+        }
+        assert!(dropped > 1000, "{dropped} rows were dropped");
+    }
 
     #[test]
     fn every_row_is_observed() {

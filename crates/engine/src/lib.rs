@@ -33,9 +33,9 @@ pub use memory::TableProvider;
 pub use millstream_codegen::kernel::Tier;
 pub use millstream_connectors as connectors;
 pub use millstream_runtime::{
-    CancelState, CancelToken, CodeOrigin, ColumnSnapshot, Compilation, Event, KeysSnapshot, MemoryClass,
-    MemorySnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats, SourceSnapshot, SplitSnapshot,
-    StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
+    CancelState, CancelToken, CodeOrigin, ColumnSnapshot, Compilation, Event, HardwareSnapshot, KeysSnapshot,
+    MemoryClass, MemorySnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats, SinkSnapshot,
+    SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
 };
 pub use millstream_sql as sql;
 pub use millstream_types::{

@@ -15,7 +15,7 @@ use millstream_functions::FunctionSettings;
 use millstream_plan::logical::{ColumnKind, Insert, Target};
 use millstream_plan::pipeline::{Aggregation, Combination};
 use millstream_runtime::{
-    Adaptivity, CancelState, CancelToken, ErrorPolicy, MergeStrategy, PreAggregation, QueryStats, RunConfig,
+    Adaptivity, Assume, CancelState, CancelToken, ErrorPolicy, MergeStrategy, PreAggregation, QueryStats, RunConfig,
     StatsSnapshot,
 };
 use millstream_sql::{
@@ -279,7 +279,8 @@ impl Session {
     }
 
     fn analysis(&self, inserts: Vec<Insert>, monitor: &RunMonitor) -> Result<String, Diagnostic> {
-        let config = self.run_config();
+        let mut config = self.run_config();
+        config.adaptivity.measures_operators = true;
         let job = Job::new(inserts, &config, self.settings.in_place(), &self.memory)?;
         let plan = job.plan.clone();
         let merge = |aggregation: &Aggregation| explain::merge_text(&config, aggregation);
@@ -389,6 +390,11 @@ impl Session {
 
     fn adaptivity(&self) -> Adaptivity {
         let settings = &self.settings;
+        let assume = |setting| match setting {
+            sql::Assume::Auto => Assume::Auto,
+            sql::Assume::Always => Assume::Always,
+            sql::Assume::Never => Assume::Never,
+        };
         Adaptivity {
             is_enabled: settings.adaptive(),
             filter_order: settings.orders_filters(),
@@ -397,9 +403,9 @@ impl Session {
                 sql::FilterShape::Mask => FilterShape::Mask,
                 sql::FilterShape::Selection => FilterShape::Selection,
             }),
-            not_null: settings.assumes_not_null(),
-            constants: settings.assumes_constant(),
-            key_range: settings.assumes_key_range(),
+            not_null: assume(settings.not_null()),
+            constants: assume(settings.constants()),
+            key_range: assume(settings.key_range()),
             pre_aggregation: match settings.pre_aggregate() {
                 sql::PreAggregate::Auto => PreAggregation::Auto,
                 sql::PreAggregate::Always => PreAggregation::Always,
@@ -411,6 +417,8 @@ impl Session {
                 sql::Combine::Subtract => Some(Combination::Subtract),
                 sql::Combine::TwoStacks => Some(Combination::TwoStacks),
             },
+            active_workers: settings.adapts_workers(),
+            measures_operators: false,
             chaos_seed: settings.chaos_seed(),
         }
     }

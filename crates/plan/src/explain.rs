@@ -204,6 +204,17 @@ pub enum Part {
     Operator(usize),
     /// A pipeline.
     Pipeline(usize),
+    /// A filter of a pipeline.
+    Filter {
+        /// The pipeline.
+        pipeline: usize,
+        /// Flat maps before it.
+        stage: usize,
+        /// Its number in the stage.
+        filter: usize,
+    },
+    /// Where a pipeline ends.
+    End(usize),
 }
 
 /// The pipelines: sources with the columns that are read, then each chain. `merge` says how the tables of an aggregation
@@ -219,7 +230,10 @@ pub fn annotated_pipelines(
     notes: impl Fn(Part) -> Vec<String>,
 ) -> String {
     let mut out = String::new();
-    let note = |part: Part, out: &mut String| notes(part).iter().for_each(|line| *out += &format!("  | {line}\n"));
+    let note = |part: Part, out: &mut String| {
+        let indent = if matches!(part, Part::Filter { .. } | Part::End(_)) { "  " } else { "" };
+        notes(part).iter().for_each(|line| *out += &format!("{indent}  | {line}\n"));
+    };
     for (i, source) in plan.sources.iter().enumerate() {
         source_text(i, source, &mut out);
         note(Part::Source(i), &mut out);
@@ -252,7 +266,8 @@ pub fn annotated_pipelines(
         );
     }
     for (i, pipeline) in plan.pipelines.iter().enumerate() {
-        pipeline_text(i, pipeline, plan, &mut out);
+        pipeline_text(i, pipeline, plan, &note, &mut out);
+        note(Part::End(i), &mut out);
         note(Part::Pipeline(i), &mut out);
     }
     out
@@ -335,7 +350,13 @@ fn operator_text(operator: &KeyedOperator) -> String {
     format!("{what}, partitioned by [{}]", keys.join(", "))
 }
 
-fn pipeline_text(index: usize, pipeline: &Pipeline, plan: &QueryPlan, out: &mut String) {
+fn pipeline_text(
+    index: usize,
+    pipeline: &Pipeline,
+    plan: &QueryPlan,
+    note: &dyn Fn(Part, &mut String),
+    out: &mut String,
+) {
     let from = match pipeline.input {
         PipelineInput::Source(i) => format!("source {i}"),
         PipelineInput::Aggregation(i) => format!("trigger of aggregation {i}"),
@@ -343,10 +364,13 @@ fn pipeline_text(index: usize, pipeline: &Pipeline, plan: &QueryPlan, out: &mut 
     };
     let _ = writeln!(out, "pipeline {index}: from {from}");
     let mut schema = pipeline.schema.clone();
+    let (mut stage, mut filter) = (0, 0);
     for operator in &pipeline.operators {
         match operator {
             Operator::Filter(predicate) => {
                 let _ = writeln!(out, "  filter {}", Shown(predicate, &schema));
+                note(Part::Filter { pipeline: index, stage, filter }, out);
+                filter += 1;
             }
             Operator::Project(columns) => {
                 let _ = writeln!(out, "  project {}", list(columns, &schema));
@@ -357,6 +381,7 @@ fn pipeline_text(index: usize, pipeline: &Pipeline, plan: &QueryPlan, out: &mut 
             }
             Operator::FlatMap(flat_map) => {
                 let _ = writeln!(out, "  {}", flat_map_text(flat_map, plan, &schema));
+                (stage, filter) = (stage + 1, 0);
                 schema.fields.extend(flat_map.appended(&plan.lookups));
             }
         }

@@ -41,6 +41,18 @@ pub enum PreAggregation {
     Never,
 }
 
+/// Whether code may assume something of the data that has been true of all rows seen so far. What it assumes is guarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Assume {
+    /// When it is expected to pay, and a trial shows that it does.
+    #[default]
+    Auto,
+    /// Whenever the rows seen so far allow it.
+    Always,
+    /// Not at all.
+    Never,
+}
+
 /// What a query may adapt to its data while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adaptivity {
@@ -51,15 +63,19 @@ pub struct Adaptivity {
     /// How filters drop rows; `None`: that is chosen, too.
     pub filter_shape: Option<FilterShape>,
     /// Columns without NULL.
-    pub not_null: bool,
+    pub not_null: Assume,
     /// Columns with one value.
-    pub constants: bool,
+    pub constants: Assume,
     /// Ranges of integer keys.
-    pub key_range: bool,
+    pub key_range: Assume,
     /// Aggregation before tables are merged.
     pub pre_aggregation: PreAggregation,
     /// How overlapping windows are made of slices, where that is exact; `None`: that is chosen.
     pub combination: Option<Combination>,
+    /// How many workers are at work; otherwise all are.
+    pub active_workers: bool,
+    /// Whether the cost of each filter is measured when the query has ended, for whoever wants to know.
+    pub measures_operators: bool,
     /// For tests: instead of all that, variants are switched at random, within buffers too, as this seed says, and so is
     /// what tables and windows do, unless it is set.
     pub chaos_seed: Option<u64>,
@@ -71,11 +87,13 @@ impl Default for Adaptivity {
             is_enabled: true,
             filter_order: true,
             filter_shape: None,
-            not_null: true,
-            constants: true,
-            key_range: true,
+            not_null: Assume::Auto,
+            constants: Assume::Auto,
+            key_range: Assume::Auto,
             pre_aggregation: PreAggregation::Auto,
             combination: None,
+            active_workers: true,
+            measures_operators: false,
             chaos_seed: None,
         }
     }

@@ -230,7 +230,7 @@ impl Query {
             let (mut remaining, flush) = (state.remaining, std::mem::take(&mut state.flush_wanted));
             let Some(mut writer) = state.sink.take() else { return Ok(()) };
             drop(state);
-            let mut written = 0;
+            let (mut written, started) = (0, Instant::now());
             let mut result = pieces.into_iter().try_for_each(|piece| {
                 written += self.write_piece(egress, &mut *writer, piece, &mut remaining)?;
                 Ok(())
@@ -239,6 +239,7 @@ impl Query {
                 result = writer.flush();
             }
             self.stats.rows_out.fetch_add(written, Ordering::Relaxed);
+            self.stats.sinks[sink].wrote(written, started.elapsed());
             let mut state = egress.state.lock();
             state.sink = Some(writer);
             state.remaining = remaining;

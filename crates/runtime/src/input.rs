@@ -10,7 +10,7 @@ use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::Kernel;
 use millstream_codegen::lower::Lowered;
 use millstream_connectors::{Sink, Source};
-use millstream_plan::pipeline::QueryPlan;
+use millstream_plan::pipeline::{PipelineEnd, QueryPlan};
 use std::sync::Arc;
 
 /// Everything that [`crate::run`] executes. Vectors are parallel to those of the plan.
@@ -43,7 +43,18 @@ impl RunInput {
         let keyed = self.operators.iter().flat_map(|o| o.keys.iter().chain(&o.residual).chain(&o.slots));
         let all = event_times.chain(&self.lookups).chain(staged).chain(keyed).cloned().collect();
         let spare = self.pipelines.iter().filter_map(|p| p.shared.clone()).collect();
-        let adaptable = self.pipelines.iter().flat_map(|p| p.stages.iter().chain(&p.shared)).cloned().collect();
+        let adaptable = self.pipelines.iter().zip(&self.plan.pipelines).flat_map(|(code, plan)| {
+            let last = code.stages.len() - 1;
+            let aggregation = match plan.end {
+                PipelineEnd::Aggregate { aggregation, .. } => Some(aggregation),
+                _ => None,
+            };
+            code.stages.iter().chain(&code.shared).enumerate().map(move |(stage, code)| Adaptable {
+                code: code.clone(),
+                aggregation: aggregation.filter(|_| stage >= last),
+            })
+        });
+        let adaptable = adaptable.collect();
         Codes { all, spare, adaptable }
     }
 }
@@ -55,7 +66,15 @@ pub(crate) struct Codes {
     /// For tables that workers share.
     pub(crate) spare: Vec<PipelineCode>,
     /// Those that are specialised: of stages of pipelines, among the others.
-    pub(crate) adaptable: Vec<PipelineCode>,
+    pub(crate) adaptable: Vec<Adaptable>,
+}
+
+/// A program that is specialised.
+pub(crate) struct Adaptable {
+    /// The program.
+    pub(crate) code: PipelineCode,
+    /// The aggregation whose tables it updates, if any.
+    pub(crate) aggregation: Option<usize>,
 }
 
 /// A source with its event time.

@@ -71,15 +71,16 @@ pub use adaptive::Event;
 pub use cancel::{CancelState, CancelToken};
 pub use combining::combination;
 pub use compile::{Compiled, ProgramCompiler};
-pub use config::{Adaptivity, ErrorPolicy, MergeStrategy, PreAggregation, RunConfig};
+pub use config::{Adaptivity, Assume, ErrorPolicy, MergeStrategy, PreAggregation, RunConfig};
 pub use input::{
     EventTimeColumns, FlatMapCode, OperatorCode, PartitionedCode, PipelineCode, RunInput, SourceInput, SourceRows,
     StagedCode, event_time_columns,
 };
 pub use millstream_state::{MemoryClass, MemorySnapshot};
 pub use stats::{
-    CodeOrigin, ColumnSnapshot, Compilation, KeysSnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot,
-    QueryStats, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
+    CodeOrigin, ColumnSnapshot, Compilation, HardwareSnapshot, KeysSnapshot, PipelineSnapshot, ProfileSnapshot,
+    ProgramSnapshot, QueryStats, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot,
+    VariantSnapshot, WorkerSnapshot,
 };
 pub use strategy::merge_strategy;
 

@@ -125,7 +125,9 @@ pub(crate) fn run(
         query.supervise()
     });
     query.close();
-    compiler.iter().for_each(|compiler| compiler.end());
+    if !config.adaptivity.measures_operators {
+        compiler.iter().for_each(|compiler| compiler.end());
+    }
     threads.join(&query);
     let result = result.and_then(|()| query.finish());
     // A reader that is stuck keeps the query alive, but must not keep its sinks from cleaning up.

@@ -8,6 +8,7 @@
 //!
 //! The queues, stealing between workers and their sleep are in `millstream_sync::tasks`.
 
+use crate::adaptive::decisions::workers::is_rush;
 use crate::config::RunConfig;
 use crate::task::Task;
 use crate::topology::Topology;
@@ -17,6 +18,7 @@ use std::cell::Cell;
 /// The queues of a query.
 pub(crate) struct Scheduler {
     queues: TaskQueues<Task>,
+    workers: usize,
 }
 
 thread_local! {
@@ -29,14 +31,28 @@ impl Scheduler {
     /// Empty queues for the workers of a topology.
     pub(crate) fn new(config: &RunConfig, topology: &Topology) -> Scheduler {
         let choice = config.shuffle_seed.map_or(Choice::Urgent, Choice::Shuffled);
-        Scheduler { queues: TaskQueues::new(&topology.nodes_of_workers(), choice) }
+        Scheduler { queues: TaskQueues::new(&topology.nodes_of_workers(), choice), workers: topology.workers() }
     }
 
     /// Adds tasks. Dropped when the scheduler is closed.
     pub(crate) fn push(&self, tasks: Vec<Task>) {
         if !tasks.is_empty() {
             self.queues.push(WORKER.get(), tasks.into_iter().map(|task| (urgency(&task), task)));
+            let (active, waiting) = (self.queues.active(), self.queues.queued());
+            if active < self.workers && is_rush(active, waiting) {
+                self.set_active(active + waiting);
+            }
         }
+    }
+
+    /// Workers that take tasks.
+    pub(crate) fn active(&self) -> usize {
+        self.queues.active()
+    }
+
+    /// Lets so many workers take tasks, and the others rest.
+    pub(crate) fn set_active(&self, workers: usize) {
+        self.queues.set_active(workers);
     }
 
     /// Makes the calling thread a worker.

@@ -96,7 +96,6 @@ impl Strategy {
     }
 
     /// This share of the rows is of the few heaviest keys.
-    #[cfg_attr(not(test), expect(dead_code, reason = "nothing tells it of the skew of keys yet"))]
     pub(crate) fn note_skew(&self, heavy: f64) {
         self.heavy.store(heavy.to_bits(), Relaxed);
     }

@@ -36,6 +36,16 @@ pub(crate) enum Task {
     Keyed(KeyedTask),
 }
 
+impl Task {
+    /// Rows that it takes through a pipeline.
+    pub(crate) fn rows(&self) -> usize {
+        match self {
+            Task::Process(task) => task.buffer.rows,
+            _ => 0,
+        }
+    }
+}
+
 /// See [`Task::Decode`].
 pub(crate) struct DecodeTask {
     /// The split.

@@ -232,6 +232,8 @@ impl Query {
             (_, window) => window.into_iter().flat_map(|(start, end)| [start, end]).collect(),
         };
         let most = self.buffer_size.rows();
+        let stats = &self.stats.aggregations[firing.aggregation];
+        stats.rows_out.fetch_add(merged.len() as u64, Ordering::Relaxed);
         let rows = (0..merged.len())
             .step_by(most)
             .map(|start| {
@@ -244,7 +246,7 @@ impl Query {
         let before = firing.window.map(|(_, end)| end.saturating_sub(2));
         self.deliver(runtime.output, firing.first_unit + group as u64, Unit { rows, before, ..Unit::default() });
         if firing.undelivered.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.stats.aggregations[firing.aggregation].delay.record(firing.completed.elapsed());
+            stats.delay.record(firing.completed.elapsed());
         }
     }
 }
@@ -313,6 +315,11 @@ impl Firing {
             slices: Mutex::new(slices),
             then: Then::Combine { number: due.number, is_last: due.is_last },
         }
+    }
+
+    /// The aggregation whose window it is.
+    pub(crate) fn aggregation(&self) -> usize {
+        self.aggregation
     }
 
     /// End of the window, for the order of the work.

@@ -1,6 +1,7 @@
 //! A worker: one thread that takes tasks until the query ends.
 
 use crate::adaptive::decisions::sharing::Sharing;
+use crate::adaptive::signals::counters::HardwareCounters;
 use crate::buffer::Piece;
 use crate::columns::bytes_of;
 use crate::input::PartitionedCode;
@@ -35,16 +36,45 @@ struct Worker<'a> {
 pub(crate) fn work(query: &Query, index: usize) {
     let mut worker = Worker { query, index, functions: FunctionContext::new(query.config.settings.clone()) };
     query.scheduler.enter(index);
-    let stats = query.stats.worker(index);
+    let (stats, mut counters) = (query.stats.worker(index), HardwareCounters::open());
     while let Some(task) = query.scheduler.next(index) {
         let started = Instant::now();
+        let (subject, rows) = (Subject::of(&task), task.rows());
         // After a panic the worker's own state may be inconsistent, but the query is over then.
         match catch_unwind(AssertUnwindSafe(|| worker.perform(task, started))) {
             Ok(Ok(())) => query.flow.overrun().into_iter().for_each(|diagnostic| query.fail(diagnostic)),
             Ok(Err(diagnostic)) => query.fail(diagnostic),
             Err(panic) => query.fail(panicked("a worker", &*panic)),
         }
-        stats.count(started.elapsed());
+        let time = started.elapsed();
+        stats.count(time);
+        counters.note(rows, &query.stats.hardware);
+        match subject {
+            Subject::Aggregation(index) => query.stats.aggregations[index].spent(time),
+            Subject::Operator(index) => query.stats.operators[index].spent(time),
+            Subject::Rows => {}
+        }
+    }
+}
+
+/// What the time of a task is counted for, besides the worker.
+enum Subject {
+    /// The windows of an aggregation.
+    Aggregation(usize),
+    /// The jobs of a keyed operator.
+    Operator(usize),
+    /// Chunks and buffers on their way, whose time is counted where they are decoded and processed.
+    Rows,
+}
+
+impl Subject {
+    fn of(task: &Task) -> Subject {
+        match task {
+            Task::Seal(firing) | Task::Merge(firing, _) => Subject::Aggregation(firing.aggregation()),
+            Task::Combine { aggregation, .. } => Subject::Aggregation(*aggregation),
+            Task::Keyed(task) => Subject::Operator(task.operator),
+            Task::Decode(_) | Task::Process(_) | Task::Fold(_) | Task::Build(_) => Subject::Rows,
+        }
     }
 }
 

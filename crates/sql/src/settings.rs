@@ -136,8 +136,9 @@ pub const KNOWN: &[SettingInfo] = &[
     setting(
         "pipeline.key-range",
         "auto",
-        Kind::OneOf(&["auto", "never"]),
-        "Whether code may assume that integer keys stay in the range that was seen, so that a table is an array.",
+        Kind::OneOf(&["auto", "always", "never"]),
+        "Whether code may assume that integer keys stay in the range that was seen, so that a table is an array: when that \
+         pays (auto), wherever the array fits into memory (always), or not.",
     ),
     setting(
         "pipeline.pre-aggregate",
@@ -157,14 +158,20 @@ pub const KNOWN: &[SettingInfo] = &[
     setting(
         "pipeline.assume-not-null",
         "auto",
-        Kind::OneOf(&["auto", "never"]),
-        "Whether code may assume that a column in which no NULL was seen has none.",
+        Kind::OneOf(&["auto", "always", "never"]),
+        "Whether code may assume that a column in which no NULL was seen has none: when that pays (auto), always, or not.",
     ),
     setting(
         "pipeline.assume-constant",
         "auto",
-        Kind::OneOf(&["auto", "never"]),
-        "Whether code may assume that a column in which one value was seen has no other.",
+        Kind::OneOf(&["auto", "always", "never"]),
+        "Whether code may assume that a column in which one value was seen has no other: when that pays (auto), always, or not.",
+    ),
+    setting(
+        "pipeline.active-workers",
+        "auto",
+        Kind::OneOf(&["auto", "all"]),
+        "Whether workers rest while the others have time for their work too (auto), or all wait for tasks all the time.",
     ),
     setting(
         "pipeline.chaos-seed",
@@ -299,6 +306,17 @@ pub enum Combine {
     Subtract,
     /// With two stacks.
     TwoStacks,
+}
+
+/// Whether something is assumed of the data that has been true so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Assume {
+    /// When it pays.
+    Auto,
+    /// Whenever it can be.
+    Always,
+    /// Not at all.
+    Never,
 }
 
 /// How the rows of a filter are dropped.
@@ -465,9 +483,9 @@ impl Settings {
         }
     }
 
-    /// Whether `pipeline.key-range` is not `never`.
-    pub fn assumes_key_range(&self) -> bool {
-        self.is_auto("pipeline.key-range")
+    /// `pipeline.key-range`.
+    pub fn key_range(&self) -> Assume {
+        self.assume("pipeline.key-range")
     }
 
     /// `pipeline.pre-aggregate`.
@@ -489,14 +507,27 @@ impl Settings {
         }
     }
 
-    /// Whether `pipeline.assume-not-null` is not `never`.
-    pub fn assumes_not_null(&self) -> bool {
-        self.is_auto("pipeline.assume-not-null")
+    /// `pipeline.assume-not-null`.
+    pub fn not_null(&self) -> Assume {
+        self.assume("pipeline.assume-not-null")
     }
 
-    /// Whether `pipeline.assume-constant` is not `never`.
-    pub fn assumes_constant(&self) -> bool {
-        self.is_auto("pipeline.assume-constant")
+    /// `pipeline.assume-constant`.
+    pub fn constants(&self) -> Assume {
+        self.assume("pipeline.assume-constant")
+    }
+
+    fn assume(&self, key: &str) -> Assume {
+        match self.get(key) {
+            Some("always") => Assume::Always,
+            Some("never") => Assume::Never,
+            _ => Assume::Auto,
+        }
+    }
+
+    /// Whether `pipeline.active-workers` is not `all`.
+    pub fn adapts_workers(&self) -> bool {
+        self.is_auto("pipeline.active-workers")
     }
 
     /// `pipeline.chaos-seed`; `None` when code is not switched at random.

@@ -28,6 +28,9 @@
 //!   that tasks that come in quick succession need no system call. Who pushes leaves as many tasks to them. A searcher
 //!   uncounts itself before it goes to sleep as described; so, by the same two fences, either the pusher sees that it does
 //!   not search any more, or it sees the task when it looks for the last time.
+//! - `Sleep::active`: workers with a higher number rest, asleep on `Sleep::rest`, whatever there is to do. Written under the
+//!   lock of `Sleep`, after which all are woken, so that each finds its place. A worker that goes to rest may have been woken
+//!   for a task: it wakes another one, if tasks are there.
 //! - `closed`: set under the lock of `Sleep` before all are woken.
 //!
 //! A worker that pushes the only task there is wakes nobody for it if it is not urgent: it will take the task itself as soon
@@ -109,8 +112,13 @@ struct Tasks<T> {
 struct Sleep {
     searchers: AtomicUsize,
     sleepers: AtomicUsize,
+    /// Workers at work, or asleep until there is work.
+    active: AtomicUsize,
+    /// Workers that are at rest.
+    resting: AtomicUsize,
     lock: Mutex<()>,
     wake: Condvar,
+    rest: Condvar,
 }
 
 struct Ranked<T> {
@@ -198,8 +206,11 @@ impl<T> TaskQueues<T> {
             sleep: Sleep {
                 searchers: AtomicUsize::new(0),
                 sleepers: AtomicUsize::new(0),
+                active: AtomicUsize::new(nodes.len()),
+                resting: AtomicUsize::new(0),
                 lock: Mutex::new(()),
                 wake: Condvar::new(),
+                rest: Condvar::new(),
             },
             closed: AtomicBool::new(false),
         }
@@ -250,6 +261,10 @@ impl<T> TaskQueues<T> {
             if self.closed.load(Ordering::Acquire) {
                 return None;
             }
+            if worker >= self.active() {
+                self.rest(worker);
+                continue;
+            }
             if let Some(task) = self.take(worker) {
                 if self.idle() > 0 && self.queued() > 0 {
                     self.wake(1);
@@ -257,9 +272,38 @@ impl<T> TaskQueues<T> {
                 return Some(task);
             }
             if !self.search() {
-                self.sleep();
+                self.sleep(worker);
             }
         }
+    }
+
+    /// Workers that take tasks; those with higher numbers rest.
+    pub fn active(&self) -> usize {
+        self.sleep.active.load(Ordering::Relaxed)
+    }
+
+    /// Lets so many workers take tasks, one at least and all at most. The others go to rest after the task that they are at.
+    pub fn set_active(&self, workers: usize) {
+        let guard = lock(&self.sleep.lock);
+        self.sleep.active.store(workers.clamp(1, self.queues.len()), Ordering::SeqCst);
+        self.sleep.wake.notify_all();
+        self.sleep.rest.notify_all();
+        drop(guard);
+    }
+
+    /// Waits until the worker is to be active, or the queues are closed.
+    fn rest(&self, worker: usize) {
+        fence(Ordering::SeqCst);
+        if self.queued() > 0 {
+            self.wake(1);
+        }
+        let guard = lock(&self.sleep.lock);
+        self.sleep.resting.fetch_add(1, Ordering::Relaxed);
+        if worker >= self.active() && !self.closed.load(Ordering::Acquire) {
+            // Waking for nothing does no harm: the caller looks again.
+            drop(self.sleep.rest.wait(guard));
+        }
+        self.sleep.resting.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Looks around for a while; whether there is something to do.
@@ -277,12 +321,12 @@ impl<T> TaskQueues<T> {
         self.queues.iter().all(|q| q.first.load(Ordering::Relaxed) == NONE)
     }
 
-    /// Sleeps unless there is something to do.
-    fn sleep(&self) {
+    /// Sleeps unless there is something to do, or the worker is to rest.
+    fn sleep(&self, worker: usize) {
         let guard = lock(&self.sleep.lock);
         self.sleep.sleepers.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        if self.is_idle() && !self.closed.load(Ordering::Acquire) {
+        if self.is_idle() && worker < self.active() && !self.closed.load(Ordering::Acquire) {
             // Waking for nothing does no harm: the caller looks again.
             drop(self.sleep.wake.wait(guard));
         }
@@ -330,6 +374,7 @@ impl<T> TaskQueues<T> {
         let guard = lock(&self.sleep.lock);
         self.closed.store(true, Ordering::SeqCst);
         self.sleep.wake.notify_all();
+        self.sleep.rest.notify_all();
         drop(guard);
         self.clear();
     }
@@ -350,9 +395,9 @@ impl<T> TaskQueues<T> {
         self.queues.iter().map(|q| q.length.load(Ordering::Relaxed)).sum()
     }
 
-    /// Workers without work.
+    /// Workers without work, those at rest among them.
     pub fn idle(&self) -> usize {
-        self.sleep.sleepers.load(Ordering::Relaxed)
+        self.sleep.sleepers.load(Ordering::Relaxed) + self.sleep.resting.load(Ordering::Relaxed)
     }
 }
 
@@ -443,6 +488,42 @@ mod tests {
         assert_eq!(queues.queued(), 0);
         workers.into_iter().for_each(|w| w.join().unwrap());
     }
+
+    #[test]
+    fn workers_at_rest_take_no_tasks_and_no_task_waits_for_them() {
+        let queues = Arc::new(TaskQueues::new(&[0, 0, 1], Choice::Urgent));
+        let (done, results) = std::sync::mpsc::channel();
+        let workers: Vec<_> = (0..3)
+            .map(|worker| {
+                let (queues, done) = (Arc::clone(&queues), done.clone());
+                std::thread::spawn(move || {
+                    while let Some(task) = queues.next(worker) {
+                        done.send((worker, task)).unwrap();
+                    }
+                })
+            })
+            .collect();
+        for round in 0..600 {
+            let active = [1, 3, 2][round % 3];
+            queues.set_active(active);
+            queues.push(None, [(at(1, 0), round)]);
+            assert_eq!(results.recv().unwrap().1, round);
+        }
+        queues.set_active(0);
+        assert_eq!(queues.active(), 1, "one at least");
+        while queues.idle() < 3 {
+            std::thread::yield_now();
+        }
+        queues.push(None, (0..50).map(|task| (at(1, task), task as usize)));
+        let mut taken: Vec<_> = (0..50).map(|_| results.recv().unwrap()).collect();
+        taken.sort_unstable();
+        assert!(taken.into_iter().eq((0..50).map(|task| (0, task))), "the others rest");
+        queues.set_active(9);
+        assert_eq!(queues.active(), 3, "all at most");
+        queues.set_active(1);
+        queues.close();
+        workers.into_iter().for_each(|w| w.join().unwrap());
+    }
 }
 
 #[cfg(all(test, loom))]
@@ -481,6 +562,28 @@ mod loom_tests {
                 sum += task;
             }
             assert_eq!(sum, 3);
+        });
+    }
+
+    /// A worker that is sent to rest while it is woken for a task passes the task on.
+    #[test]
+    fn a_worker_that_goes_to_rest_loses_no_task() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let queues = Arc::new(TaskQueues::new(&[0, 0], Choice::Urgent));
+            let workers = [0, 1].map(|worker| {
+                let queues = Arc::clone(&queues);
+                thread::spawn(move || {
+                    let task = queues.next(worker);
+                    queues.close();
+                    task
+                })
+            });
+            queues.push(None, [(Urgency { class: 1, time: 0 }, 7)]);
+            queues.set_active(1);
+            let done: Vec<_> = workers.into_iter().filter_map(|worker| worker.join().unwrap()).collect();
+            assert_eq!(done, [7]);
         });
     }
 

@@ -5,13 +5,15 @@
 
 use super::chaos::Chaos;
 use super::choosing::Surroundings;
+use super::load::LoadWatch;
 use super::unit::Unit;
 use crate::compile::ProgramCompiler;
-use crate::input::{Codes, PipelineCode};
+use crate::input::{Adaptable, Codes, PipelineCode};
 use crate::query::Query;
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::{Kernel, Tier};
 use millstream_codegen::program::Program;
+use millstream_codegen::specialise::random::scrambled;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,6 +24,8 @@ const SPARE_AFTER: Duration = Duration::from_millis(250);
 /// Between two looks at the query while something is learned, and later.
 const SOON: Duration = Duration::from_millis(5);
 const LATER: Duration = Duration::from_millis(20);
+/// Between two disturbances of a test.
+const DISTURB_EVERY: Duration = Duration::from_micros(300);
 
 /// See the file's description.
 pub(crate) struct Adviser {
@@ -37,6 +41,10 @@ impl Adviser {
 
     /// Before the first row: variants that are switched at random, if the run is one of those.
     pub(crate) fn prepare(&self, query: &Query) {
+        if query.config.adaptivity.measures_operators {
+            // Even the first buffer may be the last one.
+            self.codes.adaptable.iter().for_each(|adaptable| adaptable.code.slot.ask_for_sample());
+        }
         let Some(seed) = query.config.adaptivity.chaos_seed else { return };
         for (number, code) in (0u64..).zip(self.codes.all.iter().chain(&self.codes.spare)) {
             let seed = seed.wrapping_mul(1009).wrapping_add(number);
@@ -48,18 +56,27 @@ impl Adviser {
     /// Whether there is anything to do while the query runs.
     pub(crate) fn is_needed(&self, query: &Query) -> bool {
         let settings = &query.config.adaptivity;
-        settings.chaos_seed.is_none() && (settings.is_enabled || self.compiler.is_some())
+        settings.chaos_seed.is_some() || settings.is_enabled || self.compiler.is_some()
     }
 
     /// Until the query is over.
     pub(crate) fn run(self, query: &Query) {
+        match query.config.adaptivity.chaos_seed {
+            Some(seed) => disturb(seed, query),
+            None => self.advise(query),
+        }
+    }
+
+    fn advise(self, query: &Query) {
         let started = Instant::now();
+        let adapts = query.config.adaptivity.is_enabled;
+        let mut load = LoadWatch::new(query);
         self.compile(&self.codes.all, query);
         let mut units = self.units(query);
         let mut is_spare_left = !self.codes.spare.is_empty();
         while !query.is_over() {
             let is_learning = units.iter().any(Unit::is_learning);
-            thread::park_timeout(if units.is_empty() {
+            thread::park_timeout(if !adapts {
                 SPARE_AFTER
             } else if is_learning {
                 SOON
@@ -70,9 +87,13 @@ impl Adviser {
                 self.compile(&self.codes.spare, query);
                 is_spare_left = false;
             }
-            if units.is_empty() && !is_spare_left {
+            if !adapts && !is_spare_left {
                 return;
             }
+            if !adapts {
+                continue;
+            }
+            load.look(query, started.elapsed());
             let memory = &query.flow.budget;
             let around = Surroundings {
                 now: started.elapsed(),
@@ -83,14 +104,26 @@ impl Adviser {
             for unit in &mut units {
                 unit.tick(around, &mut |program| self.kernel(program, query), &query.stats.events);
                 unit.tell(around.now, &query.stats.programs);
+                if let Some((aggregation, heavy)) = unit.skew() {
+                    query.aggregations[aggregation].strategy.note_skew(heavy);
+                }
             }
+        }
+        self.measure(units, query);
+    }
+
+    /// See [`Adaptivity::measures_operators`](crate::Adaptivity::measures_operators).
+    fn measure(&self, mut units: Vec<Unit>, query: &Query) {
+        for unit in units.iter_mut().filter(|_| query.config.adaptivity.measures_operators) {
+            unit.measure(&mut |program| self.kernel(program, query), &query.stats.programs);
         }
     }
 
+    /// Nothing, unless adaptivity is enabled.
     fn units(&self, query: &Query) -> Vec<Unit> {
         let settings = &query.config.adaptivity;
         let adaptable = self.codes.adaptable.iter().filter(|_| settings.is_enabled);
-        let unit = |code: &PipelineCode| Unit::new(code, settings, &query.config.settings);
+        let unit = |adaptable: &Adaptable| Unit::new(adaptable, settings, &query.config.settings);
         adaptable.filter_map(unit).collect()
     }
 
@@ -117,5 +150,17 @@ impl Adviser {
                 Some(compiled.kernel)
             }
         }
+    }
+}
+
+/// For tests: sends workers to rest and back to work at random, until the query is over.
+fn disturb(seed: u64, query: &Query) {
+    for step in 0u64.. {
+        if query.is_over() {
+            return;
+        }
+        let drawn = scrambled(seed.wrapping_add(step)) % query.config.workers as u64;
+        query.scheduler.set_active(drawn as usize + 1);
+        thread::park_timeout(DISTURB_EVERY);
     }
 }

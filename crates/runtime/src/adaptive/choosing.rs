@@ -10,7 +10,7 @@ use super::decisions::key_range::{self, Keys};
 use super::facts::Facts;
 use super::signals::Profile;
 use super::watch::Watch;
-use crate::config::Adaptivity;
+use crate::config::{Adaptivity, Assume};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use millstream_abi::Phys;
@@ -42,6 +42,8 @@ pub(crate) struct Chosen {
     pub(crate) choices: Choices,
     pub(crate) observed: String,
     pub(crate) decided: String,
+    /// Whether it is not to be tried first.
+    pub(crate) is_forced: bool,
 }
 
 /// What was chosen before, as far as it bears on the next choice.
@@ -79,7 +81,8 @@ impl Choosing {
         if profile.rows() < LEAST_ROWS {
             return None;
         }
-        let mut chosen = Chosen { choices: current.clone(), observed: String::new(), decided: String::new() };
+        let mut chosen =
+            Chosen { choices: current.clone(), observed: String::new(), decided: String::new(), is_forced: false };
         self.order_filters(facts, (profile, watch), around, &mut chosen);
         self.assume_columns(program, facts, profile, around.now, &mut chosen);
         self.assume_keys(facts, profile, around, &mut chosen);
@@ -161,28 +164,33 @@ impl Choosing {
         let never = Trust::default();
         let trust = |input: &u32| self.trust_columns.get(input).unwrap_or(&never);
         let mut text = Text { observed: &mut chosen.observed, decided: &mut chosen.decided };
-        for (&input, &uses) in facts.nullable.iter().filter(|_| self.settings.not_null) {
+        // What is forced is worth anything.
+        let worth = |setting: Assume, gain: f64| if setting == Assume::Always { f64::INFINITY } else { gain };
+        let Adaptivity { not_null, constants, .. } = self.settings;
+        for (&input, &uses) in facts.nullable.iter().filter(|_| not_null != Assume::Never) {
             let Some(column) = profile.columns().get(input as usize) else { continue };
-            let gain = VALIDITY * uses as f64;
+            let gain = worth(not_null, VALIDITY * uses as f64);
             if !chosen.choices.not_null.contains(&input) && assume(column.rows_since_null(), gain, trust(&input), now) {
                 let name = &program.inputs[input as usize].name;
                 text.observed(format_args!("no NULL in {} sampled rows of {name}", column.rows_since_null()));
                 text.decided(format_args!("{name} is not NULL"));
                 chosen.choices.not_null.insert(input);
+                chosen.is_forced |= not_null == Assume::Always;
             }
         }
-        for (&input, saved) in facts.constants.iter().filter(|_| self.settings.constants) {
+        for (&input, saved) in facts.constants.iter().filter(|_| constants != Assume::Never) {
             let Some((value, rows)) = profile.columns().get(input as usize).and_then(|c| c.constant()) else {
                 continue;
             };
             let Some(constant) = constant_of(value, program.inputs[input as usize].phys) else { continue };
             let is_new = !chosen.choices.constants.contains_key(&input);
             let fits = can_be_constant(program, input, &constant);
-            if is_new && fits && assume(rows, saved - GUARD, trust(&input), now) {
+            if is_new && fits && assume(rows, worth(constants, saved - GUARD), trust(&input), now) {
                 let name = &program.inputs[input as usize].name;
                 text.observed(format_args!("{rows} sampled rows of {name} are alike"));
                 text.decided(format_args!("{name} is constant"));
                 chosen.choices.constants.insert(input, constant);
+                chosen.is_forced |= constants == Assume::Always;
             }
         }
     }
@@ -194,10 +202,11 @@ impl Choosing {
         else {
             return;
         };
-        let Some(seen) = Keys::between(least, most).filter(|_| self.settings.key_range) else { return };
-        let now = around.now;
+        let setting = self.settings.key_range;
+        let Some(seen) = Keys::between(least, most).filter(|_| setting != Assume::Never) else { return };
+        let (now, is_forced) = (around.now, setting == Assume::Always);
         let is_distrusted = used.is_none() && self.trust_keys.rows_needed(now, 1).is_none();
-        if is_distrusted || !self.keys.is_open(now) {
+        if is_distrusted || !(is_forced || self.keys.is_open(now)) {
             return;
         }
         let rows = profile.times().rows_per_slice();
@@ -210,6 +219,7 @@ impl Choosing {
             tables: 2 * around.workers,
             memory_left: around.memory_left,
             caches: self.caches,
+            is_forced,
         };
         let mut text = Text { observed: &mut chosen.observed, decided: &mut chosen.decided };
         let keys = summary.keys.round();
@@ -225,6 +235,7 @@ impl Choosing {
             }
         }
         text.observed(format_args!("about {keys} keys from {least} to {most}"));
+        chosen.is_forced |= is_forced;
     }
 }
 

@@ -9,6 +9,7 @@
 //! - `signals`: what is known of the rows, from samples, and of the cost of processing them.
 //! - `decisions`: what follows from it: pure functions with a cost model each, which can be tested without a query.
 //! - `adviser`: the thread that looks, chooses, compiles and replaces; a `unit` for each program that can be specialised.
+//! - `load`: what is adapted for the query as a whole: workers at work.
 //! - `events`: what was seen, decided and gained.
 //!
 //! Invariant: nothing here changes rows. What a variant assumes is guarded by the variant itself.
@@ -19,6 +20,7 @@ mod choosing;
 pub(crate) mod decisions;
 mod events;
 mod facts;
+mod load;
 pub(crate) mod signals;
 mod unit;
 mod variant;

@@ -8,23 +8,27 @@
 //!
 //! A variant that only arranges or assumes differently is compared with the one before over the same data before it takes its
 //! place ([`VariantSlot::try_out`]): a cost model that is wrong costs half of the buffers of a trial. A variant whose
-//! assumptions break in more than a few buffers is replaced by the generic one at once.
+//! assumptions break in more than a few buffers is replaced by the generic one at once; and when the cost of a row has changed
+//! and nothing else follows from it, the generic one is tried, in case it suits the new data better.
 //!
 //! [`VariantSlot::try_out`]: super::variant::VariantSlot::try_out
 
 use super::choosing::{Choosing, Chosen, Surroundings};
+use super::decisions::hysteresis::{COMPILED, Hysteresis};
 use super::events::{Event, EventId, EventLog};
 use super::facts::Facts;
 use super::signals::Profile;
-use super::signals::meter::{ChangeDetector, Metered};
-use super::variant::Variant;
+use super::signals::meter::{Change, ChangeDetector, Metered};
+use super::variant::{Sample, Variant};
 use super::watch::Watch;
 use crate::config::Adaptivity;
-use crate::input::PipelineCode;
+use crate::input::{Adaptable, PipelineCode};
 use crate::stats::ProgramStats;
-use millstream_codegen::kernel::Kernel;
+use millstream_codegen::interpreter::Interpreter;
+use millstream_codegen::kernel::{Kernel, Tier};
+use millstream_codegen::lower::Lowered;
 use millstream_codegen::program::Program;
-use millstream_codegen::specialise::{Specialised, specialise};
+use millstream_codegen::specialise::{Choices, Specialised, specialise};
 use millstream_functions::FunctionSettings;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +58,8 @@ pub(crate) type MakeKernel<'a> = dyn FnMut(&Program) -> Option<Arc<dyn Kernel>> 
 /// See the file's description.
 pub(crate) struct Unit {
     code: PipelineCode,
+    /// The aggregation whose tables it updates, if any.
+    aggregation: Option<usize>,
     generic: Arc<Variant>,
     facts: Facts,
     watch: Watch,
@@ -61,6 +67,9 @@ pub(crate) struct Unit {
     choosing: Choosing,
     trial: Option<Trial>,
     detector: ChangeDetector,
+    /// A change of the cost that has not been answered.
+    doubt: Option<Change>,
+    doubts: Hysteresis,
     /// Of the current variant, when it was read last.
     last: Metered,
     deoptimisations: u64,
@@ -69,6 +78,9 @@ pub(crate) struct Unit {
     choose_at: Duration,
     tell_at: Duration,
     burst: u32,
+    /// The last sample, if operators are to be measured at the end.
+    kept: Option<Sample>,
+    measures: bool,
 }
 
 /// A variant that is compared with the current one.
@@ -76,6 +88,8 @@ struct Trial {
     variant: Arc<Variant>,
     chosen: Chosen,
     event: EventId,
+    /// Whether nothing speaks for it but a change of the cost.
+    is_doubt: bool,
     /// The generic variant has run before.
     tried_at_start: Metered,
     current_at_start: Metered,
@@ -83,13 +97,15 @@ struct Trial {
 
 impl Unit {
     /// Of a program that runs generic code; `None` when nothing can be chosen for it.
-    pub(crate) fn new(code: &PipelineCode, settings: &Adaptivity, functions: &FunctionSettings) -> Option<Unit> {
+    pub(crate) fn new(adaptable: &Adaptable, settings: &Adaptivity, functions: &FunctionSettings) -> Option<Unit> {
+        let code = &adaptable.code;
         let facts = Facts::new(&code.lowered.program);
         if !facts.is_adaptable() {
             return None;
         }
         Some(Unit {
             code: code.clone(),
+            aggregation: adaptable.aggregation,
             generic: code.slot.current(),
             facts,
             watch: Watch::new(&code.lowered, functions),
@@ -97,6 +113,8 @@ impl Unit {
             choosing: Choosing::new(settings),
             trial: None,
             detector: ChangeDetector::default(),
+            doubt: None,
+            doubts: Hysteresis::new(COMPILED),
             last: Metered::default(),
             deoptimisations: 0,
             nanos_per_row: None,
@@ -104,6 +122,8 @@ impl Unit {
             choose_at: Duration::ZERO,
             tell_at: Duration::ZERO,
             burst: BURST,
+            kept: None,
+            measures: settings.measures_operators,
         })
     }
 
@@ -112,12 +132,15 @@ impl Unit {
         self.burst > 0 || self.trial.is_some()
     }
 
+    /// The aggregation whose tables it updates, and the share of the rows that a few heavy keys have, once that is known.
+    pub(crate) fn skew(&self) -> Option<(usize, f64)> {
+        Some((self.aggregation?, self.profile.keys().summary()?.heavy))
+    }
+
     /// Looks at what has happened since the last time, and acts on it.
     pub(crate) fn tick(&mut self, mut around: Surroundings, make: &mut MakeKernel<'_>, events: &EventLog) {
         let now = around.now;
-        if let Some(sample) = self.code.slot.take_sample() {
-            self.watch.observe(&sample, &mut self.profile);
-        }
+        self.look();
         if now >= self.sample_at {
             self.code.slot.ask_for_sample();
             self.sample_at = now + if self.burst > 0 { SAMPLE_SOON } else { SAMPLE_LATER };
@@ -133,6 +156,39 @@ impl Unit {
             }
             None => {}
         }
+    }
+
+    /// Takes in the sample that was asked for, if it is there.
+    fn look(&mut self) {
+        if let Some(sample) = self.code.slot.take_sample() {
+            self.watch.observe(&sample, &mut self.profile);
+            self.kept = self.measures.then_some(sample);
+        }
+    }
+
+    /// At the end of a query whose operators are to be measured: what each filter costs a row, as the current variant applies
+    /// them.
+    pub(crate) fn measure(&mut self, make: &mut MakeKernel<'_>, programs: &ProgramStats) {
+        self.look();
+        let Some(sample) = self.kept.take() else { return };
+        let (generic, current) = (&self.code.lowered, self.code.slot.current());
+        let filters = current.choices().filters;
+        let order: Vec<usize> = filters.iter().map(|choice| choice.filter).collect();
+        let program = specialise(&generic.program, &Choices { filters, ..Choices::default() });
+        let lowered = Lowered { program, ..Lowered::clone(generic) };
+        let mut kernel = |lowered: &Lowered| match current.tier() {
+            Tier::Interpreted => Some(Arc::new(Interpreter::new(Arc::new(lowered.program.clone()))) as Arc<dyn Kernel>),
+            _ => make(&lowered.program),
+        };
+        let Some(costs) = self.watch.filter_costs(&lowered, &sample, &mut kernel) else { return };
+        let mut by_filter = costs.clone();
+        for (filter, cost) in order.into_iter().zip(costs) {
+            if let Some(place) = by_filter.get_mut(filter) {
+                *place = cost;
+            }
+        }
+        programs.profiled(&generic.program, &self.profile);
+        programs.measured(&generic.program, by_filter);
     }
 
     /// Tells what has run, at once while variants come and go, and from time to time what is known of the rows.
@@ -165,7 +221,9 @@ impl Unit {
         let Some(nanos) = since.nanos_per_row() else { return };
         self.last = reading;
         self.nanos_per_row = Some(nanos);
-        if self.trial.is_none() && self.detector.note(nanos).is_some() {
+        let change = if self.trial.is_none() { self.detector.note(nanos) } else { None };
+        if change.is_some() {
+            self.doubt = change;
             self.burst = BURST;
             self.sample_at = now;
         }
@@ -215,7 +273,10 @@ impl Unit {
         let current = self.code.slot.current();
         let program = &self.code.lowered.program;
         let seen = (&self.profile, &self.watch);
-        let Some(chosen) = self.choosing.choose(program, &self.facts, seen, &current.choices(), around) else { return };
+        let chosen = self.choosing.choose(program, &self.facts, seen, &current.choices(), around);
+        let is_doubt = chosen.is_none();
+        let Some(chosen) = chosen.or_else(|| self.doubted(&current, around.now)) else { return };
+        self.doubt = None;
         let (variant, name) = match chosen.choices.is_generic() {
             true => (Arc::clone(&self.generic), "the generic variant".to_string()),
             false => {
@@ -231,12 +292,30 @@ impl Unit {
             at: around.now,
             subject: program.name.clone(),
             observed: chosen.observed.clone(),
-            decided: format!("{name} on trial: {}", chosen.decided),
+            decided: match chosen.is_forced {
+                true => format!("{name} from now on, as it is set: {}", chosen.decided),
+                false => format!("{name} on trial: {}", chosen.decided),
+            },
             gain: None,
         });
+        if chosen.is_forced {
+            return self.adopt(variant);
+        }
         let (tried_at_start, current_at_start) = (variant.meter.read(), current.meter.read());
         self.code.slot.try_out(Arc::clone(&variant));
-        self.trial = Some(Trial { variant, chosen, event, tried_at_start, current_at_start });
+        self.trial = Some(Trial { variant, chosen, event, is_doubt, tried_at_start, current_at_start });
+    }
+
+    /// The generic variant, if the cost has changed under a specialised one and what was learned since speaks for no other.
+    fn doubted(&self, current: &Variant, now: Duration) -> Option<Chosen> {
+        let is_due = self.burst == 0 && current.specialised().is_some() && self.doubts.is_open(now);
+        let Change { from, to } = self.doubt.filter(|_| is_due)?;
+        Some(Chosen {
+            choices: Choices::default(),
+            observed: format!("a row costs {to:.2} ns instead of {from:.2} ns"),
+            decided: "nothing else follows from what was seen".into(),
+            is_forced: false,
+        })
     }
 
     /// The trial, unless it is decided.
@@ -245,15 +324,25 @@ impl Unit {
         let tried = trial.variant.meter.read().since(trial.tried_at_start);
         let used = current.meter.read().since(trial.current_at_start);
         let is_enough = |m: Metered| m.buffers >= TRIAL_BUFFERS && m.rows >= TRIAL_ROWS;
-        let (Some(before), Some(after)) = (used.nanos_per_row(), tried.nanos_per_row()) else { return Some(trial) };
         if !(is_enough(tried) && is_enough(used)) {
             return Some(trial);
         }
+        let costs = (
+            current.meter.median_since(trial.current_at_start),
+            trial.variant.meter.median_since(trial.tried_at_start),
+        );
+        let (Some(before), Some(after)) = costs else { return Some(trial) };
         events.judge(trial.event, before, after);
         let (from, to) = (current.choices(), &trial.chosen.choices);
         let margin = if from.keys == to.keys { TRIAL_MARGIN } else { TABLES_MARGIN };
         let is_better = after <= margin * before;
-        self.choosing.judged(&from, to, (margin * before, after), now);
+        if is_better || !trial.is_doubt {
+            self.choosing.judged(&from, to, (margin * before, after), now);
+        }
+        if trial.is_doubt {
+            self.doubts.changed(now);
+            self.doubts.judged(margin * before, after);
+        }
         let next = if is_better { Arc::clone(&trial.variant) } else { current };
         let number = trial.variant.number;
         events.note(Event {

@@ -9,10 +9,11 @@ use super::variant::Sample;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, BooleanArray};
-use millstream_codegen::execute::{Flow, emit};
+use millstream_codegen::execute::{Emitted, Flow, emit};
 use millstream_codegen::interpreter::Interpreter;
+use millstream_codegen::kernel::Kernel;
 use millstream_codegen::lower::Lowered;
-use millstream_codegen::observe::observed;
+use millstream_codegen::observe::{observed, prefixes};
 use millstream_functions::{FunctionContext, FunctionSettings};
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,29 +27,38 @@ pub(crate) struct Watch {
     functions: FunctionContext,
 }
 
+/// How often the cost of a program is measured; the least counts.
+const MEASUREMENTS: usize = 32;
+
 struct Probe {
     lowered: Lowered,
-    kernel: Interpreter,
+    kernel: Arc<dyn Kernel>,
     /// Least nanoseconds per row so far.
     nanos: f64,
 }
 
 impl Probe {
     fn new(lowered: Lowered) -> Probe {
-        let kernel = Interpreter::new(Arc::new(lowered.program.clone()));
+        let kernel = Arc::new(Interpreter::new(Arc::new(lowered.program.clone())));
         Probe { lowered, kernel, nanos: f64::INFINITY }
     }
 
     /// What it emits, one row for each of the sample's; `None` if it fails.
     fn look(&mut self, sample: &Sample, functions: &mut FunctionContext) -> Option<Vec<ArrayRef>> {
+        let emitted = self.emit(sample, functions)?;
+        (emitted.rows == sample.rows).then_some(emitted.columns)
+    }
+
+    /// What it emits; `None` if it fails.
+    fn emit(&mut self, sample: &Sample, functions: &mut FunctionContext) -> Option<Emitted> {
         let columns = &sample.columns[..self.lowered.program.inputs.len()];
         let started = Instant::now();
         let emitted =
-            emit(&self.lowered, &self.kernel, columns, sample.rows, &[i64::MIN], functions, &mut |_| Flow::Stop);
+            emit(&self.lowered, &*self.kernel, columns, sample.rows, &[i64::MIN], functions, &mut |_| Flow::Stop);
         let nanos = started.elapsed().as_nanos() as f64 / sample.rows as f64;
-        let emitted = emitted.ok().filter(|emitted| emitted.rows == sample.rows)?;
+        let emitted = emitted.ok()?;
         self.nanos = self.nanos.min(nanos);
-        Some(emitted.columns)
+        Some(emitted)
     }
 }
 
@@ -91,6 +101,25 @@ impl Watch {
             slice_ms: *slice_ms,
             columns: &sample.columns,
         });
+    }
+
+    /// What each filter of a program over the rows of a sample costs with these kernels, in nanoseconds per row of the sample:
+    /// measured by programs that end behind it ("instrumented execution", Grizzly section 6.1.1). `None` if that cannot be.
+    pub(crate) fn filter_costs(
+        &mut self,
+        lowered: &Lowered,
+        sample: &Sample,
+        make: &mut dyn FnMut(&Lowered) -> Option<Arc<dyn Kernel>>,
+    ) -> Option<Vec<f64>> {
+        let mut costs = Vec::new();
+        for prefix in prefixes(lowered)? {
+            let mut probe = Probe { kernel: make(&prefix)?, lowered: prefix, nanos: f64::INFINITY };
+            for _ in 0..MEASUREMENTS {
+                probe.emit(sample, &mut self.functions)?;
+            }
+            costs.push(probe.nanos);
+        }
+        Some(costs.windows(2).map(|pair| (pair[1] - pair[0]).max(0.0)).collect())
     }
 
     /// What a filter's condition costs an interpreter, in nanoseconds per row; `None` before it was observed.

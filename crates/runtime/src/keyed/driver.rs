@@ -108,7 +108,7 @@ struct Units {
 /// Work of a partition.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeyedTask {
-    operator: usize,
+    pub(crate) operator: usize,
     partition: usize,
 }
 
@@ -388,6 +388,8 @@ impl Query {
             };
             let output = self.advance_partition(runtime, partition, waiting, watermark, functions)?;
             drop(permits);
+            let rows_out: usize = output.iter().map(|(_, rows)| rows.rows).sum();
+            self.stats.operators[task.operator].rows_out.fetch_add(rows_out as u64, Relaxed);
             self.finish_job(runtime, &job, output);
             if let Job::Advance { completed, .. } = job {
                 self.stats.operators[task.operator].delay.record(completed.elapsed());

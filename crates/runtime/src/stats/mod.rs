@@ -3,23 +3,26 @@
 //! All counters are relaxed atomics, each written by any worker a few times a task. What waits is the difference of two
 //! counters, what has begun and what was added before; so nothing is locked. A snapshot is not a consistent cut.
 
+mod cycles;
 mod histogram;
 mod programs;
 mod snapshot;
 
+use cycles::CycleClock;
 pub(crate) use histogram::Histogram;
 pub use histogram::Times;
 pub(crate) use programs::ProgramStats;
 pub use programs::{ColumnSnapshot, KeysSnapshot, ProfileSnapshot, ProgramSnapshot, VariantSnapshot};
 pub use snapshot::{
-    CodeOrigin, Compilation, PipelineSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, TriggerSnapshot,
-    WorkerSnapshot,
+    CodeOrigin, Compilation, HardwareSnapshot, PipelineSnapshot, SinkSnapshot, SourceSnapshot, SplitSnapshot,
+    StatsSnapshot, TriggerSnapshot, WorkerSnapshot,
 };
 
+use crate::adaptive::signals::counters::HardwareTotals;
 use crate::adaptive::{Event, EventLog};
 use crate::query::Query;
 use crate::stream::Stream;
-use millstream_plan::pipeline::{QueryPlan, ScanKind, SourcePlan};
+use millstream_plan::pipeline::{QueryPlan, ScanKind, SinkPlan, SourcePlan};
 use millstream_state::{MemoryBudget, MemorySnapshot};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
@@ -31,6 +34,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct QueryStats {
     started: Instant,
+    cycles: CycleClock,
     /// How long the run has taken, once it has ended.
     ended: OnceLock<Duration>,
     pub(crate) rows_out: AtomicU64,
@@ -46,6 +50,8 @@ pub struct QueryStats {
     pub(crate) pipelines: Vec<PipelineStats>,
     pub(crate) aggregations: Vec<TriggerStats>,
     pub(crate) operators: Vec<TriggerStats>,
+    pub(crate) sinks: Vec<SinkStats>,
+    pub(crate) hardware: HardwareTotals,
     /// Set when the query is built.
     memory: OnceLock<Arc<MemoryBudget>>,
     /// Known from the start on.
@@ -99,7 +105,45 @@ pub(crate) struct PipelineStats {
 #[derive(Debug, Default)]
 pub(crate) struct TriggerStats {
     pub(crate) begun: AtomicU64,
+    pub(crate) rows_out: AtomicU64,
+    busy_nanos: AtomicU64,
     pub(crate) delay: Histogram,
+}
+
+impl TriggerStats {
+    /// A worker has spent so much time on it.
+    pub(crate) fn spent(&self, time: Duration) {
+        self.busy_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+}
+
+/// Counters of a sink.
+#[derive(Debug, Default)]
+pub(crate) struct SinkStats {
+    name: String,
+    rows: AtomicU64,
+    busy_nanos: AtomicU64,
+}
+
+impl SinkStats {
+    fn new(index: usize, plan: &SinkPlan) -> SinkStats {
+        let target = plan.table.as_ref().map_or("result", |table| &table.name);
+        SinkStats { name: format!("sink {index}: {target}"), ..SinkStats::default() }
+    }
+
+    /// So many rows were written in so much time.
+    pub(crate) fn wrote(&self, rows: u64, time: Duration) {
+        self.rows.fetch_add(rows, Relaxed);
+        self.busy_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+
+    fn snapshot(&self) -> SinkSnapshot {
+        SinkSnapshot {
+            name: self.name.clone(),
+            rows: self.rows.load(Relaxed),
+            busy: Duration::from_nanos(self.busy_nanos.load(Relaxed)),
+        }
+    }
 }
 
 /// Counters of a worker, in cache lines of its own.
@@ -190,6 +234,7 @@ impl QueryStats {
     pub fn new(plan: &QueryPlan) -> QueryStats {
         QueryStats {
             started: Instant::now(),
+            cycles: CycleClock::start(),
             ended: OnceLock::new(),
             rows_out: AtomicU64::new(0),
             late_rows: AtomicU64::new(0),
@@ -204,6 +249,8 @@ impl QueryStats {
             pipelines: plan.pipelines.iter().map(|_| PipelineStats::default()).collect(),
             aggregations: plan.aggregations.iter().map(|_| TriggerStats::default()).collect(),
             operators: plan.operators.iter().map(|_| TriggerStats::default()).collect(),
+            sinks: plan.sinks.iter().enumerate().map(|(i, s)| SinkStats::new(i, s)).collect(),
+            hardware: HardwareTotals::default(),
             memory: OnceLock::new(),
             workers: OnceLock::new(),
             query: Mutex::new(Weak::new()),
@@ -246,6 +293,13 @@ impl QueryStats {
     /// Counters of a worker.
     pub(crate) fn worker(&self, worker: usize) -> &WorkerStats {
         &self.workers.get().expect("the number of workers is noted before they start")[worker]
+    }
+
+    /// Tasks that workers have done, and the time that they have spent on them, all together.
+    pub(crate) fn work_done(&self) -> (u64, Duration) {
+        let workers = || self.workers.get().into_iter().flatten();
+        let busy = workers().map(|w| w.busy_nanos.load(Relaxed)).sum();
+        (workers().map(|w| w.tasks.load(Relaxed)).sum(), Duration::from_nanos(busy))
     }
 
     /// Shows what is held of a budget; the first one counts.
@@ -321,6 +375,12 @@ impl QueryStats {
             pipelines,
             aggregations: triggers("aggregation", &self.aggregations),
             operators: triggers("operator", &self.operators),
+            sinks: self.sinks.iter().map(SinkStats::snapshot).collect(),
+            cycles_per_nano: self.cycles.per_nano(),
+            hardware: self.hardware.per_row().map(|counted| HardwareSnapshot {
+                mispredictions_per_row: counted.mispredictions,
+                cache_misses_per_row: counted.cache_misses,
+            }),
             workers: self.workers.get().iter().flat_map(|w| w.iter()).map(|w| w.snapshot(elapsed)).collect(),
         }
     }
@@ -387,7 +447,14 @@ impl TriggerStats {
     fn snapshot(&self, name: String, is_over: bool) -> TriggerSnapshot {
         let delay = self.delay.times();
         let begun = self.begun.load(Relaxed);
-        TriggerSnapshot { name, begun, in_flight: left(begun, delay.count, is_over), delay }
+        TriggerSnapshot {
+            name,
+            begun,
+            in_flight: left(begun, delay.count, is_over),
+            rows_out: self.rows_out.load(Relaxed),
+            busy: Duration::from_nanos(self.busy_nanos.load(Relaxed)),
+            delay,
+        }
     }
 }
 

@@ -25,6 +25,9 @@ pub struct ProgramSnapshot {
     pub variants: Vec<VariantSnapshot>,
     /// What is known of its rows; `None` for programs that are not adapted.
     pub profile: Option<ProfileSnapshot>,
+    /// What each filter costs, in nanoseconds per row that comes into the program, in the order of the generic program; only
+    /// after a run that was to measure it, and empty otherwise.
+    pub filter_nanos: Vec<f64>,
 }
 
 /// A variant of a program at one moment.
@@ -153,6 +156,7 @@ struct Learned {
     /// By number; those that ran last.
     variants: BTreeMap<u32, VariantSnapshot>,
     profile: Option<ProfileSnapshot>,
+    filter_nanos: Vec<f64>,
 }
 
 impl fmt::Debug for ProgramStats {
@@ -185,6 +189,11 @@ impl ProgramStats {
         self.0.lock().learned.entry(program.name.clone()).or_default().profile = Some(profile);
     }
 
+    /// What the filters of a program cost.
+    pub(crate) fn measured(&self, program: &Program, filter_nanos: Vec<f64>) {
+        self.0.lock().learned.entry(program.name.clone()).or_default().filter_nanos = filter_nanos;
+    }
+
     /// The run has ended.
     pub(crate) fn end(&self) {
         let mut state = self.0.lock();
@@ -212,6 +221,7 @@ impl State {
                 name: program.name.clone(),
                 variants: variants.into_values().filter(|variant| variant.rows > 0 || variant.is_current).collect(),
                 profile: learned.and_then(|learned| learned.profile.clone()),
+                filter_nanos: learned.map_or_else(Vec::new, |learned| learned.filter_nanos.clone()),
             }
         });
         programs.filter(|program| program.variants.iter().any(|variant| variant.rows > 0)).collect()

@@ -55,8 +55,24 @@ pub struct StatsSnapshot {
     pub aggregations: Vec<TriggerSnapshot>,
     /// One for each keyed operator of the plan.
     pub operators: Vec<TriggerSnapshot>,
+    /// One for each sink of the plan.
+    pub sinks: Vec<SinkSnapshot>,
     /// One for each worker; empty before the start.
     pub workers: Vec<WorkerSnapshot>,
+    /// Cycles of the processor's reference clock (x86-64: the time-stamp counter, of a fixed frequency) per nanosecond;
+    /// `None` where programs cannot read it.
+    pub cycles_per_nano: Option<f64>,
+    /// What hardware counters say; `None` where the machine has none or does not let programs use them.
+    pub hardware: Option<HardwareSnapshot>,
+}
+
+/// What hardware counters have counted while workers were at work, per row that came into a pipeline.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HardwareSnapshot {
+    /// Mispredicted branches.
+    pub mispredictions_per_row: f64,
+    /// Misses of the last cache.
+    pub cache_misses_per_row: f64,
 }
 
 /// The making of machine code for a program.
@@ -170,8 +186,23 @@ pub struct TriggerSnapshot {
     pub begun: u64,
     /// Those of `begun` whose rows have not all been delivered.
     pub in_flight: u64,
+    /// Rows delivered.
+    pub rows_out: u64,
+    /// Time that workers have spent on it: sealing and merging tables, combining windows, doing jobs.
+    pub busy: Duration,
     /// The time of each from the watermark that completed it until its rows were all buffers of the next pipeline.
     pub delay: Times,
+}
+
+/// Counters of a sink at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SinkSnapshot {
+    /// Number and table, as EXPLAIN says: `sink 0: results`.
+    pub name: String,
+    /// Rows written.
+    pub rows: u64,
+    /// Time spent on writing. (Rows are encoded before, in the pipeline's tasks.)
+    pub busy: Duration,
 }
 
 /// Counters of a worker at one moment.

@@ -89,6 +89,8 @@ pub(crate) struct Situation {
     pub(crate) memory_left: u64,
     /// Of the machine.
     pub(crate) caches: Caches,
+    /// Whether a range is to be used wherever it fits, whatever it costs.
+    pub(crate) is_forced: bool,
 }
 
 /// What to do about a range.
@@ -137,7 +139,7 @@ impl Situation {
     fn pays(&self, keys: Keys, margin: f64) -> bool {
         let bytes = keys.len.saturating_mul(self.stride as u64);
         let most = (self.memory_left / SHARE_OF_MEMORY / self.tables.max(1) as u64).min(MOST_BYTES);
-        bytes <= most && self.array(keys) <= margin * self.hash()
+        bytes <= most && (self.is_forced || self.array(keys) <= margin * self.hash())
     }
 
     /// Nanoseconds per row of a hash table.
@@ -172,6 +174,7 @@ mod tests {
             tables: 4,
             memory_left: 8 << 30,
             caches: Caches { second: 1 << 20, last: 32 << 20 },
+            is_forced: false,
         }
     }
 

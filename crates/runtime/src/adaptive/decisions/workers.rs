@@ -1,10 +1,11 @@
-//! How many workers a query, or a pipeline of it, has at work (Darwin section 4.1: pipelines of low utilisation are merged,
-//! those that create backpressure are split).
+//! How many workers a query has at work (Darwin section 4.1: pipelines of low utilisation are merged, those that create
+//! backpressure are split). Any worker runs tasks of any pipeline, the most urgent first; so pipelines share the workers that
+//! they need together, and one that falls behind gets those that the others leave.
 //!
 //! Rows that wait are a loss at once; a worker too many costs a private table to be merged, some wake-ups, and cache. So
 //! workers are added as soon as tasks wait for longer than it takes to hand them over, as many as there are tasks; and one
 //! is sent to rest when the others would have had time for its work too, over some time. The time doubles when that
-//! turns out to be wrong.
+//! turns out to be wrong. Between two looks, many tasks that wait call all workers at once ([`is_rush`]).
 
 use super::costs::TASK;
 use std::time::Duration;
@@ -16,6 +17,11 @@ const QUIET: Duration = Duration::from_millis(200);
 /// Most doublings of it.
 const MOST_DOUBLINGS: u32 = 7;
 
+/// Whether so many tasks wait for so few workers that the next look would be too late.
+pub(crate) fn is_rush(active: usize, waiting: usize) -> bool {
+    waiting > 2 * active
+}
+
 /// What was seen since the last look.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
@@ -25,6 +31,8 @@ pub(crate) struct Load {
     pub(crate) busy: Duration,
     /// Tasks that wait now.
     pub(crate) waiting: usize,
+    /// Workers at work now: more than was decided after a rush.
+    pub(crate) active: usize,
     /// Nanoseconds of a task, on average.
     pub(crate) task_nanos: f64,
 }
@@ -47,15 +55,12 @@ impl ActiveWorkers {
         ActiveWorkers { most, active: most, quiet: Duration::ZERO, regrets: 0, rested: Duration::MAX }
     }
 
-    /// How many are at work.
-    pub(crate) fn active(&self) -> usize {
-        self.active
-    }
-
     /// Takes a look and says how many are at work from now on.
     pub(crate) fn observe(&mut self, load: Load) -> usize {
         self.rested = self.rested.saturating_add(load.elapsed);
-        if load.waiting > 0 && self.is_behind(load) {
+        if load.active > self.active {
+            self.split(load.active - self.active);
+        } else if load.waiting > 0 && self.is_behind(load) {
             self.split(load.waiting);
         } else if self.could_be_fewer(load) {
             self.quiet += load.elapsed;
@@ -110,7 +115,7 @@ mod tests {
     const LOOK: Duration = Duration::from_millis(50);
 
     fn load(busy: f64, waiting: usize) -> Load {
-        Load { elapsed: LOOK, busy: LOOK.mul_f64(busy), waiting, task_nanos: 1e5 }
+        Load { elapsed: LOOK, busy: LOOK.mul_f64(busy), waiting, active: 0, task_nanos: 1e5 }
     }
 
     #[test]
@@ -136,12 +141,15 @@ mod tests {
         (0..100).for_each(|_| {
             workers.observe(load(0.1, 0));
         });
-        assert_eq!(workers.active(), 1);
+        assert_eq!(workers.active, 1);
         assert_eq!(workers.observe(load(1.0, 3)), 4);
         assert_eq!(workers.observe(load(4.0, 100)), 8);
         let tiny = Load { task_nanos: 100.0, ..load(1.0, 2) };
         let mut workers = ActiveWorkers { active: 1, ..workers };
         assert_eq!(workers.observe(tiny), 1, "done before another worker is awake");
+        let rushed = Load { active: 3, ..load(0.5, 0) };
+        assert_eq!(workers.observe(rushed), 3, "what a rush has called stays for a while");
+        assert_eq!(workers.observe(Load { active: 3, ..load(0.1, 0) }), 3);
     }
 
     #[test]

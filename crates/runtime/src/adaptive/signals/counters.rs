@@ -2,12 +2,13 @@
 //!
 //! They say at once why rows have become dearer, but containers and virtual machines rarely allow them. So nothing depends
 //! on them: without them there are just none, and the cost per row must suffice. Each read is a system call; so they are
-//! read once in [`BUFFERS_PER_READ`] buffers.
+//! read once in [`TASKS_PER_READ`] tasks. What is missing is a count of contended cache lines, for
+//! which every processor has events of its own.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Buffers between two reads.
-const BUFFERS_PER_READ: u32 = 32;
+/// Tasks between two reads.
+const TASKS_PER_READ: u32 = 32;
 
 /// What was counted over all workers. All atomics are relaxed.
 #[derive(Debug, Default)]
@@ -33,7 +34,7 @@ impl HardwareTotals {
         self.cache_misses.fetch_add(counts[1], Relaxed);
     }
 
-    /// Per row of the buffers that were counted; `None` where there are no counters.
+    /// Per row of the tasks that were counted; `None` where there are no counters.
     pub(crate) fn per_row(&self) -> Option<PerRow> {
         let rows = self.rows.load(Relaxed);
         let of = |count: &AtomicU64| count.load(Relaxed) as f64 / rows as f64;
@@ -47,21 +48,21 @@ pub(crate) struct HardwareCounters {
     pair: Option<machine::Pair>,
     last: [u64; 2],
     rows: u64,
-    buffers: u32,
+    tasks: u32,
 }
 
 impl HardwareCounters {
     /// Those of this thread; silent ones where the machine has none or does not allow them.
     pub(crate) fn open() -> HardwareCounters {
-        HardwareCounters { pair: machine::Pair::open(), last: [0; 2], rows: 0, buffers: 0 }
+        HardwareCounters { pair: machine::Pair::open(), last: [0; 2], rows: 0, tasks: 0 }
     }
 
-    /// A buffer has been processed.
+    /// A task is done that has taken so many rows through a pipeline.
     pub(crate) fn note(&mut self, rows: usize, totals: &HardwareTotals) {
         let Some(pair) = &mut self.pair else { return };
         self.rows += rows as u64;
-        self.buffers += 1;
-        if self.buffers < BUFFERS_PER_READ {
+        self.tasks += 1;
+        if self.tasks < TASKS_PER_READ {
             return;
         }
         match pair.read() {
@@ -71,7 +72,7 @@ impl HardwareCounters {
             }
             None => self.pair = None,
         }
-        (self.rows, self.buffers) = (0, 0);
+        (self.rows, self.tasks) = (0, 0);
     }
 }
 
@@ -125,15 +126,15 @@ mod tests {
     #[test]
     fn without_counters_there_is_silence() {
         let totals = HardwareTotals::default();
-        let mut counters = HardwareCounters { pair: None, last: [0; 2], rows: 0, buffers: 0 };
-        (0..3 * BUFFERS_PER_READ).for_each(|_| counters.note(1000, &totals));
+        let mut counters = HardwareCounters { pair: None, last: [0; 2], rows: 0, tasks: 0 };
+        (0..3 * TASKS_PER_READ).for_each(|_| counters.note(1000, &totals));
         assert_eq!(totals.per_row(), None);
     }
 
     #[test]
     fn with_counters_or_not_nothing_fails() {
         let (totals, mut counters) = (HardwareTotals::default(), HardwareCounters::open());
-        (0..BUFFERS_PER_READ).for_each(|_| counters.note(1000, &totals));
+        (0..TASKS_PER_READ).for_each(|_| counters.note(1000, &totals));
         assert_eq!(totals.per_row().is_some(), counters.pair.is_some(), "what was opened can be read");
     }
 

@@ -1,7 +1,7 @@
 //! What a row costs: counted for every buffer, by variant, and watched for changes.
 //!
-//! A meter costs three relaxed additions a buffer, and the clock is read for the statistics anyway. The detector runs where
-//! the meters are read, some times a second.
+//! A meter costs three relaxed additions and a store a buffer, and the clock is read for the statistics anyway. The detector
+//! runs where the meters are read, some times a second.
 //!
 //! # The detector
 //!
@@ -11,7 +11,7 @@
 //! rises by half after four, one that wavers by a tenth never. After a report the reference is learned anew.
 
 use super::WINDOW;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Readings that make the reference.
@@ -24,6 +24,8 @@ const ALARM: f64 = 1.0;
 const MOST: f64 = 0.6;
 /// Rows that make a reading; fewer say little.
 const LEAST_ROWS: u64 = WINDOW;
+/// The last buffers whose costs are kept one by one.
+const RECENT: usize = 32;
 
 /// Rows processed by a variant and the time that it took, over all workers. All atomics are relaxed; a reading need not be
 /// of one moment.
@@ -32,6 +34,8 @@ pub(crate) struct VariantMeter {
     rows: AtomicU64,
     nanos: AtomicU64,
     buffers: AtomicU64,
+    /// Nanoseconds per row of the last buffers, as the bits of an f32; that of buffer *n* is at *n* modulo their number.
+    recent: [AtomicU32; RECENT],
 }
 
 /// What a meter shows.
@@ -50,7 +54,20 @@ impl VariantMeter {
     pub(crate) fn record(&self, rows: usize, time: Duration) {
         self.rows.fetch_add(rows as u64, Relaxed);
         self.nanos.fetch_add(time.as_nanos() as u64, Relaxed);
-        self.buffers.fetch_add(1, Relaxed);
+        let number = self.buffers.fetch_add(1, Relaxed);
+        let nanos_per_row = time.as_nanos() as f32 / rows.max(1) as f32;
+        self.recent[number as usize % RECENT].store(nanos_per_row.to_bits(), Relaxed);
+    }
+
+    /// The median of the nanoseconds per row of the buffers since an earlier reading, of the last of them if there were many;
+    /// `None` without any. One for which its worker was kept from the core does not count more than any other.
+    pub(crate) fn median_since(&self, earlier: Metered) -> Option<f64> {
+        let buffers = self.buffers.load(Relaxed);
+        let first = earlier.buffers.max(buffers.saturating_sub(RECENT as u64));
+        let cost = |number: u64| f32::from_bits(self.recent[number as usize % RECENT].load(Relaxed));
+        let mut costs: Vec<f32> = (first..buffers).map(cost).collect();
+        costs.sort_by(f32::total_cmp);
+        costs.get(costs.len() / 2).map(|&median| f64::from(median))
     }
 
     /// The sums so far.
@@ -145,6 +162,20 @@ mod tests {
         assert_eq!(then, Metered { rows: 100, nanos: 3000, buffers: 1 });
         assert_eq!(then.nanos_per_row(), None, "too few rows");
         assert_eq!(first.since(meter.read()), Metered::default());
+    }
+
+    #[test]
+    fn the_median_is_that_of_the_buffers_since() {
+        let meter = VariantMeter::default();
+        assert_eq!(meter.median_since(Metered::default()), None);
+        (0..50).for_each(|_| meter.record(1000, Duration::from_micros(9)));
+        let start = meter.read();
+        for micros in [2, 3, 4, 5, 10_000] {
+            meter.record(1000, Duration::from_micros(micros));
+        }
+        assert_eq!(meter.median_since(start), Some(4.0), "one that was interrupted does not matter");
+        (0..100).for_each(|_| meter.record(1000, Duration::from_micros(7)));
+        assert_eq!(meter.median_since(start), Some(7.0), "the last ones count");
     }
 
     #[test]

@@ -58,7 +58,8 @@ struct Run {
 impl Run {
     fn new() -> Run {
         let code = PipelineCode::interpreted(Arc::new(lowered()));
-        let unit = Unit::new(&code, &Adaptivity::default(), &FunctionSettings::default()).expect("it has filters");
+        let adaptable = Adaptable { code: code.clone(), aggregation: None };
+        let unit = Unit::new(&adaptable, &Adaptivity::default(), &FunctionSettings::default()).expect("it has filters");
         Run { code, unit, events: EventLog::default(), now: Duration::ZERO }
     }
 
