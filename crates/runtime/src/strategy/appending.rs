@@ -2,7 +2,7 @@
 //! `adaptive::decisions::pre_aggregation` decides, or chance.
 //!
 //! What decides is how many keys the rows of a table have. An appended row is an entry, which says nothing of keys; but sealing
-//! sorts entries, equal keys become neighbours, and counting these ([`Partial::keys_of`]) costs next to nothing. The entries of
+//! sorts entries, equal keys become neighbours, and counting these ([`Partial::keys_of`]) is a small part of the cost of sealing. The entries of
 //! a table that aggregates are its keys, and where one of the components is a COUNT(*), its sum is the rows. So both kinds
 //! of tables tell the same, exactly, when they are sealed, and no slice has to be aggregated for the sake of knowing.
 //!
@@ -32,8 +32,6 @@ const OPEN_SLICES: f64 = 2.0;
 const REMEMBERED: f64 = 32.0;
 /// Least rows of sealed tables that are judged together.
 const LEAST_ROWS: f64 = 1024.0;
-/// Entries of a partial beyond which the keys of one partition stand for those of all.
-const MANY: usize = 1 << 14;
 
 /// See the file's description. The atomic is relaxed: a table may be of either kind.
 #[derive(Debug)]
@@ -139,15 +137,12 @@ impl Appending {
         if !self.is_chosen() || !(appended || self.counts_rows()) {
             return None;
         }
-        let partitions = if partial.len() > MANY { 0..1 } else { 0..PARTITIONS };
-        let entries = partial.len_of(&partitions);
+        let all = 0..PARTITIONS;
         let rows = match self.count.filter(|_| !appended) {
-            Some(count) => partial.count_of(&partitions, count),
-            None => entries as u64,
+            Some(count) => partial.count_of(&all, count),
+            None => partial.len() as u64,
         };
-        let scale = partial.len() as f64 / entries as f64;
-        let keys = scale * partial.keys_of(&partitions) as f64;
-        (entries > 0).then_some(Filled { slices: 0.0, tables: 1.0, rows: scale * rows as f64, keys })
+        Some(Filled { slices: 0.0, tables: 1.0, rows: rows as f64, keys: partial.keys_of(&all) as f64 })
     }
 
     /// A table was sealed.
