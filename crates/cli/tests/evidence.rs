@@ -53,6 +53,21 @@ fn explain_analyze_runs_a_query_and_tells_what_it_did() {
 }
 
 #[test]
+fn each_operator_tells_of_its_rows_and_cost() {
+    let folder = folder();
+    let sql = format!("{TABLE} EXPLAIN ANALYZE SELECT b FROM t WHERE MOD(a, 2) = 0 AND b LIKE 'row 9%'");
+    for tier in ["interpret", "compile"] {
+        let (exit_code, out, errors) = run(folder.path(), &["run", "--tier", tier, "-e", &sql]);
+        assert_eq!((exit_code, errors.as_str()), (Some(0), ""), "{tier}");
+        let filters: Vec<&str> = out.lines().filter(|line| line.contains(" % of rows pass, ")).collect();
+        assert_eq!(filters.len(), 2, "{tier}: {out}");
+        assert!(filters[0].trim_start().starts_with("| 66.6 % of rows pass, "), "{tier}: {out}");
+        contains_all(&out, &["    | the rest: ", "sink 0: result: 72 rows written, "]);
+        assert_eq!(out.contains(" cycles) per row"), cfg!(target_arch = "x86_64"), "{tier}: {out}");
+    }
+}
+
+#[test]
 fn an_analyzed_insert_writes_its_rows() {
     let folder = folder();
     let sink = "CREATE TABLE s (b STRING) WITH ('connector' = 'filesystem', 'path' = 'out.csv', 'format' = 'csv');";
@@ -106,6 +121,9 @@ fn reports_come_during_a_run_and_an_interrupt_ends_in_an_analysis() {
     let variants = report["programs"][0]["variants"].as_array().unwrap();
     assert!(report["rows_in"].as_u64() > Some(0) && !variants.is_empty(), "{report}");
     assert_eq!(variants.iter().filter(|v| v["current"] == true).count(), 1, "{report}");
+    let mut ran = variants.iter().filter(|v| v["rows"].as_u64() > Some(0));
+    assert!(ran.all(|v| v["cycles_per_row"].is_f64() == cfg!(target_arch = "x86_64")), "{report}");
+    assert!(report["sinks"][0]["rows"].is_u64() && report["hardware"].is_object() | report["hardware"].is_null());
     let rows: u64 = variants.iter().map(|v| v["rows"].as_u64().unwrap()).sum();
     assert!(rows > 0 && report["events"].is_array(), "{report}");
     let status = Command::new("sh").arg("-c").arg(format!("kill -INT {}", child.id())).status().unwrap();

@@ -405,6 +405,7 @@ impl Session {
             }),
             not_null: assume(settings.not_null()),
             constants: assume(settings.constants()),
+            few_values: assume(settings.few_values()),
             key_range: assume(settings.key_range()),
             pre_aggregation: match settings.pre_aggregate() {
                 sql::PreAggregate::Auto => PreAggregation::Auto,

@@ -66,6 +66,8 @@ pub struct Adaptivity {
     pub not_null: Assume,
     /// Columns with one value.
     pub constants: Assume,
+    /// Columns of strings that mostly have one of a few values.
+    pub few_values: Assume,
     /// Ranges of integer keys.
     pub key_range: Assume,
     /// Aggregation before tables are merged.
@@ -89,6 +91,7 @@ impl Default for Adaptivity {
             filter_shape: None,
             not_null: Assume::Auto,
             constants: Assume::Auto,
+            few_values: Assume::Auto,
             key_range: Assume::Auto,
             pre_aggregation: PreAggregation::Auto,
             combination: None,

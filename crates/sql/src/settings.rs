@@ -168,6 +168,13 @@ pub const KNOWN: &[SettingInfo] = &[
         "Whether code may assume that a column in which one value was seen has no other: when that pays (auto), always, or not.",
     ),
     setting(
+        "pipeline.few-values",
+        "auto",
+        Kind::OneOf(&["auto", "always", "never"]),
+        "Whether functions of a column that mostly has one of a few short strings are answered by comparing it with these: when \
+         that pays (auto), always, or not.",
+    ),
+    setting(
         "pipeline.active-workers",
         "auto",
         Kind::OneOf(&["auto", "all"]),
@@ -515,6 +522,11 @@ impl Settings {
     /// `pipeline.assume-constant`.
     pub fn constants(&self) -> Assume {
         self.assume("pipeline.assume-constant")
+    }
+
+    /// `pipeline.few-values`.
+    pub fn few_values(&self) -> Assume {
+        self.assume("pipeline.few-values")
     }
 
     fn assume(&self, key: &str) -> Assume {

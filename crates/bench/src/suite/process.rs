@@ -20,3 +20,10 @@ pub(crate) fn cpu_time() -> Result<Duration, Failure> {
     let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u32>);
     Ok(TICK * ticks.sum::<Result<u32, _>>()?)
 }
+
+/// Mappings of memory that holds code.
+pub(crate) fn code_mappings() -> Result<usize, Failure> {
+    let maps = fs::read_to_string("/proc/self/maps")?;
+    let permissions = maps.lines().filter_map(|line| line.split_whitespace().nth(1));
+    Ok(permissions.filter(|permissions| permissions.contains('x')).count())
+}

@@ -6,8 +6,10 @@
 //! ([`Specialised`]).
 //!
 //! What is assumed is folded as lowering folds constants, so that a condition that is known, and the columns that only it
-//! needs, are gone.
+//! needs, are gone. Calls of constants are made beforehand; those of a column that mostly has one of a few values are answered
+//! by comparing it with these (`calls`).
 
+mod calls;
 mod kernel;
 mod order;
 pub mod random;
@@ -16,6 +18,7 @@ mod replay;
 mod tests;
 
 use crate::program::{FilterShape, KeyRange, Layout, Op, Program};
+pub use calls::{FewValues, calls_of_one_column};
 pub use kernel::Specialised;
 use millstream_abi::{Phys, Str};
 pub(crate) use order::Needs;
@@ -32,6 +35,8 @@ pub struct Choices {
     pub not_null: BTreeSet<u32>,
     /// Inputs assumed to have one value, where they are not NULL.
     pub constants: BTreeMap<u32, Constant>,
+    /// Inputs of strings that mostly have one of a few values. That is not assumed: others are only dearer.
+    pub few: BTreeMap<u32, FewValues>,
     /// The keys assumed.
     pub keys: Option<KeyRange>,
 }
@@ -64,7 +69,7 @@ impl Choices {
 
     /// Whether there is nothing to specialise for.
     pub fn is_generic(&self) -> bool {
-        !self.assumes() && self.filters.is_empty()
+        !self.assumes() && self.filters.is_empty() && self.few.is_empty()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Choices drawn at random, for tests and for runs that switch variants at random: some hold, most do not, and none changes
 //! what the program does.
 
-use super::{Choices, Constant, FilterChoice, can_be_constant, can_be_null, filter_count};
+use super::{Choices, Constant, FilterChoice, calls_of_one_column, can_be_constant, can_be_null, filter_count};
 use crate::program::{FilterShape, KeyRange, Program, Terminal};
 use millstream_abi::Phys;
 
@@ -48,6 +48,12 @@ pub fn random_choices(program: &Program, seed: u64) -> Choices {
         if can_be_constant(program, number, &constant) && draws.below(4) == 0 {
             choices.constants.insert(number, constant);
         }
+    }
+    for &input in calls_of_one_column(program).keys() {
+        let texts = ["", "a", "view", "b", "ab"];
+        let count = draws.below(4) as usize;
+        let values = (0..count).map(|_| texts[draws.below(texts.len() as u64) as usize].as_bytes().into());
+        choices.few.insert(input, values.collect());
     }
     if let Terminal::Update(update) = &program.terminal
         && update.layout.dense_key().is_some()

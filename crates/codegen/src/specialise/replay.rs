@@ -1,5 +1,6 @@
 //! Building a program again, statement by statement, with what is assumed in place of what it reads.
 
+use super::calls::known_call;
 use super::order::arranged;
 use super::{Choices, Constant, can_be_constant};
 use crate::builder::Builder;
@@ -51,7 +52,9 @@ impl Replay<'_> {
             }
             Statement::Call { result, valid, function, arguments, site } => {
                 let arguments: Vec<Value> = arguments.iter().map(|a| self.new[a]).collect();
-                let (new_result, new_valid) = self.builder.call(*function, &arguments, *site);
+                let call = (*function, arguments.as_slice(), *site);
+                let (new_result, new_valid) = known_call(&mut self.builder, self.program, &self.choices.few, call)
+                    .unwrap_or_else(|| self.builder.call(*function, &arguments, *site));
                 self.new.extend([(*result, new_result), (*valid, new_valid)]);
             }
             Statement::If { condition, then, otherwise, results } => {

@@ -4,6 +4,7 @@
 
 use super::decisions::assumptions::assume;
 use super::decisions::costs::{Caches, GUARD, VALIDITY};
+use super::decisions::few_values;
 use super::decisions::filters::{self, FilterCost, FilterShape as Planned};
 use super::decisions::hysteresis::{COMPILED, Hysteresis, TABLES, Trust};
 use super::decisions::key_range::{self, Keys};
@@ -52,6 +53,7 @@ pub(crate) struct Choosing {
     settings: Adaptivity,
     filters: Hysteresis,
     keys: Hysteresis,
+    few: Hysteresis,
     trust_columns: BTreeMap<u32, Trust>,
     trust_keys: Trust,
     caches: Caches,
@@ -63,6 +65,7 @@ impl Choosing {
             settings: settings.clone(),
             filters: Hysteresis::new(COMPILED),
             keys: Hysteresis::new(TABLES),
+            few: Hysteresis::new(COMPILED),
             trust_columns: BTreeMap::new(),
             trust_keys: Trust::default(),
             caches: Caches::of_machine(),
@@ -85,6 +88,7 @@ impl Choosing {
             Chosen { choices: current.clone(), observed: String::new(), decided: String::new(), is_forced: false };
         self.order_filters(facts, (profile, watch), around, &mut chosen);
         self.assume_columns(program, facts, profile, around.now, &mut chosen);
+        self.compare_few(program, facts, profile, around.now, &mut chosen);
         self.assume_keys(facts, profile, around, &mut chosen);
         (chosen.choices != *current).then_some(chosen)
     }
@@ -94,6 +98,10 @@ impl Choosing {
         if from.filters != to.filters {
             self.filters.changed(now);
             self.filters.judged(before, after);
+        }
+        if from.few != to.few {
+            self.few.changed(now);
+            self.few.judged(before, after);
         }
         if from.keys != to.keys {
             self.keys.changed(now);
@@ -191,6 +199,37 @@ impl Choosing {
                 text.decided(format_args!("{name} is constant"));
                 chosen.choices.constants.insert(input, constant);
                 chosen.is_forced |= constants == Assume::Always;
+            }
+        }
+    }
+
+    fn compare_few(&self, program: &Program, facts: &Facts, profile: &Profile, now: Duration, chosen: &mut Chosen) {
+        let (setting, is_open) = (self.settings.few_values, self.few.is_open(now));
+        if setting == Assume::Never || !(is_open || setting == Assume::Always) {
+            return;
+        }
+        let mut text = Text { observed: &mut chosen.observed, decided: &mut chosen.decided };
+        for (&input, &calls) in &facts.few {
+            let Some(column) = profile.columns().get(input as usize) else { continue };
+            if chosen.choices.constants.contains_key(&input) {
+                continue;
+            }
+            let (used, seen) = (chosen.choices.few.get(&input).cloned().unwrap_or_default(), column.few_texts());
+            let (name, used_count) = (&program.inputs[input as usize].name, used.len());
+            match (few_values::choose(&used, seen.as_deref(), calls), seen) {
+                (few_values::Choice::UseSeen, Some(seen)) => {
+                    text.observed(format_args!("{} values of {name} were seen", seen.len()));
+                    text.decided(format_args!("{name} is compared with them"));
+                    chosen.choices.few.insert(input, seen);
+                    chosen.is_forced |= setting == Assume::Always;
+                }
+                (few_values::Choice::GiveUp, _) => {
+                    text.observed(format_args!("{name} has other values than {used_count}"));
+                    text.decided(format_args!("functions of {name} are called"));
+                    chosen.choices.few.remove(&input);
+                    chosen.is_forced |= setting == Assume::Always;
+                }
+                _ => {}
             }
         }
     }

@@ -1,9 +1,9 @@
 //! What is known of a program before any row: what could be chosen for it, and roughly what its parts cost.
 
-use super::decisions::costs::{OPERATION, TEXT_OPERATION};
+use super::decisions::costs::{CALL, OPERATION, TEXT_OPERATION};
 use millstream_abi::{EntryLayout, Phys};
 use millstream_codegen::program::{Access, FilterShape, Op, Program, Statement, Terminal, Value};
-use millstream_codegen::specialise::{can_be_null, filter_count, regions};
+use millstream_codegen::specialise::{calls_of_one_column, can_be_null, filter_count, regions};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// See the file's description.
@@ -15,6 +15,8 @@ pub(crate) struct Facts {
     pub(crate) nullable: BTreeMap<u32, usize>,
     /// For each column that could be assumed to be constant, nanoseconds per row that are saved then.
     pub(crate) constants: BTreeMap<u32, f64>,
+    /// For each column of strings, how many calls could be answered from few values of it.
+    pub(crate) few: BTreeMap<u32, usize>,
     /// Layout of the entries, if a range of keys can be assumed.
     pub(crate) keyed: Option<EntryLayout>,
 }
@@ -42,7 +44,11 @@ impl Facts {
             }
             _ => None,
         };
-        Facts { filters: filters(program, &work), nullable: nullable(program), constants: work.constants(), keyed }
+        let (few, mut constants) = (calls_of_one_column(program), work.constants());
+        for (&input, &calls) in &few {
+            *constants.entry(input).or_default() += CALL * calls as f64;
+        }
+        Facts { filters: filters(program, &work), nullable: nullable(program), constants, few, keyed }
     }
 
     /// Whether anything can be chosen.

@@ -244,6 +244,9 @@ fn choices_text(program: &Program, choices: &Choices) -> String {
         let names: Vec<&str> = choices.constants.keys().map(name).collect();
         parts.push(format!("{} constant", names.join(", ")));
     }
+    for (input, values) in &choices.few {
+        parts.push(format!("{} mostly one of {}", name(input), values.len()));
+    }
     if let Some(keys) = choices.keys {
         let last = keys.first.wrapping_add_unsigned(keys.len - 1);
         parts.push(format!("keys from {} to {last}", keys.first));

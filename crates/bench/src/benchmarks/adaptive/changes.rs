@@ -2,14 +2,15 @@
 //!
 //! Keys and the rows that pass a filter jump between two shapes of the data. Memory is what is resident at the end of each
 //! phase: its maximum in the last half of the phases is compared with that in the second quarter, as the first windows
-//! and variants come in the first. A stop is the longest task of a worker, and the longest time without progress of the
-//! query; both are printed for the generic plan, too, as other processes stop workers as well.
+//! and variants come in the first; and so is the number of mappings that hold code. A stop is the longest task of a worker,
+//! and the longest time without progress of the query; both are printed for the generic plan, too, as other processes stop
+//! workers as well. Buffers have a fixed size, so that a task takes less than a millisecond by itself.
 
 use super::phased::{Lengths, Phase, Phased};
 use super::scenario::Plan;
 use super::scenarios::{KEY_VALUE, KEY_VALUE_DEFINITION, numbers};
 use super::timeline::{Sample, Watched, watch};
-use crate::suite::{Failure, Record, Suite, resident_bytes};
+use crate::suite::{Failure, Record, Suite, code_mappings, resident_bytes};
 use serde_json::json;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,6 +25,11 @@ const STOP_MS: f64 = 5.0;
 /// What memory may grow by: allocators and the machine's pages are not exact.
 const GROWTH: f64 = 1.02;
 const SLACK_BYTES: f64 = 4e6;
+/// Code that may be there more than before: variants come and go.
+const SLACK_MAPPINGS: f64 = 32.0;
+/// Samples for each count of the mappings, which takes longer.
+const COUNT_EVERY: usize = 64;
+const BUFFER_ROWS: (&str, &str) = ("pipeline.buffer-rows", "16384");
 
 const SQL: &str = "SELECT k, window_start, SUM(v), COUNT(*)
     FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '0.03' SECOND))
@@ -45,14 +51,19 @@ pub(super) fn run(suite: &mut Suite) -> Result<Vec<String>, Failure> {
     let mut missed = Vec::new();
     let mut lengths = Lengths::Clock(Duration::from_secs_f64(PHASE_S * scale), Arc::default());
     let mut wanted = None;
-    for plan in [Plan::generic(), Plan::adaptive()] {
+    for plan in [Plan::generic(), Plan::adaptive()].map(|plan| plan.with(BUFFER_ROWS)) {
         let table = Phased::new(KEY_VALUE, &phases, lengths);
         let mut session = plan.session(suite.threads())?;
         session.register_source("events", KEY_VALUE_DEFINITION, Arc::new(table.clone()))?;
         let memory = Mutex::new(Vec::new());
         let seen = watch(&mut session, SQL, suite.threads(), SAMPLE, |at_s| {
             let bytes = resident_bytes().unwrap_or(0);
-            memory.lock().unwrap_or_else(PoisonError::into_inner).push((at_s, bytes as f64));
+            let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+            let mappings = match (memory.len() % COUNT_EVERY, memory.last()) {
+                (1.., Some(Reading { mappings, .. })) => *mappings,
+                _ => code_mappings().unwrap_or(0) as f64,
+            };
+            memory.push(Reading { at_s, bytes: bytes as f64, mappings });
         })?;
         if *wanted.get_or_insert(seen.checksum) != seen.checksum {
             return Err("changes: rows differ".into());
@@ -69,6 +80,13 @@ pub(super) fn run(suite: &mut Suite) -> Result<Vec<String>, Failure> {
     Ok(missed)
 }
 
+/// What is held at a moment.
+struct Reading {
+    at_s: f64,
+    bytes: f64,
+    mappings: f64,
+}
+
 /// What a run came to.
 struct Outcome {
     rows: u64,
@@ -78,16 +96,19 @@ struct Outcome {
     longest_gap: f64,
     /// Most resident bytes in the second quarter, and in the second half.
     memory: [f64; 2],
+    /// The same of mappings of code.
+    mappings: [f64; 2],
     changes: usize,
 }
 
 impl Outcome {
-    fn of(seen: &Watched, memory: &[(f64, f64)]) -> Outcome {
+    fn of(seen: &Watched, memory: &[Reading]) -> Outcome {
         let last = seen.samples.last().copied().unwrap_or_default();
-        let most = |from: f64, to: f64| {
+        let most = |from: f64, to: f64, of: fn(&Reading) -> f64| {
             let range = last.at_s * from..=last.at_s * to;
-            memory.iter().filter(|(at, _)| range.contains(at)).map(|(_, bytes)| *bytes).fold(0.0, f64::max)
+            memory.iter().filter(|reading| range.contains(&reading.at_s)).map(of).fold(0.0, f64::max)
         };
+        let quarter_and_half = |of| [most(0.25, 0.5, of), most(0.5, 1.0, of)];
         let tasks = seen.stats.pipelines.iter().map(|pipeline| pipeline.task_time.max.as_secs_f64());
         let progress = seen.samples.chunk_by(|a, b| a.rows == b.rows).filter_map(|same| same.first());
         let progress: Vec<&Sample> = progress.filter(|sample| sample.rows > 0.0).collect();
@@ -97,7 +118,8 @@ impl Outcome {
             seconds: last.at_s,
             longest_task: tasks.fold(0.0, f64::max) * 1e3,
             longest_gap: gaps.fold(0.0, f64::max) * 1e3,
-            memory: [most(0.25, 0.5), most(0.5, 1.0)],
+            memory: quarter_and_half(|reading| reading.bytes),
+            mappings: quarter_and_half(|reading| reading.mappings),
             changes: seen.stats.events.len(),
         }
     }
@@ -105,13 +127,15 @@ impl Outcome {
     fn text(&self) -> String {
         format!(
             "{:.1} M rows/s, {} decisions, longest task {:.1} ms, longest time without progress {:.1} ms, memory {:.1} MB \
-             in the second quarter and {:.1} MB in the second half",
+             and {} mappings of code in the second quarter, {:.1} MB and {} in the second half",
             self.rows as f64 / self.seconds.max(1e-9) / 1e6,
             self.changes,
             self.longest_task,
             self.longest_gap,
             self.memory[0] / 1e6,
-            self.memory[1] / 1e6
+            self.mappings[0],
+            self.memory[1] / 1e6,
+            self.mappings[1]
         )
     }
 
@@ -123,6 +147,9 @@ impl Outcome {
         if self.memory[1] > self.memory[0] * GROWTH + SLACK_BYTES {
             missed.push(format!("a hundred changes: memory grew by {:.1} MB", (self.memory[1] - self.memory[0]) / 1e6));
         }
+        if self.mappings[1] > self.mappings[0] + SLACK_MAPPINGS {
+            missed.push(format!("a hundred changes: {} mappings of code after {}", self.mappings[1], self.mappings[0]));
+        }
         missed
     }
 }
@@ -133,6 +160,8 @@ fn record(suite: &mut Suite, plan: &Plan, seen: &Watched, outcome: &Outcome) -> 
         "longest_gap_ms": outcome.longest_gap,
         "memory_second_quarter": outcome.memory[0],
         "memory_second_half": outcome.memory[1],
+        "code_mappings_second_quarter": outcome.mappings[0],
+        "code_mappings_second_half": outcome.mappings[1],
         "decisions": outcome.changes,
     });
     let seconds = outcome.seconds.max(1e-9);

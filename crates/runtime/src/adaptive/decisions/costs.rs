@@ -45,6 +45,10 @@ pub(crate) const VECTOR: f64 = 0.35;
 pub(crate) const OPERATION: f64 = 0.3;
 /// An operation that reads a string.
 pub(crate) const TEXT_OPERATION: f64 = 1.5;
+/// A call of a function that reads a string.
+pub(crate) const CALL: f64 = 12.0;
+/// To compare a string that is held in place with a constant.
+pub(crate) const COMPARE: f64 = 0.6;
 /// To look whether a value is NULL.
 pub(crate) const VALIDITY: f64 = 0.4;
 /// To compare a column with a constant before the program runs, for a row.

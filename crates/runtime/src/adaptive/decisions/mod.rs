@@ -11,6 +11,7 @@
 //! | `sharing` | private tables or shared ones |
 //! | `pre_aggregation` | whether rows are aggregated before they are merged |
 //! | `assumptions` | whether a column is taken to be never NULL, or constant |
+//! | `few_values` | whether calls are answered by comparing a column with the few values that it has |
 //! | `combination` | how overlapping windows are made of slices |
 //! | `buffer_rows` | rows of a buffer |
 //! | `workers` | how many workers a pipeline has |
@@ -21,6 +22,7 @@ pub(crate) mod buffer_rows;
 pub(crate) mod combination;
 pub(crate) mod costs;
 pub(crate) mod draws;
+pub(crate) mod few_values;
 pub(crate) mod filters;
 pub(crate) mod hysteresis;
 pub(crate) mod key_range;

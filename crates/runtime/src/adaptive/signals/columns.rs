@@ -6,6 +6,7 @@
 use super::cells::Cells;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, StringViewArray, UInt32Array};
 use arrow_select::take::take;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Rows of a sample whose values and lengths are counted.
@@ -120,9 +121,18 @@ impl ColumnProfile {
         Some(all.len()).filter(|count| (1..=DICTIONARY).contains(count))
     }
 
-    /// Whether a few values are all there is.
-    pub(crate) fn is_few_valued(&self) -> bool {
-        self.distinct().is_some_and(|count| count <= FEW)
+    /// The strings that were seen recently, in order, if they are few and short enough to be held in place.
+    pub(crate) fn few_texts(&self) -> Option<Vec<Box<[u8]>>> {
+        if self.distinct()? > FEW || self.texts == 0 || self.inline_texts < self.texts {
+            return None;
+        }
+        let words: BTreeSet<u128> = self.values.iter().flat_map(|values| &values.0).copied().collect();
+        let text = |word: u128| {
+            let bytes = word.to_le_bytes();
+            let length = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
+            bytes.get(4..4 + length).map(Box::from)
+        };
+        words.into_iter().map(text).collect()
     }
 
     /// The mean length of strings, in bytes; `None` for other types.
@@ -184,9 +194,9 @@ mod tests {
     fn few_values_and_many() {
         let mut profile = ColumnProfile::default();
         numbers(&mut profile, (0..1000).map(|i| Some(i * 7 % 3)));
-        assert_eq!((profile.distinct(), profile.is_few_valued()), (Some(3), true));
+        assert_eq!((profile.distinct(), profile.few_texts()), (Some(3), None));
         numbers(&mut profile, (0..1000).map(Some));
-        assert_eq!((profile.distinct(), profile.is_few_valued()), (None, false));
+        assert_eq!((profile.distinct(), profile.few_texts()), (None, None));
         profile.halve();
         assert_eq!(profile.distinct(), None, "the window before still counts");
         numbers(&mut profile, [Some(4); 10]);
@@ -205,6 +215,18 @@ mod tests {
         );
         numbers(&mut profile, [Some(1)]);
         assert_eq!(profile.text_bytes(), Some(10.0));
+    }
+
+    #[test]
+    fn few_short_strings_are_known() {
+        let texts = |texts: &[&str]| -> ArrayRef { Arc::new(StringViewArray::from_iter_values(texts)) };
+        let mut profile = ColumnProfile::default();
+        profile.observe(&texts(&["view", "click", "", "view", "twelve bytes"]));
+        let few = profile.few_texts().expect("four values");
+        let few: BTreeSet<&str> = few.iter().map(|text| std::str::from_utf8(text).expect("it was text")).collect();
+        assert_eq!(few, ["", "click", "twelve bytes", "view"].into());
+        profile.observe(&texts(&["thirteen bytes"]));
+        assert_eq!(profile.few_texts(), None);
     }
 
     #[test]
