@@ -68,6 +68,20 @@ fn each_operator_tells_of_its_rows_and_cost() {
 }
 
 #[test]
+fn functions_of_few_values_are_not_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String = (0..300_000).map(|i| ["apple\n", "pear\n", "orange\n"][i % 3]).collect();
+    fs::write(folder.path().join("fruit.csv"), rows).unwrap();
+    let table = "CREATE TABLE fruit (name STRING) WITH ('connector' = 'filesystem', 'path' = 'fruit.csv', 'format' = 'csv', \
+                 'scan.rate-limit.rows-per-second' = '500000')";
+    let sql = format!("{table}; EXPLAIN ANALYZE SELECT name FROM fruit WHERE name LIKE '%le' OR name LIKE 'o%'");
+    let arguments = ["run", "--set", "pipeline.few-values=always", "--set", "pipeline.buffer-rows=2000", "-e", &sql];
+    let (exit_code, out, errors) = run(folder.path(), &arguments);
+    assert_eq!((exit_code, errors.as_str()), (Some(0), ""));
+    contains_all(&out, &["300000 rows in, 200000 rows out", "3 values of name were seen; ", "name mostly one of 3"]);
+}
+
+#[test]
 fn an_analyzed_insert_writes_its_rows() {
     let folder = folder();
     let sink = "CREATE TABLE s (b STRING) WITH ('connector' = 'filesystem', 'path' = 'out.csv', 'format' = 'csv');";

@@ -10,6 +10,7 @@ pub mod buffers;
 mod builder;
 pub mod execute;
 mod fold;
+pub mod head;
 pub mod interpreter;
 pub mod kernel;
 pub mod lower;

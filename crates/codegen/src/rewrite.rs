@@ -20,6 +20,14 @@ impl Op {
         }
     }
 
+    /// The same, to be changed.
+    fn input_mut(&mut self) -> Option<&mut u32> {
+        match self {
+            Op::Load(input) | Op::IsValid(input) | Op::LoadView(input) | Op::LoadBytes(input, _) => Some(input),
+            _ => None,
+        }
+    }
+
     /// Calls `visit` on every operand, in order.
     pub fn visit_operands(&mut self, mut visit: impl FnMut(&mut Value)) {
         match self {
@@ -121,6 +129,33 @@ impl Terminal {
                     component.guard.iter_mut().for_each(&mut visit);
                 }
             }
+        }
+    }
+}
+
+/// Leaves out the inputs that no operation reads; gives the numbers that the others had, in order.
+pub(crate) fn keep_used_inputs(program: &mut Program) -> Vec<usize> {
+    let mut used = std::collections::BTreeSet::new();
+    program.body.iter().for_each(|statement| statement.each_op(&mut |op| used.extend(op.input())));
+    let used: Vec<u32> = used.into_iter().collect();
+    renumber_inputs(&mut program.body, &used);
+    program.inputs = used.iter().map(|&input| program.inputs[input as usize].clone()).collect();
+    used.into_iter().map(|input| input as usize).collect()
+}
+
+fn renumber_inputs(statements: &mut [Statement], used: &[u32]) {
+    for statement in statements {
+        match statement {
+            Statement::Let(_, op) => {
+                if let Some(input) = op.input_mut() {
+                    *input = used.partition_point(|u| *u < *input) as u32;
+                }
+            }
+            Statement::If { then, otherwise, .. } => {
+                renumber_inputs(then, used);
+                renumber_inputs(otherwise, used);
+            }
+            Statement::Call { .. } | Statement::Trap { .. } | Statement::Filter { .. } => {}
         }
     }
 }

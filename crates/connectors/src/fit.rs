@@ -8,7 +8,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, RecordBatch, StructArray, new_null_array};
 use arrow_buffer::NullBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{DataType as ArrowType, TimeUnit};
+use arrow_schema::{DataType as ArrowType, Fields, TimeUnit};
 use millstream_types::{DataType, Diagnostic, Place, code};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub(crate) struct Wanted {
     /// Names on the path; never empty.
     pub names: Vec<String>,
+    /// Its place among the requested columns.
+    pub position: usize,
     name: String,
     data_type: DataType,
     nullable: bool,
@@ -26,7 +28,7 @@ impl Wanted {
     /// The columns of a request that have a path, in its order.
     pub(crate) fn of(request: &SourceRequest) -> Result<Vec<Wanted>, Diagnostic> {
         let mut wanted = Vec::new();
-        for column in &request.columns {
+        for (position, column) in request.columns.iter().enumerate() {
             let RequestOrigin::Path(path) = &column.origin else { continue };
             let mut names = Vec::new();
             let mut fields = &request.schema.fields[..];
@@ -37,9 +39,28 @@ impl Wanted {
                 fields = if let DataType::Row(nested) = &field.data_type { nested } else { &[] };
             }
             let ColumnRequest { name, data_type, nullable, .. } = column.clone();
-            wanted.push(Wanted { names, name, data_type, nullable });
+            wanted.push(Wanted { names, position, name, data_type, nullable });
         }
         Ok(wanted)
+    }
+
+    /// The type of the column's arrays.
+    pub(crate) fn arrow_type(&self) -> ArrowType {
+        self.data_type.to_arrow()
+    }
+
+    /// Whether the column of a file with these columns is there and fits whatever its values are, provided that they are what
+    /// their Arrow type says.
+    pub(crate) fn always_fits(&self, fields: &Fields) -> bool {
+        let (mut below, mut may_be_null, mut found) = (Some(fields), false, None);
+        for name in &self.names {
+            let Some((_, field)) = below.and_then(|fields| fields.find(name)) else { return false };
+            may_be_null |= field.is_nullable();
+            below = if let ArrowType::Struct(fields) = field.data_type() { Some(fields) } else { None };
+            found = Some(field);
+        }
+        let fits = found.is_some_and(|field| always_fits(field.data_type(), &self.data_type));
+        fits && (self.nullable || !may_be_null)
     }
 
     fn column(&self, batch: Option<&RecordBatch>, rows: usize) -> Result<ArrayRef, String> {
@@ -56,7 +77,7 @@ impl Wanted {
 /// The wanted columns of `rows` rows of a batch; `None` stands for one without any of them. `at` is the place of a column,
 /// `row_name` what a row is called in messages.
 pub(crate) fn columns(
-    wanted: &[Wanted],
+    wanted: &[&Wanted],
     batch: Option<&RecordBatch>,
     mut rows: usize,
     at: &dyn Fn(Option<String>) -> Place,
@@ -144,6 +165,39 @@ fn fit(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, String> {
             Ok(labelled(&plain, zone.clone()))
         }
         _ => cast(array, &target),
+    }
+}
+
+/// Whether [`fit`] succeeds for every value of an Arrow type.
+fn always_fits(from: &ArrowType, wanted: &DataType) -> bool {
+    match (from, wanted) {
+        (ArrowType::Struct(from), DataType::Row(fields)) => fields.iter().all(|field| match from.find(&field.name) {
+            Some((_, child)) => {
+                (field.nullable || !child.is_nullable()) && always_fits(child.data_type(), &field.data_type)
+            }
+            None => field.nullable,
+        }),
+        (ArrowType::List(from), DataType::Array(element)) => always_fits(from.data_type(), element),
+        _ => is_widening(from, &wanted.to_arrow()),
+    }
+}
+
+/// Whether a cast keeps the kind of a value and cannot fail.
+fn is_widening(from: &ArrowType, to: &ArrowType) -> bool {
+    use ArrowType as A;
+    match (from, to) {
+        (from, to) if from == to => true,
+        (A::Utf8, A::Utf8View) | (A::Binary, A::BinaryView) => true,
+        (A::Timestamp(from, _), A::Timestamp(to, _)) => from >= to,
+        (A::Decimal128(digits, scale), A::Decimal128(more, same)) => digits <= more && scale == same,
+        (from, A::Float64) => from.is_integer() || *from == A::Float32,
+        (from, to) if from.is_signed_integer() && to.is_signed_integer() => {
+            from.primitive_width() <= to.primitive_width()
+        }
+        (from, to) if from.is_unsigned_integer() && to.is_signed_integer() => {
+            from.primitive_width() < to.primitive_width()
+        }
+        _ => false,
     }
 }
 

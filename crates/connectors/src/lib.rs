@@ -28,6 +28,7 @@ mod records;
 mod registry;
 mod row;
 mod socket;
+mod survivors;
 mod text_chunk;
 mod values;
 
@@ -39,6 +40,7 @@ pub use row::{RowDecoder, record_layout};
 pub use text_chunk::{FileInfo, Framing, TextChunk};
 
 use arrow_array::ArrayRef;
+use arrow_buffer::BooleanBuffer;
 use millstream_types::{DataType, Diagnostic, Options, Schema};
 use std::any::Any;
 use std::path::Path;
@@ -131,6 +133,37 @@ pub const CHUNK_ROWS: usize = 16 << 10;
 pub trait Decoder: Send + Sync {
     /// Decodes a chunk.
     fn decode(&self, chunk: Chunk) -> Decoded;
+
+    /// Decodes a chunk for readers that drop rows first of all: only what survives is looked at of the columns that the
+    /// filter does not need.
+    ///
+    /// The same as [`Decoder::decode`] in its rows, their order, `skipped` and errors, in the columns of the filter, and in
+    /// all columns of rows that survive. What the other columns hold elsewhere is up to the decoder, but of their types, and
+    /// not NULL where they are NOT NULL. Which input is malformed does not depend on the filter, so what can fail because of
+    /// a value is decoded of all rows. (Parts of a damaged file that need not be read may go unnoticed, as those of columns
+    /// that nobody wants do.)
+    ///
+    /// The filter is asked once at most, and not at all when there is nothing to leave out, as here.
+    fn decode_survivors(&self, chunk: Chunk, filter: &mut dyn HeadFilter) -> Decoded {
+        let _ = filter;
+        self.decode(chunk)
+    }
+
+    /// Whether [`Decoder::decode_survivors`] leaves anything out: otherwise nobody need make a filter for it.
+    fn can_skip(&self) -> bool {
+        false
+    }
+}
+
+/// Which rows of a chunk anybody looks at: what the filters at the head of all that reads a source let through.
+pub trait HeadFilter {
+    /// The requested columns, by position and ascending, that are needed of every row: what the filters look at, and what is
+    /// looked at before them.
+    fn columns(&self) -> &[usize];
+
+    /// A bit for each of `rows` rows: whether it survives. `columns` are those of [`HeadFilter::columns`], whole. An error
+    /// ends the query.
+    fn survivors(&mut self, columns: &[ArrayRef], rows: usize) -> Result<BooleanBuffer, Diagnostic>;
 }
 
 /// The columns of a chunk.

@@ -7,6 +7,7 @@ use crate::placement::{self, TableLayout};
 use crate::programs::Programs;
 use crate::results::ResultTarget;
 use crate::session::{MemoryTables, RunMonitor};
+use crate::skipping;
 use millstream_codegen::lower::Lowered;
 use millstream_connectors::{self as connectors, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest};
 use millstream_plan::logical::{ColumnKind, Insert, Table};
@@ -81,8 +82,14 @@ impl Job {
         let pipelines = pipelines.iter().map(|p| p.code(&mut code)).collect::<Result<_, _>>()?;
         let operators = operators.iter().map(|o| o.code(&mut code)).collect::<Result<_, _>>()?;
         let mut sources = Vec::new();
-        for (source, event_time) in self.plan.sources.iter().zip(event_times) {
-            sources.push(SourceInput { rows: open_source(source, config, memory)?, event_time });
+        for (number, event_time) in event_times.into_iter().enumerate() {
+            let rows = open_source(&self.plan.sources[number], config, memory)?;
+            let may_skip = config.adaptivity.skips_in_decoders() && rows.can_skip();
+            let head = match may_skip {
+                true => skipping::head_code(&self.plan, &self.programs, number, &mut code)?,
+                false => None,
+            };
+            sources.push(SourceInput { rows, event_time, head });
         }
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
         for sink in &self.plan.sinks {

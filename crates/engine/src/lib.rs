@@ -27,6 +27,7 @@ mod placement;
 mod programs;
 mod results;
 mod session;
+mod skipping;
 
 pub use compiler::user_code_directory;
 pub use memory::TableProvider;

@@ -67,10 +67,14 @@ impl Programs {
 
     /// The programs that read the buffers of a source: its own, and the first of each pipeline.
     pub(crate) fn readers<'a>(&'a self, plan: &'a QueryPlan, source: usize) -> impl Iterator<Item = &'a Lowered> {
+        self.event_times[source].as_deref().into_iter().chain(self.first_stages(plan, source))
+    }
+
+    /// The first program of each pipeline that reads a source.
+    pub(crate) fn first_stages<'a>(&'a self, plan: &'a QueryPlan, source: usize) -> impl Iterator<Item = &'a Lowered> {
         let reads = move |i: &usize| plan.pipelines[*i].input == PipelineInput::Source(source);
-        let first = |i: usize| self.pipelines[i].stages.first();
-        let pipelines = (0..self.pipelines.len()).filter(reads).filter_map(first);
-        self.event_times[source].iter().chain(pipelines).map(|lowered| &**lowered)
+        let first = |i: usize| self.pipelines[i].stages.first().map(|lowered| &**lowered);
+        (0..self.pipelines.len()).filter(reads).filter_map(first)
     }
 
     /// Every program, in the order in which rows meet them.

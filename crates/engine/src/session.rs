@@ -15,8 +15,8 @@ use millstream_functions::FunctionSettings;
 use millstream_plan::logical::{ColumnKind, Insert, Target};
 use millstream_plan::pipeline::{Aggregation, Combination};
 use millstream_runtime::{
-    Adaptivity, Assume, CancelState, CancelToken, ErrorPolicy, MergeStrategy, PreAggregation, QueryStats, RunConfig,
-    StatsSnapshot,
+    Adaptivity, Assume, CancelState, CancelToken, DecodeSkipping, ErrorPolicy, MergeStrategy, PreAggregation,
+    QueryStats, RunConfig, StatsSnapshot,
 };
 use millstream_sql::{
     self as sql, Catalog, ExplainKind, InsertStatement, ParsedStatement, Relation, Settings, Statement, describe,
@@ -420,6 +420,11 @@ impl Session {
             },
             active_workers: settings.adapts_workers(),
             measures_operators: false,
+            decode_skipping: match settings.decode_skipping() {
+                sql::DecodeSkipping::Auto => DecodeSkipping::Auto,
+                sql::DecodeSkipping::Always => DecodeSkipping::Always,
+                sql::DecodeSkipping::Never => DecodeSkipping::Never,
+            },
             chaos_seed: settings.chaos_seed(),
         }
     }

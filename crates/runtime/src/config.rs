@@ -53,6 +53,19 @@ pub enum Assume {
     Never,
 }
 
+/// Whether columns that are only needed behind the filters at the head of pipelines are decoded for the rows that these let
+/// through only, where a decoder can do that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum DecodeSkipping {
+    /// When that costs less.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never: all columns are decoded.
+    Never,
+}
+
 /// What a query may adapt to its data while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adaptivity {
@@ -78,9 +91,19 @@ pub struct Adaptivity {
     pub active_workers: bool,
     /// Whether the cost of each filter is measured when the query has ended, for whoever wants to know.
     pub measures_operators: bool,
+    /// What is decoded of rows that filters drop.
+    pub decode_skipping: DecodeSkipping,
     /// For tests: instead of all that, variants are switched at random, within buffers too, as this seed says, and so is
     /// what tables and windows do, unless it is set.
     pub chaos_seed: Option<u64>,
+}
+
+impl Adaptivity {
+    /// Whether anything may be left out when chunks are decoded.
+    pub fn skips_in_decoders(&self) -> bool {
+        let is_asked = self.is_enabled || self.chaos_seed.is_some();
+        self.decode_skipping == DecodeSkipping::Always || (self.decode_skipping == DecodeSkipping::Auto && is_asked)
+    }
 }
 
 impl Default for Adaptivity {
@@ -97,6 +120,7 @@ impl Default for Adaptivity {
             combination: None,
             active_workers: true,
             measures_operators: false,
+            decode_skipping: DecodeSkipping::Auto,
             chaos_seed: None,
         }
     }

@@ -34,6 +34,8 @@ pub struct RunInput {
 impl RunInput {
     /// All programs in the order in which rows meet them, then those that the run may come to need.
     pub(crate) fn codes(&self) -> Codes {
+        let heads = self.sources.iter().filter_map(|s| s.head.as_ref());
+        let heads = heads.flat_map(|head| head.conditions.iter().map(|condition| &condition.code));
         let event_times = self.sources.iter().filter_map(|s| s.event_time.as_ref());
         let staged = self.pipelines.iter().flat_map(|p| {
             let flat_maps = p.flat_maps.iter().flat_map(|f| f.probe.iter().chain(&f.residual));
@@ -41,7 +43,9 @@ impl RunInput {
             p.stages.iter().chain(flat_maps).chain(halves)
         });
         let keyed = self.operators.iter().flat_map(|o| o.keys.iter().chain(&o.residual).chain(&o.slots));
-        let all = event_times.chain(&self.lookups).chain(staged).chain(keyed).cloned().collect();
+        let before = event_times.chain(&self.lookups);
+        // Heads last: rows go through them twice, so that machine code of the others is worth more.
+        let all = before.chain(staged).chain(keyed).chain(heads).cloned().collect();
         let spare = self.pipelines.iter().filter_map(|p| p.shared.clone()).collect();
         let adaptable = self.pipelines.iter().zip(&self.plan.pipelines).flat_map(|(code, plan)| {
             let last = code.stages.len() - 1;
@@ -83,6 +87,26 @@ pub struct SourceInput {
     pub rows: SourceRows,
     /// The program that computes event time and watermark, where [`event_time_columns`] says that there is one.
     pub event_time: Option<PipelineCode>,
+    /// What can be left out when chunks are decoded, if that is wanted and the decoder can.
+    pub head: Option<HeadCode>,
+}
+
+/// The filters at the head of all pipelines that read a source. A row that passes those of none of them is not looked at but in
+/// some columns.
+pub struct HeadCode {
+    /// Columns of the source that are needed of every row, ascending: those of the conditions, of the event time, of
+    /// whatever is computed before a filter.
+    pub columns: Vec<usize>,
+    /// One for each pipeline.
+    pub conditions: Vec<HeadCondition>,
+}
+
+/// The filters at the head of a pipeline (`millstream_codegen::head`).
+pub struct HeadCondition {
+    /// Selects the rows that pass.
+    pub code: PipelineCode,
+    /// Its inputs: columns of the source, all of them among [`HeadCode::columns`].
+    pub columns: Vec<usize>,
 }
 
 /// Where the rows of a source come from.
@@ -96,6 +120,16 @@ pub enum SourceRows {
         /// Rows.
         rows: usize,
     },
+}
+
+impl SourceRows {
+    /// Whether decoders leave out what they are told ([`millstream_connectors::Decoder::can_skip`]).
+    pub fn can_skip(&self) -> bool {
+        match self {
+            SourceRows::Connector(source) => source.decoder().can_skip(),
+            SourceRows::Constant { .. } => false,
+        }
+    }
 }
 
 /// What a source's event-time program computes over `SourcePlan::columns`; see [`event_time_columns`].

@@ -55,6 +55,7 @@ mod query;
 mod row_errors;
 mod scheduler;
 mod sequencer;
+mod skipping;
 mod source;
 mod staged;
 mod stats;
@@ -71,10 +72,10 @@ pub use adaptive::Event;
 pub use cancel::{CancelState, CancelToken};
 pub use combining::combination;
 pub use compile::{Compiled, ProgramCompiler};
-pub use config::{Adaptivity, Assume, ErrorPolicy, MergeStrategy, PreAggregation, RunConfig};
+pub use config::{Adaptivity, Assume, DecodeSkipping, ErrorPolicy, MergeStrategy, PreAggregation, RunConfig};
 pub use input::{
-    EventTimeColumns, FlatMapCode, OperatorCode, PartitionedCode, PipelineCode, RunInput, SourceInput, SourceRows,
-    StagedCode, event_time_columns,
+    EventTimeColumns, FlatMapCode, HeadCode, HeadCondition, OperatorCode, PartitionedCode, PipelineCode, RunInput,
+    SourceInput, SourceRows, StagedCode, event_time_columns,
 };
 pub use millstream_state::{MemoryClass, MemorySnapshot};
 pub use stats::{

@@ -16,6 +16,7 @@ use crate::phases::{Phases, phases_of_lookups};
 use crate::processing_time::ProcessingTime;
 use crate::query::{Life, Query};
 use crate::scheduler::Scheduler;
+use crate::skipping::Skipping;
 use crate::source::{SourceRuntime, Split};
 use crate::stats::{QueryStats, SplitStats};
 use crate::strategy::{Strategy, merge_strategy};
@@ -60,7 +61,7 @@ pub(crate) fn build(
     let mut runtimes = Vec::with_capacity(sources.len());
     let mut readers = vec![0; phases];
     for (index, (source, source_plan)) in sources.into_iter().zip(&plan.sources).enumerate() {
-        let (runtime, at_a_time) = graph.source(index, source, source_plan, config.readers.max(1), stats)?;
+        let (runtime, at_a_time) = graph.source(index, source, source_plan, &config, stats)?;
         readers[source_plan.phase] += at_a_time;
         runtimes.push(runtime);
     }
@@ -180,10 +181,13 @@ impl<'a> Graph<'a> {
         index: usize,
         input: SourceInput,
         plan: &SourcePlan,
-        most_readers: usize,
+        config: &RunConfig,
         stats: &QueryStats,
     ) -> Result<(SourceRuntime, usize), Diagnostic> {
         let code = input.event_time;
+        let settings = &config.adaptivity;
+        let head = input.head.filter(|_| settings.skips_in_decoders());
+        let skipping = head.map(|head| Skipping::new(index, head, settings));
         let clock_type = match &plan.watermark {
             Some(SourceWatermark { rule: WatermarkRule::ProcessingTime, time, .. }) => Some(time.data_type.to_arrow()),
             _ => None,
@@ -198,7 +202,7 @@ impl<'a> Graph<'a> {
             SourceRows::Connector(mut source) => {
                 let readers = source.splits()?;
                 let splits = readers.len();
-                let parallel = if source.is_bounded() { splits.min(most_readers) } else { splits };
+                let parallel = if source.is_bounded() { splits.min(config.readers.max(1)) } else { splits };
                 (Some(source.decoder()), readers, None, splits, parallel)
             }
         };
@@ -211,6 +215,7 @@ impl<'a> Graph<'a> {
         let runtime = SourceRuntime {
             decoder,
             event_time,
+            skipping,
             follows_clock: clock_type.is_some(),
             splits,
             idle_timeout: idle_timeout.map(Duration::from_millis),

@@ -9,6 +9,7 @@ use crate::processing_time::machine_time;
 use crate::query::Query;
 use crate::row_errors::RowErrors;
 use crate::sequencer::Unit;
+use crate::skipping::Skipping;
 use crate::stream::StreamId;
 use crate::task::{DecodeTask, Task};
 use crate::timers::{after, earlier};
@@ -29,6 +30,8 @@ pub(crate) struct SourceRuntime {
     /// `None` for constant rows.
     pub(crate) decoder: Option<Arc<dyn Decoder>>,
     pub(crate) event_time: Option<EventTime>,
+    /// What may be left out when chunks are decoded.
+    pub(crate) skipping: Option<Skipping>,
     /// Whether time is that of processing.
     pub(crate) follows_clock: bool,
     pub(crate) splits: Vec<Split>,

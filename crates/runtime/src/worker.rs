@@ -107,7 +107,10 @@ impl Worker<'_> {
         let decoder = runtime.decoder.as_ref().ok_or_else(|| Diagnostic::bug("constant rows have no decoder"))?;
         let stats = query.stats.sources[source].split(task.stream - runtime.first_stream());
         stats.begun.fetch_add(1, Relaxed);
-        let mut decoded = decoder.decode(task.chunk);
+        let mut decoded = match &runtime.skipping {
+            Some(skipping) => skipping.decode(&**decoder, task.chunk, &mut self.functions, &query.stats),
+            None => decoder.decode(task.chunk),
+        };
         let columns = &query.plan.sources[source].columns;
         let expected = columns.len();
         if decoded.error.is_some() && decoded.rows == 0 && decoded.columns.is_empty() {

@@ -181,6 +181,13 @@ pub const KNOWN: &[SettingInfo] = &[
         "Whether workers rest while the others have time for their work too (auto), or all wait for tasks all the time.",
     ),
     setting(
+        "pipeline.decode-skipping",
+        "auto",
+        Kind::OneOf(&["auto", "always", "never"]),
+        "Whether columns that are only needed behind the first filters of a query are decoded for the rows that pass these only \
+         (format 'parquet'): always, never, or when that costs less (auto).",
+    ),
+    setting(
         "pipeline.chaos-seed",
         "",
         Kind::Integer(0, u64::MAX),
@@ -345,6 +352,17 @@ pub enum InPlace {
     /// All of them.
     Always,
     /// None.
+    Never,
+}
+
+/// Whether columns behind filters are decoded for the rows that these let through only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DecodeSkipping {
+    /// When that costs less.
+    Auto,
+    /// Wherever it can be done.
+    Always,
+    /// Nowhere.
     Never,
 }
 
@@ -540,6 +558,15 @@ impl Settings {
     /// Whether `pipeline.active-workers` is not `all`.
     pub fn adapts_workers(&self) -> bool {
         self.is_auto("pipeline.active-workers")
+    }
+
+    /// `pipeline.decode-skipping`.
+    pub fn decode_skipping(&self) -> DecodeSkipping {
+        match self.get("pipeline.decode-skipping") {
+            Some("always") => DecodeSkipping::Always,
+            Some("never") => DecodeSkipping::Never,
+            _ => DecodeSkipping::Auto,
+        }
     }
 
     /// `pipeline.chaos-seed`; `None` when code is not switched at random.

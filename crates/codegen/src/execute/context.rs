@@ -106,7 +106,9 @@ impl<'a> Run<'a> {
             let status = unsafe { kernel.run(&mut self.context, start, self.rows as u64) };
             match status.kind() {
                 StatusKind::Done => return false,
-                StatusKind::Deoptimise { row } => start = row,
+                StatusKind::Deoptimise { row } => {
+                    unreachable!("row {row} broke an assumption of code that has no generic code behind it")
+                }
                 StatusKind::Error { row } => {
                     let diagnostic = self.diagnose(row as usize);
                     if on_error(RowError { row: row as usize, diagnostic }) == Flow::Stop {

@@ -1,10 +1,12 @@
 //! The source of Parquet files: a split per file, a chunk per row group or part of one, decoded by workers.
 
 use super::Parts;
+use super::late::{policy, selection};
 use crate::filesystem::{check_metadata, insert_metadata, read_error};
 use crate::fit::{self, Wanted, guarded};
+use crate::survivors::Survivors;
 use crate::text_chunk::FileInfo;
-use crate::{Chunk, ColumnRequest, Decoded, Decoder, Source, SourceRequest, SplitReader};
+use crate::{Chunk, ColumnRequest, Decoded, Decoder, HeadFilter, Source, SourceRequest, SplitReader};
 use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use ::parquet::errors::ParquetError;
@@ -29,9 +31,11 @@ pub(crate) struct ParquetSource {
     rows: usize,
 }
 
-struct Plan {
-    columns: Vec<Wanted>,
-    requests: Vec<ColumnRequest>,
+pub(super) struct Plan {
+    /// The columns that come from files.
+    pub(super) columns: Vec<Wanted>,
+    /// All columns.
+    pub(super) requests: Vec<ColumnRequest>,
 }
 
 impl ParquetSource {
@@ -117,11 +121,23 @@ impl ChunkReader for SharedFile {
 
 /// A file whose footer was read.
 #[derive(Clone)]
-struct OpenFile {
+pub(super) struct OpenFile {
     file: SharedFile,
-    metadata: ArrowReaderMetadata,
+    pub(super) metadata: ArrowReaderMetadata,
+    /// The leaves of all columns.
     mask: ProjectionMask,
-    info: Arc<FileInfo>,
+    pub(super) info: Arc<FileInfo>,
+}
+
+impl OpenFile {
+    /// The leaves of some columns.
+    pub(super) fn leaves<'a>(&self, columns: &'a [&Wanted]) -> impl Iterator<Item = usize> + use<'_, 'a> {
+        let schema = self.metadata.parquet_schema();
+        (0..schema.num_columns()).filter(move |leaf| {
+            let leaf = schema.column(*leaf);
+            columns.iter().any(|column| leaf.path().parts().starts_with(&column.names))
+        })
+    }
 }
 
 struct FileReader {
@@ -135,11 +151,11 @@ struct FileReader {
 }
 
 /// Rows of one row group.
-struct ParquetChunk {
-    open: OpenFile,
-    group: usize,
-    first: usize,
-    rows: usize,
+pub(super) struct ParquetChunk {
+    pub(super) open: OpenFile,
+    pub(super) group: usize,
+    pub(super) first: usize,
+    pub(super) rows: usize,
 }
 
 impl FileReader {
@@ -151,13 +167,11 @@ impl FileReader {
         let metadata =
             guarded(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|e| e.to_string()));
         let metadata = metadata.map_err(|e| damaged(&self.info, &e))?;
-        let schema = metadata.parquet_schema();
-        let wanted = |leaf: &usize| {
-            let path = schema.column(*leaf).path().parts().to_vec();
-            self.plan.columns.iter().any(|column| path.starts_with(&column.names))
-        };
-        let mask = ProjectionMask::leaves(schema, (0..schema.num_columns()).filter(wanted));
-        Ok(OpenFile { file, metadata, mask, info: self.info.clone() })
+        let mask = ProjectionMask::none(metadata.parquet_schema().num_columns());
+        let mut open = OpenFile { file, metadata, mask, info: self.info.clone() };
+        let columns: Vec<&Wanted> = self.plan.columns.iter().collect();
+        open.mask = ProjectionMask::leaves(open.metadata.parquet_schema(), open.leaves(&columns));
+        Ok(open)
     }
 }
 
@@ -206,32 +220,54 @@ pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<Parts> {
     Some(Some((Chunk { payload: Box::new(front), bytes }, rows as u64)))
 }
 
-struct ParquetDecoder {
-    plan: Arc<Plan>,
+pub(super) struct ParquetDecoder {
+    pub(super) plan: Arc<Plan>,
 }
 
 impl Decoder for ParquetDecoder {
     fn decode(&self, chunk: Chunk) -> Decoded {
-        let Ok(chunk) = chunk.payload.downcast::<ParquetChunk>() else {
-            let error = Diagnostic::bug("the parquet source got a chunk of another source");
-            return Decoded { error: Some(error), ..Decoded::default() };
-        };
-        let info = chunk.open.info.clone();
-        match self.columns(&chunk) {
-            Ok(decoded) => insert_metadata(&self.plan.requests, &info, decoded),
-            Err(error) => Decoded { error: Some(error), ..Decoded::default() },
-        }
+        decoded(chunk, |chunk| self.all(chunk))
+    }
+
+    fn decode_survivors(&self, chunk: Chunk, filter: &mut dyn HeadFilter) -> Decoded {
+        decoded(chunk, |chunk| self.survivors(chunk, filter))
+    }
+
+    fn can_skip(&self) -> bool {
+        true
     }
 }
 
+/// What `decode` makes of a chunk of this source.
+fn decoded(chunk: Chunk, decode: impl FnOnce(&ParquetChunk) -> Result<Decoded, Diagnostic>) -> Decoded {
+    let decoded = match chunk.payload.downcast::<ParquetChunk>() {
+        Ok(chunk) => decode(&chunk),
+        Err(_) => Err(Diagnostic::bug("the parquet source got a chunk of another source")),
+    };
+    decoded.unwrap_or_else(|error| Decoded { error: Some(error), ..Decoded::default() })
+}
+
 impl ParquetDecoder {
-    fn columns(&self, chunk: &ParquetChunk) -> Result<Decoded, Diagnostic> {
+    /// All columns of all rows.
+    pub(super) fn all(&self, chunk: &ParquetChunk) -> Result<Decoded, Diagnostic> {
+        let columns: Vec<&Wanted> = self.plan.columns.iter().collect();
+        let decoded = self.columns(chunk, &columns, None)?;
+        Ok(insert_metadata(&self.plan.requests, &chunk.open.info, decoded))
+    }
+
+    /// Some columns, of all rows or of those that are left.
+    pub(super) fn columns(
+        &self,
+        chunk: &ParquetChunk,
+        columns: &[&Wanted],
+        left: Option<&Survivors>,
+    ) -> Result<Decoded, Diagnostic> {
         let info = &chunk.open.info;
-        let rows = chunk.rows;
-        if self.plan.columns.is_empty() {
+        let rows = left.map_or(chunk.rows, Survivors::count);
+        if columns.is_empty() {
             return Ok(Decoded { rows, ..Decoded::default() });
         }
-        let batch = guarded(|| read(chunk)).map_err(|e| damaged(info, &e))?;
+        let batch = guarded(|| read(chunk, columns, left)).map_err(|e| damaged(info, &e))?;
         if let Some(batch) = &batch
             && batch.num_rows() != rows
         {
@@ -239,26 +275,32 @@ impl ParquetDecoder {
         }
         // All leaves of the batch are wanted, so a row that is only there for its parts has no others.
         let at = |column| place(info, column);
-        let row_name = |row| format!("row {} of row group {}", chunk.first + row, chunk.group);
-        fit::columns(&self.plan.columns, batch.as_ref(), rows, &at, &row_name)
+        let row_name = |row: usize| {
+            let row = left.map_or(row, |left| left.row(row));
+            format!("row {} of row group {}", chunk.first + row, chunk.group)
+        };
+        fit::columns(columns, batch.as_ref(), rows, &at, &row_name)
     }
 }
 
-/// The wanted columns of a chunk in one batch; `None` if the file has none of them.
-fn read(chunk: &ParquetChunk) -> Result<Option<RecordBatch>, String> {
-    let OpenFile { file, metadata, mask, .. } = &chunk.open;
-    let leaves = metadata.parquet_schema().num_columns();
-    if !(0..leaves).any(|leaf| mask.leaf_included(leaf)) {
+/// Columns of a chunk in one batch; `None` if the file has none of them.
+fn read(chunk: &ParquetChunk, columns: &[&Wanted], left: Option<&Survivors>) -> Result<Option<RecordBatch>, String> {
+    let OpenFile { file, metadata, .. } = &chunk.open;
+    let leaves: Vec<usize> = chunk.open.leaves(columns).collect();
+    if leaves.is_empty() {
         return Ok(None);
     }
-    let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone())
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone())
         .with_row_groups(vec![chunk.group])
-        .with_projection(mask.clone())
-        .with_offset(chunk.first)
-        .with_limit(chunk.rows)
-        .with_batch_size(chunk.rows)
-        .build()
-        .map_err(|e| e.to_string())?;
+        .with_projection(ProjectionMask::leaves(metadata.parquet_schema(), leaves))
+        .with_batch_size(chunk.rows);
+    let builder = match left {
+        None => builder.with_offset(chunk.first).with_limit(chunk.rows),
+        Some(left) => builder
+            .with_row_selection(selection(chunk.first, left.rows()))
+            .with_row_selection_policy(policy(left.rows())),
+    };
+    let reader = builder.build().map_err(|e| e.to_string())?;
     let schema = reader_schema(&reader);
     let batches = reader.collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
     arrow_select::concat::concat_batches(&schema, &batches).map(Some).map_err(|e| e.to_string())

@@ -7,6 +7,7 @@
 //! - `adaptation`: tables and windows that follow settings and data;
 //! - `memory`: the memory budget;
 //! - `packed`: tables of packed records in memory;
+//! - `skipping`: columns that are decoded for the survivors of filters only;
 //! - `dependencies`: who may depend on whom, and the licences.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -19,6 +20,7 @@ mod memory;
 mod nexmark;
 mod packed;
 mod properties;
+mod skipping;
 
 use std::path::PathBuf;
 

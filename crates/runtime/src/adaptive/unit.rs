@@ -248,9 +248,11 @@ impl Unit {
         }
         self.adopt(Arc::clone(&self.generic));
         self.trial = None;
-        let what = match (columns.len(), keys) {
-            (0, _) => "keys out of range".to_string(),
-            _ => format!("the values of columns {columns:?}"),
+        let inputs = &self.code.lowered.program.inputs;
+        let names: Vec<&str> = columns.iter().map(|&column| inputs[column as usize].name.as_str()).collect();
+        let what = match names.as_slice() {
+            [] => "keys out of range".to_string(),
+            names => format!("values of {}", names.join(", ")),
         };
         events.note(Event {
             at: now,

@@ -16,7 +16,7 @@ pub fn input(plan: QueryPlan, sources: Vec<SourceRows>, sinks: Vec<MemorySink>) 
     let sources = sources
         .into_iter()
         .zip(&plan.sources)
-        .map(|(rows, s)| SourceInput { rows, event_time: event_time(s) })
+        .map(|(rows, s)| SourceInput { rows, event_time: event_time(s), head: None })
         .collect();
     let keys = |l: &LookupTable| code(lower_keys("keys", &l.schema, &l.keys, &key_fields(l)).unwrap());
     let lookups = plan.lookups.iter().map(keys).collect();

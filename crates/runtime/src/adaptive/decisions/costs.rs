@@ -58,8 +58,6 @@ pub(crate) const GUARD: f64 = 0.15;
 /// background thread does.
 pub(crate) const BREAK: f64 = 2e6;
 
-/// To decode a value of a row that is picked, relative to one in a run.
-pub(crate) const PICKED: f64 = 1.6;
 /// To hand a task over to a worker and to take its result in: of a buffer, whatever its size.
 pub(crate) const TASK: f64 = 4e3;
 

@@ -117,5 +117,8 @@ fn what_breaks_is_given_up_and_nothing_is_lost() {
     (0..10).for_each(|_| assert_eq!(run.buffer(breaks), expected));
     assert!(!run.choices().not_null.contains(&1));
     let (events, _) = run.events.all();
-    assert!(events.iter().any(|e| e.observed.contains("[1]") && e.decided.contains("back to")), "{events:#?}");
+    assert!(
+        events.iter().any(|e| e.observed.contains("values of number") && e.decided.contains("back to")),
+        "{events:#?}"
+    );
 }

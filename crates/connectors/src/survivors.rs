@@ -1,0 +1,157 @@
+//! The rows of a chunk that are left, and columns of theirs spread over all rows.
+//!
+//! A row that is not left has the value of the one before it that is, or of the first one. So a column that is never NULL, or
+//! constant, or in a range among the rows that are left is so among all rows, and code that assumes that need not give up for
+//! the sake of rows that it drops. Collections are empty there, since copies of theirs could be large, and where no row is
+//! left values are zero.
+
+use arrow_array::cast::AsArray;
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, ListArray, MapArray, PrimitiveArray, StructArray, UInt32Array,
+    downcast_primitive_array, make_array, new_empty_array, new_null_array,
+};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
+use arrow_schema::DataType;
+use std::sync::Arc;
+
+/// Which rows are left.
+pub(crate) struct Survivors {
+    rows: BooleanBuffer,
+    count: usize,
+    /// For each row the number of the survivor whose value it has.
+    places: UInt32Array,
+}
+
+impl Survivors {
+    /// Those of the set bits.
+    pub(crate) fn new(rows: BooleanBuffer) -> Survivors {
+        let mut seen = 0u32;
+        let place = |survives: bool| {
+            seen += u32::from(survives);
+            seen.saturating_sub(1)
+        };
+        let places = UInt32Array::from_iter_values(rows.iter().map(place));
+        Survivors { rows, count: seen as usize, places }
+    }
+
+    /// The set bits.
+    pub(crate) fn rows(&self) -> &BooleanBuffer {
+        &self.rows
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The row of survivor `number`.
+    pub(crate) fn row(&self, number: usize) -> usize {
+        self.rows.set_indices().nth(number).unwrap_or(self.rows.len())
+    }
+
+    /// A column of the survivors as one of all rows.
+    pub(crate) fn spread(&self, column: &ArrayRef) -> Result<ArrayRef, String> {
+        if self.count == self.rows.len() {
+            return Ok(column.clone());
+        }
+        if self.count == 0 {
+            return zeros(column.data_type(), self.rows.len());
+        }
+        match column.data_type() {
+            DataType::Struct(fields) => {
+                let rows = column.as_struct();
+                let children = rows.columns().iter().map(|child| self.spread(child)).collect::<Result<_, _>>()?;
+                let nulls = rows.nulls().map(|nulls| self.spread_validity(nulls)).transpose()?;
+                let rows = StructArray::try_new_with_length(fields.clone(), children, nulls, self.rows.len());
+                Ok(Arc::new(rows.map_err(|e| e.to_string())?))
+            }
+            DataType::List(field) => {
+                let list = column.as_list::<i32>();
+                let (offsets, nulls) = self.spread_offsets(list.offsets(), list.nulls());
+                let list = ListArray::try_new(field.clone(), offsets, list.values().clone(), nulls);
+                Ok(Arc::new(list.map_err(|e| e.to_string())?))
+            }
+            DataType::Map(field, is_sorted) => {
+                let map = column.as_map();
+                let (offsets, nulls) = self.spread_offsets(map.offsets(), map.nulls());
+                let map = MapArray::try_new(field.clone(), offsets, map.entries().clone(), nulls, *is_sorted);
+                Ok(Arc::new(map.map_err(|e| e.to_string())?))
+            }
+            _ => downcast_primitive_array!(
+                column => self.spread_primitive(column),
+                _ => arrow_select::take::take(column, &self.places, None).map_err(|e| e.to_string()),
+            ),
+        }
+    }
+
+    /// Numbers, run by run: there may be few survivors, and then runs are long.
+    fn spread_primitive<T: ArrowPrimitiveType>(&self, column: &PrimitiveArray<T>) -> Result<ArrayRef, String> {
+        let mut spread = Vec::with_capacity(self.rows.len());
+        let ends = self.rows.set_indices().skip(1).chain([self.rows.len()]);
+        for (value, end) in column.values().iter().zip(ends) {
+            spread.resize(end, *value);
+        }
+        let nulls = column.nulls().map(|nulls| self.spread_validity(nulls)).transpose()?;
+        let spread = PrimitiveArray::<T>::try_new(spread.into(), nulls).map_err(|e| e.to_string())?;
+        Ok(Arc::new(spread.with_data_type(column.data_type().clone())))
+    }
+
+    fn spread_validity(&self, nulls: &NullBuffer) -> Result<NullBuffer, String> {
+        let valid = BooleanArray::new(nulls.inner().clone(), None);
+        let valid = arrow_select::take::take(&valid, &self.places, None).map_err(|e| e.to_string())?;
+        Ok(NullBuffer::new(valid.as_boolean().values().clone()))
+    }
+
+    /// Collections of the survivors; those of the other rows are empty.
+    fn spread_offsets(
+        &self,
+        offsets: &OffsetBuffer<i32>,
+        nulls: Option<&NullBuffer>,
+    ) -> (OffsetBuffer<i32>, Option<NullBuffer>) {
+        let mut next = 0;
+        let length = |survives: bool| {
+            next += usize::from(survives);
+            if survives { (offsets[next] - offsets[next - 1]) as usize } else { 0 }
+        };
+        let mut spread: Vec<i32> = Vec::with_capacity(self.rows.len() + 1);
+        let mut end = offsets[0];
+        spread.push(end);
+        spread.extend(self.rows.iter().map(length).map(|length| {
+            end += length as i32;
+            end
+        }));
+        let nulls = nulls.map(|nulls| {
+            let mut number = 0;
+            NullBuffer::from_iter(self.rows.iter().map(|survives| {
+                number += usize::from(survives);
+                !survives || nulls.is_valid(number - 1)
+            }))
+        });
+        (OffsetBuffer::new(spread.into()), nulls)
+    }
+}
+
+/// Rows of zero, the empty text, empty collections.
+fn zeros(data_type: &DataType, rows: usize) -> Result<ArrayRef, String> {
+    match data_type {
+        DataType::Null => Ok(new_null_array(data_type, rows)),
+        DataType::Struct(fields) => {
+            let children = fields.iter().map(|field| zeros(field.data_type(), rows)).collect::<Result<_, _>>()?;
+            let zeros = StructArray::try_new_with_length(fields.clone(), children, None, rows);
+            Ok(Arc::new(zeros.map_err(|e| e.to_string())?))
+        }
+        DataType::Map(field, is_sorted) => {
+            let entries = new_empty_array(field.data_type()).as_struct().clone();
+            let zeros = MapArray::try_new(field.clone(), OffsetBuffer::new_zeroed(rows), entries, None, *is_sorted);
+            Ok(Arc::new(zeros.map_err(|e| e.to_string())?))
+        }
+        _ => {
+            // NULLs are kept as zeros.
+            let zeros = new_null_array(data_type, rows).into_data().into_builder().nulls(None);
+            zeros.build().map(make_array).map_err(|e| e.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
