@@ -1,4 +1,4 @@
-//! How overlapping windows are put together: chosen by the planner, done by the state crate.
+//! How overlapping windows are put together: chosen by the planner at first, done by the state crate, changed by the runtime.
 
 use crate::Accumulator;
 

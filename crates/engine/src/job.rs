@@ -15,6 +15,7 @@ use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourceColumn,
 use millstream_plan::{fold, physical};
 use millstream_runtime::{
     Compiled, MergeStrategy, PipelineCode, ProgramCompiler, QueryStats, RunConfig, RunInput, SourceInput, SourceRows,
+    combination,
 };
 use millstream_sql::{InPlace, Tier};
 use millstream_types::{DataType, Diagnostic, Options, Place, Schema, code};
@@ -43,6 +44,9 @@ impl Job {
         let settings = &config.settings;
         let zone_offset_ms = settings.time_zone.offset_at(settings.query_start_ms.div_euclid(1000)) * 1000;
         let mut plan = physical::plan(&inserts, zone_offset_ms)?;
+        for aggregation in &mut plan.aggregations {
+            aggregation.combination = combination(&config.adaptivity, &aggregation.components, aggregation.combination);
+        }
         let mut programs = Programs::new(&plan, config)?;
         let layouts: Vec<_> = plan.sources.iter().map(|source| table_layout(source, memory)).collect();
         if placement::place(&mut plan, &programs, &layouts, in_place) {

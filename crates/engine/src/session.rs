@@ -13,10 +13,10 @@ use arrow_buffer::Buffer;
 use millstream_codegen::program::FilterShape;
 use millstream_functions::FunctionSettings;
 use millstream_plan::logical::{ColumnKind, Insert, Target};
-use millstream_plan::pipeline::Aggregation;
+use millstream_plan::pipeline::{Aggregation, Combination};
 use millstream_runtime::{
-    Adaptivity, Assume, CancelState, CancelToken, DecodeSkipping, ErrorPolicy, MergeStrategy, QueryStats, RunConfig,
-    StatsSnapshot,
+    Adaptivity, Assume, CancelState, CancelToken, DecodeSkipping, ErrorPolicy, MergeStrategy, PreAggregation,
+    QueryStats, RunConfig, StatsSnapshot,
 };
 use millstream_sql::{
     self as sql, Catalog, ExplainKind, InsertStatement, ParsedStatement, Relation, Settings, Statement, describe,
@@ -407,6 +407,17 @@ impl Session {
             constants: assume(settings.constants()),
             few_values: assume(settings.few_values()),
             key_range: assume(settings.key_range()),
+            pre_aggregation: match settings.pre_aggregate() {
+                sql::PreAggregate::Auto => PreAggregation::Auto,
+                sql::PreAggregate::Always => PreAggregation::Always,
+                sql::PreAggregate::Never => PreAggregation::Never,
+            },
+            combination: match settings.combine() {
+                sql::Combine::Auto => None,
+                sql::Combine::Recompute => Some(Combination::Recompute),
+                sql::Combine::Subtract => Some(Combination::Subtract),
+                sql::Combine::TwoStacks => Some(Combination::TwoStacks),
+            },
             active_workers: settings.adapts_workers(),
             measures_operators: false,
             decode_skipping: match settings.decode_skipping() {

@@ -196,7 +196,7 @@ mod tests {
             true,
             &MemoryBudget::new(1 << 20),
         );
-        let strategy = Strategy::new(&RunConfig::default(), &layout);
+        let strategy = Strategy::new(&RunConfig::default(), &layout, None);
         Aggregation::new(WindowAssigner::Tumble(slicing), types, 0, inputs, None, tables, strategy)
     }
 

@@ -1,5 +1,6 @@
 //! What a run can be tuned with.
 
+use millstream_abi::Combination;
 use millstream_codegen::program::FilterShape;
 use millstream_functions::FunctionSettings;
 use millstream_types::MemorySize;
@@ -26,6 +27,18 @@ pub enum MergeStrategy {
     Global,
     /// Rows are exchanged by key hash before they meet a table (upfront partitioning).
     Partition,
+}
+
+/// Whether rows are aggregated in the tables of workers, or appended and aggregated when tables are merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PreAggregation {
+    /// As the rows for each key suggest; may change during the run.
+    #[default]
+    Auto,
+    /// Aggregated.
+    Always,
+    /// Appended where that is possible: where there are keys, in tables that are not shared.
+    Never,
 }
 
 /// Whether code may assume something of the data that has been true of all rows seen so far. What it assumes is guarded.
@@ -70,13 +83,18 @@ pub struct Adaptivity {
     pub few_values: Assume,
     /// Ranges of integer keys.
     pub key_range: Assume,
+    /// Aggregation before tables are merged.
+    pub pre_aggregation: PreAggregation,
+    /// How overlapping windows are made of slices, where that is exact; `None`: that is chosen.
+    pub combination: Option<Combination>,
     /// How many workers are at work; otherwise all are.
     pub active_workers: bool,
     /// Whether the cost of each filter is measured when the query has ended, for whoever wants to know.
     pub measures_operators: bool,
     /// What is decoded of rows that filters drop.
     pub decode_skipping: DecodeSkipping,
-    /// For tests: instead of all that, variants are switched at random, within buffers too, as this seed says.
+    /// For tests: instead of all that, variants are switched at random, within buffers too, as this seed says, and so is
+    /// what tables and windows do, unless it is set.
     pub chaos_seed: Option<u64>,
 }
 
@@ -98,6 +116,8 @@ impl Default for Adaptivity {
             constants: Assume::Auto,
             few_values: Assume::Auto,
             key_range: Assume::Auto,
+            pre_aggregation: PreAggregation::Auto,
+            combination: None,
             active_workers: true,
             measures_operators: false,
             decode_skipping: DecodeSkipping::Auto,

@@ -174,6 +174,7 @@ impl Query {
         let kernel = code.kernel();
         let (columns, watermarks) = (&piece.columns, [i64::MIN]);
         update(&code.lowered, &*kernel, columns, piece.rows, &watermarks, hooks, functions, &mut fail)?;
+        runtime.strategy.note_task(piece.rows);
         tables.settle();
         tables.dues().iter().for_each(|&due| self.due_at_watermark(due));
         self.stats.pipelines[pipeline].task_time.record(started.elapsed());

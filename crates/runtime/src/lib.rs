@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A pipeline whose rows become several (windows of a row, UNNEST, lookups) runs in stages within one task: see `staged`.
-//! What is looked up is read first: see `lookup` and `phases`. Overlapping windows share their slices: see `overlap`.
+//! What is looked up is read first: see `lookup` and `phases`. Overlapping windows share their slices: see `overlap` and
+//! `combining`.
 //! Whether workers share tables is decided in `strategy`; rows that are exchanged by key first go through `lanes`.
 //! The rows of joins, sessions, ranks and the like are exchanged by key instead of going to tables: see `keyed`.
 //!
@@ -31,6 +32,7 @@ mod buffer;
 mod buffer_size;
 mod cancel;
 mod columns;
+mod combining;
 mod compile;
 mod config;
 mod cuts;
@@ -68,8 +70,9 @@ mod worker;
 
 pub use adaptive::Event;
 pub use cancel::{CancelState, CancelToken};
+pub use combining::combination;
 pub use compile::{Compiled, ProgramCompiler};
-pub use config::{Adaptivity, Assume, DecodeSkipping, ErrorPolicy, MergeStrategy, RunConfig};
+pub use config::{Adaptivity, Assume, DecodeSkipping, ErrorPolicy, MergeStrategy, PreAggregation, RunConfig};
 pub use input::{
     EventTimeColumns, FlatMapCode, HeadCode, HeadCondition, OperatorCode, PartitionedCode, PipelineCode, RunInput,
     SourceInput, SourceRows, StagedCode, event_time_columns,

@@ -4,6 +4,8 @@
 //! makes the windows in the order of their ends: a job for each window ([`Ordered`]), which any worker performs. Only
 //! windows that hold a slice with rows are jobs, however far the watermark has jumped.
 
+use crate::combining::{Combining, Report};
+use crate::config::RunConfig;
 use crate::ordered::Ordered;
 use crate::trigger::Firing;
 use millstream_abi::EntryLayout;
@@ -20,6 +22,8 @@ pub(crate) struct OverlapRuntime {
     pub(crate) overlap: Overlap,
     /// Locked within the aggregation's progress.
     pub(crate) sweep: Mutex<Sweep>,
+    /// How windows are made of slices.
+    pub(crate) combining: Combining,
     /// One for each range of partitions.
     pub(crate) lanes: Vec<Ordered<Lane, Arc<Firing>>>,
 }
@@ -30,25 +34,29 @@ pub(crate) struct Lane {
     pub(crate) combiner: Combiner,
     /// Of what the combiner has besides the partials.
     pub(crate) charge: Charge,
+    /// What was seen of windows, for `combining`.
+    pub(crate) report: Report,
 }
 
 impl OverlapRuntime {
-    /// Without slices, for so many workers to combine at a time. The ranges stay the same for the whole run.
+    /// Without slices, for the workers of a run to combine at a time. The ranges stay the same for the whole run.
     pub(crate) fn new(
         overlap: Overlap,
         layout: &Arc<EntryLayout>,
-        combination: Combination,
-        workers: usize,
+        planned: Combination,
+        config: &RunConfig,
         budget: &Arc<MemoryBudget>,
     ) -> OverlapRuntime {
-        let ranges = workers.next_power_of_two().min(PARTITIONS);
+        let ranges = config.workers.next_power_of_two().min(PARTITIONS);
         let size = PARTITIONS / ranges;
+        let combining = Combining::new(&config.adaptivity, layout, planned, ranges);
         let lane = |r: usize| Lane {
-            combiner: Combiner::new(Arc::clone(layout), combination, r * size..(r + 1) * size),
+            combiner: Combiner::new(Arc::clone(layout), combining.next(None), r * size..(r + 1) * size),
             charge: Charge::new(budget, MemoryClass::Partials, 0),
+            report: Report::default(),
         };
         let lanes = (0..ranges).map(|r| Ordered::new(lane(r))).collect();
-        OverlapRuntime { overlap, sweep: Mutex::new(Sweep::default()), lanes }
+        OverlapRuntime { overlap, sweep: Mutex::new(Sweep::default()), combining, lanes }
     }
 }
 

@@ -25,7 +25,7 @@ use crate::tables::{OpenTables, Owners};
 use crate::timers::Timers;
 use crate::topology::Topology;
 use arrow_array::ArrayRef;
-use millstream_abi::EntryLayout;
+use millstream_abi::{Accumulator, EntryLayout};
 use millstream_codegen::program::Terminal;
 use millstream_plan::pipeline::{
     ComponentOutput, Pipeline, PipelineEnd, PipelineInput, QueryPlan, SourcePlan, SourceWatermark, WatermarkRule,
@@ -263,11 +263,11 @@ fn aggregation(
     }
     let overlap = match aggregation.assigner {
         WindowAssigner::Overlap(overlap) => {
-            Some(OverlapRuntime::new(overlap, &layout, aggregation.combination, config.workers, budget))
+            Some(OverlapRuntime::new(overlap, &layout, aggregation.combination, config, budget))
         }
         _ => None,
     };
-    let strategy = Strategy::new(config, &layout);
+    let strategy = Strategy::new(config, &layout, counter_of_rows(plan, index));
     let (lanes, nodes) = match strategy.merge() {
         MergeStrategy::Local => (0, 0),
         MergeStrategy::Partition => (PARTITIONS, 0),
@@ -276,6 +276,20 @@ fn aggregation(
     let owners = Owners { own: config.workers + lanes, nodes, workers: config.workers };
     let tables = OpenTables::new(Arc::clone(&layout), owners, config.dense_tables, budget);
     Ok(Aggregation::new(aggregation.assigner, types, output, inputs, overlap, tables, strategy))
+}
+
+/// The component of an aggregation that counts all rows, whichever pipeline they come from.
+fn counter_of_rows(plan: &QueryPlan, aggregation: usize) -> Option<usize> {
+    let counts = |component: usize| {
+        plan.pipelines.iter().all(|pipeline| match &pipeline.end {
+            PipelineEnd::Aggregate { aggregation: into, updates, .. } if *into == aggregation => {
+                updates.get(component).is_some_and(|update| update.argument.is_none() && update.guard.is_none())
+            }
+            _ => true,
+        })
+    };
+    let components = plan.aggregations[aggregation].components.iter().enumerate();
+    components.filter(|(_, c)| **c == Accumulator::Count).map(|(component, _)| component).find(|&c| counts(c))
 }
 
 /// Sources whose watermarks advance the same operators: which splits flow control compares.

@@ -1,15 +1,23 @@
-//! Whether the workers share the tables of an aggregation: what is set, or what `adaptive::decisions::sharing` decides.
+//! Whether the workers share the tables of an aggregation: what is set, or what `adaptive::decisions::sharing` decides; and
+//! whether the tables of workers append rows (`appending`). The latter is decided first, and by comparison with both own and
+//! shared tables; while rows are appended, sharing is not asked for.
 //!
 //! Slices are judged when they fire, not before: a slice with tables of both kinds costs more than with either. Private
 //! tables give the number of their entries together, a shared one that of its keys; rows are counted. The choice holds from
 //! the next task on, so slices that are open have tables of both kinds once; all become partials.
 
+mod appending;
+
 use crate::adaptive::decisions::costs::Caches;
+use crate::adaptive::decisions::draws::{different, drawn_from};
 use crate::adaptive::decisions::sharing::{Seen, Sharing, Situation};
 use crate::config::{MergeStrategy, RunConfig};
-use crate::tables::Taken;
+use crate::tables::{Kind, Taken};
+pub(crate) use appending::Appending;
+use appending::Filled;
 use millstream_abi::EntryLayout;
 use millstream_codegen::partition::can_partition;
+use millstream_state::Partial;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// How the tables of an aggregation with entries of this layout are merged: as was asked for, if that is possible.
@@ -23,12 +31,27 @@ pub fn merge_strategy(config: &RunConfig, layout: &EntryLayout) -> MergeStrategy
     }
 }
 
+/// The tables of slices that fire.
+#[derive(Debug, Clone, Copy, Default)]
+struct Fired {
+    slices: f64,
+    /// Private tables that aggregate, and their entries.
+    own: usize,
+    private: usize,
+    /// Private tables that append.
+    appended: usize,
+    /// Entries of shared tables.
+    shared: usize,
+}
+
 /// The strategy of an aggregation, and what was seen of its slices. All atomics are relaxed: tasks may use any strategy.
 #[derive(Debug)]
 pub(crate) struct Strategy {
     merge: MergeStrategy,
     situation: Situation,
     is_global: AtomicBool,
+    /// Whether private tables append.
+    appending: Appending,
     /// The share of the heaviest keys' rows, as the bits of an f64.
     heavy: AtomicU64,
     /// Rows since a slice was judged last.
@@ -36,8 +59,8 @@ pub(crate) struct Strategy {
 }
 
 impl Strategy {
-    /// Of an aggregation with such entries.
-    pub(crate) fn new(config: &RunConfig, layout: &EntryLayout) -> Strategy {
+    /// Of an aggregation with such entries, of which component `count` counts all rows, if there is one.
+    pub(crate) fn new(config: &RunConfig, layout: &EntryLayout, count: Option<usize>) -> Strategy {
         let merge = merge_strategy(config, layout);
         let situation = Situation {
             workers: config.workers,
@@ -46,7 +69,13 @@ impl Strategy {
             caches: Caches::of_machine(),
         };
         let is_global = AtomicBool::new(merge == MergeStrategy::Global);
-        Strategy { merge, situation, is_global, heavy: AtomicU64::new(0), rows: AtomicU64::new(0) }
+        let appending = Appending::new(&config.adaptivity, layout, count);
+        Strategy { merge, situation, is_global, appending, heavy: AtomicU64::new(0), rows: AtomicU64::new(0) }
+    }
+
+    /// Whether private tables append.
+    pub(crate) fn appending(&self) -> &Appending {
+        &self.appending
     }
 
     /// What was decided before the run.
@@ -61,7 +90,7 @@ impl Strategy {
 
     /// A task has put so many rows into tables.
     pub(crate) fn note_task(&self, rows: usize) {
-        if self.merge == MergeStrategy::Auto {
+        if self.merge == MergeStrategy::Auto || self.appending.is_chosen() {
             self.rows.fetch_add(rows as u64, Relaxed);
         }
     }
@@ -71,111 +100,157 @@ impl Strategy {
         self.heavy.store(heavy.to_bits(), Relaxed);
     }
 
-    /// So many slices fire, with these tables; says what was seen if that changes the strategy.
-    pub(crate) fn note_slices<'a>(&self, slices: usize, tables: impl Iterator<Item = &'a Taken>) -> Option<Switch> {
-        if self.merge != MergeStrategy::Auto || slices == 0 {
+    /// So many slices fire, with these tables, while so many bytes of memory are left; says what was seen if that changes the
+    /// strategy.
+    pub(crate) fn note_slices<'a>(
+        &self,
+        slices: usize,
+        tables: impl Iterator<Item = &'a Taken>,
+        memory_left: u64,
+    ) -> Option<Switch> {
+        if slices == 0 || !(self.merge == MergeStrategy::Auto || self.appending.is_chosen()) {
             return None;
         }
-        let (mut private, mut shared) = (0, 0);
+        let mut fired = Fired { slices: slices as f64, ..Fired::default() };
         for table in tables {
-            match table {
-                Taken::Own(table) => private += table.len(),
-                Taken::Shared(table) => shared += table.len(),
+            match table.kind() {
+                Kind::Appended => fired.appended += 1,
+                Kind::Own => {
+                    fired.own += 1;
+                    fired.private += table.len();
+                }
+                Kind::Shared => fired.shared += table.len(),
                 // Next to nothing to merge.
-                Taken::Array(_) => {}
+                Kind::Array => {}
             }
         }
-        self.note_entries(slices as f64, private, shared)
+        self.note_fired(fired, memory_left)
     }
 
-    /// So many slices fire, with so many entries in private and in shared tables.
-    fn note_entries(&self, slices: f64, private: usize, shared: usize) -> Option<Switch> {
-        let rows = self.rows.swap(0, Relaxed) as f64 / slices;
-        // Slices of both kinds were in between: the next ones tell more.
-        match (private, shared) {
-            (_, 0) => self.judge(Seen::Private { rows, entries: private as f64 / slices }),
-            (0, _) => self.judge(Seen::Shared { rows, entries: shared as f64 / slices }),
+    fn note_fired(&self, fired: Fired, memory_left: u64) -> Option<Switch> {
+        let rows = self.rows.swap(0, Relaxed) as f64;
+        let switch = self.estimated(&fired, rows).and_then(|filled| self.judge_appending(filled, memory_left));
+        if switch.is_some() {
+            return switch;
+        }
+        let rows = rows / fired.slices;
+        // Slices of several kinds were in between: the next ones tell more.
+        match (fired.private, fired.shared) {
+            _ if self.merge != MergeStrategy::Auto || fired.appended > 0 || self.appending.is_on() => None,
+            (private, 0) => self.judge(Seen::Private { rows, entries: private as f64 / fired.slices }),
+            (0, shared) => self.judge(Seen::Shared { rows, entries: shared as f64 / fired.slices }),
             _ => None,
         }
     }
 
+    /// What private tables have been or would be like, where they cannot tell when they are sealed.
+    fn estimated(&self, fired: &Fired, rows: f64) -> Option<Filled> {
+        let Fired { slices, own, appended, private, shared } = *fired;
+        match (own, appended, shared) {
+            _ if self.appending.counts_rows() => None,
+            (1.., 0, 0) => {
+                let fired = Filled { slices, tables: own as f64, rows, keys: private as f64 };
+                Some(self.appending.note_aggregated(fired))
+            }
+            (0, 0, 1..) if self.merge == MergeStrategy::Auto => {
+                Some(self.unshared(Filled { slices, tables: slices, rows, keys: shared as f64 }))
+            }
+            // Slices of several kinds were in between: the next ones tell more.
+            _ => None,
+        }
+    }
+
+    /// What private tables would be like instead of shared ones.
+    fn unshared(&self, shared: Filled) -> Filled {
+        let (workers, rows) = (self.situation.workers as f64, (1.0 - self.heavy()) * shared.rows / shared.tables);
+        let keys = different(drawn_from(rows, shared.keys / shared.tables), rows / workers);
+        let tables = workers * shared.tables;
+        Filled { tables, keys: keys * tables, ..shared }
+    }
+
+    /// A table of the kind was sealed.
+    pub(crate) fn note_sealed(&self, kind: Kind, partial: &Partial) {
+        let looked_at = |appended| self.appending.look_at(partial, appended);
+        let filled = match kind {
+            Kind::Own => looked_at(false),
+            Kind::Appended => looked_at(true),
+            Kind::Shared if self.merge == MergeStrategy::Auto => looked_at(false).map(|shared| self.unshared(shared)),
+            Kind::Shared | Kind::Array => None,
+        };
+        filled.into_iter().for_each(|table| self.appending.note_sealed(table));
+    }
+
+    /// All tables of so many slices were sealed, while so many bytes of memory are left; says what was seen if that changes
+    /// the strategy.
+    pub(crate) fn note_slices_sealed(&self, slices: usize, memory_left: u64) -> Option<Switch> {
+        self.judge_appending(self.appending.take_sealed(slices as f64)?, memory_left)
+    }
+
+    /// Whether private tables are to begin or to cease to append.
+    fn judge_appending(&self, filled: Filled, memory_left: u64) -> Option<Switch> {
+        let heavy = self.heavy();
+        let shared = |rows, keys| match self.merge {
+            MergeStrategy::Auto => self.situation.shared(rows, keys, heavy),
+            _ => f64::INFINITY,
+        };
+        let switch = self.appending.judge(filled, shared, heavy, (self.situation.caches, memory_left))?;
+        if self.merge == MergeStrategy::Auto {
+            self.is_global.store(false, Relaxed);
+        }
+        Some(Switch::Appending(switch))
+    }
+
+    /// The share of the rows that is of the few heaviest keys.
+    fn heavy(&self) -> f64 {
+        f64::from_bits(self.heavy.load(Relaxed))
+    }
+
     fn judge(&self, seen: Seen) -> Option<Switch> {
-        let chosen = self.situation.choose(self.sharing(), seen, f64::from_bits(self.heavy.load(Relaxed)));
+        let chosen = self.situation.choose(self.sharing(), seen, self.heavy());
         let is_global = chosen == Sharing::Global;
-        (self.is_global.swap(is_global, Relaxed) != is_global).then_some(Switch { seen, chosen })
+        (self.is_global.swap(is_global, Relaxed) != is_global).then_some(Switch::Sharing { seen, chosen })
     }
 }
 
 /// A change of the strategy.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Switch {
-    seen: Seen,
-    chosen: Sharing,
+pub(crate) enum Switch {
+    /// Of whether workers share tables.
+    Sharing {
+        /// What was seen.
+        seen: Seen,
+        /// From now on.
+        chosen: Sharing,
+    },
+    /// Of what their own tables do.
+    Appending(appending::Switch),
 }
 
 impl Switch {
     /// What was seen, for people.
     pub(crate) fn observed(&self) -> String {
-        match self.seen {
-            Seen::Private { rows, entries } => {
+        match self {
+            Switch::Sharing { seen: Seen::Private { rows, entries }, .. } => {
                 format!("{rows:.0} rows of a slice made {entries:.0} entries in tables of workers")
             }
-            Seen::Shared { rows, entries } => {
+            Switch::Sharing { seen: Seen::Shared { rows, entries }, .. } => {
                 format!("{rows:.0} rows of a slice made {entries:.0} entries in a shared table")
             }
+            Switch::Appending(switch) => switch.observed(),
         }
     }
 
     /// What is done, for people.
     pub(crate) fn decided(&self) -> String {
-        match self.chosen {
-            Sharing::Local => "a table for each worker, merged at the end of a slice".into(),
-            Sharing::Global => "one table that workers share".into(),
+        match self {
+            Switch::Sharing { chosen: Sharing::Local, .. } => {
+                "a table for each worker, merged at the end of a slice".into()
+            }
+            Switch::Sharing { chosen: Sharing::Global, .. } => "one table that workers share".into(),
+            Switch::Appending(switch) => switch.decided(),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::adaptive::decisions::draws::different;
-    use millstream_abi::{Accumulator, ObjectKind, Phys};
-
-    #[test]
-    fn slices_are_judged_when_they_fire() {
-        let config = RunConfig { workers: 8, merge: MergeStrategy::Auto, ..RunConfig::default() };
-        let layout = EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count, Accumulator::SumI64]);
-        let mut strategy = Strategy::new(&config, &layout);
-        strategy.situation.caches = Caches { second: 1 << 20, last: 32 << 20 };
-        let entries = (8.0 * different(3e6, 1e7 / 8.0)) as usize;
-        strategy.note_task(10_000_000);
-        assert_eq!(strategy.sharing(), Sharing::Local);
-        let switch = strategy.note_entries(1.0, entries, 0).expect("many keys");
-        assert!(switch.observed().contains("10000000 rows") && switch.decided().contains("share"), "{switch:?}");
-        assert_eq!(strategy.sharing(), Sharing::Global);
-        strategy.note_task(10_000_000);
-        assert_eq!(strategy.note_entries(1.0, 10, 10), None);
-        assert_eq!(strategy.sharing(), Sharing::Global, "a slice of both kinds tells nothing");
-        strategy.note_task(10_000_000);
-        assert!(strategy.note_entries(1.0, 0, 10).is_some());
-        assert_eq!(strategy.sharing(), Sharing::Local);
-        strategy.note_skew(0.9);
-        strategy.note_task(10_000_000);
-        assert_eq!(strategy.note_entries(1.0, entries, 0), None);
-        assert_eq!(strategy.sharing(), Sharing::Local, "heavy keys stay private");
-    }
-
-    #[test]
-    fn only_what_is_possible_is_done() {
-        let counts = EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]);
-        let strings = EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::MaxStr]);
-        let first = EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Object(ObjectKind::First, Phys::I64)]);
-        let all = EntryLayout::new(&[], &[Accumulator::Count]);
-        let of = |merge, layout| merge_strategy(&RunConfig { merge, workers: 2, ..RunConfig::default() }, layout);
-        use MergeStrategy::{Auto, Global, Local, Partition};
-        assert_eq!([Auto, Global, Partition, Local].map(|m| of(m, &counts)), [Auto, Global, Partition, Local]);
-        assert_eq!([Auto, Global, Partition].map(|m| of(m, &strings)), [Local, Local, Partition]);
-        assert_eq!([Auto, Global, Partition].map(|m| of(m, &first)), [Local; 3]);
-        assert_eq!([Auto, Global, Partition].map(|m| of(m, &all)), [Local; 3]);
-    }
-}
+mod tests;

@@ -15,6 +15,9 @@
 //! Arrays of an owner are a list, one for each range that code was specialised for while the slice was open. The owner
 //! puts them in front of the list as it puts its table into the ring, and the trigger takes the whole list.
 //!
+//! A table of its own aggregates or appends (`strategy::appending`), as is in force when it is made. It may cease to append at the
+//! end of a task: then generated code does not run, and no key is between its search and its insertion.
+//!
 //! A slice may have tables of all kinds, because strategy and code may change while it is open: all become partials of it.
 //!
 //! # Why no accepted row can meet a fired window
@@ -43,7 +46,7 @@ mod task;
 use crate::aggregation::TableIds;
 use crate::buffer::Generation;
 use millstream_abi::{EntryLayout, KeyRange};
-use millstream_state::{ArrayShape, ArrayTable, MemoryBudget, Partial, SharedTable, Table, TableHint};
+use millstream_state::{ArrayShape, ArrayTable, MemoryBudget, MemoryClass, Partial, SharedTable, Table, TableHint};
 use millstream_sync::pool::Pool;
 use millstream_sync::slices::SliceRing;
 use parking_lot::Mutex;
@@ -55,6 +58,9 @@ pub(crate) use task::TaskTables;
 
 /// Slices that are found without a lock. Thousands of windows may be open, but most queries have a few.
 const RING_SLICES: usize = 1024;
+
+/// Open tables append while they take less than one in so many bytes of the budget.
+const APPENDED_SHARE: u64 = 4;
 
 /// Most tables of an aggregation that are kept for slices to come.
 const FREE_TABLES: usize = 64;
@@ -73,7 +79,30 @@ pub(crate) enum Taken {
     Array(Box<ArrayTable>),
 }
 
+/// What a table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Of one owner, an entry for each key.
+    Own,
+    /// Of one owner, an entry for each row.
+    Appended,
+    /// Of a NUMA node.
+    Shared,
+    /// Of one owner, for a range of keys.
+    Array,
+}
+
 impl Taken {
+    /// What it is.
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Taken::Own(table) if table.is_appending() => Kind::Appended,
+            Taken::Own(_) => Kind::Own,
+            Taken::Shared(_) => Kind::Shared,
+            Taken::Array(_) => Kind::Array,
+        }
+    }
+
     /// Number of entries; of an array the most that there can be.
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -353,13 +382,29 @@ impl OpenTables {
         }
     }
 
-    /// The table of an owner for a slice. Only the running task of the owner may call it and use the table.
-    fn find(&self, owner: usize, generation: Generation, number: i64) -> *mut Table {
+    /// Bytes of the budget that are left for state.
+    pub(crate) fn memory_left(&self) -> u64 {
+        self.budget.limit().saturating_sub(self.budget.state())
+    }
+
+    /// Whether open tables have so much memory that none may append: appended rows take as much as there are rows, whatever
+    /// the keys.
+    fn are_large(&self) -> bool {
+        self.budget.used_by(MemoryClass::Tables) > self.budget.limit() / APPENDED_SHARE
+    }
+
+    /// The table of an owner for a slice, which appends if it is made now and `appends` says so. Only the running task of the
+    /// owner may call it and use the table.
+    fn find(&self, owner: usize, generation: Generation, number: i64, appends: impl FnOnce() -> bool) -> *mut Table {
         let fresh = || {
             let table = Table::with_hint(Arc::clone(&self.layout), self.dense, TableHint::default());
             Box::new(table.charged(&self.budget))
         };
-        let make = || self.free.take().unwrap_or_else(fresh);
+        let make = || {
+            let mut table = self.free.take().unwrap_or_else(fresh);
+            table.set_appending(appends() && !self.are_large());
+            table
+        };
         let slices = self.of(generation).get_or_init(|| Slices::new(self.owners));
         let table = slices.of(self.owners, number, |slice| slice.find(owner, make));
         // SAFETY: only this owner's running task uses the table, and it holds no pointer into the entries or strings of one
@@ -412,41 +457,4 @@ impl OpenTables {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use millstream_abi::{Accumulator, Phys};
-    use millstream_plan::window::{Slicing, WindowAssigner};
-
-    #[test]
-    fn tables_of_both_kinds_are_taken_together() {
-        let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]));
-        let owners = Owners { own: 3, nodes: 2, workers: 2 };
-        let tables = OpenTables::new(layout, owners, true, &MemoryBudget::new(1 << 20));
-        let generation = Generation::default();
-        for slice in [0, 10, 20] {
-            let own = tables.find(0, generation, slice);
-            assert_eq!(own, tables.find(0, generation, slice));
-            assert_ne!(own, tables.find(2, generation, slice));
-            let shared = tables.find_shared(1, generation, slice);
-            assert_eq!(shared, tables.find_shared(1, generation, slice));
-            assert_ne!(shared, tables.find_shared(0, generation, slice));
-            let [shape, other] = [8, 9].map(|len| tables.shape(KeyRange { first: 0, len }, Some(0)));
-            let array = tables.find_array(1, generation, slice, &shape);
-            assert_ne!(array, tables.find_array(1, generation, slice, &other));
-            assert_eq!(array, tables.find_array(1, generation, slice, &shape));
-            assert_ne!(array, tables.find_array(0, generation, slice, &shape));
-        }
-        let ids = TableIds(WindowAssigner::Tumble(Slicing { size_ms: 10, offset_ms: 0 }));
-        let taken = tables.take(ids, 19);
-        let count = |tables: &[Taken], is: fn(&Taken) -> bool| tables.iter().filter(|table| is(table)).count();
-        let kinds = |tables: &[Taken]| {
-            let shared = count(tables, |table| matches!(table, Taken::Shared(_)));
-            (tables.len(), shared, count(tables, |table| matches!(table, Taken::Array(_))))
-        };
-        let counts: Vec<_> = taken.iter().map(|(slice, tables)| (*slice, kinds(tables))).collect();
-        assert_eq!(counts, [(0, (7, 2, 3)), (10, (7, 2, 3))]);
-        assert!(taken.values().flatten().all(Taken::is_empty));
-        assert_eq!(tables.take(ids, 29).len(), 1);
-        assert!(tables.take(ids, i64::MAX).is_empty());
-    }
-}
+mod tests;

@@ -15,6 +15,7 @@ use crate::overlap::{Due, Lane, OverlapRuntime};
 use crate::progress::{Forward, Progress};
 use crate::query::Query;
 use crate::sequencer::Unit;
+use crate::strategy::Switch;
 use crate::tables::Taken;
 use crate::task::Task;
 use millstream_plan::window::WindowAssigner;
@@ -109,9 +110,8 @@ impl Query {
             tables.insert(0, vec![Taken::Own(Box::new(Table::of_nothing(Arc::clone(&runtime.layout))))]);
         }
         tables.retain(|_, tables| !tables.iter().all(Taken::is_empty));
-        if let Some(switch) = runtime.strategy.note_slices(tables.len(), tables.values().flatten()) {
-            self.stats.note_event(format!("aggregation {aggregation}"), switch.observed(), switch.decided());
-        }
+        let fired = tables.values().flatten();
+        self.note_switch(aggregation, runtime.strategy.note_slices(tables.len(), fired, runtime.tables.memory_left()));
         let firings: Vec<Firing> = match &runtime.overlap {
             Some(overlap) => {
                 let tables = tables.into_iter().map(|(id, tables)| (overlap.overlap.table(id), tables));
@@ -147,7 +147,10 @@ impl Query {
     pub(crate) fn seal(&self, firing: Arc<Firing>) {
         loop {
             let Some((slice, table)) = firing.tables.lock().pop() else { return };
-            let partial = Arc::new(self.aggregations[firing.aggregation].tables.seal(table));
+            let runtime = &self.aggregations[firing.aggregation];
+            let kind = table.kind();
+            let partial = Arc::new(runtime.tables.seal(table));
+            runtime.strategy.note_sealed(kind, &partial);
             firing.slices.lock()[slice].1.push(partial);
             if firing.unsealed.fetch_sub(1, Ordering::AcqRel) == 1 {
                 break;
@@ -156,9 +159,19 @@ impl Query {
                 return;
             }
         }
+        let (runtime, slices) = (&self.aggregations[firing.aggregation], firing.slices.lock().len());
+        let switch = runtime.strategy.note_slices_sealed(slices, runtime.tables.memory_left());
+        self.note_switch(firing.aggregation, switch);
         match firing.then {
             Then::Merge(1) => self.merge(&firing, 0),
             _ => self.scheduler.push(self.sealed(&firing)),
+        }
+    }
+
+    /// Writes down a change of an aggregation's strategy.
+    fn note_switch(&self, aggregation: usize, switch: Option<Switch>) {
+        if let Some(switch) = switch {
+            self.stats.note_event(format!("aggregation {aggregation}"), switch.observed(), switch.decided());
         }
     }
 
@@ -186,10 +199,11 @@ impl Query {
     pub(crate) fn combine(&self, aggregation: usize, lane: usize) -> Result<(), Diagnostic> {
         let overlap = self.aggregations[aggregation].overlap.as_ref();
         let overlap = overlap.ok_or_else(|| Diagnostic::bug("windows that do not overlap were combined"))?;
-        overlap.lanes[lane].run(|Lane { combiner, charge }, firing: Arc<Firing>| {
-            let (Some((start, end)), Then::Combine { is_last, .. }) = (firing.window, &firing.then) else {
+        overlap.lanes[lane].run(|Lane { combiner, charge, report }, firing: Arc<Firing>| {
+            let (Some((start, end)), &Then::Combine { number, is_last }) = (firing.window, &firing.then) else {
                 return Err(Diagnostic::bug("a window without slices was combined"));
             };
+            combiner.set_combination(overlap.combining.next(Some(combiner.combination())));
             let slices = firing.slices.lock().clone();
             for (slice, partials) in &slices {
                 match overlap.overlap.ends(*slice) {
@@ -198,7 +212,10 @@ impl Query {
                 }
             }
             self.deliver_window(&firing, lane, combiner.window(start, end));
-            if *is_last {
+            if let Some(switch) = overlap.combining.note(number, combiner.contents(), report) {
+                self.stats.note_event(format!("aggregation {aggregation}"), switch.observed(), switch.decided());
+            }
+            if is_last {
                 let next = overlap.overlap.start_of_window(end.saturating_add(overlap.overlap.step_ms()));
                 combiner.window(next, next);
             }

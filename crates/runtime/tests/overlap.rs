@@ -171,14 +171,63 @@ fn what_depends_on_the_order_of_rows_does_not_depend_on_workers() {
     let expected = sorted(expected(&contents, text));
     let list = ObjectKind::List { keeps_nulls: false };
     for (workers, buffer_rows, chunk_rows) in [(1, 0, 1000), (1, 1, 64), (2, 7, 50), (8, 3, 33)] {
-        let parts = vec![
-            object(ObjectKind::First, Finish::Value, TIME),
-            object(ObjectKind::Last, Finish::Value, TIME),
-            object(list, Finish::Join("+".into()), DataType::STRING),
-        ];
-        let plan = plan(WindowAssigner::Overlap(overlap), Combination::Recompute, 40, parts);
-        let (rows, _) = run_to_end(plan, MemorySource::of(&data, chunk_rows), config(workers, buffer_rows));
-        assert_eq!(sorted(rows), expected, "{workers} workers, buffers of {buffer_rows}");
+        for pre_aggregation in [PreAggregation::Always, PreAggregation::Never] {
+            let parts = vec![
+                object(ObjectKind::First, Finish::Value, TIME),
+                object(ObjectKind::Last, Finish::Value, TIME),
+                object(list, Finish::Join("+".into()), DataType::STRING),
+            ];
+            let plan = plan(WindowAssigner::Overlap(overlap), Combination::Recompute, 40, parts);
+            let adaptivity = Adaptivity { pre_aggregation, ..Adaptivity::default() };
+            let config = RunConfig { adaptivity, ..config(workers, buffer_rows) };
+            let (rows, _) = run_to_end(plan, MemorySource::of(&data, chunk_rows), config);
+            assert_eq!(sorted(rows), expected, "{workers} workers, {pre_aggregation:?}, buffers of {buffer_rows}");
+        }
+    }
+}
+
+#[test]
+fn windows_that_change_how_they_are_made_are_those_of_the_model() {
+    for (seed, overlap) in (41..).zip([hop(200, 8, 3), hop(90, 40, 11), hop(500, 35, 0)]) {
+        let data = splits(seed, 3, 300);
+        let run = |parts: Vec<Part>, adaptivity, workers| {
+            let plan = plan(WindowAssigner::Overlap(overlap), Combination::Recompute, 40, parts);
+            let config = RunConfig { adaptivity, ..config(workers, 13) };
+            run_to_end(plan, MemorySource::of(&data, 40), config).0
+        };
+        for parts in [|| vec![count(), sum()], || vec![count(), sum(), max()]] {
+            let expected = run(parts(), Adaptivity { is_enabled: false, ..Adaptivity::default() }, 1);
+            for workers in [1, 4] {
+                for chaos_seed in 0..4 {
+                    let chaos = Adaptivity { chaos_seed: Some(chaos_seed), ..Adaptivity::default() };
+                    assert_eq!(run(parts(), chaos, workers), expected, "{overlap:?}, seed {chaos_seed}");
+                }
+                for combination in [Combination::Recompute, Combination::Subtract, Combination::TwoStacks] {
+                    let set = Adaptivity { combination: Some(combination), ..Adaptivity::default() };
+                    assert_eq!(run(parts(), set, workers), expected, "{overlap:?}, {combination:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn windows_of_many_slices_of_the_same_keys_are_not_merged_anew() {
+    let rows: Vec<Row> = (0..20_000).map(|i| (Some(i / 4), i % 10, None)).collect();
+    for (parts, way) in [(vec![count(), sum()], "subtracted"), (vec![max()], "two stacks")] {
+        let mut expected = None;
+        for workers in [1, 4] {
+            for is_enabled in [false, true] {
+                let plan = plan(WindowAssigner::Overlap(hop(400, 10, 0)), Combination::Recompute, 0, parts.clone());
+                let adaptivity = Adaptivity { is_enabled, ..Adaptivity::default() };
+                let config = RunConfig { adaptivity, ..config(workers, 0) };
+                let source = MemorySource::of(std::slice::from_ref(&rows), 500);
+                let (written, stats) = run_to_end(plan, source, config);
+                assert_eq!(written, *expected.get_or_insert_with(|| written.clone()));
+                let switches = stats.events.iter().filter(|event| event.decided.contains(way)).count();
+                assert_eq!(switches, usize::from(is_enabled), "{:?}", stats.events);
+            }
+        }
     }
 }
 

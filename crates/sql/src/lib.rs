@@ -34,7 +34,9 @@ pub use bind::{bind_insert, bind_query};
 pub use catalog::{Catalog, Relation};
 pub use diagnostics::render;
 pub use script::{is_complete, substitute_variables};
-pub use settings::{Assume, CodeCache, DecodeSkipping, ErrorPolicy, FilterShape, InPlace, Merge, Settings, Tier};
+pub use settings::{
+    Assume, CodeCache, Combine, DecodeSkipping, ErrorPolicy, FilterShape, InPlace, Merge, PreAggregate, Settings, Tier,
+};
 pub use statement::{ExplainKind, InsertStatement, ParsedStatement, Statement, parse_script, parse_statement};
 
 pub use sqlparser::ast::Ident;

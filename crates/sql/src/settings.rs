@@ -141,6 +141,21 @@ pub const KNOWN: &[SettingInfo] = &[
          pays (auto), wherever the array fits into memory (always), or not.",
     ),
     setting(
+        "pipeline.pre-aggregate",
+        "auto",
+        Kind::OneOf(&["auto", "always", "never"]),
+        "Whether the rows of a worker are aggregated in its table before tables are merged (always), appended to it without \
+         a look at their keys where that is possible (never), or appended while nearly every row has a key of its own (auto).",
+    ),
+    setting(
+        "pipeline.combine",
+        "auto",
+        Kind::OneOf(&["auto", "recompute", "subtract", "two-stacks"]),
+        "How the windows of HOP and CUMULATE are made of the slices that they share: merged anew for each window (recompute), \
+         by adding what enters and subtracting what leaves (subtract; two-stacks where that is not exact), with two stacks of \
+         slices (two-stacks), or as planned at first, and then as the keys of slices and windows suggest (auto).",
+    ),
+    setting(
         "pipeline.assume-not-null",
         "auto",
         Kind::OneOf(&["auto", "always", "never"]),
@@ -176,8 +191,8 @@ pub const KNOWN: &[SettingInfo] = &[
         "pipeline.chaos-seed",
         "",
         Kind::Integer(0, u64::MAX),
-        "For tests: instead of adapting, code variants are switched at random, within buffers too, as this seed says. Rows \
-         stay the same.",
+        "For tests: instead of adapting, code variants are switched at random, within buffers too, as this seed says, and so \
+         are pre-aggregation and the combination of windows. Rows stay the same.",
     ),
     setting(
         "pipeline.in-place",
@@ -281,6 +296,30 @@ pub enum Merge {
     Global,
     /// A table for each range of key hashes.
     Partition,
+}
+
+/// Whether rows are aggregated before tables are merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PreAggregate {
+    /// As it suits.
+    Auto,
+    /// In all tables.
+    Always,
+    /// In none where that is possible.
+    Never,
+}
+
+/// How overlapping windows are made of slices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Combine {
+    /// As it suits.
+    Auto,
+    /// Merged anew.
+    Recompute,
+    /// By adding and subtracting, where that is exact.
+    Subtract,
+    /// With two stacks.
+    TwoStacks,
 }
 
 /// Whether something is assumed of the data that has been true so far.
@@ -472,6 +511,25 @@ impl Settings {
     /// `pipeline.key-range`.
     pub fn key_range(&self) -> Assume {
         self.assume("pipeline.key-range")
+    }
+
+    /// `pipeline.pre-aggregate`.
+    pub fn pre_aggregate(&self) -> PreAggregate {
+        match self.get("pipeline.pre-aggregate") {
+            Some("always") => PreAggregate::Always,
+            Some("never") => PreAggregate::Never,
+            _ => PreAggregate::Auto,
+        }
+    }
+
+    /// `pipeline.combine`.
+    pub fn combine(&self) -> Combine {
+        match self.get("pipeline.combine") {
+            Some("recompute") => Combine::Recompute,
+            Some("subtract") => Combine::Subtract,
+            Some("two-stacks") => Combine::TwoStacks,
+            _ => Combine::Auto,
+        }
     }
 
     /// `pipeline.assume-not-null`.

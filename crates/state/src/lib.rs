@@ -12,8 +12,8 @@
 //! workers late-merge, and what is spilled, checkpointed and exchanged between nodes later. Two more collections
 //! hold the same entries for keyed operators: [`GroupTable`] numbers keys, [`Slots`] finds accumulators by number.
 //!
-//! A table has a hash part and, for integer keys that lie close together, an array (`dense.rs`); it is drained and used
-//! again, so that slices need no allocation in the steady state.
+//! A table has a hash part and, for integer keys that lie close together, an array (`dense.rs`), or it appends an entry for each
+//! row (`table/append.rs`); it is drained and used again, so that slices need no allocation in the steady state.
 //!
 //! Invariants: a [`Table`] has one writer, a [`SharedTable`] the protocol of its file; a partial never changes; strings of entries live in the arena of their table
 //! or partial, objects as long as an entry refers to them; hashes are those of `millstream_abi` everywhere.
@@ -41,7 +41,7 @@ mod table;
 pub use array::{ArrayShape, ArrayTable};
 pub use budget::{Charge, MemoryBudget, MemoryClass, MemorySnapshot};
 pub use columns::{Output, OutputTypes};
-pub use combine::Combiner;
+pub use combine::{Combiner, WindowContents};
 pub use groups::{GroupLookup, GroupTable};
 pub use machine::available_memory;
 pub use merge::{Merged, merge};

@@ -11,7 +11,7 @@ use crate::entry;
 use crate::memory::EntryMemory;
 use crate::object;
 use crate::sort::sorted;
-use millstream_abi::{EntryLayout, HASH_EMPTY};
+use millstream_abi::{Accumulator, EntryLayout, HASH_EMPTY};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -150,6 +150,29 @@ impl Partial {
             Form::Entries(_, entries) => entries.is_distinct,
             Form::Array(_) => true,
         }
+    }
+
+    /// Number of different keys in a range of partitions, as far as hashes tell: those of equal keys are neighbours. Linear in
+    /// the number of entries, unless each is known to have a key of its own.
+    pub fn keys_of(&self, partitions: &Range<usize>) -> usize {
+        if self.is_distinct() {
+            return self.len_of(partitions);
+        }
+        let mut last = HASH_EMPTY;
+        // SAFETY: entries of the partial are occupied, and each starts with its hash.
+        let hashes = self.entries_of(partitions).map(|entry| unsafe { entry::hash(entry) });
+        hashes.filter(|&hash| std::mem::replace(&mut last, hash) != hash).count()
+    }
+
+    /// The sum of a component over a range of partitions, which is [`Accumulator::Count`]: rows, if it counts all.
+    ///
+    /// # Panics
+    /// When the component is another one.
+    pub fn count_of(&self, partitions: &Range<usize>, component: usize) -> u64 {
+        let (accumulator, offset) = self.layout().accumulators[component];
+        assert_eq!(accumulator, Accumulator::Count, "only counts are summed up");
+        // SAFETY: entries of the layout, which has a count there.
+        self.entries_of(partitions).map(|entry| unsafe { entry::read::<u64>(entry, offset) }).sum()
     }
 
     /// The same, which holds a charge.

@@ -12,6 +12,12 @@
 //! region covers is in the region; any other, and NULL, is in the hash part, searched linearly from `hash & mask`. An
 //! entry with hash 0 is empty. Whether there is a region, and for which keys, is decided when the hash part is full
 //! (`dense.rs`).
+//!
+//! An *appending* table ([`Table::set_appending`]) has a hash part of one entry, which is always empty, and no region. So
+//! every search misses at once, and every row is given an entry of its own, at the end of a log (`table/append.rs`). Those of equal
+//! keys are merged with the partials. Code that searches and inserts need not know.
+
+mod append;
 
 use crate::accumulator;
 use crate::arena::Arena;
@@ -21,6 +27,7 @@ use crate::entry;
 use crate::memory::EntryMemory;
 use crate::object::{self, Ordinal};
 use crate::partial::Partial;
+use append::EntryLog;
 use millstream_abi::{Accumulator, EntryLayout, HASH_BUSY, HASH_EMPTY, Slot, Str, TableHeader};
 use std::sync::Arc;
 
@@ -54,6 +61,8 @@ pub struct Table {
     dense_memory: EntryMemory,
     /// Whether there may be a dense region.
     allows_dense: bool,
+    /// All entries of an appending table.
+    log: Option<Box<EntryLog>>,
     /// Occupied entries.
     len: usize,
     /// Those in the hash part.
@@ -121,6 +130,7 @@ impl Table {
             memory,
             dense_memory,
             allows_dense: false,
+            log: None,
             len: 0,
             hashed: 0,
             template: entry::template(&layout),
@@ -133,8 +143,11 @@ impl Table {
         }
     }
 
-    /// What a table for similar keys should begin with.
+    /// What a table for similar keys should begin with. Of an appending table nothing is known.
     pub fn hint(&self) -> TableHint {
+        if self.is_appending() {
+            return TableHint::default();
+        }
         let Region { first, last } = match self.region() {
             Some(region) if (self.len - self.hashed) * SPARSE >= region.len() => region,
             _ => return TableHint { keys: self.len, range: None },
@@ -187,7 +200,7 @@ impl Table {
         &self.layout
     }
 
-    /// Number of keys.
+    /// Number of entries: of keys, or of insertions into an appending table.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -199,17 +212,19 @@ impl Table {
 
     /// Bytes of memory that it owns.
     pub fn bytes(&self) -> usize {
-        self.memory.bytes() + self.dense_memory.bytes() + self.arena.bytes() + self.object_bytes
+        let log = self.log.as_ref().map_or(0, |log| log.bytes());
+        self.memory.bytes() + self.dense_memory.bytes() + log + self.arena.bytes() + self.object_bytes
     }
 
-    /// Inserts a key that the table does not have and returns its entry with fresh accumulators.
+    /// Inserts a key that the table does not have, or an entry of any key into an appending table, and returns its entry
+    /// with fresh accumulators.
     ///
     /// `keys` holds one slot for each key of the layout; bit *i* of `null_mask` says that key *i* is NULL. Long strings
     /// are copied into the table. Entries may move.
     ///
     /// # Safety
     /// Slots hold values of the layout's types whose strings are alive; `hash` is that of the keys; the key is not in the
-    /// table.
+    /// table unless that appends.
     pub unsafe fn insert(&mut self, hash: u64, null_mask: u64, keys: &[Slot]) -> *mut u8 {
         assert!(hash > HASH_BUSY && keys.len() == self.layout.keys.len(), "a key of the table's layout");
         let key = self.layout.dense_key().filter(|_| null_mask == 0).map(|key| dense::key_of_slot(key, &keys[0]));
@@ -258,6 +273,10 @@ impl Table {
     /// Frees strings that MIN and MAX have replaced, when they are more than half of the arena. Call it when no one
     /// holds a pointer into the table; linear in the number of entries, so amortised by the bytes kept since.
     pub fn compact(&mut self) {
+        if self.is_appending() {
+            // Nothing is replaced in an entry of one row.
+            return;
+        }
         let extremes = |a: Accumulator| matches!(a, Accumulator::MinStr | Accumulator::MaxStr);
         if self.layout.accumulators.iter().any(|(a, _)| extremes(*a)) {
             self.compact_strings();
@@ -280,7 +299,7 @@ impl Table {
         drop(old);
     }
 
-    /// Occupied entries in order of place.
+    /// Occupied entries in order of place, or of insertion.
     pub(crate) fn occupied(&self) -> impl Iterator<Item = *const u8> + use<'_> {
         let header = &self.header;
         // SAFETY: the parts are as large as the header says.
@@ -288,7 +307,7 @@ impl Table {
             let hashed = self.occupied_of(header.entries, header.mask as usize + 1);
             (hashed, self.occupied_of(header.dense, header.dense_len as usize))
         };
-        hashed.chain(dense)
+        hashed.chain(dense).chain(self.log.iter().flat_map(|log| log.entries()))
     }
 
     /// Occupied entries of one of the parts.
@@ -318,10 +337,19 @@ impl Table {
         let partial = unsafe { Partial::of_moved(Arc::clone(&self.layout), self.occupied(), arena, self.object_bytes) };
         debug_assert_eq!(partial.len(), self.len, "the table counts occupied entries");
         (self.len, self.hashed, self.compacted_bytes, self.object_bytes) = (0, 0, 0, 0);
-        if self.is_sparse(partial.len()) {
-            self.set_region(None);
-            self.set_capacity(partial.len() * 4);
-        }
+        let partial = match &mut self.log {
+            Some(log) => {
+                log.clear(SPARSE);
+                partial.repeating()
+            }
+            None => {
+                if self.is_sparse(partial.len()) {
+                    self.set_region(None);
+                    self.set_capacity(partial.len() * 4);
+                }
+                partial
+            }
+        };
         self.settle();
         let charge = self.charge.as_ref().map(|charge| charge.another(MemoryClass::Partials, partial.bytes()));
         partial.charged(charge)
@@ -450,6 +478,10 @@ impl Table {
     /// Makes room, counts one more key and returns the empty place for it, which the caller must fill. `key` is there when
     /// the layout has a dense key that is not NULL.
     fn claim(&mut self, hash: u64, key: Option<i64>) -> *mut u8 {
+        if let Some(log) = &mut self.log {
+            self.len += 1;
+            return log.push();
+        }
         let is_dense = key.is_some_and(|key| self.header.dense_entry(key, 0).is_some());
         if !is_dense && (self.hashed + 1) * 2 > self.header.mask as usize + 1 {
             self.grow();
@@ -528,9 +560,13 @@ impl Table {
 
     /// Gives the hash part new memory of at least `capacity` places, all empty, and returns the old one.
     fn set_capacity(&mut self, capacity: usize) -> EntryMemory {
-        let capacity = capacity.next_power_of_two().max(FIRST_CAPACITY);
-        let old = std::mem::replace(&mut self.memory, EntryMemory::zeroed(capacity * self.layout.stride));
-        (self.header.entries, self.header.mask) = (self.memory.start(), capacity as u64 - 1);
+        self.set_places(capacity.next_power_of_two().max(FIRST_CAPACITY))
+    }
+
+    /// [`Table::set_capacity`] for a power of two, of places that may all stay empty.
+    fn set_places(&mut self, places: usize) -> EntryMemory {
+        let old = std::mem::replace(&mut self.memory, EntryMemory::zeroed(places * self.layout.stride));
+        (self.header.entries, self.header.mask) = (self.memory.start(), places as u64 - 1);
         old
     }
 

@@ -4,12 +4,14 @@
 //! - `nexmark`: Apache Flink's own results on the same files, under the same configurations;
 //! - `properties`: random streams out of order, against brute-force models;
 //! - `errors`: broken input of every kind, with code, place and what is left behind;
+//! - `adaptation`: tables and windows that follow settings and data;
 //! - `memory`: the memory budget;
 //! - `packed`: tables of packed records in memory;
 //! - `skipping`: columns that are decoded for the survivors of filters only;
 //! - `dependencies`: who may depend on whom, and the licences.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod adaptation;
 mod configurations;
 mod corpus;
 mod dependencies;

@@ -1,4 +1,4 @@
-//! Variants switched at random, for tests: whatever is chosen, and whenever, the rows are the same.
+//! What is switched at random, for tests: whatever is chosen, and whenever, the rows are the same.
 
 use super::unit::MakeKernel;
 use millstream_abi::{ExecContext, Status, StatusKind};
@@ -15,11 +15,27 @@ const VARIANTS: u64 = 3;
 /// Most pieces of a buffer that different variants process.
 const PIECES: u64 = 4;
 
+/// Random numbers, for several threads at once.
+#[derive(Debug)]
+pub(crate) struct Dice(AtomicU64);
+
+impl Dice {
+    /// Whose numbers follow from the seed, and from who throws when.
+    pub(crate) fn new(seed: u64) -> Dice {
+        Dice(AtomicU64::new(seed))
+    }
+
+    /// A number below a bound.
+    pub(crate) fn below(&self, bound: u64) -> u64 {
+        scrambled(self.0.fetch_add(STEP, Relaxed)) % bound
+    }
+}
+
 /// A kernel that runs each buffer in pieces of random length, each by a random variant: the generic program interpreted and
 /// compiled, and specialised ones that assume things at random, most of which do not hold.
 pub(crate) struct Chaos {
     variants: Vec<Arc<dyn Kernel>>,
-    draws: AtomicU64,
+    dice: Dice,
 }
 
 impl Chaos {
@@ -34,20 +50,15 @@ impl Chaos {
             let kernel = make(&special).unwrap_or_else(|| interpreter(&special));
             variants.push(Arc::new(Specialised::new(program, choices, kernel, Arc::clone(&generic))));
         }
-        Chaos { variants, draws: AtomicU64::new(seed) }
-    }
-
-    /// A random number below a bound.
-    fn draw(&self, bound: u64) -> u64 {
-        scrambled(self.draws.fetch_add(STEP, Relaxed)) % bound
+        Chaos { variants, dice: Dice::new(seed) }
     }
 }
 
 impl Kernel for Chaos {
     unsafe fn run(&self, context: &mut ExecContext, mut start: u64, end: u64) -> Status {
         for left in (0..PIECES).rev() {
-            let variant = &self.variants[self.draw(self.variants.len() as u64) as usize];
-            let to = if left == 0 { end } else { start + self.draw(end.saturating_sub(start) + 1) };
+            let variant = &self.variants[self.dice.below(self.variants.len() as u64) as usize];
+            let to = if left == 0 { end } else { start + self.dice.below(end.saturating_sub(start) + 1) };
             // SAFETY: the caller keeps the contract of `Kernel::run`, for fewer rows as well as for all.
             let status = unsafe { variant.run(context, start, to) };
             match status.kind() {

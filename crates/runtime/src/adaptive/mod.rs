@@ -27,6 +27,7 @@ mod variant;
 mod watch;
 
 pub(crate) use adviser::Adviser;
+pub(crate) use chaos::Dice;
 pub use events::Event;
 pub(crate) use events::EventLog;
 pub(crate) use variant::{Variant, VariantSlot};

@@ -129,9 +129,21 @@ impl<'a> TaskTables<'a> {
         unsafe { TableHooks::new(find_slice, insert_key, keep_string, update_object, host).with_arrays(find_array) }
     }
 
-    /// Tells the memory budget what has become of the tables. At the end of a task.
+    /// Tells the memory budget what has become of the tables, and has those that append cease to if there is too little of
+    /// it. At the end of a task, when its programs do not run any more.
     pub(crate) fn settle(&self) {
         self.recent.iter().for_each(|(_, table)| table.settle());
+        let appending = self.runtime.strategy.appending();
+        for (_, found) in &self.recent {
+            if let Found::Own(table) = *found
+                // SAFETY: a live table that only this task uses.
+                && unsafe { (*table).is_appending() }
+                && (self.runtime.tables.are_large() || appending.ceases())
+            {
+                // SAFETY: as above; nobody holds a pointer into it, nor has searched it for a key to be inserted.
+                unsafe { (*table).set_appending(false) };
+            }
+        }
     }
 
     /// Number of a table that was fired before a row of the task came to it. There is never one; see the file's
@@ -143,9 +155,12 @@ impl<'a> TaskTables<'a> {
     /// The table of a slice.
     fn find(&mut self, number: i64) -> *mut TableHeader {
         let is_table = |found: Found| matches!(found, Found::Own(_) | Found::Shared(_));
-        let (node, owner, generation) = (self.node, self.owner, self.generation);
+        let (node, owner, generation, runtime) = (self.node, self.owner, self.generation, self.runtime);
         self.look_for(number, is_table, |tables| match node {
-            None => Found::Own(tables.find(owner, generation, number)),
+            None => {
+                let appends = || runtime.strategy.appending().begins();
+                Found::Own(tables.find(owner, generation, number, appends))
+            }
             Some(node) => Found::Shared(tables.find_shared(node, generation, number)),
         })
     }

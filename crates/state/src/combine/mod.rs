@@ -3,7 +3,8 @@
 //! Slices arrive in order, each as the partials of several workers; windows are asked for in the order of their ends, and
 //! begin no earlier than the window before. How much of the work of one window serves the next is a matter of the
 //! [`Combination`]: none (recompute), all but what enters and leaves (subtract), or, for accumulators without inverse, the
-//! merges of two stacks of slices. All give the same rows.
+//! merges of two stacks of slices. All give the same rows, and one may take the place of another between any two windows:
+//! the slices that are kept enter it anew.
 
 mod running;
 mod stacks;
@@ -22,10 +23,14 @@ use std::sync::Arc;
 pub struct Combiner {
     layout: Arc<EntryLayout>,
     partitions: Range<usize>,
-    /// In order of start; those before `entered` are part of `method`, the others start after the last window.
+    /// In order of start; those before `entered` are part of `method`. The others start after the last window, or the
+    /// method is new.
     slices: VecDeque<Slice>,
     entered: usize,
+    /// Entries of those that have entered.
+    entries: usize,
     late: Vec<Late>,
+    combination: Combination,
     method: Method,
     /// The last window. It may point into `method` and `slices`: cleared before they change.
     window: Merged,
@@ -36,6 +41,19 @@ pub struct Combiner {
 struct Slice {
     start: i64,
     partials: Vec<Arc<Partial>>,
+    /// Entries of all partials.
+    entries: usize,
+}
+
+/// What a window was made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WindowContents {
+    /// Slices with rows.
+    pub slices: usize,
+    /// Entries of their partials.
+    pub entries: usize,
+    /// Keys of the window.
+    pub keys: usize,
 }
 
 /// Partials of rows that came when some windows of their slice were complete.
@@ -60,17 +78,38 @@ impl Combiner {
     /// # Panics
     /// For [`Combination::Subtract`] with accumulators that are not invertible.
     pub fn new(layout: Arc<EntryLayout>, combination: Combination, partitions: Range<usize>) -> Combiner {
-        let method = match combination {
-            Combination::Recompute => Method::Recompute,
-            Combination::Subtract => {
-                let invertible = layout.accumulators.iter().all(|(a, _)| a.is_invertible());
-                assert!(invertible, "only what is invertible can be subtracted");
-                Method::Subtract(Running::new(&layout))
-            }
-            Combination::TwoStacks => Method::TwoStacks(Stacks::new(Arc::clone(&layout))),
-        };
-        let window = Merged::empty(Arc::clone(&layout));
-        Combiner { layout, partitions, slices: VecDeque::new(), entered: 0, late: Vec::new(), method, window }
+        let (method, window) = (Method::new(combination, &layout), Merged::empty(Arc::clone(&layout)));
+        Combiner {
+            layout,
+            partitions,
+            slices: VecDeque::new(),
+            entered: 0,
+            entries: 0,
+            late: Vec::new(),
+            combination,
+            method,
+            window,
+        }
+    }
+
+    /// How windows are made now.
+    pub fn combination(&self) -> Combination {
+        self.combination
+    }
+
+    /// Makes the windows to come in another way. The next one costs as much as merging all of its slices.
+    ///
+    /// # Panics
+    /// As for [`Combiner::new`].
+    pub fn set_combination(&mut self, combination: Combination) {
+        if combination == self.combination {
+            return;
+        }
+        self.forget_window();
+        self.combination = combination;
+        self.method = Method::new(combination, &self.layout);
+        (self.entered, self.entries) = (0, 0);
+        self.late.iter_mut().for_each(|late| late.entered = false);
     }
 
     /// Adds the slice at `start`. Slices come in ascending order of start and before the first window that they belong to
@@ -108,6 +147,11 @@ impl Combiner {
         &self.window
     }
 
+    /// What the last window was made of, but for late rows that are merged by themselves.
+    pub fn contents(&self) -> WindowContents {
+        WindowContents { slices: self.entered, entries: self.entries, keys: self.window.len() }
+    }
+
     /// Number of slices kept.
     pub fn slices(&self) -> usize {
         self.slices.len() + self.late.len()
@@ -124,7 +168,9 @@ impl Combiner {
 
     fn slice(&self, start: i64, partials: &[Arc<Partial>]) -> Slice {
         let mine = partials.iter().filter(|p| p.len_of(&self.partitions) > 0);
-        Slice { start, partials: mine.cloned().collect() }
+        let partials: Vec<Arc<Partial>> = mine.cloned().collect();
+        let entries = partials.iter().map(|p| p.len_of(&self.partitions)).sum();
+        Slice { start, partials, entries }
     }
 
     fn forget_window(&mut self) {
@@ -137,6 +183,7 @@ impl Combiner {
         let evicted: Vec<Slice> = self.slices.drain(..count).collect();
         let entered = count.min(self.entered);
         self.entered -= entered;
+        self.entries -= evicted[..entered].iter().map(|slice| slice.entries).sum::<usize>();
         let (gone, kept) = std::mem::take(&mut self.late).into_iter().partition(|late| late.slice.start < first);
         self.late = kept;
         let gone: Vec<Late> = gone;
@@ -160,6 +207,7 @@ impl Combiner {
     fn enter(&mut self, end: i64) {
         while let Some(slice) = self.slices.get(self.entered).filter(|slice| slice.start < end) {
             self.entered += 1;
+            self.entries += slice.entries;
             for partial in &slice.partials {
                 match &mut self.method {
                     Method::Recompute => {}
@@ -196,8 +244,12 @@ impl Combiner {
             }
             Method::Recompute | Method::Subtract(_) => {}
         }
+        self.entries += late.slice.entries;
         match self.slices.get_mut(place).filter(|slice| slice.start == late.slice.start) {
-            Some(slice) => slice.partials.extend(late.slice.partials),
+            Some(slice) => {
+                slice.entries += late.slice.entries;
+                slice.partials.extend(late.slice.partials);
+            }
             None => {
                 self.slices.insert(place, late.slice);
                 self.entered += 1;
@@ -223,6 +275,24 @@ impl Combiner {
             // window is used.
             Method::TwoStacks(stacks) => unsafe { stacks.merged(late(), &self.partitions) },
             Method::Recompute => unreachable!("recomputed above"),
+        }
+    }
+}
+
+impl Method {
+    /// Without slices.
+    ///
+    /// # Panics
+    /// As for [`Combiner::new`].
+    fn new(combination: Combination, layout: &Arc<EntryLayout>) -> Method {
+        match combination {
+            Combination::Recompute => Method::Recompute,
+            Combination::Subtract => {
+                let invertible = layout.accumulators.iter().all(|(a, _)| a.is_invertible());
+                assert!(invertible, "only what is invertible can be subtracted");
+                Method::Subtract(Running::new(layout))
+            }
+            Combination::TwoStacks => Method::TwoStacks(Stacks::new(Arc::clone(layout))),
         }
     }
 }

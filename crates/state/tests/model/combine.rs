@@ -3,7 +3,7 @@
 use crate::input::{self, Row};
 use arrow_array::ArrayRef;
 use millstream_abi::{Accumulator, Combination};
-use millstream_state::{Combiner, Merged, PARTITIONS, Partial};
+use millstream_state::{Combiner, Merged, PARTITIONS, Partial, WindowContents};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -51,6 +51,11 @@ fn placed() -> impl Strategy<Value = Vec<Placed>> {
     })
 }
 
+/// No change more often than not.
+fn changes() -> impl Strategy<Value = Changes> {
+    proptest::collection::vec(0u8..8, 1..60)
+}
+
 fn windows() -> impl Strategy<Value = Windows> {
     (1i64..14, 1i64..5, any::<bool>()).prop_map(|(size, slide, grow)| Windows { size, slide, grow })
 }
@@ -66,12 +71,32 @@ fn columns(merged: &Merged, components: &[Accumulator], end: i64) -> Vec<ArrayRe
     merged.columns(0..merged.len(), &input::types(components), &[end])
 }
 
-/// Runs all windows in each way and compares them.
-fn check(rows: &[Placed], windows: Windows, ahead: i64, ways: &[Combination], components: &[Accumulator]) {
+/// How combiners are changed: by numbers, for one after the other.
+type Changes = Vec<u8>;
+
+/// Runs all windows in each way, and with changes between ways, and compares them.
+fn check(
+    rows: &[Placed],
+    windows: Windows,
+    ahead: i64,
+    ways: &[Combination],
+    components: &[Accumulator],
+    changes: &Changes,
+) {
     let layout = input::layout(components);
     let halves = [0..PARTITIONS / 2, PARTITIONS / 2..PARTITIONS];
-    let mut combiners: Vec<Combiner> =
-        ways.iter().flat_map(|&way| halves.clone().map(|half| Combiner::new(Arc::clone(&layout), way, half))).collect();
+    let mut changes = changes.iter().cycle();
+    // The last pair changes.
+    let mut combiners: Vec<Combiner> = ways
+        .iter()
+        .chain(&ways[..1])
+        .flat_map(|&way| halves.clone().map(|half| Combiner::new(Arc::clone(&layout), way, half)))
+        .collect();
+    let changing = 2 * ways.len();
+    let mut change = |combiner: &mut Combiner| {
+        let way = changes.next().and_then(|&change| ways.get(usize::from(change)));
+        way.iter().for_each(|&&way| combiner.set_combination(way));
+    };
     let mut next_slice = 0;
     let mut last_end = 0;
     for (start, end) in windows.all(SLICES) {
@@ -81,6 +106,7 @@ fn check(rows: &[Placed], windows: Windows, ahead: i64, ways: &[Combination], co
             combiners.iter_mut().for_each(|c| c.add_slice(next_slice, &partials));
             next_slice += 1;
         }
+        combiners[changing..].iter_mut().for_each(&mut change);
         for slice in start.max(0)..end.min(SLICES) {
             for late_by in 1..6 {
                 let from_end = slice + late_by;
@@ -92,6 +118,7 @@ fn check(rows: &[Placed], windows: Windows, ahead: i64, ways: &[Combination], co
                 }
             }
         }
+        combiners[changing..].iter_mut().for_each(&mut change);
         last_end = end;
         let in_window = |p: &&Placed| {
             let counts = p.late_by.is_none_or(|by| p.slice + by <= end);
@@ -100,10 +127,14 @@ fn check(rows: &[Placed], windows: Windows, ahead: i64, ways: &[Combination], co
         // Late rows whose slice is behind a gap between windows have not been added above, nor do they count.
         let expected = input::model(rows.iter().filter(in_window).map(|p| &p.row), components);
         let mut first: Option<Vec<Vec<ArrayRef>>> = None;
-        for (way, pair) in ways.iter().zip(combiners.chunks_mut(2)) {
+        for pair in combiners.chunks_mut(2) {
+            let way = pair[0].combination();
             let mut of_way = Vec::new();
             for combiner in pair.iter_mut() {
                 of_way.push(columns(combiner.window(start, end), components, end));
+                let contents = combiner.contents();
+                assert_eq!(contents.keys, of_way[of_way.len() - 1][0].len());
+                assert!(contents.slices <= contents.entries && (contents.slices as i64) <= end - start, "{contents:?}");
             }
             let mut found: Vec<_> = of_way.iter().flat_map(|c| input::rows_of(&c[..c.len() - 1])).collect();
             found.sort();
@@ -117,6 +148,7 @@ fn check(rows: &[Placed], windows: Windows, ahead: i64, ways: &[Combination], co
     for combiner in &mut combiners {
         assert!(combiner.window(i64::MAX, i64::MAX).is_empty());
         assert_eq!(combiner.slices(), 0, "nothing is kept of slices that are over");
+        assert_eq!(combiner.contents(), WindowContents::default());
     }
 }
 
@@ -124,14 +156,24 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn invertible_windows_are_the_same_in_all_ways(rows in placed(), windows in windows(), ahead in 0i64..3) {
+    fn invertible_windows_are_the_same_in_all_ways(
+        rows in placed(),
+        windows in windows(),
+        ahead in 0i64..3,
+        changes in changes(),
+    ) {
         let ways = [Combination::Recompute, Combination::Subtract, Combination::TwoStacks];
-        check(&rows, windows, ahead, &ways, &input::invertible());
+        check(&rows, windows, ahead, &ways, &input::invertible(), &changes);
     }
 
     #[test]
-    fn all_accumulators_are_the_same_in_two_stacks(rows in placed(), windows in windows(), ahead in 0i64..3) {
+    fn all_accumulators_are_the_same_in_two_stacks(
+        rows in placed(),
+        windows in windows(),
+        ahead in 0i64..3,
+        changes in changes(),
+    ) {
         let ways = [Combination::Recompute, Combination::TwoStacks];
-        check(&rows, windows, ahead, &ways, &input::all());
+        check(&rows, windows, ahead, &ways, &input::all(), &changes);
     }
 }

@@ -268,7 +268,12 @@ pub fn types(components: &[Accumulator]) -> OutputTypes {
 /// A table of rows, grouped by their keys.
 pub fn table_of<'a>(rows: impl IntoIterator<Item = &'a Row>, components: &[Accumulator]) -> Table {
     let mut table = Table::new(layout(components));
-    let mut seen: BTreeMap<&Key, u64> = BTreeMap::new();
+    fill(&mut table, rows);
+    table
+}
+
+/// Puts rows into a table as programs do, whether it appends or not.
+pub fn fill<'a>(table: &mut Table, rows: impl IntoIterator<Item = &'a Row>) {
     for row in rows {
         let (name, number) = &row.key;
         let string = name.as_ref().map(|name| Str::new(name.as_bytes()));
@@ -276,47 +281,44 @@ pub fn table_of<'a>(rows: impl IntoIterator<Item = &'a Row>, components: &[Accum
         let hash = string.map_or(hash_word(HASH_SEED, HASH_SEED), |s| unsafe { hash_str(HASH_SEED, s) });
         let hash = hash_finish(hash_word(hash, *number as u64));
         let slots = [string.map_or(Slot::ZERO, |s| Slot::of(s.bits().to_le_bytes())), Slot::of(number.to_le_bytes())];
-        let is_new = seen.insert(&row.key, hash).is_none();
         let mask = u64::from(string.is_none());
-        // SAFETY: the key is not in the table, and the row is alive.
-        let entry = if is_new { unsafe { table.insert(hash, mask, &slots) } } else { search(&mut table, hash) };
+        // SAFETY: what is not found is not in the table, and the row is alive.
+        let entry = search(table, hash).unwrap_or_else(|| unsafe { table.insert(hash, mask, &slots) });
         // SAFETY: an entry of the table.
-        unsafe { update(&mut table, entry, row) };
+        unsafe { update(table, entry, row) };
     }
-    table
 }
 
 /// A table of rows for slots.
 pub fn slot_table<'a>(rows: impl IntoIterator<Item = (i64, &'a Row)>, layout: &Arc<EntryLayout>) -> Table {
     let mut table = Table::new(Arc::clone(layout));
-    let mut seen: BTreeSet<i64> = BTreeSet::new();
     for (slot, row) in rows {
         let hash = hash_finish(hash_word(HASH_SEED, slot as u64));
-        let entry = if seen.insert(slot) {
+        let insert = |table: &mut Table| {
             // SAFETY: the slot is not in the table.
             unsafe { table.insert(hash, 0, &[Slot::of(slot.to_le_bytes())]) }
-        } else {
-            search(&mut table, hash)
         };
+        let entry = search(&mut table, hash).unwrap_or_else(|| insert(&mut table));
         // SAFETY: an entry of the table.
         unsafe { update(&mut table, entry, row) };
     }
     table
 }
 
-/// The entry of a hash that is there; hashes of the test do not collide.
-fn search(table: &mut Table, hash: u64) -> *mut u8 {
+/// The entry of a hash; hashes of the test do not collide.
+fn search(table: &mut Table, hash: u64) -> Option<*mut u8> {
     let stride = table.layout().stride;
     // SAFETY: the header is that of a live table, and places are masked.
     unsafe {
-        let header = Table::header_of(table);
-        let mut place = hash & (*header).mask;
+        let header = *Table::header_of(table);
+        let mut place = hash & header.mask;
         loop {
-            let entry = (*header).entries.add(place as usize * stride);
-            if *entry.cast::<u64>() == hash {
-                return entry;
+            let entry = header.entries.add(place as usize * stride);
+            match *entry.cast::<u64>() {
+                HASH_EMPTY => return None,
+                found if found == hash => return Some(entry),
+                _ => place = (place + 1) & header.mask,
             }
-            place = (place + 1) & (*header).mask;
         }
     }
 }

@@ -8,7 +8,7 @@
 //! | | entries |
 //! | --- | --- |
 //! | recompute | *sk* |
-//! | subtract | 2*k*, each at a place in a table of *K* ([`PROBE`] more), and *K* are copied |
+//! | subtract | 2*k*, each at a place in a table of *K* ([`PROBE`] more), and *K* are copied; sorted, too, if keys come and go |
 //! | two stacks | 2*k* for what enters and is turned over, and 2*K* for the stacks' tops |
 //!
 //! So few slices are merged again, and so are many when hardly any key is in two of them; subtracting is best for many
@@ -18,8 +18,11 @@ use super::costs::{INSERT, MERGE, PROBE, SEAL};
 use super::hysteresis::TABLES;
 use millstream_abi::Combination;
 
+/// A window of which a smaller share of the keys is new, on average, has the keys of the one before more often than not.
+const FEW: f64 = 1e-3;
+
 /// What a window is made of, on average.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Situation {
     /// Slices that have rows.
     pub(crate) slices: f64,
@@ -48,7 +51,10 @@ impl Situation {
         match combination {
             Combination::Recompute => slices * slice * MERGE,
             Combination::Subtract => {
-                2.0 * slice * (PROBE + MERGE) + slice.min(window / slices) * INSERT + window * SEAL
+                // Each slice but the first has brought so many keys that were not there.
+                let fresh = if slices > 1.0 { (window - slice) / (slices - 1.0) } else { slice };
+                let sorted = if fresh < FEW * window { 0.0 } else { window * MERGE };
+                2.0 * slice * (PROBE + MERGE) + fresh * INSERT + window * SEAL + sorted
             }
             Combination::TwoStacks => 2.0 * slice * MERGE + 2.0 * window * MERGE,
         }
@@ -74,6 +80,8 @@ mod tests {
             (situation(3.0, 1000.0, 1000.0, false), Recompute),
             // Hardly any key is in two slices.
             (situation(60.0, 1000.0, 60_000.0, false), Recompute),
+            (situation(10.0, 1000.0, 10_000.0, true), Recompute),
+            (situation(10.0, 1000.0, 3000.0, true), Subtract),
             (situation(1000.0, 1.0, 1.0, true), Subtract),
             (situation(0.0, 0.0, 0.0, true), Recompute),
         ] {

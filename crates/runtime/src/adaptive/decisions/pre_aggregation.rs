@@ -9,7 +9,8 @@
 //! | aggregated | [`PROBE`] + touch(*k* entries) + *e* · [`INSERT`] | *e* · ([`SEAL`] + merged) |
 //! | appended | [`APPEND`] | [`SEAL`] + merged |
 //!
-//! where merged is [`MERGE`] + touch(*k* entries), by one worker at a time.
+//! where merged is [`MERGE`] + touch(*k* entries), by one worker at a time. Where workers may share a table, rows are appended
+//! only if that is better than sharing, too (`sharing`).
 //!
 //! A table pays unless nearly every row has a key of its own: then it is missed in, grown, and merged row by row anyway.
 //! Appended rows take memory each; where that could go beyond its share, rows are aggregated.
@@ -29,6 +30,8 @@ pub(crate) struct Situation {
     pub(crate) heavy: f64,
     /// Bytes of an entry.
     pub(crate) stride: usize,
+    /// Nanoseconds per row of a table that workers share; infinite where there can be none.
+    pub(crate) shared: f64,
     /// Tables that are open at a time, of workers and slices.
     pub(crate) tables: usize,
     /// Memory that is left of the budget, in bytes.
@@ -43,7 +46,7 @@ impl Situation {
         if self.rows < 1.0 || self.appended_bytes() > self.memory_left as f64 / 4.0 {
             return true;
         }
-        let (aggregated, appended) = (self.aggregated(), self.appended());
+        let (aggregated, appended) = (self.aggregated().min(self.shared), self.appended());
         match aggregates {
             true => appended >= TABLES.margin * aggregated,
             false => aggregated < TABLES.margin * appended,
@@ -90,6 +93,7 @@ mod tests {
             rows,
             keys,
             heavy: 0.0,
+            shared: f64::INFINITY,
             stride: 40,
             tables: 4,
             memory_left: 8 << 30,
@@ -119,6 +123,15 @@ mod tests {
         assert!(!of.choose(true));
         of.heavy = 0.6;
         assert!(of.choose(false));
+    }
+
+    #[test]
+    fn a_shared_table_may_be_better_than_both() {
+        let mut of = situation(1e6, 1e8);
+        of.shared = 0.8 * of.appended();
+        assert!(of.choose(true) && of.choose(false));
+        of.shared = 2.0 * of.appended();
+        assert!(!of.choose(true));
     }
 
     #[test]

@@ -23,7 +23,7 @@
 //! pays from about a million scattered keys on, where its tables fit the caches (`make bench-runtime` shows it); but by the
 //! time that a slice has shown so many keys, most of its private tables are there.
 
-use super::costs::{ATOMIC, CONTENDED, Caches, MERGE, SEAL, SLOTS_PER_ENTRY, TOUCH};
+use super::costs::{ATOMIC, CONTENDED, Caches, INSERT, MERGE, PROBE, SEAL, SLOTS_PER_ENTRY, TOUCH};
 use super::draws::{different, drawn_from};
 use super::hysteresis::TABLES;
 
@@ -102,6 +102,13 @@ impl Situation {
         let workers = self.workers as f64;
         let merged = self.touch(entries, 1.0, 0.0) + SEAL + MERGE;
         self.touch(entries, workers, heavy) + merged * workers * entries / rows
+    }
+
+    /// Nanoseconds per row with a shared table, in which rows of `keys` keys are searched and inserted: to be compared with
+    /// what does neither (`pre_aggregation`).
+    pub(crate) fn shared(&self, rows: f64, keys: f64, heavy: f64) -> f64 {
+        let entries = different(keys, (1.0 - heavy) * rows);
+        self.global(rows, entries, heavy) + PROBE + INSERT * entries / rows
     }
 
     /// Nanoseconds per row with a shared table of so many entries.

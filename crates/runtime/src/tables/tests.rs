@@ -1,0 +1,62 @@
+//! Tables of all kinds, taken and used again.
+
+use super::*;
+use millstream_abi::{Accumulator, Phys};
+use millstream_plan::window::{Slicing, WindowAssigner};
+use millstream_state::Charge;
+
+#[test]
+fn tables_of_both_kinds_are_taken_together() {
+    let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]));
+    let owners = Owners { own: 3, nodes: 2, workers: 2 };
+    let tables = OpenTables::new(layout, owners, true, &MemoryBudget::new(1 << 20));
+    let generation = Generation::default();
+    for slice in [0, 10, 20] {
+        let own = tables.find(0, generation, slice, || false);
+        assert_eq!(own, tables.find(0, generation, slice, || true));
+        assert_ne!(own, tables.find(2, generation, slice, || true));
+        let shared = tables.find_shared(1, generation, slice);
+        assert_eq!(shared, tables.find_shared(1, generation, slice));
+        assert_ne!(shared, tables.find_shared(0, generation, slice));
+        let [shape, other] = [8, 9].map(|len| tables.shape(KeyRange { first: 0, len }, Some(0)));
+        let array = tables.find_array(1, generation, slice, &shape);
+        assert_ne!(array, tables.find_array(1, generation, slice, &other));
+        assert_eq!(array, tables.find_array(1, generation, slice, &shape));
+        assert_ne!(array, tables.find_array(0, generation, slice, &shape));
+    }
+    let ids = TableIds(WindowAssigner::Tumble(Slicing { size_ms: 10, offset_ms: 0 }));
+    let taken = tables.take(ids, 19);
+    let count = |tables: &[Taken], is: fn(&Taken) -> bool| tables.iter().filter(|table| is(table)).count();
+    let kinds = |tables: &[Taken]| {
+        let shared = count(tables, |table| matches!(table, Taken::Shared(_)));
+        (tables.len(), shared, count(tables, |table| matches!(table, Taken::Array(_))))
+    };
+    let counts: Vec<_> = taken.iter().map(|(slice, tables)| (*slice, kinds(tables))).collect();
+    assert_eq!(counts, [(0, (7, 2, 3)), (10, (7, 2, 3))]);
+    assert!(taken.values().flatten().all(Taken::is_empty));
+    let appending = |tables: &[Taken]| count(tables, |table| table.kind() == Kind::Appended);
+    assert!(taken.values().all(|tables| appending(tables) == 1), "as was in force when they were made");
+    assert_eq!(tables.take(ids, 29).len(), 1);
+    assert!(tables.take(ids, i64::MAX).is_empty());
+}
+
+#[test]
+fn tables_are_used_again_for_either_kind_and_append_while_there_is_memory() {
+    let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]));
+    let budget = MemoryBudget::new(1 << 20);
+    let tables = OpenTables::new(layout, Owners { own: 1, nodes: 0, workers: 1 }, true, &budget);
+    let ids = TableIds(WindowAssigner::Tumble(Slicing { size_ms: 10, offset_ms: 0 }));
+    let mut first = None;
+    for (number, appends) in (0..).map(|n| n * 10).zip([true, true, false, true, false]) {
+        let table = tables.find(0, Generation::default(), number, || appends);
+        assert_eq!(table, *first.get_or_insert(table), "it is used again");
+        // SAFETY: the table is alive, and nobody else uses it.
+        assert_eq!(unsafe { (*table).is_appending() }, appends);
+        let taken = tables.take(ids, number + 9).into_values().flatten();
+        taken.for_each(|table| drop(tables.seal(table)));
+    }
+    let _large = Charge::new(&budget, MemoryClass::Tables, 1 << 19);
+    let table = tables.find(0, Generation::default(), 100, || true);
+    // SAFETY: as above.
+    assert!(unsafe { !(*table).is_appending() }, "appended rows have a share of the memory only");
+}
