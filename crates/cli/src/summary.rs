@@ -182,6 +182,7 @@ fn profile(p: &ProfileSnapshot) -> Value {
         json!({
             "distinct": keys.distinct,
             "heaviest_share": keys.heaviest,
+            "null_share": keys.null_share,
             "least": keys.range.map(|range| range.0),
             "greatest": keys.range.map(|range| range.1),
         })
@@ -199,6 +200,7 @@ fn profile(p: &ProfileSnapshot) -> Value {
         "filter_shares": p.filters,
         "keys": keys,
         "out_of_order_share": p.out_of_order,
+        "disorder_ms": p.disorder_ms,
         "rows_per_slice": p.rows_per_slice,
         "columns": p.columns.iter().map(column).collect::<Vec<_>>(),
     })

@@ -173,7 +173,8 @@ fn profile(profile: &ProfileSnapshot) -> Vec<String> {
             .push(format!("about {:.0} keys{range}, the most frequent has {heaviest:.1} % of the rows", keys.distinct));
     }
     if let Some(share) = profile.out_of_order.filter(|&share| share > 0.0) {
-        notes.push(format!("out of order: {:.1} % of the rows", share * 100.0));
+        let by = profile.disorder_ms.map_or(String::new(), |ms| format!(", by {ms:.0} ms on average"));
+        notes.push(format!("out of order: {:.1} % of the rows{by}", share * 100.0));
     }
     notes
 }

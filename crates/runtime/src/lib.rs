@@ -24,7 +24,6 @@
 //!   put into tables or written to sinks (rows of lookup tables: collected).
 //! - This crate knows no SQL text and no LLVM.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "some decisions are made and tested, but nothing asks for them yet"))]
 mod adaptive;
 mod aggregation;
 mod bounds;

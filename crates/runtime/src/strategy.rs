@@ -56,6 +56,8 @@ pub(crate) struct Strategy {
     heavy: AtomicU64,
     /// Rows since a slice was judged last.
     rows: AtomicU64,
+    /// Rows of the last slices that have fired, on average, as the bits of an f64; 0 while none are counted.
+    slice_rows: AtomicU64,
 }
 
 impl Strategy {
@@ -70,7 +72,15 @@ impl Strategy {
         };
         let is_global = AtomicBool::new(merge == MergeStrategy::Global);
         let appending = Appending::new(&config.adaptivity, layout, count);
-        Strategy { merge, situation, is_global, appending, heavy: AtomicU64::new(0), rows: AtomicU64::new(0) }
+        Strategy {
+            merge,
+            situation,
+            is_global,
+            appending,
+            heavy: AtomicU64::new(0),
+            rows: AtomicU64::new(0),
+            slice_rows: AtomicU64::new(0),
+        }
     }
 
     /// Whether private tables append.
@@ -98,6 +108,11 @@ impl Strategy {
     /// This share of the rows is of the few heaviest keys.
     pub(crate) fn note_skew(&self, heavy: f64) {
         self.heavy.store(heavy.to_bits(), Relaxed);
+    }
+
+    /// Rows of a slice, before any filter, where they are counted.
+    pub(crate) fn rows_per_slice(&self) -> Option<f64> {
+        Some(f64::from_bits(self.slice_rows.load(Relaxed))).filter(|&rows| rows > 0.0)
     }
 
     /// So many slices fire, with these tables, while so many bytes of memory are left; says what was seen if that changes the
@@ -129,6 +144,7 @@ impl Strategy {
 
     fn note_fired(&self, fired: Fired, memory_left: u64) -> Option<Switch> {
         let rows = self.rows.swap(0, Relaxed) as f64;
+        self.slice_rows.store((rows / fired.slices).to_bits(), Relaxed);
         let switch = self.estimated(&fired, rows).and_then(|filled| self.judge_appending(filled, memory_left));
         if switch.is_some() {
             return switch;

@@ -102,11 +102,9 @@ impl Adviser {
                 nanos_per_row: None,
             };
             for unit in &mut units {
+                unit.confer(&query.aggregations);
                 unit.tick(around, &mut |program| self.kernel(program, query), &query.stats.events);
                 unit.tell(around.now, &query.stats.programs);
-                if let Some((aggregation, heavy)) = unit.skew() {
-                    query.aggregations[aggregation].strategy.note_skew(heavy);
-                }
             }
         }
         self.measure(units, query);

@@ -21,6 +21,7 @@ use super::signals::Profile;
 use super::signals::meter::{Change, ChangeDetector, Metered};
 use super::variant::{Sample, Variant};
 use super::watch::Watch;
+use crate::aggregation::Aggregation;
 use crate::config::Adaptivity;
 use crate::input::{Adaptable, PipelineCode};
 use crate::stats::ProgramStats;
@@ -132,9 +133,15 @@ impl Unit {
         self.burst > 0 || self.trial.is_some()
     }
 
-    /// The aggregation whose tables it updates, and the share of the rows that a few heavy keys have, once that is known.
-    pub(crate) fn skew(&self) -> Option<(usize, f64)> {
-        Some((self.aggregation?, self.profile.keys().summary()?.heavy))
+    /// Tells the aggregation whose tables it updates what it knows of the keys, and learns what that knows of slices.
+    pub(crate) fn confer(&mut self, aggregations: &[Aggregation]) {
+        let Some(strategy) = self.aggregation.and_then(|a| aggregations.get(a)).map(|a| &a.strategy) else { return };
+        if let Some(summary) = self.profile.keys().summary() {
+            strategy.note_skew(summary.heavy);
+        }
+        if let Some(rows) = strategy.rows_per_slice() {
+            self.profile.note_slice(rows);
+        }
     }
 
     /// Looks at what has happened since the last time, and acts on it.

@@ -60,6 +60,8 @@ pub struct ProfileSnapshot {
     pub keys: Option<KeysSnapshot>,
     /// The share of rows whose event time is before that of a row before them in their buffer.
     pub out_of_order: Option<f64>,
+    /// By how many milliseconds these are behind, on average.
+    pub disorder_ms: Option<f64>,
     /// Rows of a slice, at a guess.
     pub rows_per_slice: Option<f64>,
     /// The columns that the program reads.
@@ -73,6 +75,8 @@ pub struct KeysSnapshot {
     pub distinct: f64,
     /// The share of rows of the most frequent one.
     pub heaviest: f64,
+    /// The share of rows without a key, if it is one integer.
+    pub null_share: f64,
     /// The least and the greatest, if they are one integer.
     pub range: Option<(i64, i64)>,
 }
@@ -128,9 +132,11 @@ impl ProfileSnapshot {
             keys: keys.summary().map(|summary| KeysSnapshot {
                 distinct: summary.keys,
                 heaviest: summary.heaviest,
+                null_share: keys.nulls().unwrap_or(0.0),
                 range: keys.range(),
             }),
             out_of_order: profile.times().out_of_order(),
+            disorder_ms: profile.times().disorder_ms(),
             rows_per_slice: profile.times().rows_per_slice(),
             columns: columns.collect(),
         }

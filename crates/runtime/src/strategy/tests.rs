@@ -24,6 +24,7 @@ fn slices_are_judged_when_they_fire() {
     assert_eq!(strategy.sharing(), Sharing::Local);
     let switch = strategy.note_entries(entries, 0).expect("many keys");
     assert!(switch.observed().contains("10000000 rows") && switch.decided().contains("share"), "{switch:?}");
+    assert_eq!(strategy.rows_per_slice(), Some(10_000_000.0));
     assert_eq!(strategy.sharing(), Sharing::Global);
     strategy.note_task(10_000_000);
     assert_eq!(strategy.note_entries(10, 10), None);

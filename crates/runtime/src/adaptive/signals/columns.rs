@@ -123,7 +123,7 @@ impl ColumnProfile {
 
     /// The strings that were seen recently, in order, if they are few and short enough to be held in place.
     pub(crate) fn few_texts(&self) -> Option<Vec<Box<[u8]>>> {
-        if self.distinct()? > FEW || self.texts == 0 || self.inline_texts < self.texts {
+        if self.distinct()? > FEW || self.inline_texts() != Some(1.0) {
             return None;
         }
         let words: BTreeSet<u128> = self.values.iter().flat_map(|values| &values.0).copied().collect();

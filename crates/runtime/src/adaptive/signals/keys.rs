@@ -19,8 +19,6 @@ pub(crate) const KEYS_WINDOW: usize = 8192;
 const SLOTS: usize = 2 * KEYS_WINDOW;
 /// Samples that the range is of.
 const RANGE_SAMPLES: usize = 16;
-/// Keys of a sample that quantiles are taken from.
-const KEPT_KEYS: usize = 64;
 /// The most frequent keys that count as heavy hitters together.
 const HEAVY: usize = 8;
 
@@ -40,7 +38,6 @@ pub(crate) struct KeyProfile {
 struct Range {
     least: i64,
     most: i64,
-    some: Vec<i64>,
 }
 
 /// How often each key has come up in a window: by slot, the upper half of its hash and the count. Two keys with equal
@@ -79,7 +76,6 @@ impl KeyProfile {
         if let Some(keys) = key {
             let rows = (0..keys.len()).filter(|&row| passes(row));
             let mut range: Option<Range> = None;
-            let stride = (keys.len() / KEPT_KEYS).max(1);
             for row in rows {
                 self.rows += 1;
                 if keys.is_null(row) {
@@ -87,11 +83,8 @@ impl KeyProfile {
                     continue;
                 }
                 let key = keys.value(row);
-                let range = range.get_or_insert(Range { least: key, most: key, some: Vec::new() });
+                let range = range.get_or_insert(Range { least: key, most: key });
                 (range.least, range.most) = (range.least.min(key), range.most.max(key));
-                if row % stride == 0 {
-                    range.some.push(key);
-                }
                 self.count(hash_finish(hash_word(HASH_SEED, key as u64)));
             }
             self.ranges.extend(range);
@@ -127,15 +120,6 @@ impl KeyProfile {
         let least = self.ranges.iter().map(|r| r.least).min()?;
         let most = self.ranges.iter().map(|r| r.most).max()?;
         Some((least, most))
-    }
-
-    /// The range that holds the recent keys but for a share of outliers at each end, from some of them.
-    pub(crate) fn core_range(&self, outliers: f64) -> Option<(i64, i64)> {
-        let mut some: Vec<i64> = self.ranges.iter().flat_map(|r| &r.some).copied().collect();
-        some.sort_unstable();
-        let last = some.len().checked_sub(1)?;
-        let cut = ((some.len() as f64 * outliers) as usize).min(last / 2);
-        Some((some[cut], some[last - cut]))
     }
 
     /// The share of rows whose key is NULL; `None` before the first row.
@@ -239,7 +223,6 @@ mod tests {
         let far = Int64Array::from_iter_values(1_000_000..1_000_100);
         profile.observe(Some(&far), None, None);
         assert_eq!(profile.range(), Some((0, 1_000_099)));
-        assert!(profile.core_range(0.2).is_some_and(|(_, most)| most < 100), "some samples of many");
         (0..RANGE_SAMPLES).for_each(|_| profile.observe(Some(&far), None, None));
         assert_eq!(profile.range(), Some((1_000_000, 1_000_099)));
     }
@@ -250,7 +233,7 @@ mod tests {
         assert_eq!((profile.summary(), profile.range(), profile.nulls()), (None, None, None));
         profile.observe(None, Some(&Int64Array::from(vec![5, 5, -3])), None);
         assert_eq!(profile.summary().map(|s| (s.rows, s.distinct)), Some((3, 2)));
-        assert_eq!((profile.range(), profile.core_range(0.1)), (None, None));
+        assert_eq!(profile.range(), None);
         let mut profile = KeyProfile::default();
         let keys = Int64Array::from(vec![Some(1), None, Some(i64::MIN), Some(i64::MAX)]);
         let passed = BooleanBuffer::from(vec![true, true, true, false]);

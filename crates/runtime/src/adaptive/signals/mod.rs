@@ -92,6 +92,11 @@ impl Profile {
         self.columns.iter_mut().for_each(ColumnProfile::halve);
     }
 
+    /// A slice that has fired had so many rows.
+    pub(crate) fn note_slice(&mut self, rows: f64) {
+        self.times.note_slice(rows);
+    }
+
     /// Keys are others now.
     pub(crate) fn forget_keys(&mut self) {
         self.keys = KeyProfile::default();

@@ -12,13 +12,11 @@ pub(crate) struct TimeProfile {
     out_of_order: u64,
     /// By how much, in milliseconds.
     disorder_ms: u64,
-    /// Rows in another slice than the row before them.
-    slice_changes: u64,
     /// What the samples have covered of time, in milliseconds.
     span_ms: u64,
     /// Of the last sample that had one.
     slice_ms: i64,
-    /// What was counted when slices fired, if any have.
+    /// Rows of the last slices that have fired, if any have.
     fired: Option<f64>,
 }
 
@@ -29,31 +27,26 @@ impl TimeProfile {
         let mut valid = (0..times.len()).filter(|&row| times.is_valid(row)).map(|row| times.value(row));
         let Some(first) = valid.next() else { return };
         self.rows += 1;
-        let (mut least, mut latest, mut slice) = (first, first, slice_of(first, slice_ms));
+        let (mut least, mut latest) = (first, first);
         for time in valid {
             self.rows += 1;
             if time < latest {
                 self.out_of_order += 1;
                 self.disorder_ms = self.disorder_ms.saturating_add(latest.abs_diff(time));
             }
-            let next = slice_of(time, slice_ms);
-            self.slice_changes += u64::from(next != slice);
-            (least, latest, slice) = (least.min(time), latest.max(time), next);
+            (least, latest) = (least.min(time), latest.max(time));
         }
         self.span_ms = self.span_ms.saturating_add(latest.abs_diff(least));
     }
 
-    /// So many slices have fired, with so many rows: what samples can only guess.
-    pub(crate) fn note_slices(&mut self, slices: u64, rows: u64) {
-        if slices > 0 {
-            let of_slice = rows as f64 / slices as f64;
-            self.fired = Some(self.fired.map_or(of_slice, |before| (before + of_slice) / 2.0));
-        }
+    /// A slice that has fired had so many rows: what samples can only guess.
+    pub(crate) fn note_slice(&mut self, rows: f64) {
+        self.fired = Some(rows);
     }
 
     /// Lets all so far count half.
     pub(crate) fn halve(&mut self) {
-        for count in [&mut self.rows, &mut self.out_of_order, &mut self.disorder_ms, &mut self.slice_changes] {
+        for count in [&mut self.rows, &mut self.out_of_order, &mut self.disorder_ms] {
             *count /= 2;
         }
         self.span_ms /= 2;
@@ -69,11 +62,6 @@ impl TimeProfile {
         (self.out_of_order > 0).then(|| self.disorder_ms as f64 / self.out_of_order as f64)
     }
 
-    /// The share of rows in another slice than the row before them.
-    pub(crate) fn slice_changes(&self) -> Option<f64> {
-        (self.rows > 0).then(|| self.slice_changes as f64 / self.rows as f64)
-    }
-
     /// Rows of a slice: of those that have fired, or else what the samples would come to over the length of a slice.
     /// `None` when neither says anything.
     pub(crate) fn rows_per_slice(&self) -> Option<f64> {
@@ -83,10 +71,6 @@ impl TimeProfile {
         };
         self.fired.or_else(guess)
     }
-}
-
-fn slice_of(time: i64, slice_ms: i64) -> i64 {
-    if slice_ms > 0 { time.div_euclid(slice_ms) } else { 0 }
 }
 
 #[cfg(test)]
@@ -115,12 +99,8 @@ mod tests {
         let times: Vec<i64> = (0..1001).collect();
         let mut profile = observed(&times, 10_000);
         assert!(profile.rows_per_slice().is_some_and(|rows| (rows - 10_010.0).abs() < 1.0));
-        assert_eq!(profile.slice_changes(), Some(0.0));
-        profile.note_slices(0, 0);
-        profile.note_slices(2, 1000);
+        profile.note_slice(500.0);
         assert_eq!(profile.rows_per_slice(), Some(500.0));
-        profile.note_slices(1, 1500);
-        assert_eq!(profile.rows_per_slice(), Some(1000.0));
         assert_eq!(observed(&times, 0).rows_per_slice(), None, "slices without length");
         assert_eq!(observed(&[7, 7, 7], 100).rows_per_slice(), None, "no time has passed");
     }
@@ -128,7 +108,7 @@ mod tests {
     #[test]
     fn extremes_do_not_overflow() {
         let profile = observed(&[i64::MIN, i64::MAX, i64::MIN, i64::MAX], 1);
-        assert_eq!((profile.out_of_order(), profile.slice_changes()), (Some(0.25), Some(0.75)));
+        assert_eq!(profile.out_of_order(), Some(0.25));
         assert!(profile.rows_per_slice().is_some_and(f64::is_finite));
     }
 }
