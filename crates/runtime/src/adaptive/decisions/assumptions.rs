@@ -27,7 +27,7 @@ pub(crate) fn assume(rows: u64, gain: f64, trust: &Trust, now: Duration) -> bool
 /// Sampled rows without exception that the assumption takes the first time.
 fn rows_at_first(gain: f64) -> u64 {
     /// Rows that are processed for each that is sampled, at least: a sample is some rows of one buffer in many.
-    const PER_SAMPLED: f64 = 64.0;
+    const PER_SAMPLED: f64 = 512.0;
     ((BREAK / gain / PER_SAMPLED) as u64).max(LEAST_ROWS)
 }
 
@@ -42,7 +42,7 @@ mod tests {
         let needed = [0.1, 0.5, 2.0, 100.0].map(rows_at_first);
         assert!(needed.is_sorted_by(|a, b| a >= b) && needed[3] == LEAST_ROWS, "{needed:?}");
         for (rows, gain, expected) in
-            [(0, 10.0, false), (1000, 10.0, false), (5000, 10.0, true), (5000, 1.0, false), (1 << 40, 0.01, false)]
+            [(0, 10.0, false), (1000, 10.0, false), (5000, 10.0, true), (5000, 0.5, false), (1 << 40, 0.01, false)]
         {
             assert_eq!(assume(rows, gain, &Trust::default(), START), expected, "{rows} rows, {gain} ns");
         }

@@ -67,12 +67,14 @@ impl FilterProfile {
         share(self.passed[filter], self.rows)
     }
 
-    /// The share of rows that pass every filter of a set; `set` has bit *i* for filter *i*. 1 when nothing is known.
+    /// The share of rows that pass every filter of a set; `set` has bit *i* for filter *i*, and bits without a filter do not
+    /// matter. 1 when nothing is known.
     pub(crate) fn passing(&self, set: u64) -> f64 {
         if self.joint.is_empty() {
             let of = (0..self.len()).filter(|&filter| set >> filter & 1 == 1);
             return of.map(|filter| self.selectivity(filter)).product();
         }
+        let set = set & (self.joint.len() as u64 - 1);
         let holding = self.joint.iter().enumerate().filter(|(mask, _)| *mask as u64 & set == set);
         // Halving rounds each counter by itself: the sum is what they are shares of.
         share(holding.map(|(_, count)| count).sum(), self.joint.iter().sum())
@@ -129,6 +131,14 @@ mod tests {
         (0..8).for_each(|set| assert_eq!(all[set], profile.passing(set as u64), "{set:b}"));
         profile.halve();
         assert!((profile.passing(0b011) - 0.05).abs() < 1e-3);
+    }
+
+    #[test]
+    fn sets_may_name_filters_that_there_are_not() {
+        let mut profile = FilterProfile::default();
+        assert_eq!(profile.passing(!0), 1.0, "nothing is known");
+        profile.observe(1000, &[&condition(1000, |i| i < 300), &condition(1000, |i| i % 2 == 0)]);
+        assert_eq!((profile.passing(!0), profile.passing(0b101)), (0.15, 0.3));
     }
 
     #[test]
