@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![cfg(unix)]
 
+mod support;
+
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,21 +11,10 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use support::millstream;
 
 const ENDLESS: &str = "CREATE TABLE g (id BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) \
      WITH ('connector' = 'datagen', 'rows-per-second' = '20000');";
-
-/// The command in an empty folder, without the variables of whoever runs the tests.
-fn millstream(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MILLSTREAM_")) {
-        command.env_remove(name);
-    }
-    // The code that the command keeps is shared by the tests, and not with those of the user.
-    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
-    command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
 
 fn run(arguments: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();

@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![cfg(unix)]
 
+mod support;
+
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
+use support::millstream;
 use tempfile::TempDir;
 
 /// A thousand rows, two thirds of which have an even `a`.
@@ -18,17 +21,6 @@ fn folder() -> TempDir {
     let rows: String = (0..1000).map(|i| format!("{},row {i}\n", if i % 3 == 0 { 1 } else { 2 * i })).collect();
     fs::write(folder.path().join("t.csv"), rows).unwrap();
     folder
-}
-
-/// The command in a folder, without the variables of whoever runs the tests.
-fn millstream(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MILLSTREAM_")) {
-        command.env_remove(name);
-    }
-    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
-    command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
 }
 
 fn run(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {

@@ -42,5 +42,5 @@ pub use millstream_sql as sql;
 pub use millstream_types::{
     ALL_CODES, Code, DataType, Diagnostic, Field, Options, Place, RecordField, RecordLayout, Schema, code, text,
 };
-pub use results::{Collected, ResultTarget};
+pub use results::{Collected, Discarded, ResultTarget};
 pub use session::{Outcome, RunMonitor, Session, SessionConfig};

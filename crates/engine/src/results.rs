@@ -1,7 +1,7 @@
 //! Where the rows of a bare SELECT go.
 
 use arrow_array::RecordBatch;
-use millstream_connectors::{ColumnEncoder, Encoded, Encoder, Sink};
+use millstream_connectors::{ColumnEncoder, Encoded, Encoder, Sink, discarding_sink};
 use millstream_types::{Diagnostic, Schema};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -75,29 +75,12 @@ impl Sink for Collector {
     }
 }
 
-/// Drops results.
-pub(crate) struct Discarded;
+/// Forgets results.
+#[derive(Debug)]
+pub struct Discarded;
 
 impl ResultTarget for Discarded {
     fn open(&mut self, _: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
-        Ok(Box::new(Discarded))
-    }
-}
-
-impl Sink for Discarded {
-    fn encoder(&self) -> Arc<dyn Encoder> {
-        Arc::new(ColumnEncoder)
-    }
-
-    fn write(&mut self, _: Encoded) -> Result<(), Diagnostic> {
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), Diagnostic> {
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
-        Ok(())
+        Ok(discarding_sink())
     }
 }

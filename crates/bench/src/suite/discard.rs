@@ -1,8 +1,7 @@
 //! Runs of queries whose result is not added up: it is thrown away, or kept until the query ends.
 
 use super::{Failure, Measured, System, query, timed};
-use millstream::connectors::{Sink, SinkRequest, open_sink};
-use millstream::{Collected, Diagnostic, Options, ResultTarget, RunMonitor, Schema, Session};
+use millstream::{Collected, Diagnostic, Discarded, ResultTarget, RunMonitor, Session};
 
 /// Millstream with a session of its own: the first run adds the rows of the result up, the others do with them what
 /// `rest` does.
@@ -22,7 +21,7 @@ pub(crate) fn first_checked<'a>(
 
 /// Runs a script and throws the rows of its queries away; parsing, binding and compiling are inside the measured time.
 pub(crate) fn discard(session: &mut Session, sql: &str) -> Result<Measured, Failure> {
-    run(session, sql, &mut Discard)
+    run(session, sql, &mut Discarded)
 }
 
 /// Runs a script and keeps the rows of its queries in memory until all are there.
@@ -39,16 +38,4 @@ fn run(session: &mut Session, sql: &str, target: &mut dyn ResultTarget) -> Resul
     });
     run?;
     Ok(Measured { seconds, ..Measured::default() })
-}
-
-/// Hands rows to the connector `blackhole`.
-#[derive(Debug)]
-struct Discard;
-
-impl ResultTarget for Discard {
-    fn open(&mut self, schema: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
-        let mut options = Options::new();
-        options.set("connector", "blackhole");
-        open_sink(&SinkRequest { table: "discarded".into(), options, schema: schema.clone() })
-    }
 }

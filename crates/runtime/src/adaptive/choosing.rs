@@ -72,6 +72,12 @@ impl Choosing {
         }
     }
 
+    /// Whether something is to be assumed whatever it costs.
+    pub(crate) fn forces(&self) -> bool {
+        let Adaptivity { not_null, constants, few_values, key_range, .. } = self.settings;
+        [not_null, constants, few_values, key_range].contains(&Assume::Always)
+    }
+
     /// What to specialise for from now on, if it is something else than `current`.
     pub(crate) fn choose(
         &self,

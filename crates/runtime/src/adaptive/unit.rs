@@ -317,7 +317,8 @@ impl Unit {
 
     /// The generic variant, if the cost has changed under a specialised one and what was learned since speaks for no other.
     fn doubted(&self, current: &Variant, now: Duration) -> Option<Chosen> {
-        let is_due = self.burst == 0 && current.specialised().is_some() && self.doubts.is_open(now);
+        let is_due = self.burst == 0 && self.doubts.is_open(now) && !self.choosing.forces();
+        let is_due = is_due && current.specialised().is_some();
         let Change { from, to } = self.doubt.filter(|_| is_due)?;
         Some(Chosen {
             choices: Choices::default(),

@@ -1,8 +1,9 @@
 use super::*;
 use crate::buffer::{Buffer, Rows, Stamp};
+use crate::config::Assume;
 use crate::staged::Staged;
 use arrow_array::{ArrayRef, Int64Array, StringViewArray};
-use millstream_abi::{Phys, RuntimeFn};
+use millstream_abi::{ExecContext, Phys, RuntimeFn, Status};
 use millstream_codegen::execute::{Flow, emit};
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::lower::{Lowered, OutputSource};
@@ -10,6 +11,7 @@ use millstream_codegen::program::{Comparison, Emit, FilterShape, Input, Op, Site
 use millstream_codegen::specialise::Choices;
 use millstream_functions::FunctionContext;
 use millstream_types::DataType;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const ROWS: usize = 8192;
 
@@ -57,9 +59,13 @@ struct Run {
 
 impl Run {
     fn new() -> Run {
+        Run::with(&Adaptivity::default())
+    }
+
+    fn with(settings: &Adaptivity) -> Run {
         let code = PipelineCode::interpreted(Arc::new(lowered()));
         let adaptable = Adaptable { code: code.clone(), aggregation: None };
-        let unit = Unit::new(&adaptable, &Adaptivity::default(), &FunctionSettings::default()).expect("it has filters");
+        let unit = Unit::new(&adaptable, settings, &FunctionSettings::default()).expect("it has filters");
         Run { code, unit, events: EventLog::default(), now: Duration::ZERO }
     }
 
@@ -121,4 +127,70 @@ fn what_breaks_is_given_up_and_nothing_is_lost() {
         events.iter().any(|e| e.observed.contains("values of number") && e.decided.contains("back to")),
         "{events:#?}"
     );
+}
+
+/// Nothing is chosen.
+fn nothing() -> Adaptivity {
+    Adaptivity {
+        filter_order: false,
+        filter_shape: Some(FilterShape::Auto),
+        not_null: Assume::Never,
+        constants: Assume::Never,
+        few_values: Assume::Never,
+        key_range: Assume::Never,
+        ..Adaptivity::default()
+    }
+}
+
+/// A kernel that can be made slow.
+struct Slow {
+    kernel: Arc<dyn Kernel>,
+    is_slow: Arc<AtomicBool>,
+}
+
+impl Kernel for Slow {
+    unsafe fn run(&self, context: &mut ExecContext, start: u64, end: u64) -> Status {
+        if self.is_slow.load(Relaxed) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.kernel.run(context, start, end) }
+    }
+
+    fn tier(&self) -> Tier {
+        self.kernel.tier()
+    }
+}
+
+#[test]
+fn a_variant_that_has_become_dear_is_doubted() {
+    let mut run = Run::with(&nothing());
+    let (generic, is_slow) = (run.unit.generic.kernel(), Arc::new(AtomicBool::new(false)));
+    let choices = Choices { not_null: [1].into(), ..Choices::default() };
+    let program = &run.code.lowered.program;
+    let kernel = Arc::new(Interpreter::new(Arc::new(specialise(program, &choices))));
+    let slow = Arc::new(Slow { kernel, is_slow: Arc::clone(&is_slow) });
+    let special = Specialised::new(program, choices, slow, generic);
+    run.unit.adopt(run.code.slot.special(special));
+    (0..20).for_each(|_| drop(run.buffer(|i| Some(i as i64))));
+    is_slow.store(true, Relaxed);
+    let is_left = (0..100).any(|_| {
+        run.buffer(|i| Some(i as i64));
+        run.choices().is_generic()
+    });
+    let (events, _) = run.events.all();
+    assert!(is_left, "{events:#?}");
+    assert!(events[0].observed.starts_with("a row costs ") && events[0].gain.is_some(), "{events:#?}");
+}
+
+#[test]
+fn what_is_forced_is_not_tried() {
+    let mut run = Run::with(&Adaptivity { not_null: Assume::Always, ..nothing() });
+    let is_assumed = (0..100).any(|_| {
+        run.buffer(|i| Some(i as i64));
+        run.choices().not_null.contains(&1)
+    });
+    let (events, _) = run.events.all();
+    assert!(is_assumed && events.len() == 1, "{events:#?}");
+    assert!(events[0].decided.contains("as it is set: number is not NULL"), "{events:#?}");
 }
