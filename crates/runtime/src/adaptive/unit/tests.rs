@@ -172,7 +172,7 @@ fn a_variant_that_has_become_dear_is_doubted() {
     let slow = Arc::new(Slow { kernel, is_slow: Arc::clone(&is_slow) });
     let special = Specialised::new(program, choices, slow, generic);
     run.unit.adopt(run.code.slot.special(special));
-    (0..20).for_each(|_| drop(run.buffer(|i| Some(i as i64))));
+    (0..20).for_each(|_| assert_eq!(run.buffer(|i| Some(i as i64)), 0));
     is_slow.store(true, Relaxed);
     let is_left = (0..100).any(|_| {
         run.buffer(|i| Some(i as i64));
