@@ -10,6 +10,7 @@
 //! cheaper way is kept for the next ones ([`skipping::choose`]). Times are those of whole chunks with everything that a way
 //! costs, so the model needs no constants.
 
+use crate::adaptive::Dice;
 use crate::adaptive::decisions::skipping;
 use crate::config::{Adaptivity, DecodeSkipping};
 use crate::input::HeadCode;
@@ -17,12 +18,10 @@ use crate::stats::QueryStats;
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use millstream_codegen::execute::{Flow, emit};
-use millstream_codegen::specialise::random::{STEP, scrambled};
 use millstream_connectors::{Chunk, Decoded, Decoder, HeadFilter};
 use millstream_functions::FunctionContext;
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 /// Chunks that are decoded in each way before one is chosen.
@@ -49,7 +48,7 @@ enum Choice {
     Always,
     Measured(Mutex<Trials>),
     /// For tests.
-    Random(AtomicU64),
+    Random(Dice),
 }
 
 impl Skipping {
@@ -57,7 +56,7 @@ impl Skipping {
     pub(crate) fn new(source: usize, head: HeadCode, settings: &Adaptivity) -> Skipping {
         let choice = match (settings.decode_skipping, settings.chaos_seed) {
             (DecodeSkipping::Always, _) => Choice::Always,
-            (_, Some(seed)) => Choice::Random(AtomicU64::new(seed)),
+            (_, Some(seed)) => Choice::Random(Dice::new(seed)),
             (_, None) => Choice::Measured(Mutex::default()),
         };
         Skipping { source, head, choice }
@@ -74,7 +73,7 @@ impl Skipping {
         let skips = match &self.choice {
             Choice::Always => true,
             Choice::Measured(trials) => trials.lock().next(),
-            Choice::Random(draws) => scrambled(draws.fetch_add(STEP, Relaxed)).is_multiple_of(2),
+            Choice::Random(dice) => dice.below(2) == 0,
         };
         let started = Instant::now();
         let mut filter = Filter { head: &self.head, functions, surviving: None };

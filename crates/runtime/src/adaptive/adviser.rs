@@ -3,7 +3,7 @@
 //! It never touches rows or tables, and no worker ever waits for it: all that it does to the query is to store a variant in a
 //! slot. Programs that cannot be compiled stay interpreted; the rows are the same.
 
-use super::chaos::Chaos;
+use super::chaos::{Chaos, Dice};
 use super::choosing::Surroundings;
 use super::load::LoadWatch;
 use super::unit::Unit;
@@ -13,7 +13,6 @@ use crate::query::Query;
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::{Kernel, Tier};
 use millstream_codegen::program::Program;
-use millstream_codegen::specialise::random::scrambled;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -102,8 +101,8 @@ impl Adviser {
                 nanos_per_row: None,
             };
             for unit in &mut units {
-                unit.confer(&query.aggregations);
-                unit.tick(around, &mut |program| self.kernel(program, query), &query.stats.events);
+                let strategy = unit.aggregation().map(|aggregation| &query.aggregations[aggregation].strategy);
+                unit.tick(around, strategy, &mut |program| self.kernel(program, query), &query.stats.events);
                 unit.tell(around.now, &query.stats.programs);
             }
         }
@@ -153,12 +152,9 @@ impl Adviser {
 
 /// For tests: sends workers to rest and back to work at random, until the query is over.
 fn disturb(seed: u64, query: &Query) {
-    for step in 0u64.. {
-        if query.is_over() {
-            return;
-        }
-        let drawn = scrambled(seed.wrapping_add(step)) % query.config.workers as u64;
-        query.scheduler.set_active(drawn as usize + 1);
+    let dice = Dice::new(seed);
+    while !query.is_over() {
+        query.scheduler.set_active(1 + dice.below(query.config.workers as u64) as usize);
         thread::park_timeout(DISTURB_EVERY);
     }
 }

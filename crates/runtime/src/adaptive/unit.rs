@@ -21,10 +21,10 @@ use super::signals::Profile;
 use super::signals::meter::{Change, ChangeDetector, Metered};
 use super::variant::{Sample, Variant};
 use super::watch::Watch;
-use crate::aggregation::Aggregation;
 use crate::config::Adaptivity;
 use crate::input::{Adaptable, PipelineCode};
 use crate::stats::ProgramStats;
+use crate::strategy::Strategy;
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::{Kernel, Tier};
 use millstream_codegen::lower::Lowered;
@@ -133,21 +133,25 @@ impl Unit {
         self.burst > 0 || self.trial.is_some()
     }
 
-    /// Tells the aggregation whose tables it updates what it knows of the keys, and learns what that knows of slices.
-    pub(crate) fn confer(&mut self, aggregations: &[Aggregation]) {
-        let Some(strategy) = self.aggregation.and_then(|a| aggregations.get(a)).map(|a| &a.strategy) else { return };
-        if let Some(summary) = self.profile.keys().summary() {
-            strategy.note_skew(summary.heavy);
-        }
-        if let Some(rows) = strategy.rows_per_slice() {
-            self.profile.note_slice(rows);
-        }
+    /// The aggregation whose tables it updates, if any.
+    pub(crate) fn aggregation(&self) -> Option<usize> {
+        self.aggregation
     }
 
-    /// Looks at what has happened since the last time, and acts on it.
-    pub(crate) fn tick(&mut self, mut around: Surroundings, make: &mut MakeKernel<'_>, events: &EventLog) {
+    /// Looks at what has happened since the last time, and acts on it. `strategy` is that of its aggregation.
+    pub(crate) fn tick(
+        &mut self,
+        mut around: Surroundings,
+        strategy: Option<&Strategy>,
+        make: &mut MakeKernel<'_>,
+        events: &EventLog,
+    ) {
         let now = around.now;
-        self.look();
+        if self.look()
+            && let Some(strategy) = strategy
+        {
+            self.confer(strategy);
+        }
         if now >= self.sample_at {
             self.code.slot.ask_for_sample();
             self.sample_at = now + if self.burst > 0 { SAMPLE_SOON } else { SAMPLE_LATER };
@@ -165,11 +169,21 @@ impl Unit {
         }
     }
 
-    /// Takes in the sample that was asked for, if it is there.
-    fn look(&mut self) {
-        if let Some(sample) = self.code.slot.take_sample() {
-            self.watch.observe(&sample, &mut self.profile);
-            self.kept = self.measures.then_some(sample);
+    /// Takes in the sample that was asked for; whether it is there.
+    fn look(&mut self) -> bool {
+        let Some(sample) = self.code.slot.take_sample() else { return false };
+        self.watch.observe(&sample, &mut self.profile);
+        self.kept = self.measures.then_some(sample);
+        true
+    }
+
+    /// Tells the aggregation whose tables it updates what it knows of the keys, and learns what that knows of slices.
+    fn confer(&mut self, strategy: &Strategy) {
+        if let Some(summary) = self.profile.keys().summary() {
+            strategy.note_skew(summary.heavy);
+        }
+        if let Some(rows) = strategy.rows_per_slice() {
+            self.profile.note_slice(rows);
         }
     }
 

@@ -87,7 +87,7 @@ impl Run {
         let around = Surroundings { now: self.now, workers: 1, memory_left: 1 << 30, nanos_per_row: None };
         let mut make =
             |program: &Program| Some(Arc::new(Interpreter::new(Arc::new(program.clone()))) as Arc<dyn Kernel>);
-        self.unit.tick(around, &mut make, &self.events);
+        self.unit.tick(around, None, &mut make, &self.events);
         emitted.rows
     }
 
