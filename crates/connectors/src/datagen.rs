@@ -6,7 +6,7 @@
 use crate::option_table::{OptionInfo, option};
 use crate::random::Random;
 use crate::registry::Connector;
-use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader};
+use crate::{Chunk, ColumnRequest, Decoded, Decoder, Position, RequestOrigin, Source, SourceRequest, SplitReader};
 use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
 use arrow_array::{
     ArrayRef, BooleanArray, Date32Array, Decimal128Array, DurationMillisecondArray, Float32Array, Float64Array,
@@ -104,7 +104,8 @@ fn split_front(_: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)
     let count = front.end - front.start;
     whole.numbers.start = front.end;
     let part = Rows { numbers: front, now_ms: now_ms() };
-    (count > 0).then(|| (Chunk { payload: Box::new(part), bytes: 0 }, count))
+    let after = Some(Position { at: whole.numbers.start, line: 0 });
+    (count > 0).then(|| (Chunk { payload: Box::new(part), bytes: 0, after }, count))
 }
 
 fn now_ms() -> i64 {
@@ -129,6 +130,10 @@ impl Source for DatagenSource {
     fn is_bounded(&self) -> bool {
         self.end.is_some()
     }
+
+    fn is_replayable(&self) -> bool {
+        true
+    }
 }
 
 /// Hands out ranges of row numbers with the time at which they were handed out.
@@ -148,13 +153,19 @@ impl SplitReader for Numbers {
         "datagen"
     }
 
+    fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
+        self.next = from.map_or(0, |position| position.at);
+        Ok(())
+    }
+
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
         if self.next >= self.end {
             return Ok(None);
         }
         let numbers = self.next..self.end.min(self.next.saturating_add(self.rows));
         self.next = numbers.end;
-        Ok(Some(Chunk { payload: Box::new(Rows { numbers, now_ms: now_ms() }), bytes: 0 }))
+        let after = Some(Position { at: self.next, line: 0 });
+        Ok(Some(Chunk { payload: Box::new(Rows { numbers, now_ms: now_ms() }), bytes: 0, after }))
     }
 }
 

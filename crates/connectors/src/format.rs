@@ -4,7 +4,7 @@ use crate::arrow_stream::{ArrowDecoder, ArrowFramer};
 use crate::option_table::OptionInfo;
 use crate::records::{Framer, TextFramer};
 use crate::text_chunk::{FileInfo, Framing, TextChunk};
-use crate::{Chunk, Decoded, Encoder, SinkRequest, SourceRequest};
+use crate::{Chunk, Decoded, Encoder, Position, SinkRequest, SourceRequest};
 use crate::{arrow_stream, csv, json, parquet, row};
 use millstream_types::{Diagnostic, Options, Place, code};
 use std::sync::Arc;
@@ -153,8 +153,9 @@ impl Format {
         }
         let front = text.split_front(rows);
         let (count, bytes) = (front.records(), front.data.len() as u64);
+        let after = Some(Position { at: text.offset, line: text.line });
         chunk.bytes = chunk.bytes.saturating_sub(bytes);
-        Some((Chunk { payload: Box::new(front), bytes }, count))
+        Some((Chunk { payload: Box::new(front), bytes, after }, count))
     }
 
     /// The format that the option `format` names.

@@ -43,6 +43,7 @@ pub use text_chunk::{FileInfo, Framing, TextChunk};
 use arrow_array::ArrayRef;
 use arrow_buffer::BooleanBuffer;
 use millstream_types::{DataType, Diagnostic, Options, Schema};
+use serde_json::Value;
 use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
@@ -100,12 +101,52 @@ pub trait Source: Send {
 
     /// Whether the source ends by itself.
     fn is_bounded(&self) -> bool;
+
+    /// Whether its splits can be read again from a [`Position`]. Without that, rows that were read before a failure and are in
+    /// no checkpoint are lost.
+    fn is_replayable(&self) -> bool {
+        false
+    }
+
+    /// Who tells the outside how far the source has been read for good; asked once, after [`Source::splits`].
+    fn acknowledger(&self) -> Option<Box<dyn Acknowledger>> {
+        None
+    }
+}
+
+/// Tells the outside how far splits have been read, as consumer groups of Kafka want to know. Nothing depends on it:
+/// positions are in the checkpoint.
+pub trait Acknowledger: Send {
+    /// A checkpoint with these positions, by names of splits, is complete. Called in the background; errors are warnings.
+    fn acknowledge(&mut self, positions: &[(String, Position)]) -> Result<(), Diagnostic>;
+}
+
+/// A place in a split, behind a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Position {
+    /// In the connector's unit: bytes of a (decompressed) file, rows or events that were generated, rows of a Parquet file, the
+    /// offset of the next record of a Kafka partition.
+    pub at: u64,
+    /// For files of lines, the number of the next line, from 1, for messages; else 0.
+    pub line: u64,
 }
 
 /// Reads one split in order, on an I/O thread.
 pub trait SplitReader: Send {
-    /// Name of the split, for messages and statistics: a file path, a shard number.
+    /// Name of the split, for messages, statistics and checkpoints: a file path, a shard number, a topic with partition. No two
+    /// splits of a source have the same. It may change once, before the first chunk, where a split waits for something to
+    /// read.
     fn name(&self) -> &str;
+
+    /// Goes on behind a position that a chunk of the split of this name has had; called once, before anything else, when a
+    /// query is recovered from a checkpoint. `None`: the split was not there then, and is read from its start, whatever the
+    /// table's options say about where to start.
+    ///
+    /// Fails when the position does not exist any more. By default splits go on wherever they are.
+    fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
+        let _ = from;
+        Ok(())
+    }
 
     /// Waits a moment, a second at most, until [`SplitReader::next`] need not wait for the outside; `false` while it
     /// would have to. A query that is to end asks no further, so readers that may wait for ever wait here.
@@ -123,6 +164,8 @@ pub struct Chunk {
     pub payload: Box<dyn Any + Send>,
     /// Bytes read from outside for it, after decompression; 0 for generated rows.
     pub bytes: u64,
+    /// Where reading goes on behind it; of sources that are replayable every chunk has it.
+    pub after: Option<Position>,
 }
 
 /// Aim for the size of a chunk of bytes.
@@ -216,6 +259,16 @@ impl Encoder for ColumnEncoder {
 }
 
 /// Writes encoded pieces in order; used by one thread at a time.
+///
+/// Under checkpoints ([`Sink::begin`]) the output falls into *spans*: what is written between two checkpoints. The life of a
+/// span, of which the ones of two checkpoints overlap at most:
+///
+/// ```text
+/// write…  → Sink::cut → Commit::prepare → (manifest is written) → Commit::commit
+/// ```
+///
+/// After a failure the query goes on from a checkpoint: what was written behind it must not be seen, and is written anew.
+/// A sink can keep that promise in one of two ways ([`Committed`]).
 pub trait Sink: Send {
     /// The encoder of this sink's pieces.
     fn encoder(&self) -> Arc<dyn Encoder>;
@@ -232,8 +285,87 @@ pub trait Sink: Send {
     fn flush(&mut self) -> Result<(), Diagnostic>;
 
     /// Makes everything written visible, at the end of the query. A sink that is dropped without it has been aborted
-    /// and leaves nothing half-written.
+    /// and leaves nothing half-written; what spans have been prepared stays as it is. Under checkpoints it comes after the
+    /// commit of the last span, behind which nothing was written.
     fn finish(self: Box<Self>) -> Result<(), Diagnostic>;
+
+    /// What the sink can promise under checkpoints.
+    fn delivery(&self) -> Delivery {
+        Delivery::AtLeastOnce
+    }
+
+    /// Which span was committed last, as the outside knows; asked once, before [`Sink::begin`], by a query that is
+    /// recovered. It also ends what an earlier process of the same job may still be writing (fencing).
+    fn committed(&mut self, job: &SinkJob) -> Result<Committed, Diagnostic> {
+        let _ = job;
+        Ok(Committed::Resumable)
+    }
+
+    /// Says that there will be checkpoints; called once, before the first piece. If the job is `restored`, the span of that
+    /// checkpoint is committed with its token, unless it was before, and whatever later spans have left is removed.
+    fn begin(&mut self, job: &SinkJob, restored: Option<&RestoredSink>) -> Result<(), Diagnostic> {
+        let (_, _) = (job, restored);
+        Ok(())
+    }
+
+    /// Ends the span of a checkpoint: the pieces before it are in the span, those after it in the next. Quick, because a
+    /// worker waits: the work is done by the [`Commit`]. By default what was written is flushed, and visible at once.
+    fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {
+        let _ = checkpoint;
+        self.flush()?;
+        Ok(None)
+    }
+}
+
+/// The span of a checkpoint, on its way; used by the checkpointing thread. Dropped without [`Commit::commit`] it is left to
+/// the next recovery.
+pub trait Commit: Send {
+    /// Makes the span durable, but not visible. Returns its token: what a later process needs to commit it, and for
+    /// messages.
+    fn prepare(&mut self) -> Result<Value, Diagnostic>;
+
+    /// Makes it visible; the manifest with the token has been written. An error ends the query, which can be recovered.
+    fn commit(self: Box<Self>) -> Result<(), Diagnostic>;
+}
+
+/// The job that a sink belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SinkJob {
+    /// Name of the job, the same in all of its processes and different from those of other jobs: letters, digits and `-`.
+    pub job: String,
+    /// Number of the sink in the job.
+    pub sink: usize,
+}
+
+/// What a sink has to know of the checkpoint that a job is recovered from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RestoredSink {
+    /// The checkpoint.
+    pub checkpoint: u64,
+    /// What [`Commit::prepare`] returned for it; `None` if the sink had nothing to commit.
+    pub token: Option<Value>,
+}
+
+/// What a sink promises under checkpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// Each row is seen once, whatever fails.
+    ExactlyOnce,
+    /// No row is lost; rows behind the last checkpoint may be seen again.
+    AtLeastOnce,
+}
+
+/// Which of a job's spans have been committed, as the outside knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Committed {
+    /// Does not matter: any prepared span can be committed later with its token, and spans behind a checkpoint can be taken
+    /// back (files).
+    Resumable,
+    /// Nothing of this job yet: only a start from the beginning fits.
+    Nothing,
+    /// The span of this checkpoint was the last. What was prepared and not committed is lost with its process (transactions of
+    /// Kafka), so the job has to go on from exactly this checkpoint.
+    Checkpoint(u64),
 }
 
 /// What a query writes into.

@@ -1,7 +1,7 @@
 //! `scan.rate-limit.rows-per-second`: hands a source's chunks out in small parts at even distances.
 
 use crate::registry::SplitFront;
-use crate::{Chunk, Decoder, Source, SplitReader};
+use crate::{Acknowledger, Chunk, Decoder, Position, Source, SplitReader};
 use millstream_types::{Diagnostic, Options};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -50,6 +50,14 @@ impl Source for RateLimitedSource {
     fn is_bounded(&self) -> bool {
         self.inner.is_bounded()
     }
+
+    fn is_replayable(&self) -> bool {
+        self.inner.is_replayable()
+    }
+
+    fn acknowledger(&self) -> Option<Box<dyn Acknowledger>> {
+        self.inner.acknowledger()
+    }
 }
 
 struct PacedReader {
@@ -73,6 +81,10 @@ impl Pace {
 impl SplitReader for PacedReader {
     fn name(&self) -> &str {
         self.inner.name()
+    }
+
+    fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
+        self.inner.resume(from)
     }
 
     fn wait(&mut self) -> Result<bool, Diagnostic> {

@@ -6,7 +6,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use millstream_connectors::{
-    Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader,
+    Chunk, ColumnRequest, Decoded, Decoder, Position, RequestOrigin, Source, SourceRequest, SplitReader,
 };
 use millstream_types::{Diagnostic, Options, RecordLayout, Schema, code};
 use std::fmt;
@@ -96,6 +96,10 @@ impl Source for Reader {
     fn is_bounded(&self) -> bool {
         true
     }
+
+    fn is_replayable(&self) -> bool {
+        true
+    }
 }
 
 /// Hands out the numbers of the batches.
@@ -109,12 +113,18 @@ impl SplitReader for Numbers {
         CONNECTOR
     }
 
+    fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
+        self.next = from.map_or(0, |position| usize::try_from(position.at).unwrap_or(self.end).min(self.end));
+        Ok(())
+    }
+
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
         if self.next == self.end {
             return Ok(None);
         }
         self.next += 1;
-        Ok(Some(Chunk { payload: Box::new(self.next - 1), bytes: 0 }))
+        let after = Some(Position { at: self.next as u64, line: 0 });
+        Ok(Some(Chunk { payload: Box::new(self.next - 1), bytes: 0, after }))
     }
 }
 

@@ -116,7 +116,7 @@ impl SplitReader for Blocks {
                 let chunk = self.table.chunk(block.slice_with_length(self.start, length), self.offset);
                 self.start += length;
                 self.offset += length as u64;
-                return Ok(Some(Chunk { payload: Box::new(chunk), bytes: 0 }));
+                return Ok(Some(Chunk { payload: Box::new(chunk), bytes: 0, after: None }));
             }
             (self.block, self.start) = (self.block + 1, 0);
         }

@@ -70,6 +70,12 @@ codes! {
     WORKER_FAILED = 3008, "a worker failed", "Please report it with the message and the query.";
     COMPILE_FAILED = 3009, "the query could not be compiled to machine code", "Run with --tier interpret, and please report it.";
     OUT_OF_MEMORY = 3010, "the state of the query is larger than its memory budget", "Raise --memory, or keep less: shorter windows, a smaller watermark delay, fewer keys, a time to live ('table.exec.state.ttl').";
+    CHECKPOINT_FAILED = 3011, "a checkpoint could not be written", "Check the state directory: free space, permissions, the connection to the store.";
+    CHECKPOINT_DAMAGED = 3012, "a checkpoint is damaged or incomplete", "Recover from another one; 'millstream checkpoint verify' says which are whole.";
+    QUERY_CHANGED = 3013, "the query is not the one that the state belongs to", "Run the query as it was, or start anew with another state directory.";
+    NOT_RECOVERABLE = 3014, "the query cannot go on from its checkpoints", "Follow the message; another state directory starts the job anew.";
+    STATE_IN_USE = 3015, "the state directory belongs to a process that is running", "Stop that process ('millstream stop'), or use another directory.";
+    SPILL_FAILED = 3016, "state could not be written to the disk or read back", "Give more room or another directory with 'pipeline.spill.directory' and 'pipeline.spill.budget'.";
     FILE_NOT_FOUND = 4001, "file or directory not found", "Check the 'path' option.";
     READ_FAILED = 4002, "reading failed", "Check permissions and the medium.";
     WRITE_FAILED = 4003, "writing failed", "Check permissions and free space; nothing half-written is visible.";
@@ -82,6 +88,7 @@ codes! {
     NOT_A_SOURCE = 4010, "the connector cannot be read", "Use it in INSERT INTO only.";
     NOT_A_SINK = 4011, "the connector cannot be written", "Use it in FROM only.";
     OUTPUT_CLOSED = 4012, "the reader of standard output has gone", "Nothing: it has read all that it wanted.";
+    INPUT_CHANGED = 4013, "the input is not what it was when the checkpoint was taken", "Put the input back as it was, or start anew with another state directory.";
     CONNECTION_FAILED = 5001, "no connection", "Check 'hostname' and 'port', and that the other side runs; 'connect.timeout' says how long is tried.";
     CONNECTION_LOST = 5002, "a connection broke", "See why the other side went away, and run the query again.";
     LISTEN_FAILED = 5003, "an address cannot be listened on", "Give an address of this machine and a port that no other program uses.";

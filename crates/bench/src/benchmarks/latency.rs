@@ -253,7 +253,11 @@ impl SplitReader for Paced {
             // Waiting busily would take a core from the workers.
             std::thread::sleep(arrives - elapsed);
         }
-        Ok(Some(Chunk { payload: Box::new(Piece { first, time_ms: elapsed.as_millis() as i64 }), bytes: 0 }))
+        Ok(Some(Chunk {
+            payload: Box::new(Piece { first, time_ms: elapsed.as_millis() as i64 }),
+            bytes: 0,
+            after: None,
+        }))
     }
 }
 

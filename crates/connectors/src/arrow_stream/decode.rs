@@ -4,7 +4,7 @@ use super::framer::{ArrowChunk, Batch, damaged, place};
 use crate::fit::{self, Wanted, guarded};
 use crate::format::{StreamDecoder, foreign_chunk};
 use crate::text_chunk::FileInfo;
-use crate::{Chunk, Decoded, SourceRequest};
+use crate::{Chunk, Decoded, Position, SourceRequest};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_ipc::root_as_message;
@@ -108,7 +108,9 @@ pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<Option<(Chunk,
     if first.rows.is_empty() {
         whole.batches.remove(0);
     }
+    let left: usize = whole.batches.iter().map(|batch| batch.rows.len()).sum();
+    let after = chunk.after.map(|end| Position { at: end.at - left as u64, line: 0 });
     let bytes = if whole.batches.is_empty() { std::mem::take(&mut chunk.bytes) } else { 0 };
     let front = ArrowChunk { batches: vec![front], file: whole.file.clone() };
-    Some(Some((Chunk { payload: Box::new(front), bytes }, count as u64)))
+    Some(Some((Chunk { payload: Box::new(front), bytes, after }, count as u64)))
 }

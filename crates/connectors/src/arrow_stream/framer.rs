@@ -7,10 +7,10 @@
 //! ```
 //! All lengths are multiples of 8, so messages lie aligned in a block that begins with one.
 
-use crate::Chunk;
 use crate::fit::guarded;
 use crate::records::{Framer, MAX_RECORD_BYTES};
 use crate::text_chunk::FileInfo;
+use crate::{Chunk, Position};
 use arrow_array::ArrayRef;
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::fb_to_schema;
@@ -86,6 +86,11 @@ pub(crate) struct ArrowFramer {
     spans: Vec<Span>,
     /// Where the next message of the block begins.
     next: usize,
+    /// Rows before the block: the unit of positions, because a batch may be handed out in parts, and what comes before it is
+    /// needed to read it.
+    rows: u64,
+    /// Rows that were read before the stream was resumed.
+    skipped: u64,
 }
 
 impl ArrowFramer {
@@ -100,7 +105,17 @@ impl ArrowFramer {
             context: None,
             spans: Vec::new(),
             next: 0,
+            rows: 0,
+            skipped: 0,
         }
+    }
+
+    /// Counts the rows of a batch; what is left of it behind those that are skipped.
+    fn unread(&mut self, mut batch: Batch) -> Option<Batch> {
+        let skipped = self.skipped.saturating_sub(self.rows).min(batch.rows.len() as u64);
+        self.rows += batch.rows.len() as u64;
+        batch.rows.start += skipped as usize;
+        (!batch.rows.is_empty() || skipped == 0).then_some(batch)
     }
 
     fn damaged(&self, at: usize, what: &str) -> Diagnostic {
@@ -237,14 +252,16 @@ impl Framer for ArrowFramer {
         self.at_start = false;
         let mut batches = Vec::new();
         for span in std::mem::take(&mut self.spans) {
-            batches.extend(self.take(&data, &span)?);
+            let batch = self.take(&data, &span)?;
+            batches.extend(batch.and_then(|batch| self.unread(batch)));
         }
         self.offset += data.len() as u64;
         if batches.is_empty() {
             return Ok(None);
         }
         let chunk = ArrowChunk { batches, file: self.info.clone() };
-        Ok(Some(Chunk { payload: Box::new(chunk), bytes: data.len() as u64 }))
+        let after = Some(Position { at: self.rows, line: 0 });
+        Ok(Some(Chunk { payload: Box::new(chunk), bytes: data.len() as u64, after }))
     }
 
     fn rest(&mut self, _: Buffer) -> Result<Option<Chunk>, Diagnostic> {
@@ -252,6 +269,11 @@ impl Framer for ArrowFramer {
         Err(Diagnostic::new(code::MALFORMED_FILE, message)
             .at(place(&self.info, Some(self.offset), None))
             .advise("see why its producer did not write it to the end"))
+    }
+
+    fn resume(&mut self, from: Position) -> u64 {
+        self.skipped = from.at;
+        0
     }
 
     fn endless_record(&self) -> Diagnostic {

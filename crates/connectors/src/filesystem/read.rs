@@ -2,10 +2,10 @@
 
 use super::discover::{InputFile, read_error};
 use crate::records::{Framer, RecordCutter};
-use crate::{Chunk, SplitReader};
+use crate::{Chunk, Position, SplitReader};
 use millstream_types::{Diagnostic, Place, code};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 
 /// Compression of a file, known by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub(super) struct RecordReader {
     compression: Compression,
     state: State,
     cutter: RecordCutter,
+    /// The byte of the (decompressed) file at which reading begins.
+    start: u64,
 }
 
 enum State {
@@ -50,20 +52,42 @@ enum State {
 impl RecordReader {
     pub(super) fn new(file: InputFile, framer: Box<dyn Framer>) -> RecordReader {
         let compression = if file.path.is_some() { Compression::of(&file.info.name) } else { Compression::None };
-        RecordReader { file, compression, state: State::Closed, cutter: RecordCutter::new(framer) }
+        RecordReader { file, compression, state: State::Closed, cutter: RecordCutter::new(framer), start: 0 }
     }
 
     fn open(&self) -> Result<Box<dyn Read + Send>, Diagnostic> {
         let Some(path) = &self.file.path else { return Ok(Box::new(io::stdin())) };
         let failed = |e: io::Error| read_error(&self.file.info.path, &e);
-        let file = File::open(path).map_err(failed)?;
-        Ok(match self.compression {
-            Compression::None => Box::new(file),
+        let mut file = File::open(path).map_err(failed)?;
+        let mut reader: Box<dyn Read + Send> = match self.compression {
+            Compression::None => {
+                if self.start > 0 && !self.file.stream {
+                    self.check_length(file.metadata().map_err(failed)?.len())?;
+                    file.seek(io::SeekFrom::Start(self.start)).map_err(failed)?;
+                }
+                return Ok(Box::new(file));
+            }
             Compression::Gzip => {
                 Box::new(flate2::bufread::MultiGzDecoder::new(io::BufReader::with_capacity(1 << 17, file)))
             }
             Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(file).map_err(failed)?),
-        })
+        };
+        let skipped = io::copy(&mut reader.by_ref().take(self.start), &mut io::sink());
+        self.check_length(skipped.map_err(|e| self.failed(&e))?)?;
+        Ok(reader)
+    }
+
+    /// Checks that the file still has what was read of it before.
+    fn check_length(&self, length: u64) -> Result<(), Diagnostic> {
+        if length >= self.start {
+            return Ok(());
+        }
+        let (path, start) = (self.file.info.path.clone(), self.start);
+        let message = format!("the file has {length} bytes, but {start} had been read when the checkpoint was taken");
+        let place = Place::Data { resource: path, offset: None, line: None, column: None };
+        Err(Diagnostic::new(code::INPUT_CHANGED, message)
+            .at(place)
+            .advise("put the file back as it was; new data belong into new files or at the end of this one"))
     }
 
     /// An error of the operating system is a failed read; anything else was found by the decompressor.
@@ -103,6 +127,11 @@ impl RecordReader {
 impl SplitReader for RecordReader {
     fn name(&self) -> &str {
         self.file.info.path.as_str()
+    }
+
+    fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
+        self.start = from.map_or(0, |position| self.cutter.resume(position));
+        Ok(())
     }
 
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {

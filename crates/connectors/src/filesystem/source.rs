@@ -13,6 +13,8 @@ pub(super) struct RecordSource {
     files: Vec<InputFile>,
     format: StreamFormat,
     columns: Vec<ColumnRequest>,
+    /// Whether all files are there to stay: none is a pipe.
+    is_replayable: bool,
 }
 
 impl RecordSource {
@@ -22,7 +24,8 @@ impl RecordSource {
         files: Vec<InputFile>,
     ) -> Result<RecordSource, Diagnostic> {
         metadata::check(&request.columns)?;
-        Ok(RecordSource { files, format, columns: request.columns.clone() })
+        let is_replayable = files.iter().all(|file| !file.stream);
+        Ok(RecordSource { files, format, columns: request.columns.clone(), is_replayable })
     }
 }
 
@@ -41,6 +44,10 @@ impl Source for RecordSource {
 
     fn is_bounded(&self) -> bool {
         true
+    }
+
+    fn is_replayable(&self) -> bool {
+        self.is_replayable
     }
 }
 

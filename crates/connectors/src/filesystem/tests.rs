@@ -240,7 +240,7 @@ fn parts_of_chunks_know_their_place() {
     let data = b"{\"id\":1}\n{\"id\":2}\n{\"id\":3}".as_slice();
     let chunk =
         TextChunk { data: data.into(), offset: 100, line: 5, file: Arc::default(), framing: Framing::default() };
-    let mut rest = Chunk { payload: Box::new(chunk), bytes: 26 };
+    let mut rest = Chunk { payload: Box::new(chunk), bytes: 26, after: None };
     let options = options("x", "json", &[]);
     let (front, rows) = crate::format::Format::split_front(&options, &mut rest, 2).unwrap();
     assert_eq!((rows, front.bytes, rest.bytes), (2, 18, 8));

@@ -8,7 +8,7 @@ mod model;
 
 use crate::option_table::{OptionInfo, option};
 use crate::registry::Connector;
-use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader};
+use crate::{Chunk, ColumnRequest, Decoded, Decoder, Position, RequestOrigin, Source, SourceRequest, SplitReader};
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, Int8Array, Int16Array, Int32Array, Int64Array, StructArray, TimestampMillisecondArray};
 use arrow_buffer::NullBuffer;
@@ -73,7 +73,8 @@ fn split_front(_: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)
     let front = events.start..events.end.min(events.start.saturating_add(rows));
     let count = front.end - front.start;
     events.start = front.end;
-    (count > 0).then(|| (Chunk { payload: Box::new(front), bytes: 0 }, count))
+    let after = Some(Position { at: front.end, line: 0 });
+    (count > 0).then(|| (Chunk { payload: Box::new(front), bytes: 0, after }, count))
 }
 
 fn model_of(options: &Options) -> Result<Model, Diagnostic> {
@@ -139,6 +140,10 @@ impl Source for NexmarkSource {
     fn is_bounded(&self) -> bool {
         self.events != 0
     }
+
+    fn is_replayable(&self) -> bool {
+        true
+    }
 }
 
 /// Hands out ranges of event numbers.
@@ -153,13 +158,19 @@ impl SplitReader for Numbers {
         "nexmark"
     }
 
+    fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
+        self.next = from.map_or(0, |position| position.at.min(self.end));
+        Ok(())
+    }
+
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
         if self.next == self.end {
             return Ok(None);
         }
         let range = self.next..self.end.min(self.next.saturating_add(self.rows));
         self.next = range.end;
-        Ok(Some(Chunk { payload: Box::new(range), bytes: 0 }))
+        let after = Some(Position { at: range.end, line: 0 });
+        Ok(Some(Chunk { payload: Box::new(range), bytes: 0, after }))
     }
 }
 

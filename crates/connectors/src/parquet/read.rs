@@ -6,7 +6,7 @@ use crate::filesystem::{check_metadata, insert_metadata, read_error};
 use crate::fit::{self, Wanted, guarded};
 use crate::survivors::Survivors;
 use crate::text_chunk::FileInfo;
-use crate::{Chunk, ColumnRequest, Decoded, Decoder, HeadFilter, Source, SourceRequest, SplitReader};
+use crate::{Chunk, ColumnRequest, Decoded, Decoder, HeadFilter, Position, Source, SourceRequest, SplitReader};
 use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use ::parquet::errors::ParquetError;
@@ -61,8 +61,17 @@ impl Source for ParquetSource {
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
         let reader = |(path, info): (PathBuf, FileInfo)| {
             let (plan, info) = (self.plan.clone(), Arc::new(info));
-            Box::new(FileReader { path, info, plan, rows: self.rows, open: None, group: 0, row: 0 })
-                as Box<dyn SplitReader>
+            Box::new(FileReader {
+                path,
+                info,
+                plan,
+                rows: self.rows,
+                open: None,
+                group: 0,
+                row: 0,
+                before: 0,
+                resumed: 0,
+            }) as Box<dyn SplitReader>
         };
         Ok(std::mem::take(&mut self.files).into_iter().map(reader).collect())
     }
@@ -72,6 +81,10 @@ impl Source for ParquetSource {
     }
 
     fn is_bounded(&self) -> bool {
+        true
+    }
+
+    fn is_replayable(&self) -> bool {
         true
     }
 }
@@ -148,6 +161,10 @@ struct FileReader {
     open: Option<OpenFile>,
     group: usize,
     row: usize,
+    /// Rows before the group.
+    before: u64,
+    /// Rows of the file that were read before.
+    resumed: u64,
 }
 
 /// Rows of one row group.
@@ -180,6 +197,11 @@ impl SplitReader for FileReader {
         self.info.path.as_str()
     }
 
+    fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
+        self.resumed = from.map_or(0, |position| position.at);
+        Ok(())
+    }
+
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
         if self.open.is_none() {
             self.open = Some(self.open()?);
@@ -189,9 +211,11 @@ impl SplitReader for FileReader {
             let groups = open.metadata.metadata().row_groups();
             let Some(group) = groups.get(self.group) else { return Ok(None) };
             let total = usize::try_from(group.num_rows()).unwrap_or(0);
+            self.row = self.row.max(usize::try_from(self.resumed.saturating_sub(self.before)).unwrap_or(total));
             if self.row >= total {
                 self.group += 1;
                 self.row = 0;
+                self.before += total as u64;
                 continue;
             }
             let rows = self.rows.min(total - self.row);
@@ -200,7 +224,8 @@ impl SplitReader for FileReader {
             let bytes = (size.max(0) as u128 * rows as u128 / total as u128) as u64;
             let chunk = ParquetChunk { open: open.clone(), group: self.group, first: self.row, rows };
             self.row += rows;
-            return Ok(Some(Chunk { payload: Box::new(chunk), bytes }));
+            let after = Some(Position { at: self.before + self.row as u64, line: 0 });
+            return Ok(Some(Chunk { payload: Box::new(chunk), bytes, after }));
         }
     }
 }
@@ -217,7 +242,8 @@ pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<Parts> {
     whole.first += rows;
     whole.rows -= rows;
     chunk.bytes -= bytes;
-    Some(Some((Chunk { payload: Box::new(front), bytes }, rows as u64)))
+    let after = chunk.after.map(|end| Position { at: end.at - whole.rows as u64, line: 0 });
+    Some(Some((Chunk { payload: Box::new(front), bytes, after }, rows as u64)))
 }
 
 pub(super) struct ParquetDecoder {

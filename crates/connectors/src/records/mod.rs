@@ -9,7 +9,7 @@ mod text;
 
 pub(crate) use text::TextFramer;
 
-use crate::{CHUNK_BYTES, Chunk};
+use crate::{CHUNK_BYTES, Chunk, Position};
 use arrow_buffer::Buffer;
 use block::{Block, BlockPool};
 use millstream_types::Diagnostic;
@@ -32,6 +32,10 @@ pub(crate) trait Framer: Send {
 
     /// Makes a chunk of what follows the last record's end when the stream has ended; not called without such bytes.
     fn rest(&mut self, data: Buffer) -> Result<Option<Chunk>, Diagnostic>;
+
+    /// Goes on behind a position that a chunk of the stream has had; called before anything else. Returns the byte of the
+    /// stream from which on it has to be read again.
+    fn resume(&mut self, from: Position) -> u64;
 
     /// The error for a record that does not end within [`MAX_RECORD_BYTES`].
     fn endless_record(&self) -> Diagnostic;
@@ -56,6 +60,12 @@ impl RecordCutter {
         let pool = BlockPool::default();
         let block = pool.take();
         RecordCutter { framer, pool, block, scanned: 0, target: CHUNK_BYTES, received: 0 }
+    }
+
+    /// Goes on behind a position; the byte of the stream that comes next.
+    pub(crate) fn resume(&mut self, from: Position) -> u64 {
+        self.received = self.framer.resume(from);
+        self.received
     }
 
     /// Room for the next bytes of the stream; never empty.

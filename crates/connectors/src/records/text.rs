@@ -1,8 +1,8 @@
 //! Streams of records that end with line feeds or have a length.
 
 use super::{Framer, MAX_RECORD_BYTES};
-use crate::Chunk;
 use crate::text_chunk::{FileInfo, FrameScanner, Framing, TextChunk};
+use crate::{Chunk, Position};
 use arrow_buffer::Buffer;
 use millstream_types::{Diagnostic, Place, code};
 use std::sync::Arc;
@@ -88,12 +88,18 @@ impl Framer for TextFramer {
         let chunk = self.records(data);
         self.offset += chunk.data.len() as u64;
         self.line += self.framing.lines(&chunk.data);
-        Ok(Some(Chunk { payload: Box::new(chunk), bytes }))
+        let after = Some(Position { at: self.offset, line: self.line });
+        Ok(Some(Chunk { payload: Box::new(chunk), bytes, after }))
     }
 
     /// The last record of a text may lack its line feed; one of a length that lacks bytes is for the decoder to refuse.
     fn rest(&mut self, data: Buffer) -> Result<Option<Chunk>, Diagnostic> {
         self.chunk(data)
+    }
+
+    fn resume(&mut self, from: Position) -> u64 {
+        (self.offset, self.line, self.at_start) = (from.at, from.line, from.at == 0);
+        from.at
     }
 
     fn endless_record(&self) -> Diagnostic {

@@ -133,7 +133,7 @@ impl SplitReader for MemoryReader {
                 Some(Step::ReadError) => return Err(Diagnostic::new(millstream_types::code::READ_FAILED, "no medium")),
                 Some(Step::ReadPanic) => panic!("a reader that panics"),
                 Some(Step::Wait(gate)) => gate.wait(),
-                Some(step) => return Ok(Some(Chunk { payload: Box::new(step), bytes: 10 })),
+                Some(step) => return Ok(Some(Chunk { payload: Box::new(step), bytes: 10, after: None })),
             }
         }
     }

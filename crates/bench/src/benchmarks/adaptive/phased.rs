@@ -227,7 +227,7 @@ impl SplitReader for Pieces {
         let piece = self.piece();
         self.in_phase += 1;
         self.number += 1;
-        Ok(Some(Chunk { payload: Box::new(piece), bytes: 0 }))
+        Ok(Some(Chunk { payload: Box::new(piece), bytes: 0, after: None }))
     }
 }
 
