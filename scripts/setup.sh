@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what Millstream needs to build: LLVM 19 development files, those of OpenSSL, a C linker and compiler, and Rust.
-# With --kafka also what the tests of the connector kafka need: Java and Maven. Debian and Ubuntu are served through apt-get; on other systems it says what to install. Safe to run again:
-# it does nothing when everything is there.
+# Installs what Millstream needs to build: development files of LLVM 19 and OpenSSL, a C linker and compiler, and Rust;
+# with --kafka also what the tests of the connector kafka need: Java and Maven. Debian and Ubuntu are served through
+# apt-get; on other systems it says what to install. Safe to run again: it does nothing when everything is there.
 set -euo pipefail
 
 say() { printf '%s\n' "$*" >&2; }

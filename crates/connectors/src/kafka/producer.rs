@@ -155,7 +155,7 @@ impl Producer {
                 Err((error, record)) => {
                     let size = record.payload.map_or(0, <[u8]>::len) + record.key.map_or(0, <[u8]>::len);
                     self.state(|state| state.pending -= 1)?;
-                    return Err(lost(&error, message.topic, size, &self.trouble));
+                    return Err(self.lost(&error, message.topic, size));
                 }
             }
             self.wait()?;
@@ -195,9 +195,19 @@ impl Producer {
     fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> Result<T, Diagnostic> {
         let mut state = self.deliveries.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &state.lost {
-            Some((error, topic, size)) => Err(lost(error, topic, *size, &self.trouble)),
+            Some((error, topic, size)) => Err(self.lost(error, topic, *size)),
             None => Ok(look(&mut state)),
         }
+    }
+
+    /// Whether brokers do not listen to the client any more.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.client.client().fatal_error().is_some_and(|(code, _)| is_fenced(code))
+    }
+
+    /// The error for a message that cannot be delivered.
+    fn lost(&self, error: &KafkaError, topic: &str, size: usize) -> Diagnostic {
+        if self.is_fenced() { fenced() } else { lost(error, topic, size, &self.trouble) }
     }
 
     /// Waits a moment for deliveries.

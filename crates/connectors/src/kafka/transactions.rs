@@ -302,7 +302,7 @@ fn failed(error: &KafkaError, producer: &Producer, what: &str) -> Diagnostic {
         KafkaError::Transaction(error) => error.code(),
         error => error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown),
     };
-    if is_fenced(code) {
+    if is_fenced(code) || producer.is_fenced() {
         return fenced();
     }
     // The error says that messages were lost, the message which.

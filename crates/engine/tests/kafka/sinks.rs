@@ -76,7 +76,7 @@ fn what_is_too_large_is_said() {
     for options in ["", "'properties.max.request.size' = '4000000'"] {
         let error = insert(&topic, options).unwrap_err();
         assert_eq!(error.code, code::WRITE_FAILED, "{error}");
-        assert!(error.message.contains("of 2000020 bytes") && error.message.contains("larger"), "{error}");
+        assert!(error.message.contains("of 2000017 bytes") && error.message.contains("larger"), "{error}");
         assert!(error.advice.unwrap().contains("max.request.size"));
     }
     let topic = kafka.topic_with(1, &[("max.message.bytes", "4000000")]);

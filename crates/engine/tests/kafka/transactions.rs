@@ -5,6 +5,7 @@ use arrow_array::{ArrayRef, Int64Array};
 use millstream::connectors::{Committed, Delivery, RestoredSink, Sink, SinkJob, SinkRequest, open_sink};
 use millstream::{DataType, Field, Options, Schema, code};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 fn open(kafka: &Kafka, topic: &str, extra: &[(&str, &str)]) -> Box<dyn Sink> {
     let base = [
@@ -35,6 +36,15 @@ fn restored(checkpoint: u64) -> RestoredSink {
     RestoredSink { checkpoint, token: None }
 }
 
+/// Checks what is seen in the end: a commit is one for the brokers before its marks are in all partitions.
+fn assert_seen(kafka: &Kafka, topic: &str, expected: &[i64]) {
+    let start = Instant::now();
+    while seen(kafka, topic) != expected {
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", seen(kafka, topic));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 fn seen(kafka: &Kafka, topic: &str) -> Vec<i64> {
     let number = |text: &String| text.trim_start_matches("{\"n\":").trim_end_matches('}').parse().unwrap();
     let mut numbers: Vec<i64> = kafka.texts(topic).iter().map(number).collect();
@@ -55,13 +65,13 @@ fn rows_are_seen_when_their_checkpoint_is_committed() {
     first.prepare().unwrap();
     assert!(seen(&kafka, &topic).is_empty());
     first.commit().unwrap();
-    assert_eq!(seen(&kafka, &topic), (0..10).collect::<Vec<_>>());
+    assert_seen(&kafka, &topic, &(0..10).collect::<Vec<_>>());
     for checkpoint in 2..6 {
         let mut commit = sink.cut(checkpoint).unwrap().unwrap();
         commit.prepare().unwrap();
         commit.commit().unwrap();
     }
-    assert_eq!(seen(&kafka, &topic), (0..20).collect::<Vec<_>>());
+    assert_seen(&kafka, &topic, &(0..20).collect::<Vec<_>>());
     sink.finish().unwrap();
     let mut sink = open(&kafka, &topic, &[]);
     assert_eq!(sink.committed(&job("seen")).unwrap(), Committed::Checkpoint(5));
@@ -97,7 +107,7 @@ fn a_job_goes_on_from_what_was_committed() {
     commit.prepare().unwrap();
     commit.commit().unwrap();
     sink.finish().unwrap();
-    assert_eq!(seen(&kafka, &topic), (0..20).collect::<Vec<_>>());
+    assert_seen(&kafka, &topic, &(0..20).collect::<Vec<_>>());
     // A job that starts anew under the same name does not take over the old tokens.
     let mut sink = open(&kafka, &topic, &[]);
     sink.begin(&job("goes-on"), None).unwrap();
@@ -125,13 +135,14 @@ fn a_process_that_was_replaced_is_not_heard() {
     assert!(error.message.contains("another process has taken over"), "{error}");
     let mut second = zombie.cut(2).unwrap().unwrap();
     let outcome = second.prepare().and_then(|_| second.commit());
-    assert!(outcome.unwrap_err().message.contains("another process has taken over"));
+    let error = outcome.unwrap_err();
+    assert!(error.message.contains("another process has taken over"), "{error}");
 
     write(&mut *sink, 100..103).unwrap();
     let mut commit = sink.cut(1).unwrap().unwrap();
     commit.prepare().unwrap();
     commit.commit().unwrap();
-    assert_eq!(seen(&kafka, &topic), [100, 101, 102]);
+    assert_seen(&kafka, &topic, &[100, 101, 102]);
 }
 
 #[test]
@@ -148,6 +159,10 @@ fn a_transaction_that_is_open_for_too_long_is_said() {
     let mut commit = sink.cut(7).unwrap().unwrap();
     commit.prepare().unwrap();
     commit.commit().unwrap();
+    let start = Instant::now();
+    while kafka.read("other-tokens").is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
     let tokens = kafka.read("other-tokens");
     assert_eq!((tokens[0].key.as_deref(), tokens[0].text()), (Some(&b"p/other/0"[..]), "7"));
 }
