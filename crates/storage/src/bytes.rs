@@ -61,6 +61,14 @@ impl ByteWriter {
         self.bytes.extend(value);
     }
 
+    /// Puts bytes in the place of others that are already there, `at` bytes from the start.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub fn replace(&mut self, at: usize, value: &[u8]) {
+        self.bytes[at..at + value.len()].copy_from_slice(value);
+    }
+
     /// Bytes with their number before them.
     pub fn bytes(&mut self, value: &[u8]) {
         self.length(value.len());
