@@ -58,26 +58,16 @@ pub(crate) unsafe fn compare(layout: &EntryLayout, left: *const u8, right: *cons
     // SAFETY: promised by the caller.
     unsafe {
         let partition = |entry| partition_of_entry(layout, by_key, entry);
-        partition(left).cmp(&partition(right)).then_with(|| compare_in_partition(layout, left, right))
-    }
-}
-
-/// [`compare`] of entries of one partition.
-///
-/// # Safety
-/// As for [`compare`].
-#[inline]
-pub(crate) unsafe fn compare_in_partition(layout: &EntryLayout, left: *const u8, right: *const u8) -> Ordering {
-    // SAFETY: promised by the caller; an entry whose key is NULL has a zero in its place.
-    unsafe {
-        let words = match layout.dense_key() {
+        // An entry whose key is NULL has a zero in its place.
+        let by_word = || match layout.dense_key() {
             Some(_) => {
                 let key = |entry| key_of_entry(layout, entry).unwrap_or(0);
                 key(left).cmp(&key(right))
             }
             None => hash(left).cmp(&hash(right)),
         };
-        words.then_with(|| compare_keys(layout, left, right))
+        let by_partition = partition(left).cmp(&partition(right));
+        by_partition.then_with(by_word).then_with(|| compare_keys(layout, left, right))
     }
 }
 

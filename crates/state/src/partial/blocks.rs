@@ -9,14 +9,15 @@
 //!            └────────┴───────┴────────┴───────┴──  ─┴───┘
 //! ```
 
-use super::{Entries, Form, PARTITIONS, Partial, partition_of_entry};
+use super::{Entries, Form, PARTITIONS, Partial, partition_of, partition_of_key};
 use crate::arena::Arena;
 use crate::array::ArrayRun;
 use crate::budget::{Charge, MemoryBudget, MemoryClass};
 use crate::columns::OutputTypes;
+use crate::dense::dense_key_of_entry;
 use crate::encoding::EntryFields;
+use crate::entry::{compare_keys, hash};
 use crate::memory::EntryMemory;
-use crate::sort::compare_in_partition;
 use millstream_abi::EntryLayout;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use std::cmp::Ordering;
@@ -224,28 +225,56 @@ fn of_blocks(
     Ok(partial.charged(Some(charge)))
 }
 
-/// Checks that entries are in their partitions, and there in order.
+/// Checks that entries are in their partitions, and there in order (`sort.rs`).
 fn check_order(partial: &Partial) -> Result<(), Damaged> {
-    let layout = &**partial.layout();
-    let (by_key, is_distinct) = (layout.allows_arrays(), partial.is_distinct());
-    for partition in 0..PARTITIONS {
-        let mut before = None;
-        for entry in partial.entries_of(&(partition..partition + 1)) {
-            // SAFETY: entries of the partial.
-            let is_here = unsafe { partition_of_entry(layout, by_key, entry) } == partition;
-            let follows = before.is_none_or(|before| {
+    let (layout, is_distinct) = (&**partial.layout(), partial.is_distinct());
+    // Most entries are told apart by one word.
+    let is_in_order = match (layout.dense_key(), layout.allows_arrays()) {
+        (Some(key), by_key) => {
+            // SAFETY: entries of the partial; one whose key is NULL has a zero in its place.
+            let key = |entry| unsafe { dense_key_of_entry(layout, key, entry) }.unwrap_or(0);
+            let partition = |entry| match by_key {
+                true => partition_of_key(key(entry)),
                 // SAFETY: as above.
-                match unsafe { compare_in_partition(layout, before, entry) } {
-                    Ordering::Less => true,
-                    Ordering::Equal => !is_distinct,
-                    Ordering::Greater => false,
-                }
-            });
-            if !is_here || !follows {
-                return Err(Damaged("an entry of a partial is not where it belongs".into()));
-            }
-            before = Some(entry);
+                false => partition_of(unsafe { hash(entry) }),
+            };
+            are_in_order(partial, partition, key, is_distinct)
         }
+        (None, _) => {
+            // SAFETY: as above.
+            let hash = |entry| unsafe { hash(entry) };
+            are_in_order(partial, |entry| partition_of(hash(entry)), hash, is_distinct)
+        }
+    };
+    match is_in_order {
+        true => Ok(()),
+        false => Err(Damaged("an entry of a partial is not where it belongs".into())),
     }
-    Ok(())
+}
+
+#[inline(always)]
+fn are_in_order<T: Ord + Copy>(
+    partial: &Partial,
+    partition_of: impl Fn(*const u8) -> usize,
+    word: impl Fn(*const u8) -> T,
+    is_distinct: bool,
+) -> bool {
+    let layout = &**partial.layout();
+    (0..PARTITIONS).all(|partition| {
+        let mut before: Option<(T, *const u8)> = None;
+        partial.entries_of(&(partition..partition + 1)).all(|entry| {
+            let this = word(entry);
+            let follows = before.is_none_or(|(last, before)| {
+                last < this
+                    // SAFETY: entries of the partial.
+                    || last == this && match unsafe { compare_keys(layout, before, entry) } {
+                        Ordering::Less => true,
+                        Ordering::Equal => !is_distinct,
+                        Ordering::Greater => false,
+                    }
+            });
+            before = Some((this, entry));
+            follows && partition_of(entry) == partition
+        })
+    })
 }
