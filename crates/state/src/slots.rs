@@ -84,6 +84,12 @@ impl Slots {
         slot
     }
 
+    /// Whether there is a slot of this number, which is not free.
+    pub fn is_allocated(&self, slot: i64) -> bool {
+        // SAFETY: every entry, also an empty one, starts with its hash.
+        (0..self.used as i64).contains(&slot) && unsafe { entry::hash(self.place(slot)) } != 0
+    }
+
     /// Number of slots that are not free.
     pub fn len(&self) -> usize {
         self.used - self.free.len()
@@ -163,8 +169,7 @@ impl Slots {
 
     /// Writes all slots.
     pub fn save(&self, out: &mut ByteWriter) {
-        out.length(self.free.len());
-        self.free.iter().for_each(|&slot| out.i64(slot));
+        out.i64s(&self.free);
         let occupied: Vec<*const u8> = self.occupied().map(<*mut u8>::cast_const).collect();
         // SAFETY: entries of the layout, whose strings are in the arena.
         unsafe { EntryFields::new(&self.layout).write_all(&occupied, out) };
@@ -179,11 +184,10 @@ impl Slots {
     /// As for [`Slots::new`].
     pub fn restore(layout: Arc<EntryLayout>, types: &OutputTypes, from: &mut ByteReader<'_>) -> Result<Slots, Damaged> {
         let mut slots = Slots::new(Arc::clone(&layout));
-        let free = from.count(size_of::<i64>())?;
-        slots.free = (0..free).map(|_| from.i64()).collect::<Result<_, _>>()?;
+        slots.free = from.i64s()?;
         let fields = EntryFields::shown(&layout, types);
         let count = fields.count(from)?;
-        slots.capacity = (count + free).next_power_of_two().max(FIRST_CAPACITY);
+        slots.capacity = (count + slots.free.len()).next_power_of_two().max(FIRST_CAPACITY);
         slots.memory = EntryMemory::zeroed(slots.capacity * layout.stride);
         slots.used = count;
         // SAFETY: there is room for all slots, those that are free among them.

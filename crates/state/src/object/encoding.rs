@@ -78,11 +78,14 @@ impl Object {
 impl Values {
     /// Writes them.
     pub(super) fn save(&self, out: &mut ByteWriter) {
-        out.length(self.len());
         match self {
-            Values::Words(words) => words.iter().for_each(|&word| out.i64(word)),
-            Values::Wides(wides) => wides.iter().for_each(|wide| out.raw(&wide.to_le_bytes())),
+            Values::Words(words) => out.i64s(words),
+            Values::Wides(wides) => {
+                out.length(wides.len());
+                wides.iter().for_each(|wide| out.raw(&wide.to_le_bytes()));
+            }
             Values::Strings(bytes, ends) => {
+                out.length(ends.len());
                 ends.iter().for_each(|&end| out.length(end));
                 out.bytes(bytes);
             }
@@ -92,17 +95,13 @@ impl Values {
     /// Reads values of a type.
     pub(super) fn restore(phys: Phys, is_text: bool, from: &mut ByteReader<'_>) -> Result<Values, Damaged> {
         match Values::new(phys) {
-            Values::Words(_) => {
-                let words = from.count(8).and_then(|count| from.raw(count * 8))?.as_chunks().0;
-                Ok(Values::Words(words.iter().map(|&word| i64::from_le_bytes(word)).collect()))
-            }
+            Values::Words(_) => Ok(Values::Words(from.i64s()?)),
             Values::Wides(_) => {
                 let wides = from.count(16).and_then(|count| from.raw(count * 16))?.as_chunks().0;
                 Ok(Values::Wides(wides.iter().map(|&wide| i128::from_le_bytes(wide)).collect()))
             }
             Values::Strings(..) => {
-                let ends = from.count(8).and_then(|count| from.raw(count * 8))?.as_chunks().0;
-                let ends: Vec<usize> = ends.iter().map(|&end| u64::from_le_bytes(end) as usize).collect();
+                let ends: Vec<usize> = from.i64s()?.into_iter().map(|end| end as usize).collect();
                 let bytes = from.bytes()?;
                 let text = if is_text { Some(std::str::from_utf8(bytes)) } else { None };
                 let is_right = match text {
@@ -148,8 +147,7 @@ impl List {
 
     fn restore(phys: Phys, is_text: bool, is_bag: bool, from: &mut ByteReader<'_>) -> Result<List, Damaged> {
         let values = Values::restore(phys, is_text, from)?;
-        let nulls = from.count(8).and_then(|count| from.raw(count * 8))?.as_chunks().0;
-        let nulls: Vec<usize> = nulls.iter().map(|&null| u64::from_le_bytes(null) as usize).collect();
+        let nulls: Vec<usize> = from.i64s()?.into_iter().map(|null| null as usize).collect();
         if !nulls.is_sorted_by(|a, b| a < b) || nulls.last().is_some_and(|&null| null >= values.len()) {
             return Err(Damaged("NULLs of a list are not among its values".into()));
         }
