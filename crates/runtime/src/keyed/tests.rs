@@ -299,3 +299,44 @@ fn batches_are_read_as_they_were() {
         }
     }
 }
+
+#[test]
+fn rows_of_all_types_are_read_as_they_were() {
+    let of = |t: DataType| Arc::new(t);
+    let row = DataType::Row(Arc::new([Field::new("a", DataType::Int, false), Field::new("b", DataType::STRING, true)]));
+    let types = [
+        DataType::Null,
+        DataType::Boolean,
+        DataType::TinyInt,
+        DataType::SmallInt,
+        DataType::Int,
+        DataType::BigInt,
+        DataType::Float,
+        DataType::Double,
+        DataType::decimal(20, 3),
+        DataType::Char(3),
+        DataType::BYTES,
+        DataType::Date,
+        DataType::Time(3),
+        DataType::Timestamp(3),
+        DataType::Timestamp(6),
+        DataType::TimestampLtz(9),
+        DataType::IntervalMonth,
+        DataType::IntervalMilli,
+        DataType::Array(of(DataType::STRING)),
+        DataType::Map(of(DataType::STRING), of(DataType::Array(of(DataType::decimal(5, 1))))),
+        row,
+    ];
+    let schema = Schema::new(types.into_iter().map(|t| Field::new("column", t, true)).collect());
+    let column = |field: &Field| arrow_array::new_null_array(&field.data_type.to_arrow(), 3);
+    let columns: Vec<ArrayRef> = schema.fields.iter().map(column).collect();
+    let mut store = store::RowStore::new(&schema);
+    store.push(columns, 3).unwrap();
+    let mut out = ByteWriter::new();
+    store.save(&mut out);
+    let bytes = out.into_bytes();
+    let mut restored = store::RowStore::new(&schema);
+    restored.restore(&mut ByteReader::new(&bytes)).unwrap();
+    let rows = [2, store::NO_ROW, 0];
+    assert_eq!(restored.gather(&rows).unwrap(), store.gather(&rows).unwrap());
+}

@@ -102,19 +102,31 @@ impl<'a, E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> Source<'a, I>
     /// Takes the entries up to the key of `end`.
     fn take_until(&mut self, end: *const u8, entries: &mut Vec<*const u8>, partials: &mut Vec<Arc<Partial>>) {
         while let Some(block) = self.loaded.front() {
-            let left: Vec<*const u8> = (self.next..block.len()).map(|i| block.entry(i)).collect();
-            // SAFETY: entries of loaded blocks.
-            let taken = left.partition_point(|&entry| unsafe { compare(self.layout, entry, end) }.is_le());
-            if taken > 0 {
-                entries.extend(&left[..taken]);
+            let first = self.next;
+            self.next = self.first_beyond(end, block);
+            if self.next > first {
+                entries.extend((first..self.next).map(|i| block.entry(i)));
                 partials.push(Arc::clone(block));
-                self.next += taken;
             }
-            if taken < left.len() || self.loaded.len() == 1 {
+            if self.next < block.len() || self.loaded.len() == 1 {
                 return;
             }
             self.loaded.pop_front();
             self.next = 0;
         }
+    }
+
+    /// The number of the first entry to come of the first block whose key is beyond that of `end`.
+    fn first_beyond(&self, end: *const u8, block: &Partial) -> usize {
+        let (mut low, mut high) = (self.next, block.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            // SAFETY: entries of loaded blocks.
+            match unsafe { compare(self.layout, block.entry(middle), end) } {
+                Ordering::Greater => high = middle,
+                Ordering::Less | Ordering::Equal => low = middle + 1,
+            }
+        }
+        low
     }
 }
