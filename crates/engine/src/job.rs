@@ -5,6 +5,7 @@ use crate::constant;
 use crate::memory::{self, TableProvider};
 use crate::placement::{self, TableLayout};
 use crate::programs::Programs;
+use crate::recovery::{Beginning, JobState};
 use crate::results::ResultTarget;
 use crate::session::{MemoryTables, RunMonitor};
 use crate::skipping;
@@ -55,7 +56,8 @@ impl Job {
         Ok(Job { plan, programs })
     }
 
-    /// Runs to the end. `results` receives the rows of a bare SELECT.
+    /// Runs to the end. `results` receives the rows of a bare SELECT. With `state` the run goes on from its last checkpoint;
+    /// `None` if it has come to its end before.
     pub(crate) fn run(
         self,
         tier: Tier,
@@ -64,7 +66,8 @@ impl Job {
         memory: &MemoryTables,
         results: &mut dyn ResultTarget,
         monitor: &RunMonitor,
-    ) -> Result<Arc<QueryStats>, Diagnostic> {
+        state: Option<&JobState>,
+    ) -> Result<Option<Arc<QueryStats>>, Diagnostic> {
         let stats = Arc::new(QueryStats::new(&self.plan));
         let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
             let is_spare = config.merge == MergeStrategy::Auto && lowered.program.is_shared();
@@ -104,14 +107,23 @@ impl Job {
             }
             sinks.push(opened);
         }
+        let checkpoints = match state.map(|state| state.begin(&self.plan, &mut sinks, monitor)).transpose()? {
+            None => None,
+            Some(Beginning::Run(config)) => Some(*config),
+            Some(Beginning::Finished) => {
+                sinks.into_iter().try_for_each(|sink| sink.finish())?;
+                return Ok(None);
+            }
+        };
         monitor.started(&stats);
         let later: Option<Arc<dyn ProgramCompiler>> = match tier {
             Tier::Interpreted => None,
             Tier::Auto | Tier::Compiled => Some(compiler.clone()),
         };
-        let input = RunInput { plan: self.plan, sources, pipelines, operators, lookups, sinks, compiler: later };
+        let Job { plan, .. } = self;
+        let input = RunInput { plan, sources, pipelines, operators, lookups, sinks, compiler: later, checkpoints };
         millstream_runtime::run(input, config, &stats, monitor.cancel())?;
-        Ok(stats)
+        Ok(Some(stats))
     }
 }
 
