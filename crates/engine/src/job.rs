@@ -29,6 +29,17 @@ pub(crate) struct Job {
     pub(crate) programs: Programs,
 }
 
+/// What a job is run with.
+pub(crate) struct RunWith<'a> {
+    pub(crate) tier: Tier,
+    pub(crate) compiler: &'a Arc<QueryCompiler>,
+    pub(crate) config: &'a RunConfig,
+    pub(crate) memory: &'a MemoryTables,
+    pub(crate) monitor: &'a RunMonitor,
+    /// Where its checkpoints are, if it has any.
+    pub(crate) state: Option<&'a JobState>,
+}
+
 impl Job {
     /// Optimises, cuts into pipelines, lowers, and decides which columns are read in place.
     pub(crate) fn new(
@@ -60,14 +71,10 @@ impl Job {
     /// `None` if it has come to its end before.
     pub(crate) fn run(
         self,
-        tier: Tier,
-        compiler: &Arc<QueryCompiler>,
-        config: &RunConfig,
-        memory: &MemoryTables,
+        with: &RunWith<'_>,
         results: &mut dyn ResultTarget,
-        monitor: &RunMonitor,
-        state: Option<&JobState>,
     ) -> Result<Option<Arc<QueryStats>>, Diagnostic> {
+        let &RunWith { tier, compiler, config, memory, monitor, state } = with;
         let stats = Arc::new(QueryStats::new(&self.plan));
         let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
             let is_spare = config.merge == MergeStrategy::Auto && lowered.program.is_shared();

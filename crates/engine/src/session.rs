@@ -3,7 +3,7 @@
 use crate::analysis;
 use crate::compiler::{CodeDirectory, Compiler, QueryCompiler};
 use crate::explain;
-use crate::job::Job;
+use crate::job::{Job, RunWith};
 use crate::memory::{self, MemoryTable, TableProvider};
 use crate::packed::PackedTable;
 use crate::recovery::{Checkpointed, JobState, StateDirectory};
@@ -334,7 +334,8 @@ impl Session {
         state: Option<&JobState>,
     ) -> Result<Option<Arc<QueryStats>>, Diagnostic> {
         let compiler = Arc::new(QueryCompiler::new(self.compiler.clone(), self.code_directory()));
-        job.run(self.settings.tier(), &compiler, config, &self.memory, results, monitor, state)
+        let (tier, compiler, memory) = (self.settings.tier(), &compiler, &self.memory);
+        job.run(&RunWith { tier, compiler, config, memory, monitor, state }, results)
     }
 
     /// The job that the next insert is, if there is a state directory.
