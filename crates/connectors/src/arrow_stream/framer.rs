@@ -7,6 +7,7 @@
 //! ```
 //! All lengths are multiples of 8, so messages lie aligned in a block that begins with one.
 
+use crate::filesystem::input_changed;
 use crate::fit::guarded;
 use crate::records::{Framer, MAX_RECORD_BYTES};
 use crate::text_chunk::FileInfo;
@@ -274,6 +275,13 @@ impl Framer for ArrowFramer {
     fn resume(&mut self, from: Position) -> u64 {
         self.skipped = from.at;
         0
+    }
+
+    fn end(&self) -> Result<(), Diagnostic> {
+        if self.rows >= self.skipped {
+            return Ok(());
+        }
+        Err(input_changed(&self.info.path, self.rows, self.skipped, "rows"))
     }
 
     fn endless_record(&self) -> Diagnostic {

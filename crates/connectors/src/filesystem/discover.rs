@@ -137,3 +137,12 @@ pub(crate) fn read_error(resource: &str, error: &io::Error) -> Diagnostic {
         _ => Diagnostic::new(code::READ_FAILED, format!("reading '{resource}' failed: {error}")).at(place),
     }
 }
+
+/// The error for a file that has less than what was read of it before: both in `unit`.
+pub(crate) fn input_changed(resource: &str, has: u64, read: u64, unit: &str) -> Diagnostic {
+    let place = Place::Data { resource: resource.into(), offset: None, line: None, column: None };
+    let message = format!("the file has {has} {unit}, but {read} had been read when the checkpoint was taken");
+    Diagnostic::new(code::INPUT_CHANGED, message)
+        .at(place)
+        .advise("put the file back as it was; new data belong into new files or at the end of this one")
+}

@@ -1,6 +1,8 @@
 //! The `filesystem` connector: local files, directories, globs, standard input and output.
 
+mod directory;
 mod discover;
+mod growing;
 mod metadata;
 mod read;
 mod sink;
@@ -8,6 +10,7 @@ mod source;
 mod target;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 use crate::format::Format;
 use crate::option_table::{OptionInfo, option};
@@ -15,11 +18,11 @@ use crate::registry::Connector;
 use crate::{Sink, SinkRequest, Source, SourceRequest};
 use millstream_types::Diagnostic;
 
-pub(crate) use discover::read_error;
+pub(crate) use discover::{input_changed, read_error};
 pub(crate) use metadata::{check as check_metadata, insert as insert_metadata};
-pub(crate) use sink::PartWriter;
 pub(crate) use target::Output;
 pub use target::stdout_error;
+pub(crate) use writer::PartWriter;
 
 /// The connector's entry in the registry.
 pub(crate) const CONNECTOR: Connector = Connector {

@@ -1,6 +1,6 @@
 //! Reads a file of records, compressed or not, and cuts it into chunks.
 
-use super::discover::{InputFile, read_error};
+use super::discover::{InputFile, input_changed, read_error};
 use crate::records::{Framer, RecordCutter};
 use crate::{Chunk, Position, SplitReader};
 use millstream_types::{Diagnostic, Place, code};
@@ -82,12 +82,7 @@ impl RecordReader {
         if length >= self.start {
             return Ok(());
         }
-        let (path, start) = (self.file.info.path.clone(), self.start);
-        let message = format!("the file has {length} bytes, but {start} had been read when the checkpoint was taken");
-        let place = Place::Data { resource: path, offset: None, line: None, column: None };
-        Err(Diagnostic::new(code::INPUT_CHANGED, message)
-            .at(place)
-            .advise("put the file back as it was; new data belong into new files or at the end of this one"))
+        Err(input_changed(&self.file.info.path, length, self.start, "bytes"))
     }
 
     /// An error of the operating system is a failed read; anything else was found by the decompressor.

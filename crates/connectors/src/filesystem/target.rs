@@ -1,7 +1,7 @@
 //! Output files that appear whole or not at all.
 //!
-//! A file is written under a hidden name in the directory of its final one, forced to disk, and renamed. If the query is
-//! aborted, dropping the [`Target`] removes it. Standard output and devices are written as they are.
+//! A file is written under a hidden name in the directory of its final one, forced to disk ([`Sealed`]), and renamed. If the
+//! query is aborted, dropping the [`Target`] removes it. Standard output and devices are written as they are.
 
 use millstream_types::{Diagnostic, Place, code};
 use std::fs::{self, File};
@@ -41,6 +41,20 @@ pub(super) struct Target {
     pending: Option<(TempPath, PathBuf)>,
 }
 
+/// A complete file that is on disk under its hidden name; dropped, it is removed.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    temporary: TempPath,
+    path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// The hidden name of a file that has its final name already in it.
+pub(super) fn hidden_name(name: &str) -> String {
+    format!(".{name}")
+}
+
 impl Target {
     /// Standard output.
     pub(super) fn stdout() -> (Target, Output) {
@@ -78,26 +92,58 @@ impl Target {
         Ok((Target { name, pending: Some((temporary, path)) }, Output::File(file)))
     }
 
+    /// The file `name` of a directory, whose hidden name follows from it ([`hidden_name`]), so that it is found again.
+    pub(super) fn part(directory: &Path, name: &str) -> Result<(Target, Output), Diagnostic> {
+        let (path, hidden) = (directory.join(name), directory.join(hidden_name(name)));
+        let shown = path.to_string_lossy().into_owned();
+        let file = File::create(&hidden).map_err(|e| write_error(&shown, &e))?;
+        let temporary = TempPath::try_from_path(&hidden).map_err(|e| write_error(&shown, &e))?;
+        Ok((Target { name: shown, pending: Some((temporary, path)) }, Output::File(file)))
+    }
+
     /// The file that appears in the end; none of standard output and devices.
     pub(super) fn path(&self) -> Option<&Path> {
         self.pending.as_ref().map(|(_, path)| path.as_path())
     }
 
     /// Makes a completely written output visible under its name.
-    pub(super) fn publish(self, output: Output) -> Result<(), Diagnostic> {
-        let failed = |e: io::Error| write_error(&self.name, &e);
-        match (output, self.pending) {
-            (Output::File(file), Some((temporary, path))) => {
-                file.sync_all().map_err(failed)?;
-                temporary.persist(&path).map_err(|e| failed(e.error))?;
-                // The new name must survive a power failure, too; not every file system can promise that.
-                if let Some(directory) = path.parent().and_then(|parent| File::open(parent).ok()) {
-                    directory.sync_all().ok();
-                }
-                Ok(())
-            }
-            (mut other, _) => other.flush().map_err(failed),
+    pub(super) fn publish(self, mut output: Output) -> Result<(), Diagnostic> {
+        if self.pending.is_none() {
+            return output.flush().map_err(|e| write_error(&self.name, &e));
         }
+        let name = self.name.clone();
+        let Sealed { temporary, path, .. } = self.seal(output)?;
+        temporary.persist(&path).map_err(|e| write_error(&name, &e.error))?;
+        if let Some(directory) = path.parent() {
+            sync_directory(directory);
+        }
+        Ok(())
+    }
+
+    /// Forces a completely written file to disk, without giving it its name.
+    pub(super) fn seal(self, output: Output) -> Result<Sealed, Diagnostic> {
+        let (Output::File(file), Some((temporary, path))) = (output, self.pending) else {
+            return Err(Diagnostic::bug("only files can be sealed"));
+        };
+        let metadata = file.sync_all().and_then(|()| file.metadata());
+        let bytes = metadata.map_err(|e| write_error(&self.name, &e))?.len();
+        Ok(Sealed { temporary, path, bytes })
+    }
+}
+
+impl Sealed {
+    /// Leaves the file under its hidden name. Returns the final name, without the directory, and the size.
+    pub(super) fn keep(self) -> Result<(String, u64), Diagnostic> {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.temporary.keep().map_err(|e| write_error(&self.path.to_string_lossy(), &e.error))?;
+        Ok((name, self.bytes))
+    }
+}
+
+/// Lets new names survive a power failure, too; not every file system can promise that.
+pub(super) fn sync_directory(directory: &Path) {
+    if let Ok(directory) = File::open(directory) {
+        directory.sync_all().ok();
     }
 }
 

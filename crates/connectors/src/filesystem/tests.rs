@@ -1,5 +1,8 @@
 //! Sources and sinks over real files in temporary directories.
 
+mod resume;
+mod spans;
+
 use super::discover::discover;
 use crate::{Chunk, ColumnRequest, Decoded, Encoded, Framing, RequestOrigin, SinkRequest, SourceRequest, TextChunk};
 use crate::{open_sink, open_source};

@@ -71,8 +71,8 @@ struct Start {
 /// Messages that were taken from the client and are in no chunk yet.
 #[derive(Default)]
 struct Batch {
-    /// `None` before the first message.
-    partition: Option<Arc<Partition>>,
+    /// Where reading goes on behind the batch; `None` if that is where it has begun.
+    next: Option<(Arc<Partition>, i64)>,
     values: MessagesBuilder,
     keys: MessagesBuilder,
     envelopes: Envelopes,
@@ -104,6 +104,10 @@ impl PartitionReader {
             }
             State::Chosen(_, start) if start.span.is_empty() => self.state = State::Ended,
             State::Chosen(partition, start) => {
+                if let (Offset::Offset(from), false) = (start.span.from, start.is_resumed) {
+                    // A checkpoint that comes before the first message has to know where that will be.
+                    self.batch.reaches(partition.clone(), from);
+                }
                 self.state = State::Reading(Reading::begin(&self.shared, partition.clone(), *start)?);
             }
             State::Reading(reading) => {
@@ -116,14 +120,13 @@ impl PartitionReader {
     }
 
     fn is_ready(&self) -> bool {
-        self.batch.len() > 0 || matches!(self.state, State::Ended)
+        self.batch.next.is_some() || matches!(self.state, State::Ended)
     }
 
     /// The chunk of what was received.
     fn chunk(&mut self) -> Option<Chunk> {
-        let partition = self.batch.partition.clone()?;
         let batch = std::mem::take(&mut self.batch);
-        let next = *batch.envelopes.offsets.last()? + 1;
+        let (partition, next) = batch.next.clone()?;
         self.shared.commits.handed_over(&partition, next);
         let bytes = batch.size() as u64;
         let keys = self.shared.wants.keys.then(|| batch.keys.finish());
@@ -200,8 +203,8 @@ impl Reading {
                 Some(Ok(message)) => {
                     let until = self.start.span.until.unwrap_or(i64::MAX);
                     if message.offset() < until {
-                        batch.partition.get_or_insert_with(|| self.partition.clone());
                         batch.push(&message, wants);
+                        batch.reaches(self.partition.clone(), message.offset() + 1);
                     }
                     if message.offset() + 1 >= until {
                         return Ok(true);
@@ -260,6 +263,11 @@ impl Batch {
 
     fn size(&self) -> usize {
         self.values.size() + self.keys.size() + 32 * self.len()
+    }
+
+    /// Says where reading goes on.
+    fn reaches(&mut self, partition: Arc<Partition>, next: i64) {
+        self.next = Some((partition, next));
     }
 
     fn is_full(&self) -> bool {

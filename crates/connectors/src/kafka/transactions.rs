@@ -121,7 +121,11 @@ impl Sink for TransactionalSink {
         let timeout = self.timeout;
         let job = self.job()?;
         let current = job.turns[job.current].clone();
-        current.begin(timeout)?;
+        if current.phase() != Phase::Open {
+            // Rows of one key stay in order; and readers that wait for the end of this transaction see all of the last.
+            job.turns[1 - job.current].producer.flush()?;
+            current.begin(timeout)?;
+        }
         self.route.send(piece, &current.producer, &self.options)
     }
 

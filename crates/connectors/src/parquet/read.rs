@@ -2,7 +2,7 @@
 
 use super::Parts;
 use super::late::{policy, selection};
-use crate::filesystem::{check_metadata, insert_metadata, read_error};
+use crate::filesystem::{check_metadata, input_changed, insert_metadata, read_error};
 use crate::fit::{self, Wanted, guarded};
 use crate::survivors::Survivors;
 use crate::text_chunk::FileInfo;
@@ -184,6 +184,10 @@ impl FileReader {
         let metadata =
             guarded(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|e| e.to_string()));
         let metadata = metadata.map_err(|e| damaged(&self.info, &e))?;
+        let has = u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0);
+        if has < self.resumed {
+            return Err(input_changed(&self.info.path, has, self.resumed, "rows"));
+        }
         let mask = ProjectionMask::none(metadata.parquet_schema().num_columns());
         let mut open = OpenFile { file, metadata, mask, info: self.info.clone() };
         let columns: Vec<&Wanted> = self.plan.columns.iter().collect();

@@ -37,6 +37,11 @@ pub(crate) trait Framer: Send {
     /// stream from which on it has to be read again.
     fn resume(&mut self, from: Position) -> u64;
 
+    /// Fails when the stream has ended before the position that it was resumed from.
+    fn end(&self) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
     /// The error for a record that does not end within [`MAX_RECORD_BYTES`].
     fn endless_record(&self) -> Diagnostic;
 }
@@ -115,7 +120,7 @@ impl RecordCutter {
             return Ok(Some(chunk));
         }
         match self.block.bytes().len() {
-            0 => Ok(None),
+            0 => self.framer.end().map(|()| None),
             length => {
                 let data = self.take(length);
                 self.framer.rest(data)

@@ -3,7 +3,7 @@
 use crate::broker::{Kafka, shared};
 use arrow_array::{ArrayRef, Int64Array};
 use millstream::connectors::{Committed, Delivery, RestoredSink, Sink, SinkJob, SinkRequest, open_sink};
-use millstream::{DataType, Field, Options, Schema, code};
+use millstream::{Collected, DataType, Diagnostic, Field, Options, RunMonitor, Schema, Session, SessionConfig, code};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ fn open(kafka: &Kafka, topic: &str, extra: &[(&str, &str)]) -> Box<dyn Sink> {
     sink
 }
 
-fn write(sink: &mut dyn Sink, numbers: std::ops::Range<i64>) -> Result<(), millstream::Diagnostic> {
+fn write(sink: &mut dyn Sink, numbers: std::ops::Range<i64>) -> Result<(), Diagnostic> {
     let column: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers.clone()));
     let piece = sink.encoder().encode(&[column], numbers.count())?;
     sink.write(piece)
@@ -165,4 +165,58 @@ fn a_transaction_that_is_open_for_too_long_is_said() {
     }
     let tokens = kafka.read("other-tokens");
     assert_eq!((tokens[0].key.as_deref(), tokens[0].text()), (Some(&b"p/other/0"[..]), "7"));
+}
+
+#[test]
+fn a_query_goes_on_where_it_was_stopped() {
+    let Some(kafka) = shared() else { return };
+    let (input, output) = (kafka.topic(2), kafka.topic(1));
+    let directory = std::env::temp_dir().join(format!("millstream-kafka-state-{}", std::process::id()));
+    let options = "'scan.startup.mode' = 'latest-offset', 'scan.bounded.mode' = 'unbounded', \
+         'properties.group.id' = 'state', 'scan.topic-partition-discovery.interval' = '0 s'";
+    let script = format!(
+        "SET 'execution.checkpointing.dir' = '{}'; SET 'execution.checkpointing.interval' = '200 ms'; {}{}\
+         INSERT INTO o SELECT n FROM t WHERE n >= 0",
+        directory.display(),
+        kafka.table("t", "n BIGINT", &input, options),
+        kafka.table("o", "n BIGINT", &output, "'sink.delivery-guarantee' = 'exactly-once'")
+    );
+    // Nothing has come before the first stop: the second run begins where the first one has.
+    for (run, numbers) in [0..0, 0..100, 100..200].into_iter().enumerate() {
+        let send = |numbers: std::ops::Range<i64>| {
+            for n in numbers {
+                kafka.send(&input, (n % 2) as i32, &[&format!("{{\"n\":{n}}}")]);
+            }
+        };
+        let half = numbers.start + (numbers.end - numbers.start) / 2;
+        // Some come while nobody reads.
+        send(numbers.start..half);
+        let monitor = RunMonitor::new();
+        std::thread::scope(|scope| {
+            let query = scope.spawn(|| {
+                let mut session = Session::new(SessionConfig::default());
+                for statement in &session.parse(&script).unwrap() {
+                    session.execute(statement, &mut Collected::new(), &monitor)?;
+                }
+                Ok::<(), Diagnostic>(())
+            });
+            let start = Instant::now();
+            let is_reading = || monitor.stats().is_some_and(|stats| stats.snapshot().checkpoints.begun > 2);
+            while !is_reading() {
+                assert!(start.elapsed() < Duration::from_secs(20) && !query.is_finished());
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            send(half..numbers.end);
+            while seen(&kafka, &output).len() < numbers.end as usize {
+                assert!(start.elapsed() < Duration::from_secs(40) && !query.is_finished(), "{run}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            monitor.cancel().stop();
+            let ended = query.join().unwrap();
+            assert!(ended.as_ref().is_err_and(|e| e.code == code::CANCELLED) || ended.is_ok(), "{ended:?}");
+        });
+    }
+    std::fs::remove_dir_all(directory).unwrap();
+    assert_seen(&kafka, &output, &(0..200).collect::<Vec<_>>());
+    assert_eq!(kafka.committed("state", &input), Some(100));
 }

@@ -1,0 +1,284 @@
+//! A directory that gets part files, and its spans under checkpoints.
+//!
+//! ```text
+//! part-<run>-<n>.<extension>                     without checkpoints: visible when it is complete
+//! .part-<job>-<sink>-<checkpoint>-<n>.<ext…>     in a span that is not committed
+//!  part-<job>-<sink>-<checkpoint>-<n>.<ext…>     in a span that is
+//! ```
+//! `<checkpoint>` is the one that the span begins behind, 0 at the start, because the one that will end it is not known when
+//! its files are begun. So what a recovery from checkpoint *c* has to take away is what has *c* or more in its name.
+//!
+//! A [`Ledger`] holds the files of the spans that have ended. A checkpoint that never became whole leaves its files there, and
+//! the next one takes them along.
+
+use super::sink::{Files, Part, Rolling};
+use super::target::{Sealed, Target, hidden_name, sync_directory, write_error};
+use crate::{Commit, Encoded, RestoredSink, SinkJob};
+use millstream_types::{Diagnostic, Place, code};
+use serde_json::{Value, json};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// See the file's description.
+pub(super) struct PartDirectory {
+    path: PathBuf,
+    /// What the names of new files start with.
+    prefix: String,
+    /// Number of the next file.
+    next: u64,
+    open: Option<Part>,
+    spans: Option<Spans>,
+}
+
+/// Output falls into spans.
+struct Spans {
+    job: SinkJob,
+    /// Complete files of the span that is being written.
+    sealed: Vec<Sealed>,
+    ledger: Arc<Mutex<Ledger>>,
+}
+
+#[derive(Default)]
+struct Ledger {
+    /// Spans that have ended, in order.
+    ended: Vec<EndedSpan>,
+    /// Files of spans that are on disk but not visible.
+    durable: Vec<DurableFile>,
+    /// Files of a span could not be forced to disk: no later span is whole.
+    failure: Option<Diagnostic>,
+}
+
+struct EndedSpan {
+    checkpoint: u64,
+    open: Option<Part>,
+    sealed: Vec<Sealed>,
+}
+
+struct DurableFile {
+    checkpoint: u64,
+    name: String,
+    bytes: u64,
+}
+
+fn prefix(job: &SinkJob, checkpoint: u64) -> String {
+    format!("part-{}-{}-{checkpoint}", job.job, job.sink)
+}
+
+impl PartDirectory {
+    /// Makes the directory, if it is not there.
+    pub(super) fn open(path: &Path) -> Result<PartDirectory, Diagnostic> {
+        fs::create_dir_all(path).map_err(|e| failed(path, &e))?;
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Tells the files of this run from those of others.
+        let prefix = format!("part-{:x}{:x}", since_epoch.as_nanos(), std::process::id());
+        Ok(PartDirectory { path: path.to_path_buf(), prefix, next: 0, open: None, spans: None })
+    }
+
+    pub(super) fn write(&mut self, piece: Encoded, files: &Files, rolling: &Rolling) -> Result<(), Diagnostic> {
+        let part = match &mut self.open {
+            Some(part) => part,
+            None => {
+                let name = format!("{}-{}.{}", self.prefix, self.next, files.extension);
+                self.next += 1;
+                let (target, output) = match &self.spans {
+                    Some(_) => Target::part(&self.path, &name)?,
+                    None => Target::file(&self.path.join(name))?,
+                };
+                self.open.insert(files.begin(target, output)?)
+            }
+        };
+        part.write(piece)?;
+        self.roll(rolling)
+    }
+
+    /// Closes the file that is large or old enough.
+    pub(super) fn roll(&mut self, rolling: &Rolling) -> Result<(), Diagnostic> {
+        let Some(full) = self.open.take_if(|part| rolling.is_due(part)) else { return Ok(()) };
+        match &mut self.spans {
+            Some(spans) => spans.sealed.push(full.seal()?),
+            None => full.publish()?,
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Result<(), Diagnostic> {
+        if let Some(spans) = &self.spans {
+            let ledger = spans.ledger.clone();
+            self.end_span(u64::MAX);
+            let mut span: Box<dyn Commit> = Box::new(DirectoryCommit { path: self.path, checkpoint: u64::MAX, ledger });
+            span.prepare()?;
+            return span.commit();
+        }
+        self.open.map_or(Ok(()), Part::publish)
+    }
+
+    /// Begins the spans of a job: commits that of its checkpoint and takes away what was written behind it.
+    pub(super) fn begin(&mut self, job: &SinkJob, restored: Option<&RestoredSink>) -> Result<(), Diagnostic> {
+        let checkpoint = restored.map_or(0, |restored| restored.checkpoint);
+        if let Some(token) = restored.and_then(|restored| restored.token.as_ref()) {
+            for file in files_of(token).ok_or_else(|| damaged_token(&self.path, token))? {
+                self.recover(&file, checkpoint)?;
+            }
+        }
+        self.remove_later(job, checkpoint)?;
+        sync_directory(&self.path);
+        self.prefix = prefix(job, checkpoint);
+        self.spans = Some(Spans { job: job.clone(), sealed: Vec::new(), ledger: Arc::default() });
+        Ok(())
+    }
+
+    /// Gives a file of the restored checkpoint its name, if it does not have it yet.
+    fn recover(&self, file: &DurableFile, checkpoint: u64) -> Result<(), Diagnostic> {
+        let (hidden, path) = (self.path.join(hidden_name(&file.name)), self.path.join(&file.name));
+        for candidate in [&hidden, &path] {
+            let bytes = match fs::metadata(candidate) {
+                Ok(metadata) => metadata.len(),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(failed(candidate, &e)),
+            };
+            if bytes != file.bytes {
+                let what = format!("has {bytes} bytes, but {} belong to checkpoint {checkpoint}", file.bytes);
+                return Err(not_as_left(candidate, &what));
+            }
+            return if candidate == &hidden {
+                fs::rename(&hidden, &path).map_err(|e| failed(&path, &e))
+            } else {
+                Ok(())
+            };
+        }
+        let what = format!("belongs to checkpoint {checkpoint}, but is not there, nor is '{}'", hidden.display());
+        Err(not_as_left(&path, &what))
+    }
+
+    /// Removes what the job's sink has written behind a checkpoint, visible or not, and what it has not committed.
+    fn remove_later(&self, job: &SinkJob, checkpoint: u64) -> Result<(), Diagnostic> {
+        let unreadable = |e: io::Error| failed(&self.path, &e);
+        for entry in fs::read_dir(&self.path).map_err(unreadable)? {
+            let entry = entry.map_err(unreadable)?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let (is_hidden, plain) = name.strip_prefix('.').map_or((false, name), |plain| (true, plain));
+            if span_of(plain, job).is_some_and(|span| is_hidden || span >= checkpoint) {
+                fs::remove_file(entry.path()).map_err(|e| failed(&entry.path(), &e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the span of a checkpoint; `None` when there are no spans.
+    pub(super) fn cut(&mut self, checkpoint: u64) -> Option<Box<dyn Commit>> {
+        let spans = self.spans.as_ref()?;
+        let (ledger, path) = (spans.ledger.clone(), self.path.clone());
+        (self.prefix, self.next) = (prefix(&spans.job, checkpoint), 0);
+        self.end_span(checkpoint);
+        Some(Box::new(DirectoryCommit { path, checkpoint, ledger }))
+    }
+
+    fn end_span(&mut self, checkpoint: u64) {
+        if let Some(spans) = &mut self.spans {
+            let (open, sealed) = (self.open.take(), std::mem::take(&mut spans.sealed));
+            locked(&spans.ledger).ended.push(EndedSpan { checkpoint, open, sealed });
+        }
+    }
+}
+
+fn locked(ledger: &Mutex<Ledger>) -> std::sync::MutexGuard<'_, Ledger> {
+    ledger.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct DirectoryCommit {
+    path: PathBuf,
+    checkpoint: u64,
+    ledger: Arc<Mutex<Ledger>>,
+}
+
+impl EndedSpan {
+    /// Forces the files to disk.
+    fn keep(self) -> Result<Vec<DurableFile>, Diagnostic> {
+        let mut sealed = self.sealed;
+        sealed.extend(self.open.map(Part::seal).transpose()?);
+        let kept = sealed.into_iter().map(|file| {
+            let (name, bytes) = file.keep()?;
+            Ok(DurableFile { checkpoint: self.checkpoint, name, bytes })
+        });
+        kept.collect()
+    }
+}
+
+impl Commit for DirectoryCommit {
+    fn prepare(&mut self) -> Result<Value, Diagnostic> {
+        let mut ledger = locked(&self.ledger);
+        let later = ledger.ended.partition_point(|span| span.checkpoint <= self.checkpoint);
+        let ended: Vec<EndedSpan> = ledger.ended.drain(..later).collect();
+        // The sink goes on to put spans there while the disk is busy.
+        drop(ledger);
+        let kept = ended.into_iter().map(EndedSpan::keep).collect::<Result<Vec<_>, _>>();
+        sync_directory(&self.path);
+        let mut ledger = locked(&self.ledger);
+        match kept {
+            Ok(kept) => ledger.durable.extend(kept.into_iter().flatten()),
+            Err(failure) => ledger.failure = Some(failure),
+        }
+        if let Some(failure) = &ledger.failure {
+            return Err(failure.clone());
+        }
+        let files = ledger.durable.iter().filter(|file| file.checkpoint <= self.checkpoint);
+        let files: Vec<Value> = files.map(|file| json!({"name": file.name, "bytes": file.bytes})).collect();
+        Ok(json!({ "files": files }))
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), Diagnostic> {
+        let mut ledger = locked(&self.ledger);
+        let (now, later) = std::mem::take(&mut ledger.durable)
+            .into_iter()
+            .partition::<Vec<_>, _>(|file| file.checkpoint <= self.checkpoint);
+        ledger.durable = later;
+        drop(ledger);
+        for file in &now {
+            let path = self.path.join(&file.name);
+            fs::rename(self.path.join(hidden_name(&file.name)), &path).map_err(|e| failed(&path, &e))?;
+        }
+        sync_directory(&self.path);
+        Ok(())
+    }
+}
+
+/// The files that a token lists; `None` if it is not a token of a directory.
+fn files_of(token: &Value) -> Option<Vec<DurableFile>> {
+    let file = |file: &Value| {
+        let name = file.get("name")?.as_str().filter(|name| name.starts_with("part-") && !name.contains('/'))?;
+        Some(DurableFile { checkpoint: 0, name: name.to_string(), bytes: file.get("bytes")?.as_u64()? })
+    };
+    token.get("files")?.as_array()?.iter().map(file).collect()
+}
+
+/// The checkpoint behind which a file was written, if it is a file of this sink: three numbers follow the job's name, so that
+/// a job is not taken for one whose name begins alike.
+fn span_of(name: &str, job: &SinkJob) -> Option<u64> {
+    let rest = name.strip_prefix(&format!("part-{}-{}-", job.job, job.sink))?;
+    let (numbers, _) = rest.split_once('.')?;
+    let (span, number) = numbers.split_once('-')?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number(span) && is_number(number) { span.parse().ok() } else { None }
+}
+
+fn failed(path: &Path, error: &io::Error) -> Diagnostic {
+    write_error(&path.to_string_lossy(), error)
+}
+
+/// The error for a token that another sink has made, or a damaged one.
+pub(super) fn damaged_token(path: &Path, token: &Value) -> Diagnostic {
+    let message = format!("the checkpoint says '{token}' of the output '{}', which makes no sense", path.display());
+    Diagnostic::new(code::CHECKPOINT_DAMAGED, message)
+}
+
+/// The error for output that is not what a checkpoint has left.
+pub(super) fn not_as_left(path: &Path, what: &str) -> Diagnostic {
+    let place = Place::Data { resource: path.to_string_lossy().into_owned(), offset: None, line: None, column: None };
+    Diagnostic::new(code::NOT_RECOVERABLE, format!("the output file '{}' {what}", path.display()))
+        .at(place)
+        .advise("put the file back as the query has left it, or start anew with another state directory and output")
+}

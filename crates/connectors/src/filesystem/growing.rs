@@ -1,0 +1,227 @@
+//! A single file under checkpoints: it grows span by span under a hidden name, and appears in the end.
+//!
+//! The hidden name has job and sink in it, so that a later process finds the file. The token of a span is the length that the
+//! file has at its end; a recovery cuts off what comes behind, and goes on.
+
+use super::directory::{damaged_token, not_as_left};
+use super::read::Compression;
+use super::sink::Files;
+use super::target::{Output, sync_directory, write_error};
+use super::writer::{PartWriter, StreamWriter, trailer_length};
+use crate::format::StreamOutput;
+use crate::{Commit, Encoded, RestoredSink, SinkJob};
+use millstream_types::{Diagnostic, Place, code};
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tempfile::TempPath;
+
+/// See the file's description.
+pub(super) struct GrowingFile {
+    place: HiddenFile,
+    writer: StreamWriter,
+    fate: Arc<Mutex<Fate>>,
+}
+
+/// A file and the name that it has until it is complete.
+#[derive(Clone)]
+struct HiddenFile {
+    directory: PathBuf,
+    target: PathBuf,
+    hidden: PathBuf,
+}
+
+/// What becomes of the hidden file.
+struct Fate {
+    /// Removes it when the query is aborted; `None` once a checkpoint refers to it.
+    abandoned: Option<TempPath>,
+    /// It could not be forced to disk: no later span is whole.
+    failure: Option<Diagnostic>,
+}
+
+impl GrowingFile {
+    /// Begins the spans of a job that writes the file `target`, or goes on with them; `name` is that of the option `path`.
+    pub(super) fn begin(
+        files: &Files,
+        name: &str,
+        target: &Path,
+        job: &SinkJob,
+        restored: Option<&RestoredSink>,
+    ) -> Result<GrowingFile, Diagnostic> {
+        let stream = files.stream.as_ref().ok_or_else(|| cannot_grow(name))?;
+        let place = HiddenFile::of(target, job);
+        let compression = Compression::of(name);
+        let Some(restored) = restored else { return place.begin(stream, compression) };
+        let token = restored.token.as_ref().unwrap_or(&Value::Null);
+        let length = token.get("bytes").and_then(Value::as_u64).ok_or_else(|| damaged_token(target, token))?;
+        let file = place.restore(length, restored.checkpoint, stream, compression)?;
+        let writer = StreamWriter::resumed(Output::File(file), compression, stream.trailer);
+        Ok(GrowingFile { place, writer, fate: Fate::shared(None) })
+    }
+
+    /// The file that appears in the end.
+    pub(super) fn target(&self) -> &Path {
+        &self.place.target
+    }
+
+    pub(super) fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
+        self.writer.write(piece).map_err(|e| self.place.failed(&e))
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), Diagnostic> {
+        self.writer.flush().map_err(|e| self.place.failed(&e))
+    }
+
+    /// Ends the span of a checkpoint.
+    pub(super) fn cut(&mut self) -> Result<Box<dyn Commit>, Diagnostic> {
+        let failed = |e: io::Error| self.place.failed(&e);
+        let Output::File(file) = self.writer.cut().map_err(failed)? else {
+            return Err(Diagnostic::bug("standard output cannot grow"));
+        };
+        let bytes = file.metadata().map_err(failed)?.len();
+        let file = file.try_clone().map_err(failed)?;
+        Ok(Box::new(GrowingCommit { file, bytes, place: self.place.clone(), fate: self.fate.clone() }))
+    }
+
+    pub(super) fn finish(self) -> Result<(), Diagnostic> {
+        let failed = |e: io::Error| self.place.failed(&e);
+        match Box::new(self.writer).finish().map_err(failed)? {
+            Output::File(file) => file.sync_all().map_err(failed)?,
+            Output::Stdout(_) => return Err(Diagnostic::bug("standard output cannot grow")),
+        }
+        Fate::of(&self.fate).keep();
+        fs::rename(&self.place.hidden, &self.place.target).map_err(failed)?;
+        sync_directory(&self.place.directory);
+        Ok(())
+    }
+}
+
+impl HiddenFile {
+    fn of(target: &Path, job: &SinkJob) -> HiddenFile {
+        let directory = target.parent().unwrap_or(Path::new(".")).to_path_buf();
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        let hidden = directory.join(format!(".millstream-{}-{}-{name}", job.job, job.sink));
+        HiddenFile { directory, target: target.to_path_buf(), hidden }
+    }
+
+    fn failed(&self, error: &io::Error) -> Diagnostic {
+        write_error(&self.target.to_string_lossy(), error)
+    }
+
+    /// Begins an empty file, in place of what an earlier start of the job may have left.
+    fn begin(self, stream: &StreamOutput, compression: Compression) -> Result<GrowingFile, Diagnostic> {
+        let failed = |e: io::Error| self.failed(&e);
+        let file = File::create(&self.hidden).map_err(failed)?;
+        let fate = Fate::shared(Some(TempPath::try_from_path(&self.hidden).map_err(failed)?));
+        let writer = StreamWriter::new(Output::File(file), compression, &stream.header, stream.trailer);
+        let writer = writer.map_err(failed)?;
+        Ok(GrowingFile { place: self, writer, fate })
+    }
+
+    /// The file with the length of a checkpoint.
+    fn restore(
+        &self,
+        length: u64,
+        checkpoint: u64,
+        stream: &StreamOutput,
+        compression: Compression,
+    ) -> Result<File, Diagnostic> {
+        let failed = |e: io::Error| self.failed(&e);
+        if size(&self.hidden).map_err(failed)?.is_none_or(|size| size < length) {
+            // A query that had ended has given the file its name.
+            let trailer = trailer_length(stream.trailer, compression).map_err(failed)?;
+            let complete = size(&self.target).map_err(failed)?;
+            if complete.is_none_or(|size| size != length && size != length + trailer) {
+                return Err(self.lost(length, checkpoint));
+            }
+            self.copy_target().map_err(failed)?;
+        }
+        let mut file = File::options().read(true).write(true).open(&self.hidden).map_err(failed)?;
+        file.set_len(length).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed)?;
+        Ok(file)
+    }
+
+    /// Makes a copy of the visible file to go on with, which is whole or not there.
+    fn copy_target(&self) -> io::Result<()> {
+        let mut copy = tempfile::NamedTempFile::new_in(&self.directory)?;
+        io::copy(&mut File::open(&self.target)?, &mut copy)?;
+        copy.as_file().set_permissions(fs::metadata(&self.target)?.permissions())?;
+        copy.as_file().sync_all()?;
+        copy.persist(&self.hidden).map_err(|e| e.error)?;
+        Ok(())
+    }
+
+    fn lost(&self, length: u64, checkpoint: u64) -> Diagnostic {
+        let said = |path: &Path| match size(path) {
+            Ok(Some(size)) => format!("'{}' has {size}", path.display()),
+            _ => format!("'{}' is not there", path.display()),
+        };
+        let (hidden, target) = (said(&self.hidden), said(&self.target));
+        let what = format!("had {length} bytes at checkpoint {checkpoint}, but {hidden}, and {target}");
+        not_as_left(&self.target, &what)
+    }
+}
+
+/// The size of a file, if it is there.
+fn size(path: &Path) -> io::Result<Option<u64>> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(Some(metadata.len())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn cannot_grow(name: &str) -> Diagnostic {
+    let message =
+        format!("a single Parquet file ('{name}') cannot be written under checkpoints: it cannot be gone on with");
+    Diagnostic::new(code::INVALID_OPTION, message)
+        .at(Place::Option("path".into()))
+        .advise("give a directory as 'path': it gets a file for each checkpoint; or use another format")
+}
+
+impl Fate {
+    fn shared(abandoned: Option<TempPath>) -> Arc<Mutex<Fate>> {
+        Arc::new(Mutex::new(Fate { abandoned, failure: None }))
+    }
+
+    fn of(fate: &Mutex<Fate>) -> MutexGuard<'_, Fate> {
+        fate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file stays from now on, whatever happens.
+    fn keep(&mut self) {
+        if let Some(mut path) = self.abandoned.take() {
+            path.disable_cleanup(true);
+        }
+    }
+}
+
+struct GrowingCommit {
+    file: File,
+    bytes: u64,
+    place: HiddenFile,
+    fate: Arc<Mutex<Fate>>,
+}
+
+impl Commit for GrowingCommit {
+    fn prepare(&mut self) -> Result<Value, Diagnostic> {
+        let synced = self.file.sync_all();
+        sync_directory(&self.place.directory);
+        let mut fate = Fate::of(&self.fate);
+        if let Err(e) = synced {
+            fate.failure = Some(self.place.failed(&e));
+        }
+        if let Some(failure) = &fate.failure {
+            return Err(failure.clone());
+        }
+        fate.keep();
+        Ok(json!({ "bytes": self.bytes }))
+    }
+
+    /// The file appears at the end of the query.
+    fn commit(self: Box<Self>) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+}

@@ -1,0 +1,376 @@
+//! Spans of the sink: whatever step a process dies at, the output after recovery is that of an undisturbed run.
+
+use super::{columns, names, path, schema, sink_request, source_request};
+use crate::{Commit, Delivery, RestoredSink, Sink, SinkJob, SinkRequest, open_sink};
+use millstream_types::{Diagnostic, code};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// Pieces between two checkpoints.
+const PIECES: i64 = 4;
+const ROWS: i64 = 50;
+const CHECKPOINTS: u64 = 4;
+
+fn job() -> SinkJob {
+    SinkJob { job: "job-1".into(), sink: 2 }
+}
+
+/// Where a process dies.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Crash {
+    BeforeCut,
+    BeforePrepare,
+    /// In the next span, while this one is on its way.
+    InNextSpan,
+    BeforeManifest,
+    BeforeCommit,
+    /// Some files of the span have their names, others not.
+    WithinCommit,
+    AfterCommit,
+}
+
+const CRASHES: [Crash; 7] = [
+    Crash::BeforeCut,
+    Crash::BeforePrepare,
+    Crash::InNextSpan,
+    Crash::BeforeManifest,
+    Crash::BeforeCommit,
+    Crash::WithinCommit,
+    Crash::AfterCommit,
+];
+
+/// What a process that dies has.
+type Alive = (Box<dyn Sink>, Option<Box<dyn Commit>>);
+
+/// A job that writes the same rows in every run: those between two checkpoints depend on the checkpoint only.
+struct Run<'a> {
+    request: &'a SinkRequest,
+    directory: &'a Path,
+    manifest: Option<RestoredSink>,
+}
+
+impl Run<'_> {
+    fn open(&self) -> Box<dyn Sink> {
+        let mut sink = open_sink(self.request).unwrap();
+        sink.begin(&job(), self.manifest.as_ref()).unwrap();
+        sink
+    }
+
+    fn write_span(&self, sink: &mut Box<dyn Sink>, checkpoint: u64) {
+        let encoder = sink.encoder();
+        let first = (checkpoint as i64 - 1) * PIECES * ROWS;
+        for piece in 0..PIECES {
+            sink.write(encoder.encode(&columns(first + piece * ROWS, ROWS), ROWS as usize).unwrap()).unwrap();
+        }
+    }
+
+    fn written(&self, checkpoint: u64, token: Value) -> RestoredSink {
+        RestoredSink { checkpoint, token: Some(token) }
+    }
+
+    /// Runs from the last checkpoint to the end, or to a crash at a checkpoint.
+    fn run(&mut self, crash: Option<(u64, Crash)>) -> Option<Alive> {
+        let mut sink = self.open();
+        let first = self.manifest.as_ref().map_or(1, |manifest| manifest.checkpoint + 1);
+        for checkpoint in first..=CHECKPOINTS {
+            let dies = |step| crash == Some((checkpoint, step));
+            self.write_span(&mut sink, checkpoint);
+            if dies(Crash::BeforeCut) {
+                return Some((sink, None));
+            }
+            let mut commit = sink.cut(checkpoint).unwrap().unwrap();
+            if dies(Crash::BeforePrepare) {
+                return Some((sink, Some(commit)));
+            }
+            if dies(Crash::InNextSpan) {
+                self.write_span(&mut sink, checkpoint + 1);
+            }
+            let token = commit.prepare().unwrap();
+            if dies(Crash::BeforeManifest) {
+                return Some((sink, Some(commit)));
+            }
+            self.manifest = Some(self.written(checkpoint, token));
+            if dies(Crash::BeforeCommit) || dies(Crash::InNextSpan) {
+                return Some((sink, Some(commit)));
+            }
+            if dies(Crash::WithinCommit) {
+                let hidden = names(self.directory).into_iter().find(|name| name.starts_with(".part-"));
+                if let Some(hidden) = hidden {
+                    fs::rename(self.directory.join(&hidden), self.directory.join(&hidden[1..])).unwrap();
+                }
+                return Some((sink, Some(commit)));
+            }
+            commit.commit().unwrap();
+            if dies(Crash::AfterCommit) {
+                return Some((sink, None));
+            }
+        }
+        sink.finish().unwrap();
+        None
+    }
+}
+
+fn snapshot(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    names(directory).into_iter().map(|name| (name.clone(), fs::read(directory.join(&name)).unwrap())).collect()
+}
+
+const OUTPUTS: &[(&str, &str)] = &[
+    ("", "json"),
+    ("", "csv"),
+    ("", "parquet"),
+    ("", "arrow"),
+    ("a.json", "json"),
+    ("a.csv.gz", "csv"),
+    ("a.json.zst", "json"),
+    ("a.arrows", "arrow"),
+    ("a.arrows.gz", "arrow"),
+];
+
+fn request(directory: &TempDir, name: &str, format: &str) -> SinkRequest {
+    let mut extra = vec![("sink.rolling-policy.file-size", "4kb")];
+    if format == "csv" {
+        extra.push(("csv.header", "true"));
+    }
+    sink_request(&path(directory, name), format, &extra)
+}
+
+fn undisturbed(name: &str, format: &str) -> BTreeMap<String, Vec<u8>> {
+    let directory = TempDir::new().unwrap();
+    let request = request(&directory, name, format);
+    Run { request: &request, directory: directory.path(), manifest: None }.run(None);
+    let ids = ids(&directory, name, format);
+    assert_eq!(ids, (0..CHECKPOINTS as i64 * PIECES * ROWS).collect::<Vec<_>>(), "{name} {format}");
+    snapshot(directory.path())
+}
+
+fn ids(directory: &TempDir, name: &str, format: &str) -> Vec<i64> {
+    let extra: &[(&str, &str)] = if format == "csv" { &[("csv.header", "true")] } else { &[] };
+    let mut ids = super::ids(&source_request(&path(directory, name), format, extra));
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn a_crash_at_any_step_leaves_no_trace() {
+    for (name, format) in OUTPUTS {
+        let expected = undisturbed(name, format);
+        assert!(name.len() > 1 || expected.len() > CHECKPOINTS as usize, "rolls: {:?}", expected.keys());
+        for crash in CRASHES {
+            // A process that is killed leaves what it has; a query that fails cleans up.
+            for killed in [true, false] {
+                for checkpoint in [1, 3] {
+                    let directory = TempDir::new().unwrap();
+                    let request = request(&directory, name, format);
+                    let mut run = Run { request: &request, directory: directory.path(), manifest: None };
+                    let alive = run.run(Some((checkpoint, crash)));
+                    let seen = snapshot(directory.path());
+                    let committed = seen.iter().filter(|(name, _)| !name.starts_with('.'));
+                    for (name, data) in committed {
+                        assert!(expected.get(name) == Some(data), "{name} is visible and not committed: {crash:?}");
+                    }
+                    if killed {
+                        std::mem::forget(alive);
+                    } else {
+                        drop(alive);
+                    }
+                    run.run(None);
+                    let what = format!("{name} {format} {crash:?} at {checkpoint}, killed: {killed}");
+                    assert!(snapshot(directory.path()) == expected, "{what}: {:?}", names(directory.path()));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_older_checkpoint_takes_back_what_later_ones_have_shown() {
+    for (name, format) in OUTPUTS {
+        let expected = undisturbed(name, format);
+        let directory = TempDir::new().unwrap();
+        let request = request(&directory, name, format);
+        let mut run = Run { request: &request, directory: directory.path(), manifest: None };
+        drop(run.run(Some((1, Crash::AfterCommit))));
+        let first = run.manifest.clone();
+        drop(run.run(Some((3, Crash::AfterCommit))));
+        run.manifest = first;
+        drop(run.run(Some((2, Crash::BeforeCommit))));
+        run.run(None);
+        assert!(snapshot(directory.path()) == expected, "{name} {format}: {:?}", names(directory.path()));
+        // To start anew is to go back to the beginning.
+        run.manifest = None;
+        if name.is_empty() {
+            drop(run.open());
+            assert_eq!(names(directory.path()), [""; 0], "{format}");
+        }
+    }
+}
+
+#[test]
+fn a_query_that_had_finished_finishes_again() {
+    for (name, format) in OUTPUTS {
+        let expected = undisturbed(name, format);
+        let directory = TempDir::new().unwrap();
+        let request = request(&directory, name, format);
+        let mut run = Run { request: &request, directory: directory.path(), manifest: None };
+        run.run(None);
+        for _ in 0..2 {
+            run.run(None);
+            assert!(snapshot(directory.path()) == expected, "{name} {format}: {:?}", names(directory.path()));
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_that_is_not_whole_leaves_its_files_to_the_next() {
+    for (name, format) in [("", "json"), ("", "parquet"), ("a.csv.gz", "csv")] {
+        for prepared in [false, true] {
+            let directory = TempDir::new().unwrap();
+            let request = request(&directory, name, format);
+            let mut run = Run { request: &request, directory: directory.path(), manifest: None };
+            let mut sink = run.open();
+            for checkpoint in 1..=CHECKPOINTS {
+                run.write_span(&mut sink, checkpoint);
+                let mut commit = sink.cut(checkpoint).unwrap().unwrap();
+                if checkpoint == 3 {
+                    run.manifest = Some(run.written(3, commit.prepare().unwrap()));
+                } else if prepared {
+                    commit.prepare().unwrap();
+                }
+                // The checkpoints before and behind this one failed.
+            }
+            std::mem::forget(sink);
+            let sink = run.open();
+            if name.is_empty() {
+                assert_eq!(ids(&directory, name, format), (0..3 * PIECES * ROWS).collect::<Vec<_>>());
+            }
+            drop(sink);
+            run.run(None);
+            assert_eq!(ids(&directory, name, format), (0..4 * PIECES * ROWS).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn files_of_others_are_left_alone() {
+    let directory = TempDir::new().unwrap();
+    let others = [
+        ".part-job-1-3-7-0.json",
+        ".part-job-2-7-0.json",
+        "_SUCCESS",
+        "part-job-1-2-0-0-0.json",
+        "part-job-1-2-0.json",
+        "part-job-1-2-a-0.json",
+        "part-job-1-22-0-0.json",
+        "part-job-2-1-2-0.json",
+    ];
+    for name in others {
+        fs::write(directory.path().join(name), "").unwrap();
+    }
+    for name in [".part-job-1-2-0-7.json", "part-job-1-2-0-0.json", "part-job-1-2-12-3.csv"] {
+        fs::write(directory.path().join(name), "").unwrap();
+    }
+    let request = request(&directory, "", "json");
+    drop(Run { request: &request, directory: directory.path(), manifest: None }.open());
+    assert_eq!(names(directory.path()), others);
+}
+
+fn refused(request: &SinkRequest, token: Option<Value>) -> Diagnostic {
+    let mut sink = open_sink(request).unwrap();
+    sink.begin(&job(), Some(&RestoredSink { checkpoint: 3, token })).unwrap_err()
+}
+
+#[test]
+fn output_that_was_changed_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let parts = request(&directory, "", "json");
+    let mut run = Run { request: &parts, directory: directory.path(), manifest: None };
+    drop(run.run(Some((3, Crash::BeforeCommit))));
+    let token = run.manifest.unwrap().token;
+    let hidden = names(directory.path()).into_iter().find(|name| name.starts_with(".part-")).unwrap();
+    fs::write(directory.path().join(&hidden), "less").unwrap();
+    let error = refused(&parts, token.clone());
+    assert_eq!(error.code, code::NOT_RECOVERABLE);
+    assert!(error.message.contains("has 4 bytes, but") && error.message.contains("checkpoint 3"), "{error}");
+    fs::remove_file(directory.path().join(&hidden)).unwrap();
+    let error = refused(&parts, token);
+    assert!(error.message.contains(&hidden[1..]) && error.message.contains("is not there"), "{error}");
+    for damaged in [json!({}), json!({"files": [{"name": "../part-x", "bytes": 1}]}), json!({"bytes": 3})] {
+        assert_eq!(refused(&parts, Some(damaged)).code, code::CHECKPOINT_DAMAGED);
+    }
+
+    let single = request(&directory, "a.json", "json");
+    assert_eq!(refused(&single, None).code, code::CHECKPOINT_DAMAGED);
+    let token = Some(json!({"bytes": 100}));
+    let error = refused(&single, token.clone());
+    assert_eq!(error.code, code::NOT_RECOVERABLE);
+    assert!(error.message.contains("had 100 bytes at checkpoint 3"), "{error}");
+    let hidden = directory.path().join(".millstream-job-1-2-a.json");
+    fs::write(&hidden, vec![b'x'; 99]).unwrap();
+    assert!(refused(&single, token.clone()).message.contains("has 99"));
+    fs::write(directory.path().join("a.json"), vec![b'x'; 101]).unwrap();
+    assert!(refused(&single, token.clone()).message.contains("has 101"));
+    fs::write(directory.path().join("a.json"), vec![b'x'; 100]).unwrap();
+    open_sink(&single).unwrap().begin(&job(), Some(&RestoredSink { checkpoint: 3, token })).unwrap();
+}
+
+#[test]
+fn what_cannot_be_exactly_once_says_so() {
+    let directory = TempDir::new().unwrap();
+    let parquet = request(&directory, "a.parquet", "parquet");
+    let error = open_sink(&parquet).unwrap().begin(&job(), None).unwrap_err();
+    assert_eq!(error.code, code::INVALID_OPTION);
+    assert!(error.advice.unwrap().contains("give a directory"));
+    for device in ["-", "/dev/null"] {
+        let mut sink = open_sink(&sink_request(device, "json", &[])).unwrap();
+        assert_eq!(sink.delivery(), Delivery::AtLeastOnce);
+        sink.begin(&job(), None).unwrap();
+        assert!(sink.cut(1).unwrap().is_none());
+    }
+    for name in ["", "a.json"] {
+        let sink = open_sink(&request(&directory, name, "json")).unwrap();
+        assert_eq!(sink.delivery(), Delivery::ExactlyOnce);
+    }
+    let print = SinkRequest {
+        table: "p".into(),
+        options: [("connector".to_string(), "print".to_string())].into_iter().collect(),
+        schema: schema(),
+    };
+    assert_eq!(open_sink(&print).unwrap().delivery(), Delivery::AtLeastOnce);
+    // A query that fails before its first checkpoint leaves nothing, and an old file as it was.
+    fs::write(directory.path().join("a.json"), "old").unwrap();
+    let single = request(&directory, "a.json", "json");
+    let mut run = Run { request: &single, directory: directory.path(), manifest: None };
+    drop(run.run(Some((1, Crash::BeforePrepare))));
+    assert_eq!(names(directory.path()), ["a.json"]);
+    assert_eq!(fs::read(directory.path().join("a.json")).unwrap(), b"old");
+}
+
+#[test]
+fn files_that_cannot_be_written_are_named() {
+    let directory = TempDir::new().unwrap();
+    let request = request(&directory, "", "json");
+    let run = Run { request: &request, directory: directory.path(), manifest: None };
+    let mut sink = run.open();
+    run.write_span(&mut sink, 1);
+    let mut commit = sink.cut(1).unwrap().unwrap();
+    // The hidden files are gone by the time that they are to be committed.
+    commit.prepare().unwrap();
+    let lost = names(directory.path()).remove(0);
+    fs::remove_file(directory.path().join(&lost)).unwrap();
+    let error = commit.commit().unwrap_err();
+    assert_eq!(error.code, code::WRITE_FAILED);
+    assert!(error.to_string().contains(&lost[1..]), "{error}");
+    // The directory cannot be written any more.
+    let gone = directory.path().join("gone");
+    let request = sink_request(&gone.to_string_lossy(), "json", &[]);
+    let mut sink = open_sink(&request).unwrap();
+    sink.begin(&job(), None).unwrap();
+    fs::remove_dir(&gone).unwrap();
+    let piece = sink.encoder().encode(&columns(0, 1), 1).unwrap();
+    let error = sink.write(piece).unwrap_err();
+    assert_eq!(error.code, code::WRITE_FAILED);
+    assert!(error.to_string().contains("gone/part-job-1-2-0-0.json"), "{error}");
+}
