@@ -389,4 +389,6 @@ pub struct SinkRequest {
     pub options: Options,
     /// The columns that are written.
     pub schema: Schema,
+    /// Those that are not part of a record, but metadata of the connector: position in the schema, and key.
+    pub metadata: Vec<(usize, String)>,
 }

@@ -337,6 +337,7 @@ fn what_cannot_be_exactly_once_says_so() {
         table: "p".into(),
         options: [("connector".to_string(), "print".to_string())].into_iter().collect(),
         schema: schema(),
+        metadata: Vec::new(),
     };
     assert_eq!(open_sink(&print).unwrap().delivery(), Delivery::AtLeastOnce);
     // A query that fails before its first checkpoint leaves nothing, and an old file as it was.
