@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test setup build release fmt lint unit loom miri shuffle chaos docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources soak deny clean
+.PHONY: demo test setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources soak deny clean
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
@@ -50,6 +50,11 @@ shuffle:
 # The SQL corpus with variants of code switched at random, 20 seeds.
 chaos:
 	MILLSTREAM_CHAOS=20 $(CARGO) test --test suite corpus
+
+# Kills a job with windows, joins, sessions, ranks and OVER at random moments, 200 times; some three minutes once built.
+KILLS ?= 200
+crash:
+	MILLSTREAM_KILLS=$(KILLS) $(CARGO) test --test recovery
 
 # Regenerates the parts of docs/ that come from code.
 docs:
