@@ -39,6 +39,7 @@ unit:
 # The PostgreSQL sink against a real server, which the tests start and stop themselves; half a minute once built.
 test-postgres:
 	@scripts/postgres.sh
+	$(CARGO) clippy --workspace --test postgres --quiet -- -D warnings
 	$(CARGO) test --test postgres --quiet
 
 # Every interleaving of the lock-free structures, for a few threads each; seconds once built (part of `make test`).

@@ -9,7 +9,7 @@ if [ -x "${MILLSTREAM_POSTGRES_BIN:-}/initdb" ] || ls /usr/lib/postgresql/*/bin/
     exit 0
 fi
 if ! command -v apt-get >/dev/null; then
-    say "error: the tests need PostgreSQL 12 or newer; install its server and set MILLSTREAM_POSTGRES_BIN to the directory of initdb"
+    say "error: the tests need PostgreSQL; install its server and set MILLSTREAM_POSTGRES_BIN to the directory of initdb"
     exit 1
 fi
 if [ "$(id -u)" = 0 ]; then root=(); elif command -v sudo >/dev/null; then root=(sudo); else

@@ -13,6 +13,8 @@ mod sink;
 mod span_file;
 mod spans;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use crate::option_table::{OptionInfo, option};
 use crate::registry::Connector;
