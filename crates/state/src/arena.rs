@@ -37,6 +37,15 @@ impl Arena {
         Str::new(&chunk[start..])
     }
 
+    /// Takes over bytes, which stay where they are.
+    pub(crate) fn keep_all(&mut self, bytes: Vec<u8>) -> &[u8] {
+        self.used += bytes.len();
+        self.allocated += bytes.capacity();
+        // In front, because the last one is that with room.
+        self.chunks.insert(0, bytes);
+        &self.chunks[0]
+    }
+
     /// Takes over the memory of another.
     pub(crate) fn absorb(&mut self, mut other: Arena) {
         self.chunks.append(&mut other.chunks);

@@ -62,8 +62,17 @@ pub(crate) fn key_of_slot(key: KeySlot, slot: &Slot) -> i64 {
 /// # Safety
 /// `entry` is an occupied entry of the layout.
 pub(crate) unsafe fn key_of_entry(layout: &EntryLayout, entry: *const u8) -> Option<i64> {
+    // SAFETY: promised by the caller.
+    layout.dense_key().and_then(|key| unsafe { dense_key_of_entry(layout, key, entry) })
+}
+
+/// [`key_of_entry`] by the layout's dense key.
+///
+/// # Safety
+/// As for that.
+#[inline]
+pub(crate) unsafe fn dense_key_of_entry(layout: &EntryLayout, key: KeySlot, entry: *const u8) -> Option<i64> {
     use crate::entry::{null_mask, read};
-    let key = layout.dense_key()?;
     // SAFETY: the entry has the key, of this type.
     unsafe {
         (null_mask(layout, entry) == 0).then(|| match key.phys {

@@ -1,12 +1,17 @@
 //! Keys as dense numbers: what keyed operators and lookup tables find rows by.
 
+use crate::arena::Arena;
 use crate::columns::key_columns;
+use crate::encoding::EntryFields;
 use crate::entry;
-use crate::table::Table;
+use crate::memory::EntryMemory;
+use crate::table::{Table, TableHint};
 use arrow_array::ArrayRef;
 use millstream_abi::{Accumulator, EntryLayout, Slot, TableHeader};
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::DataType;
 use std::marker::PhantomData;
+use std::ptr;
 use std::sync::Arc;
 
 /// Number of the group of a key that a [`GroupLookup`] has not found.
@@ -71,12 +76,7 @@ impl GroupTable {
         self.entries.push(inserted);
         if memory != self.memory {
             // The table has grown and all entries have moved.
-            self.memory = memory;
-            for occupied in self.table.occupied() {
-                // SAFETY: every entry has a number below the length.
-                let number = unsafe { entry::read::<u64>(occupied, self.number) };
-                self.entries[number as usize] = occupied;
-            }
+            self.find_entries();
         }
         inserted
     }
@@ -112,6 +112,63 @@ impl GroupTable {
         let rows: Vec<*const u8> = groups.iter().map(|&group| self.entries[group as usize]).collect();
         // SAFETY: entries of the table, which is borrowed.
         unsafe { key_columns(self.table.layout(), &rows, types) }
+    }
+
+    /// Writes all groups.
+    pub fn save(&self, out: &mut ByteWriter) {
+        // SAFETY: entries of the table, which is borrowed.
+        unsafe { EntryFields::new(self.table.layout()).write_all(&self.entries, out) };
+    }
+
+    /// The groups that [`GroupTable::save`] has written, by their numbers; `types` are those of the key columns.
+    ///
+    /// # Errors
+    /// When the bytes are not what has been written.
+    ///
+    /// # Panics
+    /// As for [`GroupTable::new`].
+    pub fn restore(
+        layout: Arc<EntryLayout>,
+        types: &[DataType],
+        from: &mut ByteReader<'_>,
+    ) -> Result<GroupTable, Damaged> {
+        let mut groups = GroupTable::new(Arc::clone(&layout));
+        let fields = EntryFields::typed(&layout, types, &[]);
+        let count = fields.count(from)?;
+        let (memory, mut arena) = (EntryMemory::zeroed(count * layout.stride), Arena::default());
+        // SAFETY: there is room for so many entries.
+        unsafe { fields.read(memory.start(), count, from, &mut arena)? };
+        groups.table = Table::with_hint(Arc::clone(&layout), false, TableHint { keys: count, range: None });
+        for i in 0..count {
+            // SAFETY: one of the entries.
+            let read = unsafe { memory.start().add(i * layout.stride) };
+            // SAFETY: the entry is of the layout, and its strings are in the arena.
+            let is_next =
+                unsafe { entry::read::<u64>(read, groups.number) == i as u64 && groups.table.find(read).is_none() };
+            if !is_next {
+                return Err(Damaged(format!("group {i} has another number, or the key of another")));
+            }
+            // SAFETY: as above; the key is not there yet, and the fresh place is ours to write.
+            unsafe {
+                let fresh = groups.table.claim_for(read);
+                fresh.copy_from_nonoverlapping(read, layout.stride);
+                groups.table.keep_keys(fresh);
+            }
+        }
+        groups.entries = vec![ptr::null(); count];
+        groups.find_entries();
+        Ok(groups)
+    }
+
+    /// Notes where the entries of the table are.
+    fn find_entries(&mut self) {
+        // SAFETY: a table of our own.
+        self.memory = unsafe { (*Table::header_of(&raw mut self.table)).entries };
+        for occupied in self.table.occupied() {
+            // SAFETY: every entry has a number below the length.
+            let number = unsafe { entry::read::<u64>(occupied, self.number) };
+            self.entries[number as usize] = occupied;
+        }
     }
 
     /// A view for looking keys up: one for each thread that does.
@@ -176,6 +233,20 @@ mod tests {
         let columns = groups.columns(&[499, 0, 7, 123, 0], &[DataType::BigInt]);
         let keys: Vec<Option<i64>> = columns[0].as_primitive::<Int64Type>().iter().collect();
         assert_eq!(keys, [Some(499), Some(0), None, Some(123), Some(0)]);
+        let mut saved = ByteWriter::new();
+        groups.save(&mut saved);
+        let saved = saved.into_bytes();
+        let restore = |bytes: &[u8]| {
+            let mut reader = ByteReader::new(bytes);
+            let groups = GroupTable::restore(Arc::clone(groups.layout()), &[DataType::BigInt], &mut reader)?;
+            reader.end().map(|()| groups)
+        };
+        let mut restored = restore(&saved).unwrap();
+        assert_eq!(restored.columns(&[499, 0, 7, 123, 0], &[DataType::BigInt]), columns);
+        // SAFETY: the key is new.
+        unsafe { restored.insert(77, 0, &[Slot::of(1000i64.to_le_bytes())]) };
+        assert_eq!((restored.len(), restored.is_null(7), restored.is_null(500)), (501, true, false));
+        assert!((0..saved.len()).all(|length| restore(&saved[..length]).is_err()));
         let mut lookup = groups.lookup();
         // SAFETY: the dummy entry has its number at the offset of all.
         assert_eq!(unsafe { entry::read::<u64>(lookup.missing(), groups.number) }, NO_GROUP);

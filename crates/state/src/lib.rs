@@ -15,6 +15,9 @@
 //! A table has a hash part and, for integer keys that lie close together, an array (`dense.rs`), or it appends an entry for each
 //! row (`table/append.rs`); it is drained and used again, so that slices need no allocation in the steady state.
 //!
+//! Partials, slots and groups can be written to bytes and read again, partials also block by block, and merged so
+//! ([`merge_blocks`]): what is read is checked, because wrong bytes would be wild pointers.
+//!
 //! Invariants: a [`Table`] has one writer, a [`SharedTable`] the protocol of its file; a partial never changes; strings of entries live in the arena of their table
 //! or partial, objects as long as an entry refers to them; hashes are those of `millstream_abi` everywhere.
 
@@ -25,6 +28,7 @@ mod budget;
 mod columns;
 mod combine;
 mod dense;
+mod encoding;
 mod entry;
 mod finish;
 mod groups;
@@ -44,9 +48,9 @@ pub use columns::{Output, OutputTypes};
 pub use combine::{Combiner, WindowContents};
 pub use groups::{GroupLookup, GroupTable};
 pub use machine::available_memory;
-pub use merge::{Merged, merge};
+pub use merge::{Merged, merge, merge_blocks};
 pub use object::Ordinal;
-pub use partial::{PARTITION_BITS, PARTITIONS, Partial, partition_of};
+pub use partial::{Blocks, PARTITION_BITS, PARTITIONS, Partial, partition_of};
 pub use shared::SharedTable;
 pub use slots::Slots;
 pub use table::{Table, TableHint};

@@ -3,6 +3,8 @@
 //! Rows come sorted, so entries are sorted first; equal keys are neighbours then. A key that has one entry needs no copy of
 //! it: the row is the partial's. Arrays of one shape are in order, so that they are merged without that (`array/merge.rs`).
 
+mod blocks;
+
 use crate::accumulator;
 use crate::array::{ArrayRun, merge_arrays};
 use crate::entry;
@@ -11,6 +13,7 @@ use crate::object;
 use crate::partial::Partial;
 use crate::sort::sorted;
 use crate::table::Table;
+pub use blocks::merge_blocks;
 use millstream_abi::EntryLayout;
 use std::ops::Range;
 use std::sync::Arc;
@@ -183,7 +186,9 @@ pub fn merge(partials: &[Arc<Partial>], partitions: Range<usize>) -> Merged {
             (only.entries_of(&partitions).collect::<Vec<_>>().into(), Owner::Nobody)
         }
         (None, several) => {
-            let (rows, _copies) = merge_entries(&layout, several, &partitions);
+            let entries = several.iter().flat_map(|partial| partial.entries_of(&partitions));
+            // SAFETY: occupied entries of the layout, whose strings live in the partials.
+            let (rows, _copies) = unsafe { merge_entries(&layout, entries) };
             (rows.into(), Owner::Copies { _copies })
         }
     };
@@ -196,20 +201,21 @@ fn arrays_of_one_shape(partials: &[Arc<Partial>]) -> Option<Vec<&ArrayRun>> {
     arrays.windows(2).all(|pair| pair[0].has_shape_of(pair[1])).then_some(arrays)
 }
 
-/// Sorted entries of partials, one for each key; copies of those that several have.
-fn merge_entries(
+/// Sorted entries, one for each key; copies of those that there are several of.
+///
+/// # Safety
+/// They are occupied entries of the layout whose strings are alive, also as long as the result is used.
+unsafe fn merge_entries(
     layout: &Arc<EntryLayout>,
-    partials: &[Arc<Partial>],
-    partitions: &Range<usize>,
+    entries: impl Iterator<Item = *const u8>,
 ) -> (Vec<*const u8>, Copies) {
-    let entries = partials.iter().flat_map(|partial| partial.entries_of(partitions));
-    // SAFETY: occupied entries of the layout, whose strings live in the partials.
+    // SAFETY: promised by the caller.
     let entries = unsafe { sorted(layout, entries) };
     // Each copy takes the place of two entries at least.
     let memory = EntryMemory::zeroed(entries.len() / 2 * layout.stride);
     let mut copies = Copies { layout: Arc::clone(layout), memory, used: 0 };
     let rows = entries.chunk_by(|a, b| {
-        // SAFETY: entries of the layout; their strings live as long as the partials.
+        // SAFETY: entries of the layout; their strings are alive.
         a.hash == b.hash && unsafe { entry::compare_keys(layout, a.entry, b.entry) }.is_eq()
     });
     let rows = rows.map(|equal| match equal {

@@ -3,6 +3,8 @@
 //! A partial holds entries in order, or the array of an array table ([`ArrayRun`]), which is the same with less: its entries
 //! are given keys when someone needs them.
 
+mod blocks;
+
 use crate::arena::Arena;
 use crate::array::ArrayRun;
 use crate::budget::Charge;
@@ -11,6 +13,7 @@ use crate::entry;
 use crate::memory::EntryMemory;
 use crate::object;
 use crate::sort::sorted;
+pub use blocks::Blocks;
 use millstream_abi::{Accumulator, EntryLayout, HASH_EMPTY};
 use std::ops::Range;
 use std::sync::Arc;
@@ -227,6 +230,16 @@ impl Partial {
         (entries.starts[partitions.start]..entries.starts[partitions.end])
             // SAFETY: entries below `len` are within the memory.
             .map(move |i| unsafe { entries.memory.start().add(i * stride) }.cast_const())
+    }
+
+    /// Entry `i`, alive as long as the partial.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub(crate) fn entry(&self, i: usize) -> *const u8 {
+        assert!(i < self.len(), "there are {} entries", self.len());
+        // SAFETY: entries below `len` are within the memory.
+        unsafe { self.entries().memory.start().add(i * self.layout().stride) }
     }
 
     fn entries(&self) -> &Entries {

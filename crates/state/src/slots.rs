@@ -3,12 +3,14 @@
 use crate::accumulator;
 use crate::arena::Arena;
 use crate::columns::{OutputTypes, output_columns};
+use crate::encoding::EntryFields;
 use crate::entry;
 use crate::memory::EntryMemory;
 use crate::object;
 use crate::table::{HASH_OF_NOTHING, MIN_GARBAGE_BYTES, Table};
 use arrow_array::ArrayRef;
 use millstream_abi::{Accumulator, EntryLayout, Phys, Str};
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use std::sync::Arc;
 
 /// Slots of new memory.
@@ -80,6 +82,12 @@ impl Slots {
             entry::write(fresh, key, slot);
         }
         slot
+    }
+
+    /// Whether there is a slot of this number, which is not free.
+    pub fn is_allocated(&self, slot: i64) -> bool {
+        // SAFETY: every entry, also an empty one, starts with its hash.
+        (0..self.used as i64).contains(&slot) && unsafe { entry::hash(self.place(slot)) } != 0
     }
 
     /// Number of slots that are not free.
@@ -157,6 +165,70 @@ impl Slots {
         let rows: Vec<*const u8> = slots.iter().map(|&slot| self.entry(slot).cast_const()).collect();
         // SAFETY: entries of the layout that are not changed while `self` is borrowed.
         unsafe { output_columns(&self.layout, &rows, &types.outputs) }
+    }
+
+    /// Writes all slots.
+    pub fn save(&self, out: &mut ByteWriter) {
+        out.i64s(&self.free);
+        let occupied: Vec<*const u8> = self.occupied().map(<*mut u8>::cast_const).collect();
+        // SAFETY: entries of the layout, whose strings are in the arena.
+        unsafe { EntryFields::new(&self.layout).write_all(&occupied, out) };
+    }
+
+    /// The slots that [`Slots::save`] has written, by their numbers; `types` are those that they are shown as.
+    ///
+    /// # Errors
+    /// When the bytes are not what has been written.
+    ///
+    /// # Panics
+    /// As for [`Slots::new`].
+    pub fn restore(layout: Arc<EntryLayout>, types: &OutputTypes, from: &mut ByteReader<'_>) -> Result<Slots, Damaged> {
+        let mut slots = Slots::new(Arc::clone(&layout));
+        slots.free = from.i64s()?;
+        let fields = EntryFields::shown(&layout, types);
+        let count = fields.count(from)?;
+        slots.capacity = (count + slots.free.len()).next_power_of_two().max(FIRST_CAPACITY);
+        slots.memory = EntryMemory::zeroed(slots.capacity * layout.stride);
+        slots.used = count;
+        // SAFETY: there is room for all slots, those that are free among them.
+        unsafe { fields.read(slots.memory.start(), count, from, &mut slots.arena)? };
+        slots.compacted_bytes = slots.arena.used();
+        slots.spread()?;
+        Ok(slots)
+    }
+
+    /// Brings entries, which follow each other so far, to the places of their slots.
+    fn spread(&mut self) -> Result<(), Damaged> {
+        let (count, all) = (self.used, self.used + self.free.len());
+        let mut is_free = vec![false; all];
+        for &slot in &self.free {
+            match usize::try_from(slot).ok().and_then(|slot| is_free.get_mut(slot)) {
+                Some(free) if !*free => *free = true,
+                _ => return Err(Damaged(format!("slot {slot} is free twice, or is none"))),
+            }
+        }
+        let key = self.layout.keys[0].offset;
+        let numbers: Vec<usize> = (0..all).filter(|&slot| !is_free[slot]).collect();
+        let is_right = |(place, &slot): (usize, &usize)| {
+            let entry = self.place(place as i64);
+            // SAFETY: an entry of the layout.
+            unsafe { entry::hash(entry) == HASH_OF_NOTHING && entry::read::<i64>(entry, key) == slot as i64 }
+        };
+        if !numbers.iter().enumerate().all(is_right) {
+            return Err(Damaged("a slot has another number than it should".into()));
+        }
+        // From behind: no slot is at a lower place than its entry has so far.
+        for (place, &slot) in numbers.iter().enumerate().rev().filter(|&(place, &slot)| place != slot) {
+            let (from, into) = (self.place(place as i64), self.place(slot as i64));
+            // SAFETY: two places, of which the second is free; an entry moves with all that it owns.
+            unsafe {
+                into.copy_from_nonoverlapping(from, self.layout.stride);
+                entry::write(from, 0, 0u64);
+            }
+        }
+        debug_assert_eq!(numbers.len(), count, "slots are free or not");
+        self.used = all;
+        Ok(())
     }
 
     /// Bytes of memory, without those of objects.

@@ -11,8 +11,9 @@
 
 use crate::dense::key_of_entry;
 use crate::entry::{compare_keys, hash};
-use crate::partial::{PARTITION_BITS, partition_of, partition_of_key};
+use crate::partial::{PARTITION_BITS, partition_of, partition_of_entry, partition_of_key};
 use millstream_abi::EntryLayout;
+use std::cmp::Ordering;
 
 /// Most entries that are sorted by comparison of words.
 const SMALL: usize = 48;
@@ -46,6 +47,28 @@ pub(crate) unsafe fn sorted(layout: &EntryLayout, entries: impl Iterator<Item = 
         None => unsafe { sort_by_word(layout, &mut entries) },
     }
     entries
+}
+
+/// The order of [`sorted`]: equal are entries of one key.
+///
+/// # Safety
+/// Both are occupied entries of `layout` whose strings are alive.
+pub(crate) unsafe fn compare(layout: &EntryLayout, left: *const u8, right: *const u8) -> Ordering {
+    let by_key = layout.allows_arrays();
+    // SAFETY: promised by the caller.
+    unsafe {
+        let partition = |entry| partition_of_entry(layout, by_key, entry);
+        // An entry whose key is NULL has a zero in its place.
+        let by_word = || match layout.dense_key() {
+            Some(_) => {
+                let key = |entry| key_of_entry(layout, entry).unwrap_or(0);
+                key(left).cmp(&key(right))
+            }
+            None => hash(left).cmp(&hash(right)),
+        };
+        let by_partition = partition(left).cmp(&partition(right));
+        by_partition.then_with(by_word).then_with(|| compare_keys(layout, left, right))
+    }
 }
 
 /// Sorts entries of a layout with a dense key by partition, then key, NULL as the entry's zero and behind that.

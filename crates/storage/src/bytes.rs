@@ -1,11 +1,14 @@
-//! How state becomes bytes: numbers of fixed width (little endian), lengths before what they are of, columns as Arrow IPC.
+//! How state becomes bytes: numbers of fixed width (little endian), lengths before what they are of, columns as Arrow IPC
+//! with a checksum.
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{Field, Schema};
+use millstream_types::{Diagnostic, code};
 use std::fmt;
 use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes that are not what they should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +21,12 @@ impl fmt::Display for Damaged {
 }
 
 impl std::error::Error for Damaged {}
+
+impl From<Damaged> for Diagnostic {
+    fn from(damaged: Damaged) -> Diagnostic {
+        Diagnostic::new(code::CHECKPOINT_DAMAGED, format!("state cannot be read: {damaged}"))
+    }
+}
 
 /// Encodes values one after the other.
 #[derive(Debug, Default)]
@@ -61,10 +70,30 @@ impl ByteWriter {
         self.bytes.extend(value);
     }
 
+    /// Puts bytes in the place of others that are already there, `at` bytes from the start.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    pub fn replace(&mut self, at: usize, value: &[u8]) {
+        self.bytes[at..at + value.len()].copy_from_slice(value);
+    }
+
     /// Bytes with their number before them.
     pub fn bytes(&mut self, value: &[u8]) {
         self.length(value.len());
         self.raw(value);
+    }
+
+    /// Numbers of four bytes with their number before them.
+    pub fn u32s(&mut self, values: &[u32]) {
+        self.length(values.len());
+        values.iter().for_each(|&value| self.u32(value));
+    }
+
+    /// Numbers of eight bytes with their number before them.
+    pub fn i64s(&mut self, values: &[i64]) {
+        self.length(values.len());
+        values.iter().for_each(|&value| self.i64(value));
     }
 
     /// Columns of `rows` rows each, of any Arrow types.
@@ -80,6 +109,7 @@ impl ByteWriter {
             writer.finish()
         });
         written.expect("writing to memory does not fail, and Arrow IPC has all types");
+        self.u64(xxh3_64(&encoded));
         self.bytes(&encoded);
     }
 
@@ -157,10 +187,27 @@ impl<'a> ByteReader<'a> {
         self.raw(length)
     }
 
+    /// Numbers of four bytes with their number before them.
+    pub fn u32s(&mut self) -> Result<Vec<u32>, Damaged> {
+        let numbers = self.count(4).and_then(|count| self.raw(count * 4))?.as_chunks().0;
+        Ok(numbers.iter().map(|&number| u32::from_le_bytes(number)).collect())
+    }
+
+    /// Numbers of eight bytes with their number before them.
+    pub fn i64s(&mut self) -> Result<Vec<i64>, Damaged> {
+        let numbers = self.count(8).and_then(|count| self.raw(count * 8))?.as_chunks().0;
+        Ok(numbers.iter().map(|&number| i64::from_le_bytes(number)).collect())
+    }
+
     /// Columns with their number of rows.
     pub fn columns(&mut self) -> Result<(Vec<ArrayRef>, usize), Damaged> {
         let failed = |e: arrow_schema::ArrowError| Damaged(format!("columns cannot be read: {e}"));
-        let mut reader = StreamReader::try_new(self.bytes()?, None).map_err(failed)?;
+        let (checksum, encoded) = (self.u64()?, self.bytes()?);
+        if xxh3_64(encoded) != checksum {
+            // The reader of Arrow believes what it reads, and panics.
+            return Err(Damaged("columns have another checksum than they should".into()));
+        }
+        let mut reader = StreamReader::try_new(encoded, None).map_err(failed)?;
         let batch = reader.next().ok_or_else(|| Damaged("columns are missing".into()))?.map_err(failed)?;
         Ok((batch.columns().to_vec(), batch.num_rows()))
     }
@@ -189,12 +236,15 @@ mod tests {
         writer.u8(7);
         writer.i64(-2);
         writer.bytes(b"some bytes");
+        writer.u32s(&[u32::MAX, 3]);
+        writer.i64s(&[i64::MIN]);
         writer.columns(&columns, 2);
         writer.columns(&[], 5);
         let bytes = writer.into_bytes();
         let read = |bytes: &[u8]| -> Result<(), Damaged> {
             let mut reader = ByteReader::new(bytes);
             assert_eq!((reader.u8()?, reader.i64()?, reader.bytes()?), (7, -2, &b"some bytes"[..]));
+            assert_eq!((reader.u32s()?, reader.i64s()?), (vec![u32::MAX, 3], vec![i64::MIN]));
             assert_eq!(reader.columns()?, (columns.clone(), 2));
             assert_eq!(reader.columns()?, (vec![], 5));
             reader.end()

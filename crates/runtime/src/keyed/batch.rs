@@ -1,5 +1,6 @@
 //! Rows on their way to a partition of a keyed operator, and how those of several buffers are put in merged order.
 
+use super::encoding::{restore_columns, save_columns};
 use crate::columns::{Parts, bytes_of, compact, joined, selected, sliced, unselectable};
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
@@ -7,7 +8,8 @@ use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::ScalarBuffer;
 use arrow_select::interleave::interleave;
 use millstream_state::Ordinal;
-use millstream_types::Diagnostic;
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
+use millstream_types::{Diagnostic, Schema};
 use std::ops::Range;
 
 /// Rows of one buffer for one partition, or rows in merged order.
@@ -36,6 +38,27 @@ impl Batch {
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         bytes_of(&self.columns) + self.ordinals.len() * size_of::<Ordinal>()
+    }
+
+    /// Writes the rows.
+    #[allow(dead_code, reason = "checkpoints call it")]
+    pub(crate) fn save(&self, out: &mut ByteWriter) {
+        save_columns(&self.columns, self.rows(), out);
+        self.ordinals.iter().for_each(|ordinal| ordinal.save(out));
+    }
+
+    /// Reads rows of the columns of a schema, or a batch without rows and columns.
+    #[allow(dead_code, reason = "recovery calls it")]
+    pub(crate) fn restore(schema: &Schema, from: &mut ByteReader<'_>) -> Result<Batch, Damaged> {
+        let mut ahead = from.clone();
+        if ahead.columns()?.0.is_empty() {
+            *from = ahead;
+            return Ok(Batch::default());
+        }
+        let types = schema.fields.iter().map(|field| field.data_type.to_arrow());
+        let (columns, rows) = restore_columns(types, from)?;
+        let ordinals = (0..rows).map(|_| Ordinal::restore(from)).collect::<Result<_, _>>()?;
+        Ok(Batch { columns, ordinals })
     }
 
     /// Routes rows to their partitions. Strings are copied out of the input.

@@ -1,13 +1,15 @@
 //! Count windows: `size` rows of a key in merged order, beginning every `slide` rows; only full ones give results.
 
 use super::batch::{Batch, times_of};
-use super::fifo::{Element, Fifo};
+use super::encoding::{Owned, check_count};
+use super::fifo::{Element, Fifo, restore_elements, save_elements};
 use super::groups::Groups;
 use super::slots::SlotTable;
 use super::store::{Doubling, RowStore, timestamps};
 use super::{State, Work};
 use crate::input::OperatorCode;
 use millstream_plan::pipeline::{KeyedOperator, SlotAggregates};
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::Diagnostic;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,6 +44,25 @@ impl Shape {
     /// How many of the rows of a complete window are not in the next one.
     fn leave(self) -> u64 {
         self.size.min(self.slide)
+    }
+
+    /// How many of the first `number` rows of a key are in open windows.
+    fn open(self, number: u64) -> u64 {
+        let counted = match self.slide > self.size {
+            true => number / self.slide * self.size + (number % self.slide).min(self.size),
+            false => number,
+        };
+        let complete = number.checked_sub(self.size).map_or(0, |rest| rest / self.slide + 1);
+        counted - complete * self.leave()
+    }
+}
+
+/// Reads the number of rows that a key has had.
+fn restore_rows(from: &mut ByteReader<'_>) -> Result<u64, Damaged> {
+    let rows = from.u64()?;
+    match rows <= i64::MAX as u64 {
+        true => Ok(rows),
+        false => Err(Damaged(format!("a key cannot have had {rows} rows"))),
     }
 }
 
@@ -184,6 +205,30 @@ impl State for CountAggregate {
         }
         self.groups.bytes() + self.table.bytes() + self.keys.capacity() * size_of::<Key>() + self.slices.0
     }
+
+    fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        self.groups.save(out);
+        self.table.save(out);
+        for key in &self.keys {
+            out.u64(key.rows);
+            key.slices.save(out);
+            save_elements(key.filling.as_slice(), out);
+        }
+        Ok(())
+    }
+
+    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        self.groups.restore(from)?;
+        self.table.restore(from)?;
+        for _ in 0..self.groups.len() {
+            let (rows, slices, filling) = (restore_rows(from)?, Fifo::restore(from)?, restore_elements(from)?);
+            check_count("slices", filling.len(), filling.len().min(1))?;
+            self.keys.push(Key { rows, slices, filling: filling.first().copied() });
+        }
+        self.slices = (self.keys.iter().map(|key| key.slices.bytes()).sum(), 0);
+        let slots = |key: &Key| key.slices.slots().chain(key.filling.map(|f| f.slot)).collect::<Vec<_>>();
+        Ok(self.table.check_owned(self.keys.iter().flat_map(slots))?)
+    }
 }
 
 /// Rows of full count windows.
@@ -301,5 +346,33 @@ impl State for CountRows {
     fn bytes(&mut self) -> usize {
         let rows = self.rows.bytes() + self.times.capacity() * size_of::<i64>() + self.rows.len() * size_of::<u32>();
         self.groups.bytes() + rows + self.keys.capacity() * size_of::<KeyRows>()
+    }
+
+    fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        self.groups.save(out);
+        self.rows.save(out);
+        out.i64s(&self.times);
+        for key in &self.keys {
+            out.u64(key.rows);
+            out.length(key.open.len());
+            key.open.iter().for_each(|&row| out.u32(row));
+        }
+        Ok(())
+    }
+
+    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        self.groups.restore(from)?;
+        self.rows.restore(from)?;
+        self.times = from.i64s()?;
+        check_count("times", self.times.len(), self.rows.len())?;
+        let mut owned = Owned::new(self.rows.len());
+        for _ in 0..self.groups.len() {
+            let (rows, open) = (restore_rows(from)?, VecDeque::from(from.u32s()?));
+            check_count("rows in windows", open.len(), self.shape.open(rows) as usize)?;
+            open.iter().try_for_each(|&row| owned.take(row as usize))?;
+            self.keys.push(KeyRows { rows, open });
+        }
+        self.doubling.done(self.rows.len());
+        Ok(())
     }
 }

@@ -11,6 +11,7 @@
 //! has to be subtracted.
 
 use millstream_state::Slots;
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
 
 /// An element, or several that were merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,27 @@ impl Element {
         self.first = self.first.min(other.first);
         self.last = self.last.max(other.last);
     }
+
+    /// Writes it.
+    pub(crate) fn save(&self, out: &mut ByteWriter) {
+        [self.slot, self.first, self.last].iter().for_each(|&number| out.i64(number));
+    }
+
+    /// Reads what [`Element::save`] has written.
+    pub(crate) fn restore(from: &mut ByteReader<'_>) -> Result<Element, Damaged> {
+        Ok(Element { slot: from.i64()?, first: from.i64()?, last: from.i64()? })
+    }
+}
+
+/// Writes elements with their number before them.
+pub(crate) fn save_elements(elements: &[Element], out: &mut ByteWriter) {
+    out.length(elements.len());
+    elements.iter().for_each(|element| element.save(out));
+}
+
+/// Reads what [`save_elements`] has written.
+pub(crate) fn restore_elements(from: &mut ByteReader<'_>) -> Result<Vec<Element>, Damaged> {
+    (0..from.count(24)?).map(|_| Element::restore(from)).collect()
 }
 
 impl Fifo {
@@ -108,6 +130,25 @@ impl Fifo {
             all.widen(*second);
         }
         Some(all)
+    }
+
+    /// The slots that belong to it.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = i64> + use<'_> {
+        self.front.iter().chain(&self.back).chain(&self.sum).map(|element| element.slot)
+    }
+
+    /// Writes it.
+    pub(crate) fn save(&self, out: &mut ByteWriter) {
+        save_elements(&self.front, out);
+        save_elements(&self.back, out);
+        self.sum.iter().for_each(|sum| sum.save(out));
+    }
+
+    /// Reads what [`Fifo::save`] has written.
+    pub(crate) fn restore(from: &mut ByteReader<'_>) -> Result<Fifo, Damaged> {
+        let (front, back) = (restore_elements(from)?, restore_elements(from)?);
+        let sum = if back.is_empty() { None } else { Some(Element::restore(from)?) };
+        Ok(Fifo { front, back, sum })
     }
 
     /// Forgets all elements.

@@ -7,6 +7,7 @@ use arrow_array::{ArrayRef, new_null_array};
 use millstream_abi::EntryLayout;
 use millstream_plan::pipeline::{KeyedInput, KeyedOperator};
 use millstream_state::GroupTable;
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::{DataType, Diagnostic};
 use std::sync::Arc;
 
@@ -65,6 +66,17 @@ impl Groups {
             return Ok(Vec::new());
         }
         groups::assign(&mut self.table, &work.code.keys[port], columns, rows, work.functions)
+    }
+
+    /// Writes the keys.
+    pub(crate) fn save(&self, out: &mut ByteWriter) {
+        self.table.save(out);
+    }
+
+    /// Has the groups that [`Groups::save`] has written instead.
+    pub(crate) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Damaged> {
+        self.table = GroupTable::restore(Arc::clone(&self.layout), &self.types, from)?;
+        Ok(())
     }
 
     /// Forgets all groups.

@@ -17,6 +17,7 @@
 mod batch;
 mod counts;
 mod driver;
+mod encoding;
 mod fifo;
 mod groups;
 mod order;
@@ -30,6 +31,9 @@ mod store;
 mod stream_join;
 mod window_join;
 
+#[cfg(test)]
+mod tests;
+
 use crate::buffer::Rows;
 use crate::columns::sliced;
 use crate::input::OperatorCode;
@@ -41,6 +45,7 @@ pub(crate) use driver::{KeyedRuntime, KeyedTask, most_behind};
 use millstream_functions::FunctionContext;
 use millstream_plan::logical::Frame;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
+use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::Diagnostic;
 
 /// What one partition of an operator remembers.
@@ -54,6 +59,20 @@ pub(crate) trait State: Send {
 
     /// Bytes of memory, about; asked for after every job, so it has to be cheap.
     fn bytes(&mut self) -> usize;
+
+    /// Writes all of it, between two calls of [`State::advance`].
+    #[allow(dead_code, reason = "checkpoints call it")]
+    fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic>;
+
+    /// Takes over what [`State::save`] of a state of the same operator has written, perhaps in another process; `self` is fresh.
+    ///
+    /// Times of [`Work::now_ms`] are written relative to the last call of `advance`, and taken as those of a query that has
+    /// just started: rows of regular joins do not get older while nothing runs.
+    ///
+    /// # Errors
+    /// `CHECKPOINT_DAMAGED`, when the bytes are something else. The state is not to be used then.
+    #[allow(dead_code, reason = "recovery calls it")]
+    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic>;
 }
 
 /// What a job works with.

@@ -6,6 +6,7 @@
 //! order: without a bound each is merged with the one before; with a bound they go through two stacks.
 
 use super::batch::{Batch, times_of};
+use super::encoding::check_count;
 use super::fifo::{Element, Fifo};
 use super::groups::Groups;
 use super::slots::SlotTable;
@@ -15,13 +16,16 @@ use crate::input::OperatorCode;
 use millstream_plan::logical::Frame;
 use millstream_plan::pipeline::{KeyedOperator, SlotAggregates};
 use millstream_state::Ordinal;
-use millstream_types::Diagnostic;
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
+use millstream_types::{Diagnostic, Schema};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// See the file's description.
 pub(crate) struct Over {
     frame: Frame,
+    /// Of rows.
+    schema: Schema,
     waiting: Option<Waiting>,
     groups: Groups,
     table: SlotTable,
@@ -66,13 +70,7 @@ impl Waiting {
         self.rows.bytes() + self.order.capacity() * size_of::<Reverse<(i64, Ordinal, u32)>>()
     }
 
-    /// Takes rows in, and gives those whose time the watermark has reached, in order.
-    fn exchange(
-        &mut self,
-        batch: Batch,
-        watermark: i64,
-        is_tight: bool,
-    ) -> Result<Option<(Batch, Vec<i64>)>, Diagnostic> {
+    fn add(&mut self, batch: Batch) -> Result<(), Diagnostic> {
         let rows = batch.rows();
         if rows > 0 {
             let times = times_of(&batch.columns[self.time])?;
@@ -80,6 +78,32 @@ impl Waiting {
             let places = times.iter().zip(batch.ordinals).zip(first..);
             self.order.extend(places.map(|((&time, ordinal), row)| Reverse((time, ordinal, row))));
         }
+        Ok(())
+    }
+
+    /// Those that wait, in the order of their numbers.
+    fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        let mut waiting: Vec<(u32, Ordinal)> = self.order.iter().map(|&Reverse((_, o, row))| (row, o)).collect();
+        waiting.sort_unstable_by_key(|&(row, _)| row);
+        let (numbers, ordinals): (Vec<u32>, Vec<Ordinal>) = waiting.into_iter().unzip();
+        Batch { columns: self.rows.gather(&numbers)?, ordinals }.save(out);
+        Ok(())
+    }
+
+    fn restore(&mut self, schema: &Schema, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        self.add(Batch::restore(schema, from)?)?;
+        self.doubling.done(self.rows.len());
+        Ok(())
+    }
+
+    /// Takes rows in, and gives those whose time the watermark has reached, in order.
+    fn exchange(
+        &mut self,
+        batch: Batch,
+        watermark: i64,
+        is_tight: bool,
+    ) -> Result<Option<(Batch, Vec<i64>)>, Diagnostic> {
+        self.add(batch)?;
         let (mut numbers, mut times, mut ordinals) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(Reverse((time, ordinal, row))) = self.order.peek().copied() {
             if time > watermark {
@@ -123,6 +147,7 @@ impl Over {
         });
         Ok(Over {
             frame,
+            schema: input.schema.clone(),
             waiting,
             groups: Groups::new(plan, code)?,
             table: SlotTable::new(aggregates, code)?,
@@ -252,5 +277,39 @@ impl State for Over {
         let waiting = self.waiting.as_ref().map_or(0, Waiting::bytes);
         let keys = self.keys.capacity() * size_of::<Key>() + self.frames.0;
         self.groups.bytes() + self.table.bytes() + keys + waiting
+    }
+
+    fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        if let Some(waiting) = &self.waiting {
+            waiting.save(out)?;
+        }
+        self.groups.save(out);
+        self.table.save(out);
+        out.u64(self.processed);
+        for key in &self.keys {
+            out.i64s(key.running.as_slice());
+            key.last.save(out);
+        }
+        Ok(())
+    }
+
+    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.restore(&self.schema, from)?;
+        }
+        self.groups.restore(from)?;
+        self.table.restore(from)?;
+        self.processed = from.u64()?;
+        if self.processed > i64::MAX as u64 {
+            return Err(Damaged(format!("{} rows cannot have been processed", self.processed)).into());
+        }
+        for _ in 0..self.groups.len() {
+            let (running, last) = (from.i64s()?, Fifo::restore(from)?);
+            check_count("sums", running.len(), running.len().min(1))?;
+            self.keys.push(Key { running: running.first().copied(), last, peers: None });
+        }
+        self.frames = (self.keys.iter().map(|key| key.last.bytes()).sum(), self.processed);
+        self.doubling.done(self.keys.len());
+        Ok(self.table.check_owned(self.keys.iter().flat_map(|key| key.last.slots().chain(key.running)))?)
     }
 }

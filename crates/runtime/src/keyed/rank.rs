@@ -15,6 +15,7 @@ use crate::input::OperatorCode;
 use arrow_array::{ArrayRef, Int64Array, UInt32Array};
 use millstream_plan::logical::RankFunction;
 use millstream_plan::pipeline::{KeyedOperator, SortColumn};
+use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::Diagnostic;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -140,5 +141,14 @@ impl State for Rank {
 
     fn bytes(&mut self) -> usize {
         self.windows.bytes()
+    }
+
+    fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        self.windows.save(out);
+        Ok(())
+    }
+
+    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        self.windows.restore(from)
     }
 }

@@ -1,11 +1,13 @@
 //! Rows with their session: kept until it ends, in a chain for each session.
 
 use super::batch::Batch;
+use super::encoding::Owned;
 use super::sessions::Sessions;
 use super::store::{Doubling, NO_ROW, RowStore};
 use super::{State, Work};
 use crate::input::OperatorCode;
 use millstream_plan::pipeline::KeyedOperator;
+use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::Diagnostic;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -116,6 +118,31 @@ impl State for SessionRows {
     fn bytes(&mut self) -> usize {
         let chains = self.chains.capacity() * size_of::<(u32, u32)>();
         self.sessions.bytes() + self.rows.bytes() + self.before.capacity() * size_of::<u32>() + chains
+    }
+
+    fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        self.sessions.save(out);
+        self.rows.save(out);
+        self.sessions.open().for_each(|session| out.u32s(&self.rows_of(session)));
+        Ok(())
+    }
+
+    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        self.sessions.restore(from)?;
+        self.rows.restore(from)?;
+        self.before = vec![NO_ROW; self.rows.len()];
+        let mut owned = Owned::new(self.rows.len());
+        for _ in 0..self.sessions.all.len() {
+            let mut chain = (NO_ROW, NO_ROW);
+            for row in from.u32s()? {
+                owned.take(row as usize)?;
+                self.before[row as usize] = chain.1;
+                chain = (if chain.0 == NO_ROW { row } else { chain.0 }, row);
+            }
+            self.chains.push(chain);
+        }
+        self.doubling.done(self.rows.len());
+        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@
 //! overlaps or touches it becomes one. If that one is complete already, the row is late.
 
 use super::batch::{Batch, times_of};
+use super::encoding::check_count;
 use super::groups::Groups;
 use super::slots::SlotTable;
 use super::store::{Doubling, timestamps};
@@ -13,6 +14,7 @@ use crate::input::OperatorCode;
 use arrow_array::ArrayRef;
 use millstream_plan::pipeline::{KeyedOperator, SlotAggregates};
 use millstream_state::Ordinal;
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::Diagnostic;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -75,6 +77,52 @@ impl Sessions {
             groups: Groups::new(plan, code)?,
             doubling: Doubling::default(),
         })
+    }
+
+    /// The numbers of the open sessions of each group.
+    fn chains(&self) -> impl Iterator<Item = Vec<u32>> + use<'_> {
+        self.heads.iter().map(|&head| {
+            let open = |&number: &u32| number != NONE;
+            std::iter::successors(Some(head).filter(open), |&n| Some(self.all[n as usize].next).filter(open)).collect()
+        })
+    }
+
+    /// The numbers of all open sessions: in their order [`Sessions::restore`] numbers them anew.
+    pub(crate) fn open(&self) -> impl Iterator<Item = u32> + use<'_> {
+        self.chains().flatten()
+    }
+
+    /// Writes the open sessions.
+    pub(crate) fn save(&self, out: &mut ByteWriter) {
+        self.groups.save(out);
+        for chain in self.chains() {
+            out.length(chain.len());
+            for session in chain.into_iter().map(|number| &self.all[number as usize]) {
+                out.i64(session.start);
+                out.i64(session.end);
+                session.first.save(out);
+            }
+        }
+    }
+
+    /// Has the sessions that [`Sessions::save`] has written; there are none so far.
+    pub(crate) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Damaged> {
+        self.groups.restore(from)?;
+        for group in 0..self.groups.len() as u32 {
+            let (first, count) = (self.all.len(), from.count(16 + Ordinal::ENCODED_BYTES)?);
+            self.heads.push(if count > 0 { first as u32 } else { NONE });
+            for number in first..first + count {
+                let (start, end, ordinal) = (from.i64()?, from.i64()?, Ordinal::restore(from)?);
+                if start > end || end == i64::MIN {
+                    return Err(Damaged("a session ends before it begins".into()));
+                }
+                let next = if number + 1 < first + count { number as u32 + 1 } else { NONE };
+                self.all.push(Session { start, end, first: ordinal, group, next, generation: 0 });
+                self.deadlines.push(Reverse((end - 1, number as u32, 0)));
+            }
+        }
+        self.doubling.done(self.groups.len());
+        Ok(())
     }
 
     /// Finds or begins the session of each row; late rows are counted and left out of the batch.
@@ -299,5 +347,20 @@ impl State for SessionAggregate {
 
     fn bytes(&mut self) -> usize {
         self.sessions.bytes() + self.table.bytes() + self.slots.capacity() * size_of::<i64>()
+    }
+
+    fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        self.sessions.save(out);
+        self.table.save(out);
+        out.i64s(&self.sessions.open().map(|session| self.slots[session as usize]).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        self.sessions.restore(from)?;
+        self.table.restore(from)?;
+        self.slots = from.i64s()?;
+        check_count("slots of sessions", self.slots.len(), self.sessions.all.len())?;
+        Ok(self.table.check_owned(self.slots.iter().copied())?)
     }
 }

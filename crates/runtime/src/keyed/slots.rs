@@ -1,12 +1,14 @@
 //! The aggregates of sessions, count windows and rows of OVER, by slot, updated by a compiled program.
 
 use super::Work;
+use super::encoding::{Owned, check_count};
 use crate::input::OperatorCode;
 use arrow_array::{ArrayRef, Int64Array};
 use millstream_abi::{EntryLayout, ExecContext, Slot, Str};
 use millstream_codegen::execute::{TableHooks, update};
 use millstream_plan::pipeline::SlotAggregates;
 use millstream_state::{Ordinal, Output, OutputTypes, Slots, Table};
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
@@ -84,6 +86,29 @@ impl SlotTable {
             (self.object_bytes, self.updated) = (self.slots.object_bytes(), 0);
         }
         self.slots.bytes() + self.object_bytes
+    }
+
+    /// Writes the slots.
+    pub(crate) fn save(&self, out: &mut ByteWriter) {
+        self.slots.save(out);
+    }
+
+    /// Has the slots that [`SlotTable::save`] has written instead.
+    pub(crate) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Damaged> {
+        self.slots = Slots::restore(Arc::clone(&self.layout), &self.types, from)?;
+        (self.object_bytes, self.updated) = (self.slots.object_bytes(), 0);
+        Ok(())
+    }
+
+    /// Checks that slots are all that there are, and each is owned once: so all of them can be removed.
+    pub(crate) fn check_owned(&self, slots: impl Iterator<Item = i64>) -> Result<(), Damaged> {
+        let slots: Vec<i64> = slots.collect();
+        check_count("slots", slots.len(), self.slots.len())?;
+        if let Some(free) = slots.iter().find(|&&slot| !self.slots.is_allocated(slot)) {
+            return Err(Damaged(format!("slot {free} is free")));
+        }
+        let mut owned = Owned::new(slots.iter().max().map_or(0, |&most| most as usize + 1));
+        slots.iter().try_for_each(|&slot| owned.take(slot as usize))
     }
 
     /// The aggregates' outputs for slots.

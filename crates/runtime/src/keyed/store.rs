@@ -5,9 +5,11 @@
 //! [`RowStore::keep`] forgets rows and numbers the others anew; operators call it when the number of rows has doubled
 //! ([`Doubling`]), so that forgetting costs a constant number of copies a row and memory is at most twice what is alive.
 
+use super::encoding::{restore_columns, save_columns};
 use crate::columns::{bytes_of, compact, joined, selected, tidy, unselectable};
 use arrow_array::{Array, ArrayRef, UInt32Array, new_null_array};
 use arrow_select::interleave::interleave;
+use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::{DataType, Diagnostic, Schema};
 use std::sync::Arc;
 
@@ -86,6 +88,22 @@ impl RowStore {
             self.chunks.push(merged);
         }
         Ok(first as u32)
+    }
+
+    /// Writes all rows.
+    pub(crate) fn save(&self, out: &mut ByteWriter) {
+        out.length(self.chunks.len());
+        self.chunks.iter().for_each(|chunk| save_columns(&chunk.columns, chunk.rows, out));
+    }
+
+    /// Adds the rows that [`RowStore::save`] has written; in an empty store they have the numbers that they had.
+    pub(crate) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        for _ in 0..from.count(1)? {
+            let types = self.nulls.iter().map(|column| column.data_type().clone());
+            let (columns, rows) = restore_columns(types, from)?;
+            self.push(columns, rows)?;
+        }
+        Ok(())
     }
 
     /// The rows of these numbers, in their order; [`NO_ROW`] gives NULLs.

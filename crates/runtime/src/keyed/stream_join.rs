@@ -14,6 +14,7 @@
 //! **Regular join.** All rows meet, or those that came within the time to live (processing time).
 
 use super::batch::{Batch, times_of};
+use super::encoding::{check_count, restore_flags, save_flags};
 use super::groups::Groups;
 use super::pairs::{Matched, Pairs, Sides, emit_left, emit_right};
 use super::store::{Doubling, RowStore};
@@ -22,6 +23,7 @@ use super::{State, Work};
 use crate::input::OperatorCode;
 use millstream_plan::logical::JoinKind;
 use millstream_plan::pipeline::KeyedOperator;
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::Diagnostic;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -110,6 +112,8 @@ pub(crate) struct StreamJoin {
     doubling: Doubling,
     /// When expired rows are looked for, at the earliest.
     next_sweep: i64,
+    /// The time of the last job.
+    now_ms: i64,
 }
 
 impl Side {
@@ -143,6 +147,40 @@ impl Side {
             let deadline = |row: usize| Reverse((self.times[row].saturating_add(life), row as u32));
             self.deadlines.extend((first..self.times.len()).map(deadline));
         }
+    }
+
+    /// Writes the rows, with times that are relative to `now`.
+    fn save(&self, now: i64, out: &mut ByteWriter) {
+        self.store.save(out);
+        out.i64s(&self.times.iter().map(|time| time.saturating_sub(now)).collect::<Vec<_>>());
+        out.u32s(&self.groups);
+        if self.is_outer {
+            save_flags(&self.matched, out);
+            let mut is_waiting = vec![false; self.times.len()];
+            self.deadlines.iter().for_each(|Reverse((_, row))| is_waiting[*row as usize] = true);
+            save_flags(&is_waiting, out);
+        }
+    }
+
+    /// Has the rows that [`Side::save`] has written, of so many groups; there are none so far.
+    fn restore(&mut self, groups: usize, life: Option<i64>, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        self.store.restore(from)?;
+        (self.times, self.groups) = (from.i64s()?, from.u32s()?);
+        check_count("times", self.times.len(), self.store.len())?;
+        check_count("groups of rows", self.groups.len(), self.store.len())?;
+        if self.groups.iter().any(|&group| group != NONE && group as usize >= groups) {
+            return Err(Damaged("a row is in no group".into()).into());
+        }
+        self.link(0, groups, None);
+        if self.is_outer {
+            self.matched = restore_flags(from)?;
+            let is_waiting = restore_flags(from)?;
+            check_count("marks of rows", self.matched.len(), self.store.len())?;
+            check_count("deadlines", is_waiting.len(), self.store.len())?;
+            let deadline = |row: usize| Reverse((self.times[row].saturating_add(life.unwrap_or(0)), row as u32));
+            self.deadlines = (0..is_waiting.len()).filter(|&row| is_waiting[row]).map(deadline).collect();
+        }
+        Ok(())
     }
 
     fn bytes(&self) -> usize {
@@ -193,7 +231,7 @@ impl StreamJoin {
     ) -> Result<StreamJoin, Diagnostic> {
         let sides = [Side::new(plan, 0, is_outer[0]), Side::new(plan, 1, is_outer[1])];
         let groups = Groups::new(plan, code)?;
-        Ok(StreamJoin { rule, sides, groups, doubling: Doubling::default(), next_sweep: i64::MAX })
+        Ok(StreamJoin { rule, sides, groups, doubling: Doubling::default(), next_sweep: i64::MAX, now_ms: 0 })
     }
 
     fn life(&self, port: usize) -> Option<i64> {
@@ -350,6 +388,7 @@ impl StreamJoin {
 
 impl State for StreamJoin {
     fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        self.now_ms = work.now_ms;
         for (port, batch) in inputs.into_iter().enumerate() {
             if batch.rows() > 0 {
                 let first = self.insert(port, batch, work)?;
@@ -377,5 +416,25 @@ impl State for StreamJoin {
 
     fn bytes(&mut self) -> usize {
         self.groups.bytes() + self.sides.iter().map(Side::bytes).sum::<usize>()
+    }
+
+    fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        self.groups.save(out);
+        let now = if let Rule::Regular { .. } = self.rule { self.now_ms } else { 0 };
+        self.sides.iter().for_each(|side| side.save(now, out));
+        Ok(())
+    }
+
+    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        self.groups.restore(from)?;
+        let lives = [0, 1].map(|port| self.life(port));
+        for (side, life) in self.sides.iter_mut().zip(lives) {
+            side.restore(self.groups.len(), life, from)?;
+        }
+        self.doubling.done(self.sides.iter().map(|side| side.store.len()).sum());
+        match self.rule {
+            Rule::Regular { ttl_ms: Some(ttl) } => self.plan_sweep(ttl, 0),
+            _ => Ok(()),
+        }
     }
 }

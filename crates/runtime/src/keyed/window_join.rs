@@ -11,6 +11,7 @@ use super::{State, Work};
 use crate::input::OperatorCode;
 use millstream_plan::logical::JoinKind;
 use millstream_plan::pipeline::KeyedOperator;
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::{Diagnostic, Schema};
 use std::collections::BTreeMap;
 
@@ -96,6 +97,29 @@ impl Windows {
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Writes all windows.
+    pub(crate) fn save(&self, out: &mut ByteWriter) {
+        out.length(self.open.len());
+        for (&time, stores) in &self.open {
+            out.i64(time);
+            stores.iter().for_each(|store| store.save(out));
+        }
+    }
+
+    /// Adds the windows that [`Windows::save`] has written.
+    pub(crate) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        for _ in 0..from.count(8)? {
+            let time = from.i64()?;
+            let mut stores: Vec<RowStore> = self.schemas.iter().map(RowStore::new).collect();
+            stores.iter_mut().try_for_each(|store| store.restore(from))?;
+            if self.open.last_key_value().is_some_and(|(&last, _)| last >= time) {
+                return Err(Damaged("windows are not in order".into()).into());
+            }
+            self.put_back(time, stores);
+        }
+        Ok(())
     }
 
     /// `window_time` of the first window.
@@ -229,5 +253,14 @@ impl State for WindowJoin {
 
     fn bytes(&mut self) -> usize {
         self.windows.bytes()
+    }
+
+    fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        self.windows.save(out);
+        Ok(())
+    }
+
+    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        self.windows.restore(from)
     }
 }

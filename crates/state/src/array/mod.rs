@@ -20,6 +20,7 @@ pub(crate) use merge::merge_arrays;
 use millstream_abi::{ArrayLayout, EntryLayout, HASH_SEED, KeyRange, Phys, TableHeader, hash_finish, hash_word};
 use millstream_sync::pool::Pool;
 use runs::Runs;
+use std::ops::Range;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
@@ -253,27 +254,35 @@ impl ArrayRun {
     }
 
     fn with_keys(&self) -> Entries {
-        let (layout, array) = (&*self.shape.layout, &self.shape.array);
-        let memory = EntryMemory::zeroed(self.starts[PARTITIONS] * layout.stride);
-        let ends = layout.accumulators.first().zip(layout.accumulators.last());
-        let fields = ends.map_or(0..0, |(&(_, first), &(last, offset))| first..offset + last.size());
-        let mut place = memory.start();
-        for run in self.shape.runs.of(&(0..PARTITIONS)) {
-            for index in run.first..run.first + run.len {
-                let from = self.entry(index);
-                // SAFETY: an entry of the array; there is a place for each that is there, of the layout, and the fields are
-                // in both.
-                unsafe {
-                    if read::<u64>(from, array.mark) == 0 {
-                        continue;
-                    }
-                    place.add(fields.start).copy_from_nonoverlapping(from.add(fields.start), fields.len());
-                    write_key(layout, place, self.shape.range.first.wrapping_add(index as i64));
-                    place = place.add(layout.stride);
-                }
-            }
+        let stride = self.shape.layout.stride;
+        let memory = EntryMemory::zeroed(self.starts[PARTITIONS] * stride);
+        for (i, index) in self.keys_of(0..PARTITIONS).enumerate() {
+            // SAFETY: there is a place for each key that is there.
+            unsafe { self.write_entry(index, memory.start().add(i * stride)) };
         }
         Entries::of_numbers(memory, self.starts)
+    }
+
+    /// Numbers of the keys of some partitions that are there, in order.
+    pub(crate) fn keys_of(&self, partitions: Range<usize>) -> impl Iterator<Item = usize> + use<'_> {
+        let keys = self.shape.runs.of(&partitions).iter().flat_map(|run| run.first..run.first + run.len);
+        // SAFETY: runs are within the range, and so there is an entry.
+        keys.filter(|&index| unsafe { read::<u64>(self.entry(index), self.shape.array.mark) } != 0)
+    }
+
+    /// Writes an entry with hash and key.
+    ///
+    /// # Safety
+    /// The key with the number is there, and `place` is an entry of the layout, of zeros, that is ours to write.
+    pub(crate) unsafe fn write_entry(&self, index: usize, place: *mut u8) {
+        let layout = &*self.shape.layout;
+        let ends = layout.accumulators.first().zip(layout.accumulators.last());
+        let fields = ends.map_or(0..0, |(&(_, first), &(last, offset))| first..offset + last.size());
+        // SAFETY: promised by the caller; the fields are in both entries.
+        unsafe {
+            place.add(fields.start).copy_from_nonoverlapping(self.entry(index).add(fields.start), fields.len());
+            write_key(layout, place, self.shape.range.first.wrapping_add(index as i64));
+        }
     }
 
     fn memory(&self) -> &ArrayMemory {

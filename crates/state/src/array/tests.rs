@@ -7,6 +7,7 @@ use crate::merge::merge;
 use crate::table::{Table, TableHint};
 use arrow_array::ArrayRef;
 use millstream_abi::{Accumulator, Combination, Finish, Slot};
+use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::DataType;
 use proptest::prelude::*;
 use std::ops::Range;
@@ -203,6 +204,36 @@ proptest! {
                 let expected = Arc::new(table_of(&layout, all).seal());
                 prop_assert_eq!(found, columns(&[expected], 0..PARTITIONS, &accumulators));
             }
+        }
+    }
+}
+
+#[test]
+fn arrays_are_written_as_entries_are() {
+    let budget = budget();
+    for (accumulators, count) in [(plain(), Some(1)), (plain(), None), (vec![], None)] {
+        let (layout, types) = (layout(&accumulators), types(&accumulators));
+        let shape = shape(&layout, count, RANGE);
+        let rows: Vec<Row> = (-70..130).filter(|key| key % 3 != 0).map(|key| (0, key, key * 7)).collect();
+        let array = array_of(&shape, &budget, rows.iter().copied()).seal(false);
+        let entries = table_of(&layout, rows.into_iter()).seal();
+        let before = array.bytes();
+        let save =
+            |partial: &Partial, partition: usize| -> Vec<Vec<u8>> { partial.blocks_of(partition, 500).collect() };
+        for partition in 0..PARTITIONS {
+            assert_eq!(save(&array, partition), save(&entries, partition));
+        }
+        assert_eq!(array.bytes(), before, "no entries were made for that");
+        let mut out = [ByteWriter::new(), ByteWriter::new()];
+        out.iter_mut().zip([2, 9]).for_each(|(out, partition)| array.save(partition, out));
+        let saved = out.map(ByteWriter::into_bytes);
+        let parts = saved.iter().map(|bytes| ByteReader::new(bytes));
+        let restored = Arc::new(Partial::restore(&layout, &types, &budget, parts).unwrap());
+        assert_eq!(restored.len(), array.len_of(&(2..3)) + array.len_of(&(9..10)));
+        let array = [Arc::new(array)];
+        for part in [2..3, 9..10] {
+            let expected = columns(&array, part.clone(), &accumulators);
+            assert_eq!(columns(std::slice::from_ref(&restored), part, &accumulators), expected);
         }
     }
 }

@@ -56,6 +56,18 @@ impl Distinct {
         }
     }
 
+    /// The set of values.
+    pub(super) fn of(values: &Values) -> Distinct {
+        match values {
+            Values::Words(words) => Distinct::Words(words.iter().copied().collect()),
+            Values::Wides(wides) => Distinct::Wides(wides.iter().copied().collect()),
+            Values::Strings(bytes, ends) => {
+                let strings = (0..ends.len()).map(|i| values.string(i).into()).collect();
+                Distinct::Strings(strings, bytes.len())
+            }
+        }
+    }
+
     /// Adds a value.
     ///
     /// # Safety

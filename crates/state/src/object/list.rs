@@ -54,6 +54,13 @@ impl List {
         }
     }
 
+    /// A list without parts; `nulls` are numbers of values, ascending, and there is an ordinal for each value unless it is a
+    /// bag.
+    pub(super) fn of_values(values: Values, ordinals: Vec<Ordinal>, nulls: Vec<usize>, is_bag: bool) -> List {
+        let (len, null_count) = (values.len(), nulls.len());
+        List { ordinals, nulls, len, null_count, ..List::of_parts(values, is_bag) }
+    }
+
     /// Appends a value.
     ///
     /// # Safety
@@ -92,14 +99,18 @@ impl List {
 
     /// A list that has this one, which `this` points to, as a part.
     pub(super) fn fork(&self, this: &Arc<Object>) -> List {
-        let none = match self.values {
+        let mut fork = List::of_parts(self.no_values(), self.is_bag);
+        fork.append(Arc::clone(this));
+        fork
+    }
+
+    /// None of the type of the list's values.
+    pub(super) fn no_values(&self) -> Values {
+        match self.values {
             Values::Words(_) => Values::Words(vec![]),
             Values::Wides(_) => Values::Wides(vec![]),
             Values::Strings(..) => Values::Strings(vec![], vec![]),
-        };
-        let mut fork = List::of_parts(none, self.is_bag);
-        fork.append(Arc::clone(this));
-        fork
+        }
     }
 
     /// Number of values, NULLs among them.
@@ -128,6 +139,16 @@ impl List {
     /// The list's own values, without those of its parts; those that are [`List::is_null`] mean nothing.
     pub(crate) fn own_values(&self) -> &Values {
         &self.values
+    }
+
+    /// Numbers of its own values that are NULL, ascending.
+    pub(super) fn own_nulls(&self) -> &[usize] {
+        &self.nulls
+    }
+
+    /// The places of its own values; of a bag, none.
+    pub(super) fn own_ordinals(&self) -> &[Ordinal] {
+        &self.ordinals
     }
 
     /// All values in the order of the input, as leaves and positions in them. Values of one row are in their own order.
@@ -180,10 +201,8 @@ fn flatten(root: &Arc<Object>) -> Vec<Arc<Object>> {
         if list.parts.is_empty() {
             flat.push(object);
         } else if list.values.len() > 0 {
-            let mut own = List::of_parts(list.values.clone(), list.is_bag);
-            (own.ordinals, own.nulls) = (list.ordinals.clone(), list.nulls.clone());
-            (own.len, own.null_count) = (own.values.len(), own.nulls.len());
-            flat.push(Arc::new(Object::List(own)));
+            let own = (list.values.clone(), list.ordinals.clone(), list.nulls.clone());
+            flat.push(Arc::new(Object::List(List::of_values(own.0, own.1, own.2, list.is_bag))));
         }
     }
     flat

@@ -6,6 +6,7 @@
 //! windows may share the objects of sealed partials, and lists are not copied but strung together.
 
 mod distinct;
+mod encoding;
 mod list;
 mod sketch;
 mod values;

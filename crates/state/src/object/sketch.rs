@@ -4,12 +4,15 @@
 //! becomes dense when its encoding, whose length only depends on the set and grows with it, is longer than the dense form.
 //! DDSketch counts numbers in buckets; there are as many as doubles need, so that none are ever collapsed.
 
+mod encoding;
+
 use super::values::{positive_zero, string, word};
 use hyperloglogplus::{HyperLogLog, HyperLogLogPlus};
 use millstream_abi::{Phys, Slot, hash_bytes};
+use serde::{Deserialize, Serialize};
 use sketches_ddsketch::{Config, DDSketch};
 use std::fmt;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, Hasher};
 
 /// Registers: 2^14, for a standard error of 0.8 %.
 const PRECISION: u8 = 14;
@@ -39,14 +42,26 @@ impl Hasher for Hashed {
     }
 }
 
+/// Makes [`Hashed`]; written with the sketch as nothing.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct AlreadyHashed;
+
+impl BuildHasher for AlreadyHashed {
+    type Hasher = Hashed;
+
+    fn build_hasher(&self) -> Hashed {
+        Hashed::default()
+    }
+}
+
 /// An estimate of the number of distinct values.
 #[derive(Debug, Clone)]
-pub(crate) struct Cardinality(HyperLogLogPlus<u64, BuildHasherDefault<Hashed>>);
+pub(crate) struct Cardinality(HyperLogLogPlus<u64, AlreadyHashed>);
 
 impl Cardinality {
     /// Of no values.
     pub(super) fn new() -> Cardinality {
-        let sketch = HyperLogLogPlus::new(PRECISION, BuildHasherDefault::default());
+        let sketch = HyperLogLogPlus::new(PRECISION, AlreadyHashed);
         Cardinality(sketch.expect("the precision is between 4 and 18"))
     }
 

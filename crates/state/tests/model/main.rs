@@ -5,4 +5,5 @@ mod append;
 mod combine;
 mod input;
 mod merge;
+mod saved;
 mod slots;

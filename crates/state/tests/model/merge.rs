@@ -1,5 +1,6 @@
 //! Merges of partials of plain accumulators against a map from keys to rows.
 
+use crate::saved::round_trip;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef};
@@ -350,6 +351,10 @@ proptest! {
         // The same rows in one table give the same columns, in the same order.
         let one = Arc::new(table_of(rows.iter()).seal());
         prop_assert_eq!(&columns, &all_columns(&[one], &[5, 15]));
+
+        // Nor does it matter whether they have been elsewhere.
+        let restored: Vec<_> = partials.iter().map(|partial| Arc::new(round_trip(partial, &types()))).collect();
+        prop_assert_eq!(&columns, &all_columns(&restored, &[5, 15]));
 
         // Partitions one by one are the whole.
         let mut whole = 0;

@@ -3,6 +3,7 @@
 use crate::input::{self, Row};
 use millstream_abi::{Accumulator, EntryLayout, Phys};
 use millstream_state::{OutputTypes, Slots};
+use millstream_storage::{ByteReader, ByteWriter};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +16,8 @@ enum Step {
     Merge(usize, usize),
     Copy(usize, usize),
     Remove(usize),
+    /// They are written and read.
+    Save,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -25,6 +28,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..64usize, 0..64usize).prop_map(|(into, from)| Step::Merge(into, from)),
         1 => (0..64usize, 0..64usize).prop_map(|(into, from)| Step::Copy(into, from)),
         2 => (0..64usize).prop_map(Step::Remove),
+        1 => Just(Step::Save),
     ]
 }
 
@@ -34,6 +38,22 @@ fn layout(components: &[Accumulator]) -> Arc<EntryLayout> {
 
 fn types(components: &[Accumulator]) -> OutputTypes {
     OutputTypes { keys: vec![], outputs: input::outputs(components) }
+}
+
+/// The slots after they were written and read; less than that is damage.
+fn saved_and_restored(slots: &Slots, layout: &Arc<EntryLayout>, types: &OutputTypes) -> Slots {
+    let mut out = ByteWriter::new();
+    slots.save(&mut out);
+    let bytes = out.into_bytes();
+    let restore = |bytes: &[u8]| {
+        let mut reader = ByteReader::new(bytes);
+        let slots = Slots::restore(Arc::clone(layout), types, &mut reader)?;
+        reader.end().map(|()| slots)
+    };
+    assert!((0..bytes.len()).step_by(bytes.len() / 40 + 1).all(|length| restore(&bytes[..length]).is_err()));
+    let restored = restore(&bytes).unwrap();
+    assert_eq!(restored.len(), slots.len());
+    restored
 }
 
 proptest! {
@@ -79,6 +99,7 @@ proptest! {
                         model.insert(into, model[&from].clone());
                     }
                 }
+                Step::Save => slots = saved_and_restored(&slots, &layout, &types(&components)),
                 Step::Remove(slot) => {
                     if let Some(slot) = some(slot) {
                         slots.remove(slot);

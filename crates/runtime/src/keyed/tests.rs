@@ -1,0 +1,342 @@
+//! States that are written and read in the middle of their rows, of every kind of operator: what they output is the same.
+//! What was not written so gives an error, or a state that works.
+
+use super::*;
+use crate::ErrorPolicy;
+use crate::adaptive::Dice;
+use crate::input::PipelineCode;
+use arrow_array::{Int64Array, StringViewArray, TimestampMillisecondArray};
+use millstream_abi::{Accumulator, Finish, ObjectKind, Phys};
+use millstream_codegen::lower::{Lowered, lower_keys, lower_slots};
+use millstream_functions::FunctionSettings;
+use millstream_plan::expr::Expr;
+use millstream_plan::logical::{JoinKind, RankFunction};
+use millstream_plan::pipeline::{ComponentOutput, ComponentUpdate, KeyedInput, QueryPlan, SlotAggregates, SortColumn};
+use millstream_state::Ordinal;
+use millstream_types::{DataType, Field, Schema, code};
+use std::sync::Arc;
+
+/// Rows of an input: time, number, name.
+type Rows = Vec<(Ordinal, i64, i64, Option<String>)>;
+
+/// What a job gets.
+struct Step {
+    inputs: Vec<Rows>,
+    watermark: i64,
+}
+
+/// Windows with their rows.
+type Output = Vec<(i64, Vec<ArrayRef>)>;
+
+fn schema() -> Schema {
+    Schema::new(vec![
+        Field::new("time", DataType::Timestamp(3), false),
+        Field::new("number", DataType::BigInt, false),
+        Field::new("name", DataType::STRING, true),
+    ])
+}
+
+fn aggregates() -> SlotAggregates {
+    let (number, name) = (Expr::column(1, DataType::BigInt, false), Expr::column(2, DataType::STRING, true));
+    let object = |kind, phys| Accumulator::Object(kind, phys);
+    let update = |argument| ComponentUpdate { argument, guard: None };
+    let output = |component, finish, data_type| ComponentOutput { component, finish, data_type, nullable: true };
+    SlotAggregates {
+        components: vec![
+            Accumulator::Count,
+            Accumulator::SumI64,
+            Accumulator::MaxStr,
+            object(ObjectKind::List { keeps_nulls: true }, Phys::Str),
+            object(ObjectKind::Distinct, Phys::I64),
+            object(ObjectKind::Last, Phys::Str),
+        ],
+        updates: vec![
+            update(None),
+            update(Some(number.clone())),
+            update(Some(name.clone())),
+            update(Some(name.clone())),
+            update(Some(number)),
+            update(Some(name)),
+        ],
+        outputs: vec![
+            output(0, Finish::Value, DataType::BigInt),
+            output(1, Finish::Value, DataType::BigInt),
+            output(2, Finish::Value, DataType::STRING),
+            output(3, Finish::Array, DataType::Array(Arc::new(DataType::STRING))),
+            output(4, Finish::Count, DataType::BigInt),
+            output(5, Finish::Value, DataType::STRING),
+        ],
+    }
+}
+
+/// Every kind of operator, with and without what changes its state.
+fn kinds() -> Vec<KeyedKind> {
+    let mut kinds = Vec::new();
+    for kind in [JoinKind::Inner, JoinKind::Full, JoinKind::Anti] {
+        kinds.push(KeyedKind::WindowJoin { kind, residual: None });
+    }
+    for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Full] {
+        kinds.push(KeyedKind::IntervalJoin { kind, lower_ms: -20, upper_ms: 35, residual: None });
+    }
+    for ttl_ms in [None, Some(25)] {
+        kinds.push(KeyedKind::RegularJoin { ttl_ms, residual: None });
+    }
+    let order = vec![SortColumn { column: 1, descending: true, nulls_first: true }];
+    kinds.push(KeyedKind::Rank { order, function: RankFunction::Rank, range: (1, 3) });
+    for frame in [Frame::Rows(None), Frame::Rows(Some(3)), Frame::Range(None), Frame::Range(Some(40))] {
+        kinds.push(KeyedKind::Over { frame, aggregates: aggregates() });
+    }
+    for gap_ms in [3, 30] {
+        kinds.push(KeyedKind::SessionAggregate { gap_ms, aggregates: aggregates() });
+        kinds.push(KeyedKind::SessionRows { gap_ms });
+    }
+    for (size, slide) in [(4, 4), (6, 4), (2, 5), (1, 3)] {
+        kinds.push(KeyedKind::CountAggregate { size, slide, aggregates: aggregates() });
+        kinds.push(KeyedKind::CountRows { size, slide });
+    }
+    kinds
+}
+
+/// An operator of a kind, and its programs.
+fn operator(kind: KeyedKind) -> (KeyedOperator, OperatorCode) {
+    let inputs = match kind {
+        KeyedKind::WindowJoin { .. } | KeyedKind::IntervalJoin { .. } | KeyedKind::RegularJoin { .. } => 2,
+        _ => 1,
+    };
+    let input = KeyedInput { schema: schema(), keys: vec![2], time: Some(0), reach_ms: None };
+    let keys = vec![Field::new("name", DataType::STRING, true)];
+    let code = |lowered: Lowered| PipelineCode::interpreted(Arc::new(lowered));
+    let slots = match &kind {
+        KeyedKind::Over { aggregates, .. }
+        | KeyedKind::SessionAggregate { aggregates, .. }
+        | KeyedKind::CountAggregate { aggregates, .. } => Some(lower_slots("slots", &schema(), aggregates).unwrap()),
+        _ => None,
+    };
+    let programs = OperatorCode {
+        keys: (0..inputs).map(|_| code(lower_keys("keys", &schema(), &[2], &keys).unwrap())).collect(),
+        residual: None,
+        slots: slots.map(code),
+    };
+    // Nobody asks what is output.
+    (KeyedOperator { kind, inputs: vec![input; inputs], keys, output: Schema::new(vec![]) }, programs)
+}
+
+/// Random rows, of which each comes before it is late; some of the last steps have none.
+fn steps(random: &Dice, inputs: usize, count: usize) -> Vec<Step> {
+    let (mut before, mut position) = (0, 0);
+    let mut step = |i: usize| {
+        let watermark = before + 1 + random.below(30) as i64;
+        let mut rows = |port: usize| -> Rows {
+            let count = if random.below(5) == 0 { 0 } else { random.below(60) };
+            let row = |_| {
+                position += 1;
+                let ordinal = Ordinal { watermark: before, stream: port as u32, position, pipeline: port as u32 };
+                let time = before + 1 + random.below(12) as i64 * 10;
+                let name = match random.below(9) {
+                    0 => None,
+                    1 => Some("n".to_string()),
+                    n => Some(format!("the long name of number {n}, {}", i / 20)),
+                };
+                (ordinal, time, random.below(20) as i64, name)
+            };
+            (0..count).map(row).collect()
+        };
+        let inputs = (0..inputs).map(&mut rows).collect();
+        before = watermark;
+        Step { inputs, watermark }
+    };
+    let mut steps: Vec<Step> = (0..count).map(&mut step).collect();
+    if let Some(last) = steps.last_mut() {
+        last.watermark = i64::MAX;
+    }
+    steps
+}
+
+fn batch(rows: &Rows) -> Batch {
+    if rows.is_empty() {
+        return Batch::default();
+    }
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(TimestampMillisecondArray::from_iter_values(rows.iter().map(|row| row.1))),
+        Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.2))),
+        Arc::new(StringViewArray::from_iter(rows.iter().map(|row| row.3.as_deref()))),
+    ];
+    Batch { columns, ordinals: rows.iter().map(|row| row.0).collect() }
+}
+
+/// Does the job of a step and adds to the output.
+fn advance(
+    state: &mut dyn State,
+    code: &OperatorCode,
+    step: &Step,
+    now_ms: i64,
+    output: &mut Output,
+) -> Result<(), Diagnostic> {
+    let stats = QueryStats::new(&QueryPlan::default());
+    let mut functions = FunctionContext::new(FunctionSettings::default());
+    let mut work = Work {
+        code,
+        functions: &mut functions,
+        errors: RowErrors::new(ErrorPolicy::Fail, &stats),
+        stats: &stats,
+        most_rows: 50,
+        is_tight: true,
+        now_ms,
+        window: step.watermark,
+        output: vec![],
+    };
+    state.advance(step.inputs.iter().map(batch).collect(), step.watermark, &mut work)?;
+    output.extend(work.output.into_iter().map(|(window, rows)| (window, rows.columns)));
+    Ok(())
+}
+
+fn saved(state: &dyn State) -> Vec<u8> {
+    let mut out = ByteWriter::new();
+    state.save(&mut out).unwrap();
+    out.into_bytes()
+}
+
+fn restored(plan: &KeyedOperator, code: &OperatorCode, bytes: &[u8]) -> Result<Box<dyn State>, Diagnostic> {
+    let mut state = state_of(plan, code)?;
+    let mut reader = ByteReader::new(bytes);
+    state.restore(&mut reader)?;
+    reader.end()?;
+    Ok(state)
+}
+
+/// Milliseconds from one step to the next.
+const STEP_MS: i64 = 10;
+
+#[test]
+fn states_go_on_where_they_were_written() {
+    let random = Dice::new(7);
+    for round in 0..4 {
+        for kind in kinds() {
+            let what = format!("{kind:?}");
+            let (plan, code) = operator(kind);
+            check(&plan, &code).unwrap();
+            let steps = steps(&random, plan.inputs.len(), 50);
+            let mut undisturbed = state_of(&plan, &code).unwrap();
+            let mut expected = Output::new();
+            for (i, step) in steps.iter().enumerate() {
+                advance(&mut *undisturbed, &code, step, i as i64 * STEP_MS, &mut expected).unwrap();
+            }
+            assert!(!expected.is_empty(), "{what}");
+            let mut state = state_of(&plan, &code).unwrap();
+            let (mut found, mut started) = (Output::new(), 0);
+            for (i, step) in steps.iter().enumerate() {
+                let now = i as i64 * STEP_MS;
+                advance(&mut *state, &code, step, now - started, &mut found).unwrap();
+                if round == 0 || random.below(8) == 0 {
+                    state = restored(&plan, &code, &saved(&*state)).unwrap();
+                    started = now;
+                }
+            }
+            assert_eq!(found, expected, "{what}");
+            let empty = state_of(&plan, &code).unwrap();
+            restored(&plan, &code, &saved(&*empty)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn damaged_states_give_errors_or_work() {
+    let random = Dice::new(11);
+    for kind in kinds() {
+        let what = format!("{kind:?}");
+        let (plan, code) = operator(kind);
+        let steps = steps(&random, plan.inputs.len(), 12);
+        let (before, after) = steps.split_at(6);
+        let mut state = state_of(&plan, &code).unwrap();
+        for step in before {
+            advance(&mut *state, &code, step, 0, &mut Output::new()).unwrap();
+        }
+        let bytes = saved(&*state);
+        for length in (0..bytes.len()).step_by(bytes.len() / 60 + 1) {
+            match restored(&plan, &code, &bytes[..length]) {
+                Ok(_) => panic!("{what}: {length} of {} bytes are enough", bytes.len()),
+                Err(error) => assert_eq!(error.code, code::CHECKPOINT_DAMAGED, "{what}: {error:?}"),
+            }
+        }
+        for _ in 0..300 {
+            let mut bytes = bytes.clone();
+            let at = random.below(bytes.len() as u64) as usize;
+            bytes[at] ^= 1 << random.below(8);
+            match restored(&plan, &code, &bytes) {
+                Err(error) => assert_eq!(error.code, code::CHECKPOINT_DAMAGED, "{what}: {error:?}"),
+                Ok(mut state) => after.iter().for_each(|step| {
+                    // Which rows it has is not known.
+                    let _ = advance(&mut *state, &code, step, 0, &mut Output::new());
+                }),
+            }
+        }
+    }
+}
+
+#[test]
+fn batches_are_read_as_they_were() {
+    let random = Dice::new(3);
+    let step = &steps(&random, 2, 1)[0];
+    for batch in step.inputs.iter().map(batch).chain([Batch::default()]) {
+        // What others have of the same buffers is not written.
+        let part = match batch.rows() {
+            0 => batch.clone(),
+            rows => batch.pick((0..rows as u32 / 2).collect()).unwrap(),
+        };
+        for batch in [batch, part] {
+            let mut out = ByteWriter::new();
+            batch.save(&mut out);
+            let bytes = out.into_bytes();
+            let mut reader = ByteReader::new(&bytes);
+            let restored = Batch::restore(&schema(), &mut reader).unwrap();
+            reader.end().unwrap();
+            assert_eq!((&restored.columns, &restored.ordinals), (&batch.columns, &batch.ordinals));
+            assert!((0..bytes.len()).all(|n| Batch::restore(&schema(), &mut ByteReader::new(&bytes[..n])).is_err()));
+            if batch.rows() > 0 {
+                let other = Schema::new(schema().fields[1..].to_vec());
+                assert!(Batch::restore(&other, &mut ByteReader::new(&bytes)).is_err());
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_of_all_types_are_read_as_they_were() {
+    let of = |t: DataType| Arc::new(t);
+    let row = DataType::Row(Arc::new([Field::new("a", DataType::Int, false), Field::new("b", DataType::STRING, true)]));
+    let types = [
+        DataType::Null,
+        DataType::Boolean,
+        DataType::TinyInt,
+        DataType::SmallInt,
+        DataType::Int,
+        DataType::BigInt,
+        DataType::Float,
+        DataType::Double,
+        DataType::decimal(20, 3),
+        DataType::Char(3),
+        DataType::BYTES,
+        DataType::Date,
+        DataType::Time(3),
+        DataType::Timestamp(3),
+        DataType::Timestamp(6),
+        DataType::TimestampLtz(9),
+        DataType::IntervalMonth,
+        DataType::IntervalMilli,
+        DataType::Array(of(DataType::STRING)),
+        DataType::Map(of(DataType::STRING), of(DataType::Array(of(DataType::decimal(5, 1))))),
+        row,
+    ];
+    let schema = Schema::new(types.into_iter().map(|t| Field::new("column", t, true)).collect());
+    let column = |field: &Field| arrow_array::new_null_array(&field.data_type.to_arrow(), 3);
+    let columns: Vec<ArrayRef> = schema.fields.iter().map(column).collect();
+    let mut store = store::RowStore::new(&schema);
+    store.push(columns, 3).unwrap();
+    let mut out = ByteWriter::new();
+    store.save(&mut out);
+    let bytes = out.into_bytes();
+    let mut restored = store::RowStore::new(&schema);
+    restored.restore(&mut ByteReader::new(&bytes)).unwrap();
+    let rows = [2, store::NO_ROW, 0];
+    assert_eq!(restored.gather(&rows).unwrap(), store.gather(&rows).unwrap());
+}

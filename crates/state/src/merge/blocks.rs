@@ -1,0 +1,132 @@
+//! Merge of partials that are not in memory: block by block, each of which is a partial of some entries that follow each
+//! other. What memory it takes is that of two blocks of each partial.
+
+use super::{Merged, Owner, merge_entries};
+use crate::partial::Partial;
+use crate::sort::compare;
+use millstream_abi::EntryLayout;
+use millstream_storage::Damaged;
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Merges partials of one layout, each of which comes as blocks in their order ([`Partial::blocks`],
+/// [`Partial::restore_block`]). Rows are delivered in pieces that are about as large as a block of each; put one after the
+/// other, they are those of [`merge`](super::merge) of the whole partials in the same order.
+///
+/// # Errors
+/// Those of the sources and of `deliver`, and when blocks do not follow each other.
+pub fn merge_blocks<E: From<Damaged>>(
+    layout: &Arc<EntryLayout>,
+    sources: impl IntoIterator<Item: Iterator<Item = Result<Partial, E>>>,
+    mut deliver: impl FnMut(Merged) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut sources: Vec<_> = sources.into_iter().map(|blocks| Source::new(layout, blocks)).collect();
+    loop {
+        for source in sources.iter_mut().filter(|source| source.is_empty()) {
+            source.load()?;
+        }
+        // Up to here there is all of each source in memory.
+        let ends = sources.iter().filter(|source| !source.is_empty()).map(Source::last);
+        // SAFETY: entries of loaded blocks, which stay loaded as long as entries of them are to come.
+        let Some(end) = ends.min_by(|&a, &b| unsafe { compare(layout, a, b) }) else { return Ok(()) };
+        for source in &mut sources {
+            source.load_beyond(end)?;
+        }
+        let (mut entries, mut partials) = (Vec::new(), Vec::new());
+        for source in &mut sources {
+            source.take_until(end, &mut entries, &mut partials);
+        }
+        // SAFETY: occupied entries of the layout, whose strings live in the partials.
+        let (rows, _copies) = unsafe { merge_entries(layout, entries.into_iter()) };
+        let _owner = Owner::Copies { _copies };
+        deliver(Merged { layout: Arc::clone(layout), rows: rows.into(), _owner, _partials: partials })?;
+    }
+}
+
+/// A partial whose blocks are loaded one after the other.
+struct Source<'a, I> {
+    layout: &'a EntryLayout,
+    blocks: I,
+    /// Those of which entries are to come, and before them perhaps one that was the last.
+    loaded: VecDeque<Arc<Partial>>,
+    /// The next entry of the first one.
+    next: usize,
+}
+
+impl<'a, E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> Source<'a, I> {
+    fn new(layout: &'a EntryLayout, blocks: I) -> Source<'a, I> {
+        Source { layout, blocks, loaded: VecDeque::new(), next: 0 }
+    }
+
+    /// Whether no entry is loaded that has not been taken.
+    fn is_empty(&self) -> bool {
+        self.loaded.iter().map(|block| block.len()).sum::<usize>() == self.next
+    }
+
+    /// The last entry that is loaded.
+    fn last(&self) -> *const u8 {
+        let block = self.loaded.back().expect("only a source with entries is asked for the last one");
+        block.entry(block.len() - 1)
+    }
+
+    /// Loads another block, if there is one.
+    fn load(&mut self) -> Result<bool, E> {
+        let Some(block) = self.blocks.find(|block| block.as_ref().map_or(true, |block| !block.is_empty())) else {
+            return Ok(false);
+        };
+        let block = Arc::new(block?);
+        if let Some(before) = self.loaded.back() {
+            // SAFETY: entries of loaded blocks.
+            let order = unsafe { compare(self.layout, self.last(), block.entry(0)) };
+            if order == Ordering::Greater || (order == Ordering::Equal && before.is_distinct()) {
+                return Err(Damaged("a block of a partial does not follow the one before".into()).into());
+            }
+        }
+        while self.loaded.front().is_some_and(|first| first.len() == self.next) {
+            self.loaded.pop_front();
+            self.next = 0;
+        }
+        self.loaded.push_back(block);
+        Ok(true)
+    }
+
+    /// Loads all entries that have the key of `end`: those of one key may be in several blocks.
+    fn load_beyond(&mut self, end: *const u8) -> Result<(), E> {
+        // SAFETY: `end` is an entry of a loaded block.
+        let repeats = |s: &Self| !s.is_empty() && unsafe { compare(s.layout, s.last(), end) }.is_eq();
+        while self.loaded.back().is_some_and(|block| !block.is_distinct()) && repeats(self) && self.load()? {}
+        Ok(())
+    }
+
+    /// Takes the entries up to the key of `end`.
+    fn take_until(&mut self, end: *const u8, entries: &mut Vec<*const u8>, partials: &mut Vec<Arc<Partial>>) {
+        while let Some(block) = self.loaded.front() {
+            let first = self.next;
+            self.next = self.first_beyond(end, block);
+            if self.next > first {
+                entries.extend((first..self.next).map(|i| block.entry(i)));
+                partials.push(Arc::clone(block));
+            }
+            if self.next < block.len() || self.loaded.len() == 1 {
+                return;
+            }
+            self.loaded.pop_front();
+            self.next = 0;
+        }
+    }
+
+    /// The number of the first entry to come of the first block whose key is beyond that of `end`.
+    fn first_beyond(&self, end: *const u8, block: &Partial) -> usize {
+        let (mut low, mut high) = (self.next, block.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            // SAFETY: entries of loaded blocks.
+            match unsafe { compare(self.layout, block.entry(middle), end) } {
+                Ordering::Greater => high = middle,
+                Ordering::Less | Ordering::Equal => low = middle + 1,
+            }
+        }
+        low
+    }
+}

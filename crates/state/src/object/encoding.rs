@@ -1,0 +1,160 @@
+//! Objects as bytes. Which kind it is and of which type its values are, is in the layout of the entry, so it is not in the
+//! bytes. Lists are written without the parts that they share with others.
+
+use super::sketch::{Cardinality, Quantiles};
+use super::{Distinct, List, Object, Ordinal, Values};
+use millstream_abi::{ObjectKind, Phys};
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
+
+impl Ordinal {
+    /// Bytes that it is written as.
+    pub const ENCODED_BYTES: usize = 24;
+
+    /// Writes it.
+    pub fn save(&self, out: &mut ByteWriter) {
+        out.i64(self.watermark);
+        out.u64(self.position);
+        out.u32(self.stream);
+        out.u32(self.pipeline);
+    }
+
+    /// Reads what [`Ordinal::save`] has written.
+    ///
+    /// # Errors
+    /// When there are not enough bytes.
+    pub fn restore(from: &mut ByteReader<'_>) -> Result<Ordinal, Damaged> {
+        let (watermark, position) = (from.i64()?, from.u64()?);
+        Ok(Ordinal { watermark, position, stream: from.u32()?, pipeline: from.u32()? })
+    }
+}
+
+impl Object {
+    /// Writes it.
+    pub(crate) fn save(&self, out: &mut ByteWriter) {
+        match self {
+            Object::List(list) => list.save(out),
+            Object::Distinct(set) => set.ascending().save(out),
+            Object::First(ordinal, value) | Object::Last(ordinal, value) => {
+                ordinal.save(out);
+                value.save(out);
+            }
+            Object::Cardinality(sketch) => sketch.save(out),
+            Object::Quantiles(sketch) => sketch.save(out),
+        }
+    }
+
+    /// Reads an object of a kind with values of a type, which are text if that is so.
+    pub(crate) fn restore(
+        kind: ObjectKind,
+        phys: Phys,
+        is_text: bool,
+        from: &mut ByteReader<'_>,
+    ) -> Result<Object, Damaged> {
+        let single = |from: &mut ByteReader<'_>| {
+            let (ordinal, value) = (Ordinal::restore(from)?, Values::restore(phys, is_text, from)?);
+            match value.len() {
+                1 => Ok((ordinal, value)),
+                count => Err(Damaged(format!("there are {count} values where one should be"))),
+            }
+        };
+        Ok(match kind {
+            ObjectKind::List { .. } => Object::List(List::restore(phys, is_text, false, from)?),
+            ObjectKind::Bag => Object::List(List::restore(phys, is_text, true, from)?),
+            ObjectKind::Distinct => {
+                let values = Values::restore(phys, is_text, from)?;
+                if (1..values.len()).any(|i| values.compare(i - 1, &values, i).is_ge()) {
+                    return Err(Damaged("distinct values are not in order".into()));
+                }
+                Object::Distinct(Distinct::of(&values))
+            }
+            ObjectKind::First => single(from).map(|(ordinal, value)| Object::First(ordinal, value))?,
+            ObjectKind::Last => single(from).map(|(ordinal, value)| Object::Last(ordinal, value))?,
+            ObjectKind::Cardinality => Object::Cardinality(Cardinality::restore(from)?),
+            ObjectKind::Quantiles => Object::Quantiles(Quantiles::restore(from)?),
+        })
+    }
+}
+
+impl Values {
+    /// Writes them.
+    pub(super) fn save(&self, out: &mut ByteWriter) {
+        match self {
+            Values::Words(words) => out.i64s(words),
+            Values::Wides(wides) => {
+                out.length(wides.len());
+                wides.iter().for_each(|wide| out.raw(&wide.to_le_bytes()));
+            }
+            Values::Strings(bytes, ends) => {
+                out.length(ends.len());
+                ends.iter().for_each(|&end| out.length(end));
+                out.bytes(bytes);
+            }
+        }
+    }
+
+    /// Reads values of a type.
+    pub(super) fn restore(phys: Phys, is_text: bool, from: &mut ByteReader<'_>) -> Result<Values, Damaged> {
+        match Values::new(phys) {
+            Values::Words(_) => Ok(Values::Words(from.i64s()?)),
+            Values::Wides(_) => {
+                let wides = from.count(16).and_then(|count| from.raw(count * 16))?.as_chunks().0;
+                Ok(Values::Wides(wides.iter().map(|&wide| i128::from_le_bytes(wide)).collect()))
+            }
+            Values::Strings(..) => {
+                let ends: Vec<usize> = from.i64s()?.into_iter().map(|end| end as usize).collect();
+                let bytes = from.bytes()?;
+                let text = if is_text { Some(std::str::from_utf8(bytes)) } else { None };
+                let is_right = match text {
+                    Some(Err(_)) => false,
+                    Some(Ok(text)) => ends.iter().all(|&end| text.is_char_boundary(end)),
+                    None => true,
+                };
+                if !is_right || !ends.is_sorted() || ends.last().map_or(0, |&end| end) != bytes.len() {
+                    return Err(Damaged("strings do not end where they should".into()));
+                }
+                Ok(Values::Strings(bytes.to_vec(), ends))
+            }
+        }
+    }
+
+    /// Appends all of others of the same type.
+    fn append(&mut self, others: &Values) {
+        match (self, others) {
+            (Values::Words(words), Values::Words(others)) => words.extend_from_slice(others),
+            (Values::Wides(wides), Values::Wides(others)) => wides.extend_from_slice(others),
+            (Values::Strings(bytes, ends), Values::Strings(other_bytes, other_ends)) => {
+                ends.extend(other_ends.iter().map(|end| bytes.len() + end));
+                bytes.extend_from_slice(other_bytes);
+            }
+            _ => unreachable!("the values of a component are of one type"),
+        }
+    }
+}
+
+impl List {
+    fn save(&self, out: &mut ByteWriter) {
+        let (mut values, mut nulls) = (self.no_values(), Vec::new());
+        let leaves = self.leaves();
+        for leaf in &leaves {
+            nulls.extend(leaf.own_nulls().iter().map(|null| values.len() + null));
+            values.append(leaf.own_values());
+        }
+        values.save(out);
+        out.length(nulls.len());
+        nulls.iter().for_each(|&null| out.length(null));
+        leaves.iter().flat_map(|leaf| leaf.own_ordinals()).for_each(|ordinal| ordinal.save(out));
+    }
+
+    fn restore(phys: Phys, is_text: bool, is_bag: bool, from: &mut ByteReader<'_>) -> Result<List, Damaged> {
+        let values = Values::restore(phys, is_text, from)?;
+        let nulls: Vec<usize> = from.i64s()?.into_iter().map(|null| null as usize).collect();
+        if !nulls.is_sorted_by(|a, b| a < b) || nulls.last().is_some_and(|&null| null >= values.len()) {
+            return Err(Damaged("NULLs of a list are not among its values".into()));
+        }
+        let ordinals = match is_bag {
+            true => vec![],
+            false => (0..values.len()).map(|_| Ordinal::restore(from)).collect::<Result<_, _>>()?,
+        };
+        Ok(List::of_values(values, ordinals, nulls, is_bag))
+    }
+}

@@ -1,0 +1,280 @@
+//! Partials as bytes: each partition is a sequence of blocks of bounded size, each of which can be read alone.
+//!
+//! ```text
+//! block      ┌───────────┬─────────────────────────┬────────────────────┐
+//!            │ partition │ whether keys are single │ entries (encoding) │   in order, none of them empty
+//!            └───────────┴─────────────────────────┴────────────────────┘
+//! partition  ┌────────┬───────┬────────┬───────┬──  ─┬───┐
+//!            │ length │ block │ length │ block │ …   │ 0 │
+//!            └────────┴───────┴────────┴───────┴──  ─┴───┘
+//! ```
+
+use super::{Entries, Form, PARTITIONS, Partial, partition_of, partition_of_key};
+use crate::arena::Arena;
+use crate::array::ArrayRun;
+use crate::budget::{Charge, MemoryBudget, MemoryClass};
+use crate::columns::OutputTypes;
+use crate::dense::dense_key_of_entry;
+use crate::encoding::EntryFields;
+use crate::entry::{compare_keys, hash};
+use crate::memory::EntryMemory;
+use millstream_abi::EntryLayout;
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
+use std::cmp::Ordering;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of a block, about: a larger one has a single entry.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// The blocks of a partition: see [`Partial::blocks`].
+pub struct Blocks<'a> {
+    partial: &'a Partial,
+    fields: EntryFields<'a>,
+    partition: usize,
+    block_bytes: usize,
+    rest: Rest<'a>,
+}
+
+/// What is not written yet.
+enum Rest<'a> {
+    Entries(&'a Entries, Range<usize>),
+    /// The numbers of its keys.
+    Array(&'a ArrayRun, Box<dyn Iterator<Item = usize> + 'a>),
+}
+
+impl fmt::Debug for Blocks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Blocks(partition {})", self.partition)
+    }
+}
+
+impl Blocks<'_> {
+    fn block(&self, first: *const u8, count: usize) -> Vec<u8> {
+        let mut out = ByteWriter::new();
+        out.u8(self.partition as u8);
+        out.u8(self.partial.is_distinct().into());
+        // SAFETY: the callers have so many entries of the partial's layout, whose strings the partial has.
+        unsafe { self.fields.write(first, count, &mut out) };
+        out.into_bytes()
+    }
+
+    /// So many entries are a block, if they are of one size.
+    fn most(&self) -> usize {
+        (self.block_bytes / self.partial.layout().stride).max(1)
+    }
+}
+
+impl Iterator for Blocks<'_> {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let (stride, most) = (self.partial.layout().stride, self.most());
+        match &mut self.rest {
+            Rest::Entries(_, range) if range.start == range.end => None,
+            Rest::Entries(entries, range) => {
+                // SAFETY: entries below `len` are within the memory.
+                let entry = |i: usize| unsafe { entries.memory.start().add(i * stride) }.cast_const();
+                let count = match self.fields.are_numbers() {
+                    true => range.len().min(most),
+                    false => {
+                        let mut bytes = 0;
+                        let fits = |i: &usize| {
+                            // SAFETY: an entry of the partial.
+                            bytes += unsafe { self.fields.bytes_of(entry(*i)) };
+                            bytes <= self.block_bytes
+                        };
+                        range.clone().take_while(fits).count().max(1)
+                    }
+                };
+                let first = range.start;
+                range.start += count;
+                Some(self.block(entry(first), count))
+            }
+            Rest::Array(array, keys) => {
+                let keys: Vec<usize> = keys.take(most).collect();
+                if keys.is_empty() {
+                    return None;
+                }
+                let memory = EntryMemory::zeroed(keys.len() * stride);
+                for (i, &key) in keys.iter().enumerate() {
+                    // SAFETY: the key is there, and there is a place for each.
+                    unsafe { array.write_entry(key, memory.start().add(i * stride)) };
+                }
+                Some(self.block(memory.start(), keys.len()))
+            }
+        }
+    }
+}
+
+impl Partial {
+    /// A partition as blocks of about a mebibyte, in the order of their entries. Each is for [`Partial::restore_block`].
+    pub fn blocks(&self, partition: usize) -> Blocks<'_> {
+        self.blocks_of(partition, BLOCK_BYTES)
+    }
+
+    /// The same with blocks of another size.
+    pub fn blocks_of(&self, partition: usize, block_bytes: usize) -> Blocks<'_> {
+        let fields = EntryFields::new(self.layout());
+        let rest = match &self.form {
+            Form::Entries(_, entries) => {
+                Rest::Entries(entries, entries.starts[partition]..entries.starts[partition + 1])
+            }
+            Form::Array(array) => Rest::Array(array, Box::new(array.keys_of(partition..partition + 1))),
+        };
+        Blocks { partial: self, fields, partition, block_bytes, rest }
+    }
+
+    /// Writes a partition, for [`Partial::restore`].
+    pub fn save(&self, partition: usize, out: &mut ByteWriter) {
+        self.blocks(partition).for_each(|block| out.bytes(&block));
+        out.length(0);
+    }
+
+    /// The partial that has partitions as [`Partial::save`] has written them, each of them alone and in their order; of others
+    /// it has nothing. `types` are those of its columns. Its memory counts in `budget` as that of partials.
+    ///
+    /// # Errors
+    /// When the bytes are not what has been written.
+    pub fn restore<'a>(
+        layout: &Arc<EntryLayout>,
+        types: &OutputTypes,
+        budget: &Arc<MemoryBudget>,
+        partitions: impl IntoIterator<Item = ByteReader<'a>>,
+    ) -> Result<Partial, Damaged> {
+        let fields = EntryFields::shown(layout, types);
+        let mut blocks = Vec::new();
+        for mut partition in partitions {
+            loop {
+                match partition.bytes()? {
+                    [] => break,
+                    block => blocks.push(Block::of(&fields, block)?),
+                }
+            }
+            partition.end()?;
+        }
+        of_blocks(layout, &fields, budget, blocks)
+    }
+
+    /// The partial that has the entries of one block.
+    ///
+    /// # Errors
+    /// As for [`Partial::restore`].
+    pub fn restore_block(
+        layout: &Arc<EntryLayout>,
+        types: &OutputTypes,
+        budget: &Arc<MemoryBudget>,
+        block: &[u8],
+    ) -> Result<Partial, Damaged> {
+        let fields = EntryFields::shown(layout, types);
+        of_blocks(layout, &fields, budget, vec![Block::of(&fields, block)?])
+    }
+}
+
+/// A block whose entries are still to be read.
+struct Block<'a> {
+    partition: usize,
+    is_distinct: bool,
+    count: usize,
+    rest: ByteReader<'a>,
+}
+
+impl<'a> Block<'a> {
+    fn of(fields: &EntryFields<'_>, block: &'a [u8]) -> Result<Block<'a>, Damaged> {
+        let mut rest = ByteReader::new(block);
+        let (partition, is_distinct) = (rest.u8()? as usize, rest.u8()?);
+        let count = fields.count(&mut rest)?;
+        if partition >= PARTITIONS || is_distinct > 1 || count == 0 {
+            return Err(Damaged("a block of a partial begins with something else".into()));
+        }
+        Ok(Block { partition, is_distinct: is_distinct == 1, count, rest })
+    }
+}
+
+fn of_blocks(
+    layout: &Arc<EntryLayout>,
+    fields: &EntryFields<'_>,
+    budget: &Arc<MemoryBudget>,
+    blocks: Vec<Block<'_>>,
+) -> Result<Partial, Damaged> {
+    if !blocks.is_sorted_by_key(|block| block.partition) {
+        return Err(Damaged("blocks of a partial are not in the order of their partitions".into()));
+    }
+    let count_of = |p: usize| blocks.iter().filter(|block| block.partition < p).map(|block| block.count).sum();
+    let starts: [usize; PARTITIONS + 1] = std::array::from_fn(count_of);
+    let memory = EntryMemory::zeroed(starts[PARTITIONS] * layout.stride);
+    let is_distinct = blocks.iter().all(|block| block.is_distinct);
+    let entries = Entries { memory, starts, arena: Arena::default(), object_bytes: 0, is_distinct };
+    // From here on its end releases the objects.
+    let mut partial = Partial { form: Form::Entries(Arc::clone(layout), Box::new(entries)), _charge: None };
+    if let Form::Entries(_, entries) = &mut partial.form {
+        let mut first = 0;
+        for mut block in blocks {
+            // SAFETY: there is a place for each entry of all blocks.
+            unsafe {
+                let place = entries.memory.start().add(first * layout.stride);
+                entries.object_bytes += fields.read(place, block.count, &mut block.rest, &mut entries.arena)?;
+            }
+            first += block.count;
+            block.rest.end()?;
+        }
+    }
+    check_order(&partial)?;
+    let charge = Charge::new(budget, MemoryClass::Partials, partial.bytes());
+    Ok(partial.charged(Some(charge)))
+}
+
+/// Checks that entries are in their partitions, and there in order (`sort.rs`).
+fn check_order(partial: &Partial) -> Result<(), Damaged> {
+    let (layout, is_distinct) = (&**partial.layout(), partial.is_distinct());
+    // Most entries are told apart by one word.
+    let is_in_order = match (layout.dense_key(), layout.allows_arrays()) {
+        (Some(key), by_key) => {
+            // SAFETY: entries of the partial; one whose key is NULL has a zero in its place.
+            let key = |entry| unsafe { dense_key_of_entry(layout, key, entry) }.unwrap_or(0);
+            let partition = |entry| match by_key {
+                true => partition_of_key(key(entry)),
+                // SAFETY: as above.
+                false => partition_of(unsafe { hash(entry) }),
+            };
+            are_in_order(partial, partition, key, is_distinct)
+        }
+        (None, _) => {
+            // SAFETY: as above.
+            let hash = |entry| unsafe { hash(entry) };
+            are_in_order(partial, |entry| partition_of(hash(entry)), hash, is_distinct)
+        }
+    };
+    match is_in_order {
+        true => Ok(()),
+        false => Err(Damaged("an entry of a partial is not where it belongs".into())),
+    }
+}
+
+#[inline(always)]
+fn are_in_order<T: Ord + Copy>(
+    partial: &Partial,
+    partition_of: impl Fn(*const u8) -> usize,
+    word: impl Fn(*const u8) -> T,
+    is_distinct: bool,
+) -> bool {
+    let layout = &**partial.layout();
+    (0..PARTITIONS).all(|partition| {
+        let mut before: Option<(T, *const u8)> = None;
+        partial.entries_of(&(partition..partition + 1)).all(|entry| {
+            let this = word(entry);
+            let follows = before.is_none_or(|(last, before)| {
+                last < this
+                    // SAFETY: entries of the partial.
+                    || last == this && match unsafe { compare_keys(layout, before, entry) } {
+                        Ordering::Less => true,
+                        Ordering::Equal => !is_distinct,
+                        Ordering::Greater => false,
+                    }
+            });
+            before = Some((this, entry));
+            follows && partition_of(entry) == partition
+        })
+    })
+}

@@ -1,0 +1,175 @@
+//! Partials and blocks as bytes: what is read is what was written, and damage is found or does no harm.
+
+use crate::input::{self, Row};
+use arrow_array::ArrayRef;
+use millstream_abi::EntryLayout;
+use millstream_state::{MemoryBudget, OutputTypes, PARTITIONS, Partial, Table, merge, merge_blocks};
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+/// Rows of the workers, and whether their tables append.
+type Tables = Vec<(Vec<Row>, bool)>;
+
+fn tables(most: usize) -> impl Strategy<Value = Tables> {
+    let rows = proptest::collection::vec(input::row(), 0..most);
+    proptest::collection::vec((rows, any::<bool>()), 1..4).prop_map(|tables| {
+        let mut place = 0;
+        let mut number = |row: Row| {
+            place += 1;
+            Row { place: place * 7919 % 1009, ..row }
+        };
+        tables.into_iter().map(|(rows, appends)| (rows.into_iter().map(&mut number).collect(), appends)).collect()
+    })
+}
+
+fn partials(tables: &Tables, layout: &Arc<EntryLayout>) -> Vec<Arc<Partial>> {
+    let partial = |(rows, appends): &(Vec<Row>, bool)| {
+        let mut table = Table::new(Arc::clone(layout));
+        table.set_appending(*appends);
+        input::fill(&mut table, rows);
+        Arc::new(table.seal())
+    };
+    tables.iter().map(partial).collect()
+}
+
+fn saved(partial: &Partial, partition: usize) -> Vec<u8> {
+    let mut out = ByteWriter::new();
+    partial.save(partition, &mut out);
+    out.into_bytes()
+}
+
+fn restored(
+    layout: &Arc<EntryLayout>,
+    types: &OutputTypes,
+    budget: &Arc<MemoryBudget>,
+    partitions: &[Vec<u8>],
+) -> Result<Partial, Damaged> {
+    Partial::restore(layout, types, budget, partitions.iter().map(|bytes| ByteReader::new(bytes)))
+}
+
+/// The partial after it was written and read.
+pub fn round_trip(partial: &Partial, types: &OutputTypes) -> Partial {
+    let budget = MemoryBudget::new(1 << 30);
+    let bytes: Vec<_> = (0..PARTITIONS).map(|partition| saved(partial, partition)).collect();
+    let restored = restored(partial.layout(), types, &budget, &bytes).unwrap();
+    assert_eq!((restored.len(), restored.is_distinct()), (partial.len(), partial.is_distinct() || partial.is_empty()));
+    assert_eq!(budget.used(), restored.bytes() as u64, "what is read counts");
+    restored
+}
+
+/// Of partials that are in memory.
+fn columns(partials: &[Arc<Partial>], partitions: std::ops::Range<usize>, types: &OutputTypes) -> Vec<ArrayRef> {
+    let merged = merge(partials, partitions);
+    merged.columns(0..merged.len(), types, &[])
+}
+
+/// Of partials in blocks of so many bytes.
+fn columns_of_blocks(partials: &[Arc<Partial>], types: &OutputTypes, bytes: usize) -> Vec<Vec<ArrayRef>> {
+    let layout = Arc::clone(partials[0].layout());
+    let budget = MemoryBudget::new(1 << 30);
+    let block = |block: Vec<u8>| Partial::restore_block(&layout, types, &budget, &block);
+    let sources = partials.iter().map(|p| (0..PARTITIONS).flat_map(move |i| p.blocks_of(i, bytes)).map(block));
+    let mut pieces = Vec::new();
+    let deliver = |merged: millstream_state::Merged| {
+        pieces.push(merged.columns(0..merged.len(), types, &[]));
+        Ok::<(), Damaged>(())
+    };
+    merge_blocks(&layout, sources, deliver).unwrap();
+    assert_eq!(budget.used(), 0, "no block is kept");
+    pieces
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 128 }))]
+
+    #[test]
+    fn what_was_written_is_read(tables in tables(150)) {
+        for components in [input::invertible(), input::all()] {
+            let (layout, types) = (input::layout(&components), input::types(&components));
+            let original = partials(&tables, &layout);
+            let restored: Vec<_> = original.iter().map(|partial| Arc::new(round_trip(partial, &types))).collect();
+            let expected = columns(&original, 0..PARTITIONS, &types);
+            prop_assert_eq!(&columns(&restored, 0..PARTITIONS, &types), &expected);
+            let mixed = [vec![Arc::clone(&restored[0])], original[1..].to_vec()].concat();
+            prop_assert_eq!(&columns(&mixed, 0..PARTITIONS, &types), &expected);
+            for partition in [0, 5, PARTITIONS - 1] {
+                let budget = MemoryBudget::new(1 << 30);
+                let alone = |partial: &Arc<Partial>| {
+                    Arc::new(self::restored(&layout, &types, &budget, &[saved(partial, partition)]).unwrap())
+                };
+                let alone: Vec<_> = original.iter().map(alone).collect();
+                prop_assert_eq!(alone[0].len(), original[0].len_of(&(partition..partition + 1)));
+                let part = columns(&original, partition..partition + 1, &types);
+                prop_assert_eq!(columns(&alone, 0..PARTITIONS, &types), part);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_merged_to_the_same_rows(tables in tables(300), bytes in 1usize..6000) {
+        for components in [input::invertible(), input::all()] {
+            let (layout, types) = (input::layout(&components), input::types(&components));
+            let partials = partials(&tables, &layout);
+            let whole = columns(&partials, 0..PARTITIONS, &types);
+            let mut rows = 0;
+            for piece in columns_of_blocks(&partials, &types, bytes) {
+                let len = piece[0].len();
+                prop_assert!(len > 0, "a piece has rows");
+                for (piece, whole) in piece.iter().zip(&whole) {
+                    prop_assert_eq!(&**piece, &*whole.slice(rows, len));
+                }
+                rows += len;
+            }
+            prop_assert_eq!(rows, whole[0].len());
+        }
+    }
+
+    #[test]
+    fn damage_is_found_or_does_no_harm(
+        tables in tables(12),
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), 0u8..8), 60),
+        cuts in proptest::collection::vec(any::<prop::sample::Index>(), 30),
+    ) {
+        let components = input::all();
+        let (layout, types) = (input::layout(&components), input::types(&components));
+        let budget = MemoryBudget::new(1 << 30);
+        let partial = &partials(&tables, &layout)[0];
+        let sound = round_trip(partial, &types);
+        let sound = Arc::new(sound);
+        let Some(partition) = (0..PARTITIONS).find(|&p| partial.len_of(&(p..p + 1)) > 0) else { return Ok(()) };
+        let bytes = saved(partial, partition);
+        for cut in cuts {
+            let cut = bytes[..cut.index(bytes.len())].to_vec();
+            prop_assert!(restored(&layout, &types, &budget, &[cut]).is_err());
+        }
+        for (at, bit) in flips {
+            let mut bytes = bytes.clone();
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+            if let Ok(partial) = restored(&layout, &types, &budget, &[bytes]) {
+                let all = [Arc::new(partial), Arc::clone(&sound)];
+                for column in columns(&all, 0..PARTITIONS, &types) {
+                    prop_assert!(column.to_data().validate_full().is_ok());
+                }
+            }
+        }
+        prop_assert_eq!(budget.used(), 0, "nothing is kept");
+    }
+}
+
+#[test]
+fn partitions_and_blocks_have_their_order() {
+    let components = input::invertible();
+    let (layout, types) = (input::layout(&components), input::types(&components));
+    let budget = MemoryBudget::new(1 << 30);
+    let row = |n| Row { key: (None, n), place: 0, number: Some(n), double: None, text: None };
+    let rows: Vec<Row> = (0..500).map(row).collect();
+    let partial = input::table_of(&rows, &components).seal();
+    let partitions: Vec<_> = [3, 2].map(|partition| saved(&partial, partition)).into();
+    assert!(restored(&layout, &types, &budget, &partitions).is_err());
+    let blocks: Vec<_> = partial.blocks_of(3, 100).collect();
+    assert!(blocks.len() > 4);
+    let mut reader = blocks.iter().rev().map(|block| Partial::restore_block(&layout, &types, &budget, block));
+    assert!(merge_blocks(&layout, [&mut reader], |_| Ok::<(), Damaged>(())).is_err());
+}
