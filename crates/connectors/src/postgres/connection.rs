@@ -13,8 +13,11 @@ use std::time::{Duration, Instant};
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// How long one attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(10);
-/// What every session starts with. Timestamps without a zone are UTC where the table's column has one.
-const SESSION: &str = "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres';";
+/// What every session starts with. Timestamps without a zone are UTC where the table's column has one. The locks of a process
+/// whose machine has gone are given up after some minutes, not hours, so that its successor can go on.
+const SESSION: &str = "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; \
+     SET idle_in_transaction_session_timeout = '5min'; \
+     SET tcp_keepalives_idle = 60; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 6;";
 
 /// See the file's description.
 pub(super) struct Connection {
@@ -178,7 +181,8 @@ pub(super) fn copy_failure(error: io::Error) -> Failure {
 
 /// Whether the session is gone.
 fn is_lost(error: &postgres::Error) -> bool {
-    error.code().is_none_or(|state| state.code().starts_with("08") || state.code().starts_with("57P"))
+    let ends_session = |state: &str| state.starts_with("08") || state.starts_with("57P") || state == "25P03";
+    error.code().is_none_or(|state| ends_session(state.code()))
 }
 
 /// Whether it may go well the next time.

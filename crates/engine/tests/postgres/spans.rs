@@ -293,6 +293,24 @@ fn damaged_state_is_refused_and_writes_nothing() {
 }
 
 #[test]
+fn a_span_that_cannot_be_kept_fails_its_checkpoint_and_all_later_ones() {
+    let mut database = Database::new("not_kept");
+    database.execute(TABLES);
+    let job = Job::new(&database, "plain", false);
+    let mut sink = job.begin().unwrap();
+    fs::remove_dir(job.job().directory).unwrap();
+    for checkpoint in 1..=2 {
+        job.write_span(&mut sink, checkpoint);
+        let error = Job::cut(&mut sink, checkpoint).prepare().unwrap_err();
+        assert_eq!(error.code, code::WRITE_FAILED, "{error}");
+        // Even when there is room again: rows of the first are lost.
+        fs::create_dir_all(job.job().directory).unwrap();
+    }
+    drop(sink);
+    assert_eq!(database.number("SELECT COUNT(*) FROM plain"), 0);
+}
+
+#[test]
 fn a_constraint_fails_the_commit_and_can_be_mended() {
     let mut database = Database::new("mended");
     database.execute(TABLES);
