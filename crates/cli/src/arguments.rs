@@ -26,6 +26,15 @@ pub(crate) enum Command {
     Sql(Shell),
     /// Show how the queries of a script would be executed, without running them
     Explain(Explain),
+    /// Stop the job that runs with this --state-dir: it takes a checkpoint, from which it goes on when it is run again
+    Stop {
+        /// With a checkpoint, as in any case
+        #[arg(long)]
+        savepoint: bool,
+    },
+    /// Look at the checkpoints in a --state-dir, and look after them
+    #[command(subcommand)]
+    Checkpoint(CheckpointCommand),
     /// Measure Millstream beside its baselines (docs/benchmarks.md): starts millstream-bench, which lies beside millstream
     #[command(disable_help_flag = true)]
     Bench {
@@ -38,6 +47,36 @@ pub(crate) enum Command {
     Docs {
         /// The folder
         folder: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CheckpointCommand {
+    /// Ask the running job for a checkpoint now
+    Create,
+    /// List all checkpoints, the newest of each job first
+    List,
+    /// Show what a checkpoint consists of: positions, watermarks, state, sinks, plan
+    Show {
+        /// Its number [default: that of the newest]
+        checkpoint: Option<u64>,
+        /// Number of the job: of the INSERT in the script, from 1 [default: the first that has the checkpoint]
+        #[arg(long)]
+        job: Option<usize>,
+    },
+    /// Read everything that checkpoints consist of, and compare checksums; fails if any of them is damaged
+    Verify {
+        /// The number of one [default: all]
+        checkpoint: Option<u64>,
+    },
+    /// Delete checkpoints, and the files that no other one needs; not while the job runs
+    Delete {
+        /// Their numbers
+        #[arg(required = true)]
+        checkpoints: Vec<u64>,
+        /// Number of the job [default: all jobs]
+        #[arg(long)]
+        job: Option<usize>,
     },
 }
 
@@ -92,6 +131,9 @@ pub(crate) struct Common {
     /// Memory of a query: '4 GiB', '500 MB', or a share of what there is [default: 60%]
     #[arg(long, global = true, env = "MILLSTREAM_MEMORY", value_name = "SIZE")]
     pub(crate) memory: Option<String>,
+    /// State directory: inserts are checkpointed there, and go on from their last checkpoint when they are run again
+    #[arg(long, global = true, env = "MILLSTREAM_STATE_DIR", value_name = "DIR")]
+    pub(crate) state_dir: Option<String>,
     /// Pin each worker to a core
     #[arg(long, global = true, env = "MILLSTREAM_PIN", value_parser = BoolishValueParser::new())]
     pub(crate) pin: bool,

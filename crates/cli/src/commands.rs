@@ -2,6 +2,7 @@
 
 use crate::arguments::{Common, Explain, Script, Shell};
 use crate::config::Config;
+use crate::control::Control;
 use crate::interrupt::Interrupt;
 use crate::output::StandardOutput;
 use crate::status::Telling;
@@ -9,7 +10,7 @@ use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, docs, shell, status, summ
 use millstream::connectors::stdout_error;
 use millstream::sql::{self, ParsedStatement};
 use millstream::{
-    Diagnostic, Outcome, Place, RunMonitor, Session, SessionConfig, StatsSnapshot, code, user_code_directory,
+    Code, Diagnostic, Outcome, Place, RunMonitor, Session, SessionConfig, StatsSnapshot, code, user_code_directory,
 };
 use std::io::{IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::path::Path;
@@ -29,11 +30,21 @@ impl Failure {
         Failure { diagnostic, source: None, exit_code: EXIT_USAGE }
     }
 
+    /// A command has failed that is no statement.
+    pub(crate) fn failed(diagnostic: Diagnostic) -> Failure {
+        Failure { diagnostic, source: None, exit_code: EXIT_FAILED }
+    }
+
+    /// What is wrong.
+    pub(crate) fn code(&self) -> Code {
+        self.diagnostic.code
+    }
+
     fn statement(diagnostic: Diagnostic, text: &Text) -> Failure {
         let exit_code = match diagnostic.code {
             code::CANCELLED => EXIT_INTERRUPTED,
-            // `millstream … | head` has done what was asked for.
-            code::OUTPUT_CLOSED => 0,
+            // `millstream … | head` has done what was asked for, and so has a query that was stopped with a checkpoint.
+            code::OUTPUT_CLOSED | code::SUSPENDED => 0,
             _ => EXIT_FAILED,
         };
         Failure { diagnostic, source: Some((text.sql.clone(), text.origin.clone())), exit_code }
@@ -41,8 +52,14 @@ impl Failure {
 
     /// Prints the diagnostic to standard error, with the line it is about.
     pub(crate) fn report(&self) {
-        if self.diagnostic.code == code::OUTPUT_CLOSED {
-            return;
+        match self.diagnostic.code {
+            code::OUTPUT_CLOSED => return,
+            // Not an error.
+            code::SUSPENDED => {
+                let _ = writeln!(stderr(), "{}", self.diagnostic.message);
+                return;
+            }
+            _ => {}
         }
         let (text, origin) = match &self.source {
             Some((text, origin)) => (Some(text.as_str()), origin.as_str()),
@@ -65,6 +82,7 @@ pub(crate) struct Context {
     pub(crate) config: Config,
     pub(crate) output: StandardOutput,
     pub(crate) interrupt: Interrupt,
+    control: Option<Control>,
 }
 
 impl Context {
@@ -76,7 +94,7 @@ impl Context {
         }
         let output = StandardOutput::new(config.output);
         let interrupt = Interrupt::install().map_err(Failure::usage)?;
-        Ok(Context { session, config, output, interrupt })
+        Ok(Context { session, config, output, interrupt, control: None })
     }
 
     /// Substitutes variables.
@@ -96,9 +114,24 @@ impl Context {
         Ok(())
     }
 
+    /// Lets other processes reach the query, if there is a state directory.
+    fn listen(&mut self, monitor: &RunMonitor) -> Result<(), Diagnostic> {
+        let Some(directory) = self.session.open_state_directory()? else { return Ok(()) };
+        if self.control.is_none() {
+            self.control = Control::listen(&directory);
+        }
+        if let Some(control) = &self.control {
+            control.watch(Some(monitor.cancel().clone()));
+        }
+        Ok(())
+    }
+
     fn execute_one(&mut self, statement: &ParsedStatement) -> Result<(), Diagnostic> {
         let monitor = RunMonitor::new();
         self.interrupt.watch(Some(monitor.cancel().clone()));
+        if statement.is_insert() {
+            self.listen(&monitor)?;
+        }
         // A table that grows on the terminal and a status line under it would overwrite each other.
         let rows_on_terminal = stdout().is_terminal() && self.output.is_text() && statement.is_query();
         let show = !self.config.quiet && !rows_on_terminal;
@@ -107,6 +140,7 @@ impl Context {
         let telling = Telling { line: show, every: config.stats_every, report: &report };
         let outcome = status::telling(&telling, &monitor, || session.execute(statement, output, &monitor));
         self.interrupt.watch(None);
+        status::tell_notices(&monitor);
         if let (Err(_), Some(stats)) = (&outcome, monitor.stats()) {
             // What a failed or stopped run has done counts, too.
             summary::summarise(self.config.stats, self.config.quiet, &stats.snapshot());
@@ -125,7 +159,8 @@ impl Context {
     }
 }
 
-fn print(text: &str) -> Result<(), Diagnostic> {
+/// Writes text to standard output.
+pub(crate) fn print(text: &str) -> Result<(), Diagnostic> {
     let mut out = stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| stdout_error(&e))
 }

@@ -18,6 +18,7 @@ struct File {
     buffer_rows: Option<usize>,
     merge: Option<MergeArgument>,
     memory: Option<String>,
+    state_dir: Option<String>,
     pin: Option<bool>,
     output: Option<OutputArgument>,
     quiet: Option<bool>,
@@ -79,6 +80,7 @@ impl Config {
         set("pipeline.tier", common.tier.or(file.tier).map(|t| t.key().to_string()));
         set("pipeline.merge", common.merge.or(file.merge).map(|m| m.key().to_string()));
         set("pipeline.memory", common.memory.clone().or(file.memory));
+        set("execution.checkpointing.dir", common.state_dir.clone().or(file.state_dir));
         for pair in &common.settings {
             settings.push(split_pair(pair, "--set KEY=VALUE")?);
         }

@@ -6,8 +6,10 @@
 mod allocator;
 mod arguments;
 mod bench;
+mod checkpoints;
 mod commands;
 mod config;
+mod control;
 mod docs;
 mod interrupt;
 mod output;
@@ -37,6 +39,8 @@ fn main() -> ExitCode {
         Command::Run(run) => commands::run(run, &arguments.common),
         Command::Sql(sql) => commands::sql(sql, &arguments.common),
         Command::Explain(explain) => commands::explain(explain, &arguments.common),
+        Command::Stop { .. } => checkpoints::stop(&arguments.common),
+        Command::Checkpoint(command) => checkpoints::run(command, &arguments.common),
         Command::Bench { arguments } => return bench::run(arguments),
         Command::Docs { folder } => commands::docs(folder),
     };

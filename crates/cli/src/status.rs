@@ -23,14 +23,28 @@ pub(crate) struct Telling<'a> {
 pub(crate) fn telling<T>(telling: &Telling<'_>, monitor: &RunMonitor, query: impl FnOnce() -> T) -> T {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let painter = (telling.line && stderr().is_terminal()).then(|| scope.spawn(|| paint(monitor, &ended)));
         let ended = &ended;
+        let painter = (telling.line && stderr().is_terminal()).then(|| scope.spawn(|| paint(monitor, ended)));
+        let teller = scope.spawn(move || {
+            while !ended.load(Relaxed) {
+                tell_notices(monitor);
+                std::thread::park_timeout(REFRESH);
+            }
+        });
         let reporter = telling.every.map(|every| scope.spawn(move || report(every, telling.report, monitor, ended)));
         let result = query();
         ended.store(true, Relaxed);
-        painter.iter().chain(&reporter).for_each(|thread| thread.thread().unpark());
+        painter.iter().chain(&reporter).chain([&teller]).for_each(|thread| thread.thread().unpark());
         result
     })
+}
+
+/// Writes what is worth telling to standard error.
+pub(crate) fn tell_notices(monitor: &RunMonitor) {
+    for notice in monitor.take_notices() {
+        // Nothing is left to do if standard error is closed.
+        let _ = writeln!(stderr(), "note: {notice}");
+    }
 }
 
 fn report(every: Duration, report: &dyn Fn(&StatsSnapshot), monitor: &RunMonitor, ended: &AtomicBool) {

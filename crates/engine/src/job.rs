@@ -5,6 +5,7 @@ use crate::constant;
 use crate::memory::{self, TableProvider};
 use crate::placement::{self, TableLayout};
 use crate::programs::Programs;
+use crate::recovery::{Beginning, JobState};
 use crate::results::ResultTarget;
 use crate::session::{MemoryTables, RunMonitor};
 use crate::skipping;
@@ -26,6 +27,17 @@ use std::sync::Arc;
 pub(crate) struct Job {
     pub(crate) plan: QueryPlan,
     pub(crate) programs: Programs,
+}
+
+/// What a job is run with.
+pub(crate) struct RunWith<'a> {
+    pub(crate) tier: Tier,
+    pub(crate) compiler: &'a Arc<QueryCompiler>,
+    pub(crate) config: &'a RunConfig,
+    pub(crate) memory: &'a MemoryTables,
+    pub(crate) monitor: &'a RunMonitor,
+    /// Where its checkpoints are, if it has any.
+    pub(crate) state: Option<&'a JobState>,
 }
 
 impl Job {
@@ -55,16 +67,14 @@ impl Job {
         Ok(Job { plan, programs })
     }
 
-    /// Runs to the end. `results` receives the rows of a bare SELECT.
+    /// Runs to the end. `results` receives the rows of a bare SELECT. With `state` the run goes on from its last checkpoint;
+    /// `None` if it has come to its end before.
     pub(crate) fn run(
         self,
-        tier: Tier,
-        compiler: &Arc<QueryCompiler>,
-        config: &RunConfig,
-        memory: &MemoryTables,
+        with: &RunWith<'_>,
         results: &mut dyn ResultTarget,
-        monitor: &RunMonitor,
-    ) -> Result<Arc<QueryStats>, Diagnostic> {
+    ) -> Result<Option<Arc<QueryStats>>, Diagnostic> {
+        let &RunWith { tier, compiler, config, memory, monitor, state } = with;
         let stats = Arc::new(QueryStats::new(&self.plan));
         let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
             let is_spare = config.merge == MergeStrategy::Auto && lowered.program.is_shared();
@@ -104,14 +114,23 @@ impl Job {
             }
             sinks.push(opened);
         }
+        let checkpoints = match state.map(|state| state.begin(&self.plan, &mut sinks, monitor)).transpose()? {
+            None => None,
+            Some(Beginning::Run(config)) => Some(*config),
+            Some(Beginning::Finished) => {
+                sinks.into_iter().try_for_each(|sink| sink.finish())?;
+                return Ok(None);
+            }
+        };
         monitor.started(&stats);
         let later: Option<Arc<dyn ProgramCompiler>> = match tier {
             Tier::Interpreted => None,
             Tier::Auto | Tier::Compiled => Some(compiler.clone()),
         };
-        let input = RunInput { plan: self.plan, sources, pipelines, operators, lookups, sinks, compiler: later };
+        let Job { plan, .. } = self;
+        let input = RunInput { plan, sources, pipelines, operators, lookups, sinks, compiler: later, checkpoints };
         millstream_runtime::run(input, config, &stats, monitor.cancel())?;
-        Ok(stats)
+        Ok(Some(stats))
     }
 }
 

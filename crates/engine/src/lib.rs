@@ -25,6 +25,7 @@ mod memory;
 mod packed;
 mod placement;
 mod programs;
+mod recovery;
 mod results;
 mod session;
 mod skipping;
@@ -34,11 +35,13 @@ pub use memory::TableProvider;
 pub use millstream_codegen::kernel::Tier;
 pub use millstream_connectors as connectors;
 pub use millstream_runtime::{
-    CancelState, CancelToken, CodeOrigin, ColumnSnapshot, Compilation, Event, HardwareSnapshot, KeysSnapshot,
-    MemoryClass, MemorySnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats, SinkSnapshot,
-    SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
+    CancelState, CancelToken, CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, Event, HardwareSnapshot,
+    KeysSnapshot, MemoryClass, MemorySnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats,
+    SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot,
+    WorkerSnapshot,
 };
 pub use millstream_sql as sql;
+pub use millstream_storage as storage;
 pub use millstream_types::{
     ALL_CODES, Code, DataType, Diagnostic, Field, Options, Place, RecordField, RecordLayout, Schema, code, text,
 };

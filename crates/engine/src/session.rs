@@ -3,9 +3,10 @@
 use crate::analysis;
 use crate::compiler::{CodeDirectory, Compiler, QueryCompiler};
 use crate::explain;
-use crate::job::Job;
+use crate::job::{Job, RunWith};
 use crate::memory::{self, MemoryTable, TableProvider};
 use crate::packed::PackedTable;
+use crate::recovery::{Checkpointed, JobState, StateDirectory};
 use crate::results::{Collected, Discarded, ResultTarget};
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, RecordBatch};
@@ -56,6 +57,7 @@ pub enum Outcome {
 pub struct RunMonitor {
     cancel: CancelToken,
     stats: Mutex<Option<Arc<QueryStats>>>,
+    notices: Mutex<Vec<String>>,
 }
 
 impl RunMonitor {
@@ -74,6 +76,16 @@ impl RunMonitor {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What is worth telling a user and is no error, since the last call: that a query goes on from a checkpoint, that one is
+    /// damaged.
+    pub fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn notice(&self, text: String) {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
     pub(crate) fn started(&self, stats: &Arc<QueryStats>) {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = Some(stats.clone());
     }
@@ -87,6 +99,10 @@ pub struct Session {
     settings: Settings,
     memory: MemoryTables,
     compiler: Arc<Compiler>,
+    /// The state directory, once a job has used it.
+    state: Option<StateDirectory>,
+    /// Inserts that have been executed.
+    jobs: usize,
 }
 
 /// The program's own tables by name.
@@ -106,12 +122,23 @@ impl Session {
             settings: Settings::default(),
             memory: MemoryTables::new(),
             compiler,
+            state: None,
+            jobs: 0,
         }
     }
 
     /// Sets an option, as `SET 'key' = 'value'` does.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), Diagnostic> {
         self.settings.set(key, value)
+    }
+
+    /// Takes the state directory that inserts are checkpointed in, if one is set: from now on no other process can.
+    pub fn open_state_directory(&mut self) -> Result<Option<PathBuf>, Diagnostic> {
+        let Some(path) = self.settings.checkpoint_directory() else { return Ok(None) };
+        if self.state.as_ref().is_none_or(|state| state.path() != path) {
+            self.state = Some(StateDirectory::open(&path)?);
+        }
+        Ok(Some(path))
     }
 
     /// Makes Arrow batches a table, to be read like any other. `columns` is what stands between the parentheses of a
@@ -251,8 +278,11 @@ impl Session {
                 let inserts = self.bind(&statement.statement)?;
                 let config = self.run_config();
                 let job = Job::new(inserts, &config, self.settings.in_place(), &self.memory)?;
-                let stats = self.run_job(job, &config, results, monitor)?;
-                Ok(Outcome::Ran(Box::new(stats.snapshot())))
+                let state = if statement.is_insert() { self.next_job()? } else { None };
+                match self.run_job(job, &config, results, monitor, state.as_ref())? {
+                    Some(stats) => Ok(Outcome::Ran(Box::new(stats.snapshot()))),
+                    None => done("the job had come to its end before, so nothing was done"),
+                }
             }
             Statement::Explain { kind: ExplainKind::Analyze, inner } => {
                 Ok(Outcome::Text(self.analysis(self.bind(inner)?, monitor)?))
@@ -284,8 +314,9 @@ impl Session {
         let job = Job::new(inserts, &config, self.settings.in_place(), &self.memory)?;
         let plan = job.plan.clone();
         let merge = |aggregation: &Aggregation| explain::merge_text(&config, aggregation);
-        match self.run_job(job, &config, &mut Discarded, monitor) {
-            Ok(stats) => Ok(analysis::analysis(&plan, merge, &stats.snapshot())),
+        match self.run_job(job, &config, &mut Discarded, monitor, None) {
+            Ok(None) => Err(Diagnostic::bug("a query without state had been finished before")),
+            Ok(Some(stats)) => Ok(analysis::analysis(&plan, merge, &stats.snapshot())),
             Err(stopped) if stopped.code == code::CANCELLED && monitor.cancel().state() == CancelState::Stop => {
                 let stats = monitor.stats().ok_or(stopped)?;
                 Ok(analysis::analysis(&plan, merge, &stats.snapshot()))
@@ -300,9 +331,20 @@ impl Session {
         config: &RunConfig,
         results: &mut dyn ResultTarget,
         monitor: &RunMonitor,
-    ) -> Result<Arc<QueryStats>, Diagnostic> {
+        state: Option<&JobState>,
+    ) -> Result<Option<Arc<QueryStats>>, Diagnostic> {
         let compiler = Arc::new(QueryCompiler::new(self.compiler.clone(), self.code_directory()));
-        job.run(self.settings.tier(), &compiler, config, &self.memory, results, monitor)
+        let (tier, compiler, memory) = (self.settings.tier(), &compiler, &self.memory);
+        job.run(&RunWith { tier, compiler, config, memory, monitor, state }, results)
+    }
+
+    /// The job that the next insert is, if there is a state directory.
+    fn next_job(&mut self) -> Result<Option<JobState>, Diagnostic> {
+        self.jobs += 1;
+        self.open_state_directory()?;
+        let interval = self.settings.checkpoint_interval();
+        let settings = Checkpointed { interval, retained: self.settings.checkpoints_retained() };
+        Ok(self.state.as_ref().map(|state| state.job(self.jobs, settings)))
     }
 
     fn explanation(&self, inserts: Vec<Insert>, codegen: bool) -> Result<String, Diagnostic> {

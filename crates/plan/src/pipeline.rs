@@ -50,6 +50,16 @@ pub struct SourcePlan {
     pub phase: usize,
 }
 
+impl SourcePlan {
+    /// The table's name; that of constant rows is `values`.
+    pub fn name(&self) -> &str {
+        match &self.scan {
+            ScanKind::Table(table) => &table.name,
+            ScanKind::Values(_) => "values",
+        }
+    }
+}
+
 /// What a source reads.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ScanKind {

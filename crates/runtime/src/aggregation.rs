@@ -159,6 +159,13 @@ impl Aggregation {
         self.state.lock()
     }
 
+    /// Takes over how far the inputs had come, before the first row.
+    pub(crate) fn restore(&self, watermark: i64) {
+        let mut progress = self.progress();
+        *progress = Progress::restored(progress.inputs(), watermark);
+        self.fired.store(watermark, Ordering::Release);
+    }
+
     /// Whether there is a row even of no input, as that of `SELECT COUNT(*)` without GROUP BY.
     pub(crate) fn has_group_of_nothing(&self) -> bool {
         self.assigner == WindowAssigner::Whole && self.layout.keys.is_empty()

@@ -2,6 +2,7 @@
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// How a query was asked to end.
@@ -10,7 +11,8 @@ pub enum CancelState {
     /// It was not.
     #[default]
     Running,
-    /// Sources stop; what was read is processed; windows that are complete are written; sinks are finished.
+    /// Sources stop; what was read is processed; windows that are complete are written; sinks are finished. With a state
+    /// directory: a checkpoint is taken, from which the query can go on, and then everything ends at once.
     Stop,
     /// At once: sinks are dropped without being finished.
     Abort,
@@ -23,6 +25,8 @@ pub struct CancelToken(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<CancelState>,
+    /// How many checkpoints have been asked for.
+    checkpoints: AtomicU64,
     changed: Condvar,
 }
 
@@ -40,6 +44,17 @@ impl CancelToken {
     /// Ends the query at once, leaving no output where the sink can take it back.
     pub fn abort(&self) {
         self.raise(CancelState::Abort);
+    }
+
+    /// Asks for a checkpoint now; without a state directory nothing happens.
+    pub fn checkpoint(&self) {
+        self.0.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// How many checkpoints have been asked for so far.
+    pub(crate) fn checkpoints(&self) -> u64 {
+        self.0.checkpoints.load(Ordering::Relaxed)
     }
 
     /// What was asked for so far.

@@ -5,14 +5,20 @@
 //! writes them. So each lane is in order, lanes interleave, no worker waits for another, and the sink is used by one
 //! thread at a time. A piece holds its chunk's permit until it is written: a slow sink slows the readers down.
 //!
+//! Under cuts a sink writes all pieces of one generation before the first of the next: lanes that a cut has come by wait
+//! for the others, with the pieces that they have. Then the sink is told ([`Sink::cut`]), if the cut is a checkpoint.
+//!
 //! With a `LIMIT` pieces stay columns until their turn, because only then it is known which rows are the first.
 
+use crate::buffer::Generation;
+use crate::checkpoint::Part;
 use crate::columns::{bytes_of, sliced};
 use crate::flow::Permit;
 use crate::query::Query;
 use arrow_array::ArrayRef;
 use millstream_connectors::{Encoded, Encoder, Sink};
 use millstream_state::{Charge, MemoryBudget, MemoryClass};
+use millstream_sync::epochs::Release;
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -48,7 +54,11 @@ pub(crate) struct Egress {
 struct State {
     lanes: Vec<Lane>,
     open_lanes: usize,
-    ready: VecDeque<Piece>,
+    ready: VecDeque<Ready>,
+    /// Generation of the pieces that are written now. Those of the next one wait until no lane has any of this.
+    generation: Generation,
+    /// A cut waits for the sink to come to this generation.
+    awaited: Option<Generation>,
     /// Absent while a thread is using it.
     sink: Option<Box<dyn Sink>>,
     /// When the first rows were written that have not been flushed.
@@ -60,8 +70,18 @@ struct State {
     done: bool,
 }
 
+/// What is done with the sink next.
+enum Ready {
+    Piece(Piece),
+    /// All pieces of the generations before this one have been written.
+    Cut(Generation),
+}
+
 #[derive(Default)]
 struct Lane {
+    /// All pieces of generations before this one have arrived.
+    reached: Generation,
+    has_ended: bool,
     next: u64,
     /// Output that is not complete, or whose predecessors are not.
     waiting: BTreeMap<u64, Output>,
@@ -72,6 +92,7 @@ struct Lane {
 struct Output {
     pieces: Vec<Piece>,
     complete: bool,
+    generation: Generation,
 }
 
 impl Egress {
@@ -82,6 +103,8 @@ impl Egress {
             lanes: (0..lanes).map(|_| Lane::default()).collect(),
             open_lanes: lanes,
             ready: VecDeque::new(),
+            generation: Generation::default(),
+            awaited: None,
             sink: Some(sink),
             unflushed: None,
             flush_wanted: false,
@@ -120,6 +143,25 @@ impl Egress {
         Ok(Some(Piece { content, _permit: permit, _charge: charge }))
     }
 
+    /// Notes that a cut to a generation waits for the sink; `false` if there is nothing to wait for.
+    pub(crate) fn await_cut(&self, generation: Generation) -> bool {
+        let mut state = self.state.lock();
+        state.awaited = (!state.done).then_some(generation);
+        !state.done
+    }
+
+    /// Does something with the sink when nobody else does any more; `None` if it is gone.
+    pub(crate) fn with_sink<T>(
+        &self,
+        act: impl FnOnce(&mut dyn Sink) -> Result<T, Diagnostic>,
+    ) -> Result<Option<T>, Diagnostic> {
+        let mut state = self.state.lock();
+        match &mut state.sink {
+            Some(sink) => act(&mut **sink).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// The sink, at the end of the query.
     pub(crate) fn take_sink(&self) -> Option<Box<dyn Sink>> {
         self.state.lock().sink.take()
@@ -141,13 +183,20 @@ impl State {
         }
     }
 
-    fn arrive(&mut self, lane: usize, number: u64, piece: Option<Piece>, complete: bool) {
-        let lane = &mut self.lanes[lane];
-        let output = lane.waiting.entry(number).or_default();
+    fn arrive(&mut self, lane: usize, place: (u64, Generation), piece: Option<Piece>, complete: bool) {
+        let (number, generation) = place;
+        let output = self.lanes[lane].waiting.entry(number).or_default();
         output.pieces.extend(piece);
         output.complete |= complete;
-        while let Some(output) = lane.waiting.get_mut(&lane.next) {
-            self.ready.extend(output.pieces.drain(..));
+        output.generation = generation;
+        self.drain(lane);
+    }
+
+    /// Makes the pieces of a lane ready that are next in it.
+    fn drain(&mut self, lane: usize) {
+        let lane = &mut self.lanes[lane];
+        while let Some(output) = lane.waiting.get_mut(&lane.next).filter(|o| o.generation <= self.generation) {
+            self.ready.extend(output.pieces.drain(..).map(Ready::Piece));
             if !output.complete {
                 break;
             }
@@ -155,15 +204,25 @@ impl State {
             lane.next += 1;
         }
     }
+
+    /// Goes on to the next generation if all lanes have come there.
+    fn align(&mut self) {
+        let reached = self.lanes.iter().filter(|lane| !lane.has_ended).map(|lane| lane.reached).min();
+        let Some(generation) = reached.or(self.awaited).filter(|&reached| reached > self.generation) else { return };
+        self.generation = generation;
+        self.ready.push_back(Ready::Cut(generation));
+        (0..self.lanes.len()).for_each(|lane| self.drain(lane));
+    }
 }
 
 impl Query {
-    /// A piece of output number `number` of a lane has been made, the last one if it is `complete`.
+    /// A piece of the output of a buffer of a lane, known by number and generation, has been made, the last one if it is
+    /// `complete`.
     pub(crate) fn write(
         &self,
         sink: usize,
         lane: usize,
-        number: u64,
+        buffer: (u64, Generation),
         piece: Option<Piece>,
         complete: bool,
     ) -> Result<(), Diagnostic> {
@@ -174,17 +233,50 @@ impl Query {
             drop(state);
             return Ok(());
         }
-        state.arrive(lane, number, piece, complete);
+        state.arrive(lane, buffer, piece, complete);
         drop(state);
         self.drive(sink)
     }
 
-    /// A lane has ended; its pieces have arrived before.
-    pub(crate) fn end_lane(&self, sink: usize) -> Result<(), Diagnostic> {
+    /// A lane has released what it has: all pieces of earlier generations, or all, have arrived.
+    pub(crate) fn release_lane(&self, sink: usize, lane: usize, release: Release) -> Result<(), Diagnostic> {
         let mut state = self.sinks[sink].state.lock();
-        state.open_lanes -= 1;
+        if state.done {
+            return Ok(());
+        }
+        let reached = Generation(release.generation);
+        if !release.ended && reached <= state.lanes[lane].reached {
+            return Ok(());
+        }
+        state.lanes[lane].reached = reached.max(state.lanes[lane].reached);
+        if release.ended && !std::mem::replace(&mut state.lanes[lane].has_ended, true) {
+            state.open_lanes -= 1;
+        }
+        state.align();
         drop(state);
         self.drive(sink)
+    }
+
+    /// Ends the span of a sink that will not be reached by the cut, because it has got all.
+    pub(crate) fn end_span_of_done(&self, sink: usize, generation: Generation) -> Result<(), Diagnostic> {
+        let Some(number) = self.checkpoint_before(generation) else { return Ok(()) };
+        let mut state = self.sinks[sink].state.lock();
+        if state.awaited.is_some() || !state.done {
+            return Ok(());
+        }
+        let commit = state.sink.as_deref_mut().map(|sink| sink.cut(number)).transpose()?.flatten();
+        drop(state);
+        self.hand_over(generation, || Part::Sink { sink, commit });
+        Ok(())
+    }
+
+    /// The cut has reached a sink.
+    fn end_span(&self, sink: usize, generation: Generation, writer: &mut dyn Sink) -> Result<(), Diagnostic> {
+        if let Some(number) = self.checkpoint_before(generation) {
+            let commit = writer.cut(number)?;
+            self.hand_over(generation, || Part::Sink { sink, commit });
+        }
+        Ok(())
     }
 
     /// Hands what was written to the reader, if it has waited for the flush interval; when it will have, if not. A thread
@@ -217,10 +309,15 @@ impl Query {
                 let exhausted = state.remaining == Some(0) || state.open_lanes == 0;
                 if exhausted {
                     state.done = true;
+                    let is_awaited = state.awaited.take();
                     // Pieces beyond the limit hold permits, which the other sinks' input needs.
                     let beyond = std::mem::take(&mut state.lanes);
                     drop(state);
                     drop(beyond);
+                    if let Some(generation) = is_awaited {
+                        self.end_span_of_done(sink, generation)?;
+                        self.cut_reached();
+                    }
                     egress.done.store(true, Ordering::Relaxed);
                     self.sink_done();
                 }
@@ -231,8 +328,15 @@ impl Query {
             let Some(mut writer) = state.sink.take() else { return Ok(()) };
             drop(state);
             let (mut written, started) = (0, Instant::now());
-            let mut result = pieces.into_iter().try_for_each(|piece| {
-                written += self.write_piece(egress, &mut *writer, piece, &mut remaining)?;
+            let mut reached = None;
+            let mut result = pieces.into_iter().try_for_each(|ready| {
+                match ready {
+                    Ready::Piece(piece) => written += self.write_piece(egress, &mut *writer, piece, &mut remaining)?,
+                    Ready::Cut(generation) => {
+                        self.end_span(sink, generation, &mut *writer)?;
+                        reached = Some(generation);
+                    }
+                }
                 Ok(())
             });
             if flush && result.is_ok() {
@@ -243,6 +347,7 @@ impl Query {
             let mut state = egress.state.lock();
             state.sink = Some(writer);
             state.remaining = remaining;
+            let is_awaited = state.awaited.take_if(|awaited| reached >= Some(*awaited)).is_some();
             let was_due = state.flush_due(self.flush_interval());
             state.note_written(flush, written, Instant::now());
             let due = state.flush_due(self.flush_interval());
@@ -250,6 +355,9 @@ impl Query {
             let beyond = if remaining == Some(0) { std::mem::take(&mut state.ready) } else { VecDeque::new() };
             drop(state);
             drop(beyond);
+            if is_awaited {
+                self.cut_reached();
+            }
             due.filter(|_| due != was_due).into_iter().for_each(|due| self.due_at(due));
             result?;
         }

@@ -1,6 +1,7 @@
 //! What a run is made of: the plan, the connectors behind its sources and sinks, and the code of its pipelines.
 
 use crate::adaptive::VariantSlot;
+use crate::checkpoint::CheckpointConfig;
 use crate::compile::ProgramCompiler;
 use crate::config::{MergeStrategy, RunConfig};
 use crate::staged::Staged;
@@ -29,6 +30,8 @@ pub struct RunInput {
     pub sinks: Vec<Box<dyn Sink>>,
     /// Makes machine code while the query runs; `None`: programs are interpreted.
     pub compiler: Option<Arc<dyn ProgramCompiler>>,
+    /// Where checkpoints are written to, and what the query is recovered from; `None`: it has no checkpoints.
+    pub checkpoints: Option<CheckpointConfig>,
 }
 
 impl RunInput {

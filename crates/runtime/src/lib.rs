@@ -30,6 +30,7 @@ mod bounds;
 mod buffer;
 mod buffer_size;
 mod cancel;
+mod checkpoint;
 mod columns;
 mod combining;
 mod compile;
@@ -69,6 +70,7 @@ mod worker;
 
 pub use adaptive::Event;
 pub use cancel::{CancelState, CancelToken};
+pub use checkpoint::{CheckpointConfig, PlanLines};
 pub use combining::combination;
 pub use compile::{Compiled, ProgramCompiler};
 pub use config::{Adaptivity, Assume, DecodeSkipping, ErrorPolicy, MergeStrategy, PreAggregation, RunConfig};
@@ -78,9 +80,9 @@ pub use input::{
 };
 pub use millstream_state::{MemoryClass, MemorySnapshot};
 pub use stats::{
-    CodeOrigin, ColumnSnapshot, Compilation, HardwareSnapshot, KeysSnapshot, PipelineSnapshot, ProfileSnapshot,
-    ProgramSnapshot, QueryStats, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot,
-    VariantSnapshot, WorkerSnapshot,
+    CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, HardwareSnapshot, KeysSnapshot, PipelineSnapshot,
+    ProfileSnapshot, ProgramSnapshot, QueryStats, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times,
+    TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
 };
 pub use strategy::merge_strategy;
 

@@ -7,6 +7,7 @@
 use crate::combining::{Combining, Report};
 use crate::config::RunConfig;
 use crate::ordered::Ordered;
+use crate::tables::{Frozen, FrozenByNumber, TablesByNumber, Taken};
 use crate::trigger::Firing;
 use millstream_abi::EntryLayout;
 use millstream_plan::pipeline::Combination;
@@ -26,6 +27,50 @@ pub(crate) struct OverlapRuntime {
     pub(crate) combining: Combining,
     /// One for each range of partitions.
     pub(crate) lanes: Vec<Ordered<Lane, Arc<Firing>>>,
+    /// What slices that are in the windows to come consist of, by number of the table: kept for checkpoints, if there are any.
+    /// Locked within the aggregation's progress.
+    pub(crate) swept: Option<Mutex<SweptTables>>,
+}
+
+/// Tables of slices of which some windows have been fired.
+#[derive(Debug, Default)]
+pub(crate) struct SweptTables {
+    tables: FrozenByNumber,
+    /// Those of a checkpoint, which enter with the first window.
+    restored: FrozenByNumber,
+}
+
+impl SweptTables {
+    /// Those of a checkpoint that a query is recovered from.
+    pub(crate) fn restored(tables: FrozenByNumber) -> SweptTables {
+        SweptTables { tables: tables.clone(), restored: tables }
+    }
+
+    /// Takes note of tables that are to enter windows, and of the end of the last window that has been fired.
+    pub(crate) fn enter(&mut self, overlap: Overlap, tables: TablesByNumber, last_end: Option<i64>) -> TablesByNumber {
+        let mut shared = TablesByNumber::new();
+        for (number, tables) in tables {
+            let frozen: Vec<Arc<Frozen>> = tables.into_iter().map(Frozen::shared).collect();
+            shared.insert(number, frozen.iter().cloned().map(Taken::Frozen).collect());
+            self.tables.entry(number).or_default().extend(frozen);
+        }
+        if let Some(last_end) = last_end {
+            let is_over =
+                |number: i64| overlap.ends(overlap.table(number).slice_start).is_none_or(|(_, last)| last <= last_end);
+            self.tables.retain(|&number, _| !is_over(number));
+        }
+        shared
+    }
+
+    /// The tables of the checkpoint, once.
+    pub(crate) fn take_restored(&mut self) -> FrozenByNumber {
+        std::mem::take(&mut self.restored)
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> FrozenByNumber {
+        self.tables.clone()
+    }
 }
 
 /// The slices of a range of partitions.
@@ -56,7 +101,7 @@ impl OverlapRuntime {
             report: Report::default(),
         };
         let lanes = (0..ranges).map(|r| Ordered::new(lane(r))).collect();
-        OverlapRuntime { overlap, sweep: Mutex::new(Sweep::default()), combining, lanes }
+        OverlapRuntime { overlap, sweep: Mutex::new(Sweep::default()), combining, lanes, swept: None }
     }
 }
 
@@ -90,7 +135,28 @@ pub(crate) struct Due<T> {
     pub(crate) is_last: bool,
 }
 
+impl Due<Vec<Taken>> {
+    /// Has the slices of a checkpoint enter with this window, which is the first one. They have been in windows before, so they
+    /// are late for this one, and count for it and those to come.
+    pub(crate) fn take_over(&mut self, overlap: Overlap, swept: &mut SweptTables) {
+        for (number, tables) in swept.take_restored() {
+            let slice = overlap.table(number).slice_start;
+            self.enters.entry(slice).or_default().extend(tables.into_iter().map(Taken::Frozen));
+        }
+    }
+}
+
 impl Sweep {
+    /// Of a checkpoint, with the end of the last window and that of the last window that holds a slice.
+    pub(crate) fn restored(last: i64, until: i64) -> Sweep {
+        Sweep { last: Some(last), until, windows: 0 }
+    }
+
+    /// End of the last window, and of the last window that holds a slice taken so far.
+    pub(crate) fn reached(&self) -> Option<(i64, i64)> {
+        self.last.map(|last| (last, self.until))
+    }
+
     /// End of the next window that holds a slice taken so far: one that is in the last window and in a later one is in the
     /// next.
     pub(crate) fn next_end(&self, overlap: Overlap) -> Option<i64> {

@@ -50,6 +50,12 @@ impl Phases {
         opened
     }
 
+    /// Whether all phases are open: what is looked up is there.
+    pub(crate) fn are_open(&self) -> bool {
+        let state = self.state.lock();
+        state.open == state.left.len()
+    }
+
     /// Waits until the phase is open, or `given_up`.
     pub(crate) fn wait(&self, phase: usize, given_up: impl Fn() -> bool) {
         let mut state = self.state.lock();

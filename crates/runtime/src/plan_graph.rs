@@ -3,6 +3,7 @@
 use crate::aggregation::Aggregation;
 use crate::buffer_size::BufferSize;
 use crate::cancel::CancelToken;
+use crate::checkpoint::{Checkpointing, Restored, RestoredSplit};
 use crate::config::{MergeStrategy, RunConfig};
 use crate::cuts::Cuts;
 use crate::egress::Egress;
@@ -16,7 +17,9 @@ use crate::phases::{Phases, phases_of_lookups};
 use crate::processing_time::ProcessingTime;
 use crate::query::{Life, Query};
 use crate::scheduler::Scheduler;
+use crate::sequencer::Sequencer;
 use crate::skipping::Skipping;
+use crate::source::Begin;
 use crate::source::{SourceRuntime, Split};
 use crate::stats::{QueryStats, SplitStats};
 use crate::strategy::{Strategy, merge_strategy};
@@ -45,7 +48,7 @@ pub(crate) fn build(
     stats: &Arc<QueryStats>,
     cancel: &CancelToken,
 ) -> Result<Query, Diagnostic> {
-    let RunInput { plan, sources, mut pipelines, operators, lookups, sinks, compiler: _ } = input;
+    let RunInput { plan, sources, mut pipelines, operators, lookups, sinks, compiler: _, checkpoints } = input;
     check_sizes(&plan, sources.len(), pipelines.len(), sinks.len())?;
     stats.check(&plan)?;
     if (operators.len(), lookups.len()) != (plan.operators.len(), plan.lookups.len()) {
@@ -57,7 +60,12 @@ pub(crate) fn build(
     let budget = MemoryBudget::new(config.memory.of(available_memory()));
     stats.watch_memory(&budget);
     let groups = Groups::new(&plan);
-    let mut graph = Graph::new(&plan);
+    let checkpointing = checkpoints.map(Checkpointing::new);
+    let restored = match &checkpointing {
+        Some(checkpointing) => Restored::new(&checkpointing.config, &plan)?,
+        None => None,
+    };
+    let mut graph = Graph::new(&plan, restored.as_ref());
     let mut runtimes = Vec::with_capacity(sources.len());
     let mut readers = vec![0; phases];
     for (index, (source, source_plan)) in sources.into_iter().zip(&plan.sources).enumerate() {
@@ -66,14 +74,15 @@ pub(crate) fn build(
         runtimes.push(runtime);
     }
     let outputs: Vec<StreamId> =
-        (0..plan.aggregations.len()).map(|a| graph.stream(PipelineInput::Aggregation(a), None)).collect();
+        (0..plan.aggregations.len()).map(|a| graph.output(PipelineInput::Aggregation(a))).collect();
     let operator_outputs: Vec<StreamId> =
-        (0..plan.operators.len()).map(|o| graph.stream(PipelineInput::Operator(o), None)).collect();
+        (0..plan.operators.len()).map(|o| graph.output(PipelineInput::Operator(o))).collect();
     let topology = Topology::new(config.workers, config.numa_nodes);
     let aggregations = (0..plan.aggregations.len())
         .map(|a| {
             let ports = graph.aggregation_ports[a];
-            aggregation(&plan, &pipelines, (a, outputs[a], ports), &config, topology.nodes(), &budget)
+            let keeps = checkpointing.is_some();
+            aggregation(&plan, &pipelines, (a, outputs[a], ports), (&config, keeps), topology.nodes(), &budget)
         })
         .collect::<Result<_, _>>()?;
     let operators = (plan.operators.iter().zip(operators).enumerate())
@@ -102,7 +111,9 @@ pub(crate) fn build(
     let streams = graph.streams;
     stats.open(&streams, config.workers);
     let groups = streams.iter().map(|stream| groups.of(&plan, stream.input)).collect();
-    Ok(Query {
+    let query = Query {
+        checkpointing: None,
+        restored_watermarks: Mutex::default(),
         flow: Flow::new(config.chunk_permits(), groups, readers.into_iter().max().unwrap_or(0), budget),
         phases: Phases::new(left),
         cuts: Cuts::new(config.cut_every),
@@ -123,7 +134,13 @@ pub(crate) fn build(
         operators,
         lookups,
         sinks,
-    })
+    };
+    if let Some(checkpointing) = &checkpointing
+        && let Some(restored) = Restored::new(&checkpointing.config, &query.plan)?
+    {
+        restored.restore(&query)?;
+    }
+    Ok(Query { checkpointing, ..query })
 }
 
 fn check_sizes(plan: &QueryPlan, sources: usize, pipelines: usize, sinks: usize) -> Result<(), Diagnostic> {
@@ -138,6 +155,7 @@ fn check_sizes(plan: &QueryPlan, sources: usize, pipelines: usize, sinks: usize)
 /// Streams and their channels, as they are numbered.
 struct Graph<'a> {
     plan: &'a QueryPlan,
+    restored: Option<&'a Restored<'a>>,
     streams: Vec<Stream>,
     /// Channels that end in each aggregation so far.
     aggregation_ports: Vec<usize>,
@@ -150,15 +168,15 @@ struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    fn new(plan: &'a QueryPlan) -> Graph<'a> {
+    fn new(plan: &'a QueryPlan, restored: Option<&'a Restored<'a>>) -> Graph<'a> {
         let (aggregation_ports, sink_lanes) = (vec![0; plan.aggregations.len()], vec![0; plan.sinks.len()]);
         let lookup_lanes = vec![0; plan.lookups.len()];
         let operator_ports = vec![0; plan.operators.len()];
-        Graph { plan, streams: Vec::new(), aggregation_ports, operator_ports, sink_lanes, lookup_lanes }
+        Graph { plan, restored, streams: Vec::new(), aggregation_ports, operator_ports, sink_lanes, lookup_lanes }
     }
 
     /// Adds a stream, with a channel for every pipeline that reads it.
-    fn stream(&mut self, input: PipelineInput, clock: Option<ProcessingTime>) -> StreamId {
+    fn stream(&mut self, input: PipelineInput, sequencer: Sequencer) -> StreamId {
         let id = self.streams.len();
         let mut channels = Vec::new();
         for (pipeline, plan) in self.plan.pipelines.iter().enumerate().filter(|(_, p)| p.input == input) {
@@ -171,8 +189,14 @@ impl<'a> Graph<'a> {
             channels.push(Channel { pipeline, port: *ports });
             *ports += 1;
         }
-        self.streams.push(Stream::new(id, input, channels, clock));
+        self.streams.push(Stream::new(id, input, channels, sequencer));
         id
+    }
+
+    /// Adds the output of an aggregation or of a keyed operator.
+    fn output(&mut self, input: PipelineInput) -> StreamId {
+        let rows = self.restored.map_or(0, Restored::rows_of_outputs);
+        self.stream(input, Sequencer::new(None, rows, None))
     }
 
     /// Adds the splits of a source; also returns how many of them are read at a time.
@@ -197,29 +221,48 @@ impl<'a> Graph<'a> {
             Some(watermark) => Some(EventTime::new(watermark, &plan.columns, code)?),
             None => None,
         };
-        let (decoder, readers, constant, splits, parallel) = match input.rows {
-            SourceRows::Constant { columns, rows } => (None, Vec::new(), Some((columns, rows)), 1, 0),
+        let (mut decoder, mut constant, mut acknowledger) = (None, None, None);
+        let (splits, parallel) = match input.rows {
+            SourceRows::Constant { columns, rows } => {
+                constant = Some((columns, rows));
+                let begin = self.restored.map_or(Begin::Fresh, |restored| restored.constant(index));
+                let name = "values".to_string();
+                (vec![RestoredSplit { reader: None, name, begin, position: None, rows: 0 }], 0)
+            }
             SourceRows::Connector(mut source) => {
                 let readers = source.splits()?;
-                let splits = readers.len();
-                let parallel = if source.is_bounded() { splits.min(config.readers.max(1)) } else { splits };
-                (Some(source.decoder()), readers, None, splits, parallel)
+                decoder = Some(source.decoder());
+                acknowledger = source.acknowledger();
+                let splits = match self.restored {
+                    Some(restored) => restored.splits(index, readers)?,
+                    None => readers.into_iter().map(RestoredSplit::fresh).collect(),
+                };
+                let count = splits.len();
+                (splits, if source.is_bounded() { count.min(config.readers.max(1)) } else { count })
             }
         };
-        let names = readers.iter().map(|reader| reader.name()).chain(constant.is_some().then_some("values"));
-        stats.sources[index].open(names.map(SplitStats::new).collect());
+        stats.sources[index].open(splits.iter().map(|split| SplitStats::new(&split.name)).collect());
         let clock = || clock_type.clone().map(ProcessingTime::new);
-        let splits: Vec<Split> =
-            (0..splits).map(|_| Split::new(self.stream(PipelineInput::Source(index), clock()))).collect();
+        let mut unread = VecDeque::new();
+        let mut runtimes = Vec::with_capacity(splits.len());
+        for (number, split) in splits.into_iter().enumerate() {
+            let RestoredSplit { reader, name, begin, position, rows } = split;
+            let stream = self.stream(PipelineInput::Source(index), Sequencer::new(clock(), rows, position));
+            runtimes.push(Split::new(stream, &name, begin));
+            if constant.is_none() {
+                unread.push_back((number, reader));
+            }
+        }
         let idle_timeout = plan.watermark.as_ref().and_then(|w| w.idle_timeout_ms).filter(|&ms| ms > 0);
         let runtime = SourceRuntime {
             decoder,
             event_time,
             skipping,
             follows_clock: clock_type.is_some(),
-            splits,
+            splits: runtimes,
             idle_timeout: idle_timeout.map(Duration::from_millis),
-            unread: Mutex::new(readers.into_iter().enumerate().collect::<VecDeque<_>>()),
+            unread: Mutex::new(unread),
+            acknowledger: Mutex::new(acknowledger),
             constant: Mutex::new(constant),
             readers: parallel,
         };
@@ -232,7 +275,7 @@ fn aggregation(
     plan: &QueryPlan,
     pipelines: &[StagedCode],
     (index, output, inputs): (usize, StreamId, usize),
-    config: &RunConfig,
+    (config, is_checkpointed): (&RunConfig, bool),
     nodes: usize,
     budget: &Arc<MemoryBudget>,
 ) -> Result<Aggregation, Diagnostic> {
@@ -263,7 +306,11 @@ fn aggregation(
     }
     let overlap = match aggregation.assigner {
         WindowAssigner::Overlap(overlap) => {
-            Some(OverlapRuntime::new(overlap, &layout, aggregation.combination, config, budget))
+            let swept = is_checkpointed.then(Mutex::default);
+            Some(OverlapRuntime {
+                swept,
+                ..OverlapRuntime::new(overlap, &layout, aggregation.combination, config, budget)
+            })
         }
         _ => None,
     };

@@ -64,7 +64,7 @@ mod tests {
     fn rows_are_in_time_and_the_clock_never_goes_back() {
         let data_type = DataType::Timestamp(TimeUnit::Millisecond, None);
         let clock = ProcessingTime { read: || TIME.get(), ..ProcessingTime::new(data_type) };
-        let mut sequencer = Sequencer::new(Some(clock));
+        let mut sequencer = Sequencer::new(Some(clock), 0, None);
         let mut out = Vec::new();
         let mut note = |s: Sequenced| {
             out.push(match s {

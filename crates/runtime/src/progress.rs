@@ -57,6 +57,11 @@ impl Progress {
         Progress { inputs, watermark: i64::MIN, generation: first, ended: false, awaited: None, units: 0 }
     }
 
+    /// The same, for a query that is recovered, where the inputs had come to a watermark together. `i64::MAX`: to their end.
+    pub(crate) fn restored(inputs: usize, watermark: i64) -> Progress {
+        Progress { watermark, ..Progress::new(inputs) }
+    }
+
     /// The next step that the inputs have made together, which is recorded; to be asked for until there is none.
     pub(crate) fn advance(&mut self) -> Option<Forward> {
         let watermark = self.minimum().max(self.watermark);
@@ -86,6 +91,11 @@ impl Progress {
         input.ended |= release.ended;
     }
 
+    /// Number of inputs.
+    pub(crate) fn inputs(&self) -> usize {
+        self.inputs.len()
+    }
+
     /// Leaves an input out of the minimum, or takes it back in.
     pub(crate) fn set_idle(&mut self, port: usize, idle: bool) {
         self.inputs[port].idle = idle;
@@ -103,14 +113,10 @@ impl Progress {
         waits
     }
 
-    /// Whether the cut that waited for the operator need not do so any more; once.
-    pub(crate) fn has_reached_cut(&mut self) -> bool {
-        let reached = |&awaited: &Generation| self.generation >= awaited || self.inputs.iter().all(|i| i.ended);
-        let reached = self.awaited.as_ref().is_some_and(reached);
-        if reached {
-            self.awaited = None;
-        }
-        reached
+    /// The generation of the cut that waited for the operator, if it need not do so any more; once.
+    pub(crate) fn reached_cut(&mut self) -> Option<Generation> {
+        let is_reached = |awaited: &mut Generation| self.generation >= *awaited || self.inputs.iter().all(|i| i.ended);
+        self.awaited.take_if(is_reached)
     }
 
     /// The generation that all inputs have come to, if it is new, and the lowest watermark at which one did. Inputs that
@@ -161,12 +167,12 @@ mod tests {
         assert!(progress.await_cut(Generation(1)));
         progress.release(0, release(40, 1, 20));
         assert_eq!(progress.advance(), Some(Forward { watermark: 12, cut: None, end: None }));
-        assert!(!progress.has_reached_cut());
+        assert_eq!(progress.reached_cut(), None);
         progress.release(1, release(35, 1, 30));
         assert_eq!(progress.advance(), Some(Forward { watermark: 20, cut: Some(Generation(1)), end: None }));
         assert_eq!(progress.advance(), Some(Forward { watermark: 35, cut: None, end: None }));
         assert_eq!(progress.advance(), None);
-        assert!(progress.has_reached_cut() && !progress.has_reached_cut());
+        assert_eq!((progress.reached_cut(), progress.reached_cut()), (Some(Generation(1)), None));
     }
 
     #[test]

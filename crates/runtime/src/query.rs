@@ -10,6 +10,7 @@ use crate::adaptive::Adviser;
 use crate::aggregation::Aggregation;
 use crate::buffer_size::BufferSize;
 use crate::cancel::{CancelState, CancelToken};
+use crate::checkpoint::{Checkpointing, RestoredWatermarks, finish_job, write_checkpoints};
 use crate::columns::bytes_of;
 use crate::config::RunConfig;
 use crate::cuts::Cuts;
@@ -67,6 +68,8 @@ pub(crate) struct Query {
     pub(crate) timers: Timers,
     pub(crate) buffer_size: BufferSize,
     pub(crate) life: Life,
+    pub(crate) checkpointing: Option<Checkpointing>,
+    pub(crate) restored_watermarks: RestoredWatermarks,
 }
 
 /// Whether and why a query ends.
@@ -139,6 +142,7 @@ pub(crate) fn run(
 impl Query {
     /// Delivers what needs no reader: constant rows, and the ends of inputs that have no splits.
     fn start(&self) {
+        self.raise_restored();
         self.open_phases(self.phases.begin());
         for lookup in 0..self.lookups.len() {
             self.build_if_ended(lookup);
@@ -164,12 +168,18 @@ impl Query {
             let next = due.map_err(|panic| panicked("a timer or a sink", &*panic))??;
             self.timers.arm(next);
             let stopping = self.is_stopping();
-            let asked = |state| (!stopping && state != CancelState::Running) || state == CancelState::Abort;
+            let ends_by_checkpoint = self.takes_checkpoints();
+            let asked = |state| match state {
+                CancelState::Running => false,
+                CancelState::Stop => !stopping && !ends_by_checkpoint,
+                CancelState::Abort => true,
+            };
             let news = |state| self.is_over() || self.timers.is_rearmed() || asked(state);
             match self.cancel.wait(next, news) {
                 _ if self.is_over() => {}
                 CancelState::Abort => return Err(Diagnostic::new(code::CANCELLED, "the query was aborted")),
-                CancelState::Stop if !stopping => self.stop(),
+                // With checkpoints a stop is one more of them: see `checkpoint_if_due`.
+                CancelState::Stop if !stopping && !self.takes_checkpoints() => self.stop(),
                 _ => {}
             }
         }
@@ -180,6 +190,7 @@ impl Query {
     fn do_due(&self, now: Instant) -> Result<Option<Instant>, Diagnostic> {
         let mut next = earlier(self.find_idle_splits(now), self.forget_expired(now));
         next = earlier(next, self.follow_clock(now));
+        next = earlier(next, self.checkpoint_if_due(now)?);
         for sink in 0..self.sinks.len() {
             next = earlier(next, self.flush_if_due(sink, now)?);
         }
@@ -217,6 +228,9 @@ impl Query {
     /// Finishes the sinks, if the query has come to its end.
     fn finish(&self) -> Result<(), Diagnostic> {
         let finished = catch_unwind(AssertUnwindSafe(|| {
+            if !self.life.cut_short.load(Ordering::Acquire) {
+                finish_job(self)?;
+            }
             self.sinks.iter().filter_map(Egress::take_sink).try_for_each(|sink| sink.finish())
         }));
         finished.map_err(|panic| panicked("a sink", &*panic))??;
@@ -315,9 +329,9 @@ impl Query {
         }
         match self.plan.pipelines[reached.pipeline].end {
             PipelineEnd::Aggregate { aggregation, .. } => self.release_to(aggregation, reached.port, release),
-            PipelineEnd::Sink(sink) if release.ended => self.end_lane(sink)?,
+            PipelineEnd::Sink(sink) => self.release_lane(sink, reached.port, release)?,
             PipelineEnd::Build { lookup } if release.ended => self.end_build(lookup),
-            PipelineEnd::Sink(_) | PipelineEnd::Build { .. } => {}
+            PipelineEnd::Build { .. } => {}
             PipelineEnd::Exchange { operator, .. } => self.release_to_operator(operator, reached.port, release),
         }
         Ok(())
@@ -345,6 +359,15 @@ impl Query {
         }
     }
 
+    /// The watermark that what a channel ends in has acted on.
+    pub(crate) fn decided(&self, channel: Channel) -> i64 {
+        match self.plan.pipelines[channel.pipeline].end {
+            PipelineEnd::Aggregate { aggregation, .. } => self.aggregations[aggregation].progress().watermark(),
+            PipelineEnd::Exchange { operator, .. } => self.operators[operator].progress().watermark(),
+            PipelineEnd::Sink(_) | PipelineEnd::Build { .. } => i64::MIN,
+        }
+    }
+
     /// Waits until no reader is left, for the grace period at most.
     fn wait_for_readers(&self) {
         let mut readers = self.life.readers.lock();
@@ -362,6 +385,7 @@ impl Query {
 struct Threads {
     adviser: Option<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
+    checkpoints: Option<JoinHandle<()>>,
     readers: Vec<JoinHandle<()>>,
 }
 
@@ -370,6 +394,17 @@ impl Threads {
         if adviser.is_needed(query) {
             let shared = Arc::clone(query);
             self.adviser = Some(spawn("adviser".into(), move || adviser.run(&shared))?);
+        }
+        if let Some(messages) = query.checkpointing.as_ref().and_then(Checkpointing::listen) {
+            let shared = Arc::clone(query);
+            self.checkpoints = Some(spawn("checkpoints".into(), move || {
+                let written = catch_unwind(AssertUnwindSafe(|| write_checkpoints(&shared, messages)));
+                match written {
+                    Ok(Ok(())) => {}
+                    Ok(Err(diagnostic)) => shared.fail(diagnostic),
+                    Err(panic) => shared.fail(panicked("the checkpointing thread", &*panic)),
+                }
+            })?);
         }
         let cores = if query.config.pin { core_affinity::get_core_ids().unwrap_or_default() } else { Vec::new() };
         for index in 0..query.topology.workers() {
@@ -409,6 +444,10 @@ impl Threads {
             if let Err(panic) = worker.join() {
                 query.fail(panicked("a worker", &*panic));
             }
+        }
+        query.checkpointing.iter().for_each(Checkpointing::close);
+        if let Some(Err(panic)) = self.checkpoints.map(JoinHandle::join) {
+            query.fail(panicked("the checkpointing thread", &*panic));
         }
         query.wait_for_readers();
         for reader in self.readers.into_iter().filter(JoinHandle::is_finished) {

@@ -6,6 +6,7 @@
 
 use crate::buffer::{Buffer, Generation, Rows, Stamp};
 use crate::processing_time::ProcessingTime;
+use millstream_connectors::Position;
 use millstream_sync::epochs::End;
 use millstream_types::Diagnostic;
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ pub(crate) struct Unit {
     pub(crate) watermark: Option<i64>,
     /// The generation that begins after the rows and the watermark, if one does.
     pub(crate) cut: Option<Generation>,
+    /// Where reading goes on behind it, for units of splits that have positions.
+    pub(crate) after: Option<Position>,
     /// Whether this is the last unit.
     pub(crate) end: Option<End>,
     /// What is wrong with the row after `rows`; ends the query.
@@ -43,6 +46,19 @@ pub(crate) enum Sequenced {
     Error(Diagnostic),
 }
 
+/// How far a stream has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reached {
+    /// Where its last unit with a position ends.
+    pub(crate) position: Option<Position>,
+    /// Rows so far.
+    pub(crate) rows: u64,
+    /// Its watermark.
+    pub(crate) watermark: i64,
+    /// Whether nothing more comes.
+    pub(crate) ended: bool,
+}
+
 /// Order and watermark of one stream.
 #[derive(Debug)]
 pub(crate) struct Sequencer {
@@ -53,6 +69,7 @@ pub(crate) struct Sequencer {
     next_row: u64,
     watermark: i64,
     generation: Generation,
+    position: Option<Position>,
     /// Gives rows their time, where that is the machine's.
     clock: Option<ProcessingTime>,
     ended: bool,
@@ -60,14 +77,16 @@ pub(crate) struct Sequencer {
 
 impl Sequencer {
     /// At the start of a stream; with a clock if the time of its rows is that of their processing.
-    pub(crate) fn new(clock: Option<ProcessingTime>) -> Sequencer {
+    /// `rows` have come before, in an earlier process.
+    pub(crate) fn new(clock: Option<ProcessingTime>, rows: u64, position: Option<Position>) -> Sequencer {
         Sequencer {
             next_unit: 0,
             waiting: BTreeMap::new(),
             next_buffer: 0,
-            next_row: 0,
+            next_row: rows,
             watermark: i64::MIN,
             generation: Generation::default(),
+            position,
             clock,
             ended: false,
         }
@@ -96,6 +115,7 @@ impl Sequencer {
                 self.advance(brings, &mut sink);
             }
             self.advance(unit.watermark.unwrap_or(i64::MIN), &mut sink);
+            self.position = unit.after.or(self.position);
             unit.cut.into_iter().for_each(|generation| self.cut(generation, &mut sink));
             if let Some(error) = unit.error {
                 sink(Sequenced::Error(error));
@@ -119,6 +139,11 @@ impl Sequencer {
             self.generation = generation;
             sink(Sequenced::Cut(generation));
         }
+    }
+
+    /// How far the stream has come.
+    pub(crate) fn reached(&self) -> Reached {
+        Reached { position: self.position, rows: self.next_row, watermark: self.watermark, ended: self.ended }
     }
 
     /// Lets the watermark follow the clock, if the stream has one.
@@ -157,7 +182,7 @@ mod tests {
 
     #[test]
     fn units_come_out_in_order_with_the_watermark_before_them() {
-        let mut sequencer = Sequencer::new(None);
+        let mut sequencer = Sequencer::new(None, 0, None);
         let mut out = Vec::new();
         let mut take = |s: Sequenced| {
             out.push(match s {

@@ -13,7 +13,8 @@ use crate::skipping::Skipping;
 use crate::stream::StreamId;
 use crate::task::{DecodeTask, Task};
 use crate::timers::{after, earlier};
-use millstream_connectors::{Chunk, Decoded, Decoder, SplitReader};
+use arc_swap::ArcSwap;
+use millstream_connectors::{Acknowledger, Chunk, Decoded, Decoder, Position, SplitReader};
 use millstream_functions::FunctionContext;
 use millstream_sync::epochs::End;
 use millstream_types::Diagnostic;
@@ -36,18 +37,38 @@ pub(crate) struct SourceRuntime {
     pub(crate) follows_clock: bool,
     pub(crate) splits: Vec<Split>,
     pub(crate) idle_timeout: Option<Duration>,
-    /// Readers that no thread has taken yet, in order.
-    pub(crate) unread: Mutex<VecDeque<(usize, Box<dyn SplitReader>)>>,
+    /// Splits that no thread has begun to read, in order; without a reader those that had ended before.
+    pub(crate) unread: Mutex<VecDeque<Unread>>,
     /// Threads that read them.
     pub(crate) readers: usize,
+    /// Who is told of complete checkpoints, until the checkpointing thread has it.
+    pub(crate) acknowledger: Mutex<Option<Box<dyn Acknowledger>>>,
     /// Constant rows, until the start.
     pub(crate) constant: Mutex<Option<Constant>>,
 }
 
+/// The number of a split with its reader.
+pub(crate) type Unread = (usize, Option<Box<dyn SplitReader>>);
+
 /// A split of a source.
 pub(crate) struct Split {
     pub(crate) stream: StreamId,
+    /// Set again when the reader has found what it waited for.
+    name: ArcSwap<String>,
+    /// How its reader begins.
+    begin: Begin,
     progress: Mutex<Reading>,
+}
+
+/// How a reader begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// As the table's options say.
+    Fresh,
+    /// Where a checkpoint was taken; `None` if the split is younger than that.
+    Resume(Option<Position>),
+    /// It had been read to its end when the checkpoint was taken.
+    Ended,
 }
 
 /// How far a split has been read. Its lock is taken before that of the stream and of aggregations.
@@ -61,8 +82,13 @@ struct Reading {
 }
 
 impl Split {
-    pub(crate) fn new(stream: StreamId) -> Split {
-        Split { stream, progress: Mutex::new(Reading::default()) }
+    pub(crate) fn new(stream: StreamId, name: &str, begin: Begin) -> Split {
+        Split { stream, name: ArcSwap::from_pointee(name.into()), begin, progress: Mutex::new(Reading::default()) }
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> Arc<String> {
+        self.name.load_full()
     }
 }
 
@@ -120,6 +146,11 @@ impl Query {
         if std::mem::replace(&mut runtime.splits[0].progress.lock().ended, true) {
             return Ok(());
         }
+        if runtime.splits[0].begin == Begin::Ended {
+            let end = Some(End::Complete);
+            self.deliver(runtime.splits[0].stream, 0, Unit { end, ..Unit::default() });
+            return Ok(());
+        }
         let mut functions = FunctionContext::new(self.config.settings.clone());
         let mut errors = RowErrors::new(self.config.error_policy, &self.stats);
         let decoded = Decoded { columns, rows, ..Decoded::default() };
@@ -133,10 +164,14 @@ impl Query {
     pub(crate) fn read(&self, source: usize) {
         self.phases.wait(self.plan.sources[source].phase, || self.is_stopping());
         loop {
-            let Some((split, mut reader)) = self.sources[source].unread.lock().pop_front() else { return };
+            let Some((split, reader)) = self.sources[source].unread.lock().pop_front() else { return };
             if self.is_over() {
                 return;
             }
+            let Some(mut reader) = reader.filter(|_| self.sources[source].splits[split].begin != Begin::Ended) else {
+                self.end_split(source, split, End::Complete);
+                continue;
+            };
             if self.is_stopping() {
                 self.end_split(source, split, End::Stopped);
                 continue;
@@ -152,6 +187,10 @@ impl Query {
 
     fn read_split(&self, source: usize, split: usize, reader: &mut dyn SplitReader) -> Result<(), Diagnostic> {
         let runtime = &self.sources[source].splits[split];
+        match runtime.begin {
+            Begin::Resume(from) => reader.resume(from)?,
+            Begin::Fresh | Begin::Ended => {}
+        }
         self.heard(source, &mut runtime.progress.lock());
         self.flow.begin(runtime.stream);
         while !self.is_stopping() {
@@ -159,7 +198,12 @@ impl Query {
                 continue;
             }
             match reader.next()? {
-                Some(chunk) => self.hand_over(source, split, chunk)?,
+                Some(chunk) => {
+                    if *reader.name() != **runtime.name.load() {
+                        runtime.name.store(Arc::new(reader.name().to_string()));
+                    }
+                    self.hand_over_chunk(source, split, chunk)?;
+                }
                 None => {
                     self.end_split(source, split, End::Complete);
                     return Ok(());
@@ -173,7 +217,7 @@ impl Query {
     }
 
     /// Has a chunk decoded, once there is room for it.
-    fn hand_over(&self, source: usize, split: usize, chunk: Chunk) -> Result<(), Diagnostic> {
+    fn hand_over_chunk(&self, source: usize, split: usize, chunk: Chunk) -> Result<(), Diagnostic> {
         let runtime = &self.sources[source].splits[split];
         // A reader that waits for room is not silent.
         runtime.progress.lock().active = None;

@@ -5,8 +5,7 @@
 //! order. Tasks finish their buffers without it.
 
 use crate::buffer::{Buffer, Generation};
-use crate::processing_time::ProcessingTime;
-use crate::sequencer::{Sequenced, Sequencer, Unit};
+use crate::sequencer::{Reached, Sequenced, Sequencer, Unit};
 use crate::task::{ProcessTask, Task};
 use millstream_plan::pipeline::PipelineInput;
 use millstream_sync::epochs::{EpochRing, EpochWriter, Outcome, Release};
@@ -62,16 +61,11 @@ pub(crate) struct Consequences {
 }
 
 impl Stream {
-    /// At its start; with a clock if the time of its rows is that of their processing.
-    pub(crate) fn new(
-        id: StreamId,
-        input: PipelineInput,
-        channels: Vec<Channel>,
-        clock: Option<ProcessingTime>,
-    ) -> Stream {
+    /// With the sequencer of its rows.
+    pub(crate) fn new(id: StreamId, input: PipelineInput, channels: Vec<Channel>, sequencer: Sequencer) -> Stream {
         let epochs: Vec<EpochWriter> = channels.iter().map(|_| EpochWriter::new(EPOCHS)).collect();
         let rings = epochs.iter().map(|e| Arc::clone(e.ring())).collect();
-        Stream { id, input, channels, rings, state: Mutex::new(State { sequencer: Sequencer::new(clock), epochs }) }
+        Stream { id, input, channels, rings, state: Mutex::new(State { sequencer, epochs }) }
     }
 
     /// Takes a unit; see [`Sequencer::arrive`].
@@ -107,9 +101,14 @@ impl Stream {
         self.change(|sequencer, pass| sequencer.raise(floor, pass))
     }
 
-    /// See [`Sequencer::cut`].
-    pub(crate) fn cut(&self, generation: Generation) -> Consequences {
-        self.change(|sequencer, pass| sequencer.cut(generation, pass))
+    /// See [`Sequencer::cut`]; also how far the stream has come there.
+    pub(crate) fn cut(&self, generation: Generation) -> (Consequences, Reached) {
+        let mut reached = None;
+        let consequences = self.change(|sequencer, pass| {
+            sequencer.cut(generation, pass);
+            reached = Some(sequencer.reached());
+        });
+        (consequences, reached.expect("a change is made once"))
     }
 
     /// See [`Sequencer::tick`].

@@ -41,14 +41,17 @@
 //! lookup of a slice. What its writers did is seen by the trigger, because each has finished its task in the epoch ring
 //! before *W* was released (acquire-release there).
 
+mod frozen;
 mod task;
 
 use crate::aggregation::TableIds;
 use crate::buffer::Generation;
+pub(crate) use frozen::{Frozen, damaged};
 use millstream_abi::{EntryLayout, KeyRange};
 use millstream_state::{ArrayShape, ArrayTable, MemoryBudget, MemoryClass, Partial, SharedTable, Table, TableHint};
 use millstream_sync::pool::Pool;
 use millstream_sync::slices::SliceRing;
+use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ptr;
@@ -77,6 +80,8 @@ pub(crate) enum Taken {
     Shared(Box<SharedTable>),
     /// Of one owner, for a range of keys.
     Array(Box<ArrayTable>),
+    /// Of an earlier generation.
+    Frozen(Arc<Frozen>),
 }
 
 /// What a table is.
@@ -100,6 +105,7 @@ impl Taken {
             Taken::Own(_) => Kind::Own,
             Taken::Shared(_) => Kind::Shared,
             Taken::Array(_) => Kind::Array,
+            Taken::Frozen(table) => table.kind(),
         }
     }
 
@@ -109,6 +115,7 @@ impl Taken {
             Taken::Own(table) => table.len(),
             Taken::Shared(table) => table.len(),
             Taken::Array(table) => table.shape().range().len as usize,
+            Taken::Frozen(table) => table.len(),
         }
     }
 
@@ -118,6 +125,7 @@ impl Taken {
             Taken::Own(table) => table.is_empty(),
             Taken::Shared(table) => table.len() == 0,
             Taken::Array(table) => table.is_empty(),
+            Taken::Frozen(table) => table.len() == 0,
         }
     }
 }
@@ -286,6 +294,9 @@ impl Slices {
 /// Tables of slices, by the number of the slice.
 pub(crate) type TablesByNumber = BTreeMap<i64, Vec<Taken>>;
 
+/// The same, of earlier generations.
+pub(crate) type FrozenByNumber = BTreeMap<i64, Vec<Arc<Frozen>>>;
+
 /// See the file's description.
 #[derive(Debug)]
 pub(crate) struct OpenTables {
@@ -297,7 +308,7 @@ pub(crate) struct OpenTables {
     /// Of even and of odd generations: two are written to at most (see `cuts`). Those of odd ones are made when there is one.
     generations: [OnceLock<Slices>; 2],
     /// Tables of earlier generations, whose windows are not complete. Nobody writes to them.
-    frozen: Mutex<TablesByNumber>,
+    frozen: Mutex<FrozenByNumber>,
     /// What the next shared table begins with.
     hint: Mutex<TableHint>,
     /// Tables that were sealed, for slices to come.
@@ -334,18 +345,20 @@ impl OpenTables {
     /// Takes the tables that a watermark completes. One thread at a time takes or freezes.
     pub(crate) fn take(&self, ids: TableIds, watermark: i64) -> TablesByNumber {
         let is_complete = |number: i64| ids.completed_at(number) <= watermark;
-        let mut taken: TablesByNumber = self.frozen.lock().extract_if(.., |&n, _| is_complete(n)).collect();
+        let frozen: FrozenByNumber = self.frozen.lock().extract_if(.., |&n, _| is_complete(n)).collect();
+        let all = |tables: Vec<Arc<Frozen>>| tables.into_iter().map(Taken::Frozen).collect();
+        let mut taken: TablesByNumber = frozen.into_iter().map(|(number, tables)| (number, all(tables))).collect();
         for slices in self.generations.iter().filter_map(OnceLock::get) {
             slices.take(is_complete, &mut taken);
         }
         let shared = |table: &Taken| match table {
             Taken::Shared(table) => Some(table.hint()),
-            Taken::Own(_) | Taken::Array(_) => None,
+            Taken::Own(_) | Taken::Array(_) | Taken::Frozen(_) => None,
         };
         if let Some(hint) = taken.values().flatten().filter_map(shared).next_back() {
             *self.hint.lock() = hint;
         }
-        if !taken.is_empty() && !taken.values().flatten().any(|table| matches!(table, Taken::Array(_))) {
+        if !taken.is_empty() && !taken.values().flatten().any(|table| table.kind() == Kind::Array) {
             // No code uses arrays any more.
             self.shapes.lock().clear();
         }
@@ -353,9 +366,10 @@ impl OpenTables {
     }
 
     /// The immutable form of a table that was taken. Its memory is used again, unless memory is short.
-    pub(crate) fn seal(&self, table: Taken) -> Partial {
+    pub(crate) fn seal(&self, table: Taken) -> Result<Arc<Partial>, Diagnostic> {
         let is_short = self.budget.state() > self.budget.limit() / 2;
-        match table {
+        let partial = match table {
+            Taken::Frozen(table) => return table.partial(self),
             Taken::Own(table) if is_short => table.seal(),
             Taken::Own(mut table) => {
                 let partial = table.drain();
@@ -371,15 +385,31 @@ impl OpenTables {
                 partial
             }
             Taken::Array(table) => table.seal(!is_short),
-        }
+        };
+        Ok(Arc::new(partial))
     }
 
     /// Notes that nobody writes tables of the generation before this one any more.
     pub(crate) fn freeze_before(&self, generation: Generation) {
-        let mut frozen = self.frozen.lock();
+        let mut taken = TablesByNumber::new();
         if let Some(slices) = self.of(Generation(generation.0 - 1)).get() {
-            slices.take(|_| true, &mut frozen);
+            slices.take(|_| true, &mut taken);
         }
+        let mut frozen = self.frozen.lock();
+        for (number, tables) in taken {
+            let tables = tables.into_iter().filter(|table| !table.is_empty());
+            frozen.entry(number).or_default().extend(tables.map(|table| Arc::new(Frozen::new(table))));
+        }
+    }
+
+    /// The tables of earlier generations whose windows are not complete.
+    pub(crate) fn frozen(&self) -> FrozenByNumber {
+        self.frozen.lock().clone()
+    }
+
+    /// Takes tables of a checkpoint over, before the first row.
+    pub(crate) fn restore(&self, tables: FrozenByNumber) {
+        *self.frozen.lock() = tables;
     }
 
     /// Bytes of the budget that are left for state.

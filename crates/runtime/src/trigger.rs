@@ -10,13 +10,14 @@
 //! rows nor find them late.)
 
 use crate::aggregation::{Advance, Aggregation};
-use crate::buffer::Rows;
+use crate::buffer::{Generation, Rows};
+use crate::checkpoint::{Part, SweptSlices};
 use crate::overlap::{Due, Lane, OverlapRuntime};
 use crate::progress::{Forward, Progress};
 use crate::query::Query;
 use crate::sequencer::Unit;
 use crate::strategy::Switch;
-use crate::tables::Taken;
+use crate::tables::{Frozen, FrozenByNumber, Taken};
 use crate::task::Task;
 use millstream_plan::window::WindowAssigner;
 use millstream_state::{Merged, PARTITIONS, Partial, Table, merge};
@@ -51,6 +52,8 @@ pub(crate) struct Firing {
     undelivered: AtomicUsize,
     /// Starts of slices, and what their tables have become.
     slices: Mutex<Vec<(i64, Vec<Arc<Partial>>)>>,
+    /// Tables that are in a store, to be read partition by partition.
+    stored: Mutex<Vec<Arc<Frozen>>>,
     then: Then,
 }
 
@@ -84,15 +87,16 @@ impl Query {
         let runtime = &self.aggregations[aggregation];
         let mut progress = runtime.progress();
         let step = runtime.advance(&mut progress);
-        if progress.has_reached_cut() {
-            self.cut_reached();
-        }
+        let reached = progress.reached_cut();
         let Some(Advance { forward, completes }) = step else { return false };
         // Taking the tables under the lock keeps windows in order between threads that advance the watermark.
         let tasks = match completes {
             true => self.fire_complete(aggregation, forward.watermark, &mut progress),
             false => Vec::new(),
         };
+        if let Some(generation) = reached {
+            self.cut_aggregation(aggregation, generation, forward);
+        }
         let last_unit = progress.units;
         progress.units += 1;
         drop(progress);
@@ -100,6 +104,25 @@ impl Query {
         let Forward { watermark, cut, end } = forward;
         self.deliver(runtime.output, last_unit, Unit { watermark: Some(watermark), cut, end, ..Unit::default() });
         true
+    }
+
+    /// A cut has come by: what is kept is handed over. Under the lock of the progress, when the windows that belong before the cut
+    /// have been fired.
+    fn cut_aggregation(&self, aggregation: usize, generation: Generation, forward: Forward) {
+        let started = Instant::now();
+        let runtime = &self.aggregations[aggregation];
+        let has_ended = forward.cut.is_none();
+        let watermark = if has_ended { i64::MAX } else { forward.watermark };
+        self.hand_over(generation, || {
+            let tables = if has_ended { FrozenByNumber::new() } else { runtime.tables.frozen() };
+            let overlap = runtime.overlap.as_ref().filter(|_| !has_ended).and_then(|overlap| {
+                let slices = overlap.swept.as_ref()?.lock().all();
+                Some(SweptSlices { slices, swept: overlap.sweep.lock().reached() })
+            });
+            Part::Aggregation { aggregation, watermark, tables, overlap }
+        });
+        self.cut_reached();
+        self.stats.checkpoints.note_handing_over(started.elapsed());
     }
 
     /// Fires the windows that the watermark has completed.
@@ -114,9 +137,17 @@ impl Query {
         self.note_switch(aggregation, runtime.strategy.note_slices(tables.len(), fired, runtime.tables.memory_left()));
         let firings: Vec<Firing> = match &runtime.overlap {
             Some(overlap) => {
-                let tables = tables.into_iter().map(|(id, tables)| (overlap.overlap.table(id), tables));
                 let mut sweep = overlap.sweep.lock();
-                let due = sweep.due(overlap.overlap, tables, watermark);
+                let mut swept = overlap.swept.as_ref().map(|swept| swept.lock());
+                let last_end = Some(watermark.saturating_add(1));
+                if let Some(swept) = &mut swept {
+                    tables = swept.enter(overlap.overlap, tables, last_end);
+                }
+                let tables = tables.into_iter().map(|(id, tables)| (overlap.overlap.table(id), tables));
+                let mut due = sweep.due(overlap.overlap, tables, watermark);
+                if let (Some(mut swept), Some(first)) = (swept, due.first_mut()) {
+                    first.take_over(overlap.overlap, &mut swept);
+                }
                 sweep.next_end(overlap.overlap).into_iter().for_each(|end| self.due_at_watermark(end - 1));
                 let window = |due| Firing::of_slices(aggregation, overlap, due, completed, &mut progress.units);
                 due.into_iter().map(window).collect()
@@ -144,19 +175,26 @@ impl Query {
     }
 
     /// Seals one table of a window, or all of a small one; whoever seals the last one goes on.
-    pub(crate) fn seal(&self, firing: Arc<Firing>) {
+    pub(crate) fn seal(&self, firing: Arc<Firing>) -> Result<(), Diagnostic> {
         loop {
-            let Some((slice, table)) = firing.tables.lock().pop() else { return };
+            let Some((slice, table)) = firing.tables.lock().pop() else { return Ok(()) };
             let runtime = &self.aggregations[firing.aggregation];
-            let kind = table.kind();
-            let partial = Arc::new(runtime.tables.seal(table));
-            runtime.strategy.note_sealed(kind, &partial);
-            firing.slices.lock()[slice].1.push(partial);
+            match table {
+                Taken::Frozen(table) if table.is_stored() && matches!(firing.then, Then::Merge(_)) => {
+                    firing.stored.lock().push(table);
+                }
+                table => {
+                    let kind = table.kind();
+                    let partial = runtime.tables.seal(table)?;
+                    runtime.strategy.note_sealed(kind, &partial);
+                    firing.slices.lock()[slice].1.push(partial);
+                }
+            }
             if firing.unsealed.fetch_sub(1, Ordering::AcqRel) == 1 {
                 break;
             }
             if !firing.is_small {
-                return;
+                return Ok(());
             }
         }
         let (runtime, slices) = (&self.aggregations[firing.aggregation], firing.slices.lock().len());
@@ -164,7 +202,10 @@ impl Query {
         self.note_switch(firing.aggregation, switch);
         match firing.then {
             Then::Merge(1) => self.merge(&firing, 0),
-            _ => self.scheduler.push(self.sealed(&firing)),
+            _ => {
+                self.scheduler.push(self.sealed(&firing));
+                Ok(())
+            }
         }
     }
 
@@ -189,10 +230,15 @@ impl Query {
     }
 
     /// Merges one range of partitions and delivers the rows to the output stream.
-    pub(crate) fn merge(&self, firing: &Firing, group: usize) {
-        let partials: Vec<Arc<Partial>> = firing.slices.lock().iter().flat_map(|(_, p)| p).cloned().collect();
-        let merged = merge(&partials, firing.partitions(group));
-        self.deliver_window(firing, group, &merged);
+    pub(crate) fn merge(&self, firing: &Firing, group: usize) -> Result<(), Diagnostic> {
+        let (tables, partitions) = (&self.aggregations[firing.aggregation].tables, firing.partitions(group));
+        let mut partials: Vec<Arc<Partial>> = firing.slices.lock().iter().flat_map(|(_, p)| p).cloned().collect();
+        let stored = firing.stored.lock().clone();
+        for table in &stored {
+            partials.push(table.partitions(partitions.clone(), tables)?);
+        }
+        self.deliver_window(firing, group, &merge(&partials, partitions));
+        Ok(())
     }
 
     /// Makes the windows of one range of partitions whose turn it is.
@@ -281,6 +327,7 @@ impl Firing {
             undelivered: AtomicUsize::new(groups),
             tables: Mutex::new(tables),
             slices: Mutex::new(vec![(id, Vec::new())]),
+            stored: Mutex::default(),
             then: Then::Merge(groups),
         }
     }
@@ -313,6 +360,7 @@ impl Firing {
             undelivered: AtomicUsize::new(overlap.lanes.len()),
             tables: Mutex::new(tables),
             slices: Mutex::new(slices),
+            stored: Mutex::default(),
             then: Then::Combine { number: due.number, is_last: due.is_last },
         }
     }

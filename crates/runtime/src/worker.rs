@@ -8,6 +8,7 @@ use crate::input::PartitionedCode;
 use crate::lanes::Scattered;
 use crate::query::{Query, panicked};
 use crate::row_errors::RowErrors;
+use crate::sequencer::Unit;
 use crate::staged::{Staged, Stages, Tools, emit_stage};
 use crate::stream::Channel;
 use crate::tables::TaskTables;
@@ -84,14 +85,8 @@ impl Worker<'_> {
             Task::Decode(task) => self.decode(task, started),
             Task::Process(task) => self.process(task, started),
             Task::Fold(task) => self.query.fold(task, &mut self.functions),
-            Task::Seal(firing) => {
-                self.query.seal(firing);
-                Ok(())
-            }
-            Task::Merge(firing, group) => {
-                self.query.merge(&firing, group);
-                Ok(())
-            }
+            Task::Seal(firing) => self.query.seal(firing),
+            Task::Merge(firing, group) => self.query.merge(&firing, group),
             Task::Combine { aggregation, lane, .. } => self.query.combine(aggregation, lane),
             Task::Build(lookup) => self.query.build(lookup, &mut self.functions),
             Task::Keyed(task) => self.query.work_on(task, &mut self.functions),
@@ -107,6 +102,7 @@ impl Worker<'_> {
         let decoder = runtime.decoder.as_ref().ok_or_else(|| Diagnostic::bug("constant rows have no decoder"))?;
         let stats = query.stats.sources[source].split(task.stream - runtime.first_stream());
         stats.begun.fetch_add(1, Relaxed);
+        let after = task.chunk.after;
         let mut decoded = match &runtime.skipping {
             Some(skipping) => skipping.decode(&**decoder, task.chunk, &mut self.functions, &query.stats),
             None => decoder.decode(task.chunk),
@@ -135,7 +131,7 @@ impl Worker<'_> {
         let unit = runtime.unit(decoded, most, permit, &mut self.functions, &mut errors)?;
         stats.chunks.fetch_add(1, Relaxed);
         let buffers = unit.rows.len() as u64;
-        query.deliver(task.stream, task.unit, unit);
+        query.deliver(task.stream, task.unit, Unit { after, ..unit });
         query.count_buffers(buffers);
         query.stats.sources[source].decode_time.record(started.elapsed());
         Ok(())
@@ -229,7 +225,8 @@ impl Worker<'_> {
 
     /// Rows for a sink. The program itself checks the sink's NOT NULL columns.
     fn write(&mut self, task: &ProcessTask, channel: Channel, sink: usize) -> Result<(), Diagnostic> {
-        let (query, number) = (self.query, task.buffer.stamp.sequence);
+        let (query, stamp) = (self.query, task.buffer.stamp);
+        let number = (stamp.sequence, stamp.generation);
         let egress = &query.sinks[sink];
         if !egress.is_done() {
             self.emit(task, channel.pipeline, &mut |columns, rows| {
@@ -277,7 +274,8 @@ impl Worker<'_> {
                 }
             };
             let ordinals = emitted.selection.iter().map(place).collect();
-            query.exchange(operator, port, emitted.columns, ordinals, &buffer.permit)?;
+            let place = (port, buffer.stamp.generation);
+            query.exchange(operator, place, emitted.columns, ordinals, &buffer.permit)?;
             Ok(ControlFlow::Continue(()))
         })?;
         query.stats.pipelines[pipeline].rows_out.fetch_add(rows_out, Relaxed);

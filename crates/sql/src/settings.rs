@@ -23,6 +23,8 @@ pub enum Kind {
     Duration,
     /// A size of memory: `4 GiB`, `500 MB`, or a share such as `60%`.
     Memory,
+    /// The path of a directory.
+    Path,
     /// One of these words, in any case, or the path of a directory, which has a slash in it.
     Directory(&'static [&'static str]),
     /// Anything: the setting has no effect.
@@ -72,6 +74,25 @@ pub const KNOWN: &[SettingInfo] = &[
         Kind::Duration,
         "How long a regular join keeps a row, in processing time from its arrival ('1 h', '2 d'); 0 keeps rows for ever. \
          Windows and interval joins drop theirs as watermarks pass.",
+    ),
+    setting(
+        "execution.checkpointing.dir",
+        "",
+        Kind::Path,
+        "The state directory: every INSERT is checkpointed there, and goes on from its last checkpoint when the script is run \
+         again. Unset, there are no checkpoints.",
+    ),
+    setting(
+        "execution.checkpointing.interval",
+        "10 s",
+        Kind::Duration,
+        "From one checkpoint to the next; 0 takes them only when the query is stopped or someone asks.",
+    ),
+    setting(
+        "execution.checkpointing.num-retained",
+        "2",
+        Kind::Integer(1, 1000),
+        "How many checkpoints are kept. If the last one is damaged, the one before it takes its place.",
     ),
     setting("parallelism.default", "", Kind::Integer(1, 1024), "Number of workers; unset, one for each core."),
     setting(
@@ -231,12 +252,12 @@ pub const KNOWN: &[SettingInfo] = &[
     ignored("execution.attached", "Queries always run in the foreground."),
     ignored("execution.target", "There is one way to run."),
     ignored("execution.shutdown-on-attached-exit", "There is no cluster to shut down."),
-    ignored("execution.checkpointing.*", "There are no checkpoints yet."),
+    ignored("execution.checkpointing.*", "Checkpoints are always exactly-once, unaligned and incremental."),
     ignored("execution.savepoint.*", "There are no savepoints."),
     ignored("execution.batch.*", "Tuning of Flink's batch runtime."),
     ignored("execution.buffer-timeout", "Buffers are handed on as soon as a source has no more rows at hand."),
     ignored("execution.buffer-timeout.*", "Buffers are handed on as soon as a source has no more rows at hand."),
-    ignored("execution.state-recovery.*", "There are no checkpoints yet."),
+    ignored("execution.state-recovery.*", "A job goes on from the last checkpoint of its state directory."),
     ignored("state.*", "State is configured by Millstream itself."),
     ignored("restart-strategy", "There are no restarts yet."),
     ignored("restart-strategy.*", "There are no restarts yet."),
@@ -607,6 +628,23 @@ impl Settings {
         self.get("pipeline.cut-every").and_then(|v| v.parse().ok()).unwrap_or(0)
     }
 
+    /// `execution.checkpointing.dir`.
+    pub fn checkpoint_directory(&self) -> Option<PathBuf> {
+        self.get("execution.checkpointing.dir").filter(|path| !path.is_empty()).map(PathBuf::from)
+    }
+
+    /// `execution.checkpointing.interval`; `None` is never.
+    pub fn checkpoint_interval(&self) -> Option<Duration> {
+        let default = Duration::from_secs(10);
+        let interval = self.values.duration("execution.checkpointing.interval", default).unwrap_or(default);
+        (!interval.is_zero()).then_some(interval)
+    }
+
+    /// `execution.checkpointing.num-retained`.
+    pub fn checkpoints_retained(&self) -> usize {
+        self.get("execution.checkpointing.num-retained").and_then(|v| v.parse().ok()).unwrap_or(2)
+    }
+
     /// `pipeline.tier`.
     pub fn tier(&self) -> Tier {
         match self.get("pipeline.tier") {
@@ -644,6 +682,8 @@ fn normalise(info: &SettingInfo, key: &str, value: &str) -> Result<String, Diagn
     };
     match info.kind {
         Kind::Ignored => Ok(value.to_owned()),
+        Kind::Path if value.is_empty() => Err(invalid("the path of a directory".into())),
+        Kind::Path => Ok(value.strip_prefix("file://").unwrap_or(value).to_owned()),
         Kind::TimeZone => match Zone::parse(value) {
             Some(_) => Ok(value.to_owned()),
             None => Err(invalid("a time zone such as 'UTC', 'Europe/Berlin' or 'GMT+08:00'".into())),

@@ -84,7 +84,7 @@ impl<'a> EntryFields<'a> {
         EntryFields::typed(layout, &types.keys, &types.outputs)
     }
 
-    /// Whether entries are numbers and short strings, which are all of a size.
+    /// Whether entries have neither strings nor objects, so that each is written as as many bytes.
     pub(crate) fn are_numbers(&self) -> bool {
         self.strings.is_empty() && self.objects.is_empty()
     }

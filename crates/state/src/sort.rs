@@ -49,7 +49,7 @@ pub(crate) unsafe fn sorted(layout: &EntryLayout, entries: impl Iterator<Item = 
     entries
 }
 
-/// The order of [`sorted`]: equal are entries of one key.
+/// The order of [`sorted`], in which entries of one key are equal.
 ///
 /// # Safety
 /// Both are occupied entries of `layout` whose strings are alive.

@@ -1,10 +1,28 @@
 //! Where state is kept outside of memory: how it is encoded, in which files, in which stores.
 //!
+//! ```text
+//! <state directory>/lock                              held by the process that runs the job
+//! <state directory>/<job>/checkpoint-00000042.json    manifest: what checkpoint 42 consists of, and its checksum
+//! <state directory>/<job>/state-00000042-0.bin        blobs that checkpoint 42 has written; later ones may name them, too
+//! ```
+//!
 //! Invariants: everything that is read is checked before it is trusted; a file is written once, as a whole, and never
-//! changed; nothing here knows what the bytes mean.
+//! changed; a manifest is written after all that it names; nothing here knows what the bytes of state mean.
 
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod checkpoints;
+mod local;
+mod manifest;
+mod pack;
+mod store;
 
 pub use bytes::{ByteReader, ByteWriter, Damaged};
+pub use checkpoints::{Checkpoints, Listed};
+pub use local::{DirectoryLock, LocalStore};
+pub use manifest::{
+    AggregationState, BlobRef, FORMAT, Manifest, OperatorState, SinkState, SourceState, SplitState, TableState,
+};
+pub use pack::PackWriter;
+pub use store::{Store, StoreWriter, StoredFile};

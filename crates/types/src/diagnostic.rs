@@ -76,6 +76,8 @@ codes! {
     NOT_RECOVERABLE = 3014, "the query cannot go on from its checkpoints", "Follow the message; another state directory starts the job anew.";
     STATE_IN_USE = 3015, "the state directory belongs to a process that is running", "Stop that process ('millstream stop'), or use another directory.";
     SPILL_FAILED = 3016, "state could not be written to the disk or read back", "Give more room or another directory with 'pipeline.spill.directory' and 'pipeline.spill.budget'.";
+    SUSPENDED = 3017, "the query was stopped with a checkpoint", "Run the same command again: it goes on where it stopped.";
+    NOT_RUNNING = 3018, "no running job can be reached", "Check --state-dir: it is the one that the job was started with.";
     FILE_NOT_FOUND = 4001, "file or directory not found", "Check the 'path' option.";
     READ_FAILED = 4002, "reading failed", "Check permissions and the medium.";
     WRITE_FAILED = 4003, "writing failed", "Check permissions and free space; nothing half-written is visible.";

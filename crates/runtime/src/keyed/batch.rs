@@ -41,14 +41,12 @@ impl Batch {
     }
 
     /// Writes the rows.
-    #[allow(dead_code, reason = "checkpoints call it")]
     pub(crate) fn save(&self, out: &mut ByteWriter) {
         save_columns(&self.columns, self.rows(), out);
         self.ordinals.iter().for_each(|ordinal| ordinal.save(out));
     }
 
     /// Reads rows of the columns of a schema, or a batch without rows and columns.
-    #[allow(dead_code, reason = "recovery calls it")]
     pub(crate) fn restore(schema: &Schema, from: &mut ByteReader<'_>) -> Result<Batch, Damaged> {
         let mut ahead = from.clone();
         if ahead.columns()?.0.is_empty() {

@@ -5,7 +5,8 @@
 
 use super::batch::{Batch, times_of};
 use super::{Due, State, Work, check, state_of};
-use crate::buffer::Rows;
+use crate::buffer::{Generation, Rows};
+use crate::checkpoint::Part;
 use crate::flow::Permit;
 use crate::input::OperatorCode;
 use crate::progress::{Forward, Progress};
@@ -21,6 +22,7 @@ use arrow_array::types::Int64Type;
 use millstream_functions::FunctionContext;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator, PipelineInput};
 use millstream_state::{Charge, MemoryBudget, MemoryClass, Ordinal, PARTITIONS};
+use millstream_storage::{ByteReader, ByteWriter};
 use millstream_sync::epochs::{End, Release};
 use millstream_types::Diagnostic;
 use parking_lot::{Mutex, MutexGuard};
@@ -36,23 +38,25 @@ const MANY_ROWS: usize = 16 << 10;
 pub(crate) struct KeyedRuntime {
     /// The stream of its output.
     pub(crate) output: StreamId,
-    plan: KeyedOperator,
+    pub(super) plan: KeyedOperator,
     code: OperatorCode,
-    due: Due,
+    pub(super) due: Due,
     /// What the output watermark is behind the operator's.
     held_back_ms: i64,
     /// By how much the operator looks at all watermarks later than they are; see [`lag`].
     lag_ms: i64,
     progress: Mutex<Progress>,
-    partitions: Vec<Partition>,
+    pub(super) partitions: Vec<Partition>,
     /// For operators that output whole windows: `window_time` of those that have rows and are not complete.
     windows: Option<Mutex<BTreeSet<i64>>>,
     /// Partitions of a regular join that have not ended, and how it ends.
     open: Mutex<(usize, End)>,
+    /// Partitions of a regular join that the cut on its way has not come by.
+    pub(super) uncut: Mutex<usize>,
     started: Instant,
 }
 
-struct Partition {
+pub(super) struct Partition {
     inbox: Mutex<Inbox>,
     state: Mutex<Kept>,
 }
@@ -64,18 +68,24 @@ struct Kept {
 }
 
 /// Rows and jobs that wait for a partition.
-struct Inbox {
+pub(super) struct Inbox {
     /// By input.
-    batches: Vec<Vec<Batch>>,
+    pub(super) batches: Vec<Vec<Waiting>>,
+    /// Rows from behind a cut that has not come by, of a regular join.
+    pub(super) held: Vec<(usize, Waiting)>,
+    /// Of a regular join: the generation that it has come to.
+    pub(super) generation: Generation,
+    /// Whether state or rows have changed since the last checkpoint.
+    pub(super) is_changed: bool,
     rows: usize,
     /// For the rows.
-    charge: Charge,
+    pub(super) charge: Charge,
     /// Smallest watermark before a row.
     earliest: i64,
     /// Smallest watermark at which a row makes a job necessary.
     rows_due: i64,
     /// [`State::due`] after the last job.
-    state_due: i64,
+    pub(super) state_due: i64,
     jobs: VecDeque<Job>,
     /// Whether a task is scheduled or running.
     busy: bool,
@@ -84,11 +94,20 @@ struct Inbox {
     permits: Vec<Arc<Permit>>,
 }
 
-enum Job {
+/// Rows with the generation of the buffer that they come from.
+pub(super) struct Waiting {
+    pub(super) generation: Generation,
+    pub(super) batch: Batch,
+}
+
+#[derive(Clone)]
+pub(super) enum Job {
     /// Up to a watermark, known since a moment; the output goes to these units.
     Advance { watermark: i64, units: Units, completed: Instant },
     /// Whatever has come, of a regular join; the unit is numbered at the end.
     Arrived,
+    /// A cut to a generation: what is kept is saved for the checkpoint, and, of a regular join, what is held can come.
+    Cut(Generation),
     /// The last one of a regular join.
     Last,
 }
@@ -96,7 +115,7 @@ enum Job {
 /// Where the output of a job goes: window by window, and in each partition by partition, however many windows an advance
 /// of the watermark completes. Operators without windows have one unit.
 #[derive(Clone)]
-struct Units {
+pub(super) struct Units {
     /// Windows that are complete, in order; or only the watermark.
     marks: Arc<[i64]>,
     /// The unit of the first.
@@ -109,13 +128,16 @@ struct Units {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeyedTask {
     pub(crate) operator: usize,
-    partition: usize,
+    pub(super) partition: usize,
 }
 
 impl Inbox {
     fn new(inputs: usize, budget: &Arc<MemoryBudget>) -> Inbox {
         Inbox {
-            batches: vec![Vec::new(); inputs],
+            batches: (0..inputs).map(|_| Vec::new()).collect(),
+            held: Vec::new(),
+            generation: Generation::default(),
+            is_changed: true,
             rows: 0,
             charge: Charge::new(budget, MemoryClass::Operators, 0),
             earliest: i64::MAX,
@@ -127,18 +149,37 @@ impl Inbox {
         }
     }
 
-    fn put(&mut self, port: usize, batch: Batch, due: i64) {
+    pub(super) fn put(&mut self, port: usize, waiting: Waiting, due: i64) {
+        let batch = &waiting.batch;
         self.rows += batch.rows();
         self.charge.set(self.charge.bytes() + batch.bytes());
         self.earliest = self.earliest.min(batch.earliest());
         self.rows_due = self.rows_due.min(due);
-        self.batches[port].push(batch);
+        self.is_changed = true;
+        self.batches[port].push(waiting);
     }
 
-    fn take(&mut self) -> Vec<Vec<Batch>> {
+    fn take(&mut self) -> Vec<Vec<Waiting>> {
         (self.rows, self.earliest, self.rows_due) = (0, i64::MAX, i64::MAX);
         self.charge.set(0);
+        self.is_changed = true;
         self.batches.iter_mut().map(std::mem::take).collect()
+    }
+
+    /// Keeps rows from behind a cut apart.
+    fn hold(&mut self, port: usize, waiting: Waiting, permit: &Option<Arc<Permit>>) {
+        self.charge.set(self.charge.bytes() + waiting.batch.bytes());
+        self.held.push((port, waiting));
+        self.permits.extend(permit.clone());
+    }
+
+    /// What is kept of rows that wait, if a cut to a generation comes by now.
+    pub(super) fn save(&self, generation: Generation, out: &mut ByteWriter) {
+        for batches in &self.batches {
+            let before = || batches.iter().filter(|waiting| waiting.generation < generation);
+            out.length(before().count());
+            before().for_each(|waiting| waiting.batch.save(out));
+        }
     }
 
     fn needs_job(&self, watermark: i64) -> bool {
@@ -147,7 +188,7 @@ impl Inbox {
     }
 
     /// Adds a job; the task, unless there is one already.
-    fn add(&mut self, job: Job, task: KeyedTask) -> Option<Task> {
+    pub(super) fn add(&mut self, job: Job, task: KeyedTask) -> Option<Task> {
         self.jobs.push_back(job);
         (!std::mem::replace(&mut self.busy, true)).then_some(Task::Keyed(task))
     }
@@ -179,6 +220,7 @@ impl KeyedRuntime {
             progress: Mutex::new(Progress::new(inputs)),
             partitions,
             open: Mutex::new((PARTITIONS, End::Complete)),
+            uncut: Mutex::new(0),
             started: Instant::now(),
             plan: plan.clone(),
             code,
@@ -188,6 +230,51 @@ impl KeyedRuntime {
     /// Locks the progress.
     pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock()
+    }
+
+    /// Locks the inbox of a partition.
+    pub(super) fn inbox(&self, partition: usize) -> MutexGuard<'_, Inbox> {
+        self.partitions[partition].inbox.lock()
+    }
+
+    /// Saves the state of a partition whose job is being done.
+    pub(super) fn save_state(&self, partition: usize, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        match self.partitions[partition].state.try_lock() {
+            Some(kept) => kept.state.save(out),
+            None => Err(Diagnostic::bug("two workers work on one partition")),
+        }
+    }
+
+    /// Takes over what a partition has saved; [`State::due`] after that.
+    pub(super) fn restore_state(&self, partition: usize, from: &mut ByteReader<'_>) -> Result<i64, Diagnostic> {
+        let mut kept = self.partitions[partition].state.lock();
+        let Kept { state, charge } = &mut *kept;
+        state.restore(from)?;
+        charge.set(state.bytes());
+        Ok(state.due())
+    }
+
+    /// Takes over how far the inputs had come, before the first row.
+    pub(crate) fn restore(&self, watermark: i64, windows: impl IntoIterator<Item = i64>) {
+        let mut progress = self.progress();
+        *progress = Progress::restored(progress.inputs(), watermark);
+        if let Some(open) = &self.windows {
+            open.lock().extend(windows);
+        }
+    }
+
+    /// The windows that have rows and are not complete.
+    pub(super) fn open_windows(&self) -> Vec<i64> {
+        self.windows.as_ref().map_or_else(Vec::new, |windows| windows.lock().iter().copied().collect())
+    }
+
+    /// The watermark that rows behind the operator may rely on.
+    pub(crate) fn output_watermark(&self) -> i64 {
+        match self.progress().watermark() {
+            _ if self.due == Due::Arrival => i64::MIN,
+            i64::MAX => i64::MAX,
+            watermark => watermark.saturating_sub(self.held_back_ms),
+        }
     }
 
     fn now_ms(&self) -> i64 {
@@ -215,7 +302,7 @@ impl KeyedRuntime {
     }
 
     /// The smallest watermark at which a row of the batch makes a job necessary.
-    fn due_of(&self, port: usize, batch: &Batch) -> Result<i64, Diagnostic> {
+    pub(super) fn due_of(&self, port: usize, batch: &Batch) -> Result<i64, Diagnostic> {
         let consumed = batch.earliest().saturating_add(1);
         match (self.due, self.plan.inputs[port].time) {
             (Due::Time(after), Some(time)) => {
@@ -257,7 +344,7 @@ impl Query {
     pub(crate) fn exchange(
         &self,
         operator: usize,
-        port: usize,
+        (port, generation): (usize, Generation),
         mut columns: Vec<ArrayRef>,
         mut ordinals: Vec<Ordinal>,
         permit: &Option<Arc<Permit>>,
@@ -280,7 +367,13 @@ impl Query {
         for (partition, batch) in batch.split(hashes.values())? {
             let due = runtime.due_of(port, &batch)?;
             let mut inbox = runtime.partitions[partition].inbox.lock();
-            inbox.put(port, batch, due);
+            let waiting = Waiting { generation, batch };
+            if runtime.due == Due::Arrival && generation > inbox.generation {
+                // Which rows come first decides what is output: those of another split may still be from before the cut.
+                inbox.hold(port, waiting, permit);
+                continue;
+            }
+            inbox.put(port, waiting, due);
             if runtime.due == Due::Arrival && inbox.jobs.is_empty() {
                 tasks.extend(inbox.add(Job::Arrived, KeyedTask { operator, partition }));
             }
@@ -309,14 +402,32 @@ impl Query {
     fn step_operator(&self, operator: usize) -> bool {
         let runtime = &self.operators[operator];
         let mut progress = runtime.progress();
-        let Some(Forward { watermark, cut, end }) = progress.advance() else { return false };
+        let forward = progress.advance();
+        let reached = progress.reached_cut();
+        let Some(Forward { watermark, cut, end }) = forward else { return false };
         let mut tasks = Vec::new();
+        if let (Some(generation), None) = (reached, cut) {
+            // All inputs have ended: nothing is kept, and no partition has anything to say.
+            let (watermark, windows, has_ended) = (i64::MAX, Vec::new(), true);
+            self.hand_over(generation, || Part::Operator { operator, watermark, windows, has_ended });
+            self.cut_reached();
+        }
         if runtime.due == Due::Arrival {
             // Its output has no order in time, so no watermark follows from its inputs before the end.
-            let Some(end) = end else { return true };
-            runtime.open.lock().1 = end;
+            let job = match (cut, end) {
+                (Some(generation), _) => {
+                    *runtime.uncut.lock() = runtime.partitions.len();
+                    self.cut_operator(operator, generation, i64::MIN);
+                    Job::Cut(generation)
+                }
+                (None, Some(end)) => {
+                    runtime.open.lock().1 = end;
+                    Job::Last
+                }
+                (None, None) => return true,
+            };
             for (partition, p) in runtime.partitions.iter().enumerate() {
-                tasks.extend(p.inbox.lock().add(Job::Last, KeyedTask { operator, partition }));
+                tasks.extend(p.inbox.lock().add(job.clone(), KeyedTask { operator, partition }));
             }
             drop(progress);
             self.scheduler.push(tasks);
@@ -335,6 +446,12 @@ impl Query {
             tasks.extend(runtime.partitions[partition].inbox.lock().add(job, KeyedTask { operator, partition }));
         }
         progress.units += (marks.len() * partitions.len()) as u64;
+        if let Some(generation) = cut {
+            self.cut_operator(operator, generation, progress.watermark());
+            for (partition, p) in runtime.partitions.iter().enumerate() {
+                tasks.extend(p.inbox.lock().add(Job::Cut(generation), KeyedTask { operator, partition }));
+            }
+        }
         let last_unit = progress.units;
         progress.units += 1;
         drop(progress);
@@ -380,12 +497,21 @@ impl Query {
                 drop(permits);
                 return Ok(());
             };
-            let waiting = inbox.take();
-            drop(inbox);
             let watermark = match job {
                 Job::Advance { watermark, .. } => watermark,
                 Job::Arrived | Job::Last => i64::MAX,
+                Job::Cut(generation) => {
+                    drop(inbox);
+                    drop(permits);
+                    self.save_partition(task, generation)?;
+                    if runtime.due == Due::Arrival {
+                        self.cut_partition(task.operator, generation)?;
+                    }
+                    continue;
+                }
             };
+            let waiting = inbox.take();
+            drop(inbox);
             let output = self.advance_partition(runtime, partition, waiting, watermark, functions)?;
             drop(permits);
             let rows_out: usize = output.iter().map(|(_, rows)| rows.rows).sum();
@@ -401,19 +527,19 @@ impl Query {
         &self,
         runtime: &KeyedRuntime,
         partition: &Partition,
-        waiting: Vec<Vec<Batch>>,
+        waiting: Vec<Vec<Waiting>>,
         watermark: i64,
         functions: &mut FunctionContext,
     ) -> Result<Vec<(i64, Rows)>, Diagnostic> {
         let mut inputs = Vec::with_capacity(waiting.len());
         for (port, batches) in waiting.into_iter().enumerate() {
             let mut ready = Vec::with_capacity(batches.len());
-            for batch in batches {
+            for Waiting { generation, batch } in batches {
                 let (now, later) = batch.cut(watermark)?;
                 ready.extend(now);
-                if let Some(later) = later {
-                    let due = runtime.due_of(port, &later)?;
-                    partition.inbox.lock().put(port, later, due);
+                if let Some(batch) = later {
+                    let due = runtime.due_of(port, &batch)?;
+                    partition.inbox.lock().put(port, Waiting { generation, batch }, due);
                 }
             }
             inputs.push(Batch::merge(ready)?);
@@ -480,7 +606,7 @@ impl Query {
         }
     }
 
-    fn deliver_next(&self, runtime: &KeyedRuntime, unit: Unit) {
+    pub(super) fn deliver_next(&self, runtime: &KeyedRuntime, unit: Unit) {
         let mut progress = runtime.progress();
         let number = progress.units;
         progress.units += 1;

@@ -16,6 +16,7 @@
 
 mod batch;
 mod counts;
+mod cut;
 mod driver;
 mod encoding;
 mod fifo;
@@ -61,7 +62,6 @@ pub(crate) trait State: Send {
     fn bytes(&mut self) -> usize;
 
     /// Writes all of it, between two calls of [`State::advance`].
-    #[allow(dead_code, reason = "checkpoints call it")]
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic>;
 
     /// Takes over what [`State::save`] of a state of the same operator has written, perhaps in another process; `self` is fresh.
@@ -71,7 +71,6 @@ pub(crate) trait State: Send {
     ///
     /// # Errors
     /// `CHECKPOINT_DAMAGED`, when the bytes are something else. The state is not to be used then.
-    #[allow(dead_code, reason = "recovery calls it")]
     fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic>;
 }
 

@@ -3,11 +3,14 @@
 //! All counters are relaxed atomics, each written by any worker a few times a task. What waits is the difference of two
 //! counters, what has begun and what was added before; so nothing is locked. A snapshot is not a consistent cut.
 
+mod checkpoints;
 mod cycles;
 mod histogram;
 mod programs;
 mod snapshot;
 
+pub use checkpoints::CheckpointSnapshot;
+pub(crate) use checkpoints::CheckpointStats;
 use cycles::CycleClock;
 pub(crate) use histogram::Histogram;
 pub use histogram::Times;
@@ -52,6 +55,7 @@ pub struct QueryStats {
     pub(crate) operators: Vec<TriggerStats>,
     pub(crate) sinks: Vec<SinkStats>,
     pub(crate) hardware: HardwareTotals,
+    pub(crate) checkpoints: CheckpointStats,
     /// Set when the query is built.
     memory: OnceLock<Arc<MemoryBudget>>,
     /// Known from the start on.
@@ -251,6 +255,7 @@ impl QueryStats {
             operators: plan.operators.iter().map(|_| TriggerStats::default()).collect(),
             sinks: plan.sinks.iter().enumerate().map(|(i, s)| SinkStats::new(i, s)).collect(),
             hardware: HardwareTotals::default(),
+            checkpoints: CheckpointStats::default(),
             memory: OnceLock::new(),
             workers: OnceLock::new(),
             query: Mutex::new(Weak::new()),
@@ -353,6 +358,7 @@ impl QueryStats {
             of.iter().enumerate().map(|(i, t)| t.snapshot(format!("{what} {i}"), is_over)).collect()
         };
         StatsSnapshot {
+            checkpoints: self.checkpoints.snapshot(),
             elapsed,
             rows_in: sources.iter().map(|s| s.rows).sum(),
             bytes_in: sources.iter().map(|s| s.bytes).sum(),

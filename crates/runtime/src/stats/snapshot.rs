@@ -1,5 +1,6 @@
 //! The statistics of a query at one moment.
 
+use super::checkpoints::CheckpointSnapshot;
 use super::histogram::Times;
 use super::programs::ProgramSnapshot;
 use crate::adaptive::Event;
@@ -11,6 +12,8 @@ use std::time::Duration;
 /// the end.
 #[derive(Debug, Clone)]
 pub struct StatsSnapshot {
+    /// Checkpoints.
+    pub checkpoints: CheckpointSnapshot,
     /// Since the statistics were made, until the end of the run.
     pub elapsed: Duration,
     /// Rows decoded from all sources.

@@ -157,6 +157,21 @@ impl Partial {
         of_blocks(layout, &fields, budget, blocks)
     }
 
+    /// The partial that has the entries of blocks, which are those of partitions in their order.
+    ///
+    /// # Errors
+    /// As for [`Partial::restore`].
+    pub fn restore_blocks(
+        layout: &Arc<EntryLayout>,
+        types: &OutputTypes,
+        budget: &Arc<MemoryBudget>,
+        blocks: &[Vec<u8>],
+    ) -> Result<Partial, Damaged> {
+        let fields = EntryFields::shown(layout, types);
+        let blocks = blocks.iter().map(|block| Block::of(&fields, block)).collect::<Result<_, _>>()?;
+        of_blocks(layout, &fields, budget, blocks)
+    }
+
     /// The partial that has the entries of one block.
     ///
     /// # Errors

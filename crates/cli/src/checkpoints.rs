@@ -1,0 +1,241 @@
+//! `millstream checkpoint …` and `millstream stop`: looking at and after the state of jobs.
+
+use crate::arguments::{CheckpointCommand, Common};
+use crate::commands::{Failure, print};
+use crate::config::Config;
+use crate::control;
+use crate::status::{amount, timestamp};
+use millstream::storage::{Checkpoints, Damaged, DirectoryLock, Listed, LocalStore, Manifest, SplitState};
+use millstream::{Diagnostic, code};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A job of a state directory.
+struct Job {
+    name: String,
+    checkpoints: Checkpoints,
+}
+
+/// `millstream stop`
+pub(crate) fn stop(common: &Common) -> Result<(), Failure> {
+    let directory = directory(common)?;
+    control::request(&directory, "stop")?;
+    control::wait_for_end(&directory)
+}
+
+/// `millstream checkpoint`
+pub(crate) fn run(command: &CheckpointCommand, common: &Common) -> Result<(), Failure> {
+    let directory = directory(common)?;
+    match command {
+        CheckpointCommand::Create => control::request(&directory, "checkpoint"),
+        CheckpointCommand::List => list(&directory),
+        CheckpointCommand::Show { checkpoint, job } => show(&directory, *checkpoint, *job),
+        CheckpointCommand::Verify { checkpoint } => verify(&directory, *checkpoint),
+        CheckpointCommand::Delete { checkpoints, job } => delete(&directory, checkpoints, *job),
+    }
+}
+
+fn directory(common: &Common) -> Result<PathBuf, Failure> {
+    let config = Config::load(common)?;
+    let setting = config.settings.iter().rev().find(|(key, _)| key == "execution.checkpointing.dir");
+    let Some((_, path)) = setting else {
+        let diagnostic = Diagnostic::new(code::USAGE, "no state directory is given");
+        return Err(Failure::usage(diagnostic.advise("add --state-dir DIR, the one that the job was run with")));
+    };
+    let path = PathBuf::from(path.strip_prefix("file://").unwrap_or(path));
+    match path.is_dir() {
+        true => Ok(path),
+        false => {
+            let message = format!("there is no state directory {}", path.display());
+            Err(Failure::usage(Diagnostic::new(code::FILE_NOT_FOUND, message).advise("check --state-dir")))
+        }
+    }
+}
+
+fn failed(directory: &Path, error: &std::io::Error) -> Failure {
+    let message = format!("the state directory {} cannot be read: {error}", directory.display());
+    Failure::usage(Diagnostic::new(code::READ_FAILED, message))
+}
+
+/// The jobs of a state directory, in their order.
+fn jobs(directory: &Path) -> Result<Vec<Job>, Failure> {
+    let entries = std::fs::read_dir(directory).map_err(|e| failed(directory, &e))?;
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let numbered = names.filter_map(|name| Some((name.strip_prefix("job-")?.parse::<usize>().ok()?, name)));
+    let mut numbered: Vec<(usize, String)> = numbered.collect();
+    numbered.sort();
+    let job = |(_, name): (usize, String)| {
+        let checkpoints = Checkpoints::new(Arc::new(LocalStore::existing(&directory.join(&name))));
+        Job { name, checkpoints }
+    };
+    Ok(numbered.into_iter().map(job).collect())
+}
+
+fn listed(job: &Job, directory: &Path) -> Result<Vec<Listed>, Failure> {
+    job.checkpoints.list().map_err(|e| failed(directory, &e))
+}
+
+fn list(directory: &Path) -> Result<(), Failure> {
+    let mut rows = vec![["job", "checkpoint", "taken", "state", "written", "condition"].map(String::from)];
+    for job in jobs(directory)? {
+        for Listed { checkpoint, manifest } in listed(&job, directory)? {
+            let (name, number) = (job.name.clone(), checkpoint.to_string());
+            rows.push(match manifest {
+                Ok(manifest) => {
+                    let condition = match job.checkpoints.verify(&manifest, 0) {
+                        Ok(()) if manifest.is_finished => "finished".into(),
+                        Ok(()) => "complete".into(),
+                        Err(Damaged(what)) => format!("damaged: {what}"),
+                    };
+                    let taken = timestamp(i64::try_from(manifest.written_ms).unwrap_or(i64::MAX));
+                    let (state, written) = (bytes(manifest.state_bytes()), bytes(manifest.bytes_written));
+                    [name, number, taken, state, written, condition]
+                }
+                Err(Damaged(what)) => {
+                    let none = String::new;
+                    [name, number, none(), none(), none(), format!("damaged: {what}")]
+                }
+            });
+        }
+    }
+    let mut text = String::new();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+    print(&text).map_err(Failure::usage)
+}
+
+fn bytes(count: u64) -> String {
+    format!("{}B", amount(count as f64))
+}
+
+/// The checkpoint that is meant; the newest one if none is named.
+fn find(directory: &Path, checkpoint: Option<u64>, job: Option<usize>) -> Result<(Job, Manifest), Failure> {
+    let wanted = |name: &str| job.is_none_or(|number| name == format!("job-{number}"));
+    for job in jobs(directory)?.into_iter().filter(|job| wanted(&job.name)) {
+        for listed in listed(&job, directory)? {
+            if checkpoint.is_none_or(|number| number == listed.checkpoint) {
+                let damaged = |Damaged(what)| Failure::usage(Diagnostic::new(code::CHECKPOINT_DAMAGED, what));
+                return listed.manifest.map(|manifest| (job, manifest)).map_err(damaged);
+            }
+        }
+    }
+    let which = checkpoint.map_or("no checkpoint".to_string(), |number| format!("no checkpoint {number}"));
+    let message = format!("there is {which} in {}", directory.display());
+    let advice = "'millstream checkpoint list' shows which there are";
+    Err(Failure::usage(Diagnostic::new(code::FILE_NOT_FOUND, message).advise(advice)))
+}
+
+fn show(directory: &Path, checkpoint: Option<u64>, job: Option<usize>) -> Result<(), Failure> {
+    let (job, manifest) = find(directory, checkpoint, job)?;
+    print(&description(&job.name, &manifest)).map_err(Failure::usage)
+}
+
+/// What a checkpoint consists of, for people.
+fn description(job: &str, manifest: &Manifest) -> String {
+    let mut text = String::new();
+    let mut line = |indent: usize, what: String| {
+        let _ = writeln!(text, "{}{what}", "  ".repeat(indent));
+    };
+    line(0, format!("checkpoint {} of {job} ({})", manifest.checkpoint, manifest.job));
+    line(1, format!("taken {}", timestamp(i64::try_from(manifest.written_ms).unwrap_or(i64::MAX))));
+    line(1, format!("by version {}, format {}", manifest.version, manifest.format));
+    let (state, written) = (bytes(manifest.state_bytes()), bytes(manifest.bytes_written));
+    line(1, format!("state {state} in {} files, of which it has written {written}", manifest.files().len()));
+    if manifest.is_finished {
+        line(1, "the job had come to its end".into());
+    }
+    for source in &manifest.sources {
+        line(0, format!("source {}", source.table));
+        for SplitState { name, at, rows, watermark, ended, .. } in &source.splits {
+            let at = at.map_or("at its start".to_string(), |at| format!("at {at}"));
+            let at = if *ended { "at its end".to_string() } else { at };
+            line(1, format!("{name}: {at}, {rows} rows{}", watermark_text(*watermark)));
+        }
+    }
+    for (number, aggregation) in manifest.aggregations.iter().enumerate() {
+        let tables = aggregation.tables.iter().chain(&aggregation.slices);
+        let entries: u64 = tables.clone().map(|table| table.entries).sum();
+        let what = format!("aggregation {number}: {} tables, {entries} entries", tables.count());
+        line(0, format!("{what}{}", watermark_text(aggregation.watermark)));
+    }
+    for (number, operator) in manifest.operators.iter().enumerate() {
+        let size: u64 = operator.partitions.iter().map(|blob| blob.bytes).sum();
+        let what = format!("operator {number}: {} partitions, {}", operator.partitions.len(), bytes(size));
+        line(0, format!("{what}{}", watermark_text(operator.watermark)));
+    }
+    for sink in &manifest.sinks {
+        let token = sink.token.as_ref().map_or("nothing to commit".to_string(), ToString::to_string);
+        line(0, format!("sink {}: {token}", sink.table));
+    }
+    line(0, "plan".into());
+    manifest.plan.iter().for_each(|of_plan| line(1, of_plan.clone()));
+    text
+}
+
+fn watermark_text(watermark: i64) -> String {
+    match watermark {
+        i64::MIN => String::new(),
+        i64::MAX => ", ended".into(),
+        watermark => format!(", watermark {}", timestamp(watermark)),
+    }
+}
+
+fn verify(directory: &Path, checkpoint: Option<u64>) -> Result<(), Failure> {
+    let (mut text, mut damaged, mut found) = (String::new(), 0, 0);
+    for job in jobs(directory)? {
+        for listed in listed(&job, directory)? {
+            if checkpoint.is_some_and(|number| number != listed.checkpoint) {
+                continue;
+            }
+            found += 1;
+            let whole = listed.manifest.and_then(|manifest| job.checkpoints.verify(&manifest, u64::MAX));
+            let condition = whole.map_or_else(
+                |Damaged(what)| {
+                    damaged += 1;
+                    format!("damaged: {what}")
+                },
+                |()| "whole".into(),
+            );
+            let _ = writeln!(text, "{} checkpoint {}: {condition}", job.name, listed.checkpoint);
+        }
+    }
+    print(&text).map_err(Failure::usage)?;
+    match (damaged, found) {
+        (0, 0) if checkpoint.is_some() => find(directory, checkpoint, None).map(drop),
+        (0, _) => Ok(()),
+        (damaged, found) => {
+            let message = format!("{damaged} of {found} checkpoints are damaged");
+            Err(Failure::failed(Diagnostic::new(code::CHECKPOINT_DAMAGED, message)))
+        }
+    }
+}
+
+fn delete(directory: &Path, wanted: &[u64], job: Option<usize>) -> Result<(), Failure> {
+    let lock = DirectoryLock::take(directory).map_err(|e| failed(directory, &e))?;
+    let Some(_lock) = lock else {
+        let message = format!("a running job uses {}", directory.display());
+        return Err(Failure::usage(Diagnostic::new(code::STATE_IN_USE, message)));
+    };
+    for &checkpoint in wanted {
+        // Found also if its manifest is damaged.
+        if let Err(failure) = find(directory, Some(checkpoint), job)
+            && failure.code() != code::CHECKPOINT_DAMAGED
+        {
+            return Err(failure);
+        }
+    }
+    let is_meant = |name: &str| job.is_none_or(|number| name == format!("job-{number}"));
+    for job in jobs(directory)?.into_iter().filter(|job| is_meant(&job.name)) {
+        let removed = job.checkpoints.delete(|checkpoint| wanted.contains(&checkpoint));
+        for checkpoint in removed.map_err(|e| failed(directory, &e))? {
+            print(&format!("{} checkpoint {checkpoint} deleted\n", job.name)).map_err(Failure::usage)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! The state directory of a session: which job a statement is, and the checkpoint that it goes on from.
+//!
+//! Each INSERT (or STATEMENT SET) of a session is a job of its own, `job-1`, `job-2`, … in the order in which they are executed,
+//! so that a script that is run again finds each again. Those that have come to their end are not run again.
+
+use crate::session::RunMonitor;
+use millstream_connectors::{Committed, RestoredSink, Sink, SinkJob};
+use millstream_plan::pipeline::QueryPlan;
+use millstream_runtime::{CheckpointConfig, PlanLines};
+use millstream_storage::{Checkpoints, Damaged, DirectoryLock, Listed, LocalStore, Manifest, Store};
+use millstream_types::{Diagnostic, Place, code};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// State up to so many bytes is read before a query goes on from it, so that damage is found while an older checkpoint can take
+/// its place; of more only that it is there.
+const VERIFIED_BYTES: u64 = 1 << 30;
+
+/// Holds the name of a job.
+const JOB_FILE: &str = "job";
+
+/// A state directory, which no other process uses meanwhile.
+#[derive(Debug)]
+pub(crate) struct StateDirectory {
+    path: PathBuf,
+    _lock: DirectoryLock,
+}
+
+/// How a session's jobs are checkpointed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Checkpointed {
+    /// From one checkpoint to the next.
+    pub(crate) interval: Option<Duration>,
+    /// Checkpoints that are kept.
+    pub(crate) retained: usize,
+}
+
+/// A job with the place of its checkpoints.
+pub(crate) struct JobState {
+    directory: PathBuf,
+    settings: Checkpointed,
+}
+
+/// How a job begins.
+pub(crate) enum Beginning {
+    /// At its start or at a checkpoint.
+    Run(Box<CheckpointConfig>),
+    /// It has come to its end before.
+    Finished,
+}
+
+impl StateDirectory {
+    /// Takes a directory, which is made if it is not there.
+    pub(crate) fn open(path: &Path) -> Result<StateDirectory, Diagnostic> {
+        match DirectoryLock::take(path) {
+            Ok(Some(lock)) => Ok(StateDirectory { path: path.to_path_buf(), _lock: lock }),
+            Ok(None) => {
+                let holder = DirectoryLock::holder(path).map_or_else(String::new, |id| format!(" ({id})"));
+                let message = format!("another process{holder} uses the state directory {}", path.display());
+                Err(Diagnostic::new(code::STATE_IN_USE, message)
+                    .at(Place::Option("execution.checkpointing.dir".into())))
+            }
+            Err(e) => Err(unusable(&path.display().to_string(), &e)),
+        }
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The job with a number.
+    pub(crate) fn job(&self, number: usize, settings: Checkpointed) -> JobState {
+        JobState { directory: self.path.join(format!("job-{number}")), settings }
+    }
+}
+
+impl JobState {
+    /// Finds the checkpoint to go on from and has the sinks begin there. What is worth telling goes to `monitor`.
+    ///
+    /// # Errors
+    /// When there are checkpoints, but the query cannot go on from one of them: a job never starts anew in silence.
+    pub(crate) fn begin(
+        &self,
+        plan: &QueryPlan,
+        sinks: &mut [Box<dyn Sink>],
+        monitor: &RunMonitor,
+    ) -> Result<Beginning, Diagnostic> {
+        let store = LocalStore::open(&self.directory).map_err(|e| self.unusable(&e))?;
+        let checkpoints = Checkpoints::new(Arc::new(store));
+        let job = self.name(&**checkpoints.store())?;
+        let listed = checkpoints.list().map_err(|e| self.unusable(&e))?;
+        let newest = listed.first().map_or(0, |listed| listed.checkpoint);
+        let sink_job = |sink: usize| SinkJob { job: job.clone(), sink };
+        let mut committed = Committed::Resumable;
+        for (number, sink) in sinks.iter_mut().enumerate() {
+            committed = together(committed, sink.committed(&sink_job(number))?)?;
+        }
+        let restored = choose(&checkpoints, listed, committed, monitor)?;
+        if let Some(manifest) = &restored
+            && let Some((now, then)) = PlanLines::of(plan).first_difference(&manifest.plan)
+        {
+            let message = format!("the query keeps other state than its checkpoint: '{now}' instead of '{then}'");
+            return Err(Diagnostic::new(code::QUERY_CHANGED, message));
+        }
+        for (number, sink) in sinks.iter_mut().enumerate() {
+            let token = |manifest: &Manifest| manifest.sinks.get(number).and_then(|sink| sink.token.clone());
+            let restored = restored.as_ref().map(|m| RestoredSink { checkpoint: m.checkpoint, token: token(m) });
+            sink.begin(&sink_job(number), restored.as_ref())?;
+        }
+        let from = restored.as_ref().map_or(0, |manifest| manifest.checkpoint);
+        checkpoints.delete(|checkpoint| checkpoint > from).map_err(|e| self.unusable(&e))?;
+        if restored.as_ref().is_some_and(|manifest| manifest.is_finished) {
+            return Ok(Beginning::Finished);
+        }
+        if let Some(manifest) = &restored {
+            monitor.notice(format!("going on from checkpoint {} of {}", manifest.checkpoint, self.directory.display()));
+        }
+        let Checkpointed { interval, retained } = self.settings;
+        let base = newest.max(from);
+        Ok(Beginning::Run(Box::new(CheckpointConfig { checkpoints, job, interval, retained, base, restored })))
+    }
+
+    /// The name of the job, which it has for ever.
+    fn name(&self, store: &dyn Store) -> Result<String, Diagnostic> {
+        let files = store.list().map_err(|e| self.unusable(&e))?;
+        if let Some(file) = files.iter().find(|file| file.name == JOB_FILE) {
+            let name = store.read(JOB_FILE, 0..file.bytes).map_err(|e| self.unusable(&e))?;
+            let is_name =
+                |name: &String| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+            return String::from_utf8(name).ok().filter(is_name).ok_or_else(|| {
+                let message = format!("the file 'job' in {} is damaged: it has no name of a job", store.place());
+                Diagnostic::new(code::CHECKPOINT_DAMAGED, message)
+            });
+        }
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let name = format!("{:x}{:x}", since_epoch.as_nanos(), std::process::id());
+        let write = || -> io::Result<()> {
+            let mut file = store.create(JOB_FILE)?;
+            file.write(name.as_bytes())?;
+            file.finish()
+        };
+        write().map_err(|e| self.unusable(&e))?;
+        Ok(name)
+    }
+
+    fn unusable(&self, error: &io::Error) -> Diagnostic {
+        unusable(&self.directory.display().to_string(), error)
+    }
+}
+
+/// What several sinks ask for together.
+fn together(a: Committed, b: Committed) -> Result<Committed, Diagnostic> {
+    match (a, b) {
+        (Committed::Resumable, other) | (other, Committed::Resumable) => Ok(other),
+        (a, b) if a == b => Ok(a),
+        (a, b) => {
+            let text = |committed| match committed {
+                Committed::Checkpoint(number) => format!("checkpoint {number}"),
+                _ => "no checkpoint".to_string(),
+            };
+            let message = format!("a process ended between two commits: one sink has {}, another {}", text(a), text(b));
+            Err(Diagnostic::new(code::NOT_RECOVERABLE, message)
+                .advise("write exactly once into one transactional system per job; the others can be files"))
+        }
+    }
+}
+
+/// The checkpoint that a job goes on from; `None`: it starts.
+fn choose(
+    checkpoints: &Checkpoints,
+    listed: Vec<Listed>,
+    committed: Committed,
+    monitor: &RunMonitor,
+) -> Result<Option<Manifest>, Diagnostic> {
+    let (mut is_any, mut last_damage) = (false, None);
+    for Listed { checkpoint, manifest } in listed {
+        let wanted = match committed {
+            Committed::Resumable => true,
+            Committed::Nothing => false,
+            Committed::Checkpoint(number) => number == checkpoint,
+        };
+        if !wanted {
+            continue;
+        }
+        is_any = true;
+        let whole = manifest.and_then(|m| checkpoints.verify(&m, VERIFIED_BYTES).map(|()| m));
+        match whole {
+            Ok(manifest) => return Ok(Some(manifest)),
+            Err(Damaged(what)) => {
+                monitor.notice(format!("checkpoint {checkpoint} cannot be used: {what}"));
+                last_damage = Some(what);
+            }
+        }
+    }
+    let place = checkpoints.store().place();
+    match (committed, is_any) {
+        (Committed::Checkpoint(number), _) => {
+            let why = last_damage.unwrap_or_else(|| "it is not there".into());
+            let message = format!(
+                "the rows up to checkpoint {number} are committed, so the job can only go on from there, but: {why}"
+            );
+            Err(Diagnostic::new(code::NOT_RECOVERABLE, message))
+        }
+        (_, true) => {
+            let message = format!("none of the checkpoints in {place} is whole");
+            Err(Diagnostic::new(code::CHECKPOINT_DAMAGED, message)
+                .advise("restore the directory, or start the job anew with another one"))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn unusable(place: &str, error: &io::Error) -> Diagnostic {
+    Diagnostic::new(code::CHECKPOINT_FAILED, format!("the state directory {place} cannot be used: {error}"))
+        .at(Place::Option("execution.checkpointing.dir".into()))
+}

@@ -1,0 +1,303 @@
+//! The checkpointing thread: puts the parts of checkpoints into files and completes them.
+
+use super::{CheckpointConfig, Message, Part, PlanLines, SweptSlices};
+use crate::query::Query;
+use crate::tables::{Frozen, FrozenByNumber};
+use millstream_connectors::{Acknowledger, Commit, Position};
+use millstream_state::PARTITIONS;
+use millstream_storage::{
+    AggregationState, BlobRef, FORMAT, Manifest, OperatorState, PackWriter, SinkState, SourceState, TableState,
+};
+use millstream_types::{Diagnostic, code};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::Receiver;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// A checkpoint whose parts are coming.
+struct Gathering {
+    number: u64,
+    begun: Instant,
+    pack: PackWriter,
+    /// Parts of components that are still to come, as far as is known.
+    missing: Option<usize>,
+    /// Those that have come.
+    arrived: usize,
+    sources: Vec<SourceState>,
+    aggregations: Vec<AggregationState>,
+    operators: Vec<Gathered>,
+    commits: Vec<Option<Box<dyn Commit>>>,
+    /// Tables that this checkpoint has written, and where.
+    written: Vec<(Arc<Frozen>, TableState)>,
+}
+
+/// What has come of a keyed operator.
+#[derive(Default)]
+struct Gathered {
+    /// Watermark and windows.
+    state: Option<(i64, Vec<i64>)>,
+    has_ended: bool,
+    partitions: Vec<Option<BlobRef>>,
+}
+
+/// What is kept from one checkpoint to the next.
+struct Writer<'a> {
+    query: &'a Query,
+    config: &'a CheckpointConfig,
+    plan: PlanLines,
+    /// Where the partitions of operators were at the last checkpoint.
+    partitions: Vec<Vec<Option<BlobRef>>>,
+    acknowledgers: Vec<Option<Box<dyn Acknowledger>>>,
+}
+
+/// The body of the checkpointing thread. Ends when nobody can send parts any more, or with the error that ends the query.
+pub(crate) fn write_checkpoints(query: &Query, messages: Receiver<Message>) -> Result<(), Diagnostic> {
+    let Some(checkpointing) = &query.checkpointing else { return Ok(()) };
+    let config = &checkpointing.config;
+    let restored = config.restored.iter().flat_map(|manifest| &manifest.operators);
+    let mut partitions: Vec<Vec<Option<BlobRef>>> =
+        restored.map(|operator| operator.partitions.iter().cloned().map(Some).collect()).collect();
+    partitions.resize(query.operators.len(), Vec::new());
+    let acknowledgers = query.sources.iter().map(|source| source.acknowledger.lock().take()).collect();
+    let mut writer = Writer { query, config, plan: PlanLines::of(&query.plan), partitions, acknowledgers };
+    let mut gathering: Option<Gathering> = None;
+    for (number, part) in messages {
+        let mut current = match gathering.take() {
+            Some(current) if current.number == number => current,
+            _ => writer.begin(number),
+        };
+        writer.take(&mut current, part).map_err(|e| writer.failed(number, e))?;
+        if current.missing == Some(0) {
+            writer.complete(current)?;
+            checkpointing.complete(number);
+            query.cancel.wake();
+        } else {
+            gathering = Some(current);
+        }
+    }
+    Ok(())
+}
+
+/// Ends the job: the last spans of the sinks are committed with a checkpoint that says so. All rows are written, and no thread
+/// is at work any more.
+pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
+    let Some(checkpointing) = &query.checkpointing else { return Ok(()) };
+    let config = &checkpointing.config;
+    let number = checkpointing.number(query.cuts.next());
+    let plan = PlanLines::of(&query.plan);
+    let writer = Writer { query, config, plan, partitions: Vec::new(), acknowledgers: Vec::new() };
+    let mut last = writer.begin(number);
+    for (place, egress) in query.sinks.iter().enumerate() {
+        last.commits[place] = egress.with_sink(|sink| sink.cut(number))?.flatten();
+    }
+    let names = |source: usize| query.plan.sources[source].name().to_string();
+    let sources = (0..query.sources.len()).map(|source| SourceState { table: names(source), splits: Vec::new() });
+    last.sources = sources.collect();
+    writer.commit(last, true)
+}
+
+impl Writer<'_> {
+    fn begin(&self, number: u64) -> Gathering {
+        let store = Arc::clone(self.config.checkpoints.store());
+        let ended = AggregationState { watermark: i64::MAX, tables: vec![], slices: vec![], swept: None };
+        Gathering {
+            number,
+            begun: Instant::now(),
+            pack: PackWriter::new(store, format!("state-{number:08}")),
+            missing: None,
+            arrived: 0,
+            sources: Vec::new(),
+            aggregations: vec![ended; self.query.aggregations.len()],
+            operators: (0..self.query.operators.len()).map(|_| Gathered::default()).collect(),
+            commits: (0..self.query.sinks.len()).map(|_| None).collect(),
+            written: Vec::new(),
+        }
+    }
+
+    fn failed(&self, number: u64, error: Failure) -> Diagnostic {
+        match error {
+            Failure::Diagnostic(diagnostic) => diagnostic,
+            Failure::Store(error) => {
+                let place = self.config.checkpoints.store().place();
+                let message = format!("checkpoint {number} could not be written to {place}: {error}");
+                Diagnostic::new(code::CHECKPOINT_FAILED, message)
+            }
+        }
+    }
+
+    /// Takes a part, and writes what it has to keep.
+    fn take(&mut self, current: &mut Gathering, part: Part) -> Result<(), Failure> {
+        match part {
+            Part::Sources { sources, components } => {
+                current.sources = sources;
+                current.missing = Some(components - current.arrived);
+                return Ok(());
+            }
+            Part::Aggregation { aggregation, watermark, tables, overlap } => {
+                let tables = self.tables(current, aggregation, &tables)?;
+                let SweptSlices { slices, swept } =
+                    overlap.unwrap_or(SweptSlices { slices: FrozenByNumber::new(), swept: None });
+                let slices = self.tables(current, aggregation, &slices)?;
+                current.aggregations[aggregation] = AggregationState { watermark, tables, slices, swept };
+            }
+            Part::Operator { operator, watermark, windows, has_ended } => {
+                let gathered = &mut current.operators[operator];
+                (gathered.state, gathered.has_ended) = (Some((watermark, windows)), has_ended);
+                if !gathered.is_whole() {
+                    return Ok(());
+                }
+            }
+            Part::Partition { operator, partition, state } => {
+                let blob = match state {
+                    Some(state) => Some(current.pack.write(&state)?),
+                    None => self.partitions[operator].get(partition).cloned().flatten(),
+                };
+                let blob =
+                    blob.ok_or_else(|| Diagnostic::bug("a partition that was not stored says it is unchanged"))?;
+                let gathered = &mut current.operators[operator];
+                gathered.partitions.resize(PARTITIONS, None);
+                gathered.partitions[partition] = Some(blob);
+                if !gathered.is_whole() {
+                    return Ok(());
+                }
+            }
+            Part::Sink { sink, commit } => current.commits[sink] = commit,
+        }
+        current.arrived += 1;
+        current.missing = current.missing.map(|missing| missing - 1);
+        Ok(())
+    }
+
+    /// Writes the tables that no checkpoint has written.
+    fn tables(
+        &self,
+        current: &mut Gathering,
+        aggregation: usize,
+        tables: &FrozenByNumber,
+    ) -> Result<Vec<TableState>, Failure> {
+        let open = &self.query.aggregations[aggregation].tables;
+        let mut states = Vec::new();
+        for (&id, tables) in tables {
+            for table in tables {
+                let before =
+                    current.written.iter().find(|(other, _)| Arc::ptr_eq(other, table)).map(|(_, state)| state);
+                if let Some(kept) = table.kept().or(before) {
+                    states.push(TableState { id, ..kept.clone() });
+                    continue;
+                }
+                let partial = table.partial(open)?;
+                let mut partitions = Vec::with_capacity(PARTITIONS);
+                for partition in 0..PARTITIONS {
+                    let blobs = partial.blocks(partition).map(|block| current.pack.write(&block));
+                    partitions.push(blobs.collect::<io::Result<_>>()?);
+                }
+                let state = TableState { id, entries: partial.len() as u64, partitions };
+                current.written.push((Arc::clone(table), state.clone()));
+                states.push(state);
+            }
+        }
+        Ok(states)
+    }
+
+    /// All parts are there.
+    fn complete(&mut self, mut current: Gathering) -> Result<(), Diagnostic> {
+        for (operator, gathered) in current.operators.iter_mut().enumerate() {
+            self.partitions[operator] = std::mem::take(&mut gathered.partitions);
+        }
+        let (number, begun) = (current.number, current.begun);
+        let sources = current.sources.clone();
+        let written = std::mem::take(&mut current.written);
+        self.commit(current, false)?;
+        written.into_iter().for_each(|(table, state)| table.keep(state));
+        for (acknowledger, source) in self.acknowledgers.iter_mut().zip(&sources) {
+            let Some(acknowledger) = acknowledger else { continue };
+            let position = |split: &millstream_storage::SplitState| {
+                let position = |at| Position { at, line: split.line };
+                split.at.map(|at| (split.name.clone(), position(at)))
+            };
+            let positions: Vec<(String, Position)> = source.splits.iter().filter_map(position).collect();
+            if let Err(diagnostic) = acknowledger.acknowledge(&positions) {
+                self.query.stats.note_event(
+                    format!("source {}", source.table),
+                    diagnostic.to_string(),
+                    "positions of the checkpoint are not told to the outside".into(),
+                );
+            }
+        }
+        self.query.stats.checkpoints.note(number, begun.elapsed());
+        Ok(())
+    }
+
+    /// Prepares the spans, writes the manifest, commits the spans, and removes older checkpoints.
+    fn commit(&self, current: Gathering, is_finished: bool) -> Result<(), Diagnostic> {
+        let Gathering { number, pack, sources, aggregations, operators, mut commits, .. } = current;
+        let failed = |e: io::Error| self.failed(number, Failure::Store(e));
+        let bytes_written = pack.finish().map_err(failed)?;
+        let sink = |(commit, plan): (&mut Option<Box<dyn Commit>>, &millstream_plan::pipeline::SinkPlan)| {
+            let token = commit.as_mut().map(|commit| commit.prepare()).transpose()?;
+            let table = plan.table.as_ref().map_or_else(String::new, |table| table.name.clone());
+            Ok(SinkState { table, token })
+        };
+        let sinks = commits.iter_mut().zip(&self.query.plan.sinks).map(sink).collect::<Result<_, Diagnostic>>()?;
+        let operator = |(index, gathered): (usize, &Gathered)| {
+            let (watermark, windows) = gathered.state.clone().unwrap_or((i64::MAX, Vec::new()));
+            let partitions = match gathered.has_ended || gathered.state.is_none() {
+                true => Vec::new(),
+                false => self.partitions[index].iter().flatten().cloned().collect(),
+            };
+            OperatorState { watermark, partitions, windows }
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let manifest = Manifest {
+            format: FORMAT,
+            checkpoint: number,
+            job: self.config.job.clone(),
+            written_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+            version: env!("CARGO_PKG_VERSION").into(),
+            is_finished,
+            plan: self.plan.0.clone(),
+            sources,
+            aggregations,
+            operators: operators.iter().enumerate().map(operator).collect(),
+            sinks,
+            bytes_written,
+        };
+        self.config.checkpoints.write(&manifest).map_err(failed)?;
+        commits.into_iter().flatten().try_for_each(|commit| commit.commit())?;
+        let oldest = number.saturating_sub(self.config.retained.max(1) as u64 - 1);
+        let kept = self.config.checkpoints.list().map_err(failed)?;
+        // Numbers have gaps where a process has ended: count those that are there.
+        let oldest = kept.get(self.config.retained.max(1) - 1).map_or(oldest.min(number), |listed| listed.checkpoint);
+        self.config.checkpoints.delete(|checkpoint| checkpoint < oldest).map_err(failed)?;
+        self.query.stats.checkpoints.bytes.fetch_add(bytes_written, Relaxed);
+        self.query.stats.checkpoints.state_bytes.store(manifest.state_bytes(), Relaxed);
+        Ok(())
+    }
+}
+
+impl Gathered {
+    /// Whether nothing more comes.
+    fn is_whole(&self) -> bool {
+        let all = self.partitions.len() == PARTITIONS && self.partitions.iter().all(Option::is_some);
+        self.state.is_some() && (self.has_ended || all)
+    }
+}
+
+/// Why a part could not be stored.
+enum Failure {
+    Diagnostic(Diagnostic),
+    Store(io::Error),
+}
+
+impl From<Diagnostic> for Failure {
+    fn from(diagnostic: Diagnostic) -> Failure {
+        Failure::Diagnostic(diagnostic)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Store(error)
+    }
+}

@@ -1,0 +1,102 @@
+//! How a cut comes by a keyed operator: what it keeps is saved partition by partition, each as a job among its other jobs.
+//!
+//! When all inputs have come to the cut, the operator's watermark is the lowest that any of them had there. Rows from
+//! behind the cut have at least that before them, so none has been consumed: in the partition's state are rows from before
+//! the cut only, and those that wait are told apart by their generation. A regular join consumes rows as they come; it
+//! keeps those from behind a cut apart until the cut has come by.
+
+use super::Due;
+use super::batch::Batch;
+use super::driver::{Job, KeyedRuntime, KeyedTask, Waiting};
+use crate::buffer::Generation;
+use crate::checkpoint::Part;
+use crate::query::Query;
+use crate::sequencer::Unit;
+use crate::tables::damaged;
+use millstream_storage::{ByteReader, ByteWriter};
+use millstream_types::Diagnostic;
+
+impl Query {
+    /// An operator has come to a cut; its partitions get jobs for it next.
+    pub(super) fn cut_operator(&self, operator: usize, generation: Generation, watermark: i64) {
+        let windows = self.operators[operator].open_windows();
+        self.hand_over(generation, || Part::Operator { operator, watermark, windows, has_ended: false });
+        self.cut_reached();
+    }
+
+    /// Saves what a partition keeps, if the cut is a checkpoint.
+    pub(super) fn save_partition(&self, task: KeyedTask, generation: Generation) -> Result<(), Diagnostic> {
+        if self.checkpoint_before(generation).is_none() {
+            return Ok(());
+        }
+        let runtime = &self.operators[task.operator];
+        let mut inbox = runtime.inbox(task.partition);
+        // The age of rows that expire is another at each checkpoint.
+        let is_changed = std::mem::take(&mut inbox.is_changed) || runtime.due == Due::Arrival;
+        let mut out = ByteWriter::new();
+        if is_changed {
+            inbox.save(generation, &mut out);
+        }
+        // From behind the cut rows may wait that the next checkpoint has to save.
+        inbox.is_changed = inbox.batches.iter().flatten().any(|waiting| waiting.generation >= generation);
+        drop(inbox);
+        if is_changed {
+            runtime.save_state(task.partition, &mut out)?;
+        }
+        let state = is_changed.then(|| out.into_bytes());
+        let KeyedTask { operator, partition } = task;
+        self.hand_over(generation, || Part::Partition { operator, partition, state });
+        Ok(())
+    }
+
+    /// A cut has come by a partition of a regular join. When it has come by all, it is passed on, and the rows that have waited
+    /// for that come.
+    pub(super) fn cut_partition(&self, operator: usize, generation: Generation) -> Result<(), Diagnostic> {
+        let runtime = &self.operators[operator];
+        let mut uncut = runtime.uncut.lock();
+        *uncut -= 1;
+        if *uncut > 0 {
+            return Ok(());
+        }
+        drop(uncut);
+        self.deliver_next(runtime, Unit { cut: Some(generation), ..Unit::default() });
+        let mut tasks = Vec::new();
+        for partition in 0..runtime.partitions.len() {
+            let mut inbox = runtime.inbox(partition);
+            inbox.generation = generation;
+            let held = std::mem::take(&mut inbox.held);
+            if held.is_empty() {
+                continue;
+            }
+            let bytes: usize = held.iter().map(|(_, waiting)| waiting.batch.bytes()).sum();
+            let rest = inbox.charge.bytes().saturating_sub(bytes);
+            inbox.charge.set(rest);
+            for (port, waiting) in held {
+                let due = runtime.due_of(port, &waiting.batch)?;
+                inbox.put(port, waiting, due);
+            }
+            tasks.extend(inbox.add(Job::Arrived, KeyedTask { operator, partition }));
+        }
+        self.scheduler.push(tasks);
+        Ok(())
+    }
+}
+
+impl KeyedRuntime {
+    /// Takes over what a partition has saved, before the first row.
+    pub(crate) fn restore_partition(&self, partition: usize, bytes: &[u8]) -> Result<(), Diagnostic> {
+        let mut from = ByteReader::new(bytes);
+        let mut inbox = self.inbox(partition);
+        for port in 0..inbox.batches.len() {
+            for _ in 0..from.count(1).map_err(damaged)? {
+                let batch = Batch::restore(&self.plan.inputs[port].schema, &mut from).map_err(damaged)?;
+                let due = self.due_of(port, &batch)?;
+                inbox.put(port, Waiting { generation: Generation::default(), batch }, due);
+            }
+        }
+        inbox.state_due = self.restore_state(partition, &mut from)?;
+        from.end().map_err(damaged)?;
+        inbox.is_changed = false;
+        Ok(())
+    }
+}

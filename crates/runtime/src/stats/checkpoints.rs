@@ -1,0 +1,61 @@
+//! Counters of checkpoints.
+
+use super::histogram::{Histogram, Times};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// See the file's description.
+#[derive(Debug, Default)]
+pub(crate) struct CheckpointStats {
+    /// Begun so far.
+    pub(crate) begun: AtomicU64,
+    /// Written by all of them.
+    pub(crate) bytes: AtomicU64,
+    /// What the last one consists of.
+    pub(crate) state_bytes: AtomicU64,
+    last: AtomicU64,
+    duration: Histogram,
+    handing_over: Histogram,
+}
+
+/// What is known of the checkpoints of a run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CheckpointSnapshot {
+    /// Begun so far.
+    pub begun: u64,
+    /// Number of the last complete one; 0 if there is none.
+    pub last: u64,
+    /// Bytes that all of them have written.
+    pub bytes_written: u64,
+    /// Bytes that the last one consists of, some of them written by earlier ones.
+    pub state_bytes: u64,
+    /// From the cut to the commit of sinks.
+    pub duration: Times,
+    /// How long threads that process rows were busy with what the cut takes.
+    pub handing_over: Times,
+}
+
+impl CheckpointStats {
+    /// A checkpoint is complete.
+    pub(crate) fn note(&self, number: u64, took: Duration) {
+        self.last.store(number, Relaxed);
+        self.duration.record(took);
+    }
+
+    /// A thread that processes rows has handed something over.
+    pub(crate) fn note_handing_over(&self, took: Duration) {
+        self.handing_over.record(took);
+    }
+
+    /// The numbers so far.
+    pub(crate) fn snapshot(&self) -> CheckpointSnapshot {
+        CheckpointSnapshot {
+            begun: self.begun.load(Relaxed),
+            last: self.last.load(Relaxed),
+            bytes_written: self.bytes.load(Relaxed),
+            state_bytes: self.state_bytes.load(Relaxed),
+            duration: self.duration.times(),
+            handing_over: self.handing_over.times(),
+        }
+    }
+}

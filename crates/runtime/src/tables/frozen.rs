@@ -1,0 +1,135 @@
+//! Tables of earlier generations: nobody writes to them any more, but their windows are not complete.
+//!
+//! A frozen table is shared by the trigger, which will merge it, and by the checkpointing thread, which stores it. Whoever needs
+//! its contents first seals it. When they are in a store, too, memory may be given back; they are read again, partition
+//! by partition, when the window is merged.
+
+use super::{Kind, OpenTables, Taken};
+use millstream_state::{OutputTypes, PARTITIONS, Partial};
+use millstream_storage::{BlobRef, Store, TableState};
+use millstream_types::{Diagnostic, code};
+use parking_lot::Mutex;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// See the file's description.
+#[derive(Debug)]
+pub(crate) struct Frozen {
+    kind: Kind,
+    entries: usize,
+    form: Mutex<Form>,
+    /// Where it is kept by checkpoints.
+    kept: OnceLock<TableState>,
+}
+
+#[derive(Debug)]
+enum Form {
+    /// As it was taken; absent while it is sealed.
+    Table(Option<Taken>),
+    Sealed(Arc<Partial>),
+    Stored(Arc<Stored>),
+}
+
+/// The contents of a table in a store.
+#[derive(Debug)]
+struct Stored {
+    store: Arc<dyn Store>,
+    /// The blocks of each partition.
+    partitions: Vec<Vec<BlobRef>>,
+    types: OutputTypes,
+}
+
+impl Frozen {
+    /// A table that was taken.
+    pub(super) fn new(table: Taken) -> Frozen {
+        let (kind, entries) = (table.kind(), table.len());
+        Frozen { kind, entries, form: Mutex::new(Form::Table(Some(table))), kept: OnceLock::new() }
+    }
+
+    /// A table of a checkpoint that a query is recovered from.
+    pub(crate) fn restored(store: Arc<dyn Store>, state: TableState, types: OutputTypes) -> Frozen {
+        let entries = usize::try_from(state.entries).unwrap_or(usize::MAX);
+        let stored = Stored { store, partitions: state.partitions.clone(), types };
+        let form = Mutex::new(Form::Stored(Arc::new(stored)));
+        Frozen { kind: Kind::Own, entries, form, kept: OnceLock::from(state) }
+    }
+
+    /// A table that was taken, shared.
+    pub(crate) fn shared(table: Taken) -> Arc<Frozen> {
+        match table {
+            Taken::Frozen(table) => table,
+            table => Arc::new(Frozen::new(table)),
+        }
+    }
+
+    /// What it was.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Number of entries when it was taken.
+    pub(crate) fn len(&self) -> usize {
+        self.entries
+    }
+
+    /// Where checkpoints keep it, if they do.
+    pub(crate) fn kept(&self) -> Option<&TableState> {
+        self.kept.get()
+    }
+
+    /// Notes where checkpoints keep it.
+    pub(crate) fn keep(&self, state: TableState) {
+        // The checkpointing thread is the only one, and looks before it writes.
+        let _ = self.kept.set(state);
+    }
+
+    /// Whether its contents are in a store only.
+    pub(crate) fn is_stored(&self) -> bool {
+        matches!(*self.form.lock(), Form::Stored(_))
+    }
+
+    /// Its immutable form, sealed or read if need be.
+    pub(crate) fn partial(&self, tables: &OpenTables) -> Result<Arc<Partial>, Diagnostic> {
+        let mut form = self.form.lock();
+        let stored = match &mut *form {
+            Form::Sealed(partial) => return Ok(Arc::clone(partial)),
+            Form::Table(table) => {
+                let table = table.take().ok_or_else(|| Diagnostic::bug("a table was sealed twice"))?;
+                let partial = tables.seal(table)?;
+                *form = Form::Sealed(Arc::clone(&partial));
+                return Ok(partial);
+            }
+            Form::Stored(stored) => Arc::clone(stored),
+        };
+        let partial = Arc::new(stored.read(0..PARTITIONS, tables)?);
+        *form = Form::Sealed(Arc::clone(&partial));
+        Ok(partial)
+    }
+
+    /// The entries of a range of partitions, read if need be.
+    pub(crate) fn partitions(&self, range: Range<usize>, tables: &OpenTables) -> Result<Arc<Partial>, Diagnostic> {
+        let stored = match &*self.form.lock() {
+            Form::Stored(stored) => Some(Arc::clone(stored)),
+            Form::Table(_) | Form::Sealed(_) => None,
+        };
+        match stored {
+            Some(stored) => Ok(Arc::new(stored.read(range, tables)?)),
+            None => self.partial(tables),
+        }
+    }
+}
+
+impl Stored {
+    fn read(&self, range: Range<usize>, tables: &OpenTables) -> Result<Partial, Diagnostic> {
+        let mut blocks = Vec::new();
+        for blob in self.partitions[range].iter().flatten() {
+            blocks.push(blob.read(&*self.store).map_err(damaged)?);
+        }
+        Partial::restore_blocks(&tables.layout, &self.types, &tables.budget, &blocks).map_err(damaged)
+    }
+}
+
+/// The error for state that is not what was written.
+pub(crate) fn damaged(what: millstream_storage::Damaged) -> Diagnostic {
+    Diagnostic::new(code::CHECKPOINT_DAMAGED, format!("stored state is damaged: {what}"))
+}

@@ -1,0 +1,183 @@
+//! A directory as a store.
+
+use crate::store::{Store, StoreWriter, StoredFile};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Files in a directory. What a process that crashed has left unfinished is removed when the store is opened.
+#[derive(Debug)]
+pub struct LocalStore {
+    directory: PathBuf,
+}
+
+/// End of the names of unfinished files.
+const UNFINISHED: &str = ".part";
+
+impl LocalStore {
+    /// Opens a directory for writing; it is made if it is not there.
+    pub fn open(directory: &Path) -> io::Result<LocalStore> {
+        fs::create_dir_all(directory)?;
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().ends_with(UNFINISHED) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(LocalStore { directory: directory.to_path_buf() })
+    }
+
+    /// Opens a directory for looking at it: nothing is made or removed.
+    pub fn existing(directory: &Path) -> LocalStore {
+        LocalStore { directory: directory.to_path_buf() }
+    }
+}
+
+struct LocalWriter {
+    file: Option<File>,
+    unfinished: PathBuf,
+    path: PathBuf,
+}
+
+impl Store for LocalStore {
+    fn create(&self, name: &str) -> io::Result<Box<dyn StoreWriter>> {
+        let unfinished = self.directory.join(format!("{name}{UNFINISHED}"));
+        let file = File::create(&unfinished)?;
+        Ok(Box::new(LocalWriter { file: Some(file), unfinished, path: self.directory.join(name) }))
+    }
+
+    fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+        let mut file = File::open(self.directory.join(name))?;
+        // What is asked for may be nonsense: no more is reserved than there is.
+        if range.start > range.end || range.end > file.metadata()?.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        file.seek(SeekFrom::Start(range.start))?;
+        let mut bytes = vec![0; usize::try_from(range.end - range.start).map_err(io::Error::other)?];
+        file.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn list(&self) -> io::Result<Vec<StoredFile>> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            let (name, metadata) = (entry.file_name().to_string_lossy().into_owned(), entry.metadata()?);
+            if metadata.is_file() && !name.ends_with(UNFINISHED) {
+                files.push(StoredFile { name, bytes: metadata.len() });
+            }
+        }
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(files)
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.directory.join(name)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    fn place(&self) -> String {
+        self.directory.display().to_string()
+    }
+}
+
+impl StoreWriter for LocalWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.as_mut().expect("not finished yet").write_all(bytes)
+    }
+
+    fn finish(mut self: Box<Self>) -> io::Result<()> {
+        let file = self.file.take().expect("finished once");
+        file.sync_all()?;
+        drop(file);
+        fs::rename(&self.unfinished, &self.path)?;
+        // The name must survive a power failure, too.
+        match self.path.parent() {
+            Some(directory) => File::open(directory)?.sync_all(),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for LocalWriter {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            // What cannot be removed now is when the directory is opened the next time.
+            let _ = fs::remove_file(&self.unfinished);
+        }
+    }
+}
+
+/// Held by the one process that uses a directory; gone with the process, however that ends.
+#[derive(Debug)]
+pub struct DirectoryLock {
+    _file: File,
+}
+
+impl DirectoryLock {
+    /// Takes the lock of a directory, which is made if it is not there; `None` if another process has it.
+    pub fn take(directory: &Path) -> io::Result<Option<DirectoryLock>> {
+        fs::create_dir_all(directory)?;
+        let file = File::options().create(true).truncate(false).write(true).open(directory.join("lock"))?;
+        match file.try_lock() {
+            Ok(()) => {
+                file.set_len(0)?;
+                (&file).write_all(format!("{}\n", std::process::id()).as_bytes())?;
+                Ok(Some(DirectoryLock { _file: file }))
+            }
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+
+    /// The process that holds the lock of a directory, as it says itself.
+    pub fn holder(directory: &Path) -> Option<u32> {
+        let file = File::options().read(true).write(true).open(directory.join("lock")).ok()?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => fs::read_to_string(directory.join("lock")).ok()?.trim().parse().ok(),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_appear_when_they_are_finished() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = LocalStore::open(directory.path()).unwrap();
+        let mut writer = store.create("b").unwrap();
+        writer.write(b"hello ").unwrap();
+        writer.write(b"world").unwrap();
+        drop(store.create("a").unwrap());
+        assert_eq!(store.list().unwrap(), []);
+        writer.finish().unwrap();
+        assert_eq!(store.list().unwrap(), [StoredFile { name: "b".into(), bytes: 11 }]);
+        assert_eq!(store.read("b", 6..11).unwrap(), b"world");
+        assert!(store.read("b", 6..12).is_err() && store.read("c", 0..1).is_err());
+        // A process that crashed leaves unfinished files behind.
+        std::mem::forget(store.create("c").unwrap());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+        let store = LocalStore::open(directory.path()).unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        store.delete("b").unwrap();
+        store.delete("b").unwrap();
+        assert_eq!(store.list().unwrap(), []);
+    }
+
+    #[test]
+    fn one_process_holds_a_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = DirectoryLock::take(directory.path()).unwrap();
+        assert!(lock.is_some() && DirectoryLock::take(directory.path()).unwrap().is_none());
+        assert_eq!(DirectoryLock::holder(directory.path()), Some(std::process::id()));
+        drop(lock);
+        assert_eq!(DirectoryLock::holder(directory.path()), None);
+        assert!(DirectoryLock::take(directory.path()).unwrap().is_some());
+    }
+}

@@ -1,0 +1,184 @@
+//! Manifests: what a checkpoint consists of, as JSON with a checksum behind it.
+//!
+//! ```text
+//! {"format":1,"checkpoint":42,…}
+//! xxh3:0123456789abcdef
+//! ```
+
+use crate::bytes::Damaged;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Version of manifests and of the state that they name. One of another version is refused.
+pub const FORMAT: u32 = 1;
+
+/// A checkpoint.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Its number; those of later checkpoints of a job are higher.
+    pub checkpoint: u64,
+    /// Name of the job.
+    pub job: String,
+    /// When it was written, in milliseconds since the epoch.
+    pub written_ms: u64,
+    /// Version of the engine that has written it.
+    pub version: String,
+    /// Whether the job had come to its end.
+    pub is_finished: bool,
+    /// What the query keeps state for, line by line: a query of other lines has other state.
+    pub plan: Vec<String>,
+    /// Sources of the plan.
+    pub sources: Vec<SourceState>,
+    /// Windowed aggregations of the plan.
+    pub aggregations: Vec<AggregationState>,
+    /// Keyed operators of the plan.
+    pub operators: Vec<OperatorState>,
+    /// Sinks of the plan.
+    pub sinks: Vec<SinkState>,
+    /// Bytes of the files that the checkpoint itself has written.
+    pub bytes_written: u64,
+}
+
+/// Bytes in a file of a store.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct BlobRef {
+    /// Name of the file.
+    pub file: Arc<str>,
+    /// Where they begin.
+    pub offset: u64,
+    /// How many they are.
+    pub bytes: u64,
+    /// Their xxh3.
+    pub checksum: u64,
+}
+
+/// How far a source has been read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SourceState {
+    /// Its table.
+    pub table: String,
+    /// In the order of their streams.
+    pub splits: Vec<SplitState>,
+}
+
+/// How far a split has been read.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SplitState {
+    /// Its name.
+    pub name: String,
+    /// Where reading goes on, in the connector's unit; `None` at the start, or where splits have no positions.
+    pub at: Option<u64>,
+    /// Number of the next line, in files of lines.
+    pub line: u64,
+    /// Rows so far.
+    pub rows: u64,
+    /// Watermark, in milliseconds.
+    pub watermark: i64,
+    /// Whether it has been read to its end.
+    pub ended: bool,
+}
+
+/// What a windowed aggregation keeps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AggregationState {
+    /// Watermark that its windows have been fired for, in milliseconds.
+    pub watermark: i64,
+    /// Tables of windows that are not complete.
+    pub tables: Vec<TableState>,
+    /// Of overlapping windows: slices of windows that are not complete, of which some have been fired.
+    pub slices: Vec<TableState>,
+    /// Of overlapping windows: end of the last one that was fired, and of the last one that holds a slice of `slices`.
+    pub swept: Option<(i64, i64)>,
+}
+
+/// A part of the rows of a slice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableState {
+    /// Number of the slice's table.
+    pub id: i64,
+    /// Entries.
+    pub entries: u64,
+    /// The blocks of each partition.
+    pub partitions: Vec<Vec<BlobRef>>,
+}
+
+/// What a keyed operator keeps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OperatorState {
+    /// Watermark up to which rows have been consumed, in milliseconds.
+    pub watermark: i64,
+    /// State and waiting rows of each partition.
+    pub partitions: Vec<BlobRef>,
+    /// Ends of windows that have rows.
+    pub windows: Vec<i64>,
+}
+
+/// What a sink has to know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SinkState {
+    /// Its table.
+    pub table: String,
+    /// What its prepared span is committed with.
+    pub token: Option<Value>,
+}
+
+impl Manifest {
+    /// The name of the file of a checkpoint's manifest.
+    pub fn file_name(checkpoint: u64) -> String {
+        format!("checkpoint-{checkpoint:08}.json")
+    }
+
+    /// The checkpoint whose manifest has this name.
+    pub fn number_of(file_name: &str) -> Option<u64> {
+        file_name.strip_prefix("checkpoint-")?.strip_suffix(".json")?.parse().ok()
+    }
+
+    /// The bytes of the file.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec(self).expect("a manifest has no maps with keys that are not texts");
+        let checksum = xxh3_64(&bytes);
+        bytes.extend(format!("\nxxh3:{checksum:016x}\n").as_bytes());
+        bytes
+    }
+
+    /// From the bytes of the file.
+    pub fn decode(bytes: &[u8]) -> Result<Manifest, Damaged> {
+        let text = bytes.strip_suffix(b"\n").ok_or_else(|| Damaged("it is cut off".into()))?;
+        let end = text.iter().rposition(|&byte| byte == b'\n').ok_or_else(|| Damaged("it is cut off".into()))?;
+        let (body, line) = (&text[..end], &text[end + 1..]);
+        if line != format!("xxh3:{:016x}", xxh3_64(body)).as_bytes() {
+            return Err(Damaged("it does not have the checksum that it was written with".into()));
+        }
+        let value: Value = serde_json::from_slice(body).map_err(|e| Damaged(e.to_string()))?;
+        match value["format"].as_u64() {
+            Some(format) if format == u64::from(FORMAT) => {}
+            format => {
+                let format = format.map_or("none".to_string(), |format| format.to_string());
+                return Err(Damaged(format!("it has the format {format}; this version reads format {FORMAT}")));
+            }
+        }
+        serde_json::from_value(value).map_err(|e| Damaged(e.to_string()))
+    }
+
+    /// All blobs that the checkpoint consists of.
+    pub fn blobs(&self) -> impl Iterator<Item = &BlobRef> {
+        let tables = self.aggregations.iter().flat_map(|a| a.tables.iter().chain(&a.slices));
+        let tables = tables.flat_map(|table| table.partitions.iter().flatten());
+        tables.chain(self.operators.iter().flat_map(|operator| &operator.partitions))
+    }
+
+    /// The files that it consists of.
+    pub fn files(&self) -> BTreeSet<Arc<str>> {
+        self.blobs().map(|blob| Arc::clone(&blob.file)).collect()
+    }
+
+    /// Bytes of all blobs.
+    pub fn state_bytes(&self) -> u64 {
+        self.blobs().map(|blob| blob.bytes).sum()
+    }
+}

@@ -1,0 +1,125 @@
+//! Files of blobs: what a checkpoint writes, or what is spilled at once, one blob after the other.
+//!
+//! ```text
+//! "MSSTATE1" | blob | blob | …
+//! ```
+//!
+//! Where a blob is, how long it is, and its checksum stands where it is referred to ([`BlobRef`]).
+
+use crate::bytes::Damaged;
+use crate::manifest::BlobRef;
+use crate::store::{Store, StoreWriter};
+use std::io;
+use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What every file of blobs begins with.
+const MAGIC: &[u8; 8] = b"MSSTATE1";
+
+/// Writes blobs to files of bounded size, which are begun when they are needed.
+pub struct PackWriter {
+    store: Arc<dyn Store>,
+    /// Names of the files begin with it.
+    prefix: String,
+    files: u64,
+    open: Option<Open>,
+    /// Bytes of all files.
+    bytes: u64,
+}
+
+struct Open {
+    name: Arc<str>,
+    writer: Box<dyn StoreWriter>,
+    bytes: u64,
+}
+
+/// A file is finished when it has so many bytes.
+const FILE_BYTES: u64 = 1 << 30;
+
+impl PackWriter {
+    /// No files yet.
+    pub fn new(store: Arc<dyn Store>, prefix: impl Into<String>) -> PackWriter {
+        PackWriter { store, prefix: prefix.into(), files: 0, open: None, bytes: 0 }
+    }
+
+    /// Writes a blob. It can be read when [`PackWriter::finish`] has returned.
+    pub fn write(&mut self, blob: &[u8]) -> io::Result<BlobRef> {
+        if self.open.as_ref().is_some_and(|open| open.bytes >= FILE_BYTES) {
+            self.close()?;
+        }
+        if self.open.is_none() {
+            let name = format!("{}-{}.bin", self.prefix, self.files);
+            self.files += 1;
+            let mut writer = self.store.create(&name)?;
+            writer.write(MAGIC)?;
+            self.open = Some(Open { name: name.into(), writer, bytes: MAGIC.len() as u64 });
+        }
+        let open = self.open.as_mut().expect("opened above");
+        open.writer.write(blob)?;
+        let file = Arc::clone(&open.name);
+        let reference = BlobRef { file, offset: open.bytes, bytes: blob.len() as u64, checksum: xxh3_64(blob) };
+        open.bytes += blob.len() as u64;
+        self.bytes += blob.len() as u64;
+        Ok(reference)
+    }
+
+    /// Finishes the last file; the bytes of all blobs.
+    pub fn finish(mut self) -> io::Result<u64> {
+        self.close()?;
+        Ok(self.bytes)
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.open.take().map_or(Ok(()), |open| open.writer.finish())
+    }
+}
+
+impl BlobRef {
+    /// Reads the blob and checks it.
+    pub fn read(&self, store: &dyn Store) -> Result<Vec<u8>, Damaged> {
+        let place = || format!("{}/{}, {} bytes at {}", store.place(), self.file, self.bytes, self.offset);
+        let range = self.offset..self.offset.saturating_add(self.bytes);
+        let blob = store.read(&self.file, range).map_err(|e| Damaged(format!("{} cannot be read: {e}", place())))?;
+        if xxh3_64(&blob) != self.checksum {
+            return Err(Damaged(format!("{} do not have the checksum that they were written with", place())));
+        }
+        Ok(blob)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::LocalStore;
+
+    #[test]
+    fn a_blob_is_read_back_or_found_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(LocalStore::open(directory.path()).unwrap());
+        let mut pack = PackWriter::new(Arc::clone(&store), "state-7");
+        let (first, empty, last) =
+            (pack.write(b"one").unwrap(), pack.write(b"").unwrap(), pack.write(b"three").unwrap());
+        assert!(first.read(&*store).is_err(), "not there before it is finished");
+        assert_eq!(pack.finish().unwrap(), 8);
+        let read = |blob: &BlobRef| blob.read(&*store);
+        assert_eq!(
+            (read(&first).unwrap(), read(&empty).unwrap(), read(&last).unwrap()),
+            (b"one".to_vec(), vec![], b"three".to_vec())
+        );
+        let path = directory.path().join("state-7-0.bin");
+        let good = std::fs::read(&path).unwrap();
+        for bit in 0..8 {
+            let mut bad = good.clone();
+            bad[first.offset as usize] ^= 1 << bit;
+            std::fs::write(&path, &bad).unwrap();
+            assert!(read(&first).is_err() && read(&last).is_ok());
+        }
+        std::fs::write(&path, &good[..good.len() - 1]).unwrap();
+        assert!(read(&last).is_err() && read(&first).is_ok());
+        let far = BlobRef { offset: u64::MAX, ..last };
+        assert!(read(&far).is_err());
+        // Nothing was written, so there is no file.
+        assert_eq!(PackWriter::new(Arc::clone(&store), "state-8").finish().unwrap(), 0);
+        assert_eq!(store.list().unwrap().len(), 1);
+    }
+}
