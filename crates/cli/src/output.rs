@@ -40,6 +40,6 @@ impl ResultTarget for StandardOutput {
         if self.form == OutputArgument::Csv {
             options.set("csv.header", "true");
         }
-        open_sink(&SinkRequest { table: "result".into(), options, schema: schema.clone() })
+        open_sink(&SinkRequest { table: "result".into(), options, schema: schema.clone(), primary_key: vec![] })
     }
 }

@@ -5,7 +5,9 @@
 use crate::format::{FORMATS, Format};
 use crate::option_table::{OptionInfo, check_options, markdown, nearest, option};
 use crate::rate_limit::RateLimitedSource;
-use crate::{Chunk, Sink, SinkRequest, Source, SourceRequest, blackhole, datagen, filesystem, nexmark, print, socket};
+use crate::{
+    Chunk, Sink, SinkRequest, Source, SourceRequest, blackhole, datagen, filesystem, nexmark, postgres, print, socket,
+};
 use millstream_types::{Diagnostic, Options, Place, code};
 
 /// A connector.
@@ -46,6 +48,7 @@ pub(crate) type SplitFront = fn(options: &Options, chunk: &mut Chunk, rows: u64)
 const CONNECTORS: &[Connector] = &[
     filesystem::CONNECTOR,
     socket::CONNECTOR,
+    postgres::CONNECTOR,
     nexmark::CONNECTOR,
     datagen::CONNECTOR,
     print::CONNECTOR,

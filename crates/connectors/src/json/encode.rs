@@ -17,7 +17,7 @@ enum NullKey {
 }
 
 /// Encodes rows of one schema.
-pub(super) struct JsonEncoder {
+pub(crate) struct JsonEncoder {
     schema: Schema,
     /// `"name":` of each column.
     names: Vec<Vec<u8>>,
@@ -27,7 +27,7 @@ pub(super) struct JsonEncoder {
 }
 
 impl JsonEncoder {
-    pub(super) fn new(request: &SinkRequest, style: TimestampStyle) -> Result<JsonEncoder, Diagnostic> {
+    pub(crate) fn new(request: &SinkRequest, style: TimestampStyle) -> Result<JsonEncoder, Diagnostic> {
         let options = &request.options;
         let null_key = match options.get("json.map-null-key.mode") {
             None | Some("FAIL") => NullKey::Fail,
@@ -51,7 +51,8 @@ impl JsonEncoder {
         })
     }
 
-    fn value(&self, view: &ColumnView<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), Diagnostic> {
+    /// Writes a value of any type, `null` if it is NULL.
+    pub(crate) fn value(&self, view: &ColumnView<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), Diagnostic> {
         if view.is_null(row) {
             out.extend_from_slice(b"null");
             return Ok(());

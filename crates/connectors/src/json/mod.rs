@@ -11,6 +11,8 @@ mod scan;
 mod tests;
 mod value;
 
+pub(crate) use encode::JsonEncoder;
+
 use crate::format::{Format, RecordDecoder, TextFormat};
 use crate::option_table::{OptionInfo, option};
 use crate::text_chunk::Framing;
@@ -81,5 +83,5 @@ fn decoder(request: &SourceRequest) -> Result<Box<dyn RecordDecoder>, Diagnostic
 }
 
 fn encoder(request: &SinkRequest) -> Result<Arc<dyn Encoder>, Diagnostic> {
-    Ok(Arc::new(encode::JsonEncoder::new(request, timestamp_style(&request.options)?)?))
+    Ok(Arc::new(JsonEncoder::new(request, timestamp_style(&request.options)?)?))
 }
