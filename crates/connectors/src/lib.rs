@@ -25,6 +25,7 @@ mod messages;
 mod nexmark;
 mod option_table;
 mod parquet;
+mod postgres;
 mod print;
 mod random;
 mod rate_limit;
@@ -50,7 +51,7 @@ use arrow_buffer::BooleanBuffer;
 use millstream_types::{DataType, Diagnostic, Options, Schema};
 use serde_json::Value;
 use std::any::Any;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use filesystem::stdout_error;
@@ -347,6 +348,9 @@ pub struct SinkJob {
     pub job: String,
     /// Number of the sink in the job.
     pub sink: usize,
+    /// A local directory of the job's state for files that the sink itself wants to find after a failure; it may not be there
+    /// yet. Other sinks of the job may use the same, so names carry the number of the sink.
+    pub directory: PathBuf,
 }
 
 /// What a sink has to know of the checkpoint that a job is recovered from.
@@ -391,4 +395,6 @@ pub struct SinkRequest {
     pub schema: Schema,
     /// Those that are not part of a record, but metadata of the connector: position in the schema, and key.
     pub metadata: Vec<(usize, String)>,
+    /// `PRIMARY KEY (…) NOT ENFORCED`: positions in the schema. Sinks that can let a row replace that of the same key.
+    pub primary_key: Vec<usize>,
 }

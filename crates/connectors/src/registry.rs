@@ -6,7 +6,8 @@ use crate::format::{FORMATS, Format};
 use crate::option_table::{OptionInfo, check_options, markdown, nearest, option};
 use crate::rate_limit::RateLimitedSource;
 use crate::{
-    Chunk, Sink, SinkRequest, Source, SourceRequest, blackhole, datagen, filesystem, kafka, nexmark, print, socket,
+    Chunk, Sink, SinkRequest, Source, SourceRequest, blackhole, datagen, filesystem, kafka, nexmark, postgres, print,
+    socket,
 };
 use millstream_types::{Diagnostic, Options, Place, code};
 
@@ -49,6 +50,7 @@ const CONNECTORS: &[Connector] = &[
     filesystem::CONNECTOR,
     kafka::CONNECTOR,
     socket::CONNECTOR,
+    postgres::CONNECTOR,
     nexmark::CONNECTOR,
     datagen::CONNECTOR,
     print::CONNECTOR,

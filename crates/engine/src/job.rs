@@ -219,7 +219,10 @@ fn sink_request(table: &Table, schema: Schema) -> SinkRequest {
         _ => None,
     });
     let metadata = metadata.collect();
-    SinkRequest { table: table.name.clone(), options: connector_options(table), schema, metadata }
+    let key = table.primary_key.iter().map(|i| &table.columns[*i].field.name);
+    // Columns of a key are physical, so the sink has them.
+    let primary_key = key.filter_map(|name| schema.fields.iter().position(|field| field.name == *name)).collect();
+    SinkRequest { table: table.name.clone(), options: connector_options(table), schema, metadata, primary_key }
 }
 
 /// The options without those that belong to the engine (event time).

@@ -28,7 +28,7 @@ pub(crate) struct JsonEncoder {
 
 impl JsonEncoder {
     /// An encoder whose options have the prefix `format`.
-    pub(super) fn new(request: &SinkRequest, format: &str, style: TimestampStyle) -> Result<JsonEncoder, Diagnostic> {
+    pub(crate) fn new(request: &SinkRequest, format: &str, style: TimestampStyle) -> Result<JsonEncoder, Diagnostic> {
         let options = &request.options;
         let null_key_mode = format!("{format}.map-null-key.mode");
         let null_key = match options.get(&null_key_mode) {
@@ -53,7 +53,8 @@ impl JsonEncoder {
         })
     }
 
-    fn value(&self, view: &ColumnView<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), Diagnostic> {
+    /// Writes a value of any type, `null` if it is NULL.
+    pub(crate) fn value(&self, view: &ColumnView<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), Diagnostic> {
         if view.is_null(row) {
             out.extend_from_slice(b"null");
             return Ok(());

@@ -58,7 +58,8 @@ impl RecordEncoder {
         let parts = Parts::of(&request.options, &schema)?;
         let encoder = |part: &Part| -> Result<PartEncoder, Diagnostic> {
             let (options, schema, table) = (part.options.clone(), part.schema.clone(), request.table.clone());
-            let encoder = (part.format.encoder)(&SinkRequest { table, options, schema, metadata: Vec::new() })?;
+            let encoder =
+                (part.format.encoder)(&SinkRequest { table, options, schema, metadata: vec![], primary_key: vec![] })?;
             Ok((encoder, part.columns.iter().map(|at| physical[*at]).collect()))
         };
         let (value, key) = (encoder(&parts.value)?, parts.key.as_ref().map(encoder).transpose()?);

@@ -94,7 +94,8 @@ fn records_keep_their_bounds() {
         ("value.fields-include", "EXCEPT_KEY"),
     ]);
     let encoder =
-        RecordEncoder::open(&SinkRequest { table: "t".into(), options, schema, metadata: Vec::new() }).unwrap();
+        RecordEncoder::open(&SinkRequest { table: "t".into(), options, schema, metadata: vec![], primary_key: vec![] })
+            .unwrap();
     let columns: [ArrayRef; 2] = [
         Arc::new(StringViewArray::from(vec![Some("a"), None, Some("")])),
         Arc::new(Int64Array::from(vec![Some(1), Some(2), None])),
