@@ -3,6 +3,7 @@
 //! A [`RecordReader`] is made once for a writer's schema and a table: it knows for each field of the writer where its values
 //! go. Fields are found by name; numbers become wider ones; what the writer does not have is NULL.
 
+use super::cursor::{Cursor, Fault, decimal, skip};
 use super::schema::{AvroSchema, AvroType, Logical, MOST_LEVELS};
 use crate::fit;
 use crate::messages::{DecodedMessages, Messages, failure, missing};
@@ -11,67 +12,6 @@ use crate::{ColumnRequest, RequestOrigin, SourceRequest};
 use arrow_array::{Array, ArrayRef};
 use millstream_types::{DataType, Diagnostic, Field, Place, TimeUnit, code};
 use std::sync::Arc;
-
-/// Bytes of a message that were not read yet.
-pub(super) struct Cursor<'a> {
-    data: &'a [u8],
-    at: usize,
-    end: usize,
-}
-
-/// Why a message cannot be used.
-type Fault = &'static str;
-
-const ENDS: Fault = "it ends too early";
-
-impl<'a> Cursor<'a> {
-    /// The bytes from `at` to `end` of `data`.
-    pub(super) fn new(data: &'a [u8], at: usize, end: usize) -> Cursor<'a> {
-        Cursor { data, at, end }
-    }
-
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
-        let end = self.at.checked_add(length).filter(|end| *end <= self.end).ok_or(ENDS)?;
-        let bytes = &self.data[self.at..end];
-        self.at = end;
-        Ok(bytes)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
-        self.take(N)?.try_into().map_err(|_| ENDS)
-    }
-
-    /// A number of variable length.
-    fn long(&mut self) -> Result<i64, Fault> {
-        let mut value = 0u64;
-        for shift in (0..70).step_by(7) {
-            let [byte] = self.array()?;
-            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
-            if byte & 0x80 == 0 {
-                return Ok((value >> 1) as i64 ^ -((value & 1) as i64));
-            }
-        }
-        Err("a number is too long")
-    }
-
-    /// Bytes with their length before them.
-    fn bytes(&mut self) -> Result<&'a [u8], Fault> {
-        let length = usize::try_from(self.long()?).map_err(|_| "a length is negative")?;
-        self.take(length)
-    }
-
-    /// The number of elements of the next block of an array or map; 0 at its end.
-    fn block(&mut self) -> Result<usize, Fault> {
-        let mut count = self.long()?;
-        if count < 0 {
-            self.long()?;
-            count = count.checked_neg().ok_or("a block has too many elements")?;
-        }
-        // Every element has a byte at least, but for those of types without any content.
-        let count = usize::try_from(count).map_err(|_| ENDS)?;
-        if count > self.end - self.at { Err("a block has more elements than bytes") } else { Ok(count) }
-    }
-}
 
 /// How a value of the writer gets into a column.
 #[derive(Debug)]
@@ -427,61 +367,4 @@ fn scalar(kind: &AvroType, cursor: &mut Cursor<'_>, builder: &mut ColumnBuilder)
     }
     builder.mark_valid();
     Ok(())
-}
-
-/// The number of a big-endian two's complement.
-fn decimal(bytes: &[u8]) -> Option<i128> {
-    let sign = if bytes.first().is_some_and(|byte| *byte >= 0x80) { 0xff } else { 0 };
-    let (extra, last) = bytes.split_at(bytes.len().saturating_sub(16));
-    if extra.iter().any(|byte| *byte != sign) {
-        return None;
-    }
-    let mut number = [sign; 16];
-    number[16 - last.len()..].copy_from_slice(last);
-    let number = i128::from_be_bytes(number);
-    ((number < 0) == (sign != 0)).then_some(number)
-}
-
-fn skip(schema: &AvroSchema, number: usize, cursor: &mut Cursor<'_>, level: usize) -> Result<(), Fault> {
-    if level > MOST_LEVELS {
-        return Err("its values are nested too deeply");
-    }
-    match schema.of(number) {
-        AvroType::Null => {}
-        AvroType::Boolean => _ = cursor.take(1)?,
-        AvroType::Int | AvroType::Long | AvroType::Enum(_) => _ = cursor.long()?,
-        AvroType::Float => _ = cursor.take(4)?,
-        AvroType::Double => _ = cursor.take(8)?,
-        AvroType::Bytes | AvroType::String => _ = cursor.bytes()?,
-        AvroType::Fixed(size) => _ = cursor.take(*size)?,
-        AvroType::Logical(_, base) => skip(schema, *base, cursor, level + 1)?,
-        AvroType::Union(branches) => {
-            let branch = usize::try_from(cursor.long()?).ok().and_then(|branch| branches.get(branch));
-            skip(schema, *branch.ok_or("a union has no such branch")?, cursor, level + 1)?;
-        }
-        AvroType::Record(fields) => {
-            fields.iter().try_for_each(|(_, field)| skip(schema, *field, cursor, level + 1))?;
-        }
-        AvroType::Array(elements) => while skip_block(schema, *elements, false, cursor, level)? {},
-        AvroType::Map(values) => while skip_block(schema, *values, true, cursor, level)? {},
-    }
-    Ok(())
-}
-
-/// Skips a block of an array or map; whether there was one.
-fn skip_block(
-    schema: &AvroSchema,
-    elements: usize,
-    keys: bool,
-    cursor: &mut Cursor<'_>,
-    level: usize,
-) -> Result<bool, Fault> {
-    let count = cursor.block()?;
-    for _ in 0..count {
-        if keys {
-            cursor.bytes()?;
-        }
-        skip(schema, elements, cursor, level + 1)?;
-    }
-    Ok(count > 0)
 }

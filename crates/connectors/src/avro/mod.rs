@@ -3,6 +3,7 @@
 //! The schema of `avro` is derived from the table's columns, for reading as for writing. A message of `avro-confluent` begins
 //! with a zero byte and the number of its writer's schema in a registry, four bytes, big-endian.
 
+mod cursor;
 mod decode;
 mod encode;
 mod registry;

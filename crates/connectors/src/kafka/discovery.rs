@@ -42,6 +42,8 @@ impl Discovery {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if let Some(interval) = self.interval.filter(|_| state.found.is_empty() && state.next <= now) {
+            // The client's events are handed out nowhere else while a query runs.
+            _ = cluster.consumer.poll(Duration::ZERO);
             let found = self.topics.glance(cluster, ATTEMPT);
             state.next = Instant::now() + if found.is_ok() { interval } else { interval.min(PAUSE) };
             for partition in found.into_iter().flatten() {

@@ -41,6 +41,8 @@ fn consumer_config(options: &Options) -> Result<ClientConfig, Diagnostic> {
     default(&mut config, "fetch.queue.backoff.ms", "10");
     default(&mut config, "reconnect.backoff.max.ms", "1000");
     default(&mut config, "topic.metadata.propagation.max.ms", "5000");
+    // As in Java: what comes from the network is checked.
+    default(&mut config, "check.crcs", "true");
     config.set("enable.auto.commit", "false");
     config.set("enable.auto.offset.store", "false");
     Ok(config)

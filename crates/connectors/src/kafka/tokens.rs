@@ -18,6 +18,8 @@ use std::task::{Context, Poll, Wake};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+/// What follows the number in the token of a transaction that is not the last one of its checkpoint.
+const PARTIAL: &str = " in part";
 /// How long reading the topic may take without any message.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -39,7 +41,12 @@ impl Tokens {
         Tokens { topic, key, config, options: options.clone() }
     }
 
-    /// The token of a checkpoint; `None` takes tokens back.
+    /// What the token of a checkpoint says. One with several transactions is committed when the last one is.
+    pub(super) fn text(checkpoint: u64, is_last: bool) -> String {
+        if is_last { checkpoint.to_string() } else { format!("{checkpoint}{PARTIAL}") }
+    }
+
+    /// The message with a token; `None` takes tokens back.
     pub(super) fn message<'a>(&'a self, checkpoint: Option<&'a str>) -> Outgoing<'a> {
         let (key, value) = (Some(self.key.as_bytes()), checkpoint.map(str::as_bytes));
         Outgoing { topic: &self.topic, partition: None, key, value, timestamp: None, headers: Vec::new() }
@@ -100,10 +107,7 @@ impl Tokens {
                 None if heard.elapsed() > PATIENCE => return Err(failed("the brokers do not answer")),
                 None => continue,
                 Some(Ok(message)) if message.key() == Some(self.key.as_bytes()) => {
-                    last = match message.payload() {
-                        None => None,
-                        Some(value) => Some(number(value).ok_or_else(|| failed("a token is damaged"))?),
-                    };
+                    last = message.payload().map(<[u8]>::to_vec);
                 }
                 Some(Ok(_)) => {}
                 Some(Err(KafkaError::PartitionEOF(_))) => open -= 1,
@@ -114,12 +118,18 @@ impl Tokens {
             }
             heard = Instant::now();
         }
-        Ok(last)
+        let Some(token) = last else { return Ok(None) };
+        let token = String::from_utf8_lossy(&token);
+        if let Some(checkpoint) = token.strip_suffix(PARTIAL) {
+            let message = format!(
+                "checkpoint {checkpoint} was committed in part: a part of the rows behind the one before is seen"
+            );
+            return Err(Diagnostic::new(code::NOT_RECOVERABLE, message)
+                .at(place(&self.topic))
+                .advise("start the job anew with another state directory and topic"));
+        }
+        token.parse().map(Some).map_err(|_| failed("a token is damaged"))
     }
-}
-
-fn number(value: &[u8]) -> Option<u64> {
-    std::str::from_utf8(value).ok()?.parse().ok()
 }
 
 /// Waits for an answer of the client, which comes from a thread of its own.

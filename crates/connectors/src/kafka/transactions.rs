@@ -16,7 +16,7 @@ use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::Producer as _;
 use serde_json::{Value, json};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long one call of the client may take; it is made again while there is hope.
@@ -45,7 +45,12 @@ struct Job {
     tokens: Tokens,
     /// The checkpoint that was committed last, when the producers were made.
     last: Option<u64>,
+    /// Those whose checkpoint has never become whole: the next one takes them along.
+    abandoned: Abandoned,
 }
+
+/// Producers with a complete transaction that nobody commits.
+type Abandoned = Arc<Mutex<Vec<Arc<Transactional>>>>;
 
 /// A transactional producer.
 struct Transactional {
@@ -97,7 +102,7 @@ impl TransactionalSink {
         };
         let turns = [turn(0)?, turn(1)?];
         let last = tokens.last()?;
-        Ok(self.job.insert(Job { turns, current: 0, tokens, last }))
+        Ok(self.job.insert(Job { turns, current: 0, tokens, last, abandoned: Abandoned::default() }))
     }
 
     fn job(&mut self) -> Result<&mut Job, Diagnostic> {
@@ -184,13 +189,22 @@ impl Sink for TransactionalSink {
     fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {
         let timeout = self.timeout;
         let job = self.job()?;
-        let turn = job.turns[job.current].clone();
-        // A span without rows has a transaction, too: its token says how far the job is.
-        turn.begin(timeout)?;
-        turn.enter(Phase::Cut);
+        let mut turns = std::mem::take(&mut *locked(&job.abandoned));
+        let current = &job.turns[job.current];
+        if !turns.iter().any(|turn| Arc::ptr_eq(turn, current)) {
+            // A span without rows has a transaction, too: its token says how far the job is.
+            current.begin(timeout)?;
+            current.enter(Phase::Cut);
+            turns.push(current.clone());
+        }
         job.current = 1 - job.current;
-        Ok(Some(Box::new(Transaction { turn, checkpoint, tokens: job.tokens.clone(), timeout })))
+        let (tokens, abandoned) = (job.tokens.clone(), job.abandoned.clone());
+        Ok(Some(Box::new(Transactions { turns, checkpoint, tokens, timeout, abandoned })))
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for TransactionalSink {
@@ -206,25 +220,36 @@ impl Drop for TransactionalSink {
     }
 }
 
-/// The transaction of a span.
-struct Transaction {
-    turn: Arc<Transactional>,
+/// The transactions of a span: one, but for those of checkpoints that have never become whole.
+struct Transactions {
+    /// In the order of their rows.
+    turns: Vec<Arc<Transactional>>,
     checkpoint: u64,
     tokens: Tokens,
     timeout: Duration,
+    abandoned: Abandoned,
 }
 
-impl Commit for Transaction {
+impl Commit for Transactions {
     fn prepare(&mut self) -> Result<Value, Diagnostic> {
-        let checkpoint = self.checkpoint.to_string();
-        self.turn.producer.flush()?;
-        self.turn.producer.send(&self.tokens.message(Some(&checkpoint)))?;
-        self.turn.producer.flush()?;
+        let last = self.turns.len() - 1;
+        for (number, turn) in self.turns.iter().enumerate() {
+            let token = Tokens::text(self.checkpoint, number == last);
+            turn.producer.flush()?;
+            turn.producer.send(&self.tokens.message(Some(&token)))?;
+            turn.producer.flush()?;
+        }
         Ok(json!({ "checkpoint": self.checkpoint }))
     }
 
-    fn commit(self: Box<Self>) -> Result<(), Diagnostic> {
-        self.turn.commit(self.timeout)
+    fn commit(mut self: Box<Self>) -> Result<(), Diagnostic> {
+        std::mem::take(&mut self.turns).iter().try_for_each(|turn| turn.commit(self.timeout))
+    }
+}
+
+impl Drop for Transactions {
+    fn drop(&mut self) {
+        locked(&self.abandoned).append(&mut self.turns);
     }
 }
 
@@ -237,17 +262,17 @@ impl Transactional {
     }
 
     fn phase(&self) -> Phase {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.phase)
     }
 
     fn enter(&self, phase: Phase) {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+        *locked(&self.phase) = phase;
         self.changed.notify_all();
     }
 
     /// Begins a transaction unless one is open; waits until the one before is committed.
     fn begin(&self, timeout: Duration) -> Result<(), Diagnostic> {
-        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut phase = locked(&self.phase);
         let start = Instant::now();
         loop {
             match *phase {

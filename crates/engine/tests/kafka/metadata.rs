@@ -67,7 +67,9 @@ fn time_and_headers_can_be_written() {
     let select = "SELECT n, CAST(CAST(ts AS TIMESTAMP(3)) AS STRING), DECODE(h['a'], 'UTF-8') FROM t";
     assert_eq!(rows(&(table + select)).unwrap(), ["1,2020-01-01 12:00:00.123,x", "2,1970-01-01 00:00:00.005,"]);
     // The record has what is left.
-    assert_eq!(kafka.texts(&topic), ["{\"n\":1}", "{\"n\":2}"]);
+    let mut texts = kafka.texts(&topic);
+    texts.sort();
+    assert_eq!(texts, ["{\"n\":1}", "{\"n\":2}"]);
     let table = kafka.table("t", "n BIGINT, o BIGINT METADATA FROM 'offset'", &topic, "");
     let error = run(&(table + "INSERT INTO t VALUES (1, 2)")).unwrap_err();
     assert_eq!(error.code, code::INVALID_TABLE, "{error}");
