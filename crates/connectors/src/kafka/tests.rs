@@ -46,7 +46,12 @@ fn the_library_has_tls_sasl_and_all_compressions() {
         ("properties.compression.type", "snappy"),
         ("properties.compression.type", "gzip"),
     ] {
-        let user = [("properties.sasl.username", "u"), ("properties.sasl.password", "p"), (key, value)];
+        let user = [
+            ("properties.sasl.mechanism", "PLAIN"),
+            ("properties.sasl.username", "u"),
+            ("properties.sasl.password", "p"),
+            (key, value),
+        ];
         super::producer::Producer::open(&config(&user).unwrap()).unwrap_or_else(|e| panic!("{key} = {value}: {e}"));
     }
     let unknown = config(&[("properties.no.such.property", "1")]).unwrap();
