@@ -10,14 +10,18 @@
 //! shows nothing half-written.
 
 mod arrow_stream;
+mod avro;
 mod blackhole;
 mod csv;
 mod datagen;
+mod debezium;
 pub mod display;
 mod filesystem;
 mod fit;
 mod format;
 mod json;
+mod kafka;
+mod messages;
 mod nexmark;
 mod option_table;
 mod parquet;
@@ -25,6 +29,7 @@ mod postgres;
 mod print;
 mod random;
 mod rate_limit;
+mod raw;
 mod records;
 mod registry;
 mod row;
@@ -138,6 +143,13 @@ pub trait SplitReader: Send {
     /// splits of a source have the same. It may change once, before the first chunk, where a split waits for something to
     /// read.
     fn name(&self) -> &str;
+
+    /// Whether it has nothing to read yet, and may never have: a split in reserve for parts of the source that are found
+    /// later. It is not to hold a watermark back, and not part of a checkpoint, before it hands over its first chunk; its name
+    /// changes just before that.
+    fn is_spare(&self) -> bool {
+        false
+    }
 
     /// Goes on behind a position that a chunk of the split of this name has had; called once, before anything else, when a
     /// query is recovered from a checkpoint. `None`: the split was not there then, and is read from its start, whatever the
