@@ -393,6 +393,8 @@ pub struct SinkRequest {
     pub options: Options,
     /// The columns that are written.
     pub schema: Schema,
+    /// Those that are not part of a record, but metadata of the connector: position in the schema, and key.
+    pub metadata: Vec<(usize, String)>,
     /// `PRIMARY KEY (…) NOT ENFORCED`: positions in the schema. Sinks that can let a row replace that of the same key.
     pub primary_key: Vec<usize>,
 }

@@ -296,7 +296,13 @@ pub(crate) mod testing {
         pairs: &[(&str, &str)],
     ) -> Result<Box<dyn MessageEncoder>, Diagnostic> {
         let schema = Schema::new(fields.to_vec());
-        (format.encoder)(&SinkRequest { table: "t".into(), options: options(pairs), schema, primary_key: vec![] })
+        (format.encoder)(&SinkRequest {
+            table: "t".into(),
+            options: options(pairs),
+            schema,
+            metadata: vec![],
+            primary_key: vec![],
+        })
     }
 
     /// Messages of these bytes.

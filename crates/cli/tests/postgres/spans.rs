@@ -30,6 +30,7 @@ impl Job {
             table: "out".into(),
             options: database.options(table).into_iter().collect(),
             schema: Schema::new(fields),
+            metadata: vec![],
             primary_key: if key { vec![0] } else { vec![] },
         };
         Job { request, state: TempDir::new().unwrap(), manifest: None, sink: usize::from(key), padding: 0 }

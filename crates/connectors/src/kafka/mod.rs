@@ -35,7 +35,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     name: "kafka",
     summary: "Topics of Apache Kafka. Each partition is a split, read in order; new partitions are found while a query runs. \
         Metadata columns: `topic` STRING, `partition` INT, `offset` BIGINT, `timestamp` TIMESTAMP_LTZ(3), \
-        `timestamp-type` STRING, `leader-epoch` INT, `headers` MAP<STRING, BYTES>. \
+        `timestamp-type` STRING, `leader-epoch` INT, `headers` MAP<STRING, BYTES>; a sink writes `timestamp` and `headers`. \
         How to use it: [how-to/kafka.md](how-to/kafka.md).",
     options: OPTIONS,
     takes_format: false,

@@ -2,7 +2,7 @@
 
 use super::producer::{Outgoing, Producer};
 use super::properties::client_config;
-use super::record::{RecordEncoder, records};
+use super::record::{Record, RecordEncoder, records};
 use super::transactions::TransactionalSink;
 use crate::{Commit, Encoded, Encoder, Sink, SinkRequest};
 use millstream_types::{Diagnostic, Options};
@@ -82,16 +82,9 @@ impl Route {
             self.count = producer.partitions(&self.topic, options)?;
             self.counted = Instant::now();
         }
-        for (key, value) in records(&data) {
+        for Record { key, value, timestamp, headers } in records(&data) {
             let partition = self.partition();
-            producer.send(&Outgoing {
-                topic: &self.topic,
-                partition,
-                key,
-                value,
-                timestamp: None,
-                headers: Vec::new(),
-            })?;
+            producer.send(&Outgoing { topic: &self.topic, partition, key, value, timestamp, headers })?;
         }
         Ok(())
     }

@@ -94,7 +94,8 @@ fn records_keep_their_bounds() {
         ("value.fields-include", "EXCEPT_KEY"),
     ]);
     let encoder =
-        RecordEncoder::open(&SinkRequest { table: "t".into(), options, schema, primary_key: vec![] }).unwrap();
+        RecordEncoder::open(&SinkRequest { table: "t".into(), options, schema, metadata: vec![], primary_key: vec![] })
+            .unwrap();
     let columns: [ArrayRef; 2] = [
         Arc::new(StringViewArray::from(vec![Some("a"), None, Some("")])),
         Arc::new(Int64Array::from(vec![Some(1), Some(2), None])),
@@ -102,7 +103,7 @@ fn records_keep_their_bounds() {
     let Encoded::Bytes { data, rows } = encoder.encode(&columns, 3).unwrap() else { panic!("bytes") };
     assert_eq!(rows, 3);
     let text = |part: Option<&[u8]>| part.map(|part| String::from_utf8(part.to_vec()).unwrap());
-    let records: Vec<_> = records(&data).map(|(key, value)| (text(key), text(value).unwrap())).collect();
+    let records: Vec<_> = records(&data).map(|record| (text(record.key), text(record.value).unwrap())).collect();
     let expected = [(Some("a"), "{\"n\":1}"), (None, "{\"n\":2}"), (Some(""), "{\"n\":null}")];
     assert_eq!(records, expected.map(|(key, value)| (key.map(str::to_string), value.to_string())));
 }

@@ -14,8 +14,13 @@ use tempfile::TempDir;
 
 fn encoder(types: &[(DataType, Form)]) -> CopyEncoder {
     let fields = types.iter().enumerate().map(|(i, (t, _))| Field::new(format!("c{i}"), t.clone(), true)).collect();
-    let request =
-        SinkRequest { table: "t".into(), options: Options::new(), schema: Schema::new(fields), primary_key: vec![] };
+    let request = SinkRequest {
+        table: "t".into(),
+        options: Options::new(),
+        schema: Schema::new(fields),
+        metadata: vec![],
+        primary_key: vec![],
+    };
     CopyEncoder::new(&request, types.iter().map(|(_, form)| *form).collect()).unwrap()
 }
 

@@ -1,6 +1,6 @@
 //! Metadata columns.
 
-use crate::broker::{Record, rows, shared};
+use crate::broker::{Record, rows, run, shared};
 use millstream::code;
 
 const COLUMNS: &str = "n BIGINT, tp STRING METADATA FROM 'topic', p INT METADATA FROM 'partition' VIRTUAL, \
@@ -52,4 +52,23 @@ fn keys_and_types_are_checked() {
         let error = rows(&(table + "SELECT x FROM t")).unwrap_err();
         assert_eq!(error.code, code, "{error}");
     }
+}
+
+#[test]
+fn time_and_headers_can_be_written() {
+    let Some(kafka) = shared() else { return };
+    let topic = kafka.topic(1);
+    let columns = "n BIGINT, ts TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', h MAP<STRING, BYTES> METADATA FROM 'headers', \
+         o BIGINT METADATA FROM 'offset' VIRTUAL";
+    let table = kafka.table("t", columns, &topic, "");
+    let insert = "INSERT INTO t SELECT 1, TO_TIMESTAMP_LTZ(1577880000123, 3), MAP['a', ENCODE('x', 'UTF-8')] UNION ALL \
+         SELECT 2, TO_TIMESTAMP_LTZ(5, 3), CAST(NULL AS MAP<STRING, BYTES>)";
+    run(&(table.clone() + insert)).unwrap();
+    let select = "SELECT n, CAST(CAST(ts AS TIMESTAMP(3)) AS STRING), DECODE(h['a'], 'UTF-8') FROM t";
+    assert_eq!(rows(&(table + select)).unwrap(), ["1,2020-01-01 12:00:00.123,x", "2,1970-01-01 00:00:00.005,"]);
+    // The record has what is left.
+    assert_eq!(kafka.texts(&topic), ["{\"n\":1}", "{\"n\":2}"]);
+    let table = kafka.table("t", "n BIGINT, o BIGINT METADATA FROM 'offset'", &topic, "");
+    let error = run(&(table + "INSERT INTO t VALUES (1, 2)")).unwrap_err();
+    assert_eq!(error.code, code::INVALID_TABLE, "{error}");
 }

@@ -337,6 +337,7 @@ fn what_cannot_be_exactly_once_says_so() {
         table: "p".into(),
         options: [("connector".to_string(), "print".to_string())].into_iter().collect(),
         schema: schema(),
+        metadata: vec![],
         primary_key: vec![],
     };
     assert_eq!(open_sink(&print).unwrap().delivery(), Delivery::AtLeastOnce);
