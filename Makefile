@@ -49,7 +49,7 @@ unit:
 test-postgres:
 	@scripts/postgres.sh
 	$(CARGO) clippy --workspace --test postgres --quiet -- -D warnings
-	$(CARGO) test --test postgres --quiet
+	$(CARGO) test --workspace --test postgres --quiet
 
 # Every interleaving of the lock-free structures, for a few threads each; seconds once built (part of `make test`).
 loom:

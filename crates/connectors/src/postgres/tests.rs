@@ -1,4 +1,4 @@
-//! What can be said without a server; with one, `crates/engine/tests/postgres`.
+//! What can be said without a server; with one, `crates/cli/tests/postgres`.
 
 use super::connection::Connection;
 use super::encode::{CopyEncoder, Form};
