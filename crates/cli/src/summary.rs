@@ -5,9 +5,9 @@
 use crate::arguments::StatsArgument;
 use crate::status::{amount, duration, timestamp};
 use millstream::{
-    CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, Event, HardwareSnapshot, MemorySnapshot, PipelineSnapshot,
-    ProfileSnapshot, ProgramSnapshot, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times,
-    TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
+    CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, Event, HardwareSnapshot, MemorySnapshot,
+    PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot,
+    Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
 };
 use serde_json::{Value, json};
 use std::fmt::Write as _;

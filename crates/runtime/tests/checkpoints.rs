@@ -160,8 +160,7 @@ fn attempt(
     let left = Arc::new(AtomicU64::new(operations));
     let checkpoints = Checkpoints::new(Arc::new(FailingStore { inner: store(), left }));
     let interval = Some(Duration::from_micros(200));
-    run.checkpoints =
-        Some(CheckpointConfig { checkpoints, job: "j".into(), interval, retained: 2, base, restored });
+    run.checkpoints = Some(CheckpointConfig { checkpoints, job: "j".into(), interval, retained: 2, base, restored });
     run_within(run, config(workers, 3), CancelToken::new()).0
 }
 
