@@ -46,7 +46,7 @@ mod task;
 
 use crate::aggregation::TableIds;
 use crate::buffer::Generation;
-pub(crate) use frozen::{Frozen, damaged};
+pub(crate) use frozen::{Frozen, Stored, damaged};
 use millstream_abi::{EntryLayout, KeyRange};
 use millstream_state::{ArrayShape, ArrayTable, MemoryBudget, MemoryClass, Partial, SharedTable, Table, TableHint};
 use millstream_sync::pool::Pool;
@@ -331,6 +331,18 @@ impl OpenTables {
     /// Of entries.
     pub(crate) fn layout(&self) -> &Arc<EntryLayout> {
         &self.layout
+    }
+
+    /// What its tables are charged to.
+    pub(crate) fn budget(&self) -> &Arc<MemoryBudget> {
+        &self.budget
+    }
+
+    /// Gives the memory up that is kept for slices to come.
+    pub(crate) fn forget_free(&self) {
+        while self.free.take().is_some() {}
+        while self.free_shared.take().is_some() {}
+        self.shapes.lock().clear();
     }
 
     /// The owner that is the first lane.
