@@ -11,7 +11,8 @@
 //!    for each permit: a sink that does not write, and windows that put out more than is consumed, stop the input;
 //! 3. over 80 % of the budget, unless its split is one of those with the lowest watermark among the splits that advance
 //!    windows together. Splits ahead of it wait, because only the watermark of the slowest completes windows and frees
-//!    their memory. While state is being spilled (see `spill`) all splits wait there.
+//!    their memory. While state is being spilled (see `spill`) all splits wait there, and what is in flight counts
+//!    as what it may grow to. Of queries that may spill only an eighth of what state leaves is in flight.
 //!
 //! If the budget is exceeded by state alone, nothing is being spilled, nothing is in flight, and no worker has anything to do, then only the slowest
 //! splits can make it fit, and they go on with one chunk at a time. When that has made the state grow by a fifth of the
@@ -54,6 +55,11 @@ use std::time::Duration;
 
 /// Bytes in flight that each permit allows for.
 const WEIGHT: u64 = 4 << 20;
+/// Bytes of a table for each byte in flight, at worst about: rows of a few numbers with a key of their own.
+const GROWTH: u64 = 4;
+/// What is in flight may be one in so many bytes of what state leaves when that can be spilled: it grows while it becomes
+/// state, and may still do so when spilling has begun.
+const SPILLABLE: u64 = 8;
 /// Bytes over twice the budget at which the query ends without waiting for rest: what a few chunks may become.
 const OVERRUN: u64 = 256 << 20;
 /// How soon a reader looks again whether the workers have come to rest, when the state is larger than the budget. They
@@ -66,7 +72,9 @@ pub(crate) struct Flow {
     freed: Condvar,
     limit: usize,
     limit_per_split: usize,
-    /// Whether state is being spilled.
+    /// Whether state may be spilled.
+    may_spill: AtomicBool,
+    /// Whether it is being spilled.
     is_spilling: AtomicBool,
     pub(crate) budget: Arc<MemoryBudget>,
 }
@@ -134,8 +142,8 @@ impl Flow {
             open: false,
         };
         let (state, freed, limit) = (Mutex::new(state), Condvar::new(), limit.max(2));
-        let is_spilling = AtomicBool::new(false);
-        let flow = Arc::new(Flow { state, freed, limit, limit_per_split, is_spilling, budget });
+        let (may_spill, is_spilling) = (AtomicBool::new(false), AtomicBool::new(false));
+        let flow = Arc::new(Flow { state, freed, limit, limit_per_split, may_spill, is_spilling, budget });
         let waiting = Arc::downgrade(&flow);
         flow.budget.set_waker(move || {
             if let Some(flow) = waiting.upgrade() {
@@ -221,13 +229,23 @@ impl Flow {
 
     fn verdict(&self, state: &State, stream: usize) -> Verdict {
         let budget = &*self.budget;
-        let in_flight_limit = WEIGHT.saturating_mul(self.limit as u64);
+        let mut in_flight_limit = WEIGHT.saturating_mul(self.limit as u64);
+        if self.may_spill.load(Ordering::Relaxed) {
+            let room = budget.limit().saturating_sub(budget.state());
+            in_flight_limit = in_flight_limit.min(room / SPILLABLE);
+        }
         let verdict =
             verdict(budget.limit(), budget.state(), budget.in_flight(), in_flight_limit, || state.is_slowest(stream));
-        match budget.used() > soft(budget.limit()) && self.is_spilling.load(Ordering::Acquire) {
+        let grown = budget.state().saturating_add(GROWTH.saturating_mul(budget.in_flight()));
+        match self.is_spilling.load(Ordering::Acquire) && grown > soft(budget.limit()) {
             true => Verdict::Wait,
             false => verdict,
         }
+    }
+
+    /// State that there is no memory for will be spilled.
+    pub(crate) fn expect_spilling(&self) {
+        self.may_spill.store(true, Ordering::Relaxed);
     }
 
     /// State is being spilled from now on, or no longer.

@@ -413,6 +413,7 @@ impl Threads {
             })?);
         }
         if query.spilling.needs_thread() {
+            query.flow.expect_spilling();
             let shared = Arc::clone(query);
             self.spilling = Some(spawn("spilling".into(), move || {
                 let spilled = catch_unwind(AssertUnwindSafe(|| shared.spill_when_asked()));

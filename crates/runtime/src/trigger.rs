@@ -52,8 +52,8 @@ pub(crate) struct Firing {
     undelivered: AtomicUsize,
     /// Starts of slices, and what their tables have become.
     slices: Mutex<Vec<(i64, Vec<Arc<Partial>>)>>,
-    /// Tables that are in files, to be read block by block.
-    stored: Mutex<Vec<Arc<Stored>>>,
+    /// Tables that are in files, with the slice of `slices` that they are of: read where they are merged or combined.
+    stored: Mutex<Vec<(usize, Arc<Stored>)>>,
     then: Then,
 }
 
@@ -185,12 +185,12 @@ impl Query {
         loop {
             let Some((slice, table)) = firing.tables.lock().pop() else { return Ok(()) };
             let runtime = &self.aggregations[firing.aggregation];
-            let stored = match (&table, &firing.then) {
-                (Taken::Frozen(table), Then::Merge(_)) => table.stored(),
-                _ => None,
+            let stored = match &table {
+                Taken::Frozen(table) => table.stored(),
+                Taken::Own(_) | Taken::Shared(_) | Taken::Array(_) => None,
             };
             match stored {
-                Some(stored) => firing.stored.lock().push(stored),
+                Some(stored) => firing.stored.lock().push((slice, stored)),
                 None => {
                     let kind = table.kind();
                     let partial = runtime.tables.seal(table)?;
@@ -253,7 +253,12 @@ impl Query {
                 return Err(Diagnostic::bug("a window without slices was combined"));
             };
             combiner.set_combination(overlap.combining.next(Some(combiner.combination())));
-            let slices = firing.slices.lock().clone();
+            let mut slices = firing.slices.lock().clone();
+            let size = PARTITIONS / overlap.lanes.len();
+            for (slice, table) in firing.stored.lock().iter() {
+                let tables = &self.aggregations[aggregation].tables;
+                slices[*slice].1.push(Arc::new(table.read(lane * size..(lane + 1) * size, tables)?));
+            }
             for (slice, partials) in &slices {
                 match overlap.overlap.ends(*slice) {
                     Some((first, _)) if first < end => combiner.add_late(*slice, end, partials),
@@ -403,7 +408,7 @@ impl Firing {
 
     /// Its tables that are in files.
     pub(crate) fn stored_tables(&self) -> Vec<Arc<Stored>> {
-        self.stored.lock().clone()
+        self.stored.lock().iter().map(|(_, table)| Arc::clone(table)).collect()
     }
 
     /// Whether there are any.

@@ -113,14 +113,14 @@ impl Spilling {
         self.config.mode == SpillMode::Always
     }
 
-    /// Bytes of state from which on it is spilled.
+    /// Bytes of state from which on it is spilled: tables may double before a cut comes by, and are sealed to another copy.
     fn high(&self) -> u64 {
-        self.budget.limit() / 2
+        self.budget.limit() / 5 * 2
     }
 
     /// Bytes of state at which enough has been spilled.
     fn low(&self) -> u64 {
-        self.budget.limit() / 4
+        self.budget.limit() / 5
     }
 
     /// Bytes of the blocks that tables are written in: hundreds of tables of a window are merged with two blocks of each in
@@ -185,7 +185,6 @@ impl Query {
             return;
         }
         if spilling.budget.state() > spilling.high() && !spilling.is_asked.swap(true, Ordering::AcqRel) {
-            self.flow.set_spilling(true);
             spilling.wake();
         }
     }
@@ -193,6 +192,7 @@ impl Query {
     /// The body of the spilling thread.
     pub(crate) fn spill_when_asked(&self) -> Result<(), Diagnostic> {
         while self.spilling.wait() {
+            self.flow.set_spilling(true);
             let is_enough = self.spill_down()?;
             self.flow.set_spilling(false);
             if !is_enough {

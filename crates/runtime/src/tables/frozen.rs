@@ -151,7 +151,8 @@ impl Stored {
         }
     }
 
-    fn read(&self, range: Range<usize>, tables: &OpenTables) -> Result<Partial, Diagnostic> {
+    /// The entries of a range of partitions.
+    pub(crate) fn read(&self, range: Range<usize>, tables: &OpenTables) -> Result<Partial, Diagnostic> {
         let blocks = self.partitions[range].iter().flatten().map(|blob| self.blob(blob));
         let blocks: Vec<Vec<u8>> = blocks.collect::<Result<_, _>>()?;
         let partial = Partial::restore_blocks(&tables.layout, &self.types, &tables.budget, &blocks);
