@@ -65,6 +65,10 @@ const RING_SLICES: usize = 1024;
 /// Open tables append while they take less than one in so many bytes of the budget.
 const APPENDED_SHARE: u64 = 4;
 
+/// Tables with more than one in so many bytes of the budget are not used again: the memory of one that has next to nothing in
+/// it is wanted for others.
+const REUSED_SHARE: u64 = 64;
+
 /// Most tables of an aggregation that are kept for slices to come.
 const FREE_TABLES: usize = 64;
 
@@ -382,7 +386,7 @@ impl OpenTables {
         let is_short = self.budget.state() > self.budget.limit() / 2;
         let partial = match table {
             Taken::Frozen(table) => return table.partial(self),
-            Taken::Own(table) if is_short => table.seal(),
+            Taken::Own(table) if is_short || table.bytes() as u64 > self.budget.limit() / REUSED_SHARE => table.seal(),
             Taken::Own(mut table) => {
                 let partial = table.drain();
                 // With enough of them there already, this one is dropped.

@@ -88,10 +88,11 @@ fn more_keys_than_fit_are_spilled() {
 fn ten_times_the_budget_takes_no_more_than_that() {
     let directory = tempfile::tempdir().unwrap();
     let table = counting("t", 0, 4_000_000, "");
-    // In memory they would be two million keys in each of two tables, of at least 80 bytes each.
+    // In memory they would be two million keys, too far apart for an array, in each of two tables, of about 80 bytes each.
     let query = "SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '100' DAY)) \
-         GROUP BY window_start, window_end, MOD(id, 2000000)";
-    let settings = [("pipeline.memory", "32 MB")];
+         GROUP BY window_start, window_end, MOD(id, 2000000) * 1000003";
+    let settings =
+        [("pipeline.memory", "32 MB"), ("pipeline.pre-aggregate", "always"), ("pipeline.dense-tables", "never")];
     let (counts, stats) = run_spilling(directory.path(), &settings, &format!("{table} {query}")).unwrap();
     assert_eq!(counts, vec![2; 2_000_000]);
     assert!(stats.spill.bytes_written > 64 << 20, "{:?}", stats.spill);

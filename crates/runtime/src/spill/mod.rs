@@ -212,12 +212,14 @@ impl Query {
         let (budget, mut has_cut) = (&self.spilling.budget, false);
         while !self.spilling.is_over.load(Ordering::Acquire) {
             self.aggregations.iter().for_each(|aggregation| aggregation.tables.forget_free());
+            // Before the look at tables: what the cut leaves frozen is there when it is not on its way any more.
+            let is_on_its_way = self.cuts.is_on_its_way();
             let spilled = self.spill_frozen(self.spilling.low())?;
             if budget.state() <= self.spilling.low() {
                 return Ok(true);
             } else if spilled > 0 {
                 has_cut = false;
-            } else if self.cuts.is_on_its_way() {
+            } else if is_on_its_way {
                 thread::sleep(LOOK);
             } else if has_cut || budget.used_by(MemoryClass::Tables) < budget.limit() / 16 || !self.make_cut(false) {
                 return Ok(budget.state() <= self.spilling.high());
