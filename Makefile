@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test setup build release fmt lint unit loom miri shuffle chaos docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources soak deny clean
+.PHONY: demo test test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources soak deny clean test-postgres
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
@@ -11,11 +11,21 @@ demo: release
 
 # Everything that CI checks.
 test: setup
+	scripts/setup.sh --kafka
+	scripts/kafka.sh jars
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
-	$(CARGO) test --workspace --quiet
+	MILLSTREAM_KAFKA=start $(CARGO) test --workspace --quiet
+	$(MAKE) test-postgres
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p millstream-sync --release --target-dir target/loom --quiet
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+# The connector kafka against a broker that is started for it (Java 17 and Maven; 56 MB are fetched once); a minute once
+# built (part of `make test`).
+test-kafka: setup
+	scripts/setup.sh --kafka
+	scripts/kafka.sh jars
+	MILLSTREAM_KAFKA=start $(CARGO) test --test kafka
 
 setup:
 	@scripts/setup.sh
@@ -35,6 +45,12 @@ lint:
 unit:
 	$(CARGO) test --workspace
 
+# The PostgreSQL sink against a real server, which the tests start and stop themselves; half a minute once built.
+test-postgres:
+	@scripts/postgres.sh
+	$(CARGO) clippy --workspace --test postgres --quiet -- -D warnings
+	$(CARGO) test --workspace --test postgres --quiet
+
 # Every interleaving of the lock-free structures, for a few threads each; seconds once built (part of `make test`).
 loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p millstream-sync --release --target-dir target/loom
@@ -50,6 +66,11 @@ shuffle:
 # The SQL corpus with variants of code switched at random, 20 seeds.
 chaos:
 	MILLSTREAM_CHAOS=20 $(CARGO) test --test suite corpus
+
+# Kills a job with windows, joins, sessions, ranks and OVER at random moments, 200 times; some three minutes once built.
+KILLS ?= 200
+crash:
+	MILLSTREAM_KILLS=$(KILLS) $(CARGO) test --test recovery
 
 # Regenerates the parts of docs/ that come from code.
 docs:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what Millstream needs to build: LLVM 19 development files, a C linker and compiler, and Rust.
-# Debian and Ubuntu are served through apt-get; on other systems it says what to install. Safe to run again:
-# it does nothing when everything is there.
+# Installs what Millstream needs to build: development files of LLVM 19 and OpenSSL, a C linker and compiler, and Rust;
+# with --kafka also what the tests of the connector kafka need: Java and Maven. Debian and Ubuntu are served through
+# apt-get; on other systems it says what to install. Safe to run again: it does nothing when everything is there.
 set -euo pipefail
 
 say() { printf '%s\n' "$*" >&2; }
@@ -22,6 +22,13 @@ command -v llvm-config-19 >/dev/null || missing+=(llvm-19-dev)
 # LLVM's development files link against these; llvm-19-dev brings them on Debian, not on every Ubuntu.
 [ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
 [ -e /usr/include/zstd.h ] || missing+=(libzstd-dev)
+# For connections to Kafka and schema registries under TLS; librdkafka itself is built with its crate.
+command -v pkg-config >/dev/null || missing+=(pkg-config)
+[ -e /usr/include/openssl/ssl.h ] || missing+=(libssl-dev)
+if [ "${1:-}" = --kafka ]; then
+    command -v java >/dev/null || missing+=(openjdk-17-jre-headless)
+    command -v mvn >/dev/null || missing+=(maven)
+fi
 { [ -d /usr/include/polly ] || ls /usr/lib/llvm-19/lib/libPolly* >/dev/null 2>&1; } || missing+=(libpolly-19-dev)
 
 if [ ${#missing[@]} -gt 0 ]; then
@@ -36,9 +43,9 @@ if [ ${#missing[@]} -gt 0 ]; then
         need_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
     else
         say "error: missing: ${missing[*]} (names of the Debian packages)."
-        say "  Fedora:  dnf install gcc make llvm19-devel libzstd-devel zlib-devel"
-        say "  Arch:    pacman -S base-devel llvm19"
-        say "  macOS:   brew install llvm@19, and export LLVM_SYS_191_PREFIX=\$(brew --prefix llvm@19)"
+        say "  Fedora:  dnf install gcc gcc-c++ make llvm19-devel libzstd-devel zlib-devel openssl-devel pkgconf"
+        say "  Arch:    pacman -S base-devel llvm19 openssl"
+        say "  macOS:   brew install llvm@19 openssl@3 pkgconf, and export LLVM_SYS_191_PREFIX=\$(brew --prefix llvm@19)"
         exit 1
     fi
 fi

@@ -40,6 +40,12 @@ impl ResultTarget for StandardOutput {
         if self.form == OutputArgument::Csv {
             options.set("csv.header", "true");
         }
-        open_sink(&SinkRequest { table: "result".into(), options, schema: schema.clone() })
+        open_sink(&SinkRequest {
+            table: "result".into(),
+            options,
+            schema: schema.clone(),
+            metadata: vec![],
+            primary_key: vec![],
+        })
     }
 }

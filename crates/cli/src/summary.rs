@@ -5,9 +5,9 @@
 use crate::arguments::StatsArgument;
 use crate::status::{amount, duration, timestamp};
 use millstream::{
-    CodeOrigin, ColumnSnapshot, Compilation, Event, HardwareSnapshot, MemorySnapshot, PipelineSnapshot,
-    ProfileSnapshot, ProgramSnapshot, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times,
-    TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
+    CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, Event, HardwareSnapshot, MemorySnapshot,
+    PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot,
+    Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
 };
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -99,6 +99,13 @@ fn details(s: &StatsSnapshot) -> String {
             let _ = write!(out, " ({before:.2} to {after:.2} ns per row)");
         }
     }
+    if s.checkpoints.begun > 0 {
+        let c = &s.checkpoints;
+        let [written, state] = [c.bytes_written, c.state_bytes].map(|bytes| amount(bytes as f64));
+        let (took, held) = (times(&c.duration), times(&c.handing_over));
+        let _ = write!(out, "\n{} checkpoints begun, {} complete, {written}B written, ", c.begun, c.duration.count);
+        let _ = write!(out, "the last one of {state}B; each took {took}, of threads that process rows {held}");
+    }
     let [peak, limit] = [s.memory.peak, s.memory.limit].map(|bytes| amount(bytes as f64));
     let _ = write!(out, "\nmemory: at most {peak}B of {limit}B");
     if s.spill.files > 0 {
@@ -140,6 +147,7 @@ fn object(s: &StatsSnapshot) -> Value {
         "records_malformed_total": s.skipped_rows,
         "records_failed_total": s.error_rows,
         "first_error": s.first_error.as_ref().map(ToString::to_string),
+        "checkpoints": checkpoints(&s.checkpoints),
         "compilations": s.compilations.iter().map(compilation).collect::<Vec<_>>(),
         "programs": s.programs.iter().map(|p| program(p, s.cycles_per_nano)).collect::<Vec<_>>(),
         "events": s.events.iter().map(event).collect::<Vec<_>>(),
@@ -224,6 +232,18 @@ fn event(e: &Event) -> Value {
         "decided": e.decided,
         "nanos_per_row_before": e.gain.map(|gain| gain.0),
         "nanos_per_row_after": e.gain.map(|gain| gain.1),
+    })
+}
+
+fn checkpoints(c: &CheckpointSnapshot) -> Value {
+    json!({
+        "begun": c.begun,
+        "complete": c.duration.count,
+        "last": c.last,
+        "written_bytes": c.bytes_written,
+        "state_bytes": c.state_bytes,
+        "duration": times_object(&c.duration),
+        "handing_over": times_object(&c.handing_over),
     })
 }
 

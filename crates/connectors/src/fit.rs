@@ -108,7 +108,7 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, 
 }
 
 /// The field at a path of names below `array`; NULL where a row on the way is. `None` if there is no such field.
-fn field_below(array: &ArrayRef, path: &[String]) -> Result<Option<ArrayRef>, String> {
+pub(crate) fn field_below(array: &ArrayRef, path: &[String]) -> Result<Option<ArrayRef>, String> {
     let Some((name, rest)) = path.split_first() else { return Ok(Some(array.clone())) };
     let Some(rows) = array.as_struct_opt() else {
         return Err(format!("{} has no fields", array.data_type()));

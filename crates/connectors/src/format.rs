@@ -1,11 +1,12 @@
 //! What a format is: how records are told apart, decoded and encoded.
 
 use crate::arrow_stream::{ArrowDecoder, ArrowFramer};
+use crate::messages::{MessageDecoder, MessageEncoder};
 use crate::option_table::OptionInfo;
 use crate::records::{Framer, TextFramer};
 use crate::text_chunk::{FileInfo, Framing, TextChunk};
 use crate::{Chunk, Decoded, Encoder, Position, SinkRequest, SourceRequest};
-use crate::{arrow_stream, csv, json, parquet, row};
+use crate::{arrow_stream, avro, csv, debezium, json, parquet, raw, row};
 use millstream_types::{Diagnostic, Options, Place, code};
 use std::sync::Arc;
 
@@ -60,6 +61,30 @@ pub(crate) struct TextFormat {
     pub header: fn(&SinkRequest) -> Result<Option<Vec<u8>>, Diagnostic>,
     /// Of files that a sink names.
     pub extension: &'static str,
+    /// How its records come and go one by one, if they do.
+    pub messages: Option<&'static MessageFormat>,
+}
+
+/// How records come and go as messages ([`crate::messages`]).
+pub(crate) struct MessageFormat {
+    /// Makes a decoder.
+    pub decoder: fn(&SourceRequest) -> Result<Box<dyn MessageDecoder>, Diagnostic>,
+    /// Makes an encoder.
+    pub encoder: fn(&SinkRequest) -> Result<Box<dyn MessageEncoder>, Diagnostic>,
+    /// Whether a message without a value is a row; otherwise it is none, as the delete markers of compacted topics.
+    pub null_is_row: bool,
+}
+
+/// A format that has no bounds of its own: only for connectors of messages.
+pub(crate) struct BareFormat {
+    /// Value of the option `format`.
+    pub name: &'static str,
+    /// For the documentation.
+    pub summary: &'static str,
+    /// Its options.
+    pub options: &'static [OptionInfo],
+    /// Decoder and encoder.
+    pub messages: MessageFormat,
 }
 
 /// A format of files.
@@ -70,10 +95,22 @@ pub(crate) enum Format {
     Arrow,
     /// Parquet, which is columnar and has its own reader and writer.
     Parquet,
+    /// Messages.
+    Bare(BareFormat),
 }
 
 /// Every format.
-pub(crate) const FORMATS: &[Format] = &[json::FORMAT, csv::FORMAT, row::FORMAT, Format::Arrow, Format::Parquet];
+pub(crate) const FORMATS: &[Format] = &[
+    json::FORMAT,
+    csv::FORMAT,
+    row::FORMAT,
+    Format::Arrow,
+    Format::Parquet,
+    raw::FORMAT,
+    avro::FORMAT,
+    avro::CONFLUENT_FORMAT,
+    debezium::FORMAT,
+];
 
 impl Format {
     /// Value of the option `format`.
@@ -82,6 +119,7 @@ impl Format {
             Format::Text(text) => text.name,
             Format::Arrow => "arrow",
             Format::Parquet => "parquet",
+            Format::Bare(bare) => bare.name,
         }
     }
 
@@ -91,6 +129,7 @@ impl Format {
             Format::Text(text) => text.summary,
             Format::Arrow => arrow_stream::SUMMARY,
             Format::Parquet => parquet::SUMMARY,
+            Format::Bare(bare) => bare.summary,
         }
     }
 
@@ -100,6 +139,16 @@ impl Format {
             Format::Text(text) => text.options,
             Format::Arrow => &[],
             Format::Parquet => parquet::OPTIONS,
+            Format::Bare(bare) => bare.options,
+        }
+    }
+
+    /// How it is read and written message by message; `None` if it is not.
+    pub(crate) fn messages(&self) -> Option<&MessageFormat> {
+        match self {
+            Format::Text(text) => text.messages,
+            Format::Bare(bare) => Some(&bare.messages),
+            Format::Arrow | Format::Parquet => None,
         }
     }
 
@@ -117,7 +166,7 @@ impl Format {
                 let framer = |info| Box::new(ArrowFramer::new(info)) as Box<dyn Framer>;
                 Ok(Some(StreamFormat { framer: Box::new(framer), decoder }))
             }
-            Format::Parquet => Ok(None),
+            Format::Parquet | Format::Bare(_) => Ok(None),
         }
     }
 
@@ -129,7 +178,7 @@ impl Format {
                 Ok(Some(StreamOutput { encoder, header: header.unwrap_or_default(), trailer: b"" }))
             }
             Format::Arrow => arrow_stream::output(request).map(Some),
-            Format::Parquet => Ok(None),
+            Format::Parquet | Format::Bare(_) => Ok(None),
         }
     }
 
@@ -139,6 +188,7 @@ impl Format {
             Format::Text(text) => text.extension,
             Format::Arrow => "arrows",
             Format::Parquet => "parquet",
+            Format::Bare(bare) => bare.name,
         }
     }
 
@@ -160,7 +210,11 @@ impl Format {
 
     /// The format that the option `format` names.
     pub(crate) fn of(options: &Options) -> Result<&'static Format, Diagnostic> {
-        let name = options.require("format")?;
+        Format::named(options.require("format")?, "format")
+    }
+
+    /// The format of this name, which the option `key` gives.
+    pub(crate) fn named(name: &str, key: &str) -> Result<&'static Format, Diagnostic> {
         if let Some(format) = FORMATS.iter().find(|format| format.name() == name) {
             return Ok(format);
         }
@@ -171,7 +225,7 @@ impl Format {
             None => list,
         };
         Err(Diagnostic::new(code::UNKNOWN_FORMAT, format!("there is no format '{name}'"))
-            .at(Place::Option("format".into()))
+            .at(Place::Option(key.into()))
             .advise(advice))
     }
 }

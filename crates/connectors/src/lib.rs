@@ -10,20 +10,26 @@
 //! shows nothing half-written.
 
 mod arrow_stream;
+mod avro;
 mod blackhole;
 mod csv;
 mod datagen;
+mod debezium;
 pub mod display;
 mod filesystem;
 mod fit;
 mod format;
 mod json;
+mod kafka;
+mod messages;
 mod nexmark;
 mod option_table;
 mod parquet;
+mod postgres;
 mod print;
 mod random;
 mod rate_limit;
+mod raw;
 mod records;
 mod registry;
 mod row;
@@ -45,7 +51,7 @@ use arrow_buffer::BooleanBuffer;
 use millstream_types::{DataType, Diagnostic, Options, Schema};
 use serde_json::Value;
 use std::any::Any;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use filesystem::stdout_error;
@@ -137,6 +143,13 @@ pub trait SplitReader: Send {
     /// splits of a source have the same. It may change once, before the first chunk, where a split waits for something to
     /// read.
     fn name(&self) -> &str;
+
+    /// Whether it has nothing to read yet, and may never have: a split in reserve for parts of the source that are found
+    /// later. It is not to hold a watermark back, and not part of a checkpoint, before it hands over its first chunk; its name
+    /// changes just before that.
+    fn is_spare(&self) -> bool {
+        false
+    }
 
     /// Goes on behind a position that a chunk of the split of this name has had; called once, before anything else, when a
     /// query is recovered from a checkpoint. `None`: the split was not there then, and is read from its start, whatever the
@@ -335,6 +348,9 @@ pub struct SinkJob {
     pub job: String,
     /// Number of the sink in the job.
     pub sink: usize,
+    /// A local directory of the job's state for files that the sink itself wants to find after a failure; it may not be there
+    /// yet. Other sinks of the job may use the same, so names carry the number of the sink.
+    pub directory: PathBuf,
 }
 
 /// What a sink has to know of the checkpoint that a job is recovered from.
@@ -377,4 +393,8 @@ pub struct SinkRequest {
     pub options: Options,
     /// The columns that are written.
     pub schema: Schema,
+    /// Those that are not part of a record, but metadata of the connector: position in the schema, and key.
+    pub metadata: Vec<(usize, String)>,
+    /// `PRIMARY KEY (…) NOT ENFORCED`: positions in the schema. Sinks that can let a row replace that of the same key.
+    pub primary_key: Vec<usize>,
 }

@@ -18,22 +18,23 @@ pub const fn option(key: &'static str, default: &'static str, meaning: &'static 
     OptionInfo { key, default, meaning }
 }
 
-/// Fails on the first option that is in none of the tables, with the nearest one as advice.
-pub(crate) fn check_options(options: &Options, what: &str, tables: &[&[OptionInfo]]) -> Result<(), Diagnostic> {
-    let known = || tables.iter().flat_map(|table| table.iter()).map(|info| info.key);
+/// Fails on the first option that is in none of the tables, with the nearest one as advice. The keys of a table have its
+/// prefix before them.
+pub(crate) fn check_options(options: &Options, what: &str, tables: &[(&str, &[OptionInfo])]) -> Result<(), Diagnostic> {
+    let keys = tables.iter().flat_map(|(prefix, table)| table.iter().map(move |info| format!("{prefix}{}", info.key)));
+    let mut known: Vec<String> = keys.collect();
+    known.sort_unstable();
+    known.dedup();
     for (key, _) in options.iter() {
-        let matches = |k: &str| match k.strip_suffix(".*") {
+        let matches = |known: &String| match known.strip_suffix(".*") {
             Some(prefix) => key.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.')),
-            None => k == key,
+            None => known == key,
         };
-        if known().any(matches) {
+        if known.iter().any(matches) {
             continue;
         }
-        let mut names: Vec<&str> = known().collect();
-        names.sort_unstable();
-        names.dedup();
-        let list = format!("known options: {}", names.join(", "));
-        let advice = match nearest(key, names.iter().copied()) {
+        let list = format!("known options: {}", known.join(", "));
+        let advice = match nearest(key, known.iter().map(String::as_str)) {
             Some(near) => format!("did you mean '{near}'? {list}"),
             None => list,
         };

@@ -83,6 +83,10 @@ impl SplitReader for PacedReader {
         self.inner.name()
     }
 
+    fn is_spare(&self) -> bool {
+        self.inner.is_spare()
+    }
+
     fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
         self.inner.resume(from)
     }

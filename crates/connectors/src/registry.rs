@@ -5,7 +5,10 @@
 use crate::format::{FORMATS, Format};
 use crate::option_table::{OptionInfo, check_options, markdown, nearest, option};
 use crate::rate_limit::RateLimitedSource;
-use crate::{Chunk, Sink, SinkRequest, Source, SourceRequest, blackhole, datagen, filesystem, nexmark, print, socket};
+use crate::{
+    Chunk, Sink, SinkRequest, Source, SourceRequest, blackhole, datagen, filesystem, kafka, nexmark, postgres, print,
+    socket,
+};
 use millstream_types::{Diagnostic, Options, Place, code};
 
 /// A connector.
@@ -45,7 +48,9 @@ pub(crate) type SplitFront = fn(options: &Options, chunk: &mut Chunk, rows: u64)
 /// Every connector, in the order of the documentation.
 const CONNECTORS: &[Connector] = &[
     filesystem::CONNECTOR,
+    kafka::CONNECTOR,
     socket::CONNECTOR,
+    postgres::CONNECTOR,
     nexmark::CONNECTOR,
     datagen::CONNECTOR,
     print::CONNECTOR,
@@ -186,12 +191,25 @@ fn list() -> String {
 
 fn check(connector: &Connector, options: &Options) -> Result<(), Diagnostic> {
     let what = format!("the connector '{}'", connector.name);
+    let mut tables = vec![("", COMMON_OPTIONS), ("", connector.options)];
+    if connector.name == kafka::CONNECTOR.name {
+        let formats = kafka::formats(options)?;
+        tables.extend(formats.iter().map(|format| (format.prefix, format.format.options())));
+        return check_options(options, &what, &tables);
+    }
     if !connector.takes_format {
-        return check_options(options, &what, &[COMMON_OPTIONS, connector.options]);
+        return check_options(options, &what, &tables);
     }
     let format = Format::of(options)?;
+    if let Format::Bare(_) = format {
+        let message = format!("the format '{}' is for messages, not for {what}", format.name());
+        return Err(Diagnostic::new(code::INVALID_OPTION, message)
+            .at(Place::Option("format".into()))
+            .advise("use it with the connector 'kafka'"));
+    }
     let what = format!("{what} with the format '{}'", format.name());
-    check_options(options, &what, &[COMMON_OPTIONS, connector.options, format.options()])
+    tables.push(("", format.options()));
+    check_options(options, &what, &tables)
 }
 
 fn rate_limit(options: &Options) -> Result<Option<f64>, Diagnostic> {

@@ -213,7 +213,16 @@ fn source_request(table: &Table, source: &SourcePlan, buffer_rows: usize) -> Sou
 }
 
 fn sink_request(table: &Table, schema: Schema) -> SinkRequest {
-    SinkRequest { table: table.name.clone(), options: connector_options(table), schema }
+    let columns = table.writable().into_iter().map(|column| &table.columns[column].kind).enumerate();
+    let metadata = columns.filter_map(|(column, kind)| match kind {
+        ColumnKind::Metadata { key, .. } => Some((column, key.clone())),
+        _ => None,
+    });
+    let metadata = metadata.collect();
+    let key = table.primary_key.iter().map(|i| &table.columns[*i].field.name);
+    // Columns of a key are physical, so the sink has them.
+    let primary_key = key.filter_map(|name| schema.fields.iter().position(|field| field.name == *name)).collect();
+    SinkRequest { table: table.name.clone(), options: connector_options(table), schema, metadata, primary_key }
 }
 
 /// The options without those that belong to the engine (event time).

@@ -93,7 +93,8 @@ impl JobState {
         let job = self.name(&**checkpoints.store())?;
         let listed = checkpoints.list().map_err(|e| self.unusable(&e))?;
         let newest = listed.first().map_or(0, |listed| listed.checkpoint);
-        let sink_job = |sink: usize| SinkJob { job: job.clone(), sink };
+        let directory = self.directory.join("sinks");
+        let sink_job = |sink: usize| SinkJob { job: job.clone(), sink, directory: directory.clone() };
         let mut committed = Committed::Resumable;
         for (number, sink) in sinks.iter_mut().enumerate() {
             committed = together(committed, sink.committed(&sink_job(number))?)?;

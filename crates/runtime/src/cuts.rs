@@ -98,14 +98,17 @@ impl Query {
             let mut state = SourceState { table: self.plan.sources[number].name().to_string(), splits: Vec::new() };
             for split in &source.splits {
                 let (consequences, reached) = self.streams[split.stream].cut(generation);
-                state.splits.push(SplitState {
-                    name: split.name().to_string(),
-                    at: reached.position.map(|position| position.at),
-                    line: reached.position.map_or(0, |position| position.line),
-                    rows: reached.rows,
-                    watermark: reached.watermark,
-                    ended: reached.ended,
-                });
+                // One that has just been found has a position in its first unit, or will be found again.
+                if !split.is_spare() && (reached.position.is_some() || !split.was_spare()) {
+                    state.splits.push(SplitState {
+                        name: split.name().to_string(),
+                        at: reached.position.map(|position| position.at),
+                        line: reached.position.map_or(0, |position| position.line),
+                        rows: reached.rows,
+                        watermark: reached.watermark,
+                        ended: reached.ended,
+                    });
+                }
                 self.act_on(split.stream, consequences);
             }
             sources.push(state);

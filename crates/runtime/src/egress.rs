@@ -273,8 +273,10 @@ impl Query {
     /// The cut has reached a sink.
     fn end_span(&self, sink: usize, generation: Generation, writer: &mut dyn Sink) -> Result<(), Diagnostic> {
         if let Some(number) = self.checkpoint_before(generation) {
+            let started = Instant::now();
             let commit = writer.cut(number)?;
             self.hand_over(generation, || Part::Sink { sink, commit });
+            self.stats.checkpoints.note_handing_over(started.elapsed());
         }
         Ok(())
     }

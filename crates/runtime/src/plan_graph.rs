@@ -250,7 +250,8 @@ impl<'a> Graph<'a> {
         for (number, split) in splits.into_iter().enumerate() {
             let RestoredSplit { reader, name, begin, position, rows } = split;
             let stream = self.stream(PipelineInput::Source(index), Sequencer::new(clock(), rows, position));
-            runtimes.push(Split::new(stream, &name, begin));
+            let is_spare = reader.as_ref().is_some_and(|reader| reader.is_spare());
+            runtimes.push(Split::new(stream, &name, begin, is_spare));
             if constant.is_none() {
                 unread.push_back((number, reader));
             }

@@ -23,6 +23,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -55,6 +56,11 @@ pub(crate) struct Split {
     pub(crate) stream: StreamId,
     /// Set again when the reader has found what it waited for.
     name: ArcSwap<String>,
+    /// Whether it waits for something to read, and is not part of checkpoints. Written by its reader alone, before its first
+    /// chunk is handed over.
+    is_spare: AtomicBool,
+    /// Whether it was so at first.
+    was_spare: bool,
     /// How its reader begins.
     begin: Begin,
     progress: Mutex<Reading>,
@@ -82,8 +88,20 @@ struct Reading {
 }
 
 impl Split {
-    pub(crate) fn new(stream: StreamId, name: &str, begin: Begin) -> Split {
-        Split { stream, name: ArcSwap::from_pointee(name.into()), begin, progress: Mutex::new(Reading::default()) }
+    pub(crate) fn new(stream: StreamId, name: &str, begin: Begin, is_spare: bool) -> Split {
+        let (name, was_spare) = (ArcSwap::from_pointee(name.into()), is_spare);
+        let is_spare = AtomicBool::new(is_spare);
+        Split { stream, name, is_spare, was_spare, begin, progress: Mutex::new(Reading::default()) }
+    }
+
+    /// Whether it was spare at first.
+    pub(crate) fn was_spare(&self) -> bool {
+        self.was_spare
+    }
+
+    /// Whether nothing has come of it and perhaps never will.
+    pub(crate) fn is_spare(&self) -> bool {
+        self.is_spare.load(Relaxed)
     }
 
     /// Its name.
@@ -191,8 +209,15 @@ impl Query {
             Begin::Resume(from) => reader.resume(from)?,
             Begin::Fresh | Begin::Ended => {}
         }
-        self.heard(source, &mut runtime.progress.lock());
-        self.flow.begin(runtime.stream);
+        if runtime.is_spare() {
+            // Nobody waits for what may never come: it is idle until it has something.
+            runtime.progress.lock().idle = true;
+            self.stats.sources[source].split(split).is_idle.store(true, Relaxed);
+            self.set_idle(runtime.stream, true);
+        } else {
+            self.heard(source, &mut runtime.progress.lock());
+            self.flow.begin(runtime.stream);
+        }
         while !self.is_stopping() {
             if !reader.wait()? {
                 continue;
@@ -201,6 +226,9 @@ impl Query {
                 Some(chunk) => {
                     if *reader.name() != **runtime.name.load() {
                         runtime.name.store(Arc::new(reader.name().to_string()));
+                    }
+                    if runtime.is_spare.swap(false, Relaxed) {
+                        self.flow.begin(runtime.stream);
                     }
                     self.hand_over_chunk(source, split, chunk)?;
                 }

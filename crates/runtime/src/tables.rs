@@ -337,11 +337,6 @@ impl OpenTables {
         &self.layout
     }
 
-    /// What its tables are charged to.
-    pub(crate) fn budget(&self) -> &Arc<MemoryBudget> {
-        &self.budget
-    }
-
     /// Gives the memory up that is kept for slices to come.
     pub(crate) fn forget_free(&self) {
         while self.free.take().is_some() {}
@@ -416,6 +411,22 @@ impl OpenTables {
             let tables = tables.into_iter().filter(|table| !table.is_empty());
             frozen.entry(number).or_default().extend(tables.map(|table| Arc::new(Frozen::new(table))));
         }
+    }
+
+    /// Puts one table in the place of others of a number, which holds the same, unless the trigger has taken them meanwhile.
+    pub(crate) fn replace(&self, number: i64, others: &[Arc<Frozen>], one: &Arc<Frozen>) {
+        let mut frozen = self.frozen.lock();
+        let Some(tables) = frozen.get_mut(&number) else { return };
+        let is_other = |table: &Arc<Frozen>| others.iter().any(|other| Arc::ptr_eq(table, other));
+        if tables.iter().filter(|table| is_other(table)).count() == others.len() {
+            tables.retain(|table| !is_other(table));
+            tables.push(Arc::clone(one));
+        }
+    }
+
+    /// The memory that tables count in.
+    pub(crate) fn budget(&self) -> &Arc<MemoryBudget> {
+        &self.budget
     }
 
     /// The tables of earlier generations whose windows are not complete.

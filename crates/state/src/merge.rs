@@ -61,7 +61,7 @@ enum Owner {
 
 /// Merged entries, which own their objects.
 #[derive(Debug)]
-struct Copies {
+pub(crate) struct Copies {
     layout: Arc<EntryLayout>,
     memory: EntryMemory,
     used: usize,
@@ -205,7 +205,7 @@ fn arrays_of_one_shape(partials: &[Arc<Partial>]) -> Option<Vec<&ArrayRun>> {
 ///
 /// # Safety
 /// They are occupied entries of the layout whose strings are alive, also as long as the result is used.
-unsafe fn merge_entries(
+pub(crate) unsafe fn merge_entries(
     layout: &Arc<EntryLayout>,
     entries: impl Iterator<Item = *const u8>,
 ) -> (Vec<*const u8>, Copies) {

@@ -4,6 +4,7 @@
 //! are given keys when someone needs them.
 
 mod blocks;
+mod compact;
 
 use crate::arena::Arena;
 use crate::array::ArrayRun;

@@ -125,7 +125,14 @@ fn bytes_may_come_in_any_pieces() {
 fn what_is_written_is_read_again() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("out.arrows").to_string_lossy().into_owned();
-    let mut sink = open_sink(&SinkRequest { table: "t".into(), options: options(&path), schema: schema() }).unwrap();
+    let mut sink = open_sink(&SinkRequest {
+        table: "t".into(),
+        options: options(&path),
+        schema: schema(),
+        metadata: vec![],
+        primary_key: vec![],
+    })
+    .unwrap();
     let encoder = sink.encoder();
     let names = StringViewArray::from_iter_values((0..1000).map(|i| format!("quite a long name of row {i}")));
     for from in [10, 20] {

@@ -9,13 +9,13 @@ use crate::text_chunk::{TextChunk, excerpt};
 use crate::values::{ColumnBuilder, Values};
 use crate::{ColumnRequest, Decoded, RequestOrigin};
 use millstream_types::text::TimestampStyle;
-use millstream_types::{Code, DataType, Diagnostic, Schema, code};
+use millstream_types::{Code, DataType, Diagnostic, Place, Schema, code};
 use std::borrow::Cow;
 
-struct Column {
-    name: String,
+pub(super) struct Column {
+    pub(super) name: String,
     data_type: DataType,
-    nullable: bool,
+    pub(super) nullable: bool,
     /// Position of the field, then of parts within rows.
     path: Vec<usize>,
 }
@@ -23,20 +23,20 @@ struct Column {
 /// A decoder for one table and the columns that a query wants of it.
 pub(super) struct CsvDecoder {
     fields: usize,
-    columns: Vec<Column>,
+    pub(super) columns: Vec<Column>,
     /// For each field of a record the columns that read it.
     readers: Vec<Vec<usize>>,
     dialect: Dialect,
     ignore_errors: bool,
 }
 
-struct Failure {
+pub(super) struct Failure {
     code: Code,
     message: String,
     column: Option<String>,
 }
 
-fn malformed(message: impl Into<String>) -> Failure {
+pub(super) fn malformed(message: impl Into<String>) -> Failure {
     Failure { code: code::MALFORMED_RECORD, message: message.into(), column: None }
 }
 
@@ -73,13 +73,11 @@ impl CsvDecoder {
 
 impl RecordDecoder for CsvDecoder {
     fn decode(&self, chunk: &TextChunk) -> Decoded {
-        let builders = self.columns.iter().map(|c| ColumnBuilder::new(&c.data_type, chunk.data.len() / 64 + 16));
-        let builders = match builders.collect::<Result<Vec<_>, _>>() {
-            Ok(builders) => builders,
+        let text = simdutf8::basic::from_utf8(&chunk.data).ok();
+        let mut state = match State::new(self, &chunk.data, text, chunk.data.len() / 64 + 16) {
+            Ok(state) => state,
             Err(error) => return Decoded { error: Some(error), ..Decoded::default() },
         };
-        let text = simdutf8::basic::from_utf8(&chunk.data).ok();
-        let mut state = State { plan: self, data: &chunk.data, text, builders, rows: 0, skipped: 0 };
         let mut error = state.records().err().map(|(at, failure)| diagnostic(chunk, at, failure));
         let State { builders, rows, skipped, .. } = state;
         let mut columns = Vec::with_capacity(builders.len());
@@ -97,30 +95,48 @@ impl RecordDecoder for CsvDecoder {
 }
 
 fn diagnostic(chunk: &TextChunk, at: usize, failure: Failure) -> Diagnostic {
-    let place = chunk.place(at, failure.column);
-    if failure.code != code::MALFORMED_RECORD {
-        return Diagnostic::new(failure.code, failure.message).at(place);
-    }
-    let line = &chunk.data[at..];
-    let line = &line[..memchr::memchr(b'\n', line).unwrap_or(line.len())];
-    Diagnostic::new(failure.code, format!("malformed CSV: {} (in '{}')", failure.message, excerpt(line)))
+    failure.diagnostic(&chunk.data[at..], |column| chunk.place(at, column))
+}
+
+impl Failure {
+    /// The failure of the record that `text` begins with, whose place is known by its column.
+    pub(super) fn diagnostic(self, text: &[u8], place: impl Fn(Option<String>) -> Place) -> Diagnostic {
+        let place = place(self.column);
+        if self.code != code::MALFORMED_RECORD {
+            return Diagnostic::new(self.code, self.message).at(place);
+        }
+        let line = &text[..memchr::memchr(b'\n', text).unwrap_or(text.len())];
+        Diagnostic::new(self.code, format!("malformed CSV: {} (in '{}')", self.message, excerpt(line)))
         .at(place)
         .advise(
             "correct the record or the table's columns, or set 'csv.ignore-parse-errors' = 'true' to skip such records",
         )
+    }
 }
 
-struct State<'a> {
-    plan: &'a CsvDecoder,
-    data: &'a [u8],
+pub(super) struct State<'a> {
+    pub(super) plan: &'a CsvDecoder,
+    /// The chunk, or as much of it as may be looked at.
+    pub(super) data: &'a [u8],
     /// The chunk as text, unless some byte is not UTF-8.
     text: Option<&'a str>,
-    builders: Vec<ColumnBuilder>,
-    rows: usize,
+    pub(super) builders: Vec<ColumnBuilder>,
+    pub(super) rows: usize,
     skipped: u64,
 }
 
 impl<'a> State<'a> {
+    /// Nothing decoded yet, and room for some rows.
+    pub(super) fn new(
+        plan: &'a CsvDecoder,
+        data: &'a [u8],
+        text: Option<&'a str>,
+        rows: usize,
+    ) -> Result<State<'a>, Diagnostic> {
+        let builders = plan.columns.iter().map(|c| ColumnBuilder::new(&c.data_type, rows));
+        Ok(State { plan, data, text, builders: builders.collect::<Result<_, _>>()?, rows: 0, skipped: 0 })
+    }
+
     fn records(&mut self) -> Result<(), (usize, Failure)> {
         let mut at = 0;
         while at < self.data.len() {
@@ -139,9 +155,7 @@ impl<'a> State<'a> {
                     at = end;
                 }
                 Err(failure) => {
-                    for builder in &mut self.builders {
-                        builder.truncate(self.rows);
-                    }
+                    self.undo();
                     if !self.plan.ignore_errors {
                         return Err((at, failure));
                     }
@@ -153,12 +167,19 @@ impl<'a> State<'a> {
         Ok(())
     }
 
+    /// Forgets what was decoded of a record that has failed.
+    pub(super) fn undo(&mut self) {
+        for builder in &mut self.builders {
+            builder.truncate(self.rows);
+        }
+    }
+
     fn next_line(&self, at: usize) -> usize {
         memchr::memchr(b'\n', &self.data[at..]).map_or(self.data.len(), |feed| at + feed + 1)
     }
 
     /// Decodes the record at `at`; gives the position behind it.
-    fn record(&mut self, mut at: usize) -> Result<usize, Failure> {
+    pub(super) fn record(&mut self, mut at: usize) -> Result<usize, Failure> {
         let plan = self.plan;
         let mut count = 0;
         loop {
@@ -288,7 +309,7 @@ fn is_null(text: &str, dialect: &Dialect, column: &Column) -> bool {
     dialect.null_literal.as_deref() == Some(text) || (!string && text.is_empty())
 }
 
-fn null(builder: &mut ColumnBuilder, column: &Column) -> Result<(), Failure> {
+pub(super) fn null(builder: &mut ColumnBuilder, column: &Column) -> Result<(), Failure> {
     if !column.nullable {
         let message = "a NOT NULL column has no value in the record".to_string();
         return Err(Failure { code: code::NULL_IN_NOT_NULL, message, column: Some(column.name.clone()) });

@@ -2,10 +2,12 @@
 
 mod decode;
 mod encode;
+mod messages;
 #[cfg(test)]
 mod tests;
 
-use crate::format::{Format, RecordDecoder, TextFormat};
+use crate::format::{Format, MessageFormat, RecordDecoder, TextFormat};
+use crate::messages::TextMessageEncoder;
 use crate::option_table::{OptionInfo, option};
 use crate::text_chunk::Framing;
 use crate::{Encoder, SinkRequest, SourceRequest};
@@ -13,7 +15,9 @@ use millstream_types::{Diagnostic, Options};
 use std::sync::Arc;
 
 /// The format's entry in the registry.
-pub(crate) const FORMAT: Format = Format::Text(TextFormat {
+pub(crate) const FORMAT: Format = Format::Text(TEXT);
+
+const TEXT: TextFormat = TextFormat {
     name: "csv",
     summary: "Comma-separated values. Columns are found by their position in the table; quoted fields may have line feeds. \
         An empty field is NULL, except that it is an empty STRING. Blank lines are skipped.",
@@ -23,7 +27,14 @@ pub(crate) const FORMAT: Format = Format::Text(TextFormat {
     encoder,
     header: |request| encode::header(request),
     extension: "csv",
-});
+    messages: Some(&MESSAGES),
+};
+
+const MESSAGES: MessageFormat = MessageFormat {
+    decoder: |request| Ok(Box::new(csv_decoder(request)?)),
+    encoder: |request| TextMessageEncoder::open(&TEXT, request, Dialect::of(&request.options)?.framing()),
+    null_is_row: false,
+};
 
 const OPTIONS: &[OptionInfo] = &[
     option("csv.field-delimiter", ",", "One ASCII character between fields; `\\t` and `\\u0001` are understood."),
@@ -128,9 +139,13 @@ fn character(options: &Options, key: &str) -> Result<Option<u8>, Diagnostic> {
 }
 
 fn decoder(request: &SourceRequest) -> Result<Box<dyn RecordDecoder>, Diagnostic> {
+    Ok(Box::new(csv_decoder(request)?))
+}
+
+fn csv_decoder(request: &SourceRequest) -> Result<decode::CsvDecoder, Diagnostic> {
     let dialect = Dialect::of(&request.options)?;
     let ignore = request.options.boolean("csv.ignore-parse-errors", false)?;
-    Ok(Box::new(decode::CsvDecoder::new(&request.schema, &request.columns, dialect, ignore)?))
+    decode::CsvDecoder::new(&request.schema, &request.columns, dialect, ignore)
 }
 
 fn encoder(request: &SinkRequest) -> Result<Arc<dyn Encoder>, Diagnostic> {

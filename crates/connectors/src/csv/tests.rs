@@ -172,7 +172,13 @@ fn encodes_what_it_decodes() {
     let decoded = decode(&schema, data.as_bytes(), &[]);
     assert_eq!((decoded.rows, &decoded.error), (2, &None));
     let encode = |extra: &[(&str, &str)]| {
-        let request = SinkRequest { table: "t".into(), options: options(extra), schema: schema.clone() };
+        let request = SinkRequest {
+            table: "t".into(),
+            options: options(extra),
+            schema: schema.clone(),
+            metadata: vec![],
+            primary_key: vec![],
+        };
         let header = (format().header)(&request).unwrap().unwrap_or_default();
         let encoder = (format().encoder)(&request).unwrap();
         let Encoded::Bytes { data, .. } = encoder.encode(&decoded.columns, decoded.rows).unwrap() else {

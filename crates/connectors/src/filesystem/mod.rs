@@ -20,8 +20,8 @@ use millstream_types::Diagnostic;
 
 pub(crate) use discover::{input_changed, read_error};
 pub(crate) use metadata::{check as check_metadata, insert as insert_metadata};
-pub(crate) use target::Output;
 pub use target::stdout_error;
+pub(crate) use target::{Output, sync_directory, write_error};
 pub(crate) use writer::PartWriter;
 
 /// The connector's entry in the registry.

@@ -141,7 +141,7 @@ impl Sealed {
 }
 
 /// Lets new names survive a power failure, too; not every file system can promise that.
-pub(super) fn sync_directory(directory: &Path) {
+pub(crate) fn sync_directory(directory: &Path) {
     if let Ok(directory) = File::open(directory) {
         directory.sync_all().ok();
     }
@@ -157,7 +157,7 @@ pub fn stdout_error(error: &io::Error) -> Diagnostic {
 }
 
 /// The error for a file that cannot be written.
-pub(super) fn write_error(resource: &str, error: &io::Error) -> Diagnostic {
+pub(crate) fn write_error(resource: &str, error: &io::Error) -> Diagnostic {
     let place = Place::Data { resource: resource.into(), offset: None, line: None, column: None };
     let closed = error.kind() == io::ErrorKind::BrokenPipe;
     let code = if closed && resource == STDOUT { code::OUTPUT_CLOSED } else { code::WRITE_FAILED };

@@ -254,7 +254,13 @@ fn parts_of_chunks_know_their_place() {
 }
 
 fn sink_request(path: &str, format: &str, extra: &[(&str, &str)]) -> SinkRequest {
-    SinkRequest { table: "out".into(), options: options(path, format, extra), schema: schema() }
+    SinkRequest {
+        table: "out".into(),
+        options: options(path, format, extra),
+        schema: schema(),
+        metadata: vec![],
+        primary_key: vec![],
+    }
 }
 
 fn columns(from: i64, count: i64) -> Vec<ArrayRef> {

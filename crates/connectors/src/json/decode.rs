@@ -15,7 +15,7 @@ use crate::text_chunk::{TextChunk, excerpt};
 use crate::values::ColumnBuilder;
 use crate::{ColumnRequest, Decoded, RequestOrigin};
 use millstream_types::text::TimestampStyle;
-use millstream_types::{Code, DataType, Diagnostic, Field, Schema, code};
+use millstream_types::{Code, DataType, Diagnostic, Field, Place, Schema, code};
 
 /// What to do about bad records, and how values are written.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +79,7 @@ struct ColumnPlan {
 }
 
 /// A decoder for one table and the columns that a query wants of it.
-pub(super) struct JsonDecoder {
+pub(crate) struct JsonDecoder {
     objects: Vec<ObjectPlan>,
     columns: Vec<ColumnPlan>,
     rules: Rules,
@@ -189,17 +189,27 @@ impl RecordDecoder for JsonDecoder {
 
 /// What is wrong with the record at `start` of the chunk.
 fn diagnostic(chunk: &TextChunk, start: usize, failure: Failure) -> Diagnostic {
-    let column = (!failure.column.is_empty()).then_some(failure.column);
-    let place = chunk.place(start, column);
-    if failure.code != code::MALFORMED_RECORD {
-        return Diagnostic::new(failure.code, failure.message).at(place);
+    let place = |column| chunk.place(start, column);
+    failure.diagnostic(&chunk.data, start, place)
+}
+
+impl Failure {
+    /// The failure of the record at `start` of `data`, whose place is known by its column.
+    pub(super) fn diagnostic(self, data: &[u8], start: usize, place: impl Fn(Option<String>) -> Place) -> Diagnostic {
+        let place = place((!self.column.is_empty()).then_some(self.column));
+        if self.code != code::MALFORMED_RECORD {
+            return Diagnostic::new(self.code, self.message).at(place);
+        }
+        malformed(data, start, self.at, &self.message, place)
     }
-    let position = failure.at.saturating_sub(start);
-    let from = if position > 30 { failure.at - 20 } else { start };
-    let line = &chunk.data[from.min(chunk.data.len())..];
+}
+
+fn malformed(data: &[u8], start: usize, at: usize, what: &str, place: Place) -> Diagnostic {
+    let position = at.saturating_sub(start);
+    let from = if position > 30 { at - 20 } else { start };
+    let line = &data[from.min(data.len())..];
     let line = &line[..memchr::memchr(b'\n', line).unwrap_or(line.len())];
-    let message =
-        format!("malformed JSON: {} (byte {} of the record, near '{}')", failure.message, position + 1, excerpt(line));
+    let message = format!("malformed JSON: {what} (byte {} of the record, near '{}')", position + 1, excerpt(line));
     Diagnostic::new(code::MALFORMED_RECORD, message)
         .at(place)
         .advise("correct the record, or set 'json.ignore-parse-errors' = 'true' to skip such records")
@@ -209,10 +219,10 @@ fn diagnostic(chunk: &TextChunk, start: usize, failure: Failure) -> Diagnostic {
 type BadRecord = (usize, Box<Failure>);
 
 /// The decoding of one chunk.
-struct State<'a> {
+pub(super) struct State<'a> {
     plan: &'a JsonDecoder,
     objects: Vec<ObjectState>,
-    columns: Vec<(ColumnBuilder, Shape)>,
+    pub(super) columns: Vec<(ColumnBuilder, Shape)>,
     rows: usize,
     skipped: u64,
 }
@@ -224,7 +234,7 @@ struct ObjectState {
 }
 
 impl<'a> State<'a> {
-    fn new(plan: &'a JsonDecoder, capacity: usize) -> Result<State<'a>, Diagnostic> {
+    pub(super) fn new(plan: &'a JsonDecoder, capacity: usize) -> Result<State<'a>, Diagnostic> {
         let keys = |object: &ObjectPlan| KeyTable::new(object.fields.iter().map(|(name, _)| name.as_str()));
         let objects = plan.objects.iter().map(|o| ObjectState { keys: keys(o), entered: 0 }).collect();
         let columns =
@@ -270,12 +280,7 @@ impl<'a> State<'a> {
                     at = end;
                 }
                 Err(mut failure) => {
-                    for (builder, _) in &mut self.columns {
-                        builder.truncate(self.rows);
-                    }
-                    for object in &mut self.objects {
-                        object.entered = 0;
-                    }
+                    self.undo();
                     if !self.plan.rules.ignore_errors {
                         failure.at += base;
                         return Err((base + at, failure));
@@ -291,6 +296,52 @@ impl<'a> State<'a> {
                 }
             }
         }
+    }
+
+    /// Forgets what was decoded of a record that has failed.
+    fn undo(&mut self) {
+        for (builder, _) in &mut self.columns {
+            builder.truncate(self.rows);
+        }
+        for object in &mut self.objects {
+            object.entered = 0;
+        }
+    }
+
+    /// Decodes a message, which is one record with nothing but space around it and lies at `base` of the buffer; none if
+    /// it fails.
+    pub(super) fn message(&mut self, text: &str, base: usize) -> Result<(), Box<Failure>> {
+        let start = skip_space(text.as_bytes(), 0);
+        let outcome = self.record(text, base, start).and_then(|end| {
+            let behind = skip_space(text.as_bytes(), end);
+            let what = "something follows the record in its message";
+            if behind == text.len() { Ok(()) } else { Err(Malformed { at: behind, what }.into()) }
+        });
+        self.ended(outcome).map_err(|mut failure| {
+            failure.at += base;
+            failure
+        })
+    }
+
+    /// A row of NULLs, for a message that is absent.
+    pub(super) fn absent(&mut self) -> Result<(), Box<Failure>> {
+        let plan = self.plan;
+        let outcome = self.columns.iter_mut().zip(&plan.columns).try_for_each(|((builder, _), column)| {
+            builder.push_null();
+            let message = "a NOT NULL column has no value in the message".to_string();
+            let (at, column_name) = (0, column.name.clone());
+            let missing = Failure { code: code::NULL_IN_NOT_NULL, at, message, column: column_name };
+            if column.nullable { Ok(()) } else { Err(Box::new(missing)) }
+        });
+        self.ended(outcome)
+    }
+
+    fn ended(&mut self, outcome: Result<(), Box<Failure>>) -> Result<(), Box<Failure>> {
+        match &outcome {
+            Ok(()) => self.rows += 1,
+            Err(_) => self.undo(),
+        }
+        outcome
     }
 
     /// Decodes the record at `at`; gives the position behind it.

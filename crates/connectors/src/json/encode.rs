@@ -17,7 +17,7 @@ enum NullKey {
 }
 
 /// Encodes rows of one schema.
-pub(super) struct JsonEncoder {
+pub(crate) struct JsonEncoder {
     schema: Schema,
     /// `"name":` of each column.
     names: Vec<Vec<u8>>,
@@ -27,18 +27,20 @@ pub(super) struct JsonEncoder {
 }
 
 impl JsonEncoder {
-    pub(super) fn new(request: &SinkRequest, style: TimestampStyle) -> Result<JsonEncoder, Diagnostic> {
+    /// An encoder whose options have the prefix `format`.
+    pub(crate) fn new(request: &SinkRequest, format: &str, style: TimestampStyle) -> Result<JsonEncoder, Diagnostic> {
         let options = &request.options;
-        let null_key = match options.get("json.map-null-key.mode") {
+        let null_key_mode = format!("{format}.map-null-key.mode");
+        let null_key = match options.get(&null_key_mode) {
             None | Some("FAIL") => NullKey::Fail,
             Some("DROP") => NullKey::Drop,
             Some("LITERAL") => {
-                let literal = options.get("json.map-null-key.literal").unwrap_or("null");
+                let literal = options.get(&format!("{format}.map-null-key.literal")).unwrap_or("null");
                 NullKey::Literal(literal.as_bytes().to_vec())
             }
-            Some(_) => return Err(options.invalid("json.map-null-key.mode", "FAIL, DROP or LITERAL")),
+            Some(_) => return Err(options.invalid(&null_key_mode, "FAIL, DROP or LITERAL")),
         };
-        options.boolean("json.encode.decimal-as-plain-number", false)?;
+        options.boolean(&format!("{format}.encode.decimal-as-plain-number"), false)?;
         for field in &request.schema.fields {
             super::decode::check_map_keys(&field.data_type, &field.name)?;
         }
@@ -46,12 +48,13 @@ impl JsonEncoder {
             names: request.schema.fields.iter().map(|field| quoted_name(&field.name)).collect(),
             schema: request.schema.clone(),
             style,
-            without_nulls: options.boolean("json.encode.ignore-null-fields", false)?,
+            without_nulls: options.boolean(&format!("{format}.encode.ignore-null-fields"), false)?,
             null_key,
         })
     }
 
-    fn value(&self, view: &ColumnView<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), Diagnostic> {
+    /// Writes a value of any type, `null` if it is NULL.
+    pub(crate) fn value(&self, view: &ColumnView<'_>, row: usize, out: &mut Vec<u8>) -> Result<(), Diagnostic> {
         if view.is_null(row) {
             out.extend_from_slice(b"null");
             return Ok(());

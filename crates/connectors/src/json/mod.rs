@@ -6,12 +6,14 @@
 mod decode;
 mod encode;
 mod keys;
+mod messages;
 mod scan;
 #[cfg(test)]
 mod tests;
 mod value;
 
-use crate::format::{Format, RecordDecoder, TextFormat};
+use crate::format::{Format, MessageFormat, RecordDecoder, TextFormat};
+use crate::messages::TextMessageEncoder;
 use crate::option_table::{OptionInfo, option};
 use crate::text_chunk::Framing;
 use crate::{Encoder, SinkRequest, SourceRequest};
@@ -19,8 +21,13 @@ use millstream_types::text::TimestampStyle;
 use millstream_types::{Diagnostic, Options};
 use std::sync::Arc;
 
+pub(crate) use decode::JsonDecoder;
+pub(crate) use encode::JsonEncoder;
+
 /// The format's entry in the registry.
-pub(crate) const FORMAT: Format = Format::Text(TextFormat {
+pub(crate) const FORMAT: Format = Format::Text(TEXT);
+
+const TEXT: TextFormat = TextFormat {
     name: "json",
     summary: "One JSON object per line (NDJSON). Only the columns that a query reads are decoded; all else is still checked.",
     options: OPTIONS,
@@ -29,7 +36,14 @@ pub(crate) const FORMAT: Format = Format::Text(TextFormat {
     encoder,
     header: |_| Ok(None),
     extension: "json",
-});
+    messages: Some(&MESSAGES),
+};
+
+const MESSAGES: MessageFormat = MessageFormat {
+    decoder: |request| Ok(Box::new(json_decoder(request, "json")?)),
+    encoder: |request| TextMessageEncoder::open(&TEXT, request, Framing::default()),
+    null_is_row: false,
+};
 
 const OPTIONS: &[OptionInfo] = &[
     option(
@@ -57,29 +71,42 @@ const OPTIONS: &[OptionInfo] = &[
     option("json.encode.ignore-null-fields", "false", "Leave fields that are NULL out of the output."),
 ];
 
-fn timestamp_style(options: &Options) -> Result<TimestampStyle, Diagnostic> {
-    match options.get("json.timestamp-format.standard") {
+/// `<format>.timestamp-format.standard`
+fn timestamp_style(options: &Options, format: &str) -> Result<TimestampStyle, Diagnostic> {
+    let key = format!("{format}.timestamp-format.standard");
+    match options.get(&key) {
         None | Some("SQL") => Ok(TimestampStyle::Sql),
         Some("ISO-8601") => Ok(TimestampStyle::Iso),
-        Some(_) => Err(options.invalid("json.timestamp-format.standard", "SQL or ISO-8601")),
+        Some(_) => Err(options.invalid(&key, "SQL or ISO-8601")),
     }
 }
 
 fn decoder(request: &SourceRequest) -> Result<Box<dyn RecordDecoder>, Diagnostic> {
+    Ok(Box::new(json_decoder(request, "json")?))
+}
+
+/// The decoder of a format with the options of this one.
+pub(crate) fn json_decoder(request: &SourceRequest, format: &str) -> Result<JsonDecoder, Diagnostic> {
     let options = &request.options;
+    let (ignore, fail) = (format!("{format}.ignore-parse-errors"), format!("{format}.fail-on-missing-field"));
     let rules = decode::Rules {
-        ignore_errors: options.boolean("json.ignore-parse-errors", false)?,
-        fail_on_missing: options.boolean("json.fail-on-missing-field", false)?,
-        timestamps: timestamp_style(options)?,
+        ignore_errors: options.boolean(&ignore, false)?,
+        fail_on_missing: options.boolean(&fail, false)?,
+        timestamps: timestamp_style(options, format)?,
     };
     if rules.ignore_errors && rules.fail_on_missing {
         return Err(options
-            .invalid("json.fail-on-missing-field", "possible together with 'json.ignore-parse-errors' = 'true'")
+            .invalid(&fail, &format!("possible together with '{ignore}' = 'true'"))
             .advise("set one of the two to 'false'"));
     }
-    Ok(Box::new(decode::JsonDecoder::new(&request.schema, &request.columns, rules)?))
+    JsonDecoder::new(&request.schema, &request.columns, rules)
 }
 
 fn encoder(request: &SinkRequest) -> Result<Arc<dyn Encoder>, Diagnostic> {
-    Ok(Arc::new(encode::JsonEncoder::new(request, timestamp_style(&request.options)?)?))
+    Ok(Arc::new(json_encoder(request, "json")?))
+}
+
+/// The encoder of a format with the options of this one.
+pub(crate) fn json_encoder(request: &SinkRequest, format: &str) -> Result<JsonEncoder, Diagnostic> {
+    JsonEncoder::new(request, format, timestamp_style(&request.options, format)?)
 }

@@ -409,7 +409,13 @@ fn encodes_what_it_decodes() {
     assert_eq!(decoded.error, None);
     let Format::Text(format) = FORMAT else { panic!("json is text") };
     let encode = |extra: &[(&str, &str)]| {
-        let request = SinkRequest { table: "t".into(), options: options(extra), schema: schema.clone() };
+        let request = SinkRequest {
+            table: "t".into(),
+            options: options(extra),
+            schema: schema.clone(),
+            metadata: vec![],
+            primary_key: vec![],
+        };
         let Encoded::Bytes { data, rows: 2 } =
             (format.encoder)(&request).unwrap().encode(&decoded.columns, decoded.rows).unwrap()
         else {

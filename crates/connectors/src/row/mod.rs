@@ -41,6 +41,7 @@ pub(crate) const FORMAT: Format = Format::Text(TextFormat {
     encoder,
     header: |_| Ok(None),
     extension: "bin",
+    messages: None,
 });
 
 /// The layout of the records of a table with these options and physical columns, if its columns can be read in place.

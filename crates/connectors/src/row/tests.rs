@@ -56,7 +56,13 @@ fn rows(decoded: &Decoded) -> Vec<String> {
 }
 
 fn encode(types: &[DataType], columns: &[ArrayRef]) -> Result<Vec<u8>, Diagnostic> {
-    let request = SinkRequest { table: "t".into(), options: Options::new(), schema: schema(types) };
+    let request = SinkRequest {
+        table: "t".into(),
+        options: Options::new(),
+        schema: schema(types),
+        metadata: vec![],
+        primary_key: vec![],
+    };
     match (format().encoder)(&request)?.encode(columns, columns[0].len())? {
         Encoded::Bytes { data, .. } => Ok(data),
         Encoded::Columns { .. } => panic!("records are bytes"),

@@ -202,7 +202,13 @@ fn a_sink_writes_to_its_peer() {
     let columns: Vec<ArrayRef> =
         vec![Arc::new(Int64Array::from(vec![1, 2])), Arc::new(StringViewArray::from(vec!["a", "b"]))];
     let write = |options: Options| -> Result<(), Diagnostic> {
-        let mut sink = open_sink(&SinkRequest { table: "t".into(), options, schema: schema() })?;
+        let mut sink = open_sink(&SinkRequest {
+            table: "t".into(),
+            options,
+            schema: schema(),
+            metadata: vec![],
+            primary_key: vec![],
+        })?;
         let piece = sink.encoder().encode(&columns, 2)?;
         sink.write(piece)?;
         sink.flush()?;
@@ -233,7 +239,14 @@ fn a_sink_writes_to_its_peer() {
 
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let gone = options(listener.local_addr().unwrap().port(), "csv", &[]);
-    let mut sink = open_sink(&SinkRequest { table: "t".into(), options: gone, schema: schema() }).unwrap();
+    let mut sink = open_sink(&SinkRequest {
+        table: "t".into(),
+        options: gone,
+        schema: schema(),
+        metadata: vec![],
+        primary_key: vec![],
+    })
+    .unwrap();
     drop(listener.accept().unwrap());
     let encoder = sink.encoder();
     let error = (0..1_000).find_map(|_| sink.write(encoder.encode(&columns, 2).unwrap()).err()).unwrap();

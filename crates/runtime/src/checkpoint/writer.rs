@@ -4,16 +4,20 @@ use super::{CheckpointConfig, Message, Part, PlanLines, SweptSlices};
 use crate::query::Query;
 use crate::tables::{Frozen, FrozenByNumber, OpenTables};
 use millstream_connectors::{Acknowledger, Commit, Position};
-use millstream_state::PARTITIONS;
+use millstream_state::{PARTITIONS, Partial};
 use millstream_storage::{
     AggregationState, BlobRef, FORMAT, Manifest, OperatorState, PackWriter, SinkState, SourceState, TableState,
 };
 use millstream_types::{Diagnostic, code};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Receiver;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Tables of one slice and about one size that become one.
+const TIER: usize = 8;
 
 /// A checkpoint whose parts are coming.
 struct Gathering {
@@ -135,6 +139,7 @@ impl Writer<'_> {
                 return Ok(());
             }
             Part::Aggregation { aggregation, watermark, tables, overlap } => {
+                let tables = self.compacted(aggregation, tables)?;
                 let tables = self.tables(current, aggregation, &tables)?;
                 let SweptSlices { slices, swept } =
                     overlap.unwrap_or(SweptSlices { slices: FrozenByNumber::new(), swept: None });
@@ -167,6 +172,27 @@ impl Writer<'_> {
         current.arrived += 1;
         current.missing = current.missing.map(|missing| missing - 1);
         Ok(())
+    }
+
+    /// The same with fewer tables: each generation leaves one for each worker and slice, most of them with the same keys. As many
+    /// as [`TIER`] of about one size become one, so that an entry is copied a logarithmic number of times.
+    fn compacted(&self, aggregation: usize, mut tables: FrozenByNumber) -> Result<FrozenByNumber, Diagnostic> {
+        let open = &self.query.aggregations[aggregation].tables;
+        for (&id, tables) in &mut tables {
+            let mut tiers: BTreeMap<u32, Vec<Arc<Frozen>>> = BTreeMap::new();
+            // What is not in memory stays as it is.
+            for table in tables.iter().filter(|table| !table.is_stored()) {
+                tiers.entry(table.len().max(1).ilog2() / 2).or_default().push(Arc::clone(table));
+            }
+            for tier in tiers.into_values().filter(|tier| tier.len() >= TIER) {
+                let partials = tier.iter().map(|table| table.partial(open)).collect::<Result<Vec<_>, _>>()?;
+                let one = Arc::new(Frozen::compacted(Partial::compacted(&partials, open.budget())));
+                open.replace(id, &tier, &one);
+                tables.retain(|table| !tier.iter().any(|other| Arc::ptr_eq(other, table)));
+                tables.push(one);
+            }
+        }
+        Ok(tables)
     }
 
     /// Writes the tables that no checkpoint has written.

@@ -15,6 +15,7 @@ use crate::sequencer::Unit;
 use crate::tables::damaged;
 use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::Diagnostic;
+use std::time::Instant;
 
 impl Query {
     /// An operator has come to a cut; its partitions get jobs for it next.
@@ -29,6 +30,7 @@ impl Query {
         if self.checkpoint_before(generation).is_none() {
             return Ok(());
         }
+        let started = Instant::now();
         let runtime = &self.operators[task.operator];
         let mut inbox = runtime.inbox(task.partition);
         // The age of rows that expire is another at each checkpoint.
@@ -46,6 +48,7 @@ impl Query {
         let state = is_changed.then(|| out.into_bytes());
         let KeyedTask { operator, partition } = task;
         self.hand_over(generation, || Part::Partition { operator, partition, state });
+        self.stats.checkpoints.note_handing_over(started.elapsed());
         Ok(())
     }
 

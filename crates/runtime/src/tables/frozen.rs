@@ -64,6 +64,13 @@ impl Frozen {
         Frozen { kind: Kind::Own, entries, form, kept: OnceLock::from(state) }
     }
 
+    /// What tables of several generations have become together.
+    pub(crate) fn compacted(partial: Partial) -> Frozen {
+        let entries = partial.len();
+        let form = Mutex::new(Form::Sealed(Arc::new(partial)));
+        Frozen { kind: Kind::Own, entries, form, kept: OnceLock::new() }
+    }
+
     /// A table that was taken, shared.
     pub(crate) fn shared(table: Taken) -> Arc<Frozen> {
         match table {

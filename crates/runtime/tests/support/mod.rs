@@ -103,13 +103,20 @@ impl MemorySource {
     }
 }
 
-struct MemoryReader(std::vec::IntoIter<Step>);
+struct MemoryReader {
+    name: String,
+    steps: Vec<Step>,
+    next: usize,
+}
+
 struct MemoryDecoder;
 
 impl Source for MemorySource {
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
-        let reader = |steps: Vec<Step>| Box::new(MemoryReader(steps.into_iter())) as Box<dyn SplitReader>;
-        Ok(std::mem::take(&mut self.splits).into_iter().map(reader).collect())
+        let reader = |(number, steps): (usize, Vec<Step>)| {
+            Box::new(MemoryReader { name: format!("memory {number}"), steps, next: 0 }) as Box<dyn SplitReader>
+        };
+        Ok(std::mem::take(&mut self.splits).into_iter().enumerate().map(reader).collect())
     }
 
     fn decoder(&self) -> Arc<dyn Decoder> {
@@ -123,17 +130,24 @@ impl Source for MemorySource {
 
 impl SplitReader for MemoryReader {
     fn name(&self) -> &str {
-        "memory"
+        &self.name
+    }
+
+    fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
+        self.next = from.map_or(0, |position| position.at as usize);
+        Ok(())
     }
 
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
         loop {
-            match self.0.next() {
+            self.next += 1;
+            let after = Some(Position { at: self.next as u64, line: 0 });
+            match self.steps.get(self.next - 1).cloned() {
                 None => return Ok(None),
                 Some(Step::ReadError) => return Err(Diagnostic::new(millstream_types::code::READ_FAILED, "no medium")),
                 Some(Step::ReadPanic) => panic!("a reader that panics"),
                 Some(Step::Wait(gate)) => gate.wait(),
-                Some(step) => return Ok(Some(Chunk { payload: Box::new(step), bytes: 10, after: None })),
+                Some(step) => return Ok(Some(Chunk { payload: Box::new(step), bytes: 10, after })),
             }
         }
     }

@@ -5,7 +5,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef};
 use millstream_abi::*;
-use millstream_state::{Output, OutputTypes, PARTITIONS, Partial, Table, merge};
+use millstream_state::{MemoryBudget, Output, OutputTypes, PARTITIONS, Partial, Table, merge};
 use millstream_types::DataType;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -355,6 +355,13 @@ proptest! {
         // Nor does it matter whether they have been elsewhere.
         let restored: Vec<_> = partials.iter().map(|partial| Arc::new(round_trip(partial, &types()))).collect();
         prop_assert_eq!(&columns, &all_columns(&restored, &[5, 15]));
+
+        // Nor whether they have been put together before.
+        let compacted = Arc::new(Partial::compacted(&partials, &MemoryBudget::new(1 << 30)));
+        prop_assert!(compacted.is_distinct());
+        drop(partials);
+        prop_assert_eq!(&columns, &all_columns(std::slice::from_ref(&compacted), &[5, 15]));
+        let partials = vec![compacted];
 
         // Partitions one by one are the whole.
         let mut whole = 0;

@@ -6,7 +6,7 @@ use millstream_types::{Diagnostic, code};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Pieces between two checkpoints.
@@ -15,7 +15,7 @@ const ROWS: i64 = 50;
 const CHECKPOINTS: u64 = 4;
 
 fn job() -> SinkJob {
-    SinkJob { job: "job-1".into(), sink: 2 }
+    SinkJob { job: "job-1".into(), sink: 2, directory: PathBuf::new() }
 }
 
 /// Where a process dies.
@@ -337,6 +337,8 @@ fn what_cannot_be_exactly_once_says_so() {
         table: "p".into(),
         options: [("connector".to_string(), "print".to_string())].into_iter().collect(),
         schema: schema(),
+        metadata: vec![],
+        primary_key: vec![],
     };
     assert_eq!(open_sink(&print).unwrap().delivery(), Delivery::AtLeastOnce);
     // A query that fails before its first checkpoint leaves nothing, and an old file as it was.

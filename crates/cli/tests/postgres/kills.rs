@@ -1,0 +1,135 @@
+//! Jobs that are killed at random moments leave the rows of an undisturbed run in the database. `MILLSTREAM_KILLS=200` kills
+//! more often.
+
+use crate::server::Database;
+use crate::support::millstream;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// A table that is upserted, and some that are added to, from operators that keep rows in different ways.
+const SCRIPT: &str = "
+SET 'execution.checkpointing.interval' = '20 ms';
+CREATE TABLE a (id BIGINT, k BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+WITH ('connector'='filesystem', 'path'='a', 'format'='csv', 'scan.rate-limit.rows-per-second'='${RATE}');
+CREATE TABLE b (id BIGINT, k BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+WITH ('connector'='filesystem', 'path'='b', 'format'='csv', 'scan.rate-limit.rows-per-second'='${RATE}');
+CREATE TABLE tumble (k BIGINT, ws TIMESTAMP(3), n BIGINT, PRIMARY KEY (k, ws) NOT ENFORCED) WITH (DATABASE, 'table-name'='tumble');
+CREATE TABLE latest (k BIGINT, ws TIMESTAMP(3), n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH (DATABASE, 'table-name'='latest');
+CREATE TABLE session (k BIGINT, ws TIMESTAMP(3), we TIMESTAMP(3), n BIGINT) WITH (DATABASE, 'table-name'='session');
+CREATE TABLE joined (k BIGINT, i BIGINT, j BIGINT) WITH (DATABASE, 'table-name'='joined');
+CREATE TABLE top (k BIGINT, n BIGINT, ws TIMESTAMP(3), r BIGINT) WITH (DATABASE, 'table-name'='top');
+BEGIN STATEMENT SET;
+INSERT INTO tumble SELECT k, window_start, COUNT(*)
+FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY k, window_start, window_end;
+INSERT INTO latest SELECT k, window_start, COUNT(*)
+FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY k, window_start, window_end;
+INSERT INTO session SELECT k, window_start, window_end, COUNT(*)
+FROM TABLE(SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY k, window_start, window_end;
+INSERT INTO joined SELECT a.k, a.id, b.id
+FROM a JOIN b ON a.k = b.k AND a.ts BETWEEN b.ts - INTERVAL '1' SECOND AND b.ts;
+INSERT INTO top SELECT k, n, window_start, r FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n DESC, k) AS r FROM (
+    SELECT k, window_start, window_end, COUNT(*) AS n
+    FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY k, window_start, window_end))
+WHERE r <= 3;
+END;
+";
+
+const TABLES: [(&str, &str); 5] = [
+    ("tumble", "k, ws, n"),
+    ("latest", "k, ws, n"),
+    ("session", "k, ws, we, n"),
+    ("joined", "k, i, j"),
+    ("top", "k, n, ws, r"),
+];
+
+fn database(name: &str) -> Database {
+    let mut database = Database::new(name);
+    database.execute(
+        "CREATE TABLE tumble (k bigint, ws timestamp, n bigint, PRIMARY KEY (k, ws));
+         CREATE TABLE latest (k bigint PRIMARY KEY, ws timestamp, n bigint);
+         CREATE TABLE session (k bigint, ws timestamp, we timestamp, n bigint);
+         CREATE TABLE joined (k bigint, i bigint, j bigint);
+         CREATE TABLE top (k bigint, n bigint, ws timestamp, r bigint)",
+    );
+    database
+}
+
+fn write_input(folder: &Path, draw: &mut impl FnMut(u64) -> u64) {
+    for table in ["a", "b"] {
+        fs::create_dir(folder.join(table)).unwrap();
+        for file in 0..2 {
+            let row = |i: u64| {
+                let (ms, k) = (i * 20 + draw(900), draw(40));
+                format!("{i},{k},2024-01-01 00:{:02}:{:02}.{:03}\n", ms / 60_000, ms / 1000 % 60, ms % 1000)
+            };
+            let text: String = (0..3000).map(row).collect();
+            fs::write(folder.join(table).join(format!("{file}.csv")), text).unwrap();
+        }
+    }
+}
+
+fn command(folder: &Path, database: &Database, rate: u64, workers: u64) -> Command {
+    let options = database.options("").into_iter().filter(|(key, _)| key != "table-name");
+    let options: Vec<String> = options.map(|(k, v)| format!("'{k}'='{}'", v.replace('\'', "''"))).collect();
+    fs::write(folder.join("job.sql"), SCRIPT.replace("DATABASE", &options.join(", "))).unwrap();
+    let mut command = millstream(folder);
+    command.args(["run", "job.sql", "--quiet", "--workers", &workers.to_string()]);
+    command.arg(format!("--var=RATE={rate}"));
+    command
+}
+
+fn finish(mut command: Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn content(database: &mut Database) -> Vec<Vec<String>> {
+    let rows = |(table, columns): (&str, &str)| database.rows(columns, &format!("FROM {table} ORDER BY {columns}"));
+    TABLES.map(rows).to_vec()
+}
+
+#[test]
+fn a_job_that_is_killed_loses_and_repeats_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let kills: u64 = std::env::var("MILLSTREAM_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(8);
+    let mut state = kills;
+    // Without a seed of its own, so that a failure can be run again.
+    let mut draw = |bound: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) % bound
+    };
+    write_input(folder, &mut draw);
+    let mut undisturbed = database("undisturbed");
+    finish(command(folder, &undisturbed, 100_000_000, 2));
+    let expected = content(&mut undisturbed);
+    assert!(expected.iter().all(|rows| rows.len() >= 40), "{:?}", expected.iter().map(Vec::len).collect::<Vec<_>>());
+    let mut left = kills;
+    while left > 0 {
+        let mut killed = database(&format!("killed_{left}"));
+        let (now, state) = (left.min(8), format!("state-{left}"));
+        left -= now;
+        for _ in 0..now {
+            let mut command = command(folder, &killed, 6000, 1 + draw(4));
+            let mut child = command.args(["--state-dir", &state]).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(50 + draw(900)));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        // What has come to its end is not run again.
+        for _ in 0..2 {
+            let mut command = command(folder, &killed, 100_000_000, 2);
+            command.args(["--state-dir", &state]);
+            finish(command);
+            let found = content(&mut killed);
+            for ((table, _), (found, expected)) in TABLES.iter().zip(found.iter().zip(&expected)) {
+                let (has, wants) = (found.len(), expected.len());
+                assert!(found == expected, "{table} has {has} rows instead of {wants}; {left} kills before the end");
+            }
+        }
+        assert_eq!(killed.number("SELECT COUNT(*) FROM millstream_progress WHERE checkpoint > 0"), 5);
+    }
+}

@@ -1,0 +1,15 @@
+//! The PostgreSQL sink against a real server, which the tests start themselves: `make test-postgres`.
+//!
+//! - `queries`: SQL whose rows end up in tables of every kind, and what is refused;
+//! - `spans`: spans under checkpoints, whatever step a process dies at;
+//! - `kills`: jobs of the command that are killed at random moments;
+//! - `failures`: a server that goes away and comes back, and one that does not.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod failures;
+mod kills;
+mod queries;
+mod server;
+mod spans;
+#[path = "../support/mod.rs"]
+mod support;

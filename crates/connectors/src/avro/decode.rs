@@ -1,0 +1,487 @@
+//! Avro's binary form → columns. What the writer's schema has and nobody wants is skipped.
+//!
+//! A [`RecordReader`] is made once for a writer's schema and a table: it knows for each field of the writer where its values
+//! go. Fields are found by name; numbers become wider ones; what the writer does not have is NULL.
+
+use super::schema::{AvroSchema, AvroType, Logical, MOST_LEVELS};
+use crate::fit;
+use crate::messages::{DecodedMessages, Messages, failure, missing};
+use crate::values::{ColumnBuilder, Values};
+use crate::{ColumnRequest, RequestOrigin, SourceRequest};
+use arrow_array::{Array, ArrayRef};
+use millstream_types::{DataType, Diagnostic, Field, Place, TimeUnit, code};
+use std::sync::Arc;
+
+/// Bytes of a message that were not read yet.
+pub(super) struct Cursor<'a> {
+    data: &'a [u8],
+    at: usize,
+    end: usize,
+}
+
+/// Why a message cannot be used.
+type Fault = &'static str;
+
+const ENDS: Fault = "it ends too early";
+
+impl<'a> Cursor<'a> {
+    /// The bytes from `at` to `end` of `data`.
+    pub(super) fn new(data: &'a [u8], at: usize, end: usize) -> Cursor<'a> {
+        Cursor { data, at, end }
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
+        let end = self.at.checked_add(length).filter(|end| *end <= self.end).ok_or(ENDS)?;
+        let bytes = &self.data[self.at..end];
+        self.at = end;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        self.take(N)?.try_into().map_err(|_| ENDS)
+    }
+
+    /// A number of variable length.
+    fn long(&mut self) -> Result<i64, Fault> {
+        let mut value = 0u64;
+        for shift in (0..70).step_by(7) {
+            let [byte] = self.array()?;
+            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+            if byte & 0x80 == 0 {
+                return Ok((value >> 1) as i64 ^ -((value & 1) as i64));
+            }
+        }
+        Err("a number is too long")
+    }
+
+    /// Bytes with their length before them.
+    fn bytes(&mut self) -> Result<&'a [u8], Fault> {
+        let length = usize::try_from(self.long()?).map_err(|_| "a length is negative")?;
+        self.take(length)
+    }
+
+    /// The number of elements of the next block of an array or map; 0 at its end.
+    fn block(&mut self) -> Result<usize, Fault> {
+        let mut count = self.long()?;
+        if count < 0 {
+            self.long()?;
+            count = count.checked_neg().ok_or("a block has too many elements")?;
+        }
+        // Every element has a byte at least, but for those of types without any content.
+        let count = usize::try_from(count).map_err(|_| ENDS)?;
+        if count > self.end - self.at { Err("a block has more elements than bytes") } else { Ok(count) }
+    }
+}
+
+/// How a value of the writer gets into a column.
+#[derive(Debug)]
+enum Reader {
+    Null,
+    /// A scalar of this type.
+    Scalar(AvroType),
+    /// Timestamps: factor, then divisor, of the writer's unit to the column's.
+    Timestamp(i64, i64),
+    /// Microseconds of a day.
+    TimeMicros,
+    /// With this number of bytes, if it is always the same.
+    Decimal(Option<usize>),
+    Enum(Vec<String>),
+    /// By number of the branch; `None` for branches that do not fit.
+    Union(Vec<Option<Reader>>),
+    Array(Box<Reader>),
+    Map(Box<Reader>),
+    Record(Vec<FieldReader>, Vec<usize>),
+}
+
+/// What becomes of a writer's field.
+#[derive(Debug)]
+enum FieldReader {
+    Skip(usize),
+    /// Goes to a column or child.
+    Read(usize, Reader),
+}
+
+/// Reads records of one writer's schema into the columns of a table.
+#[derive(Debug)]
+pub(super) struct RecordReader {
+    schema: AvroSchema,
+    fields: Vec<FieldReader>,
+    /// Columns that the writer does not have.
+    absent: Vec<usize>,
+}
+
+/// The columns that a query wants.
+pub(super) struct Wanted {
+    /// The fields of the table that any of them lies in.
+    fields: Vec<Field>,
+    /// For each column the field, the names on the way below it, its own name and whether it may be NULL.
+    columns: Vec<(usize, Vec<String>, String, bool)>,
+}
+
+impl Wanted {
+    /// Those with a path.
+    pub(super) fn of(request: &SourceRequest) -> Result<Wanted, Diagnostic> {
+        let mut wanted = Wanted { fields: Vec::new(), columns: Vec::new() };
+        for ColumnRequest { name, origin, nullable, .. } in &request.columns {
+            let RequestOrigin::Path(path) = origin else { continue };
+            let unknown = || Diagnostic::bug(format!("path {path:?} of column {name} leaves the schema"));
+            let (first, below) = path.split_first().ok_or_else(unknown)?;
+            let top = request.schema.fields.get(*first).ok_or_else(unknown)?;
+            let mut names = Vec::new();
+            let mut data_type = &top.data_type;
+            for position in below {
+                let DataType::Row(fields) = data_type else { return Err(unknown()) };
+                let field = fields.get(*position).ok_or_else(unknown)?;
+                names.push(field.name.clone());
+                data_type = &field.data_type;
+            }
+            let field = wanted.fields.iter().position(|field| field.name == top.name).unwrap_or_else(|| {
+                wanted.fields.push(top.clone());
+                wanted.fields.len() - 1
+            });
+            wanted.columns.push((field, names, name.clone(), *nullable));
+        }
+        Ok(wanted)
+    }
+
+    /// Decodes messages; `open` says how one is read, and where its record begins.
+    pub(super) fn decode(
+        &self,
+        messages: &Messages,
+        open: impl Fn(&[u8]) -> Result<(Arc<RecordReader>, usize), Diagnostic>,
+    ) -> Result<DecodedMessages, Diagnostic> {
+        let builders = self.fields.iter().map(|field| ColumnBuilder::new(&field.data_type, messages.len()));
+        let mut builders = builders.collect::<Result<Vec<_>, _>>()?;
+        let mut decoded = DecodedMessages::default();
+        for number in 0..messages.len() {
+            let outcome = match messages.range(number) {
+                None => {
+                    builders.iter_mut().for_each(ColumnBuilder::push_null);
+                    Ok(())
+                }
+                Some(range) => open(&messages.data()[range.clone()]).and_then(|(reader, skip)| {
+                    let mut cursor = Cursor::new(messages.data(), range.start + skip, range.end);
+                    reader.read(&mut cursor, &mut builders).map_err(|fault| malformed(fault, &cursor, range.start))
+                }),
+            };
+            match outcome {
+                Ok(()) => decoded.rows.push(number as u32),
+                // What is not an error of the message ends the query.
+                Err(error) if !matches!(error.place, Some(Place::Data { .. })) => return Err(error),
+                Err(error) => {
+                    builders.iter_mut().for_each(|builder| builder.truncate(decoded.rows.len()));
+                    decoded.failures.push((number, error));
+                }
+            }
+        }
+        let fields = builders.into_iter().map(|builder| builder.finish(messages.data()));
+        let fields = fields.collect::<Result<Vec<ArrayRef>, _>>()?;
+        let column = |(field, names, ..): &(usize, Vec<String>, String, bool)| {
+            let below = fit::field_below(&fields[*field], names).map_err(Diagnostic::bug)?;
+            below.ok_or_else(|| Diagnostic::bug("a field that was decoded is not there"))
+        };
+        decoded.columns = self.columns.iter().map(column).collect::<Result<_, _>>()?;
+        decoded.check(|columns, row| {
+            let is_missing = |(array, (_, _, _, nullable)): &(&ArrayRef, &(usize, Vec<String>, String, bool))| {
+                !nullable && array.is_null(row)
+            };
+            columns.iter().zip(&self.columns).find(is_missing).map(|(_, (_, _, name, _))| missing(name))
+        })?;
+        Ok(decoded)
+    }
+}
+
+fn malformed(fault: Fault, cursor: &Cursor<'_>, start: usize) -> Diagnostic {
+    let message = format!("malformed Avro: {fault} (byte {} of the message)", cursor.at - start + 1);
+    failure(code::MALFORMED_RECORD, message, None).advise(
+        "see that the writer's schema is the one of the table, or skip such messages with 'ignore-parse-errors'",
+    )
+}
+
+impl RecordReader {
+    /// Of a writer's schema.
+    pub(super) fn new(schema: AvroSchema, wanted: &Wanted) -> Result<RecordReader, String> {
+        let AvroType::Record(fields) = schema.of(schema.root).clone() else {
+            return Err("it is not that of a record".into());
+        };
+        let (fields, absent) = field_readers(&schema, &fields, &wanted.fields, 0)?;
+        Ok(RecordReader { schema, fields, absent })
+    }
+
+    fn read(&self, cursor: &mut Cursor<'_>, builders: &mut [ColumnBuilder]) -> Result<(), Fault> {
+        read_fields(&self.schema, &self.fields, &self.absent, cursor, builders)?;
+        if cursor.at < cursor.end { Err("something follows the record in its message") } else { Ok(()) }
+    }
+}
+
+fn field_readers(
+    schema: &AvroSchema,
+    writer: &[(String, usize)],
+    fields: &[Field],
+    level: usize,
+) -> Result<(Vec<FieldReader>, Vec<usize>), String> {
+    let mut readers = Vec::with_capacity(writer.len());
+    for (name, number) in writer {
+        readers.push(match fields.iter().position(|field| field.name == *name) {
+            None => FieldReader::Skip(*number),
+            Some(child) => {
+                let reader = reader(schema, *number, &fields[child].data_type, level + 1);
+                FieldReader::Read(child, reader.map_err(|e| format!("its field '{name}' {e}"))?)
+            }
+        });
+    }
+    let has = |field: &Field| writer.iter().any(|(name, _)| *name == field.name);
+    let absent: Vec<usize> = (0..fields.len()).filter(|child| !has(&fields[*child])).collect();
+    Ok((readers, absent))
+}
+
+fn reader(schema: &AvroSchema, number: usize, data_type: &DataType, level: usize) -> Result<Reader, String> {
+    use DataType as D;
+    if level > MOST_LEVELS {
+        return Err("is nested too deeply".into());
+    }
+    let kind = schema.of(number);
+    let mismatch = || Err(format!("is {kind:?}, which cannot be read as {data_type}"));
+    Ok(match (kind, data_type) {
+        (AvroType::Union(branches), _) => {
+            let branches: Vec<_> = branches.iter().map(|b| reader(schema, *b, data_type, level + 1)).collect();
+            let fits = |b: &Result<Reader, String>| matches!(b, Ok(reader) if !matches!(reader, Reader::Null));
+            if !branches.iter().any(fits) && branches.iter().any(Result::is_err) {
+                return mismatch();
+            }
+            Reader::Union(branches.into_iter().map(Result::ok).collect())
+        }
+        (AvroType::Null, _) => Reader::Null,
+        (AvroType::Record(writer), D::Row(fields)) => {
+            let (readers, absent) = field_readers(schema, writer, fields, level)?;
+            Reader::Record(readers, absent)
+        }
+        (AvroType::Array(items), D::Array(element)) => {
+            Reader::Array(Box::new(reader(schema, *items, element, level + 1)?))
+        }
+        (AvroType::Map(values), D::Map(key, value)) if key.is_string() => {
+            Reader::Map(Box::new(reader(schema, *values, value, level + 1)?))
+        }
+        (AvroType::Enum(symbols), D::Char(_) | D::Varchar(_)) => Reader::Enum(symbols.clone()),
+        (AvroType::Logical(Logical::Timestamp(per_second), _), D::Timestamp(_) | D::TimestampLtz(_)) => {
+            let target = match data_type.time_unit() {
+                TimeUnit::Milli => 1_000,
+                TimeUnit::Micro => 1_000_000,
+                TimeUnit::Nano => 1_000_000_000,
+            };
+            Reader::Timestamp((target / per_second).max(1), (per_second / target).max(1))
+        }
+        (AvroType::Logical(Logical::TimeMicros, _), D::Time(_)) => Reader::TimeMicros,
+        (AvroType::Logical(Logical::TimeMillis, _), D::Time(_)) => Reader::Scalar(AvroType::Int),
+        (AvroType::Logical(Logical::Date, _), D::Date) => Reader::Scalar(AvroType::Int),
+        (AvroType::Logical(Logical::Decimal(writer), base), D::Decimal { scale, .. }) if writer == scale => {
+            match schema.of(*base) {
+                AvroType::Fixed(size) => Reader::Decimal(Some(*size)),
+                _ => Reader::Decimal(None),
+            }
+        }
+        // Without its meaning a number is still a number.
+        (AvroType::Logical(logical, base), _) if !matches!(logical, Logical::Decimal(_)) => {
+            reader(schema, *base, data_type, level + 1)?
+        }
+        (AvroType::Boolean, D::Boolean)
+        | (AvroType::Int, D::TinyInt | D::SmallInt | D::Int | D::BigInt | D::Float | D::Double)
+        | (AvroType::Long, D::TinyInt | D::SmallInt | D::Int | D::BigInt | D::Float | D::Double)
+        | (AvroType::Float, D::Float | D::Double)
+        | (AvroType::Double, D::Double)
+        | (AvroType::String | AvroType::Bytes, D::Char(_) | D::Varchar(_) | D::Binary(_) | D::Varbinary(_))
+        | (AvroType::Fixed(_), D::Binary(_) | D::Varbinary(_)) => Reader::Scalar(kind.clone()),
+        _ => return mismatch(),
+    })
+}
+
+fn read_fields(
+    schema: &AvroSchema,
+    fields: &[FieldReader],
+    absent: &[usize],
+    cursor: &mut Cursor<'_>,
+    children: &mut [ColumnBuilder],
+) -> Result<(), Fault> {
+    for field in fields {
+        match field {
+            FieldReader::Skip(number) => skip(schema, *number, cursor, 0)?,
+            FieldReader::Read(child, reader) => reader.read(schema, cursor, &mut children[*child])?,
+        }
+    }
+    absent.iter().for_each(|child| children[*child].push_null());
+    Ok(())
+}
+
+impl Reader {
+    fn read(&self, schema: &AvroSchema, cursor: &mut Cursor<'_>, builder: &mut ColumnBuilder) -> Result<(), Fault> {
+        match self {
+            Reader::Null => builder.push_null(),
+            Reader::Scalar(kind) => scalar(kind, cursor, builder)?,
+            Reader::Timestamp(factor, divisor) => {
+                let value = cursor.long()?.div_euclid(*divisor).checked_mul(*factor);
+                integer(builder, value.ok_or("a timestamp is out of range")?)?;
+            }
+            Reader::TimeMicros => {
+                let value = cursor.long()? / 1000;
+                integer(builder, value)?;
+            }
+            Reader::Decimal(size) => {
+                let bytes = if let Some(size) = size { cursor.take(*size)? } else { cursor.bytes()? };
+                let value = decimal(bytes).ok_or("a decimal is out of range")?;
+                let fits = match &builder.data_type {
+                    DataType::Decimal { precision, .. } => {
+                        value.unsigned_abs() < 10u128.checked_pow(u32::from(*precision)).unwrap_or(u128::MAX)
+                    }
+                    _ => false,
+                };
+                let Values::Decimal(values) = &mut builder.values else { return Err("a decimal is out of place") };
+                if !fits {
+                    return Err("a decimal has too many digits");
+                }
+                values.push(value);
+                builder.mark_valid();
+            }
+            Reader::Enum(symbols) => {
+                let symbol = usize::try_from(cursor.long()?).ok().and_then(|symbol| symbols.get(symbol));
+                let symbol = symbol.ok_or("an enum has no such symbol")?;
+                let Values::String(values) = &mut builder.values else { return Err("an enum is out of place") };
+                values.push_copy(symbol.as_bytes());
+                builder.mark_valid();
+            }
+            Reader::Union(branches) => {
+                let branch = usize::try_from(cursor.long()?).ok().and_then(|branch| branches.get(branch));
+                match branch.ok_or("a union has no such branch")? {
+                    Some(reader) => reader.read(schema, cursor, builder)?,
+                    None => return Err("a value has a type that does not fit the column"),
+                }
+            }
+            Reader::Array(items) => {
+                let Values::List(ends, elements) = &mut builder.values else { return Err("an array is out of place") };
+                loop {
+                    let count = cursor.block()?;
+                    for _ in 0..count {
+                        items.read(schema, cursor, elements)?;
+                    }
+                    if count == 0 {
+                        break;
+                    }
+                }
+                ends.push(elements.len() as i32);
+                builder.mark_valid();
+            }
+            Reader::Map(reader) => {
+                let Values::Map(ends, keys, values) = &mut builder.values else { return Err("a map is out of place") };
+                loop {
+                    let count = cursor.block()?;
+                    for _ in 0..count {
+                        scalar(&AvroType::String, cursor, keys)?;
+                        reader.read(schema, cursor, values)?;
+                    }
+                    if count == 0 {
+                        break;
+                    }
+                }
+                ends.push(keys.len() as i32);
+                builder.mark_valid();
+            }
+            Reader::Record(fields, absent) => {
+                let Values::Row(children) = &mut builder.values else { return Err("a record is out of place") };
+                read_fields(schema, fields, absent, cursor, children)?;
+                builder.mark_valid();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn integer(builder: &mut ColumnBuilder, value: i64) -> Result<(), Fault> {
+    builder.push_integer(value).ok_or("a number is out of range")
+}
+
+fn scalar(kind: &AvroType, cursor: &mut Cursor<'_>, builder: &mut ColumnBuilder) -> Result<(), Fault> {
+    match (kind, &mut builder.values) {
+        (AvroType::Boolean, Values::Boolean(values)) => values.push(cursor.array::<1>()? != [0]),
+        (AvroType::Int | AvroType::Long, Values::Float32(values)) => values.push(cursor.long()? as f32),
+        (AvroType::Int | AvroType::Long, Values::Float64(values)) => values.push(cursor.long()? as f64),
+        (AvroType::Int | AvroType::Long, _) => {
+            let value = cursor.long()?;
+            return integer(builder, value);
+        }
+        (AvroType::Float, Values::Float32(values)) => values.push(f32::from_le_bytes(cursor.array()?)),
+        (AvroType::Float, Values::Float64(values)) => values.push(f32::from_le_bytes(cursor.array()?).into()),
+        (AvroType::Double, Values::Float64(values)) => values.push(f64::from_le_bytes(cursor.array()?)),
+        (AvroType::String | AvroType::Bytes, Values::String(values)) => {
+            let text = cursor.bytes()?;
+            std::str::from_utf8(text).map_err(|_| "a string is not UTF-8")?;
+            values.push_in_chunk(text, cursor.at - text.len());
+        }
+        (AvroType::String | AvroType::Bytes, Values::Bytes(values)) => {
+            let bytes = cursor.bytes()?;
+            values.push_in_chunk(bytes, cursor.at - bytes.len());
+        }
+        (AvroType::Fixed(size), Values::Bytes(values)) => {
+            let bytes = cursor.take(*size)?;
+            values.push_in_chunk(bytes, cursor.at - bytes.len());
+        }
+        _ => return Err("a value has a type that does not fit the column"),
+    }
+    builder.mark_valid();
+    Ok(())
+}
+
+/// The number of a big-endian two's complement.
+fn decimal(bytes: &[u8]) -> Option<i128> {
+    let sign = if bytes.first().is_some_and(|byte| *byte >= 0x80) { 0xff } else { 0 };
+    let (extra, last) = bytes.split_at(bytes.len().saturating_sub(16));
+    if extra.iter().any(|byte| *byte != sign) {
+        return None;
+    }
+    let mut number = [sign; 16];
+    number[16 - last.len()..].copy_from_slice(last);
+    let number = i128::from_be_bytes(number);
+    ((number < 0) == (sign != 0)).then_some(number)
+}
+
+fn skip(schema: &AvroSchema, number: usize, cursor: &mut Cursor<'_>, level: usize) -> Result<(), Fault> {
+    if level > MOST_LEVELS {
+        return Err("its values are nested too deeply");
+    }
+    match schema.of(number) {
+        AvroType::Null => {}
+        AvroType::Boolean => _ = cursor.take(1)?,
+        AvroType::Int | AvroType::Long | AvroType::Enum(_) => _ = cursor.long()?,
+        AvroType::Float => _ = cursor.take(4)?,
+        AvroType::Double => _ = cursor.take(8)?,
+        AvroType::Bytes | AvroType::String => _ = cursor.bytes()?,
+        AvroType::Fixed(size) => _ = cursor.take(*size)?,
+        AvroType::Logical(_, base) => skip(schema, *base, cursor, level + 1)?,
+        AvroType::Union(branches) => {
+            let branch = usize::try_from(cursor.long()?).ok().and_then(|branch| branches.get(branch));
+            skip(schema, *branch.ok_or("a union has no such branch")?, cursor, level + 1)?;
+        }
+        AvroType::Record(fields) => {
+            fields.iter().try_for_each(|(_, field)| skip(schema, *field, cursor, level + 1))?;
+        }
+        AvroType::Array(elements) => while skip_block(schema, *elements, false, cursor, level)? {},
+        AvroType::Map(values) => while skip_block(schema, *values, true, cursor, level)? {},
+    }
+    Ok(())
+}
+
+/// Skips a block of an array or map; whether there was one.
+fn skip_block(
+    schema: &AvroSchema,
+    elements: usize,
+    keys: bool,
+    cursor: &mut Cursor<'_>,
+    level: usize,
+) -> Result<bool, Fault> {
+    let count = cursor.block()?;
+    for _ in 0..count {
+        if keys {
+            cursor.bytes()?;
+        }
+        skip(schema, elements, cursor, level + 1)?;
+    }
+    Ok(count > 0)
+}

@@ -1,0 +1,174 @@
+//! The formats `avro` and `avro-confluent`: records in Avro's binary form, without and with the number of their schema.
+//!
+//! The schema of `avro` is derived from the table's columns, for reading as for writing. A message of `avro-confluent` begins
+//! with a zero byte and the number of its writer's schema in a registry, four bytes, big-endian.
+
+mod decode;
+mod encode;
+mod registry;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use crate::format::{BareFormat, Format, MessageFormat};
+use crate::messages::{DecodedMessages, MessageDecoder, MessageEncoder, Messages, failure};
+use crate::option_table::{OptionInfo, option};
+use crate::{SinkRequest, SourceRequest};
+use decode::{RecordReader, Wanted};
+use encode::AvroEncoder;
+use millstream_types::{Diagnostic, Options, Place, code};
+use registry::Registry;
+use schema::AvroSchema;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The entry of `avro` in the registry.
+pub(crate) const FORMAT: Format = Format::Bare(BareFormat {
+    name: "avro",
+    summary: "Records in Avro's binary form, of the schema that follows from the table's columns (as in Flink: a column \
+        that may be NULL is a union with `null`). Only for connectors of messages.",
+    options: OPTIONS,
+    messages: MessageFormat { decoder: plain_decoder, encoder: plain_encoder, null_is_row: false },
+});
+
+/// The entry of `avro-confluent` in the registry.
+pub(crate) const CONFLUENT_FORMAT: Format = Format::Bare(BareFormat {
+    name: "avro-confluent",
+    summary: "Records in Avro's binary form behind the number of their schema in a Confluent schema registry. Columns are \
+        found by name in the writer's schema. A sink registers the schema of its table. \
+        Only for connectors of messages.",
+    options: CONFLUENT_OPTIONS,
+    messages: MessageFormat { decoder: confluent_decoder, encoder: confluent_encoder, null_is_row: false },
+});
+
+const OPTIONS: &[OptionInfo] = &[
+    option("avro.encoding", "binary", "Only `binary`."),
+    option(
+        "avro.timestamp_mapping.legacy",
+        "true",
+        "Whether a sink writes TIMESTAMP as an instant, as TIMESTAMP_LTZ; otherwise as a local time. Both are read.",
+    ),
+    option(
+        "avro.ignore-parse-errors",
+        "false",
+        "Skip malformed messages (they are counted), instead of ending the query.",
+    ),
+];
+
+const CONFLUENT_OPTIONS: &[OptionInfo] = &[
+    option("avro-confluent.url", "", "Address of the schema registry, such as `http://localhost:8081`."),
+    option(
+        "avro-confluent.subject",
+        "<topic>-value",
+        "The subject that a sink registers its schema for; `<topic>-key` for keys.",
+    ),
+    option("avro-confluent.basic-auth.credentials-source", "USER_INFO", "Only `USER_INFO`."),
+    option("avro-confluent.basic-auth.user-info", "", "`user:password` for the registry."),
+    option("avro-confluent.bearer-auth.token", "", "Token for the registry."),
+    option("avro-confluent.timestamp_mapping.legacy", "true", "As `avro.timestamp_mapping.legacy`."),
+    option("avro-confluent.ignore-parse-errors", "false", "As `avro.ignore-parse-errors`."),
+];
+
+/// Schemas that are kept; a stream has a few, and what names more is damaged.
+const MOST_SCHEMAS: usize = 1000;
+
+fn plain_decoder(request: &SourceRequest) -> Result<Box<dyn MessageDecoder>, Diagnostic> {
+    let options = &request.options;
+    if options.get("avro.encoding").is_some_and(|encoding| encoding != "binary") {
+        return Err(options.invalid("avro.encoding", "binary"));
+    }
+    let legacy = options.boolean("avro.timestamp_mapping.legacy", true)?;
+    let schema = schema::derived(&request.schema.fields, legacy)?;
+    let wanted = Wanted::of(request)?;
+    let reader = AvroSchema::parse(&schema.to_string()).and_then(|schema| RecordReader::new(schema, &wanted));
+    let reader = reader.map_err(|e| Diagnostic::bug(format!("the schema of a table cannot be read: {e}")))?;
+    Ok(Box::new(PlainDecoder { wanted, reader: Arc::new(reader) }))
+}
+
+struct PlainDecoder {
+    wanted: Wanted,
+    reader: Arc<RecordReader>,
+}
+
+impl MessageDecoder for PlainDecoder {
+    fn decode(&self, messages: &Messages) -> Result<DecodedMessages, Diagnostic> {
+        self.wanted.decode(messages, |_| Ok((self.reader.clone(), 0)))
+    }
+}
+
+fn plain_encoder(request: &SinkRequest) -> Result<Box<dyn MessageEncoder>, Diagnostic> {
+    let legacy = request.options.boolean("avro.timestamp_mapping.legacy", true)?;
+    Ok(Box::new(AvroEncoder::new(&request.schema, legacy)?.0))
+}
+
+fn confluent_decoder(request: &SourceRequest) -> Result<Box<dyn MessageDecoder>, Diagnostic> {
+    check_credentials(&request.options)?;
+    let registry = Registry::open(&request.options)?;
+    Ok(Box::new(ConfluentDecoder { wanted: Wanted::of(request)?, registry, readers: Mutex::default() }))
+}
+
+fn check_credentials(options: &Options) -> Result<(), Diagnostic> {
+    let key = "avro-confluent.basic-auth.credentials-source";
+    match options.get(key) {
+        None | Some("USER_INFO") => Ok(()),
+        Some(_) => Err(options.invalid(key, "USER_INFO")),
+    }
+}
+
+struct ConfluentDecoder {
+    wanted: Wanted,
+    registry: Registry,
+    /// By number of the schema; or why its messages cannot be read.
+    readers: Mutex<HashMap<u32, Result<Arc<RecordReader>, String>>>,
+}
+
+impl ConfluentDecoder {
+    /// The reader of a schema, which is fetched the first time. Other workers wait meanwhile, since they would need it as
+    /// well.
+    fn reader(&self, id: u32) -> Result<Arc<RecordReader>, Diagnostic> {
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = readers.get(&id) {
+            return known.clone().map_err(unreadable);
+        }
+        let text = self.registry.schema(id)?;
+        let describe = |e: String| format!("schema {id} of the registry cannot be used: {e}");
+        let reader = text.and_then(|text| {
+            let schema = AvroSchema::parse(&text).map_err(describe)?;
+            RecordReader::new(schema, &self.wanted).map(Arc::new).map_err(describe)
+        });
+        if readers.len() >= MOST_SCHEMAS {
+            readers.clear();
+        }
+        readers.insert(id, reader.clone());
+        reader.map_err(unreadable)
+    }
+}
+
+fn unreadable(why: String) -> Diagnostic {
+    failure(code::MALFORMED_RECORD, why, None).advise("see that the table's columns fit the writer's schema")
+}
+
+impl MessageDecoder for ConfluentDecoder {
+    fn decode(&self, messages: &Messages) -> Result<DecodedMessages, Diagnostic> {
+        self.wanted.decode(messages, |message| match message {
+            [0, a, b, c, d, ..] => Ok((self.reader(u32::from_be_bytes([*a, *b, *c, *d]))?, 5)),
+            _ => Err(failure(code::MALFORMED_RECORD, "the message does not begin with the number of a schema", None)
+                .advise("use the format avro for messages without that")),
+        })
+    }
+}
+
+fn confluent_encoder(request: &SinkRequest) -> Result<Box<dyn MessageEncoder>, Diagnostic> {
+    let options = &request.options;
+    check_credentials(options)?;
+    let (mut encoder, schema) =
+        AvroEncoder::new(&request.schema, options.boolean("avro-confluent.timestamp_mapping.legacy", true)?)?;
+    let subject = options.get("avro-confluent.subject").ok_or_else(|| {
+        Diagnostic::new(code::MISSING_OPTION, "the schema has no subject")
+            .at(Place::Option("avro-confluent.subject".into()))
+    })?;
+    let id = Registry::open(options)?.register(subject, &schema.to_string())?;
+    encoder.prefix.push(0);
+    encoder.prefix.extend(id.to_be_bytes());
+    Ok(Box::new(encoder))
+}

@@ -1,0 +1,59 @@
+//! CSV records that come one by one: each message is one record, with or without a line feed at its end.
+
+use super::decode::{CsvDecoder, Failure, State, malformed, null};
+use crate::messages::{DecodedMessages, MessageDecoder, Messages};
+use millstream_types::{Diagnostic, Place};
+use std::ops::Range;
+
+impl MessageDecoder for CsvDecoder {
+    fn decode(&self, messages: &Messages) -> Result<DecodedMessages, Diagnostic> {
+        let data = messages.data().as_slice();
+        let mut state = State::new(self, data, messages.text(), messages.len())?;
+        let mut decoded = DecodedMessages::default();
+        decoded.rows.reserve(messages.len());
+        for number in 0..messages.len() {
+            let range = messages.range(number);
+            let outcome = match range.clone() {
+                None => state.absent(),
+                Some(range) => {
+                    // What comes behind is another message.
+                    state.data = &data[..range.end];
+                    state.message(range)
+                }
+            };
+            match outcome {
+                Ok(()) => {
+                    state.rows += 1;
+                    decoded.rows.push(number as u32);
+                }
+                Err(failure) => {
+                    state.undo();
+                    let text = range.map_or(&[][..], |range| &data[range]);
+                    let place = |column| Place::Data { resource: String::new(), offset: None, line: None, column };
+                    decoded.failures.push((number, failure.diagnostic(text, place)));
+                }
+            }
+        }
+        let columns = state.builders.into_iter().map(|builder| builder.finish(messages.data()));
+        decoded.columns = columns.collect::<Result<_, _>>()?;
+        Ok(decoded)
+    }
+}
+
+impl State<'_> {
+    fn message(&mut self, range: Range<usize>) -> Result<(), Failure> {
+        if self.data[range.clone()].iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
+            return Err(malformed("the message is empty"));
+        }
+        let end = self.record(range.start)?;
+        if end < range.end {
+            return Err(malformed("something follows the record in its message"));
+        }
+        Ok(())
+    }
+
+    /// A row of NULLs, for a message that is absent.
+    fn absent(&mut self) -> Result<(), Failure> {
+        self.builders.iter_mut().zip(&self.plan.columns).try_for_each(|(builder, column)| null(builder, column))
+    }
+}

@@ -1,0 +1,104 @@
+//! Offsets in the consumer group: for others to see, nothing depends on them.
+
+use super::client::{Cluster, reason};
+use super::topics::Partition;
+use crate::{Acknowledger, Position};
+use millstream_types::{Diagnostic, code};
+use rdkafka::Offset;
+use rdkafka::consumer::{CommitMode, Consumer};
+use rdkafka::error::KafkaResult;
+use rdkafka::topic_partition_list::TopicPartitionList;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Commits behind checkpoints; without checkpoints, every few seconds, behind what was handed over
+/// (`properties.enable.auto.commit`).
+pub(super) struct Commits {
+    cluster: Arc<Cluster>,
+    /// `None`: not without checkpoints.
+    interval: Option<Duration>,
+    state: Mutex<State>,
+}
+
+struct State {
+    next: Instant,
+    /// Offsets of the next messages, of partitions that have been read since the last commit.
+    offsets: BTreeMap<Arc<Partition>, i64>,
+    /// From the first checkpoint on commits follow checkpoints only.
+    by_checkpoints: bool,
+}
+
+impl Commits {
+    /// Nothing was read yet.
+    pub(super) fn new(cluster: Arc<Cluster>, interval: Option<Duration>) -> Commits {
+        let next = Instant::now() + interval.unwrap_or_default();
+        let state = Mutex::new(State { next, offsets: BTreeMap::new(), by_checkpoints: false });
+        Commits { cluster, interval, state }
+    }
+
+    /// Messages before `next` were handed over.
+    pub(super) fn handed_over(&self, partition: &Arc<Partition>, next: i64) {
+        if self.interval.is_some() {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if !state.by_checkpoints {
+                state.offsets.insert(partition.clone(), next);
+            }
+        }
+    }
+
+    /// Commits what was handed over, if it is time; does not wait for the brokers.
+    pub(super) fn commit_if_due(&self) {
+        let Some(interval) = self.interval else { return };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.next <= Instant::now() && !state.offsets.is_empty() {
+            state.next = Instant::now() + interval;
+            let offsets = std::mem::take(&mut state.offsets);
+            drop(state);
+            // A commit that fails is made up for by the next one.
+            _ = self.commit(offsets.iter().map(|(partition, next)| (&**partition, *next)), CommitMode::Async);
+        }
+    }
+
+    fn commit<'a>(&self, offsets: impl Iterator<Item = (&'a Partition, i64)>, mode: CommitMode) -> KafkaResult<()> {
+        let mut list = TopicPartitionList::new();
+        for (partition, next) in offsets {
+            list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(next))?;
+        }
+        if list.count() == 0 { Ok(()) } else { self.cluster.consumer.commit(&list, mode) }
+    }
+}
+
+impl Drop for Commits {
+    fn drop(&mut self) {
+        let offsets = std::mem::take(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner).offsets);
+        // The query has ended; there is nobody left to tell.
+        _ = self.commit(offsets.iter().map(|(partition, next)| (&**partition, *next)), CommitMode::Sync);
+    }
+}
+
+/// Commits behind checkpoints.
+pub(super) struct GroupAcknowledger(pub Arc<super::source::Shared>);
+
+impl Acknowledger for GroupAcknowledger {
+    fn acknowledge(&mut self, positions: &[(String, Position)]) -> Result<(), Diagnostic> {
+        let commits = &self.0.commits;
+        let mut state = commits.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.by_checkpoints = true;
+        state.offsets.clear();
+        drop(state);
+        let partition = |name: &str| {
+            let (topic, number) = name.rsplit_once('-')?;
+            Some(Partition { topic: topic.into(), number: number.parse().ok()? })
+        };
+        let offsets =
+            positions.iter().filter_map(|(name, position)| Some((partition(name)?, position.at.cast_signed())));
+        let offsets: Vec<_> = offsets.collect();
+        commits.commit(offsets.iter().map(|(partition, next)| (partition, *next)), CommitMode::Sync).map_err(|e| {
+            let message = format!("offsets cannot be committed in the group: {}", reason(&e, &commits.cluster.trouble));
+            Diagnostic::new(code::WRITE_FAILED, message).advise(
+                "the query goes on: what it has read is in its checkpoints; look after the brokers and the group",
+            )
+        })
+    }
+}

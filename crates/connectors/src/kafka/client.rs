@@ -1,0 +1,159 @@
+//! Clients: what they say of themselves, how long brokers are waited for, and errors as diagnostics.
+
+use super::properties;
+use millstream_types::{Diagnostic, Options, Place, code};
+use rdkafka::ClientConfig;
+use rdkafka::ClientContext;
+use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
+use rdkafka::consumer::{BaseConsumer, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long one request may take before it is tried again.
+const ATTEMPT: Duration = Duration::from_secs(2);
+
+/// Listens to a client: keeps the last thing that was wrong with it, which says more than the error of a request that
+/// was given up.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Trouble(Arc<Mutex<Option<(RDKafkaErrorCode, String)>>>);
+
+impl Trouble {
+    /// Notes what is wrong.
+    pub(super) fn note(&self, error: &KafkaError, reason: &str) {
+        let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((code, reason.to_string()));
+    }
+
+    /// The last thing that was wrong.
+    pub(super) fn last(&self) -> Option<(RDKafkaErrorCode, String)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl ClientContext for Trouble {
+    fn log(&self, _: RDKafkaLogLevel, _: &str, _: &str) {}
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.note(&error, reason);
+    }
+}
+
+impl ConsumerContext for Trouble {}
+
+/// A consumer.
+pub(super) type KafkaConsumer = BaseConsumer<Trouble>;
+
+/// Brokers that a table names: asked for topics, partitions and offsets when a query starts and while it runs.
+pub(super) struct Cluster {
+    pub(super) consumer: KafkaConsumer,
+    pub(super) trouble: Trouble,
+    servers: String,
+    timeout: Duration,
+}
+
+impl Cluster {
+    /// A client for questions. Nothing is sent yet.
+    pub(super) fn open(options: &Options, config: &ClientConfig) -> Result<Cluster, Diagnostic> {
+        let trouble = Trouble::default();
+        let consumer = create(config, trouble.clone())?;
+        let servers = options.require("properties.bootstrap.servers")?.to_string();
+        let timeout = options.duration("connect.timeout", Duration::from_secs(30))?;
+        Ok(Cluster { consumer, trouble, servers, timeout })
+    }
+
+    /// Asks until there is an answer, or the time for connections is over.
+    pub(super) fn ask<T>(
+        &self,
+        what: &str,
+        mut question: impl FnMut(&KafkaConsumer, Duration) -> Result<T, KafkaError>,
+    ) -> Result<T, Diagnostic> {
+        let start = Instant::now();
+        loop {
+            // Events of the client are handed out here only.
+            _ = self.consumer.poll(Duration::ZERO);
+            let left = self.timeout.saturating_sub(start.elapsed());
+            match question(&self.consumer, ATTEMPT.min(left).max(Duration::from_millis(100))) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => {
+                    _ = self.consumer.poll(Duration::ZERO);
+                    let is_hopeless =
+                        is_permanent(&error) || self.trouble.last().is_some_and(|(code, _)| is_refusal(code));
+                    if is_hopeless || left.is_zero() {
+                        return Err(self.unreachable(what, &error));
+                    }
+                    std::thread::sleep(Duration::from_millis(100).min(left));
+                }
+            }
+        }
+    }
+
+    /// The error for a question that was not answered.
+    fn unreachable(&self, what: &str, error: &KafkaError) -> Diagnostic {
+        let last = self.trouble.last();
+        let reason = last.as_ref().map_or_else(|| error.to_string(), |(_, reason)| reason.clone());
+        let code = last.map(|(code, _)| code).or(error.rdkafka_error_code());
+        let message = format!("{what} cannot be asked of the brokers '{}': {reason}", self.servers);
+        Diagnostic::new(code::CONNECTION_FAILED, message).at(place(&self.servers)).advise(advice(code))
+    }
+}
+
+/// What to do when brokers cannot be used.
+fn advice(code: Option<RDKafkaErrorCode>) -> &'static str {
+    match code {
+        Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed) => {
+            "check 'properties.security.protocol', 'properties.sasl.mechanism', user and password"
+        }
+        Some(RDKafkaErrorCode::SSL) => "check 'properties.security.protocol' and 'properties.ssl.ca.location'",
+        Some(
+            RDKafkaErrorCode::TopicAuthorizationFailed
+            | RDKafkaErrorCode::GroupAuthorizationFailed
+            | RDKafkaErrorCode::ClusterAuthorizationFailed,
+        ) => "have the user granted what it needs",
+        _ => "check 'properties.bootstrap.servers', and that the brokers run; 'connect.timeout' says how long is tried",
+    }
+}
+
+/// The place of messages about brokers, topics or partitions.
+pub(super) fn place(resource: &str) -> Place {
+    Place::Data { resource: resource.to_string(), offset: None, line: None, column: None }
+}
+
+/// Makes a client.
+pub(super) fn create<C, T: FromClientConfigAndContext<C>>(config: &ClientConfig, context: C) -> Result<T, Diagnostic>
+where
+    C: ClientContext,
+{
+    config.create_with_context(context).map_err(|error| properties::refused(&error))
+}
+
+/// Whether asking again cannot help.
+fn is_permanent(error: &KafkaError) -> bool {
+    error.rdkafka_error_code().is_some_and(is_refusal)
+}
+
+/// Whether brokers do not want to have to do with the client.
+pub(super) fn is_refusal(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as E;
+    matches!(
+        code,
+        E::Authentication
+            | E::SaslAuthenticationFailed
+            | E::UnsupportedSASLMechanism
+            | E::IllegalSASLState
+            | E::TopicAuthorizationFailed
+            | E::GroupAuthorizationFailed
+            | E::ClusterAuthorizationFailed
+            | E::TransactionalIdAuthorizationFailed
+            | E::UnsupportedFeature
+            | E::UnsupportedVersion
+    )
+}
+
+/// What a broken client says, for messages.
+pub(super) fn reason(error: &KafkaError, trouble: &Trouble) -> String {
+    match trouble.last() {
+        Some((_, reason)) => format!("{error} ({reason})"),
+        None => error.to_string(),
+    }
+}

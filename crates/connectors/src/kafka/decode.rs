@@ -1,0 +1,220 @@
+//! Chunks of messages → columns: of values, of keys, and metadata; and what becomes of bad messages.
+
+use super::dead_letters::{DeadLetter, DeadLetters};
+use super::fields::{Part, Parts};
+use super::metadata::{Envelopes, Metadata};
+use super::reader::Wants;
+use super::topics::Partition;
+use crate::messages::{DecodedMessages, MessageDecoder, Messages, located};
+use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, SourceRequest};
+use millstream_types::{DataType, Diagnostic};
+use std::sync::Arc;
+
+/// Messages of a partition.
+pub(super) struct KafkaChunk {
+    pub partition: Arc<Partition>,
+    /// If anybody wants them.
+    pub keys: Option<Messages>,
+    pub values: Messages,
+    pub envelopes: Envelopes,
+}
+
+impl KafkaChunk {
+    /// Cuts the first messages off; `None` when there are no more.
+    pub(super) fn split_front(&mut self, messages: usize) -> Option<KafkaChunk> {
+        let all = self.values.len();
+        if all == 0 {
+            return None;
+        }
+        let at = messages.clamp(1, all);
+        let front = self.part(0..at);
+        *self = self.part(at..all);
+        Some(front)
+    }
+
+    fn part(&self, range: std::ops::Range<usize>) -> KafkaChunk {
+        KafkaChunk {
+            partition: self.partition.clone(),
+            keys: self.keys.as_ref().map(|keys| keys.slice(range.clone())),
+            values: self.values.slice(range.clone()),
+            envelopes: self.envelopes.slice(range),
+        }
+    }
+
+    /// Bytes of values and keys.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.values.bytes_of_all() + self.keys.as_ref().map_or(0, Messages::bytes_of_all)) as u64
+    }
+}
+
+/// Where a column comes from.
+enum Origin {
+    /// By position among the columns of the value.
+    Value(usize),
+    /// By position among the columns of the key.
+    Key(usize),
+    Metadata(Metadata, DataType),
+}
+
+/// What becomes of bad messages.
+enum Policy {
+    /// The first ends the query.
+    Fail,
+    Skip,
+    DeadLetters(DeadLetters),
+}
+
+/// Decodes the chunks of a table.
+pub(super) struct KafkaDecoder {
+    origins: Vec<Origin>,
+    value: Box<dyn MessageDecoder>,
+    null_is_row: bool,
+    key: Option<Box<dyn MessageDecoder>>,
+    policy: Policy,
+}
+
+impl KafkaDecoder {
+    /// The decoder of a table, and what it needs of messages.
+    pub(super) fn open(request: &SourceRequest) -> Result<(KafkaDecoder, Wants), Diagnostic> {
+        let parts = Parts::of(&request.options, &request.schema)?;
+        let (mut of_value, mut of_key, mut origins) = (Vec::new(), Vec::new(), Vec::new());
+        for column in &request.columns {
+            if let Some(metadata) = Metadata::requested(column)? {
+                origins.push(Origin::Metadata(metadata, column.data_type.clone()));
+                continue;
+            }
+            let RequestOrigin::Path(path) = &column.origin else {
+                return Err(Diagnostic::bug("messages have no packed records"));
+            };
+            let within = |part: &Part, wanted: &mut Vec<ColumnRequest>| {
+                let first = part.columns.iter().position(|at| Some(at) == path.first())?;
+                let path = std::iter::once(first).chain(path[1..].iter().copied()).collect();
+                wanted.push(ColumnRequest { origin: RequestOrigin::Path(path), ..column.clone() });
+                Some(wanted.len() - 1)
+            };
+            let origin = within(&parts.value, &mut of_value).map(Origin::Value);
+            let origin = origin.or_else(|| within(parts.key.as_ref()?, &mut of_key).map(Origin::Key));
+            origins.push(origin.ok_or_else(|| Diagnostic::bug(format!("column {} is not in messages", column.name)))?);
+        }
+        let decoder = |part: &Part, columns: Vec<ColumnRequest>| {
+            let (options, schema) = (part.options.clone(), part.schema.clone());
+            (part.format.decoder)(&SourceRequest { options, schema, columns, ..request.clone() })
+        };
+        let dead_letters = DeadLetters::of(&request.options)?;
+        let ignores = parts.value.ignores_errors || parts.key.as_ref().is_some_and(|key| key.ignores_errors);
+        let key = match &parts.key {
+            Some(key) if !of_key.is_empty() => Some(decoder(key, of_key)?),
+            _ => None,
+        };
+        let has = |wanted: Metadata| origins.iter().any(|o| matches!(o, Origin::Metadata(m, _) if *m == wanted));
+        let wants = Wants {
+            keys: key.is_some() || dead_letters.is_some(),
+            headers: has(Metadata::Headers) || dead_letters.is_some(),
+            leader_epochs: has(Metadata::LeaderEpoch),
+        };
+        let policy = match dead_letters {
+            Some(letters) => Policy::DeadLetters(letters),
+            None if ignores => Policy::Skip,
+            None => Policy::Fail,
+        };
+        let (value, null_is_row) = (decoder(&parts.value, of_value)?, parts.value.format.null_is_row);
+        Ok((KafkaDecoder { origins, value, null_is_row, key, policy }, wants))
+    }
+
+    fn columns(&self, chunk: &KafkaChunk) -> Result<Decoded, Diagnostic> {
+        let mut value = self.value.decode(&chunk.values)?;
+        let mut key = match (&self.key, &chunk.keys) {
+            (Some(key), Some(keys)) => Some(key.decode(keys)?),
+            _ => None,
+        };
+        let all = chunk.values.len();
+        let is_whole = |part: &DecodedMessages| part.rows.len() == all;
+        let has_gaps = !self.null_is_row && chunk.values.has_absent();
+        let (mut skipped, mut error) = (0, None);
+        if has_gaps || !is_whole(&value) || key.as_ref().is_some_and(|key| !is_whole(key)) {
+            let bad = self.bad(chunk, &mut value, key.as_mut(), &mut skipped)?;
+            let is_kept = |message: u32| !bad.messages[message as usize];
+            keep(&mut value, is_kept)?;
+            key.as_mut().map(|key| keep(key, is_kept)).transpose()?;
+            error = bad.error;
+        }
+        let rows = value.rows;
+        let column = |origin: &Origin| match origin {
+            Origin::Value(at) => Ok(value.columns[*at].clone()),
+            Origin::Key(at) => {
+                key.as_ref().map(|key| key.columns[*at].clone()).ok_or_else(|| Diagnostic::bug("a chunk has no keys"))
+            }
+            Origin::Metadata(metadata, data_type) => {
+                metadata.column(&chunk.partition, &chunk.envelopes, &rows, data_type)
+            }
+        };
+        let columns = self.origins.iter().map(column).collect::<Result<_, _>>()?;
+        Ok(Decoded { columns, rows: rows.len(), skipped, error })
+    }
+
+    /// The messages of which nothing becomes a row, by the policy.
+    fn bad(
+        &self,
+        chunk: &KafkaChunk,
+        value: &mut DecodedMessages,
+        key: Option<&mut DecodedMessages>,
+        skipped: &mut u64,
+    ) -> Result<Bad, Diagnostic> {
+        let mut bad = Bad { messages: vec![false; chunk.values.len()], error: None };
+        if !self.null_is_row {
+            for (message, is_bad) in bad.messages.iter_mut().enumerate() {
+                *is_bad = chunk.values.range(message).is_none();
+                *skipped += u64::from(*is_bad);
+            }
+        }
+        let mut failures = std::mem::take(&mut value.failures);
+        failures.extend(key.into_iter().flat_map(|key| std::mem::take(&mut key.failures)));
+        failures.sort_by_key(|(message, _)| *message);
+        let mut letters = Vec::new();
+        for (message, failure) in failures {
+            if std::mem::replace(&mut bad.messages[message], true) {
+                continue;
+            }
+            match &self.policy {
+                Policy::Fail => {
+                    let place = format!("{}@{}", chunk.partition, chunk.envelopes.offsets[message]);
+                    bad.error = Some(located(failure, place));
+                    bad.messages[message..].fill(true);
+                    break;
+                }
+                Policy::Skip => *skipped += 1,
+                Policy::DeadLetters(_) => {
+                    *skipped += 1;
+                    letters.push(DeadLetter::new(chunk, message, &failure));
+                }
+            }
+        }
+        if let Policy::DeadLetters(target) = &self.policy {
+            target.write(&letters)?;
+        }
+        Ok(bad)
+    }
+}
+
+/// Messages that do not become rows.
+struct Bad {
+    messages: Vec<bool>,
+    /// What ends the query.
+    error: Option<Diagnostic>,
+}
+
+fn keep(part: &mut DecodedMessages, is_kept: impl Fn(u32) -> bool) -> Result<(), Diagnostic> {
+    let rows = part.rows.iter().enumerate().filter(|(_, message)| is_kept(**message)).map(|(row, _)| row as u32);
+    let rows: Vec<u32> = rows.collect();
+    if rows.len() == part.rows.len() { Ok(()) } else { part.keep(rows) }
+}
+
+impl Decoder for KafkaDecoder {
+    fn decode(&self, chunk: Chunk) -> Decoded {
+        let failed = |error| Decoded { error: Some(error), ..Decoded::default() };
+        match chunk.payload.downcast::<KafkaChunk>() {
+            Ok(chunk) => self.columns(&chunk).unwrap_or_else(failed),
+            Err(_) => failed(Diagnostic::bug("a decoder got a chunk of another source")),
+        }
+    }
+}

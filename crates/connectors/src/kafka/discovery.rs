@@ -1,0 +1,73 @@
+//! Looks for new partitions while a query runs, for the splits that are in reserve.
+
+use super::client::{Cluster, place};
+use super::topics::{Partition, Topics};
+use millstream_types::{Diagnostic, code};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long brokers may take to say which partitions there are; afterwards they are asked again.
+const ATTEMPT: Duration = Duration::from_millis(500);
+/// Pause after brokers have not answered.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// What is looked for.
+pub(super) struct Discovery {
+    topics: Topics,
+    /// `None`: nothing is looked for.
+    interval: Option<Duration>,
+    state: Mutex<State>,
+}
+
+struct State {
+    next: Instant,
+    known: BTreeSet<Partition>,
+    found: VecDeque<Partition>,
+    /// Splits in reserve that have no partition.
+    spares: usize,
+}
+
+impl Discovery {
+    /// Looks for what is not `known`, for so many `spares`.
+    pub(super) fn new(topics: Topics, interval: Option<Duration>, known: &[Partition], spares: usize) -> Discovery {
+        let next = Instant::now() + interval.unwrap_or_default();
+        let known = known.iter().cloned().collect();
+        let state = Mutex::new(State { next, known, found: VecDeque::new(), spares });
+        Discovery { topics, interval, state }
+    }
+
+    /// A new partition, if there is one; looks for one when it is time, and waits a while if not.
+    pub(super) fn claim(&self, cluster: &Cluster, patience: Duration) -> Result<Option<Partition>, Diagnostic> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if let Some(interval) = self.interval.filter(|_| state.found.is_empty() && state.next <= now) {
+            let found = self.topics.glance(cluster, ATTEMPT);
+            state.next = Instant::now() + if found.is_ok() { interval } else { interval.min(PAUSE) };
+            for partition in found.into_iter().flatten() {
+                if state.known.insert(partition.clone()) {
+                    state.found.push_back(partition);
+                }
+            }
+            if state.found.len() > state.spares {
+                return Err(too_many(&state));
+            }
+        }
+        if let Some(partition) = state.found.pop_front() {
+            state.spares -= 1;
+            return Ok(Some(partition));
+        }
+        drop(state);
+        std::thread::sleep(patience);
+        Ok(None)
+    }
+}
+
+fn too_many(state: &State) -> Diagnostic {
+    let names: Vec<String> = state.found.iter().map(Partition::to_string).collect();
+    let message =
+        format!("there are more new partitions than splits in reserve ({}): {}", state.spares, names.join(", "));
+    Diagnostic::new(code::READ_FAILED, message)
+        .at(place(&names[0]))
+        .advise("run the query again; it begins with all partitions that are there")
+}

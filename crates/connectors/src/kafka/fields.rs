@@ -1,0 +1,143 @@
+//! Which columns are in the key of a message and which in its value, and in which formats.
+
+use crate::format::{FORMATS, Format, MessageFormat};
+use millstream_types::{Diagnostic, Field, Options, Place, Schema, code};
+
+/// A format of a table, and what the names of its options have before them.
+pub(crate) struct PartFormat {
+    /// `value.`, `key.`, or nothing.
+    pub prefix: &'static str,
+    /// The format.
+    pub format: &'static Format,
+}
+
+/// The formats of a table: of values, then of keys, if they have one.
+pub(crate) fn formats(options: &Options) -> Result<Vec<PartFormat>, Diagnostic> {
+    let value = match (options.get("format"), options.get("value.format")) {
+        (Some(_), Some(_)) => {
+            return Err(Diagnostic::new(code::INVALID_OPTION, "there are both a format and a value.format")
+                .at(Place::Option("value.format".into()))
+                .advise("give one of 'format' and 'value.format'"));
+        }
+        (None, Some(name)) => PartFormat { prefix: "value.", format: Format::named(name, "value.format")? },
+        _ => PartFormat { prefix: "", format: Format::of(options)? },
+    };
+    let mut formats = vec![value];
+    if let Some(name) = options.get("key.format") {
+        formats.push(PartFormat { prefix: "key.", format: Format::named(name, "key.format")? });
+    }
+    for part in &formats {
+        if part.format.messages().is_none() {
+            let names = FORMATS.iter().filter(|format| format.messages().is_some()).map(Format::name);
+            let names: Vec<&str> = names.collect();
+            let message = format!("the format '{}' is not for messages", part.format.name());
+            return Err(Diagnostic::new(code::INVALID_OPTION, message)
+                .at(Place::Option(format!("{}format", part.prefix)))
+                .advise(format!("formats of messages: {}", names.join(", "))));
+        }
+    }
+    Ok(formats)
+}
+
+/// A part of a message: its value or its key.
+pub(super) struct Part {
+    /// How it is read and written.
+    pub format: &'static MessageFormat,
+    /// The options of the table, those of the format as if it were the only one.
+    pub options: Options,
+    /// The table's columns that it has, by position in the table.
+    pub columns: Vec<usize>,
+    /// What a record of it looks like.
+    pub schema: Schema,
+    /// `<format>.ignore-parse-errors`
+    pub ignores_errors: bool,
+}
+
+/// The parts of a table's messages.
+pub(super) struct Parts {
+    pub value: Part,
+    pub key: Option<Part>,
+}
+
+impl Parts {
+    /// By the options and the physical columns of a table.
+    pub(super) fn of(options: &Options, schema: &Schema) -> Result<Parts, Diagnostic> {
+        let mut formats = formats(options)?.into_iter();
+        let value_format = formats.next().ok_or_else(|| Diagnostic::bug("a table has no format"))?;
+        let prefix = options.get("key.fields-prefix").unwrap_or_default();
+        let value_has_key = match options.get("value.fields-include") {
+            None | Some("ALL") => true,
+            Some("EXCEPT_KEY") => false,
+            Some(_) => return Err(options.invalid("value.fields-include", "ALL or EXCEPT_KEY")),
+        };
+        if value_has_key && !prefix.is_empty() {
+            return Err(options
+                .invalid("key.fields-prefix", "possible while the value has the key's columns")
+                .advise("set 'value.fields-include' = 'EXCEPT_KEY'"));
+        }
+        let keys = key_columns(options, schema, prefix)?;
+        let key = match (formats.next(), keys.is_empty()) {
+            (Some(format), false) => {
+                let field = |at: &usize| {
+                    let Field { name, data_type, nullable, .. } = schema.fields[*at].clone();
+                    Field::new(&name[prefix.len()..], data_type, nullable)
+                };
+                let fields = keys.iter().map(field).collect();
+                Some(part(options, &format, keys.clone(), Schema::new(fields))?)
+            }
+            (None, true) => None,
+            (Some(_), true) => return Err(missing("key.format", "key.fields")),
+            (None, false) => return Err(missing("key.fields", "key.format")),
+        };
+        let in_value = |at: &usize| value_has_key || !keys.contains(at);
+        let columns: Vec<usize> = (0..schema.fields.len()).filter(in_value).collect();
+        let fields = columns.iter().map(|at| schema.fields[*at].clone()).collect();
+        let value = part(options, &value_format, columns, Schema::new(fields))?;
+        Ok(Parts { value, key })
+    }
+}
+
+fn missing(given: &str, wanted: &str) -> Diagnostic {
+    Diagnostic::new(code::MISSING_OPTION, format!("'{given}' is given, but not '{wanted}'"))
+        .at(Place::Option(wanted.into()))
+        .advise(format!("give both '{given}' and '{wanted}', or none"))
+}
+
+fn key_columns(options: &Options, schema: &Schema, prefix: &str) -> Result<Vec<usize>, Diagnostic> {
+    let mut columns = Vec::new();
+    for name in options.get("key.fields").unwrap_or_default().split(';').map(str::trim).filter(|n| !n.is_empty()) {
+        let found = schema.fields.iter().position(|field| field.name == name);
+        let column = found.ok_or_else(|| {
+            let names: Vec<&str> = schema.fields.iter().map(|field| field.name.as_str()).collect();
+            options.invalid("key.fields", "a list of columns").advise(format!("columns: {}", names.join(", ")))
+        })?;
+        if !name.starts_with(prefix) {
+            return Err(options
+                .invalid("key.fields", &format!("a list of columns whose names begin with '{prefix}'"))
+                .advise("give the names as the table has them, with the prefix"));
+        }
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+    }
+    Ok(columns)
+}
+
+fn part(options: &Options, part: &PartFormat, columns: Vec<usize>, schema: Schema) -> Result<Part, Diagnostic> {
+    let format = part.format.messages().ok_or_else(|| Diagnostic::bug("a format of messages has none"))?;
+    let mut own = options.clone();
+    for info in part.format.options().iter().filter(|_| !part.prefix.is_empty()) {
+        own.remove(info.key);
+        if let Some(value) = options.get(&format!("{}{}", part.prefix, info.key)) {
+            own.set(info.key, value);
+        }
+    }
+    let subject = "avro-confluent.subject";
+    if own.get(subject).is_none() {
+        let topic = options.get("topic").unwrap_or_default();
+        own.set(subject, format!("{topic}-{}", if part.prefix == "key." { "key" } else { "value" }));
+    }
+    let ignore = format!("{}.ignore-parse-errors", part.format.name());
+    let ignores_errors = own.boolean(&ignore, false)?;
+    Ok(Part { format, options: own, columns, schema, ignores_errors })
+}

@@ -1,0 +1,310 @@
+//! Reads one partition, or waits for one to be found.
+//!
+//! The client reads ahead; [`PartitionReader::wait`] waits for its first message, and a chunk is what is there, up to a
+//! size: so chunks grow with the rate by themselves. Brokers that go away are waited for: the client connects again and
+//! goes on where it was.
+
+use super::client::{KafkaConsumer, Trouble, create, is_refusal, place, reason};
+use super::decode::KafkaChunk;
+use super::metadata::{Envelopes, Headers, Time};
+use super::offsets::{Reset, Span};
+use super::source::Shared;
+use super::topics::Partition;
+use crate::messages::MessagesBuilder;
+use crate::{CHUNK_BYTES, Chunk, Position, SplitReader};
+use millstream_types::{Diagnostic, code};
+use rdkafka::Message;
+use rdkafka::Offset;
+use rdkafka::consumer::Consumer;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{BorrowedMessage, Headers as _};
+use rdkafka::topic_partition_list::TopicPartitionList;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a look for messages takes.
+const MOMENT: Duration = Duration::from_millis(100);
+/// Messages of a chunk, however short they are.
+const MOST_MESSAGES: usize = 1 << 16;
+
+/// What is collected of messages beside their values.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Wants {
+    pub keys: bool,
+    pub headers: bool,
+    pub leader_epochs: bool,
+}
+
+/// The split of a partition.
+pub(super) struct PartitionReader {
+    shared: Arc<Shared>,
+    name: String,
+    state: State,
+    batch: Batch,
+}
+
+enum State {
+    /// There is no partition yet.
+    Spare,
+    /// Nothing has been asked for yet.
+    Chosen(Arc<Partition>, Start),
+    Reading(Reading),
+    Ended,
+}
+
+struct Reading {
+    consumer: KafkaConsumer,
+    trouble: Trouble,
+    partition: Arc<Partition>,
+    start: Start,
+}
+
+/// Where and how reading starts.
+#[derive(Clone, Copy)]
+struct Start {
+    span: Span,
+    reset: Reset,
+    /// Whether the start is the position of a checkpoint.
+    is_resumed: bool,
+}
+
+/// Messages that were taken from the client and are in no chunk yet.
+#[derive(Default)]
+struct Batch {
+    /// Where reading goes on behind the batch; `None` if that is where it has begun.
+    next: Option<(Arc<Partition>, i64)>,
+    values: MessagesBuilder,
+    keys: MessagesBuilder,
+    envelopes: Envelopes,
+}
+
+impl PartitionReader {
+    /// Of a partition.
+    pub(super) fn new(shared: Arc<Shared>, partition: Partition, span: Span) -> PartitionReader {
+        let (name, reset) = (partition.to_string(), shared.reset);
+        let state = State::Chosen(Arc::new(partition), Start { span, reset, is_resumed: false });
+        PartitionReader { shared, name, state, batch: Batch::default() }
+    }
+
+    /// Of a partition that may be found later.
+    pub(super) fn spare(shared: Arc<Shared>, name: String) -> PartitionReader {
+        PartitionReader { shared, name, state: State::Spare, batch: Batch::default() }
+    }
+
+    /// Takes what the client has; waits a while for the first message.
+    fn receive(&mut self, patience: Duration) -> Result<(), Diagnostic> {
+        match &mut self.state {
+            State::Ended => {}
+            State::Spare => {
+                if let Some(partition) = self.shared.found(patience)? {
+                    self.name = partition.to_string();
+                    let start = Start { span: Span::WHOLE, reset: self.shared.reset, is_resumed: false };
+                    self.state = State::Chosen(Arc::new(partition), start);
+                }
+            }
+            State::Chosen(_, start) if start.span.is_empty() => self.state = State::Ended,
+            State::Chosen(partition, start) => {
+                if let (Offset::Offset(from), false) = (start.span.from, start.is_resumed) {
+                    // A checkpoint that comes before the first message has to know where that will be.
+                    self.batch.reaches(partition.clone(), from);
+                }
+                self.state = State::Reading(Reading::begin(&self.shared, partition.clone(), *start)?);
+            }
+            State::Reading(reading) => {
+                if reading.receive(&mut self.batch, self.shared.wants, patience)? {
+                    self.state = State::Ended;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_ready(&self) -> bool {
+        self.batch.next.is_some() || matches!(self.state, State::Ended)
+    }
+
+    /// The chunk of what was received.
+    fn chunk(&mut self) -> Option<Chunk> {
+        let batch = std::mem::take(&mut self.batch);
+        let (partition, next) = batch.next.clone()?;
+        self.shared.commits.handed_over(&partition, next);
+        let bytes = batch.size() as u64;
+        let keys = self.shared.wants.keys.then(|| batch.keys.finish());
+        let chunk = KafkaChunk { partition, keys, values: batch.values.finish(), envelopes: batch.envelopes };
+        let after = Some(Position { at: next.cast_unsigned(), line: 0 });
+        Some(Chunk { payload: Box::new(chunk), bytes, after })
+    }
+}
+
+impl SplitReader for PartitionReader {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_spare(&self) -> bool {
+        matches!(self.state, State::Spare)
+    }
+
+    fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
+        if let State::Chosen(_, start) = &mut self.state {
+            start.span.from = match from {
+                Some(position) => Offset::Offset(position.at.cast_signed()),
+                None => Offset::Beginning,
+            };
+            if from.is_some() {
+                // What was there when the checkpoint was taken must be there now; nothing is passed over in silence.
+                (start.reset, start.is_resumed) = (Reset::Fail, true);
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<bool, Diagnostic> {
+        if !self.is_ready() {
+            self.receive(MOMENT)?;
+            self.shared.commits.commit_if_due();
+        }
+        Ok(self.is_ready())
+    }
+
+    fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
+        while !self.is_ready() {
+            self.receive(MOMENT)?;
+        }
+        if !self.batch.is_full() {
+            self.receive(Duration::ZERO)?;
+        }
+        Ok(self.chunk())
+    }
+}
+
+impl Reading {
+    /// Has the messages of a partition fetched.
+    fn begin(shared: &Shared, partition: Arc<Partition>, start: Start) -> Result<Reading, Diagnostic> {
+        let Start { span, reset, .. } = start;
+        let trouble = Trouble::default();
+        let mut config = shared.config.clone();
+        config.set("auto.offset.reset", reset.property());
+        config.set("enable.partition.eof", if span.until.is_some() { "true" } else { "false" });
+        let consumer: KafkaConsumer = create(&config, trouble.clone())?;
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(&partition.topic, partition.number, span.from)
+            .and_then(|()| consumer.assign(&list))
+            .map_err(|e| Diagnostic::bug(format!("{partition} cannot be assigned: {e}")))?;
+        Ok(Reading { consumer, trouble, partition, start })
+    }
+
+    /// Takes what is there, up to a full batch; whether that is the end.
+    fn receive(&self, batch: &mut Batch, wants: Wants, patience: Duration) -> Result<bool, Diagnostic> {
+        let mut patience = patience;
+        while !batch.is_full() {
+            match self.consumer.poll(patience) {
+                None => return Ok(false),
+                Some(Ok(message)) => {
+                    let until = self.start.span.until.unwrap_or(i64::MAX);
+                    if message.offset() < until {
+                        batch.push(&message, wants);
+                        batch.reaches(self.partition.clone(), message.offset() + 1);
+                    }
+                    if message.offset() + 1 >= until {
+                        return Ok(true);
+                    }
+                }
+                Some(Err(KafkaError::PartitionEOF(_))) => {
+                    if self.start.span.is_there {
+                        return Ok(true);
+                    }
+                }
+                Some(Err(error)) => self.survive(&error)?,
+            }
+            patience = Duration::ZERO;
+        }
+        Ok(false)
+    }
+
+    /// Goes on after an error that the client gets over by itself.
+    fn survive(&self, error: &KafkaError) -> Result<(), Diagnostic> {
+        use RDKafkaErrorCode as E;
+        let name = self.partition.to_string();
+        let code = error.rdkafka_error_code().unwrap_or(E::Unknown);
+        let diagnostic = match code {
+            E::AutoOffsetReset | E::OffsetOutOfRange => {
+                let message =
+                    format!("the messages of {name} from {:?} on are not there any more", self.start.span.from);
+                let changed = if self.start.is_resumed { code::INPUT_CHANGED } else { code::READ_FAILED };
+                Diagnostic::new(changed, message).advise(if self.start.is_resumed {
+                    "data that the checkpoint has not seen are lost: keep them longer (retention.ms), or start anew with \
+                     another state directory"
+                } else {
+                    "set 'properties.auto.offset.reset' to 'earliest' or 'latest', or keep messages longer (retention.ms)"
+                })
+            }
+            E::UnknownTopicOrPartition | E::UnknownTopic | E::UnknownPartition | E::UnknownTopicId => {
+                Diagnostic::new(code::READ_FAILED, format!("{name} does not exist any more"))
+                    .advise("the topic was deleted; create it again and start anew, or remove it from the table")
+            }
+            // Offsets of the group are looked up and committed elsewhere, and only if they are wanted.
+            E::GroupAuthorizationFailed => return Ok(()),
+            code if is_refusal(code) || matches!(error, KafkaError::MessageConsumptionFatal(_)) => {
+                let message = format!("{name} cannot be read: {}", reason(error, &self.trouble));
+                Diagnostic::new(code::READ_FAILED, message)
+                    .advise("check the properties of the table and the user's rights")
+            }
+            _ => return Ok(()),
+        };
+        Err(diagnostic.at(place(&name)))
+    }
+}
+
+impl Batch {
+    fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    fn size(&self) -> usize {
+        self.values.size() + self.keys.size() + 32 * self.len()
+    }
+
+    /// Says where reading goes on.
+    fn reaches(&mut self, partition: Arc<Partition>, next: i64) {
+        self.next = Some((partition, next));
+    }
+
+    fn is_full(&self) -> bool {
+        self.size() >= CHUNK_BYTES || self.len() >= MOST_MESSAGES
+    }
+
+    fn push(&mut self, message: &BorrowedMessage<'_>, wants: Wants) {
+        self.values.push(message.payload());
+        if wants.keys {
+            self.keys.push(message.key());
+        }
+        if wants.headers {
+            self.envelopes.headers.push(headers(message));
+        }
+        if wants.leader_epochs {
+            self.envelopes.leader_epochs.push(leader_epoch(message));
+        }
+        self.envelopes.offsets.push(message.offset());
+        self.envelopes.timestamps.push(Time(message.timestamp()));
+    }
+}
+
+/// The headers of a message; of several with one name the last counts, as in Flink.
+fn headers(message: &BorrowedMessage<'_>) -> Headers {
+    let mut all = Headers::new();
+    for header in message.headers().into_iter().flat_map(|headers| headers.iter()) {
+        let value = header.value.map(<[u8]>::to_vec);
+        match all.iter_mut().find(|(name, _)| name == header.key) {
+            Some((_, present)) => *present = value,
+            None => all.push((header.key.to_string(), value)),
+        }
+    }
+    all
+}
+
+/// The epoch of the leader that has written the message; negative if it is not known.
+fn leader_epoch(message: &BorrowedMessage<'_>) -> i32 {
+    // SAFETY: the pointer is that of the message, which librdkafka has made and which lives as long as the borrow.
+    unsafe { rdkafka::bindings::rd_kafka_message_leader_epoch(message.ptr()) }
+}

@@ -1,0 +1,109 @@
+//! What can be tested without a broker; the rest is in `crates/engine/tests/kafka`.
+
+use super::offsets::{Extent, is_bounded};
+use super::properties::client_config;
+use super::record::{RecordEncoder, records};
+use crate::messages::testing::options;
+use crate::{Encoded, Encoder, SinkRequest, check_table_options};
+use arrow_array::{ArrayRef, Int64Array, StringViewArray};
+use millstream_types::{DataType, Diagnostic, Field, Schema, code};
+use std::sync::Arc;
+
+fn config(pairs: &[(&str, &str)]) -> Result<rdkafka::ClientConfig, Diagnostic> {
+    let servers = [("properties.bootstrap.servers", "localhost:9092")];
+    client_config(&options(&[&servers, pairs].concat()))
+}
+
+#[test]
+fn properties_of_java_are_translated_or_refused() {
+    let config_of = |key: &str, value: &str| config(&[(key, value)]);
+    let jaas = r#"org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="b\"c";"#;
+    let scram = config_of("properties.sasl.jaas.config", jaas).unwrap();
+    assert_eq!((scram.get("sasl.username"), scram.get("sasl.password")), (Some("a"), Some("b\"c")));
+    let other = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;";
+    let error = config_of("properties.sasl.jaas.config", other).unwrap_err();
+    assert!(error.advice.unwrap().contains("properties.sasl.username"));
+    assert_eq!(config_of("properties.max.request.size", "7").unwrap().get("message.max.bytes"), Some("7"));
+    let kilobytes = config_of("properties.buffer.memory", "33554432").unwrap();
+    assert_eq!(kilobytes.get("queue.buffering.max.kbytes"), Some("32768"));
+    let protocol = config_of("properties.security.protocol", "SASL_SSL").unwrap();
+    assert_eq!(protocol.get("security.protocol"), Some("sasl_ssl"));
+    let error = config_of("properties.ssl.truststore.location", "x.jks").unwrap_err();
+    assert!(error.code == code::INVALID_OPTION && error.advice.unwrap().contains("ssl.ca.location"));
+    // What librdkafka has as Java does comes through, what is the connector's own does not.
+    assert_eq!(config_of("properties.linger.ms", "9").unwrap().get("linger.ms"), Some("9"));
+    assert_eq!(config_of("properties.auto.offset.reset", "earliest").unwrap().get("auto.offset.reset"), None);
+}
+
+#[test]
+fn the_library_has_tls_sasl_and_all_compressions() {
+    for (key, value) in [
+        ("properties.security.protocol", "SASL_SSL"),
+        ("properties.sasl.mechanism", "SCRAM-SHA-512"),
+        ("properties.sasl.mechanism", "PLAIN"),
+        ("properties.compression.type", "zstd"),
+        ("properties.compression.type", "lz4"),
+        ("properties.compression.type", "snappy"),
+        ("properties.compression.type", "gzip"),
+    ] {
+        let user = [("properties.sasl.username", "u"), ("properties.sasl.password", "p"), (key, value)];
+        super::producer::Producer::open(&config(&user).unwrap()).unwrap_or_else(|e| panic!("{key} = {value}: {e}"));
+    }
+    let unknown = config(&[("properties.no.such.property", "1")]).unwrap();
+    assert_eq!(super::producer::Producer::open(&unknown).err().unwrap().code, code::INVALID_OPTION);
+}
+
+#[test]
+fn starts_and_ends_are_checked() {
+    let extent = |pairs: &[(&str, &str)]| Extent::of(&options(pairs));
+    assert_eq!(extent(&[]).unwrap_err().code, code::MISSING_OPTION);
+    assert!(extent(&[("properties.group.id", "g")]).is_ok());
+    let earliest = ("scan.startup.mode", "earliest-offset");
+    assert!(extent(&[earliest, ("scan.bounded.mode", "earliest-offset")]).is_err());
+    for text in ["", "partition:0", "partition:x,offset:1", "partition:0,offset:-1", "partition:0;offset:1"] {
+        let pairs = [("scan.startup.mode", "specific-offsets"), ("scan.startup.specific-offsets", text)];
+        assert_eq!(extent(&pairs).is_err(), !text.is_empty(), "{text}");
+    }
+    assert!(is_bounded(&options(&[("scan.bounded.mode", "latest-offset")])));
+    assert!(!is_bounded(&options(&[("scan.bounded.mode", "unbounded")])) && !is_bounded(&options(&[])));
+}
+
+#[test]
+fn options_of_formats_have_their_prefix() {
+    let base = [("connector", "kafka"), ("topic", "t"), ("properties.bootstrap.servers", "b")];
+    let check = |pairs: &[(&str, &str)]| check_table_options("t", &options(&[&base, pairs].concat()));
+    check(&[("format", "json"), ("json.ignore-parse-errors", "true")]).unwrap();
+    let parts = [("key.format", "csv"), ("value.format", "json")];
+    check(&[&parts[..], &[("key.csv.field-delimiter", "|"), ("value.json.ignore-parse-errors", "true")]].concat())
+        .unwrap();
+    let error = check(&[&parts[..], &[("json.ignore-parse-errors", "true")]].concat()).unwrap_err();
+    assert_eq!(error.code, code::UNKNOWN_OPTION);
+    assert!(error.advice.unwrap().starts_with("did you mean 'value.json.ignore-parse-errors'?"));
+    assert_eq!(check(&[("format", "parquet")]).unwrap_err().code, code::INVALID_OPTION);
+    let file = options(&[("connector", "filesystem"), ("path", "x"), ("format", "avro")]);
+    assert_eq!(check_table_options("t", &file).unwrap_err().code, code::INVALID_OPTION);
+}
+
+#[test]
+fn records_keep_their_bounds() {
+    let schema = Schema::new(vec![Field::new("k", DataType::STRING, true), Field::new("n", DataType::BigInt, true)]);
+    let options = options(&[
+        ("format", "json"),
+        ("key.format", "raw"),
+        ("key.fields", "k"),
+        ("value.fields-include", "EXCEPT_KEY"),
+    ]);
+    let encoder =
+        RecordEncoder::open(&SinkRequest { table: "t".into(), options, schema, metadata: vec![], primary_key: vec![] })
+            .unwrap();
+    let columns: [ArrayRef; 2] = [
+        Arc::new(StringViewArray::from(vec![Some("a"), None, Some("")])),
+        Arc::new(Int64Array::from(vec![Some(1), Some(2), None])),
+    ];
+    let Encoded::Bytes { data, rows } = encoder.encode(&columns, 3).unwrap() else { panic!("bytes") };
+    assert_eq!(rows, 3);
+    let text = |part: Option<&[u8]>| part.map(|part| String::from_utf8(part.to_vec()).unwrap());
+    let records: Vec<_> = records(&data).map(|record| (text(record.key), text(record.value).unwrap())).collect();
+    let expected = [(Some("a"), "{\"n\":1}"), (None, "{\"n\":2}"), (Some(""), "{\"n\":null}")];
+    assert_eq!(records, expected.map(|(key, value)| (key.map(str::to_string), value.to_string())));
+}

@@ -1,0 +1,142 @@
+//! The token topic: which checkpoint of a job was committed last.
+//!
+//! A token is a message within the transaction of the checkpoint's span: its key names the job and the sink, its value is
+//! the number of the checkpoint. So it is seen if, and only if, the rows of the span are. The topic is compacted.
+
+use super::client::{Cluster, Trouble, create, place};
+use super::producer::Outgoing;
+use millstream_types::{Diagnostic, Options, code};
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::consumer::Consumer;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::topic_partition_list::TopicPartitionList;
+use rdkafka::{ClientConfig, Message, Offset};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+/// How long reading the topic may take without any message.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The token topic of a sink, and the key of its tokens.
+#[derive(Clone)]
+pub(super) struct Tokens {
+    topic: String,
+    key: String,
+    config: ClientConfig,
+    options: Options,
+}
+
+impl Tokens {
+    /// The tokens of the sink that `key` names.
+    pub(super) fn new(options: &Options, config: &ClientConfig, key: String) -> Tokens {
+        let topic = options.get("sink.token-topic").unwrap_or("millstream-checkpoints").to_string();
+        let mut config = config.clone();
+        config.remove("transactional.id");
+        Tokens { topic, key, config, options: options.clone() }
+    }
+
+    /// The token of a checkpoint; `None` takes tokens back.
+    pub(super) fn message<'a>(&'a self, checkpoint: Option<&'a str>) -> Outgoing<'a> {
+        let (key, value) = (Some(self.key.as_bytes()), checkpoint.map(str::as_bytes));
+        Outgoing { topic: &self.topic, partition: None, key, value, timestamp: None, headers: Vec::new() }
+    }
+
+    /// Creates the topic unless it is there.
+    pub(super) fn create_topic(&self) -> Result<(), Diagnostic> {
+        let failed = |what: String| {
+            Diagnostic::new(code::WRITE_FAILED, format!("the topic '{}' cannot be created: {what}", self.topic))
+                .at(place(&self.topic))
+                .advise("create it: kafka-topics.sh --create --topic … --partitions 1 --config cleanup.policy=compact")
+        };
+        let cluster = Cluster::open(&self.options, &self.config)?;
+        let metadata = cluster.ask("the list of topics", |consumer, timeout| consumer.fetch_metadata(None, timeout))?;
+        if metadata.topics().iter().any(|topic| topic.name() == self.topic) {
+            return Ok(());
+        }
+        let admin: AdminClient<Trouble> = create(&self.config, Trouble::default())?;
+        let topic = NewTopic::new(&self.topic, 1, TopicReplication::Fixed(-1)).set("cleanup.policy", "compact");
+        let options = AdminOptions::new()
+            .operation_timeout(Some(Duration::from_secs(10)))
+            .request_timeout(Some(Duration::from_secs(20)));
+        let created = block_on(admin.create_topics([&topic], &options)).map_err(|e| failed(e.to_string()))?;
+        match created.into_iter().next() {
+            Some(Err((_, error))) if error != RDKafkaErrorCode::TopicAlreadyExists => Err(failed(error.to_string())),
+            _ => Ok(()),
+        }
+    }
+
+    /// The checkpoint of the last token.
+    pub(super) fn last(&self) -> Result<Option<u64>, Diagnostic> {
+        let mut config = self.config.clone();
+        for (name, value) in [
+            ("isolation.level", "read_committed"),
+            ("enable.partition.eof", "true"),
+            ("auto.offset.reset", "earliest"),
+            ("enable.auto.commit", "false"),
+        ] {
+            config.set(name, value);
+        }
+        super::properties::default(&mut config, "group.id", "millstream");
+        let cluster = Cluster::open(&self.options, &config)?;
+        let topics = super::topics::Topics::Listed(vec![self.topic.clone()]);
+        let partitions = topics.partitions(&cluster)?;
+        let mut list = TopicPartitionList::new();
+        for partition in &partitions {
+            let added = list.add_partition_offset(&partition.topic, partition.number, Offset::Beginning);
+            added.map_err(|e| Diagnostic::bug(format!("{partition} cannot be read: {e}")))?;
+        }
+        let failed = |what: &str| {
+            Diagnostic::new(code::READ_FAILED, format!("the topic '{}' cannot be read: {what}", self.topic))
+                .at(place(&self.topic))
+        };
+        cluster.consumer.assign(&list).map_err(|e| failed(&e.to_string()))?;
+        let (mut last, mut open, mut heard) = (None, partitions.len(), Instant::now());
+        while open > 0 {
+            match cluster.consumer.poll(Duration::from_millis(100)) {
+                None if heard.elapsed() > PATIENCE => return Err(failed("the brokers do not answer")),
+                None => continue,
+                Some(Ok(message)) if message.key() == Some(self.key.as_bytes()) => {
+                    last = match message.payload() {
+                        None => None,
+                        Some(value) => Some(number(value).ok_or_else(|| failed("a token is damaged"))?),
+                    };
+                }
+                Some(Ok(_)) => {}
+                Some(Err(KafkaError::PartitionEOF(_))) => open -= 1,
+                Some(Err(error)) if error.rdkafka_error_code().is_some_and(super::client::is_refusal) => {
+                    return Err(failed(&error.to_string()));
+                }
+                Some(Err(_)) => continue,
+            }
+            heard = Instant::now();
+        }
+        Ok(last)
+    }
+}
+
+fn number(value: &[u8]) -> Option<u64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// Waits for an answer of the client, which comes from a thread of its own.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(thread::current())).into();
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(answer) => return answer,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Exactly once: each span of a checkpoint is a transaction.
+//!
+//! Two transactional producers take turns. Rows go into the open transaction of one; at the cut it is handed to the
+//! [`Commit`], and the other goes on. A transaction cannot be resumed by another process: what was prepared and not
+//! committed is aborted by the next process of the job, when it takes over the transactional ids. So each transaction holds
+//! a token ([`super::tokens`]) that says which checkpoint it belongs to, and a job goes on from the checkpoint of the last
+//! token that is seen.
+
+use super::client::{place, reason};
+use super::producer::{Producer, fenced, is_fenced};
+use super::sink::Route;
+use super::tokens::Tokens;
+use crate::{Commit, Committed, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob};
+use millstream_types::{Diagnostic, Options, Place, code};
+use rdkafka::ClientConfig;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::Producer as _;
+use serde_json::{Value, json};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long one call of the client may take; it is made again while there is hope.
+const ATTEMPT: Duration = Duration::from_secs(10);
+/// Pause before a call is made again.
+const PAUSE: Duration = Duration::from_millis(100);
+const TIMEOUT: &str = "transaction.timeout.ms";
+
+/// See the file's description.
+pub(super) struct TransactionalSink {
+    options: Options,
+    config: ClientConfig,
+    route: Route,
+    encoder: Arc<dyn Encoder>,
+    /// How long a transaction may be open.
+    timeout: Duration,
+    /// `None` until there are checkpoints.
+    job: Option<Job>,
+}
+
+/// The producers of a job's sink.
+struct Job {
+    turns: [Arc<Transactional>; 2],
+    /// Which of them rows go to.
+    current: usize,
+    tokens: Tokens,
+    /// The checkpoint that was committed last, when the producers were made.
+    last: Option<u64>,
+}
+
+/// A transactional producer.
+struct Transactional {
+    producer: Producer,
+    phase: Mutex<Phase>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// No transaction.
+    Idle,
+    /// Rows go in.
+    Open,
+    /// Complete, but not committed.
+    Cut,
+    /// The transaction cannot be committed.
+    Failed,
+}
+
+impl TransactionalSink {
+    /// A sink that waits for its job.
+    pub(super) fn open(
+        options: &Options,
+        mut config: ClientConfig,
+        route: Route,
+        encoder: Arc<dyn Encoder>,
+    ) -> Result<TransactionalSink, Diagnostic> {
+        // The most that brokers allow unless they are told otherwise.
+        super::properties::default(&mut config, TIMEOUT, "900000");
+        let timeout = config.get(TIMEOUT).and_then(|text| text.parse().ok()).map(Duration::from_millis);
+        let key = format!("properties.{TIMEOUT}");
+        let timeout = timeout.ok_or_else(|| options.invalid(&key, "a number of milliseconds"))?;
+        Ok(TransactionalSink { options: options.clone(), config, route, encoder, timeout, job: None })
+    }
+
+    /// Takes over the transactional ids of the job: whoever had them before is heard no more, and what it had not committed is
+    /// aborted. Then reads which checkpoint was committed last.
+    fn join(&mut self, job: &SinkJob) -> Result<&mut Job, Diagnostic> {
+        let prefix = self.options.get("sink.transactional-id-prefix").unwrap_or("millstream");
+        let name = format!("{prefix}-{}-{}", job.job, job.sink);
+        let tokens = Tokens::new(&self.options, &self.config, format!("{prefix}/{}/{}", job.job, job.sink));
+        tokens.create_topic()?;
+        let patience = self.options.duration("connect.timeout", Duration::from_secs(30))?.max(Duration::from_secs(30));
+        let turn = |number: usize| {
+            let mut config = self.config.clone();
+            config.set("transactional.id", format!("{name}-{number}"));
+            Transactional::open(&config, patience).map(Arc::new)
+        };
+        let turns = [turn(0)?, turn(1)?];
+        let last = tokens.last()?;
+        Ok(self.job.insert(Job { turns, current: 0, tokens, last }))
+    }
+
+    fn job(&mut self) -> Result<&mut Job, Diagnostic> {
+        self.job.as_mut().ok_or_else(|| {
+            let message =
+                "rows are to be written exactly once, but there are no checkpoints, with which they are committed";
+            Diagnostic::new(code::INVALID_OPTION, message).at(Place::Option("sink.delivery-guarantee".into())).advise(
+                "set 'execution.checkpointing.interval' and give a state directory, or set 'sink.delivery-guarantee' = \
+                 'at-least-once'",
+            )
+        })
+    }
+}
+
+impl Sink for TransactionalSink {
+    fn encoder(&self) -> Arc<dyn Encoder> {
+        self.encoder.clone()
+    }
+
+    fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
+        let timeout = self.timeout;
+        let job = self.job()?;
+        let current = job.turns[job.current].clone();
+        if current.phase() != Phase::Open {
+            // Rows of one key stay in order; and readers that wait for the end of this transaction see all of the last.
+            job.turns[1 - job.current].producer.flush()?;
+            current.begin(timeout)?;
+        }
+        self.route.send(piece, &current.producer, &self.options)
+    }
+
+    /// Nothing can be seen before the commit.
+    fn flush(&mut self) -> Result<(), Diagnostic> {
+        match &self.job {
+            Some(job) => job.turns[job.current].producer.check(),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), Diagnostic> {
+        let job = self.job()?;
+        match job.turns[job.current].phase() {
+            Phase::Open => Err(Diagnostic::bug("rows were written behind the last checkpoint")),
+            _ => Ok(()),
+        }
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery::ExactlyOnce
+    }
+
+    fn committed(&mut self, job: &SinkJob) -> Result<Committed, Diagnostic> {
+        let last = self.join(job)?.last;
+        Ok(last.map_or(Committed::Nothing, Committed::Checkpoint))
+    }
+
+    fn begin(&mut self, job: &SinkJob, restored: Option<&RestoredSink>) -> Result<(), Diagnostic> {
+        let timeout = self.timeout;
+        let joined = match &mut self.job {
+            Some(joined) => joined,
+            None => self.join(job)?,
+        };
+        let wanted = restored.map(|restored| restored.checkpoint);
+        if joined.last == wanted {
+            return Ok(());
+        }
+        if wanted.is_none() {
+            // A job of this name has been there before; its tokens must not count for this one.
+            let first = &joined.turns[0];
+            first.begin(timeout)?;
+            first.producer.send(&joined.tokens.message(None))?;
+            return first.commit(timeout);
+        }
+        let last = joined.last.map_or("none".to_string(), |last| last.to_string());
+        let message = format!(
+            "the sink has committed checkpoint {last} last, so the job cannot go on from checkpoint {}",
+            wanted.unwrap_or_default()
+        );
+        Err(Diagnostic::new(code::NOT_RECOVERABLE, message).at(place(&self.route.topic)).advise(
+            "recover from the checkpoint that was committed, or start the job anew with another state directory",
+        ))
+    }
+
+    fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {
+        let timeout = self.timeout;
+        let job = self.job()?;
+        let turn = job.turns[job.current].clone();
+        // A span without rows has a transaction, too: its token says how far the job is.
+        turn.begin(timeout)?;
+        turn.enter(Phase::Cut);
+        job.current = 1 - job.current;
+        Ok(Some(Box::new(Transaction { turn, checkpoint, tokens: job.tokens.clone(), timeout })))
+    }
+}
+
+impl Drop for TransactionalSink {
+    /// What was not cut will not be committed; readers need not wait for the transaction's timeout to know.
+    fn drop(&mut self) {
+        if let Some(job) = &self.job {
+            let current = &job.turns[job.current];
+            if current.phase() == Phase::Open {
+                current.producer.purge();
+                _ = current.producer.client().abort_transaction(ATTEMPT);
+            }
+        }
+    }
+}
+
+/// The transaction of a span.
+struct Transaction {
+    turn: Arc<Transactional>,
+    checkpoint: u64,
+    tokens: Tokens,
+    timeout: Duration,
+}
+
+impl Commit for Transaction {
+    fn prepare(&mut self) -> Result<Value, Diagnostic> {
+        let checkpoint = self.checkpoint.to_string();
+        self.turn.producer.flush()?;
+        self.turn.producer.send(&self.tokens.message(Some(&checkpoint)))?;
+        self.turn.producer.flush()?;
+        Ok(json!({ "checkpoint": self.checkpoint }))
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), Diagnostic> {
+        self.turn.commit(self.timeout)
+    }
+}
+
+impl Transactional {
+    /// Makes the producer and takes over its id.
+    fn open(config: &ClientConfig, patience: Duration) -> Result<Transactional, Diagnostic> {
+        let producer = Producer::open(config)?;
+        retried(&producer, patience, "transactions cannot be begun", || producer.client().init_transactions(ATTEMPT))?;
+        Ok(Transactional { producer, phase: Mutex::new(Phase::Idle), changed: Condvar::new() })
+    }
+
+    fn phase(&self) -> Phase {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, phase: Phase) {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+        self.changed.notify_all();
+    }
+
+    /// Begins a transaction unless one is open; waits until the one before is committed.
+    fn begin(&self, timeout: Duration) -> Result<(), Diagnostic> {
+        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = Instant::now();
+        loop {
+            match *phase {
+                Phase::Open => return Ok(()),
+                Phase::Idle => break,
+                Phase::Failed => return Err(fenced()),
+                Phase::Cut if start.elapsed() > timeout => return Err(fenced()),
+                Phase::Cut => {
+                    phase = self.changed.wait_timeout(phase, ATTEMPT).unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+        }
+        let begun = self.producer.client().begin_transaction();
+        begun.map_err(|error| failed(&error, &self.producer, "a transaction cannot be begun"))?;
+        *phase = Phase::Open;
+        Ok(())
+    }
+
+    /// Commits the transaction, which is tried as long as it may be open.
+    fn commit(&self, timeout: Duration) -> Result<(), Diagnostic> {
+        let flushed = self.producer.flush();
+        let committed = flushed.and_then(|()| {
+            retried(&self.producer, timeout, "a transaction cannot be committed", || {
+                self.producer.client().commit_transaction(ATTEMPT)
+            })
+        });
+        self.enter(if committed.is_ok() { Phase::Idle } else { Phase::Failed });
+        committed
+    }
+}
+
+/// Calls the client until it succeeds, there is no hope, or the time is over.
+fn retried(
+    producer: &Producer,
+    patience: Duration,
+    what: &str,
+    call: impl Fn() -> Result<(), KafkaError>,
+) -> Result<(), Diagnostic> {
+    let start = Instant::now();
+    loop {
+        let Err(error) = call() else { return Ok(()) };
+        let has_hope = match &error {
+            KafkaError::Transaction(error) => error.is_retriable(),
+            KafkaError::Flush(_) => true,
+            _ => false,
+        };
+        if !has_hope || start.elapsed() > patience {
+            return Err(failed(&error, producer, what));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn failed(error: &KafkaError, producer: &Producer, what: &str) -> Diagnostic {
+    let code = match error {
+        KafkaError::Transaction(error) => error.code(),
+        error => error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown),
+    };
+    if is_fenced(code) || producer.is_fenced() {
+        return fenced();
+    }
+    // The error says that messages were lost, the message which.
+    if let Err(lost) = producer.check() {
+        return lost;
+    }
+    let text = match error {
+        KafkaError::Transaction(error) => error.to_string(),
+        error => reason(error, producer.trouble()),
+    };
+    Diagnostic::new(code::WRITE_FAILED, format!("{what}: {text}")).advise(match code {
+        RDKafkaErrorCode::InvalidTransactionTimeout => {
+            "lower 'properties.transaction.timeout.ms', or raise 'transaction.max.timeout.ms' of the brokers"
+        }
+        RDKafkaErrorCode::TransactionalIdAuthorizationFailed => "have the user granted the transactional ids",
+        _ => "see the brokers' logs; the job can be recovered from its checkpoints",
+    })
+}

@@ -1,0 +1,269 @@
+//! The connection to the database, which is made again when it was lost.
+
+use millstream_types::{Diagnostic, Options, Place, code};
+use postgres::config::{Host, SslMode};
+use postgres::error::SqlState;
+use postgres::{Client, Config, NoTls};
+use std::error::Error;
+use std::io;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Pauses before a further attempt grow from the first to the second.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// How long one attempt may take.
+const ATTEMPT: Duration = Duration::from_secs(10);
+/// What every session starts with. Timestamps without a zone are UTC where the table's column has one. The locks of a process
+/// whose machine has gone are given up after some minutes, not hours, so that its successor can go on.
+const SESSION: &str = "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; \
+     SET idle_in_transaction_session_timeout = '5min'; \
+     SET tcp_keepalives_idle = 60; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 6;";
+
+/// See the file's description.
+pub(super) struct Connection {
+    config: Config,
+    /// Where it goes, without secrets, for messages.
+    pub(super) server: String,
+    /// Statements that a session starts with.
+    prelude: String,
+    patience: Duration,
+    retries: u32,
+    client: Option<Client>,
+}
+
+/// Why a piece of work on the database has failed.
+pub(super) enum Failure {
+    /// The database, or the way to it.
+    Database(postgres::Error),
+    /// Anything else; trying again is of no use.
+    Other(Diagnostic),
+}
+
+impl From<postgres::Error> for Failure {
+    fn from(error: postgres::Error) -> Failure {
+        Failure::Database(error)
+    }
+}
+
+impl From<Diagnostic> for Failure {
+    fn from(error: Diagnostic) -> Failure {
+        Failure::Other(error)
+    }
+}
+
+impl Connection {
+    /// Connects as the options say; tries again while the server is not there.
+    pub(super) fn open(options: &Options) -> Result<Connection, Diagnostic> {
+        let config = config(options)?;
+        let server = server(&config);
+        let patience = options.duration("connection.max-retry-timeout", Duration::from_secs(60))?;
+        let retries = options.parse("sink.max-retries", 3)?;
+        let mut connection = Connection { config, server, prelude: SESSION.into(), patience, retries, client: None };
+        connection.client()?;
+        Ok(connection)
+    }
+
+    /// Runs statements now and at the start of every later session.
+    pub(super) fn begin_sessions_with(&mut self, statements: &str) -> Result<(), Diagnostic> {
+        self.run(|client| Ok(client.batch_execute(statements)?))?;
+        self.prelude.push_str(statements);
+        Ok(())
+    }
+
+    /// Runs a piece of work, anew when the connection was lost meanwhile: it must be one transaction at the end, or change nothing.
+    pub(super) fn run<T>(&mut self, mut work: impl FnMut(&mut Client) -> Result<T, Failure>) -> Result<T, Diagnostic> {
+        let mut pauses = Pauses::new();
+        for attempt in 0.. {
+            let error = match work(self.client()?) {
+                Ok(done) => return Ok(done),
+                Err(Failure::Other(error)) => return Err(error),
+                Err(Failure::Database(error)) => error,
+            };
+            if self.client.as_ref().is_some_and(Client::is_closed) || is_lost(&error) {
+                self.client = None;
+            }
+            if attempt >= self.retries || !is_transient(&error) {
+                return Err(self.explain(&error));
+            }
+            sleep(pauses.next());
+        }
+        Err(Diagnostic::bug("an endless loop has ended"))
+    }
+
+    fn client(&mut self) -> Result<&mut Client, Diagnostic> {
+        if self.client.is_none() {
+            self.client = Some(self.connect()?);
+        }
+        self.client.as_mut().ok_or_else(|| Diagnostic::bug("a connection was made and is not there"))
+    }
+
+    fn connect(&self) -> Result<Client, Diagnostic> {
+        let (since, mut pauses) = (Instant::now(), Pauses::new());
+        loop {
+            let connected = self.config.connect(NoTls).and_then(|mut client| {
+                client.batch_execute(&self.prelude)?;
+                Ok(client)
+            });
+            let error = match connected {
+                Ok(client) => return Ok(client),
+                Err(error) => error,
+            };
+            let pause = pauses.next();
+            if !is_transient(&error) {
+                return Err(self.explain(&error));
+            }
+            if since.elapsed() + pause > self.patience {
+                let text = format!("no connection to PostgreSQL at '{}': {}", self.server, reason(&error));
+                return Err(Diagnostic::new(code::CONNECTION_FAILED, text)
+                    .at(Place::Option("url".into()))
+                    .advise("check host and port, and that the server runs; 'connection.max-retry-timeout' says how long is tried"));
+            }
+            sleep(pause);
+        }
+    }
+
+    /// What an error of the database means to the user.
+    fn explain(&self, error: &postgres::Error) -> Diagnostic {
+        let told = format!("PostgreSQL at '{}' says: {}", self.server, reason(error));
+        let Some(state) = error.code() else {
+            return Diagnostic::new(code::CONNECTION_LOST, told).at(Place::Option("url".into()));
+        };
+        let (code, advice) = match (&state.code()[..2], state.code()) {
+            ("28" | "3D", _) => (code::CONNECTION_FAILED, "check database, 'username' and 'password'"),
+            ("08", _) | (_, "57P01" | "57P02" | "57P03") => {
+                (code::CONNECTION_LOST, "see why the server went away, and run the query again")
+            }
+            ("22", _) => (
+                code::WRONG_TYPE,
+                "make the table's column larger or of another type, or convert the value in the query",
+            ),
+            (_, "23505") => (
+                code::WRITE_FAILED,
+                "declare PRIMARY KEY (…) NOT ENFORCED, so that a row replaces that of the same key, or drop the constraint",
+            ),
+            ("23", _) => (code::WRITE_FAILED, "filter such rows in the query, or drop the constraint"),
+            (_, "42501") => (code::WRITE_FAILED, "grant the user what is missing, or connect as another"),
+            (_, "42P10") => (
+                code::INVALID_TABLE,
+                "create a unique index on the columns of the PRIMARY KEY in the database, or leave the PRIMARY KEY out",
+            ),
+            _ => (code::WRITE_FAILED, "see the log of the server"),
+        };
+        Diagnostic::new(code, told).advise(advice)
+    }
+}
+
+/// Ever longer pauses.
+struct Pauses(Duration);
+
+impl Pauses {
+    fn new() -> Pauses {
+        Pauses(PAUSES.0)
+    }
+
+    fn next(&mut self) -> Duration {
+        let pause = self.0;
+        self.0 = (pause * 2).min(PAUSES.1);
+        pause
+    }
+}
+
+/// The error that hides in one of writing to a `COPY`.
+pub(super) fn copy_failure(error: io::Error) -> Failure {
+    let text = error.to_string();
+    match error.into_inner().map(|inner| inner.downcast::<postgres::Error>()) {
+        Some(Ok(error)) => Failure::Database(*error),
+        _ => {
+            Failure::Other(Diagnostic::new(code::CONNECTION_LOST, format!("sending rows to PostgreSQL failed: {text}")))
+        }
+    }
+}
+
+/// Whether the session is gone.
+fn is_lost(error: &postgres::Error) -> bool {
+    let ends_session = |state: &str| state.starts_with("08") || state.starts_with("57P") || state == "25P03";
+    error.code().is_none_or(|state| ends_session(state.code()))
+}
+
+/// Whether it may go well the next time.
+fn is_transient(error: &postgres::Error) -> bool {
+    match error.code() {
+        Some(state) => {
+            let passing = [
+                SqlState::T_R_SERIALIZATION_FAILURE,
+                SqlState::T_R_DEADLOCK_DETECTED,
+                SqlState::TOO_MANY_CONNECTIONS,
+                SqlState::LOCK_NOT_AVAILABLE,
+            ];
+            is_lost(error) || passing.contains(state)
+        }
+        // Without a code it is the connection, if not the library's own: a password that is missing, an answer of no sense.
+        None => error.is_closed() || sources(error).any(|source| source.is::<io::Error>()),
+    }
+}
+
+fn sources(error: &postgres::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |&error| error.source())
+}
+
+/// The text of an error: of the server with all that it says, else of the causes.
+fn reason(error: &postgres::Error) -> String {
+    let Some(said) = error.as_db_error() else {
+        let causes: Vec<String> = sources(error).map(ToString::to_string).collect();
+        return if causes.is_empty() { error.to_string() } else { causes.join(": ") };
+    };
+    let mut text = said.message().to_string();
+    for (what, more) in [("", said.detail()), ("hint: ", said.hint()), ("in: ", said.where_())] {
+        if let Some(more) = more {
+            text.push_str("; ");
+            text.push_str(what);
+            text.push_str(more.lines().next().unwrap_or_default());
+        }
+    }
+    text
+}
+
+fn config(options: &Options) -> Result<Config, Diagnostic> {
+    let url = options.require("url")?;
+    let plain = url.strip_prefix("jdbc:").unwrap_or(url);
+    // The value may have a password in it, so it is not shown.
+    let invalid = |what: String| Diagnostic::new(code::INVALID_OPTION, what).at(Place::Option("url".into()));
+    if !plain.starts_with("postgresql://") && !plain.starts_with("postgres://") {
+        let kind = plain.split("//").next().unwrap_or_default();
+        return Err(invalid(format!("the 'url' begins with '{kind}', but only PostgreSQL can be written"))
+            .advise("give 'jdbc:postgresql://host:port/database'"));
+    }
+    let secure = ["sslmode=require", "sslmode=verify-ca", "sslmode=verify-full", "ssl=true"];
+    if secure.iter().any(|parameter| plain.contains(parameter)) {
+        return Err(invalid("the 'url' asks for TLS, which is not supported".into())
+            .advise("connect through a tunnel (`ssh -L 5432:localhost:5432 host`), and leave the parameter out"));
+    }
+    let mut config: Config = plain.parse().map_err(|e: postgres::Error| {
+        invalid(format!("the 'url' cannot be understood: {}", reason(&e)))
+            .advise("give 'jdbc:postgresql://host:port/database', with parameters as of psql")
+    })?;
+    config.ssl_mode(SslMode::Disable);
+    if let Some(user) = options.get("username") {
+        config.user(user);
+    }
+    if let Some(password) = options.get("password") {
+        config.password(password);
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("millstream");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(ATTEMPT);
+    }
+    Ok(config)
+}
+
+fn server(config: &Config) -> String {
+    let host = match config.get_hosts().first() {
+        Some(Host::Tcp(host)) => host.clone(),
+        Some(Host::Unix(path)) => path.display().to_string(),
+        None => "localhost".into(),
+    };
+    let port = config.get_ports().first().copied().unwrap_or(5432);
+    format!("{host}:{port}/{}", config.get_dbname().or(config.get_user()).unwrap_or_default())
+}

@@ -1,0 +1,102 @@
+//! The sink: what workers have encoded goes into batches or spans.
+
+use super::batches::Batches;
+use super::connection::Connection;
+use super::encode::CopyEncoder;
+use super::spans::Spans;
+use super::table::Table;
+use crate::{Commit, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
+use millstream_types::{Diagnostic, Options};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Opens the sink: the database must be there, and have a table that fits.
+pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
+    let delivery = delivery(&request.options)?;
+    let limits = Batches::limits(&request.options)?;
+    let mut connection = Connection::open(&request.options)?;
+    let table = Table::open(&mut connection, request)?;
+    let encoder = Arc::new(CopyEncoder::new(request, table.forms.clone())?);
+    let database = Arc::new(Mutex::new(Database { connection, table }));
+    let writer = Writer::Batches(Batches::new(limits, database.clone()));
+    Ok(Box::new(JdbcSink { encoder, delivery, database, writer }))
+}
+
+fn delivery(options: &Options) -> Result<Delivery, Diagnostic> {
+    let key = "sink.delivery-guarantee";
+    match options.get(key) {
+        None | Some("exactly-once") => Ok(Delivery::ExactlyOnce),
+        Some("at-least-once") => Ok(Delivery::AtLeastOnce),
+        Some(_) => Err(options.invalid(key, "exactly-once or at-least-once")),
+    }
+}
+
+/// A table and the way to it.
+pub(super) struct Database {
+    pub(super) connection: Connection,
+    pub(super) table: Table,
+}
+
+/// The database, for one transaction or several.
+pub(super) fn locked(database: &Mutex<Database>) -> MutexGuard<'_, Database> {
+    database.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct JdbcSink {
+    encoder: Arc<CopyEncoder>,
+    delivery: Delivery,
+    database: Arc<Mutex<Database>>,
+    writer: Writer,
+}
+
+enum Writer {
+    Batches(Batches),
+    Spans(Box<Spans>),
+}
+
+impl Sink for JdbcSink {
+    fn encoder(&self) -> Arc<dyn Encoder> {
+        self.encoder.clone()
+    }
+
+    fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
+        let Encoded::Bytes { data, rows } = piece else {
+            return Err(Diagnostic::bug("columns reached the jdbc connector"));
+        };
+        match &mut self.writer {
+            Writer::Batches(batches) => batches.write(&data, rows),
+            Writer::Spans(spans) => spans.write(&data, rows),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Diagnostic> {
+        match &mut self.writer {
+            Writer::Batches(batches) => batches.flush(),
+            Writer::Spans(_) => Ok(()),
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
+        match self.writer {
+            Writer::Batches(mut batches) => batches.flush(),
+            Writer::Spans(spans) => spans.finish(),
+        }
+    }
+
+    fn delivery(&self) -> Delivery {
+        self.delivery
+    }
+
+    fn begin(&mut self, job: &SinkJob, restored: Option<&RestoredSink>) -> Result<(), Diagnostic> {
+        if self.delivery == Delivery::ExactlyOnce {
+            self.writer = Writer::Spans(Box::new(Spans::begin(self.database.clone(), job, restored)?));
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {
+        match &mut self.writer {
+            Writer::Batches(batches) => batches.flush().map(|()| None),
+            Writer::Spans(spans) => Ok(Some(spans.cut(checkpoint))),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The rows of a span, as text of `COPY`: in memory while they are few, then in a file, which is there for good once the span
+//! is prepared.
+
+use crate::filesystem::{sync_directory, write_error};
+use millstream_types::{Diagnostic, Place, code};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use tempfile::TempPath;
+use xxhash_rust::xxh3::Xxh3;
+
+/// Rows that are kept in memory.
+const MEMORY_BYTES: usize = 4 << 20;
+
+/// A span that is being written.
+pub(super) struct SpanRows {
+    directory: PathBuf,
+    /// What the names of files start with.
+    prefix: String,
+    memory: Vec<u8>,
+    file: Option<(File, TempPath)>,
+    rows: u64,
+    bytes: u64,
+    checksum: Xxh3,
+}
+
+/// A span in a file of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DurableSpan {
+    /// The checkpoint that has ended it.
+    pub(super) checkpoint: u64,
+    pub(super) rows: u64,
+    /// Name of its file.
+    pub(super) file: String,
+    bytes: u64,
+    /// XXH3 of the file.
+    checksum: u64,
+}
+
+impl SpanRows {
+    /// No rows yet; files get names that start with `prefix`.
+    pub(super) fn new(directory: &Path, prefix: &str) -> SpanRows {
+        SpanRows {
+            directory: directory.to_path_buf(),
+            prefix: prefix.to_string(),
+            memory: Vec::new(),
+            file: None,
+            rows: 0,
+            bytes: 0,
+            checksum: Xxh3::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    pub(super) fn write(&mut self, data: &[u8], rows: usize) -> Result<(), Diagnostic> {
+        self.rows += rows as u64;
+        self.bytes += data.len() as u64;
+        self.checksum.update(data);
+        self.memory.extend_from_slice(data);
+        if self.memory.len() >= MEMORY_BYTES { self.spill().map_err(|e| self.failed(&e)) } else { Ok(()) }
+    }
+
+    fn spill(&mut self) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some((file, _)) => file,
+            None => {
+                let hidden = format!(".{}", self.prefix);
+                let created = tempfile::Builder::new().prefix(&hidden).tempfile_in(&self.directory)?;
+                &mut self.file.insert(created.into_parts()).0
+            }
+        };
+        file.write_all(&self.memory)?;
+        self.memory.clear();
+        Ok(())
+    }
+
+    /// Forces the rows to disk, in a file that stays.
+    pub(super) fn keep(mut self, checkpoint: u64) -> Result<DurableSpan, Diagnostic> {
+        let name = format!("{}{checkpoint}.copy", self.prefix);
+        let kept = self.spill().and_then(|()| {
+            let Some((file, temporary)) = self.file.take() else { return Ok(()) };
+            file.sync_all()?;
+            temporary.persist(self.directory.join(&name)).map_err(|e| e.error)
+        });
+        kept.map_err(|e| self.failed(&e))?;
+        sync_directory(&self.directory);
+        let (rows, bytes, checksum) = (self.rows, self.bytes, self.checksum.digest());
+        Ok(DurableSpan { checkpoint, rows, file: name, bytes, checksum })
+    }
+
+    fn failed(&self, error: &io::Error) -> Diagnostic {
+        write_error(&self.directory.to_string_lossy(), error)
+    }
+}
+
+impl DurableSpan {
+    /// For the token.
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "checkpoint": self.checkpoint,
+            "file": self.file,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "checksum": format!("{:016x}", self.checksum),
+        })
+    }
+
+    /// From a token; `None` if it makes no sense.
+    pub(super) fn of_json(value: &Value) -> Option<DurableSpan> {
+        let number = |key: &str| value.get(key)?.as_u64();
+        let text = |key: &str| value.get(key)?.as_str();
+        Some(DurableSpan {
+            checkpoint: number("checkpoint")?,
+            rows: number("rows")?,
+            file: text("file").filter(|name| !name.contains('/') && !name.starts_with('.'))?.to_string(),
+            bytes: number("bytes")?,
+            checksum: u64::from_str_radix(text("checksum")?, 16).ok()?,
+        })
+    }
+
+    /// Opens the file, to be read once and checked behind the end.
+    pub(super) fn open(&self, directory: &Path) -> Result<CheckedReader<'_>, Diagnostic> {
+        let path = directory.join(&self.file);
+        let file = File::open(&path).map_err(|e| self.damaged(&path, &format!("cannot be read: {e}")))?;
+        Ok(CheckedReader { span: self, path, reader: BufReader::new(file), read: 0, checksum: Xxh3::new() })
+    }
+
+    fn damaged(&self, path: &Path, what: &str) -> Diagnostic {
+        let place =
+            Place::Data { resource: path.to_string_lossy().into_owned(), offset: None, line: None, column: None };
+        let rows = self.rows;
+        let message = format!("the file with {rows} rows of checkpoint {} for PostgreSQL {what}", self.checkpoint);
+        Diagnostic::new(code::CHECKPOINT_DAMAGED, message).at(place)
+    }
+}
+
+/// Reads the file of a span.
+pub(super) struct CheckedReader<'a> {
+    span: &'a DurableSpan,
+    path: PathBuf,
+    reader: BufReader<File>,
+    read: u64,
+    checksum: Xxh3,
+}
+
+impl Read for CheckedReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(buffer)?;
+        self.read += read as u64;
+        self.checksum.update(&buffer[..read]);
+        Ok(read)
+    }
+}
+
+impl CheckedReader<'_> {
+    /// Fails if what was read, to the end, is not what was written.
+    pub(super) fn check(&self) -> Result<(), Diagnostic> {
+        let span = self.span;
+        if self.read != span.bytes {
+            return Err(span.damaged(&self.path, &format!("has {} bytes instead of {}", self.read, span.bytes)));
+        }
+        if self.checksum.digest() != span.checksum {
+            return Err(span.damaged(&self.path, "has another checksum than when it was written"));
+        }
+        Ok(())
+    }
+}

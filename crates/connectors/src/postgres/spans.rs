@@ -1,0 +1,246 @@
+//! Rows under checkpoints: each span in one transaction, exactly once.
+//!
+//! ```text
+//! write → rows in memory, then in a file       prepare → the file is on disk, with its name
+//! commit → BEGIN; SELECT … FROM millstream_progress FOR UPDATE; rows; progress = checkpoint; COMMIT; the file is removed
+//! ```
+//! The row of `millstream_progress` for job and sink says up to which checkpoint the database has the rows. Because it changes
+//! with them, a span can be committed again at any time, whatever has become of an earlier attempt: what an earlier process still
+//! has under way holds the row's lock, so one waits for the end of it. What cannot be done is to take rows back.
+
+use super::connection::Failure;
+use super::sink::{Database, locked};
+use super::span_file::{DurableSpan, SpanRows};
+use crate::filesystem::write_error;
+use crate::{Commit, RestoredSink, SinkJob};
+use millstream_types::{Diagnostic, code};
+use postgres::Client;
+use postgres::error::SqlState;
+use serde_json::{Value, json};
+use std::fs;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// See the file's description.
+pub(super) struct Spans {
+    open: SpanRows,
+    shared: Arc<Shared>,
+}
+
+/// What the sink and its commits have in common.
+struct Shared {
+    job: SinkJob,
+    database: Arc<Mutex<Database>>,
+    ledger: Mutex<Ledger>,
+}
+
+/// Spans that have ended. A checkpoint that never became whole leaves its spans here, and the next one takes them along.
+#[derive(Default)]
+struct Ledger {
+    ended: Vec<(u64, SpanRows)>,
+    durable: Vec<DurableSpan>,
+    /// A span could not be forced to disk: no later one is whole.
+    failure: Option<Diagnostic>,
+}
+
+impl Spans {
+    /// Begins the spans of a job: commits that of its checkpoint, unless the database has it.
+    pub(super) fn begin(
+        database: Arc<Mutex<Database>>,
+        job: &SinkJob,
+        restored: Option<&RestoredSink>,
+    ) -> Result<Spans, Diagnostic> {
+        fs::create_dir_all(&job.directory).map_err(|e| failed(job, &e))?;
+        let spans = restored.and_then(|restored| restored.token.as_ref()).map_or(Ok(Vec::new()), spans_of)?;
+        let shared = Arc::new(Shared { job: job.clone(), database, ledger: Mutex::default() });
+        let committed = shared.claim()?;
+        let checkpoint = restored.map_or(0, |restored| restored.checkpoint);
+        if committed > checkpoint {
+            return Err(cannot_take_back(job, committed, restored));
+        }
+        shared.apply(&spans)?;
+        shared.remove_files()?;
+        Ok(Spans { open: shared.new_rows(), shared })
+    }
+
+    pub(super) fn write(&mut self, data: &[u8], rows: usize) -> Result<(), Diagnostic> {
+        self.open.write(data, rows)
+    }
+
+    pub(super) fn cut(&mut self, checkpoint: u64) -> Box<dyn Commit> {
+        let rows = std::mem::replace(&mut self.open, self.shared.new_rows());
+        if !rows.is_empty() {
+            self.shared.ledger().ended.push((checkpoint, rows));
+        }
+        Box::new(SpanCommit { checkpoint, shared: self.shared.clone() })
+    }
+
+    pub(super) fn finish(self) -> Result<(), Diagnostic> {
+        if self.open.is_empty() { Ok(()) } else { Err(Diagnostic::bug("rows were written behind the last checkpoint")) }
+    }
+}
+
+struct SpanCommit {
+    checkpoint: u64,
+    shared: Arc<Shared>,
+}
+
+impl Commit for SpanCommit {
+    fn prepare(&mut self) -> Result<Value, Diagnostic> {
+        let mut ledger = self.shared.ledger();
+        let later = ledger.ended.partition_point(|(checkpoint, _)| *checkpoint <= self.checkpoint);
+        let ended: Vec<(u64, SpanRows)> = ledger.ended.drain(..later).collect();
+        // The sink goes on to put spans there while the disk is busy.
+        drop(ledger);
+        let kept = ended.into_iter().map(|(checkpoint, rows)| rows.keep(checkpoint)).collect::<Result<Vec<_>, _>>();
+        let mut ledger = self.shared.ledger();
+        match kept {
+            Ok(kept) => ledger.durable.extend(kept),
+            Err(failure) => ledger.failure = Some(failure),
+        }
+        if let Some(failure) = &ledger.failure {
+            return Err(failure.clone());
+        }
+        let spans = ledger.durable.iter().filter(|span| span.checkpoint <= self.checkpoint);
+        Ok(json!({ "spans": spans.map(DurableSpan::to_json).collect::<Vec<_>>() }))
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), Diagnostic> {
+        let ledger = self.shared.ledger();
+        let is_due = |span: &&DurableSpan| span.checkpoint <= self.checkpoint;
+        let spans: Vec<DurableSpan> = ledger.durable.iter().filter(is_due).cloned().collect();
+        drop(ledger);
+        self.shared.apply(&spans)?;
+        self.shared.ledger().durable.retain(|span| span.checkpoint > self.checkpoint);
+        for span in spans {
+            // Nobody needs it any more; what stays is removed at the next start.
+            fs::remove_file(self.shared.job.directory.join(&span.file)).ok();
+        }
+        Ok(())
+    }
+}
+
+const CREATE: &str = "CREATE TABLE IF NOT EXISTS millstream_progress \
+     (job text, sink integer, checkpoint bigint NOT NULL, PRIMARY KEY (job, sink))";
+const READ: &str = "SELECT checkpoint FROM millstream_progress WHERE job = $1 AND sink = $2 FOR UPDATE";
+const ENTER: &str = "INSERT INTO millstream_progress VALUES ($1, $2, 0) ON CONFLICT DO NOTHING";
+const ADVANCE: &str = "INSERT INTO millstream_progress VALUES ($1, $2, $3) \
+     ON CONFLICT (job, sink) DO UPDATE SET checkpoint = EXCLUDED.checkpoint";
+
+impl Shared {
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the names of the sink's files start with.
+    fn prefix(&self) -> String {
+        format!("sink-{}-", self.job.sink)
+    }
+
+    fn new_rows(&self) -> SpanRows {
+        SpanRows::new(&self.job.directory, &self.prefix())
+    }
+
+    fn sink(&self) -> i32 {
+        i32::try_from(self.job.sink).unwrap_or(i32::MAX)
+    }
+
+    /// Enters the job into the table of progress, which is made if it is not there. Returns up to which checkpoint the database
+    /// has its rows; 0: none.
+    fn claim(&self) -> Result<u64, Diagnostic> {
+        locked(&self.database).connection.run(|client| {
+            create_progress(client)?;
+            let mut transaction = client.transaction()?;
+            transaction.execute(ENTER, &[&self.job.job, &self.sink()])?;
+            let row = transaction.query_one(READ, &[&self.job.job, &self.sink()])?;
+            let committed: i64 = row.try_get(0)?;
+            transaction.commit()?;
+            Ok(committed.unsigned_abs())
+        })
+    }
+
+    /// Writes those of the spans that the database does not have, in one transaction.
+    fn apply(&self, spans: &[DurableSpan]) -> Result<(), Diagnostic> {
+        let Some(last) = spans.iter().map(|span| span.checkpoint).max() else { return Ok(()) };
+        let last = i64::try_from(last).unwrap_or(i64::MAX);
+        let Database { connection, table } = &mut *locked(&self.database);
+        connection.run(|client| {
+            let mut transaction = client.transaction()?;
+            let row = transaction.query_opt(READ, &[&self.job.job, &self.sink()])?;
+            let committed: i64 = row.map_or(Ok(0), |row| row.try_get(0))?;
+            if committed >= last {
+                return Ok(());
+            }
+            for span in spans.iter().filter(|span| span.checkpoint > committed.unsigned_abs()) {
+                let mut file = span.open(&self.job.directory)?;
+                let rows = table.copy(&mut transaction, &mut file)?;
+                file.check()?;
+                if rows != span.rows {
+                    let text =
+                        format!("PostgreSQL took {rows} rows of the {} of checkpoint {}", span.rows, span.checkpoint);
+                    return Err(Failure::Other(Diagnostic::bug(text)));
+                }
+            }
+            table.settle(&mut transaction)?;
+            transaction.execute(ADVANCE, &[&self.job.job, &self.sink(), &last])?;
+            Ok(transaction.commit()?)
+        })
+    }
+
+    /// Removes the files of spans that are committed, and of those that no checkpoint knows.
+    fn remove_files(&self) -> Result<(), Diagnostic> {
+        let failed = |e: io::Error| failed(&self.job, &e);
+        let prefix = self.prefix();
+        for entry in fs::read_dir(&self.job.directory).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.strip_prefix('.').unwrap_or(&name).starts_with(&prefix) {
+                fs::remove_file(entry.path()).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes the table of progress. It is looked for first: who may not create tables can have it created for him.
+fn create_progress(client: &mut Client) -> Result<(), Failure> {
+    let is_there: bool = client.query_one("SELECT to_regclass('millstream_progress') IS NOT NULL", &[])?.try_get(0)?;
+    if is_there {
+        return Ok(());
+    }
+    match client.batch_execute(CREATE) {
+        // Two that create a table at the same time get in each other's way.
+        Err(e) if e.code() == Some(&SqlState::UNIQUE_VIOLATION) || e.code() == Some(&SqlState::DUPLICATE_TABLE) => {
+            Ok(())
+        }
+        other => Ok(other?),
+    }
+}
+
+fn spans_of(token: &Value) -> Result<Vec<DurableSpan>, Diagnostic> {
+    let spans = token.get("spans").and_then(Value::as_array);
+    let spans = spans.and_then(|spans| spans.iter().map(DurableSpan::of_json).collect());
+    spans.ok_or_else(|| {
+        let message = format!("the checkpoint says '{token}' of the rows for PostgreSQL, which makes no sense");
+        Diagnostic::new(code::CHECKPOINT_DAMAGED, message)
+    })
+}
+
+fn failed(job: &SinkJob, error: &io::Error) -> Diagnostic {
+    write_error(&job.directory.to_string_lossy(), error)
+}
+
+fn cannot_take_back(job: &SinkJob, committed: u64, restored: Option<&RestoredSink>) -> Diagnostic {
+    let from = match restored {
+        Some(restored) => format!("goes on from checkpoint {}", restored.checkpoint),
+        None => "starts from the beginning".into(),
+    };
+    let message = format!(
+        "the query {from}, but the database has its rows up to checkpoint {committed} (job '{}', sink {}), which cannot be taken back",
+        job.job, job.sink
+    );
+    Diagnostic::new(code::NOT_RECOVERABLE, message).advise(format!(
+        "recover from checkpoint {committed} or a later one; or remove the rows from the table, and the job's row from millstream_progress"
+    ))
+}
