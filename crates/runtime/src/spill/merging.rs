@@ -155,7 +155,7 @@ impl Query {
             }
             self.deliver_part(&merge, rows, true);
             if merge.unconsumed() > self.most_unconsumed() {
-                self.spilling.parked.lock().push(merge);
+                self.spilling.parked.lock().push(*merge);
                 Instant::now().checked_add(LOOK).into_iter().for_each(|at| self.due_at(at));
                 return Ok(());
             }
@@ -187,8 +187,10 @@ impl Query {
     pub(crate) fn resume_merges(&self, now: Instant) -> Option<Instant> {
         let mut parked = self.spilling.parked.lock();
         let most = self.most_unconsumed() / 2;
-        let tasks: Vec<Task> =
-            parked.extract_if(.., |merge| merge.unconsumed() <= most).map(Task::MergeStored).collect();
+        let tasks: Vec<Task> = parked
+            .extract_if(.., |merge| merge.unconsumed() <= most)
+            .map(|merge| Task::MergeStored(Box::new(merge)))
+            .collect();
         let next = (!parked.is_empty()).then(|| now.checked_add(LOOK)).flatten();
         drop(parked);
         self.scheduler.push(tasks);

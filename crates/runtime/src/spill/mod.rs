@@ -78,7 +78,7 @@ pub(crate) struct Spilling {
     /// By aggregation.
     merges: Vec<Mutex<MergeQueue>>,
     /// Merges that wait until their output is consumed.
-    parked: Mutex<Vec<Box<StoredMerge>>>,
+    parked: Mutex<Vec<StoredMerge>>,
 }
 
 impl Spilling {
