@@ -108,6 +108,10 @@ fn details(s: &StatsSnapshot) -> String {
     }
     let [peak, limit] = [s.memory.peak, s.memory.limit].map(|bytes| amount(bytes as f64));
     let _ = write!(out, "\nmemory: at most {peak}B of {limit}B");
+    if s.spill.files > 0 {
+        let [written, read] = [s.spill.bytes_written, s.spill.bytes_read].map(|bytes| amount(bytes as f64));
+        let _ = write!(out, "\nspilled: {written}B in {} files, {read}B read back", s.spill.files);
+    }
     for (index, x) in s.workers.iter().enumerate() {
         let (busy, idle) = (duration(x.busy), duration(x.idle));
         let _ = write!(out, "\nworker {index}: {} tasks, busy {busy}, idle {idle}", x.tasks);
@@ -133,6 +137,12 @@ fn object(s: &StatsSnapshot) -> Value {
         "watermark_ms": s.watermark_ms,
         "trigger_delay": times_object(&s.trigger_delay),
         "memory": memory(&s.memory),
+        "spill": {
+            "written_bytes": s.spill.bytes_written,
+            "read_bytes": s.spill.bytes_read,
+            "held_bytes": s.spill.bytes_held,
+            "files": s.spill.files,
+        },
         "records_late_total": s.late_rows,
         "records_malformed_total": s.skipped_rows,
         "records_failed_total": s.error_rows,

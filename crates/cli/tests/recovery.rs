@@ -119,8 +119,10 @@ impl Job {
     /// Runs it with kills in between, and then to its end.
     fn run_with_kills(&self, kills: u64, draws: &mut Draws) {
         for _ in 0..kills {
-            let mut child =
-                self.command("out", 6000, 1 + draws.below(4)).args(["--state-dir", "state"]).spawn().unwrap();
+            let mut command = self.command("out", 6000, 1 + draws.below(4));
+            // Tables that are spilled are in checkpoints like others.
+            let spill = ["pipeline.spill=auto", "pipeline.spill=always"][draws.below(2) as usize];
+            let mut child = command.args(["--state-dir", "state", "--set", spill]).spawn().unwrap();
             std::thread::sleep(Duration::from_millis(50 + draws.below(900)));
             child.kill().unwrap();
             child.wait().unwrap();

@@ -37,7 +37,7 @@ pub use millstream_connectors as connectors;
 pub use millstream_runtime::{
     CancelState, CancelToken, CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, Event, HardwareSnapshot,
     KeysSnapshot, MemoryClass, MemorySnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats,
-    SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot,
+    SinkSnapshot, SourceSnapshot, SpillSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot,
     WorkerSnapshot,
 };
 pub use millstream_sql as sql;

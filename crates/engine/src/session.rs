@@ -17,7 +17,7 @@ use millstream_plan::logical::{ColumnKind, Insert, Target};
 use millstream_plan::pipeline::{Aggregation, Combination};
 use millstream_runtime::{
     Adaptivity, Assume, CancelState, CancelToken, DecodeSkipping, ErrorPolicy, MergeStrategy, PreAggregation,
-    QueryStats, RunConfig, StatsSnapshot,
+    QueryStats, RunConfig, SpillConfig, SpillMode, StatsSnapshot,
 };
 use millstream_sql::{
     self as sql, Catalog, ExplainKind, InsertStatement, ParsedStatement, Relation, Settings, Statement, describe,
@@ -471,6 +471,20 @@ impl Session {
         }
     }
 
+    fn spill_config(&self) -> SpillConfig {
+        let in_state_directory = || self.settings.checkpoint_directory().map(|path| path.join("spill"));
+        let directory = self.settings.spill_directory().or_else(in_state_directory);
+        SpillConfig {
+            mode: match self.settings.spill() {
+                sql::Spill::Auto => SpillMode::Auto,
+                sql::Spill::Never => SpillMode::Never,
+                sql::Spill::Always => SpillMode::Always,
+            },
+            directory: directory.unwrap_or_else(|| SpillConfig::default().directory),
+            budget: self.settings.spill_budget(),
+        }
+    }
+
     fn run_config(&self) -> RunConfig {
         let defaults = RunConfig::default();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64);
@@ -483,6 +497,7 @@ impl Session {
             },
             pin: self.config.pin,
             memory: self.settings.memory(),
+            spill: self.spill_config(),
             merge: match self.settings.merge() {
                 sql::Merge::Auto => MergeStrategy::Auto,
                 sql::Merge::Local => MergeStrategy::Local,

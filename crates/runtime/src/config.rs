@@ -1,5 +1,6 @@
 //! What a run can be tuned with.
 
+use crate::spill::SpillConfig;
 use millstream_abi::Combination;
 use millstream_codegen::program::FilterShape;
 use millstream_functions::FunctionSettings;
@@ -153,6 +154,8 @@ pub struct RunConfig {
     pub adaptivity: Adaptivity,
     /// What may be held in buffers, tables and other state: a bound, or a share of the memory of the machine or container.
     pub memory: MemorySize,
+    /// Whether and where state is spilled that there is no memory for.
+    pub spill: SpillConfig,
     /// For tests: workers take tasks in an order drawn from this seed instead of by urgency.
     pub shuffle_seed: Option<u64>,
     /// For tests: how many NUMA nodes the workers are spread over; 0 is what the machine has.
@@ -198,6 +201,7 @@ impl Default for RunConfig {
             dense_tables: true,
             adaptivity: Adaptivity::default(),
             memory: MemorySize::Share(60),
+            spill: SpillConfig::default(),
             shuffle_seed: None,
             numa_nodes: 0,
             cut_every: 0,

@@ -15,7 +15,7 @@ use crate::checkpoint::Part;
 use crate::query::Query;
 use millstream_storage::{SourceState, SplitState};
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The cuts of a query.
 #[derive(Debug)]
@@ -27,14 +27,21 @@ pub(crate) struct Cuts {
     /// Aggregations, operators and sinks that the last cut waits for, and one while it is being made. Only who has seen 0
     /// here makes the next (acquire), after all have been reached (release).
     awaited: AtomicUsize,
+    /// A checkpoint could not be begun, because a cut was on its way: no other cut is made before it. Relaxed: a hint.
+    checkpoint_waits: AtomicBool,
     last: Mutex<Generation>,
 }
 
 impl Cuts {
     /// A cut after every so many buffers of sources.
     pub(crate) fn new(every: u64) -> Cuts {
-        let (buffers, awaited) = (AtomicU64::new(0), AtomicUsize::new(0));
-        Cuts { every, buffers, awaited, last: Mutex::new(Generation::default()) }
+        let (buffers, awaited, checkpoint_waits) = (AtomicU64::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+        Cuts { every, buffers, awaited, checkpoint_waits, last: Mutex::new(Generation::default()) }
+    }
+
+    /// Whether somebody still waits for the last cut.
+    pub(crate) fn is_on_its_way(&self) -> bool {
+        self.awaited.load(Ordering::Acquire) > 0
     }
 
     /// The generation that would begin with the next cut.
@@ -57,10 +64,16 @@ impl Query {
 
     /// Begins a new generation in all splits, unless a cut is on its way; whether it has. What `is_checkpoint` is stored.
     pub(crate) fn make_cut(&self, is_checkpoint: bool) -> bool {
-        let Some(mut last) = self.cuts.last.try_lock() else { return false };
-        if self.cuts.awaited.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if !is_checkpoint && self.cuts.checkpoint_waits.load(Ordering::Relaxed) {
             return false;
         }
+        let last = self.cuts.last.try_lock();
+        let last =
+            last.filter(|_| self.cuts.awaited.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok());
+        if is_checkpoint {
+            self.cuts.checkpoint_waits.store(last.is_none(), Ordering::Relaxed);
+        }
+        let Some(mut last) = last else { return false };
         let generation = Generation(last.0 + 1);
         *last = generation;
         if is_checkpoint {

@@ -11,9 +11,10 @@
 //!    for each permit: a sink that does not write, and windows that put out more than is consumed, stop the input;
 //! 3. over 80 % of the budget, unless its split is one of those with the lowest watermark among the splits that advance
 //!    windows together. Splits ahead of it wait, because only the watermark of the slowest completes windows and frees
-//!    their memory.
+//!    their memory. While state is being spilled (see `spill`) all splits wait there, and what is in flight counts
+//!    as what it may grow to. Of queries that may spill only an eighth of what state leaves is in flight.
 //!
-//! If the budget is exceeded by state alone, nothing is in flight, and no worker has anything to do, then only the slowest
+//! If the budget is exceeded by state alone, nothing is being spilled, nothing is in flight, and no worker has anything to do, then only the slowest
 //! splits can make it fit, and they go on with one chunk at a time. When that has made the state grow by a fifth of the
 //! budget, the query ends with an error. (At the first such moment the state may be too large because of what was in
 //! flight of splits that were ahead; that is no reason to give up.)
@@ -38,6 +39,10 @@
 //! without event time, or whose time is that of processing, complete no window by being read before others; nor do
 //! splits that no operator brings together. So these are not compared, and go on.
 //!
+//! While state is being spilled, that comes to an end without input: a cut needs none to come by what has been read, frozen
+//! tables are written by a thread that waits for nothing else, and when it finds no more of them it says so, whatever the
+//! state is then. A merge of spilled tables stops while its own output is not consumed, and that is consumed without input, too.
+//!
 //! The error needs a reader that asks; without one the input has ended, or is silent, and memory does not grow.
 
 use millstream_state::{Charge, MemoryBudget, MemoryClass};
@@ -45,10 +50,16 @@ use millstream_types::{Diagnostic, code, memory_text};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Bytes in flight that each permit allows for.
 const WEIGHT: u64 = 4 << 20;
+/// Bytes of a table for each byte in flight, at worst about: rows of a few numbers with a key of their own.
+const GROWTH: u64 = 4;
+/// What is in flight may be one in so many bytes of what state leaves when that can be spilled: it grows while it becomes
+/// state, and may still do so when spilling has begun.
+const SPILLABLE: u64 = 8;
 /// Bytes over twice the budget at which the query ends without waiting for rest: what a few chunks may become.
 const OVERRUN: u64 = 256 << 20;
 /// How soon a reader looks again whether the workers have come to rest, when the state is larger than the budget. They
@@ -61,6 +72,10 @@ pub(crate) struct Flow {
     freed: Condvar,
     limit: usize,
     limit_per_split: usize,
+    /// Whether state may be spilled.
+    may_spill: AtomicBool,
+    /// Whether it is being spilled.
+    is_spilling: AtomicBool,
     pub(crate) budget: Arc<MemoryBudget>,
 }
 
@@ -127,7 +142,8 @@ impl Flow {
             open: false,
         };
         let (state, freed, limit) = (Mutex::new(state), Condvar::new(), limit.max(2));
-        let flow = Arc::new(Flow { state, freed, limit, limit_per_split, budget });
+        let (may_spill, is_spilling) = (AtomicBool::new(false), AtomicBool::new(false));
+        let flow = Arc::new(Flow { state, freed, limit, limit_per_split, may_spill, is_spilling, budget });
         let waiting = Arc::downgrade(&flow);
         flow.budget.set_waker(move || {
             if let Some(flow) = waiting.upgrade() {
@@ -213,8 +229,31 @@ impl Flow {
 
     fn verdict(&self, state: &State, stream: usize) -> Verdict {
         let budget = &*self.budget;
-        let in_flight_limit = WEIGHT.saturating_mul(self.limit as u64);
-        verdict(budget.limit(), budget.state(), budget.in_flight(), in_flight_limit, || state.is_slowest(stream))
+        let mut in_flight_limit = WEIGHT.saturating_mul(self.limit as u64);
+        if self.may_spill.load(Ordering::Relaxed) {
+            let room = budget.limit().saturating_sub(budget.state());
+            in_flight_limit = in_flight_limit.min(room / SPILLABLE);
+        }
+        let verdict =
+            verdict(budget.limit(), budget.state(), budget.in_flight(), in_flight_limit, || state.is_slowest(stream));
+        let grown = budget.state().saturating_add(GROWTH.saturating_mul(budget.in_flight()));
+        match self.is_spilling.load(Ordering::Acquire) && grown > soft(budget.limit()) {
+            true => Verdict::Wait,
+            false => verdict,
+        }
+    }
+
+    /// State that there is no memory for will be spilled.
+    pub(crate) fn expect_spilling(&self) {
+        self.may_spill.store(true, Ordering::Relaxed);
+    }
+
+    /// State is being spilled from now on, or no longer.
+    pub(crate) fn set_spilling(&self, spilling: bool) {
+        self.is_spilling.store(spilling, Ordering::Release);
+        if !spilling && self.state.lock().waiting > 0 {
+            self.freed.notify_all();
+        }
     }
 
     /// What rows weigh that no reader has brought.

@@ -57,6 +57,7 @@ mod scheduler;
 mod sequencer;
 mod skipping;
 mod source;
+mod spill;
 mod staged;
 mod stats;
 mod strategy;
@@ -79,10 +80,11 @@ pub use input::{
     SourceInput, SourceRows, StagedCode, event_time_columns,
 };
 pub use millstream_state::{MemoryClass, MemorySnapshot};
+pub use spill::{SpillConfig, SpillMode};
 pub use stats::{
     CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, HardwareSnapshot, KeysSnapshot, PipelineSnapshot,
-    ProfileSnapshot, ProgramSnapshot, QueryStats, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot, Times,
-    TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
+    ProfileSnapshot, ProgramSnapshot, QueryStats, SinkSnapshot, SourceSnapshot, SpillSnapshot, SplitSnapshot,
+    StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
 };
 pub use strategy::merge_strategy;
 

@@ -21,6 +21,7 @@ use crate::sequencer::Sequencer;
 use crate::skipping::Skipping;
 use crate::source::Begin;
 use crate::source::{SourceRuntime, Split};
+use crate::spill::Spilling;
 use crate::stats::{QueryStats, SplitStats};
 use crate::strategy::{Strategy, merge_strategy};
 use crate::stream::{Channel, Stream, StreamId};
@@ -114,6 +115,7 @@ pub(crate) fn build(
     let query = Query {
         checkpointing: None,
         restored_watermarks: Mutex::default(),
+        spilling: Spilling::new(&config.spill, plan.aggregations.len(), &budget, &stats.spill),
         flow: Flow::new(config.chunk_permits(), groups, readers.into_iter().max().unwrap_or(0), budget),
         phases: Phases::new(left),
         cuts: Cuts::new(config.cut_every),

@@ -24,6 +24,7 @@ use crate::progress::Progress;
 use crate::scheduler::Scheduler;
 use crate::sequencer::Unit;
 use crate::source::SourceRuntime;
+use crate::spill::Spilling;
 use crate::stats::QueryStats;
 use crate::stream::{Channel, Consequences, Stream, StreamId};
 use crate::task::Task;
@@ -69,6 +70,7 @@ pub(crate) struct Query {
     pub(crate) buffer_size: BufferSize,
     pub(crate) life: Life,
     pub(crate) checkpointing: Option<Checkpointing>,
+    pub(crate) spilling: Spilling,
     pub(crate) restored_watermarks: RestoredWatermarks,
 }
 
@@ -135,6 +137,7 @@ pub(crate) fn run(
     let result = result.and_then(|()| query.finish());
     // A reader that is stuck keeps the query alive, but must not keep its sinks from cleaning up.
     query.sinks.iter().for_each(|sink| drop(sink.take_sink()));
+    query.spilling.end();
     stats.end();
     result
 }
@@ -190,6 +193,7 @@ impl Query {
     fn do_due(&self, now: Instant) -> Result<Option<Instant>, Diagnostic> {
         let mut next = earlier(self.find_idle_splits(now), self.forget_expired(now));
         next = earlier(next, self.follow_clock(now));
+        next = earlier(next, self.resume_merges(now));
         next = earlier(next, self.checkpoint_if_due(now)?);
         for sink in 0..self.sinks.len() {
             next = earlier(next, self.flush_if_due(sink, now)?);
@@ -245,6 +249,7 @@ impl Query {
         self.life.over.store(true, Ordering::Release);
         self.flow.open();
         self.phases.wake();
+        self.spilling.close();
         self.scheduler.close();
     }
 
@@ -386,6 +391,7 @@ struct Threads {
     adviser: Option<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
     checkpoints: Option<JoinHandle<()>>,
+    spilling: Option<JoinHandle<()>>,
     readers: Vec<JoinHandle<()>>,
 }
 
@@ -403,6 +409,18 @@ impl Threads {
                     Ok(Ok(())) => {}
                     Ok(Err(diagnostic)) => shared.fail(diagnostic),
                     Err(panic) => shared.fail(panicked("the checkpointing thread", &*panic)),
+                }
+            })?);
+        }
+        if query.spilling.needs_thread() {
+            query.flow.expect_spilling();
+            let shared = Arc::clone(query);
+            self.spilling = Some(spawn("spilling".into(), move || {
+                let spilled = catch_unwind(AssertUnwindSafe(|| shared.spill_when_asked()));
+                match spilled {
+                    Ok(Ok(())) => {}
+                    Ok(Err(diagnostic)) => shared.fail(diagnostic),
+                    Err(panic) => shared.fail(panicked("the spilling thread", &*panic)),
                 }
             })?);
         }
@@ -448,6 +466,9 @@ impl Threads {
         query.checkpointing.iter().for_each(Checkpointing::close);
         if let Some(Err(panic)) = self.checkpoints.map(JoinHandle::join) {
             query.fail(panicked("the checkpointing thread", &*panic));
+        }
+        if let Some(Err(panic)) = self.spilling.map(JoinHandle::join) {
+            query.fail(panicked("the spilling thread", &*panic));
         }
         query.wait_for_readers();
         for reader in self.readers.into_iter().filter(JoinHandle::is_finished) {

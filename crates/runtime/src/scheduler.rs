@@ -87,6 +87,7 @@ fn urgency(task: &Task) -> Urgency {
         Task::Build(_) | Task::Keyed(_) => (0, i64::MIN),
         Task::Combine { end, .. } => (0, *end),
         Task::Seal(firing) | Task::Merge(firing, _) => (0, firing.end()),
+        Task::MergeStored(merge) => (0, merge.end()),
         Task::Fold(task) => (0, task.watermark),
         Task::Process(task) => (1, task.buffer.stamp.watermark),
         Task::Decode(_) => (2, 0),

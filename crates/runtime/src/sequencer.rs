@@ -10,6 +10,7 @@ use millstream_connectors::Position;
 use millstream_sync::epochs::End;
 use millstream_types::Diagnostic;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// What arrives at a stream under one number.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ pub(crate) struct Unit {
     pub(crate) cut: Option<Generation>,
     /// Where reading goes on behind it, for units of splits that have positions.
     pub(crate) after: Option<Position>,
+    /// Whether more of the unit comes under its number: this part has rows only.
+    pub(crate) continues: bool,
     /// Whether this is the last unit.
     pub(crate) end: Option<End>,
     /// What is wrong with the row after `rows`; ends the query.
@@ -92,12 +95,20 @@ impl Sequencer {
         }
     }
 
-    /// Takes unit `number`; what is in order now goes to `sink`.
+    /// Takes unit `number`, or the next part of it; what is in order now goes to `sink`.
     pub(crate) fn arrive(&mut self, number: u64, unit: Unit, mut sink: impl FnMut(Sequenced)) {
         debug_assert!(number >= self.next_unit, "every unit arrives once");
-        self.waiting.insert(number, unit);
+        match self.waiting.entry(number) {
+            Entry::Vacant(place) => {
+                place.insert(unit);
+            }
+            Entry::Occupied(mut parts) => {
+                let rows = std::mem::take(&mut parts.get_mut().rows);
+                parts.insert(Unit { rows: rows.into_iter().chain(unit.rows).collect(), ..unit });
+            }
+        }
         while let Some(unit) = self.waiting.remove(&self.next_unit) {
-            self.next_unit += 1;
+            self.next_unit += u64::from(!unit.continues);
             for mut rows in unit.rows {
                 let brings = match &mut self.clock {
                     Some(clock) => clock.stamp(&mut rows),
@@ -113,6 +124,9 @@ impl Sequencer {
                 self.next_row += rows.rows as u64;
                 sink(Sequenced::Buffer(Buffer::new(rows, stamp)));
                 self.advance(brings, &mut sink);
+            }
+            if unit.continues {
+                return;
             }
             self.advance(unit.watermark.unwrap_or(i64::MIN), &mut sink);
             self.position = unit.after.or(self.position);
@@ -200,5 +214,25 @@ mod tests {
         let min = i64::MIN;
         assert_eq!(out, [format!("0:1@{min}"), "w9".into(), "1:2@9".into(), "2:3@9".into(), "end".into()]);
         assert_eq!(sequencer.units(), 3);
+    }
+
+    #[test]
+    fn the_parts_of_a_unit_come_one_after_the_other_when_it_is_its_turn() {
+        let (mut sequencer, mut out) = (Sequencer::new(None, 0, None), Vec::new());
+        let mut arrive = |number, unit| {
+            sequencer.arrive(number, unit, |s| match s {
+                Sequenced::Buffer(buffer) => out.push(buffer.rows as i64),
+                Sequenced::Watermark(watermark) => out.push(-watermark),
+                _ => {}
+            });
+            out.clone()
+        };
+        let part = |rows| Unit { continues: true, ..unit(rows, None) };
+        assert!(arrive(1, part(1)).is_empty());
+        assert!(arrive(1, part(2)).is_empty());
+        assert_eq!(arrive(0, unit(3, Some(7))), [3, -7, 1, 2]);
+        assert_eq!(arrive(2, unit(6, None)), [3, -7, 1, 2]);
+        assert_eq!(arrive(1, part(4)), [3, -7, 1, 2, 4]);
+        assert_eq!(arrive(1, Unit { watermark: Some(8), ..Unit::default() }), [3, -7, 1, 2, 4, -8, 6]);
     }
 }

@@ -46,7 +46,7 @@ mod task;
 
 use crate::aggregation::TableIds;
 use crate::buffer::Generation;
-pub(crate) use frozen::{Frozen, damaged};
+pub(crate) use frozen::{Frozen, Stored, damaged};
 use millstream_abi::{EntryLayout, KeyRange};
 use millstream_state::{ArrayShape, ArrayTable, MemoryBudget, MemoryClass, Partial, SharedTable, Table, TableHint};
 use millstream_sync::pool::Pool;
@@ -64,6 +64,10 @@ const RING_SLICES: usize = 1024;
 
 /// Open tables append while they take less than one in so many bytes of the budget.
 const APPENDED_SHARE: u64 = 4;
+
+/// Tables with more than one in so many bytes of the budget are not used again: the memory of one that has next to nothing in
+/// it is wanted for others.
+const REUSED_SHARE: u64 = 64;
 
 /// Most tables of an aggregation that are kept for slices to come.
 const FREE_TABLES: usize = 64;
@@ -333,6 +337,13 @@ impl OpenTables {
         &self.layout
     }
 
+    /// Gives the memory up that is kept for slices to come.
+    pub(crate) fn forget_free(&self) {
+        while self.free.take().is_some() {}
+        while self.free_shared.take().is_some() {}
+        self.shapes.lock().clear();
+    }
+
     /// The owner that is the first lane.
     pub(crate) fn first_lane(&self) -> usize {
         self.owners.workers
@@ -370,7 +381,7 @@ impl OpenTables {
         let is_short = self.budget.state() > self.budget.limit() / 2;
         let partial = match table {
             Taken::Frozen(table) => return table.partial(self),
-            Taken::Own(table) if is_short => table.seal(),
+            Taken::Own(table) if is_short || table.bytes() as u64 > self.budget.limit() / REUSED_SHARE => table.seal(),
             Taken::Own(mut table) => {
                 let partial = table.drain();
                 // With enough of them there already, this one is dropped.

@@ -4,6 +4,7 @@ use crate::buffer::Buffer;
 use crate::flow::Permit;
 use crate::keyed::KeyedTask;
 use crate::lanes::LaneTask;
+use crate::spill::StoredMerge;
 use crate::stream::StreamId;
 use crate::trigger::Firing;
 use millstream_connectors::Chunk;
@@ -21,6 +22,8 @@ pub(crate) enum Task {
     Seal(Arc<Firing>),
     /// Merges one range of partitions of a fired window.
     Merge(Arc<Firing>, usize),
+    /// Goes on merging one range of partitions of a fired window with tables in files.
+    MergeStored(Box<StoredMerge>),
     /// Makes overlapping windows of an aggregation in a range of partitions.
     Combine {
         /// The aggregation.

@@ -17,7 +17,7 @@ use crate::progress::{Forward, Progress};
 use crate::query::Query;
 use crate::sequencer::Unit;
 use crate::strategy::Switch;
-use crate::tables::{Frozen, FrozenByNumber, Taken};
+use crate::tables::{FrozenByNumber, Stored, Taken};
 use crate::task::Task;
 use millstream_plan::window::WindowAssigner;
 use millstream_state::{Merged, PARTITIONS, Partial, Table, merge};
@@ -52,8 +52,8 @@ pub(crate) struct Firing {
     undelivered: AtomicUsize,
     /// Starts of slices, and what their tables have become.
     slices: Mutex<Vec<(i64, Vec<Arc<Partial>>)>>,
-    /// Tables that are in a store, to be read partition by partition.
-    stored: Mutex<Vec<Arc<Frozen>>>,
+    /// Tables that are in files, with the slice of `slices` that they are of: read where they are merged or combined.
+    stored: Mutex<Vec<(usize, Arc<Stored>)>>,
     then: Then,
 }
 
@@ -101,6 +101,12 @@ impl Query {
         progress.units += 1;
         drop(progress);
         self.scheduler.push(tasks);
+        if forward.cut.is_some()
+            && self.spilling.is_eager()
+            && let Err(diagnostic) = self.spill_tables(aggregation, 0)
+        {
+            self.fail(diagnostic);
+        }
         let Forward { watermark, cut, end } = forward;
         self.deliver(runtime.output, last_unit, Unit { watermark: Some(watermark), cut, end, ..Unit::default() });
         true
@@ -179,11 +185,13 @@ impl Query {
         loop {
             let Some((slice, table)) = firing.tables.lock().pop() else { return Ok(()) };
             let runtime = &self.aggregations[firing.aggregation];
-            match table {
-                Taken::Frozen(table) if table.is_stored() && matches!(firing.then, Then::Merge(_)) => {
-                    firing.stored.lock().push(table);
-                }
-                table => {
+            let stored = match &table {
+                Taken::Frozen(table) => table.stored(),
+                Taken::Own(_) | Taken::Shared(_) | Taken::Array(_) => None,
+            };
+            match stored {
+                Some(stored) => firing.stored.lock().push((slice, stored)),
+                None => {
                     let kind = table.kind();
                     let partial = runtime.tables.seal(table)?;
                     runtime.strategy.note_sealed(kind, &partial);
@@ -201,7 +209,7 @@ impl Query {
         let switch = runtime.strategy.note_slices_sealed(slices, runtime.tables.memory_left());
         self.note_switch(firing.aggregation, switch);
         match firing.then {
-            Then::Merge(1) => self.merge(&firing, 0),
+            Then::Merge(1) if !self.is_merged_by_blocks(&firing) => self.merge(&firing, 0),
             _ => {
                 self.scheduler.push(self.sealed(&firing));
                 Ok(())
@@ -219,6 +227,7 @@ impl Query {
     /// The tasks that follow when all tables of a window are sealed.
     fn sealed(&self, firing: &Arc<Firing>) -> Vec<Task> {
         match firing.then {
+            Then::Merge(groups) if self.is_merged_by_blocks(firing) => self.merges_of(firing, groups),
             Then::Merge(groups) => (0..groups).map(|g| Task::Merge(Arc::clone(firing), g)).collect(),
             Then::Combine { number, .. } => {
                 let lanes = self.aggregations[firing.aggregation].overlap.iter().flat_map(|o| &o.lanes).enumerate();
@@ -229,15 +238,9 @@ impl Query {
         }
     }
 
-    /// Merges one range of partitions and delivers the rows to the output stream.
+    /// Merges one range of partitions in memory and delivers the rows to the output stream.
     pub(crate) fn merge(&self, firing: &Firing, group: usize) -> Result<(), Diagnostic> {
-        let (tables, partitions) = (&self.aggregations[firing.aggregation].tables, firing.partitions(group));
-        let mut partials: Vec<Arc<Partial>> = firing.slices.lock().iter().flat_map(|(_, p)| p).cloned().collect();
-        let stored = firing.stored.lock().clone();
-        for table in &stored {
-            partials.push(table.partitions(partitions.clone(), tables)?);
-        }
-        self.deliver_window(firing, group, &merge(&partials, partitions));
+        self.deliver_window(firing, group, &merge(&firing.sealed_tables(), firing.partitions(group)));
         Ok(())
     }
 
@@ -250,7 +253,12 @@ impl Query {
                 return Err(Diagnostic::bug("a window without slices was combined"));
             };
             combiner.set_combination(overlap.combining.next(Some(combiner.combination())));
-            let slices = firing.slices.lock().clone();
+            let mut slices = firing.slices.lock().clone();
+            let size = PARTITIONS / overlap.lanes.len();
+            for (slice, table) in firing.stored.lock().iter() {
+                let tables = &self.aggregations[aggregation].tables;
+                slices[*slice].1.push(Arc::new(table.read(lane * size..(lane + 1) * size, tables)?));
+            }
             for (slice, partials) in &slices {
                 match overlap.overlap.ends(*slice) {
                     Some((first, _)) if first < end => combiner.add_late(*slice, end, partials),
@@ -272,6 +280,13 @@ impl Query {
 
     /// Delivers the rows of a range of partitions of a window to the output stream.
     fn deliver_window(&self, firing: &Firing, group: usize, merged: &Merged) {
+        let unit = Unit { rows: self.rows_of_window(firing, merged), before: firing.before(), ..Unit::default() };
+        self.deliver(self.aggregations[firing.aggregation].output, firing.unit(group), unit);
+        self.window_delivered(firing);
+    }
+
+    /// Merged entries of a window as rows, in buffers.
+    pub(crate) fn rows_of_window(&self, firing: &Firing, merged: &Merged) -> Vec<Rows> {
         let runtime = &self.aggregations[firing.aggregation];
         let window: Vec<i64> = match (runtime.assigner, firing.window) {
             (WindowAssigner::Attached, Some((_, end))) => vec![end],
@@ -280,19 +295,20 @@ impl Query {
         let most = self.buffer_size.rows();
         let stats = &self.stats.aggregations[firing.aggregation];
         stats.rows_out.fetch_add(merged.len() as u64, Ordering::Relaxed);
-        let rows = (0..merged.len())
+        (0..merged.len())
             .step_by(most)
             .map(|start| {
                 let range = start..merged.len().min(start + most);
                 let rows = range.len();
                 Rows { columns: merged.columns(range, &runtime.types, &window), rows, ..Rows::default() }
             })
-            .collect();
-        // The windows before this one are complete, whichever watermark has brought them.
-        let before = firing.window.map(|(_, end)| end.saturating_sub(2));
-        self.deliver(runtime.output, firing.first_unit + group as u64, Unit { rows, before, ..Unit::default() });
+            .collect()
+    }
+
+    /// A range of partitions of a window has been delivered.
+    pub(crate) fn window_delivered(&self, firing: &Firing) {
         if firing.undelivered.fetch_sub(1, Ordering::Relaxed) == 1 {
-            stats.delay.record(firing.completed.elapsed());
+            self.stats.aggregations[firing.aggregation].delay.record(firing.completed.elapsed());
         }
     }
 }
@@ -375,7 +391,33 @@ impl Firing {
         self.window.map_or(i64::MAX, |(_, end)| end)
     }
 
-    fn partitions(&self, group: usize) -> Range<usize> {
+    /// The unit of a range of partitions.
+    pub(crate) fn unit(&self, group: usize) -> u64 {
+        self.first_unit + group as u64
+    }
+
+    /// The watermark before its rows: the windows before this one are complete, whichever watermark has brought them.
+    pub(crate) fn before(&self) -> Option<i64> {
+        self.window.map(|(_, end)| end.saturating_sub(2))
+    }
+
+    /// Its tables that are in memory; all have been sealed.
+    pub(crate) fn sealed_tables(&self) -> Vec<Arc<Partial>> {
+        self.slices.lock().iter().flat_map(|(_, partials)| partials).cloned().collect()
+    }
+
+    /// Its tables that are in files.
+    pub(crate) fn stored_tables(&self) -> Vec<Arc<Stored>> {
+        self.stored.lock().iter().map(|(_, table)| Arc::clone(table)).collect()
+    }
+
+    /// Whether there are any.
+    pub(crate) fn has_stored_tables(&self) -> bool {
+        !self.stored.lock().is_empty()
+    }
+
+    /// The partitions of a range.
+    pub(crate) fn partitions(&self, group: usize) -> Range<usize> {
         let Then::Merge(groups) = self.then else { return 0..PARTITIONS };
         let size = PARTITIONS / groups;
         group * size..(group + 1) * size

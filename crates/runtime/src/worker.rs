@@ -43,7 +43,10 @@ pub(crate) fn work(query: &Query, index: usize) {
         let (subject, rows) = (Subject::of(&task), task.rows());
         // After a panic the worker's own state may be inconsistent, but the query is over then.
         match catch_unwind(AssertUnwindSafe(|| worker.perform(task, started))) {
-            Ok(Ok(())) => query.flow.overrun().into_iter().for_each(|diagnostic| query.fail(diagnostic)),
+            Ok(Ok(())) => {
+                query.spill_if_needed();
+                query.flow.overrun().into_iter().for_each(|diagnostic| query.fail(diagnostic));
+            }
             Ok(Err(diagnostic)) => query.fail(diagnostic),
             Err(panic) => query.fail(panicked("a worker", &*panic)),
         }
@@ -73,6 +76,7 @@ impl Subject {
         match task {
             Task::Seal(firing) | Task::Merge(firing, _) => Subject::Aggregation(firing.aggregation()),
             Task::Combine { aggregation, .. } => Subject::Aggregation(*aggregation),
+            Task::MergeStored(merge) => Subject::Aggregation(merge.aggregation()),
             Task::Keyed(task) => Subject::Operator(task.operator),
             Task::Decode(_) | Task::Process(_) | Task::Fold(_) | Task::Build(_) => Subject::Rows,
         }
@@ -87,6 +91,7 @@ impl Worker<'_> {
             Task::Fold(task) => self.query.fold(task, &mut self.functions),
             Task::Seal(firing) => self.query.seal(firing),
             Task::Merge(firing, group) => self.query.merge(&firing, group),
+            Task::MergeStored(merge) => self.query.merge_stored(merge),
             Task::Combine { aggregation, lane, .. } => self.query.combine(aggregation, lane),
             Task::Build(lookup) => self.query.build(lookup, &mut self.functions),
             Task::Keyed(task) => self.query.work_on(task, &mut self.functions),

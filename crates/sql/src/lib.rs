@@ -35,7 +35,8 @@ pub use catalog::{Catalog, Relation};
 pub use diagnostics::render;
 pub use script::{is_complete, substitute_variables};
 pub use settings::{
-    Assume, CodeCache, Combine, DecodeSkipping, ErrorPolicy, FilterShape, InPlace, Merge, PreAggregate, Settings, Tier,
+    Assume, CodeCache, Combine, DecodeSkipping, ErrorPolicy, FilterShape, InPlace, Merge, PreAggregate, Settings,
+    Spill, Tier,
 };
 pub use statement::{ExplainKind, InsertStatement, ParsedStatement, Statement, parse_script, parse_statement};
 

@@ -115,6 +115,28 @@ pub const KNOWN: &[SettingInfo] = &[
          machine or container. Over 80 % of it sources are slowed; a query whose state does not fit fails.",
     ),
     setting(
+        "pipeline.spill",
+        "auto",
+        Kind::OneOf(&["auto", "never", "always"]),
+        "Whether tables of aggregations are written to disk when memory is short (auto) or never, so that a query whose state \
+         does not fit into 'pipeline.memory' fails. For tests (always): at once, whenever a generation of tables ends.",
+    ),
+    setting(
+        "pipeline.spill.directory",
+        "",
+        Kind::Path,
+        "Where state is spilled to: a directory on a local disk; by default 'spill' in the state directory if there is one, \
+         and 'millstream-spill' in the system's temporary directory if not. Each running query has a directory of its own there, \
+         which goes with it; what a process that crashed has left is removed by the next one.",
+    ),
+    setting(
+        "pipeline.spill.budget",
+        "80%",
+        Kind::Memory,
+        "What the files of a query may take there: '100 GiB', or a share of what is free when it spills first. A query that \
+         needs more fails.",
+    ),
+    setting(
         "pipeline.tier",
         "auto",
         Kind::OneOf(&["auto", "interpret", "compile", "interpreted", "compiled"]),
@@ -317,6 +339,17 @@ pub enum Merge {
     Global,
     /// A table for each range of key hashes.
     Partition,
+}
+
+/// When state is spilled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spill {
+    /// When memory is short.
+    Auto,
+    /// Never.
+    Never,
+    /// At once, for tests.
+    Always,
 }
 
 /// Whether rows are aggregated before tables are merged.
@@ -621,6 +654,25 @@ impl Settings {
     /// `pipeline.numa-nodes`; 0 is what the machine has.
     pub fn numa_nodes(&self) -> usize {
         self.get("pipeline.numa-nodes").and_then(|v| v.parse().ok()).unwrap_or(0)
+    }
+
+    /// `pipeline.spill`.
+    pub fn spill(&self) -> Spill {
+        match self.get("pipeline.spill") {
+            Some("never") => Spill::Never,
+            Some("always") => Spill::Always,
+            _ => Spill::Auto,
+        }
+    }
+
+    /// `pipeline.spill.directory`; `None` where it is by default.
+    pub fn spill_directory(&self) -> Option<PathBuf> {
+        self.get("pipeline.spill.directory").filter(|path| !path.is_empty()).map(PathBuf::from)
+    }
+
+    /// `pipeline.spill.budget`.
+    pub fn spill_budget(&self) -> MemorySize {
+        self.get("pipeline.spill.budget").and_then(MemorySize::parse).unwrap_or(MemorySize::Share(80))
     }
 
     /// `pipeline.cut-every`; 0 is never.

@@ -48,7 +48,7 @@ pub use columns::{Output, OutputTypes};
 pub use combine::{Combiner, WindowContents};
 pub use groups::{GroupLookup, GroupTable};
 pub use machine::available_memory;
-pub use merge::{Merged, merge, merge_blocks};
+pub use merge::{BlockMerge, Merged, merge, merge_blocks};
 pub use object::Ordinal;
 pub use partial::{Blocks, PARTITION_BITS, PARTITIONS, Partial, partition_of};
 pub use shared::SharedTable;

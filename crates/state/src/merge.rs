@@ -13,7 +13,7 @@ use crate::object;
 use crate::partial::Partial;
 use crate::sort::sorted;
 use crate::table::Table;
-pub use blocks::merge_blocks;
+pub use blocks::{BlockMerge, merge_blocks};
 use millstream_abi::EntryLayout;
 use std::ops::Range;
 use std::sync::Arc;

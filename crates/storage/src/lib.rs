@@ -4,6 +4,7 @@
 //! <state directory>/lock                              held by the process that runs the job
 //! <state directory>/<job>/checkpoint-00000042.json    manifest: what checkpoint 42 consists of, and its checksum
 //! <state directory>/<job>/state-00000042-0.bin        blobs that checkpoint 42 has written; later ones may name them, too
+//! <spill directory>/query-<process>-<number>/          what a running query has no memory for (see `spill`)
 //! ```
 //!
 //! Invariants: everything that is read is checked before it is trusted; a file is written once, as a whole, and never
@@ -16,6 +17,7 @@ mod checkpoints;
 mod local;
 mod manifest;
 mod pack;
+mod spill;
 mod store;
 
 pub use bytes::{ByteReader, ByteWriter, Damaged};
@@ -25,4 +27,5 @@ pub use manifest::{
     AggregationState, BlobRef, FORMAT, Manifest, OperatorState, SinkState, SourceState, SplitState, TableState,
 };
 pub use pack::PackWriter;
+pub use spill::{SpillCounters, SpillDirectory, SpillFiles, SpillWriter};
 pub use store::{Store, StoreWriter, StoredFile};

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct LocalStore {
     directory: PathBuf,
+    /// Whether files survive a power failure once they are finished.
+    is_durable: bool,
 }
 
 /// End of the names of unfinished files.
@@ -25,12 +27,17 @@ impl LocalStore {
                 fs::remove_file(entry.path())?;
             }
         }
-        Ok(LocalStore { directory: directory.to_path_buf() })
+        Ok(LocalStore { directory: directory.to_path_buf(), is_durable: true })
     }
 
     /// Opens a directory for looking at it: nothing is made or removed.
     pub fn existing(directory: &Path) -> LocalStore {
-        LocalStore { directory: directory.to_path_buf() }
+        LocalStore { directory: directory.to_path_buf(), is_durable: true }
+    }
+
+    /// A directory for files that need not outlive the process: finishing one does not wait for the disk.
+    pub fn scratch(directory: &Path) -> LocalStore {
+        LocalStore { directory: directory.to_path_buf(), is_durable: false }
     }
 }
 
@@ -38,13 +45,15 @@ struct LocalWriter {
     file: Option<File>,
     unfinished: PathBuf,
     path: PathBuf,
+    is_durable: bool,
 }
 
 impl Store for LocalStore {
     fn create(&self, name: &str) -> io::Result<Box<dyn StoreWriter>> {
         let unfinished = self.directory.join(format!("{name}{UNFINISHED}"));
         let file = File::create(&unfinished)?;
-        Ok(Box::new(LocalWriter { file: Some(file), unfinished, path: self.directory.join(name) }))
+        let (path, is_durable) = (self.directory.join(name), self.is_durable);
+        Ok(Box::new(LocalWriter { file: Some(file), unfinished, path, is_durable }))
     }
 
     fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
@@ -91,6 +100,10 @@ impl StoreWriter for LocalWriter {
 
     fn finish(mut self: Box<Self>) -> io::Result<()> {
         let file = self.file.take().expect("finished once");
+        if !self.is_durable {
+            drop(file);
+            return fs::rename(&self.unfinished, &self.path);
+        }
         file.sync_all()?;
         drop(file);
         fs::rename(&self.unfinished, &self.path)?;

@@ -1,13 +1,44 @@
 //! The memory budget: what fits only when sources are slowed runs through, what does not fit at all is an error.
 
-use millstream::{Diagnostic, Session, SessionConfig, code};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use millstream::{Collected, Diagnostic, RunMonitor, Session, SessionConfig, StatsSnapshot, code};
+use std::path::Path;
 
-/// Runs a script and gives the number of rows of its last query.
+/// Runs a script within so much memory, without spilling, and gives the number of rows of its last query.
 fn run(memory: &str, script: &str) -> Result<usize, Diagnostic> {
     let mut session = Session::new(SessionConfig::default());
     session.set("pipeline.memory", memory)?;
+    session.set("pipeline.spill", "never")?;
     session.set("pipeline.tier", "interpreted")?;
     Ok(session.query(script)?.num_rows())
+}
+
+/// Runs a script that may spill to a directory; the numbers of the last column of its last query, in order, and what the
+/// statistics say.
+fn run_spilling(
+    directory: &Path,
+    settings: &[(&str, &str)],
+    script: &str,
+) -> Result<(Vec<i64>, StatsSnapshot), Diagnostic> {
+    let mut session = Session::new(SessionConfig::default());
+    session.set("pipeline.spill.directory", &directory.to_string_lossy())?;
+    session.set("pipeline.tier", "interpreted")?;
+    session.set("parallelism.default", "2")?;
+    settings.iter().try_for_each(|(key, value)| session.set(key, value))?;
+    let (mut results, monitor) = (Collected::new(), RunMonitor::new());
+    for statement in &session.parse(script)? {
+        session.execute(statement, &mut results, &monitor)?;
+    }
+    let rows = results.into_batch()?;
+    let last = rows.column(rows.num_columns() - 1).as_primitive::<Int64Type>();
+    let mut numbers: Vec<i64> = last.values().to_vec();
+    numbers.sort_unstable();
+    Ok((numbers, monitor.stats().expect("it has run").snapshot()))
+}
+
+fn is_empty(directory: &Path) -> bool {
+    std::fs::read_dir(directory).unwrap().next().is_none()
 }
 
 /// A table `name` of `rows` rows with the times 0, 1, 2, … seconds and the numbers from `first` on.
@@ -34,6 +65,61 @@ fn more_keys_than_fit_are_an_error_that_says_so() {
          GROUP BY window_start, window_end";
     let error = run("3 MB", &format!("{table} {distinct}")).unwrap_err();
     assert_eq!(error.code, code::OUT_OF_MEMORY, "{error}");
+}
+
+#[test]
+fn more_keys_than_fit_are_spilled() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = counting("t", 0, 1_728_000, "");
+    // Each key comes twice, far apart, and there are two windows.
+    let query = "SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' DAY)) \
+         GROUP BY window_start, window_end, MOD(id, 432000)";
+    for merge in ["local", "global", "partition"] {
+        let settings = [("pipeline.memory", "8 MB"), ("pipeline.merge", merge)];
+        let (counts, stats) = run_spilling(directory.path(), &settings, &format!("{table} {query}")).unwrap();
+        assert_eq!(counts, vec![2; 864_000], "{merge}");
+        assert!(stats.spill.bytes_written > 16 << 20, "{merge}: {:?}", stats.spill);
+        assert_eq!(stats.spill.bytes_held, 0, "{merge}");
+        assert!(is_empty(directory.path()), "{merge}");
+    }
+}
+
+#[test]
+fn ten_times_the_budget_takes_at_most_twice_as_much() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = counting("t", 0, 4_000_000, "");
+    // In memory they would be two million keys, too far apart for an array, in each of two tables, of about 80 bytes each.
+    let query = "SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '100' DAY)) \
+         GROUP BY window_start, window_end, MOD(id, 2000000) * 1000003";
+    let settings =
+        [("pipeline.memory", "32 MB"), ("pipeline.pre-aggregate", "always"), ("pipeline.dense-tables", "never")];
+    let (counts, stats) = run_spilling(directory.path(), &settings, &format!("{table} {query}")).unwrap();
+    assert_eq!(counts, vec![2; 2_000_000]);
+    assert!(stats.spill.bytes_written > 64 << 20, "{:?}", stats.spill);
+    // Tables that are written to while the thread seals and writes others come on top.
+    assert!(stats.memory.peak <= 2 * (32 << 20), "{:?}", stats.memory);
+}
+
+#[test]
+fn more_than_the_disk_budget_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = counting("t", 0, 1_600_000, "");
+    let settings = [("pipeline.memory", "8 MB"), ("pipeline.spill.budget", "1 MB")];
+    let error = run_spilling(directory.path(), &settings, &format!("{table} {COUNT}")).unwrap_err();
+    assert_eq!(error.code, code::SPILL_FAILED, "{error}");
+    assert!(error.message.contains("of the 1.0 MiB that it may hold"), "{error}");
+    assert!(is_empty(directory.path()));
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let table = counting("t", 0, 800_000, "");
+    let error = run_spilling(&file, &[("pipeline.memory", "8 MB")], &format!("{table} {COUNT}")).unwrap_err();
+    assert_eq!(error.code, code::SPILL_FAILED, "{error}");
+    assert!(error.message.contains("file"), "{error}");
 }
 
 #[test]

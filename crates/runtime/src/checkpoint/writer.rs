@@ -2,7 +2,7 @@
 
 use super::{CheckpointConfig, Message, Part, PlanLines, SweptSlices};
 use crate::query::Query;
-use crate::tables::{Frozen, FrozenByNumber};
+use crate::tables::{Frozen, FrozenByNumber, OpenTables};
 use millstream_connectors::{Acknowledger, Commit, Position};
 use millstream_state::{PARTITIONS, Partial};
 use millstream_storage::{
@@ -212,13 +212,7 @@ impl Writer<'_> {
                     states.push(TableState { id, ..kept.clone() });
                     continue;
                 }
-                let partial = table.partial(open)?;
-                let mut partitions = Vec::with_capacity(PARTITIONS);
-                for partition in 0..PARTITIONS {
-                    let blobs = partial.blocks(partition).map(|block| current.pack.write(&block));
-                    partitions.push(blobs.collect::<io::Result<_>>()?);
-                }
-                let state = TableState { id, entries: partial.len() as u64, partitions };
+                let state = TableState { id, ..write_table(table, open, &mut current.pack)? };
                 current.written.push((Arc::clone(table), state.clone()));
                 states.push(state);
             }
@@ -308,6 +302,29 @@ impl Gathered {
         let all = self.partitions.len() == PARTITIONS && self.partitions.iter().all(Option::is_some);
         self.state.is_some() && (self.has_ended || all)
     }
+}
+
+/// Writes a table; one that is spilled is copied block by block.
+fn write_table(table: &Frozen, open: &OpenTables, pack: &mut PackWriter) -> Result<TableState, Failure> {
+    let mut partitions = vec![Vec::new(); PARTITIONS];
+    let entries = match table.stored() {
+        Some(stored) => {
+            for (partition, blobs) in partitions.iter_mut().enumerate() {
+                for block in stored.blocks(partition) {
+                    blobs.push(pack.write(&block?)?);
+                }
+            }
+            table.len()
+        }
+        None => {
+            let partial = table.partial(open)?;
+            for (partition, blobs) in partitions.iter_mut().enumerate() {
+                *blobs = partial.blocks(partition).map(|block| pack.write(&block)).collect::<io::Result<_>>()?;
+            }
+            partial.len()
+        }
+    };
+    Ok(TableState { id: 0, entries: entries as u64, partitions })
 }
 
 /// Why a part could not be stored.

@@ -57,8 +57,8 @@ impl Query {
     pub(super) fn cut_partition(&self, operator: usize, generation: Generation) -> Result<(), Diagnostic> {
         let runtime = &self.operators[operator];
         let mut uncut = runtime.uncut.lock();
-        *uncut -= 1;
-        if *uncut > 0 {
+        if uncut.left > 1 {
+            uncut.left -= 1;
             return Ok(());
         }
         drop(uncut);
@@ -67,18 +67,18 @@ impl Query {
         for partition in 0..runtime.partitions.len() {
             let mut inbox = runtime.inbox(partition);
             inbox.generation = generation;
-            let held = std::mem::take(&mut inbox.held);
-            if held.is_empty() {
-                continue;
+            if runtime.let_in(&mut inbox)? {
+                tasks.extend(inbox.add(Job::Arrived, KeyedTask { operator, partition }));
             }
-            let bytes: usize = held.iter().map(|(_, waiting)| waiting.batch.bytes()).sum();
-            let rest = inbox.charge.bytes().saturating_sub(bytes);
-            inbox.charge.set(rest);
-            for (port, waiting) in held {
-                let due = runtime.due_of(port, &waiting.batch)?;
-                inbox.put(port, waiting, due);
-            }
-            tasks.extend(inbox.add(Job::Arrived, KeyedTask { operator, partition }));
+        }
+        // The end may have come meanwhile, or comes from now on: never before the rows that were let in.
+        let mut uncut = runtime.uncut.lock();
+        uncut.left = 0;
+        let ends = std::mem::take(&mut uncut.then_last);
+        drop(uncut);
+        if ends {
+            let last = |partition| runtime.inbox(partition).add(Job::Last, KeyedTask { operator, partition });
+            tasks.extend((0..runtime.partitions.len()).filter_map(last));
         }
         self.scheduler.push(tasks);
         Ok(())

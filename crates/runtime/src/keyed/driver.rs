@@ -51,9 +51,18 @@ pub(crate) struct KeyedRuntime {
     windows: Option<Mutex<BTreeSet<i64>>>,
     /// Partitions of a regular join that have not ended, and how it ends.
     open: Mutex<(usize, End)>,
-    /// Partitions of a regular join that the cut on its way has not come by.
-    pub(super) uncut: Mutex<usize>,
+    /// Of a regular join.
+    pub(super) uncut: Mutex<Uncut>,
     started: Instant,
+}
+
+/// A cut on its way through a regular join.
+#[derive(Default)]
+pub(super) struct Uncut {
+    /// Partitions that it has not come by; 0 when what was held behind it has been let in.
+    pub(super) left: usize,
+    /// Whether the inputs have ended meanwhile: the last jobs come when rows from behind the cut have been let in.
+    pub(super) then_last: bool,
 }
 
 pub(super) struct Partition {
@@ -220,7 +229,7 @@ impl KeyedRuntime {
             progress: Mutex::new(Progress::new(inputs)),
             partitions,
             open: Mutex::new((PARTITIONS, End::Complete)),
-            uncut: Mutex::new(0),
+            uncut: Mutex::default(),
             started: Instant::now(),
             plan: plan.clone(),
             code,
@@ -299,6 +308,19 @@ impl KeyedRuntime {
         };
         let complete = std::mem::replace(&mut *windows, later);
         if complete.is_empty() { Arc::new([watermark]) } else { complete.into_iter().collect() }
+    }
+
+    /// Lets rows in that were held because they come from behind a cut; whether there were any.
+    pub(super) fn let_in(&self, inbox: &mut Inbox) -> Result<bool, Diagnostic> {
+        let held = std::mem::take(&mut inbox.held);
+        let bytes: usize = held.iter().map(|(_, waiting)| waiting.batch.bytes()).sum();
+        inbox.charge.set(inbox.charge.bytes().saturating_sub(bytes));
+        let is_any = !held.is_empty();
+        for (port, waiting) in held {
+            let due = self.due_of(port, &waiting.batch)?;
+            inbox.put(port, waiting, due);
+        }
+        Ok(is_any)
     }
 
     /// The smallest watermark at which a row of the batch makes a job necessary.
@@ -416,18 +438,29 @@ impl Query {
             // Its output has no order in time, so no watermark follows from its inputs before the end.
             let job = match (cut, end) {
                 (Some(generation), _) => {
-                    *runtime.uncut.lock() = runtime.partitions.len();
+                    runtime.uncut.lock().left = runtime.partitions.len();
                     self.cut_operator(operator, generation, i64::MIN);
                     Job::Cut(generation)
                 }
                 (None, Some(end)) => {
                     runtime.open.lock().1 = end;
+                    let mut uncut = runtime.uncut.lock();
+                    uncut.then_last = uncut.left > 0;
+                    if uncut.then_last {
+                        return true;
+                    }
                     Job::Last
                 }
                 (None, None) => return true,
             };
             for (partition, p) in runtime.partitions.iter().enumerate() {
-                tasks.extend(p.inbox.lock().add(job.clone(), KeyedTask { operator, partition }));
+                let mut inbox = p.inbox.lock();
+                if let Job::Last = job
+                    && let Err(diagnostic) = runtime.let_in(&mut inbox)
+                {
+                    self.fail(diagnostic);
+                }
+                tasks.extend(inbox.add(job.clone(), KeyedTask { operator, partition }));
             }
             drop(progress);
             self.scheduler.push(tasks);

@@ -8,6 +8,7 @@ mod cycles;
 mod histogram;
 mod programs;
 mod snapshot;
+mod spill;
 
 pub use checkpoints::CheckpointSnapshot;
 pub(crate) use checkpoints::CheckpointStats;
@@ -20,6 +21,7 @@ pub use snapshot::{
     CodeOrigin, Compilation, HardwareSnapshot, PipelineSnapshot, SinkSnapshot, SourceSnapshot, SplitSnapshot,
     StatsSnapshot, TriggerSnapshot, WorkerSnapshot,
 };
+pub use spill::SpillSnapshot;
 
 use crate::adaptive::signals::counters::HardwareTotals;
 use crate::adaptive::{Event, EventLog};
@@ -27,6 +29,7 @@ use crate::query::Query;
 use crate::stream::Stream;
 use millstream_plan::pipeline::{QueryPlan, ScanKind, SinkPlan, SourcePlan};
 use millstream_state::{MemoryBudget, MemorySnapshot};
+use millstream_storage::SpillCounters;
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -56,6 +59,7 @@ pub struct QueryStats {
     pub(crate) sinks: Vec<SinkStats>,
     pub(crate) hardware: HardwareTotals,
     pub(crate) checkpoints: CheckpointStats,
+    pub(crate) spill: Arc<SpillCounters>,
     /// Set when the query is built.
     memory: OnceLock<Arc<MemoryBudget>>,
     /// Known from the start on.
@@ -256,6 +260,7 @@ impl QueryStats {
             sinks: plan.sinks.iter().enumerate().map(|(i, s)| SinkStats::new(i, s)).collect(),
             hardware: HardwareTotals::default(),
             checkpoints: CheckpointStats::default(),
+            spill: Arc::default(),
             memory: OnceLock::new(),
             workers: OnceLock::new(),
             query: Mutex::new(Weak::new()),
@@ -359,6 +364,7 @@ impl QueryStats {
         };
         StatsSnapshot {
             checkpoints: self.checkpoints.snapshot(),
+            spill: SpillSnapshot::of(&self.spill),
             elapsed,
             rows_in: sources.iter().map(|s| s.rows).sum(),
             bytes_in: sources.iter().map(|s| s.bytes).sum(),

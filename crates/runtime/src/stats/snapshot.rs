@@ -3,6 +3,7 @@
 use super::checkpoints::CheckpointSnapshot;
 use super::histogram::Times;
 use super::programs::ProgramSnapshot;
+use super::spill::SpillSnapshot;
 use crate::adaptive::Event;
 use millstream_state::MemorySnapshot;
 use millstream_types::Diagnostic;
@@ -14,6 +15,8 @@ use std::time::Duration;
 pub struct StatsSnapshot {
     /// Checkpoints.
     pub checkpoints: CheckpointSnapshot,
+    /// State that was spilled.
+    pub spill: SpillSnapshot,
     /// Since the statistics were made, until the end of the run.
     pub elapsed: Duration,
     /// Rows decoded from all sources.

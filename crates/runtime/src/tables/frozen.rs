@@ -5,8 +5,9 @@
 //! by partition, when the window is merged.
 
 use super::{Kind, OpenTables, Taken};
-use millstream_state::{OutputTypes, PARTITIONS, Partial};
-use millstream_storage::{BlobRef, Store, TableState};
+use millstream_abi::EntryLayout;
+use millstream_state::{MemoryBudget, OutputTypes, PARTITIONS, Partial};
+use millstream_storage::{BlobRef, Damaged, SpillFiles, Store, TableState};
 use millstream_types::{Diagnostic, code};
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -30,13 +31,22 @@ enum Form {
     Stored(Arc<Stored>),
 }
 
-/// The contents of a table in a store.
+/// The contents of a table in files.
 #[derive(Debug)]
-struct Stored {
-    store: Arc<dyn Store>,
+pub(crate) struct Stored {
+    place: Place,
     /// The blocks of each partition.
     partitions: Vec<Vec<BlobRef>>,
     types: OutputTypes,
+}
+
+/// Whose files they are.
+#[derive(Debug)]
+enum Place {
+    /// Those of a checkpoint.
+    Checkpoint(Arc<dyn Store>),
+    /// The run's own.
+    Spilled(Arc<SpillFiles>),
 }
 
 impl Frozen {
@@ -49,7 +59,7 @@ impl Frozen {
     /// A table of a checkpoint that a query is recovered from.
     pub(crate) fn restored(store: Arc<dyn Store>, state: TableState, types: OutputTypes) -> Frozen {
         let entries = usize::try_from(state.entries).unwrap_or(usize::MAX);
-        let stored = Stored { store, partitions: state.partitions.clone(), types };
+        let stored = Stored { place: Place::Checkpoint(store), partitions: state.partitions.clone(), types };
         let form = Mutex::new(Form::Stored(Arc::new(stored)));
         Frozen { kind: Kind::Own, entries, form, kept: OnceLock::from(state) }
     }
@@ -90,9 +100,24 @@ impl Frozen {
         let _ = self.kept.set(state);
     }
 
-    /// Whether its contents are in a store only.
+    /// Whether its contents are in files only.
     pub(crate) fn is_stored(&self) -> bool {
         matches!(*self.form.lock(), Form::Stored(_))
+    }
+
+    /// Its contents, if they are in files only.
+    pub(crate) fn stored(&self) -> Option<Arc<Stored>> {
+        match &*self.form.lock() {
+            Form::Stored(stored) => Some(Arc::clone(stored)),
+            Form::Table(_) | Form::Sealed(_) => None,
+        }
+    }
+
+    /// Gives its memory up: what it has stands in files of the run, in these blocks of each partition.
+    pub(crate) fn spill(&self, files: &Arc<SpillFiles>, partitions: Vec<Vec<BlobRef>>, types: OutputTypes) {
+        let stored = Stored { place: Place::Spilled(Arc::clone(files)), partitions, types };
+        let before = std::mem::replace(&mut *self.form.lock(), Form::Stored(Arc::new(stored)));
+        drop(before);
     }
 
     /// Its immutable form, sealed or read if need be.
@@ -112,31 +137,55 @@ impl Frozen {
         *form = Form::Sealed(Arc::clone(&partial));
         Ok(partial)
     }
-
-    /// The entries of a range of partitions, read if need be.
-    pub(crate) fn partitions(&self, range: Range<usize>, tables: &OpenTables) -> Result<Arc<Partial>, Diagnostic> {
-        let stored = match &*self.form.lock() {
-            Form::Stored(stored) => Some(Arc::clone(stored)),
-            Form::Table(_) | Form::Sealed(_) => None,
-        };
-        match stored {
-            Some(stored) => Ok(Arc::new(stored.read(range, tables)?)),
-            None => self.partial(tables),
-        }
-    }
 }
 
 impl Stored {
-    fn read(&self, range: Range<usize>, tables: &OpenTables) -> Result<Partial, Diagnostic> {
-        let mut blocks = Vec::new();
-        for blob in self.partitions[range].iter().flatten() {
-            blocks.push(blob.read(&*self.store).map_err(damaged)?);
+    /// Reads a blob of it.
+    fn blob(&self, blob: &BlobRef) -> Result<Vec<u8>, Diagnostic> {
+        let read = match &self.place {
+            Place::Checkpoint(store) => blob.read(&**store),
+            Place::Spilled(files) => files.read(blob),
+        };
+        read.map_err(|what| self.failed(&what))
+    }
+
+    fn failed(&self, what: &Damaged) -> Diagnostic {
+        match &self.place {
+            Place::Checkpoint(_) => damaged(Damaged(what.0.clone())),
+            Place::Spilled(_) => {
+                Diagnostic::new(code::SPILL_FAILED, format!("spilled state cannot be read back: {what}"))
+            }
         }
-        Partial::restore_blocks(&tables.layout, &self.types, &tables.budget, &blocks).map_err(damaged)
+    }
+
+    /// The entries of a range of partitions.
+    pub(crate) fn read(&self, range: Range<usize>, tables: &OpenTables) -> Result<Partial, Diagnostic> {
+        let blocks = self.partitions[range].iter().flatten().map(|blob| self.blob(blob));
+        let blocks: Vec<Vec<u8>> = blocks.collect::<Result<_, _>>()?;
+        let partial = Partial::restore_blocks(&tables.layout, &self.types, &tables.budget, &blocks);
+        partial.map_err(|what| self.failed(&what))
+    }
+
+    /// The blocks of a partition, as they were written.
+    pub(crate) fn blocks(&self, partition: usize) -> impl Iterator<Item = Result<Vec<u8>, Diagnostic>> {
+        self.partitions[partition].iter().map(|blob| self.blob(blob))
+    }
+
+    /// A block of a partition; `None` behind the last.
+    pub(crate) fn block(
+        &self,
+        partition: usize,
+        number: usize,
+        layout: &Arc<EntryLayout>,
+        budget: &Arc<MemoryBudget>,
+    ) -> Result<Option<Partial>, Diagnostic> {
+        let Some(blob) = self.partitions[partition].get(number) else { return Ok(None) };
+        let block = self.blob(blob)?;
+        Partial::restore_block(layout, &self.types, budget, &block).map(Some).map_err(|what| self.failed(&what))
     }
 }
 
 /// The error for state that is not what was written.
-pub(crate) fn damaged(what: millstream_storage::Damaged) -> Diagnostic {
+pub(crate) fn damaged(what: Damaged) -> Diagnostic {
     Diagnostic::new(code::CHECKPOINT_DAMAGED, format!("stored state is damaged: {what}"))
 }

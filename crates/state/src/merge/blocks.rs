@@ -8,6 +8,7 @@ use millstream_abi::EntryLayout;
 use millstream_storage::Damaged;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 
 /// Merges partials of one layout, each of which comes as blocks in their order ([`Partial::blocks`],
@@ -19,34 +20,67 @@ use std::sync::Arc;
 pub fn merge_blocks<E: From<Damaged>>(
     layout: &Arc<EntryLayout>,
     sources: impl IntoIterator<Item: Iterator<Item = Result<Partial, E>>>,
-    mut deliver: impl FnMut(Merged) -> Result<(), E>,
+    deliver: impl FnMut(Merged) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut sources: Vec<_> = sources.into_iter().map(|blocks| Source::new(layout, blocks)).collect();
-    loop {
+    BlockMerge::new(layout, sources).try_for_each({
+        let mut deliver = deliver;
+        move |piece| deliver(piece?)
+    })
+}
+
+/// The pieces of [`merge_blocks`], one after the other, for whoever does something else in between.
+pub struct BlockMerge<I> {
+    layout: Arc<EntryLayout>,
+    sources: Vec<Source<I>>,
+}
+
+impl<I> fmt::Debug for BlockMerge<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BlockMerge({} sources)", self.sources.len())
+    }
+}
+
+impl<E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> BlockMerge<I> {
+    /// As for [`merge_blocks`]. Nothing is read yet.
+    pub fn new(layout: &Arc<EntryLayout>, sources: impl IntoIterator<Item = I>) -> BlockMerge<I> {
+        let sources = sources.into_iter().map(|blocks| Source::new(Arc::clone(layout), blocks)).collect();
+        BlockMerge { layout: Arc::clone(layout), sources }
+    }
+
+    fn piece(&mut self) -> Result<Option<Merged>, E> {
+        let (layout, sources) = (&self.layout, &mut self.sources);
         for source in sources.iter_mut().filter(|source| source.is_empty()) {
             source.load()?;
         }
         // Up to here there is all of each source in memory.
         let ends = sources.iter().filter(|source| !source.is_empty()).map(Source::last);
         // SAFETY: entries of loaded blocks, which stay loaded as long as entries of them are to come.
-        let Some(end) = ends.min_by(|&a, &b| unsafe { compare(layout, a, b) }) else { return Ok(()) };
-        for source in &mut sources {
+        let Some(end) = ends.min_by(|&a, &b| unsafe { compare(layout, a, b) }) else { return Ok(None) };
+        for source in sources.iter_mut() {
             source.load_beyond(end)?;
         }
         let (mut entries, mut partials) = (Vec::new(), Vec::new());
-        for source in &mut sources {
+        for source in sources.iter_mut() {
             source.take_until(end, &mut entries, &mut partials);
         }
         // SAFETY: occupied entries of the layout, whose strings live in the partials.
         let (rows, _copies) = unsafe { merge_entries(layout, entries.into_iter()) };
         let _owner = Owner::Copies { _copies };
-        deliver(Merged { layout: Arc::clone(layout), rows: rows.into(), _owner, _partials: partials })?;
+        Ok(Some(Merged { layout: Arc::clone(layout), rows: rows.into(), _owner, _partials: partials }))
+    }
+}
+
+impl<E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> Iterator for BlockMerge<I> {
+    type Item = Result<Merged, E>;
+
+    fn next(&mut self) -> Option<Result<Merged, E>> {
+        self.piece().transpose()
     }
 }
 
 /// A partial whose blocks are loaded one after the other.
-struct Source<'a, I> {
-    layout: &'a EntryLayout,
+struct Source<I> {
+    layout: Arc<EntryLayout>,
     blocks: I,
     /// Those of which entries are to come, and before them perhaps one that was the last.
     loaded: VecDeque<Arc<Partial>>,
@@ -54,8 +88,8 @@ struct Source<'a, I> {
     next: usize,
 }
 
-impl<'a, E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> Source<'a, I> {
-    fn new(layout: &'a EntryLayout, blocks: I) -> Source<'a, I> {
+impl<E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> Source<I> {
+    fn new(layout: Arc<EntryLayout>, blocks: I) -> Source<I> {
         Source { layout, blocks, loaded: VecDeque::new(), next: 0 }
     }
 
@@ -78,7 +112,7 @@ impl<'a, E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> Source<'a, I>
         let block = Arc::new(block?);
         if let Some(before) = self.loaded.back() {
             // SAFETY: entries of loaded blocks.
-            let order = unsafe { compare(self.layout, self.last(), block.entry(0)) };
+            let order = unsafe { compare(&self.layout, self.last(), block.entry(0)) };
             if order == Ordering::Greater || (order == Ordering::Equal && before.is_distinct()) {
                 return Err(Damaged("a block of a partial does not follow the one before".into()).into());
             }
@@ -94,7 +128,7 @@ impl<'a, E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> Source<'a, I>
     /// Loads all entries that have the key of `end`: those of one key may be in several blocks.
     fn load_beyond(&mut self, end: *const u8) -> Result<(), E> {
         // SAFETY: `end` is an entry of a loaded block.
-        let repeats = |s: &Self| !s.is_empty() && unsafe { compare(s.layout, s.last(), end) }.is_eq();
+        let repeats = |s: &Self| !s.is_empty() && unsafe { compare(&s.layout, s.last(), end) }.is_eq();
         while self.loaded.back().is_some_and(|block| !block.is_distinct()) && repeats(self) && self.load()? {}
         Ok(())
     }
@@ -122,7 +156,7 @@ impl<'a, E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> Source<'a, I>
         while low < high {
             let middle = low.midpoint(high);
             // SAFETY: entries of loaded blocks.
-            match unsafe { compare(self.layout, block.entry(middle), end) } {
+            match unsafe { compare(&self.layout, block.entry(middle), end) } {
                 Ordering::Greater => high = middle,
                 Ordering::Less | Ordering::Equal => low = middle + 1,
             }

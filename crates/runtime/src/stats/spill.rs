@@ -1,0 +1,27 @@
+//! What has been spilled.
+
+use millstream_storage::SpillCounters;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What is known of the state of a run that was spilled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SpillSnapshot {
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Bytes read back.
+    pub bytes_read: u64,
+    /// Files written.
+    pub files: u64,
+    /// Bytes of the files that are there.
+    pub bytes_held: u64,
+}
+
+impl SpillSnapshot {
+    /// The numbers so far.
+    pub(crate) fn of(counters: &SpillCounters) -> SpillSnapshot {
+        let [bytes_written, bytes_read, files, bytes_held] =
+            [&counters.written, &counters.read, &counters.files, &counters.held]
+                .map(|counter: &AtomicU64| counter.load(Relaxed));
+        SpillSnapshot { bytes_written, bytes_read, files, bytes_held }
+    }
+}
