@@ -7,6 +7,7 @@ use crate::control;
 use crate::status::{amount, timestamp};
 use millstream::storage::{Checkpoints, Damaged, DirectoryLock, Listed, LocalStore, Manifest, SplitState};
 use millstream::{Diagnostic, code};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -232,7 +233,7 @@ fn delete(directory: &Path, wanted: &[u64], job: Option<usize>) -> Result<(), Fa
     }
     let is_meant = |name: &str| job.is_none_or(|number| name == format!("job-{number}"));
     for job in jobs(directory)?.into_iter().filter(|job| is_meant(&job.name)) {
-        let removed = job.checkpoints.delete(|checkpoint| wanted.contains(&checkpoint));
+        let removed = job.checkpoints.delete(|checkpoint| wanted.contains(&checkpoint), BTreeSet::new());
         for checkpoint in removed.map_err(|e| failed(directory, &e))? {
             print(&format!("{} checkpoint {checkpoint} deleted\n", job.name)).map_err(Failure::usage)?;
         }

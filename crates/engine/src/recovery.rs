@@ -9,6 +9,7 @@ use millstream_plan::pipeline::QueryPlan;
 use millstream_runtime::{CheckpointConfig, PlanLines};
 use millstream_storage::{Checkpoints, Damaged, DirectoryLock, Listed, LocalStore, Manifest, Store};
 use millstream_types::{Diagnostic, Place, code};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -112,7 +113,7 @@ impl JobState {
             sink.begin(&sink_job(number), restored.as_ref())?;
         }
         let from = restored.as_ref().map_or(0, |manifest| manifest.checkpoint);
-        checkpoints.delete(|checkpoint| checkpoint > from).map_err(|e| self.unusable(&e))?;
+        checkpoints.delete(|checkpoint| checkpoint > from, BTreeSet::new()).map_err(|e| self.unusable(&e))?;
         if restored.as_ref().is_some_and(|manifest| manifest.is_finished) {
             return Ok(Beginning::Finished);
         }

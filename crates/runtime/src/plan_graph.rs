@@ -140,7 +140,7 @@ pub(crate) fn build(
     if let Some(checkpointing) = &checkpointing
         && let Some(restored) = Restored::new(&checkpointing.config, &query.plan)?
     {
-        restored.restore(&query)?;
+        restored.restore(&query, checkpointing)?;
     }
     Ok(Query { checkpointing, ..query })
 }

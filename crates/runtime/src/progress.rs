@@ -120,9 +120,9 @@ impl Progress {
     }
 
     /// The generation that all inputs have come to, if it is new, and the lowest watermark at which one did. Inputs that
-    /// have ended have nothing to say.
+    /// have ended before the cut have nothing to say; those that have ended behind it had come by.
     fn cut(&self) -> Option<(Generation, i64)> {
-        let speaking = || self.inputs.iter().filter(|i| !i.ended);
+        let speaking = || self.inputs.iter().filter(|i| !i.ended || i.generation > self.generation);
         let generation = speaking().map(|i| i.generation).min().filter(|&g| g > self.generation)?;
         Some((generation, speaking().map(|i| i.cut).min().unwrap_or(i64::MIN)))
     }
@@ -173,6 +173,19 @@ mod tests {
         assert_eq!(progress.advance(), Some(Forward { watermark: 35, cut: None, end: None }));
         assert_eq!(progress.advance(), None);
         assert_eq!((progress.reached_cut(), progress.reached_cut()), (Some(Generation(1)), None));
+    }
+
+    #[test]
+    fn a_cut_comes_before_the_end_of_inputs_that_end_behind_it() {
+        let mut progress = Progress::new(2);
+        assert!(progress.await_cut(Generation(1)));
+        progress.release(0, Release { watermark: i64::MAX, generation: 1, cut: 30, ended: true });
+        assert_eq!((progress.advance(), progress.reached_cut()), (None, None));
+        progress.release(1, Release { watermark: i64::MAX, generation: 1, cut: 20, ended: true });
+        assert_eq!(progress.advance(), Some(Forward { watermark: 20, cut: Some(Generation(1)), end: None }));
+        assert_eq!(progress.reached_cut(), Some(Generation(1)));
+        let end = Some(End::Complete);
+        assert_eq!(progress.advance(), Some(Forward { watermark: i64::MAX, cut: None, end }));
     }
 
     #[test]

@@ -82,10 +82,10 @@ impl Checkpoints {
         file.finish()
     }
 
-    /// Removes checkpoints, manifests first, and then all files of state that none of the others names. If a manifest that stays
-    /// cannot be read, no files of state are removed.
-    pub fn delete(&self, gone: impl Fn(u64) -> bool) -> io::Result<Vec<u64>> {
-        let (mut removed, mut needed, mut is_sure) = (Vec::new(), BTreeSet::new(), true);
+    /// Removes checkpoints, manifests first, and then all files of state that none of the others names and nobody reads. If a
+    /// manifest that stays cannot be read, no files of state are removed.
+    pub fn delete(&self, gone: impl Fn(u64) -> bool, read: BTreeSet<Arc<str>>) -> io::Result<Vec<u64>> {
+        let (mut removed, mut needed, mut is_sure) = (Vec::new(), read, true);
         for Listed { checkpoint, manifest } in self.list()? {
             match manifest {
                 _ if gone(checkpoint) => {
@@ -180,13 +180,13 @@ mod tests {
         let first = write(&checkpoints, 1, &[]);
         let second = write(&checkpoints, 2, &[]);
         write(&checkpoints, 3, &[&first]);
-        assert_eq!(checkpoints.delete(|checkpoint| checkpoint < 3).unwrap(), [2, 1]);
+        assert_eq!(checkpoints.delete(|checkpoint| checkpoint < 3, BTreeSet::new()).unwrap(), [2, 1]);
         let names: Vec<String> = checkpoints.store.list().unwrap().into_iter().map(|file| file.name).collect();
         assert_eq!(names, ["checkpoint-00000003.json", "state-00000001-0.bin", "state-00000003-0.bin"]);
         assert!(checkpoints.verify(&second, 0).is_err());
         write(&checkpoints, 4, &[]);
         std::fs::write(directory.path().join(Manifest::file_name(3)), "damaged").unwrap();
-        assert_eq!(checkpoints.delete(|_| false).unwrap(), [0; 0]);
+        assert_eq!(checkpoints.delete(|_| false, BTreeSet::new()).unwrap(), [0; 0]);
         assert_eq!(checkpoints.store.list().unwrap().len(), 5, "nobody knows what the damaged one needs");
     }
 }

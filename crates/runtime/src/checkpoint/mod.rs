@@ -21,14 +21,16 @@ pub(crate) use writer::{finish_job, write_checkpoints};
 use crate::buffer::Generation;
 use crate::cancel::CancelState;
 use crate::query::Query;
-use crate::tables::FrozenByNumber;
+use crate::tables::{FrozenByNumber, Stored};
 use crate::timers::{after, earlier};
 use millstream_connectors::Commit;
 use millstream_storage::SourceState;
 use millstream_types::{Diagnostic, code};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How soon to try again when a cut cannot be made yet.
@@ -66,6 +68,8 @@ pub(crate) struct Checkpointing {
     parts: Mutex<Option<Sender<Message>>>,
     /// For the checkpointing thread, until that has it.
     receiver: Mutex<Option<Receiver<Message>>>,
+    /// Tables that were restored, as long as somebody may read them: their files stay, whichever checkpoints name them.
+    restored: Mutex<Vec<Weak<Stored>>>,
 }
 
 struct Progress {
@@ -91,7 +95,20 @@ impl Checkpointing {
             progress: Mutex::new(progress),
             parts: Mutex::new(Some(sender)),
             receiver: Mutex::new(Some(receiver)),
+            restored: Mutex::default(),
         }
+    }
+
+    /// Takes note of a table that is read from the files of a checkpoint when it is needed.
+    pub(crate) fn note_restored(&self, table: &Arc<Stored>) {
+        self.restored.lock().push(Arc::downgrade(table));
+    }
+
+    /// The files of checkpoints that tables are read from.
+    pub(crate) fn files_read(&self) -> BTreeSet<Arc<str>> {
+        let mut restored = self.restored.lock();
+        restored.retain(|table| table.strong_count() > 0);
+        restored.iter().filter_map(Weak::upgrade).flat_map(|table| table.files()).collect()
     }
 
     /// What the checkpointing thread listens to; once.

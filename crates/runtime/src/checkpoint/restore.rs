@@ -1,6 +1,6 @@
 //! From a manifest to a query that goes on where the checkpoint was taken.
 
-use super::CheckpointConfig;
+use super::{CheckpointConfig, Checkpointing};
 use crate::overlap::{Sweep, SweptTables};
 use crate::query::Query;
 use crate::source::Begin;
@@ -102,7 +102,7 @@ impl<'a> Restored<'a> {
     }
 
     /// Puts state back where it was.
-    pub(crate) fn restore(&self, query: &Query) -> Result<(), Diagnostic> {
+    pub(crate) fn restore(&self, query: &Query, checkpointing: &Checkpointing) -> Result<(), Diagnostic> {
         for (aggregation, state) in query.aggregations.iter().zip(&self.manifest.aggregations) {
             let tables = |states: &[TableState]| {
                 let mut tables = FrozenByNumber::new();
@@ -111,6 +111,7 @@ impl<'a> Restored<'a> {
                         return Err(damaged(millstream_storage::Damaged("a table lacks partitions".into())));
                     }
                     let frozen = Frozen::restored(Arc::clone(self.store), state.clone(), aggregation.types.clone());
+                    frozen.stored().iter().for_each(|stored| checkpointing.note_restored(stored));
                     tables.entry(state.id).or_default().push(Arc::new(frozen));
                 }
                 Ok(tables)

@@ -1,6 +1,6 @@
 //! The checkpointing thread: puts the parts of checkpoints into files and completes them.
 
-use super::{CheckpointConfig, Message, Part, PlanLines, SweptSlices};
+use super::{CheckpointConfig, Checkpointing, Message, Part, PlanLines, SweptSlices};
 use crate::query::Query;
 use crate::tables::{Frozen, FrozenByNumber, OpenTables};
 use millstream_connectors::{Acknowledger, Commit, Position};
@@ -289,7 +289,8 @@ impl Writer<'_> {
         let kept = self.config.checkpoints.list().map_err(failed)?;
         // Numbers have gaps where a process has ended: count those that are there.
         let oldest = kept.get(self.config.retained.max(1) - 1).map_or(oldest.min(number), |listed| listed.checkpoint);
-        self.config.checkpoints.delete(|checkpoint| checkpoint < oldest).map_err(failed)?;
+        let read = self.query.checkpointing.iter().flat_map(Checkpointing::files_read).collect();
+        self.config.checkpoints.delete(|checkpoint| checkpoint < oldest, read).map_err(failed)?;
         self.query.stats.checkpoints.bytes.fetch_add(bytes_written, Relaxed);
         self.query.stats.checkpoints.state_bytes.store(manifest.state_bytes(), Relaxed);
         Ok(())

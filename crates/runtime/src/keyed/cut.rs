@@ -22,7 +22,10 @@ impl Query {
     pub(super) fn cut_operator(&self, operator: usize, generation: Generation, watermark: i64) {
         let windows = self.operators[operator].open_windows();
         self.hand_over(generation, || Part::Operator { operator, watermark, windows, has_ended: false });
-        self.cut_reached();
+        // The next cut must not come to a regular join before this one has come by all of its partitions.
+        if self.operators[operator].due != Due::Arrival {
+            self.cut_reached();
+        }
     }
 
     /// Saves what a partition keeps, if the cut is a checkpoint.
@@ -81,6 +84,7 @@ impl Query {
             tasks.extend((0..runtime.partitions.len()).filter_map(last));
         }
         self.scheduler.push(tasks);
+        self.cut_reached();
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use millstream_state::{MemoryBudget, OutputTypes, PARTITIONS, Partial};
 use millstream_storage::{BlobRef, Damaged, SpillFiles, Store, TableState};
 use millstream_types::{Diagnostic, code};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -140,6 +141,11 @@ impl Frozen {
 }
 
 impl Stored {
+    /// The files that it is read from.
+    pub(crate) fn files(&self) -> BTreeSet<Arc<str>> {
+        self.partitions.iter().flatten().map(|blob| Arc::clone(&blob.file)).collect()
+    }
+
     /// Reads a blob of it.
     fn blob(&self, blob: &BlobRef) -> Result<Vec<u8>, Diagnostic> {
         let read = match &self.place {
