@@ -184,9 +184,9 @@ fn statistics_add_up_and_keep_their_names() {
     };
     assert_eq!(
         names(&s),
-        "aggregations buffers bytes_in compilations cycles_per_nano elapsed_s events first_error hardware memory operators pipelines \
+        "aggregations buffers bytes_in checkpoints compilations cycles_per_nano elapsed_s events first_error hardware memory operators pipelines \
          programs queued records_failed_total records_late_total records_malformed_total rows_in rows_out sinks sources \
-         trigger_delay watermark_ms windows workers workers_idle"
+         spill trigger_delay watermark_ms windows workers workers_idle"
     );
     let variant = "buffers choices current cycles_per_row nanos_per_row number rows tier time_s";
     let programs = s["programs"].as_array().unwrap();
@@ -399,7 +399,10 @@ fn a_query_that_does_not_fit_ends_within_its_memory() {
          SELECT id, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '100' DAY)) \
          GROUP BY window_start, window_end, id";
     let folder = tempfile::tempdir().unwrap();
-    let mut child = millstream(folder.path()).args(["run", "--memory", "64 MB", "-e", sql]).spawn().unwrap();
+    let mut child = millstream(folder.path())
+        .args(["run", "--memory", "64 MB", "--set", "pipeline.spill=never", "-e", sql])
+        .spawn()
+        .unwrap();
     let mut most_kib = 0;
     while child.try_wait().unwrap().is_none() {
         most_kib = most_kib.max(high_water_mark(&child).unwrap_or(0));
