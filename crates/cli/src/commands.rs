@@ -140,6 +140,7 @@ impl Context {
         let telling = Telling { line: show, every: config.stats_every, report: &report };
         let outcome = status::telling(&telling, &monitor, || session.execute(statement, output, &monitor));
         self.interrupt.watch(None);
+        self.control.iter().for_each(|control| control.watch(None));
         status::tell_notices(&monitor);
         if let (Err(_), Some(stats)) = (&outcome, monitor.stats()) {
             // What a failed or stopped run has done counts, too.

@@ -26,12 +26,13 @@ fn cli() -> String {
     let mut out = format!(
         "{GENERATED}# Command line\n\n\
          A flag wins over its environment variable, that over the file `millstream.toml`. The file's keys are `workers`, `tier`,\n\
-         `buffer-rows`, `memory`, `pin`, `output`, `quiet` and `stats`, and the tables `[set]` (session options) and `[var]` (values of\n\
+         `buffer-rows`, `memory`, `state-dir`, `pin`, `output`, `quiet` and `stats`, and the tables `[set]` (session options) and `[var]` (values of\n\
          `${{NAME}}`).\n\n\
-         | exit code | meaning |\n| --- | --- |\n| 0 | success |\n| 1 | a statement failed; the statements before it took effect |\n\
+         | exit code | meaning |\n| --- | --- |\n| 0 | success; or stopped with a checkpoint |\n| 1 | a statement failed; the statements before it took effect |\n\
          | 2 | the command line, the configuration or the script file is unusable; nothing was executed |\n| 130 | interrupted |\n\n\
          Ctrl-C stops a running query in good order (complete windows are written, sinks finished); a second Ctrl-C drops it\n\
-         at once, leaving no half-written file.\n"
+         at once, leaving no half-written file. With `--state-dir` the first one takes a checkpoint instead, from which the query goes on when it\n\
+         is run again.\n"
     );
     let mut command = Arguments::command();
     command.build();

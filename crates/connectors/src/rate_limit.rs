@@ -96,18 +96,24 @@ impl SplitReader for PacedReader {
     }
 
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
-        loop {
-            if self.pending.is_none() {
-                self.pending = self.inner.next()?;
+        if let Some(Ok(part)) = self.pending.take().map(|rest| self.part(rest)) {
+            return Ok(Some(part));
+        }
+        // One without rows is handed on as it is: where reading goes on behind it counts.
+        Ok(self.inner.next()?.map(|chunk| self.part(chunk).unwrap_or_else(|empty| empty)))
+    }
+}
+
+impl PacedReader {
+    /// The next part of a chunk, when its time has come; the rest is pending. An error is a chunk without rows.
+    fn part(&mut self, mut chunk: Chunk) -> Result<Chunk, Chunk> {
+        match (self.pace.split_front)(&self.pace.options, &mut chunk, self.pace.rows) {
+            Some((part, rows)) => {
+                std::thread::sleep(self.pace.reserve(Instant::now(), rows));
+                self.pending = Some(chunk);
+                Ok(part)
             }
-            let Some(pending) = &mut self.pending else { return Ok(None) };
-            match (self.pace.split_front)(&self.pace.options, pending, self.pace.rows) {
-                Some((chunk, rows)) => {
-                    std::thread::sleep(self.pace.reserve(Instant::now(), rows));
-                    return Ok(Some(chunk));
-                }
-                None => self.pending = None,
-            }
+            None => Err(chunk),
         }
     }
 }
@@ -129,5 +135,38 @@ mod tests {
         let later = start + Duration::from_secs(10);
         assert_eq!(pace.reserve(later, 5), Duration::ZERO);
         assert_eq!(pace.reserve(later, 5), Duration::from_millis(50));
+    }
+
+    struct Once(Vec<Chunk>);
+
+    impl SplitReader for Once {
+        fn name(&self) -> &str {
+            "once"
+        }
+
+        fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
+            Ok(self.0.pop())
+        }
+    }
+
+    #[test]
+    fn a_chunk_without_rows_says_where_reading_goes_on() {
+        let chunk = |rows: u64, at| Chunk { payload: Box::new(rows), bytes: 0, after: Some(Position { at, line: 0 }) };
+        let split_front: SplitFront = |_, chunk, rows| {
+            let left = chunk.payload.downcast_mut::<u64>()?;
+            let front = rows.min(*left);
+            *left -= front;
+            let after = chunk.after.map(|end| Position { at: end.at - *left, line: 0 });
+            (front > 0).then(|| (Chunk { payload: Box::new(front), bytes: 0, after }, front))
+        };
+        let next = Arc::new(Mutex::new(Instant::now()));
+        let pace = Pace { next, rows_per_second: 1e9, rows: 2, options: Options::new(), split_front };
+        let inner = Box::new(Once(vec![chunk(3, 10), chunk(0, 7)]));
+        let mut reader = PacedReader { inner, pace, pending: None };
+        let mut positions = Vec::new();
+        while let Some(chunk) = reader.next().unwrap() {
+            positions.push(chunk.after.unwrap().at);
+        }
+        assert_eq!(positions, [7, 9, 10]);
     }
 }

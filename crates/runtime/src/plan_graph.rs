@@ -137,9 +137,7 @@ pub(crate) fn build(
         lookups,
         sinks,
     };
-    if let Some(checkpointing) = &checkpointing
-        && let Some(restored) = Restored::new(&checkpointing.config, &query.plan)?
-    {
+    if let (Some(restored), Some(checkpointing)) = (&restored, &checkpointing) {
         restored.restore(&query, checkpointing)?;
     }
     Ok(Query { checkpointing, ..query })

@@ -33,6 +33,14 @@ impl Checkpoints {
         &self.store
     }
 
+    /// The numbers of all checkpoints, the newest first. Manifests are not read.
+    pub fn numbers(&self) -> io::Result<Vec<u64>> {
+        let files = self.store.list()?;
+        let mut numbers: Vec<u64> = files.iter().filter_map(|file| Manifest::number_of(&file.name)).collect();
+        numbers.sort_unstable_by_key(|&number| std::cmp::Reverse(number));
+        Ok(numbers)
+    }
+
     /// All checkpoints, the newest first. What they name is not looked at.
     pub fn list(&self) -> io::Result<Vec<Listed>> {
         let files = self.store.list()?;
@@ -148,6 +156,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let checkpoints = checkpoints(directory.path());
         let manifest = write(&checkpoints, 3, &[]);
+        assert_eq!(checkpoints.numbers().unwrap(), [3]);
         let listed = checkpoints.list().unwrap().remove(0);
         assert_eq!((listed.checkpoint, listed.manifest.unwrap()), (3, manifest.clone()));
         checkpoints.verify(&manifest, u64::MAX).unwrap();

@@ -285,10 +285,9 @@ impl Writer<'_> {
         };
         self.config.checkpoints.write(&manifest).map_err(failed)?;
         commits.into_iter().flatten().try_for_each(|commit| commit.commit())?;
-        let oldest = number.saturating_sub(self.config.retained.max(1) as u64 - 1);
-        let kept = self.config.checkpoints.list().map_err(failed)?;
-        // Numbers have gaps where a process has ended: count those that are there.
-        let oldest = kept.get(self.config.retained.max(1) - 1).map_or(oldest.min(number), |listed| listed.checkpoint);
+        // Numbers have gaps where a process has ended: those that are there count.
+        let kept = self.config.checkpoints.numbers().map_err(failed)?;
+        let oldest = kept.get(self.config.retained.max(1) - 1).copied().unwrap_or(0);
         let read = self.query.checkpointing.iter().flat_map(Checkpointing::files_read).collect();
         self.config.checkpoints.delete(|checkpoint| checkpoint < oldest, read).map_err(failed)?;
         self.query.stats.checkpoints.bytes.fetch_add(bytes_written, Relaxed);
