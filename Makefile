@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources soak deny clean test-postgres
+.PHONY: demo test test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka soak deny clean test-postgres
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
@@ -101,6 +101,18 @@ bench-flink: setup
 # Every benchmark that ends by itself, and a report with plots in target/bench/report; some 25 minutes once built.
 bench-all: setup
 	scripts/bench.sh --all --report target/bench/report
+
+# What checkpoints cost, state ten times the memory, RocksDB beside it, and recovery of 5 GB (16 GB of disk); builds RocksDB,
+# which takes some ten minutes once, and runs for as long again. MILLSTREAM_BENCH_PARTS=checkpoints,recovery measures only these.
+bench-state: setup
+	scripts/setup.sh --rocksdb
+	LIBCLANG_PATH=$${LIBCLANG_PATH:-/usr/lib/llvm-19/lib} MILLSTREAM_BENCH_FEATURES=millstream-bench/rocksdb scripts/bench.sh state --repetitions 3
+
+# From Kafka to Kafka, exactly once, beside reading alone (Java 17 and Maven); some two minutes.
+bench-kafka: setup
+	scripts/setup.sh --kafka
+	scripts/kafka.sh jars
+	scripts/bench.sh kafka --repetitions 3
 
 # Instructions, cache misses and mispredicted branches per row, by valgrind; some fifteen minutes.
 bench-resources: setup

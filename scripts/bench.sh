@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds the benchmarks and runs them beside DuckDB and Polars, which it installs from PyPI into target/bench/venv.
+# MILLSTREAM_BENCH_FEATURES are features of cargo to build them with.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
@@ -12,5 +13,5 @@ fi
     "$venv/bin/pip" install --quiet "duckdb>=2.0" "polars>=2.1" "pyarrow>=26" "numpy>=2.0"
 echo "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1)"
 # The same build as `make release`, so that nothing is compiled twice.
-cargo build --release --quiet --bins
+cargo build --release --quiet --bins --features "${MILLSTREAM_BENCH_FEATURES:-}"
 MILLSTREAM_BENCH_PYTHON=$venv/bin/python target/release/millstream-bench "$@"

@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::benchmarks::Window;
 use crate::generator::Plan;
 use crate::suite::{Failure, Options};
 use clap::{Parser, Subcommand};
@@ -64,6 +65,8 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Generate(Plan),
+    #[command(hide = true)]
+    Window(Window),
 }
 
 impl Arguments {

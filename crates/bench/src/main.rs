@@ -34,8 +34,13 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
-    if let Some(Command::Generate(plan)) = &arguments.command {
-        return generator::command(plan);
+    match &arguments.command {
+        Some(Command::Generate(plan)) => return generator::command(plan),
+        Some(Command::Window(window)) => {
+            println!("{}", window.once()?);
+            return Ok(());
+        }
+        None => {}
     }
     if arguments.list {
         for benchmark in BENCHMARKS {

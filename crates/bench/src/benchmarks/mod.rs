@@ -5,6 +5,7 @@ mod ads;
 mod flink;
 mod ingestion;
 mod joins;
+mod kafka;
 mod keys;
 mod latency;
 mod lrb;
@@ -19,6 +20,7 @@ mod resources;
 mod sessions;
 mod skew;
 mod soak;
+mod state;
 mod streambox;
 mod sustainable;
 mod watermarks;
@@ -28,6 +30,7 @@ mod ysb_stream;
 
 use crate::suite::Benchmark;
 pub(crate) use resources::once;
+pub(crate) use state::Window;
 
 /// All of them, in the order in which they run.
 pub(crate) const BENCHMARKS: &[&Benchmark] = &[
@@ -53,5 +56,7 @@ pub(crate) const BENCHMARKS: &[&Benchmark] = &[
     &peers::BENCHMARK,
     &flink::BENCHMARK,
     &sustainable::BENCHMARK,
+    &state::BENCHMARK,
+    &kafka::BENCHMARK,
     &soak::BENCHMARK,
 ];

@@ -26,7 +26,7 @@ pub(crate) use curves::{CURVE, EVENTS};
 pub(crate) use discard::{collect, discard, first_checked};
 pub(crate) use measure::{Across, Case, Measured, System, median, timed};
 pub(crate) use peer::Peer;
-pub(crate) use process::{code_mappings, cpu_time, resident_bytes};
+pub(crate) use process::{code_mappings, cpu_time, peak_resident_bytes, resident_bytes};
 pub(crate) use record::Record;
 pub(crate) use report::write as write_report;
 pub(crate) use written::Written;

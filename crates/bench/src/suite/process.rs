@@ -27,3 +27,10 @@ pub(crate) fn code_mappings() -> Result<usize, Failure> {
     let permissions = maps.lines().filter_map(|line| line.split_whitespace().nth(1));
     Ok(permissions.filter(|permissions| permissions.contains('x')).count())
 }
+
+/// The most resident memory so far.
+pub(crate) fn peak_resident_bytes() -> Result<u64, Failure> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM in /proc/self/status")?;
+    Ok(peak.trim().trim_end_matches(" kB").trim().parse::<u64>()? * 1024)
+}

@@ -1,0 +1,183 @@
+//! What checkpoints cost: the Yahoo streaming benchmark's count with a million keys, in pairs of runs with a checkpoint every
+//! second and without; and how many bytes a checkpoint writes of a state in which little changes.
+//!
+//! Which run of a pair comes first changes from pair to pair, so that a change of the machine's speed meets both; the median
+//! of the ratios of pairs counts.
+
+use super::stream::{BLOCK, Keys, Stream};
+use super::watched::{Emptied, Ran, run};
+use super::{Missed, record};
+use crate::suite::{Failure, Suite, median, session};
+use millstream::{CheckpointSnapshot, Collected, Session};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+const KEYS: u64 = 1_000_000;
+/// How long a run takes, and event time in it.
+const RUN_S: f64 = 12.0;
+const PAIRS: usize = 7;
+/// Rows of the run that the rate is taken from.
+const FIRST_ROWS: u64 = 60_000_000;
+/// What throughput with checkpoints is to be of that without, and how long a worker may be held.
+const RATIO: f64 = 0.95;
+const HELD: Duration = Duration::from_millis(1);
+/// Keys that change where little does: one in so many.
+const CHANGING: u64 = 100;
+/// What checkpoints may write of a state in which little changes, as a part of it.
+const WRITTEN: f64 = 0.1;
+
+const QUERY: &str = "INSERT INTO counts SELECT k, window_start, COUNT(*)
+    FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '10' SECOND))
+    WHERE event_type = 0 GROUP BY k, window_start, window_end";
+const LONG: &str = "INSERT INTO counts SELECT k, window_start, COUNT(*)
+    FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' DAY))
+    GROUP BY k, window_start, window_end";
+
+/// Measures the pairs for keys that lie close together and for scattered ones, then what is written.
+pub(super) fn measure(suite: &mut Suite, missed: &mut Missed) -> Result<(), Failure> {
+    let keys = suite.rows(KEYS);
+    pairs(suite, missed, "dense keys", Keys::Random(keys))?;
+    pairs(suite, missed, "scattered keys", Keys::Scattered(keys))?;
+    changing(suite, missed, keys)
+}
+
+/// A session over the stream, with a checkpoint every second if there is a directory for it.
+fn over(stream: &Stream, threads: usize, state: Option<&Path>) -> Result<Session, Failure> {
+    let mut session = session(threads)?;
+    stream.register(&mut session)?;
+    session.run("CREATE TABLE counts (k BIGINT, w TIMESTAMP(3), n BIGINT) WITH ('connector' = 'blackhole')")?;
+    if let Some(state) = state {
+        session.set("execution.checkpointing.dir", &state.to_string_lossy())?;
+        session.set("execution.checkpointing.interval", "1 s")?;
+    }
+    Ok(session)
+}
+
+/// A run with checkpoints or without.
+fn one(suite: &Suite, stream: &Stream, sql: &str, has_checkpoints: bool) -> Result<Ran, Failure> {
+    let state = Emptied::new(suite.options.directory.join("state-checkpoints"))?;
+    let mut session = over(stream, suite.threads(), has_checkpoints.then(|| state.path()))?;
+    run(&mut session, sql, &mut Collected::new(), |_, _| ())
+}
+
+fn pairs(suite: &mut Suite, missed: &mut Missed, name: &str, keys: Keys) -> Result<(), Failure> {
+    let scale = suite.options.rows_scale.min(1.0);
+    let first = Stream::new(keys, suite.rows(FIRST_ROWS).div_ceil(BLOCK), u64::MAX).kept();
+    let rate = first.rows() as f64 / one(suite, &first, QUERY, false)?.seconds;
+    let blocks = (rate * RUN_S * scale) as u64 / BLOCK;
+    let stream = Stream::new(keys, blocks.max(1), (rate / 1000.0) as u64).kept();
+    let pairs = ((PAIRS as f64 * scale) as usize).max(1);
+    let (mut ratios, mut seconds) = (Vec::new(), [Vec::new(), Vec::new()]);
+    let (mut held, mut checkpoints) = (Duration::ZERO, Vec::new());
+    let mut out = None;
+    for pair in 0..pairs {
+        let mut of_pair = [0.0; 2];
+        for turn in 0..2 {
+            let with = (pair + turn) % 2;
+            let ran = one(suite, &stream, QUERY, with == 1)?;
+            of_pair[with] = ran.seconds;
+            seconds[with].push(ran.seconds);
+            if *out.get_or_insert(ran.stats.rows_out) != ran.stats.rows_out {
+                return Err(format!("{name}: {} rows were written, and {out:?} before", ran.stats.rows_out).into());
+            }
+            if with == 1 {
+                held = held.max(ran.stats.checkpoints.handing_over.max);
+                checkpoints.push(ran.stats.checkpoints);
+            }
+        }
+        ratios.push(of_pair[0] / of_pair[1]);
+    }
+    let (ratio, last) = (median(&ratios), checkpoints.last().cloned().unwrap_or_default());
+    suite.say(&format!(
+        "  {name}: {:.1} M rows/s without checkpoints, {:.1} M rows/s with; ratio {ratio:.3} (median of {pairs} pairs, {})",
+        stream.rows() as f64 / median(&seconds[0]) / 1e6,
+        stream.rows() as f64 / median(&seconds[1]) / 1e6,
+        ratios.iter().map(|ratio| format!("{ratio:.2}")).collect::<Vec<_>>().join(" "),
+    ));
+    suite.say(&format!("    in the last run: {}", text(&last)));
+    suite.say(&format!("    the longest time that a worker was held in any run: {:.3} ms", held.as_secs_f64() * 1e3));
+    missed.unless(ratio >= RATIO, || format!("{name}: throughput with checkpoints {ratio:.3} of that without"));
+    missed.unless(held < HELD, || format!("{name}: a worker was held for {:.3} ms", held.as_secs_f64() * 1e3));
+    let of_last = fields(&last, &[("ratio", ratio.into()), ("held_max_ms", (held.as_secs_f64() * 1e3).into())]);
+    for (system, seconds, more) in
+        [("millstream/without", &seconds[0], Map::new()), ("millstream", &seconds[1], of_last)]
+    {
+        suite.record(record(suite, format!("checkpoints/{name}"), system, stream.rows(), median(seconds), more))?;
+    }
+    Ok(())
+}
+
+/// What is known of the checkpoints of a run.
+fn text(of: &CheckpointSnapshot) -> String {
+    let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+    format!(
+        "{} checkpoints of {:.0} MB, {:.1} MB written for each; {:.0} ms from cut to commit (at most {:.0}); workers held for \
+         {:.3} ms (median), {:.3} ms (at most)",
+        of.last,
+        of.state_bytes as f64 / 1e6,
+        of.bytes_written as f64 / of.last.max(1) as f64 / 1e6,
+        ms(of.duration.p50),
+        ms(of.duration.max),
+        ms(of.handing_over.p50),
+        ms(of.handing_over.max),
+    )
+}
+
+fn fields(of: &CheckpointSnapshot, more: &[(&str, Value)]) -> Map<String, Value> {
+    let mut fields = json!({
+        "checkpoints": of.last,
+        "state_bytes": of.state_bytes,
+        "written_bytes_per_checkpoint": of.bytes_written / of.last.max(1),
+        "checkpoint_p50_ms": of.duration.p50.as_secs_f64() * 1e3,
+    });
+    if let Value::Object(fields) = &mut fields {
+        fields.extend(more.iter().map(|(name, value)| ((*name).to_string(), value.clone())));
+    }
+    fields.as_object().cloned().unwrap_or_default()
+}
+
+/// A long window whose keys come once each, and of which few change from then on.
+fn changing(suite: &mut Suite, missed: &mut Missed, keys: u64) -> Result<(), Failure> {
+    let scale = suite.options.rows_scale.min(1.0);
+    let changing = (keys / CHANGING).max(1);
+    let rows = |keys| Keys::Once(keys, changing);
+    let first = Stream::new(rows(0), suite.rows(FIRST_ROWS).div_ceil(BLOCK), u64::MAX);
+    let rate = first.rows() as f64 / one(suite, &first, LONG, false)?.seconds;
+    let blocks = keys.div_ceil(BLOCK) + (rate * RUN_S * scale) as u64 / BLOCK;
+    let stream = Stream::new(rows(keys), blocks, u64::MAX);
+    let state = Emptied::new(suite.options.directory.join("state-checkpoints"))?;
+    let mut session = over(&stream, suite.threads(), Some(state.path()))?;
+    let mut seen: Vec<CheckpointSnapshot> = Vec::new();
+    let ran = run(&mut session, LONG, &mut Collected::new(), |stats, _| {
+        if seen.last().map_or(0, |last| last.last) != stats.checkpoints.last {
+            seen.push(stats.checkpoints.clone());
+        }
+    })?;
+    let [first, .., last] = seen.as_slice() else {
+        suite.say("  few keys change: the run was too short for two checkpoints");
+        return Ok(());
+    };
+    let written = (last.bytes_written - first.bytes_written) as f64 / (last.last - first.last) as f64;
+    let part = written / last.state_bytes as f64;
+    suite.say(&format!(
+        "  {changing} of {keys} keys change: the first checkpoint wrote {:.1} MB; the {} after it, of a state of {:.1} MB, {:.2} MB \
+         each: {:.1} %",
+        first.bytes_written as f64 / 1e6,
+        last.last - first.last,
+        last.state_bytes as f64 / 1e6,
+        written / 1e6,
+        part * 100.0
+    ));
+    missed.unless(part <= WRITTEN, || format!("few keys change: {:.1} % of the state written each time", part * 100.0));
+    let more = fields(last, &[("written_of_state", part.into())]);
+    suite.record(record(
+        suite,
+        "checkpoints/few keys change".into(),
+        "millstream",
+        stream.rows(),
+        ran.seconds,
+        more,
+    ))?;
+    Ok(())
+}
