@@ -196,7 +196,7 @@ pub fn merge(partials: &[Arc<Partial>], partitions: Range<usize>) -> Merged {
 }
 
 /// The arrays, if all partials are such, of one shape.
-fn arrays_of_one_shape(partials: &[Arc<Partial>]) -> Option<Vec<&ArrayRun>> {
+pub(crate) fn arrays_of_one_shape(partials: &[Arc<Partial>]) -> Option<Vec<&ArrayRun>> {
     let arrays: Vec<&ArrayRun> = partials.iter().map(|partial| partial.array()).collect::<Option<_>>()?;
     arrays.windows(2).all(|pair| pair[0].has_shape_of(pair[1])).then_some(arrays)
 }
@@ -216,7 +216,7 @@ pub(crate) unsafe fn merge_entries(
     let mut copies = Copies { layout: Arc::clone(layout), memory, used: 0 };
     let rows = entries.chunk_by(|a, b| {
         // SAFETY: entries of the layout; their strings are alive.
-        a.hash == b.hash && unsafe { entry::compare_keys(layout, a.entry, b.entry) }.is_eq()
+        a.word == b.word && unsafe { entry::compare_keys(layout, a.entry, b.entry) }.is_eq()
     });
     let rows = rows.map(|equal| match equal {
         [only] => only.entry,

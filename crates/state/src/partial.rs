@@ -185,6 +185,11 @@ impl Partial {
         self
     }
 
+    /// Whether it is that of an array table, or of several.
+    pub fn is_array(&self) -> bool {
+        self.array().is_some()
+    }
+
     /// The array, if that is what it is.
     pub(crate) fn array(&self) -> Option<&ArrayRun> {
         match &self.form {

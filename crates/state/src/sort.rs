@@ -4,14 +4,14 @@
 //! Within a partition those of a layout with a dense key are in the order of the key, others in that of the hash, then of
 //! the keys. So what comes out of a dense region or an array is in runs, and merging such entries is merging runs.
 //!
-//! Hashes are uniform, so where there are no runs, entries are put into buckets by the highest bits in which their hashes
+//! Hashes are uniform, so where there are no few runs, entries are put into buckets by the highest bits in which their hashes
 //! (or keys) differ, until the buckets are small: two passes for ten million entries, and little for a few. That is about
 //! linear in their number, where a sort by comparison, with an access to two entries each, would be what takes longest in a
 //! merge.
 
 use crate::dense::key_of_entry;
 use crate::entry::{compare_keys, hash};
-use crate::partial::{PARTITION_BITS, partition_of, partition_of_entry, partition_of_key};
+use crate::partial::{PARTITION_BITS, PARTITIONS, partition_of, partition_of_entry, partition_of_key};
 use millstream_abi::EntryLayout;
 use std::cmp::Ordering;
 
@@ -21,15 +21,18 @@ const SMALL: usize = 48;
 const BUCKET: usize = 8;
 /// Most bits of a pass: more buckets than cache lines and pages that a core has at hand would be slower.
 const MOST_BITS: u32 = 10;
-/// Runs of so many entries on average are merged.
+/// So few runs are merged: each doubling is a pass, as is each step of buckets.
+const FEW_RUNS: usize = 8;
+/// Runs of so many entries on average are merged, if they are few.
 const LONG_RUN: usize = 64;
 /// Keys that are less than this apart fit a word with their partition.
 const KEYS_OF_A_WORD: u64 = 1 << (u64::BITS - PARTITION_BITS);
 
-/// An entry, with its hash at hand.
+/// An entry, with the word at hand that it is sorted by within its partition: that of its key, or its hash. Those of equal
+/// keys have equal words.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Hashed {
-    pub(crate) hash: u64,
+pub(crate) struct Sorted {
+    pub(crate) word: u64,
     pub(crate) entry: *const u8,
 }
 
@@ -37,14 +40,14 @@ pub(crate) struct Hashed {
 ///
 /// # Safety
 /// All are occupied entries of `layout` whose strings are alive.
-pub(crate) unsafe fn sorted(layout: &EntryLayout, entries: impl Iterator<Item = *const u8>) -> Vec<Hashed> {
+pub(crate) unsafe fn sorted(layout: &EntryLayout, entries: impl Iterator<Item = *const u8>) -> Vec<Sorted> {
     // SAFETY: promised by the caller.
-    let mut entries: Vec<Hashed> = entries.map(|entry| Hashed { hash: unsafe { hash(entry) }, entry }).collect();
+    let mut entries: Vec<Sorted> = entries.map(|entry| Sorted { word: unsafe { hash(entry) }, entry }).collect();
     match layout.dense_key() {
         // SAFETY: promised by the caller.
         Some(_) => unsafe { sort_by_key(layout, &mut entries) },
         // SAFETY: as above.
-        None => unsafe { sort_by_word(layout, &mut entries) },
+        None => unsafe { sort_by_word(layout, &mut entries, false) },
     }
     entries
 }
@@ -75,65 +78,85 @@ pub(crate) unsafe fn compare(layout: &EntryLayout, left: *const u8, right: *cons
 ///
 /// # Safety
 /// As for [`sorted`].
-unsafe fn sort_by_key(layout: &EntryLayout, entries: &mut [Hashed]) {
+unsafe fn sort_by_key(layout: &EntryLayout, entries: &mut [Sorted]) {
     // SAFETY: promised by the caller; an entry whose key is NULL has a zero in its place.
-    let key = |e: &Hashed| (unsafe { key_of_entry(layout, e.entry) }.unwrap_or(0) as u64) ^ (1 << 63);
+    let key = |e: &Sorted| (unsafe { key_of_entry(layout, e.entry) }.unwrap_or(0) as u64) ^ (1 << 63);
     let (least, most) = entries.iter().fold((u64::MAX, 0), |(least, most), e| (least.min(key(e)), most.max(key(e))));
     let is_narrow = most.wrapping_sub(least) < KEYS_OF_A_WORD;
     let by_key = layout.allows_arrays();
-    let partition = |hash: u64, word: u64| match by_key {
-        true => partition_of_key((word ^ (1 << 63)) as i64),
-        false => partition_of(hash),
+    let is_whole = matches!(&*layout.keys, [key] if !key.nullable);
+    let partition = |e: &Sorted| match by_key {
+        true => partition_of_key((key(e) ^ (1 << 63)) as i64),
+        false => partition_of(e.word),
     };
-    for e in &mut *entries {
-        let word = key(e);
-        e.hash = match is_narrow {
-            true => ((partition(e.hash, word) as u64) << (u64::BITS - PARTITION_BITS)) | (word - least),
-            false => word,
-        };
+    if is_narrow {
+        for e in &mut *entries {
+            e.word = ((partition(e) as u64) << (u64::BITS - PARTITION_BITS)) | (key(e) - least);
+        }
+        // SAFETY: promised by the caller.
+        return unsafe { sort_by_word(layout, entries, is_whole) };
     }
-    // SAFETY: promised by the caller.
-    unsafe { sort_by_word(layout, entries) };
-    for e in &mut *entries {
-        // SAFETY: as above.
-        e.hash = unsafe { hash(e.entry) };
-    }
-    if !is_narrow {
-        entries.sort_by_key(|e| partition(e.hash, key(e)));
+    let starts = part(entries, partition);
+    for partition in 0..PARTITIONS {
+        let entries = &mut entries[starts[partition]..starts[partition + 1]];
+        entries.iter_mut().for_each(|e| e.word = key(e));
+        // SAFETY: promised by the caller.
+        unsafe { sort_by_word(layout, entries, is_whole) };
     }
 }
 
-/// Sorts by the words in place of hashes, then by keys.
+/// Puts entries in the order of their partitions and keeps it otherwise; where each begins.
+fn part(entries: &mut [Sorted], partition: impl Fn(&Sorted) -> usize) -> [usize; PARTITIONS + 1] {
+    let mut starts = [0; PARTITIONS + 1];
+    for e in &*entries {
+        starts[partition(e) + 1] += 1;
+    }
+    for i in 0..PARTITIONS {
+        starts[i + 1] += starts[i];
+    }
+    let (from, mut places) = (entries.to_vec(), starts);
+    for e in from {
+        let place = &mut places[partition(&e)];
+        entries[*place] = e;
+        *place += 1;
+    }
+    starts
+}
+
+/// Sorts by the words, then, unless those are the whole keys, by keys.
 ///
 /// # Safety
 /// As for [`sorted`].
-unsafe fn sort_by_word(layout: &EntryLayout, entries: &mut [Hashed]) {
+unsafe fn sort_by_word(layout: &EntryLayout, entries: &mut [Sorted], is_whole: bool) {
     let mut scratch = if entries.len() > SMALL { entries.to_vec() } else { Vec::new() };
     sort_words(entries, &mut scratch);
-    for equal in entries.chunk_by_mut(|a, b| a.hash == b.hash).filter(|equal| equal.len() > 1) {
+    if is_whole {
+        return;
+    }
+    for equal in entries.chunk_by_mut(|a, b| a.word == b.word).filter(|equal| equal.len() > 1) {
         // SAFETY: promised by the caller.
         equal.sort_by(|a, b| unsafe { compare_keys(layout, a.entry, b.entry) });
     }
 }
 
 /// Stable. `scratch` is as long as the entries if those are not few.
-fn sort_words(entries: &mut [Hashed], scratch: &mut [Hashed]) {
+fn sort_words(entries: &mut [Sorted], scratch: &mut [Sorted]) {
     if entries.len() <= SMALL {
-        return entries.sort_by_key(|e| e.hash);
+        return entries.sort_by_key(|e| e.word);
     }
-    let first = entries[0].hash;
-    let differing = entries.iter().fold(0, |bits, e| bits | (e.hash ^ first));
-    let descents = entries.windows(2).filter(|pair| pair[0].hash > pair[1].hash).count();
+    let first = entries[0].word;
+    let differing = entries.iter().fold(0, |bits, e| bits | (e.word ^ first));
+    let descents = entries.windows(2).filter(|pair| pair[0].word > pair[1].word).count();
     if differing == 0 || descents == 0 {
         return;
     }
-    if descents * LONG_RUN < entries.len() {
+    if descents < FEW_RUNS && descents * LONG_RUN < entries.len() {
         // Finds the runs by itself.
-        return entries.sort_by_key(|e| e.hash);
+        return entries.sort_by_key(|e| e.word);
     }
     let same = differing.leading_zeros();
     let bits = (entries.len() / BUCKET).ilog2().clamp(1, MOST_BITS);
-    let bucket = |e: &Hashed| ((e.hash << same) >> (u64::BITS - bits)) as usize;
+    let bucket = |e: &Sorted| ((e.word << same) >> (u64::BITS - bits)) as usize;
     let mut ends = [0; 1 << MOST_BITS];
     for e in &*entries {
         ends[bucket(e)] += 1;
@@ -193,8 +216,8 @@ mod tests {
         let found = unsafe { sorted(&layout, (0..entries.len()).map(|i| place(i).cast_const())) };
         let mut expected: Vec<usize> = (0..entries.len()).collect();
         expected.sort_by_key(|&i| order(entries[i].0, entries[i].1));
-        let found: Vec<_> = found.into_iter().map(|e| (e.hash, e.entry)).collect();
-        let expected: Vec<_> = expected.into_iter().map(|i| (entries[i].0, place(i).cast_const())).collect();
+        let found: Vec<_> = found.into_iter().map(|e| e.entry).collect();
+        let expected: Vec<_> = expected.into_iter().map(|i| place(i).cast_const()).collect();
         assert_eq!(found, expected);
     }
 

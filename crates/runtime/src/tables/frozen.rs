@@ -67,9 +67,9 @@ impl Frozen {
 
     /// What tables of several generations have become together.
     pub(crate) fn compacted(partial: Partial) -> Frozen {
-        let entries = partial.len();
+        let (kind, entries) = (if partial.is_array() { Kind::Array } else { Kind::Own }, partial.len());
         let form = Mutex::new(Form::Sealed(Arc::new(partial)));
-        Frozen { kind: Kind::Own, entries, form, kept: OnceLock::new() }
+        Frozen { kind, entries, form, kept: OnceLock::new() }
     }
 
     /// A table that was taken, shared.

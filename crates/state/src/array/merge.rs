@@ -2,10 +2,12 @@
 
 use super::{ArrayRun, ArrayShape, entry};
 use crate::accumulator::{self, Strided};
+use crate::budget::MemoryBudget;
 use crate::entry::read;
 use crate::memory::EntryMemory;
 use crate::merge::Rows;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The rows of arrays of one shape, in some partitions, and the memory of those that several have, if the merge has made
 /// any.
@@ -43,6 +45,24 @@ pub(crate) fn merge_arrays(arrays: &[&ArrayRun], partitions: &Range<usize>) -> (
         done += run.len;
     }
     (rows.rows, Some(memory))
+}
+
+/// One array that holds what several of one shape hold together, in memory that counts in `budget` as that of partials.
+///
+/// # Panics
+/// Without arrays.
+pub(crate) fn compact_arrays(arrays: &[&ArrayRun], budget: &Arc<MemoryBudget>) -> ArrayRun {
+    let [first, others @ ..] = arrays else { unreachable!("there is an array") };
+    debug_assert!(others.iter().all(|other| other.has_shape_of(first)), "arrays of one shape");
+    let shape = Arc::clone(&first.shape);
+    let memory = shape.memory(budget);
+    let (into, start, keys) = (entry(&memory.entries, &shape.array, 0), shape.array.start, shape.keys());
+    // SAFETY: all have an entry for every key of the range, and nobody else has the memory.
+    unsafe {
+        into.add(start).copy_from_nonoverlapping(first.entry(0).add(start), keys * shape.array.stride);
+        others.iter().for_each(|other| add(&shape, into, other.entry(0), keys));
+    }
+    ArrayRun::new(shape, memory, first.kept)
 }
 
 /// Merges entries that follow each other into others: those of keys that are not there are fresh, which changes nothing.

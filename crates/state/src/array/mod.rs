@@ -16,7 +16,7 @@ use crate::budget::{Charge, MemoryBudget, MemoryClass};
 use crate::entry::{self, read, write};
 use crate::memory::EntryMemory;
 use crate::partial::{Entries, PARTITIONS, Partial};
-pub(crate) use merge::merge_arrays;
+pub(crate) use merge::{compact_arrays, merge_arrays};
 use millstream_abi::{ArrayLayout, EntryLayout, HASH_SEED, KeyRange, Phys, TableHeader, hash_finish, hash_word};
 use millstream_sync::pool::Pool;
 use runs::Runs;
@@ -191,14 +191,8 @@ impl ArrayTable {
     /// The immutable form, which takes the memory over. Its end gives the memory back to the shape if that is to be
     /// `kept`.
     pub fn seal(self, kept: bool) -> Partial {
-        let ArrayTable { mut memory, shape, .. } = self;
-        memory.count_as(MemoryClass::Partials);
-        let starts = shape.runs.counts(|run| {
-            let entries = (run.first..run.first + run.len).map(|i| entry(&memory.entries, &shape.array, i));
-            // SAFETY: runs are within the range, and so there is an entry.
-            entries.map(|e| (unsafe { read::<u64>(e, shape.array.mark) } != 0) as usize).sum()
-        });
-        Partial::of_array(ArrayRun { shape, memory: Some(memory), kept, starts, entries: OnceLock::new() })
+        let ArrayTable { memory, shape, .. } = self;
+        Partial::of_array(ArrayRun::new(shape, memory, kept))
     }
 }
 
@@ -222,6 +216,17 @@ pub(crate) struct ArrayRun {
 }
 
 impl ArrayRun {
+    /// Takes the memory of a table over.
+    fn new(shape: Arc<ArrayShape>, mut memory: ArrayMemory, kept: bool) -> ArrayRun {
+        memory.count_as(MemoryClass::Partials);
+        let starts = shape.runs.counts(|run| {
+            let entries = (run.first..run.first + run.len).map(|i| entry(&memory.entries, &shape.array, i));
+            // SAFETY: runs are within the range, and so there is an entry.
+            entries.map(|e| (unsafe { read::<u64>(e, shape.array.mark) } != 0) as usize).sum()
+        });
+        ArrayRun { shape, memory: Some(memory), kept, starts, entries: OnceLock::new() }
+    }
+
     /// Of the keys.
     pub(crate) fn layout(&self) -> &Arc<EntryLayout> {
         &self.shape.layout

@@ -3,21 +3,25 @@
 
 use super::{Entries, Form, PARTITIONS, Partial, partition_of_entry};
 use crate::arena::Arena;
+use crate::array::compact_arrays;
 use crate::budget::{Charge, MemoryBudget, MemoryClass};
 use crate::entry;
 use crate::memory::EntryMemory;
-use crate::merge::merge_entries;
+use crate::merge::{arrays_of_one_shape, merge_entries};
 use crate::object;
 use millstream_abi::Accumulator;
 use std::sync::Arc;
 
 impl Partial {
     /// The partial that holds what several of one layout hold together, one entry for each key. Its memory counts in `budget` as
-    /// that of partials. About linear in the number of entries.
+    /// that of partials. Arrays of one shape become another one. About linear in the number of entries.
     ///
     /// # Panics
     /// Without partials.
     pub fn compacted(partials: &[Arc<Partial>], budget: &Arc<MemoryBudget>) -> Partial {
+        if let Some(arrays) = arrays_of_one_shape(partials).filter(|arrays| !arrays.is_empty()) {
+            return Partial::of_array(compact_arrays(&arrays, budget));
+        }
         let layout = Arc::clone(partials.first().expect("at least one partial").layout());
         let all = 0..PARTITIONS;
         let entries = partials.iter().flat_map(|partial| partial.entries_of(&all));

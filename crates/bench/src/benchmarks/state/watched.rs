@@ -1,6 +1,6 @@
 //! Runs of a statement that is looked at while it runs.
 
-use crate::suite::{Failure, timed};
+use crate::suite::{Failure, cpu_time, timed};
 use millstream::{CancelToken, ResultTarget, RunMonitor, Session, StatsSnapshot, code};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,6 +12,8 @@ const SAMPLE: Duration = Duration::from_millis(5);
 pub(super) struct Ran {
     /// Of the whole statement.
     pub(super) seconds: f64,
+    /// Processor time of all threads of this process meanwhile.
+    pub(super) processor_s: f64,
     /// In the end.
     pub(super) stats: StatsSnapshot,
 }
@@ -27,6 +29,7 @@ pub(super) fn run(
     let statements = session.parse(sql)?;
     let [statement] = statements.as_slice() else { return Err("one statement is wanted".into()) };
     let monitor = RunMonitor::new();
+    let before = cpu_time()?;
     let (seconds, ended) = timed(|| {
         std::thread::scope(|scope| {
             let query = scope.spawn(|| session.execute(statement, target, &monitor).map(drop));
@@ -44,7 +47,8 @@ pub(super) fn run(
         _ => {}
     }
     let stats = monitor.stats().ok_or("the query did not run")?.snapshot();
-    Ok(Ran { seconds, stats })
+    let processor_s = (cpu_time()? - before).as_secs_f64();
+    Ok(Ran { seconds, processor_s, stats })
 }
 
 /// A directory that is empty, and gone in the end.
