@@ -1,12 +1,12 @@
-//! Zeroed, 16-byte aligned memory of entries.
+//! 16-byte aligned memory of entries.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 /// Alignment of the first entry: that of the widest field.
 const ALIGN: usize = 16;
 
-/// An owned block of bytes, zero at first.
+/// An owned block of bytes.
 #[derive(Debug)]
 pub(crate) struct EntryMemory {
     start: NonNull<u8>,
@@ -26,9 +26,23 @@ impl EntryMemory {
         }
         let layout = EntryMemory::layout(bytes);
         // SAFETY: the layout has a size above 0.
-        let start = unsafe { alloc_zeroed(layout) };
+        EntryMemory::of(unsafe { alloc_zeroed(layout) }, layout)
+    }
+
+    /// `bytes` bytes without values: each is written before it is read.
+    pub(crate) fn unwritten(bytes: usize) -> EntryMemory {
+        if bytes == 0 {
+            return EntryMemory::zeroed(bytes);
+        }
+        let layout = EntryMemory::layout(bytes);
+        // SAFETY: the layout has a size above 0.
+        EntryMemory::of(unsafe { alloc(layout) }, layout)
+    }
+
+    /// What the allocator has given for a layout.
+    fn of(start: *mut u8, layout: Layout) -> EntryMemory {
         let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
-        EntryMemory { start, bytes }
+        EntryMemory { start, bytes: layout.size() }
     }
 
     /// First byte.
@@ -54,7 +68,7 @@ impl EntryMemory {
 impl Drop for EntryMemory {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            // SAFETY: allocated in `zeroed` with the same layout.
+            // SAFETY: allocated with the same layout.
             unsafe { dealloc(self.start.as_ptr(), EntryMemory::layout(self.bytes)) }
         }
     }

@@ -212,7 +212,7 @@ pub(crate) unsafe fn merge_entries(
     // SAFETY: promised by the caller.
     let entries = unsafe { sorted(layout, entries) };
     // Each copy takes the place of two entries at least.
-    let memory = EntryMemory::zeroed(entries.len() / 2 * layout.stride);
+    let memory = EntryMemory::unwritten(entries.len() / 2 * layout.stride);
     let mut copies = Copies { layout: Arc::clone(layout), memory, used: 0 };
     let rows = entries.chunk_by(|a, b| {
         // SAFETY: entries of the layout; their strings are alive.

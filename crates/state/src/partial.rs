@@ -123,7 +123,7 @@ impl Partial {
         let start = |wanted| from.partition_point(|e| partition(e.entry) < wanted);
         let mut starts = [0; PARTITIONS + 1];
         starts.iter_mut().enumerate().for_each(|(partition, at)| *at = start(partition));
-        let memory = EntryMemory::zeroed(from.len() * layout.stride);
+        let memory = EntryMemory::unwritten(from.len() * layout.stride);
         for (i, e) in from.iter().enumerate() {
             // SAFETY: there are as many places as entries; the old place is ours to write.
             unsafe {

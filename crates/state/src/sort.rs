@@ -114,6 +114,9 @@ fn part(entries: &mut [Sorted], partition: impl Fn(&Sorted) -> usize) -> [usize;
     for i in 0..PARTITIONS {
         starts[i + 1] += starts[i];
     }
+    if starts.windows(2).any(|pair| pair[1] - pair[0] == entries.len()) {
+        return starts;
+    }
     let (from, mut places) = (entries.to_vec(), starts);
     for e in from {
         let place = &mut places[partition(&e)];

@@ -3,7 +3,7 @@
 use super::*;
 use crate::columns::{Output, OutputTypes};
 use crate::combine::Combiner;
-use crate::merge::merge;
+use crate::merge::{arrays_of_one_shape, merge};
 use crate::table::{Table, TableHint};
 use arrow_array::ArrayRef;
 use millstream_abi::{Accumulator, Combination, Finish, Slot};
@@ -137,6 +137,9 @@ fn check(accumulators: &[Accumulator], shapes: &[Arc<ArrayShape>], rows: &[Row])
     let partials = partials(&layout, shapes, rows);
     let all = columns(std::slice::from_ref(&expected), 0..PARTITIONS, accumulators);
     assert_eq!(columns(&partials, 0..PARTITIONS, accumulators), all);
+    let compacted = Arc::new(Partial::compacted(&partials, &budget()));
+    assert_eq!(compacted.is_array(), arrays_of_one_shape(&partials).is_some());
+    assert_eq!(columns(&[compacted], 0..PARTITIONS, accumulators), all);
     for partition in 0..PARTITIONS {
         let part = partition..partition + 1;
         assert_eq!(

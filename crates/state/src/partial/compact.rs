@@ -1,13 +1,13 @@
 //! Several partials as one, for slices that stay open over many generations: each of those leaves a partial of its own, with
 //! an entry for every key that was met meanwhile.
 
-use super::{Entries, Form, PARTITIONS, Partial, partition_of_entry};
+use super::{Entries, Form, PARTITIONS, Partial};
 use crate::arena::Arena;
 use crate::array::compact_arrays;
 use crate::budget::{Charge, MemoryBudget, MemoryClass};
 use crate::entry;
 use crate::memory::EntryMemory;
-use crate::merge::{arrays_of_one_shape, merge_entries};
+use crate::merge::{Copies, arrays_of_one_shape, merge_entries};
 use crate::object;
 use millstream_abi::Accumulator;
 use std::sync::Arc;
@@ -23,20 +23,22 @@ impl Partial {
             return Partial::of_array(compact_arrays(&arrays, budget));
         }
         let layout = Arc::clone(partials.first().expect("at least one partial").layout());
-        let all = 0..PARTITIONS;
-        let entries = partials.iter().flat_map(|partial| partial.entries_of(&all));
-        // SAFETY: occupied entries of the layout, whose strings live in the partials.
-        let (rows, copies) = unsafe { merge_entries(&layout, entries) };
-        let by_key = layout.allows_arrays();
-        // SAFETY: entries of the layout.
-        let partition = |entry: *const u8| unsafe { partition_of_entry(&layout, by_key, entry) };
-        let start = |wanted| rows.partition_point(|&entry| partition(entry) < wanted);
+        // One partition after the other, so that what is sorted stays in the cache, and takes little memory.
+        let merged: Vec<(Vec<*const u8>, Copies)> = (0..PARTITIONS)
+            .map(|partition| {
+                let entries = partials.iter().flat_map(|partial| partial.entries_of(&(partition..partition + 1)));
+                // SAFETY: occupied entries of the layout, whose strings live in the partials.
+                unsafe { merge_entries(&layout, entries) }
+            })
+            .collect();
         let mut starts = [0; PARTITIONS + 1];
-        starts.iter_mut().enumerate().for_each(|(partition, at)| *at = start(partition));
-        let memory = EntryMemory::zeroed(rows.len() * layout.stride);
-        let mut places = Vec::with_capacity(rows.len());
+        for (partition, (rows, _)) in merged.iter().enumerate() {
+            starts[partition + 1] = starts[partition] + rows.len();
+        }
+        let memory = EntryMemory::unwritten(starts[PARTITIONS] * layout.stride);
+        let mut places = Vec::with_capacity(starts[PARTITIONS]);
         let mut object_bytes = 0;
-        for (i, &row) in rows.iter().enumerate() {
+        for (i, &row) in merged.iter().flat_map(|(rows, _)| rows).enumerate() {
             // SAFETY: there are as many places as rows; the copy counts its objects.
             unsafe {
                 let place = memory.start().add(i * layout.stride);
@@ -52,7 +54,7 @@ impl Partial {
         let mut arena = Arena::default();
         // SAFETY: the copies are ours; their strings live in the partials.
         unsafe { entry::move_strings(&places, &strings, &mut arena) };
-        drop(copies);
+        drop(merged);
         let entries = Entries { memory, starts, arena, object_bytes, is_distinct: true };
         let charge = Charge::new(budget, MemoryClass::Partials, entries.bytes());
         Partial { form: Form::Entries(layout, Box::new(entries)), _charge: Some(charge) }

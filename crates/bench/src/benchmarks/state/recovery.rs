@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of state, and of an entry of the query's as it is stored: hash, key, and the aggregates.
 const STATE: u64 = 5_000_000_000;
-const ENTRY: u64 = 136;
+const ENTRY: u64 = 104;
 /// What is not spilled before the job is stopped.
 const MEMORY: &str = "3 GiB";
 /// How long it may take until the first row.
