@@ -16,8 +16,8 @@ use std::time::Duration;
 const KEYS: u64 = 1_000_000;
 /// How long a run takes, and event time in it.
 const RUN_S: f64 = 12.0;
-const PAIRS: usize = 7;
-/// Rows of the run that the rate is taken from.
+const PAIRS: usize = 5;
+/// Rows of the first run, from which the rate is taken if it is not too short.
 const FIRST_ROWS: u64 = 60_000_000;
 /// What throughput with checkpoints is to be of that without, and how long a worker may be held.
 const RATIO: f64 = 0.95;
@@ -66,10 +66,22 @@ fn one(suite: &Suite, stream: &Stream, sql: &str, has_checkpoints: bool) -> Resu
     Ok(ran)
 }
 
+/// Rows per second of a run that is long enough for its beginning not to matter.
+fn rate(suite: &Suite, keys: Keys, sql: &str) -> Result<f64, Failure> {
+    let mut blocks = suite.rows(FIRST_ROWS).div_ceil(BLOCK);
+    loop {
+        let stream = Stream::new(keys, blocks, u64::MAX).kept();
+        let seconds = one(suite, &stream, sql, false)?.seconds;
+        if seconds >= RUN_S / 4.0 * suite.options.rows_scale.min(1.0) {
+            return Ok(stream.rows() as f64 / seconds);
+        }
+        blocks *= 4;
+    }
+}
+
 fn pairs(suite: &mut Suite, missed: &mut Missed, name: &str, keys: Keys) -> Result<(), Failure> {
     let scale = suite.options.rows_scale.min(1.0);
-    let first = Stream::new(keys, suite.rows(FIRST_ROWS).div_ceil(BLOCK), u64::MAX).kept();
-    let rate = first.rows() as f64 / one(suite, &first, QUERY, false)?.seconds;
+    let rate = rate(suite, keys, QUERY)?;
     let blocks = (rate * RUN_S * scale) as u64 / BLOCK;
     let stream = Stream::new(keys, blocks.max(1), (rate / 1000.0) as u64).kept();
     let pairs = ((PAIRS as f64 * scale) as usize).max(1);
@@ -160,8 +172,7 @@ fn changing(suite: &mut Suite, missed: &mut Missed, keys: u64) -> Result<(), Fai
     let scale = suite.options.rows_scale.min(1.0);
     let changing = (keys / CHANGING).max(1);
     let rows = |keys| Keys::Once(keys, changing);
-    let first = Stream::new(rows(0), suite.rows(FIRST_ROWS).div_ceil(BLOCK), u64::MAX);
-    let rate = first.rows() as f64 / one(suite, &first, LONG, false)?.seconds;
+    let rate = rate(suite, rows(0), LONG)?;
     let blocks = keys.div_ceil(BLOCK) + (rate * RUN_S * scale) as u64 / BLOCK;
     let stream = Stream::new(rows(keys), blocks, u64::MAX);
     let state = Emptied::new(suite.options.directory.join("state-checkpoints"))?;
