@@ -115,7 +115,7 @@ pub(crate) fn build(
     let query = Query {
         checkpointing: None,
         restored_watermarks: Mutex::default(),
-        spilling: Spilling::new(&config.spill, plan.aggregations.len(), &budget, &stats.spill),
+        spilling: Spilling::new(&config.spill, (plan.aggregations.len(), plan.operators.len()), &budget, &stats.spill),
         flow: Flow::new(config.chunk_permits(), groups, readers.into_iter().max().unwrap_or(0), budget),
         phases: Phases::new(left),
         cuts: Cuts::new(config.cut_every),

@@ -191,6 +191,33 @@ impl SpillFiles {
     }
 }
 
+/// A blob in files of the run, which stay as long as somebody has one of them.
+#[derive(Debug, Clone)]
+pub struct SpilledBlob {
+    files: Arc<SpillFiles>,
+    blob: BlobRef,
+}
+
+impl SpilledBlob {
+    /// A blob that was written to these files.
+    pub fn new(files: &Arc<SpillFiles>, blob: BlobRef) -> SpilledBlob {
+        SpilledBlob { files: Arc::clone(files), blob }
+    }
+
+    /// Number of bytes.
+    pub fn bytes(&self) -> u64 {
+        self.blob.bytes
+    }
+
+    /// Reads it and checks it.
+    ///
+    /// # Errors
+    /// As for [`SpillFiles::read`].
+    pub fn read(&self) -> Result<Vec<u8>, Damaged> {
+        self.files.read(&self.blob)
+    }
+}
+
 impl Drop for SpillFiles {
     fn drop(&mut self) {
         for name in &self.names {

@@ -125,13 +125,14 @@ impl<'a> Restored<'a> {
                 }
             }
         }
-        for (operator, state) in query.operators.iter().zip(&self.manifest.operators) {
+        for (number, (operator, state)) in query.operators.iter().zip(&self.manifest.operators).enumerate() {
             operator.restore(state.watermark, state.windows.iter().copied());
             if !matches!(state.partitions.len(), 0 | PARTITIONS) {
                 return Err(damaged(millstream_storage::Damaged("an operator lacks partitions".into())));
             }
             for (partition, blob) in state.partitions.iter().enumerate() {
                 operator.restore_partition(partition, &blob.read(&**self.store).map_err(damaged)?)?;
+                query.spill_restored(number, partition)?;
             }
         }
         let watermarks = (self.manifest.sources.iter().enumerate()).filter(|(source, _)| !self.is_looked_up[*source]);

@@ -16,7 +16,7 @@ use crate::tables::Frozen;
 use merging::MergeQueue;
 pub(crate) use merging::StoredMerge;
 use millstream_state::{MemoryBudget, MemoryClass, PARTITIONS};
-use millstream_storage::{BlobRef, SpillCounters, SpillDirectory, SpillWriter};
+use millstream_storage::{BlobRef, Damaged, SpillCounters, SpillDirectory, SpillWriter};
 use millstream_types::{Diagnostic, MemorySize, code};
 use parking_lot::{Condvar, Mutex};
 use std::io;
@@ -73,6 +73,8 @@ pub(crate) struct Spilling {
     /// Whether the thread has been woken, and has not come to an end with it.
     is_asked: AtomicBool,
     is_over: AtomicBool,
+    /// Whether there are aggregations or keyed operators.
+    has_state: bool,
     sleep: Mutex<()>,
     woken: Condvar,
     /// By aggregation.
@@ -82,10 +84,10 @@ pub(crate) struct Spilling {
 }
 
 impl Spilling {
-    /// Of a query with so many aggregations.
+    /// Of a query with so many aggregations and keyed operators.
     pub(crate) fn new(
         config: &SpillConfig,
-        aggregations: usize,
+        (aggregations, operators): (usize, usize),
         budget: &Arc<MemoryBudget>,
         counters: &Arc<SpillCounters>,
     ) -> Spilling {
@@ -96,6 +98,7 @@ impl Spilling {
             directory: Mutex::new(None),
             is_asked: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            has_state: aggregations + operators > 0,
             sleep: Mutex::new(()),
             woken: Condvar::new(),
             merges: (0..aggregations).map(|_| Mutex::default()).collect(),
@@ -105,7 +108,7 @@ impl Spilling {
 
     /// Whether there is anything that a thread could spill.
     pub(crate) fn needs_thread(&self) -> bool {
-        self.config.mode == SpillMode::Auto && !self.merges.is_empty()
+        self.config.mode == SpillMode::Auto && self.has_state
     }
 
     /// Whether everything is spilled at once.
@@ -118,8 +121,24 @@ impl Spilling {
         self.budget.limit() / 5 * 2
     }
 
+    /// Whether there is more state than there should be.
+    pub(crate) fn is_short(&self) -> bool {
+        self.config.mode == SpillMode::Auto && self.budget.state() > self.high()
+    }
+
+    /// Whether there are at most so many bytes of state.
+    pub(crate) fn has_at_most(&self, bytes: u64) -> bool {
+        self.budget.state() <= bytes
+    }
+
+    /// Bytes that are not worth a file when memory is short: a partition of an operator has so many before the operator has
+    /// an eighth of the budget.
+    pub(crate) fn few_bytes(&self) -> usize {
+        usize::try_from(self.budget.limit()).unwrap_or(usize::MAX) / (8 * PARTITIONS)
+    }
+
     /// Bytes of state at which enough has been spilled.
-    fn low(&self) -> u64 {
+    pub(crate) fn low(&self) -> u64 {
         self.budget.limit() / 5
     }
 
@@ -140,8 +159,13 @@ impl Spilling {
         Ok(made)
     }
 
+    /// Begins to spill something.
+    pub(crate) fn writer(&self) -> Result<SpillWriter, Diagnostic> {
+        Ok(self.directory().map_err(|e| self.failed(&e))?.writer())
+    }
+
     /// The error for state that cannot be written.
-    fn failed(&self, error: &io::Error) -> Diagnostic {
+    pub(crate) fn failed(&self, error: &io::Error) -> Diagnostic {
         let message = format!("state cannot be spilled to {}: {error}", self.config.directory.display());
         Diagnostic::new(code::SPILL_FAILED, message)
     }
@@ -175,6 +199,11 @@ impl Spilling {
             let _ = directory.remove();
         }
     }
+}
+
+/// The error for spilled state that is not what was written.
+pub(crate) fn unreadable(what: Damaged) -> Diagnostic {
+    Diagnostic::new(code::SPILL_FAILED, format!("spilled state cannot be read back: {what}"))
 }
 
 impl Query {
@@ -214,7 +243,7 @@ impl Query {
             self.aggregations.iter().for_each(|aggregation| aggregation.tables.forget_free());
             // Before the look at tables: what the cut leaves frozen is there when it is not on its way any more.
             let is_on_its_way = self.cuts.is_on_its_way();
-            let spilled = self.spill_frozen(self.spilling.low())?;
+            let spilled = self.spill_frozen(self.spilling.low())? + self.spill_operators(self.spilling.low())?;
             if budget.state() <= self.spilling.low() {
                 return Ok(true);
             } else if spilled > 0 {
@@ -246,8 +275,7 @@ impl Query {
         let most = FILE_BYTES.min(self.spilling.budget.limit() / 16);
         let mut spilled = 0;
         while tables.peek().is_some() && self.spilling.budget.state() > enough {
-            let directory = self.spilling.directory().map_err(|e| self.spilling.failed(&e))?;
-            let mut writer = directory.writer();
+            let mut writer = self.spilling.writer()?;
             let mut written = Vec::new();
             while writer.bytes() < most
                 && let Some(table) = tables.next()

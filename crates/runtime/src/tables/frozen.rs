@@ -5,6 +5,7 @@
 //! by partition, when the window is merged.
 
 use super::{Kind, OpenTables, Taken};
+use crate::spill::unreadable;
 use millstream_abi::EntryLayout;
 use millstream_state::{MemoryBudget, OutputTypes, PARTITIONS, Partial};
 use millstream_storage::{BlobRef, Damaged, SpillFiles, Store, TableState};
@@ -157,10 +158,8 @@ impl Stored {
 
     fn failed(&self, what: &Damaged) -> Diagnostic {
         match &self.place {
-            Place::Checkpoint(_) => damaged(Damaged(what.0.clone())),
-            Place::Spilled(_) => {
-                Diagnostic::new(code::SPILL_FAILED, format!("spilled state cannot be read back: {what}"))
-            }
+            Place::Checkpoint(_) => damaged(what.clone()),
+            Place::Spilled(_) => unreadable(what.clone()),
         }
     }
 
