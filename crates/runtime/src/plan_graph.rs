@@ -82,8 +82,7 @@ pub(crate) fn build(
     let aggregations = (0..plan.aggregations.len())
         .map(|a| {
             let ports = graph.aggregation_ports[a];
-            let keeps = checkpointing.is_some();
-            aggregation(&plan, &pipelines, (a, outputs[a], ports), (&config, keeps), topology.nodes(), &budget)
+            aggregation(&plan, &pipelines, (a, outputs[a], ports), &config, topology.nodes(), &budget)
         })
         .collect::<Result<_, _>>()?;
     let operators = (plan.operators.iter().zip(operators).enumerate())
@@ -276,7 +275,7 @@ fn aggregation(
     plan: &QueryPlan,
     pipelines: &[StagedCode],
     (index, output, inputs): (usize, StreamId, usize),
-    (config, is_checkpointed): (&RunConfig, bool),
+    config: &RunConfig,
     nodes: usize,
     budget: &Arc<MemoryBudget>,
 ) -> Result<Aggregation, Diagnostic> {
@@ -307,11 +306,7 @@ fn aggregation(
     }
     let overlap = match aggregation.assigner {
         WindowAssigner::Overlap(overlap) => {
-            let swept = is_checkpointed.then(Mutex::default);
-            Some(OverlapRuntime {
-                swept,
-                ..OverlapRuntime::new(overlap, &layout, aggregation.combination, config, budget)
-            })
+            Some(OverlapRuntime::new(overlap, &layout, aggregation.combination, config, budget))
         }
         _ => None,
     };

@@ -110,7 +110,9 @@ fn keeping_operators() -> Vec<(&'static str, String, usize, i64)> {
     vec![
         (
             "regular join",
-            format!("{l} {r} SELECT l.id, CAST(l.id AS STRING) || ' is long enough', r.id FROM l JOIN r ON l.id = r.id"),
+            format!(
+                "{l} {r} SELECT l.id, CAST(l.id AS STRING) || ' is long enough', r.id FROM l JOIN r ON l.id = r.id"
+            ),
             100_000,
             pairs,
         ),
@@ -190,6 +192,30 @@ fn keeping_operators() -> Vec<(&'static str, String, usize, i64)> {
             300_000,
         ),
     ]
+}
+
+#[test]
+fn slices_of_overlapping_windows_are_spilled() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = counting("t", 0, 1_036_800, "");
+    // Twelve days. Each window has up to 345,600 keys, in four slices; a third of the keys comes again after a day.
+    let key = "GROUP BY window_start, window_end, MOD(id, 86400) + 86400 * (id / 172800)";
+    let windows = [
+        ("HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '4' DAY)", 4 * 1_036_800),
+        // The first has the rows of one day, the sixth those of six.
+        ("CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '6' DAY)", 2 * 86_400 * (1 + 2 + 3 + 4 + 5 + 6)),
+    ];
+    for (window, rows) in windows {
+        let script = format!("{table} SELECT COUNT(*) AS n FROM TABLE({window}) {key}");
+        let in_memory = run_spilling(directory.path(), &[("pipeline.spill", "never")], &script).unwrap();
+        let (counts, stats) = run_spilling(directory.path(), &[("pipeline.memory", "12 MB")], &script).unwrap();
+        assert_eq!(counts.iter().sum::<i64>(), rows, "{window}");
+        assert_eq!(counts, in_memory.0, "{window}");
+        assert!(stats.spill.bytes_written > 12 << 20, "{window}: {:?}", stats.spill);
+        assert_eq!(stats.spill.bytes_held, 0, "{window}");
+        assert!(stats.memory.peak <= 2 * (12 << 20) && in_memory.1.memory.peak > 2 * (12 << 20), "{:?}", stats.memory);
+    }
+    assert!(is_empty(directory.path()));
 }
 
 #[test]

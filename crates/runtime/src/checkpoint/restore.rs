@@ -1,7 +1,7 @@
 //! From a manifest to a query that goes on where the checkpoint was taken.
 
 use super::{CheckpointConfig, Checkpointing};
-use crate::overlap::{Sweep, SweptTables};
+use crate::overlap::Sweep;
 use crate::query::Query;
 use crate::source::Begin;
 use crate::tables::{Frozen, FrozenByNumber, damaged};
@@ -120,9 +120,7 @@ impl<'a> Restored<'a> {
             aggregation.tables.restore(tables(&state.tables)?);
             if let (Some(overlap), Some((last, until))) = (&aggregation.overlap, state.swept) {
                 *overlap.sweep.lock() = Sweep::restored(last, until);
-                if let Some(swept) = &overlap.swept {
-                    *swept.lock() = SweptTables::restored(tables(&state.slices)?);
-                }
+                overlap.swept.lock().restore(tables(&state.slices)?);
             }
         }
         for (number, (operator, state)) in query.operators.iter().zip(&self.manifest.operators).enumerate() {

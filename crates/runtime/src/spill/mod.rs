@@ -6,13 +6,13 @@
 //! their memory back, until the state is below [`Spilling::low`]. Meanwhile readers wait that would go on with more than 80 % of
 //! the budget (see `flow`). When the windows are complete, such tables are merged block by block (see `merging`).
 //!
-//! What cannot be spilled: tables that are being merged, slices of overlapping windows of which some have been fired (those
-//! of one window have to fit), the state of keyed operators, lookup tables.
+//! Slices of overlapping windows are spilled when that does not suffice, and so are the waiting rows and the partitions of keyed
+//! operators (`keyed::spilling`). What cannot be spilled: tables that are being merged, and lookup tables.
 
 mod merging;
 
 use crate::query::Query;
-use crate::tables::Frozen;
+use crate::tables::{Frozen, FrozenByNumber};
 use merging::MergeQueue;
 pub(crate) use merging::StoredMerge;
 use millstream_state::{MemoryBudget, MemoryClass, PARTITIONS};
@@ -265,12 +265,27 @@ impl Query {
         for aggregation in 0..self.aggregations.len() {
             spilled += self.spill_tables(aggregation, enough)?;
         }
+        for aggregation in 0..self.aggregations.len() {
+            if self.spilling.is_short() {
+                spilled += self.spill_slices(aggregation, enough)?;
+            }
+        }
         Ok(spilled)
     }
 
-    /// Spills frozen tables of an aggregation, those of the latest windows first.
+    /// Spills frozen tables of an aggregation.
     pub(crate) fn spill_tables(&self, aggregation: usize, enough: u64) -> Result<usize, Diagnostic> {
-        let tables = self.aggregations[aggregation].tables.frozen();
+        self.spill_all(aggregation, self.aggregations[aggregation].tables.frozen(), enough)
+    }
+
+    /// Spills slices of overlapping windows of which some have been fired.
+    pub(crate) fn spill_slices(&self, aggregation: usize, enough: u64) -> Result<usize, Diagnostic> {
+        self.spill_all(aggregation, self.slices_to_spill(aggregation), enough)
+    }
+
+    /// Spills tables of an aggregation, those of the latest windows first, until there are at most so many bytes of state; how
+    /// many.
+    fn spill_all(&self, aggregation: usize, tables: FrozenByNumber, enough: u64) -> Result<usize, Diagnostic> {
         let mut tables = tables.into_values().rev().flatten().filter(|table| !table.is_stored()).peekable();
         let most = FILE_BYTES.min(self.spilling.budget.limit() / 16);
         let mut spilled = 0;
