@@ -209,7 +209,7 @@ mod tests {
         let tables = OpenTables::new(
             Arc::clone(&layout),
             Owners { own: 1, nodes: 0, workers: 1 },
-            true,
+            (true, false),
             &MemoryBudget::new(1 << 20),
         );
         let strategy = Strategy::new(&RunConfig::default(), &layout, None);

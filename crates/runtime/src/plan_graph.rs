@@ -21,7 +21,7 @@ use crate::sequencer::Sequencer;
 use crate::skipping::Skipping;
 use crate::source::Begin;
 use crate::source::{SourceRuntime, Split};
-use crate::spill::Spilling;
+use crate::spill::{SpillMode, Spilling};
 use crate::stats::{QueryStats, SplitStats};
 use crate::strategy::{Strategy, merge_strategy};
 use crate::stream::{Channel, Stream, StreamId};
@@ -317,7 +317,8 @@ fn aggregation(
         MergeStrategy::Global | MergeStrategy::Auto => (0, nodes),
     };
     let owners = Owners { own: config.workers + lanes, nodes, workers: config.workers };
-    let tables = OpenTables::new(Arc::clone(&layout), owners, config.dense_tables, budget);
+    let spills = config.spill.mode != SpillMode::Never;
+    let tables = OpenTables::new(Arc::clone(&layout), owners, (config.dense_tables, spills), budget);
     Ok(Aggregation::new(aggregation.assigner, types, output, inputs, overlap, tables, strategy))
 }
 

@@ -125,7 +125,7 @@ impl Query {
         let has_ended = forward.cut.is_none();
         let watermark = if has_ended { i64::MAX } else { forward.watermark };
         self.hand_over(generation, || {
-            let tables = if has_ended { FrozenByNumber::new() } else { runtime.tables.frozen() };
+            let tables = if has_ended { FrozenByNumber::new() } else { runtime.tables.frozen_before(generation) };
             let overlap = runtime.overlap.as_ref().filter(|_| !has_ended).map(|overlap| {
                 let swept = overlap.sweep.lock().reached();
                 SweptSlices { slices: overlap.swept.lock().all(), swept }

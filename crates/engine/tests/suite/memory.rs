@@ -96,6 +96,7 @@ fn ten_times_the_budget_takes_at_most_twice_as_much() {
     let (counts, stats) = run_spilling(directory.path(), &settings, &format!("{table} {query}")).unwrap();
     assert_eq!(counts, vec![2; 2_000_000]);
     assert!(stats.spill.bytes_written > 64 << 20, "{:?}", stats.spill);
+    eprintln!("{:?} {:?}", stats.memory, stats.spill);
     // Tables that are written to while the thread seals and writes others come on top.
     assert!(stats.memory.peak <= 2 * (32 << 20), "{:?}", stats.memory);
 }
@@ -213,6 +214,7 @@ fn slices_of_overlapping_windows_are_spilled() {
         assert_eq!(counts, in_memory.0, "{window}");
         assert!(stats.spill.bytes_written > 12 << 20, "{window}: {:?}", stats.spill);
         assert_eq!(stats.spill.bytes_held, 0, "{window}");
+        eprintln!("{:?}", stats.memory);
         assert!(stats.memory.peak <= 2 * (12 << 20) && in_memory.1.memory.peak > 2 * (12 << 20), "{:?}", stats.memory);
     }
     assert!(is_empty(directory.path()));
