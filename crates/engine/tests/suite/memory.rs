@@ -85,7 +85,7 @@ fn more_keys_than_fit_are_spilled() {
 }
 
 #[test]
-fn ten_times_the_budget_takes_at_most_twice_as_much() {
+fn ten_times_the_budget_takes_little_more_than_that() {
     let directory = tempfile::tempdir().unwrap();
     let table = counting("t", 0, 4_000_000, "");
     // In memory they would be two million keys, too far apart for an array, in each of two tables, of about 80 bytes each.
@@ -96,9 +96,8 @@ fn ten_times_the_budget_takes_at_most_twice_as_much() {
     let (counts, stats) = run_spilling(directory.path(), &settings, &format!("{table} {query}")).unwrap();
     assert_eq!(counts, vec![2; 2_000_000]);
     assert!(stats.spill.bytes_written > 64 << 20, "{:?}", stats.spill);
-    eprintln!("{:?} {:?}", stats.memory, stats.spill);
-    // Tables that are written to while the thread seals and writes others come on top.
-    assert!(stats.memory.peak <= 2 * (32 << 20), "{:?}", stats.memory);
+    // A tenth more at most is what is aimed at, and measured by the benchmark; here others use the machine.
+    assert!(stats.memory.peak <= (32 << 20) / 4 * 5, "{:?}", stats.memory);
 }
 
 /// Queries whose keyed operator keeps much more than a few megabytes, with the number of their rows and the sum of the last
@@ -214,7 +213,6 @@ fn slices_of_overlapping_windows_are_spilled() {
         assert_eq!(counts, in_memory.0, "{window}");
         assert!(stats.spill.bytes_written > 12 << 20, "{window}: {:?}", stats.spill);
         assert_eq!(stats.spill.bytes_held, 0, "{window}");
-        eprintln!("{:?}", stats.memory);
         assert!(stats.memory.peak <= 2 * (12 << 20) && in_memory.1.memory.peak > 2 * (12 << 20), "{:?}", stats.memory);
     }
     assert!(is_empty(directory.path()));

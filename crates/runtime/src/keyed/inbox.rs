@@ -12,7 +12,7 @@ use crate::task::Task;
 use millstream_state::{Charge, MemoryBudget, MemoryClass};
 use millstream_storage::{ByteReader, SpilledBlob};
 use millstream_types::{Diagnostic, Schema};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -61,10 +61,10 @@ pub(super) struct Waiting {
     pub(super) generation: Generation,
     pub(super) content: Content,
     /// Tells it from the others of its partition.
-    pub(super) number: u64,
+    number: u64,
     rows: usize,
     /// Of memory, if they are there.
-    pub(super) bytes: usize,
+    bytes: usize,
     earliest: i64,
     due: i64,
 }
@@ -74,6 +74,16 @@ pub(super) struct Waiting {
 pub(super) enum Content {
     Memory(Batch),
     Spilled(SpilledBlob),
+}
+
+/// Rows that wait and can be spilled together.
+pub(super) struct WaitingGroup {
+    /// Their input.
+    pub(super) port: usize,
+    /// What they are known by in their inbox.
+    pub(super) numbers: Vec<u64>,
+    /// The rows.
+    pub(super) batches: Vec<Batch>,
 }
 
 #[derive(Clone)]
@@ -208,12 +218,39 @@ impl Inbox {
         self.charge.bytes()
     }
 
-    /// Rows that still wait in memory are in a file from now on.
-    pub(super) fn spilled(&mut self, number: u64, blob: SpilledBlob) {
-        if let Some(waiting) = self.batches.iter_mut().flatten().find(|waiting| waiting.number == number) {
-            let bytes = waiting.bytes_in_memory();
-            waiting.content = Content::Spilled(blob);
-            self.charge.set(self.charge.bytes().saturating_sub(bytes));
+    /// The rows that wait in memory, those of an input and a generation together. Copies, which share the rows.
+    pub(super) fn groups_in_memory(&self) -> Vec<WaitingGroup> {
+        let mut groups: BTreeMap<(usize, Generation), WaitingGroup> = BTreeMap::new();
+        for (port, waiting) in
+            self.batches.iter().enumerate().flat_map(|(port, all)| all.iter().map(move |w| (port, w)))
+        {
+            let Content::Memory(batch) = &waiting.content else { continue };
+            let fresh = || WaitingGroup { port, numbers: Vec::new(), batches: Vec::new() };
+            let group = groups.entry((port, waiting.generation)).or_insert_with(fresh);
+            group.numbers.push(waiting.number);
+            group.batches.push(batch.clone());
+        }
+        groups.into_values().collect()
+    }
+
+    /// A group of rows is in a file from now on, unless some of them have been consumed meanwhile.
+    pub(super) fn spilled(&mut self, port: usize, numbers: &[u64], blob: SpilledBlob) {
+        let is_of_group = |waiting: &mut Waiting| numbers.contains(&waiting.number);
+        let mut group = self.batches[port].extract_if(.., is_of_group).collect::<Vec<_>>();
+        if group.len() < numbers.len() {
+            self.batches[port].append(&mut group);
+            return;
+        }
+        let together = |one: Waiting, other: Waiting| Waiting {
+            rows: one.rows + other.rows,
+            bytes: one.bytes + other.bytes,
+            earliest: one.earliest.min(other.earliest),
+            due: one.due.min(other.due),
+            ..one
+        };
+        if let Some(group) = group.into_iter().reduce(together) {
+            self.charge.set(self.charge.bytes().saturating_sub(group.bytes));
+            self.batches[port].push(Waiting { content: Content::Spilled(blob), ..group });
         }
     }
 

@@ -7,8 +7,9 @@
 //!
 //! A partition has to fit while it is worked on: with its state, the rows that its job consumes, and their output.
 
+use super::batch::Batch;
 use super::driver::{KeyedRuntime, KeyedTask};
-use super::inbox::{Content, Job};
+use super::inbox::{Job, WaitingGroup};
 use crate::query::Query;
 use crate::task::Task;
 use crate::timers::earlier;
@@ -94,21 +95,19 @@ impl Query {
         let mut written = Vec::new();
         let mut partitions = 0;
         for partition in 0..runtime.partitions.len() {
-            // Copies, which share the rows: whoever consumes them meanwhile does so from memory.
-            let waiting: Vec<_> = runtime.inbox(partition).waiting().iter().flatten().cloned().collect();
-            let before = written.len();
-            for waiting in waiting {
-                let Content::Memory(batch) = waiting.content else { continue };
+            // Whoever consumes rows meanwhile does so from memory.
+            let groups = runtime.inbox(partition).groups_in_memory();
+            partitions += usize::from(!groups.is_empty());
+            for WaitingGroup { port, numbers, batches } in groups {
                 let mut out = ByteWriter::new();
-                batch.save(&mut out);
+                Batch::merge(batches)?.save(&mut out);
                 let blob = writer.write(&out.into_bytes()).map_err(|e| self.spilling.failed(&e))?;
-                written.push((partition, waiting.number, blob));
+                written.push((partition, port, numbers, blob));
             }
-            partitions += usize::from(written.len() > before);
         }
         let files = writer.finish().map_err(|e| self.spilling.failed(&e))?;
-        for (partition, number, blob) in written {
-            runtime.inbox(partition).spilled(number, SpilledBlob::new(&files, blob));
+        for (partition, port, numbers, blob) in written {
+            runtime.inbox(partition).spilled(port, &numbers, SpilledBlob::new(&files, blob));
         }
         Ok(partitions)
     }
