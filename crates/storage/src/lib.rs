@@ -27,5 +27,5 @@ pub use manifest::{
     AggregationState, BlobRef, FORMAT, Manifest, OperatorState, SinkState, SourceState, SplitState, TableState,
 };
 pub use pack::PackWriter;
-pub use spill::{SpillCounters, SpillDirectory, SpillFiles, SpillWriter, SpilledBlob};
+pub use spill::{Compression, SpillCounters, SpillDirectory, SpillFiles, SpillWriter, SpilledBlob};
 pub use store::{Store, StoreWriter, StoredFile};

@@ -16,7 +16,7 @@ use crate::tables::{Frozen, FrozenByNumber};
 use merging::MergeQueue;
 pub(crate) use merging::StoredMerge;
 use millstream_state::{MemoryBudget, MemoryClass, PARTITIONS};
-use millstream_storage::{BlobRef, Damaged, SpillCounters, SpillDirectory, SpillWriter};
+use millstream_storage::{BlobRef, Compression, Damaged, SpillCounters, SpillDirectory, SpillWriter};
 use millstream_types::{Diagnostic, MemorySize, code};
 use parking_lot::{Condvar, Mutex};
 use std::io;
@@ -47,12 +47,14 @@ pub struct SpillConfig {
     pub directory: PathBuf,
     /// What all files of a query may take there: bytes, or a share of what is free when the first is written.
     pub budget: MemorySize,
+    /// How it is written.
+    pub compression: Compression,
 }
 
 impl Default for SpillConfig {
     fn default() -> SpillConfig {
         let directory = std::env::temp_dir().join("millstream-spill");
-        SpillConfig { mode: SpillMode::Auto, directory, budget: MemorySize::Share(80) }
+        SpillConfig { mode: SpillMode::Auto, directory, budget: MemorySize::Share(80), compression: Compression::None }
     }
 }
 
@@ -154,7 +156,8 @@ impl Spilling {
             return Ok(Arc::clone(directory));
         }
         let budget = |free| self.config.budget.of(free);
-        let made = SpillDirectory::create(&self.config.directory, budget, Arc::clone(&self.counters))?;
+        let compression = self.config.compression;
+        let made = SpillDirectory::create(&self.config.directory, budget, compression, Arc::clone(&self.counters))?;
         *directory = Some(Arc::clone(&made));
         Ok(made)
     }

@@ -197,6 +197,9 @@ impl Stored {
         budget: &Arc<MemoryBudget>,
     ) -> Result<Option<Partial>, Diagnostic> {
         let Some(blob) = self.partitions[partition].get(number) else { return Ok(None) };
+        if let (Place::Spilled(files), Some(next)) = (&self.place, self.partitions[partition].get(number + 1)) {
+            files.will_read(next);
+        }
         let block = self.blob(blob)?;
         Partial::restore_block(layout, &self.types, budget, &block).map(Some).map_err(|what| self.failed(&what))
     }
