@@ -420,7 +420,7 @@ impl Query {
     /// Does the jobs of a partition.
     pub(crate) fn work_on(&self, task: KeyedTask, functions: &mut FunctionContext) -> Result<(), Diagnostic> {
         let runtime = &self.operators[task.operator];
-        let mut may_spill = true;
+        let (mut may_spill, mut loaded) = (true, None);
         loop {
             let mut inbox = runtime.inbox(task.partition);
             let permits = std::mem::take(&mut inbox.permits);
@@ -436,6 +436,16 @@ impl Query {
                 }
                 self.park(first, Task::Keyed(task));
                 return Ok(());
+            }
+            if inbox.spilled_state > 0 && inbox.jobs.front().is_some_and(|job| !matches!(job, Job::Cut(_))) {
+                loaded = match loaded.take() {
+                    Some(loaded) => Some(loaded),
+                    None => self.load(task, inbox.spilled_state),
+                };
+                if loaded.is_none() {
+                    // It stays busy, and others come back to it.
+                    return Ok(());
+                }
             }
             let Some(job) = inbox.jobs.pop_front() else {
                 if may_spill && inbox.spilled_state == 0 {

@@ -20,7 +20,7 @@ use std::time::Instant;
 const MANY_ROWS: usize = 16 << 10;
 /// State in files is read when the rows that wait for it are one byte for so many of it: so reading and writing it costs each
 /// byte of input a bounded number of bytes.
-pub(super) const WORTH_READING: u64 = 8;
+pub(super) const WORTH_READING: u64 = 2;
 
 /// Rows and jobs that wait for a partition.
 pub(super) struct Inbox {

@@ -3,7 +3,7 @@
 //! An advance of the watermark makes jobs for its partitions, and each of them has to read the partition's state. So while there is
 //! state in files the watermark of the inputs is acted on when it pays: when the jobs of the last round are done, and so many
 //! rows wait that reading all of it costs a bounded number of bytes for each of theirs ([`WORTH_READING`]), or some time has
-//! passed ([`LONGEST`]). What is output is the same: a watermark says what has come, not when it has to be known. Cuts and
+//! passed since: [`LONGEST`], or [`PATIENCE`] times what the last round has taken, so that rounds are a small part of all time. What is output is the same: a watermark says what has come, not when it has to be known. Cuts and
 //! ends are acted on at once.
 
 use super::inbox::WORTH_READING;
@@ -11,8 +11,10 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// For how long rows wait for others at most before a round begins.
+/// For how long rows wait for others at most before a round begins, unless rounds take long.
 const LONGEST: Duration = Duration::from_millis(500);
+/// For how many times as long as the last round has taken rows wait, if that is longer.
+const PATIENCE: u32 = 4;
 
 /// See the file's description. The numbers guide decisions and guard no memory; only `jobs` and `is_deferred` are
 /// sequentially consistent, so that a round that waits for the last job of the one before is not missed.
@@ -26,19 +28,34 @@ pub(super) struct Rounds {
     jobs: AtomicUsize,
     /// Whether the inputs have come further than what was acted on.
     is_deferred: AtomicBool,
-    /// When the last one began.
-    begun: Mutex<Instant>,
+    last: Mutex<Last>,
+}
+
+/// The last round.
+#[derive(Debug)]
+struct Last {
+    begun: Instant,
+    /// When its last job was done; or when it began, if it had none.
+    ended: Instant,
+}
+
+impl Last {
+    /// When the next one begins at the latest.
+    fn next(&self) -> Instant {
+        self.ended + LONGEST.max(self.ended.saturating_duration_since(self.begun) * PATIENCE)
+    }
 }
 
 impl Rounds {
     /// Of an operator without rows.
     pub(super) fn new() -> Rounds {
+        let now = Instant::now();
         Rounds {
             spilled: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
             jobs: AtomicUsize::new(0),
             is_deferred: AtomicBool::new(false),
-            begun: Mutex::new(Instant::now()),
+            last: Mutex::new(Last { begun: now, ended: now }),
         }
     }
 
@@ -69,7 +86,11 @@ impl Rounds {
 
     /// A job is done; whether that was the last one, and a round waits for it.
     pub(super) fn job_done(&self) -> bool {
-        self.jobs.fetch_sub(1, Ordering::SeqCst) == 1 && self.is_deferred.load(Ordering::SeqCst)
+        let is_last = self.jobs.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_last && self.spilled.load(Ordering::Relaxed) > 0 {
+            self.last.lock().ended = Instant::now();
+        }
+        is_last && self.is_deferred.load(Ordering::SeqCst)
     }
 
     /// Whether the inputs have come further than what was acted on.
@@ -80,12 +101,13 @@ impl Rounds {
     /// Whether a round begins at a moment, if the inputs have come further; if not, when to ask again at the latest. Notes
     /// that it has begun. What `can_wait` is no cut and no end.
     pub(super) fn begin(&self, now: Instant, can_wait: bool) -> Result<(), Instant> {
-        let mut begun = self.begun.lock();
+        let mut last = self.last.lock();
         if can_wait && self.spilled.load(Ordering::Relaxed) > 0 {
             self.is_deferred.store(true, Ordering::SeqCst);
-            let latest = *begun + LONGEST;
+            let latest = last.next();
             if self.jobs.load(Ordering::SeqCst) > 0 {
-                return Err(latest.max(now + LONGEST));
+                // Whoever does the last one asks before.
+                return Err(now + LONGEST);
             }
             let waiting = self.waiting.load(Ordering::Relaxed).saturating_mul(WORTH_READING);
             if waiting < self.spilled.load(Ordering::Relaxed) && now < latest {
@@ -93,22 +115,26 @@ impl Rounds {
             }
         }
         self.is_deferred.store(false, Ordering::SeqCst);
-        *begun = now;
+        *last = Last { begun: now, ended: now };
         Ok(())
     }
 
     /// Rows of a regular join are consumed, whatever else comes.
     pub(super) fn begin_anyway(&self) {
+        let now = Instant::now();
+        *self.last.lock() = Last { begun: now, ended: now };
         self.is_deferred.store(false, Ordering::SeqCst);
     }
 
     /// Rows of a regular join wait for others; when to look at them at the latest.
     pub(super) fn defer(&self, now: Instant) -> Instant {
-        let mut begun = self.begun.lock();
+        let mut last = self.last.lock();
         if !self.is_deferred.swap(true, Ordering::SeqCst) {
-            *begun = now;
+            // From the first row that waits on.
+            let took = last.ended.saturating_duration_since(last.begun);
+            *last = Last { begun: now.checked_sub(took).unwrap_or(now), ended: now };
         }
-        *begun + LONGEST
+        last.next()
     }
 }
 
@@ -121,17 +147,25 @@ mod tests {
         let (rounds, start) = (Rounds::new(), Instant::now());
         assert_eq!(rounds.begin(start, true), Ok(()), "nothing is in files");
         rounds.spilled(1000);
-        rounds.came(100);
+        rounds.came(400);
         let latest = start + LONGEST;
         assert_eq!(rounds.begin(start, true), Err(latest));
         assert!(rounds.is_deferred());
-        rounds.came(25);
+        rounds.came(100);
         assert_eq!(rounds.begin(start, true), Ok(()));
         assert!(!rounds.is_deferred());
-        rounds.consumed(125);
+        rounds.consumed(500);
         assert_eq!((rounds.begin(start, true), rounds.begin(latest, true)), (Err(latest), Ok(())));
         rounds.read(1000);
         assert_eq!(rounds.begin(start, true), Ok(()));
+    }
+
+    #[test]
+    fn rounds_are_a_small_part_of_all_time() {
+        let start = Instant::now();
+        let took = |ms| Last { begun: start, ended: start + Duration::from_millis(ms) };
+        assert_eq!(took(10).next(), start + Duration::from_millis(510));
+        assert_eq!(took(1000).next(), start + Duration::from_millis(5000));
     }
 
     #[test]
@@ -144,7 +178,7 @@ mod tests {
         assert!(rounds.begin(start, true).is_err() && rounds.begin(start, false).is_ok());
         assert!(rounds.begin(start, true).is_err());
         assert!(!rounds.job_done() && rounds.job_done());
-        assert_eq!(rounds.begin(start, true), Ok(()));
+        assert_eq!(rounds.begin(start, true), Ok(()), "one byte waits for one");
         rounds.job_made();
         assert!(!rounds.job_done(), "nobody waits");
         assert_eq!(rounds.defer(start), start + LONGEST);

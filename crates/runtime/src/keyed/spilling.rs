@@ -13,11 +13,32 @@ use super::inbox::{Job, WaitingGroup};
 use crate::query::Query;
 use crate::task::Task;
 use crate::timers::earlier;
+use millstream_state::{Charge, MemoryClass};
 use millstream_storage::{ByteWriter, SpilledBlob};
 use millstream_types::Diagnostic;
 use std::time::Instant;
 
+/// A partition whose state was read from a file and is worked on; others may wait for that to end.
+pub(super) struct Loaded<'a> {
+    query: &'a Query,
+    bytes: u64,
+}
+
+impl Drop for Loaded<'_> {
+    fn drop(&mut self) {
+        self.query.scheduler.push(self.query.spilling.unload(self.bytes));
+    }
+}
+
 impl Query {
+    /// Reserves memory for reading the state of a partition, of so many bytes in a file; `None` if the task has to wait, which it
+    /// does from then on.
+    pub(super) fn load(&self, task: KeyedTask, bytes: u64) -> Option<Loaded<'_>> {
+        // As it was read, and decoded.
+        let bytes = 2 * bytes;
+        self.spilling.load(bytes, || Task::Keyed(task)).then(|| Loaded { query: self, bytes })
+    }
+
     /// Whether a partition of so many bytes is written to a file when its jobs are done.
     pub(super) fn spills_partition(&self, bytes: usize) -> bool {
         bytes > 0 && (self.spilling.is_eager() || (self.spilling.is_short() && bytes > self.spilling.few_bytes()))
@@ -28,6 +49,7 @@ impl Query {
         let runtime = &self.operators[task.operator];
         let mut kept = runtime.kept(task.partition)?;
         let Some(encoded) = kept.encoded()? else { return Ok(()) };
+        let _encoded = Charge::new(&self.flow.budget, MemoryClass::Operators, encoded.len());
         let mut writer = self.spilling.writer()?;
         let blob = writer.write(&encoded).map_err(|e| self.spilling.failed(&e))?;
         drop(encoded);

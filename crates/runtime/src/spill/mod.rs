@@ -14,6 +14,7 @@ mod parking;
 
 use crate::query::Query;
 use crate::tables::{Frozen, FrozenByNumber};
+use crate::task::Task;
 use merging::MergeQueue;
 pub(crate) use merging::StoredMerge;
 use millstream_state::{MemoryBudget, MemoryClass, PARTITIONS};
@@ -88,6 +89,9 @@ pub(crate) struct Spilling {
     /// Tasks that wait until their output may be put out.
     parked_tasks: Mutex<Vec<Parked>>,
     has_parked: AtomicBool,
+    /// Bytes of states of keyed operators that were read from files and are worked on, and the tasks that wait for others to be
+    /// done with.
+    loaded: Mutex<(u64, Vec<Task>)>,
 }
 
 impl Spilling {
@@ -112,6 +116,7 @@ impl Spilling {
             parked: Mutex::default(),
             parked_tasks: Mutex::default(),
             has_parked: AtomicBool::new(false),
+            loaded: Mutex::default(),
         }
     }
 
@@ -133,6 +138,25 @@ impl Spilling {
     /// Bytes of state from which on it is spilled: tables may double before a cut comes by, and are sealed to another copy.
     fn high(&self) -> u64 {
         self.budget.limit() / 5 * 2
+    }
+
+    /// Reserves memory for a state of so many bytes that is to be read, of which there may be a fifth of the budget at a time, or
+    /// one; else the task waits until others are done with theirs.
+    pub(crate) fn load(&self, bytes: u64, task: impl FnOnce() -> Task) -> bool {
+        let mut loaded = self.loaded.lock();
+        let fits = loaded.0 == 0 || loaded.0 + bytes <= self.low();
+        match fits {
+            true => loaded.0 += bytes,
+            false => loaded.1.push(task()),
+        }
+        fits
+    }
+
+    /// A state of so many bytes that was read is not worked on any more; the tasks that have waited for that.
+    pub(crate) fn unload(&self, bytes: u64) -> Vec<Task> {
+        let mut loaded = self.loaded.lock();
+        loaded.0 -= bytes;
+        std::mem::take(&mut loaded.1)
     }
 
     /// Whether there is more state than there should be.
@@ -210,6 +234,7 @@ impl Spilling {
     pub(crate) fn end(&self) {
         self.parked.lock().clear();
         self.parked_tasks.lock().clear();
+        self.loaded.lock().1.clear();
         if let Some(directory) = self.directory.lock().take() {
             // What cannot be removed now is when somebody spills to the same place again.
             let _ = directory.remove();
