@@ -7,12 +7,11 @@ use crate::session::RunMonitor;
 use millstream_connectors::{Committed, RestoredSink, Sink, SinkJob};
 use millstream_plan::pipeline::QueryPlan;
 use millstream_runtime::{CheckpointConfig, PlanLines};
-use millstream_storage::{Checkpoints, Damaged, DirectoryLock, Listed, LocalStore, Manifest, Store};
+use millstream_storage::{Checkpoints, Damaged, Listed, Manifest, PlaceLock, StatePlace, Store, store_failed};
 use millstream_types::{Diagnostic, Place, code};
 use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// State up to so many bytes is read before a query goes on from it, so that damage is found while an older checkpoint can take
@@ -25,8 +24,8 @@ const JOB_FILE: &str = "job";
 /// A state directory, which no other process uses meanwhile.
 #[derive(Debug)]
 pub(crate) struct StateDirectory {
-    path: PathBuf,
-    _lock: DirectoryLock,
+    place: StatePlace,
+    lock: PlaceLock,
 }
 
 /// How a session's jobs are checkpointed.
@@ -40,6 +39,8 @@ pub(crate) struct Checkpointed {
 
 /// A job with the place of its checkpoints.
 pub(crate) struct JobState {
+    checkpoints: Checkpoints,
+    /// For files that sinks keep.
     directory: PathBuf,
     settings: Checkpointed,
 }
@@ -54,27 +55,29 @@ pub(crate) enum Beginning {
 
 impl StateDirectory {
     /// Takes a directory, which is made if it is not there.
-    pub(crate) fn open(path: &Path) -> Result<StateDirectory, Diagnostic> {
-        match DirectoryLock::take(path) {
-            Ok(Some(lock)) => Ok(StateDirectory { path: path.to_path_buf(), _lock: lock }),
-            Ok(None) => {
-                let holder = DirectoryLock::holder(path).map_or_else(String::new, |id| format!(" ({id})"));
-                let message = format!("another process{holder} uses the state directory {}", path.display());
+    pub(crate) fn open(place: StatePlace) -> Result<StateDirectory, Diagnostic> {
+        match place.lock() {
+            Ok(Ok(lock)) => Ok(StateDirectory { place, lock }),
+            Ok(Err(holder)) => {
+                let message = format!("{holder} uses the state directory {place}");
                 Err(Diagnostic::new(code::STATE_IN_USE, message)
                     .at(Place::Option("execution.checkpointing.dir".into())))
             }
-            Err(e) => Err(unusable(&path.display().to_string(), &e)),
+            Err(e) => Err(unusable(&place.to_string(), &e)),
         }
     }
 
     /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    pub(crate) fn place(&self) -> &StatePlace {
+        &self.place
     }
 
     /// The job with a number.
-    pub(crate) fn job(&self, number: usize, settings: Checkpointed) -> JobState {
-        JobState { directory: self.path.join(format!("job-{number}")), settings }
+    pub(crate) fn job(&self, number: usize, settings: Checkpointed) -> Result<JobState, Diagnostic> {
+        let checkpoints = self.place.own_checkpoints(number, &self.lock);
+        let checkpoints = checkpoints.map_err(|e| unusable(&self.place.to_string(), &e))?;
+        let directory = self.place.local().join(format!("job-{number}")).join("sinks");
+        Ok(JobState { checkpoints, directory, settings })
     }
 }
 
@@ -89,13 +92,11 @@ impl JobState {
         sinks: &mut [Box<dyn Sink>],
         monitor: &RunMonitor,
     ) -> Result<Beginning, Diagnostic> {
-        let store = LocalStore::open(&self.directory).map_err(|e| self.unusable(&e))?;
-        let checkpoints = Checkpoints::new(Arc::new(store));
+        let checkpoints = self.checkpoints.clone();
         let job = self.name(&**checkpoints.store())?;
         let listed = checkpoints.list().map_err(|e| self.unusable(&e))?;
         let newest = listed.first().map_or(0, |listed| listed.checkpoint);
-        let directory = self.directory.join("sinks");
-        let sink_job = |sink: usize| SinkJob { job: job.clone(), sink, directory: directory.clone() };
+        let sink_job = |sink: usize| SinkJob { job: job.clone(), sink, directory: self.directory.clone() };
         let mut committed = Committed::Resumable;
         for (number, sink) in sinks.iter_mut().enumerate() {
             committed = together(committed, sink.committed(&sink_job(number))?)?;
@@ -107,18 +108,23 @@ impl JobState {
             let message = format!("the query keeps other state than its checkpoint: '{now}' instead of '{then}'");
             return Err(Diagnostic::new(code::QUERY_CHANGED, message));
         }
+        let from = restored.as_ref().map_or(0, |manifest| manifest.checkpoint);
+        checkpoints.go_on_from(from).map_err(|e| self.unusable(&e))?;
         for (number, sink) in sinks.iter_mut().enumerate() {
             let token = |manifest: &Manifest| manifest.sinks.get(number).and_then(|sink| sink.token.clone());
             let restored = restored.as_ref().map(|m| RestoredSink { checkpoint: m.checkpoint, token: token(m) });
             sink.begin(&sink_job(number), restored.as_ref())?;
         }
-        let from = restored.as_ref().map_or(0, |manifest| manifest.checkpoint);
         checkpoints.delete(|checkpoint| checkpoint > from, BTreeSet::new()).map_err(|e| self.unusable(&e))?;
         if restored.as_ref().is_some_and(|manifest| manifest.is_finished) {
             return Ok(Beginning::Finished);
         }
         if let Some(manifest) = &restored {
-            monitor.notice(format!("going on from checkpoint {} of {}", manifest.checkpoint, self.directory.display()));
+            monitor.notice(format!(
+                "going on from checkpoint {} of {}",
+                manifest.checkpoint,
+                checkpoints.store().place()
+            ));
         }
         let Checkpointed { interval, retained } = self.settings;
         let base = newest.max(from);
@@ -149,7 +155,7 @@ impl JobState {
     }
 
     fn unusable(&self, error: &io::Error) -> Diagnostic {
-        unusable(&self.directory.display().to_string(), error)
+        unusable(&self.checkpoints.store().place(), error)
     }
 }
 
@@ -188,7 +194,14 @@ fn choose(
             continue;
         }
         is_any = true;
-        let whole = manifest.and_then(|m| checkpoints.verify(&m, VERIFIED_BYTES).map(|()| m));
+        let verify = |manifest: &Manifest| checkpoints.verify(manifest, VERIFIED_BYTES);
+        let whole = match manifest {
+            Ok(manifest) => {
+                let verified = verify(&manifest).map_err(|e| unusable(&checkpoints.store().place(), &e))?;
+                verified.map(|()| manifest)
+            }
+            Err(damaged) => Err(damaged),
+        };
         match whole {
             Ok(manifest) => return Ok(Some(manifest)),
             Err(Damaged(what)) => {
@@ -216,6 +229,6 @@ fn choose(
 }
 
 fn unusable(place: &str, error: &io::Error) -> Diagnostic {
-    Diagnostic::new(code::CHECKPOINT_FAILED, format!("the state directory {place} cannot be used: {error}"))
+    store_failed(code::CHECKPOINT_FAILED, &format!("the state directory {place} cannot be used"), error)
         .at(Place::Option("execution.checkpointing.dir".into()))
 }
