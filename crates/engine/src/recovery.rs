@@ -4,14 +4,16 @@
 //! so that a script that is run again finds each again. Those that have come to their end are not run again.
 
 use crate::session::RunMonitor;
-use millstream_connectors::{Committed, RestoredSink, Sink, SinkJob};
+use millstream_connectors::{Committed, RestoredSink, Sink, SinkFiles, SinkJob};
 use millstream_plan::pipeline::QueryPlan;
 use millstream_runtime::{CheckpointConfig, PlanLines};
 use millstream_storage::{Checkpoints, Damaged, Listed, Manifest, PlaceLock, StatePlace, Store, store_failed};
 use millstream_types::{Diagnostic, Place, code};
 use std::collections::BTreeSet;
-use std::io;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// State up to so many bytes is read before a query goes on from it, so that damage is found while an older checkpoint can take
@@ -40,8 +42,9 @@ pub(crate) struct Checkpointed {
 /// A job with the place of its checkpoints.
 pub(crate) struct JobState {
     checkpoints: Checkpoints,
-    /// For files that sinks keep.
+    /// For files that sinks keep, or for copies of those in `remote`.
     directory: PathBuf,
+    remote: Option<Arc<dyn SinkFiles>>,
     settings: Checkpointed,
 }
 
@@ -77,7 +80,8 @@ impl StateDirectory {
         let checkpoints = self.place.own_checkpoints(number, &self.lock);
         let checkpoints = checkpoints.map_err(|e| unusable(&self.place.to_string(), &e))?;
         let directory = self.place.local().join(format!("job-{number}")).join("sinks");
-        Ok(JobState { checkpoints, directory, settings })
+        let remote = self.place.sinks(number).map(|store| Arc::new(StoredFiles { store }) as Arc<dyn SinkFiles>);
+        Ok(JobState { checkpoints, directory, remote, settings })
     }
 }
 
@@ -96,7 +100,10 @@ impl JobState {
         let job = self.name(&**checkpoints.store())?;
         let listed = checkpoints.list().map_err(|e| self.unusable(&e))?;
         let newest = listed.first().map_or(0, |listed| listed.checkpoint);
-        let sink_job = |sink: usize| SinkJob { job: job.clone(), sink, directory: self.directory.clone() };
+        let sink_job = |sink: usize| {
+            let (directory, remote) = (self.directory.clone(), self.remote.clone());
+            SinkJob { job: job.clone(), sink, directory, remote }
+        };
         let mut committed = Committed::Resumable;
         for (number, sink) in sinks.iter_mut().enumerate() {
             committed = together(committed, sink.committed(&sink_job(number))?)?;
@@ -156,6 +163,46 @@ impl JobState {
 
     fn unusable(&self, error: &io::Error) -> Diagnostic {
         unusable(&self.checkpoints.store().place(), error)
+    }
+}
+
+/// Files of sinks in the store of the job's checkpoints.
+#[derive(Debug)]
+struct StoredFiles {
+    store: Arc<dyn Store>,
+}
+
+/// How much of a file is copied at once.
+const PIECE: u64 = 8 << 20;
+
+impl SinkFiles for StoredFiles {
+    fn put(&self, name: &str, file: &Path) -> io::Result<()> {
+        let (mut file, mut writer) = (File::open(file)?, self.store.create(name)?);
+        let mut piece = Vec::new();
+        while (&mut file).take(PIECE).read_to_end(&mut piece)? > 0 {
+            writer.write(&piece)?;
+            piece.clear();
+        }
+        writer.finish()
+    }
+
+    fn get(&self, name: &str, file: &Path) -> io::Result<()> {
+        let files = self.store.list()?;
+        let size = files.iter().find(|file| file.name == name).ok_or(io::ErrorKind::NotFound)?.bytes;
+        let unfinished = file.with_extension("part");
+        let mut copy = File::create(&unfinished)?;
+        for start in (0..size).step_by(PIECE as usize) {
+            copy.write_all(&self.store.read(name, start..size.min(start + PIECE))?)?;
+        }
+        fs::rename(unfinished, file)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.store.list()?.into_iter().map(|file| file.name).collect())
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        self.store.delete(name)
     }
 }
 

@@ -37,7 +37,7 @@ impl Job {
     }
 
     fn job(&self) -> SinkJob {
-        SinkJob { job: "job-1".into(), sink: self.sink, directory: self.state.path().join("sinks") }
+        SinkJob { job: "job-1".into(), sink: self.sink, directory: self.state.path().join("sinks"), remote: None }
     }
 
     pub fn begin(&self) -> Result<Box<dyn Sink>, Diagnostic> {
