@@ -50,15 +50,13 @@ impl Server {
         self.port
     }
 
-    /// Status and content of the answer to a request that nobody has signed.
+    /// Status and content of the answer to a request, whose signature the server does not check.
     fn ask(&self, method: &str, path: &str, body: &[u8]) -> (u16, Vec<u8>) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        let length = body.len();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-        )
-        .unwrap();
+        let (length, scope) = (body.len(), "test/20240101/us-east-1/s3/aws4_request");
+        let signature = format!("AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0");
+        write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {signature}\r\n").unwrap();
+        write!(stream, "Content-Length: {length}\r\nConnection: close\r\n\r\n").unwrap();
         stream.write_all(body).unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();

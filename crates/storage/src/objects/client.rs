@@ -54,8 +54,9 @@ impl HttpService for Client {
 
 fn send(agent: &Agent, request: http::Request<impl AsRef<[u8]>>) -> Result<HttpResponse, HttpError> {
     let (parts, body) = request.into_parts();
-    let has_body = matches!(parts.method, http::Method::PUT | http::Method::POST);
-    let answer = match has_body {
+    let (method, removes) = (parts.method.clone(), parts.method == http::Method::DELETE);
+    let failed = |e| failed(e, removes);
+    let answer = match method == http::Method::PUT || method == http::Method::POST {
         true => agent.run(http::Request::from_parts(parts, body.as_ref())),
         false => agent.run(http::Request::from_parts(parts, ())),
     };
@@ -64,8 +65,9 @@ fn send(agent: &Agent, request: http::Request<impl AsRef<[u8]>>) -> Result<HttpR
     Ok(HttpResponse::from_parts(parts, bytes.into()))
 }
 
-/// Says of an error whether the request may be sent again.
-fn failed(error: ureq::Error) -> HttpError {
+/// Says of an error whether the request may be sent again. One that removes an object may be, although `object_store` thinks that
+/// it may not.
+fn failed(error: ureq::Error, removes: bool) -> HttpError {
     let kind = match &error {
         ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => HttpErrorKind::Connect,
         ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve) => HttpErrorKind::Connect,
@@ -81,6 +83,10 @@ fn failed(error: ureq::Error) -> HttpError {
         // An answer that was cut off.
         ureq::Error::Protocol(_) => HttpErrorKind::Interrupted,
         _ => HttpErrorKind::Unknown,
+    };
+    let kind = match kind {
+        HttpErrorKind::Interrupted | HttpErrorKind::Timeout if removes => HttpErrorKind::Request,
+        kind => kind,
     };
     HttpError::new(kind, error)
 }
@@ -143,5 +149,26 @@ impl<T: Update + FixedOutput + Send> HmacContext for Hashing<T> {
 
     fn finish(&mut self) -> object_store::Result<&[u8]> {
         self.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Test case 2 of RFC 4231, and the example of FIPS 180-2, in two pieces each.
+    #[test]
+    fn signatures_are_those_of_the_standards() {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let mut mac = Sha256Signatures.hmac(DigestAlgorithm::Sha256, b"Jefe").unwrap();
+        mac.update(b"what do ya want ");
+        mac.update(b"for nothing?");
+        let expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        assert_eq!(hex(mac.finish().unwrap()), expected);
+        let mut digest = Sha256Signatures.digest(DigestAlgorithm::Sha256).unwrap();
+        digest.update(b"a");
+        digest.update(b"bc");
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(hex(digest.finish().unwrap()), expected);
     }
 }

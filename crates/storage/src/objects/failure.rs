@@ -32,7 +32,8 @@ pub(super) fn io_error(place: &str, error: &object_store::Error) -> io::Error {
         }
         Error::NotFound { .. } => io::ErrorKind::NotFound.into(),
         Error::AlreadyExists { .. } => io::ErrorKind::AlreadyExists.into(),
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
+        // Lists that are denied come as errors of no kind.
+        _ if ["code: 401", "code: 403"].iter().any(|status| whole.contains(status)) => {
             unavailable(io::ErrorKind::PermissionDenied, format!("access to {place} is denied: {said}"), DENIED)
         }
         // Without keys the metadata service of Amazon's machines is asked for some.
