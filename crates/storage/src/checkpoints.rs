@@ -234,6 +234,7 @@ mod tests {
     use super::*;
     use crate::local::LocalStore;
     use crate::manifest::{AggregationState, FORMAT, TableState};
+    use crate::objects::ObjectDirectory;
 
     fn checkpoints(directory: &std::path::Path) -> Checkpoints {
         Checkpoints::new(Arc::new(LocalStore::open(directory).unwrap()))

@@ -5,7 +5,7 @@
 
 use crate::checkpoints::Checkpoints;
 use crate::local::{DirectoryLock, LocalStore};
-use crate::objects::ObjectDirectory;
+use crate::objects::{ObjectDirectory, endpoint};
 use crate::run::{Heartbeat, Run};
 use crate::store::Store;
 use millstream_types::{Diagnostic, Place, code};
@@ -59,7 +59,7 @@ impl StatePlace {
                 match ObjectDirectory::s3(bucket, prefix) {
                     Ok(objects) => {
                         // The same bucket of another store is another place.
-                        let endpoint = std::env::var("AWS_ENDPOINT_URL").unwrap_or_default();
+                        let endpoint = endpoint().unwrap_or_default();
                         let name = xxh3_128(format!("{endpoint} {}", objects.place()).as_bytes());
                         let user = rustix::process::geteuid().as_raw();
                         let parent = std::env::temp_dir().join(format!("millstream-{user}"));

@@ -39,6 +39,11 @@ pub(crate) struct ObjectDirectory {
     runtime: &'static Runtime,
 }
 
+/// Where S3 is, if it is not Amazon's.
+pub(crate) fn endpoint() -> Option<String> {
+    ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"].iter().find_map(|name| std::env::var(name).ok())
+}
+
 /// What is in a directory.
 pub(crate) struct Entries {
     /// In order of their names.
@@ -50,13 +55,12 @@ impl ObjectDirectory {
     /// A prefix of a bucket. Credentials, region and endpoint are those of the environment (`AWS_…`). Nothing is sent yet.
     pub(crate) fn s3(bucket: &str, prefix: &str) -> io::Result<ObjectDirectory> {
         let place = format!("s3://{bucket}/{prefix}");
-        let endpoint = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"].iter().find_map(|name| std::env::var(name).ok());
         let retry = RetryConfig { retry_timeout: PATIENCE, ..RetryConfig::default() };
         let builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);
         let builder = builder.with_http_connector(Connector).with_crypto_provider(Arc::new(Sha256Signatures));
         // Requests that remove one object each are understood by everything that calls itself S3.
         let builder = builder.with_disable_bulk_delete(true);
-        let builder = match endpoint {
+        let builder = match endpoint() {
             Some(url) => builder.with_allow_http(url.starts_with("http://")).with_endpoint(url),
             None => builder,
         };
