@@ -22,7 +22,7 @@ use millstream_runtime::{
 use millstream_sql::{
     self as sql, Catalog, ExplainKind, InsertStatement, ParsedStatement, Relation, Settings, Statement, describe,
 };
-use millstream_storage::StatePlace;
+use millstream_storage::{Compression, StatePlace};
 use millstream_types::{DataType, Diagnostic, Field, Schema, code};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -486,6 +486,10 @@ impl Session {
             },
             directory: directory.unwrap_or_else(|| SpillConfig::default().directory),
             budget: self.settings.spill_budget(),
+            compression: match self.settings.compresses_spilled() {
+                true => Compression::Zstd,
+                false => Compression::None,
+            },
         }
     }
 

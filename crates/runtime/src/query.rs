@@ -194,6 +194,7 @@ impl Query {
         let mut next = earlier(self.find_idle_splits(now), self.forget_expired(now));
         next = earlier(next, self.follow_clock(now));
         next = earlier(next, self.resume_merges(now));
+        next = earlier(next, self.begin_rounds(now));
         next = earlier(next, self.checkpoint_if_due(now)?);
         for sink in 0..self.sinks.len() {
             next = earlier(next, self.flush_if_due(sink, now)?);

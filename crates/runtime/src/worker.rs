@@ -174,7 +174,9 @@ impl Worker<'_> {
             TaskTables::new(runtime, self.index, buffer.stamp.generation, (task.stream, pipeline)),
             stages.last_stage(),
         );
-        if let (Sharing::Global, Some(shared)) = (runtime.strategy.sharing(), &query.pipelines[pipeline].shared) {
+        if let (Sharing::Global, Some(shared)) =
+            (runtime.strategy.sharing(runtime.tables.is_spilling_near()), &query.pipelines[pipeline].shared)
+        {
             (tables, code) = (tables.shared(query.topology.node(self.index)), shared);
         }
         if query.timers.follow_clock() {

@@ -118,8 +118,8 @@ pub const KNOWN: &[SettingInfo] = &[
         "pipeline.spill",
         "auto",
         Kind::OneOf(&["auto", "never", "always"]),
-        "Whether tables of aggregations are written to disk when memory is short (auto) or never, so that a query whose state \
-         does not fit into 'pipeline.memory' fails. For tests (always): at once, whenever a generation of tables ends.",
+        "Whether state is written to disk when memory is short (auto) or never, so that a query whose state does not fit into \
+         'pipeline.memory' fails. For tests (always): at once, tables whenever a generation of them ends.",
     ),
     setting(
         "pipeline.spill.directory",
@@ -128,6 +128,13 @@ pub const KNOWN: &[SettingInfo] = &[
         "Where state is spilled to: a directory on a local disk; by default 'spill' in the state directory if there is one, \
          and 'millstream-spill' in the system's temporary directory if not. Each running query has a directory of its own there, \
          which goes with it; what a process that crashed has left is removed by the next one.",
+    ),
+    setting(
+        "pipeline.spill.compression",
+        "none",
+        Kind::OneOf(&["none", "zstd"]),
+        "How spilled state is compressed: not at all, which costs least on a fast disk, or by zstd at its fastest level, for \
+         a slow or a small one.",
     ),
     setting(
         "pipeline.spill.budget",
@@ -668,6 +675,11 @@ impl Settings {
     /// `pipeline.spill.directory`; `None` where it is by default.
     pub fn spill_directory(&self) -> Option<PathBuf> {
         self.get("pipeline.spill.directory").filter(|path| !path.is_empty()).map(PathBuf::from)
+    }
+
+    /// Whether `pipeline.spill.compression` says that spilled state is compressed.
+    pub fn compresses_spilled(&self) -> bool {
+        self.get("pipeline.spill.compression") == Some("zstd")
     }
 
     /// `pipeline.spill.budget`.

@@ -34,5 +34,5 @@ pub use manifest::{
 pub use objects::store_failed;
 pub use pack::PackWriter;
 pub use place::{PlaceLock, StatePlace};
-pub use spill::{SpillCounters, SpillDirectory, SpillFiles, SpillWriter};
+pub use spill::{Compression, SpillCounters, SpillDirectory, SpillFiles, SpillWriter, SpilledBlob};
 pub use store::{Store, StoreWriter, StoredFile};
