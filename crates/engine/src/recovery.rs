@@ -117,10 +117,15 @@ impl JobState {
         }
         let from = restored.as_ref().map_or(0, |manifest| manifest.checkpoint);
         checkpoints.go_on_from(from).map_err(|e| self.unusable(&e))?;
-        for (number, sink) in sinks.iter_mut().enumerate() {
+        let begun = sinks.iter_mut().enumerate().try_for_each(|(number, sink)| {
             let token = |manifest: &Manifest| manifest.sinks.get(number).and_then(|sink| sink.token.clone());
             let restored = restored.as_ref().map(|m| RestoredSink { checkpoint: m.checkpoint, token: token(m) });
-            sink.begin(&sink_job(number), restored.as_ref())?;
+            sink.begin(&sink_job(number), restored.as_ref())
+        });
+        if let Err(diagnostic) = begun {
+            // Why the sinks refuse is what counts.
+            let _ = checkpoints.give_up(from);
+            return Err(diagnostic);
         }
         checkpoints.delete(|checkpoint| checkpoint > from, BTreeSet::new()).map_err(|e| self.unusable(&e))?;
         if restored.as_ref().is_some_and(|manifest| manifest.is_finished) {

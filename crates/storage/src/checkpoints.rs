@@ -72,6 +72,10 @@ impl Numbers {
     }
 }
 
+fn beginning_name(run: &Run, checkpoint: u64) -> String {
+    format!("{FROM}{:08}-{checkpoint:08}", run.number())
+}
+
 /// The manifests among files, the newest first, in two parts: those that count, and those that are void.
 type Manifests<'a> = Vec<(Numbers, &'a StoredFile)>;
 
@@ -170,10 +174,12 @@ impl Checkpoints {
     /// Says that this process goes on from a checkpoint, 0 from none: later ones of earlier processes are void from now on, also
     /// those that are still to come. They must not count when their spans are taken back.
     pub fn go_on_from(&self, checkpoint: u64) -> io::Result<()> {
-        match &self.run {
-            None => Ok(()),
-            Some(run) => self.store.create(&format!("{FROM}{:08}-{checkpoint:08}", run.number()))?.finish(),
-        }
+        self.run.as_ref().map_or(Ok(()), |run| self.store.create(&beginning_name(run, checkpoint))?.finish())
+    }
+
+    /// Takes [`Checkpoints::go_on_from`] back: this process cannot, and later ones may find the checkpoints as it did.
+    pub fn give_up(&self, checkpoint: u64) -> io::Result<()> {
+        self.run.as_ref().map_or(Ok(()), |run| self.store.delete(&beginning_name(run, checkpoint)))
     }
 
     /// Writes a manifest, after everything that it names.
@@ -336,6 +342,9 @@ mod tests {
         let late = manifest_of(&first, 2, &[&base]);
         assert!(first.write(&late).is_err());
         // The second one has seen the manifest or not. If not, it goes on from checkpoint 1, and nobody ever sees the other.
+        assert_eq!(second.numbers().unwrap(), [2, 1]);
+        second.go_on_from(1).unwrap();
+        second.give_up(1).unwrap();
         assert_eq!(second.numbers().unwrap(), [2, 1]);
         second.go_on_from(1).unwrap();
         assert_eq!(second.numbers().unwrap(), [1]);

@@ -8,6 +8,7 @@ mod client;
 mod failure;
 
 use crate::store::{Store, StoreWriter, StoredFile};
+use bytes::Bytes;
 use client::{Connector, Sha256Signatures};
 pub(crate) use failure::is_unavailable;
 pub use failure::store_failed;
@@ -15,15 +16,20 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::aws::AmazonS3Builder;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig, WriteMultipart};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 /// Bytes of the parts of a large object, and of what is read at once.
 const PART: usize = 8 << 20;
+/// Bytes of a window: so much is read at least, because blobs lie one behind the other and are read in this order.
+const WINDOW: u64 = 1 << 20;
+/// Windows that are kept.
+const WINDOWS: usize = 32;
 /// Parts that are under way at a time.
 const AT_ONCE: usize = 4;
 /// How long a request is tried again and again.
@@ -36,7 +42,17 @@ pub(crate) struct ObjectDirectory {
     prefix: Path,
     /// For messages.
     place: String,
+    /// What was read lately; objects do not change.
+    windows: Arc<Mutex<VecDeque<Window>>>,
     runtime: &'static Runtime,
+}
+
+/// A part of an object.
+#[derive(Debug)]
+struct Window {
+    path: Path,
+    start: u64,
+    bytes: Bytes,
 }
 
 /// Where S3 is, if it is not Amazon's.
@@ -70,7 +86,8 @@ impl ObjectDirectory {
 
     fn new(objects: Arc<dyn ObjectStore>, prefix: &str, place: String) -> io::Result<ObjectDirectory> {
         let prefix = Path::parse(prefix).map_err(io::Error::other)?;
-        Ok(ObjectDirectory { objects, prefix, place: place.trim_end_matches('/').into(), runtime: runtime()? })
+        let place = place.trim_end_matches('/').to_string();
+        Ok(ObjectDirectory { objects, prefix, place, windows: Arc::default(), runtime: runtime()? })
     }
 
     /// In memory, for tests.
@@ -111,6 +128,55 @@ impl ObjectDirectory {
         self.wait(self.objects.put_opts(&path, bytes.into(), options)).map(drop)
     }
 
+    /// Bytes of an object, of which those behind are kept for the next; fewer if it ends before.
+    fn read_in_window(&self, path: Path, range: Range<u64>) -> io::Result<Vec<u8>> {
+        let in_window = |window: &Window| {
+            let end = window.start + window.bytes.len() as u64;
+            let is_in = window.path == path && window.start <= range.start && range.end <= end;
+            // A window is no longer than a mebibyte, so what is in it has a place in memory.
+            is_in
+                .then(|| window.bytes.slice((range.start - window.start) as usize..(range.end - window.start) as usize))
+        };
+        let found = self.windows().iter().find_map(in_window);
+        if let Some(bytes) = found {
+            return Ok(bytes.to_vec());
+        }
+        let end = range.start.saturating_add(WINDOW);
+        let bytes = self.wait(self.objects.get_range(&path, range.start..end))?;
+        let wanted = bytes.slice(..bytes.len().min((range.end - range.start) as usize)).to_vec();
+        let mut windows = self.windows();
+        if windows.len() == WINDOWS {
+            windows.pop_front();
+        }
+        windows.push_back(Window { path, start: range.start, bytes });
+        Ok(wanted)
+    }
+
+    fn windows(&self) -> MutexGuard<'_, VecDeque<Window>> {
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Many bytes of an object; fewer if it ends before.
+    fn read_in_parts(&self, path: &Path, range: Range<u64>) -> io::Result<Vec<u8>> {
+        let part = |start: u64| {
+            let end = range.end.min(start.saturating_add(PART as u64));
+            let read = self.objects.get_range(path, start..end);
+            async move { read.await.map(|bytes| (bytes, end - start)) }
+        };
+        self.wait(async {
+            let mut bytes = Vec::new();
+            let mut parts = stream::iter((range.start..range.end).step_by(PART).map(part)).buffered(AT_ONCE);
+            // What is asked for may be nonsense: it ends where the object does.
+            while let Some((part, length)) = parts.try_next().await? {
+                bytes.extend_from_slice(&part);
+                if part.len() as u64 != length {
+                    break;
+                }
+            }
+            Ok(bytes)
+        })
+    }
+
     /// The whole of a small file.
     pub(crate) fn get(&self, name: &str) -> io::Result<Vec<u8>> {
         let path = self.at(name);
@@ -131,26 +197,12 @@ impl Store for ObjectDirectory {
     }
 
     fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
-        let path = self.at(name);
-        let wanted = range.end.checked_sub(range.start).ok_or(io::ErrorKind::UnexpectedEof)?;
-        let pieces = (range.start..range.end).step_by(PART);
-        let piece = |start: u64| {
-            let end = range.end.min(start.saturating_add(PART as u64));
-            let read = self.objects.get_range(&path, start..end);
-            async move { read.await.map(|bytes| (bytes, end - start)) }
+        let (path, wanted) = (self.at(name), range.end.checked_sub(range.start).ok_or(io::ErrorKind::UnexpectedEof)?);
+        let bytes = match wanted {
+            0 => Vec::new(),
+            _ if wanted <= WINDOW => self.read_in_window(path, range)?,
+            _ => self.read_in_parts(&path, range)?,
         };
-        let bytes = self.wait(async {
-            let mut bytes = Vec::new();
-            let mut pieces = stream::iter(pieces.map(piece)).buffered(AT_ONCE);
-            // What is asked for may be nonsense: it ends where the object does.
-            while let Some((piece, length)) = pieces.try_next().await? {
-                bytes.extend_from_slice(&piece);
-                if piece.len() as u64 != length {
-                    break;
-                }
-            }
-            Ok(bytes)
-        })?;
         if bytes.len() as u64 == wanted { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
@@ -159,7 +211,9 @@ impl Store for ObjectDirectory {
     }
 
     fn delete(&self, name: &str) -> io::Result<()> {
-        match self.wait(self.objects.delete(&self.at(name))) {
+        let path = self.at(name);
+        self.windows().retain(|window| window.path != path);
+        match self.wait(self.objects.delete(&path)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound && !is_unavailable(&e) => Ok(()),
             other => other,
         }

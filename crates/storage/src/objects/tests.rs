@@ -47,6 +47,22 @@ fn large_files_are_written_and_read_in_parts() {
 }
 
 #[test]
+fn pieces_are_read_from_windows() {
+    let store = ObjectDirectory::in_memory();
+    let bytes: Vec<u8> = (0..WINDOW as u32 * 3 / 4).flat_map(u32::to_le_bytes).collect();
+    store.put("pieces", bytes.clone(), false).unwrap();
+    let length = bytes.len() as u64;
+    for start in (0..length).step_by(100_003) {
+        let range = start..(start + 200_000).min(length);
+        assert!(store.read("pieces", range.clone()).unwrap() == bytes[range.start as usize..range.end as usize]);
+        assert!(store.read("pieces", length - 10..length + 1).is_err());
+    }
+    assert!(store.windows().len() <= WINDOWS);
+    store.delete("pieces").unwrap();
+    assert!(store.read("pieces", 0..1).is_err());
+}
+
+#[test]
 fn a_name_is_taken_once() {
     let store = ObjectDirectory::in_memory();
     store.put("run", b"first".to_vec(), true).unwrap();
