@@ -16,7 +16,7 @@ test: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	MILLSTREAM_KAFKA=start $(CARGO) test --workspace --quiet
-	$(MAKE) test-postgres
+	MILLSTREAM_KAFKA=start $(MAKE) test-postgres
 	$(MAKE) test-s3
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p millstream-sync --release --target-dir target/loom --quiet
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
@@ -75,10 +75,15 @@ shuffle:
 chaos:
 	MILLSTREAM_CHAOS=20 $(CARGO) test --test suite corpus
 
-# Kills a job with windows, joins, sessions, ranks and OVER at random moments, 200 times; some three minutes once built.
+# Kills jobs with windows, joins, sessions, ranks and OVER at random moments, 200 times each: from files to files, from files to
+# PostgreSQL, from Kafka to files, Kafka and PostgreSQL; some ten minutes once built.
 KILLS ?= 200
-crash:
-	MILLSTREAM_KILLS=$(KILLS) $(CARGO) test --test recovery
+crash: setup
+	scripts/setup.sh --kafka
+	scripts/kafka.sh jars
+	@scripts/postgres.sh
+	MILLSTREAM_KILLS=$(KILLS) $(CARGO) test --workspace --test recovery
+	MILLSTREAM_KAFKA=start MILLSTREAM_KILLS=$(KILLS) $(CARGO) test --workspace --test postgres killed
 
 # Regenerates the parts of docs/ that come from code.
 docs:
