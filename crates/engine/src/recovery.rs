@@ -284,3 +284,27 @@ fn unusable(place: &str, error: &io::Error) -> Diagnostic {
     store_failed(code::CHECKPOINT_FAILED, &format!("the state directory {place} cannot be used"), error)
         .at(Place::Option("execution.checkpointing.dir".into()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millstream_storage::LocalStore;
+
+    #[test]
+    fn files_of_sinks_are_copied_whole() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let files = StoredFiles { store: Arc::new(LocalStore::open(there.path()).unwrap()) };
+        let bytes: Vec<u8> = (0..PIECE + 5).map(|at| (at / 3) as u8).collect();
+        for (name, bytes) in [("large", bytes.as_slice()), ("empty", &[])] {
+            let (written, read) = (here.path().join("written"), here.path().join("read"));
+            fs::write(&written, bytes).unwrap();
+            files.put(name, &written).unwrap();
+            files.get(name, &read).unwrap();
+            assert!(fs::read(&read).unwrap() == bytes, "{name}");
+        }
+        assert_eq!(files.list().unwrap(), ["empty", "large"]);
+        files.delete("large").unwrap();
+        let lost = files.get("large", &here.path().join("lost")).unwrap_err();
+        assert!(lost.kind() == io::ErrorKind::NotFound && !here.path().join("lost").exists());
+    }
+}

@@ -27,19 +27,21 @@ pub(super) fn io_error(place: &str, error: &object_store::Error) -> io::Error {
     let said = element(&whole, "Code").map_or(whole.as_str(), |code| code);
     let said = element(&whole, "Message").map_or(said.to_string(), |message| format!("{message} ({said})"));
     match error {
+        // Without keys the metadata service of Amazon's machines is asked for some.
+        _ if whole.contains("169.254.169.254") => {
+            let text = format!("there are no credentials for {place}, and the machine has no role: {said}");
+            unavailable(io::ErrorKind::PermissionDenied, text, DENIED)
+        }
         _ if whole.contains("<Code>NoSuchBucket</Code>") => {
             unavailable(io::ErrorKind::NotFound, format!("the bucket of {place} does not exist"), NO_BUCKET)
         }
         Error::NotFound { .. } => io::ErrorKind::NotFound.into(),
         Error::AlreadyExists { .. } => io::ErrorKind::AlreadyExists.into(),
+        // Behind the end of the object.
+        _ if whole.contains("code: 416") => io::ErrorKind::UnexpectedEof.into(),
         // Lists that are denied come as errors of no kind.
         _ if ["code: 401", "code: 403"].iter().any(|status| whole.contains(status)) => {
             unavailable(io::ErrorKind::PermissionDenied, format!("access to {place} is denied: {said}"), DENIED)
-        }
-        // Without keys the metadata service of Amazon's machines is asked for some.
-        _ if whole.contains("169.254.169.254") => {
-            let text = format!("there are no credentials for {place}, and the machine has no role: {said}");
-            unavailable(io::ErrorKind::PermissionDenied, text, DENIED)
         }
         _ => unavailable(io::ErrorKind::Other, format!("{place} does not answer as it should: {said}"), UNREACHABLE),
     }

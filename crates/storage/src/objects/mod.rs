@@ -15,7 +15,7 @@ pub use failure::store_failed;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::aws::AmazonS3Builder;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig, WriteMultipart};
+use object_store::{BackoffConfig, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig, WriteMultipart};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
@@ -32,8 +32,9 @@ const WINDOW: u64 = 1 << 20;
 const WINDOWS: usize = 32;
 /// Parts that are under way at a time.
 const AT_ONCE: usize = 4;
-/// How long a request is tried again and again.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a request is tried again and again, and the longest pause in between.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_secs(3);
 
 /// A prefix of an object store, as a directory.
 #[derive(Debug, Clone)]
@@ -71,7 +72,8 @@ impl ObjectDirectory {
     /// A prefix of a bucket. Credentials, region and endpoint are those of the environment (`AWS_…`). Nothing is sent yet.
     pub(crate) fn s3(bucket: &str, prefix: &str) -> io::Result<ObjectDirectory> {
         let place = format!("s3://{bucket}/{prefix}");
-        let retry = RetryConfig { retry_timeout: PATIENCE, ..RetryConfig::default() };
+        let backoff = BackoffConfig { max_backoff: PAUSE, ..BackoffConfig::default() };
+        let retry = RetryConfig { backoff, max_retries: usize::MAX, retry_timeout: PATIENCE };
         let builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);
         let builder = builder.with_http_connector(Connector).with_crypto_provider(Arc::new(Sha256Signatures));
         // Requests that remove one object each are understood by everything that calls itself S3.
