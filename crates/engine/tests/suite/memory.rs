@@ -3,7 +3,9 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use millstream::{Collected, Diagnostic, RunMonitor, Session, SessionConfig, StatsSnapshot, code};
+use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs a script within so much memory, without spilling, and gives the number of rows of its last query.
 fn run(memory: &str, script: &str) -> Result<usize, Diagnostic> {
@@ -232,6 +234,65 @@ fn what_operators_keep_is_spilled() {
         assert_eq!(stats.spill.bytes_held, 0, "{what}");
         assert!(is_empty(directory.path()), "{what}");
     }
+}
+
+/// Damages files below a directory until it is told to stop: flipped bits, lost ends, lost files. How many.
+fn damage(directory: &Path, is_over: &AtomicBool, seed: u64) -> usize {
+    let (mut state, mut damaged) = (seed, 0);
+    let mut draw = |bound: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) % bound.max(1)
+    };
+    while !is_over.load(Ordering::Relaxed) {
+        let runs = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let files = runs.flat_map(|run| std::fs::read_dir(run.path()).into_iter().flatten().flatten());
+        let mut files: Vec<_> = files.map(|file| file.path()).collect();
+        // They may be gone at any moment.
+        files.retain(|file| file.extension().is_some_and(|end| end == "bin"));
+        if files.is_empty() {
+            std::thread::yield_now();
+            continue;
+        }
+        let path = &files[draw(files.len() as u64) as usize];
+        let Ok(mut bytes) = std::fs::read(path) else { continue };
+        let at = draw(bytes.len() as u64) as usize;
+        let done = match damaged % 3 {
+            0 if !bytes.is_empty() => {
+                bytes[at] ^= 1 << draw(8);
+                std::fs::OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(&bytes))
+            }
+            1 => std::fs::OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(at as u64)),
+            _ => std::fs::remove_file(path),
+        };
+        damaged += usize::from(done.is_ok());
+    }
+    damaged
+}
+
+#[test]
+fn damaged_files_give_errors_and_never_wrong_rows() {
+    let windows = format!("{} {COUNT}", counting("t", 0, 300_000, ""));
+    let mut scripts = vec![("windows", windows, 300_000, 300_000)];
+    scripts.extend(keeping_operators());
+    let mut failed = 0;
+    for (number, (what, script, rows, sum)) in scripts.into_iter().enumerate() {
+        let (directory, is_over) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
+        let (result, damaged) = std::thread::scope(|scope| {
+            let damaging = scope.spawn(|| damage(directory.path(), &is_over, number as u64));
+            let result = run_spilling(directory.path(), &[("pipeline.memory", "8 MB")], &script);
+            is_over.store(true, Ordering::Relaxed);
+            (result, damaging.join().unwrap())
+        });
+        match result {
+            Ok((numbers, _)) => assert_eq!((numbers.len(), numbers.iter().sum::<i64>()), (rows, sum), "{what}"),
+            Err(error) => {
+                assert!(damaged > 0 && error.code == code::SPILL_FAILED, "{what}: {error}");
+                failed += 1;
+            }
+        }
+        assert!(is_empty(directory.path()), "{what}");
+    }
+    assert!(failed >= 5, "only {failed} queries met damage");
 }
 
 #[test]

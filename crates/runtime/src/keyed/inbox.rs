@@ -250,7 +250,10 @@ impl Inbox {
         };
         if let Some(group) = group.into_iter().reduce(together) {
             self.charge.set(self.charge.bytes().saturating_sub(group.bytes));
-            self.batches[port].push(Waiting { content: Content::Spilled(blob), ..group });
+            // Known by another number, because somebody else may have a copy of some of them, and come with that later.
+            let number = self.came;
+            self.came += 1;
+            self.batches[port].push(Waiting { number, content: Content::Spilled(blob), ..group });
         }
     }
 
