@@ -125,7 +125,7 @@ pub const KNOWN: &[SettingInfo] = &[
         "pipeline.spill.directory",
         "",
         Kind::Path,
-        "Where state is spilled to: a directory on a local disk; by default 'spill' in the state directory if there is one, \
+        "Where state is spilled to: a directory on a local disk; by default 'spill' in the state directory if there is a local one, \
          and 'millstream-spill' in the system's temporary directory if not. Each running query has a directory of its own there, \
          which goes with it; what a process that crashed has left is removed by the next one.",
     ),
