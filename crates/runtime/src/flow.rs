@@ -25,8 +25,9 @@
 //! # Why nobody waits for ever
 //!
 //! What rules 1 and 2 wait for comes without further input. A chunk that is decoded waits only for chunks of its split
-//! that were read before it and have their permits already. Buffers wait for nothing; neither do triggers and the jobs
-//! of keyed operators, whose numbers are given when they are ready to run. A piece of output waits for those before
+//! that were read before it and have their permits already. Buffers wait for nothing; triggers and the jobs of keyed
+//! operators wait at most for output that is not consumed, and the next of each stream never does (see `spill::parking`);
+//! their numbers are given when they are ready to run. A piece of output waits for those before
 //! it in its lane, which are made of such buffers, and for its sink. Rows that an operator keeps until a watermark are
 //! state: they hold no permit. So by and by all of them are given back, except while a sink stands still, and then
 //! waiting is what the reader shall do. With nothing in flight both rules let everyone go on.

@@ -404,6 +404,11 @@ impl Firing {
         self.first_unit + group as u64
     }
 
+    /// The unit that a lane puts out for it, if it is a window.
+    pub(crate) fn first_output(&self, lane: usize) -> Option<u64> {
+        self.window.map(|_| self.unit(lane))
+    }
+
     /// The watermark before its rows: the windows before this one are complete, whichever watermark has brought them.
     pub(crate) fn before(&self) -> Option<i64> {
         self.window.map(|(_, end)| end.saturating_sub(2))

@@ -90,9 +90,8 @@ impl Worker<'_> {
             Task::Process(task) => self.process(task, started),
             Task::Fold(task) => self.query.fold(task, &mut self.functions),
             Task::Seal(firing) => self.query.seal(firing),
-            Task::Merge(firing, group) => self.query.merge(&firing, group),
             Task::MergeStored(merge) => self.query.merge_stored(merge),
-            Task::Combine { aggregation, lane, .. } => self.query.combine(aggregation, lane),
+            Task::Merge(..) | Task::Combine { .. } => self.query.put_out(task),
             Task::Build(lookup) => self.query.build(lookup, &mut self.functions),
             Task::Keyed(task) => self.query.work_on(task, &mut self.functions),
         }

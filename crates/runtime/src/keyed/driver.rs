@@ -424,6 +424,19 @@ impl Query {
         loop {
             let mut inbox = runtime.inbox(task.partition);
             let permits = std::mem::take(&mut inbox.permits);
+            if let Some(Job::Advance { units, .. }) = inbox.jobs.front()
+                && !self.may_put_out(runtime.output, units.first)
+            {
+                let first = (runtime.output, units.first);
+                let is_in_memory = inbox.spilled_state == 0;
+                drop((inbox, permits));
+                // It stays busy, so nobody else works on it.
+                if is_in_memory && self.spills_partition(runtime.kept(task.partition)?.bytes_in_memory()) {
+                    self.spill_state(task)?;
+                }
+                self.park(first, Task::Keyed(task));
+                return Ok(());
+            }
             let Some(job) = inbox.jobs.pop_front() else {
                 if may_spill && inbox.spilled_state == 0 {
                     drop((inbox, permits));

@@ -10,6 +10,7 @@
 //! operators (`keyed::spilling`). What cannot be spilled: tables that are being merged, and lookup tables.
 
 mod merging;
+mod parking;
 
 use crate::query::Query;
 use crate::tables::{Frozen, FrozenByNumber};
@@ -18,6 +19,7 @@ pub(crate) use merging::StoredMerge;
 use millstream_state::{MemoryBudget, MemoryClass, PARTITIONS};
 use millstream_storage::{BlobRef, Compression, Damaged, SpillCounters, SpillDirectory, SpillWriter};
 use millstream_types::{Diagnostic, MemorySize, code};
+use parking::Parked;
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::path::PathBuf;
@@ -83,6 +85,9 @@ pub(crate) struct Spilling {
     merges: Vec<Mutex<MergeQueue>>,
     /// Merges that wait until their output is consumed.
     parked: Mutex<Vec<StoredMerge>>,
+    /// Tasks that wait until their output may be put out.
+    parked_tasks: Mutex<Vec<Parked>>,
+    has_parked: AtomicBool,
 }
 
 impl Spilling {
@@ -105,12 +110,19 @@ impl Spilling {
             woken: Condvar::new(),
             merges: (0..aggregations).map(|_| Mutex::default()).collect(),
             parked: Mutex::default(),
+            parked_tasks: Mutex::default(),
+            has_parked: AtomicBool::new(false),
         }
     }
 
     /// Whether there is anything that a thread could spill.
     pub(crate) fn needs_thread(&self) -> bool {
         self.config.mode == SpillMode::Auto && self.has_state
+    }
+
+    /// Whether anything may be spilled.
+    fn may_spill(&self) -> bool {
+        self.config.mode != SpillMode::Never
     }
 
     /// Whether everything is spilled at once.
@@ -197,6 +209,7 @@ impl Spilling {
     /// Gives up what was spilled. No thread is at work any more, but for readers that are stuck.
     pub(crate) fn end(&self) {
         self.parked.lock().clear();
+        self.parked_tasks.lock().clear();
         if let Some(directory) = self.directory.lock().take() {
             // What cannot be removed now is when somebody spills to the same place again.
             let _ = directory.remove();
