@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources soak deny clean test-postgres
+.PHONY: demo test test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
@@ -17,6 +17,7 @@ test: setup
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	MILLSTREAM_KAFKA=start $(CARGO) test --workspace --quiet
 	MILLSTREAM_KAFKA=start $(MAKE) test-postgres
+	$(MAKE) test-s3
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p millstream-sync --release --target-dir target/loom --quiet
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
@@ -50,6 +51,13 @@ test-postgres:
 	@scripts/postgres.sh
 	$(CARGO) clippy --workspace --test postgres --quiet -- -D warnings
 	$(CARGO) test --workspace --test postgres --quiet
+
+# State directories in an object store, against a local S3 server (140 MB from PyPI, once); a minute once built.
+test-s3:
+	@scripts/setup.sh --s3
+	@scripts/s3.sh install
+	$(CARGO) clippy --workspace --test s3 --quiet -- -D warnings
+	$(CARGO) test --workspace --test s3 --quiet
 
 # Every interleaving of the lock-free structures, for a few threads each; seconds once built (part of `make test`).
 loom:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what Millstream needs to build: development files of LLVM 19 and OpenSSL, a C linker and compiler, and Rust;
-# with --kafka also what the tests of the connector kafka need: Java and Maven. Debian and Ubuntu are served through
+# with --kafka also what the tests of the connector kafka need: Java and Maven; with --s3 what scripts/s3.sh needs. Debian and Ubuntu are served through
 # apt-get; on other systems it says what to install. Safe to run again: it does nothing when everything is there.
 set -euo pipefail
 
@@ -28,6 +28,9 @@ command -v pkg-config >/dev/null || missing+=(pkg-config)
 if [ "${1:-}" = --kafka ]; then
     command -v java >/dev/null || missing+=(openjdk-17-jre-headless)
     command -v mvn >/dev/null || missing+=(maven)
+fi
+if [ "${1:-}" = --s3 ]; then
+    python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 fi
 { [ -d /usr/include/polly ] || ls /usr/lib/llvm-19/lib/libPolly* >/dev/null 2>&1; } || missing+=(libpolly-19-dev)
 

@@ -80,7 +80,7 @@ pub const KNOWN: &[SettingInfo] = &[
         "",
         Kind::Path,
         "The state directory: every INSERT is checkpointed there, and goes on from its last checkpoint when the script is run \
-         again. Unset, there are no checkpoints.",
+         again. A path, or `s3://bucket/prefix` (see recovery.md). Unset, there are no checkpoints.",
     ),
     setting(
         "execution.checkpointing.interval",
@@ -125,7 +125,7 @@ pub const KNOWN: &[SettingInfo] = &[
         "pipeline.spill.directory",
         "",
         Kind::Path,
-        "Where state is spilled to: a directory on a local disk; by default 'spill' in the state directory if there is one, \
+        "Where state is spilled to: a directory on a local disk; by default 'spill' in the state directory if there is a local one, \
          and 'millstream-spill' in the system's temporary directory if not. Each running query has a directory of its own there, \
          which goes with it; what a process that crashed has left is removed by the next one.",
     ),
@@ -692,9 +692,9 @@ impl Settings {
         self.get("pipeline.cut-every").and_then(|v| v.parse().ok()).unwrap_or(0)
     }
 
-    /// `execution.checkpointing.dir`.
-    pub fn checkpoint_directory(&self) -> Option<PathBuf> {
-        self.get("execution.checkpointing.dir").filter(|path| !path.is_empty()).map(PathBuf::from)
+    /// `execution.checkpointing.dir`: a path or the address of a place in an object store.
+    pub fn checkpoint_directory(&self) -> Option<&str> {
+        self.get("execution.checkpointing.dir").filter(|path| !path.is_empty())
     }
 
     /// `execution.checkpointing.interval`; `None` is never.

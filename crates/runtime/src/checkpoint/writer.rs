@@ -8,6 +8,7 @@ use millstream_connectors::{Acknowledger, Commit, Position};
 use millstream_state::{PARTITIONS, Partial};
 use millstream_storage::{
     AggregationState, BlobRef, FORMAT, Manifest, OperatorState, PackWriter, SinkState, SourceState, TableState,
+    store_failed,
 };
 use millstream_types::{Diagnostic, code};
 use std::collections::BTreeMap;
@@ -104,12 +105,11 @@ pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
 
 impl Writer<'_> {
     fn begin(&self, number: u64) -> Gathering {
-        let store = Arc::clone(self.config.checkpoints.store());
         let ended = AggregationState { watermark: i64::MAX, tables: vec![], slices: vec![], swept: None };
         Gathering {
             number,
             begun: Instant::now(),
-            pack: PackWriter::new(store, format!("state-{number:08}")),
+            pack: self.config.checkpoints.pack(number),
             missing: None,
             arrived: 0,
             sources: Vec::new(),
@@ -125,8 +125,8 @@ impl Writer<'_> {
             Failure::Diagnostic(diagnostic) => diagnostic,
             Failure::Store(error) => {
                 let place = self.config.checkpoints.store().place();
-                let message = format!("checkpoint {number} could not be written to {place}: {error}");
-                Diagnostic::new(code::CHECKPOINT_FAILED, message)
+                let what = format!("checkpoint {number} could not be written to {place}");
+                store_failed(code::CHECKPOINT_FAILED, &what, &error)
             }
         }
     }
