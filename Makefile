@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka soak deny clean test-postgres
+.PHONY: demo test test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
@@ -16,7 +16,8 @@ test: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	MILLSTREAM_KAFKA=start $(CARGO) test --workspace --quiet
-	$(MAKE) test-postgres
+	MILLSTREAM_KAFKA=start $(MAKE) test-postgres
+	$(MAKE) test-s3
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p millstream-sync --release --target-dir target/loom --quiet
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
@@ -51,6 +52,13 @@ test-postgres:
 	$(CARGO) clippy --workspace --test postgres --quiet -- -D warnings
 	$(CARGO) test --workspace --test postgres --quiet
 
+# State directories in an object store, against a local S3 server (140 MB from PyPI, once); a minute once built.
+test-s3:
+	@scripts/setup.sh --s3
+	@scripts/s3.sh install
+	$(CARGO) clippy --workspace --test s3 --quiet -- -D warnings
+	$(CARGO) test --workspace --test s3 --quiet
+
 # Every interleaving of the lock-free structures, for a few threads each; seconds once built (part of `make test`).
 loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p millstream-sync --release --target-dir target/loom
@@ -67,10 +75,15 @@ shuffle:
 chaos:
 	MILLSTREAM_CHAOS=20 $(CARGO) test --test suite corpus
 
-# Kills a job with windows, joins, sessions, ranks and OVER at random moments, 200 times; some three minutes once built.
+# Kills jobs with windows, joins, sessions, ranks and OVER at random moments, 200 times each: from files to files, from files to
+# PostgreSQL, from Kafka to files, Kafka and PostgreSQL; some ten minutes once built.
 KILLS ?= 200
-crash:
-	MILLSTREAM_KILLS=$(KILLS) $(CARGO) test --test recovery
+crash: setup
+	scripts/setup.sh --kafka
+	scripts/kafka.sh jars
+	@scripts/postgres.sh
+	MILLSTREAM_KILLS=$(KILLS) $(CARGO) test --workspace --test recovery
+	MILLSTREAM_KAFKA=start MILLSTREAM_KILLS=$(KILLS) $(CARGO) test --workspace --test postgres killed
 
 # Regenerates the parts of docs/ that come from code.
 docs:

@@ -131,7 +131,8 @@ pub(crate) struct Common {
     /// Memory of a query: '4 GiB', '500 MB', or a share of what there is [default: 60%]
     #[arg(long, global = true, env = "MILLSTREAM_MEMORY", value_name = "SIZE")]
     pub(crate) memory: Option<String>,
-    /// State directory: inserts are checkpointed there, and go on from their last checkpoint when they are run again
+    /// State directory, a path or s3://bucket/prefix: inserts are checkpointed there, and go on from their last checkpoint when they
+    /// are run again
     #[arg(long, global = true, env = "MILLSTREAM_STATE_DIR", value_name = "DIR")]
     pub(crate) state_dir: Option<String>,
     /// Pin each worker to a core

@@ -5,86 +5,83 @@ use crate::commands::{Failure, print};
 use crate::config::Config;
 use crate::control;
 use crate::status::{amount, timestamp};
-use millstream::storage::{Checkpoints, Damaged, DirectoryLock, Listed, LocalStore, Manifest, SplitState};
+use millstream::storage::{Checkpoints, Damaged, Listed, Manifest, SplitState, StatePlace, store_failed};
 use millstream::{Diagnostic, code};
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// A job of a state directory.
 struct Job {
+    number: usize,
     name: String,
     checkpoints: Checkpoints,
 }
 
 /// `millstream stop`
 pub(crate) fn stop(common: &Common) -> Result<(), Failure> {
-    let directory = directory(common)?;
-    control::request(&directory, "stop")?;
-    control::wait_for_end(&directory)
+    let place = place(common)?;
+    control::request(&place, "stop")?;
+    control::wait_for_end(&place)
 }
 
 /// `millstream checkpoint`
 pub(crate) fn run(command: &CheckpointCommand, common: &Common) -> Result<(), Failure> {
-    let directory = directory(common)?;
+    let place = place(common)?;
     match command {
-        CheckpointCommand::Create => control::request(&directory, "checkpoint"),
-        CheckpointCommand::List => list(&directory),
-        CheckpointCommand::Show { checkpoint, job } => show(&directory, *checkpoint, *job),
-        CheckpointCommand::Verify { checkpoint } => verify(&directory, *checkpoint),
-        CheckpointCommand::Delete { checkpoints, job } => delete(&directory, checkpoints, *job),
+        CheckpointCommand::Create => control::request(&place, "checkpoint"),
+        CheckpointCommand::List => list(&place),
+        CheckpointCommand::Show { checkpoint, job } => show(&place, *checkpoint, *job),
+        CheckpointCommand::Verify { checkpoint } => verify(&place, *checkpoint),
+        CheckpointCommand::Delete { checkpoints, job } => delete(&place, checkpoints, *job),
     }
 }
 
-fn directory(common: &Common) -> Result<PathBuf, Failure> {
+fn place(common: &Common) -> Result<StatePlace, Failure> {
     let config = Config::load(common)?;
     let setting = config.settings.iter().rev().find(|(key, _)| key == "execution.checkpointing.dir");
-    let Some((_, path)) = setting else {
+    let Some((_, address)) = setting else {
         let diagnostic = Diagnostic::new(code::USAGE, "no state directory is given");
         return Err(Failure::usage(diagnostic.advise("add --state-dir DIR, the one that the job was run with")));
     };
-    let path = PathBuf::from(path.strip_prefix("file://").unwrap_or(path));
-    match path.is_dir() {
-        true => Ok(path),
-        false => {
-            let message = format!("there is no state directory {}", path.display());
+    let place = StatePlace::parse(address).map_err(Failure::usage)?;
+    match place.exists() {
+        Ok(true) => Ok(place),
+        Ok(false) => {
+            let message = format!("there is no state directory {place}");
             Err(Failure::usage(Diagnostic::new(code::FILE_NOT_FOUND, message).advise("check --state-dir")))
         }
+        Err(e) => Err(failed(&place, &e)),
     }
 }
 
-fn failed(directory: &Path, error: &std::io::Error) -> Failure {
-    let message = format!("the state directory {} cannot be read: {error}", directory.display());
-    Failure::usage(Diagnostic::new(code::READ_FAILED, message))
+fn failed(place: &StatePlace, error: &std::io::Error) -> Failure {
+    let what = format!("the state directory {place} cannot be read");
+    Failure::usage(store_failed(code::READ_FAILED, &what, error))
 }
 
 /// The jobs of a state directory, in their order.
-fn jobs(directory: &Path) -> Result<Vec<Job>, Failure> {
-    let entries = std::fs::read_dir(directory).map_err(|e| failed(directory, &e))?;
-    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let numbered = names.filter_map(|name| Some((name.strip_prefix("job-")?.parse::<usize>().ok()?, name)));
-    let mut numbered: Vec<(usize, String)> = numbered.collect();
-    numbered.sort();
-    let job = |(_, name): (usize, String)| {
-        let checkpoints = Checkpoints::new(Arc::new(LocalStore::existing(&directory.join(&name))));
-        Job { name, checkpoints }
-    };
-    Ok(numbered.into_iter().map(job).collect())
+fn jobs(place: &StatePlace) -> Result<Vec<Job>, Failure> {
+    let job = |number| Job { number, name: format!("job-{number}"), checkpoints: place.checkpoints(number) };
+    Ok(place.jobs().map_err(|e| failed(place, &e))?.into_iter().map(job).collect())
 }
 
-fn listed(job: &Job, directory: &Path) -> Result<Vec<Listed>, Failure> {
-    job.checkpoints.list().map_err(|e| failed(directory, &e))
+/// Whether everything is there that a checkpoint names; its blobs are read if there are at most so many bytes.
+fn verified(job: &Job, manifest: &Manifest, bytes: u64, place: &StatePlace) -> Result<Result<(), Damaged>, Failure> {
+    job.checkpoints.verify(manifest, bytes).map_err(|e| failed(place, &e))
 }
 
-fn list(directory: &Path) -> Result<(), Failure> {
+fn listed(job: &Job, place: &StatePlace) -> Result<Vec<Listed>, Failure> {
+    job.checkpoints.list().map_err(|e| failed(place, &e))
+}
+
+fn list(place: &StatePlace) -> Result<(), Failure> {
     let mut rows = vec![["job", "checkpoint", "taken", "state", "written", "condition"].map(String::from)];
-    for job in jobs(directory)? {
-        for Listed { checkpoint, manifest } in listed(&job, directory)? {
+    for job in jobs(place)? {
+        for Listed { checkpoint, manifest } in listed(&job, place)? {
             let (name, number) = (job.name.clone(), checkpoint.to_string());
             rows.push(match manifest {
                 Ok(manifest) => {
-                    let condition = match job.checkpoints.verify(&manifest, 0) {
+                    let condition = match verified(&job, &manifest, 0, place)? {
                         Ok(()) if manifest.is_finished => "finished".into(),
                         Ok(()) => "complete".into(),
                         Err(Damaged(what)) => format!("damaged: {what}"),
@@ -116,10 +113,10 @@ fn bytes(count: u64) -> String {
 }
 
 /// The checkpoint that is meant; the newest one if none is named.
-fn find(directory: &Path, checkpoint: Option<u64>, job: Option<usize>) -> Result<(Job, Manifest), Failure> {
+fn find(place: &StatePlace, checkpoint: Option<u64>, job: Option<usize>) -> Result<(Job, Manifest), Failure> {
     let wanted = |name: &str| job.is_none_or(|number| name == format!("job-{number}"));
-    for job in jobs(directory)?.into_iter().filter(|job| wanted(&job.name)) {
-        for listed in listed(&job, directory)? {
+    for job in jobs(place)?.into_iter().filter(|job| wanted(&job.name)) {
+        for listed in listed(&job, place)? {
             if checkpoint.is_none_or(|number| number == listed.checkpoint) {
                 let damaged = |Damaged(what)| Failure::usage(Diagnostic::new(code::CHECKPOINT_DAMAGED, what));
                 return listed.manifest.map(|manifest| (job, manifest)).map_err(damaged);
@@ -127,13 +124,13 @@ fn find(directory: &Path, checkpoint: Option<u64>, job: Option<usize>) -> Result
         }
     }
     let which = checkpoint.map_or("no checkpoint".to_string(), |number| format!("no checkpoint {number}"));
-    let message = format!("there is {which} in {}", directory.display());
+    let message = format!("there is {which} in {place}");
     let advice = "'millstream checkpoint list' shows which there are";
     Err(Failure::usage(Diagnostic::new(code::FILE_NOT_FOUND, message).advise(advice)))
 }
 
-fn show(directory: &Path, checkpoint: Option<u64>, job: Option<usize>) -> Result<(), Failure> {
-    let (job, manifest) = find(directory, checkpoint, job)?;
+fn show(place: &StatePlace, checkpoint: Option<u64>, job: Option<usize>) -> Result<(), Failure> {
+    let (job, manifest) = find(place, checkpoint, job)?;
     print(&description(&job.name, &manifest)).map_err(Failure::usage)
 }
 
@@ -187,15 +184,18 @@ fn watermark_text(watermark: i64) -> String {
     }
 }
 
-fn verify(directory: &Path, checkpoint: Option<u64>) -> Result<(), Failure> {
+fn verify(place: &StatePlace, checkpoint: Option<u64>) -> Result<(), Failure> {
     let (mut text, mut damaged, mut found) = (String::new(), 0, 0);
-    for job in jobs(directory)? {
-        for listed in listed(&job, directory)? {
+    for job in jobs(place)? {
+        for listed in listed(&job, place)? {
             if checkpoint.is_some_and(|number| number != listed.checkpoint) {
                 continue;
             }
             found += 1;
-            let whole = listed.manifest.and_then(|manifest| job.checkpoints.verify(&manifest, u64::MAX));
+            let whole = match listed.manifest {
+                Ok(manifest) => verified(&job, &manifest, u64::MAX, place)?,
+                Err(damaged) => Err(damaged),
+            };
             let condition = whole.map_or_else(
                 |Damaged(what)| {
                     damaged += 1;
@@ -208,7 +208,7 @@ fn verify(directory: &Path, checkpoint: Option<u64>) -> Result<(), Failure> {
     }
     print(&text).map_err(Failure::usage)?;
     match (damaged, found) {
-        (0, 0) if checkpoint.is_some() => find(directory, checkpoint, None).map(drop),
+        (0, 0) if checkpoint.is_some() => find(place, checkpoint, None).map(drop),
         (0, _) => Ok(()),
         (damaged, found) => {
             let message = format!("{damaged} of {found} checkpoints are damaged");
@@ -217,24 +217,24 @@ fn verify(directory: &Path, checkpoint: Option<u64>) -> Result<(), Failure> {
     }
 }
 
-fn delete(directory: &Path, wanted: &[u64], job: Option<usize>) -> Result<(), Failure> {
-    let lock = DirectoryLock::take(directory).map_err(|e| failed(directory, &e))?;
-    let Some(_lock) = lock else {
-        let message = format!("a running job uses {}", directory.display());
-        return Err(Failure::usage(Diagnostic::new(code::STATE_IN_USE, message)));
-    };
+fn delete(place: &StatePlace, wanted: &[u64], job: Option<usize>) -> Result<(), Failure> {
+    let lock = place.lock().map_err(|e| failed(place, &e))?.map_err(|holder| {
+        let message = format!("a running job uses {place}: {holder}");
+        Failure::usage(Diagnostic::new(code::STATE_IN_USE, message))
+    })?;
     for &checkpoint in wanted {
         // Found also if its manifest is damaged.
-        if let Err(failure) = find(directory, Some(checkpoint), job)
+        if let Err(failure) = find(place, Some(checkpoint), job)
             && failure.code() != code::CHECKPOINT_DAMAGED
         {
             return Err(failure);
         }
     }
     let is_meant = |name: &str| job.is_none_or(|number| name == format!("job-{number}"));
-    for job in jobs(directory)?.into_iter().filter(|job| is_meant(&job.name)) {
-        let removed = job.checkpoints.delete(|checkpoint| wanted.contains(&checkpoint), BTreeSet::new());
-        for checkpoint in removed.map_err(|e| failed(directory, &e))? {
+    for job in jobs(place)?.into_iter().filter(|job| is_meant(&job.name)) {
+        let checkpoints = place.own_checkpoints(job.number, &lock).map_err(|e| failed(place, &e))?;
+        let removed = checkpoints.delete(|checkpoint| wanted.contains(&checkpoint), BTreeSet::new());
+        for checkpoint in removed.map_err(|e| failed(place, &e))? {
             print(&format!("{} checkpoint {checkpoint} deleted\n", job.name)).map_err(Failure::usage)?;
         }
     }

@@ -116,9 +116,9 @@ impl Context {
 
     /// Lets other processes reach the query, if there is a state directory.
     fn listen(&mut self, monitor: &RunMonitor) -> Result<(), Diagnostic> {
-        let Some(directory) = self.session.open_state_directory()? else { return Ok(()) };
+        let Some(place) = self.session.open_state_directory()? else { return Ok(()) };
         if self.control.is_none() {
-            self.control = Control::listen(&directory);
+            self.control = Control::listen(place.local());
         }
         if let Some(control) = &self.control {
             control.watch(Some(monitor.cancel().clone()));

@@ -1,4 +1,5 @@
-//! How a running job is reached from another process: a Unix socket in its state directory, on which a line is a request.
+//! How a running job is reached from another process: a Unix socket in its state directory, on which a line is a request. Of a
+//! state directory in an object store it is in the local companion ([`StatePlace::local`]), so the process must be on this machine.
 //!
 //! ```text
 //! checkpoint     a checkpoint is begun now
@@ -8,7 +9,7 @@
 //! Each is answered with a line, `ok` or what is wrong.
 
 use crate::commands::Failure;
-use millstream::storage::DirectoryLock;
+use millstream::storage::{DirectoryLock, StatePlace};
 use millstream::{CancelToken, Diagnostic, code};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -33,7 +34,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Listens in a state directory that this process has locked. Where that is impossible (a path that is too long for a
+    /// Listens in the local directory of a state directory that this process has locked. Where that is impossible (a path that is too long for a
     /// socket), only signals reach the process.
     pub(crate) fn listen(directory: &Path) -> Option<Control> {
         let socket = directory.join(SOCKET);
@@ -91,15 +92,16 @@ fn answer(mut stream: UnixStream, token: Option<&CancelToken>) -> std::io::Resul
 }
 
 /// Sends a request to the process that uses a state directory.
-pub(crate) fn request(directory: &Path, request: &str) -> Result<(), Failure> {
+pub(crate) fn request(place: &StatePlace, request: &str) -> Result<(), Failure> {
     let failed = |what: String| {
-        let message = format!("the job in {} cannot be reached: {what}", directory.display());
+        let message = format!("the job in {place} cannot be reached: {what}");
         Failure::usage(Diagnostic::new(code::NOT_RUNNING, message))
     };
-    if DirectoryLock::holder(directory).is_none() {
-        return Err(failed("no process uses this state directory".into()));
+    if DirectoryLock::holder(place.local()).is_none() {
+        let here = if place.is_remote() { " on this machine" } else { "" };
+        return Err(failed(format!("no process uses this state directory{here}")));
     }
-    let mut stream = UnixStream::connect(directory.join(SOCKET)).map_err(|e| failed(e.to_string()))?;
+    let mut stream = UnixStream::connect(place.local().join(SOCKET)).map_err(|e| failed(e.to_string()))?;
     let mut answer = String::new();
     stream.write_all(format!("{request}\n").as_bytes()).map_err(|e| failed(e.to_string()))?;
     BufReader::new(stream).read_line(&mut answer).map_err(|e| failed(e.to_string()))?;
@@ -110,11 +112,11 @@ pub(crate) fn request(directory: &Path, request: &str) -> Result<(), Failure> {
 }
 
 /// Waits until no process uses a state directory.
-pub(crate) fn wait_for_end(directory: &Path) -> Result<(), Failure> {
+pub(crate) fn wait_for_end(place: &StatePlace) -> Result<(), Failure> {
     let since = Instant::now();
-    while DirectoryLock::holder(directory).is_some() {
+    while DirectoryLock::holder(place.local()).is_some() {
         if since.elapsed() > PATIENCE {
-            let message = format!("the process that uses {} has not ended", directory.display());
+            let message = format!("the process that uses {place} has not ended");
             let advice = "see whether a sink stands still; a second signal ends the process without a checkpoint";
             return Err(Failure::usage(Diagnostic::new(code::NOT_RUNNING, message).advise(advice)));
         }

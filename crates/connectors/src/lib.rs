@@ -51,6 +51,8 @@ use arrow_buffer::BooleanBuffer;
 use millstream_types::{DataType, Diagnostic, Options, Schema};
 use serde_json::Value;
 use std::any::Any;
+use std::fmt::Debug;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -341,8 +343,24 @@ pub trait Commit: Send {
     fn commit(self: Box<Self>) -> Result<(), Diagnostic>;
 }
 
+/// Where the files of a sink are for good, if not in a local directory. Names have no directories; an error of the kind
+/// [`io::ErrorKind::NotFound`] says that there is no file of a name.
+pub trait SinkFiles: Send + Sync + Debug {
+    /// Puts a local file there, as a whole and for good.
+    fn put(&self, name: &str, file: &Path) -> io::Result<()>;
+
+    /// Makes a local file of one that is there.
+    fn get(&self, name: &str, file: &Path) -> io::Result<()>;
+
+    /// The names of all files.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// Removes a file; one that is not there is no error.
+    fn delete(&self, name: &str) -> io::Result<()>;
+}
+
 /// The job that a sink belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct SinkJob {
     /// Name of the job, the same in all of its processes and different from those of other jobs: letters, digits and `-`.
     pub job: String,
@@ -351,6 +369,9 @@ pub struct SinkJob {
     /// A local directory of the job's state for files that the sink itself wants to find after a failure; it may not be there
     /// yet. Other sinks of the job may use the same, so names carry the number of the sink.
     pub directory: PathBuf,
+    /// Where the job's state is in an object store: what must be found after a failure, be it on another machine, has to be
+    /// there, and `directory` has copies. An earlier process that does not know yet that it is superseded may still write there.
+    pub remote: Option<Arc<dyn SinkFiles>>,
 }
 
 /// What a sink has to know of the checkpoint that a job is recovered from.

@@ -4,13 +4,14 @@
 //! so that a script that is run again finds each again. Those that have come to their end are not run again.
 
 use crate::session::RunMonitor;
-use millstream_connectors::{Committed, RestoredSink, Sink, SinkJob};
+use millstream_connectors::{Committed, RestoredSink, Sink, SinkFiles, SinkJob};
 use millstream_plan::pipeline::QueryPlan;
 use millstream_runtime::{CheckpointConfig, PlanLines};
-use millstream_storage::{Checkpoints, Damaged, DirectoryLock, Listed, LocalStore, Manifest, Store};
+use millstream_storage::{Checkpoints, Damaged, Listed, Manifest, PlaceLock, StatePlace, Store, store_failed};
 use millstream_types::{Diagnostic, Place, code};
 use std::collections::BTreeSet;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,8 +26,8 @@ const JOB_FILE: &str = "job";
 /// A state directory, which no other process uses meanwhile.
 #[derive(Debug)]
 pub(crate) struct StateDirectory {
-    path: PathBuf,
-    _lock: DirectoryLock,
+    place: StatePlace,
+    lock: PlaceLock,
 }
 
 /// How a session's jobs are checkpointed.
@@ -40,7 +41,10 @@ pub(crate) struct Checkpointed {
 
 /// A job with the place of its checkpoints.
 pub(crate) struct JobState {
+    checkpoints: Checkpoints,
+    /// For files that sinks keep, or for copies of those in `remote`.
     directory: PathBuf,
+    remote: Option<Arc<dyn SinkFiles>>,
     settings: Checkpointed,
 }
 
@@ -54,27 +58,30 @@ pub(crate) enum Beginning {
 
 impl StateDirectory {
     /// Takes a directory, which is made if it is not there.
-    pub(crate) fn open(path: &Path) -> Result<StateDirectory, Diagnostic> {
-        match DirectoryLock::take(path) {
-            Ok(Some(lock)) => Ok(StateDirectory { path: path.to_path_buf(), _lock: lock }),
-            Ok(None) => {
-                let holder = DirectoryLock::holder(path).map_or_else(String::new, |id| format!(" ({id})"));
-                let message = format!("another process{holder} uses the state directory {}", path.display());
+    pub(crate) fn open(place: StatePlace) -> Result<StateDirectory, Diagnostic> {
+        match place.lock() {
+            Ok(Ok(lock)) => Ok(StateDirectory { place, lock }),
+            Ok(Err(holder)) => {
+                let message = format!("{holder} uses the state directory {place}");
                 Err(Diagnostic::new(code::STATE_IN_USE, message)
                     .at(Place::Option("execution.checkpointing.dir".into())))
             }
-            Err(e) => Err(unusable(&path.display().to_string(), &e)),
+            Err(e) => Err(unusable(&place.to_string(), &e)),
         }
     }
 
     /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    pub(crate) fn place(&self) -> &StatePlace {
+        &self.place
     }
 
     /// The job with a number.
-    pub(crate) fn job(&self, number: usize, settings: Checkpointed) -> JobState {
-        JobState { directory: self.path.join(format!("job-{number}")), settings }
+    pub(crate) fn job(&self, number: usize, settings: Checkpointed) -> Result<JobState, Diagnostic> {
+        let checkpoints = self.place.own_checkpoints(number, &self.lock);
+        let checkpoints = checkpoints.map_err(|e| unusable(&self.place.to_string(), &e))?;
+        let directory = self.place.local().join(format!("job-{number}")).join("sinks");
+        let remote = self.place.sinks(number).map(|store| Arc::new(StoredFiles { store }) as Arc<dyn SinkFiles>);
+        Ok(JobState { checkpoints, directory, remote, settings })
     }
 }
 
@@ -89,13 +96,14 @@ impl JobState {
         sinks: &mut [Box<dyn Sink>],
         monitor: &RunMonitor,
     ) -> Result<Beginning, Diagnostic> {
-        let store = LocalStore::open(&self.directory).map_err(|e| self.unusable(&e))?;
-        let checkpoints = Checkpoints::new(Arc::new(store));
+        let checkpoints = self.checkpoints.clone();
         let job = self.name(&**checkpoints.store())?;
         let listed = checkpoints.list().map_err(|e| self.unusable(&e))?;
         let newest = listed.first().map_or(0, |listed| listed.checkpoint);
-        let directory = self.directory.join("sinks");
-        let sink_job = |sink: usize| SinkJob { job: job.clone(), sink, directory: directory.clone() };
+        let sink_job = |sink: usize| {
+            let (directory, remote) = (self.directory.clone(), self.remote.clone());
+            SinkJob { job: job.clone(), sink, directory, remote }
+        };
         let mut committed = Committed::Resumable;
         for (number, sink) in sinks.iter_mut().enumerate() {
             committed = together(committed, sink.committed(&sink_job(number))?)?;
@@ -107,18 +115,28 @@ impl JobState {
             let message = format!("the query keeps other state than its checkpoint: '{now}' instead of '{then}'");
             return Err(Diagnostic::new(code::QUERY_CHANGED, message));
         }
-        for (number, sink) in sinks.iter_mut().enumerate() {
+        let from = restored.as_ref().map_or(0, |manifest| manifest.checkpoint);
+        checkpoints.go_on_from(from).map_err(|e| self.unusable(&e))?;
+        let begun = sinks.iter_mut().enumerate().try_for_each(|(number, sink)| {
             let token = |manifest: &Manifest| manifest.sinks.get(number).and_then(|sink| sink.token.clone());
             let restored = restored.as_ref().map(|m| RestoredSink { checkpoint: m.checkpoint, token: token(m) });
-            sink.begin(&sink_job(number), restored.as_ref())?;
+            sink.begin(&sink_job(number), restored.as_ref())
+        });
+        if let Err(diagnostic) = begun {
+            // Why the sinks refuse is what counts.
+            let _ = checkpoints.give_up(from);
+            return Err(diagnostic);
         }
-        let from = restored.as_ref().map_or(0, |manifest| manifest.checkpoint);
         checkpoints.delete(|checkpoint| checkpoint > from, BTreeSet::new()).map_err(|e| self.unusable(&e))?;
         if restored.as_ref().is_some_and(|manifest| manifest.is_finished) {
             return Ok(Beginning::Finished);
         }
         if let Some(manifest) = &restored {
-            monitor.notice(format!("going on from checkpoint {} of {}", manifest.checkpoint, self.directory.display()));
+            monitor.notice(format!(
+                "going on from checkpoint {} of {}",
+                manifest.checkpoint,
+                checkpoints.store().place()
+            ));
         }
         let Checkpointed { interval, retained } = self.settings;
         let base = newest.max(from);
@@ -149,7 +167,47 @@ impl JobState {
     }
 
     fn unusable(&self, error: &io::Error) -> Diagnostic {
-        unusable(&self.directory.display().to_string(), error)
+        unusable(&self.checkpoints.store().place(), error)
+    }
+}
+
+/// Files of sinks in the store of the job's checkpoints.
+#[derive(Debug)]
+struct StoredFiles {
+    store: Arc<dyn Store>,
+}
+
+/// How much of a file is copied at once.
+const PIECE: u64 = 8 << 20;
+
+impl SinkFiles for StoredFiles {
+    fn put(&self, name: &str, file: &Path) -> io::Result<()> {
+        let (mut file, mut writer) = (File::open(file)?, self.store.create(name)?);
+        let mut piece = Vec::new();
+        while (&mut file).take(PIECE).read_to_end(&mut piece)? > 0 {
+            writer.write(&piece)?;
+            piece.clear();
+        }
+        writer.finish()
+    }
+
+    fn get(&self, name: &str, file: &Path) -> io::Result<()> {
+        let files = self.store.list()?;
+        let size = files.iter().find(|file| file.name == name).ok_or(io::ErrorKind::NotFound)?.bytes;
+        let unfinished = file.with_extension("part");
+        let mut copy = File::create(&unfinished)?;
+        for start in (0..size).step_by(PIECE as usize) {
+            copy.write_all(&self.store.read(name, start..size.min(start + PIECE))?)?;
+        }
+        fs::rename(unfinished, file)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.store.list()?.into_iter().map(|file| file.name).collect())
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        self.store.delete(name)
     }
 }
 
@@ -188,7 +246,14 @@ fn choose(
             continue;
         }
         is_any = true;
-        let whole = manifest.and_then(|m| checkpoints.verify(&m, VERIFIED_BYTES).map(|()| m));
+        let verify = |manifest: &Manifest| checkpoints.verify(manifest, VERIFIED_BYTES);
+        let whole = match manifest {
+            Ok(manifest) => {
+                let verified = verify(&manifest).map_err(|e| unusable(&checkpoints.store().place(), &e))?;
+                verified.map(|()| manifest)
+            }
+            Err(damaged) => Err(damaged),
+        };
         match whole {
             Ok(manifest) => return Ok(Some(manifest)),
             Err(Damaged(what)) => {
@@ -216,6 +281,30 @@ fn choose(
 }
 
 fn unusable(place: &str, error: &io::Error) -> Diagnostic {
-    Diagnostic::new(code::CHECKPOINT_FAILED, format!("the state directory {place} cannot be used: {error}"))
+    store_failed(code::CHECKPOINT_FAILED, &format!("the state directory {place} cannot be used"), error)
         .at(Place::Option("execution.checkpointing.dir".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millstream_storage::LocalStore;
+
+    #[test]
+    fn files_of_sinks_are_copied_whole() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let files = StoredFiles { store: Arc::new(LocalStore::open(there.path()).unwrap()) };
+        let bytes: Vec<u8> = (0..PIECE + 5).map(|at| (at / 3) as u8).collect();
+        for (name, bytes) in [("large", bytes.as_slice()), ("empty", &[])] {
+            let (written, read) = (here.path().join("written"), here.path().join("read"));
+            fs::write(&written, bytes).unwrap();
+            files.put(name, &written).unwrap();
+            files.get(name, &read).unwrap();
+            assert!(fs::read(&read).unwrap() == bytes, "{name}");
+        }
+        assert_eq!(files.list().unwrap(), ["empty", "large"]);
+        files.delete("large").unwrap();
+        let lost = files.get("large", &here.path().join("lost")).unwrap_err();
+        assert!(lost.kind() == io::ErrorKind::NotFound && !here.path().join("lost").exists());
+    }
 }

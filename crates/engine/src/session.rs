@@ -22,6 +22,7 @@ use millstream_runtime::{
 use millstream_sql::{
     self as sql, Catalog, ExplainKind, InsertStatement, ParsedStatement, Relation, Settings, Statement, describe,
 };
+use millstream_storage::{Compression, StatePlace};
 use millstream_types::{DataType, Diagnostic, Field, Schema, code};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -133,12 +134,13 @@ impl Session {
     }
 
     /// Takes the state directory that inserts are checkpointed in, if one is set: from now on no other process can.
-    pub fn open_state_directory(&mut self) -> Result<Option<PathBuf>, Diagnostic> {
-        let Some(path) = self.settings.checkpoint_directory() else { return Ok(None) };
-        if self.state.as_ref().is_none_or(|state| state.path() != path) {
-            self.state = Some(StateDirectory::open(&path)?);
+    pub fn open_state_directory(&mut self) -> Result<Option<StatePlace>, Diagnostic> {
+        let Some(address) = self.settings.checkpoint_directory() else { return Ok(None) };
+        let place = StatePlace::parse(address)?;
+        if self.state.as_ref().is_none_or(|state| state.place().to_string() != place.to_string()) {
+            self.state = Some(StateDirectory::open(place.clone())?);
         }
-        Ok(Some(path))
+        Ok(Some(place))
     }
 
     /// Makes Arrow batches a table, to be read like any other. `columns` is what stands between the parentheses of a
@@ -344,7 +346,7 @@ impl Session {
         self.open_state_directory()?;
         let interval = self.settings.checkpoint_interval();
         let settings = Checkpointed { interval, retained: self.settings.checkpoints_retained() };
-        Ok(self.state.as_ref().map(|state| state.job(self.jobs, settings)))
+        self.state.as_ref().map(|state| state.job(self.jobs, settings)).transpose()
     }
 
     fn explanation(&self, inserts: Vec<Insert>, codegen: bool) -> Result<String, Diagnostic> {
@@ -472,7 +474,9 @@ impl Session {
     }
 
     fn spill_config(&self) -> SpillConfig {
-        let in_state_directory = || self.settings.checkpoint_directory().map(|path| path.join("spill"));
+        // An object store is no place to spill to.
+        let local = self.settings.checkpoint_directory().filter(|address| !address.contains("://"));
+        let in_state_directory = || local.map(|path| PathBuf::from(path).join("spill"));
         let directory = self.settings.spill_directory().or_else(in_state_directory);
         SpillConfig {
             mode: match self.settings.spill() {
@@ -482,6 +486,10 @@ impl Session {
             },
             directory: directory.unwrap_or_else(|| SpillConfig::default().directory),
             budget: self.settings.spill_budget(),
+            compression: match self.settings.compresses_spilled() {
+                true => Compression::Zstd,
+                false => Compression::None,
+            },
         }
     }
 

@@ -140,6 +140,15 @@ impl Aggregation {
         self.fired.load(Ordering::Acquire)
     }
 
+    /// Start and end of the window that is table `id`, where windows are one slice; `None` when all time is one.
+    pub(crate) fn window_of(&self, id: i64) -> Option<(i64, i64)> {
+        match self.assigner {
+            WindowAssigner::Tumble(slicing) => Some((id, id.saturating_add(slicing.size_ms))),
+            WindowAssigner::Attached => Some((id, id)),
+            _ => None,
+        }
+    }
+
     /// The numbers of its tables.
     pub(crate) fn ids(&self) -> TableIds {
         TableIds(self.assigner)
@@ -200,7 +209,7 @@ mod tests {
         let tables = OpenTables::new(
             Arc::clone(&layout),
             Owners { own: 1, nodes: 0, workers: 1 },
-            true,
+            (true, false),
             &MemoryBudget::new(1 << 20),
         );
         let strategy = Strategy::new(&RunConfig::default(), &layout, None);

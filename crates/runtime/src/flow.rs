@@ -12,7 +12,7 @@
 //! 3. over 80 % of the budget, unless its split is one of those with the lowest watermark among the splits that advance
 //!    windows together. Splits ahead of it wait, because only the watermark of the slowest completes windows and frees
 //!    their memory. While state is being spilled (see `spill`) all splits wait there, and what is in flight counts
-//!    as what it may grow to. Of queries that may spill only an eighth of what state leaves is in flight.
+//!    as what it may grow to. Of queries that may spill only a sixteenth of what state leaves is in flight.
 //!
 //! If the budget is exceeded by state alone, nothing is being spilled, nothing is in flight, and no worker has anything to do, then only the slowest
 //! splits can make it fit, and they go on with one chunk at a time. When that has made the state grow by a fifth of the
@@ -25,8 +25,9 @@
 //! # Why nobody waits for ever
 //!
 //! What rules 1 and 2 wait for comes without further input. A chunk that is decoded waits only for chunks of its split
-//! that were read before it and have their permits already. Buffers wait for nothing; neither do triggers and the jobs
-//! of keyed operators, whose numbers are given when they are ready to run. A piece of output waits for those before
+//! that were read before it and have their permits already. Buffers wait for nothing; triggers and the jobs of keyed
+//! operators wait at most for output that is not consumed, and the next of each stream never does (see `spill::parking`);
+//! their numbers are given when they are ready to run. A piece of output waits for those before
 //! it in its lane, which are made of such buffers, and for its sink. Rows that an operator keeps until a watermark are
 //! state: they hold no permit. So by and by all of them are given back, except while a sink stands still, and then
 //! waiting is what the reader shall do. With nothing in flight both rules let everyone go on.
@@ -55,11 +56,12 @@ use std::time::Duration;
 
 /// Bytes in flight that each permit allows for.
 const WEIGHT: u64 = 4 << 20;
-/// Bytes of a table for each byte in flight, at worst about: rows of a few numbers with a key of their own.
-const GROWTH: u64 = 4;
+/// Bytes of a table for each byte in flight, at worst about: a row of one number becomes an entry of 32 bytes, in a hash part
+/// of which a third is in use.
+const GROWTH: u64 = 12;
 /// What is in flight may be one in so many bytes of what state leaves when that can be spilled: it grows while it becomes
 /// state, and may still do so when spilling has begun.
-const SPILLABLE: u64 = 8;
+const SPILLABLE: u64 = 16;
 /// Bytes over twice the budget at which the query ends without waiting for rest: what a few chunks may become.
 const OVERRUN: u64 = 256 << 20;
 /// How soon a reader looks again whether the workers have come to rest, when the state is larger than the budget. They

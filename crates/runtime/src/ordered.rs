@@ -42,6 +42,12 @@ impl<S, J> Ordered<S, J> {
         starts
     }
 
+    /// Looks at the next job, if it is there.
+    pub(crate) fn next<R>(&self, look: impl FnOnce(&J) -> R) -> Option<R> {
+        let queue = self.queue.lock();
+        queue.waiting.get(&queue.next).map(look)
+    }
+
     /// A turn: performs jobs until the next one is not there yet. An error ends it for good, with the jobs that are
     /// left dropped with the lane.
     pub(crate) fn run<E>(&self, mut perform: impl FnMut(&mut S, J) -> Result<(), E>) -> Result<(), E> {

@@ -3,10 +3,16 @@
 //! The tables of complete slices are sealed once. Each range of partitions has a [`Combiner`] that takes the slices in and
 //! makes the windows in the order of their ends: a job for each window ([`Ordered`]), which any worker performs. Only
 //! windows that hold a slice with rows are jobs, however far the watermark has jumped.
+//!
+//! When memory is short, the slices are spilled. Then combiners forget what they have, and windows are merged anew from the
+//! tables of all of their slices, as windows of one slice are (`spill::merging`): that reads a slice once for each of its
+//! windows, but needs a bounded amount of memory. When no slice is in files any more, all of them enter the combiners again.
 
 use crate::combining::{Combining, Report};
 use crate::config::RunConfig;
 use crate::ordered::Ordered;
+use crate::query::Query;
+use crate::spill::SpillMode;
 use crate::tables::{Frozen, FrozenByNumber, TablesByNumber, Taken};
 use crate::trigger::Firing;
 use millstream_abi::EntryLayout;
@@ -16,6 +22,7 @@ use millstream_state::{Charge, Combiner, MemoryBudget, MemoryClass, PARTITIONS};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// See the file's description.
 pub(crate) struct OverlapRuntime {
@@ -27,44 +34,68 @@ pub(crate) struct OverlapRuntime {
     pub(crate) combining: Combining,
     /// One for each range of partitions.
     pub(crate) lanes: Vec<Ordered<Lane, Arc<Firing>>>,
-    /// What slices that are in the windows to come consist of, by number of the table: kept for checkpoints, if there are any.
-    /// Locked within the aggregation's progress.
-    pub(crate) swept: Option<Mutex<SweptTables>>,
+    /// What slices that are in the windows to come consist of. Locked within the aggregation's progress.
+    pub(crate) swept: Mutex<SweptTables>,
 }
 
-/// Tables of slices of which some windows have been fired.
-#[derive(Debug, Default)]
+/// Tables of slices of which some windows have been fired, by number.
+#[derive(Debug)]
 pub(crate) struct SweptTables {
     tables: FrozenByNumber,
-    /// Those of a checkpoint, which enter with the first window.
-    restored: FrozenByNumber,
+    /// Those that no combiner has, and that enter with the next window: of a checkpoint, or that have been in files.
+    apart: FrozenByNumber,
+    /// Whether windows are merged from these tables, instead of being made by combiners.
+    is_by_blocks: bool,
 }
 
 impl SweptTables {
-    /// Those of a checkpoint that a query is recovered from.
-    pub(crate) fn restored(tables: FrozenByNumber) -> SweptTables {
-        SweptTables { tables: tables.clone(), restored: tables }
+    /// Has those of a checkpoint that a query is recovered from.
+    pub(crate) fn restore(&mut self, tables: FrozenByNumber) {
+        self.tables = tables;
+        self.combine_again();
     }
 
-    /// Takes note of tables that are to enter windows, and of the end of the last window that has been fired.
-    pub(crate) fn enter(&mut self, overlap: Overlap, tables: TablesByNumber, last_end: Option<i64>) -> TablesByNumber {
+    /// From the next window on, combiners have all of them.
+    fn combine_again(&mut self) {
+        self.apart = self.tables.clone();
+    }
+
+    /// From the next window on, no combiner has any of them.
+    fn combine_no_more(&mut self) {
+        (self.is_by_blocks, self.apart) = (true, FrozenByNumber::new());
+    }
+
+    /// Whether one of them is in files only.
+    fn is_any_stored(&self) -> bool {
+        self.tables.values().flatten().any(|table| table.is_stored())
+    }
+
+    /// Those that the window of these bounds is made of.
+    fn of_window(&self, overlap: Overlap, start: i64, end: i64) -> Vec<Taken> {
+        let is_in = |number: i64| {
+            let SliceTable { slice_start, from_end } = overlap.table(number);
+            start <= slice_start && slice_start < end && from_end <= end
+        };
+        let tables = self.tables.iter().filter(|&(&number, _)| is_in(number));
+        tables.flat_map(|(_, tables)| tables).cloned().map(Taken::Frozen).collect()
+    }
+
+    /// Takes note of tables that are to enter windows.
+    fn enter(&mut self, tables: TablesByNumber) -> TablesByNumber {
         let mut shared = TablesByNumber::new();
         for (number, tables) in tables {
             let frozen: Vec<Arc<Frozen>> = tables.into_iter().map(Frozen::shared).collect();
             shared.insert(number, frozen.iter().cloned().map(Taken::Frozen).collect());
             self.tables.entry(number).or_default().extend(frozen);
         }
-        if let Some(last_end) = last_end {
-            let is_over =
-                |number: i64| overlap.ends(overlap.table(number).slice_start).is_none_or(|(_, last)| last <= last_end);
-            self.tables.retain(|&number, _| !is_over(number));
-        }
         shared
     }
 
-    /// The tables of the checkpoint, once.
-    pub(crate) fn take_restored(&mut self) -> FrozenByNumber {
-        std::mem::take(&mut self.restored)
+    /// Forgets those that no window after `last_end` has.
+    fn forget(&mut self, overlap: Overlap, last_end: i64) {
+        let is_over =
+            |number: i64| overlap.ends(overlap.table(number).slice_start).is_none_or(|(_, last)| last <= last_end);
+        self.tables.retain(|&number, _| !is_over(number));
     }
 
     /// All of them.
@@ -92,6 +123,8 @@ impl OverlapRuntime {
         config: &RunConfig,
         budget: &Arc<MemoryBudget>,
     ) -> OverlapRuntime {
+        let is_by_blocks = config.spill.mode == SpillMode::Always;
+        let swept = SweptTables { tables: FrozenByNumber::new(), apart: FrozenByNumber::new(), is_by_blocks };
         let ranges = config.workers.next_power_of_two().min(PARTITIONS);
         let size = PARTITIONS / ranges;
         let combining = Combining::new(&config.adaptivity, layout, planned, ranges);
@@ -101,7 +134,7 @@ impl OverlapRuntime {
             report: Report::default(),
         };
         let lanes = (0..ranges).map(|r| Ordered::new(lane(r))).collect();
-        OverlapRuntime { overlap, sweep: Mutex::new(Sweep::default()), combining, lanes, swept: None }
+        OverlapRuntime { overlap, sweep: Mutex::new(Sweep::default()), combining, lanes, swept: Mutex::new(swept) }
     }
 }
 
@@ -112,21 +145,19 @@ pub(crate) struct Sweep {
     last: Option<i64>,
     /// End of the last window that holds a slice taken so far.
     until: i64,
-    /// Windows so far.
-    pub(crate) windows: u64,
+    /// Jobs of the lanes so far.
+    jobs: u64,
 }
 
 impl Default for Sweep {
     fn default() -> Sweep {
-        Sweep { last: None, until: i64::MIN, windows: 0 }
+        Sweep { last: None, until: i64::MIN, jobs: 0 }
     }
 }
 
 /// A window to be fired.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Due<T> {
-    /// Its number, from 0.
-    pub(crate) number: u64,
     /// Its end.
     pub(crate) end: i64,
     /// What counts from it on, by slice.
@@ -136,10 +167,10 @@ pub(crate) struct Due<T> {
 }
 
 impl Due<Vec<Taken>> {
-    /// Has the slices of a checkpoint enter with this window, which is the first one. They have been in windows before, so they
-    /// are late for this one, and count for it and those to come.
-    pub(crate) fn take_over(&mut self, overlap: Overlap, swept: &mut SweptTables) {
-        for (number, tables) in swept.take_restored() {
+    /// Has slices enter with this window that no combiner has. They have been in windows before, so they are late for this
+    /// one, and count for it and those to come.
+    fn take_over(&mut self, overlap: Overlap, apart: FrozenByNumber) {
+        for (number, tables) in apart {
             let slice = overlap.table(number).slice_start;
             self.enters.entry(slice).or_default().extend(tables.into_iter().map(Taken::Frozen));
         }
@@ -149,7 +180,13 @@ impl Due<Vec<Taken>> {
 impl Sweep {
     /// Of a checkpoint, with the end of the last window and that of the last window that holds a slice.
     pub(crate) fn restored(last: i64, until: i64) -> Sweep {
-        Sweep { last: Some(last), until, windows: 0 }
+        Sweep { last: Some(last), until, jobs: 0 }
+    }
+
+    /// The number of the next job of the lanes.
+    fn next_job(&mut self) -> u64 {
+        self.jobs += 1;
+        self.jobs - 1
     }
 
     /// End of the last window, and of the last window that holds a slice taken so far.
@@ -186,11 +223,63 @@ impl Sweep {
                 self.until = self.until.max(overlap.ends(slice).map_or(end, |(_, last)| last));
             }
             self.last = Some(end);
-            due.push(Due { number: self.windows, end, enters, is_last: self.until <= end && waiting.is_empty() });
-            self.windows += 1;
+            due.push(Due { end, enters, is_last: self.until <= end && waiting.is_empty() });
         }
         debug_assert!(waiting.is_empty(), "a complete table has a complete window");
         due
+    }
+}
+
+impl Query {
+    /// The windows of slices that a watermark completes, with the tables that it has completed. Under the lock of the
+    /// aggregation's progress.
+    pub(crate) fn fire_overlapping(
+        &self,
+        (aggregation, overlap): (usize, &OverlapRuntime),
+        tables: TablesByNumber,
+        watermark: i64,
+        completed: Instant,
+        units: &mut u64,
+    ) -> Vec<Firing> {
+        let (mut sweep, mut swept) = (overlap.sweep.lock(), overlap.swept.lock());
+        if swept.is_by_blocks && !self.spilling.is_eager() && !self.spilling.is_short() && !swept.is_any_stored() {
+            swept.is_by_blocks = false;
+            swept.combine_again();
+        }
+        let tables = swept.enter(tables).into_iter().map(|(id, tables)| (overlap.overlap.table(id), tables));
+        let mut due = sweep.due(overlap.overlap, tables, watermark);
+        if let Some(first) = due.first_mut().filter(|_| !swept.is_by_blocks) {
+            first.take_over(overlap.overlap, std::mem::take(&mut swept.apart));
+        }
+        sweep.next_end(overlap.overlap).into_iter().for_each(|end| self.due_at_watermark(end - 1));
+        let window = |due: Due<Vec<Taken>>| match swept.is_by_blocks {
+            true => {
+                let (start, end) = (overlap.overlap.start_of_window(due.end), due.end);
+                let tables = swept.of_window(overlap.overlap, start, end);
+                Firing::of_tables(aggregation, Some((start, end)), tables, completed, units)
+            }
+            false => Firing::of_slices(aggregation, overlap, due, sweep.next_job(), completed, units),
+        };
+        let firings = due.into_iter().map(window).collect();
+        swept.forget(overlap.overlap, watermark.saturating_add(1));
+        firings
+    }
+
+    /// The slices of an aggregation that no combiner has or will have: they can be spilled. Empty for windows that do not
+    /// overlap.
+    pub(crate) fn slices_to_spill(&self, aggregation: usize) -> FrozenByNumber {
+        let runtime = &self.aggregations[aggregation];
+        let Some(overlap) = &runtime.overlap else { return FrozenByNumber::new() };
+        let _progress = runtime.progress();
+        let (mut sweep, mut swept) = (overlap.sweep.lock(), overlap.swept.lock());
+        if !swept.is_by_blocks && !swept.tables.is_empty() {
+            swept.combine_no_more();
+            // Behind the windows that are on their way.
+            let firing = Arc::new(Firing::of_nothing(aggregation, sweep.next_job()));
+            let tasks = self.sealed(&firing);
+            self.scheduler.push(tasks);
+        }
+        swept.all()
     }
 }
 
@@ -220,7 +309,6 @@ mod tests {
         assert_eq!(ends(&due), [(8, vec![], false), (far + 2, vec![far], false), (far + 4, vec![], false)]);
         let due = sweep.due(overlap, [], i64::MAX);
         assert_eq!(ends(&due), [(far + 6, vec![], true)]);
-        assert_eq!(sweep.windows, 7);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::sequencer::Sequencer;
 use crate::skipping::Skipping;
 use crate::source::Begin;
 use crate::source::{SourceRuntime, Split};
-use crate::spill::Spilling;
+use crate::spill::{SpillMode, Spilling};
 use crate::stats::{QueryStats, SplitStats};
 use crate::strategy::{Strategy, merge_strategy};
 use crate::stream::{Channel, Stream, StreamId};
@@ -82,8 +82,7 @@ pub(crate) fn build(
     let aggregations = (0..plan.aggregations.len())
         .map(|a| {
             let ports = graph.aggregation_ports[a];
-            let keeps = checkpointing.is_some();
-            aggregation(&plan, &pipelines, (a, outputs[a], ports), (&config, keeps), topology.nodes(), &budget)
+            aggregation(&plan, &pipelines, (a, outputs[a], ports), &config, topology.nodes(), &budget)
         })
         .collect::<Result<_, _>>()?;
     let operators = (plan.operators.iter().zip(operators).enumerate())
@@ -115,7 +114,7 @@ pub(crate) fn build(
     let query = Query {
         checkpointing: None,
         restored_watermarks: Mutex::default(),
-        spilling: Spilling::new(&config.spill, plan.aggregations.len(), &budget, &stats.spill),
+        spilling: Spilling::new(&config.spill, (plan.aggregations.len(), plan.operators.len()), &budget, &stats.spill),
         flow: Flow::new(config.chunk_permits(), groups, readers.into_iter().max().unwrap_or(0), budget),
         phases: Phases::new(left),
         cuts: Cuts::new(config.cut_every),
@@ -276,7 +275,7 @@ fn aggregation(
     plan: &QueryPlan,
     pipelines: &[StagedCode],
     (index, output, inputs): (usize, StreamId, usize),
-    (config, is_checkpointed): (&RunConfig, bool),
+    config: &RunConfig,
     nodes: usize,
     budget: &Arc<MemoryBudget>,
 ) -> Result<Aggregation, Diagnostic> {
@@ -307,11 +306,7 @@ fn aggregation(
     }
     let overlap = match aggregation.assigner {
         WindowAssigner::Overlap(overlap) => {
-            let swept = is_checkpointed.then(Mutex::default);
-            Some(OverlapRuntime {
-                swept,
-                ..OverlapRuntime::new(overlap, &layout, aggregation.combination, config, budget)
-            })
+            Some(OverlapRuntime::new(overlap, &layout, aggregation.combination, config, budget))
         }
         _ => None,
     };
@@ -322,7 +317,8 @@ fn aggregation(
         MergeStrategy::Global | MergeStrategy::Auto => (0, nodes),
     };
     let owners = Owners { own: config.workers + lanes, nodes, workers: config.workers };
-    let tables = OpenTables::new(Arc::clone(&layout), owners, config.dense_tables, budget);
+    let spills = config.spill.mode != SpillMode::Never;
+    let tables = OpenTables::new(Arc::clone(&layout), owners, (config.dense_tables, spills), budget);
     Ok(Aggregation::new(aggregation.assigner, types, output, inputs, overlap, tables, strategy))
 }
 

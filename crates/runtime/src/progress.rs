@@ -81,6 +81,11 @@ impl Progress {
         Some(Forward { watermark, cut: None, end: ends.then_some(end) })
     }
 
+    /// Whether the next step is neither a cut nor the end.
+    pub(crate) fn is_next_only_watermark(&self) -> bool {
+        self.cut().is_none() && (self.ended || !self.inputs.iter().all(|i| i.ended))
+    }
+
     /// Notes what an input has released.
     pub(crate) fn release(&mut self, port: usize, release: Release) {
         let input = &mut self.inputs[port];

@@ -194,6 +194,8 @@ impl Query {
         let mut next = earlier(self.find_idle_splits(now), self.forget_expired(now));
         next = earlier(next, self.follow_clock(now));
         next = earlier(next, self.resume_merges(now));
+        next = earlier(next, self.resume_parked(now));
+        next = earlier(next, self.begin_rounds(now));
         next = earlier(next, self.checkpoint_if_due(now)?);
         for sink in 0..self.sinks.len() {
             next = earlier(next, self.flush_if_due(sink, now)?);
@@ -290,6 +292,7 @@ impl Query {
         }
         let consequences = self.streams[stream].deliver(number, unit);
         self.act_on(stream, consequences);
+        self.resume_next();
     }
 
     /// Schedules what a change of a stream has made possible.

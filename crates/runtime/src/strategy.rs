@@ -93,9 +93,11 @@ impl Strategy {
         self.merge
     }
 
-    /// What the next task uses.
-    pub(crate) fn sharing(&self) -> Sharing {
-        if self.is_global.load(Relaxed) { Sharing::Global } else { Sharing::Local }
+    /// What the next task uses. When memory is short, it is to be tables that can be spilled one by one, unless something else
+    /// was asked for.
+    pub(crate) fn sharing(&self, is_short: bool) -> Sharing {
+        let is_global = self.is_global.load(Relaxed) && !(is_short && self.merge == MergeStrategy::Auto);
+        if is_global { Sharing::Global } else { Sharing::Local }
     }
 
     /// A task has put so many rows into tables.
@@ -222,7 +224,7 @@ impl Strategy {
     }
 
     fn judge(&self, seen: Seen) -> Option<Switch> {
-        let chosen = self.situation.choose(self.sharing(), seen, self.heavy());
+        let chosen = self.situation.choose(self.sharing(false), seen, self.heavy());
         let is_global = chosen == Sharing::Global;
         (self.is_global.swap(is_global, Relaxed) != is_global).then_some(Switch::Sharing { seen, chosen })
     }

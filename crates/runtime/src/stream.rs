@@ -83,6 +83,11 @@ impl Stream {
         }
     }
 
+    /// The unit that nothing is waited for before.
+    pub(crate) fn next_unit(&self) -> u64 {
+        self.state.lock().sequencer.units()
+    }
+
     /// Whether everything up to unit `units` has been processed.
     pub(crate) fn is_drained(&self, units: u64) -> bool {
         let state = self.state.lock();

@@ -7,7 +7,9 @@
 //! they have grown to, so that in the steady state slices need no new memory and nothing grows.
 //!
 //! A table of its own belongs to one *owner*, a worker or a lane: only the task of that owner that is running finds, makes
-//! and writes it. The owner's pointer in the ring is set by the owner (release) and taken by the trigger (acquire).
+//! and writes it. The owner's pointer in the ring is set by the owner (release) and taken by the trigger (acquire). When memory gets
+//! short, a task that finds its table full freezes it and begins another, so that there is something to be spilled, and
+//! no table that doubles takes the budget by surprise.
 //!
 //! A shared table is made by the first worker of its node that needs it (compare-and-swap from null, release; whoever finds
 //! it there has loaded it with acquire) and taken in the same way. How workers write to it is its own protocol.
@@ -64,6 +66,9 @@ const RING_SLICES: usize = 1024;
 
 /// Open tables append while they take less than one in so many bytes of the budget.
 const APPENDED_SHARE: u64 = 4;
+
+/// State with more than one in so many bytes of the budget may have to be spilled soon.
+const NEAR_SHARE: u64 = 5;
 
 /// Tables with more than one in so many bytes of the budget are not used again: the memory of one that has next to nothing in
 /// it is wanted for others.
@@ -194,6 +199,14 @@ impl SliceTables {
         table
     }
 
+    /// Puts another table in the place of the owner's, which is there.
+    fn replace(&self, owner: usize, table: Box<Table>) -> Box<Table> {
+        // The trigger takes it after the task of the owner that is running.
+        let before = self.own[owner].swap(Box::into_raw(table), Ordering::AcqRel);
+        // SAFETY: tables in these places were made by `into_raw`, and who takes one out owns it.
+        unsafe { Box::from_raw(before) }
+    }
+
     /// The owner's array of a shape, made if it is not there.
     fn find_array(&self, owner: usize, shape: &ArrayShape, make: impl FnOnce() -> Box<ArrayTable>) -> *mut ArrayTable {
         let place = &self.arrays[owner];
@@ -309,6 +322,8 @@ pub(crate) struct OpenTables {
     owners: Owners,
     /// Whether tables may keep the entries of a dense range of keys in an array.
     dense: bool,
+    /// Whether tables may be spilled.
+    spills: bool,
     /// Of even and of odd generations: two are written to at most (see `cuts`). Those of odd ones are made when there is one.
     generations: [OnceLock<Slices>; 2],
     /// Tables of earlier generations, whose windows are not complete. Nobody writes to them.
@@ -323,13 +338,18 @@ pub(crate) struct OpenTables {
 }
 
 impl OpenTables {
-    /// Without slices. `dense`: as in `RunConfig::dense_tables`.
-    pub(crate) fn new(layout: Arc<EntryLayout>, owners: Owners, dense: bool, budget: &Arc<MemoryBudget>) -> OpenTables {
+    /// Without slices. `dense`: as in `RunConfig::dense_tables`; `spills`: whether tables may be spilled.
+    pub(crate) fn new(
+        layout: Arc<EntryLayout>,
+        owners: Owners,
+        (dense, spills): (bool, bool),
+        budget: &Arc<MemoryBudget>,
+    ) -> OpenTables {
         let (frozen, hint) = (Mutex::new(BTreeMap::new()), Mutex::new(TableHint::default()));
         let (budget, generations) = (Arc::clone(budget), Default::default());
         let (free, free_shared) = (Pool::new(FREE_TABLES), Pool::new(FREE_TABLES));
         let shapes = Mutex::new(Vec::new());
-        OpenTables { layout, budget, owners, dense, generations, frozen, hint, free, free_shared, shapes }
+        OpenTables { layout, budget, owners, dense, spills, generations, frozen, hint, free, free_shared, shapes }
     }
 
     /// Of entries.
@@ -409,7 +429,8 @@ impl OpenTables {
         let mut frozen = self.frozen.lock();
         for (number, tables) in taken {
             let tables = tables.into_iter().filter(|table| !table.is_empty());
-            frozen.entry(number).or_default().extend(tables.map(|table| Arc::new(Frozen::new(table))));
+            let before = Generation(generation.0 - 1);
+            frozen.entry(number).or_default().extend(tables.map(|table| Arc::new(Frozen::new(table, before))));
         }
     }
 
@@ -429,9 +450,28 @@ impl OpenTables {
         &self.budget
     }
 
-    /// The tables of earlier generations whose windows are not complete.
+    /// The tables that nobody writes to any more and whose windows are not complete.
     pub(crate) fn frozen(&self) -> FrozenByNumber {
         self.frozen.lock().clone()
+    }
+
+    /// Those of generations before this one.
+    pub(crate) fn frozen_before(&self, generation: Generation) -> FrozenByNumber {
+        let mut tables = self.frozen();
+        tables.values_mut().for_each(|tables| tables.retain(|table| table.generation() < generation));
+        tables.retain(|_, tables| !tables.is_empty());
+        tables
+    }
+
+    /// Whether so much memory is taken that state will be spilled, if that may be.
+    pub(crate) fn is_spilling_near(&self) -> bool {
+        self.spills && self.budget.state() > self.budget.limit() / NEAR_SHARE
+    }
+
+    /// Whether a table has enough in it to be spilled by itself: all owners' together have an eighth of the budget.
+    fn is_full(&self, table: &Table) -> bool {
+        let share = self.budget.limit() / (8 * self.owners.own.max(1) as u64);
+        self.is_spilling_near() && table.is_fuller_than(usize::try_from(share).unwrap_or(usize::MAX))
     }
 
     /// Takes tables of a checkpoint over, before the first row.
@@ -463,7 +503,18 @@ impl OpenTables {
             table
         };
         let slices = self.of(generation).get_or_init(|| Slices::new(self.owners));
-        let table = slices.of(self.owners, number, |slice| slice.find(owner, make));
+        let table = slices.of(self.owners, number, |slice| {
+            let table = slice.find(owner, make);
+            // SAFETY: only this owner's running task uses the table, and it has not begun to.
+            match self.is_full(unsafe { &*table }) {
+                true => {
+                    let full = Frozen::new(Taken::Own(slice.replace(owner, fresh())), generation);
+                    self.frozen.lock().entry(number).or_default().push(Arc::new(full));
+                    slice.find(owner, fresh)
+                }
+                false => table,
+            }
+        });
         // SAFETY: only this owner's running task uses the table, and it holds no pointer into the entries or strings of one
         // while it looks for another.
         unsafe { (*table).compact() };

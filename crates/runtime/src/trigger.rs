@@ -9,7 +9,7 @@
 //! their time, which is at or before that watermark, and after the watermark before them: chains of windows neither lose
 //! rows nor find them late.)
 
-use crate::aggregation::{Advance, Aggregation};
+use crate::aggregation::Advance;
 use crate::buffer::{Generation, Rows};
 use crate::checkpoint::{Part, SweptSlices};
 use crate::overlap::{Due, Lane, OverlapRuntime};
@@ -63,10 +63,15 @@ enum Then {
     Merge(usize),
     /// They enter the combiners of overlapping windows.
     Combine {
-        /// Number of the window.
+        /// Number of the lanes' job.
         number: u64,
         /// Whether no later window needs the slices so far.
         is_last: bool,
+    },
+    /// The combiners forget what they have.
+    Forget {
+        /// Number of the lanes' job.
+        number: u64,
     },
 }
 
@@ -103,7 +108,7 @@ impl Query {
         self.scheduler.push(tasks);
         if forward.cut.is_some()
             && self.spilling.is_eager()
-            && let Err(diagnostic) = self.spill_tables(aggregation, 0)
+            && let Err(diagnostic) = self.spill_tables(aggregation, 0).and_then(|_| self.spill_slices(aggregation, 0))
         {
             self.fail(diagnostic);
         }
@@ -120,10 +125,10 @@ impl Query {
         let has_ended = forward.cut.is_none();
         let watermark = if has_ended { i64::MAX } else { forward.watermark };
         self.hand_over(generation, || {
-            let tables = if has_ended { FrozenByNumber::new() } else { runtime.tables.frozen() };
-            let overlap = runtime.overlap.as_ref().filter(|_| !has_ended).and_then(|overlap| {
-                let slices = overlap.swept.as_ref()?.lock().all();
-                Some(SweptSlices { slices, swept: overlap.sweep.lock().reached() })
+            let tables = if has_ended { FrozenByNumber::new() } else { runtime.tables.frozen_before(generation) };
+            let overlap = runtime.overlap.as_ref().filter(|_| !has_ended).map(|overlap| {
+                let swept = overlap.sweep.lock().reached();
+                SweptSlices { slices: overlap.swept.lock().all(), swept }
             });
             Part::Aggregation { aggregation, watermark, tables, overlap }
         });
@@ -143,24 +148,12 @@ impl Query {
         self.note_switch(aggregation, runtime.strategy.note_slices(tables.len(), fired, runtime.tables.memory_left()));
         let firings: Vec<Firing> = match &runtime.overlap {
             Some(overlap) => {
-                let mut sweep = overlap.sweep.lock();
-                let mut swept = overlap.swept.as_ref().map(|swept| swept.lock());
-                let last_end = Some(watermark.saturating_add(1));
-                if let Some(swept) = &mut swept {
-                    tables = swept.enter(overlap.overlap, tables, last_end);
-                }
-                let tables = tables.into_iter().map(|(id, tables)| (overlap.overlap.table(id), tables));
-                let mut due = sweep.due(overlap.overlap, tables, watermark);
-                if let (Some(mut swept), Some(first)) = (swept, due.first_mut()) {
-                    first.take_over(overlap.overlap, &mut swept);
-                }
-                sweep.next_end(overlap.overlap).into_iter().for_each(|end| self.due_at_watermark(end - 1));
-                let window = |due| Firing::of_slices(aggregation, overlap, due, completed, &mut progress.units);
-                due.into_iter().map(window).collect()
+                self.fire_overlapping((aggregation, overlap), tables, watermark, completed, &mut progress.units)
             }
             None => {
                 let whole = |(id, tables)| {
-                    Firing::of_window((aggregation, runtime), id, tables, completed, &mut progress.units)
+                    let window = runtime.window_of(id);
+                    Firing::of_tables(aggregation, window, tables, completed, &mut progress.units)
                 };
                 tables.into_iter().map(whole).collect()
             }
@@ -225,11 +218,11 @@ impl Query {
     }
 
     /// The tasks that follow when all tables of a window are sealed.
-    fn sealed(&self, firing: &Arc<Firing>) -> Vec<Task> {
+    pub(crate) fn sealed(&self, firing: &Arc<Firing>) -> Vec<Task> {
         match firing.then {
             Then::Merge(groups) if self.is_merged_by_blocks(firing) => self.merges_of(firing, groups),
             Then::Merge(groups) => (0..groups).map(|g| Task::Merge(Arc::clone(firing), g)).collect(),
-            Then::Combine { number, .. } => {
+            Then::Combine { number, .. } | Then::Forget { number } => {
                 let lanes = self.aggregations[firing.aggregation].overlap.iter().flat_map(|o| &o.lanes).enumerate();
                 let free = lanes.filter(|(_, lane)| lane.add(number, Arc::clone(firing)));
                 let (aggregation, end) = (firing.aggregation, firing.end());
@@ -250,7 +243,9 @@ impl Query {
         let overlap = overlap.ok_or_else(|| Diagnostic::bug("windows that do not overlap were combined"))?;
         overlap.lanes[lane].run(|Lane { combiner, charge, report }, firing: Arc<Firing>| {
             let (Some((start, end)), &Then::Combine { number, is_last }) = (firing.window, &firing.then) else {
-                return Err(Diagnostic::bug("a window without slices was combined"));
+                combiner.clear();
+                charge.set(combiner.bytes());
+                return Ok(());
             };
             combiner.set_combination(overlap.combining.next(Some(combiner.combination())));
             let mut slices = firing.slices.lock().clone();
@@ -314,10 +309,10 @@ impl Query {
 }
 
 impl Firing {
-    /// A window that is one slice, table `id`.
-    fn of_window(
-        (aggregation, runtime): (usize, &Aggregation),
-        id: i64,
+    /// A window of these tables.
+    pub(crate) fn of_tables(
+        aggregation: usize,
+        window: Option<(i64, i64)>,
         tables: Vec<Taken>,
         completed: Instant,
         units: &mut u64,
@@ -325,11 +320,6 @@ impl Firing {
         let entries: usize = tables.iter().map(Taken::len).sum();
         let is_small = entries <= SMALL_WINDOW_ENTRIES;
         let groups = entries.div_ceil(SMALL_WINDOW_ENTRIES).next_power_of_two().min(PARTITIONS);
-        let window = match runtime.assigner {
-            WindowAssigner::Tumble(slicing) => Some((id, id.saturating_add(slicing.size_ms))),
-            WindowAssigner::Attached => Some((id, id)),
-            _ => None,
-        };
         let first_unit = *units;
         *units += groups as u64;
         let tables: Vec<(usize, Taken)> = tables.into_iter().map(|t| (0, t)).collect();
@@ -342,17 +332,35 @@ impl Firing {
             completed,
             undelivered: AtomicUsize::new(groups),
             tables: Mutex::new(tables),
-            slices: Mutex::new(vec![(id, Vec::new())]),
+            slices: Mutex::new(vec![(window.map_or(0, |(start, _)| start), Vec::new())]),
             stored: Mutex::default(),
             then: Then::Merge(groups),
         }
     }
 
-    /// A window of several slices.
-    fn of_slices(
+    /// No window: job `number` of the lanes, which forget all slices.
+    pub(crate) fn of_nothing(aggregation: usize, number: u64) -> Firing {
+        Firing {
+            aggregation,
+            window: None,
+            first_unit: 0,
+            is_small: true,
+            tables: Mutex::default(),
+            unsealed: AtomicUsize::new(0),
+            completed: Instant::now(),
+            undelivered: AtomicUsize::new(0),
+            slices: Mutex::default(),
+            stored: Mutex::default(),
+            then: Then::Forget { number },
+        }
+    }
+
+    /// A window that lanes make of slices, as their job `number`.
+    pub(crate) fn of_slices(
         aggregation: usize,
         overlap: &OverlapRuntime,
         due: Due<Vec<Taken>>,
+        number: u64,
         completed: Instant,
         units: &mut u64,
     ) -> Firing {
@@ -377,7 +385,7 @@ impl Firing {
             tables: Mutex::new(tables),
             slices: Mutex::new(slices),
             stored: Mutex::default(),
-            then: Then::Combine { number: due.number, is_last: due.is_last },
+            then: Then::Combine { number, is_last: due.is_last },
         }
     }
 
@@ -394,6 +402,11 @@ impl Firing {
     /// The unit of a range of partitions.
     pub(crate) fn unit(&self, group: usize) -> u64 {
         self.first_unit + group as u64
+    }
+
+    /// The unit that a lane puts out for it, if it is a window.
+    pub(crate) fn first_output(&self, lane: usize) -> Option<u64> {
+        self.window.map(|_| self.unit(lane))
     }
 
     /// The watermark before its rows: the windows before this one are complete, whichever watermark has brought them.

@@ -90,9 +90,8 @@ impl Worker<'_> {
             Task::Process(task) => self.process(task, started),
             Task::Fold(task) => self.query.fold(task, &mut self.functions),
             Task::Seal(firing) => self.query.seal(firing),
-            Task::Merge(firing, group) => self.query.merge(&firing, group),
             Task::MergeStored(merge) => self.query.merge_stored(merge),
-            Task::Combine { aggregation, lane, .. } => self.query.combine(aggregation, lane),
+            Task::Merge(..) | Task::Combine { .. } => self.query.put_out(task),
             Task::Build(lookup) => self.query.build(lookup, &mut self.functions),
             Task::Keyed(task) => self.query.work_on(task, &mut self.functions),
         }
@@ -174,7 +173,9 @@ impl Worker<'_> {
             TaskTables::new(runtime, self.index, buffer.stamp.generation, (task.stream, pipeline)),
             stages.last_stage(),
         );
-        if let (Sharing::Global, Some(shared)) = (runtime.strategy.sharing(), &query.pipelines[pipeline].shared) {
+        if let (Sharing::Global, Some(shared)) =
+            (runtime.strategy.sharing(runtime.tables.is_spilling_near()), &query.pipelines[pipeline].shared)
+        {
             (tables, code) = (tables.shared(query.topology.node(self.index)), shared);
         }
         if query.timers.follow_clock() {

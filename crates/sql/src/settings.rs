@@ -80,7 +80,7 @@ pub const KNOWN: &[SettingInfo] = &[
         "",
         Kind::Path,
         "The state directory: every INSERT is checkpointed there, and goes on from its last checkpoint when the script is run \
-         again. Unset, there are no checkpoints.",
+         again. A path, or `s3://bucket/prefix` (see recovery.md). Unset, there are no checkpoints.",
     ),
     setting(
         "execution.checkpointing.interval",
@@ -118,16 +118,23 @@ pub const KNOWN: &[SettingInfo] = &[
         "pipeline.spill",
         "auto",
         Kind::OneOf(&["auto", "never", "always"]),
-        "Whether tables of aggregations are written to disk when memory is short (auto) or never, so that a query whose state \
-         does not fit into 'pipeline.memory' fails. For tests (always): at once, whenever a generation of tables ends.",
+        "Whether state is written to disk when memory is short (auto) or never, so that a query whose state does not fit into \
+         'pipeline.memory' fails. For tests (always): at once, tables whenever a generation of them ends.",
     ),
     setting(
         "pipeline.spill.directory",
         "",
         Kind::Path,
-        "Where state is spilled to: a directory on a local disk; by default 'spill' in the state directory if there is one, \
+        "Where state is spilled to: a directory on a local disk; by default 'spill' in the state directory if there is a local one, \
          and 'millstream-spill' in the system's temporary directory if not. Each running query has a directory of its own there, \
          which goes with it; what a process that crashed has left is removed by the next one.",
+    ),
+    setting(
+        "pipeline.spill.compression",
+        "none",
+        Kind::OneOf(&["none", "zstd"]),
+        "How spilled state is compressed: not at all, which costs least on a fast disk, or by zstd at its fastest level, for \
+         a slow or a small one.",
     ),
     setting(
         "pipeline.spill.budget",
@@ -670,6 +677,11 @@ impl Settings {
         self.get("pipeline.spill.directory").filter(|path| !path.is_empty()).map(PathBuf::from)
     }
 
+    /// Whether `pipeline.spill.compression` says that spilled state is compressed.
+    pub fn compresses_spilled(&self) -> bool {
+        self.get("pipeline.spill.compression") == Some("zstd")
+    }
+
     /// `pipeline.spill.budget`.
     pub fn spill_budget(&self) -> MemorySize {
         self.get("pipeline.spill.budget").and_then(MemorySize::parse).unwrap_or(MemorySize::Share(80))
@@ -680,9 +692,9 @@ impl Settings {
         self.get("pipeline.cut-every").and_then(|v| v.parse().ok()).unwrap_or(0)
     }
 
-    /// `execution.checkpointing.dir`.
-    pub fn checkpoint_directory(&self) -> Option<PathBuf> {
-        self.get("execution.checkpointing.dir").filter(|path| !path.is_empty()).map(PathBuf::from)
+    /// `execution.checkpointing.dir`: a path or the address of a place in an object store.
+    pub fn checkpoint_directory(&self) -> Option<&str> {
+        self.get("execution.checkpointing.dir").filter(|path| !path.is_empty())
     }
 
     /// `execution.checkpointing.interval`; `None` is never.

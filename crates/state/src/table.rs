@@ -35,6 +35,8 @@ use std::sync::Arc;
 pub(crate) const FIRST_CAPACITY: usize = 16;
 /// A table gives memory back when less than one of so many entries is occupied.
 pub(crate) const SPARSE: usize = 16;
+/// A good part of the memory is one byte of so many: a hash part that has just grown uses one of four.
+const GOOD_PART: usize = 8;
 /// Garbage of replaced MIN/MAX strings that is worth a compaction.
 pub(crate) const MIN_GARBAGE_BYTES: usize = 64 << 10;
 /// Hash of the group that no row has made: it meets no other one, so any hash serves.
@@ -214,6 +216,12 @@ impl Table {
     pub fn bytes(&self) -> usize {
         let log = self.log.as_ref().map_or(0, |log| log.bytes());
         self.memory.bytes() + self.dense_memory.bytes() + log + self.arena.bytes() + self.object_bytes
+    }
+
+    /// Whether it owns more bytes than these, of which it uses a good part.
+    pub fn is_fuller_than(&self, bytes: usize) -> bool {
+        let used = self.len * self.layout.stride + self.arena.used() + self.object_bytes;
+        self.bytes() > bytes && used * GOOD_PART > bytes
     }
 
     /// Inserts a key that the table does not have, or an entry of any key into an appending table, and returns its entry

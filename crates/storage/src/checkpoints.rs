@@ -1,7 +1,14 @@
 //! The checkpoints of a job in a store: which there are, which are whole, which can go.
+//!
+//! In an object store several processes may write at a time, of which only the newest is meant ([`crate::run`]). There the
+//! number of the run is in the names of files, and `from-<run>-<checkpoint>` says where a run has begun: what an earlier
+//! run has written behind that is void.
 
 use crate::bytes::Damaged;
 use crate::manifest::Manifest;
+use crate::objects::is_unavailable;
+use crate::pack::PackWriter;
+use crate::run::Run;
 use crate::store::{Store, StoredFile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,6 +18,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Checkpoints {
     store: Arc<dyn Store>,
+    /// That of this process, where there can be others.
+    run: Option<Arc<Run>>,
 }
 
 /// A checkpoint that is there.
@@ -22,10 +31,72 @@ pub struct Listed {
     pub manifest: Result<Manifest, Damaged>,
 }
 
+/// The numbers in the name of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Numbers {
+    checkpoint: u64,
+    /// 0 where a lock excludes other processes.
+    run: u64,
+}
+
+const MANIFEST: &str = "checkpoint-";
+const STATE: &str = "state-";
+const FROM: &str = "from-";
+
+impl Numbers {
+    fn text(self) -> String {
+        let Numbers { checkpoint, run } = self;
+        if run == 0 { format!("{checkpoint:08}") } else { format!("{checkpoint:08}r{run}") }
+    }
+
+    fn parse(text: &str) -> Option<Numbers> {
+        let (checkpoint, run) = text.split_once('r').unwrap_or((text, "0"));
+        Some(Numbers { checkpoint: checkpoint.parse().ok()?, run: run.parse().ok()? })
+    }
+
+    fn of_manifest(name: &str) -> Option<Numbers> {
+        Numbers::parse(name.strip_prefix(MANIFEST)?.strip_suffix(".json")?)
+    }
+
+    fn of_state(name: &str) -> Option<Numbers> {
+        Numbers::parse(name.strip_prefix(STATE)?.split_once('-')?.0)
+    }
+
+    fn of_beginning(name: &str) -> Option<Numbers> {
+        let (run, checkpoint) = name.strip_prefix(FROM)?.split_once('-')?;
+        Some(Numbers { checkpoint: checkpoint.parse().ok()?, run: run.parse().ok()? })
+    }
+
+    fn manifest_name(self) -> String {
+        format!("{MANIFEST}{}.json", self.text())
+    }
+}
+
+fn beginning_name(run: &Run, checkpoint: u64) -> String {
+    format!("{FROM}{:08}-{checkpoint:08}", run.number())
+}
+
+/// The manifests among files, the newest first, in two parts: those that count, and those that are void.
+type Manifests<'a> = Vec<(Numbers, &'a StoredFile)>;
+
+fn manifests(files: &[StoredFile]) -> (Manifests<'_>, Manifests<'_>) {
+    let beginnings: Vec<Numbers> = files.iter().filter_map(|file| Numbers::of_beginning(&file.name)).collect();
+    let is_void = |of: Numbers| beginnings.iter().any(|from| of.run < from.run && of.checkpoint > from.checkpoint);
+    let mut all: Manifests<'_> =
+        files.iter().filter_map(|file| Some((Numbers::of_manifest(&file.name)?, file))).collect();
+    all.sort_by_key(|&(numbers, _)| std::cmp::Reverse(numbers));
+    all.into_iter().partition(|&(numbers, _)| !is_void(numbers))
+}
+
 impl Checkpoints {
-    /// Of a store.
+    /// Of a store that nobody else writes to, or to be looked at.
     pub fn new(store: Arc<dyn Store>) -> Checkpoints {
-        Checkpoints { store }
+        Checkpoints { store, run: None }
+    }
+
+    /// Of a store that an earlier process may still be writing to.
+    pub(crate) fn of_run(store: Arc<dyn Store>, run: Arc<Run>) -> Checkpoints {
+        Checkpoints { store, run: Some(run) }
     }
 
     /// Where they are.
@@ -33,25 +104,26 @@ impl Checkpoints {
         &self.store
     }
 
+    fn of_this_run(&self, checkpoint: u64) -> Numbers {
+        Numbers { checkpoint, run: self.run.as_ref().map_or(0, |run| run.number()) }
+    }
+
     /// The numbers of all checkpoints, the newest first. Manifests are not read.
     pub fn numbers(&self) -> io::Result<Vec<u64>> {
-        let files = self.store.list()?;
-        let mut numbers: Vec<u64> = files.iter().filter_map(|file| Manifest::number_of(&file.name)).collect();
-        numbers.sort_unstable_by_key(|&number| std::cmp::Reverse(number));
-        Ok(numbers)
+        Ok(manifests(&self.store.list()?).0.iter().map(|(numbers, _)| numbers.checkpoint).collect())
     }
 
     /// All checkpoints, the newest first. What they name is not looked at.
     pub fn list(&self) -> io::Result<Vec<Listed>> {
-        let files = self.store.list()?;
-        let manifests = files.iter().filter_map(|file| Some((Manifest::number_of(&file.name)?, file)));
-        let mut all: Vec<Listed> = manifests.map(|(checkpoint, file)| self.listed(checkpoint, file)).collect();
-        all.sort_by_key(|listed| std::cmp::Reverse(listed.checkpoint));
-        Ok(all)
+        manifests(&self.store.list()?).0.iter().map(|(numbers, file)| self.listed(numbers.checkpoint, file)).collect()
     }
 
-    fn listed(&self, checkpoint: u64, file: &StoredFile) -> Listed {
-        let bytes = self.store.read(&file.name, 0..file.bytes).map_err(|e| Damaged(e.to_string()));
+    fn listed(&self, checkpoint: u64, file: &StoredFile) -> io::Result<Listed> {
+        let bytes = match self.store.read(&file.name, 0..file.bytes) {
+            // A store that does not answer says nothing about the checkpoint.
+            Err(e) if is_unavailable(&e) => return Err(e),
+            bytes => bytes.map_err(|e| Damaged(e.to_string())),
+        };
         let manifest = bytes.and_then(|bytes| Manifest::decode(&bytes)).and_then(|manifest| {
             match manifest.checkpoint == checkpoint {
                 true => Ok(manifest),
@@ -59,54 +131,103 @@ impl Checkpoints {
             }
         });
         let manifest = manifest.map_err(|Damaged(what)| Damaged(format!("the manifest {}: {what}", file.name)));
-        Listed { checkpoint, manifest }
+        Ok(Listed { checkpoint, manifest })
     }
 
     /// Whether everything is there that the checkpoint names: its files with their sizes, and, if there are at most `most_bytes`
     /// of them, the contents of its blobs.
-    pub fn verify(&self, manifest: &Manifest, most_bytes: u64) -> Result<(), Damaged> {
-        let files = self.store.list().map_err(|e| Damaged(e.to_string()))?;
+    ///
+    /// # Errors
+    /// When the store cannot be asked.
+    pub fn verify(&self, manifest: &Manifest, most_bytes: u64) -> io::Result<Result<(), Damaged>> {
+        let files = match self.store.list() {
+            Err(e) if is_unavailable(&e) => return Err(e),
+            Err(e) => return Ok(Err(Damaged(e.to_string()))),
+            Ok(files) => files,
+        };
         let sizes: BTreeMap<&str, u64> = files.iter().map(|file| (file.name.as_str(), file.bytes)).collect();
         for blob in manifest.blobs() {
             let end = blob.offset.saturating_add(blob.bytes);
             match sizes.get(&*blob.file) {
-                None => return Err(Damaged(format!("the file {} is missing", blob.file))),
+                None => return Ok(Err(Damaged(format!("the file {} is missing", blob.file)))),
                 Some(&size) if size < end => {
-                    return Err(Damaged(format!("the file {} has {size} bytes instead of {end}", blob.file)));
+                    return Ok(Err(Damaged(format!("the file {} has {size} bytes instead of {end}", blob.file))));
                 }
                 Some(_) => {}
             }
         }
         if manifest.state_bytes() <= most_bytes {
-            manifest.blobs().try_for_each(|blob| blob.read(&*self.store).map(drop))?;
+            for blob in manifest.blobs() {
+                if let Err(damaged) = blob.try_read(&*self.store)? {
+                    return Ok(Err(damaged));
+                }
+            }
         }
-        Ok(())
+        Ok(Ok(()))
+    }
+
+    /// Begins the files of a checkpoint's state.
+    pub fn pack(&self, checkpoint: u64) -> PackWriter {
+        PackWriter::new(Arc::clone(&self.store), format!("{STATE}{}", self.of_this_run(checkpoint).text()))
+    }
+
+    /// Says that this process goes on from a checkpoint, 0 from none: later ones of earlier processes are void from now on, also
+    /// those that are still to come. They must not count when their spans are taken back.
+    pub fn go_on_from(&self, checkpoint: u64) -> io::Result<()> {
+        self.run.as_ref().map_or(Ok(()), |run| self.store.create(&beginning_name(run, checkpoint))?.finish())
+    }
+
+    /// Takes [`Checkpoints::go_on_from`] back: this process cannot, and later ones may find the checkpoints as it did.
+    pub fn give_up(&self, checkpoint: u64) -> io::Result<()> {
+        self.run.as_ref().map_or(Ok(()), |run| self.store.delete(&beginning_name(run, checkpoint)))
     }
 
     /// Writes a manifest, after everything that it names.
+    ///
+    /// # Errors
+    /// When it cannot be written, or when another process has taken over: then it does not count, and nothing may be committed.
     pub fn write(&self, manifest: &Manifest) -> io::Result<()> {
-        let mut file = self.store.create(&Manifest::file_name(manifest.checkpoint))?;
+        let mut file = self.store.create(&self.of_this_run(manifest.checkpoint).manifest_name())?;
         file.write(&manifest.encode())?;
-        file.finish()
+        file.finish()?;
+        match &self.run {
+            Some(run) if !run.is_newest()? => Err(io::Error::other("another process has taken over the job")),
+            _ => Ok(()),
+        }
     }
 
     /// Removes checkpoints, manifests first, and then all files of state that none of the others names and nobody reads. If a
-    /// manifest that stays cannot be read, no files of state are removed.
+    /// manifest that stays cannot be read, no files of state are removed. What is void goes, too.
     pub fn delete(&self, gone: impl Fn(u64) -> bool, read: BTreeSet<Arc<str>>) -> io::Result<Vec<u64>> {
         let (mut removed, mut needed, mut is_sure) = (Vec::new(), read, true);
-        for Listed { checkpoint, manifest } in self.list()? {
-            match manifest {
-                _ if gone(checkpoint) => {
-                    self.store.delete(&Manifest::file_name(checkpoint))?;
-                    removed.push(checkpoint);
-                }
+        let own_run = self.of_this_run(0).run;
+        let files = self.store.list()?;
+        let (counting, void) = manifests(&files);
+        for (_, file) in void {
+            self.store.delete(&file.name)?;
+        }
+        for (Numbers { checkpoint, .. }, file) in counting {
+            if gone(checkpoint) {
+                self.store.delete(&file.name)?;
+                removed.push(checkpoint);
+                continue;
+            }
+            match self.listed(checkpoint, file)?.manifest {
                 Ok(manifest) => needed.extend(manifest.files()),
                 Err(_) => is_sure = false,
             }
         }
-        let is_state = |file: &StoredFile| file.name.starts_with("state-");
-        for file in self.store.list()?.iter().filter(|file| is_sure && is_state(file)) {
-            if !needed.contains(file.name.as_str()) {
+        let files = self.store.list()?;
+        let newest = files.iter().filter_map(|file| Numbers::of_beginning(&file.name)).map(|from| from.run).max();
+        for file in files {
+            let is_unneeded = || is_sure && !needed.contains(file.name.as_str());
+            let goes = match (Numbers::of_state(&file.name), Numbers::of_beginning(&file.name)) {
+                // What a later run has written is not known here.
+                (Some(of), _) => of.run <= own_run && is_unneeded(),
+                (_, Some(from)) => newest.is_some_and(|newest| from.run < newest),
+                _ => false,
+            };
+            if goes {
                 self.store.delete(&file.name)?;
             }
         }
@@ -119,7 +240,7 @@ mod tests {
     use super::*;
     use crate::local::LocalStore;
     use crate::manifest::{AggregationState, FORMAT, TableState};
-    use crate::pack::PackWriter;
+    use crate::objects::ObjectDirectory;
 
     fn checkpoints(directory: &std::path::Path) -> Checkpoints {
         Checkpoints::new(Arc::new(LocalStore::open(directory).unwrap()))
@@ -127,13 +248,20 @@ mod tests {
 
     /// A checkpoint that has written a blob, and refers to those of others.
     fn write(checkpoints: &Checkpoints, checkpoint: u64, others: &[&Manifest]) -> Manifest {
-        let mut pack = PackWriter::new(Arc::clone(&checkpoints.store), format!("state-{checkpoint:08}"));
+        let manifest = manifest_of(checkpoints, checkpoint, others);
+        checkpoints.write(&manifest).unwrap();
+        manifest
+    }
+
+    /// The same without its manifest.
+    fn manifest_of(checkpoints: &Checkpoints, checkpoint: u64, others: &[&Manifest]) -> Manifest {
+        let mut pack = checkpoints.pack(checkpoint);
         let own = pack.write(format!("the blob of {checkpoint}").as_bytes()).unwrap();
         let bytes_written = pack.finish().unwrap();
         let blobs = others.iter().flat_map(|manifest| manifest.blobs().cloned()).chain([own]).collect();
         let table = TableState { id: 1, entries: 1, partitions: vec![blobs] };
         let aggregation = AggregationState { watermark: 5, tables: vec![table], slices: vec![], swept: None };
-        let manifest = Manifest {
+        Manifest {
             format: FORMAT,
             checkpoint,
             job: "j".into(),
@@ -146,9 +274,7 @@ mod tests {
             operators: vec![],
             sinks: vec![],
             bytes_written,
-        };
-        checkpoints.write(&manifest).unwrap();
-        manifest
+        }
     }
 
     #[test]
@@ -159,8 +285,9 @@ mod tests {
         assert_eq!(checkpoints.numbers().unwrap(), [3]);
         let listed = checkpoints.list().unwrap().remove(0);
         assert_eq!((listed.checkpoint, listed.manifest.unwrap()), (3, manifest.clone()));
-        checkpoints.verify(&manifest, u64::MAX).unwrap();
-        let path = directory.path().join(Manifest::file_name(3));
+        let verify = |most_bytes| checkpoints.verify(&manifest, most_bytes).unwrap();
+        verify(u64::MAX).unwrap();
+        let path = directory.path().join("checkpoint-00000003.json");
         let good = std::fs::read(&path).unwrap();
         for at in 0..good.len() {
             let mut bad = good.clone();
@@ -174,12 +301,12 @@ mod tests {
         let mut bytes = std::fs::read(&state).unwrap();
         bytes[10] ^= 1;
         std::fs::write(&state, &bytes).unwrap();
-        assert!(checkpoints.verify(&manifest, u64::MAX).is_err());
-        assert!(checkpoints.verify(&manifest, 1).is_ok(), "too large to be read beforehand");
+        assert!(verify(u64::MAX).is_err());
+        assert!(verify(1).is_ok(), "too large to be read beforehand");
         std::fs::write(&state, &bytes[..9]).unwrap();
-        assert!(checkpoints.verify(&manifest, 1).is_err());
+        assert!(verify(1).is_err());
         std::fs::remove_file(&state).unwrap();
-        assert!(checkpoints.verify(&manifest, 1).is_err());
+        assert!(verify(1).is_err());
     }
 
     #[test]
@@ -192,10 +319,55 @@ mod tests {
         assert_eq!(checkpoints.delete(|checkpoint| checkpoint < 3, BTreeSet::new()).unwrap(), [2, 1]);
         let names: Vec<String> = checkpoints.store.list().unwrap().into_iter().map(|file| file.name).collect();
         assert_eq!(names, ["checkpoint-00000003.json", "state-00000001-0.bin", "state-00000003-0.bin"]);
-        assert!(checkpoints.verify(&second, 0).is_err());
+        assert!(checkpoints.verify(&second, 0).unwrap().is_err());
         write(&checkpoints, 4, &[]);
-        std::fs::write(directory.path().join(Manifest::file_name(3)), "damaged").unwrap();
+        std::fs::write(directory.path().join("checkpoint-00000003.json"), "damaged").unwrap();
         assert_eq!(checkpoints.delete(|_| false, BTreeSet::new()).unwrap(), [0; 0]);
         assert_eq!(checkpoints.store.list().unwrap().len(), 5, "nobody knows what the damaged one needs");
+    }
+
+    #[test]
+    fn a_run_that_is_not_the_newest_commits_nothing_and_spoils_nothing() {
+        let directory = ObjectDirectory::in_memory();
+        let store: Arc<dyn Store> = Arc::new(directory.directory("job-1"));
+        let begin = || {
+            let (run, heartbeat) = Run::begin(directory.clone(), "here").unwrap().unwrap();
+            (Checkpoints::of_run(Arc::clone(&store), Arc::new(run)), heartbeat)
+        };
+        let (first, _first) = begin();
+        first.go_on_from(0).unwrap();
+        let base = write(&first, 1, &[]);
+        let (second, _second) = begin();
+        // The first one does not know yet that there is a second.
+        let late = manifest_of(&first, 2, &[&base]);
+        assert!(first.write(&late).is_err());
+        // The second one has seen the manifest or not. If not, it goes on from checkpoint 1, and nobody ever sees the other.
+        assert_eq!(second.numbers().unwrap(), [2, 1]);
+        second.go_on_from(1).unwrap();
+        second.give_up(1).unwrap();
+        assert_eq!(second.numbers().unwrap(), [2, 1]);
+        second.go_on_from(1).unwrap();
+        assert_eq!(second.numbers().unwrap(), [1]);
+        assert!(first.write(&late).is_err());
+        let own = write(&second, 2, &[&base]);
+        assert_ne!(own, late);
+        assert!(first.write(&late).is_err());
+        let listed: Vec<Manifest> = second.list().unwrap().into_iter().map(|listed| listed.manifest.unwrap()).collect();
+        assert_eq!(listed, [own, base]);
+        // Nor does it remove what it does not know.
+        let written = manifest_of(&second, 3, &[]);
+        first.delete(|_| false, BTreeSet::new()).unwrap();
+        second.verify(&written, u64::MAX).unwrap().unwrap();
+        second.delete(|checkpoint| checkpoint < 2, BTreeSet::new()).unwrap();
+        let names: Vec<String> = store.list().unwrap().into_iter().map(|file| file.name).collect();
+        assert_eq!(
+            names,
+            [
+                "checkpoint-00000002r2.json",
+                "from-00000002-00000001",
+                "state-00000001r1-0.bin",
+                "state-00000002r2-0.bin"
+            ]
+        );
     }
 }

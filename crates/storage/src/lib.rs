@@ -4,6 +4,8 @@
 //! <state directory>/lock                              held by the process that runs the job
 //! <state directory>/<job>/checkpoint-00000042.json    manifest: what checkpoint 42 consists of, and its checksum
 //! <state directory>/<job>/state-00000042-0.bin        blobs that checkpoint 42 has written; later ones may name them, too
+//! <state directory>/<job>/from-00000003-00000042       in object stores: run 3 has gone on from checkpoint 42
+//! <state directory>/run-00000003                      in object stores: the process that is the owner
 //! <spill directory>/query-<process>-<number>/          what a running query has no memory for (see `spill`)
 //! ```
 //!
@@ -16,7 +18,10 @@ mod bytes;
 mod checkpoints;
 mod local;
 mod manifest;
+mod objects;
 mod pack;
+mod place;
+mod run;
 mod spill;
 mod store;
 
@@ -26,6 +31,8 @@ pub use local::{DirectoryLock, LocalStore};
 pub use manifest::{
     AggregationState, BlobRef, FORMAT, Manifest, OperatorState, SinkState, SourceState, SplitState, TableState,
 };
+pub use objects::store_failed;
 pub use pack::PackWriter;
-pub use spill::{SpillCounters, SpillDirectory, SpillFiles, SpillWriter};
+pub use place::{PlaceLock, StatePlace};
+pub use spill::{Compression, SpillCounters, SpillDirectory, SpillFiles, SpillWriter, SpilledBlob};
 pub use store::{Store, StoreWriter, StoredFile};

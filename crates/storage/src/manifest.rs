@@ -128,16 +128,6 @@ pub struct SinkState {
 }
 
 impl Manifest {
-    /// The name of the file of a checkpoint's manifest.
-    pub fn file_name(checkpoint: u64) -> String {
-        format!("checkpoint-{checkpoint:08}.json")
-    }
-
-    /// The checkpoint whose manifest has this name.
-    pub fn number_of(file_name: &str) -> Option<u64> {
-        file_name.strip_prefix("checkpoint-")?.strip_suffix(".json")?.parse().ok()
-    }
-
     /// The bytes of the file.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = serde_json::to_vec(self).expect("a manifest has no maps with keys that are not texts");

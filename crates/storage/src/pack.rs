@@ -8,6 +8,7 @@
 
 use crate::bytes::Damaged;
 use crate::manifest::BlobRef;
+use crate::objects::is_unavailable;
 use crate::store::{Store, StoreWriter};
 use std::io;
 use std::sync::Arc;
@@ -77,13 +78,29 @@ impl PackWriter {
 impl BlobRef {
     /// Reads the blob and checks it.
     pub fn read(&self, store: &dyn Store) -> Result<Vec<u8>, Damaged> {
-        let place = || format!("{}/{}, {} bytes at {}", store.place(), self.file, self.bytes, self.offset);
+        self.try_read(store).unwrap_or_else(|e| Err(self.unread(store, &e)))
+    }
+
+    /// The same, with an error outside when the store cannot be asked.
+    pub(crate) fn try_read(&self, store: &dyn Store) -> io::Result<Result<Vec<u8>, Damaged>> {
         let range = self.offset..self.offset.saturating_add(self.bytes);
-        let blob = store.read(&self.file, range).map_err(|e| Damaged(format!("{} cannot be read: {e}", place())))?;
-        if xxh3_64(&blob) != self.checksum {
-            return Err(Damaged(format!("{} do not have the checksum that they were written with", place())));
-        }
-        Ok(blob)
+        Ok(match store.read(&self.file, range) {
+            Err(e) if is_unavailable(&e) => return Err(e),
+            Err(e) => Err(self.unread(store, &e)),
+            Ok(blob) if xxh3_64(&blob) == self.checksum => Ok(blob),
+            Ok(_) => {
+                let place = self.place(store);
+                Err(Damaged(format!("{place} do not have the checksum that they were written with")))
+            }
+        })
+    }
+
+    fn place(&self, store: &dyn Store) -> String {
+        format!("{}/{}, {} bytes at {}", store.place(), self.file, self.bytes, self.offset)
+    }
+
+    fn unread(&self, store: &dyn Store, error: &io::Error) -> Damaged {
+        Damaged(format!("{} cannot be read: {error}", self.place(store)))
     }
 }
 

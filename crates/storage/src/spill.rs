@@ -14,6 +14,7 @@ use crate::manifest::BlobRef;
 use crate::pack::PackWriter;
 use crate::store::Store;
 use millstream_types::memory_text;
+use std::borrow::Cow;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,39 @@ static RUNS: AtomicU64 = AtomicU64::new(0);
 
 /// Beginning of the names of the directories of runs.
 const RUN: &str = "query-";
+
+/// How spilled blobs are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compression {
+    /// As they are: on a fast disk that costs least.
+    #[default]
+    None,
+    /// By zstd at its fastest level, each by itself.
+    Zstd,
+}
+
+impl Compression {
+    /// Level of zstd.
+    const LEVEL: i32 = 1;
+
+    /// What is written for a blob.
+    fn encode(self, blob: &[u8]) -> io::Result<Cow<'_, [u8]>> {
+        match self {
+            Compression::None => Ok(Cow::Borrowed(blob)),
+            Compression::Zstd => zstd::bulk::compress(blob, Compression::LEVEL).map(Cow::Owned),
+        }
+    }
+
+    /// The blob that was written.
+    fn decode(self, written: Vec<u8>) -> Result<Vec<u8>, Damaged> {
+        match self {
+            Compression::None => Ok(written),
+            Compression::Zstd => {
+                zstd::stream::decode_all(written.as_slice()).map_err(|e| Damaged(format!("zstd data is damaged: {e}")))
+            }
+        }
+    }
+}
 
 /// What has been spilled and read back. All are relaxed: numbers for people.
 #[derive(Debug, Default)]
@@ -45,6 +79,7 @@ pub struct SpillDirectory {
     path: PathBuf,
     store: Arc<dyn Store>,
     budget: u64,
+    compression: Compression,
     counters: Arc<SpillCounters>,
     _lock: DirectoryLock,
 }
@@ -58,6 +93,7 @@ impl SpillDirectory {
     pub fn create(
         parent: &Path,
         budget: impl FnOnce(u64) -> u64,
+        compression: Compression,
         counters: Arc<SpillCounters>,
     ) -> io::Result<Arc<SpillDirectory>> {
         fs::create_dir_all(parent)?;
@@ -74,7 +110,7 @@ impl SpillDirectory {
             let free = rustix::fs::statvfs(&path)?;
             let budget = budget(free.f_bavail.saturating_mul(free.f_frsize));
             let store = Arc::new(LocalStore::scratch(&path));
-            return Ok(Arc::new(SpillDirectory { path, store, budget, counters, _lock: lock }));
+            return Ok(Arc::new(SpillDirectory { path, store, budget, compression, counters, _lock: lock }));
         }
     }
 
@@ -136,7 +172,9 @@ impl SpillWriter {
     /// # Errors
     /// Those of the file system, and when the files of the run would have more bytes than allowed.
     pub fn write(&mut self, blob: &[u8]) -> io::Result<BlobRef> {
-        let (directory, bytes) = (&self.files.directory, blob.len() as u64);
+        let directory = &self.files.directory;
+        let blob = directory.compression.encode(blob)?;
+        let bytes = blob.len() as u64;
         let held = directory.counters.held.fetch_add(bytes, Relaxed);
         self.files.bytes += bytes;
         if held + bytes > directory.budget {
@@ -149,7 +187,7 @@ impl SpillWriter {
             );
             return Err(io::Error::new(io::ErrorKind::QuotaExceeded, message));
         }
-        let blob = self.pack.write(blob)?;
+        let blob = self.pack.write(&blob)?;
         if self.files.names.last() != Some(&blob.file) {
             self.files.names.push(Arc::clone(&blob.file));
         }
@@ -187,7 +225,34 @@ impl SpillFiles {
     /// When it cannot be read, or is not what was written.
     pub fn read(&self, blob: &BlobRef) -> Result<Vec<u8>, Damaged> {
         self.directory.counters.read.fetch_add(blob.bytes, Relaxed);
-        blob.read(&*self.directory.store)
+        self.directory.compression.decode(blob.read(&*self.directory.store)?)
+    }
+
+    /// Has a blob that is going to be read brought into memory by the system meanwhile, if it can do that.
+    pub fn will_read(&self, blob: &BlobRef) {
+        self.directory.store.will_read(&blob.file, blob.offset..blob.offset.saturating_add(blob.bytes));
+    }
+}
+
+/// A blob in files of the run, which stay as long as somebody has one of them.
+#[derive(Debug, Clone)]
+pub struct SpilledBlob {
+    files: Arc<SpillFiles>,
+    blob: BlobRef,
+}
+
+impl SpilledBlob {
+    /// A blob that was written to these files.
+    pub fn new(files: &Arc<SpillFiles>, blob: BlobRef) -> SpilledBlob {
+        SpilledBlob { files: Arc::clone(files), blob }
+    }
+
+    /// Reads it and checks it.
+    ///
+    /// # Errors
+    /// As for [`SpillFiles::read`].
+    pub fn read(&self) -> Result<Vec<u8>, Damaged> {
+        self.files.read(&self.blob)
     }
 }
 
@@ -213,7 +278,8 @@ mod tests {
     fn files_go_with_what_they_are_for_and_the_directory_with_the_run() {
         let parent = tempfile::tempdir().unwrap();
         let counters = Arc::new(SpillCounters::default());
-        let directory = SpillDirectory::create(parent.path(), |free| free, Arc::clone(&counters)).unwrap();
+        let directory =
+            SpillDirectory::create(parent.path(), |free| free, Compression::None, Arc::clone(&counters)).unwrap();
         let mut writer = directory.writer();
         let (one, two) = (writer.write(b"one").unwrap(), writer.write(b"three").unwrap());
         let files = writer.finish().unwrap();
@@ -236,17 +302,35 @@ mod tests {
         fs::write(left.join("lock"), "1\n").unwrap();
         fs::write(left.join("spill-0-0.bin"), "old").unwrap();
         fs::write(parent.path().join("query-file"), "not ours").unwrap();
-        let first = SpillDirectory::create(parent.path(), |_| 1, Arc::default()).unwrap();
-        let second = SpillDirectory::create(parent.path(), |_| 1, Arc::default()).unwrap();
+        let first = SpillDirectory::create(parent.path(), |_| 1, Compression::None, Arc::default()).unwrap();
+        let second = SpillDirectory::create(parent.path(), |_| 1, Compression::None, Arc::default()).unwrap();
         assert!(!left.exists() && first.path().exists() && second.path().exists());
         assert_eq!(entries(parent.path()), 3);
+    }
+
+    #[test]
+    fn blobs_are_compressed_if_that_is_wanted() {
+        let parent = tempfile::tempdir().unwrap();
+        let counters = Arc::new(SpillCounters::default());
+        let made =
+            SpillDirectory::create(parent.path(), |free| free, Compression::Zstd, Arc::clone(&counters)).unwrap();
+        let blobs = [Vec::new(), b"x".to_vec(), vec![7; 100_000], (0..100_000u32).map(|i| (i % 251) as u8).collect()];
+        let mut writer = made.writer();
+        let written: Vec<BlobRef> = blobs.iter().map(|blob| writer.write(blob).unwrap()).collect();
+        let files = writer.finish().unwrap();
+        for (blob, written) in blobs.iter().zip(&written) {
+            files.will_read(written);
+            assert_eq!(files.read(written).unwrap(), *blob);
+        }
+        assert!(counters.held.load(Relaxed) < 5000, "{counters:?}");
     }
 
     #[test]
     fn more_than_allowed_is_refused_with_sizes() {
         let parent = tempfile::tempdir().unwrap();
         let counters = Arc::new(SpillCounters::default());
-        let directory = SpillDirectory::create(parent.path(), |_| 10, Arc::clone(&counters)).unwrap();
+        let directory =
+            SpillDirectory::create(parent.path(), |_| 10, Compression::None, Arc::clone(&counters)).unwrap();
         let mut writer = directory.writer();
         writer.write(b"1234567").unwrap();
         let error = writer.write(b"1234").unwrap_err().to_string();

@@ -12,6 +12,9 @@ pub trait Store: Send + Sync + Debug {
     /// Bytes of a file; fails if it does not have all of them.
     fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>>;
 
+    /// Says that bytes of a file are going to be read: a store may begin to bring them, and waits for nothing.
+    fn will_read(&self, _name: &str, _range: Range<u64>) {}
+
     /// All files, in order of their names.
     fn list(&self) -> io::Result<Vec<StoredFile>>;
 

@@ -2,11 +2,15 @@
 //!
 //! - `queries`: SQL whose rows end up in tables of every kind, and what is refused;
 //! - `spans`: spans under checkpoints, whatever step a process dies at;
-//! - `kills`: jobs of the command that are killed at random moments;
+//! - `kills`, `from_kafka`: jobs of the command that are killed at random moments;
 //! - `failures`: a server that goes away and comes back, and one that does not.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "../../../engine/tests/kafka/broker.rs"]
+#[allow(dead_code, reason = "what the tests of the connector need besides")]
+mod broker;
 mod failures;
+mod from_kafka;
 mod kills;
 mod queries;
 mod server;

@@ -2,10 +2,12 @@
 
 use crate::server::Database;
 use arrow_array::{ArrayRef, Int64Array, StringViewArray};
-use millstream::connectors::{Commit, Delivery, RestoredSink, Sink, SinkJob, SinkRequest, open_sink};
+use millstream::connectors::{Commit, Delivery, RestoredSink, Sink, SinkFiles, SinkJob, SinkRequest, open_sink};
 use millstream::{DataType, Diagnostic, Field, Schema, code};
 use serde_json::{Value, json};
 use std::fs;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use tempfile::TempDir;
@@ -18,6 +20,8 @@ pub struct Job {
     pub request: SinkRequest,
     pub state: TempDir,
     pub manifest: Option<RestoredSink>,
+    /// Where files are for good, if the state is not on this machine.
+    remote: Option<Arc<dyn SinkFiles>>,
     sink: usize,
     /// How long names are, to make much of few rows.
     padding: usize,
@@ -33,11 +37,13 @@ impl Job {
             metadata: vec![],
             primary_key: if key { vec![0] } else { vec![] },
         };
-        Job { request, state: TempDir::new().unwrap(), manifest: None, sink: usize::from(key), padding: 0 }
+        let state = TempDir::new().unwrap();
+        Job { request, state, manifest: None, remote: None, sink: usize::from(key), padding: 0 }
     }
 
     fn job(&self) -> SinkJob {
-        SinkJob { job: "job-1".into(), sink: self.sink, directory: self.state.path().join("sinks") }
+        let (directory, remote) = (self.state.path().join("sinks"), self.remote.clone());
+        SinkJob { job: "job-1".into(), sink: self.sink, directory, remote }
     }
 
     pub fn begin(&self) -> Result<Box<dyn Sink>, Diagnostic> {
@@ -104,6 +110,29 @@ impl Job {
 
     fn files(&self) -> usize {
         fs::read_dir(self.job().directory).unwrap().count()
+    }
+}
+
+/// Another place for files.
+#[derive(Debug)]
+struct Elsewhere(TempDir);
+
+impl SinkFiles for Elsewhere {
+    fn put(&self, name: &str, file: &Path) -> io::Result<()> {
+        fs::copy(file, self.0.path().join(name)).map(drop)
+    }
+
+    fn get(&self, name: &str, file: &Path) -> io::Result<()> {
+        fs::copy(self.0.path().join(name), file).map(drop)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let entries = fs::read_dir(self.0.path())?;
+        entries.map(|entry| Ok(entry?.file_name().into_string().unwrap())).collect()
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.0.path().join(name))
     }
 }
 
@@ -242,6 +271,36 @@ fn what_an_earlier_process_still_writes_is_waited_for() {
     zombie.join().unwrap();
     committing.join().unwrap().unwrap();
     assert_eq!(content(&mut database, "plain"), ["1|zombie"]);
+}
+
+#[test]
+fn a_crash_of_a_machine_loses_and_doubles_nothing() {
+    let mut database = Database::new("machines");
+    database.execute(TABLES);
+    Job::new(&database, "plain", false).run(None);
+    let expected = content(&mut database, "plain");
+    for crash in
+        [Crash::BeforePrepare, Crash::InNextSpan, Crash::BeforeManifest, Crash::BeforeCommit, Crash::AfterCommit]
+    {
+        reset(&mut database);
+        let elsewhere: Arc<dyn SinkFiles> = Arc::new(Elsewhere(TempDir::new().unwrap()));
+        let mut job = Job { remote: Some(elsewhere.clone()), ..Job::new(&database, "plain", false) };
+        for checkpoint in [1, 3] {
+            let alive = job.run(Some((checkpoint, crash)));
+            fs::remove_dir_all(job.job().directory).unwrap();
+            std::mem::forget(alive);
+        }
+        job.run(None);
+        assert_eq!(content(&mut database, "plain"), expected, "{crash:?}");
+        assert_eq!(elsewhere.list().unwrap(), [""; 0], "{crash:?}");
+    }
+    let lost = Elsewhere(TempDir::new().unwrap());
+    reset(&mut database);
+    let mut job = Job { remote: Some(Arc::new(lost)), ..Job::new(&database, "plain", false) };
+    drop(job.run(Some((1, Crash::BeforeCommit))));
+    fs::remove_dir_all(job.job().directory).unwrap();
+    job.remote = Some(Arc::new(Elsewhere(TempDir::new().unwrap())));
+    assert_eq!(job.begin().err().unwrap().code, code::CHECKPOINT_DAMAGED);
 }
 
 #[test]

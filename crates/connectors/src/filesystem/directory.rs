@@ -8,6 +8,9 @@
 //! `<checkpoint>` is the one that the span begins behind, 0 at the start, because the one that will end it is not known when
 //! its files are begun. So what a recovery from checkpoint *c* has to take away is what has *c* or more in its name.
 //!
+//! Where an earlier process of the job may still be at work ([`SinkJob::remote`]), files are counted from a number that no other
+//! process begins with, so that none of them writes into a file of another.
+//!
 //! A [`Ledger`] holds the files of the spans that have ended. A checkpoint that never became whole leaves its files there, and
 //! the next one takes them along.
 
@@ -29,6 +32,8 @@ pub(super) struct PartDirectory {
     prefix: String,
     /// Number of the next file.
     next: u64,
+    /// That of the first file of a span.
+    first: u64,
     open: Option<Part>,
     spans: Option<Spans>,
 }
@@ -74,7 +79,7 @@ impl PartDirectory {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Tells the files of this run from those of others.
         let prefix = format!("part-{:x}{:x}", since_epoch.as_nanos(), std::process::id());
-        Ok(PartDirectory { path: path.to_path_buf(), prefix, next: 0, open: None, spans: None })
+        Ok(PartDirectory { path: path.to_path_buf(), prefix, next: 0, first: 0, open: None, spans: None })
     }
 
     pub(super) fn write(&mut self, piece: Encoded, files: &Files, rolling: &Rolling) -> Result<(), Diagnostic> {
@@ -126,6 +131,11 @@ impl PartDirectory {
         self.remove_later(job, checkpoint)?;
         sync_directory(&self.path);
         self.prefix = prefix(job, checkpoint);
+        if job.remote.is_some() {
+            let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            self.first = u64::try_from(since_epoch.as_nanos()).unwrap_or_default();
+        }
+        self.next = self.first;
         self.spans = Some(Spans { job: job.clone(), sealed: Vec::new(), ledger: Arc::default() });
         Ok(())
     }
@@ -172,7 +182,7 @@ impl PartDirectory {
     pub(super) fn cut(&mut self, checkpoint: u64) -> Option<Box<dyn Commit>> {
         let spans = self.spans.as_ref()?;
         let (ledger, path) = (spans.ledger.clone(), self.path.clone());
-        (self.prefix, self.next) = (prefix(&spans.job, checkpoint), 0);
+        (self.prefix, self.next) = (prefix(&spans.job, checkpoint), self.first);
         self.end_span(checkpoint);
         Some(Box::new(DirectoryCommit { path, checkpoint, ledger }))
     }

@@ -1,7 +1,8 @@
 //! A single file under checkpoints: it grows span by span under a hidden name, and appears in the end.
 //!
 //! The hidden name has job and sink in it, so that a later process finds the file. The token of a span is the length that the
-//! file has at its end; a recovery cuts off what comes behind, and goes on.
+//! file has at its end; a recovery cuts off what comes behind, and goes on. Where an earlier process may still be at work
+//! ([`SinkJob::remote`]) it goes on with a copy, so that the other one writes where nobody looks.
 
 use super::directory::{damaged_token, not_as_left};
 use super::read::Compression;
@@ -56,6 +57,9 @@ impl GrowingFile {
         let Some(restored) = restored else { return place.begin(stream, compression) };
         let token = restored.token.as_ref().unwrap_or(&Value::Null);
         let length = token.get("bytes").and_then(Value::as_u64).ok_or_else(|| damaged_token(target, token))?;
+        if job.remote.is_some() && size(&place.hidden).is_ok_and(|size| size.is_some_and(|size| size >= length)) {
+            place.copy(&place.hidden).map_err(|e| place.failed(&e))?;
+        }
         let file = place.restore(length, restored.checkpoint, stream, compression)?;
         let writer = StreamWriter::resumed(Output::File(file), compression, stream.trailer);
         Ok(GrowingFile { place, writer, fate: Fate::shared(None) })
@@ -113,6 +117,10 @@ impl HiddenFile {
     /// Begins an empty file, in place of what an earlier start of the job may have left.
     fn begin(self, stream: &StreamOutput, compression: Compression) -> Result<GrowingFile, Diagnostic> {
         let failed = |e: io::Error| self.failed(&e);
+        match fs::remove_file(&self.hidden) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
+            _ => {}
+        }
         let file = File::create(&self.hidden).map_err(failed)?;
         let fate = Fate::shared(Some(TempPath::try_from_path(&self.hidden).map_err(failed)?));
         let writer = StreamWriter::new(Output::File(file), compression, &stream.header, stream.trailer);
@@ -136,18 +144,18 @@ impl HiddenFile {
             if complete.is_none_or(|size| size != length && size != length + trailer) {
                 return Err(self.lost(length, checkpoint));
             }
-            self.copy_target().map_err(failed)?;
+            self.copy(&self.target).map_err(failed)?;
         }
         let mut file = File::options().read(true).write(true).open(&self.hidden).map_err(failed)?;
         file.set_len(length).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed)?;
         Ok(file)
     }
 
-    /// Makes a copy of the visible file to go on with, which is whole or not there.
-    fn copy_target(&self) -> io::Result<()> {
+    /// Makes a copy of a file to go on with, which is whole or not there.
+    fn copy(&self, source: &Path) -> io::Result<()> {
         let mut copy = tempfile::NamedTempFile::new_in(&self.directory)?;
-        io::copy(&mut File::open(&self.target)?, &mut copy)?;
-        copy.as_file().set_permissions(fs::metadata(&self.target)?.permissions())?;
+        io::copy(&mut File::open(source)?, &mut copy)?;
+        copy.as_file().set_permissions(fs::metadata(source)?.permissions())?;
         copy.as_file().sync_all()?;
         copy.persist(&self.hidden).map_err(|e| e.error)?;
         Ok(())

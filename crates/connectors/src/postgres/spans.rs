@@ -7,6 +7,9 @@
 //! The row of `millstream_progress` for job and sink says up to which checkpoint the database has the rows. Because it changes
 //! with them, a span can be committed again at any time, whatever has become of an earlier attempt: what an earlier process still
 //! has under way holds the row's lock, so one waits for the end of it. What cannot be done is to take rows back.
+//!
+//! The files are in the job's state directory. If that is in an object store, they are put there when they are prepared, under names
+//! that no other process uses; what is local then is only a copy.
 
 use super::connection::Failure;
 use super::sink::{Database, locked};
@@ -20,6 +23,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// See the file's description.
 pub(super) struct Spans {
@@ -30,6 +34,8 @@ pub(super) struct Spans {
 /// What the sink and its commits have in common.
 struct Shared {
     job: SinkJob,
+    /// What the names of new files start with.
+    prefix: String,
     database: Arc<Mutex<Database>>,
     ledger: Mutex<Ledger>,
 }
@@ -52,7 +58,14 @@ impl Spans {
     ) -> Result<Spans, Diagnostic> {
         fs::create_dir_all(&job.directory).map_err(|e| failed(job, &e))?;
         let spans = restored.and_then(|restored| restored.token.as_ref()).map_or(Ok(Vec::new()), spans_of)?;
-        let shared = Arc::new(Shared { job: job.clone(), database, ledger: Mutex::default() });
+        let prefix = match job.remote {
+            None => prefix(job),
+            Some(_) => {
+                let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                format!("{}{:x}{:x}-", prefix(job), since_epoch.as_nanos(), std::process::id())
+            }
+        };
+        let shared = Arc::new(Shared { job: job.clone(), prefix, database, ledger: Mutex::default() });
         let committed = shared.claim()?;
         let checkpoint = restored.map_or(0, |restored| restored.checkpoint);
         if committed > checkpoint {
@@ -92,7 +105,10 @@ impl Commit for SpanCommit {
         let ended: Vec<(u64, SpanRows)> = ledger.ended.drain(..later).collect();
         // The sink goes on to put spans there while the disk is busy.
         drop(ledger);
-        let kept = ended.into_iter().map(|(checkpoint, rows)| rows.keep(checkpoint)).collect::<Result<Vec<_>, _>>();
+        let kept = ended
+            .into_iter()
+            .map(|(checkpoint, rows)| self.shared.keep(checkpoint, rows))
+            .collect::<Result<Vec<_>, _>>();
         let mut ledger = self.shared.ledger();
         match kept {
             Ok(kept) => ledger.durable.extend(kept),
@@ -115,6 +131,7 @@ impl Commit for SpanCommit {
         for span in spans {
             // Nobody needs it any more; what stays is removed at the next start.
             fs::remove_file(self.shared.job.directory.join(&span.file)).ok();
+            self.shared.job.remote.iter().for_each(|remote| drop(remote.delete(&span.file)));
         }
         Ok(())
     }
@@ -132,13 +149,30 @@ impl Shared {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the names of the sink's files start with.
-    fn prefix(&self) -> String {
-        format!("sink-{}-", self.job.sink)
+    fn new_rows(&self) -> SpanRows {
+        SpanRows::new(&self.job.directory, &self.prefix)
     }
 
-    fn new_rows(&self) -> SpanRows {
-        SpanRows::new(&self.job.directory, &self.prefix())
+    /// Makes the file of a span that will be found after a failure.
+    fn keep(&self, checkpoint: u64, rows: SpanRows) -> Result<DurableSpan, Diagnostic> {
+        let span = rows.keep(checkpoint)?;
+        if let Some(remote) = &self.job.remote {
+            remote.put(&span.file, &self.job.directory.join(&span.file)).map_err(|e| failed(&self.job, &e))?;
+        }
+        Ok(span)
+    }
+
+    /// Copies the file of a span that another machine has written.
+    fn fetch(&self, span: &DurableSpan) -> Result<(), Diagnostic> {
+        let file = self.job.directory.join(&span.file);
+        match &self.job.remote {
+            Some(remote) if !file.exists() => match remote.get(&span.file, &file) {
+                // Then it is damage that there is no local file either.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+                other => other.map_err(|e| failed(&self.job, &e)),
+            },
+            _ => Ok(()),
+        }
     }
 
     fn sink(&self) -> i32 {
@@ -172,6 +206,7 @@ impl Shared {
                 return Ok(());
             }
             for span in spans.iter().filter(|span| span.checkpoint > committed.unsigned_abs()) {
+                self.fetch(span)?;
                 let mut file = span.open(&self.job.directory)?;
                 let rows = table.copy(&mut transaction, &mut file)?;
                 file.check()?;
@@ -190,7 +225,7 @@ impl Shared {
     /// Removes the files of spans that are committed, and of those that no checkpoint knows.
     fn remove_files(&self) -> Result<(), Diagnostic> {
         let failed = |e: io::Error| failed(&self.job, &e);
-        let prefix = self.prefix();
+        let prefix = prefix(&self.job);
         for entry in fs::read_dir(&self.job.directory).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
@@ -199,8 +234,15 @@ impl Shared {
                 fs::remove_file(entry.path()).map_err(failed)?;
             }
         }
-        Ok(())
+        let Some(remote) = &self.job.remote else { return Ok(()) };
+        let files = remote.list().map_err(failed)?;
+        files.iter().filter(|name| name.starts_with(&prefix)).try_for_each(|name| remote.delete(name)).map_err(failed)
     }
+}
+
+/// What the names of all files of the sink start with.
+fn prefix(job: &SinkJob) -> String {
+    format!("sink-{}-", job.sink)
 }
 
 /// Makes the table of progress. It is looked for first: who may not create tables can have it created for him.

@@ -30,7 +30,7 @@ fn write(sink: &mut dyn Sink, numbers: std::ops::Range<i64>) -> Result<(), Diagn
 }
 
 fn job(name: &str) -> SinkJob {
-    SinkJob { job: name.into(), sink: 0, directory: std::path::PathBuf::new() }
+    SinkJob { job: name.into(), sink: 0, directory: std::path::PathBuf::new(), remote: None }
 }
 
 fn restored(checkpoint: u64) -> RestoredSink {

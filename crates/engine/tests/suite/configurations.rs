@@ -11,6 +11,12 @@ pub(crate) struct Configuration {
 }
 
 impl Configuration {
+    /// With these settings.
+    pub(crate) fn new(name: &str, settings: &[(&str, &str)]) -> Configuration {
+        let settings = settings.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        Configuration { name: name.into(), settings }
+    }
+
     /// A fresh session with the settings. Code is kept on disk from one configuration, and one run of the tests, to the next:
     /// compiling is most of their time, and every query so runs code that came from disk.
     pub(crate) fn session(&self) -> Session {

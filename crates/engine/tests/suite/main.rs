@@ -20,6 +20,7 @@ mod memory;
 mod nexmark;
 mod packed;
 mod properties;
+mod recovered;
 mod skipping;
 
 use std::path::PathBuf;

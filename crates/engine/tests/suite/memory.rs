@@ -3,7 +3,9 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use millstream::{Collected, Diagnostic, RunMonitor, Session, SessionConfig, StatsSnapshot, code};
+use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs a script within so much memory, without spilling, and gives the number of rows of its last query.
 fn run(memory: &str, script: &str) -> Result<usize, Diagnostic> {
@@ -85,7 +87,7 @@ fn more_keys_than_fit_are_spilled() {
 }
 
 #[test]
-fn ten_times_the_budget_takes_at_most_twice_as_much() {
+fn ten_times_the_budget_takes_little_more_than_that() {
     let directory = tempfile::tempdir().unwrap();
     let table = counting("t", 0, 4_000_000, "");
     // In memory they would be two million keys, too far apart for an array, in each of two tables, of about 80 bytes each.
@@ -96,8 +98,201 @@ fn ten_times_the_budget_takes_at_most_twice_as_much() {
     let (counts, stats) = run_spilling(directory.path(), &settings, &format!("{table} {query}")).unwrap();
     assert_eq!(counts, vec![2; 2_000_000]);
     assert!(stats.spill.bytes_written > 64 << 20, "{:?}", stats.spill);
-    // Tables that are written to while the thread seals and writes others come on top.
-    assert!(stats.memory.peak <= 2 * (32 << 20), "{:?}", stats.memory);
+    // A tenth more at most is what is aimed at, and measured by the benchmark; here others use the machine.
+    assert!(stats.memory.peak <= (32 << 20) / 4 * 5, "{:?}", stats.memory);
+}
+
+/// Queries whose keyed operator keeps much more than a few megabytes, with the number of their rows and the sum of the last
+/// column.
+fn keeping_operators() -> Vec<(&'static str, String, usize, i64)> {
+    let t = counting("t", 0, 300_000, "");
+    let (l, r) = (counting("l", 0, 200_000, ""), counting("r", 100_000, 200_000, ""));
+    let sum = |range: std::ops::Range<i64>| range.sum::<i64>();
+    let pairs = sum(100_000..200_000);
+    vec![
+        (
+            "regular join",
+            format!(
+                "{l} {r} SELECT l.id, CAST(l.id AS STRING) || ' is long enough', r.id FROM l JOIN r ON l.id = r.id"
+            ),
+            100_000,
+            pairs,
+        ),
+        (
+            "interval join",
+            format!(
+                "{l} {r} SELECT l.id, r.id FROM l JOIN r ON l.id = r.id \
+                 AND l.ts BETWEEN r.ts - INTERVAL '50' DAY AND r.ts + INTERVAL '50' DAY"
+            ),
+            100_000,
+            pairs,
+        ),
+        (
+            "outer interval join",
+            format!(
+                "{l} {r} SELECT r.id, l.id FROM l LEFT JOIN r ON l.id = r.id \
+                 AND l.ts BETWEEN r.ts - INTERVAL '50' DAY AND r.ts + INTERVAL '50' DAY"
+            ),
+            200_000,
+            sum(0..200_000),
+        ),
+        (
+            "window join",
+            format!(
+                "{l} {r} SELECT l.id, r.id FROM \
+                 (SELECT * FROM TABLE(TUMBLE(TABLE l, DESCRIPTOR(ts), INTERVAL '20' DAY))) l JOIN \
+                 (SELECT * FROM TABLE(TUMBLE(TABLE r, DESCRIPTOR(ts), INTERVAL '20' DAY))) r \
+                 ON l.id = r.id AND l.window_start = r.window_start AND l.window_end = r.window_end"
+            ),
+            100_000,
+            pairs,
+        ),
+        (
+            "Top-N",
+            format!(
+                "{t} SELECT k, id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, k \
+                 ORDER BY id DESC) AS rn FROM (SELECT *, id / 2 AS k FROM \
+                 TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '100' DAY)))) WHERE rn <= 1"
+            ),
+            150_000,
+            sum(0..150_000) * 2 + 150_000,
+        ),
+        (
+            "sessions",
+            format!(
+                "{t} SELECT id, COUNT(*) FROM (SELECT ts, MOD(id, 100000) AS id FROM t) \
+                 GROUP BY SESSION(ts, INTERVAL '3' DAY), id"
+            ),
+            100_000,
+            300_000,
+        ),
+        (
+            "rows before",
+            format!(
+                "{t} SELECT id, SUM(one) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) \
+                 FROM (SELECT *, MOD(id, 150000) AS k, CAST(1 AS BIGINT) AS one FROM t)"
+            ),
+            300_000,
+            450_000,
+        ),
+        (
+            "a range of rows before",
+            format!(
+                "{t} SELECT id, COUNT(*) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '30' DAY PRECEDING AND CURRENT \
+                 ROW) FROM (SELECT *, MOD(id, 150000) AS k FROM t)"
+            ),
+            300_000,
+            450_000,
+        ),
+        (
+            "count windows",
+            format!(
+                "{t} CREATE VIEW v AS SELECT MOD(id, 150000) AS k, ts FROM t; SELECT k, COUNT(*) AS n FROM \
+                 TABLE(COUNT_TUMBLE(TABLE v PARTITION BY k, DESCRIPTOR(ts), 2)) GROUP BY k, window_start, window_end"
+            ),
+            150_000,
+            300_000,
+        ),
+    ]
+}
+
+#[test]
+fn slices_of_overlapping_windows_are_spilled() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = counting("t", 0, 1_036_800, "");
+    // Twelve days. Each window has up to 345,600 keys, in four slices; a third of the keys comes again after a day.
+    let key = "GROUP BY window_start, window_end, MOD(id, 86400) + 86400 * (id / 172800)";
+    let windows = [
+        ("HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '4' DAY)", 4 * 1_036_800),
+        // The first has the rows of one day, the sixth those of six.
+        ("CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '6' DAY)", 2 * 86_400 * (1 + 2 + 3 + 4 + 5 + 6)),
+    ];
+    for (window, rows) in windows {
+        let script = format!("{table} SELECT COUNT(*) AS n FROM TABLE({window}) {key}");
+        let in_memory = run_spilling(directory.path(), &[("pipeline.spill", "never")], &script).unwrap();
+        let (counts, stats) = run_spilling(directory.path(), &[("pipeline.memory", "12 MB")], &script).unwrap();
+        assert_eq!(counts.iter().sum::<i64>(), rows, "{window}");
+        assert_eq!(counts, in_memory.0, "{window}");
+        assert!(stats.spill.bytes_written > 12 << 20, "{window}: {:?}", stats.spill);
+        assert_eq!(stats.spill.bytes_held, 0, "{window}");
+        assert!(stats.memory.peak <= 2 * (12 << 20) && in_memory.1.memory.peak > 2 * (12 << 20), "{:?}", stats.memory);
+    }
+    assert!(is_empty(directory.path()));
+}
+
+#[test]
+fn what_operators_keep_is_spilled() {
+    let directory = tempfile::tempdir().unwrap();
+    for (number, (what, script, rows, sum)) in keeping_operators().into_iter().enumerate() {
+        let compression = if number % 2 == 0 { "none" } else { "zstd" };
+        let settings = [("pipeline.memory", "8 MB"), ("pipeline.spill.compression", compression)];
+        let (numbers, stats) = run_spilling(directory.path(), &settings, &script).expect(what);
+        assert_eq!((numbers.len(), numbers.iter().sum::<i64>()), (rows, sum), "{what}");
+        assert!(stats.spill.bytes_written > 2 << 20, "{what}: {:?}", stats.spill);
+        // A few partitions are worked on at a time, and their output waits for the sink.
+        assert!(stats.memory.peak <= 2 * (8 << 20), "{what}: {:?}", stats.memory);
+        assert_eq!(stats.spill.bytes_held, 0, "{what}");
+        assert!(is_empty(directory.path()), "{what}");
+    }
+}
+
+/// Damages files below a directory until it is told to stop: flipped bits, lost ends, lost files. How many.
+fn damage(directory: &Path, is_over: &AtomicBool, seed: u64) -> usize {
+    let (mut state, mut damaged) = (seed, 0);
+    let mut draw = |bound: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) % bound.max(1)
+    };
+    while !is_over.load(Ordering::Relaxed) {
+        let runs = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let files = runs.flat_map(|run| std::fs::read_dir(run.path()).into_iter().flatten().flatten());
+        let mut files: Vec<_> = files.map(|file| file.path()).collect();
+        // They may be gone at any moment.
+        files.retain(|file| file.extension().is_some_and(|end| end == "bin"));
+        if files.is_empty() {
+            std::thread::yield_now();
+            continue;
+        }
+        let path = &files[draw(files.len() as u64) as usize];
+        let Ok(mut bytes) = std::fs::read(path) else { continue };
+        let at = draw(bytes.len() as u64) as usize;
+        let done = match damaged % 3 {
+            0 if !bytes.is_empty() => {
+                bytes[at] ^= 1 << draw(8);
+                std::fs::OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(&bytes))
+            }
+            1 => std::fs::OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(at as u64)),
+            _ => std::fs::remove_file(path),
+        };
+        damaged += usize::from(done.is_ok());
+    }
+    damaged
+}
+
+#[test]
+fn damaged_files_give_errors_and_never_wrong_rows() {
+    let windows = format!("{} {COUNT}", counting("t", 0, 300_000, ""));
+    let mut scripts = vec![("windows", windows, 300_000, 300_000)];
+    scripts.extend(keeping_operators());
+    let mut failed = 0;
+    for (number, (what, script, rows, sum)) in scripts.into_iter().enumerate() {
+        let (directory, is_over) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
+        let (result, damaged) = std::thread::scope(|scope| {
+            let damaging = scope.spawn(|| damage(directory.path(), &is_over, number as u64));
+            let result = run_spilling(directory.path(), &[("pipeline.memory", "8 MB")], &script);
+            is_over.store(true, Ordering::Relaxed);
+            (result, damaging.join().unwrap())
+        });
+        match result {
+            Ok((numbers, _)) => assert_eq!((numbers.len(), numbers.iter().sum::<i64>()), (rows, sum), "{what}"),
+            Err(error) => {
+                assert!(damaged > 0 && error.code == code::SPILL_FAILED, "{what}: {error}");
+                failed += 1;
+            }
+        }
+        assert!(is_empty(directory.path()), "{what}");
+    }
+    assert!(failed >= 5, "only {failed} queries met damage");
 }
 
 #[test]

@@ -9,17 +9,17 @@ use millstream::{Collected, DataType, Diagnostic, RunMonitor, Session};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-const QUERIES: [&str; 16] =
+pub(crate) const QUERIES: [&str; 16] =
     ["q0", "q1", "q2", "q3", "q5", "q7", "q8", "q10", "q11", "q12et", "q13", "q14", "q20", "q21", "q22", "q23"];
 
 /// The user function of q14.
-const COUNT_CHAR: &str = "CREATE FUNCTION count_char(text STRING, letter STRING) RETURNS BIGINT
+pub(crate) const COUNT_CHAR: &str = "CREATE FUNCTION count_char(text STRING, letter STRING) RETURNS BIGINT
     RETURN CHAR_LENGTH(text) - CHAR_LENGTH(REPLACE(text, letter, ''))";
 
 /// Rows as lines of the files, with their number of occurrences: timestamps as epoch milliseconds, NULL as nothing.
-type Bag = HashMap<String, usize>;
+pub(crate) type Bag = HashMap<String, usize>;
 
-fn expected(query: &str) -> Bag {
+pub(crate) fn expected(query: &str) -> Bag {
     let path = tests_dir().join(format!("nexmark/flink/{query}.csv.zst"));
     let bytes = zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap();
     let text = String::from_utf8(bytes).unwrap();
@@ -34,9 +34,9 @@ fn bag(rows: impl Iterator<Item = String>) -> Bag {
     bag
 }
 
-fn actual(session: &mut Session, query: &str) -> Result<Bag, Diagnostic> {
-    let sql = std::fs::read_to_string(tests_dir().join(format!("nexmark/queries/{query}.sql"))).unwrap();
-    let statements = session.parse(&sql)?;
+/// The rows of a query.
+pub(crate) fn actual(session: &mut Session, sql: &str) -> Result<Bag, Diagnostic> {
+    let statements = session.parse(sql)?;
     let mut results = Collected::new();
     session.execute(&statements[0], &mut results, &RunMonitor::new())?;
     let types: Vec<DataType> = results.schema().fields.iter().map(|f| f.data_type.clone()).collect();
@@ -63,7 +63,7 @@ fn actual(session: &mut Session, query: &str) -> Result<Bag, Diagnostic> {
 }
 
 /// The first rows of which there are not as many as there should be.
-fn difference(expected: &Bag, actual: &Bag) -> String {
+pub(crate) fn difference(expected: &Bag, actual: &Bag) -> String {
     let number = |bag: &Bag, row: &str| bag.get(row).copied().unwrap_or(0);
     let mut rows: Vec<&String> = expected.keys().chain(actual.keys()).collect();
     rows.sort();
@@ -82,11 +82,12 @@ fn check(ddl: &str) {
     let mut failures = Vec::new();
     for query in QUERIES.into_iter().filter(|q| std::env::var("MILLSTREAM_NEXMARK").map_or(true, |part| part == *q)) {
         let expected = expected(query);
+        let sql = std::fs::read_to_string(tests_dir().join(format!("nexmark/queries/{query}.sql"))).unwrap();
         for configuration in configurations::all() {
             let mut session = configuration.session();
             session.run(&ddl).unwrap();
             session.run(COUNT_CHAR).unwrap();
-            match actual(&mut session, query) {
+            match actual(&mut session, &sql) {
                 Ok(actual) if actual == expected => {}
                 Ok(actual) => {
                     failures.push(format!("{query} under {}:\n{}", configuration.name, difference(&expected, &actual)))

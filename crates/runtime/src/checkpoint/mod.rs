@@ -24,7 +24,7 @@ use crate::query::Query;
 use crate::tables::{FrozenByNumber, Stored};
 use crate::timers::{after, earlier};
 use millstream_connectors::Commit;
-use millstream_storage::SourceState;
+use millstream_storage::{SourceState, SpilledBlob};
 use millstream_types::{Diagnostic, code};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -45,9 +45,17 @@ pub(crate) enum Part {
     /// What a keyed operator keeps besides its partitions; `has_ended`: those have nothing any more.
     Operator { operator: usize, watermark: i64, windows: Vec<i64>, has_ended: bool },
     /// What a partition keeps, encoded; `None` if that is what it was at the last checkpoint.
-    Partition { operator: usize, partition: usize, state: Option<Vec<u8>> },
+    Partition { operator: usize, partition: usize, state: Option<Vec<Saved>> },
     /// The end of a sink's span.
     Sink { sink: usize, commit: Option<Box<dyn Commit>> },
+}
+
+/// Encoded state; what a partition keeps is several of these, one behind the other.
+pub(crate) enum Saved {
+    /// As it was when the cut came by.
+    Bytes(Vec<u8>),
+    /// Spilled before.
+    Spilled(SpilledBlob),
 }
 
 /// Slices of overlapping windows of which some have been fired.

@@ -1,7 +1,7 @@
 //! From a manifest to a query that goes on where the checkpoint was taken.
 
 use super::{CheckpointConfig, Checkpointing};
-use crate::overlap::{Sweep, SweptTables};
+use crate::overlap::Sweep;
 use crate::query::Query;
 use crate::source::Begin;
 use crate::tables::{Frozen, FrozenByNumber, damaged};
@@ -120,18 +120,17 @@ impl<'a> Restored<'a> {
             aggregation.tables.restore(tables(&state.tables)?);
             if let (Some(overlap), Some((last, until))) = (&aggregation.overlap, state.swept) {
                 *overlap.sweep.lock() = Sweep::restored(last, until);
-                if let Some(swept) = &overlap.swept {
-                    *swept.lock() = SweptTables::restored(tables(&state.slices)?);
-                }
+                overlap.swept.lock().restore(tables(&state.slices)?);
             }
         }
-        for (operator, state) in query.operators.iter().zip(&self.manifest.operators) {
+        for (number, (operator, state)) in query.operators.iter().zip(&self.manifest.operators).enumerate() {
             operator.restore(state.watermark, state.windows.iter().copied());
             if !matches!(state.partitions.len(), 0 | PARTITIONS) {
                 return Err(damaged(millstream_storage::Damaged("an operator lacks partitions".into())));
             }
             for (partition, blob) in state.partitions.iter().enumerate() {
                 operator.restore_partition(partition, &blob.read(&**self.store).map_err(damaged)?)?;
+                query.spill_restored(number, partition)?;
             }
         }
         let watermarks = (self.manifest.sources.iter().enumerate()).filter(|(source, _)| !self.is_looked_up[*source]);

@@ -1,12 +1,14 @@
 //! The checkpointing thread: puts the parts of checkpoints into files and completes them.
 
-use super::{CheckpointConfig, Checkpointing, Message, Part, PlanLines, SweptSlices};
+use super::{CheckpointConfig, Checkpointing, Message, Part, PlanLines, Saved, SweptSlices};
 use crate::query::Query;
+use crate::spill::unreadable;
 use crate::tables::{Frozen, FrozenByNumber, OpenTables};
 use millstream_connectors::{Acknowledger, Commit, Position};
 use millstream_state::{PARTITIONS, Partial};
 use millstream_storage::{
     AggregationState, BlobRef, FORMAT, Manifest, OperatorState, PackWriter, SinkState, SourceState, TableState,
+    store_failed,
 };
 use millstream_types::{Diagnostic, code};
 use std::collections::BTreeMap;
@@ -103,12 +105,11 @@ pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
 
 impl Writer<'_> {
     fn begin(&self, number: u64) -> Gathering {
-        let store = Arc::clone(self.config.checkpoints.store());
         let ended = AggregationState { watermark: i64::MAX, tables: vec![], slices: vec![], swept: None };
         Gathering {
             number,
             begun: Instant::now(),
-            pack: PackWriter::new(store, format!("state-{number:08}")),
+            pack: self.config.checkpoints.pack(number),
             missing: None,
             arrived: 0,
             sources: Vec::new(),
@@ -124,8 +125,8 @@ impl Writer<'_> {
             Failure::Diagnostic(diagnostic) => diagnostic,
             Failure::Store(error) => {
                 let place = self.config.checkpoints.store().place();
-                let message = format!("checkpoint {number} could not be written to {place}: {error}");
-                Diagnostic::new(code::CHECKPOINT_FAILED, message)
+                let what = format!("checkpoint {number} could not be written to {place}");
+                store_failed(code::CHECKPOINT_FAILED, &what, &error)
             }
         }
     }
@@ -155,7 +156,7 @@ impl Writer<'_> {
             }
             Part::Partition { operator, partition, state } => {
                 let blob = match state {
-                    Some(state) => Some(current.pack.write(&state)?),
+                    Some(state) => Some(current.pack.write(&joined(state)?)?),
                     None => self.partitions[operator].get(partition).cloned().flatten(),
                 };
                 let blob =
@@ -302,6 +303,19 @@ impl Gathered {
         let all = self.partitions.len() == PARTITIONS && self.partitions.iter().all(Option::is_some);
         self.state.is_some() && (self.has_ended || all)
     }
+}
+
+/// The parts of a state as one.
+fn joined(parts: Vec<Saved>) -> Result<Vec<u8>, Diagnostic> {
+    let mut joined = Vec::new();
+    for part in parts {
+        match part {
+            Saved::Bytes(bytes) if joined.is_empty() => joined = bytes,
+            Saved::Bytes(bytes) => joined.extend(bytes),
+            Saved::Spilled(blob) => joined.extend(blob.read().map_err(unreadable)?),
+        }
+    }
+    Ok(joined)
 }
 
 /// Writes a table; one that is spilled is copied block by block.

@@ -217,7 +217,7 @@ impl State for CountAggregate {
         Ok(())
     }
 
-    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+    fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
         self.groups.restore(from)?;
         self.table.restore(from)?;
         for _ in 0..self.groups.len() {
@@ -360,7 +360,7 @@ impl State for CountRows {
         Ok(())
     }
 
-    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+    fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
         self.groups.restore(from)?;
         self.rows.restore(from)?;
         self.times = from.i64s()?;

@@ -5,11 +5,11 @@
 //! the cut only, and those that wait are told apart by their generation. A regular join consumes rows as they come; it
 //! keeps those from behind a cut apart until the cut has come by.
 
-use super::Due;
 use super::batch::Batch;
-use super::driver::{Job, KeyedRuntime, KeyedTask, Waiting};
+use super::driver::{KeyedRuntime, KeyedTask};
+use super::inbox::{Content, Job, Waiting};
 use crate::buffer::Generation;
-use crate::checkpoint::Part;
+use crate::checkpoint::{Part, Saved};
 use crate::query::Query;
 use crate::sequencer::Unit;
 use crate::tables::damaged;
@@ -23,7 +23,7 @@ impl Query {
         let windows = self.operators[operator].open_windows();
         self.hand_over(generation, || Part::Operator { operator, watermark, windows, has_ended: false });
         // The next cut must not come to a regular join before this one has come by all of its partitions.
-        if self.operators[operator].due != Due::Arrival {
+        if !self.operators[operator].joins_arrivals() {
             self.cut_reached();
         }
     }
@@ -37,18 +37,20 @@ impl Query {
         let runtime = &self.operators[task.operator];
         let mut inbox = runtime.inbox(task.partition);
         // The age of rows that expire is another at each checkpoint.
-        let is_changed = std::mem::take(&mut inbox.is_changed) || runtime.due == Due::Arrival;
-        let mut out = ByteWriter::new();
-        if is_changed {
-            inbox.save(generation, &mut out);
-        }
+        let is_changed = std::mem::take(&mut inbox.is_changed) || runtime.joins_arrivals();
         // From behind the cut rows may wait that the next checkpoint has to save.
-        inbox.is_changed = inbox.batches.iter().flatten().any(|waiting| waiting.generation >= generation);
+        inbox.is_changed = inbox.waiting().iter().flatten().any(|waiting| waiting.generation >= generation);
+        // Copies, which share the rows.
+        let waiting = if is_changed { inbox.waiting().to_vec() } else { Vec::new() };
         drop(inbox);
-        if is_changed {
-            runtime.save_state(task.partition, &mut out)?;
-        }
-        let state = is_changed.then(|| out.into_bytes());
+        let state = match is_changed {
+            true => {
+                let mut saved = save_waiting(&waiting, generation);
+                saved.push(runtime.kept(task.partition)?.save()?);
+                Some(saved)
+            }
+            false => None,
+        };
         let KeyedTask { operator, partition } = task;
         self.hand_over(generation, || Part::Partition { operator, partition, state });
         self.stats.checkpoints.note_handing_over(started.elapsed());
@@ -71,7 +73,7 @@ impl Query {
             let mut inbox = runtime.inbox(partition);
             inbox.generation = generation;
             if runtime.let_in(&mut inbox)? {
-                tasks.extend(inbox.add(Job::Arrived, KeyedTask { operator, partition }));
+                tasks.extend(runtime.add_job(&mut inbox, Job::Arrived, KeyedTask { operator, partition }));
             }
         }
         // The end may have come meanwhile, or comes from now on: never before the rows that were let in.
@@ -80,7 +82,9 @@ impl Query {
         let ends = std::mem::take(&mut uncut.then_last);
         drop(uncut);
         if ends {
-            let last = |partition| runtime.inbox(partition).add(Job::Last, KeyedTask { operator, partition });
+            let last = |partition| {
+                runtime.add_job(&mut runtime.inbox(partition), Job::Last, KeyedTask { operator, partition })
+            };
             tasks.extend((0..runtime.partitions.len()).filter_map(last));
         }
         self.scheduler.push(tasks);
@@ -89,19 +93,42 @@ impl Query {
     }
 }
 
+/// What is kept of rows that wait, by input, when a cut to a generation comes by.
+fn save_waiting(waiting: &[Vec<Waiting>], generation: Generation) -> Vec<Saved> {
+    let (mut saved, mut out) = (Vec::new(), ByteWriter::new());
+    for waiting in waiting {
+        let before = || waiting.iter().filter(|waiting| waiting.generation < generation);
+        out.length(before().count());
+        for waiting in before() {
+            match &waiting.content {
+                Content::Memory(batch) => batch.save(&mut out),
+                Content::Spilled(blob) => {
+                    saved.push(Saved::Bytes(std::mem::take(&mut out).into_bytes()));
+                    saved.push(Saved::Spilled(blob.clone()));
+                }
+            }
+        }
+    }
+    saved.push(Saved::Bytes(out.into_bytes()));
+    saved
+}
+
 impl KeyedRuntime {
     /// Takes over what a partition has saved, before the first row.
     pub(crate) fn restore_partition(&self, partition: usize, bytes: &[u8]) -> Result<(), Diagnostic> {
         let mut from = ByteReader::new(bytes);
         let mut inbox = self.inbox(partition);
-        for port in 0..inbox.batches.len() {
+        for (port, input) in self.plan.inputs.iter().enumerate() {
             for _ in 0..from.count(1).map_err(damaged)? {
-                let batch = Batch::restore(&self.plan.inputs[port].schema, &mut from).map_err(damaged)?;
-                let due = self.due_of(port, &batch)?;
-                inbox.put(port, Waiting { generation: Generation::default(), batch }, due);
+                let batch = Batch::restore(&input.schema, &mut from).map_err(damaged)?;
+                self.put(&mut inbox, port, Generation::default(), batch)?;
             }
         }
-        inbox.state_due = self.restore_state(partition, &mut from)?;
+        if self.joins_arrivals() && inbox.has_rows() {
+            // Nobody else would ask for a job before the next row comes.
+            self.rounds.defer(Instant::now());
+        }
+        inbox.state_due = self.kept(partition)?.restore(&mut from)?;
         from.end().map_err(damaged)?;
         inbox.is_changed = false;
         Ok(())

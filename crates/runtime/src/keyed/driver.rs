@@ -4,7 +4,10 @@
 //! that works on it, and never waited for.
 
 use super::batch::{Batch, times_of};
-use super::{Due, State, Work, check, state_of};
+use super::inbox::{Inbox, Job, Units, Waiting};
+use super::kept::Kept;
+use super::rounds::Rounds;
+use super::{Due, Work, check};
 use crate::buffer::{Generation, Rows};
 use crate::checkpoint::Part;
 use crate::flow::Permit;
@@ -22,17 +25,13 @@ use arrow_array::types::Int64Type;
 use millstream_functions::FunctionContext;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator, PipelineInput};
 use millstream_state::{Charge, MemoryBudget, MemoryClass, Ordinal, PARTITIONS};
-use millstream_storage::{ByteReader, ByteWriter};
 use millstream_sync::epochs::{End, Release};
 use millstream_types::Diagnostic;
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
-
-/// So many waiting rows are consumed as soon as the watermark allows, although nothing is due.
-const MANY_ROWS: usize = 16 << 10;
 
 /// A keyed operator of a running query.
 pub(crate) struct KeyedRuntime {
@@ -53,6 +52,7 @@ pub(crate) struct KeyedRuntime {
     open: Mutex<(usize, End)>,
     /// Of a regular join.
     pub(super) uncut: Mutex<Uncut>,
+    pub(super) rounds: Rounds,
     started: Instant,
 }
 
@@ -67,70 +67,7 @@ pub(super) struct Uncut {
 
 pub(super) struct Partition {
     inbox: Mutex<Inbox>,
-    state: Mutex<Kept>,
-}
-
-/// What a partition remembers.
-struct Kept {
-    state: Box<dyn State>,
-    charge: Charge,
-}
-
-/// Rows and jobs that wait for a partition.
-pub(super) struct Inbox {
-    /// By input.
-    pub(super) batches: Vec<Vec<Waiting>>,
-    /// Rows from behind a cut that has not come by, of a regular join.
-    pub(super) held: Vec<(usize, Waiting)>,
-    /// Of a regular join: the generation that it has come to.
-    pub(super) generation: Generation,
-    /// Whether state or rows have changed since the last checkpoint.
-    pub(super) is_changed: bool,
-    rows: usize,
-    /// For the rows.
-    pub(super) charge: Charge,
-    /// Smallest watermark before a row.
-    earliest: i64,
-    /// Smallest watermark at which a row makes a job necessary.
-    rows_due: i64,
-    /// [`State::due`] after the last job.
-    pub(super) state_due: i64,
-    jobs: VecDeque<Job>,
-    /// Whether a task is scheduled or running.
-    busy: bool,
-    /// Chunks whose rows came while the partition was busy: they stay in flight until it has done a job, so that a slow
-    /// partition slows the readers down.
-    permits: Vec<Arc<Permit>>,
-}
-
-/// Rows with the generation of the buffer that they come from.
-pub(super) struct Waiting {
-    pub(super) generation: Generation,
-    pub(super) batch: Batch,
-}
-
-#[derive(Clone)]
-pub(super) enum Job {
-    /// Up to a watermark, known since a moment; the output goes to these units.
-    Advance { watermark: i64, units: Units, completed: Instant },
-    /// Whatever has come, of a regular join; the unit is numbered at the end.
-    Arrived,
-    /// A cut to a generation: what is kept is saved for the checkpoint, and, of a regular join, what is held can come.
-    Cut(Generation),
-    /// The last one of a regular join.
-    Last,
-}
-
-/// Where the output of a job goes: window by window, and in each partition by partition, however many windows an advance
-/// of the watermark completes. Operators without windows have one unit.
-#[derive(Clone)]
-pub(super) struct Units {
-    /// Windows that are complete, in order; or only the watermark.
-    marks: Arc<[i64]>,
-    /// The unit of the first.
-    first: u64,
-    /// From one to the next.
-    step: u64,
+    kept: Mutex<Kept>,
 }
 
 /// Work of a partition.
@@ -138,69 +75,6 @@ pub(super) struct Units {
 pub(crate) struct KeyedTask {
     pub(crate) operator: usize,
     pub(super) partition: usize,
-}
-
-impl Inbox {
-    fn new(inputs: usize, budget: &Arc<MemoryBudget>) -> Inbox {
-        Inbox {
-            batches: (0..inputs).map(|_| Vec::new()).collect(),
-            held: Vec::new(),
-            generation: Generation::default(),
-            is_changed: true,
-            rows: 0,
-            charge: Charge::new(budget, MemoryClass::Operators, 0),
-            earliest: i64::MAX,
-            rows_due: i64::MAX,
-            state_due: i64::MAX,
-            jobs: VecDeque::new(),
-            busy: false,
-            permits: Vec::new(),
-        }
-    }
-
-    pub(super) fn put(&mut self, port: usize, waiting: Waiting, due: i64) {
-        let batch = &waiting.batch;
-        self.rows += batch.rows();
-        self.charge.set(self.charge.bytes() + batch.bytes());
-        self.earliest = self.earliest.min(batch.earliest());
-        self.rows_due = self.rows_due.min(due);
-        self.is_changed = true;
-        self.batches[port].push(waiting);
-    }
-
-    fn take(&mut self) -> Vec<Vec<Waiting>> {
-        (self.rows, self.earliest, self.rows_due) = (0, i64::MAX, i64::MAX);
-        self.charge.set(0);
-        self.is_changed = true;
-        self.batches.iter_mut().map(std::mem::take).collect()
-    }
-
-    /// Keeps rows from behind a cut apart.
-    fn hold(&mut self, port: usize, waiting: Waiting, permit: &Option<Arc<Permit>>) {
-        self.charge.set(self.charge.bytes() + waiting.batch.bytes());
-        self.held.push((port, waiting));
-        self.permits.extend(permit.clone());
-    }
-
-    /// What is kept of rows that wait, if a cut to a generation comes by now.
-    pub(super) fn save(&self, generation: Generation, out: &mut ByteWriter) {
-        for batches in &self.batches {
-            let before = || batches.iter().filter(|waiting| waiting.generation < generation);
-            out.length(before().count());
-            before().for_each(|waiting| waiting.batch.save(out));
-        }
-    }
-
-    fn needs_job(&self, watermark: i64) -> bool {
-        let full = self.rows >= MANY_ROWS && self.earliest < watermark;
-        self.busy || full || self.rows_due <= watermark || self.state_due <= watermark
-    }
-
-    /// Adds a job; the task, unless there is one already.
-    pub(super) fn add(&mut self, job: Job, task: KeyedTask) -> Option<Task> {
-        self.jobs.push_back(job);
-        (!std::mem::replace(&mut self.busy, true)).then_some(Task::Keyed(task))
-    }
 }
 
 impl KeyedRuntime {
@@ -214,9 +88,8 @@ impl KeyedRuntime {
     ) -> Result<KeyedRuntime, Diagnostic> {
         check(plan, &code)?;
         let partition = |_| {
-            let (inbox, state) = (Inbox::new(plan.inputs.len(), budget), state_of(plan, &code)?);
-            let kept = Kept { state, charge: Charge::new(budget, MemoryClass::Operators, 0) };
-            Ok(Partition { inbox: Mutex::new(inbox), state: Mutex::new(kept) })
+            let (inbox, kept) = (Inbox::new(plan.inputs.len(), budget), Kept::new(plan, &code, budget)?);
+            Ok(Partition { inbox: Mutex::new(inbox), kept: Mutex::new(kept) })
         };
         let partitions = (0..PARTITIONS).map(partition).collect::<Result<_, Diagnostic>>()?;
         Ok(KeyedRuntime {
@@ -230,6 +103,7 @@ impl KeyedRuntime {
             partitions,
             open: Mutex::new((PARTITIONS, End::Complete)),
             uncut: Mutex::default(),
+            rounds: Rounds::new(),
             started: Instant::now(),
             plan: plan.clone(),
             code,
@@ -246,21 +120,34 @@ impl KeyedRuntime {
         self.partitions[partition].inbox.lock()
     }
 
-    /// Saves the state of a partition whose job is being done.
-    pub(super) fn save_state(&self, partition: usize, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        match self.partitions[partition].state.try_lock() {
-            Some(kept) => kept.state.save(out),
-            None => Err(Diagnostic::bug("two workers work on one partition")),
-        }
+    /// Locks what a partition remembers, for the one who works on it.
+    pub(super) fn kept(&self, partition: usize) -> Result<MutexGuard<'_, Kept>, Diagnostic> {
+        let kept = self.partitions[partition].kept.try_lock();
+        kept.ok_or_else(|| Diagnostic::bug("two workers work on one partition"))
     }
 
-    /// Takes over what a partition has saved; [`State::due`] after that.
-    pub(super) fn restore_state(&self, partition: usize, from: &mut ByteReader<'_>) -> Result<i64, Diagnostic> {
-        let mut kept = self.partitions[partition].state.lock();
-        let Kept { state, charge } = &mut *kept;
-        state.restore(from)?;
-        charge.set(state.bytes());
-        Ok(state.due())
+    /// Whether rows are consumed as they come, whatever the watermark is.
+    pub(super) fn joins_arrivals(&self) -> bool {
+        self.due == Due::Arrival
+    }
+
+    /// Adds a job of a partition; the task, unless there is one already.
+    pub(super) fn add_job(&self, inbox: &mut Inbox, job: Job, task: KeyedTask) -> Option<Task> {
+        self.rounds.job_made();
+        inbox.add(job, task)
+    }
+
+    /// Has rows wait for a partition.
+    pub(super) fn put(
+        &self,
+        inbox: &mut Inbox,
+        port: usize,
+        generation: Generation,
+        batch: Batch,
+    ) -> Result<(), Diagnostic> {
+        let due = self.due_of(port, &batch)?;
+        self.rounds.came(inbox.put(port, generation, batch, due));
+        Ok(())
     }
 
     /// Takes over how far the inputs had come, before the first row.
@@ -312,19 +199,14 @@ impl KeyedRuntime {
 
     /// Lets rows in that were held because they come from behind a cut; whether there were any.
     pub(super) fn let_in(&self, inbox: &mut Inbox) -> Result<bool, Diagnostic> {
-        let held = std::mem::take(&mut inbox.held);
-        let bytes: usize = held.iter().map(|(_, waiting)| waiting.batch.bytes()).sum();
-        inbox.charge.set(inbox.charge.bytes().saturating_sub(bytes));
+        let held = inbox.take_held();
         let is_any = !held.is_empty();
-        for (port, waiting) in held {
-            let due = self.due_of(port, &waiting.batch)?;
-            inbox.put(port, waiting, due);
-        }
+        held.into_iter().try_for_each(|(port, generation, batch)| self.put(inbox, port, generation, batch))?;
         Ok(is_any)
     }
 
     /// The smallest watermark at which a row of the batch makes a job necessary.
-    pub(super) fn due_of(&self, port: usize, batch: &Batch) -> Result<i64, Diagnostic> {
+    fn due_of(&self, port: usize, batch: &Batch) -> Result<i64, Diagnostic> {
         let consumed = batch.earliest().saturating_add(1);
         match (self.due, self.plan.inputs[port].time) {
             (Due::Time(after), Some(time)) => {
@@ -385,26 +267,35 @@ impl Query {
         }
         runtime.note_windows(port, &columns)?;
         let batch = Batch { columns, ordinals };
-        let (mut tasks, mut first_due) = (Vec::new(), i64::MAX);
+        let (mut tasks, mut first_due, mut is_deferred) = (Vec::new(), i64::MAX, false);
         for (partition, batch) in batch.split(hashes.values())? {
-            let due = runtime.due_of(port, &batch)?;
-            let mut inbox = runtime.partitions[partition].inbox.lock();
-            let waiting = Waiting { generation, batch };
-            if runtime.due == Due::Arrival && generation > inbox.generation {
+            let mut inbox = runtime.inbox(partition);
+            if runtime.joins_arrivals() && generation > inbox.generation {
                 // Which rows come first decides what is output: those of another split may still be from before the cut.
-                inbox.hold(port, waiting, permit);
+                inbox.hold(port, generation, batch, permit);
                 continue;
             }
-            inbox.put(port, waiting, due);
-            if runtime.due == Due::Arrival && inbox.jobs.is_empty() {
-                tasks.extend(inbox.add(Job::Arrived, KeyedTask { operator, partition }));
+            runtime.put(&mut inbox, port, generation, batch)?;
+            if runtime.joins_arrivals() && inbox.jobs.is_empty() {
+                match inbox.is_worth_reading() {
+                    true => {
+                        tasks.extend(runtime.add_job(&mut inbox, Job::Arrived, KeyedTask { operator, partition }));
+                    }
+                    false => is_deferred = true,
+                }
             }
-            if inbox.busy {
+            if inbox.is_busy {
                 inbox.permits.extend(permit.clone());
             }
             first_due = first_due.min(inbox.rows_due);
         }
         self.scheduler.push(tasks);
+        if is_deferred {
+            self.due_at(runtime.rounds.defer(Instant::now()));
+        }
+        if self.spilling.is_eager() {
+            self.spill_rows(operator, 0)?;
+        }
         self.due_at_watermark(first_due);
         Ok(())
     }
@@ -424,6 +315,14 @@ impl Query {
     fn step_operator(&self, operator: usize) -> bool {
         let runtime = &self.operators[operator];
         let mut progress = runtime.progress();
+        if !runtime.joins_arrivals() {
+            let is_only_watermark = progress.is_next_only_watermark();
+            if let Err(at) = runtime.rounds.begin(Instant::now(), is_only_watermark) {
+                drop(progress);
+                self.due_at(at);
+                return false;
+            }
+        }
         let forward = progress.advance();
         let reached = progress.reached_cut();
         let Some(Forward { watermark, cut, end }) = forward else { return false };
@@ -434,7 +333,7 @@ impl Query {
             self.hand_over(generation, || Part::Operator { operator, watermark, windows, has_ended });
             self.cut_reached();
         }
-        if runtime.due == Due::Arrival {
+        if runtime.joins_arrivals() {
             // Its output has no order in time, so no watermark follows from its inputs before the end.
             let job = match (cut, end) {
                 (Some(generation), _) => {
@@ -460,7 +359,7 @@ impl Query {
                 {
                     self.fail(diagnostic);
                 }
-                tasks.extend(inbox.add(job.clone(), KeyedTask { operator, partition }));
+                tasks.extend(runtime.add_job(&mut inbox, job.clone(), KeyedTask { operator, partition }));
             }
             drop(progress);
             self.scheduler.push(tasks);
@@ -476,13 +375,14 @@ impl Query {
         for (first, &partition) in (progress.units..).zip(&partitions) {
             let units = Units { marks: Arc::clone(&marks), first, step: partitions.len() as u64 };
             let job = Job::Advance { watermark, units, completed };
-            tasks.extend(runtime.partitions[partition].inbox.lock().add(job, KeyedTask { operator, partition }));
+            tasks.extend(runtime.add_job(&mut runtime.inbox(partition), job, KeyedTask { operator, partition }));
         }
         progress.units += (marks.len() * partitions.len()) as u64;
         if let Some(generation) = cut {
             self.cut_operator(operator, generation, progress.watermark());
-            for (partition, p) in runtime.partitions.iter().enumerate() {
-                tasks.extend(p.inbox.lock().add(Job::Cut(generation), KeyedTask { operator, partition }));
+            for partition in 0..runtime.partitions.len() {
+                let task = KeyedTask { operator, partition };
+                tasks.extend(runtime.add_job(&mut runtime.inbox(partition), Job::Cut(generation), task));
             }
         }
         let last_unit = progress.units;
@@ -509,7 +409,7 @@ impl Query {
                 } else if wait_ms > 0 {
                     next = earlier(next, after(now, wait_ms));
                 } else {
-                    tasks.extend(inbox.add(Job::Arrived, KeyedTask { operator, partition }));
+                    tasks.extend(runtime.add_job(&mut inbox, Job::Arrived, KeyedTask { operator, partition }));
                 }
             }
             self.scheduler.push(tasks);
@@ -520,63 +420,99 @@ impl Query {
     /// Does the jobs of a partition.
     pub(crate) fn work_on(&self, task: KeyedTask, functions: &mut FunctionContext) -> Result<(), Diagnostic> {
         let runtime = &self.operators[task.operator];
-        let partition = &runtime.partitions[task.partition];
+        let (mut may_spill, mut loaded) = (true, None);
         loop {
-            let mut inbox = partition.inbox.lock();
+            let mut inbox = runtime.inbox(task.partition);
             let permits = std::mem::take(&mut inbox.permits);
+            if let Some(Job::Advance { units, .. }) = inbox.jobs.front()
+                && !self.may_put_out(runtime.output, units.first)
+            {
+                let first = (runtime.output, units.first);
+                let is_in_memory = inbox.spilled_state == 0;
+                drop((inbox, permits));
+                // It stays busy, so nobody else works on it.
+                if is_in_memory && self.spills_partition(runtime.kept(task.partition)?.bytes_in_memory()) {
+                    self.spill_state(task)?;
+                }
+                self.park(first, Task::Keyed(task));
+                return Ok(());
+            }
+            if inbox.spilled_state > 0 && inbox.jobs.front().is_some_and(|job| !matches!(job, Job::Cut(_))) {
+                loaded = match loaded.take() {
+                    Some(loaded) => Some(loaded),
+                    None => self.load(task, inbox.spilled_state),
+                };
+                if loaded.is_none() {
+                    // It stays busy, and others come back to it.
+                    return Ok(());
+                }
+            }
             let Some(job) = inbox.jobs.pop_front() else {
-                inbox.busy = false;
+                if may_spill && inbox.spilled_state == 0 {
+                    drop((inbox, permits));
+                    // Once: whether jobs have come meanwhile is to be seen.
+                    may_spill = false;
+                    if self.spills_partition(runtime.kept(task.partition)?.bytes_in_memory()) {
+                        self.spill_state(task)?;
+                    }
+                    continue;
+                }
+                inbox.is_busy = false;
                 drop(inbox);
                 drop(permits);
                 return Ok(());
             };
-            let watermark = match job {
-                Job::Advance { watermark, .. } => watermark,
-                Job::Arrived | Job::Last => i64::MAX,
-                Job::Cut(generation) => {
-                    drop(inbox);
-                    drop(permits);
-                    self.save_partition(task, generation)?;
-                    if runtime.due == Due::Arrival {
-                        self.cut_partition(task.operator, generation)?;
-                    }
-                    continue;
+            if let Job::Cut(generation) = job {
+                drop((inbox, permits));
+                self.save_partition(task, generation)?;
+                if runtime.joins_arrivals() {
+                    self.cut_partition(task.operator, generation)?;
                 }
-            };
-            let waiting = inbox.take();
-            drop(inbox);
-            let output = self.advance_partition(runtime, partition, waiting, watermark, functions)?;
-            drop(permits);
-            let rows_out: usize = output.iter().map(|(_, rows)| rows.rows).sum();
-            self.stats.operators[task.operator].rows_out.fetch_add(rows_out as u64, Relaxed);
-            self.finish_job(runtime, &job, output);
-            if let Job::Advance { completed, .. } = job {
-                self.stats.operators[task.operator].delay.record(completed.elapsed());
+            } else {
+                may_spill = true;
+                let watermark = if let Job::Advance { watermark, .. } = job { watermark } else { i64::MAX };
+                let (waiting, bytes) = inbox.take(watermark);
+                runtime.rounds.read(std::mem::take(&mut inbox.spilled_state));
+                drop(inbox);
+                runtime.rounds.consumed(bytes);
+                let output = self.advance_partition(task, waiting, watermark, functions)?;
+                drop(permits);
+                let rows_out: usize = output.iter().map(|(_, rows)| rows.rows).sum();
+                self.stats.operators[task.operator].rows_out.fetch_add(rows_out as u64, Relaxed);
+                self.finish_job(runtime, &job, output);
+                if let Job::Advance { completed, .. } = job {
+                    self.stats.operators[task.operator].delay.record(completed.elapsed());
+                }
+            }
+            if runtime.rounds.job_done() {
+                self.settle_operator(task.operator);
             }
         }
     }
 
     fn advance_partition(
         &self,
-        runtime: &KeyedRuntime,
-        partition: &Partition,
+        task: KeyedTask,
         waiting: Vec<Vec<Waiting>>,
         watermark: i64,
         functions: &mut FunctionContext,
     ) -> Result<Vec<(i64, Rows)>, Diagnostic> {
+        let runtime = &self.operators[task.operator];
         let mut inputs = Vec::with_capacity(waiting.len());
         for (port, batches) in waiting.into_iter().enumerate() {
             let mut ready = Vec::with_capacity(batches.len());
-            for Waiting { generation, batch } in batches {
-                let (now, later) = batch.cut(watermark)?;
+            for waiting in batches {
+                let generation = waiting.generation;
+                let (now, later) = waiting.batch(&runtime.plan.inputs[port].schema)?.cut(watermark)?;
                 ready.extend(now);
                 if let Some(batch) = later {
-                    let due = runtime.due_of(port, &batch)?;
-                    partition.inbox.lock().put(port, Waiting { generation, batch }, due);
+                    runtime.put(&mut runtime.inbox(task.partition), port, generation, batch)?;
                 }
             }
             inputs.push(Batch::merge(ready)?);
         }
+        let bytes = inputs.iter().map(Batch::bytes).sum();
+        let _consumed = Charge::new(&self.flow.budget, MemoryClass::Operators, bytes);
         let mut work = Work {
             code: &runtime.code,
             functions,
@@ -588,18 +524,16 @@ impl Query {
             window: watermark,
             output: Vec::new(),
         };
-        let Some(mut kept) = partition.state.try_lock() else {
-            return Err(Diagnostic::bug("two workers work on one partition"));
-        };
-        let Kept { state, charge } = &mut *kept;
+        let mut kept = runtime.kept(task.partition)?;
+        let state = kept.state(&runtime.plan, &runtime.code)?;
         state.advance(inputs, watermark, &mut work)?;
         if let Some(fatal) = work.errors.fatal() {
             return Err(fatal);
         }
-        let (output, due) = (work.output, state.due());
-        charge.set(state.bytes());
+        let (output, now_ms, due) = (work.output, work.now_ms, state.due());
+        kept.worked(now_ms);
         drop(kept);
-        partition.inbox.lock().state_due = due;
+        runtime.inbox(task.partition).state_due = due;
         match runtime.due {
             Due::Arrival if due < i64::MAX => {
                 let wait_ms = u64::try_from(due.saturating_sub(runtime.now_ms())).unwrap_or(0);

@@ -21,13 +21,17 @@ mod driver;
 mod encoding;
 mod fifo;
 mod groups;
+mod inbox;
+mod kept;
 mod order;
 mod over;
 mod pairs;
 mod rank;
+mod rounds;
 mod session_rows;
 mod sessions;
 mod slots;
+mod spilling;
 mod store;
 mod stream_join;
 mod window_join;
@@ -66,12 +70,12 @@ pub(crate) trait State: Send {
 
     /// Takes over what [`State::save`] of a state of the same operator has written, perhaps in another process; `self` is fresh.
     ///
-    /// Times of [`Work::now_ms`] are written relative to the last call of `advance`, and taken as those of a query that has
-    /// just started: rows of regular joins do not get older while nothing runs.
+    /// Times of [`Work::now_ms`] are written relative to the last call of `advance`, and taken as if that had been at
+    /// `now_ms`: for a query that has just started at 0, because rows of regular joins do not get older while nothing runs.
     ///
     /// # Errors
     /// `CHECKPOINT_DAMAGED`, when the bytes are something else. The state is not to be used then.
-    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic>;
+    fn restore(&mut self, from: &mut ByteReader<'_>, now_ms: i64) -> Result<(), Diagnostic>;
 }
 
 /// What a job works with.

@@ -293,7 +293,7 @@ impl State for Over {
         Ok(())
     }
 
-    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+    fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
         if let Some(waiting) = &mut self.waiting {
             waiting.restore(&self.schema, from)?;
         }

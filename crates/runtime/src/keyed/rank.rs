@@ -148,7 +148,7 @@ impl State for Rank {
         Ok(())
     }
 
-    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+    fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
         self.windows.restore(from)
     }
 }

@@ -127,7 +127,7 @@ impl State for SessionRows {
         Ok(())
     }
 
-    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+    fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
         self.sessions.restore(from)?;
         self.rows.restore(from)?;
         self.before = vec![NO_ROW; self.rows.len()];

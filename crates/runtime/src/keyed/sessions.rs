@@ -356,7 +356,7 @@ impl State for SessionAggregate {
         Ok(())
     }
 
-    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+    fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
         self.sessions.restore(from)?;
         self.table.restore(from)?;
         self.slots = from.i64s()?;

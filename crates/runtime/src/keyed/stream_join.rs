@@ -162,10 +162,18 @@ impl Side {
         }
     }
 
-    /// Has the rows that [`Side::save`] has written, of so many groups; there are none so far.
-    fn restore(&mut self, groups: usize, life: Option<i64>, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+    /// Has the rows that [`Side::save`] has written, of so many groups, with times that are relative to `now`; there are none
+    /// so far.
+    fn restore(
+        &mut self,
+        groups: usize,
+        life: Option<i64>,
+        now: i64,
+        from: &mut ByteReader<'_>,
+    ) -> Result<(), Diagnostic> {
         self.store.restore(from)?;
         (self.times, self.groups) = (from.i64s()?, from.u32s()?);
+        self.times.iter_mut().for_each(|time| *time = time.saturating_add(now));
         check_count("times", self.times.len(), self.store.len())?;
         check_count("groups of rows", self.groups.len(), self.store.len())?;
         if self.groups.iter().any(|&group| group != NONE && group as usize >= groups) {
@@ -425,15 +433,17 @@ impl State for StreamJoin {
         Ok(())
     }
 
-    fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+    fn restore(&mut self, from: &mut ByteReader<'_>, now_ms: i64) -> Result<(), Diagnostic> {
         self.groups.restore(from)?;
+        let now = if let Rule::Regular { .. } = self.rule { now_ms } else { 0 };
         let lives = [0, 1].map(|port| self.life(port));
         for (side, life) in self.sides.iter_mut().zip(lives) {
-            side.restore(self.groups.len(), life, from)?;
+            side.restore(self.groups.len(), life, now, from)?;
         }
+        self.now_ms = now_ms;
         self.doubling.done(self.sides.iter().map(|side| side.store.len()).sum());
         match self.rule {
-            Rule::Regular { ttl_ms: Some(ttl) } => self.plan_sweep(ttl, 0),
+            Rule::Regular { ttl_ms: Some(ttl) } => self.plan_sweep(ttl, now_ms),
             _ => Ok(()),
         }
     }

@@ -199,7 +199,7 @@ fn saved(state: &dyn State) -> Vec<u8> {
 fn restored(plan: &KeyedOperator, code: &OperatorCode, bytes: &[u8]) -> Result<Box<dyn State>, Diagnostic> {
     let mut state = state_of(plan, code)?;
     let mut reader = ByteReader::new(bytes);
-    state.restore(&mut reader)?;
+    state.restore(&mut reader, 0)?;
     reader.end()?;
     Ok(state)
 }

@@ -6,18 +6,21 @@
 //! their memory back, until the state is below [`Spilling::low`]. Meanwhile readers wait that would go on with more than 80 % of
 //! the budget (see `flow`). When the windows are complete, such tables are merged block by block (see `merging`).
 //!
-//! What cannot be spilled: tables that are being merged, slices of overlapping windows of which some have been fired (those
-//! of one window have to fit), the state of keyed operators, lookup tables.
+//! Slices of overlapping windows are spilled when that does not suffice, and so are the waiting rows and the partitions of keyed
+//! operators (`keyed::spilling`). What cannot be spilled: tables that are being merged, and lookup tables.
 
 mod merging;
+mod parking;
 
 use crate::query::Query;
-use crate::tables::Frozen;
+use crate::tables::{Frozen, FrozenByNumber};
+use crate::task::Task;
 use merging::MergeQueue;
 pub(crate) use merging::StoredMerge;
 use millstream_state::{MemoryBudget, MemoryClass, PARTITIONS};
-use millstream_storage::{BlobRef, SpillCounters, SpillDirectory, SpillWriter};
+use millstream_storage::{BlobRef, Compression, Damaged, SpillCounters, SpillDirectory, SpillWriter};
 use millstream_types::{Diagnostic, MemorySize, code};
+use parking::Parked;
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::path::PathBuf;
@@ -47,12 +50,14 @@ pub struct SpillConfig {
     pub directory: PathBuf,
     /// What all files of a query may take there: bytes, or a share of what is free when the first is written.
     pub budget: MemorySize,
+    /// How it is written.
+    pub compression: Compression,
 }
 
 impl Default for SpillConfig {
     fn default() -> SpillConfig {
         let directory = std::env::temp_dir().join("millstream-spill");
-        SpillConfig { mode: SpillMode::Auto, directory, budget: MemorySize::Share(80) }
+        SpillConfig { mode: SpillMode::Auto, directory, budget: MemorySize::Share(80), compression: Compression::None }
     }
 }
 
@@ -73,19 +78,27 @@ pub(crate) struct Spilling {
     /// Whether the thread has been woken, and has not come to an end with it.
     is_asked: AtomicBool,
     is_over: AtomicBool,
+    /// Whether there are aggregations or keyed operators.
+    has_state: bool,
     sleep: Mutex<()>,
     woken: Condvar,
     /// By aggregation.
     merges: Vec<Mutex<MergeQueue>>,
     /// Merges that wait until their output is consumed.
     parked: Mutex<Vec<StoredMerge>>,
+    /// Tasks that wait until their output may be put out.
+    parked_tasks: Mutex<Vec<Parked>>,
+    has_parked: AtomicBool,
+    /// Bytes of states of keyed operators that were read from files and are worked on, and the tasks that wait for others to be
+    /// done with.
+    loaded: Mutex<(u64, Vec<Task>)>,
 }
 
 impl Spilling {
-    /// Of a query with so many aggregations.
+    /// Of a query with so many aggregations and keyed operators.
     pub(crate) fn new(
         config: &SpillConfig,
-        aggregations: usize,
+        (aggregations, operators): (usize, usize),
         budget: &Arc<MemoryBudget>,
         counters: &Arc<SpillCounters>,
     ) -> Spilling {
@@ -96,16 +109,25 @@ impl Spilling {
             directory: Mutex::new(None),
             is_asked: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+            has_state: aggregations + operators > 0,
             sleep: Mutex::new(()),
             woken: Condvar::new(),
             merges: (0..aggregations).map(|_| Mutex::default()).collect(),
             parked: Mutex::default(),
+            parked_tasks: Mutex::default(),
+            has_parked: AtomicBool::new(false),
+            loaded: Mutex::default(),
         }
     }
 
     /// Whether there is anything that a thread could spill.
     pub(crate) fn needs_thread(&self) -> bool {
-        self.config.mode == SpillMode::Auto && !self.merges.is_empty()
+        self.config.mode == SpillMode::Auto && self.has_state
+    }
+
+    /// Whether anything may be spilled.
+    fn may_spill(&self) -> bool {
+        self.config.mode != SpillMode::Never
     }
 
     /// Whether everything is spilled at once.
@@ -118,8 +140,43 @@ impl Spilling {
         self.budget.limit() / 5 * 2
     }
 
+    /// Reserves memory for a state of so many bytes that is to be read, of which there may be a fifth of the budget at a time, or
+    /// one; else the task waits until others are done with theirs.
+    pub(crate) fn load(&self, bytes: u64, task: impl FnOnce() -> Task) -> bool {
+        let mut loaded = self.loaded.lock();
+        let fits = loaded.0 == 0 || loaded.0 + bytes <= self.low();
+        match fits {
+            true => loaded.0 += bytes,
+            false => loaded.1.push(task()),
+        }
+        fits
+    }
+
+    /// A state of so many bytes that was read is not worked on any more; the tasks that have waited for that.
+    pub(crate) fn unload(&self, bytes: u64) -> Vec<Task> {
+        let mut loaded = self.loaded.lock();
+        loaded.0 -= bytes;
+        std::mem::take(&mut loaded.1)
+    }
+
+    /// Whether there is more state than there should be.
+    pub(crate) fn is_short(&self) -> bool {
+        self.config.mode == SpillMode::Auto && self.budget.state() > self.high()
+    }
+
+    /// Whether there are at most so many bytes of state.
+    pub(crate) fn has_at_most(&self, bytes: u64) -> bool {
+        self.budget.state() <= bytes
+    }
+
+    /// Bytes that are not worth a file when memory is short: a partition of an operator has so many before the operator has
+    /// an eighth of the budget.
+    pub(crate) fn few_bytes(&self) -> usize {
+        usize::try_from(self.budget.limit()).unwrap_or(usize::MAX) / (8 * PARTITIONS)
+    }
+
     /// Bytes of state at which enough has been spilled.
-    fn low(&self) -> u64 {
+    pub(crate) fn low(&self) -> u64 {
         self.budget.limit() / 5
     }
 
@@ -135,13 +192,19 @@ impl Spilling {
             return Ok(Arc::clone(directory));
         }
         let budget = |free| self.config.budget.of(free);
-        let made = SpillDirectory::create(&self.config.directory, budget, Arc::clone(&self.counters))?;
+        let compression = self.config.compression;
+        let made = SpillDirectory::create(&self.config.directory, budget, compression, Arc::clone(&self.counters))?;
         *directory = Some(Arc::clone(&made));
         Ok(made)
     }
 
+    /// Begins to spill something.
+    pub(crate) fn writer(&self) -> Result<SpillWriter, Diagnostic> {
+        Ok(self.directory().map_err(|e| self.failed(&e))?.writer())
+    }
+
     /// The error for state that cannot be written.
-    fn failed(&self, error: &io::Error) -> Diagnostic {
+    pub(crate) fn failed(&self, error: &io::Error) -> Diagnostic {
         let message = format!("state cannot be spilled to {}: {error}", self.config.directory.display());
         Diagnostic::new(code::SPILL_FAILED, message)
     }
@@ -170,11 +233,18 @@ impl Spilling {
     /// Gives up what was spilled. No thread is at work any more, but for readers that are stuck.
     pub(crate) fn end(&self) {
         self.parked.lock().clear();
+        self.parked_tasks.lock().clear();
+        self.loaded.lock().1.clear();
         if let Some(directory) = self.directory.lock().take() {
             // What cannot be removed now is when somebody spills to the same place again.
             let _ = directory.remove();
         }
     }
+}
+
+/// The error for spilled state that is not what was written.
+pub(crate) fn unreadable(what: Damaged) -> Diagnostic {
+    Diagnostic::new(code::SPILL_FAILED, format!("spilled state cannot be read back: {what}"))
 }
 
 impl Query {
@@ -214,7 +284,7 @@ impl Query {
             self.aggregations.iter().for_each(|aggregation| aggregation.tables.forget_free());
             // Before the look at tables: what the cut leaves frozen is there when it is not on its way any more.
             let is_on_its_way = self.cuts.is_on_its_way();
-            let spilled = self.spill_frozen(self.spilling.low())?;
+            let spilled = self.spill_frozen(self.spilling.low())? + self.spill_operators(self.spilling.low())?;
             if budget.state() <= self.spilling.low() {
                 return Ok(true);
             } else if spilled > 0 {
@@ -236,18 +306,32 @@ impl Query {
         for aggregation in 0..self.aggregations.len() {
             spilled += self.spill_tables(aggregation, enough)?;
         }
+        for aggregation in 0..self.aggregations.len() {
+            if self.spilling.is_short() {
+                spilled += self.spill_slices(aggregation, enough)?;
+            }
+        }
         Ok(spilled)
     }
 
-    /// Spills frozen tables of an aggregation, those of the latest windows first.
+    /// Spills frozen tables of an aggregation.
     pub(crate) fn spill_tables(&self, aggregation: usize, enough: u64) -> Result<usize, Diagnostic> {
-        let tables = self.aggregations[aggregation].tables.frozen();
+        self.spill_all(aggregation, self.aggregations[aggregation].tables.frozen(), enough)
+    }
+
+    /// Spills slices of overlapping windows of which some have been fired.
+    pub(crate) fn spill_slices(&self, aggregation: usize, enough: u64) -> Result<usize, Diagnostic> {
+        self.spill_all(aggregation, self.slices_to_spill(aggregation), enough)
+    }
+
+    /// Spills tables of an aggregation, those of the latest windows first, until there are at most so many bytes of state; how
+    /// many.
+    fn spill_all(&self, aggregation: usize, tables: FrozenByNumber, enough: u64) -> Result<usize, Diagnostic> {
         let mut tables = tables.into_values().rev().flatten().filter(|table| !table.is_stored()).peekable();
         let most = FILE_BYTES.min(self.spilling.budget.limit() / 16);
         let mut spilled = 0;
         while tables.peek().is_some() && self.spilling.budget.state() > enough {
-            let directory = self.spilling.directory().map_err(|e| self.spilling.failed(&e))?;
-            let mut writer = directory.writer();
+            let mut writer = self.spilling.writer()?;
             let mut written = Vec::new();
             while writer.bytes() < most
                 && let Some(table) = tables.next()

@@ -21,21 +21,21 @@ fn slices_are_judged_when_they_fire() {
     strategy.situation.caches = Caches { second: 1 << 20, last: 32 << 20 };
     let entries = (8.0 * different(3e6, 1e7 / 8.0)) as usize;
     strategy.note_task(10_000_000);
-    assert_eq!(strategy.sharing(), Sharing::Local);
+    assert_eq!(strategy.sharing(false), Sharing::Local);
     let switch = strategy.note_entries(entries, 0).expect("many keys");
     assert!(switch.observed().contains("10000000 rows") && switch.decided().contains("share"), "{switch:?}");
     assert_eq!(strategy.rows_per_slice(), Some(10_000_000.0));
-    assert_eq!(strategy.sharing(), Sharing::Global);
+    assert_eq!(strategy.sharing(false), Sharing::Global);
     strategy.note_task(10_000_000);
     assert_eq!(strategy.note_entries(10, 10), None);
-    assert_eq!(strategy.sharing(), Sharing::Global, "a slice of both kinds tells nothing");
+    assert_eq!(strategy.sharing(false), Sharing::Global, "a slice of both kinds tells nothing");
     strategy.note_task(10_000_000);
     assert!(strategy.note_entries(0, 10).is_some());
-    assert_eq!(strategy.sharing(), Sharing::Local);
+    assert_eq!(strategy.sharing(false), Sharing::Local);
     strategy.note_skew(0.9);
     strategy.note_task(10_000_000);
     assert_eq!(strategy.note_entries(entries, 0), None);
-    assert_eq!(strategy.sharing(), Sharing::Local, "heavy keys stay private");
+    assert_eq!(strategy.sharing(false), Sharing::Local, "heavy keys stay private");
 }
 
 /// A table of so many rows, `each` of every key, that appends or does not.
@@ -72,7 +72,7 @@ fn rows_of_keys_of_their_own_are_appended_until_keys_come_again() {
         let switch = fire(1, Kind::Own, 8 << 30).expect("a key for each row");
         assert!(switch.observed().contains("50000 rows of a table had 50000 keys"), "{switch:?}");
         assert!(switch.decided().contains("appended"), "{switch:?}");
-        assert!(begins() && strategy.sharing() == Sharing::Local);
+        assert!(begins() && strategy.sharing(false) == Sharing::Local);
         assert_eq!(fire(1, Kind::Appended, 8 << 30), None);
         assert_eq!(fire(1, Kind::Own, 8 << 30), None, "made before");
         assert_eq!(strategy.note_slices_sealed(1, 8 << 30), None, "nothing has been sealed");
@@ -124,7 +124,7 @@ fn shared_tables_give_way_to_appended_rows() {
     strategy.is_global.store(true, Relaxed);
     strategy.note_task(1_000_000);
     assert!(strategy.note_entries(0, 1_000_000).is_some_and(|switch| switch.decided().contains("appended")));
-    assert_eq!(strategy.sharing(), Sharing::Local);
+    assert_eq!(strategy.sharing(false), Sharing::Local);
     let global = RunConfig { merge: MergeStrategy::Global, ..config };
     let strategy = Strategy::new(&global, &layout, None);
     strategy.note_task(1_000_000);

@@ -1,10 +1,13 @@
-//! Tables of earlier generations: nobody writes to them any more, but their windows are not complete.
+//! Tables of earlier generations, and of this one that have become large: nobody writes to them any more, but their windows are
+//! not complete.
 //!
 //! A frozen table is shared by the trigger, which will merge it, and by the checkpointing thread, which stores it. Whoever needs
 //! its contents first seals it. When they are in a store, too, memory may be given back; they are read again, partition
 //! by partition, when the window is merged.
 
 use super::{Kind, OpenTables, Taken};
+use crate::buffer::Generation;
+use crate::spill::unreadable;
 use millstream_abi::EntryLayout;
 use millstream_state::{MemoryBudget, OutputTypes, PARTITIONS, Partial};
 use millstream_storage::{BlobRef, Damaged, SpillFiles, Store, TableState};
@@ -17,12 +20,17 @@ use std::sync::{Arc, OnceLock};
 /// See the file's description.
 #[derive(Debug)]
 pub(crate) struct Frozen {
+    /// Of its rows.
+    generation: Generation,
     kind: Kind,
     entries: usize,
     form: Mutex<Form>,
     /// Where it is kept by checkpoints.
     kept: OnceLock<TableState>,
 }
+
+/// Generation of tables that belong before any cut to come.
+const OLD: Generation = Generation(0);
 
 #[derive(Debug)]
 enum Form {
@@ -51,10 +59,10 @@ enum Place {
 }
 
 impl Frozen {
-    /// A table that was taken.
-    pub(super) fn new(table: Taken) -> Frozen {
+    /// A table of a generation that was taken.
+    pub(super) fn new(table: Taken, generation: Generation) -> Frozen {
         let (kind, entries) = (table.kind(), table.len());
-        Frozen { kind, entries, form: Mutex::new(Form::Table(Some(table))), kept: OnceLock::new() }
+        Frozen { generation, kind, entries, form: Mutex::new(Form::Table(Some(table))), kept: OnceLock::new() }
     }
 
     /// A table of a checkpoint that a query is recovered from.
@@ -62,22 +70,27 @@ impl Frozen {
         let entries = usize::try_from(state.entries).unwrap_or(usize::MAX);
         let stored = Stored { place: Place::Checkpoint(store), partitions: state.partitions.clone(), types };
         let form = Mutex::new(Form::Stored(Arc::new(stored)));
-        Frozen { kind: Kind::Own, entries, form, kept: OnceLock::from(state) }
+        Frozen { generation: OLD, kind: Kind::Own, entries, form, kept: OnceLock::from(state) }
     }
 
     /// What tables of several generations have become together.
     pub(crate) fn compacted(partial: Partial) -> Frozen {
         let (kind, entries) = (if partial.is_array() { Kind::Array } else { Kind::Own }, partial.len());
         let form = Mutex::new(Form::Sealed(Arc::new(partial)));
-        Frozen { kind, entries, form, kept: OnceLock::new() }
+        Frozen { generation: OLD, kind, entries, form, kept: OnceLock::new() }
     }
 
-    /// A table that was taken, shared.
+    /// A table that was taken when its slice was complete, shared.
     pub(crate) fn shared(table: Taken) -> Arc<Frozen> {
         match table {
             Taken::Frozen(table) => table,
-            table => Arc::new(Frozen::new(table)),
+            table => Arc::new(Frozen::new(table, OLD)),
         }
+    }
+
+    /// The generation of its rows, or one before.
+    pub(super) fn generation(&self) -> Generation {
+        self.generation
     }
 
     /// What it was.
@@ -157,10 +170,8 @@ impl Stored {
 
     fn failed(&self, what: &Damaged) -> Diagnostic {
         match &self.place {
-            Place::Checkpoint(_) => damaged(Damaged(what.0.clone())),
-            Place::Spilled(_) => {
-                Diagnostic::new(code::SPILL_FAILED, format!("spilled state cannot be read back: {what}"))
-            }
+            Place::Checkpoint(_) => damaged(what.clone()),
+            Place::Spilled(_) => unreadable(what.clone()),
         }
     }
 
@@ -186,6 +197,9 @@ impl Stored {
         budget: &Arc<MemoryBudget>,
     ) -> Result<Option<Partial>, Diagnostic> {
         let Some(blob) = self.partitions[partition].get(number) else { return Ok(None) };
+        if let (Place::Spilled(files), Some(next)) = (&self.place, self.partitions[partition].get(number + 1)) {
+            files.will_read(next);
+        }
         let block = self.blob(blob)?;
         Partial::restore_block(layout, &self.types, budget, &block).map(Some).map_err(|what| self.failed(&what))
     }

@@ -147,6 +147,11 @@ impl Combiner {
         &self.window
     }
 
+    /// Forgets all slices.
+    pub fn clear(&mut self) {
+        *self = Combiner::new(Arc::clone(&self.layout), self.combination, self.partitions.clone());
+    }
+
     /// What the last window was made of, but for late rows that are merged by themselves.
     pub fn contents(&self) -> WindowContents {
         WindowContents { slices: self.entered, entries: self.entries, keys: self.window.len() }

@@ -1,0 +1,170 @@
+//! A job from Kafka to files, Kafka and PostgreSQL that is killed at random moments leaves the rows of an undisturbed run in all of
+//! them. Needs a broker, too: `MILLSTREAM_KAFKA=start`. `MILLSTREAM_KILLS=200` kills more often.
+
+use crate::broker::{Kafka, shared};
+use crate::server::Database;
+use crate::support::millstream;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// Windows and joins of every kind, each to one of the systems.
+const SCRIPT: &str = "
+SET 'execution.checkpointing.interval' = '30 ms';
+CREATE TABLE a (id BIGINT, k BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND) WITH (SOURCE, 'topic'='from-a');
+CREATE TABLE b (id BIGINT, k BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND) WITH (SOURCE, 'topic'='from-b');
+CREATE TABLE tumble (k BIGINT, ws TIMESTAMP(3), n BIGINT) WITH (TOPIC, 'topic'='${OUT}-tumble');
+CREATE TABLE session (k BIGINT, ws TIMESTAMP(3), we TIMESTAMP(3), n BIGINT) WITH (TOPIC, 'topic'='${OUT}-session');
+CREATE TABLE hop (k BIGINT, ws TIMESTAMP(3), n BIGINT) WITH ('connector'='filesystem', 'path'='${OUT}/hop', 'format'='csv');
+CREATE TABLE window_join (k BIGINT, i BIGINT, j BIGINT) WITH ('connector'='filesystem', 'path'='${OUT}/window_join', 'format'='csv');
+CREATE TABLE joined (k BIGINT, i BIGINT, j BIGINT) WITH (DATABASE, 'table-name'='joined');
+CREATE TABLE top (k BIGINT, n BIGINT, ws TIMESTAMP(3), r BIGINT) WITH (DATABASE, 'table-name'='top');
+BEGIN STATEMENT SET;
+INSERT INTO tumble SELECT k, window_start, COUNT(*)
+FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY k, window_start, window_end;
+INSERT INTO session SELECT k, window_start, window_end, COUNT(*)
+FROM TABLE(SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' SECOND)) GROUP BY k, window_start, window_end;
+INSERT INTO hop SELECT k, window_start, COUNT(*)
+FROM TABLE(HOP(TABLE b, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '4' SECOND)) GROUP BY k, window_start, window_end;
+INSERT INTO window_join SELECT l.k, l.id, r.id
+FROM (SELECT * FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '2' SECOND))) l
+JOIN (SELECT * FROM TABLE(TUMBLE(TABLE b, DESCRIPTOR(ts), INTERVAL '2' SECOND))) r
+ON l.k = r.k AND l.window_start = r.window_start AND l.window_end = r.window_end;
+INSERT INTO joined SELECT a.k, a.id, b.id
+FROM a JOIN b ON a.k = b.k AND a.ts BETWEEN b.ts - INTERVAL '1' SECOND AND b.ts;
+INSERT INTO top SELECT k, n, window_start, r FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n DESC, k) AS r FROM (
+    SELECT k, window_start, window_end, COUNT(*) AS n
+    FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY k, window_start, window_end))
+WHERE r <= 3;
+END;
+";
+
+/// Rows of each partition of a topic.
+const ROWS: u64 = 1500;
+
+/// The job with an output of its own.
+struct Job<'a> {
+    kafka: &'a Kafka,
+    folder: &'a Path,
+    database: Database,
+    out: String,
+}
+
+impl Job<'_> {
+    fn new<'a>(kafka: &'a Kafka, folder: &'a Path, out: &str) -> Job<'a> {
+        for topic in ["tumble", "session"] {
+            kafka.create(&format!("{out}-{topic}"), 2, &[]);
+        }
+        let mut database = Database::new(&format!("from_kafka_{}", out.replace('-', "_")));
+        database.execute(
+            "CREATE TABLE joined (k bigint, i bigint, j bigint);
+             CREATE TABLE top (k bigint, n bigint, ws timestamp, r bigint)",
+        );
+        Job { kafka, folder, database, out: out.into() }
+    }
+
+    fn command(&self, rate: u64, workers: u64) -> Command {
+        let quoted = |options: &[(String, String)]| {
+            let options: Vec<String> =
+                options.iter().map(|(k, v)| format!("'{k}'='{}'", v.replace('\'', "''"))).collect();
+            options.join(", ")
+        };
+        let database: Vec<_> = self.database.options("").into_iter().filter(|(key, _)| key != "table-name").collect();
+        let kafka = |more: &[(&str, &str)]| {
+            let all =
+                [("connector", "kafka"), ("properties.bootstrap.servers", &self.kafka.servers), ("format", "json")];
+            let all = all.iter().chain(more).map(|(key, value)| (key.to_string(), value.to_string()));
+            quoted(&all.collect::<Vec<_>>())
+        };
+        let rate = rate.to_string();
+        let source = kafka(&[
+            ("scan.startup.mode", "earliest-offset"),
+            ("scan.bounded.mode", "latest-offset"),
+            ("scan.rate-limit.rows-per-second", &rate),
+        ]);
+        let prefix = format!("prefix-{}", self.out);
+        let topic = kafka(&[("sink.delivery-guarantee", "exactly-once"), ("sink.transactional-id-prefix", &prefix)]);
+        let script = SCRIPT.replace("SOURCE", &source).replace("TOPIC", &topic).replace("DATABASE", &quoted(&database));
+        fs::write(self.folder.join("job.sql"), script).unwrap();
+        let mut command = millstream(self.folder);
+        command.args(["run", "job.sql", "--quiet", "--workers", &workers.to_string()]);
+        command.arg(format!("--var=OUT={}", self.out)).args(["--state-dir", &format!("state-{}", self.out)]);
+        command
+    }
+
+    fn finish(&self) {
+        let output = self.command(100_000_000, 2).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// The rows of all outputs, sorted.
+    fn rows(&mut self) -> BTreeMap<&'static str, Vec<String>> {
+        let mut rows = BTreeMap::new();
+        for topic in ["tumble", "session"] {
+            rows.insert(topic, self.kafka.texts(&format!("{}-{topic}", self.out)));
+        }
+        for table in ["hop", "window_join"] {
+            let files = fs::read_dir(self.folder.join(&self.out).join(table)).unwrap().map(|file| file.unwrap().path());
+            let shown = files.filter(|file| !file.file_name().unwrap().to_string_lossy().starts_with('.'));
+            let texts = shown.map(|file| fs::read_to_string(file).unwrap());
+            rows.insert(table, texts.flat_map(|text| text.lines().map(str::to_string).collect::<Vec<_>>()).collect());
+        }
+        rows.insert("joined", self.database.rows("k, i, j", "FROM joined"));
+        rows.insert("top", self.database.rows("k, n, ws, r", "FROM top"));
+        rows.values_mut().for_each(|rows| rows.sort());
+        rows
+    }
+}
+
+#[test]
+fn a_job_from_kafka_that_is_killed_loses_and_repeats_nothing() {
+    let Some(kafka) = shared() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let kills: u64 = std::env::var("MILLSTREAM_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(8);
+    let mut state = kills;
+    // Without a seed of its own, so that a failure can be run again.
+    let mut draw = |bound: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) % bound
+    };
+    for topic in ["from-a", "from-b"] {
+        kafka.create(topic, 2, &[]);
+        for partition in 0..2 {
+            let mut row = |i: u64| {
+                let (ms, k) = (i * 20 + draw(900), draw(40));
+                format!(r#"{{"id":{i},"k":{k},"ts":"2024-01-01 00:00:{:02}.{:03}"}}"#, ms / 1000 % 60, ms % 1000)
+            };
+            let rows: Vec<String> = (0..ROWS).map(&mut row).collect();
+            kafka.send(topic, partition, &rows.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+    }
+    let mut undisturbed = Job::new(&kafka, folder.path(), "undisturbed");
+    undisturbed.finish();
+    let expected = undisturbed.rows();
+    assert!(expected.values().all(|rows| rows.len() >= 40), "{expected:?}");
+    let mut left = kills;
+    while left > 0 {
+        let mut job = Job::new(&kafka, folder.path(), &format!("killed-{left}"));
+        let now = left.min(8);
+        left -= now;
+        for _ in 0..now {
+            let mut command = job.command(3000, 1 + draw(4));
+            let spill = ["pipeline.spill=auto", "pipeline.spill=always"][draw(2) as usize];
+            let mut child = command.args(["--set", spill]).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(50 + draw(900)));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        // What has come to its end is not run again.
+        for _ in 0..2 {
+            job.finish();
+            for (output, found) in job.rows() {
+                let (has, wants) = (found.len(), expected[output].len());
+                assert!(found == expected[output], "{output} has {has} rows instead of {wants}; {left} kills to come");
+            }
+        }
+    }
+}

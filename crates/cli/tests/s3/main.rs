@@ -1,0 +1,16 @@
+//! State directories in an object store, against a local S3 server that the tests start themselves: `make test-s3`.
+//!
+//! - `kills`: jobs that are killed and go on, here and on another machine;
+//! - `owners`: several processes with one state directory;
+//! - `looking`: the commands that look at checkpoints and after them, and damage;
+//! - `outages`: a store that goes away, and one that cannot be used.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod job;
+mod kills;
+mod looking;
+mod outages;
+mod owners;
+mod server;
+#[path = "../support/mod.rs"]
+mod support;

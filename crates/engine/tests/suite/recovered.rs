@@ -1,0 +1,107 @@
+//! Nexmark queries that are stopped with a checkpoint at some moment, and go on from it with another number of workers, several
+//! times: together they give what Apache Flink answers.
+
+use crate::configurations::Configuration;
+use crate::nexmark::{COUNT_CHAR, QUERIES, actual, difference, expected};
+use crate::tests_dir;
+use arrow_array::cast::AsArray;
+use millstream::{Collected, Diagnostic, Outcome, RunMonitor, Session, code};
+use std::path::Path;
+use std::time::Duration;
+
+/// How the parts of a run differ: workers, and whether state is spilled.
+const RUNS: [(&str, &str); 4] = [("2", "auto"), ("1", "always"), ("4", "auto"), ("3", "always")];
+
+fn session(folder: &Path, (workers, spill): (&str, &str)) -> Session {
+    let state = folder.join("state").to_string_lossy().into_owned();
+    let settings = [
+        ("pipeline.tier", "interpreted"),
+        ("pipeline.buffer-rows", "32"),
+        ("parallelism.default", workers),
+        ("pipeline.spill", spill),
+        ("execution.checkpointing.dir", &state),
+        ("execution.checkpointing.interval", "5 ms"),
+    ];
+    Configuration::new("recovered", &settings).session()
+}
+
+/// Defines the tables, the view `q` of a query, and the table `out` for its rows.
+fn define(session: &mut Session, folder: &Path, ddl: &str, query: &str) -> Result<(), Diagnostic> {
+    let data = tests_dir().join("nexmark").to_string_lossy().into_owned();
+    let ddl = std::fs::read_to_string(tests_dir().join("nexmark").join(ddl)).unwrap().replace("${DATA}", &data);
+    session.run(&ddl)?;
+    session.run(COUNT_CHAR)?;
+    let query = std::fs::read_to_string(tests_dir().join(format!("nexmark/queries/{query}.sql"))).unwrap();
+    session.run(&format!("CREATE VIEW q AS {query}"))?;
+    let mut described = Collected::new();
+    session.execute(&session.parse("DESCRIBE q")?[0], &mut described, &RunMonitor::new())?;
+    let described = described.into_batch()?;
+    let (names, types) = (described.column(0).as_string_view(), described.column(1).as_string_view());
+    let type_of = |text: &str| text.split(" *").next().unwrap_or(text).to_string();
+    let columns = names.iter().flatten().zip(types.iter().flatten());
+    let columns: Vec<String> = columns.map(|(name, text)| format!("`{name}` {}", type_of(text))).collect();
+    session.run(&format!(
+        "CREATE TABLE `out` ({}) WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'parquet')",
+        columns.join(", "),
+        folder.join("out").display()
+    ))
+}
+
+/// Runs the query until it ends, or, for a while, until it has stopped; whether it has ended.
+fn run(session: &mut Session, stop_after: Option<Duration>) -> Result<bool, Diagnostic> {
+    let monitor = RunMonitor::new();
+    let statement = &session.parse("INSERT INTO `out` SELECT * FROM q")?[0];
+    let cancel = monitor.cancel().clone();
+    let stopper = stop_after.map(|time| {
+        std::thread::spawn(move || {
+            std::thread::sleep(time);
+            cancel.stop();
+        })
+    });
+    let outcome = session.execute(statement, &mut Collected::new(), &monitor);
+    stopper.into_iter().for_each(|thread| thread.join().unwrap());
+    match outcome {
+        Ok(Outcome::Ran(_) | Outcome::Done(_)) => Ok(true),
+        Err(diagnostic) if diagnostic.code == code::SUSPENDED => Ok(false),
+        Ok(_) => panic!("an insert has no other outcome"),
+        Err(diagnostic) => Err(diagnostic),
+    }
+}
+
+/// The number of times that the query has been stopped before its end, and how its rows differ from Flink's.
+fn check(ddl: &str, query: &str, seed: u64) -> Result<(usize, String), Diagnostic> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut stopped = 0;
+    for (number, settings) in RUNS.into_iter().enumerate() {
+        let mut session = session(folder.path(), settings);
+        define(&mut session, folder.path(), ddl, query)?;
+        let is_last = number + 1 == RUNS.len();
+        // Soon enough that the query is still at work, at another point of it each time.
+        let stop_after = Duration::from_millis(3 + (seed * 7 + number as u64 * 13) % 30);
+        if !run(&mut session, (!is_last).then_some(stop_after))? {
+            stopped += 1;
+        }
+    }
+    let mut session = session(folder.path(), RUNS[0]);
+    define(&mut session, folder.path(), ddl, query)?;
+    Ok((stopped, difference(&expected(query), &actual(&mut session, "SELECT * FROM `out`")?)))
+}
+
+#[test]
+fn queries_that_are_stopped_and_go_on_give_flinks_rows() {
+    let (mut failures, mut stopped) = (Vec::new(), 0);
+    for (seed, query) in (0..).zip(QUERIES) {
+        let ddl = ["ddl_flat.sql", "ddl_combined.sql"][seed as usize % 2];
+        match check(ddl, query, seed) {
+            Ok((times, difference)) => {
+                stopped += times;
+                if !difference.is_empty() {
+                    failures.push(format!("{query} over {ddl}, stopped {times} times:\n{difference}"));
+                }
+            }
+            Err(error) => failures.push(format!("{query} over {ddl}: {error}")),
+        }
+    }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+    assert!(stopped >= QUERIES.len(), "only {stopped} stops came before the end of a query");
+}

@@ -1,0 +1,96 @@
+//! What a partition remembers: in memory, or, when that is short, encoded in a file of the run.
+
+use super::{State, state_of};
+use crate::checkpoint::Saved;
+use crate::input::OperatorCode;
+use crate::spill::unreadable;
+use millstream_plan::pipeline::KeyedOperator;
+use millstream_state::{Charge, MemoryBudget, MemoryClass};
+use millstream_storage::{ByteReader, ByteWriter, SpilledBlob};
+use millstream_types::Diagnostic;
+use std::sync::Arc;
+
+/// See the file's description.
+pub(super) struct Kept {
+    place: Place,
+    charge: Charge,
+    /// `Work::now_ms` of the last job: what times that are saved are relative to.
+    now_ms: i64,
+}
+
+enum Place {
+    Memory(Box<dyn State>),
+    Spilled(SpilledBlob),
+}
+
+impl Kept {
+    /// The state of a partition at its start.
+    pub(super) fn new(
+        plan: &KeyedOperator,
+        code: &OperatorCode,
+        budget: &Arc<MemoryBudget>,
+    ) -> Result<Kept, Diagnostic> {
+        let charge = Charge::new(budget, MemoryClass::Operators, 0);
+        Ok(Kept { place: Place::Memory(state_of(plan, code)?), charge, now_ms: 0 })
+    }
+
+    /// The state, read if need be.
+    pub(super) fn state(&mut self, plan: &KeyedOperator, code: &OperatorCode) -> Result<&mut dyn State, Diagnostic> {
+        if let Place::Spilled(blob) = &self.place {
+            let (mut state, bytes) = (state_of(plan, code)?, blob.read().map_err(unreadable)?);
+            // Until it is measured after the job; what was read is held as well until it is decoded.
+            self.charge.set(2 * bytes.len());
+            state.restore(&mut ByteReader::new(&bytes), self.now_ms)?;
+            self.place = Place::Memory(state);
+        }
+        match &mut self.place {
+            Place::Memory(state) => Ok(&mut **state),
+            Place::Spilled(_) => Err(Diagnostic::bug("state was read and is not there")),
+        }
+    }
+
+    /// A job at a moment is done: what is held now.
+    pub(super) fn worked(&mut self, now_ms: i64) {
+        self.now_ms = now_ms;
+        if let Place::Memory(state) = &mut self.place {
+            self.charge.set(state.bytes());
+        }
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes_in_memory(&self) -> usize {
+        self.charge.bytes()
+    }
+
+    /// Its encoding, if it is in memory.
+    pub(super) fn encoded(&self) -> Result<Option<Vec<u8>>, Diagnostic> {
+        let Place::Memory(state) = &self.place else { return Ok(None) };
+        let mut out = ByteWriter::new();
+        state.save(&mut out)?;
+        Ok(Some(out.into_bytes()))
+    }
+
+    /// Gives its memory up: its encoding is in a file.
+    pub(super) fn spilled(&mut self, blob: SpilledBlob) {
+        self.place = Place::Spilled(blob);
+        self.charge.set(0);
+    }
+
+    /// What a checkpoint keeps of it.
+    pub(super) fn save(&self) -> Result<Saved, Diagnostic> {
+        Ok(match (&self.place, self.encoded()?) {
+            (Place::Spilled(blob), _) => Saved::Spilled(blob.clone()),
+            (Place::Memory(_), encoded) => Saved::Bytes(encoded.unwrap_or_default()),
+        })
+    }
+
+    /// Takes over what a checkpoint has kept; `State::due` after that.
+    pub(super) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<i64, Diagnostic> {
+        let Place::Memory(state) = &mut self.place else {
+            return Err(Diagnostic::bug("state was restored where there was some already"));
+        };
+        state.restore(from, 0)?;
+        self.charge.set(state.bytes());
+        Ok(state.due())
+    }
+}

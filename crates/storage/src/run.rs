@@ -1,0 +1,182 @@
+//! Who may write to a state directory in an object store.
+//!
+//! There is no lock that goes with its process, so each process that uses the directory is a *run* with a number of its own,
+//! which is taken by making the object `run-<number>`: of several processes one succeeds. The highest number is the owner, and
+//! nobody else:
+//!
+//! - What a run writes has its number in its name ([`crate::Checkpoints`]), so that one that has been superseded without
+//!   knowing it overwrites nothing.
+//! - After a manifest, and before anything is committed because of it, a run looks whether it is still the newest. A later run
+//!   takes its number before it looks for manifests. So either the later run goes on from that manifest, or the earlier one
+//!   ends without committing. That holds for any clocks and pauses; the store must show at once what was written, as S3 does.
+//! - A run says that it is alive by writing its object again, every [`BEAT`]. Whoever comes while it does is refused; whoever sees
+//!   no change for [`SILENCE`] takes over. On the same machine nobody waits: the lock of a local directory says whether
+//!   the process is there.
+
+use crate::objects::ObjectDirectory;
+use crate::store::Store;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// From one sign of life to the next.
+const BEAT: Duration = Duration::from_secs(3);
+/// A process on another machine that has given no sign of life for so long is taken for dead.
+const SILENCE: Duration = Duration::from_secs(15);
+/// How long the end of a process waits for the store to take note.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// How often signs of life are looked for.
+const GLANCE: Duration = Duration::from_secs(1);
+
+/// Beginning of the names of runs' objects.
+const RUN: &str = "run-";
+
+/// The number of this process.
+#[derive(Debug)]
+pub(crate) struct Run {
+    directory: ObjectDirectory,
+    number: u64,
+}
+
+/// Gives signs of life of a run, and says that it has ended when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Heartbeat {
+    /// Dropped, it ends the thread.
+    stop: Option<Sender<()>>,
+    /// Disconnected when the thread has ended.
+    stopped: Receiver<()>,
+}
+
+/// What the object of a run says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Holder {
+    host: String,
+    process: u32,
+    /// Identifies the local directory with the lock of the process.
+    lock: String,
+    /// Signs of life so far.
+    beats: u64,
+    has_ended: bool,
+}
+
+impl Run {
+    /// Takes the next number; `Err` inside names the process that is at work. `lock` is held by this process.
+    pub(crate) fn begin(directory: ObjectDirectory, lock: &str) -> io::Result<Result<(Run, Heartbeat), String>> {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let holder = Holder { host, process: std::process::id(), lock: lock.into(), beats: 0, has_ended: false };
+        loop {
+            let numbers = numbers(&directory)?;
+            let newest = numbers.last().copied();
+            if let Some(other) = newest.map(|number| holder_at_work(&directory, number, lock)).transpose()?.flatten() {
+                return Ok(Err(other));
+            }
+            let number = newest.unwrap_or(0) + 1;
+            match directory.put(&name(number), holder.encode(), true) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                other => other?,
+            }
+            for number in numbers {
+                directory.delete(&name(number))?;
+            }
+            let heartbeat = Heartbeat::begin(directory.clone(), number, holder);
+            return Ok(Ok((Run { directory, number }, heartbeat)));
+        }
+    }
+
+    /// Its number, from 1.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether no other process has taken a number since.
+    pub(crate) fn is_newest(&self) -> io::Result<bool> {
+        Ok(numbers(&self.directory)?.last().is_none_or(|&newest| newest <= self.number))
+    }
+}
+
+impl Heartbeat {
+    fn begin(directory: ObjectDirectory, number: u64, mut holder: Holder) -> Heartbeat {
+        let ((stop, stops), (ended, stopped)) = (channel(), channel());
+        std::thread::spawn(move || {
+            let _ended: Sender<()> = ended;
+            while stops.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+                holder.beats += 1;
+                // Whether the store answers is seen at the next checkpoint.
+                let _ = directory.put(&name(number), holder.encode(), false);
+            }
+            holder.has_ended = true;
+            let _ = directory.put(&name(number), holder.encode(), false);
+        });
+        Heartbeat { stop: Some(stop), stopped }
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        self.stop = None;
+        // If the store does not answer in time, the run is taken for one that has crashed.
+        let _ = self.stopped.recv_timeout(FAREWELL);
+    }
+}
+
+impl Holder {
+    fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("texts and numbers are JSON")
+    }
+}
+
+fn name(number: u64) -> String {
+    format!("{RUN}{number:08}")
+}
+
+/// The numbers that are taken, in order.
+fn numbers(directory: &ObjectDirectory) -> io::Result<Vec<u64>> {
+    let number = |name: &str| name.strip_prefix(RUN)?.parse().ok();
+    let mut numbers: Vec<u64> = directory.entries()?.files.iter().filter_map(|file| number(&file.name)).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Who is at work as a run; `None` if nobody is any more, which takes [`SILENCE`] to find out if it was on another machine.
+fn holder_at_work(directory: &ObjectDirectory, number: u64, lock: &str) -> io::Result<Option<String>> {
+    let seen = || match directory.get(&name(number)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other,
+    };
+    let (first, since) = (seen()?, Instant::now());
+    let holder: Option<Holder> = serde_json::from_slice(&first).ok();
+    if holder.as_ref().is_some_and(|holder| holder.has_ended || holder.lock == lock) {
+        return Ok(None);
+    }
+    while since.elapsed() < SILENCE {
+        std::thread::sleep(GLANCE);
+        if seen()? != first {
+            let text = |holder: Holder| format!("process {} on the machine {}", holder.process, holder.host);
+            return Ok(Some(holder.map_or_else(|| "a process on another machine".into(), text)));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_run_is_the_owner() {
+        let directory = ObjectDirectory::in_memory();
+        let (first, first_beats) = Run::begin(directory.clone(), "here").unwrap().unwrap();
+        assert_eq!((first.number(), first.is_newest().unwrap()), (1, true));
+        // The lock of the machine says that the first one is dead, although it is not.
+        let (second, second_beats) = Run::begin(directory.clone(), "here").unwrap().unwrap();
+        assert_eq!((second.number(), second.is_newest().unwrap()), (2, true));
+        assert!(!first.is_newest().unwrap());
+        drop(first_beats);
+        assert!(second.is_newest().unwrap(), "the end of a run that was superseded changes nothing");
+        let other = Run::begin(directory.clone(), "there").unwrap().unwrap_err();
+        assert!(other.contains(&format!("process {}", std::process::id())), "{other}");
+        drop(second_beats);
+        assert_eq!(Run::begin(directory, "there").unwrap().unwrap().0.number(), 3, "it has said that it has ended");
+    }
+}
