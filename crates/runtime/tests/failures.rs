@@ -223,7 +223,9 @@ fn left_far_ahead(then: Vec<Step>) -> (Result<(), millstream_types::Diagnostic>,
     let stats = Arc::new(QueryStats::new(&run.plan));
     let (shared, memory) = (Arc::clone(&stats), MemorySize::Bytes(JOIN_MEMORY));
     let query = std::thread::spawn(move || {
-        millstream_runtime::run(run, &RunConfig { memory, ..config(2, 0) }, &shared, &CancelToken::new())
+        // What is spilled needs no waiting.
+        let spill = SpillConfig { mode: SpillMode::Never, ..SpillConfig::default() };
+        millstream_runtime::run(run, &RunConfig { memory, spill, ..config(2, 0) }, &shared, &CancelToken::new())
     });
     while stats.snapshot().memory.used < JOIN_MEMORY / 5 * 4 {
         assert!(!query.is_finished());
@@ -262,7 +264,8 @@ fn a_state_that_does_not_fit_is_an_error() {
         .for_each(|input| *input = KeyedInput { time: None, ..keyed::keyed_input(None) });
     let sink = MemorySink::default();
     let written = Arc::clone(&sink.written);
-    let small = RunConfig { memory: MemorySize::Bytes(JOIN_MEMORY), ..config(2, 0) };
+    let spill = SpillConfig { mode: SpillMode::Never, ..SpillConfig::default() };
+    let small = RunConfig { memory: MemorySize::Bytes(JOIN_MEMORY), spill, ..config(2, 0) };
     let (result, stats) = run_within(input(plan, sources.into(), vec![sink]), small, CancelToken::new());
     let error = result.unwrap_err();
     assert_eq!(error.code, code::OUT_OF_MEMORY);
