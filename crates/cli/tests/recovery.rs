@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![cfg(unix)]
 
+#[path = "support/draws.rs"]
+mod draws;
 mod support;
 
+use draws::{Draws, kills};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,16 +66,6 @@ INSERT INTO over_rows SELECT k, id, COUNT(*) OVER (
 INSERT INTO regular_join SELECT a.k, a.id, b.id FROM a JOIN b ON a.k = b.k AND a.id = b.id;
 END;
 ";
-
-/// A sequence without a seed of its own, so that a failure can be run again.
-struct Draws(u64);
-
-impl Draws {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % bound
-    }
-}
 
 /// A job with its input, output and state.
 struct Job {
@@ -177,10 +170,6 @@ fn assert_same(found: &BTreeMap<String, Vec<String>>, expected: &BTreeMap<String
         let (has, wants) = (found[table].len(), rows.len());
         assert!(found[table] == *rows, "{table} has {has} rows instead of {wants}, first difference {first:?}; {when}");
     }
-}
-
-fn kills(default: u64) -> u64 {
-    std::env::var("MILLSTREAM_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(default)
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! them. Needs a broker, too: `MILLSTREAM_KAFKA=start`. `MILLSTREAM_KILLS=200` kills more often.
 
 use crate::broker::{Kafka, shared};
+use crate::draws::{Draws, kills};
 use crate::server::Database;
 use crate::support::millstream;
 use std::collections::BTreeMap;
@@ -123,18 +124,13 @@ impl Job<'_> {
 fn a_job_from_kafka_that_is_killed_loses_and_repeats_nothing() {
     let Some(kafka) = shared() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let kills: u64 = std::env::var("MILLSTREAM_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(8);
-    let mut state = kills;
-    // Without a seed of its own, so that a failure can be run again.
-    let mut draw = |bound: u64| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) % bound
-    };
+    let kills = kills(8);
+    let mut draws = Draws(kills);
     for topic in ["from-a", "from-b"] {
         kafka.create(topic, 2, &[]);
         for partition in 0..2 {
             let mut row = |i: u64| {
-                let (ms, k) = (i * 20 + draw(900), draw(40));
+                let (ms, k) = (i * 20 + draws.below(900), draws.below(40));
                 format!(r#"{{"id":{i},"k":{k},"ts":"2024-01-01 00:00:{:02}.{:03}"}}"#, ms / 1000 % 60, ms % 1000)
             };
             let rows: Vec<String> = (0..ROWS).map(&mut row).collect();
@@ -151,10 +147,10 @@ fn a_job_from_kafka_that_is_killed_loses_and_repeats_nothing() {
         let now = left.min(8);
         left -= now;
         for _ in 0..now {
-            let mut command = job.command(3000, 1 + draw(4));
-            let spill = ["pipeline.spill=auto", "pipeline.spill=always"][draw(2) as usize];
+            let mut command = job.command(3000, 1 + draws.below(4));
+            let spill = ["pipeline.spill=auto", "pipeline.spill=always"][draws.below(2) as usize];
             let mut child = command.args(["--set", spill]).spawn().unwrap();
-            std::thread::sleep(Duration::from_millis(50 + draw(900)));
+            std::thread::sleep(Duration::from_millis(50 + draws.below(900)));
             child.kill().unwrap();
             child.wait().unwrap();
         }

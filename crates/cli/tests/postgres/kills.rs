@@ -1,6 +1,7 @@
 //! Jobs that are killed at random moments leave the rows of an undisturbed run in the database. `MILLSTREAM_KILLS=200` kills
 //! more often.
 
+use crate::draws::{Draws, kills};
 use crate::server::Database;
 use crate::support::millstream;
 use std::fs;
@@ -57,12 +58,12 @@ fn database(name: &str) -> Database {
     database
 }
 
-fn write_input(folder: &Path, draw: &mut impl FnMut(u64) -> u64) {
+fn write_input(folder: &Path, draws: &mut Draws) {
     for table in ["a", "b"] {
         fs::create_dir(folder.join(table)).unwrap();
         for file in 0..2 {
             let row = |i: u64| {
-                let (ms, k) = (i * 20 + draw(900), draw(40));
+                let (ms, k) = (i * 20 + draws.below(900), draws.below(40));
                 format!("{i},{k},2024-01-01 00:{:02}:{:02}.{:03}\n", ms / 60_000, ms / 1000 % 60, ms % 1000)
             };
             let text: String = (0..3000).map(row).collect();
@@ -95,14 +96,9 @@ fn content(database: &mut Database) -> Vec<Vec<String>> {
 fn a_job_that_is_killed_loses_and_repeats_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let kills: u64 = std::env::var("MILLSTREAM_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(8);
-    let mut state = kills;
-    // Without a seed of its own, so that a failure can be run again.
-    let mut draw = |bound: u64| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) % bound
-    };
-    write_input(folder, &mut draw);
+    let kills = kills(8);
+    let mut draws = Draws(kills);
+    write_input(folder, &mut draws);
     let mut undisturbed = database("undisturbed");
     finish(command(folder, &undisturbed, 100_000_000, 2));
     let expected = content(&mut undisturbed);
@@ -113,9 +109,9 @@ fn a_job_that_is_killed_loses_and_repeats_nothing() {
         let (now, state) = (left.min(8), format!("state-{left}"));
         left -= now;
         for _ in 0..now {
-            let mut command = command(folder, &killed, 6000, 1 + draw(4));
+            let mut command = command(folder, &killed, 6000, 1 + draws.below(4));
             let mut child = command.args(["--state-dir", &state]).spawn().unwrap();
-            std::thread::sleep(Duration::from_millis(50 + draw(900)));
+            std::thread::sleep(Duration::from_millis(50 + draws.below(900)));
             child.kill().unwrap();
             child.wait().unwrap();
         }

@@ -9,6 +9,8 @@
 #[path = "../../../engine/tests/kafka/broker.rs"]
 #[allow(dead_code, reason = "what the tests of the connector need besides")]
 mod broker;
+#[path = "../support/draws.rs"]
+mod draws;
 mod failures;
 mod from_kafka;
 mod kills;

@@ -1,5 +1,6 @@
 //! A job with its input, output and state.
 
+use crate::draws::Draws;
 use crate::server::Server;
 use crate::support::millstream;
 use std::collections::BTreeMap;
@@ -36,16 +37,6 @@ END;
 pub const FAST: u64 = 100_000_000;
 /// Of one that lasts some seconds.
 pub const SLOW: u64 = 3000;
-
-/// A sequence without a seed of its own, so that a failure can be run again.
-pub struct Draws(pub u64);
-
-impl Draws {
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % bound
-    }
-}
 
 pub struct Job {
     pub folder: PathBuf,

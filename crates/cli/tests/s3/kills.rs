@@ -1,6 +1,7 @@
 //! Jobs that are killed and go on.
 
-use crate::job::{Draws, FAST, Job, kill, message, succeeds};
+use crate::draws::{Draws, kills};
+use crate::job::{FAST, Job, kill, message, succeeds};
 use std::time::Duration;
 
 #[test]
@@ -8,7 +9,7 @@ fn a_job_that_is_killed_loses_and_repeats_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let job = Job::new(folder.path(), "kills");
     let expected = job.expected();
-    let kills: u64 = std::env::var("MILLSTREAM_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(6);
+    let kills = kills(6);
     let mut draws = Draws(kills);
     for _ in 0..kills {
         let child = job.job(6000, 1 + draws.below(4)).spawn().unwrap();

@@ -6,6 +6,8 @@
 //! - `outages`: a store that goes away, and one that cannot be used.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "../support/draws.rs"]
+mod draws;
 mod job;
 mod kills;
 mod looking;

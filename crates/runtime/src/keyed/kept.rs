@@ -23,6 +23,12 @@ enum Place {
     Spilled(SpilledBlob),
 }
 
+fn encode(state: &dyn State) -> Result<Vec<u8>, Diagnostic> {
+    let mut out = ByteWriter::new();
+    state.save(&mut out)?;
+    Ok(out.into_bytes())
+}
+
 impl Kept {
     /// The state of a partition at its start.
     pub(super) fn new(
@@ -64,10 +70,10 @@ impl Kept {
 
     /// Its encoding, if it is in memory.
     pub(super) fn encoded(&self) -> Result<Option<Vec<u8>>, Diagnostic> {
-        let Place::Memory(state) = &self.place else { return Ok(None) };
-        let mut out = ByteWriter::new();
-        state.save(&mut out)?;
-        Ok(Some(out.into_bytes()))
+        match &self.place {
+            Place::Memory(state) => encode(&**state).map(Some),
+            Place::Spilled(_) => Ok(None),
+        }
     }
 
     /// Gives its memory up: its encoding is in a file.
@@ -78,10 +84,10 @@ impl Kept {
 
     /// What a checkpoint keeps of it.
     pub(super) fn save(&self) -> Result<Saved, Diagnostic> {
-        Ok(match (&self.place, self.encoded()?) {
-            (Place::Spilled(blob), _) => Saved::Spilled(blob.clone()),
-            (Place::Memory(_), encoded) => Saved::Bytes(encoded.unwrap_or_default()),
-        })
+        match &self.place {
+            Place::Memory(state) => encode(&**state).map(Saved::Bytes),
+            Place::Spilled(blob) => Ok(Saved::Spilled(blob.clone())),
+        }
     }
 
     /// Takes over what a checkpoint has kept; `State::due` after that.

@@ -12,6 +12,9 @@
 //! partition's [`State`] consume them. So state changes in the same order in every run, without a lock while a row is
 //! processed, and partitions proceed independently on all workers.
 //!
+//! When memory is short, states and waiting rows of partitions are in files (`spilling`, `kept`, `inbox`), and the operator acts
+//! on its watermark in larger steps (`rounds`).
+//!
 //! The units of the output stream are numbered when jobs are made; the watermark follows behind them.
 
 mod batch;

@@ -107,10 +107,12 @@ impl Query {
     /// Spills the rows that wait for the partitions of an operator in memory, until there is little enough state; of how many
     /// partitions.
     pub(super) fn spill_rows(&self, operator: usize, enough: u64) -> Result<usize, Diagnostic> {
+        if self.spilling.has_at_most(enough) {
+            return Ok(0);
+        }
         let runtime = &self.operators[operator];
-        let in_memory = |partition: &usize| runtime.inbox(*partition).bytes_in_memory();
-        let all: usize = (0..runtime.partitions.len()).map(|partition| in_memory(&partition)).sum();
-        if !self.spills_partition(all) || self.spilling.has_at_most(enough) {
+        let all = (0..runtime.partitions.len()).map(|partition| runtime.inbox(partition).bytes_in_memory()).sum();
+        if !self.spills_partition(all) {
             return Ok(0);
         }
         let mut writer = self.spilling.writer()?;
