@@ -163,7 +163,7 @@ fn description(job: &str, manifest: &Manifest) -> String {
         line(0, format!("{what}{}", watermark_text(aggregation.watermark)));
     }
     for (number, operator) in manifest.operators.iter().enumerate() {
-        let size: u64 = operator.partitions.iter().map(|blob| blob.bytes).sum();
+        let size: u64 = operator.blobs().map(|blob| blob.bytes).sum();
         let what = format!("operator {number}: {} partitions, {}", operator.partitions.len(), bytes(size));
         line(0, format!("{what}{}", watermark_text(operator.watermark)));
     }

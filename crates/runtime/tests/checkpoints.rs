@@ -4,9 +4,9 @@
 mod support;
 
 use millstream_connectors::{Commit, Encoded, Encoder, Sink};
-use millstream_plan::pipeline::QueryPlan;
+use millstream_plan::pipeline::{KeyedKind, QueryPlan};
 use millstream_runtime::*;
-use millstream_storage::{Checkpoints, LocalStore, Store, StoreWriter, StoredFile};
+use millstream_storage::{Checkpoints, LocalStore, Manifest, Store, StoreWriter, StoredFile};
 use millstream_types::{Diagnostic, code};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -16,13 +16,18 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use support::keyed::{aggregates, windowed_operators};
 use support::*;
+
+/// Files that were read, and where.
+type Reads = Arc<Mutex<Vec<(String, Range<u64>)>>>;
 
 /// A store whose operation of some number fails, and all that follow.
 #[derive(Debug)]
 struct FailingStore {
     inner: LocalStore,
     left: Arc<AtomicU64>,
+    reads: Reads,
 }
 
 struct FailingWriter {
@@ -45,6 +50,7 @@ impl Store for FailingStore {
 
     fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
         pass(&self.left)?;
+        self.reads.lock().unwrap().push((name.to_string(), range.clone()));
         self.inner.read(name, range)
     }
 
@@ -86,6 +92,8 @@ type Committed = Arc<Mutex<BTreeMap<u64, Vec<String>>>>;
 struct SpanSink {
     rows: MemorySink,
     committed: Committed,
+    /// Stops the query at the first row.
+    stops: Option<CancelToken>,
 }
 
 struct Span {
@@ -100,6 +108,7 @@ impl Sink for SpanSink {
     }
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
+        self.stops.iter().for_each(CancelToken::stop);
         self.rows.write(piece)
     }
 
@@ -130,7 +139,57 @@ impl Commit for Span {
     }
 }
 
-/// Goes on from the newest checkpoint, with storage that fails after some operations; whether the job has come to its end.
+/// How a job is run.
+struct Attempt<'a> {
+    plan: &'a QueryPlan,
+    folder: &'a Path,
+    committed: &'a Committed,
+    /// Its storage fails after so many operations.
+    operations: u64,
+    workers: usize,
+    interval: Option<Duration>,
+    retained: usize,
+    /// It is stopped at the first row that is output.
+    stops: bool,
+}
+
+impl Attempt<'_> {
+    /// Goes on from the newest checkpoint, if the job has not come to its end; what was read meanwhile.
+    fn run(&self, source: MemorySource) -> (Result<(), Diagnostic>, Reads) {
+        let there = manifests(self.folder);
+        let base = there.first().map_or(0, |manifest| manifest.checkpoint);
+        let restored = there.into_iter().next();
+        let mut shown = self.committed.lock().unwrap();
+        shown.retain(|&checkpoint, _| checkpoint <= base);
+        if let Some(manifest) = &restored {
+            let rows = manifest.sinks[0].token.as_ref().unwrap().as_array().unwrap().iter();
+            let rows = rows.map(|row| row.as_str().unwrap().to_string()).collect();
+            shown.insert(base, rows);
+        }
+        drop(shown);
+        let reads = Reads::default();
+        if restored.as_ref().is_some_and(|manifest| manifest.is_finished) {
+            return (Ok(()), reads);
+        }
+        let cancel = CancelToken::new();
+        let mut run = input(self.plan.clone(), vec![connector(source)], vec![MemorySink::default()]);
+        let (committed, stops) = (Arc::clone(self.committed), self.stops.then(|| cancel.clone()));
+        run.sinks = vec![Box::new(SpanSink { rows: MemorySink::default(), committed, stops })];
+        let left = Arc::new(AtomicU64::new(self.operations));
+        let store = FailingStore { inner: LocalStore::open(self.folder).unwrap(), left, reads: Arc::clone(&reads) };
+        let (checkpoints, interval, retained) = (Checkpoints::new(Arc::new(store)), self.interval, self.retained);
+        run.checkpoints = Some(CheckpointConfig { checkpoints, job: "j".into(), interval, retained, base, restored });
+        (run_within(run, config(self.workers, 3), cancel).0, reads)
+    }
+}
+
+/// The checkpoints that are there, the newest first. All of them are whole: what is not has no name.
+fn manifests(folder: &Path) -> Vec<Manifest> {
+    let listed = Checkpoints::new(Arc::new(LocalStore::existing(folder))).list().unwrap();
+    listed.into_iter().map(|listed| listed.manifest.unwrap()).collect()
+}
+
+/// Goes on with storage that fails after some operations.
 fn attempt(
     plan: &QueryPlan,
     data: &[Vec<Row>],
@@ -139,29 +198,10 @@ fn attempt(
     operations: u64,
     workers: usize,
 ) -> Result<(), Diagnostic> {
-    let store = || LocalStore::open(folder).unwrap();
-    let there = Checkpoints::new(Arc::new(store())).list().unwrap();
-    let base = there.first().map_or(0, |listed| listed.checkpoint);
-    // All of them are whole: what is not has no name.
-    let restored = there.into_iter().next().map(|listed| listed.manifest.unwrap());
-    let mut shown = committed.lock().unwrap();
-    shown.retain(|&checkpoint, _| checkpoint <= base);
-    if let Some(manifest) = &restored {
-        let rows = manifest.sinks[0].token.as_ref().unwrap().as_array().unwrap().iter();
-        let rows = rows.map(|row| row.as_str().unwrap().to_string()).collect();
-        shown.insert(base, rows);
-    }
-    drop(shown);
-    if restored.as_ref().is_some_and(|manifest| manifest.is_finished) {
-        return Ok(());
-    }
-    let mut run = input(plan.clone(), vec![connector(MemorySource::of(data, 7))], vec![MemorySink::default()]);
-    run.sinks = vec![Box::new(SpanSink { rows: MemorySink::default(), committed: Arc::clone(committed) })];
-    let left = Arc::new(AtomicU64::new(operations));
-    let checkpoints = Checkpoints::new(Arc::new(FailingStore { inner: store(), left }));
     let interval = Some(Duration::from_micros(200));
-    run.checkpoints = Some(CheckpointConfig { checkpoints, job: "j".into(), interval, retained: 2, base, restored });
-    run_within(run, config(workers, 3), CancelToken::new()).0
+    Attempt { plan, folder, committed, operations, workers, interval, retained: 2, stops: false }
+        .run(MemorySource::of(data, 7))
+        .0
 }
 
 fn goes_on_after_every_failure(plan: &QueryPlan, data: &[Vec<Row>]) {
@@ -196,4 +236,74 @@ fn windows_go_on_after_storage_has_failed_at_any_operation() {
 #[test]
 fn chains_of_windows_do_too() {
     goes_on_after_every_failure(&chained_plan(50, 30, 170), &random_splits(12, 2, 400, 60));
+}
+
+/// Sessions of 400 names that are open for a long time, and of one more.
+fn long_sessions() -> (QueryPlan, [Vec<Row>; 3]) {
+    let gap_ms = 100_000;
+    let kinds = (KeyedKind::SessionAggregate { gap_ms, aggregates: aggregates() }, KeyedKind::SessionRows { gap_ms });
+    let [sessions, _] = windowed_operators(kinds.0, kinds.1);
+    let row = |time: i64, number: i64| (Some(time), number, Some(format!("the long name of number {number}")));
+    let both = (0..400).map(|n| row(n, n)).chain((0..400).map(|n| row(50_000 + 10 * n, n)));
+    // All rows are consumed when the first session of the last name ends.
+    let first = [row(-1, 1000)].into_iter().chain(both).chain([row(110_000, 1000)]).collect();
+    // The sessions of the first two names end, and nothing else.
+    let second = vec![row(150_070, 1000)];
+    let third = (0..50).map(|n| row(160_000 + n, 7 * n)).collect();
+    (keyed::plan(sessions), [first, second, third])
+}
+
+#[test]
+fn partitions_are_read_when_they_are_needed_and_stored_once() {
+    let (plan, steps) = long_sessions();
+    let steps = steps.map(Step::Rows);
+    let source = |steps: &[Step]| MemorySource { splits: vec![steps.to_vec()], bounded: true };
+    let (mut expected, _) = run_to_end(plan.clone(), source(&steps), config(2, 3));
+    expected.sort();
+    let folder = tempfile::tempdir().unwrap();
+    let (committed, gate) = (Committed::default(), Arc::new(Gate::default()));
+    let run = |steps: &[Step], workers: usize, stops: bool| {
+        let attempt = Attempt {
+            plan: &plan,
+            folder: folder.path(),
+            committed: &committed,
+            operations: u64::MAX,
+            workers,
+            interval: None,
+            retained: 1,
+            stops,
+        };
+        let wait = stops.then(|| Step::Wait(Arc::clone(&gate)));
+        let (result, reads) = attempt.run(source(&steps.iter().cloned().chain(wait).collect::<Vec<_>>()));
+        let reads = std::mem::take(&mut *reads.lock().unwrap());
+        (result, reads.into_iter().filter(|(name, _)| name.starts_with("state")).count())
+    };
+    let stopped = |result: Result<(), Diagnostic>| assert_eq!(result.unwrap_err().code, code::SUSPENDED);
+    let partitions = || manifests(folder.path()).remove(0).operators.remove(0).partitions;
+
+    stopped(run(&steps[..1], 2, true).0);
+    let first = partitions();
+    assert!(first.iter().all(|kept| kept.waiting.is_empty()), "all rows were consumed");
+    let (result, read) = run(&steps[..2], 3, true);
+    stopped(result);
+    assert_eq!(read, 2, "partitions that have something due");
+    let second = partitions();
+    let changed = first.iter().zip(&second).filter(|(before, after)| before.state != after.state).count();
+    let waiting: Vec<usize> = second.iter().flat_map(|kept| &kept.waiting).map(|rows| rows.about.rows).collect();
+    assert_eq!((changed, waiting), (2, vec![1]));
+
+    // Damage is found where it is.
+    let of_first = folder.path().join(&*first.iter().find(|kept| second.contains(kept)).unwrap().state.file);
+    let whole = std::fs::read(&of_first).unwrap();
+    std::fs::write(&of_first, whole.iter().map(|byte| !byte).collect::<Vec<_>>()).unwrap();
+    assert_eq!(run(&steps, 2, false).0.unwrap_err().code, code::CHECKPOINT_DAMAGED);
+    std::fs::write(&of_first, whole).unwrap();
+
+    let (result, read) = run(&steps, 1, false);
+    result.unwrap();
+    assert_eq!(read, first.len() + 1, "all partitions, and the row that waited");
+    gate.open();
+    let mut rows: Vec<String> = committed.lock().unwrap().values().flatten().cloned().collect();
+    rows.sort();
+    assert_eq!(rows, expected);
 }

@@ -212,6 +212,11 @@ impl<'a> ByteReader<'a> {
         Ok((batch.columns().to_vec(), batch.num_rows()))
     }
 
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     /// Checks that nothing is left.
     pub fn end(&self) -> Result<(), Damaged> {
         match self.rest.len() {

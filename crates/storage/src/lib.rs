@@ -29,7 +29,8 @@ pub use bytes::{ByteReader, ByteWriter, Damaged};
 pub use checkpoints::{Checkpoints, Listed};
 pub use local::{DirectoryLock, LocalStore};
 pub use manifest::{
-    AggregationState, BlobRef, FORMAT, Manifest, OperatorState, SinkState, SourceState, SplitState, TableState,
+    AggregationState, BlobRef, FORMAT, Manifest, OperatorState, PartitionState, SinkState, SourceState, SplitState,
+    TableState, WaitingRows, WaitingState,
 };
 pub use objects::store_failed;
 pub use pack::PackWriter;

@@ -1,7 +1,7 @@
 //! Manifests: what a checkpoint consists of, as JSON with a checksum behind it.
 //!
 //! ```text
-//! {"format":1,"checkpoint":42,…}
+//! {"format":2,"checkpoint":42,…}
 //! xxh3:0123456789abcdef
 //! ```
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of manifests and of the state that they name. One of another version is refused.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// A checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -112,10 +112,46 @@ pub struct TableState {
 pub struct OperatorState {
     /// Watermark up to which rows have been consumed, in milliseconds.
     pub watermark: i64,
-    /// State and waiting rows of each partition.
-    pub partitions: Vec<BlobRef>,
+    /// What each partition keeps.
+    pub partitions: Vec<PartitionState>,
     /// Ends of windows that have rows.
     pub windows: Vec<i64>,
+}
+
+/// What a partition of a keyed operator keeps, with what has to be known of it before it is read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionState {
+    /// What it remembers of rows that were consumed.
+    pub state: BlobRef,
+    /// Smallest watermark, in milliseconds, at which it has something to do even if no row comes. Of regular joins: milliseconds
+    /// after it has last worked.
+    pub due: i64,
+    /// Rows that wait for it.
+    pub waiting: Vec<WaitingState>,
+}
+
+/// Rows that wait for a partition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingState {
+    /// The rows.
+    pub blob: BlobRef,
+    /// What they are.
+    pub about: WaitingRows,
+}
+
+/// What has to be known of rows that wait before they are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingRows {
+    /// Number of the operator's input that they came by.
+    pub input: usize,
+    /// How many they are.
+    pub rows: usize,
+    /// Bytes that they take in memory.
+    pub bytes: usize,
+    /// Smallest watermark before one of them, in milliseconds.
+    pub earliest: i64,
+    /// Smallest watermark at which one of them makes work necessary, in milliseconds.
+    pub due: i64,
 }
 
 /// What a sink has to know.
@@ -125,6 +161,13 @@ pub struct SinkState {
     pub table: String,
     /// What its prepared span is committed with.
     pub token: Option<Value>,
+}
+
+impl OperatorState {
+    /// All blobs that it consists of.
+    pub fn blobs(&self) -> impl Iterator<Item = &BlobRef> {
+        self.partitions.iter().flat_map(|kept| kept.waiting.iter().map(|rows| &rows.blob).chain([&kept.state]))
+    }
 }
 
 impl Manifest {
@@ -159,7 +202,7 @@ impl Manifest {
     pub fn blobs(&self) -> impl Iterator<Item = &BlobRef> {
         let tables = self.aggregations.iter().flat_map(|a| a.tables.iter().chain(&a.slices));
         let tables = tables.flat_map(|table| table.partitions.iter().flatten());
-        tables.chain(self.operators.iter().flat_map(|operator| &operator.partitions))
+        tables.chain(self.operators.iter().flat_map(OperatorState::blobs))
     }
 
     /// The files that it consists of.

@@ -81,8 +81,11 @@ impl BlobRef {
         self.try_read(store).unwrap_or_else(|e| Err(self.unread(store, &e)))
     }
 
-    /// The same, with an error outside when the store cannot be asked.
-    pub(crate) fn try_read(&self, store: &dyn Store) -> io::Result<Result<Vec<u8>, Damaged>> {
+    /// The same, with an error outside when the store cannot be asked, which says nothing about the blob.
+    ///
+    /// # Errors
+    /// Those of stores that are elsewhere: they are not reached, or refuse.
+    pub fn try_read(&self, store: &dyn Store) -> io::Result<Result<Vec<u8>, Damaged>> {
         let range = self.offset..self.offset.saturating_add(self.bytes);
         Ok(match store.read(&self.file, range) {
             Err(e) if is_unavailable(&e) => return Err(e),

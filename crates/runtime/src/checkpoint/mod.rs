@@ -12,19 +12,21 @@
 
 mod config;
 mod restore;
+mod stored;
 mod writer;
 
 pub use config::{CheckpointConfig, PlanLines};
 pub(crate) use restore::{Restored, RestoredSplit, RestoredWatermarks};
+pub(crate) use stored::{CheckpointedBlob, Restorable, StateBlob, read_checkpointed};
 pub(crate) use writer::{finish_job, write_checkpoints};
 
 use crate::buffer::Generation;
 use crate::cancel::CancelState;
 use crate::query::Query;
-use crate::tables::{FrozenByNumber, Stored};
+use crate::tables::FrozenByNumber;
 use crate::timers::{after, earlier};
 use millstream_connectors::Commit;
-use millstream_storage::{SourceState, SpilledBlob};
+use millstream_storage::{SourceState, WaitingRows};
 use millstream_types::{Diagnostic, code};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -44,18 +46,28 @@ pub(crate) enum Part {
     Aggregation { aggregation: usize, watermark: i64, tables: FrozenByNumber, overlap: Option<SweptSlices> },
     /// What a keyed operator keeps besides its partitions; `has_ended`: those have nothing any more.
     Operator { operator: usize, watermark: i64, windows: Vec<i64>, has_ended: bool },
-    /// What a partition keeps, encoded; `None` if that is what it was at the last checkpoint.
-    Partition { operator: usize, partition: usize, state: Option<Vec<Saved>> },
+    /// What a partition keeps; `None` if that is what it was at the last checkpoint.
+    Partition { operator: usize, partition: usize, kept: Option<SavedPartition> },
     /// The end of a sink's span.
     Sink { sink: usize, commit: Option<Box<dyn Commit>> },
 }
 
-/// Encoded state; what a partition keeps is several of these, one behind the other.
+/// What a partition of a keyed operator keeps, when the cut came by.
+pub(crate) struct SavedPartition {
+    /// What it remembers; `None` if that is what it was at the last checkpoint.
+    pub(crate) state: Option<Saved>,
+    /// See `PartitionState::due`.
+    pub(crate) due: i64,
+    /// Rows that wait for it.
+    pub(crate) waiting: Vec<(WaitingRows, Saved)>,
+}
+
+/// Encoded state.
 pub(crate) enum Saved {
-    /// As it was when the cut came by.
+    /// In memory.
     Bytes(Vec<u8>),
-    /// Spilled before.
-    Spilled(SpilledBlob),
+    /// In a file; one of a checkpoint is named again.
+    Blob(StateBlob),
 }
 
 /// Slices of overlapping windows of which some have been fired.
@@ -76,8 +88,8 @@ pub(crate) struct Checkpointing {
     parts: Mutex<Option<Sender<Message>>>,
     /// For the checkpointing thread, until that has it.
     receiver: Mutex<Option<Receiver<Message>>>,
-    /// Tables that were restored, as long as somebody may read them: their files stay, whichever checkpoints name them.
-    restored: Mutex<Vec<Weak<Stored>>>,
+    /// What was restored, as long as somebody may read it: the files stay, whichever checkpoints name them.
+    restored: Mutex<Vec<Weak<dyn Restorable>>>,
 }
 
 struct Progress {
@@ -107,16 +119,16 @@ impl Checkpointing {
         }
     }
 
-    /// Takes note of a table that is read from the files of a checkpoint when it is needed.
-    pub(crate) fn note_restored(&self, table: &Arc<Stored>) {
-        self.restored.lock().push(Arc::downgrade(table));
+    /// Takes note of what is read from the files of a checkpoint when it is needed.
+    pub(crate) fn note_restored(&self, restored: Weak<dyn Restorable>) {
+        self.restored.lock().push(restored);
     }
 
-    /// The files of checkpoints that tables are read from.
+    /// The files of checkpoints that may still be read.
     pub(crate) fn files_read(&self) -> BTreeSet<Arc<str>> {
         let mut restored = self.restored.lock();
-        restored.retain(|table| table.strong_count() > 0);
-        restored.iter().filter_map(Weak::upgrade).flat_map(|table| table.files()).collect()
+        restored.retain(|restored| restored.strong_count() > 0);
+        restored.iter().filter_map(Weak::upgrade).flat_map(|restored| restored.files()).collect()
     }
 
     /// What the checkpointing thread listens to; once.

@@ -1,6 +1,6 @@
 //! From a manifest to a query that goes on where the checkpoint was taken.
 
-use super::{CheckpointConfig, Checkpointing};
+use super::{CheckpointConfig, CheckpointedBlob, Checkpointing, Restorable, StateBlob};
 use crate::overlap::Sweep;
 use crate::query::Query;
 use crate::source::Begin;
@@ -8,11 +8,11 @@ use crate::tables::{Frozen, FrozenByNumber, damaged};
 use millstream_connectors::{Position, SplitReader};
 use millstream_plan::pipeline::{PipelineInput, QueryPlan};
 use millstream_state::PARTITIONS;
-use millstream_storage::{Manifest, SplitState, Store, TableState};
+use millstream_storage::{BlobRef, Manifest, SplitState, Store, TableState};
 use millstream_types::{Diagnostic, code};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// The checkpoint that a query is recovered from; checked to be of a plan with as many parts.
 pub(crate) struct Restored<'a> {
@@ -111,7 +111,10 @@ impl<'a> Restored<'a> {
                         return Err(damaged(millstream_storage::Damaged("a table lacks partitions".into())));
                     }
                     let frozen = Frozen::restored(Arc::clone(self.store), state.clone(), aggregation.types.clone());
-                    frozen.stored().iter().for_each(|stored| checkpointing.note_restored(stored));
+                    if let Some(stored) = frozen.stored() {
+                        let stored: Weak<dyn Restorable> = Arc::downgrade(&(stored as Arc<dyn Restorable>));
+                        checkpointing.note_restored(stored);
+                    }
                     tables.entry(state.id).or_default().push(Arc::new(frozen));
                 }
                 Ok(tables)
@@ -123,14 +126,18 @@ impl<'a> Restored<'a> {
                 overlap.swept.lock().restore(tables(&state.slices)?);
             }
         }
-        for (number, (operator, state)) in query.operators.iter().zip(&self.manifest.operators).enumerate() {
+        let blob = |blob: &BlobRef| {
+            let stored = Arc::new(CheckpointedBlob { store: Arc::clone(self.store), blob: blob.clone() });
+            checkpointing.note_restored(Arc::downgrade(&(Arc::clone(&stored) as Arc<dyn Restorable>)));
+            StateBlob::Checkpointed(stored)
+        };
+        for (operator, state) in query.operators.iter().zip(&self.manifest.operators) {
             operator.restore(state.watermark, state.windows.iter().copied());
             if !matches!(state.partitions.len(), 0 | PARTITIONS) {
                 return Err(damaged(millstream_storage::Damaged("an operator lacks partitions".into())));
             }
-            for (partition, blob) in state.partitions.iter().enumerate() {
-                operator.restore_partition(partition, &blob.read(&**self.store).map_err(damaged)?)?;
-                query.spill_restored(number, partition)?;
+            for (partition, state) in state.partitions.iter().enumerate() {
+                operator.restore_partition(partition, state, blob)?;
             }
         }
         let watermarks = (self.manifest.sources.iter().enumerate()).filter(|(source, _)| !self.is_looked_up[*source]);

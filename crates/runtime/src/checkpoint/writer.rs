@@ -1,14 +1,14 @@
 //! The checkpointing thread: puts the parts of checkpoints into files and completes them.
 
-use super::{CheckpointConfig, Checkpointing, Message, Part, PlanLines, Saved, SweptSlices};
+use super::{CheckpointConfig, Checkpointing, Message, Part, PlanLines, Saved, SavedPartition, StateBlob, SweptSlices};
 use crate::query::Query;
 use crate::spill::unreadable;
 use crate::tables::{Frozen, FrozenByNumber, OpenTables};
 use millstream_connectors::{Acknowledger, Commit, Position};
 use millstream_state::{PARTITIONS, Partial};
 use millstream_storage::{
-    AggregationState, BlobRef, FORMAT, Manifest, OperatorState, PackWriter, SinkState, SourceState, TableState,
-    store_failed,
+    AggregationState, BlobRef, FORMAT, Manifest, OperatorState, PackWriter, PartitionState, SinkState, SourceState,
+    TableState, WaitingState, store_failed,
 };
 use millstream_types::{Diagnostic, code};
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ struct Gathered {
     /// Watermark and windows.
     state: Option<(i64, Vec<i64>)>,
     has_ended: bool,
-    partitions: Vec<Option<BlobRef>>,
+    partitions: Vec<Option<PartitionState>>,
 }
 
 /// What is kept from one checkpoint to the next.
@@ -53,7 +53,7 @@ struct Writer<'a> {
     config: &'a CheckpointConfig,
     plan: PlanLines,
     /// Where the partitions of operators were at the last checkpoint.
-    partitions: Vec<Vec<Option<BlobRef>>>,
+    partitions: Vec<Vec<Option<PartitionState>>>,
     acknowledgers: Vec<Option<Box<dyn Acknowledger>>>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn write_checkpoints(query: &Query, messages: Receiver<Message>) -> R
     let Some(checkpointing) = &query.checkpointing else { return Ok(()) };
     let config = &checkpointing.config;
     let restored = config.restored.iter().flat_map(|manifest| &manifest.operators);
-    let mut partitions: Vec<Vec<Option<BlobRef>>> =
+    let mut partitions: Vec<Vec<Option<PartitionState>>> =
         restored.map(|operator| operator.partitions.iter().cloned().map(Some).collect()).collect();
     partitions.resize(query.operators.len(), Vec::new());
     let acknowledgers = query.sources.iter().map(|source| source.acknowledger.lock().take()).collect();
@@ -154,16 +154,12 @@ impl Writer<'_> {
                     return Ok(());
                 }
             }
-            Part::Partition { operator, partition, state } => {
-                let blob = match state {
-                    Some(state) => Some(current.pack.write(&joined(state)?)?),
-                    None => self.partitions[operator].get(partition).cloned().flatten(),
-                };
-                let blob =
-                    blob.ok_or_else(|| Diagnostic::bug("a partition that was not stored says it is unchanged"))?;
+            Part::Partition { operator, partition, kept } => {
+                let before = self.partitions[operator].get(partition).and_then(Option::as_ref);
+                let state = partition_state(kept, before, &mut current.pack)?;
                 let gathered = &mut current.operators[operator];
                 gathered.partitions.resize(PARTITIONS, None);
-                gathered.partitions[partition] = Some(blob);
+                gathered.partitions[partition] = Some(state);
                 if !gathered.is_whole() {
                     return Ok(());
                 }
@@ -305,17 +301,29 @@ impl Gathered {
     }
 }
 
-/// The parts of a state as one.
-fn joined(parts: Vec<Saved>) -> Result<Vec<u8>, Diagnostic> {
-    let mut joined = Vec::new();
-    for part in parts {
-        match part {
-            Saved::Bytes(bytes) if joined.is_empty() => joined = bytes,
-            Saved::Bytes(bytes) => joined.extend(bytes),
-            Saved::Spilled(blob) => joined.extend(blob.read().map_err(unreadable)?),
-        }
-    }
-    Ok(joined)
+/// What a partition keeps, written as far as it is not what it was `before`.
+fn partition_state(
+    kept: Option<SavedPartition>,
+    before: Option<&PartitionState>,
+    pack: &mut PackWriter,
+) -> Result<PartitionState, Failure> {
+    let unchanged = || before.ok_or_else(|| Diagnostic::bug("a partition that was not stored says it is unchanged"));
+    let Some(SavedPartition { state, due, waiting }) = kept else { return Ok(unchanged()?.clone()) };
+    let state = match state {
+        Some(state) => write_saved(state, pack)?,
+        None => unchanged()?.state.clone(),
+    };
+    let waiting = waiting.into_iter().map(|(about, rows)| Ok(WaitingState { blob: write_saved(rows, pack)?, about }));
+    Ok(PartitionState { state, due, waiting: waiting.collect::<Result<_, Failure>>()? })
+}
+
+/// Where encoded state is in files of checkpoints.
+fn write_saved(saved: Saved, pack: &mut PackWriter) -> Result<BlobRef, Failure> {
+    Ok(match saved {
+        Saved::Bytes(bytes) => pack.write(&bytes)?,
+        Saved::Blob(StateBlob::Checkpointed(stored)) => stored.blob.clone(),
+        Saved::Blob(StateBlob::Spilled(blob)) => pack.write(&blob.read().map_err(unreadable)?)?,
+    })
 }
 
 /// Writes a table; one that is spilled is copied block by block.

@@ -5,15 +5,14 @@
 //! the cut only, and those that wait are told apart by their generation. A regular join consumes rows as they come; it
 //! keeps those from behind a cut apart until the cut has come by.
 
-use super::batch::Batch;
 use super::driver::{KeyedRuntime, KeyedTask};
-use super::inbox::{Content, Job, Waiting};
+use super::inbox::{Content, Job, Waiting, together};
 use crate::buffer::Generation;
-use crate::checkpoint::{Part, Saved};
+use crate::checkpoint::{Part, Saved, SavedPartition, StateBlob};
 use crate::query::Query;
 use crate::sequencer::Unit;
 use crate::tables::damaged;
-use millstream_storage::{ByteReader, ByteWriter};
+use millstream_storage::{BlobRef, ByteWriter, Damaged, PartitionState, WaitingRows};
 use millstream_types::Diagnostic;
 use std::time::Instant;
 
@@ -37,22 +36,25 @@ impl Query {
         let runtime = &self.operators[task.operator];
         let mut inbox = runtime.inbox(task.partition);
         // The age of rows that expire is another at each checkpoint.
-        let is_changed = std::mem::take(&mut inbox.is_changed) || runtime.joins_arrivals();
+        let is_state_changed = std::mem::take(&mut inbox.is_state_changed) || runtime.joins_arrivals();
+        let is_changed = std::mem::take(&mut inbox.are_rows_changed) || is_state_changed;
         // From behind the cut rows may wait that the next checkpoint has to save.
-        inbox.is_changed = inbox.waiting().iter().flatten().any(|waiting| waiting.generation >= generation);
+        inbox.are_rows_changed = inbox.waiting().iter().flatten().any(|waiting| waiting.generation >= generation);
         // Copies, which share the rows.
         let waiting = if is_changed { inbox.waiting().to_vec() } else { Vec::new() };
+        let due = inbox.state_due;
         drop(inbox);
-        let state = match is_changed {
-            true => {
-                let mut saved = save_waiting(&waiting, generation);
-                saved.push(runtime.kept(task.partition)?.save()?);
-                Some(saved)
-            }
-            false => None,
+        let saved = || {
+            let kept = runtime.kept(task.partition)?;
+            Ok::<_, Diagnostic>(SavedPartition {
+                state: is_state_changed.then(|| kept.save()).transpose()?,
+                due: if runtime.joins_arrivals() { kept.relative(due) } else { due },
+                waiting: waiting.iter().flat_map(|waiting| save_waiting(waiting, generation)).collect(),
+            })
         };
+        let kept = is_changed.then(saved).transpose()?;
         let KeyedTask { operator, partition } = task;
-        self.hand_over(generation, || Part::Partition { operator, partition, state });
+        self.hand_over(generation, || Part::Partition { operator, partition, kept });
         self.stats.checkpoints.note_handing_over(started.elapsed());
         Ok(())
     }
@@ -93,44 +95,44 @@ impl Query {
     }
 }
 
-/// What is kept of rows that wait, by input, when a cut to a generation comes by.
-fn save_waiting(waiting: &[Vec<Waiting>], generation: Generation) -> Vec<Saved> {
-    let (mut saved, mut out) = (Vec::new(), ByteWriter::new());
-    for waiting in waiting {
-        let before = || waiting.iter().filter(|waiting| waiting.generation < generation);
-        out.length(before().count());
-        for waiting in before() {
-            match &waiting.content {
-                Content::Memory(batch) => batch.save(&mut out),
-                Content::Spilled(blob) => {
-                    saved.push(Saved::Bytes(std::mem::take(&mut out).into_bytes()));
-                    saved.push(Saved::Spilled(blob.clone()));
-                }
+/// What is kept of rows that wait for an input when a cut to a generation comes by: those in memory together.
+fn save_waiting(waiting: &[Waiting], generation: Generation) -> Vec<(WaitingRows, Saved)> {
+    let (mut saved, mut in_memory, mut out) = (Vec::new(), None, ByteWriter::new());
+    for waiting in waiting.iter().filter(|waiting| waiting.generation < generation) {
+        match &waiting.content {
+            Content::Memory(batch) => {
+                batch.save(&mut out);
+                in_memory = Some(in_memory.map_or(waiting.about, |others| together(others, waiting.about)));
             }
+            Content::File(blob) => saved.push((waiting.about, Saved::Blob(blob.clone()))),
         }
     }
-    saved.push(Saved::Bytes(out.into_bytes()));
+    saved.extend(in_memory.map(|about| (about, Saved::Bytes(out.into_bytes()))));
     saved
 }
 
 impl KeyedRuntime {
-    /// Takes over what a partition has saved, before the first row.
-    pub(crate) fn restore_partition(&self, partition: usize, bytes: &[u8]) -> Result<(), Diagnostic> {
-        let mut from = ByteReader::new(bytes);
+    /// Takes over what a partition has saved, before the first row. It stays in the checkpoint's files, as `blob` of them, until
+    /// it is needed.
+    pub(crate) fn restore_partition(
+        &self,
+        partition: usize,
+        saved: &PartitionState,
+        blob: impl Fn(&BlobRef) -> StateBlob,
+    ) -> Result<(), Diagnostic> {
         let mut inbox = self.inbox(partition);
-        for (port, input) in self.plan.inputs.iter().enumerate() {
-            for _ in 0..from.count(1).map_err(damaged)? {
-                let batch = Batch::restore(&input.schema, &mut from).map_err(damaged)?;
-                self.put(&mut inbox, port, Generation::default(), batch)?;
+        for rows in &saved.waiting {
+            if rows.about.input >= self.plan.inputs.len() {
+                return Err(damaged(Damaged("rows wait for an input that an operator does not have".into())));
             }
+            self.rounds.came(inbox.put_restored(rows.about, blob(&rows.blob)));
         }
         if self.joins_arrivals() && inbox.has_rows() {
             // Nobody else would ask for a job before the next row comes.
             self.rounds.defer(Instant::now());
         }
-        inbox.state_due = self.kept(partition)?.restore(&mut from)?;
-        from.end().map_err(damaged)?;
-        inbox.is_changed = false;
+        inbox.restored(saved);
+        self.kept(partition)?.filed(blob(&saved.state));
         Ok(())
     }
 }

@@ -428,7 +428,7 @@ impl Query {
                 && !self.may_put_out(runtime.output, units.first)
             {
                 let first = (runtime.output, units.first);
-                let is_in_memory = inbox.spilled_state == 0;
+                let is_in_memory = inbox.state_in_files() == 0;
                 drop((inbox, permits));
                 // It stays busy, so nobody else works on it.
                 if is_in_memory && self.spills_partition(runtime.kept(task.partition)?.bytes_in_memory()) {
@@ -437,10 +437,10 @@ impl Query {
                 self.park(first, Task::Keyed(task));
                 return Ok(());
             }
-            if inbox.spilled_state > 0 && inbox.jobs.front().is_some_and(|job| !matches!(job, Job::Cut(_))) {
+            if inbox.state_in_files() > 0 && inbox.jobs.front().is_some_and(|job| !matches!(job, Job::Cut(_))) {
                 loaded = match loaded.take() {
                     Some(loaded) => Some(loaded),
-                    None => self.load(task, inbox.spilled_state),
+                    None => self.load(task, inbox.state_in_files()),
                 };
                 if loaded.is_none() {
                     // It stays busy, and others come back to it.
@@ -448,7 +448,7 @@ impl Query {
                 }
             }
             let Some(job) = inbox.jobs.pop_front() else {
-                if may_spill && inbox.spilled_state == 0 {
+                if may_spill && inbox.state_in_files() == 0 {
                     drop((inbox, permits));
                     // Once: whether jobs have come meanwhile is to be seen.
                     may_spill = false;
@@ -472,7 +472,7 @@ impl Query {
                 may_spill = true;
                 let watermark = if let Job::Advance { watermark, .. } = job { watermark } else { i64::MAX };
                 let (waiting, bytes) = inbox.take(watermark);
-                runtime.rounds.read(std::mem::take(&mut inbox.spilled_state));
+                runtime.rounds.read(inbox.take_state());
                 drop(inbox);
                 runtime.rounds.consumed(bytes);
                 let output = self.advance_partition(task, waiting, watermark, functions)?;
@@ -503,10 +503,12 @@ impl Query {
             let mut ready = Vec::with_capacity(batches.len());
             for waiting in batches {
                 let generation = waiting.generation;
-                let (now, later) = waiting.batch(&runtime.plan.inputs[port].schema)?.cut(watermark)?;
-                ready.extend(now);
-                if let Some(batch) = later {
-                    runtime.put(&mut runtime.inbox(task.partition), port, generation, batch)?;
+                for batch in waiting.batches(&runtime.plan.inputs[port].schema)? {
+                    let (now, later) = batch.cut(watermark)?;
+                    ready.extend(now);
+                    if let Some(batch) = later {
+                        runtime.put(&mut runtime.inbox(task.partition), port, generation, batch)?;
+                    }
                 }
             }
             inputs.push(Batch::merge(ready)?);

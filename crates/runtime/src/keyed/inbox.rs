@@ -1,16 +1,17 @@
 //! The inbox of a partition: rows and jobs that wait for it.
 //!
-//! Rows wait in memory or, when that is short, in files of the run (`spilling`). Of those in files the inbox still knows how
-//! many they are and when they are needed, so that they are read once, by the job that consumes the first of them.
+//! Rows wait in memory, in files of the run when that is short (`spilling`), or in those of the checkpoint that the query was
+//! recovered from. Of those in files the inbox still knows how many they are and when they are needed, so that they are read
+//! once, by the job that consumes the first of them.
 
 use super::batch::Batch;
 use super::driver::KeyedTask;
 use crate::buffer::Generation;
+use crate::checkpoint::StateBlob;
 use crate::flow::Permit;
-use crate::spill::unreadable;
 use crate::task::Task;
 use millstream_state::{Charge, MemoryBudget, MemoryClass};
-use millstream_storage::{ByteReader, SpilledBlob};
+use millstream_storage::{ByteReader, PartitionState, SpilledBlob, WaitingRows};
 use millstream_types::{Diagnostic, Schema};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -30,10 +31,14 @@ pub(super) struct Inbox {
     held: Vec<(usize, Generation, Batch)>,
     /// Of a regular join: the generation that it has come to.
     pub(super) generation: Generation,
-    /// Whether state or rows have changed since the last checkpoint.
-    pub(super) is_changed: bool,
-    /// Bytes of the partition's state if that is in files, else 0.
-    pub(super) spilled_state: u64,
+    /// Whether the state has changed since the last checkpoint.
+    pub(super) is_state_changed: bool,
+    /// Whether the rows that wait are others than at the last checkpoint.
+    pub(super) are_rows_changed: bool,
+    /// Bytes of the partition's state if that is in files of the run, else 0.
+    spilled_state: u64,
+    /// Bytes of the partition's state if that is in files of a checkpoint, else 0. It is read once, however much of it there is.
+    restored_state: u64,
     rows: usize,
     /// Of all rows that wait but those that are held, wherever they are.
     bytes: u64,
@@ -62,18 +67,15 @@ pub(super) struct Waiting {
     pub(super) content: Content,
     /// Tells it from the others of its partition.
     number: u64,
-    rows: usize,
-    /// Of memory, if they are there.
-    bytes: usize,
-    earliest: i64,
-    due: i64,
+    /// What they are; their bytes are of memory, if they are there.
+    pub(super) about: WaitingRows,
 }
 
 /// Where rows wait.
 #[derive(Clone)]
 pub(super) enum Content {
     Memory(Batch),
-    Spilled(SpilledBlob),
+    File(StateBlob),
 }
 
 /// Rows that wait and can be spilled together.
@@ -110,27 +112,41 @@ pub(super) struct Units {
     pub(super) step: u64,
 }
 
+/// What rows are together.
+pub(super) fn together(one: WaitingRows, other: WaitingRows) -> WaitingRows {
+    WaitingRows {
+        input: one.input,
+        rows: one.rows + other.rows,
+        bytes: one.bytes + other.bytes,
+        earliest: one.earliest.min(other.earliest),
+        due: one.due.min(other.due),
+    }
+}
+
 impl Waiting {
     /// The rows, read if need be.
-    pub(super) fn batch(self, schema: &Schema) -> Result<Batch, Diagnostic> {
-        match self.content {
-            Content::Memory(batch) => Ok(batch),
-            Content::Spilled(blob) => {
-                let bytes = blob.read().map_err(unreadable)?;
-                Batch::restore(schema, &mut ByteReader::new(&bytes)).map_err(unreadable)
-            }
+    pub(super) fn batches(self, schema: &Schema) -> Result<Vec<Batch>, Diagnostic> {
+        let blob = match self.content {
+            Content::Memory(batch) => return Ok(vec![batch]),
+            Content::File(blob) => blob,
+        };
+        let bytes = blob.read()?;
+        let (mut from, mut batches) = (ByteReader::new(&bytes), Vec::new());
+        while !from.is_empty() {
+            batches.push(Batch::restore(schema, &mut from).map_err(|what| blob.invalid(what))?);
         }
+        Ok(batches)
     }
 
     /// Whether a job up to a watermark consumes some of them.
     fn is_needed(&self, watermark: i64) -> bool {
-        self.earliest < watermark || watermark == i64::MAX
+        self.about.earliest < watermark || watermark == i64::MAX
     }
 
     fn bytes_in_memory(&self) -> usize {
         match self.content {
-            Content::Memory(_) => self.bytes,
-            Content::Spilled(_) => 0,
+            Content::Memory(_) => self.about.bytes,
+            Content::File(_) => 0,
         }
     }
 }
@@ -142,8 +158,10 @@ impl Inbox {
             batches: (0..inputs).map(|_| Vec::new()).collect(),
             held: Vec::new(),
             generation: Generation::default(),
-            is_changed: true,
+            is_state_changed: true,
+            are_rows_changed: true,
             spilled_state: 0,
+            restored_state: 0,
             rows: 0,
             bytes: 0,
             charge: Charge::new(budget, MemoryClass::Operators, 0),
@@ -159,33 +177,65 @@ impl Inbox {
 
     /// Takes rows in, of which the first make a job necessary at the watermark `due`; their bytes.
     pub(super) fn put(&mut self, port: usize, generation: Generation, batch: Batch, due: i64) -> u64 {
-        let (rows, bytes, earliest, number) = (batch.rows(), batch.bytes(), batch.earliest(), self.came);
-        self.came += 1;
-        self.is_changed = true;
-        let content = Content::Memory(batch);
+        let (rows, bytes, earliest) = (batch.rows(), batch.bytes(), batch.earliest());
+        self.are_rows_changed = true;
         self.charge.set(self.charge.bytes() + bytes);
-        self.add_waiting(port, Waiting { generation, content, number, rows, bytes, earliest, due });
-        bytes as u64
+        self.put_anywhere(generation, Content::Memory(batch), WaitingRows { input: port, rows, bytes, earliest, due })
     }
 
-    fn add_waiting(&mut self, port: usize, waiting: Waiting) {
-        self.rows += waiting.rows;
-        self.bytes += waiting.bytes as u64;
-        self.earliest = self.earliest.min(waiting.earliest);
-        self.rows_due = self.rows_due.min(waiting.due);
-        self.batches[port].push(waiting);
+    /// Takes rows in that waited when the query was stopped; their bytes.
+    pub(super) fn put_restored(&mut self, about: WaitingRows, blob: StateBlob) -> u64 {
+        self.put_anywhere(Generation::default(), Content::File(blob), about)
+    }
+
+    fn put_anywhere(&mut self, generation: Generation, content: Content, about: WaitingRows) -> u64 {
+        let number = self.came;
+        self.came += 1;
+        self.add_waiting(Waiting { generation, content, number, about });
+        about.bytes as u64
+    }
+
+    fn add_waiting(&mut self, waiting: Waiting) {
+        let about = &waiting.about;
+        self.rows += about.rows;
+        self.bytes += about.bytes as u64;
+        self.earliest = self.earliest.min(about.earliest);
+        self.rows_due = self.rows_due.min(about.due);
+        self.batches[about.input].push(waiting);
+    }
+
+    /// The partition is what it was when the query was stopped, and its state in files.
+    pub(super) fn restored(&mut self, saved: &PartitionState) {
+        (self.is_state_changed, self.are_rows_changed) = (false, false);
+        (self.restored_state, self.state_due) = (saved.state.bytes, saved.due);
+    }
+
+    /// The partition's state is in files of the run, of so many bytes.
+    pub(super) fn state_spilled(&mut self, bytes: u64) {
+        self.spilled_state = bytes;
+    }
+
+    /// Bytes of the partition's state if that is in files, else 0.
+    pub(super) fn state_in_files(&self) -> u64 {
+        self.spilled_state + self.restored_state
+    }
+
+    /// The state is going to be read and to change; the bytes of it that were in files of the run.
+    pub(super) fn take_state(&mut self) -> u64 {
+        (self.is_state_changed, self.restored_state) = (true, 0);
+        std::mem::take(&mut self.spilled_state)
     }
 
     /// Takes out what a job up to a watermark may consume, by input, and the bytes of it.
     pub(super) fn take(&mut self, watermark: i64) -> (Vec<Vec<Waiting>>, u64) {
         let before = self.bytes;
         (self.rows, self.bytes, self.earliest, self.rows_due) = (0, 0, i64::MAX, i64::MAX);
-        self.is_changed = true;
+        self.are_rows_changed = true;
         let mut taken = Vec::with_capacity(self.batches.len());
         for port in 0..self.batches.len() {
             let all = std::mem::take(&mut self.batches[port]);
             let (needed, left): (Vec<Waiting>, Vec<Waiting>) = all.into_iter().partition(|w| w.is_needed(watermark));
-            left.into_iter().for_each(|waiting| self.add_waiting(port, waiting));
+            left.into_iter().for_each(|waiting| self.add_waiting(waiting));
             let bytes: usize = needed.iter().map(Waiting::bytes_in_memory).sum();
             self.charge.set(self.charge.bytes().saturating_sub(bytes));
             taken.push(needed);
@@ -241,19 +291,14 @@ impl Inbox {
             self.batches[port].append(&mut group);
             return;
         }
-        let together = |one: Waiting, other: Waiting| Waiting {
-            rows: one.rows + other.rows,
-            bytes: one.bytes + other.bytes,
-            earliest: one.earliest.min(other.earliest),
-            due: one.due.min(other.due),
-            ..one
-        };
-        if let Some(group) = group.into_iter().reduce(together) {
-            self.charge.set(self.charge.bytes().saturating_sub(group.bytes));
+        let with = |one: Waiting, other: Waiting| Waiting { about: together(one.about, other.about), ..one };
+        if let Some(group) = group.into_iter().reduce(with) {
+            self.charge.set(self.charge.bytes().saturating_sub(group.about.bytes));
             // Known by another number, because somebody else may have a copy of some of them, and come with that later.
             let number = self.came;
             self.came += 1;
-            self.batches[port].push(Waiting { number, content: Content::Spilled(blob), ..group });
+            let content = Content::File(StateBlob::Spilled(blob));
+            self.batches[port].push(Waiting { number, content, ..group });
         }
     }
 
@@ -262,7 +307,7 @@ impl Inbox {
         self.rows > 0
     }
 
-    /// Whether it pays to read the partition's state for the rows that wait, if it is in files.
+    /// Whether it pays to read the partition's state for the rows that wait, if it is in files of the run.
     pub(super) fn is_worth_reading(&self) -> bool {
         self.bytes.saturating_mul(WORTH_READING) >= self.spilled_state
     }

@@ -1,12 +1,12 @@
-//! What a partition remembers: in memory, or, when that is short, encoded in a file of the run.
+//! What a partition remembers: in memory, or encoded in a file: of the run when memory is short, of the checkpoint that the
+//! query was recovered from until it is needed.
 
 use super::{State, state_of};
-use crate::checkpoint::Saved;
+use crate::checkpoint::{Saved, StateBlob};
 use crate::input::OperatorCode;
-use crate::spill::unreadable;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_state::{Charge, MemoryBudget, MemoryClass};
-use millstream_storage::{ByteReader, ByteWriter, SpilledBlob};
+use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) struct Kept {
 
 enum Place {
     Memory(Box<dyn State>),
-    Spilled(SpilledBlob),
+    File(StateBlob),
 }
 
 fn encode(state: &dyn State) -> Result<Vec<u8>, Diagnostic> {
@@ -42,8 +42,8 @@ impl Kept {
 
     /// The state, read if need be.
     pub(super) fn state(&mut self, plan: &KeyedOperator, code: &OperatorCode) -> Result<&mut dyn State, Diagnostic> {
-        if let Place::Spilled(blob) = &self.place {
-            let (mut state, bytes) = (state_of(plan, code)?, blob.read().map_err(unreadable)?);
+        if let Place::File(blob) = &self.place {
+            let (mut state, bytes) = (state_of(plan, code)?, blob.read()?);
             // Until it is measured after the job; what was read is held as well until it is decoded.
             self.charge.set(2 * bytes.len());
             state.restore(&mut ByteReader::new(&bytes), self.now_ms)?;
@@ -51,7 +51,7 @@ impl Kept {
         }
         match &mut self.place {
             Place::Memory(state) => Ok(&mut **state),
-            Place::Spilled(_) => Err(Diagnostic::bug("state was read and is not there")),
+            Place::File(_) => Err(Diagnostic::bug("state was read and is not there")),
         }
     }
 
@@ -72,31 +72,26 @@ impl Kept {
     pub(super) fn encoded(&self) -> Result<Option<Vec<u8>>, Diagnostic> {
         match &self.place {
             Place::Memory(state) => encode(&**state).map(Some),
-            Place::Spilled(_) => Ok(None),
+            Place::File(_) => Ok(None),
         }
     }
 
-    /// Gives its memory up: its encoding is in a file.
-    pub(super) fn spilled(&mut self, blob: SpilledBlob) {
-        self.place = Place::Spilled(blob);
+    /// Gives its memory up, if it has any: its encoding is in a file.
+    pub(super) fn filed(&mut self, blob: StateBlob) {
+        self.place = Place::File(blob);
         self.charge.set(0);
+    }
+
+    /// What a moment of [`Work::now_ms`](super::Work::now_ms) is when it is saved: relative to the last job.
+    pub(super) fn relative(&self, moment_ms: i64) -> i64 {
+        if moment_ms == i64::MAX { moment_ms } else { moment_ms.saturating_sub(self.now_ms) }
     }
 
     /// What a checkpoint keeps of it.
     pub(super) fn save(&self) -> Result<Saved, Diagnostic> {
         match &self.place {
             Place::Memory(state) => encode(&**state).map(Saved::Bytes),
-            Place::Spilled(blob) => Ok(Saved::Spilled(blob.clone())),
+            Place::File(blob) => Ok(Saved::Blob(blob.clone())),
         }
-    }
-
-    /// Takes over what a checkpoint has kept; `State::due` after that.
-    pub(super) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<i64, Diagnostic> {
-        let Place::Memory(state) = &mut self.place else {
-            return Err(Diagnostic::bug("state was restored where there was some already"));
-        };
-        state.restore(from, 0)?;
-        self.charge.set(state.bytes());
-        Ok(state.due())
     }
 }

@@ -10,6 +10,7 @@
 use super::batch::Batch;
 use super::driver::{KeyedRuntime, KeyedTask};
 use super::inbox::{Job, WaitingGroup};
+use crate::checkpoint::StateBlob;
 use crate::query::Query;
 use crate::task::Task;
 use crate::timers::earlier;
@@ -55,9 +56,9 @@ impl Query {
         drop(encoded);
         let files = writer.finish().map_err(|e| self.spilling.failed(&e))?;
         let bytes = blob.bytes;
-        kept.spilled(SpilledBlob::new(&files, blob));
+        kept.filed(StateBlob::Spilled(SpilledBlob::new(&files, blob)));
         drop(kept);
-        runtime.inbox(task.partition).spilled_state = bytes;
+        runtime.inbox(task.partition).state_spilled(bytes);
         runtime.rounds.spilled(bytes);
         Ok(())
     }
@@ -134,14 +135,6 @@ impl Query {
             runtime.inbox(partition).spilled(port, &numbers, SpilledBlob::new(&files, blob));
         }
         Ok(partitions)
-    }
-
-    /// Spills what a partition was restored with, if memory is short already. Nobody works on it yet.
-    pub(crate) fn spill_restored(&self, operator: usize, partition: usize) -> Result<(), Diagnostic> {
-        if self.spills_partition(self.operators[operator].kept(partition)?.bytes_in_memory()) {
-            self.spill_state(KeyedTask { operator, partition })?;
-        }
-        self.spill_rows(operator, self.spilling.low()).map(drop)
     }
 
     /// Begins the rounds of operators that have waited long enough; when to look at the others.

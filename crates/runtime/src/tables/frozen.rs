@@ -7,6 +7,7 @@
 
 use super::{Kind, OpenTables, Taken};
 use crate::buffer::Generation;
+use crate::checkpoint::{Restorable, read_checkpointed};
 use crate::spill::unreadable;
 use millstream_abi::EntryLayout;
 use millstream_state::{MemoryBudget, OutputTypes, PARTITIONS, Partial};
@@ -153,19 +154,19 @@ impl Frozen {
     }
 }
 
-impl Stored {
-    /// The files that it is read from.
-    pub(crate) fn files(&self) -> BTreeSet<Arc<str>> {
+impl Restorable for Stored {
+    fn files(&self) -> BTreeSet<Arc<str>> {
         self.partitions.iter().flatten().map(|blob| Arc::clone(&blob.file)).collect()
     }
+}
 
+impl Stored {
     /// Reads a blob of it.
     fn blob(&self, blob: &BlobRef) -> Result<Vec<u8>, Diagnostic> {
-        let read = match &self.place {
-            Place::Checkpoint(store) => blob.read(&**store),
-            Place::Spilled(files) => files.read(blob),
-        };
-        read.map_err(|what| self.failed(&what))
+        match &self.place {
+            Place::Checkpoint(store) => read_checkpointed(blob, &**store),
+            Place::Spilled(files) => files.read(blob).map_err(unreadable),
+        }
     }
 
     fn failed(&self, what: &Damaged) -> Diagnostic {

@@ -1,0 +1,73 @@
+//! State in files: of the run, or of the checkpoint that the query was recovered from, whence it is read when it is needed.
+
+use crate::spill::unreadable;
+use crate::tables::damaged;
+use millstream_storage::{BlobRef, Damaged, SpilledBlob, Store, store_failed};
+use millstream_types::{Diagnostic, code};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What is read from the files of a checkpoint when it is needed: they stay as long as somebody has it.
+pub(crate) trait Restorable: Send + Sync {
+    /// The files that it is read from.
+    fn files(&self) -> BTreeSet<Arc<str>>;
+}
+
+/// A blob of the checkpoint that a query was recovered from.
+#[derive(Debug)]
+pub(crate) struct CheckpointedBlob {
+    /// Where it is.
+    pub(crate) store: Arc<dyn Store>,
+    /// Which it is.
+    pub(crate) blob: BlobRef,
+}
+
+impl Restorable for CheckpointedBlob {
+    fn files(&self) -> BTreeSet<Arc<str>> {
+        BTreeSet::from([Arc::clone(&self.blob.file)])
+    }
+}
+
+/// Encoded state in a file.
+#[derive(Debug, Clone)]
+pub(crate) enum StateBlob {
+    /// Of the run.
+    Spilled(SpilledBlob),
+    /// Of a checkpoint.
+    Checkpointed(Arc<CheckpointedBlob>),
+}
+
+impl StateBlob {
+    /// Reads it and checks it.
+    ///
+    /// # Errors
+    /// `SPILL_FAILED`, or those of [`read_checkpointed`].
+    pub(crate) fn read(&self) -> Result<Vec<u8>, Diagnostic> {
+        match self {
+            StateBlob::Spilled(blob) => blob.read().map_err(unreadable),
+            StateBlob::Checkpointed(stored) => read_checkpointed(&stored.blob, &*stored.store),
+        }
+    }
+
+    /// The error for bytes of it that are not what they should be.
+    pub(crate) fn invalid(&self, what: Damaged) -> Diagnostic {
+        match self {
+            StateBlob::Spilled(_) => unreadable(what),
+            StateBlob::Checkpointed(_) => damaged(what),
+        }
+    }
+}
+
+/// Reads a blob of a checkpoint and checks it.
+///
+/// # Errors
+/// `CHECKPOINT_DAMAGED` when it is not what was written, `CHECKPOINT_FAILED` when the store cannot be asked.
+pub(crate) fn read_checkpointed(blob: &BlobRef, store: &dyn Store) -> Result<Vec<u8>, Diagnostic> {
+    match blob.try_read(store) {
+        Ok(read) => read.map_err(damaged),
+        Err(e) => {
+            let what = format!("state of the checkpoint cannot be read from {}", store.place());
+            Err(store_failed(code::CHECKPOINT_FAILED, &what, &e))
+        }
+    }
+}
