@@ -7,7 +7,6 @@ use arrow_schema::DataType;
 use arrow_select::concat::concat;
 use arrow_select::take::take;
 use millstream_abi::Str;
-use millstream_state::{PARTITIONS, partition_of};
 use millstream_types::Diagnostic;
 use std::ops::Range;
 use std::sync::Arc;
@@ -45,29 +44,30 @@ pub(crate) fn joined(arrays: &[&ArrayRef]) -> Result<ArrayRef, Diagnostic> {
     concat(&arrays).map(tidy).map_err(unselectable)
 }
 
-/// Which partition each row belongs to, by the hash of its key.
+/// Which partition each row belongs to, by the top bits of the hash of its key.
 pub(crate) struct Parts {
     /// Numbers of the rows, partition by partition, in each of them ascending; `None`: all rows as they are, for they
     /// belong to one.
     order: Option<UInt32Array>,
     /// Partition *p* has places `starts[p]..starts[p + 1]`.
-    starts: [usize; PARTITIONS + 1],
+    starts: Vec<usize>,
 }
 
 impl Parts {
-    /// Of rows with these hashes.
-    pub(crate) fn new(hashes: &[i64]) -> Parts {
-        let partition = |hash: &i64| partition_of(*hash as u64);
-        let mut starts = [0; PARTITIONS + 1];
+    /// Of rows with these hashes, of which so many bits choose the partition.
+    pub(crate) fn new(hashes: &[i64], bits: u32) -> Parts {
+        let partitions = 1 << bits;
+        let partition = |hash: &i64| (*hash as u64 >> (u64::BITS - bits)) as usize;
+        let mut starts = vec![0; partitions + 1];
         hashes.iter().for_each(|h| starts[partition(h) + 1] += 1);
         let has_only_one = starts.contains(&hashes.len());
-        for p in 0..PARTITIONS {
+        for p in 0..partitions {
             starts[p + 1] += starts[p];
         }
         if has_only_one {
             return Parts { order: None, starts };
         }
-        let mut next = starts;
+        let mut next = starts.clone();
         let mut order = vec![0u32; hashes.len()];
         for (row, hash) in hashes.iter().enumerate() {
             let place = &mut next[partition(hash)];
@@ -90,7 +90,7 @@ impl Parts {
     /// The partitions that have rows, and their places.
     pub(crate) fn places(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
         let places = |p: usize| (p, self.starts[p]..self.starts[p + 1]);
-        (0..PARTITIONS).map(places).filter(|(_, places)| !places.is_empty())
+        (0..self.starts.len() - 1).map(places).filter(|(_, places)| !places.is_empty())
     }
 }
 

@@ -26,7 +26,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use millstream_codegen::execute::{Emitted, Flow, update};
 use millstream_functions::FunctionContext;
-use millstream_state::PARTITIONS;
+use millstream_state::{PARTITION_BITS, PARTITIONS};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -109,7 +109,8 @@ impl Query {
         let mut columns = emitted.columns;
         let hashes = columns.pop();
         let hashes = hashes.as_ref().and_then(|h| h.as_primitive_opt::<Int64Type>());
-        let parts = Parts::new(hashes.ok_or_else(|| Diagnostic::bug("partitioned rows have no hash"))?.values());
+        let hashes = hashes.ok_or_else(|| Diagnostic::bug("partitioned rows have no hash"))?;
+        let parts = Parts::new(hashes.values(), PARTITION_BITS);
         let columns: Vec<ArrayRef> = columns.iter().map(|c| parts.arranged(c)).collect::<Result<_, _>>()?;
         let mut tasks = Vec::new();
         for (lane, places) in parts.places() {

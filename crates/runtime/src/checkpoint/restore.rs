@@ -1,6 +1,7 @@
 //! From a manifest to a query that goes on where the checkpoint was taken.
 
 use super::{CheckpointConfig, CheckpointedBlob, Checkpointing, Restorable, StateBlob};
+use crate::keyed;
 use crate::overlap::Sweep;
 use crate::query::Query;
 use crate::source::Begin;
@@ -133,7 +134,7 @@ impl<'a> Restored<'a> {
         };
         for (operator, state) in query.operators.iter().zip(&self.manifest.operators) {
             operator.restore(state.watermark, state.windows.iter().copied());
-            if !matches!(state.partitions.len(), 0 | PARTITIONS) {
+            if !matches!(state.partitions.len(), 0 | keyed::PARTITIONS) {
                 return Err(damaged(millstream_storage::Damaged("an operator lacks partitions".into())));
             }
             for (partition, state) in state.partitions.iter().enumerate() {

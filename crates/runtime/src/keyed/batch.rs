@@ -1,5 +1,6 @@
 //! Rows on their way to a partition of a keyed operator, and how those of several buffers are put in merged order.
 
+use super::PARTITION_BITS;
 use super::encoding::{restore_columns, save_columns};
 use crate::columns::{Parts, bytes_of, compact, joined, selected, sliced, unselectable};
 use arrow_array::cast::AsArray;
@@ -61,7 +62,7 @@ impl Batch {
 
     /// Routes rows to their partitions. Strings are copied out of the input.
     pub(crate) fn split(self, hashes: &[i64]) -> Result<Vec<(usize, Batch)>, Diagnostic> {
-        let parts = Parts::new(hashes);
+        let parts = Parts::new(hashes, PARTITION_BITS);
         let ordinals = match parts.order() {
             Some(order) => order.iter().map(|&row| self.ordinals[row as usize]).collect(),
             None => self.ordinals,
@@ -145,7 +146,6 @@ mod tests {
     use super::*;
     use arrow_array::Int64Array;
     use arrow_array::types::Int64Type;
-    use millstream_state::partition_of;
     use std::sync::Arc;
 
     fn batch(rows: &[(i64, u32, u64)]) -> Batch {
@@ -192,7 +192,9 @@ mod tests {
         let mut seen = 0;
         for (partition, part) in batch(&rows).split(&hashes).unwrap() {
             assert!(part.ordinals.is_sorted());
-            let at_home = |o: &Ordinal| partition_of(hashes[o.position as usize] as u64) == partition;
+            let at_home = |o: &Ordinal| {
+                (hashes[o.position as usize] as u64 >> (u64::BITS - PARTITION_BITS)) as usize == partition
+            };
             assert!(part.ordinals.iter().all(at_home));
             assert_eq!(
                 values(&part),

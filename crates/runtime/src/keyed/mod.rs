@@ -6,7 +6,7 @@
 //!                                                         └► …          (one worker at a time)
 //! ```
 //!
-//! A process task routes the rows of its buffer to the inboxes of [`PARTITIONS`](millstream_state::PARTITIONS) partitions.
+//! A process task routes the rows of its buffer to the inboxes of [`PARTITIONS`] partitions.
 //! When the operator's watermark advances to *W*, every partition that has something due gets a *job*: it takes the rows
 //! with a watermark before them below *W* out of the inbox, which have all come, puts them in merged order and lets the
 //! partition's [`State`] consume them. So state changes in the same order in every run, without a lock while a row is
@@ -55,6 +55,12 @@ use millstream_plan::logical::Frame;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
 use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::Diagnostic;
+
+/// Bits of the hash of a key that choose its partition.
+const PARTITION_BITS: u32 = 6;
+/// Partitions of an operator. One of them has to fit into memory with what its jobs need, beside those that other workers are at,
+/// when all of them together are many times as large: so there are more than tables have, which are merged block by block.
+pub(crate) const PARTITIONS: usize = 1 << PARTITION_BITS;
 
 /// What one partition of an operator remembers.
 pub(crate) trait State: Send {

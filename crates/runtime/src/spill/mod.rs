@@ -12,6 +12,7 @@
 mod merging;
 mod parking;
 
+use crate::keyed;
 use crate::query::Query;
 use crate::tables::{Frozen, FrozenByNumber};
 use crate::task::Task;
@@ -172,7 +173,7 @@ impl Spilling {
     /// Bytes that are not worth a file when memory is short: a partition of an operator has so many before the operator has
     /// an eighth of the budget.
     pub(crate) fn few_bytes(&self) -> usize {
-        usize::try_from(self.budget.limit()).unwrap_or(usize::MAX) / (8 * PARTITIONS)
+        usize::try_from(self.budget.limit()).unwrap_or(usize::MAX) / (8 * keyed::PARTITIONS)
     }
 
     /// Bytes of state at which enough has been spilled.
