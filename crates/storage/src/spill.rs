@@ -247,6 +247,11 @@ impl SpilledBlob {
         SpilledBlob { files: Arc::clone(files), blob }
     }
 
+    /// Bytes of the file that it takes.
+    pub fn bytes(&self) -> u64 {
+        self.blob.bytes
+    }
+
     /// Reads it and checks it.
     ///
     /// # Errors

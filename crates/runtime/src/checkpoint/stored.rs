@@ -49,6 +49,14 @@ impl StateBlob {
         }
     }
 
+    /// Bytes of the file.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            StateBlob::Spilled(blob) => blob.bytes(),
+            StateBlob::Checkpointed(stored) => stored.blob.bytes,
+        }
+    }
+
     /// The error for bytes of it that are not what they should be.
     pub(crate) fn invalid(&self, what: Damaged) -> Diagnostic {
         match self {

@@ -437,14 +437,14 @@ impl Query {
                 self.park(first, Task::Keyed(task));
                 return Ok(());
             }
-            if inbox.state_in_files() > 0 && inbox.jobs.front().is_some_and(|job| !matches!(job, Job::Cut(_))) {
-                loaded = match loaded.take() {
-                    Some(loaded) => Some(loaded),
-                    None => self.load(task, inbox.state_in_files()),
-                };
-                if loaded.is_none() {
-                    // It stays busy, and others come back to it.
-                    return Ok(());
+            if loaded.is_none() && inbox.jobs.front().is_some_and(|job| !matches!(job, Job::Cut(_))) {
+                let needs = runtime.kept(task.partition)?.needs();
+                if inbox.state_in_files() > 0 || self.spilling.is_too_much(needs) {
+                    loaded = self.load(task, needs);
+                    if loaded.is_none() {
+                        // It stays busy, and others come back to it.
+                        return Ok(());
+                    }
                 }
             }
             let Some(job) = inbox.jobs.pop_front() else {

@@ -14,9 +14,15 @@ use std::sync::Arc;
 pub(super) struct Kept {
     place: Place,
     charge: Charge,
+    /// Bytes of memory when it was there last; 0 if it has not been.
+    decoded: usize,
     /// `Work::now_ms` of the last job: what times that are saved are relative to.
     now_ms: i64,
 }
+
+/// So many times as large as its encoding state is at most in memory, about: tables have empty places, and order is kept beside
+/// what is ordered.
+const DECODED: usize = 3;
 
 enum Place {
     Memory(Box<dyn State>),
@@ -37,15 +43,15 @@ impl Kept {
         budget: &Arc<MemoryBudget>,
     ) -> Result<Kept, Diagnostic> {
         let charge = Charge::new(budget, MemoryClass::Operators, 0);
-        Ok(Kept { place: Place::Memory(state_of(plan, code)?), charge, now_ms: 0 })
+        Ok(Kept { place: Place::Memory(state_of(plan, code)?), charge, decoded: 0, now_ms: 0 })
     }
 
     /// The state, read if need be.
     pub(super) fn state(&mut self, plan: &KeyedOperator, code: &OperatorCode) -> Result<&mut dyn State, Diagnostic> {
         if let Place::File(blob) = &self.place {
+            // Until it is measured after the job.
+            self.charge.set(self.needs());
             let (mut state, bytes) = (state_of(plan, code)?, blob.read()?);
-            // Until it is measured after the job; what was read is held as well until it is decoded.
-            self.charge.set(2 * bytes.len());
             state.restore(&mut ByteReader::new(&bytes), self.now_ms)?;
             self.place = Place::Memory(state);
         }
@@ -59,7 +65,19 @@ impl Kept {
     pub(super) fn worked(&mut self, now_ms: i64) {
         self.now_ms = now_ms;
         if let Place::Memory(state) = &mut self.place {
-            self.charge.set(state.bytes());
+            self.decoded = state.bytes();
+            self.charge.set(self.decoded);
+        }
+    }
+
+    /// Bytes of memory while a job works on it: what is read from a file is held until it is decoded.
+    pub(super) fn needs(&self) -> usize {
+        match &self.place {
+            Place::Memory(_) => self.charge.bytes(),
+            Place::File(blob) => {
+                let encoded = usize::try_from(blob.bytes()).unwrap_or(usize::MAX);
+                encoded.saturating_add(self.decoded.max(encoded.saturating_mul(DECODED)))
+            }
         }
     }
 

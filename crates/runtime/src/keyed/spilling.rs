@@ -19,7 +19,8 @@ use millstream_storage::{ByteWriter, SpilledBlob};
 use millstream_types::Diagnostic;
 use std::time::Instant;
 
-/// A partition whose state was read from a file and is worked on; others may wait for that to end.
+/// A partition whose state is read from a file, or is large when memory is short, and that is worked on; others may wait for that
+/// to end.
 pub(super) struct Loaded<'a> {
     query: &'a Query,
     bytes: u64,
@@ -32,17 +33,15 @@ impl Drop for Loaded<'_> {
 }
 
 impl Query {
-    /// Reserves memory for reading the state of a partition, of so many bytes in a file; `None` if the task has to wait, which it
-    /// does from then on.
-    pub(super) fn load(&self, task: KeyedTask, bytes: u64) -> Option<Loaded<'_>> {
-        // As it was read, and decoded.
-        let bytes = 2 * bytes;
+    /// Reserves memory for working on a partition, of so many bytes; `None` if the task has to wait, which it does from then on.
+    pub(super) fn load(&self, task: KeyedTask, bytes: usize) -> Option<Loaded<'_>> {
+        let bytes = bytes as u64;
         self.spilling.load(bytes, || Task::Keyed(task)).then(|| Loaded { query: self, bytes })
     }
 
     /// Whether a partition of so many bytes is written to a file when its jobs are done.
     pub(super) fn spills_partition(&self, bytes: usize) -> bool {
-        bytes > 0 && (self.spilling.is_eager() || (self.spilling.is_short() && bytes > self.spilling.few_bytes()))
+        bytes > 0 && (self.spilling.is_eager() || self.spilling.is_too_much(bytes))
     }
 
     /// Writes the state of a partition, which the caller works on, to a file.

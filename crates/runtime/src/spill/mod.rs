@@ -90,7 +90,7 @@ pub(crate) struct Spilling {
     /// Tasks that wait until their output may be put out.
     parked_tasks: Mutex<Vec<Parked>>,
     has_parked: AtomicBool,
-    /// Bytes of states of keyed operators that were read from files and are worked on, and the tasks that wait for others to be
+    /// Bytes of states of keyed operators that are worked on and for which memory was reserved, and the tasks that wait for others to be
     /// done with.
     loaded: Mutex<(u64, Vec<Task>)>,
 }
@@ -141,8 +141,8 @@ impl Spilling {
         self.budget.limit() / 5 * 2
     }
 
-    /// Reserves memory for a state of so many bytes that is to be read, of which there may be a fifth of the budget at a time, or
-    /// one; else the task waits until others are done with theirs.
+    /// Reserves memory for a state of so many bytes that is to be worked on, of which there may be a fifth of the budget at a time,
+    /// or one; else the task waits until others are done with theirs.
     pub(crate) fn load(&self, bytes: u64, task: impl FnOnce() -> Task) -> bool {
         let mut loaded = self.loaded.lock();
         let fits = loaded.0 == 0 || loaded.0 + bytes <= self.low();
@@ -153,7 +153,7 @@ impl Spilling {
         fits
     }
 
-    /// A state of so many bytes that was read is not worked on any more; the tasks that have waited for that.
+    /// A state of so many bytes is not worked on any more; the tasks that have waited for that.
     pub(crate) fn unload(&self, bytes: u64) -> Vec<Task> {
         let mut loaded = self.loaded.lock();
         loaded.0 -= bytes;
@@ -170,10 +170,10 @@ impl Spilling {
         self.budget.state() <= bytes
     }
 
-    /// Bytes that are not worth a file when memory is short: a partition of an operator has so many before the operator has
-    /// an eighth of the budget.
-    pub(crate) fn few_bytes(&self) -> usize {
-        usize::try_from(self.budget.limit()).unwrap_or(usize::MAX) / (8 * keyed::PARTITIONS)
+    /// Whether memory is short and a partition of an operator of so many bytes is worth a file: it has more than a partition has
+    /// when the operator has an eighth of the budget.
+    pub(crate) fn is_too_much(&self, bytes: usize) -> bool {
+        self.is_short() && bytes as u64 > self.budget.limit() / (8 * keyed::PARTITIONS as u64)
     }
 
     /// Bytes of state at which enough has been spilled.
