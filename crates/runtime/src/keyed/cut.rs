@@ -12,6 +12,7 @@ use crate::checkpoint::{Part, Saved, SavedPartition, StateBlob};
 use crate::query::Query;
 use crate::sequencer::Unit;
 use crate::tables::damaged;
+use crate::threads::Watch;
 use millstream_storage::{BlobRef, ByteWriter, Damaged, PartitionState, WaitingRows};
 use millstream_types::Diagnostic;
 use std::time::Instant;
@@ -32,7 +33,7 @@ impl Query {
         if self.checkpoint_before(generation).is_none() {
             return Ok(());
         }
-        let started = Instant::now();
+        let watch = Watch::start();
         let runtime = &self.operators[task.operator];
         let mut inbox = runtime.inbox(task.partition);
         // The age of rows that expire is another at each checkpoint.
@@ -55,7 +56,7 @@ impl Query {
         let kept = is_changed.then(saved).transpose()?;
         let KeyedTask { operator, partition } = task;
         self.hand_over(generation, || Part::Partition { operator, partition, kept });
-        self.stats.checkpoints.note_handing_over(started.elapsed());
+        self.stats.checkpoints.note_handing_over(&watch);
         Ok(())
     }
 
