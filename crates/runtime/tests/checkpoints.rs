@@ -19,43 +19,63 @@ use std::time::Duration;
 use support::keyed::{aggregates, plan, windowed_operators};
 use support::*;
 
-/// A store whose operation of some number fails, and all that follow.
+/// A store with an operation that fails.
 #[derive(Debug)]
 struct FailingStore {
     inner: LocalStore,
-    left: Arc<AtomicU64>,
+    failure: Failure,
 }
 
 struct FailingWriter {
     inner: Box<dyn StoreWriter>,
-    left: Arc<AtomicU64>,
+    failure: Failure,
 }
 
-fn pass(left: &AtomicU64) -> io::Result<()> {
-    match left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(io::ErrorKind::StorageFull.into()),
+/// After how many operations one fails, and whether all that follow do, too.
+#[derive(Debug, Clone)]
+struct Failure {
+    left: Arc<AtomicU64>,
+    lasts: bool,
+}
+
+impl Failure {
+    fn after(operations: u64, lasts: bool) -> Failure {
+        Failure { left: Arc::new(AtomicU64::new(operations)), lasts }
+    }
+
+    fn never() -> Failure {
+        Failure::after(u64::MAX, true)
+    }
+
+    fn pass(&self) -> io::Result<()> {
+        if self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+            return Ok(());
+        }
+        if !self.lasts {
+            self.left.store(u64::MAX, Relaxed);
+        }
+        Err(io::ErrorKind::StorageFull.into())
     }
 }
 
 impl Store for FailingStore {
     fn create(&self, name: &str) -> io::Result<Box<dyn StoreWriter>> {
-        pass(&self.left)?;
-        Ok(Box::new(FailingWriter { inner: self.inner.create(name)?, left: Arc::clone(&self.left) }))
+        self.failure.pass()?;
+        Ok(Box::new(FailingWriter { inner: self.inner.create(name)?, failure: self.failure.clone() }))
     }
 
     fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
-        pass(&self.left)?;
+        self.failure.pass()?;
         self.inner.read(name, range)
     }
 
     fn list(&self) -> io::Result<Vec<StoredFile>> {
-        pass(&self.left)?;
+        self.failure.pass()?;
         self.inner.list()
     }
 
     fn delete(&self, name: &str) -> io::Result<()> {
-        pass(&self.left)?;
+        self.failure.pass()?;
         self.inner.delete(name)
     }
 
@@ -66,7 +86,7 @@ impl Store for FailingStore {
 
 impl StoreWriter for FailingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if let Err(e) = pass(&self.left) {
+        if let Err(e) = self.failure.pass() {
             // A full disk takes a part of what is written.
             self.inner.write(&bytes[..bytes.len() / 2])?;
             return Err(e);
@@ -75,7 +95,7 @@ impl StoreWriter for FailingWriter {
     }
 
     fn finish(self: Box<Self>) -> io::Result<()> {
-        pass(&self.left)?;
+        self.failure.pass()?;
         self.inner.finish()
     }
 }
@@ -131,13 +151,13 @@ impl Commit for Span {
     }
 }
 
-/// Goes on from the newest checkpoint, with storage that fails after some operations; whether the job has come to its end.
+/// Goes on from the newest checkpoint, with storage that fails; whether the job has come to its end.
 fn attempt(
     plan: &QueryPlan,
     data: &[Vec<Row>],
     folder: &Path,
     committed: &Committed,
-    operations: u64,
+    failure: Failure,
     workers: usize,
 ) -> Result<(), Diagnostic> {
     let store = || LocalStore::open(folder).unwrap();
@@ -158,8 +178,7 @@ fn attempt(
     }
     let mut run = input(plan.clone(), vec![connector(MemorySource::of(data, 7))], vec![MemorySink::default()]);
     run.sinks = vec![Box::new(SpanSink { rows: MemorySink::default(), committed: Arc::clone(committed) })];
-    let left = Arc::new(AtomicU64::new(operations));
-    let checkpoints = Checkpoints::new(Arc::new(FailingStore { inner: store(), left }));
+    let checkpoints = Checkpoints::new(Arc::new(FailingStore { inner: store(), failure }));
     let interval = Some(Duration::from_micros(200));
     run.checkpoints = Some(CheckpointConfig { checkpoints, job: "j".into(), interval, retained: 2, base, restored });
     run_within(run, config(workers, 3), CancelToken::new()).0
@@ -168,20 +187,20 @@ fn attempt(
 fn goes_on_after_every_failure(plan: &QueryPlan, data: &[Vec<Row>]) {
     let (mut expected, _) = run_to_end(plan.clone(), MemorySource::of(data, 7), config(2, 3));
     expected.sort();
-    for operations in (0..120).step_by(3) {
+    for (operations, lasts) in (0..120).step_by(3).flat_map(|operations| [(operations, true), (operations, false)]) {
         let folder = tempfile::tempdir().unwrap();
         let committed = Committed::default();
-        let first = attempt(plan, data, folder.path(), &committed, operations, 2);
+        let first = attempt(plan, data, folder.path(), &committed, Failure::after(operations, lasts), 2);
         if let Err(failure) = &first {
             assert_eq!(failure.code, code::CHECKPOINT_FAILED, "{failure}");
             // Fails again a little later, and then no more.
-            let second = attempt(plan, data, folder.path(), &committed, operations / 2 + 5, 3);
+            let second = attempt(plan, data, folder.path(), &committed, Failure::after(operations / 2 + 5, lasts), 3);
             if let Err(failure) = second {
                 // What cannot be read now counts as damaged.
                 let codes = [code::CHECKPOINT_FAILED, code::CHECKPOINT_DAMAGED];
                 assert!(codes.contains(&failure.code), "{failure}");
             }
-            attempt(plan, data, folder.path(), &committed, u64::MAX, 1).unwrap();
+            attempt(plan, data, folder.path(), &committed, Failure::never(), 1).unwrap();
         }
         let mut rows: Vec<String> = committed.lock().unwrap().values().flatten().cloned().collect();
         rows.sort();
@@ -201,8 +220,6 @@ fn chains_of_windows_do_too() {
     goes_on_after_every_failure(&chained_plan(50, 30, 170), &random_splits(12, 2, 400, 60));
 }
 
-/// The end of the input overtakes the cut in partitions that have nothing to put out: most of them, of a few keys. The
-/// checkpoint becomes whole nevertheless, or its span would be lost.
 #[test]
 fn keyed_operators_do_too() {
     let [sessions, _] = windowed_operators(
