@@ -490,6 +490,7 @@ impl Session {
                 true => Compression::Zstd,
                 false => Compression::None,
             },
+            cached: self.settings.spill_cached(),
         }
     }
 

@@ -48,7 +48,7 @@ mod task;
 
 use crate::aggregation::TableIds;
 use crate::buffer::Generation;
-pub(crate) use frozen::{Frozen, Stored, damaged};
+pub(crate) use frozen::{Frozen, Stored, StoredBlocks, damaged};
 use millstream_abi::{EntryLayout, KeyRange};
 use millstream_state::{ArrayShape, ArrayTable, MemoryBudget, MemoryClass, Partial, SharedTable, Table, TableHint};
 use millstream_sync::pool::Pool;

@@ -137,6 +137,14 @@ pub const KNOWN: &[SettingInfo] = &[
          a slow or a small one.",
     ),
     setting(
+        "pipeline.spill.io",
+        "auto",
+        Kind::OneOf(&["auto", "direct", "buffered"]),
+        "How spilled state is written and read: through the page cache of the system, which is faster while there is memory that \
+         nobody else wants, or directly, so that it takes no memory; 'auto' gives a tenth of the machine's memory to the page cache, \
+         and writes what is more directly. Either is asynchronous where the system has io_uring.",
+    ),
+    setting(
         "pipeline.spill.budget",
         "80%",
         Kind::Memory,
@@ -680,6 +688,15 @@ impl Settings {
     /// Whether `pipeline.spill.compression` says that spilled state is compressed.
     pub fn compresses_spilled(&self) -> bool {
         self.get("pipeline.spill.compression") == Some("zstd")
+    }
+
+    /// `pipeline.spill.io`: what of the files may be in the page cache, of the machine's memory.
+    pub fn spill_cached(&self) -> MemorySize {
+        match self.get("pipeline.spill.io") {
+            Some("direct") => MemorySize::Bytes(0),
+            Some("buffered") => MemorySize::Bytes(u64::MAX),
+            _ => MemorySize::Share(10),
+        }
     }
 
     /// `pipeline.spill.budget`.

@@ -31,8 +31,9 @@ pub use local::{DirectoryLock, LocalStore};
 pub use manifest::{
     AggregationState, BlobRef, FORMAT, Manifest, OperatorState, SinkState, SourceState, SplitState, TableState,
 };
+pub use millstream_disk::Caching;
 pub use objects::store_failed;
-pub use pack::PackWriter;
+pub use pack::{PackWriter, PendingBlob};
 pub use place::{PlaceLock, StatePlace};
-pub use spill::{Compression, SpillCounters, SpillDirectory, SpillFiles, SpillWriter, SpilledBlob};
-pub use store::{Store, StoreWriter, StoredFile};
+pub use spill::{Compression, SpillCounters, SpillDirectory, SpillFiles, SpillFormat, SpillWriter, SpilledBlob};
+pub use store::{PendingRead, Store, StoreWriter, StoredFile};

@@ -1,8 +1,9 @@
 //! A directory as a store.
 
-use crate::store::{Store, StoreWriter, StoredFile};
+use crate::store::{PendingRead, Store, StoreWriter, StoredFile};
+use millstream_disk::{Caching, Reading, Writer};
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,7 @@ pub struct LocalStore {
     directory: PathBuf,
     /// Whether files survive a power failure once they are finished.
     is_durable: bool,
+    caching: Caching,
 }
 
 /// End of the names of unfinished files.
@@ -27,53 +29,65 @@ impl LocalStore {
                 fs::remove_file(entry.path())?;
             }
         }
-        Ok(LocalStore { directory: directory.to_path_buf(), is_durable: true })
+        Ok(LocalStore { directory: directory.to_path_buf(), is_durable: true, caching: Caching::Direct })
     }
 
     /// Opens a directory for looking at it: nothing is made or removed.
     pub fn existing(directory: &Path) -> LocalStore {
-        LocalStore { directory: directory.to_path_buf(), is_durable: true }
+        LocalStore { directory: directory.to_path_buf(), is_durable: true, caching: Caching::Direct }
     }
 
     /// A directory for files that need not outlive the process: finishing one does not wait for the disk.
-    pub fn scratch(directory: &Path) -> LocalStore {
-        LocalStore { directory: directory.to_path_buf(), is_durable: false }
+    pub fn scratch(directory: &Path, caching: Caching) -> LocalStore {
+        LocalStore { directory: directory.to_path_buf(), is_durable: false, caching }
+    }
+
+    fn reading(&self, name: &str, range: Range<u64>) -> io::Result<Reading> {
+        Reading::begin(&self.directory.join(name), range, self.caching)
     }
 }
 
 struct LocalWriter {
-    file: Option<File>,
-    unfinished: PathBuf,
+    writer: Writer,
+    unfinished: Unfinished,
     path: PathBuf,
     is_durable: bool,
+}
+
+/// A file that goes unless it is finished.
+struct Unfinished(PathBuf);
+
+impl Unfinished {
+    /// Gives the file its name.
+    fn finish(self, path: &Path) -> io::Result<()> {
+        fs::rename(&self.0, path)?;
+        std::mem::forget(self);
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // What cannot be removed now is when the directory is opened the next time.
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 impl Store for LocalStore {
     fn create(&self, name: &str) -> io::Result<Box<dyn StoreWriter>> {
         let unfinished = self.directory.join(format!("{name}{UNFINISHED}"));
-        let file = File::create(&unfinished)?;
+        let writer = Writer::create(&unfinished, self.caching)?;
         let (path, is_durable) = (self.directory.join(name), self.is_durable);
-        Ok(Box::new(LocalWriter { file: Some(file), unfinished, path, is_durable }))
+        Ok(Box::new(LocalWriter { writer, unfinished: Unfinished(unfinished), path, is_durable }))
     }
 
     fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
-        let mut file = File::open(self.directory.join(name))?;
-        // What is asked for may be nonsense: no more is reserved than there is.
-        if range.start > range.end || range.end > file.metadata()?.len() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        file.seek(SeekFrom::Start(range.start))?;
-        let mut bytes = vec![0; usize::try_from(range.end - range.start).map_err(io::Error::other)?];
-        file.read_exact(&mut bytes)?;
-        Ok(bytes)
+        self.reading(name, range)?.finish()
     }
 
-    fn will_read(&self, name: &str, range: Range<u64>) {
-        // Only a hint: whoever reads will see what is wrong.
-        if let Ok(file) = File::open(self.directory.join(name)) {
-            let length = std::num::NonZeroU64::new(range.end.saturating_sub(range.start));
-            let _ = rustix::fs::fadvise(&file, range.start, length, rustix::fs::Advice::WillNeed);
-        }
+    fn begin_read(&self, name: &str, range: Range<u64>) -> Option<Box<dyn PendingRead>> {
+        // Whoever wants the bytes reads them again, and sees what is wrong.
+        self.reading(name, range).ok().map(|reading| Box::new(reading) as Box<dyn PendingRead>)
     }
 
     fn list(&self) -> io::Result<Vec<StoredFile>> {
@@ -103,18 +117,17 @@ impl Store for LocalStore {
 
 impl StoreWriter for LocalWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.as_mut().expect("not finished yet").write_all(bytes)
+        self.writer.write(bytes)
     }
 
-    fn finish(mut self: Box<Self>) -> io::Result<()> {
-        let file = self.file.take().expect("finished once");
+    fn finish(self: Box<Self>) -> io::Result<()> {
+        let file = self.writer.finish()?;
         if !self.is_durable {
-            drop(file);
-            return fs::rename(&self.unfinished, &self.path);
+            return self.unfinished.finish(&self.path);
         }
         file.sync_all()?;
         drop(file);
-        fs::rename(&self.unfinished, &self.path)?;
+        self.unfinished.finish(&self.path)?;
         // The name must survive a power failure, too.
         match self.path.parent() {
             Some(directory) => File::open(directory)?.sync_all(),
@@ -123,12 +136,9 @@ impl StoreWriter for LocalWriter {
     }
 }
 
-impl Drop for LocalWriter {
-    fn drop(&mut self) {
-        if self.file.take().is_some() {
-            // What cannot be removed now is when the directory is opened the next time.
-            let _ = fs::remove_file(&self.unfinished);
-        }
+impl PendingRead for Reading {
+    fn finish(self: Box<Self>) -> io::Result<Vec<u8>> {
+        (*self).finish()
     }
 }
 

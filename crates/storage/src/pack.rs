@@ -9,8 +9,9 @@
 use crate::bytes::Damaged;
 use crate::manifest::BlobRef;
 use crate::objects::is_unavailable;
-use crate::store::{Store, StoreWriter};
+use crate::store::{PendingRead, Store, StoreWriter};
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -83,8 +84,20 @@ impl BlobRef {
 
     /// The same, with an error outside when the store cannot be asked.
     pub(crate) fn try_read(&self, store: &dyn Store) -> io::Result<Result<Vec<u8>, Damaged>> {
-        let range = self.offset..self.offset.saturating_add(self.bytes);
-        Ok(match store.read(&self.file, range) {
+        self.checked(store, store.read(&self.file, self.range()))
+    }
+
+    /// Begins to read the blob, if the store can do that.
+    pub fn begin(&self, store: &dyn Store) -> PendingBlob {
+        PendingBlob { blob: self.clone(), pending: store.begin_read(&self.file, self.range()) }
+    }
+
+    fn range(&self) -> Range<u64> {
+        self.offset..self.offset.saturating_add(self.bytes)
+    }
+
+    fn checked(&self, store: &dyn Store, read: io::Result<Vec<u8>>) -> io::Result<Result<Vec<u8>, Damaged>> {
+        Ok(match read {
             Err(e) if is_unavailable(&e) => return Err(e),
             Err(e) => Err(self.unread(store, &e)),
             Ok(blob) if xxh3_64(&blob) == self.checksum => Ok(blob),
@@ -101,6 +114,29 @@ impl BlobRef {
 
     fn unread(&self, store: &dyn Store, error: &io::Error) -> Damaged {
         Damaged(format!("{} cannot be read: {error}", self.place(store)))
+    }
+}
+
+/// A blob that is on its way, if its store can do that.
+pub struct PendingBlob {
+    blob: BlobRef,
+    pending: Option<Box<dyn PendingRead>>,
+}
+
+impl PendingBlob {
+    /// Bytes of the blob.
+    pub fn bytes(&self) -> u64 {
+        self.blob.bytes
+    }
+
+    /// Waits for the blob from that store, and checks it.
+    ///
+    /// # Errors
+    /// As for [`BlobRef::read`].
+    pub fn finish(self, store: &dyn Store) -> Result<Vec<u8>, Damaged> {
+        let PendingBlob { blob, pending } = self;
+        let Some(pending) = pending else { return blob.read(store) };
+        blob.checked(store, pending.finish()).unwrap_or_else(|e| Err(blob.unread(store, &e)))
     }
 }
 
@@ -123,6 +159,11 @@ mod tests {
             (read(&first).unwrap(), read(&empty).unwrap(), read(&last).unwrap()),
             (b"one".to_vec(), vec![], b"three".to_vec())
         );
+        let pending = [&first, &empty, &last].map(|blob| blob.begin(&*store));
+        assert_eq!(
+            pending.map(|pending| pending.finish(&*store).unwrap()),
+            [b"one".to_vec(), vec![], b"three".to_vec()]
+        );
         let path = directory.path().join("state-7-0.bin");
         let good = std::fs::read(&path).unwrap();
         for bit in 0..8 {
@@ -133,6 +174,7 @@ mod tests {
         }
         std::fs::write(&path, &good[..good.len() - 1]).unwrap();
         assert!(read(&last).is_err() && read(&first).is_ok());
+        assert!(last.begin(&*store).finish(&*store).is_err() && first.begin(&*store).finish(&*store).is_ok());
         let far = BlobRef { offset: u64::MAX, ..last };
         assert!(read(&far).is_err());
         // Nothing was written, so there is no file.

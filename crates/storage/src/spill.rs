@@ -11,8 +11,9 @@
 use crate::bytes::Damaged;
 use crate::local::{DirectoryLock, LocalStore};
 use crate::manifest::BlobRef;
-use crate::pack::PackWriter;
+use crate::pack::{PackWriter, PendingBlob};
 use crate::store::Store;
+use millstream_disk::Caching;
 use millstream_types::memory_text;
 use std::borrow::Cow;
 use std::fs;
@@ -60,6 +61,16 @@ impl Compression {
     }
 }
 
+/// How spilled state is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SpillFormat {
+    /// Whether it is compressed.
+    pub compression: Compression,
+    /// Bytes of files up to which new ones go through the page cache of the system; the others go past it, so that they
+    /// take no memory.
+    pub cached_bytes: u64,
+}
+
 /// What has been spilled and read back. All are relaxed: numbers for people.
 #[derive(Debug, Default)]
 pub struct SpillCounters {
@@ -77,9 +88,8 @@ pub struct SpillCounters {
 #[derive(Debug)]
 pub struct SpillDirectory {
     path: PathBuf,
-    store: Arc<dyn Store>,
     budget: u64,
-    compression: Compression,
+    format: SpillFormat,
     counters: Arc<SpillCounters>,
     _lock: DirectoryLock,
 }
@@ -93,7 +103,7 @@ impl SpillDirectory {
     pub fn create(
         parent: &Path,
         budget: impl FnOnce(u64) -> u64,
-        compression: Compression,
+        format: SpillFormat,
         counters: Arc<SpillCounters>,
     ) -> io::Result<Arc<SpillDirectory>> {
         fs::create_dir_all(parent)?;
@@ -109,16 +119,20 @@ impl SpillDirectory {
             };
             let free = rustix::fs::statvfs(&path)?;
             let budget = budget(free.f_bavail.saturating_mul(free.f_frsize));
-            let store = Arc::new(LocalStore::scratch(&path));
-            return Ok(Arc::new(SpillDirectory { path, store, budget, compression, counters, _lock: lock }));
+            return Ok(Arc::new(SpillDirectory { path, budget, format, counters, _lock: lock }));
         }
     }
 
     /// Begins to spill something.
     pub fn writer(self: &Arc<SpillDirectory>) -> SpillWriter {
         let number = self.counters.files.fetch_add(1, Relaxed);
-        let pack = PackWriter::new(Arc::clone(&self.store), format!("spill-{number}"));
-        SpillWriter { pack, files: SpillFiles { directory: Arc::clone(self), names: Vec::new(), bytes: 0 } }
+        let caching = match self.counters.held.load(Relaxed) < self.format.cached_bytes {
+            true => Caching::PageCache,
+            false => Caching::Direct,
+        };
+        let store = Arc::new(LocalStore::scratch(&self.path, caching));
+        let pack = PackWriter::new(Arc::<LocalStore>::clone(&store), format!("spill-{number}"));
+        SpillWriter { pack, files: SpillFiles { directory: Arc::clone(self), store, names: Vec::new(), bytes: 0 } }
     }
 
     /// Removes the directory with all that is in it.
@@ -173,7 +187,7 @@ impl SpillWriter {
     /// Those of the file system, and when the files of the run would have more bytes than allowed.
     pub fn write(&mut self, blob: &[u8]) -> io::Result<BlobRef> {
         let directory = &self.files.directory;
-        let blob = directory.compression.encode(blob)?;
+        let blob = directory.format.compression.encode(blob)?;
         let bytes = blob.len() as u64;
         let held = directory.counters.held.fetch_add(bytes, Relaxed);
         self.files.bytes += bytes;
@@ -214,6 +228,7 @@ impl SpillWriter {
 #[derive(Debug)]
 pub struct SpillFiles {
     directory: Arc<SpillDirectory>,
+    store: Arc<LocalStore>,
     names: Vec<Arc<str>>,
     bytes: u64,
 }
@@ -225,12 +240,21 @@ impl SpillFiles {
     /// When it cannot be read, or is not what was written.
     pub fn read(&self, blob: &BlobRef) -> Result<Vec<u8>, Damaged> {
         self.directory.counters.read.fetch_add(blob.bytes, Relaxed);
-        self.directory.compression.decode(blob.read(&*self.directory.store)?)
+        self.directory.format.compression.decode(blob.read(&*self.store)?)
     }
 
-    /// Has a blob that is going to be read brought into memory by the system meanwhile, if it can do that.
-    pub fn will_read(&self, blob: &BlobRef) {
-        self.directory.store.will_read(&blob.file, blob.offset..blob.offset.saturating_add(blob.bytes));
+    /// Begins to read a blob.
+    pub fn begin(&self, blob: &BlobRef) -> PendingBlob {
+        blob.begin(&*self.store)
+    }
+
+    /// Waits for a blob that was begun here, and checks it.
+    ///
+    /// # Errors
+    /// As for [`SpillFiles::read`].
+    pub fn finish(&self, pending: PendingBlob) -> Result<Vec<u8>, Damaged> {
+        self.directory.counters.read.fetch_add(pending.bytes(), Relaxed);
+        self.directory.format.compression.decode(pending.finish(&*self.store)?)
     }
 }
 
@@ -260,7 +284,7 @@ impl Drop for SpillFiles {
     fn drop(&mut self) {
         for name in &self.names {
             // The whole directory goes at the end of the run.
-            let _ = self.directory.store.delete(name);
+            let _ = self.store.delete(name);
         }
         self.directory.counters.held.fetch_sub(self.bytes, Relaxed);
     }
@@ -279,7 +303,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let counters = Arc::new(SpillCounters::default());
         let directory =
-            SpillDirectory::create(parent.path(), |free| free, Compression::None, Arc::clone(&counters)).unwrap();
+            SpillDirectory::create(parent.path(), |free| free, SpillFormat::default(), Arc::clone(&counters)).unwrap();
         let mut writer = directory.writer();
         let (one, two) = (writer.write(b"one").unwrap(), writer.write(b"three").unwrap());
         let files = writer.finish().unwrap();
@@ -302,8 +326,8 @@ mod tests {
         fs::write(left.join("lock"), "1\n").unwrap();
         fs::write(left.join("spill-0-0.bin"), "old").unwrap();
         fs::write(parent.path().join("query-file"), "not ours").unwrap();
-        let first = SpillDirectory::create(parent.path(), |_| 1, Compression::None, Arc::default()).unwrap();
-        let second = SpillDirectory::create(parent.path(), |_| 1, Compression::None, Arc::default()).unwrap();
+        let first = SpillDirectory::create(parent.path(), |_| 1, SpillFormat::default(), Arc::default()).unwrap();
+        let second = SpillDirectory::create(parent.path(), |_| 1, SpillFormat::default(), Arc::default()).unwrap();
         assert!(!left.exists() && first.path().exists() && second.path().exists());
         assert_eq!(entries(parent.path()), 3);
     }
@@ -312,15 +336,16 @@ mod tests {
     fn blobs_are_compressed_if_that_is_wanted() {
         let parent = tempfile::tempdir().unwrap();
         let counters = Arc::new(SpillCounters::default());
-        let made =
-            SpillDirectory::create(parent.path(), |free| free, Compression::Zstd, Arc::clone(&counters)).unwrap();
+        let format = SpillFormat { compression: Compression::Zstd, cached_bytes: u64::MAX };
+        let made = SpillDirectory::create(parent.path(), |free| free, format, Arc::clone(&counters)).unwrap();
         let blobs = [Vec::new(), b"x".to_vec(), vec![7; 100_000], (0..100_000u32).map(|i| (i % 251) as u8).collect()];
         let mut writer = made.writer();
         let written: Vec<BlobRef> = blobs.iter().map(|blob| writer.write(blob).unwrap()).collect();
         let files = writer.finish().unwrap();
-        for (blob, written) in blobs.iter().zip(&written) {
-            files.will_read(written);
+        let begun: Vec<PendingBlob> = written.iter().map(|written| files.begin(written)).collect();
+        for ((blob, written), begun) in blobs.iter().zip(&written).zip(begun) {
             assert_eq!(files.read(written).unwrap(), *blob);
+            assert_eq!(files.finish(begun).unwrap(), *blob);
         }
         assert!(counters.held.load(Relaxed) < 5000, "{counters:?}");
     }
@@ -330,7 +355,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let counters = Arc::new(SpillCounters::default());
         let directory =
-            SpillDirectory::create(parent.path(), |_| 10, Compression::None, Arc::clone(&counters)).unwrap();
+            SpillDirectory::create(parent.path(), |_| 10, SpillFormat::default(), Arc::clone(&counters)).unwrap();
         let mut writer = directory.writer();
         writer.write(b"1234567").unwrap();
         let error = writer.write(b"1234").unwrap_err().to_string();

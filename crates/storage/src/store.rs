@@ -12,8 +12,10 @@ pub trait Store: Send + Sync + Debug {
     /// Bytes of a file; fails if it does not have all of them.
     fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>>;
 
-    /// Says that bytes of a file are going to be read: a store may begin to bring them, and waits for nothing.
-    fn will_read(&self, _name: &str, _range: Range<u64>) {}
+    /// Begins to read bytes of a file, and waits for nothing; `None` if this store cannot do that.
+    fn begin_read(&self, _name: &str, _range: Range<u64>) -> Option<Box<dyn PendingRead>> {
+        None
+    }
 
     /// All files, in order of their names.
     fn list(&self) -> io::Result<Vec<StoredFile>>;
@@ -23,6 +25,12 @@ pub trait Store: Send + Sync + Debug {
 
     /// Where it is, for messages.
     fn place(&self) -> String;
+}
+
+/// Bytes of a file that are on their way.
+pub trait PendingRead: Send {
+    /// Waits for them.
+    fn finish(self: Box<Self>) -> io::Result<Vec<u8>>;
 }
 
 /// A file that is being written. Dropped unfinished, it leaves nothing behind.

@@ -52,7 +52,8 @@ fn crates_depend_only_downwards() {
         ("millstream-codegen", &["types", "abi", "plan", "functions"]),
         ("millstream-jit", &["types", "abi", "codegen", "functions"]),
         ("millstream-sync", &[]),
-        ("millstream-storage", &["types"]),
+        ("millstream-disk", &[]),
+        ("millstream-storage", &["types", "disk"]),
         ("millstream-state", &["types", "abi", "sync", "storage"]),
         ("millstream-connectors", &["types"]),
         (

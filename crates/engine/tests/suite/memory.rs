@@ -225,8 +225,9 @@ fn slices_of_overlapping_windows_are_spilled() {
 fn what_operators_keep_is_spilled() {
     let directory = tempfile::tempdir().unwrap();
     for (number, (what, script, rows, sum)) in keeping_operators().into_iter().enumerate() {
-        let compression = if number % 2 == 0 { "none" } else { "zstd" };
-        let settings = [("pipeline.memory", "8 MB"), ("pipeline.spill.compression", compression)];
+        let (compression, io) = if number % 2 == 0 { ("none", "direct") } else { ("zstd", "buffered") };
+        let settings =
+            [("pipeline.memory", "8 MB"), ("pipeline.spill.compression", compression), ("pipeline.spill.io", io)];
         let (numbers, stats) = run_spilling(directory.path(), &settings, &script).expect(what);
         assert_eq!((numbers.len(), numbers.iter().sum::<i64>()), (rows, sum), "{what}");
         assert!(stats.spill.bytes_written > 1 << 19, "{what}: {:?}", stats.spill);

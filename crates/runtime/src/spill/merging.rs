@@ -17,7 +17,7 @@ use crate::columns::bytes_of;
 use crate::flow::Permit;
 use crate::query::Query;
 use crate::sequencer::Unit;
-use crate::tables::{OpenTables, Stored, damaged};
+use crate::tables::{OpenTables, Stored, StoredBlocks, damaged};
 use crate::task::Task;
 use crate::trigger::Firing;
 use millstream_state::{BlockMerge, Merged, OutputTypes, Partial};
@@ -117,9 +117,8 @@ fn in_memory(partial: Arc<Partial>, partition: usize, tables: &OpenTables, types
 
 /// The blocks of a partition of a table in files.
 fn in_files(table: Arc<Stored>, partition: usize, tables: &OpenTables) -> BlockSource {
-    let (layout, budget) = (Arc::clone(tables.layout()), Arc::clone(tables.budget()));
-    let block = move |number| table.block(partition, number, &layout, &budget).transpose();
-    Box::new((0..).map_while(block).map(|block| block.map_err(BlockError)))
+    let blocks = StoredBlocks::new(table, partition, tables.layout(), tables.budget());
+    Box::new(blocks.map(|block| block.map_err(BlockError)))
 }
 
 impl Query {

@@ -17,8 +17,8 @@ use crate::tables::{Frozen, FrozenByNumber};
 use crate::task::Task;
 use merging::MergeQueue;
 pub(crate) use merging::StoredMerge;
-use millstream_state::{MemoryBudget, MemoryClass, PARTITIONS};
-use millstream_storage::{BlobRef, Compression, Damaged, SpillCounters, SpillDirectory, SpillWriter};
+use millstream_state::{MemoryBudget, MemoryClass, PARTITIONS, available_memory};
+use millstream_storage::{BlobRef, Compression, Damaged, SpillCounters, SpillDirectory, SpillFormat, SpillWriter};
 use millstream_types::{Diagnostic, MemorySize, code};
 use parking::Parked;
 use parking_lot::{Condvar, Mutex};
@@ -50,14 +50,23 @@ pub struct SpillConfig {
     pub directory: PathBuf,
     /// What all files of a query may take there: bytes, or a share of what is free when the first is written.
     pub budget: MemorySize,
-    /// How it is written.
+    /// How it is compressed.
     pub compression: Compression,
+    /// What the files may take of the system's page cache: bytes, or a share of the machine's memory. What is more is written
+    /// and read past it.
+    pub cached: MemorySize,
 }
 
 impl Default for SpillConfig {
     fn default() -> SpillConfig {
         let directory = std::env::temp_dir().join("millstream-spill");
-        SpillConfig { mode: SpillMode::Auto, directory, budget: MemorySize::Share(80), compression: Compression::None }
+        SpillConfig {
+            mode: SpillMode::Auto,
+            directory,
+            budget: MemorySize::Share(80),
+            compression: Compression::None,
+            cached: MemorySize::Share(10),
+        }
     }
 }
 
@@ -192,8 +201,9 @@ impl Spilling {
             return Ok(Arc::clone(directory));
         }
         let budget = |free| self.config.budget.of(free);
-        let compression = self.config.compression;
-        let made = SpillDirectory::create(&self.config.directory, budget, compression, Arc::clone(&self.counters))?;
+        let cached_bytes = self.config.cached.of(available_memory());
+        let format = SpillFormat { compression: self.config.compression, cached_bytes };
+        let made = SpillDirectory::create(&self.config.directory, budget, format, Arc::clone(&self.counters))?;
         *directory = Some(Arc::clone(&made));
         Ok(made)
     }

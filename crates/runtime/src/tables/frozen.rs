@@ -10,7 +10,7 @@ use crate::buffer::Generation;
 use crate::spill::unreadable;
 use millstream_abi::EntryLayout;
 use millstream_state::{MemoryBudget, OutputTypes, PARTITIONS, Partial};
-use millstream_storage::{BlobRef, Damaged, SpillFiles, Store, TableState};
+use millstream_storage::{BlobRef, Damaged, PendingBlob, SpillFiles, Store, TableState};
 use millstream_types::{Diagnostic, code};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -188,20 +188,65 @@ impl Stored {
         self.partitions[partition].iter().map(|blob| self.blob(blob))
     }
 
-    /// A block of a partition; `None` behind the last.
-    pub(crate) fn block(
-        &self,
+    fn begin(&self, blob: &BlobRef) -> PendingBlob {
+        match &self.place {
+            Place::Checkpoint(store) => blob.begin(&**store),
+            Place::Spilled(files) => files.begin(blob),
+        }
+    }
+
+    fn finish(&self, pending: PendingBlob) -> Result<Vec<u8>, Diagnostic> {
+        let read = match &self.place {
+            Place::Checkpoint(store) => pending.finish(&**store),
+            Place::Spilled(files) => files.finish(pending),
+        };
+        read.map_err(|what| self.failed(&what))
+    }
+}
+
+/// The blocks of a partition of a table in files, each of them on its way while the one before is worked on.
+pub(crate) struct StoredBlocks {
+    table: Arc<Stored>,
+    partition: usize,
+    /// Number of the block behind `pending`.
+    next: usize,
+    pending: Option<PendingBlob>,
+    layout: Arc<EntryLayout>,
+    budget: Arc<MemoryBudget>,
+}
+
+impl StoredBlocks {
+    /// Begins to read a partition.
+    pub(crate) fn new(
+        table: Arc<Stored>,
         partition: usize,
-        number: usize,
         layout: &Arc<EntryLayout>,
         budget: &Arc<MemoryBudget>,
-    ) -> Result<Option<Partial>, Diagnostic> {
-        let Some(blob) = self.partitions[partition].get(number) else { return Ok(None) };
-        if let (Place::Spilled(files), Some(next)) = (&self.place, self.partitions[partition].get(number + 1)) {
-            files.will_read(next);
-        }
-        let block = self.blob(blob)?;
-        Partial::restore_block(layout, &self.types, budget, &block).map(Some).map_err(|what| self.failed(&what))
+    ) -> StoredBlocks {
+        let (layout, budget) = (Arc::clone(layout), Arc::clone(budget));
+        let mut blocks = StoredBlocks { table, partition, next: 0, pending: None, layout, budget };
+        blocks.pending = blocks.begin_next();
+        blocks
+    }
+
+    fn begin_next(&mut self) -> Option<PendingBlob> {
+        let blob = self.table.partitions[self.partition].get(self.next)?;
+        self.next += 1;
+        Some(self.table.begin(blob))
+    }
+}
+
+impl Iterator for StoredBlocks {
+    type Item = Result<Partial, Diagnostic>;
+
+    fn next(&mut self) -> Option<Result<Partial, Diagnostic>> {
+        let pending = self.pending.take()?;
+        self.pending = self.begin_next();
+        let restore = |block: Vec<u8>| {
+            let restored = Partial::restore_block(&self.layout, &self.table.types, &self.budget, &block);
+            restored.map_err(|what| self.table.failed(&what))
+        };
+        Some(self.table.finish(pending).and_then(restore))
     }
 }
 

@@ -9,6 +9,7 @@
 //! A table is sealed by handing its memory over: the partial is an [`ArrayRun`]. Partials of one shape are merged as they are
 //! (`merge.rs`); whoever wants entries with keys gets them, made once.
 
+mod encoding;
 mod merge;
 mod runs;
 
@@ -16,6 +17,7 @@ use crate::budget::{Charge, MemoryBudget, MemoryClass};
 use crate::entry::{self, read, write};
 use crate::memory::EntryMemory;
 use crate::partial::{Entries, PARTITIONS, Partial};
+pub(crate) use encoding::{ArrayBlock, ArrayBlocks};
 pub(crate) use merge::{compact_arrays, merge_arrays};
 use millstream_abi::{ArrayLayout, EntryLayout, HASH_SEED, KeyRange, Phys, TableHeader, hash_finish, hash_word};
 use millstream_sync::pool::Pool;
@@ -281,8 +283,7 @@ impl ArrayRun {
     /// The key with the number is there, and `place` is an entry of the layout, of zeros, that is ours to write.
     pub(crate) unsafe fn write_entry(&self, index: usize, place: *mut u8) {
         let layout = &*self.shape.layout;
-        let ends = layout.accumulators.first().zip(layout.accumulators.last());
-        let fields = ends.map_or(0..0, |(&(_, first), &(last, offset))| first..offset + last.size());
+        let fields = encoding::fields(layout);
         // SAFETY: promised by the caller; the fields are in both entries.
         unsafe {
             place.add(fields.start).copy_from_nonoverlapping(self.entry(index).add(fields.start), fields.len());

@@ -4,6 +4,7 @@ use super::*;
 use crate::columns::{Output, OutputTypes};
 use crate::combine::Combiner;
 use crate::merge::{arrays_of_one_shape, merge};
+use crate::partial::partition_of_key;
 use crate::table::{Table, TableHint};
 use arrow_array::ArrayRef;
 use millstream_abi::{Accumulator, Combination, Finish, Slot};
@@ -211,33 +212,83 @@ proptest! {
     }
 }
 
+/// Blocks of a partition.
+fn save(partial: &Partial, partition: usize) -> Vec<Vec<u8>> {
+    partial.blocks_of(partition, 500).collect()
+}
+
+/// An array in which keys are there as `is_there` says, and the same as entries.
+fn written(
+    accumulators: &[Accumulator],
+    count: Option<usize>,
+    is_there: impl Fn(&i64) -> bool,
+) -> (Arc<Partial>, Arc<Partial>) {
+    let (layout, budget) = (layout(accumulators), budget());
+    let shape = shape(&layout, count, RANGE);
+    let rows: Vec<Row> = (-70..130).filter(is_there).map(|key| (0, key, key * 7)).collect();
+    let array = array_of(&shape, &budget, rows.iter().copied()).seal(false);
+    (Arc::new(array), Arc::new(table_of(&layout, rows.into_iter()).seal()))
+}
+
 #[test]
-fn arrays_are_written_as_entries_are() {
+fn arrays_are_written_as_entries_or_in_less() {
     let budget = budget();
-    for (accumulators, count) in [(plain(), Some(1)), (plain(), None), (vec![], None)] {
-        let (layout, types) = (layout(&accumulators), types(&accumulators));
-        let shape = shape(&layout, count, RANGE);
-        let rows: Vec<Row> = (-70..130).filter(|key| key % 3 != 0).map(|key| (0, key, key * 7)).collect();
-        let array = array_of(&shape, &budget, rows.iter().copied()).seal(false);
-        let entries = table_of(&layout, rows.into_iter()).seal();
-        let before = array.bytes();
-        let save =
-            |partial: &Partial, partition: usize| -> Vec<Vec<u8>> { partial.blocks_of(partition, 500).collect() };
+    for (accumulators, count) in
+        [(plain(), Some(1)), (plain(), None), (vec![], None), (vec![Accumulator::SumI64, Accumulator::Count], Some(1))]
+    {
+        let types = types(&accumulators);
+        let (few, entries) = written(&accumulators, count, |key| key % 7 == 0);
         for partition in 0..PARTITIONS {
-            assert_eq!(save(&array, partition), save(&entries, partition));
+            assert_eq!(save(&few, partition), save(&entries, partition));
         }
-        assert_eq!(array.bytes(), before, "no entries were made for that");
+        let (most, entries) = written(&accumulators, count, |key| *key != 100 && *key != -3);
+        let before = most.bytes();
+        let bytes = |partial: &Partial| (0..PARTITIONS).flat_map(|p| save(partial, p)).flatten().count();
+        assert!(bytes(&most) <= bytes(&entries), "{accumulators:?}");
+        assert!(accumulators.len() > 3 || 3 * bytes(&most) < 2 * bytes(&entries), "{accumulators:?}");
+        assert_eq!(most.bytes(), before, "no entries were made for that");
         let mut out = [ByteWriter::new(), ByteWriter::new()];
-        out.iter_mut().zip([2, 9]).for_each(|(out, partition)| array.save(partition, out));
+        let partitions = [partition_of_key(0), partition_of_key(64)];
+        out.iter_mut().zip(partitions).for_each(|(out, partition)| most.save(partition, out));
         let saved = out.map(ByteWriter::into_bytes);
         let parts = saved.iter().map(|bytes| ByteReader::new(bytes));
-        let restored = Arc::new(Partial::restore(&layout, &types, &budget, parts).unwrap());
-        assert_eq!(restored.len(), array.len_of(&(2..3)) + array.len_of(&(9..10)));
-        let array = [Arc::new(array)];
-        for part in [2..3, 9..10] {
-            let expected = columns(&array, part.clone(), &accumulators);
+        let restored = Arc::new(Partial::restore(most.layout(), &types, &budget, parts).unwrap());
+        assert!(restored.len() > 100 && restored.is_distinct());
+        for partition in partitions {
+            let part = partition..partition + 1;
+            let expected = columns(std::slice::from_ref(&entries), part.clone(), &accumulators);
             assert_eq!(columns(std::slice::from_ref(&restored), part, &accumulators), expected);
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn damaged_arrays_are_found_or_do_no_harm(
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), 0u8..8), 200),
+        cuts in proptest::collection::vec(any::<prop::sample::Index>(), 30),
+    ) {
+        let accumulators = [Accumulator::SumI64, Accumulator::Count];
+        let (array, budget) = (written(&accumulators, Some(1), |key| *key != 100).0, budget());
+        let types = types(&accumulators);
+        let block = array.blocks(partition_of_key(0)).next().unwrap();
+        let restored = |block: &[u8]| Partial::restore_block(array.layout(), &types, &budget, block);
+        prop_assert!(restored(&block).is_ok());
+        for cut in cuts {
+            prop_assert!(restored(&block[..cut.index(block.len())]).is_err());
+        }
+        for (at, bit) in flips {
+            let mut block = block.clone();
+            let at = at.index(block.len().min(60));
+            block[at] ^= 1 << bit;
+            if let Ok(partial) = restored(&block) {
+                let all = [Arc::new(partial), Arc::clone(&array)];
+                prop_assert_eq!(columns(&all, 0..PARTITIONS, &accumulators).len(), 3);
+            }
+        }
+        prop_assert_eq!(budget.used_by(MemoryClass::Partials), 0, "nothing is kept");
     }
 }
 

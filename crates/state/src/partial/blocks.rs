@@ -1,9 +1,10 @@
 //! Partials as bytes: each partition is a sequence of blocks of bounded size, each of which can be read alone.
 //!
 //! ```text
-//! block      ┌───────────┬─────────────────────────┬────────────────────┐
-//!            │ partition │ whether keys are single │ entries (encoding) │   in order, none of them empty
-//!            └───────────┴─────────────────────────┴────────────────────┘
+//! block      ┌───────────┬──────────────────┬───────────────────────────────────────┐
+//!            │ partition │ what it consists │ entries (encoding), in order, none    │
+//!            │           │ of               │ of them empty; or an array (encoding) │
+//!            └───────────┴──────────────────┴───────────────────────────────────────┘
 //! partition  ┌────────┬───────┬────────┬───────┬──  ─┬───┐
 //!            │ length │ block │ length │ block │ …   │ 0 │
 //!            └────────┴───────┴────────┴───────┴──  ─┴───┘
@@ -11,7 +12,7 @@
 
 use super::{Entries, Form, PARTITIONS, Partial, partition_of, partition_of_key};
 use crate::arena::Arena;
-use crate::array::ArrayRun;
+use crate::array::{ArrayBlock, ArrayBlocks, ArrayRun};
 use crate::budget::{Charge, MemoryBudget, MemoryClass};
 use crate::columns::OutputTypes;
 use crate::dense::dense_key_of_entry;
@@ -41,7 +42,25 @@ pub struct Blocks<'a> {
 enum Rest<'a> {
     Entries(&'a Entries, Range<usize>),
     /// The numbers of its keys.
-    Array(&'a ArrayRun, Box<dyn Iterator<Item = usize> + 'a>),
+    Keys(&'a ArrayRun, Box<dyn Iterator<Item = usize> + 'a>),
+    Array(ArrayBlocks<'a>),
+}
+
+/// What a block consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// Entries, some of one key.
+    Entries,
+    /// Entries of different keys.
+    Distinct,
+    /// Runs of an array.
+    Array,
+}
+
+impl Content {
+    fn of(byte: u8) -> Option<Content> {
+        [Content::Entries, Content::Distinct, Content::Array].into_iter().find(|&content| content as u8 == byte)
+    }
 }
 
 impl fmt::Debug for Blocks<'_> {
@@ -54,7 +73,7 @@ impl Blocks<'_> {
     fn block(&self, first: *const u8, count: usize) -> Vec<u8> {
         let mut out = ByteWriter::new();
         out.u8(self.partition as u8);
-        out.u8(self.partial.is_distinct().into());
+        out.u8(if self.partial.is_distinct() { Content::Distinct } else { Content::Entries } as u8);
         // SAFETY: the callers have so many entries of the partial's layout, whose strings the partial has.
         unsafe { self.fields.write(first, count, &mut out) };
         out.into_bytes()
@@ -92,7 +111,13 @@ impl Iterator for Blocks<'_> {
                 range.start += count;
                 Some(self.block(entry(first), count))
             }
-            Rest::Array(array, keys) => {
+            Rest::Array(blocks) => {
+                let mut out = ByteWriter::new();
+                out.u8(self.partition as u8);
+                out.u8(Content::Array as u8);
+                blocks.write(self.block_bytes, &mut out).then(|| out.into_bytes())
+            }
+            Rest::Keys(array, keys) => {
                 let keys: Vec<usize> = keys.take(most).collect();
                 if keys.is_empty() {
                     return None;
@@ -121,7 +146,10 @@ impl Partial {
             Form::Entries(_, entries) => {
                 Rest::Entries(entries, entries.starts[partition]..entries.starts[partition + 1])
             }
-            Form::Array(array) => Rest::Array(array, Box::new(array.keys_of(partition..partition + 1))),
+            Form::Array(array) => match array.blocks_of(partition) {
+                Some(blocks) => Rest::Array(blocks),
+                None => Rest::Keys(array, Box::new(array.keys_of(partition..partition + 1))),
+            },
         };
         Blocks { partial: self, fields, partition, block_bytes, rest }
     }
@@ -193,17 +221,42 @@ struct Block<'a> {
     is_distinct: bool,
     count: usize,
     rest: ByteReader<'a>,
+    array: Option<ArrayBlock<'a>>,
 }
 
 impl<'a> Block<'a> {
     fn of(fields: &EntryFields<'_>, block: &'a [u8]) -> Result<Block<'a>, Damaged> {
         let mut rest = ByteReader::new(block);
-        let (partition, is_distinct) = (rest.u8()? as usize, rest.u8()?);
-        let count = fields.count(&mut rest)?;
-        if partition >= PARTITIONS || is_distinct > 1 || count == 0 {
-            return Err(Damaged("a block of a partial begins with something else".into()));
+        let (partition, content) = (rest.u8()? as usize, Content::of(rest.u8()?));
+        let array = match content {
+            Some(Content::Array) => Some(ArrayBlock::of(fields.layout(), &mut rest)?),
+            _ => None,
+        };
+        let count = match &array {
+            Some(array) => array.count(),
+            None => fields.count(&mut rest)?,
+        };
+        match content.filter(|_| partition < PARTITIONS && count > 0) {
+            Some(content) => Ok(Block { partition, is_distinct: content != Content::Entries, count, rest, array }),
+            None => Err(Damaged("a block of a partial begins with something else".into())),
         }
-        Ok(Block { partition, is_distinct: is_distinct == 1, count, rest })
+    }
+
+    /// Reads the entries; the bytes of their objects.
+    ///
+    /// # Safety
+    /// As for [`EntryFields::read`], of which there are `count`.
+    unsafe fn read(&mut self, fields: &EntryFields<'_>, first: *mut u8, arena: &mut Arena) -> Result<usize, Damaged> {
+        let bytes = match &self.array {
+            Some(array) => {
+                // SAFETY: promised by the caller; entries of arrays are numbers.
+                unsafe { array.write_entries(fields.layout(), first) };
+                0
+            }
+            // SAFETY: promised by the caller.
+            None => unsafe { fields.read(first, self.count, &mut self.rest, arena)? },
+        };
+        self.rest.end().map(|()| bytes)
     }
 }
 
@@ -229,10 +282,9 @@ fn of_blocks(
             // SAFETY: there is a place for each entry of all blocks.
             unsafe {
                 let place = entries.memory.start().add(first * layout.stride);
-                entries.object_bytes += fields.read(place, block.count, &mut block.rest, &mut entries.arena)?;
+                entries.object_bytes += block.read(fields, place, &mut entries.arena)?;
             }
             first += block.count;
-            block.rest.end()?;
         }
     }
     check_order(&partial)?;
