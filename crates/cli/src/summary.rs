@@ -244,6 +244,7 @@ fn checkpoints(c: &CheckpointSnapshot) -> Value {
         "state_bytes": c.state_bytes,
         "duration": times_object(&c.duration),
         "handing_over": times_object(&c.handing_over),
+        "handing_over_processor": times_object(&c.handing_over_processor),
     })
 }
 

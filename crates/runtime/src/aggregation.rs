@@ -180,15 +180,12 @@ impl Aggregation {
         self.assigner == WindowAssigner::Whole && self.layout.keys.is_empty()
     }
 
-    /// Looks whether the inputs have advanced together, and records it; freezes tables of a generation that is over.
+    /// Looks whether the inputs have advanced together, and records it.
     pub(crate) fn advance(&self, progress: &mut Progress) -> Option<Advance> {
         let before = progress.watermark();
         let forward = progress.advance()?;
         let completes = self.ids().completes(before, forward.watermark);
         self.fired.store(forward.watermark, Ordering::Release);
-        if let Some(generation) = forward.cut {
-            self.tables.freeze_before(generation);
-        }
         Some(Advance { forward, completes })
     }
 }

@@ -15,6 +15,7 @@ use crate::checkpoint::Part;
 use crate::columns::{bytes_of, sliced};
 use crate::flow::Permit;
 use crate::query::Query;
+use crate::threads::Watch;
 use arrow_array::ArrayRef;
 use millstream_connectors::{Encoded, Encoder, Sink};
 use millstream_state::{Charge, MemoryBudget, MemoryClass};
@@ -273,10 +274,10 @@ impl Query {
     /// The cut has reached a sink.
     fn end_span(&self, sink: usize, generation: Generation, writer: &mut dyn Sink) -> Result<(), Diagnostic> {
         if let Some(number) = self.checkpoint_before(generation) {
-            let started = Instant::now();
+            let watch = Watch::start();
             let commit = writer.cut(number)?;
             self.hand_over(generation, || Part::Sink { sink, commit });
-            self.stats.checkpoints.note_handing_over(started.elapsed());
+            self.stats.checkpoints.note_handing_over(&watch);
         }
         Ok(())
     }

@@ -64,6 +64,7 @@ mod strategy;
 mod stream;
 mod tables;
 mod task;
+mod threads;
 mod timers;
 mod topology;
 mod trigger;

@@ -28,6 +28,7 @@ use crate::spill::Spilling;
 use crate::stats::QueryStats;
 use crate::stream::{Channel, Consequences, Stream, StreamId};
 use crate::task::Task;
+use crate::threads::never_interrupt;
 use crate::timers::{Timers, earlier};
 use crate::topology::Topology;
 use crate::{plan_graph, worker};
@@ -408,6 +409,7 @@ impl Threads {
         if let Some(messages) = query.checkpointing.as_ref().and_then(Checkpointing::listen) {
             let shared = Arc::clone(query);
             self.checkpoints = Some(spawn("checkpoints".into(), move || {
+                never_interrupt();
                 let written = catch_unwind(AssertUnwindSafe(|| write_checkpoints(&shared, messages)));
                 let written = written.unwrap_or_else(|panic| Err(panicked("the checkpointing thread", &*panic)));
                 written.inspect_err(|diagnostic| shared.fail(diagnostic.clone()))
@@ -417,6 +419,7 @@ impl Threads {
             query.flow.expect_spilling();
             let shared = Arc::clone(query);
             self.spilling = Some(spawn("spilling".into(), move || {
+                never_interrupt();
                 let spilled = catch_unwind(AssertUnwindSafe(|| shared.spill_when_asked()));
                 match spilled {
                     Ok(Ok(())) => {}

@@ -19,6 +19,7 @@ use crate::sequencer::Unit;
 use crate::strategy::Switch;
 use crate::tables::{FrozenByNumber, Stored, Taken};
 use crate::task::Task;
+use crate::threads::Watch;
 use millstream_plan::window::WindowAssigner;
 use millstream_state::{Merged, PARTITIONS, Partial, Table, merge};
 use millstream_sync::epochs::Release;
@@ -94,6 +95,11 @@ impl Query {
         let step = runtime.advance(&mut progress);
         let reached = progress.reached_cut();
         let Some(Advance { forward, completes }) = step else { return false };
+        if let Some(generation) = forward.cut {
+            let watch = Watch::start();
+            runtime.tables.freeze_before(generation);
+            self.stats.checkpoints.note_handing_over(&watch);
+        }
         // Taking the tables under the lock keeps windows in order between threads that advance the watermark.
         let tasks = match completes {
             true => self.fire_complete(aggregation, forward.watermark, &mut progress),
@@ -120,7 +126,7 @@ impl Query {
     /// A cut has come by: what is kept is handed over. Under the lock of the progress, when the windows that belong before the cut
     /// have been fired.
     fn cut_aggregation(&self, aggregation: usize, generation: Generation, forward: Forward) {
-        let started = Instant::now();
+        let watch = Watch::start();
         let runtime = &self.aggregations[aggregation];
         let has_ended = forward.cut.is_none();
         let watermark = if has_ended { i64::MAX } else { forward.watermark };
@@ -133,7 +139,7 @@ impl Query {
             Part::Aggregation { aggregation, watermark, tables, overlap }
         });
         self.cut_reached();
-        self.stats.checkpoints.note_handing_over(started.elapsed());
+        self.stats.checkpoints.note_handing_over(&watch);
     }
 
     /// Fires the windows that the watermark has completed.

@@ -103,6 +103,30 @@ impl Entries {
     }
 }
 
+/// Puts entries of one partition in order; those with equal keys keep theirs.
+///
+/// # Safety
+/// They are occupied entries of `layout`, whose strings are alive, and ours to move.
+unsafe fn sort_in_place(layout: &EntryLayout, memory: &EntryMemory, range: Range<usize>) {
+    let stride = layout.stride;
+    let first = memory.start().wrapping_add(range.start * stride);
+    let places = (0..range.len()).map(|i| first.wrapping_add(i * stride).cast_const());
+    // SAFETY: promised by the caller.
+    let order = unsafe { sorted(layout, places) };
+    if order.is_sorted_by_key(|e| e.entry) {
+        return;
+    }
+    let before = EntryMemory::unwritten(range.len() * stride);
+    // SAFETY: both blocks have as many bytes, of which nobody reads the second meanwhile; the order has each entry once.
+    unsafe {
+        before.start().copy_from_nonoverlapping(first, range.len() * stride);
+        for (i, e) in order.iter().enumerate() {
+            let from = before.start().add(e.entry.addr() - first.addr());
+            entry::copy(from, first.add(i * stride), stride);
+        }
+    }
+}
+
 impl Partial {
     /// Moves entries out of a table: their old places are empty then.
     ///
@@ -115,21 +139,32 @@ impl Partial {
         arena: Arena,
         object_bytes: usize,
     ) -> Partial {
-        // SAFETY: promised by the caller.
-        let from = unsafe { sorted(&layout, from) };
-        let by_key = layout.allows_arrays();
-        // SAFETY: as above.
-        let partition = |entry: *const u8| unsafe { partition_of_entry(&layout, by_key, entry) };
-        let start = |wanted| from.partition_point(|e| partition(e.entry) < wanted);
+        let (by_key, stride) = (layout.allows_arrays(), layout.stride);
         let mut starts = [0; PARTITIONS + 1];
-        starts.iter_mut().enumerate().for_each(|(partition, at)| *at = start(partition));
-        let memory = EntryMemory::unwritten(from.len() * layout.stride);
-        for (i, e) in from.iter().enumerate() {
+        let mut places: Vec<(*const u8, u8)> = Vec::with_capacity(from.size_hint().0);
+        places.extend(from.map(|entry| {
+            // SAFETY: promised by the caller.
+            let partition = unsafe { partition_of_entry(&layout, by_key, entry) };
+            starts[partition + 1] += 1;
+            (entry, partition as u8)
+        }));
+        (0..PARTITIONS).for_each(|partition| starts[partition + 1] += starts[partition]);
+        let memory = EntryMemory::unwritten(places.len() * stride);
+        // In the order of the table, so that it is read from beginning to end; what is sorted then is a partition at a time,
+        // which the cache has room for.
+        let mut ends = starts;
+        for (entry, partition) in places {
+            let end = &mut ends[usize::from(partition)];
             // SAFETY: there are as many places as entries; the old place is ours to write.
             unsafe {
-                memory.start().add(i * layout.stride).copy_from_nonoverlapping(e.entry, layout.stride);
-                entry::write(e.entry.cast_mut(), 0, HASH_EMPTY);
+                entry::copy(entry, memory.start().add(*end * stride), stride);
+                entry::write(entry.cast_mut(), 0, HASH_EMPTY);
             }
+            *end += 1;
+        }
+        for partition in 0..PARTITIONS {
+            // SAFETY: written above, and nobody else has them.
+            unsafe { sort_in_place(&layout, &memory, starts[partition]..starts[partition + 1]) };
         }
         let entries = Entries { memory, starts, arena, object_bytes, is_distinct: true };
         Partial { form: Form::Entries(layout, Box::new(entries)), _charge: None }

@@ -13,6 +13,7 @@ use crate::checkpoint::{Part, Saved};
 use crate::query::Query;
 use crate::sequencer::Unit;
 use crate::tables::damaged;
+use crate::threads::Watch;
 use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::Diagnostic;
 use std::time::Instant;
@@ -33,7 +34,7 @@ impl Query {
         if self.checkpoint_before(generation).is_none() {
             return Ok(());
         }
-        let started = Instant::now();
+        let watch = Watch::start();
         let runtime = &self.operators[task.operator];
         let mut inbox = runtime.inbox(task.partition);
         // The age of rows that expire is another at each checkpoint.
@@ -53,7 +54,7 @@ impl Query {
         };
         let KeyedTask { operator, partition } = task;
         self.hand_over(generation, || Part::Partition { operator, partition, state });
-        self.stats.checkpoints.note_handing_over(started.elapsed());
+        self.stats.checkpoints.note_handing_over(&watch);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Counters of checkpoints.
 
 use super::histogram::{Histogram, Times};
+use crate::threads::Watch;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ pub(crate) struct CheckpointStats {
     last: AtomicU64,
     duration: Histogram,
     handing_over: Histogram,
+    handing_over_processor: Histogram,
 }
 
 /// What is known of the checkpoints of a run.
@@ -33,6 +35,8 @@ pub struct CheckpointSnapshot {
     pub duration: Times,
     /// How long threads that process rows were busy with what the cut takes.
     pub handing_over: Times,
+    /// How long they had the processor for it: the rest is what other threads and processes did meanwhile.
+    pub handing_over_processor: Times,
 }
 
 impl CheckpointStats {
@@ -43,8 +47,10 @@ impl CheckpointStats {
     }
 
     /// A thread that processes rows has handed something over.
-    pub(crate) fn note_handing_over(&self, took: Duration) {
+    pub(crate) fn note_handing_over(&self, watch: &Watch) {
+        let (took, processor) = watch.elapsed();
         self.handing_over.record(took);
+        self.handing_over_processor.record(processor);
     }
 
     /// The numbers so far.
@@ -56,6 +62,7 @@ impl CheckpointStats {
             state_bytes: self.state_bytes.load(Relaxed),
             duration: self.duration.times(),
             handing_over: self.handing_over.times(),
+            handing_over_processor: self.handing_over_processor.times(),
         }
     }
 }
