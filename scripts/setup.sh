@@ -29,6 +29,7 @@ command -v pkg-config >/dev/null || missing+=(pkg-config)
 if [ "${1:-}" = --kafka ]; then
     command -v java >/dev/null || missing+=(openjdk-17-jre-headless)
     command -v mvn >/dev/null || missing+=(maven)
+    command -v openssl >/dev/null || missing+=(openssl)
 fi
 if [ "${1:-}" = --rocksdb ]; then
     ls /usr/lib/llvm-19/lib/libclang.so >/dev/null 2>&1 || missing+=(libclang-19-dev)

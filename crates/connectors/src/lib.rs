@@ -332,12 +332,18 @@ pub trait Sink: Send {
     }
 }
 
-/// The span of a checkpoint, on its way; used by the checkpointing thread. Dropped without [`Commit::commit`] it is left to
-/// the next recovery.
+/// The span of a checkpoint, on its way; used by the checkpointing thread. Spans are committed in order, each before the next is
+/// prepared. One that is dropped without [`Commit::commit`] is left to the next recovery, and none follows it.
 pub trait Commit: Send {
     /// Makes the span durable, but not visible. Returns its token: what a later process needs to commit it, and for
     /// messages.
     fn prepare(&mut self) -> Result<Value, Diagnostic>;
+
+    /// Whether only this process can commit what was prepared. Such spans are committed first: the others of the checkpoint can
+    /// follow with their tokens, whatever happens, but not be taken back.
+    fn dies_with_process(&self) -> bool {
+        false
+    }
 
     /// Makes it visible; the manifest with the token has been written. An error ends the query, which can be recovered.
     fn commit(self: Box<Self>) -> Result<(), Diagnostic>;

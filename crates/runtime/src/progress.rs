@@ -8,7 +8,8 @@
 //! A generation begins at another place of each input. An operator passes from one to the next when all that its inputs
 //! brought before the cut is processed, at the lowest watermark that any of them had there: what is complete at that
 //! watermark follows from the rows before the cut alone (a row after it would be late), and so belongs before the cut of
-//! the output.
+//! the output. Until then an input that has come by its cut holds the watermark where it was there: what is complete at a
+//! higher one includes rows from behind the cut, which a recovery reads again.
 
 use crate::buffer::Generation;
 use millstream_sync::epochs::{End, Release};
@@ -132,19 +133,22 @@ impl Progress {
         Some((generation, speaking().map(|i| i.cut).min().unwrap_or(i64::MIN)))
     }
 
-    /// Minimum over the inputs that are not idle; when all that have not ended are, the maximum over those, because then
+    /// Minimum over the inputs that are not idle, of which those that have come by a cut before the others count as they were
+    /// there; when all that have not ended are, the maximum over those, because then
     /// nobody holds it back (as Flink decides). Splits are opened in order, so that the ones at the end are those that
     /// hold the minimum at its lowest: looking at them first makes this O(1) until all splits are open.
     fn minimum(&self) -> i64 {
         let (mut minimum, mut idle) = (i64::MAX, None);
         let mut someone_speaks = false;
         for input in self.inputs.iter().rev() {
+            let is_ahead = input.generation > self.generation;
+            let watermark = if is_ahead { input.watermark.min(input.cut) } else { input.watermark };
             if input.idle && !input.ended {
                 idle = idle.max(Some(input.watermark));
-            } else if input.watermark == i64::MIN {
+            } else if watermark == i64::MIN {
                 return i64::MIN;
             } else {
-                minimum = minimum.min(input.watermark);
+                minimum = minimum.min(watermark);
                 someone_speaks |= !input.ended;
             }
         }
@@ -178,6 +182,21 @@ mod tests {
         assert_eq!(progress.advance(), Some(Forward { watermark: 35, cut: None, end: None }));
         assert_eq!(progress.advance(), None);
         assert_eq!((progress.reached_cut(), progress.reached_cut()), (Some(Generation(1)), None));
+    }
+
+    #[test]
+    fn the_watermark_waits_at_the_cut_of_an_input_for_the_others() {
+        let mut progress = Progress::new(2);
+        progress.release(0, release(10, 0, i64::MIN));
+        progress.release(1, release(12, 0, i64::MIN));
+        progress.advance();
+        progress.release(0, release(40, 1, 20));
+        // At 30 rows of the first input from behind its cut would be complete.
+        progress.release(1, release(30, 0, i64::MIN));
+        assert_eq!(progress.advance(), Some(Forward { watermark: 20, cut: None, end: None }));
+        progress.release(1, release(36, 1, 35));
+        assert_eq!(progress.advance(), Some(Forward { watermark: 20, cut: Some(Generation(1)), end: None }));
+        assert_eq!(progress.advance(), Some(Forward { watermark: 36, cut: None, end: None }));
     }
 
     #[test]

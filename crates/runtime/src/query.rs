@@ -134,8 +134,9 @@ pub(crate) fn run(
     if !config.adaptivity.measures_operators {
         compiler.iter().for_each(|compiler| compiler.end());
     }
-    threads.join(&query);
-    let result = result.and_then(|()| query.finish());
+    let checkpointed = threads.join(&query);
+    // A checkpoint that could not be completed behind the end of the input must not be passed over.
+    let result = result.and(checkpointed).and_then(|()| query.finish());
     // A reader that is stuck keeps the query alive, but must not keep its sinks from cleaning up.
     query.sinks.iter().for_each(|sink| drop(sink.take_sink()));
     query.spilling.end();
@@ -394,7 +395,7 @@ impl Query {
 struct Threads {
     adviser: Option<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
-    checkpoints: Option<JoinHandle<()>>,
+    checkpoints: Option<JoinHandle<Result<(), Diagnostic>>>,
     spilling: Option<JoinHandle<()>>,
     readers: Vec<JoinHandle<()>>,
 }
@@ -410,11 +411,8 @@ impl Threads {
             self.checkpoints = Some(spawn("checkpoints".into(), move || {
                 never_interrupt();
                 let written = catch_unwind(AssertUnwindSafe(|| write_checkpoints(&shared, messages)));
-                match written {
-                    Ok(Ok(())) => {}
-                    Ok(Err(diagnostic)) => shared.fail(diagnostic),
-                    Err(panic) => shared.fail(panicked("the checkpointing thread", &*panic)),
-                }
+                let written = written.unwrap_or_else(|panic| Err(panicked("the checkpointing thread", &*panic)));
+                written.inspect_err(|diagnostic| shared.fail(diagnostic.clone()))
             })?);
         }
         if query.spilling.needs_thread() {
@@ -456,8 +454,8 @@ impl Threads {
     }
 
     /// Joins all threads, except readers that are stuck in their connector: nothing can interrupt them, but all that
-    /// they still do is to find the query over.
-    fn join(self, query: &Query) {
+    /// they still do is to find the query over. What is wrong with the last checkpoint is known only then.
+    fn join(self, query: &Query) -> Result<(), Diagnostic> {
         if let Some(adviser) = self.adviser {
             adviser.thread().unpark();
             if let Err(panic) = adviser.join() {
@@ -470,9 +468,7 @@ impl Threads {
             }
         }
         query.checkpointing.iter().for_each(Checkpointing::close);
-        if let Some(Err(panic)) = self.checkpoints.map(JoinHandle::join) {
-            query.fail(panicked("the checkpointing thread", &*panic));
-        }
+        let checkpointed = self.checkpoints.map_or(Ok(Ok(())), JoinHandle::join);
         if let Some(Err(panic)) = self.spilling.map(JoinHandle::join) {
             query.fail(panicked("the spilling thread", &*panic));
         }
@@ -482,10 +478,14 @@ impl Threads {
                 query.fail(panicked("a reader", &*panic));
             }
         }
+        checkpointed.unwrap_or_else(|panic| Err(panicked("the checkpointing thread", &*panic)))
     }
 }
 
-fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Diagnostic> {
+fn spawn<T: Send + 'static>(
+    name: String,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, Diagnostic> {
     thread::Builder::new()
         .name(name)
         .spawn(body)

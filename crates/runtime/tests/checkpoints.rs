@@ -22,45 +22,65 @@ use support::*;
 /// Files that were read, and where.
 type Reads = Arc<Mutex<Vec<(String, Range<u64>)>>>;
 
-/// A store whose operation of some number fails, and all that follow.
+/// A store with an operation that fails.
 #[derive(Debug)]
 struct FailingStore {
     inner: LocalStore,
-    left: Arc<AtomicU64>,
+    failure: Failure,
     reads: Reads,
 }
 
 struct FailingWriter {
     inner: Box<dyn StoreWriter>,
-    left: Arc<AtomicU64>,
+    failure: Failure,
 }
 
-fn pass(left: &AtomicU64) -> io::Result<()> {
-    match left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(io::ErrorKind::StorageFull.into()),
+/// After how many operations one fails, and whether all that follow do, too.
+#[derive(Debug, Clone)]
+struct Failure {
+    left: Arc<AtomicU64>,
+    lasts: bool,
+}
+
+impl Failure {
+    fn after(operations: u64, lasts: bool) -> Failure {
+        Failure { left: Arc::new(AtomicU64::new(operations)), lasts }
+    }
+
+    fn never() -> Failure {
+        Failure::after(u64::MAX, true)
+    }
+
+    fn pass(&self) -> io::Result<()> {
+        if self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+            return Ok(());
+        }
+        if !self.lasts {
+            self.left.store(u64::MAX, Relaxed);
+        }
+        Err(io::ErrorKind::StorageFull.into())
     }
 }
 
 impl Store for FailingStore {
     fn create(&self, name: &str) -> io::Result<Box<dyn StoreWriter>> {
-        pass(&self.left)?;
-        Ok(Box::new(FailingWriter { inner: self.inner.create(name)?, left: Arc::clone(&self.left) }))
+        self.failure.pass()?;
+        Ok(Box::new(FailingWriter { inner: self.inner.create(name)?, failure: self.failure.clone() }))
     }
 
     fn read(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
-        pass(&self.left)?;
+        self.failure.pass()?;
         self.reads.lock().unwrap().push((name.to_string(), range.clone()));
         self.inner.read(name, range)
     }
 
     fn list(&self) -> io::Result<Vec<StoredFile>> {
-        pass(&self.left)?;
+        self.failure.pass()?;
         self.inner.list()
     }
 
     fn delete(&self, name: &str) -> io::Result<()> {
-        pass(&self.left)?;
+        self.failure.pass()?;
         self.inner.delete(name)
     }
 
@@ -71,7 +91,7 @@ impl Store for FailingStore {
 
 impl StoreWriter for FailingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if let Err(e) = pass(&self.left) {
+        if let Err(e) = self.failure.pass() {
             // A full disk takes a part of what is written.
             self.inner.write(&bytes[..bytes.len() / 2])?;
             return Err(e);
@@ -80,7 +100,7 @@ impl StoreWriter for FailingWriter {
     }
 
     fn finish(self: Box<Self>) -> io::Result<()> {
-        pass(&self.left)?;
+        self.failure.pass()?;
         self.inner.finish()
     }
 }
@@ -144,8 +164,8 @@ struct Attempt<'a> {
     plan: &'a QueryPlan,
     folder: &'a Path,
     committed: &'a Committed,
-    /// Its storage fails after so many operations.
-    operations: u64,
+    /// Of its storage.
+    failure: Failure,
     workers: usize,
     interval: Option<Duration>,
     retained: usize,
@@ -175,8 +195,11 @@ impl Attempt<'_> {
         let mut run = input(self.plan.clone(), vec![connector(source)], vec![MemorySink::default()]);
         let (committed, stops) = (Arc::clone(self.committed), self.stops.then(|| cancel.clone()));
         run.sinks = vec![Box::new(SpanSink { rows: MemorySink::default(), committed, stops })];
-        let left = Arc::new(AtomicU64::new(self.operations));
-        let store = FailingStore { inner: LocalStore::open(self.folder).unwrap(), left, reads: Arc::clone(&reads) };
+        let store = FailingStore {
+            inner: LocalStore::open(self.folder).unwrap(),
+            failure: self.failure.clone(),
+            reads: Arc::clone(&reads),
+        };
         let (checkpoints, interval, retained) = (Checkpoints::new(Arc::new(store)), self.interval, self.retained);
         run.checkpoints = Some(CheckpointConfig { checkpoints, job: "j".into(), interval, retained, base, restored });
         (run_within(run, config(self.workers, 3), cancel).0, reads)
@@ -189,17 +212,17 @@ fn manifests(folder: &Path) -> Vec<Manifest> {
     listed.into_iter().map(|listed| listed.manifest.unwrap()).collect()
 }
 
-/// Goes on with storage that fails after some operations.
+/// Goes on with storage that fails.
 fn attempt(
     plan: &QueryPlan,
     data: &[Vec<Row>],
     folder: &Path,
     committed: &Committed,
-    operations: u64,
+    failure: Failure,
     workers: usize,
 ) -> Result<(), Diagnostic> {
     let interval = Some(Duration::from_micros(200));
-    Attempt { plan, folder, committed, operations, workers, interval, retained: 2, stops: false }
+    Attempt { plan, folder, committed, failure, workers, interval, retained: 2, stops: false }
         .run(MemorySource::of(data, 7))
         .0
 }
@@ -207,24 +230,26 @@ fn attempt(
 fn goes_on_after_every_failure(plan: &QueryPlan, data: &[Vec<Row>]) {
     let (mut expected, _) = run_to_end(plan.clone(), MemorySource::of(data, 7), config(2, 3));
     expected.sort();
-    for operations in (0..120).step_by(3) {
+    for (operations, lasts) in (0..120).step_by(3).flat_map(|operations| [(operations, true), (operations, false)]) {
         let folder = tempfile::tempdir().unwrap();
         let committed = Committed::default();
-        let first = attempt(plan, data, folder.path(), &committed, operations, 2);
+        let first = attempt(plan, data, folder.path(), &committed, Failure::after(operations, lasts), 2);
         if let Err(failure) = &first {
             assert_eq!(failure.code, code::CHECKPOINT_FAILED, "{failure}");
             // Fails again a little later, and then no more.
-            let second = attempt(plan, data, folder.path(), &committed, operations / 2 + 5, 3);
+            let second = attempt(plan, data, folder.path(), &committed, Failure::after(operations / 2 + 5, lasts), 3);
             if let Err(failure) = second {
                 // What cannot be read now counts as damaged.
                 let codes = [code::CHECKPOINT_FAILED, code::CHECKPOINT_DAMAGED];
                 assert!(codes.contains(&failure.code), "{failure}");
             }
-            attempt(plan, data, folder.path(), &committed, u64::MAX, 1).unwrap();
+            attempt(plan, data, folder.path(), &committed, Failure::never(), 1).unwrap();
         }
         let mut rows: Vec<String> = committed.lock().unwrap().values().flatten().cloned().collect();
         rows.sort();
-        assert!(rows == expected, "{} rows instead of {}, {operations} operations", rows.len(), expected.len());
+        let other = rows.iter().zip(&expected).find(|(found, expected)| found != expected);
+        let (has, wants) = (rows.len(), expected.len());
+        assert!(rows == expected, "{has} rows instead of {wants}, {operations} operations, first difference {other:?}");
     }
 }
 
@@ -236,6 +261,15 @@ fn windows_go_on_after_storage_has_failed_at_any_operation() {
 #[test]
 fn chains_of_windows_do_too() {
     goes_on_after_every_failure(&chained_plan(50, 30, 170), &random_splits(12, 2, 400, 60));
+}
+
+#[test]
+fn keyed_operators_do_too() {
+    let [sessions, _] = windowed_operators(
+        KeyedKind::SessionAggregate { gap_ms: 30, aggregates: aggregates() },
+        KeyedKind::SessionRows { gap_ms: 30 },
+    );
+    goes_on_after_every_failure(&keyed::plan(sessions), &random_splits(13, 3, 400, 15));
 }
 
 /// Sessions of 400 names that are open for a long time, and of one more.
@@ -267,7 +301,7 @@ fn partitions_are_read_when_they_are_needed_and_stored_once() {
             plan: &plan,
             folder: folder.path(),
             committed: &committed,
-            operations: u64::MAX,
+            failure: Failure::never(),
             workers,
             interval: None,
             retained: 1,

@@ -137,9 +137,20 @@ impl PendingBlob {
     /// # Errors
     /// As for [`BlobRef::read`].
     pub fn finish(self, store: &dyn Store) -> Result<Vec<u8>, Damaged> {
+        let blob = self.blob.clone();
+        self.try_finish(store).unwrap_or_else(|e| Err(blob.unread(store, &e)))
+    }
+
+    /// The same, with an error outside when the store cannot be asked.
+    ///
+    /// # Errors
+    /// As for [`BlobRef::try_read`].
+    pub fn try_finish(self, store: &dyn Store) -> io::Result<Result<Vec<u8>, Damaged>> {
         let PendingBlob { blob, pending } = self;
-        let Some(pending) = pending else { return blob.read(store) };
-        blob.checked(store, pending.finish()).unwrap_or_else(|e| Err(blob.unread(store, &e)))
+        match pending {
+            Some(pending) => blob.checked(store, pending.finish()),
+            None => blob.try_read(store),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! - `queries`: SQL whose rows end up in tables of every kind, and what is refused;
 //! - `spans`: spans under checkpoints, whatever step a process dies at;
 //! - `kills`, `from_kafka`: jobs of the command that are killed at random moments;
+//! - `encryption`: TLS, with every `sslmode`;
 //! - `failures`: a server that goes away and comes back, and one that does not.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -11,6 +12,7 @@
 mod broker;
 #[path = "../support/draws.rs"]
 mod draws;
+mod encryption;
 mod failures;
 mod from_kafka;
 mod kills;

@@ -1,6 +1,7 @@
 //! A private server: in a temporary directory, on a free port, gone when nobody uses it any more.
 
 use postgres::{Client, NoTls};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::unix::fs::chown;
@@ -44,6 +45,37 @@ impl Server {
     }
 
     pub fn new() -> Arc<Server> {
+        let server = Server::create();
+        server.start();
+        Arc::new(server)
+    }
+
+    /// One that can TLS. Its certificate, by an authority of its own, is for 127.0.0.1 and for no name. The database `secured`
+    /// wants to see a certificate of the client.
+    pub fn with_tls() -> Arc<Server> {
+        let server = Server::create();
+        let certificates = r#"
+            key="-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 365"
+            for authority in ca other-ca; do
+                openssl req -x509 $key -keyout $authority.key -out $authority.pem -subj "/CN=$authority of tests"
+            done
+            echo subjectAltName=IP:127.0.0.1 >names
+            for name in server client; do
+                openssl req $key -keyout $name.key -out $name.csr -subj "/CN=$name"
+                openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 365 -out $name.pem -extfile names
+            done
+            chmod 600 server.key
+            echo "hostssl secured all 127.0.0.1/32 scram-sha-256 clientcert=verify-ca" | cat - data/pg_hba.conf >hba
+            cat hba >data/pg_hba.conf"#;
+        let mut shell = server.command_in_directory("sh");
+        let output = shell.args(["-e", "-c", certificates]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        server.start();
+        Arc::new(server)
+    }
+
+    /// A directory for a server that does not run yet.
+    fn create() -> Server {
         let directory = TempDir::new().unwrap();
         let owner = rustix::process::getuid().is_root().then(postgres_user);
         if let Some((user, group)) = owner {
@@ -67,8 +99,12 @@ impl Server {
         ]);
         let output = initdb.arg("--pwfile").arg(&secret).output().unwrap();
         assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
-        server.start();
-        Arc::new(server)
+        server
+    }
+
+    /// A file of the server's directory: a certificate or key.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
     fn data(&self) -> PathBuf {
@@ -76,8 +112,15 @@ impl Server {
     }
 
     fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(self.programs.join(program));
-        command.current_dir(self.directory.path()).arg("-D").arg(self.data());
+        let mut command = self.command_in_directory(self.programs.join(program));
+        command.arg("-D").arg(self.data());
+        command
+    }
+
+    /// A command as the user that runs the server.
+    fn command_in_directory(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.directory.path());
         if let Some((user, group)) = self.owner {
             command.uid(user).gid(group);
         }
@@ -89,6 +132,11 @@ impl Server {
         let mut command = self.command("postgres");
         command.args(["-p", &self.port.to_string(), "-c", "fsync=off", "-c", "unix_socket_directories="]);
         command.args(["-c", "listen_addresses=127.0.0.1", "-c", "max_connections=60", "-c", "shared_buffers=16MB"]);
+        if self.file("server.pem").exists() {
+            let files = [("ssl_cert_file", "server.pem"), ("ssl_key_file", "server.key"), ("ssl_ca_file", "ca.pem")];
+            let settings = files.map(|(name, file)| format!("{name}={}", self.file(file).display()));
+            command.args(settings.iter().flat_map(|setting| ["-c", setting])).args(["-c", "ssl=on"]);
+        }
         command.stdout(log.try_clone().unwrap()).stderr(log);
         let mut child = command.spawn().unwrap();
         let since = Instant::now();

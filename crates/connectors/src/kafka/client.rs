@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// How long one request may take before it is tried again.
 const ATTEMPT: Duration = Duration::from_secs(2);
+/// How long a client is listened to at once: what it says comes one by one, between lines of its log.
+const MOMENT: Duration = Duration::from_millis(5);
 
 /// Listens to a client: keeps the last thing that was wrong with it, which says more than the error of a request that
 /// was given up.
@@ -19,10 +21,26 @@ const ATTEMPT: Duration = Duration::from_secs(2);
 pub(super) struct Trouble(Arc<Mutex<Option<(RDKafkaErrorCode, String)>>>);
 
 impl Trouble {
-    /// Notes what is wrong.
+    /// Notes what is wrong. That a connection has failed says less than why brokers do not want it, and that all have failed
+    /// says nothing.
     pub(super) fn note(&self, error: &KafkaError, reason: &str) {
         let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((code, reason.to_string()));
+        let weight = |code: RDKafkaErrorCode| match code {
+            RDKafkaErrorCode::AllBrokersDown => 0,
+            code if is_hopeless(code) => 2,
+            _ => 1,
+        };
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_none_or(|(before, _)| weight(code) >= weight(*before)) {
+            *last = Some((code, reason.to_string()));
+        }
+    }
+
+    /// Notes what a line of the log says of a connection that was closed: of some there is no other word.
+    pub(super) fn note_log(&self, facility: &str, line: &str) {
+        if facility == "FAIL" {
+            self.note(&KafkaError::Global(RDKafkaErrorCode::BrokerTransportFailure), line);
+        }
     }
 
     /// The last thing that was wrong.
@@ -32,7 +50,9 @@ impl Trouble {
 }
 
 impl ClientContext for Trouble {
-    fn log(&self, _: RDKafkaLogLevel, _: &str, _: &str) {}
+    fn log(&self, _: RDKafkaLogLevel, facility: &str, line: &str) {
+        self.note_log(facility, line);
+    }
 
     fn error(&self, error: KafkaError, reason: &str) {
         self.note(&error, reason);
@@ -70,17 +90,15 @@ impl Cluster {
     ) -> Result<T, Diagnostic> {
         let start = Instant::now();
         loop {
-            // Events of the client are handed out here only.
-            _ = self.consumer.poll(Duration::ZERO);
+            self.listen();
             let left = self.timeout.saturating_sub(start.elapsed());
             match question(&self.consumer, ATTEMPT.min(left).max(Duration::from_millis(100))) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => {
-                    _ = self.consumer.poll(Duration::ZERO);
-                    let is_hopeless =
-                        is_permanent(&error) || self.trouble.last().is_some_and(|(code, _)| is_refusal(code));
-                    if is_hopeless || left.is_zero() {
-                        return Err(self.unreachable(what, &error));
+                    self.listen();
+                    let refusal = self.trouble.last().map(|(code, _)| code).or(error.rdkafka_error_code());
+                    if left.is_zero() || refusal.is_some_and(is_hopeless) || is_permanent(&error) {
+                        return Err(unreachable(what, &self.servers, &error, &self.trouble));
                     }
                     std::thread::sleep(Duration::from_millis(100).min(left));
                 }
@@ -88,28 +106,37 @@ impl Cluster {
         }
     }
 
-    /// The error for a question that was not answered.
-    fn unreachable(&self, what: &str, error: &KafkaError) -> Diagnostic {
-        let last = self.trouble.last();
-        let reason = last.as_ref().map_or_else(|| error.to_string(), |(_, reason)| reason.clone());
-        let code = last.map(|(code, _)| code).or(error.rdkafka_error_code());
-        let message = format!("{what} cannot be asked of the brokers '{}': {reason}", self.servers);
-        Diagnostic::new(code::CONNECTION_FAILED, message).at(place(&self.servers)).advise(advice(code))
+    /// Hears what the client has to say: it says nothing anywhere else.
+    fn listen(&self) {
+        while self.consumer.poll(MOMENT).is_some() {}
     }
 }
 
+/// The error for a question that was not answered.
+pub(super) fn unreachable(what: &str, servers: &str, error: &KafkaError, trouble: &Trouble) -> Diagnostic {
+    let last = trouble.last();
+    let reason = last.as_ref().map_or_else(|| error.to_string(), |(_, reason)| reason.clone());
+    let code = last.map(|(code, _)| code).or(error.rdkafka_error_code());
+    let message = format!("{what} cannot be asked of the brokers '{servers}': {reason}");
+    Diagnostic::new(code::CONNECTION_FAILED, message).at(place(servers)).advise(advice(code, &reason))
+}
+
 /// What to do when brokers cannot be used.
-fn advice(code: Option<RDKafkaErrorCode>) -> &'static str {
+fn advice(code: Option<RDKafkaErrorCode>, reason: &str) -> &'static str {
     match code {
         Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed) => {
             "check 'properties.security.protocol', 'properties.sasl.mechanism', user and password"
         }
-        Some(RDKafkaErrorCode::SSL) => "check 'properties.security.protocol' and 'properties.ssl.ca.location'",
         Some(
             RDKafkaErrorCode::TopicAuthorizationFailed
             | RDKafkaErrorCode::GroupAuthorizationFailed
             | RDKafkaErrorCode::ClusterAuthorizationFailed,
         ) => "have the user granted what it needs",
+        // A broker that expects TLS, or a password, hangs up at the first request of a client that does not know.
+        _ if ["SSL", "APIVERSION_QUERY", "security.protocol"].iter().any(|sign| reason.contains(sign)) => {
+            "check 'properties.security.protocol', 'properties.ssl.ca.location' and, if the brokers want to see one, the \
+             client's certificate ('properties.ssl.certificate.location')"
+        }
         _ => "check 'properties.bootstrap.servers', and that the brokers run; 'connect.timeout' says how long is tried",
     }
 }
@@ -125,6 +152,11 @@ where
     C: ClientContext,
 {
     config.create_with_context(context).map_err(|error| properties::refused(&error))
+}
+
+/// Whether a client that has just been made need not be tried again. What is wrong with certificates may pass while a query runs.
+pub(super) fn is_hopeless(code: RDKafkaErrorCode) -> bool {
+    code == RDKafkaErrorCode::SSL || is_refusal(code)
 }
 
 /// Whether asking again cannot help.

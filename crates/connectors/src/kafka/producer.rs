@@ -58,7 +58,9 @@ pub(super) struct Listener {
 }
 
 impl ClientContext for Listener {
-    fn log(&self, _: RDKafkaLogLevel, _: &str, _: &str) {}
+    fn log(&self, _: RDKafkaLogLevel, facility: &str, line: &str) {
+        self.trouble.note_log(facility, line);
+    }
 
     fn error(&self, error: KafkaError, reason: &str) {
         self.trouble.note(&error, reason);
@@ -120,14 +122,11 @@ impl Producer {
                 }
                 Err(error) => Some(error),
             };
-            let refusal = self.trouble.last().is_some_and(|(code, _)| super::client::is_refusal(code));
+            let refusal = self.trouble.last().is_some_and(|(code, _)| super::client::is_hopeless(code));
             if let Some(error) = error.filter(|_| refusal || left.is_zero()) {
                 let servers = options.get("properties.bootstrap.servers").unwrap_or_default();
-                let message = format!("the brokers '{servers}' cannot be reached: {}", reason(error, &self.trouble));
-                return Err(Diagnostic::new(code::CONNECTION_FAILED, message).at(place(servers)).advise(
-                    "check 'properties.bootstrap.servers' and the user's rights, and that the brokers run; \
-                     'connect.timeout' says how long is tried",
-                ));
+                let what = format!("the partitions of the topic '{topic}'");
+                return Err(super::client::unreachable(&what, servers, error, &self.trouble));
             }
             std::thread::sleep(Duration::from_millis(50));
         }

@@ -58,7 +58,8 @@ const OWN: &[&str] = &["auto.offset.reset", "enable.auto.commit", "auto.commit.i
 pub(super) fn client_config(options: &Options) -> Result<ClientConfig, Diagnostic> {
     options.require("properties.bootstrap.servers")?;
     let mut config = ClientConfig::new();
-    config.set_log_level(RDKafkaLogLevel::Warning);
+    // What is said of connections that were closed is on this level.
+    config.set_log_level(RDKafkaLogLevel::Info);
     config.set("client.id", "millstream");
     for (key, value) in options.iter() {
         let Some(name) = key.strip_prefix("properties.") else { continue };

@@ -18,8 +18,6 @@ use std::task::{Context, Poll, Wake};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// What follows the number in the token of a transaction that is not the last one of its checkpoint.
-const PARTIAL: &str = " in part";
 /// How long reading the topic may take without any message.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -39,11 +37,6 @@ impl Tokens {
         let mut config = config.clone();
         config.remove("transactional.id");
         Tokens { topic, key, config, options: options.clone() }
-    }
-
-    /// What the token of a checkpoint says. One with several transactions is committed when the last one is.
-    pub(super) fn text(checkpoint: u64, is_last: bool) -> String {
-        if is_last { checkpoint.to_string() } else { format!("{checkpoint}{PARTIAL}") }
     }
 
     /// The message with a token; `None` takes tokens back.
@@ -119,16 +112,7 @@ impl Tokens {
             heard = Instant::now();
         }
         let Some(token) = last else { return Ok(None) };
-        let token = String::from_utf8_lossy(&token);
-        if let Some(checkpoint) = token.strip_suffix(PARTIAL) {
-            let message = format!(
-                "checkpoint {checkpoint} was committed in part: a part of the rows behind the one before is seen"
-            );
-            return Err(Diagnostic::new(code::NOT_RECOVERABLE, message)
-                .at(place(&self.topic))
-                .advise("start the job anew with another state directory and topic"));
-        }
-        token.parse().map(Some).map_err(|_| failed("a token is damaged"))
+        String::from_utf8_lossy(&token).parse().map(Some).map_err(|_| failed("a token is damaged"))
     }
 }
 

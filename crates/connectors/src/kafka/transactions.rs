@@ -4,7 +4,8 @@
 //! [`Commit`], and the other goes on. A transaction cannot be resumed by another process: what was prepared and not
 //! committed is aborted by the next process of the job, when it takes over the transactional ids. So each transaction holds
 //! a token ([`super::tokens`]) that says which checkpoint it belongs to, and a job goes on from the checkpoint of the last
-//! token that is seen.
+//! token that is seen. A checkpoint is one transaction, and the next is not committed before it: so at every moment the last
+//! token is that of the last manifest or of the one before, and both manifests are there.
 
 use super::client::{place, reason};
 use super::producer::{Producer, fenced, is_fenced};
@@ -45,12 +46,7 @@ struct Job {
     tokens: Tokens,
     /// The checkpoint that was committed last, when the producers were made.
     last: Option<u64>,
-    /// Those whose checkpoint has never become whole: the next one takes them along.
-    abandoned: Abandoned,
 }
-
-/// Producers with a complete transaction that nobody commits.
-type Abandoned = Arc<Mutex<Vec<Arc<Transactional>>>>;
 
 /// A transactional producer.
 struct Transactional {
@@ -102,7 +98,7 @@ impl TransactionalSink {
         };
         let turns = [turn(0)?, turn(1)?];
         let last = tokens.last()?;
-        Ok(self.job.insert(Job { turns, current: 0, tokens, last, abandoned: Abandoned::default() }))
+        Ok(self.job.insert(Job { turns, current: 0, tokens, last }))
     }
 
     fn job(&mut self) -> Result<&mut Job, Diagnostic> {
@@ -189,17 +185,12 @@ impl Sink for TransactionalSink {
     fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {
         let timeout = self.timeout;
         let job = self.job()?;
-        let mut turns = std::mem::take(&mut *locked(&job.abandoned));
-        let current = &job.turns[job.current];
-        if !turns.iter().any(|turn| Arc::ptr_eq(turn, current)) {
-            // A span without rows has a transaction, too: its token says how far the job is.
-            current.begin(timeout)?;
-            current.enter(Phase::Cut);
-            turns.push(current.clone());
-        }
+        let turn = job.turns[job.current].clone();
+        // A span without rows has a transaction, too: its token says how far the job is.
+        turn.begin(timeout)?;
+        turn.enter(Phase::Cut);
         job.current = 1 - job.current;
-        let (tokens, abandoned) = (job.tokens.clone(), job.abandoned.clone());
-        Ok(Some(Box::new(Transactions { turns, checkpoint, tokens, timeout, abandoned })))
+        Ok(Some(Box::new(Transaction { turn, checkpoint, tokens: job.tokens.clone(), timeout })))
     }
 }
 
@@ -220,36 +211,29 @@ impl Drop for TransactionalSink {
     }
 }
 
-/// The transactions of a span: one, but for those of checkpoints that have never become whole.
-struct Transactions {
-    /// In the order of their rows.
-    turns: Vec<Arc<Transactional>>,
+/// The transaction of a span.
+struct Transaction {
+    turn: Arc<Transactional>,
     checkpoint: u64,
     tokens: Tokens,
     timeout: Duration,
-    abandoned: Abandoned,
 }
 
-impl Commit for Transactions {
+impl Commit for Transaction {
     fn prepare(&mut self) -> Result<Value, Diagnostic> {
-        let last = self.turns.len() - 1;
-        for (number, turn) in self.turns.iter().enumerate() {
-            let token = Tokens::text(self.checkpoint, number == last);
-            turn.producer.flush()?;
-            turn.producer.send(&self.tokens.message(Some(&token)))?;
-            turn.producer.flush()?;
-        }
+        let token = self.checkpoint.to_string();
+        self.turn.producer.flush()?;
+        self.turn.producer.send(&self.tokens.message(Some(&token)))?;
+        self.turn.producer.flush()?;
         Ok(json!({ "checkpoint": self.checkpoint }))
     }
 
-    fn commit(mut self: Box<Self>) -> Result<(), Diagnostic> {
-        std::mem::take(&mut self.turns).iter().try_for_each(|turn| turn.commit(self.timeout))
+    fn dies_with_process(&self) -> bool {
+        true
     }
-}
 
-impl Drop for Transactions {
-    fn drop(&mut self) {
-        locked(&self.abandoned).append(&mut self.turns);
+    fn commit(self: Box<Self>) -> Result<(), Diagnostic> {
+        self.turn.commit(self.timeout)
     }
 }
 

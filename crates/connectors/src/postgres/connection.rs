@@ -1,9 +1,10 @@
 //! The connection to the database, which is made again when it was lost.
 
+use super::encryption::{Encryption, is_of_tls, refused};
 use millstream_types::{Diagnostic, Options, Place, code};
-use postgres::config::{Host, SslMode};
+use postgres::config::Host;
 use postgres::error::SqlState;
-use postgres::{Client, Config, NoTls};
+use postgres::{Client, Config};
 use std::error::Error;
 use std::io;
 use std::thread::sleep;
@@ -22,6 +23,7 @@ const SESSION: &str = "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET Int
 /// See the file's description.
 pub(super) struct Connection {
     config: Config,
+    encryption: Encryption,
     /// Where it goes, without secrets, for messages.
     pub(super) server: String,
     /// Statements that a session starts with.
@@ -54,11 +56,12 @@ impl From<Diagnostic> for Failure {
 impl Connection {
     /// Connects as the options say; tries again while the server is not there.
     pub(super) fn open(options: &Options) -> Result<Connection, Diagnostic> {
-        let config = config(options)?;
+        let (config, encryption) = config(options)?;
         let server = server(&config);
         let patience = options.duration("connection.max-retry-timeout", Duration::from_secs(60))?;
         let retries = options.parse("sink.max-retries", 3)?;
-        let mut connection = Connection { config, server, prelude: SESSION.into(), patience, retries, client: None };
+        let mut connection =
+            Connection { config, encryption, server, prelude: SESSION.into(), patience, retries, client: None };
         connection.client()?;
         Ok(connection)
     }
@@ -100,7 +103,7 @@ impl Connection {
     fn connect(&self) -> Result<Client, Diagnostic> {
         let (since, mut pauses) = (Instant::now(), Pauses::new());
         loop {
-            let connected = self.config.connect(NoTls).and_then(|mut client| {
+            let connected = self.encryption.connect(&self.config).and_then(|mut client| {
                 client.batch_execute(&self.prelude)?;
                 Ok(client)
             });
@@ -110,7 +113,8 @@ impl Connection {
             };
             let pause = pauses.next();
             if !is_transient(&error) {
-                return Err(self.explain(&error));
+                let is_of_tls = is_of_tls(&error);
+                return Err(if is_of_tls { refused(&self.server, &reason(&error)) } else { self.explain(&error) });
             }
             if since.elapsed() + pause > self.patience {
                 let text = format!("no connection to PostgreSQL at '{}': {}", self.server, reason(&error));
@@ -129,7 +133,10 @@ impl Connection {
             return Diagnostic::new(code::CONNECTION_LOST, told).at(Place::Option("url".into()));
         };
         let (code, advice) = match (&state.code()[..2], state.code()) {
-            ("28" | "3D", _) => (code::CONNECTION_FAILED, "check database, 'username' and 'password'"),
+            ("28" | "3D", _) => (
+                code::CONNECTION_FAILED,
+                "check database, 'username' and 'password', and whether the server wants an encrypted connection ('sslmode')",
+            ),
             ("08", _) | (_, "57P01" | "57P02" | "57P03") => {
                 (code::CONNECTION_LOST, "see why the server went away, and run the query again")
             }
@@ -223,7 +230,7 @@ fn reason(error: &postgres::Error) -> String {
     text
 }
 
-fn config(options: &Options) -> Result<Config, Diagnostic> {
+fn config(options: &Options) -> Result<(Config, Encryption), Diagnostic> {
     let url = options.require("url")?;
     let plain = url.strip_prefix("jdbc:").unwrap_or(url);
     // The value may have a password in it, so it is not shown.
@@ -233,16 +240,11 @@ fn config(options: &Options) -> Result<Config, Diagnostic> {
         return Err(invalid(format!("the 'url' begins with '{kind}', but only PostgreSQL can be written"))
             .advise("give 'jdbc:postgresql://host:port/database'"));
     }
-    let secure = ["sslmode=require", "sslmode=verify-ca", "sslmode=verify-full", "ssl=true"];
-    if secure.iter().any(|parameter| plain.contains(parameter)) {
-        return Err(invalid("the 'url' asks for TLS, which is not supported".into())
-            .advise("connect through a tunnel (`ssh -L 5432:localhost:5432 host`), and leave the parameter out"));
-    }
+    let (plain, encryption) = Encryption::of_url(plain)?;
     let mut config: Config = plain.parse().map_err(|e: postgres::Error| {
         invalid(format!("the 'url' cannot be understood: {}", reason(&e)))
             .advise("give 'jdbc:postgresql://host:port/database', with parameters as of psql")
     })?;
-    config.ssl_mode(SslMode::Disable);
     if let Some(user) = options.get("username") {
         config.user(user);
     }
@@ -255,7 +257,7 @@ fn config(options: &Options) -> Result<Config, Diagnostic> {
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(ATTEMPT);
     }
-    Ok(config)
+    Ok((config, encryption))
 }
 
 fn server(config: &Config) -> String {

@@ -9,6 +9,7 @@
 mod batches;
 mod connection;
 mod encode;
+mod encryption;
 mod sink;
 mod span_file;
 mod spans;
@@ -38,7 +39,8 @@ const OPTIONS: &[OptionInfo] = &[
     option(
         "url",
         "",
-        "`jdbc:postgresql://host:port/database`, or `postgresql://…` as of psql, with its parameters. TLS is not supported.",
+        "`jdbc:postgresql://host:port/database`, or `postgresql://…` as of psql, with its parameters; for TLS `sslmode`, \
+         `sslrootcert`, `sslcert` and `sslkey`.",
     ),
     option("table-name", "", "The table, as in SQL: `orders`, `shop.orders`, `\"Orders\"`."),
     option("username", "", "The user; by default that of the URL."),

@@ -88,7 +88,9 @@ fn urls_that_cannot_be_used_say_why_without_their_secrets() {
     for (url, expected) in [
         ("jdbc:mysql://localhost/x", "begins with 'mysql:'"),
         ("localhost:5432", "only PostgreSQL"),
-        ("jdbc:postgresql://me:secret@localhost/x?ssl=true", "TLS"),
+        ("jdbc:postgresql://me:secret@localhost/x?sslmode=allow", "sslmode=allow"),
+        ("jdbc:postgresql://me:secret@localhost/x?sslmode=verify-ca&sslrootcert=%2Fnot/there", "'/not/there'"),
+        ("jdbc:postgresql://me:secret@localhost/x?sslcert=c", "only one of 'sslcert' and 'sslkey'"),
         ("postgresql://me:secret@localhost/x?colour=red", "colour"),
         ("postgresql://me:secret@localhost:port/x", "cannot be understood"),
     ] {

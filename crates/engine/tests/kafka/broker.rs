@@ -67,8 +67,10 @@ impl Record {
 impl Kafka {
     fn start() -> Kafka {
         let ports = || TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-        // The script uses the port behind as well.
-        let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", port + 1)).is_ok();
+        // The script uses the ports behind as well.
+        let is_free = |port: &u16| {
+            *port < u16::MAX - 5 && (1..=5).all(|behind| TcpListener::bind(("127.0.0.1", port + behind)).is_ok())
+        };
         let port = std::iter::repeat_with(ports).find(is_free).unwrap();
         let directory = std::env::temp_dir().join(format!("millstream-kafka-{}", std::process::id()));
         let kafka = Kafka { servers: format!("127.0.0.1:{port}"), directory, port };
@@ -79,7 +81,9 @@ impl Kafka {
     fn script(&self, arguments: &[&str]) {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/kafka.sh");
         let (command, rest) = arguments.split_first().unwrap();
-        let output = Command::new(script).arg(command).arg(&self.directory).args(rest).output().unwrap();
+        let mut script = Command::new(script);
+        script.env("KAFKA_LISTENERS", "all").arg(command).arg(&self.directory).args(rest);
+        let output = script.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
@@ -91,6 +95,26 @@ impl Kafka {
     /// Ends the broker as a crash would.
     pub fn kill(&self) {
         self.script(&["kill"]);
+    }
+
+    /// Where it speaks SASL_SSL.
+    pub fn with_password(&self) -> String {
+        format!("127.0.0.1:{}", self.port + 2)
+    }
+
+    /// Where it speaks SSL, and wants to see a certificate.
+    pub fn with_certificate(&self) -> String {
+        format!("127.0.0.1:{}", self.port + 3)
+    }
+
+    /// Where it sends clients to the second port, where something listens that stands in between.
+    pub fn between(&self) -> (u16, u16) {
+        (self.port + 4, self.port + 5)
+    }
+
+    /// A certificate or key.
+    pub fn file(&self, name: &str) -> String {
+        self.directory.join("tls").join(name).display().to_string()
     }
 
     fn config(&self) -> ClientConfig {

@@ -4,6 +4,7 @@
 //! is started by `scripts/kafka.sh` for all of them, and ends with them. Otherwise they do nothing.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[allow(dead_code, reason = "what the tests of the command need besides")]
 mod broker;
 mod dead_letters;
 mod endings;
@@ -11,6 +12,7 @@ mod faults;
 mod formats;
 mod metadata;
 mod registry;
+mod security;
 mod sinks;
 mod starts;
 mod transactions;

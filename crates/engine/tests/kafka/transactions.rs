@@ -118,29 +118,6 @@ fn a_job_goes_on_from_what_was_committed() {
 }
 
 #[test]
-fn a_checkpoint_takes_those_along_that_were_given_up() {
-    let Some(kafka) = shared() else { return };
-    let topic = kafka.topic(1);
-    let mut sink = open(&kafka, &topic, &[]);
-    sink.begin(&job("along"), None).unwrap();
-    write(&mut *sink, 0..5).unwrap();
-    drop(sink.cut(1).unwrap());
-    write(&mut *sink, 5..10).unwrap();
-    let mut commit = sink.cut(2).unwrap().unwrap();
-    commit.prepare().unwrap();
-    commit.commit().unwrap();
-    assert_seen(&kafka, &topic, &(0..10).collect::<Vec<_>>());
-    write(&mut *sink, 10..12).unwrap();
-    let mut commit = sink.cut(3).unwrap().unwrap();
-    commit.prepare().unwrap();
-    commit.commit().unwrap();
-    sink.finish().unwrap();
-    assert_seen(&kafka, &topic, &(0..12).collect::<Vec<_>>());
-    let mut sink = open(&kafka, &topic, &[]);
-    assert_eq!(sink.committed(&job("along")).unwrap(), Committed::Checkpoint(3));
-}
-
-#[test]
 fn a_process_that_was_replaced_is_not_heard() {
     let Some(kafka) = shared() else { return };
     let topic = kafka.topic(1);

@@ -2,9 +2,10 @@
 
 use crate::spill::unreadable;
 use crate::tables::damaged;
-use millstream_storage::{BlobRef, Damaged, SpilledBlob, Store, store_failed};
+use millstream_storage::{BlobRef, Damaged, PendingBlob, SpilledBlob, Store, store_failed};
 use millstream_types::{Diagnostic, code};
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 
 /// What is read from the files of a checkpoint when it is needed: they stay as long as somebody has it.
@@ -71,7 +72,16 @@ impl StateBlob {
 /// # Errors
 /// `CHECKPOINT_DAMAGED` when it is not what was written, `CHECKPOINT_FAILED` when the store cannot be asked.
 pub(crate) fn read_checkpointed(blob: &BlobRef, store: &dyn Store) -> Result<Vec<u8>, Diagnostic> {
-    match blob.try_read(store) {
+    of_checkpoint(blob.try_read(store), store)
+}
+
+/// [`read_checkpointed`] of a blob that has been begun.
+pub(crate) fn finish_checkpointed(pending: PendingBlob, store: &dyn Store) -> Result<Vec<u8>, Diagnostic> {
+    of_checkpoint(pending.try_finish(store), store)
+}
+
+fn of_checkpoint(read: io::Result<Result<Vec<u8>, Damaged>>, store: &dyn Store) -> Result<Vec<u8>, Diagnostic> {
+    match read {
         Ok(read) => read.map_err(damaged),
         Err(e) => {
             let what = format!("state of the checkpoint cannot be read from {}", store.place());

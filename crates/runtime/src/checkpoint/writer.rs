@@ -58,7 +58,9 @@ struct Writer<'a> {
     acknowledgers: Vec<Option<Box<dyn Acknowledger>>>,
 }
 
-/// The body of the checkpointing thread. Ends when nobody can send parts any more, or with the error that ends the query.
+/// The body of the checkpointing thread. Ends when nobody can send parts any more, or with the error that ends the query. When
+/// the input has come to its end, all parts of the checkpoint that is under way have been sent: the end comes to a sink behind
+/// all that its cut has met, and the query ends with the last sink. So that one is completed, too, like any other.
 pub(crate) fn write_checkpoints(query: &Query, messages: Receiver<Message>) -> Result<(), Diagnostic> {
     let Some(checkpointing) = &query.checkpointing else { return Ok(()) };
     let config = &checkpointing.config;
@@ -282,7 +284,9 @@ impl Writer<'_> {
             bytes_written,
         };
         self.config.checkpoints.write(&manifest).map_err(failed)?;
-        commits.into_iter().flatten().try_for_each(|commit| commit.commit())?;
+        let mut commits: Vec<Box<dyn Commit>> = commits.into_iter().flatten().collect();
+        commits.sort_by_key(|commit| !commit.dies_with_process());
+        commits.into_iter().try_for_each(|commit| commit.commit())?;
         // Numbers have gaps where a process has ended: those that are there count.
         let kept = self.config.checkpoints.numbers().map_err(failed)?;
         let oldest = kept.get(self.config.retained.max(1) - 1).copied().unwrap_or(0);

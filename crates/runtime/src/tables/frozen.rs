@@ -7,7 +7,7 @@
 
 use super::{Kind, OpenTables, Taken};
 use crate::buffer::Generation;
-use crate::checkpoint::{Restorable, read_checkpointed};
+use crate::checkpoint::{Restorable, finish_checkpointed, read_checkpointed};
 use crate::spill::unreadable;
 use millstream_abi::EntryLayout;
 use millstream_state::{MemoryBudget, OutputTypes, PARTITIONS, Partial};
@@ -197,11 +197,10 @@ impl Stored {
     }
 
     fn finish(&self, pending: PendingBlob) -> Result<Vec<u8>, Diagnostic> {
-        let read = match &self.place {
-            Place::Checkpoint(store) => pending.finish(&**store),
-            Place::Spilled(files) => files.finish(pending),
-        };
-        read.map_err(|what| self.failed(&what))
+        match &self.place {
+            Place::Checkpoint(store) => finish_checkpointed(pending, &**store),
+            Place::Spilled(files) => files.finish(pending).map_err(unreadable),
+        }
     }
 }
 

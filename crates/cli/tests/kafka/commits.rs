@@ -1,0 +1,77 @@
+//! A job that is killed before and behind each of its commits, to the last, comes to the rows of an undisturbed run.
+
+use crate::broker::{Kafka, alone};
+use crate::proxy::{Moment, Proxy};
+use crate::support::millstream;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const ROWS: u64 = 6000;
+
+/// So many checkpoints that one is on its way whenever the input ends.
+const SCRIPT: &str = "
+SET 'execution.checkpointing.interval' = '20 ms';
+CREATE TABLE source (id BIGINT, ts AS CAST(TO_TIMESTAMP_LTZ(id * 10, 3) AS TIMESTAMP(3)), WATERMARK FOR ts AS ts) WITH (
+    'connector' = 'datagen', 'rows-per-second' = '40000',
+    'fields.id.kind' = 'sequence', 'fields.id.start' = '0', 'fields.id.end' = '5999');
+CREATE TABLE ids (id BIGINT) WITH (TOPIC, 'topic' = 'ids');
+CREATE TABLE windows (k BIGINT, n BIGINT) WITH ('connector' = 'filesystem', 'path' = 'windows', 'format' = 'csv');
+BEGIN STATEMENT SET;
+INSERT INTO windows SELECT MOD(id, 7), COUNT(*) FROM TABLE(TUMBLE(TABLE source, DESCRIPTOR(ts), INTERVAL '5' SECOND))
+GROUP BY MOD(id, 7), window_start, window_end;
+INSERT INTO ids SELECT id FROM source;
+END;
+";
+
+fn command(folder: &Path, port: u16) -> Command {
+    let topic = format!(
+        "'connector' = 'kafka', 'properties.bootstrap.servers' = '127.0.0.1:{port}', 'format' = 'json', \
+         'sink.delivery-guarantee' = 'exactly-once'"
+    );
+    fs::write(folder.join("job.sql"), SCRIPT.replace("TOPIC", &topic)).unwrap();
+    let mut command = millstream(folder);
+    command.args(["run", "job.sql", "--quiet", "--workers", "2", "--state-dir", "state"]);
+    command
+}
+
+/// How often each value is in a topic.
+fn seen(kafka: &Kafka, topic: &str) -> BTreeMap<String, u64> {
+    let mut seen = BTreeMap::new();
+    kafka.texts(topic).into_iter().for_each(|text| *seen.entry(text).or_default() += 1);
+    seen
+}
+
+#[test]
+fn a_job_that_is_killed_at_each_of_its_commits_loses_and_repeats_nothing() {
+    let Some(kafka) = alone() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    kafka.create("ids", 2, &[]);
+    let (proxy, mut kills) = (Proxy::start(kafka.between()), 0);
+    loop {
+        // Behind a kill before a commit that checkpoint comes again, behind the other one the next.
+        let moment = if kills % 2 == 0 { Moment::Before } else { Moment::Behind };
+        let child = command(folder.path(), kafka.between().1).spawn().unwrap();
+        proxy.kill(&child, moment);
+        let output = child.wait_with_output().unwrap();
+        if !proxy.has_killed() {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            break;
+        }
+        kills += 1;
+        assert!(kills < 400, "the job makes no progress");
+    }
+    println!("{kills} kills");
+    assert!(kills >= 4, "every run but the last ends at a commit");
+    let expected: BTreeMap<String, u64> = (0..ROWS).map(|id| (format!("{{\"id\":{id}}}"), 1)).collect();
+    assert!(seen(&kafka, "ids") == expected);
+    let files = fs::read_dir(folder.path().join("windows")).unwrap().map(|file| file.unwrap().path());
+    let shown = files.filter(|file| !file.file_name().unwrap().to_string_lossy().starts_with('.'));
+    let lines: Vec<String> = shown
+        .flat_map(|file| fs::read_to_string(file).unwrap().lines().map(str::to_string).collect::<Vec<_>>())
+        .collect();
+    let counted = lines.iter().map(|line| line.split(',').nth(1).unwrap().parse::<u64>().unwrap());
+    // 12 windows of 500 rows and 7 keys each.
+    assert_eq!((lines.len(), counted.sum::<u64>()), (12 * 7, ROWS));
+}

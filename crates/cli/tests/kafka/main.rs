@@ -1,0 +1,12 @@
+//! Jobs of the command that write to Kafka exactly once, killed at given moments. Needs a broker, see the tests of the connector
+//! (`MILLSTREAM_KAFKA=start`); without one it does nothing.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![cfg(unix)]
+
+#[path = "../../../engine/tests/kafka/broker.rs"]
+#[allow(dead_code, reason = "what the tests of the connector need besides")]
+mod broker;
+mod commits;
+mod proxy;
+#[path = "../support/mod.rs"]
+mod support;
