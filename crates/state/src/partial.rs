@@ -141,19 +141,20 @@ impl Partial {
     ) -> Partial {
         let (by_key, stride) = (layout.allows_arrays(), layout.stride);
         let mut starts = [0; PARTITIONS + 1];
-        let mut places: Vec<(*const u8, u8)> = Vec::with_capacity(from.size_hint().0);
-        places.extend(from.map(|entry| {
+        let (mut places, mut partitions) = (Vec::new(), Vec::new());
+        for entry in from {
             // SAFETY: promised by the caller.
             let partition = unsafe { partition_of_entry(&layout, by_key, entry) };
             starts[partition + 1] += 1;
-            (entry, partition as u8)
-        }));
+            places.push(entry);
+            partitions.push(partition as u8);
+        }
         (0..PARTITIONS).for_each(|partition| starts[partition + 1] += starts[partition]);
         let memory = EntryMemory::unwritten(places.len() * stride);
         // In the order of the table, so that it is read from beginning to end; what is sorted then is a partition at a time,
         // which the cache has room for.
         let mut ends = starts;
-        for (entry, partition) in places {
+        for (entry, partition) in places.into_iter().zip(partitions) {
             let end = &mut ends[usize::from(partition)];
             // SAFETY: there are as many places as entries; the old place is ours to write.
             unsafe {
