@@ -57,20 +57,22 @@ pub(crate) unsafe fn sorted(layout: &EntryLayout, entries: impl Iterator<Item = 
 /// # Safety
 /// Both are occupied entries of `layout` whose strings are alive.
 pub(crate) unsafe fn compare(layout: &EntryLayout, left: *const u8, right: *const u8) -> Ordering {
-    let by_key = layout.allows_arrays();
     // SAFETY: promised by the caller.
+    unsafe { order(layout, left).cmp(&order(layout, right)).then_with(|| compare_keys(layout, left, right)) }
+}
+
+/// The partition of an entry, and the word that it is sorted by there.
+///
+/// # Safety
+/// It is an occupied entry of `layout`.
+pub(crate) unsafe fn order(layout: &EntryLayout, entry: *const u8) -> (usize, u64) {
+    // SAFETY: promised by the caller; an entry whose key is NULL has a zero in its place.
     unsafe {
-        let partition = |entry| partition_of_entry(layout, by_key, entry);
-        // An entry whose key is NULL has a zero in its place.
-        let by_word = || match layout.dense_key() {
-            Some(_) => {
-                let key = |entry| key_of_entry(layout, entry).unwrap_or(0);
-                key(left).cmp(&key(right))
-            }
-            None => hash(left).cmp(&hash(right)),
+        let word = match layout.dense_key() {
+            Some(_) => (key_of_entry(layout, entry).unwrap_or(0) as u64) ^ (1 << 63),
+            None => hash(entry),
         };
-        let by_partition = partition(left).cmp(&partition(right));
-        by_partition.then_with(by_word).then_with(|| compare_keys(layout, left, right))
+        (partition_of_entry(layout, layout.allows_arrays(), entry), word)
     }
 }
 

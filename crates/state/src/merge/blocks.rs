@@ -2,12 +2,14 @@
 //! other. What memory it takes is that of two blocks of each partial.
 
 use super::{Merged, Owner, merge_entries};
+use crate::entry::compare_keys;
 use crate::partial::Partial;
-use crate::sort::compare;
+use crate::sort::{compare, order};
 use millstream_abi::EntryLayout;
 use millstream_storage::Damaged;
-use std::cmp::Ordering;
-use std::collections::VecDeque;
+use std::cmp::{Ordering, Reverse};
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -29,9 +31,69 @@ pub fn merge_blocks<E: From<Damaged>>(
 }
 
 /// The pieces of [`merge_blocks`], one after the other, for whoever does something else in between.
+///
+/// A piece ends with the lowest of the last entries that are loaded: up to there, there is all of each source in memory. With
+/// hundreds of sources few have entries in a piece, and those are found by two heaps, so that an entry costs the
+/// logarithm of the number of sources.
 pub struct BlockMerge<I> {
     layout: Arc<EntryLayout>,
     sources: Vec<Source<I>>,
+    /// Of each source with loaded entries the next one, but for those in `taken`.
+    heads: BinaryHeap<Reverse<Place>>,
+    /// Of each source with loaded entries the last one, but for those in `spent`.
+    ends: BinaryHeap<Reverse<Place>>,
+    /// Sources with entries in the last piece; at the beginning, all.
+    taken: Vec<usize>,
+    /// Those of them of which no entry is loaded any more, or others than before.
+    spent: Vec<usize>,
+}
+
+/// An entry of a source, by which the source is ordered. It is in a loaded block: entries leave the heaps before their
+/// blocks are given up.
+struct Place {
+    source: usize,
+    order: (usize, u64),
+    entry: *const u8,
+    layout: Arc<EntryLayout>,
+}
+
+// SAFETY: the entry belongs to a block of the merge that has the place, which goes to another thread as a whole.
+unsafe impl Send for Place {}
+
+impl Place {
+    fn new(layout: &Arc<EntryLayout>, source: usize, entry: *const u8) -> Place {
+        // SAFETY: an entry of a loaded block.
+        Place { source, order: unsafe { order(layout, entry) }, entry, layout: Arc::clone(layout) }
+    }
+}
+
+impl Ord for Place {
+    fn cmp(&self, other: &Place) -> Ordering {
+        // SAFETY: entries of loaded blocks.
+        let by_keys = || unsafe { compare_keys(&self.layout, self.entry, other.entry) };
+        self.order.cmp(&other.order).then_with(by_keys)
+    }
+}
+
+impl PartialOrd for Place {
+    fn partial_cmp(&self, other: &Place) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Place) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Place {}
+
+/// Takes the sources out whose entry is at most that of a place.
+fn pop_until(heap: &mut BinaryHeap<Reverse<Place>>, end: &Place, sources: &mut Vec<usize>) {
+    while let Some(top) = heap.peek_mut().filter(|top| top.0 <= *end) {
+        sources.push(PeekMut::pop(top).0.source);
+    }
 }
 
 impl<I> fmt::Debug for BlockMerge<I> {
@@ -43,25 +105,40 @@ impl<I> fmt::Debug for BlockMerge<I> {
 impl<E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> BlockMerge<I> {
     /// As for [`merge_blocks`]. Nothing is read yet.
     pub fn new(layout: &Arc<EntryLayout>, sources: impl IntoIterator<Item = I>) -> BlockMerge<I> {
-        let sources = sources.into_iter().map(|blocks| Source::new(Arc::clone(layout), blocks)).collect();
-        BlockMerge { layout: Arc::clone(layout), sources }
+        let sources: Vec<_> = sources.into_iter().map(|blocks| Source::new(Arc::clone(layout), blocks)).collect();
+        let all: Vec<usize> = (0..sources.len()).collect();
+        BlockMerge {
+            layout: Arc::clone(layout),
+            sources,
+            heads: BinaryHeap::new(),
+            ends: BinaryHeap::new(),
+            taken: all.clone(),
+            spent: all,
+        }
     }
 
     fn piece(&mut self) -> Result<Option<Merged>, E> {
         let (layout, sources) = (&self.layout, &mut self.sources);
-        for source in sources.iter_mut().filter(|source| source.is_empty()) {
-            source.load()?;
+        for source in self.spent.drain(..) {
+            if !sources[source].is_empty() || sources[source].load()? {
+                self.ends.push(Reverse(Place::new(layout, source, sources[source].last())));
+            }
         }
-        // Up to here there is all of each source in memory.
-        let ends = sources.iter().filter(|source| !source.is_empty()).map(Source::last);
-        // SAFETY: entries of loaded blocks, which stay loaded as long as entries of them are to come.
-        let Some(end) = ends.min_by(|&a, &b| unsafe { compare(layout, a, b) }) else { return Ok(None) };
-        for source in sources.iter_mut() {
-            source.load_beyond(end)?;
+        for source in self.taken.drain(..).filter(|&source| !sources[source].is_empty()) {
+            self.heads.push(Reverse(Place::new(layout, source, sources[source].first())));
+        }
+        let Some(Reverse(end)) = self.ends.pop() else { return Ok(None) };
+        self.spent.push(end.source);
+        pop_until(&mut self.ends, &end, &mut self.spent);
+        pop_until(&mut self.heads, &end, &mut self.taken);
+        // Entries of one key are merged in the order of their sources.
+        self.taken.sort_unstable();
+        for &source in &self.spent {
+            sources[source].load_beyond(end.entry)?;
         }
         let (mut entries, mut partials) = (Vec::new(), Vec::new());
-        for source in sources.iter_mut() {
-            source.take_until(end, &mut entries, &mut partials);
+        for &source in &self.taken {
+            sources[source].take_until(end.entry, &mut entries, &mut partials);
         }
         // SAFETY: occupied entries of the layout, whose strings live in the partials.
         let (rows, _copies) = unsafe { merge_entries(layout, entries.into_iter()) };
@@ -96,6 +173,18 @@ impl<E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> Source<I> {
     /// Whether no entry is loaded that has not been taken.
     fn is_empty(&self) -> bool {
         self.loaded.iter().map(|block| block.len()).sum::<usize>() == self.next
+    }
+
+    /// The next entry of those that are loaded.
+    fn first(&self) -> *const u8 {
+        let mut next = self.next;
+        for block in &self.loaded {
+            if next < block.len() {
+                return block.entry(next);
+            }
+            next -= block.len();
+        }
+        unreachable!("only a source with entries is asked for the next one")
     }
 
     /// The last entry that is loaded.
