@@ -193,7 +193,7 @@ impl Spilling {
     /// Bytes of the blocks that tables are written in: hundreds of tables of a window are merged with two blocks of each in
     /// memory.
     fn block_bytes(&self) -> usize {
-        usize::try_from(self.budget.limit() / 4096).unwrap_or(usize::MAX).clamp(16 << 10, 1 << 20)
+        usize::try_from(self.budget.limit() / 8192).unwrap_or(usize::MAX).clamp(8 << 10, 1 << 20)
     }
 
     fn directory(&self) -> io::Result<Arc<SpillDirectory>> {
