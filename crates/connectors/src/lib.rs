@@ -51,10 +51,11 @@ use arrow_buffer::BooleanBuffer;
 use millstream_types::{DataType, Diagnostic, Options, Schema};
 use serde_json::Value;
 use std::any::Any;
-use std::fmt::Debug;
+use std::collections::HashMap;
+use std::fmt::{self, Debug};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use filesystem::stdout_error;
 
@@ -378,6 +379,40 @@ pub struct SinkJob {
     /// Where the job's state is in an object store: what must be found after a failure, be it on another machine, has to be
     /// there, and `directory` has copies. An earlier process that does not know yet that it is superseded may still write there.
     pub remote: Option<Arc<dyn SinkFiles>>,
+    /// What sinks of this run of the job have together.
+    pub shared: Arc<SharedBySinks>,
+}
+
+/// What sinks of one run of a job have together, as long as one of them has it.
+#[derive(Default)]
+pub struct SharedBySinks(Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>);
+
+impl SharedBySinks {
+    /// What sinks that give the same key share: made by the first.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn get_or_make<T: Any + Send + Sync>(
+        &self,
+        key: &str,
+        make: impl FnOnce() -> Result<T, Diagnostic>,
+    ) -> Result<Arc<T>, Diagnostic> {
+        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = shared.get(key).and_then(Weak::upgrade).and_then(|there| there.downcast::<T>().ok());
+        if let Some(there) = there {
+            return Ok(there);
+        }
+        let made = Arc::new(make()?);
+        let any: Arc<dyn Any + Send + Sync> = made.clone();
+        shared.insert(key.to_string(), Arc::downgrade(&any));
+        Ok(made)
+    }
+}
+
+impl Debug for SharedBySinks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedBySinks")
+    }
 }
 
 /// What a sink has to know of the checkpoint that a job is recovered from.

@@ -100,9 +100,10 @@ impl JobState {
         let job = self.name(&**checkpoints.store())?;
         let listed = checkpoints.list().map_err(|e| self.unusable(&e))?;
         let newest = listed.first().map_or(0, |listed| listed.checkpoint);
+        let shared = Arc::default();
         let sink_job = |sink: usize| {
-            let (directory, remote) = (self.directory.clone(), self.remote.clone());
-            SinkJob { job: job.clone(), sink, directory, remote }
+            let (directory, remote, shared) = (self.directory.clone(), self.remote.clone(), Arc::clone(&shared));
+            SinkJob { job: job.clone(), sink, directory, remote, shared }
         };
         let mut committed = Committed::Resumable;
         for (number, sink) in sinks.iter_mut().enumerate() {

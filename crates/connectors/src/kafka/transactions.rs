@@ -6,6 +6,10 @@
 //! a token ([`super::tokens`]) that says which checkpoint it belongs to, and a job goes on from the checkpoint of the last
 //! token that is seen. A checkpoint is one transaction, and the next is not committed before it: so at every moment the last
 //! token is that of the last manifest or of the one before, and both manifests are there.
+//!
+//! All sinks of a job that write to the same brokers with the same settings share the producers, because two transactions
+//! cannot be committed at once, and a crash between them could be neither undone nor made good. Each sink ends its part of the
+//! span where the cut comes by; the transaction is complete when all have, and whichever [`Commit`] comes first commits it.
 
 use super::client::{place, reason};
 use super::producer::{Producer, fenced, is_fenced};
@@ -17,6 +21,7 @@ use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::Producer as _;
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,24 +40,39 @@ pub(super) struct TransactionalSink {
     /// How long a transaction may be open.
     timeout: Duration,
     /// `None` until there are checkpoints.
-    job: Option<Job>,
+    job: Option<Arc<Job>>,
+    /// Which producer rows go to.
+    current: usize,
+    /// Whether rows of this span have been written.
+    has_written: bool,
 }
 
-/// The producers of a job's sink.
+/// The producers of sinks of a job.
 struct Job {
-    turns: [Arc<Transactional>; 2],
-    /// Which of them rows go to.
-    current: usize,
+    turns: [Transactional; 2],
     tokens: Tokens,
+    /// Sinks that have these producers. Relaxed: all have joined before the first row.
+    sinks: AtomicUsize,
     /// The checkpoint that was committed last, when the producers were made.
-    last: Option<u64>,
+    last: Mutex<Option<u64>>,
 }
 
 /// A transactional producer.
 struct Transactional {
     producer: Producer,
-    phase: Mutex<Phase>,
+    state: Mutex<State>,
     changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    /// Sinks that have ended their part of the span.
+    ended: usize,
+    /// The checkpoint whose token was written last.
+    prepared: Option<u64>,
+    /// The one that was committed last.
+    committed: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,12 +100,38 @@ impl TransactionalSink {
         let timeout = config.get(TIMEOUT).and_then(|text| text.parse().ok()).map(Duration::from_millis);
         let key = format!("properties.{TIMEOUT}");
         let timeout = timeout.ok_or_else(|| options.invalid(&key, "a number of milliseconds"))?;
-        Ok(TransactionalSink { options: options.clone(), config, route, encoder, timeout, job: None })
+        Ok(TransactionalSink {
+            options: options.clone(),
+            config,
+            route,
+            encoder,
+            timeout,
+            job: None,
+            current: 0,
+            has_written: false,
+        })
     }
 
-    /// Takes over the transactional ids of the job: whoever had them before is heard no more, and what it had not committed is
-    /// aborted. Then reads which checkpoint was committed last.
-    fn join(&mut self, job: &SinkJob) -> Result<&mut Job, Diagnostic> {
+    /// Joins the other sinks of the job that have the same settings; the first one takes over the transactional ids of the job:
+    /// whoever had them before is heard no more, and what it had not committed is aborted. Then it reads which checkpoint was
+    /// committed last.
+    fn join(&mut self, job: &SinkJob) -> Result<Arc<Job>, Diagnostic> {
+        if let Some(joined) = &self.job {
+            return Ok(joined.clone());
+        }
+        let joined = job.shared.get_or_make(&self.settings(), || self.take_over(job))?;
+        joined.sinks.fetch_add(1, Relaxed);
+        Ok(self.job.insert(joined).clone())
+    }
+
+    /// Sinks share a transaction if these are the same.
+    fn settings(&self) -> String {
+        let mut settings: Vec<String> = self.config.config_map().iter().map(|(k, v)| format!("{k}={v}")).collect();
+        settings.sort();
+        format!("kafka {} {}", self.options.get("sink.token-topic").unwrap_or_default(), settings.join(" "))
+    }
+
+    fn take_over(&self, job: &SinkJob) -> Result<Job, Diagnostic> {
         let prefix = self.options.get("sink.transactional-id-prefix").unwrap_or("millstream");
         let name = format!("{prefix}-{}-{}", job.job, job.sink);
         let tokens = Tokens::new(&self.options, &self.config, format!("{prefix}/{}/{}", job.job, job.sink));
@@ -94,15 +140,15 @@ impl TransactionalSink {
         let turn = |number: usize| {
             let mut config = self.config.clone();
             config.set("transactional.id", format!("{name}-{number}"));
-            Transactional::open(&config, patience).map(Arc::new)
+            Transactional::open(&config, patience)
         };
         let turns = [turn(0)?, turn(1)?];
-        let last = tokens.last()?;
-        Ok(self.job.insert(Job { turns, current: 0, tokens, last }))
+        let last = Mutex::new(tokens.last()?);
+        Ok(Job { turns, tokens, sinks: AtomicUsize::new(0), last })
     }
 
-    fn job(&mut self) -> Result<&mut Job, Diagnostic> {
-        self.job.as_mut().ok_or_else(|| {
+    fn job(&self) -> Result<Arc<Job>, Diagnostic> {
+        self.job.clone().ok_or_else(|| {
             let message =
                 "rows are to be written exactly once, but there are no checkpoints, with which they are committed";
             Diagnostic::new(code::INVALID_OPTION, message).at(Place::Option("sink.delivery-guarantee".into())).advise(
@@ -119,13 +165,13 @@ impl Sink for TransactionalSink {
     }
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
-        let timeout = self.timeout;
         let job = self.job()?;
-        let current = job.turns[job.current].clone();
-        if current.phase() != Phase::Open {
+        let current = &job.turns[self.current];
+        if !self.has_written || current.phase() != Phase::Open {
             // Rows of one key stay in order; and readers that wait for the end of this transaction see all of the last.
-            job.turns[1 - job.current].producer.flush()?;
-            current.begin(timeout)?;
+            job.turns[1 - self.current].producer.flush()?;
+            current.begin(self.timeout)?;
+            self.has_written = true;
         }
         self.route.send(piece, &current.producer, &self.options)
     }
@@ -133,16 +179,16 @@ impl Sink for TransactionalSink {
     /// Nothing can be seen before the commit.
     fn flush(&mut self) -> Result<(), Diagnostic> {
         match &self.job {
-            Some(job) => job.turns[job.current].producer.check(),
+            Some(job) => job.turns[self.current].producer.check(),
             None => Ok(()),
         }
     }
 
-    fn finish(mut self: Box<Self>) -> Result<(), Diagnostic> {
-        let job = self.job()?;
-        match job.turns[job.current].phase() {
-            Phase::Open => Err(Diagnostic::bug("rows were written behind the last checkpoint")),
-            _ => Ok(()),
+    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
+        self.job()?;
+        match self.has_written {
+            true => Err(Diagnostic::bug("rows were written behind the last checkpoint")),
+            false => Ok(()),
         }
     }
 
@@ -151,28 +197,27 @@ impl Sink for TransactionalSink {
     }
 
     fn committed(&mut self, job: &SinkJob) -> Result<Committed, Diagnostic> {
-        let last = self.join(job)?.last;
+        let last = *locked(&self.join(job)?.last);
         Ok(last.map_or(Committed::Nothing, Committed::Checkpoint))
     }
 
     fn begin(&mut self, job: &SinkJob, restored: Option<&RestoredSink>) -> Result<(), Diagnostic> {
-        let timeout = self.timeout;
-        let joined = match &mut self.job {
-            Some(joined) => joined,
-            None => self.join(job)?,
-        };
+        let joined = self.join(job)?;
+        let mut last = locked(&joined.last);
         let wanted = restored.map(|restored| restored.checkpoint);
-        if joined.last == wanted {
+        if *last == wanted {
             return Ok(());
         }
         if wanted.is_none() {
             // A job of this name has been there before; its tokens must not count for this one.
             let first = &joined.turns[0];
-            first.begin(timeout)?;
+            first.begin(self.timeout)?;
             first.producer.send(&joined.tokens.message(None))?;
-            return first.commit(timeout);
+            first.commit(self.timeout)?;
+            *last = None;
+            return Ok(());
         }
-        let last = joined.last.map_or("none".to_string(), |last| last.to_string());
+        let last = last.map_or("none".to_string(), |last| last.to_string());
         let message = format!(
             "the sink has committed checkpoint {last} last, so the job cannot go on from checkpoint {}",
             wanted.unwrap_or_default()
@@ -183,14 +228,13 @@ impl Sink for TransactionalSink {
     }
 
     fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {
-        let timeout = self.timeout;
         let job = self.job()?;
-        let turn = job.turns[job.current].clone();
+        let turn = self.current;
         // A span without rows has a transaction, too: its token says how far the job is.
-        turn.begin(timeout)?;
-        turn.enter(Phase::Cut);
-        job.current = 1 - job.current;
-        Ok(Some(Box::new(Transaction { turn, checkpoint, tokens: job.tokens.clone(), timeout })))
+        job.turns[turn].begin(self.timeout)?;
+        job.turns[turn].end_part(job.sinks.load(Relaxed));
+        (self.current, self.has_written) = (1 - turn, false);
+        Ok(Some(Box::new(Transaction { job, turn, checkpoint, timeout: self.timeout })))
     }
 }
 
@@ -198,33 +242,35 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Drop for TransactionalSink {
+impl Drop for Job {
     /// What was not cut will not be committed; readers need not wait for the transaction's timeout to know.
     fn drop(&mut self) {
-        if let Some(job) = &self.job {
-            let current = &job.turns[job.current];
-            if current.phase() == Phase::Open {
-                current.producer.purge();
-                _ = current.producer.client().abort_transaction(ATTEMPT);
-            }
+        for turn in self.turns.iter().filter(|turn| turn.phase() == Phase::Open) {
+            turn.producer.purge();
+            _ = turn.producer.client().abort_transaction(ATTEMPT);
         }
     }
 }
 
-/// The transaction of a span.
+/// A sink's part of the transaction of a span.
 struct Transaction {
-    turn: Arc<Transactional>,
+    job: Arc<Job>,
+    /// Which producer has it.
+    turn: usize,
     checkpoint: u64,
-    tokens: Tokens,
     timeout: Duration,
 }
 
 impl Commit for Transaction {
     fn prepare(&mut self) -> Result<Value, Diagnostic> {
-        let token = self.checkpoint.to_string();
-        self.turn.producer.flush()?;
-        self.turn.producer.send(&self.tokens.message(Some(&token)))?;
-        self.turn.producer.flush()?;
+        let turn = &self.job.turns[self.turn];
+        turn.producer.flush()?;
+        let before = locked(&turn.state).prepared.replace(self.checkpoint);
+        if before != Some(self.checkpoint) {
+            let token = self.checkpoint.to_string();
+            turn.producer.send(&self.job.tokens.message(Some(&token)))?;
+            turn.producer.flush()?;
+        }
         Ok(json!({ "checkpoint": self.checkpoint }))
     }
 
@@ -233,7 +279,13 @@ impl Commit for Transaction {
     }
 
     fn commit(self: Box<Self>) -> Result<(), Diagnostic> {
-        self.turn.commit(self.timeout)
+        let turn = &self.job.turns[self.turn];
+        if locked(&turn.state).committed == Some(self.checkpoint) {
+            return Ok(());
+        }
+        turn.commit(self.timeout)?;
+        locked(&turn.state).committed = Some(self.checkpoint);
+        Ok(())
     }
 }
 
@@ -242,36 +294,46 @@ impl Transactional {
     fn open(config: &ClientConfig, patience: Duration) -> Result<Transactional, Diagnostic> {
         let producer = Producer::open(config)?;
         retried(&producer, patience, "transactions cannot be begun", || producer.client().init_transactions(ATTEMPT))?;
-        Ok(Transactional { producer, phase: Mutex::new(Phase::Idle), changed: Condvar::new() })
+        let state = State { phase: Phase::Idle, ended: 0, prepared: None, committed: None };
+        Ok(Transactional { producer, state: Mutex::new(state), changed: Condvar::new() })
     }
 
     fn phase(&self) -> Phase {
-        *locked(&self.phase)
+        locked(&self.state).phase
     }
 
     fn enter(&self, phase: Phase) {
-        *locked(&self.phase) = phase;
+        locked(&self.state).phase = phase;
         self.changed.notify_all();
+    }
+
+    /// One of so many sinks writes no more rows to the open transaction; the last one completes it.
+    fn end_part(&self, sinks: usize) {
+        let mut state = locked(&self.state);
+        state.ended += 1;
+        if state.ended == sinks {
+            (state.phase, state.ended) = (Phase::Cut, 0);
+        }
     }
 
     /// Begins a transaction unless one is open; waits until the one before is committed.
     fn begin(&self, timeout: Duration) -> Result<(), Diagnostic> {
-        let mut phase = locked(&self.phase);
+        let mut state = locked(&self.state);
         let start = Instant::now();
         loop {
-            match *phase {
+            match state.phase {
                 Phase::Open => return Ok(()),
                 Phase::Idle => break,
                 Phase::Failed => return Err(fenced()),
                 Phase::Cut if start.elapsed() > timeout => return Err(fenced()),
                 Phase::Cut => {
-                    phase = self.changed.wait_timeout(phase, ATTEMPT).unwrap_or_else(PoisonError::into_inner).0;
+                    state = self.changed.wait_timeout(state, ATTEMPT).unwrap_or_else(PoisonError::into_inner).0;
                 }
             }
         }
         let begun = self.producer.client().begin_transaction();
         begun.map_err(|error| failed(&error, &self.producer, "a transaction cannot be begun"))?;
-        *phase = Phase::Open;
+        state.phase = Phase::Open;
         Ok(())
     }
 

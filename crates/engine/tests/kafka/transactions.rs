@@ -30,7 +30,7 @@ fn write(sink: &mut dyn Sink, numbers: std::ops::Range<i64>) -> Result<(), Diagn
 }
 
 fn job(name: &str) -> SinkJob {
-    SinkJob { job: name.into(), sink: 0, directory: std::path::PathBuf::new(), remote: None }
+    SinkJob { job: name.into(), sink: 0, directory: std::path::PathBuf::new(), remote: None, shared: Arc::default() }
 }
 
 fn restored(checkpoint: u64) -> RestoredSink {
@@ -51,6 +51,46 @@ fn seen(kafka: &Kafka, topic: &str) -> Vec<i64> {
     let mut numbers: Vec<i64> = kafka.texts(topic).iter().map(number).collect();
     numbers.sort();
     numbers
+}
+
+#[test]
+fn sinks_of_a_job_share_a_transaction() {
+    let Some(kafka) = shared() else { return };
+    let topics = [kafka.topic(1), kafka.topic(1)];
+    let first = job("together");
+    let jobs = [first.clone(), SinkJob { sink: 1, ..first }];
+    let mut sinks = topics.each_ref().map(|topic| open(&kafka, topic, &[]));
+    for (sink, job) in sinks.iter_mut().zip(&jobs) {
+        assert_eq!(sink.committed(job).unwrap(), Committed::Nothing);
+        sink.begin(job, None).unwrap();
+    }
+    let [one, other] = &mut sinks;
+    for checkpoint in 1..5 {
+        let n = checkpoint as i64 * 10;
+        write(&mut **one, n..n + 1).unwrap();
+        let first = one.cut(checkpoint).unwrap().unwrap();
+        // The next span of one begins while the other has not come to the end of this one, or has nothing to write.
+        write(&mut **one, n + 1..n + 2).unwrap();
+        if checkpoint != 3 {
+            write(&mut **other, n..n + 1).unwrap();
+        }
+        let mut commits = [first, other.cut(checkpoint).unwrap().unwrap()];
+        commits.iter_mut().for_each(|commit| _ = commit.prepare().unwrap());
+        let [first, second] = commits;
+        first.commit().unwrap();
+        // All of both is there with the first of the commits.
+        let of_one: Vec<i64> = (1..=checkpoint as i64).flat_map(|c| [c * 10, c * 10 + 1]).collect();
+        assert_seen(&kafka, &topics[0], &of_one[..of_one.len() - 1]);
+        let of_other: Vec<i64> = (1..=checkpoint as i64).filter(|c| *c != 3).map(|c| c * 10).collect();
+        assert_seen(&kafka, &topics[1], &of_other);
+        second.commit().unwrap();
+    }
+    let mut again = topics.each_ref().map(|topic| open(&kafka, topic, &[]));
+    let first = job("together");
+    for (number, sink) in again.iter_mut().enumerate() {
+        let job = SinkJob { sink: number, ..first.clone() };
+        assert_eq!(sink.committed(&job).unwrap(), Committed::Checkpoint(4));
+    }
 }
 
 #[test]

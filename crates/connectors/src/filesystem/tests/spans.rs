@@ -15,7 +15,7 @@ const ROWS: i64 = 50;
 const CHECKPOINTS: u64 = 4;
 
 fn job() -> SinkJob {
-    SinkJob { job: "job-1".into(), sink: 2, directory: PathBuf::new(), remote: None }
+    SinkJob { job: "job-1".into(), sink: 2, directory: PathBuf::new(), remote: None, shared: std::sync::Arc::default() }
 }
 
 /// Where a process dies.
