@@ -10,6 +10,7 @@ use millstream_plan::pipeline::*;
 use millstream_runtime::*;
 use millstream_types::{Code, Field, MemorySize, Schema, code};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use support::*;
 
 fn rows(n: i64) -> Vec<Row> {
@@ -76,7 +77,7 @@ fn a_stop_writes_what_was_read_and_the_windows_that_are_complete() {
     let stopper = std::thread::spawn(move || {
         // Ten windows of five keys are complete at the watermark 104.
         while watched.rows.lock().unwrap().len() < 50 {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
         }
         token.stop();
     });
@@ -232,7 +233,13 @@ fn left_far_ahead(then: Vec<Step>) -> (Result<(), millstream_types::Diagnostic>,
         std::thread::yield_now();
     }
     gate.open();
-    (query.join().unwrap(), stats.snapshot(), written.rows())
+    let result = query.join().unwrap();
+    // A reader that finds the query over gives its memory back a moment later.
+    let ended = Instant::now();
+    while result.is_ok() && stats.snapshot().memory.used > 0 && ended.elapsed() < Duration::from_secs(10) {
+        std::thread::yield_now();
+    }
+    (result, stats.snapshot(), written.rows())
 }
 
 #[test]
