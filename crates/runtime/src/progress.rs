@@ -133,22 +133,23 @@ impl Progress {
         Some((generation, speaking().map(|i| i.cut).min().unwrap_or(i64::MIN)))
     }
 
-    /// Minimum over the inputs that are not idle, of which those that have come by a cut before the others count as they were
-    /// there; when all that have not ended are, the maximum over those, because then
-    /// nobody holds it back (as Flink decides). Splits are opened in order, so that the ones at the end are those that
+    /// Minimum over the inputs that are not idle; when all that have not ended are, the maximum over those, because then
+    /// nobody holds it back (as Flink decides). Inputs that have come by a cut before the others hold it where they were there,
+    /// idle or not. Splits are opened in order, so that the ones at the end are those that
     /// hold the minimum at its lowest: looking at them first makes this O(1) until all splits are open.
     fn minimum(&self) -> i64 {
         let (mut minimum, mut idle) = (i64::MAX, None);
         let mut someone_speaks = false;
         for input in self.inputs.iter().rev() {
-            let is_ahead = input.generation > self.generation;
-            let watermark = if is_ahead { input.watermark.min(input.cut) } else { input.watermark };
+            if input.generation > self.generation {
+                minimum = minimum.min(input.cut);
+            }
             if input.idle && !input.ended {
                 idle = idle.max(Some(input.watermark));
-            } else if watermark == i64::MIN {
+            } else if input.watermark == i64::MIN {
                 return i64::MIN;
             } else {
-                minimum = minimum.min(watermark);
+                minimum = minimum.min(input.watermark);
                 someone_speaks |= !input.ended;
             }
         }
@@ -197,6 +198,14 @@ mod tests {
         progress.release(1, release(36, 1, 35));
         assert_eq!(progress.advance(), Some(Forward { watermark: 20, cut: Some(Generation(1)), end: None }));
         assert_eq!(progress.advance(), Some(Forward { watermark: 36, cut: None, end: None }));
+        // An input that is idle behind its cut has rows there, too.
+        progress.release(0, release(50, 2, 41));
+        progress.set_idle(0, true);
+        progress.release(1, release(60, 1, 35));
+        assert_eq!(progress.advance(), Some(Forward { watermark: 41, cut: None, end: None }));
+        progress.release(1, release(62, 2, 61));
+        assert_eq!(progress.advance(), Some(Forward { watermark: 41, cut: Some(Generation(2)), end: None }));
+        assert_eq!(progress.advance(), Some(Forward { watermark: 62, cut: None, end: None }));
     }
 
     #[test]
