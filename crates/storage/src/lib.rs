@@ -32,7 +32,6 @@ pub use manifest::{
     AggregationState, BlobRef, FORMAT, Manifest, OperatorState, PartitionState, SinkState, SourceState, SplitState,
     TableState, WaitingRows, WaitingState,
 };
-pub use millstream_disk::Caching;
 pub use objects::store_failed;
 pub use pack::{PackWriter, PendingBlob};
 pub use place::{PlaceLock, StatePlace};

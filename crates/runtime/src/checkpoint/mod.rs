@@ -17,7 +17,7 @@ mod writer;
 
 pub use config::{CheckpointConfig, PlanLines};
 pub(crate) use restore::{Restored, RestoredSplit, RestoredWatermarks};
-pub(crate) use stored::{CheckpointedBlob, Restorable, StateBlob, finish_checkpointed, read_checkpointed};
+pub(crate) use stored::{CheckpointedBlob, Restorable, StateBlob, finish_checkpointed};
 pub(crate) use writer::{finish_job, write_checkpoints};
 
 use crate::buffer::Generation;

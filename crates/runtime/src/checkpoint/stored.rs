@@ -5,7 +5,6 @@ use crate::tables::damaged;
 use millstream_storage::{BlobRef, Damaged, PendingBlob, SpilledBlob, Store, store_failed};
 use millstream_types::{Diagnostic, code};
 use std::collections::BTreeSet;
-use std::io;
 use std::sync::Arc;
 
 /// What is read from the files of a checkpoint when it is needed: they stay as long as somebody has it.
@@ -42,11 +41,11 @@ impl StateBlob {
     /// Reads it and checks it.
     ///
     /// # Errors
-    /// `SPILL_FAILED`, or those of [`read_checkpointed`].
+    /// `SPILL_FAILED`, or those of [`finish_checkpointed`].
     pub(crate) fn read(&self) -> Result<Vec<u8>, Diagnostic> {
         match self {
             StateBlob::Spilled(blob) => blob.read().map_err(unreadable),
-            StateBlob::Checkpointed(stored) => read_checkpointed(&stored.blob, &*stored.store),
+            StateBlob::Checkpointed(stored) => finish_checkpointed(stored.blob.begin(&*stored.store), &*stored.store),
         }
     }
 
@@ -67,21 +66,12 @@ impl StateBlob {
     }
 }
 
-/// Reads a blob of a checkpoint and checks it.
+/// Waits for a blob of a checkpoint and checks it.
 ///
 /// # Errors
 /// `CHECKPOINT_DAMAGED` when it is not what was written, `CHECKPOINT_FAILED` when the store cannot be asked.
-pub(crate) fn read_checkpointed(blob: &BlobRef, store: &dyn Store) -> Result<Vec<u8>, Diagnostic> {
-    of_checkpoint(blob.try_read(store), store)
-}
-
-/// [`read_checkpointed`] of a blob that has been begun.
 pub(crate) fn finish_checkpointed(pending: PendingBlob, store: &dyn Store) -> Result<Vec<u8>, Diagnostic> {
-    of_checkpoint(pending.try_finish(store), store)
-}
-
-fn of_checkpoint(read: io::Result<Result<Vec<u8>, Damaged>>, store: &dyn Store) -> Result<Vec<u8>, Diagnostic> {
-    match read {
+    match pending.try_finish(store) {
         Ok(read) => read.map_err(damaged),
         Err(e) => {
             let what = format!("state of the checkpoint cannot be read from {}", store.place());

@@ -7,7 +7,7 @@
 
 use super::{Kind, OpenTables, Taken};
 use crate::buffer::Generation;
-use crate::checkpoint::{Restorable, finish_checkpointed, read_checkpointed};
+use crate::checkpoint::{Restorable, finish_checkpointed};
 use crate::spill::unreadable;
 use millstream_abi::EntryLayout;
 use millstream_state::{MemoryBudget, OutputTypes, PARTITIONS, Partial};
@@ -163,10 +163,7 @@ impl Restorable for Stored {
 impl Stored {
     /// Reads a blob of it.
     fn blob(&self, blob: &BlobRef) -> Result<Vec<u8>, Diagnostic> {
-        match &self.place {
-            Place::Checkpoint(store) => read_checkpointed(blob, &**store),
-            Place::Spilled(files) => files.read(blob).map_err(unreadable),
-        }
+        self.finish(self.begin(blob))
     }
 
     fn failed(&self, what: &Damaged) -> Diagnostic {
