@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka soak deny clean test-postgres test-s3
+.PHONY: demo test test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
@@ -126,6 +126,11 @@ bench-kafka: setup
 	scripts/setup.sh --kafka
 	scripts/kafka.sh jars
 	scripts/bench.sh kafka --repetitions 3
+
+# The queries and expressions of tests/flink on Apache Flink 2.2, compared with Millstream's rows (Java 17 and Maven; downloads
+# 120 MB once); a few minutes once built.
+flink-diff: setup
+	scripts/flink-diff.sh
 
 # Instructions, cache misses and mispredicted branches per row, by valgrind; some fifteen minutes.
 bench-resources: setup

@@ -3,6 +3,7 @@
 //! - `corpus`: every `tests/sql/*.slt` under every configuration of `tests/configs/*.toml`;
 //! - `nexmark`: Apache Flink's own results on the same files, under the same configurations;
 //! - `properties`: random streams out of order, against brute-force models;
+//! - `flink`: Apache Flink's answers to many small queries and expressions;
 //! - `errors`: broken input of every kind, with code, place and what is left behind;
 //! - `adaptation`: tables and windows that follow settings and data;
 //! - `memory`: the memory budget;
@@ -16,6 +17,7 @@ mod configurations;
 mod corpus;
 mod dependencies;
 mod errors;
+mod flink;
 mod memory;
 mod nexmark;
 mod packed;
