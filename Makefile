@@ -3,7 +3,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: demo test test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff soak deny clean test-postgres test-s3
+.PHONY: demo test test-kafka setup build release fmt lint unit loom miri shuffle chaos crash docs docs-check bench bench-runtime bench-adaptive bench-all bench-peers bench-flink bench-resources bench-state bench-kafka flink-diff memory fuzz soak deny clean test-postgres test-s3
 
 # A live windowed query over generated auction events, in a few seconds once built.
 demo: release
@@ -132,6 +132,11 @@ bench-kafka: setup
 flink-diff: setup
 	scripts/flink-diff.sh
 
+# Queries whose state is larger than the memory of their container, in control groups of 128 MiB to 1 GiB (root, cgroups); some ten
+# minutes once built.
+memory: release
+	scripts/memory.py target/release/millstream
+
 # Instructions, cache misses and mispredicted branches per row, by valgrind; some fifteen minutes.
 bench-resources: setup
 	scripts/bench.sh resources
@@ -148,3 +153,8 @@ deny:
 
 clean:
 	$(CARGO) clean
+
+# Statements by a grammar and damaged files, for an hour each; a new seed each time, which the output names.
+FUZZ_SECONDS ?= 3600
+fuzz:
+	MILLSTREAM_FUZZ_SECONDS=$(FUZZ_SECONDS) MILLSTREAM_FUZZ_SEED=$${FUZZ_SEED:-$$(date +%s)} $(CARGO) test --workspace --test fuzz -- --nocapture

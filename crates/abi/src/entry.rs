@@ -39,7 +39,8 @@ pub enum Accumulator {
     /// `i128`: wrapping sum of unscaled decimals.
     SumI128,
     /// Two `f64` (high, low): an error-free running sum (Knuth's two-sum), so that the result does not depend on the
-    /// order of rows or merges but for the last bits of the low word, which the final rounding removes.
+    /// order of rows or merges but for the last bits of the low word: the final rounding removes them unless the sum lies nearly
+    /// in the middle between two doubles.
     SumF64,
     /// `i64`: minimum of integers (sign-extended); starts as `i64::MAX`.
     MinI64,

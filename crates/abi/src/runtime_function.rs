@@ -89,7 +89,7 @@ macro_rules! runtime_functions {
                         | RegexpExtract | RegexpCount | RegexpInstr | RegexpSubstr | Md5 | Sha1 | Sha256
                         | AbsInteger | AbsDouble | SignDouble | FloorDouble | CeilDouble | Sqrt | Exp | Ln | Log10
                         | Sin | Cos | Tan | Power | BitAnd | BitOr | BitXor | BitNot | CastIntToStr | ParseUrl
-                        | ParseUrlKey | TimestampToDate | TimestampToTime
+                        | ParseUrlKey | TimestampToDate | TimestampToTime | LtzToTimestamp | LocalWatermark
                 )
             }
 
@@ -390,6 +390,8 @@ runtime_functions! {
     TimestampToLtz = "timestamp_to_ltz" (I64, I32) -> I64;
     /// Moment to local time in the session's zone: x, precision of both.
     LtzToTimestamp = "ltz_to_timestamp" (I64, I32) -> I64;
+    /// The local time in the session's zone that a watermark has reached for good, in milliseconds.
+    LocalWatermark = "local_watermark" (I64) -> I64;
 
     // Decimal arithmetic (when it is inline instead: `decimal` in the functions crate).
     /// `a + b`: a, its scale, b, its scale, scale and precision of the result.

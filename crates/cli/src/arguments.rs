@@ -128,7 +128,7 @@ pub(crate) struct Common {
     /// How workers share the tables of an aggregation [default: auto]
     #[arg(long, global = true, env = "MILLSTREAM_MERGE", value_name = "STRATEGY")]
     pub(crate) merge: Option<MergeArgument>,
-    /// Memory of a query: '4 GiB', '500 MB', or a share of what there is [default: 60%]
+    /// Memory of a query: '4 GiB', '500 MB', or a share of what there is [default: 60%, or all but 88 MiB]
     #[arg(long, global = true, env = "MILLSTREAM_MEMORY", value_name = "SIZE")]
     pub(crate) memory: Option<String>,
     /// State directory, a path or s3://bucket/prefix: inserts are checkpointed there, and go on from their last checkpoint when they

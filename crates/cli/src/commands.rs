@@ -10,9 +10,11 @@ use crate::{EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, docs, shell, status, summ
 use millstream::connectors::stdout_error;
 use millstream::sql::{self, ParsedStatement};
 use millstream::{
-    Code, Diagnostic, Outcome, Place, RunMonitor, Session, SessionConfig, StatsSnapshot, code, user_code_directory,
+    CancelToken, Code, Diagnostic, Discarded, Outcome, Place, PreparedRun, RunMonitor, Session, SessionConfig,
+    StatsSnapshot, code, user_code_directory,
 };
 use std::io::{IsTerminal, Read, Write, stderr, stdin, stdout};
+use std::panic::resume_unwind;
 use std::path::Path;
 
 /// Why the process ends with another exit code than 0.
@@ -71,6 +73,7 @@ impl Failure {
 }
 
 /// SQL with its name for messages, variables substituted.
+#[derive(Clone)]
 pub(crate) struct Text {
     pub(crate) sql: String,
     pub(crate) origin: String,
@@ -83,18 +86,21 @@ pub(crate) struct Context {
     pub(crate) output: StandardOutput,
     pub(crate) interrupt: Interrupt,
     control: Option<Control>,
+    /// Inserts that read endless input, and the texts that they are of: they run together.
+    endless: Vec<(PreparedRun, Text)>,
 }
 
 impl Context {
     pub(crate) fn new(common: &Common) -> Result<Context, Failure> {
+        // First of all: a signal is never met by nobody.
+        let interrupt = Interrupt::install().map_err(Failure::usage)?;
         let config = Config::load(common)?;
         let mut session = Session::new(SessionConfig { pin: config.pin, code_directory: user_code_directory() });
         for (key, value) in &config.settings {
             session.set(key, value).map_err(Failure::usage)?;
         }
         let output = StandardOutput::new(config.output);
-        let interrupt = Interrupt::install().map_err(Failure::usage)?;
-        Ok(Context { session, config, output, interrupt, control: None })
+        Ok(Context { session, config, output, interrupt, control: None, endless: Vec::new() })
     }
 
     /// Substitutes variables.
@@ -105,43 +111,124 @@ impl Context {
         }
     }
 
-    /// Executes every statement of a text; ends with the first that fails.
+    /// Executes every statement of a text; ends with the first that fails. Inserts that read endless input wait for
+    /// [`Context::finish`], or for the next query; after a failure they are not run.
     pub(crate) fn execute(&mut self, text: &Text) -> Result<(), Failure> {
-        let statements = self.session.parse(&text.sql).map_err(|d| Failure::statement(d, text))?;
-        for statement in &statements {
-            self.execute_one(statement).map_err(|d| Failure::statement(d, text))?;
+        let executed = self.execute_all(text);
+        if executed.is_err() {
+            self.endless.clear();
+        }
+        executed
+    }
+
+    fn execute_all(&mut self, text: &Text) -> Result<(), Failure> {
+        let failed = |d| Failure::statement(d, text);
+        for statement in &self.session.parse(&text.sql).map_err(failed)? {
+            if statement.is_insert() {
+                let run = self.prepare(statement).map_err(failed)?;
+                match run.is_endless() {
+                    true => self.endless.push((run, text.clone())),
+                    false => self.run_together(vec![(run, text.clone())])?,
+                }
+                continue;
+            }
+            if statement.is_query() {
+                self.finish()?;
+            }
+            self.execute_one(statement).map_err(failed)?;
         }
         Ok(())
     }
 
-    /// Lets other processes reach the query, if there is a state directory.
-    fn listen(&mut self, monitor: &RunMonitor) -> Result<(), Diagnostic> {
-        let Some(place) = self.session.open_state_directory()? else { return Ok(()) };
-        if self.control.is_none() {
+    /// Runs the inserts that read endless input, until all have ended or one has failed.
+    pub(crate) fn finish(&mut self) -> Result<(), Failure> {
+        let runs = std::mem::take(&mut self.endless);
+        if runs.len() > 1 && !self.config.quiet {
+            let _ = writeln!(stderr(), "note: {} INSERTs that read endless input run together", runs.len());
+        }
+        self.run_together(runs)
+    }
+
+    /// Plans an insert. Other processes can reach it from now on, if there is a state directory.
+    fn prepare(&mut self, statement: &ParsedStatement) -> Result<PreparedRun, Diagnostic> {
+        if let Some(place) = self.session.open_state_directory()?
+            && self.control.is_none()
+        {
             self.control = Control::listen(place.local());
         }
-        if let Some(control) = &self.control {
-            control.watch(Some(monitor.cancel().clone()));
+        self.session.prepare(statement)
+    }
+
+    /// Names the queries that signals and requests are meant for.
+    fn watch(&self, monitors: &[RunMonitor]) {
+        let tokens: Vec<CancelToken> = monitors.iter().map(|monitor| monitor.cancel().clone()).collect();
+        self.control.iter().for_each(|control| control.watch(tokens.clone()));
+        self.interrupt.watch(tokens);
+    }
+
+    /// Runs inserts beside each other, each by a thread of its own. When one fails the others stop in good order, with a
+    /// checkpoint if they have any.
+    fn run_together(&mut self, inserts: Vec<(PreparedRun, Text)>) -> Result<(), Failure> {
+        let (mut runs, texts): (Vec<PreparedRun>, Vec<Text>) = inserts.into_iter().unzip();
+        PreparedRun::share(&mut runs);
+        let monitors: Vec<RunMonitor> = runs.iter().map(|_| RunMonitor::new()).collect();
+        self.watch(&monitors);
+        let config = &self.config;
+        let report = |stats: &StatsSnapshot| summary::report(config.stats, stats);
+        // Several status lines would overwrite each other.
+        let line = !config.quiet && runs.len() == 1;
+        let telling = Telling { line, silence: !config.quiet, every: config.stats_every, report: &report };
+        let run = |run: PreparedRun, monitor: &RunMonitor| {
+            let outcome = status::telling(&telling, monitor, || run.run(&mut Discarded, monitor));
+            if outcome.is_err() {
+                monitors.iter().for_each(|other| other.cancel().stop());
+            }
+            outcome
+        };
+        let outcomes: Vec<Result<Outcome, Diagnostic>> = std::thread::scope(|scope| {
+            let run = &run;
+            let start = |(prepared, monitor)| scope.spawn(move || run(prepared, monitor));
+            let threads: Vec<_> = runs.into_iter().zip(&monitors).map(start).collect();
+            let end = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+            };
+            threads.into_iter().map(end).collect()
+        });
+        self.watch(&[]);
+        let mut failures = Vec::new();
+        for ((outcome, monitor), text) in outcomes.into_iter().zip(&monitors).zip(&texts) {
+            if let Err(failure) = self.tell(outcome, monitor) {
+                failures.push(Failure::statement(failure, text));
+            }
         }
-        Ok(())
+        // The one that has ended the others is what the command ends with.
+        let first = failures.iter().position(|failure| ![code::SUSPENDED, code::CANCELLED].contains(&failure.code()));
+        if failures.is_empty() {
+            return Ok(());
+        }
+        let failure = failures.swap_remove(first.unwrap_or(0));
+        failures.iter().for_each(Failure::report);
+        Err(failure)
     }
 
     fn execute_one(&mut self, statement: &ParsedStatement) -> Result<(), Diagnostic> {
         let monitor = RunMonitor::new();
-        self.interrupt.watch(Some(monitor.cancel().clone()));
-        if statement.is_insert() {
-            self.listen(&monitor)?;
-        }
+        self.watch(std::slice::from_ref(&monitor));
         // A table that grows on the terminal and a status line under it would overwrite each other.
         let rows_on_terminal = stdout().is_terminal() && self.output.is_text() && statement.is_query();
         let show = !self.config.quiet && !rows_on_terminal;
         let (session, output, config) = (&mut self.session, &mut self.output, &self.config);
         let report = |stats: &StatsSnapshot| summary::report(config.stats, stats);
-        let telling = Telling { line: show, every: config.stats_every, report: &report };
+        let silence = !config.quiet;
+        let telling = Telling { line: show, silence, every: config.stats_every, report: &report };
         let outcome = status::telling(&telling, &monitor, || session.execute(statement, output, &monitor));
-        self.interrupt.watch(None);
-        self.control.iter().for_each(|control| control.watch(None));
-        status::tell_notices(&monitor);
+        self.watch(&[]);
+        self.tell(outcome, &monitor)
+    }
+
+    /// What is to be told of a statement that has been executed.
+    fn tell(&self, outcome: Result<Outcome, Diagnostic>, monitor: &RunMonitor) -> Result<(), Diagnostic> {
+        status::tell_notices(monitor);
         if let (Err(_), Some(stats)) = (&outcome, monitor.stats()) {
             // What a failed or stopped run has done counts, too.
             summary::summarise(self.config.stats, self.config.quiet, &stats.snapshot());
@@ -215,7 +302,7 @@ pub(crate) fn run(script: &Script, common: &Common) -> Result<(), Failure> {
     for text in texts(&context, script)? {
         context.execute(&text)?;
     }
-    Ok(())
+    context.finish()
 }
 
 /// `millstream sql`
@@ -225,6 +312,7 @@ pub(crate) fn sql(arguments: &Shell, common: &Common) -> Result<(), Failure> {
     for text in texts(&context, &script)? {
         context.execute(&text)?;
     }
+    context.finish()?;
     shell::run(&mut context)
 }
 

@@ -29,7 +29,7 @@ const MOMENT: Duration = Duration::from_millis(50);
 /// Listens for requests as long as it lives.
 pub(crate) struct Control {
     socket: PathBuf,
-    token: Arc<Mutex<Option<CancelToken>>>,
+    tokens: Arc<Mutex<Vec<CancelToken>>>,
     closed: Arc<AtomicBool>,
 }
 
@@ -41,25 +41,25 @@ impl Control {
         // Left by a process that has crashed: the lock says that there is no other.
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).ok()?;
-        let token: Arc<Mutex<Option<CancelToken>>> = Arc::default();
+        let tokens: Arc<Mutex<Vec<CancelToken>>> = Arc::default();
         let closed = Arc::new(AtomicBool::new(false));
-        let (shared, is_closed) = (Arc::clone(&token), Arc::clone(&closed));
+        let (shared, is_closed) = (Arc::clone(&tokens), Arc::clone(&closed));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 if is_closed.load(Relaxed) {
                     return;
                 }
-                let token = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let tokens = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 // Whoever asks and goes away gets no answer.
-                let _ = answer(stream, token.as_ref());
+                let _ = answer(stream, &tokens);
             }
         });
-        Some(Control { socket, token, closed })
+        Some(Control { socket, tokens, closed })
     }
 
-    /// Names the query that requests are meant for.
-    pub(crate) fn watch(&self, token: Option<CancelToken>) {
-        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = token;
+    /// Names the queries that requests are meant for.
+    pub(crate) fn watch(&self, tokens: Vec<CancelToken>) {
+        *self.tokens.lock().unwrap_or_else(PoisonError::into_inner) = tokens;
     }
 }
 
@@ -72,18 +72,18 @@ impl Drop for Control {
     }
 }
 
-fn answer(mut stream: UnixStream, token: Option<&CancelToken>) -> std::io::Result<()> {
+fn answer(mut stream: UnixStream, tokens: &[CancelToken]) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut request = String::new();
     BufReader::new((&stream).take(REQUEST_BYTES)).read_line(&mut request)?;
-    let answer = match (request.trim_end(), token) {
-        (_, None) => "no query is running",
-        ("checkpoint", Some(token)) => {
-            token.checkpoint();
+    let answer = match request.trim_end() {
+        _ if tokens.is_empty() => "no query is running",
+        "checkpoint" => {
+            tokens.iter().for_each(CancelToken::checkpoint);
             "ok"
         }
-        ("stop", Some(token)) => {
-            token.stop();
+        "stop" => {
+            tokens.iter().for_each(CancelToken::stop);
             "ok"
         }
         _ => "this request is not known",

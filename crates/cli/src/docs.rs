@@ -26,8 +26,8 @@ fn cli() -> String {
     let mut out = format!(
         "{GENERATED}# Command line\n\n\
          A flag wins over its environment variable, that over the file `millstream.toml`. The file's keys are `workers`, `tier`,\n\
-         `buffer-rows`, `memory`, `state-dir`, `pin`, `output`, `quiet` and `stats`, and the tables `[set]` (session options) and `[var]` (values of\n\
-         `${{NAME}}`).\n\n\
+         `merge`, `buffer-rows`, `memory`, `state-dir`, `pin`, `output`, `quiet`, `stats` and `stats-every`, and the tables `[set]` (session options)\n\
+         and `[var]` (values of `${{NAME}}`).\n\n\
          | exit code | meaning |\n| --- | --- |\n| 0 | success; or stopped with a checkpoint |\n| 1 | a statement failed; the statements before it took effect |\n\
          | 2 | the command line, the configuration or the script file is unusable; nothing was executed |\n| 130 | interrupted |\n\n\
          Ctrl-C stops a running query in good order (complete windows are written, sinks finished); a second Ctrl-C drops it\n\
@@ -68,13 +68,17 @@ fn settings() -> String {
          `SET 'key' = 'value'`, `--set key=value`, or the table `[set]` of `millstream.toml`.\n\n\
          | key | default | meaning |\n| --- | --- | --- |\n"
     );
-    let ignored = |s: &&sql::settings::SettingInfo| s.kind == sql::settings::Kind::Ignored;
-    for setting in sql::settings::KNOWN.iter().filter(|s| !ignored(s)) {
+    for setting in sql::settings::KNOWN.iter().filter(|s| !s.is_without_effect()) {
         let _ = writeln!(out, "| `{}` | {} | {} |", setting.key, setting.default, setting.meaning);
     }
-    out += "\nKeys of Flink that are accepted and change nothing:\n\n| key | why |\n| --- | --- |\n";
-    for setting in sql::settings::KNOWN.iter().filter(ignored) {
-        let _ = writeln!(out, "| `{}` | {} |", setting.key, setting.meaning);
+    out += "\nKeys of Flink that are accepted and change nothing, and why rows cannot depend on them. Every other key is refused.\n\n\
+            | key | values | why |\n| --- | --- | --- |\n";
+    for setting in sql::settings::KNOWN.iter().filter(|s| s.is_without_effect()) {
+        let values = match setting.kind {
+            sql::settings::Kind::Fixed(words) => words.join(", "),
+            _ => "any".to_owned(),
+        };
+        let _ = writeln!(out, "| `{}` | {values} | {} |", setting.key, setting.meaning);
     }
     out
 }

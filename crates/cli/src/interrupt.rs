@@ -1,15 +1,26 @@
-//! Ctrl-C: the first stops the running query in good order, the second at once, the third ends the process.
+//! Ctrl-C: the first stops the running query in good order, the second at once, the third ends the process. SIGTERM and SIGHUP
+//! do the same.
 
 use crate::EXIT_INTERRUPTED;
 use millstream::{CancelState, CancelToken, Diagnostic, code};
+use rustix::stdio::stdin;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The token of the query that is running, if one is.
+/// What a signal is meant for.
 #[derive(Clone, Default)]
-pub(crate) struct Interrupt(Arc<Mutex<Option<CancelToken>>>);
+pub(crate) struct Interrupt(Arc<Mutex<Target>>);
+
+#[derive(Default)]
+struct Target {
+    /// The tokens of the queries that are running.
+    queries: Vec<CancelToken>,
+    /// How the terminal was before lines were edited there, which takes its echo and line feeds.
+    terminal: Option<Termios>,
+}
 
 impl Interrupt {
-    /// Takes over the signal.
+    /// Takes over the signals.
     pub(crate) fn install() -> Result<Interrupt, Diagnostic> {
         let interrupt = Interrupt::default();
         let shared = interrupt.clone();
@@ -18,17 +29,29 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Names the query that a signal is meant for.
-    pub(crate) fn watch(&self, token: Option<CancelToken>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = token;
+    /// Names the queries that a signal is meant for.
+    pub(crate) fn watch(&self, tokens: Vec<CancelToken>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).queries = tokens;
+    }
+
+    /// Has a signal that ends the process leave the terminal as it is now.
+    pub(crate) fn keep_terminal(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).terminal = tcgetattr(stdin()).ok();
     }
 
     fn signal(&self) {
-        let token = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match token.map(|t| (t.state(), t)) {
-            Some((CancelState::Running, token)) => token.stop(),
-            Some((CancelState::Stop, token)) => token.abort(),
-            _ => std::process::exit(EXIT_INTERRUPTED.into()),
+        let target = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let are = |state: CancelState| target.queries.iter().any(|token| token.state() == state);
+        match () {
+            () if are(CancelState::Running) => target.queries.iter().for_each(CancelToken::stop),
+            () if are(CancelState::Stop) => target.queries.iter().for_each(CancelToken::abort),
+            () => {
+                if let Some(terminal) = &target.terminal {
+                    // A terminal that has gone needs nothing.
+                    let _ = tcsetattr(stdin(), OptionalActions::Now, terminal);
+                }
+                std::process::exit(EXIT_INTERRUPTED.into())
+            }
         }
     }
 }

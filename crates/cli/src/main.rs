@@ -14,6 +14,7 @@ mod docs;
 mod interrupt;
 mod output;
 mod shell;
+mod silence;
 mod status;
 mod summary;
 mod table;

@@ -2,7 +2,7 @@
 
 use crate::commands::{Context, Failure};
 use millstream::sql;
-use millstream::{Diagnostic, code};
+use millstream::{Diagnostic, code, secret};
 use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -78,7 +78,9 @@ pub(crate) fn run(context: &mut Context) -> Result<(), Failure> {
     if let Some(path) = &history {
         // The first start has no history.
         let _ = editor.load_history(path);
+        let _ = path.parent().map(std::fs::create_dir_all);
     }
+    context.interrupt.keep_terminal();
     let _ =
         writeln!(stderr(), "Millstream {}. End statements with `;`, leave with `quit;`.", env!("CARGO_PKG_VERSION"));
     loop {
@@ -91,8 +93,10 @@ pub(crate) fn run(context: &mut Context) -> Result<(), Failure> {
                 if statement.is_empty() {
                     continue;
                 }
-                // A history that cannot be kept is no reason to end.
-                let _ = editor.add_history_entry(statement);
+                secret::remember_statement(statement);
+                // A history that cannot be kept is no reason to end. It is written at once, as a signal may end the shell.
+                let _ = editor.add_history_entry(secret::conceal(statement).into_owned());
+                let _ = history.as_ref().map(|path| editor.append_history(path));
                 if is_command(statement, &["quit", "exit"]) {
                     break;
                 }
@@ -106,10 +110,6 @@ pub(crate) fn run(context: &mut Context) -> Result<(), Failure> {
             Err(ReadlineError::Eof) => break,
             Err(error) => return Err(terminal(error)),
         }
-    }
-    if let Some(path) = &history {
-        let _ = path.parent().map(std::fs::create_dir_all);
-        let _ = editor.save_history(path);
     }
     Ok(())
 }
@@ -127,7 +127,9 @@ fn is_command(line: &str, words: &[&str]) -> bool {
 
 /// A failed statement is reported, and the next one can be typed.
 fn execute(context: &mut Context, statement: &str) {
-    let result = context.text(statement.to_string(), "shell".into()).and_then(|text| context.execute(&text));
+    let result = context
+        .text(statement.to_string(), "shell".into())
+        .and_then(|text| context.execute(&text).and_then(|()| context.finish()));
     if let Err(failure) = result {
         failure.report();
     }
@@ -140,7 +142,8 @@ fn run_piped(context: &mut Context) -> Result<(), Failure> {
         Failure::usage(Diagnostic::new(code::READ_FAILED, format!("standard input cannot be read: {e}")))
     })?;
     let text = context.text(text, "stdin".into())?;
-    context.execute(&text)
+    context.execute(&text)?;
+    context.finish()
 }
 
 fn terminal(error: ReadlineError) -> Failure {

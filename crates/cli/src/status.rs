@@ -1,5 +1,6 @@
 //! The status line of a running query on standard error.
 
+use crate::silence::Silence;
 use millstream::{RunMonitor, StatsSnapshot, text};
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,6 +14,8 @@ const REFRESH: Duration = Duration::from_millis(250);
 pub(crate) struct Telling<'a> {
     /// Whether there is a status line, if standard error is a terminal.
     pub(crate) line: bool,
+    /// Whether it is told why nothing comes out.
+    pub(crate) silence: bool,
     /// How often there is a report, if at all.
     pub(crate) every: Option<Duration>,
     /// Writes a report.
@@ -26,8 +29,15 @@ pub(crate) fn telling<T>(telling: &Telling<'_>, monitor: &RunMonitor, query: imp
         let ended = &ended;
         let painter = (telling.line && stderr().is_terminal()).then(|| scope.spawn(|| paint(monitor, ended)));
         let teller = scope.spawn(move || {
+            let mut silence = Silence::new(Instant::now());
             while !ended.load(Relaxed) {
                 tell_notices(monitor);
+                if telling.silence {
+                    let stats = monitor.stats().map(|stats| stats.snapshot());
+                    if let Some(reason) = silence.look(stats.as_ref(), Instant::now()) {
+                        let _ = writeln!(stderr(), "note: {reason}");
+                    }
+                }
                 std::thread::park_timeout(REFRESH);
             }
         });

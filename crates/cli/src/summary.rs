@@ -18,6 +18,10 @@ use std::time::Duration;
 pub(crate) fn summarise(form: Option<StatsArgument>, quiet: bool, stats: &StatsSnapshot) {
     let text = match form {
         None if !quiet && stderr().is_terminal() => line(stats),
+        // Rows that are missing in the result are told to logs, too.
+        None if !quiet && stats.late_rows + stats.skipped_rows + stats.error_rows > 0 => {
+            format!("note: {}", line(stats))
+        }
         None | Some(StatsArgument::None) => return,
         Some(StatsArgument::Text) => line(stats) + &details(stats),
         Some(StatsArgument::Json) => object(stats).to_string(),
@@ -42,7 +46,7 @@ fn line(s: &StatsSnapshot) -> String {
         text += &format!(", {} windows", s.windows_fired);
     }
     if s.late_rows > 0 {
-        text += &format!(", {} late rows dropped", s.late_rows);
+        text += &format!(", {} late rows", s.late_rows);
     }
     if s.skipped_rows > 0 {
         text += &format!(", {} malformed records skipped", s.skipped_rows);

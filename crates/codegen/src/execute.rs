@@ -184,7 +184,7 @@ pub fn update(
     let prepared = prepare(lowered, columns.to_vec(), rows, watermarks, functions)?;
     let mut run = Run::new(lowered, &prepared, rows, watermarks, functions)?;
     run.with_tables(hooks);
-    let stopped = run.execute(kernel, on_error);
+    let stopped = run.execute_in_steps(kernel, on_error);
     let late_rows = run.late_rows();
     drop(run);
     functions.reset();

@@ -10,8 +10,10 @@ use arrow_buffer::NullBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType as ArrowType, Fields, TimeUnit};
 use millstream_types::{DataType, Diagnostic, Place, code};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Arc;
+use std::sync::Once;
 
 /// A wanted column by the names on its path.
 pub(crate) struct Wanted {
@@ -102,9 +104,33 @@ pub(crate) fn columns(
     Ok(Decoded { columns, rows, skipped: 0, error })
 }
 
-/// Runs the library on bytes from outside; a panic of it is an error of the input.
+thread_local! {
+    /// Whether a panic of this thread is one of [`guarded`].
+    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs the library on bytes from outside; a panic of it is an error of the input, which is told as such and not as a panic.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("its contents contradict each other".into()))
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = take_hook();
+        set_hook(Box::new(move |panic| {
+            if !IS_GUARDED.get() {
+                before(panic);
+            }
+        }));
+    });
+    let outer = IS_GUARDED.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(work));
+    IS_GUARDED.set(outer);
+    result.unwrap_or_else(|panic| {
+        let text =
+            panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref::<String>().cloned());
+        // A line of it says what was found; lengths and the like may follow.
+        let reason =
+            text.as_deref().and_then(|text| text.lines().next()).map(|line| format!(" ({line})")).unwrap_or_default();
+        Err(format!("its contents contradict each other{reason}"))
+    })
 }
 
 /// The field at a path of names below `array`; NULL where a row on the way is. `None` if there is no such field.

@@ -164,6 +164,12 @@ pub trait SplitReader: Send {
         Ok(())
     }
 
+    /// Bounds the bytes of a record of which the reader has to hold all before it can hand it over; called before the first chunk.
+    /// By default there are no such records.
+    fn limit_records(&mut self, bytes: usize) {
+        let _ = bytes;
+    }
+
     /// Waits a moment, a second at most, until [`SplitReader::next`] need not wait for the outside; `false` while it
     /// would have to. A query that is to end asks no further, so readers that may wait for ever wait here.
     fn wait(&mut self) -> Result<bool, Diagnostic> {

@@ -91,6 +91,10 @@ impl SplitReader for PacedReader {
         self.inner.resume(from)
     }
 
+    fn limit_records(&mut self, bytes: usize) {
+        self.inner.limit_records(bytes);
+    }
+
     fn wait(&mut self) -> Result<bool, Diagnostic> {
         if self.pending.is_some() { Ok(true) } else { self.inner.wait() }
     }

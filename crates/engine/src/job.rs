@@ -7,7 +7,7 @@ use crate::placement::{self, TableLayout};
 use crate::programs::Programs;
 use crate::recovery::{Beginning, JobState};
 use crate::results::ResultTarget;
-use crate::session::{MemoryTables, RunMonitor};
+use crate::session::{MemoryTables, RunMonitor, WrittenFiles};
 use crate::skipping;
 use millstream_codegen::lower::Lowered;
 use millstream_connectors::{self as connectors, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest};
@@ -21,7 +21,7 @@ use millstream_runtime::{
 use millstream_sql::{InPlace, Tier};
 use millstream_types::{DataType, Diagnostic, Options, Place, Schema, code};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// A planned run with its row programs.
 pub(crate) struct Job {
@@ -38,6 +38,8 @@ pub(crate) struct RunWith<'a> {
     pub(crate) monitor: &'a RunMonitor,
     /// Where its checkpoints are, if it has any.
     pub(crate) state: Option<&'a JobState>,
+    /// Single files that are written beside it, and by it.
+    pub(crate) files: &'a WrittenFiles,
 }
 
 impl Job {
@@ -53,9 +55,7 @@ impl Job {
             .into_iter()
             .map(|i| Insert { target: i.target, query: fold::fold_rel(i.query, &mut evaluate) })
             .collect();
-        let settings = &config.settings;
-        let zone_offset_ms = settings.time_zone.offset_at(settings.query_start_ms.div_euclid(1000)) * 1000;
-        let mut plan = physical::plan(&inserts, zone_offset_ms)?;
+        let mut plan = physical::plan(&inserts, config.settings.time_zone)?;
         for aggregation in &mut plan.aggregations {
             aggregation.combination = combination(&config.adaptivity, &aggregation.components, aggregation.combination);
         }
@@ -74,7 +74,7 @@ impl Job {
         with: &RunWith<'_>,
         results: &mut dyn ResultTarget,
     ) -> Result<Option<Arc<QueryStats>>, Diagnostic> {
-        let &RunWith { tier, compiler, config, memory, monitor, state } = with;
+        let &RunWith { tier, compiler, config, memory, monitor, state, files } = with;
         let stats = Arc::new(QueryStats::new(&self.plan));
         let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
             let is_spare = config.merge == MergeStrategy::Auto && lowered.program.is_shared();
@@ -108,7 +108,7 @@ impl Job {
                 None => results.open(&sink.schema)?,
             };
             if let Some(file) = opened.file()
-                && sinks.iter().any(|other| other.file() == Some(file))
+                && !files.lock().unwrap_or_else(PoisonError::into_inner).insert(file.to_path_buf())
             {
                 return Err(written_twice(file));
             }
@@ -136,7 +136,7 @@ impl Job {
 
 /// Two inserts would each replace what the other has written.
 fn written_twice(file: &Path) -> Diagnostic {
-    let message = format!("two inserts of the statement set write the file '{}'", file.display());
+    let message = format!("two inserts that run together write the file '{}'", file.display());
     Diagnostic::new(code::INVALID_OPTION, message)
         .at(Place::Option("path".into()))
         .advise("UNION ALL the queries in one INSERT, or give a directory as 'path': each insert adds its files")
@@ -150,7 +150,10 @@ fn open_source(source: &SourcePlan, config: &RunConfig, memory: &MemoryTables) -
             Ok(SourceRows::Constant { columns, rows: rows.len() })
         }
         ScanKind::Table(table) => {
-            let request = source_request(table, source, config.buffer_rows);
+            // A chunk that a source makes by itself is not larger than a buffer.
+            let most = Some(config.most_adapted_rows()).filter(|&rows| rows < connectors::CHUNK_ROWS);
+            let rows = if config.buffer_rows == 0 { most.unwrap_or(0) } else { config.buffer_rows };
+            let request = source_request(table, source, rows);
             Ok(SourceRows::Connector(match in_memory(table, memory) {
                 Some(table) => table.open(&request)?,
                 None => connectors::open_source(&request)?,

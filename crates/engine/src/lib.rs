@@ -35,15 +35,15 @@ pub use memory::TableProvider;
 pub use millstream_codegen::kernel::Tier;
 pub use millstream_connectors as connectors;
 pub use millstream_runtime::{
-    CancelState, CancelToken, CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, Event, HardwareSnapshot,
-    KeysSnapshot, MemoryClass, MemorySnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats,
-    SinkSnapshot, SourceSnapshot, SpillSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot,
-    WorkerSnapshot,
+    Allocator, CancelState, CancelToken, CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, Event,
+    HardwareSnapshot, KeysSnapshot, MemoryClass, MemorySnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot,
+    QueryStats, SinkSnapshot, SourceSnapshot, SpillSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot,
+    VariantSnapshot, WorkerSnapshot, set_allocator,
 };
 pub use millstream_sql as sql;
 pub use millstream_storage as storage;
 pub use millstream_types::{
-    ALL_CODES, Code, DataType, Diagnostic, Field, Options, Place, RecordField, RecordLayout, Schema, code, text,
+    ALL_CODES, Code, DataType, Diagnostic, Field, Options, Place, RecordField, RecordLayout, Schema, code, secret, text,
 };
 pub use results::{Collected, Discarded, ResultTarget};
-pub use session::{Outcome, RunMonitor, Session, SessionConfig};
+pub use session::{Outcome, PreparedRun, RunMonitor, Session, SessionConfig};

@@ -40,6 +40,14 @@ pub(crate) fn is_bounded(options: &Options) -> bool {
     }
 }
 
+/// Checks the options of a table as far as that is possible without opening it.
+pub(crate) fn check(table: &str, options: &Options) -> Result<(), Diagnostic> {
+    match options.get("connector") {
+        Some(CONNECTOR) => Ok(()),
+        _ => millstream_connectors::check_table_options(table, options),
+    }
+}
+
 /// The batches of a table.
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryTable {

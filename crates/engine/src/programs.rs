@@ -215,7 +215,8 @@ fn keyed(index: usize, operator: &KeyedOperator) -> Result<Keyed, Diagnostic> {
     let residual = match &operator.kind {
         KeyedKind::WindowJoin { residual, .. }
         | KeyedKind::IntervalJoin { residual, .. }
-        | KeyedKind::RegularJoin { residual, .. } => residual.as_ref(),
+        | KeyedKind::RegularJoin { residual, .. }
+        | KeyedKind::VersionedJoin { residual, .. } => residual.as_ref(),
         _ => None,
     };
     let both = Schema::new(operator.inputs.iter().flat_map(|i| i.schema.fields.iter().cloned()).collect());

@@ -14,7 +14,7 @@ use arrow_buffer::Buffer;
 use millstream_codegen::program::FilterShape;
 use millstream_functions::FunctionSettings;
 use millstream_plan::logical::{ColumnKind, Insert, Target};
-use millstream_plan::pipeline::{Aggregation, Combination};
+use millstream_plan::pipeline::{Aggregation, Combination, ScanKind};
 use millstream_runtime::{
     Adaptivity, Assume, CancelState, CancelToken, DecodeSkipping, ErrorPolicy, MergeStrategy, PreAggregation,
     QueryStats, RunConfig, SpillConfig, SpillMode, StatsSnapshot,
@@ -23,8 +23,8 @@ use millstream_sql::{
     self as sql, Catalog, ExplainKind, InsertStatement, ParsedStatement, Relation, Settings, Statement, describe,
 };
 use millstream_storage::{Compression, StatePlace};
-use millstream_types::{DataType, Diagnostic, Field, Schema, code};
-use std::collections::BTreeMap;
+use millstream_types::{DataType, Diagnostic, Field, MemorySize, Schema, code};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -92,6 +92,50 @@ impl RunMonitor {
     }
 }
 
+/// A run that has been planned.
+pub struct PreparedRun {
+    job: Job,
+    config: RunConfig,
+    tier: sql::Tier,
+    compiler: Arc<QueryCompiler>,
+    memory: MemoryTables,
+    state: Option<JobState>,
+    files: Arc<WrittenFiles>,
+}
+
+/// Single files that are written by runs that take place beside each other.
+pub(crate) type WrittenFiles = Mutex<BTreeSet<PathBuf>>;
+
+impl PreparedRun {
+    /// Whether it reads a table that does not end by itself.
+    pub fn is_endless(&self) -> bool {
+        self.job.plan.sources.iter().any(|source| match &source.scan {
+            ScanKind::Table(table) => !memory::is_bounded(&table.options),
+            ScanKind::Values(_) => false,
+        })
+    }
+
+    /// Has runs take place beside each other: each gets its part of the memory budget, and no two may write one file.
+    pub fn share(runs: &mut [PreparedRun]) {
+        let (files, parts) = (Arc::<WrittenFiles>::default(), runs.len().max(1) as u64);
+        for run in runs {
+            run.config.memory = MemorySize::Bytes((run.config.memory_bytes() / parts).max(1));
+            run.files = Arc::clone(&files);
+        }
+    }
+
+    /// Runs it; blocks until it has ended. `results` receives the rows of a bare SELECT.
+    pub fn run(self, results: &mut dyn ResultTarget, monitor: &RunMonitor) -> Result<Outcome, Diagnostic> {
+        let PreparedRun { job, config, tier, compiler, memory, state, files } = self;
+        let (compiler, config, memory, files) = (&compiler, &config, &memory, &*files);
+        let with = RunWith { tier, compiler, config, memory, monitor, state: state.as_ref(), files };
+        Ok(match job.run(&with, results)? {
+            Some(stats) => Outcome::Ran(Box::new(stats.snapshot())),
+            None => Outcome::Done("the job had come to its end before, so nothing was done".into()),
+        })
+    }
+}
+
 /// Executes SQL.
 #[derive(Debug)]
 pub struct Session {
@@ -119,7 +163,7 @@ impl Session {
     pub(crate) fn with_compiler(config: SessionConfig, compiler: Arc<Compiler>) -> Session {
         Session {
             config,
-            catalog: Catalog::with_boundedness(memory::is_bounded),
+            catalog: Catalog::with_connectors(sql::Connectors { is_bounded: memory::is_bounded, check: memory::check }),
             settings: Settings::default(),
             memory: MemoryTables::new(),
             compiler,
@@ -235,6 +279,17 @@ impl Session {
         results.into_batch()
     }
 
+    /// Plans a query, an insert or a statement set, which gets its number, without running it. What is defined or set afterwards
+    /// does not change it.
+    pub fn prepare(&mut self, statement: &ParsedStatement) -> Result<PreparedRun, Diagnostic> {
+        let inserts = self.bind(&statement.statement)?;
+        let config = self.run_config();
+        let job = Job::new(inserts, &config, self.settings.in_place(), &self.memory)?;
+        let state = if statement.is_insert() { self.next_job()? } else { None };
+        let (tier, compiler, memory) = (self.settings.tier(), self.compiler_for(&config), self.memory.clone());
+        Ok(PreparedRun { job, config, tier, compiler, memory, state, files: Arc::default() })
+    }
+
     /// Executes one statement; blocks until it has ended.
     pub fn execute(
         &mut self,
@@ -277,14 +332,7 @@ impl Session {
                 done("option reset")
             }
             Statement::Query(_) | Statement::Insert(_) | Statement::StatementSet(_) => {
-                let inserts = self.bind(&statement.statement)?;
-                let config = self.run_config();
-                let job = Job::new(inserts, &config, self.settings.in_place(), &self.memory)?;
-                let state = if statement.is_insert() { self.next_job()? } else { None };
-                match self.run_job(job, &config, results, monitor, state.as_ref())? {
-                    Some(stats) => Ok(Outcome::Ran(Box::new(stats.snapshot()))),
-                    None => done("the job had come to its end before, so nothing was done"),
-                }
+                self.prepare(statement)?.run(results, monitor)
             }
             Statement::Explain { kind: ExplainKind::Analyze, inner } => {
                 Ok(Outcome::Text(self.analysis(self.bind(inner)?, monitor)?))
@@ -316,7 +364,7 @@ impl Session {
         let job = Job::new(inserts, &config, self.settings.in_place(), &self.memory)?;
         let plan = job.plan.clone();
         let merge = |aggregation: &Aggregation| explain::merge_text(&config, aggregation);
-        match self.run_job(job, &config, &mut Discarded, monitor, None) {
+        match self.run_job(job, &config, &mut Discarded, monitor) {
             Ok(None) => Err(Diagnostic::bug("a query without state had been finished before")),
             Ok(Some(stats)) => Ok(analysis::analysis(&plan, merge, &stats.snapshot())),
             Err(stopped) if stopped.code == code::CANCELLED && monitor.cancel().state() == CancelState::Stop => {
@@ -333,11 +381,16 @@ impl Session {
         config: &RunConfig,
         results: &mut dyn ResultTarget,
         monitor: &RunMonitor,
-        state: Option<&JobState>,
     ) -> Result<Option<Arc<QueryStats>>, Diagnostic> {
-        let compiler = Arc::new(QueryCompiler::new(self.compiler.clone(), self.code_directory()));
-        let (tier, compiler, memory) = (self.settings.tier(), &compiler, &self.memory);
-        job.run(&RunWith { tier, compiler, config, memory, monitor, state }, results)
+        let (tier, compiler, memory) = (self.settings.tier(), &self.compiler_for(config), &self.memory);
+        job.run(
+            &RunWith { tier, compiler, config, memory, monitor, state: None, files: &WrittenFiles::default() },
+            results,
+        )
+    }
+
+    fn compiler_for(&self, config: &RunConfig) -> Arc<QueryCompiler> {
+        Arc::new(QueryCompiler::new(self.compiler.clone(), self.code_directory(), config.memory_bytes()))
     }
 
     /// The job that the next insert is, if there is a state directory.
@@ -379,19 +432,26 @@ impl Session {
 
     /// Sends the rows of a SHOW or DESCRIBE statement to the result target.
     fn list(&self, statement: &Statement, results: &mut dyn ResultTarget) -> Result<Outcome, Diagnostic> {
-        let single = |name: &str, values: Vec<String>| {
-            (vec![name.to_string()], values.into_iter().map(|v| vec![Some(v)]).collect::<Vec<_>>())
+        let single = |name: &str, names: &sql::NamePattern, values: Vec<String>| {
+            (
+                vec![name.to_string()],
+                values.into_iter().filter(|value| names.lists(value)).map(|v| vec![Some(v)]).collect::<Vec<_>>(),
+            )
         };
         let (columns, rows) = match statement {
-            Statement::ShowTables => single("table name", self.catalog.names().map(str::to_string).collect()),
-            Statement::ShowViews => single("view name", self.catalog.view_names().map(str::to_string).collect()),
-            Statement::ShowFunctions => {
+            Statement::ShowTables(names) => {
+                single("table name", names, self.catalog.names().map(str::to_string).collect())
+            }
+            Statement::ShowViews(names) => {
+                single("view name", names, self.catalog.view_names().map(str::to_string).collect())
+            }
+            Statement::ShowFunctions(names) => {
                 let built_in = sql::functions::all().into_iter().map(|f| f.name);
                 let of_user = self.catalog.functions().names().map(str::to_string);
-                single("function name", built_in.chain(of_user).collect())
+                single("function name", names, built_in.chain(of_user).collect())
             }
-            Statement::ShowUserFunctions => {
-                single("function name", self.catalog.functions().names().map(str::to_string).collect())
+            Statement::ShowUserFunctions(names) => {
+                single("function name", names, self.catalog.functions().names().map(str::to_string).collect())
             }
             Statement::ShowSettings => {
                 let rows = self.settings.list().into_iter().map(|(k, v)| vec![Some(k), Some(v)]).collect();

@@ -8,6 +8,7 @@ use crate::json::{LastDocument, Path};
 use crate::like::LikePattern;
 use crate::random::Generators;
 use crate::regex::CompiledRegex;
+use millstream_types::text::zone::LocalClock;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -74,6 +75,8 @@ pub(crate) struct Caches {
     pub(crate) document: LastDocument,
     /// Keys with an escape character are put together here.
     pub(crate) key: String,
+    /// Local time of the session's zone.
+    pub(crate) clock: Option<LocalClock>,
     /// Random number generators by seed.
     pub(crate) generators: Generators,
 }

@@ -47,8 +47,8 @@
 //! | DATE | TIMESTAMP_LTZ(p) | to TIMESTAMP(p), `TimestampToLtz(x, p)` |
 //! | TIME | TIMESTAMP(p) | inline: convert to I64, times f(p) (on 1970-01-01) |
 //! | TIME | TIMESTAMP_LTZ(p) | to TIMESTAMP(p), `TimestampToLtz(x, p)` |
-//! | TIME | TIME(p) | inline (the same value) |
-//! | TIMESTAMP(p0) | DATE, TIME | `TimestampToDate(x, p0)`, `TimestampToTime(x, p0)` |
+//! | TIME(p0) | TIME(p) | inline: the same value when p >= p0, else `x - x % 10^(3 - p)` |
+//! | TIMESTAMP(p0) | DATE, TIME(p) | `TimestampToDate(x, p0)`; `TimestampToTime(x, p0)`, then as TIME(p0) to TIME(p) |
 //! | TIMESTAMP_LTZ(p0) | DATE, TIME | `LtzToTimestamp(x, p0)`, then as TIMESTAMP(p0) |
 //! | TIMESTAMP(p0) | TIMESTAMP(p), and both LTZ | inline when p >= p0 within one unit, else `TimestampRescale(x, p0, p, t)` |
 //! | TIMESTAMP(p0) | TIMESTAMP_LTZ(p) | `TimestampToLtz(x, p0)`, then as LTZ to LTZ |
@@ -57,7 +57,7 @@
 
 use crate::context::{Failure, FunctionContext};
 use millstream_abi::Str;
-use millstream_types::text::{self, calendar, zone::Zone};
+use millstream_types::text::{self, calendar, zone::LocalClock, zone::Zone};
 use millstream_types::{TimeUnit, code};
 
 /// A value, NULL, or why the row is bad.
@@ -322,7 +322,17 @@ pub(crate) fn timestamp_to_ltz(context: &mut FunctionContext, value: i64, precis
 
 /// A moment to local time in the session's zone; the precision stays.
 pub(crate) fn ltz_to_timestamp(context: &mut FunctionContext, value: i64, precision: i32) -> i64 {
-    session_zone(context).utc_to_local(value, unit(precision))
+    session_clock(context).utc_to_local(value, unit(precision))
+}
+
+/// The local time in the session's zone that a watermark has reached for good.
+pub(crate) fn local_watermark(context: &mut FunctionContext, watermark: i64) -> i64 {
+    session_clock(context).reached_local(watermark)
+}
+
+fn session_clock(context: &mut FunctionContext) -> &mut LocalClock {
+    let zone = session_zone(context);
+    context.caches.clock.get_or_insert_with(|| LocalClock::new(zone))
 }
 
 #[cfg(test)]

@@ -114,6 +114,11 @@ impl FunctionContext {
         self.chunks.last_mut().expect("a chunk was just made")
     }
 
+    /// Bytes of the strings that are kept.
+    pub fn bytes(&self) -> usize {
+        self.chunks.iter().map(Vec::len).sum()
+    }
+
     /// Forgets all strings, keeping one chunk of memory.
     pub fn reset(&mut self) {
         self.chunks.truncate(1);

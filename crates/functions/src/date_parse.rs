@@ -1,8 +1,15 @@
 //! Reading dates and times by a [`DatePattern`].
 
-use crate::date_pattern::{DAYS, DatePattern, Dialect, Field, Item, MONTHS, clamped_seconds};
+use crate::date_pattern::{DAYS, DatePattern, Dialect, Field, Item, MONTHS, OffsetForm, clamped_seconds};
 use millstream_types::text::calendar::{SECONDS_PER_DAY, days_from_civil, days_in_month, weekday};
 use millstream_types::text::zone::{Zone, parse_offset};
+
+/// Zones that people call by a few letters, and that no file of the time zone database is named after.
+const SHORT_NAMES: [&str; 34] = [
+    "PST", "PDT", "MDT", "CST", "CDT", "EDT", "AKST", "AKDT", "HDT", "AST", "ADT", "NST", "NDT", "BST", "IST", "WEST",
+    "CEST", "EEST", "MSK", "MSD", "TRT", "SAST", "JST", "KST", "HKT", "SGT", "AEST", "AEDT", "ACST", "ACDT", "AWST",
+    "NZST", "NZDT", "BRT",
+];
 
 /// The moment that a text names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +121,8 @@ impl Reader<'_> {
             }
             Field::AmPm => self.fields.afternoon = Some(self.name(&["AM", "PM"])? == 1),
             Field::ZoneName | Field::ZoneRfc | Field::ZoneIso => self.zone()?,
+            Field::Offset(form) => self.offset(form)?,
+            Field::ZoneId | Field::ZoneShort => self.zone_name(field)?,
             Field::Fraction => {
                 let digits = self.digits(count, count)?;
                 self.set_nanos(digits * 10i64.pow(9 - count as u32))?;
@@ -224,6 +233,57 @@ impl Reader<'_> {
         self.fields.zone = Some(parse_offset(&rest[..end]).map(Zone::Fixed).or_else(|| Zone::parse(&rest[..end]))?);
         self.at += end;
         Some(())
+    }
+
+    /// An offset. It is read over: what a formatter's pattern gives is the local time, as in Flink.
+    fn offset(&mut self, form: OffsetForm) -> Option<()> {
+        let has = |reader: &Self, text: &str| reader.text[reader.at..].starts_with(text.as_bytes());
+        if form.is_localized {
+            if !has(self, "GMT") {
+                return None;
+            }
+            self.at += 3;
+            if !has(self, "+") && !has(self, "-") {
+                return Some(());
+            }
+        } else if form.has_letter && has(self, "Z") {
+            self.at += 1;
+            return Some(());
+        }
+        if !has(self, "+") && !has(self, "-") {
+            return None;
+        }
+        self.at += 1;
+        let hours = self.digits(if form.is_short { 1 } else { 2 }, 2)?;
+        let mut part = |is_needed: bool| -> Option<Option<i64>> {
+            let before = self.at;
+            if form.has_colons && !has(self, ":") {
+                return if is_needed { None } else { Some(None) };
+            }
+            self.at += usize::from(form.has_colons);
+            match self.digits(2, 2) {
+                Some(value) => Some(Some(value)),
+                None => {
+                    self.at = before;
+                    if is_needed { None } else { Some(None) }
+                }
+            }
+        };
+        let minutes = part(form.needs_minutes)?;
+        let seconds = if form.may_have_seconds && minutes.is_some() { part(false)? } else { None };
+        let is_time = hours <= 18 && minutes.is_none_or(|m| m < 60) && seconds.is_none_or(|s| s < 60);
+        is_time.then_some(())
+    }
+
+    /// The name of a zone, which is read over, too.
+    fn zone_name(&mut self, field: Field) -> Option<()> {
+        let rest = std::str::from_utf8(&self.text[self.at..]).ok()?;
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '+' | '-' | ':');
+        let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+        let name = &rest[..end];
+        let is_known = Zone::parse(name).is_some() || field == Field::ZoneShort && SHORT_NAMES.contains(&name);
+        self.at += end;
+        is_known.then_some(())
     }
 
     fn set_nanos(&mut self, nanos: i64) -> Option<()> {

@@ -82,6 +82,27 @@ pub(crate) enum Field {
     ZoneRfc,
     /// `+08`, `+0800`, `+08:00`, or `Z` for UTC.
     ZoneIso,
+    /// An offset in one of the forms of formatters, which only reading knows.
+    Offset(OffsetForm),
+    /// `Europe/Berlin`: reading only.
+    ZoneId,
+    /// `PST`, `UTC`: reading only.
+    ZoneShort,
+}
+
+/// How an offset is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OffsetForm {
+    /// `GMT` stands before it.
+    pub(crate) is_localized: bool,
+    /// `Z` may stand for none.
+    pub(crate) has_letter: bool,
+    /// Between hours, minutes and seconds.
+    pub(crate) has_colons: bool,
+    /// Hours may have one digit.
+    pub(crate) is_short: bool,
+    pub(crate) needs_minutes: bool,
+    pub(crate) may_have_seconds: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -221,6 +242,9 @@ fn field(letter: char, count: usize, dialect: Dialect) -> Option<Field> {
         ('N', Dialect::Formatter) => (NanoOfDay, 19),
         ('u', Dialect::Simple) => (IsoDayOfWeek, 19),
         ('S', Dialect::Simple) => (Millis, 19),
+        ('V', Dialect::Formatter) if count == 2 => (ZoneId, 2),
+        ('z', Dialect::Formatter) => (ZoneShort, 3),
+        ('X' | 'x' | 'Z' | 'O', Dialect::Formatter) => (Offset(offset_form(letter, count)?), 5),
         ('z', Dialect::Simple) => (ZoneName, 19),
         ('Z', Dialect::Simple) => (ZoneRfc, 19),
         ('X', Dialect::Simple) => (ZoneIso, 3),
@@ -228,6 +252,19 @@ fn field(letter: char, count: usize, dialect: Dialect) -> Option<Field> {
     };
     let most = if dialect == Dialect::Simple && field != ZoneIso { 64 } else { most };
     (count <= most).then_some(field)
+}
+
+/// The form of an offset in a formatter's pattern.
+fn offset_form(letter: char, count: usize) -> Option<OffsetForm> {
+    let form = OffsetForm {
+        is_localized: letter == 'O' || letter == 'Z' && count == 4,
+        has_letter: letter == 'X' || letter == 'Z' && count == 5,
+        has_colons: matches!((letter, count), ('X' | 'x', 3 | 5) | ('Z', 4 | 5) | ('O', _)),
+        is_short: letter == 'O' && count == 1,
+        needs_minutes: !matches!((letter, count), ('X' | 'x' | 'O', 1)),
+        may_have_seconds: matches!((letter, count), ('X' | 'x', 4 | 5) | ('Z', 4 | 5) | ('O', _)),
+    };
+    (letter != 'O' || matches!(count, 1 | 4)).then_some(form)
 }
 
 /// A local date and time to write.
@@ -242,7 +279,16 @@ pub(crate) struct Moment {
 }
 
 impl DatePattern {
-    /// Appends the moment.
+    /// The letters of a field that only reading knows, if there is one: a local time has no zone to show.
+    pub(crate) fn unwritable(&self) -> Option<&'static str> {
+        self.items.iter().find_map(|item| match item {
+            Item::Field(Field::Offset(_), _) => Some("an offset"),
+            Item::Field(Field::ZoneId | Field::ZoneShort, _) => Some("a zone"),
+            _ => None,
+        })
+    }
+
+    /// Appends the moment. Patterns with [`DatePattern::unwritable`] parts are not for this.
     pub(crate) fn write(&self, out: &mut Vec<u8>, moment: Moment) {
         let days = moment.local_seconds.div_euclid(SECONDS_PER_DAY);
         let parts = Parts {
@@ -478,8 +524,11 @@ mod tests {
 
     #[test]
     fn bad_patterns_are_reported() {
-        for pattern in ["yyyy-MM-ddd", "'open", "b", "]", "{", "HHH", "VV", "j"] {
+        for pattern in ["yyyy-MM-ddd", "'open", "b", "]", "{", "HHH", "V", "zzzz", "OO", "XXXXXX", "j"] {
             assert!(DatePattern::compile(pattern, Dialect::Formatter).is_err(), "{pattern}");
+        }
+        for (pattern, what) in [("yyyy VV", "a zone"), ("HH[XXX]", "an offset")] {
+            assert_eq!(DatePattern::compile(pattern, Dialect::Formatter).unwrap().unwritable(), Some(what));
         }
         assert!(DatePattern::compile("Q", Dialect::Simple).is_err());
         assert!(DatePattern::compile("'", Dialect::Simple).is_err());

@@ -94,6 +94,10 @@ pub(crate) fn date_format(
         zone: Zone::UTC,
     };
     let pattern = pattern(context, format, Dialect::Formatter)?;
+    if let Some(what) = pattern.unwritable() {
+        let message = format!("the pattern '{}' has {what}, which a time without a zone has not", shorten(format));
+        return Err(Failure::argument(message));
+    }
     Ok(write(context, &pattern, moment))
 }
 

@@ -301,6 +301,7 @@ pub fn address(function: RuntimeFn) -> RuntimeFnPtr {
         RuntimeFn::TimestampRescale => wrap!(casts::timestamp_rescale; 0, 1, 2, 3),
         RuntimeFn::TimestampToLtz => wrap!(casts::timestamp_to_ltz; 0, 1),
         RuntimeFn::LtzToTimestamp => wrap!(casts::ltz_to_timestamp; 0, 1),
+        RuntimeFn::LocalWatermark => wrap!(casts::local_watermark; 0),
 
         // Decimal arithmetic.
         RuntimeFn::DecimalAdd => wrap!(decimal::add; 0, 1, 2, 3, 4, 5),

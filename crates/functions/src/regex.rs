@@ -78,25 +78,56 @@ impl CompiledRegex {
     /// backtracking engine gives up.
     fn find_groups(&self, s: &str, group: usize) -> Option<Vec<Option<Range<usize>>>> {
         match self {
-            CompiledRegex::Plain(plain) => (group < plain.0.captures_len())
-                .then(|| plain.0.captures_iter(s).map(|found| found.get(group).map(|found| found.range())).collect()),
-            CompiledRegex::Fancy(fancy) if group < fancy.captures_len() => fancy
-                .captures_iter(s)
-                .map(|found| found.ok().map(|found| found.get(group).map(|found| found.range())))
-                .collect(),
-            CompiledRegex::Fancy(_) => None,
+            CompiledRegex::Plain(plain) if group < plain.0.captures_len() => {
+                let mut found = Vec::new();
+                let mut locations = plain.0.capture_locations();
+                each_match(s, |from| {
+                    let all = plain.0.captures_read_at(&mut locations, s, from).map(|all| all.range());
+                    found.extend(all.as_ref().map(|_| locations.get(group).map(|(start, end)| start..end)));
+                    Some(all)
+                })?;
+                Some(found)
+            }
+            CompiledRegex::Fancy(fancy) if group < fancy.captures_len() => {
+                let mut found = Vec::new();
+                each_match(s, |from| {
+                    let captures = fancy.captures_from_pos(s, from).ok()?;
+                    found.extend(captures.as_ref().map(|all| all.get(group).map(|group| group.range())));
+                    Some(captures.and_then(|all| all.get(0).map(|all| all.range())))
+                })?;
+                Some(found)
+            }
+            CompiledRegex::Plain(_) | CompiledRegex::Fancy(_) => None,
         }
     }
 
     /// Every match from left to right; `None` when the backtracking engine gives up.
     fn find_all(&self, s: &str) -> Option<Vec<Range<usize>>> {
-        match self {
-            CompiledRegex::Plain(plain) => Some(plain.0.find_iter(s).map(|found| found.range()).collect()),
-            CompiledRegex::Fancy(fancy) => {
-                fancy.find_iter(s).map(|found| found.ok().map(|found| found.range())).collect()
-            }
+        let mut all = Vec::new();
+        each_match(s, |from| {
+            let found = match self {
+                CompiledRegex::Plain(plain) => plain.0.find_at(s, from).map(|found| found.range()),
+                CompiledRegex::Fancy(fancy) => fancy.find_from_pos(s, from).ok()?.map(|found| found.range()),
+            };
+            all.extend(found.clone());
+            Some(found)
+        })?;
+        Some(all)
+    }
+}
+
+/// Goes from match to match as Java does: `find` looks for the next one from where the last one ended, so that an empty one
+/// may follow another one at once, and one character further behind an empty one. `None` when `find` gives up.
+fn each_match(s: &str, mut find: impl FnMut(usize) -> Option<Option<Range<usize>>>) -> Option<()> {
+    let mut from = 0;
+    while let Some(found) = find(from)? {
+        from = found.end;
+        if found.is_empty() {
+            let Some(next) = s[from..].chars().next() else { break };
+            from += next.len_utf8();
         }
     }
+    Some(())
 }
 
 /// The compiled form of a pattern, from the cache.

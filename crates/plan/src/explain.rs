@@ -4,7 +4,7 @@ use crate::aggregate::AggregateCall;
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use crate::logical::{Frame, Insert, JoinKind, JoinStrategy, RankFunction, Rel, Target};
 use crate::pipeline::*;
-use crate::window::{Overlap, WindowAssigner};
+use crate::window::{Overlap, Timeline, WindowAssigner};
 use millstream_types::{DataType, Schema, Value, text};
 use std::fmt::{self, Write};
 
@@ -36,7 +36,7 @@ fn tree(rel: &Rel, indent: usize, out: &mut String) {
         Rel::Values { rows, schema } => writeln!(out, "{pad}Values [{} rows of {}]", rows.len(), schema.fields.len()),
         Rel::Filter { input, predicate } => writeln!(out, "{pad}Filter [{}]", Shown(predicate, &input.schema())),
         Rel::Project { input, columns } => writeln!(out, "{pad}Project [{}]", named(columns, &input.schema())),
-        Rel::Windowed { input, assigner, time, partition } => {
+        Rel::Windowed { input, assigner, time, partition, .. } => {
             let schema = input.schema();
             let window = window_text(*assigner, &Shown(time, &schema).to_string());
             match partition.as_slice() {
@@ -57,6 +57,9 @@ fn tree(rel: &Rel, indent: usize, out: &mut String) {
                     Shown(left_time, &left),
                     Shown(right_time, &right)
                 ),
+                JoinStrategy::Versioned { left_time, right_time } => {
+                    format!("versioned (as of {}, by {})", Shown(left_time, &left), Shown(right_time, &right))
+                }
                 JoinStrategy::Regular { ttl_ms } => regular_text(*ttl_ms),
                 JoinStrategy::Lookup => "lookup".into(),
             };
@@ -145,6 +148,13 @@ fn window_text(assigner: WindowAssigner, time: &str) -> String {
         WindowAssigner::Count { size, slide } => format!("COUNT_HOP({size} rows every {slide} rows)"),
         WindowAssigner::Attached => format!("of each row (until {time})"),
         WindowAssigner::Whole => "whole input".into(),
+    }
+}
+
+fn timeline_text(timeline: Timeline) -> String {
+    match timeline {
+        Timeline::Own => String::new(),
+        Timeline::Local(zone) => format!(" of local time in {zone}"),
     }
 }
 
@@ -241,7 +251,7 @@ pub fn annotated_pipelines(
     for (i, aggregation) in plan.aggregations.iter().enumerate() {
         let keys: Vec<String> = aggregation.keys.iter().map(|k| format!("{} {}", k.name, k.data_type)).collect();
         let parts: Vec<String> = aggregation.components.iter().map(|c| format!("{c:?}")).collect();
-        let window = window_text(aggregation.assigner, "time");
+        let window = window_text(aggregation.assigner, "time") + &timeline_text(aggregation.timeline);
         let _ = writeln!(
             out,
             "aggregation {i}: window {window}, keys [{}], components [{}], merge {}{}",
@@ -363,6 +373,9 @@ fn operator_text(operator: &KeyedOperator) -> String {
             join_kind(*kind),
             condition(residual)
         ),
+        KeyedKind::VersionedJoin { kind, residual } => {
+            format!("{} versioned join{}", join_kind(*kind), condition(residual))
+        }
         KeyedKind::RegularJoin { ttl_ms, residual } => format!("{} join{}", regular_text(*ttl_ms), condition(residual)),
         KeyedKind::Rank { order, function, range } => {
             let order: Vec<String> =
@@ -380,7 +393,7 @@ fn operator_text(operator: &KeyedOperator) -> String {
         KeyedKind::CountRows { size, slide } => format!("rows of windows of {size} rows every {slide} rows"),
     };
     let keys: Vec<&str> = operator.keys.iter().map(|k| k.name.as_str()).collect();
-    format!("{what}, partitioned by [{}]", keys.join(", "))
+    format!("{what}{}, partitioned by [{}]", timeline_text(operator.timeline), keys.join(", "))
 }
 
 fn pipeline_text(

@@ -2,7 +2,7 @@
 
 use crate::aggregate::AggregateCall;
 use crate::expr::Expr;
-use crate::window::WindowAssigner;
+use crate::window::{Timeline, WindowAssigner};
 use millstream_types::{DataType, Field, Options, Schema};
 use std::sync::Arc;
 
@@ -114,6 +114,8 @@ pub enum Rel {
         assigner: WindowAssigner,
         /// Event time of a row, as in [`Window::time`].
         time: Expr,
+        /// As in [`Window::timeline`].
+        timeline: Timeline,
         /// `PARTITION BY` of SESSION, COUNT_TUMBLE and COUNT_HOP: whose windows these are.
         partition: Vec<Expr>,
     },
@@ -153,6 +155,8 @@ pub enum Rel {
         input: Box<Rel>,
         /// `window_time` of the rows: results of a window come when it is complete.
         time: Expr,
+        /// What that is.
+        timeline: Timeline,
         /// Partitioning columns, the window's among them.
         partition: Vec<Expr>,
         /// Order within a partition.
@@ -210,6 +214,8 @@ pub struct Window {
     /// Event time of a row: TIMESTAMP(≤3) or TIMESTAMP_LTZ(≤3), derived from the watermark's column or from a window
     /// column below; `None` for [`WindowAssigner::Whole`]. For [`WindowAssigner::Attached`] the row's `window_time`.
     pub time: Option<Expr>,
+    /// What the time is: the binder gives instants as they are, the planner has made them local times.
+    pub timeline: Timeline,
     /// For [`WindowAssigner::Attached`] the row's `window_start`, a TIMESTAMP(3).
     pub start: Option<Expr>,
 }
@@ -257,6 +263,8 @@ pub enum JoinStrategy {
         left_time: Expr,
         /// `window_time` over the right columns.
         right_time: Expr,
+        /// What these are.
+        timeline: Timeline,
     },
     /// Rows with `right + lower ≤ left ≤ right + upper` in their event times. INNER, LEFT, RIGHT and FULL.
     Interval {
@@ -268,6 +276,14 @@ pub enum JoinStrategy {
         lower_ms: i64,
         /// Milliseconds, at least `lower_ms`.
         upper_ms: i64,
+    },
+    /// Each row of the left with the version of its key at its time: the newest row of the right up to it. `keys` include those that
+    /// the versions are of. INNER and LEFT.
+    Versioned {
+        /// Event time over the left columns.
+        left_time: Expr,
+        /// Event time over the right columns.
+        right_time: Expr,
     },
     /// All rows of both inputs (INNER only), or those that came within the time to live.
     Regular {
@@ -435,8 +451,9 @@ impl Rel {
             }
             Rel::Join { strategy, keys, residual, .. } => {
                 let times = match strategy {
-                    JoinStrategy::Window { left_time, right_time }
-                    | JoinStrategy::Interval { left_time, right_time, .. } => vec![left_time, right_time],
+                    JoinStrategy::Window { left_time, right_time, .. }
+                    | JoinStrategy::Interval { left_time, right_time, .. }
+                    | JoinStrategy::Versioned { left_time, right_time } => vec![left_time, right_time],
                     JoinStrategy::Regular { .. } | JoinStrategy::Lookup => vec![],
                 };
                 times.into_iter().chain(keys.iter_mut().flat_map(|(l, r)| [l, r])).chain(residual).collect()

@@ -13,7 +13,7 @@
 
 use crate::expr::Expr;
 use crate::logical::{Frame, JoinKind, RankFunction, Table};
-use crate::window::WindowAssigner;
+use crate::window::{Timeline, WindowAssigner};
 pub use millstream_abi::Combination;
 use millstream_abi::{Accumulator, Finish};
 use millstream_types::{DataType, Field, RecordPlace, Schema};
@@ -275,6 +275,8 @@ pub struct LookupTable {
 pub struct KeyedOperator {
     /// What it does.
     pub kind: KeyedKind,
+    /// What the times of its windows are; those of operators without windows are the rows' own.
+    pub timeline: Timeline,
     /// One input, or left and right of a join.
     pub inputs: Vec<KeyedInput>,
     /// Key columns: names and types of those of the first input, nullable if that of any input is.
@@ -294,7 +296,8 @@ pub struct KeyedInput {
     /// time errors.
     pub time: Option<usize>,
     /// Rows whose time plus this is at or before the watermark before them are late: the exchange drops and counts them.
-    /// `None`: the operator itself decides (sessions), or nothing is late.
+    /// `None`: the operator itself decides (sessions, bounded frames of OVER, interval and versioned joins), or
+    /// nothing is late.
     pub reach_ms: Option<i64>,
 }
 
@@ -325,6 +328,14 @@ pub enum KeyedKind {
     RegularJoin {
         /// Rows are forgotten after this many milliseconds of processing time.
         ttl_ms: Option<u64>,
+        /// Over left, then right columns.
+        residual: Option<Expr>,
+    },
+    /// Rows of the left with the version of their key, the newest row of the right up to their time; output when the watermark
+    /// reaches that. Columns: left, right.
+    VersionedJoin {
+        /// Inner or Left.
+        kind: JoinKind,
         /// Over left, then right columns.
         residual: Option<Expr>,
     },
@@ -445,6 +456,8 @@ pub struct ComponentUpdate {
 pub struct Aggregation {
     /// Windows.
     pub assigner: WindowAssigner,
+    /// What their times are.
+    pub timeline: Timeline,
     /// Key columns.
     pub keys: Vec<Field>,
     /// Components in the order of the entry layout.

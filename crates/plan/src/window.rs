@@ -1,5 +1,7 @@
 //! Windows and the slices they are made of (design section 5).
 
+use millstream_types::text::zone::Zone;
+
 /// How time is cut into slices: `[offset + k·size, offset + (k+1)·size)` for every integer `k`. Milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slicing {
@@ -142,6 +144,37 @@ impl Overlap {
 
 fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// What the times of windows are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Timeline {
+    /// The times of the rows, and of the watermarks.
+    #[default]
+    Own,
+    /// Local times of a zone, of rows whose times are instants: windows over TIMESTAMP_LTZ. When clocks are put back, the
+    /// times that they show twice are the same; when they are put forward, there are times without rows.
+    Local(Zone),
+}
+
+impl Timeline {
+    /// The time that a watermark has reached: windows that end at or before the millisecond after it are complete. It
+    /// grows with the watermark: when clocks are about to be put back, what they will show is not reached before they show
+    /// it for the second time.
+    pub fn reached(self, watermark: i64) -> i64 {
+        match self {
+            Timeline::Own => watermark,
+            Timeline::Local(zone) => zone.reached_local(watermark),
+        }
+    }
+
+    /// The lowest watermark that has [reached](Timeline::reached) a time.
+    pub fn watermark_at(self, time: i64) -> i64 {
+        match self {
+            Timeline::Own => time,
+            Timeline::Local(zone) => zone.reaches_local_at(time),
+        }
+    }
 }
 
 /// Which windows a row belongs to.

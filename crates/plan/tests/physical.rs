@@ -6,8 +6,9 @@ use millstream_plan::logical::{
     ColumnKind, Insert, JoinKind, JoinStrategy, Rel, Table, TableColumn, Target, Watermark, Window,
 };
 use millstream_plan::pipeline::*;
-use millstream_plan::window::{Overlap, Slicing, WindowAssigner};
+use millstream_plan::window::{Overlap, Slicing, Timeline, WindowAssigner};
 use millstream_plan::{explain, physical};
+use millstream_types::text::zone::Zone;
 use millstream_types::{DataType, Field, Options, Value, code};
 use std::sync::Arc;
 
@@ -80,6 +81,7 @@ fn counts() -> Rel {
         window: Window {
             assigner: WindowAssigner::Tumble(Slicing { size_ms: 10_000, offset_ms: 0 }),
             time: Some(Expr::column(1, timestamp(), true)),
+            timeline: Timeline::Own,
             start: None,
         },
         keys: vec![(Expr::column(0, DataType::BigInt, true), "auction".into())],
@@ -90,7 +92,7 @@ fn counts() -> Rel {
 fn plan(queries: &[Rel]) -> QueryPlan {
     let inserts: Vec<Insert> =
         queries.iter().map(|query| Insert { target: Target::Result, query: query.clone() }).collect();
-    physical::plan(&inserts, 0).expect("the query can be planned")
+    physical::plan(&inserts, Zone::UTC).expect("the query can be planned")
 }
 
 #[test]
@@ -170,7 +172,7 @@ fn projections_that_would_grow_without_bound_stay() {
 fn limits_below_the_top_are_refused() {
     let inner = Rel::Limit { input: Box::new(scan()), count: 1 };
     let insert = Insert { target: Target::Result, query: Rel::Filter { input: Box::new(inner), predicate: is_bid() } };
-    assert_eq!(physical::plan(&[insert], 0).expect_err("LIMIT in a subquery").code, code::UNSUPPORTED);
+    assert_eq!(physical::plan(&[insert], Zone::UTC).expect_err("LIMIT in a subquery").code, code::UNSUPPORTED);
 }
 
 #[test]
@@ -189,6 +191,7 @@ fn hopping() -> Rel {
     ];
     let windows = Overlap::Hop { size_ms: 10_000, slide_ms: 2_000, offset_ms: 0 };
     Rel::Windowed {
+        timeline: Timeline::Own,
         input: Box::new(Rel::Project { input: Box::new(scan()), columns }),
         assigner: WindowAssigner::Overlap(windows),
         time: Expr::column(2, timestamp(), true),
@@ -212,6 +215,7 @@ fn grouped(input: Rel, filter: Option<Expr>) -> Rel {
         window: Window {
             assigner: WindowAssigner::Attached,
             time: Some(Expr::column(5, timestamp(), false)),
+            timeline: Timeline::Own,
             start: Some(Expr::column(3, timestamp(), false)),
         },
         keys: vec![(Expr::column(0, DataType::BigInt, true), "auction".into())],
@@ -252,6 +256,7 @@ fn windows_that_something_else_uses_stay_attached_to_the_rows() {
 fn sessions_of_the_grouping_keys_keep_no_rows() {
     let Rel::Windowed { input, time, .. } = hopping() else { unreachable!("it is one") };
     let sessions = |partition| Rel::Windowed {
+        timeline: Timeline::Own,
         input: input.clone(),
         assigner: WindowAssigner::Session { gap_ms: 5_000 },
         time: time.clone(),
@@ -295,16 +300,27 @@ fn joins_bring_along_only_what_is_used() {
 }
 
 #[test]
-fn windows_of_local_time_are_aligned_to_the_zone() {
+fn windows_over_instants_are_of_local_time() {
     let Rel::Aggregate { input, window, keys, aggregates } = counts() else { unreachable!("it is one") };
-    let local = DataType::TimestampLtz(3);
-    let time = window.time.map(|t| t.cast_to(local));
-    let day = WindowAssigner::Tumble(Slicing { size_ms: 86_400_000, offset_ms: 0 });
-    let query = Rel::Aggregate { input, window: Window { assigner: day, time, start: None }, keys, aggregates };
+    let time = window.time.clone().map(|t| t.cast_to(DataType::TimestampLtz(3)));
+    let query = Rel::Aggregate { input, window: Window { time, ..window.clone() }, keys, aggregates };
     let inserts = [Insert { target: Target::Result, query }];
-    let plan = physical::plan(&inserts, 2 * 3_600_000).expect("the query can be planned");
-    let shifted = Slicing { size_ms: 86_400_000, offset_ms: 22 * 3_600_000 };
-    assert_eq!(plan.aggregations[0].assigner, WindowAssigner::Tumble(shifted));
+    let planned = |zone| physical::plan(&inserts, zone).expect("the query can be planned");
+    let berlin = Zone::parse("Europe/Berlin").expect("there is such a zone");
+    let (of_utc, of_berlin) = (planned(Zone::UTC), planned(berlin));
+    assert_eq!(of_utc.aggregations[0].timeline, Timeline::Own);
+    assert_eq!(of_berlin.aggregations[0].timeline, Timeline::Local(berlin));
+    assert_eq!(of_berlin.aggregations[0].assigner, window.assigner);
+    // What was cast from a TIMESTAMP is that local time.
+    let times = |plan: &QueryPlan| match &plan.pipelines[0].end {
+        PipelineEnd::Aggregate { time: Some(time), .. } => time.data_type.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((times(&of_utc), times(&of_berlin)), (DataType::TimestampLtz(3), DataType::Timestamp(3)));
+    let types = |plan: &QueryPlan| plan.sinks[0].schema.fields.iter().map(|f| f.data_type.clone()).collect::<Vec<_>>();
+    assert_eq!(types(&of_utc), types(&of_berlin));
+    let text = |plan: &QueryPlan| explain::state_lines(plan).concat();
+    assert!(text(&of_berlin).contains("of local time in Europe/Berlin") && text(&of_utc) != text(&of_berlin));
 }
 
 #[test]

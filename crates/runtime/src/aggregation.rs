@@ -9,7 +9,7 @@ use crate::strategy::Strategy;
 use crate::stream::StreamId;
 use crate::tables::OpenTables;
 use millstream_abi::EntryLayout;
-use millstream_plan::window::{Overlap, Slicing, WindowAssigner};
+use millstream_plan::window::{Overlap, Slicing, Timeline, WindowAssigner};
 use millstream_state::OutputTypes;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -18,6 +18,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 /// See the file's description.
 pub(crate) struct Aggregation {
     pub(crate) assigner: WindowAssigner,
+    /// What the times of its windows are: the numbers of its tables, and whatever is about windows. Its progress is of
+    /// watermarks as they are.
+    pub(crate) timeline: Timeline,
     pub(crate) layout: Arc<EntryLayout>,
     pub(crate) types: OutputTypes,
     /// The stream of its output.
@@ -34,7 +37,7 @@ pub(crate) struct Aggregation {
     is_ordered: bool,
     /// Whether a component keeps the places of rows.
     pub(crate) keeps_places: bool,
-    /// The watermark whose tables have been fired. Written under the state's lock, read by every task when it starts.
+    /// What the watermark whose tables have been fired has reached. Written under the state's lock, read by every task when it starts.
     /// Release/acquire is more than needed, for the value only serves an assertion.
     fired: AtomicI64,
     state: Mutex<Progress>,
@@ -47,6 +50,8 @@ pub(crate) struct Advance {
     pub(crate) forward: Forward,
     /// Whether the watermark may complete tables.
     pub(crate) completes: bool,
+    /// Whether a part of the windows that it completes has been fired.
+    pub(crate) is_rest: bool,
 }
 
 /// The numbers of the tables of an assigner, and what the watermark says about them.
@@ -106,7 +111,7 @@ fn ends_of(overlap: Overlap) -> Slicing {
 impl Aggregation {
     /// With `inputs` channels that end in it.
     pub(crate) fn new(
-        assigner: WindowAssigner,
+        (assigner, timeline): (WindowAssigner, Timeline),
         types: OutputTypes,
         output: StreamId,
         inputs: usize,
@@ -121,6 +126,7 @@ impl Aggregation {
         let lanes = (strategy.merge() == MergeStrategy::Partition).then(|| Lanes::new(tables.first_lane()));
         Aggregation {
             assigner,
+            timeline,
             layout,
             types,
             output,
@@ -159,7 +165,10 @@ impl Aggregation {
     pub(crate) fn pieces<'b>(&self, buffer: &'b Buffer, is_exact: bool) -> Vec<Piece<'b>> {
         match self.is_ordered || is_exact {
             true => vec![buffer.whole()],
-            false => buffer.pieces(|time| self.ids().counts_from(time)),
+            // No later row has a smaller time than the row's has reached.
+            false => {
+                buffer.pieces(|time| self.timeline.watermark_at(self.ids().counts_from(self.timeline.reached(time))))
+            }
         }
     }
 
@@ -172,7 +181,7 @@ impl Aggregation {
     pub(crate) fn restore(&self, watermark: i64) {
         let mut progress = self.progress();
         *progress = Progress::restored(progress.inputs(), watermark);
-        self.fired.store(watermark, Ordering::Release);
+        self.fired.store(self.timeline.reached(watermark), Ordering::Release);
     }
 
     /// Whether there is a row even of no input, as that of `SELECT COUNT(*)` without GROUP BY.
@@ -180,13 +189,17 @@ impl Aggregation {
         self.assigner == WindowAssigner::Whole && self.layout.keys.is_empty()
     }
 
-    /// Looks whether the inputs have advanced together, and records it.
+    /// Looks whether the inputs have advanced together, and records it; or gives what is left to do of the last advance.
     pub(crate) fn advance(&self, progress: &mut Progress) -> Option<Advance> {
+        if let Some(forward) = self.overlap.as_ref().map_or(Ok(None), OverlapRuntime::take_held).ok()? {
+            return Some(Advance { forward, completes: true, is_rest: true });
+        }
         let before = progress.watermark();
         let forward = progress.advance()?;
-        let completes = self.ids().completes(before, forward.watermark);
-        self.fired.store(forward.watermark, Ordering::Release);
-        Some(Advance { forward, completes })
+        let reached = self.timeline.reached(forward.watermark);
+        let completes = self.ids().completes(self.timeline.reached(before), reached);
+        self.fired.store(reached, Ordering::Release);
+        Some(Advance { forward, completes, is_rest: false })
     }
 }
 
@@ -210,7 +223,8 @@ mod tests {
             &MemoryBudget::new(1 << 20),
         );
         let strategy = Strategy::new(&RunConfig::default(), &layout, None);
-        Aggregation::new(WindowAssigner::Tumble(slicing), types, 0, inputs, None, tables, strategy)
+        let windows = (WindowAssigner::Tumble(slicing), Timeline::Own);
+        Aggregation::new(windows, types, 0, inputs, None, tables, strategy)
     }
 
     fn release(aggregation: &Aggregation, port: usize, watermark: i64, ended: bool) -> Option<Advance> {

@@ -20,6 +20,9 @@ pub(crate) struct Rows {
     pub(crate) rows: usize,
     /// Event times, if the stream's watermark follows from its rows.
     pub(crate) times: Option<RowTimes>,
+    /// What the watermark before each row is at least, where an operator puts out rows that are late: how far the stream's own
+    /// watermark has come by then depends on timing. `i64::MIN` for rows that are not late whatever it is.
+    pub(crate) watermarks: Option<Vec<i64>>,
     /// Keeps the chunk that the rows came from in flight.
     pub(crate) permit: Option<Arc<Permit>>,
 }
@@ -58,7 +61,7 @@ pub(crate) struct Buffer {
     /// Where it stands.
     pub(crate) stamp: Stamp,
     times: Option<RowTimes>,
-    /// Watermark before each row; made by the first task that needs it.
+    /// Watermark before each row; made by the first task that needs it, if the rows did not bring it.
     row_watermarks: OnceLock<Vec<i64>>,
     /// Keeps the chunk in flight until the last task and the last piece of output are done.
     pub(crate) permit: Option<Arc<Permit>>,
@@ -67,8 +70,13 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// Stamps rows.
     pub(crate) fn new(rows: Rows, stamp: Stamp) -> Buffer {
-        let Rows { columns, rows, times, permit } = rows;
-        Buffer { columns, rows, stamp, times, row_watermarks: OnceLock::new(), permit }
+        let Rows { columns, rows, times, watermarks, permit } = rows;
+        let row_watermarks = OnceLock::new();
+        if let Some(watermarks) = watermarks {
+            let before = watermarks.into_iter().map(|watermark| watermark.max(stamp.watermark));
+            row_watermarks.get_or_init(|| before.collect());
+        }
+        Buffer { columns, rows, stamp, times, row_watermarks, permit }
     }
 
     /// The watermark before each row, or a single one where all see the same.
@@ -76,7 +84,7 @@ impl Buffer {
         let before = self.stamp.watermark;
         match self.times.as_ref().filter(|times| times.max_watermark() > before) {
             Some(times) => Cow::Borrowed(self.row_watermarks.get_or_init(|| times.watermarks_before(before))),
-            None => Cow::Owned(vec![before]),
+            None => self.row_watermarks.get().map_or_else(|| vec![before].into(), |all| all.into()),
         }
     }
 
@@ -87,11 +95,11 @@ impl Buffer {
 
     /// The rows in order, in pieces with one watermark where that decides about windows just as well as that before each
     /// row: all but a few rows about the end of a window. `counts_from` is as for [`RowTimes::pieces`].
-    pub(crate) fn pieces(&self, counts_from: impl Fn(i64) -> i64) -> Vec<Piece<'static>> {
+    pub(crate) fn pieces(&self, counts_from: impl Fn(i64) -> i64) -> Vec<Piece<'_>> {
         let before = self.stamp.watermark;
         match &self.times {
             Some(times) => times.pieces(before, counts_from),
-            None => vec![Piece { first: 0, rows: self.rows, watermarks: Cow::Owned(vec![before]) }],
+            None => vec![self.whole()],
         }
     }
 }

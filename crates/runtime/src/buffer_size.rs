@@ -10,16 +10,18 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub(crate) struct BufferSize {
     is_fixed: bool,
     rows: AtomicUsize,
+    most: usize,
 }
 
 impl BufferSize {
     /// The size that the configuration fixes, or one that adapts.
     pub(crate) fn new(config: &RunConfig) -> BufferSize {
+        let most = config.most_adapted_rows();
         let (is_fixed, rows) = match config.buffer_rows {
-            0 => (false, FIRST),
+            0 => (false, FIRST.min(most)),
             rows => (true, rows.min(RunConfig::MAX_BUFFER_ROWS)),
         };
-        BufferSize { is_fixed, rows: AtomicUsize::new(rows) }
+        BufferSize { is_fixed, rows: AtomicUsize::new(rows), most }
     }
 
     /// Most rows of a buffer that is made now.
@@ -32,7 +34,7 @@ impl BufferSize {
     pub(crate) fn observe(&self, waiting: usize, workers: usize) {
         if !self.is_fixed {
             let rows = self.rows();
-            let adapted = adapted(rows, waiting, workers);
+            let adapted = adapted(rows, waiting, workers).min(self.most);
             if adapted != rows {
                 self.rows.store(adapted, Relaxed);
             }
@@ -44,6 +46,7 @@ impl BufferSize {
 mod tests {
     use super::*;
     use crate::adaptive::decisions::buffer_rows::LEAST;
+    use millstream_types::MemorySize;
 
     #[test]
     fn buffers_grow_with_the_queue_and_shrink_without() {
@@ -60,6 +63,18 @@ mod tests {
         assert_eq!(size.rows(), LEAST);
         size.observe(100, 1);
         assert_eq!(size.rows(), 2 * LEAST);
+    }
+
+    #[test]
+    fn buffers_stay_small_with_little_memory() {
+        let config =
+            |mib: u64| RunConfig { buffer_rows: 0, memory: MemorySize::Bytes(mib << 20), ..RunConfig::default() };
+        for (mib, rows) in [(1, LEAST), (32, 2048), (256, 16 << 10), (1 << 20, RunConfig::MAX_BUFFER_ROWS)] {
+            let size = BufferSize::new(&config(mib));
+            assert!(size.rows() <= rows);
+            (0..10).for_each(|_| size.observe(100, 1));
+            assert_eq!(size.rows(), rows);
+        }
     }
 
     #[test]

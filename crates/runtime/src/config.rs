@@ -1,9 +1,11 @@
 //! What a run can be tuned with.
 
+use crate::adaptive::decisions::buffer_rows::LEAST;
 use crate::spill::SpillConfig;
 use millstream_abi::Combination;
 use millstream_codegen::program::FilterShape;
 use millstream_functions::FunctionSettings;
+use millstream_state::available_memory;
 use millstream_types::MemorySize;
 
 /// What happens to a row that cannot be processed (division by zero, a failed cast, a NULL event time).
@@ -127,6 +129,9 @@ impl Default for Adaptivity {
     }
 }
 
+/// What a long text, or the values that an aggregate collects, are taken to have.
+const BYTES_OF_A_ROW: u64 = 16 << 10;
+
 /// How a query is run. Rows do not depend on any of it, except on `error_policy` and `settings`.
 #[derive(Debug, Clone)]
 pub struct RunConfig {
@@ -178,6 +183,18 @@ impl RunConfig {
         }
     }
 
+    /// Bytes of the memory budget.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.of(available_memory())
+    }
+
+    /// Most rows of a buffer that adapts, and of a chunk that a source makes: fewer with a small budget, as each row of a task may
+    /// come to take 16 KiB before anything of it can be spilled.
+    pub fn most_adapted_rows(&self) -> usize {
+        let rows = self.memory_bytes() / BYTES_OF_A_ROW;
+        usize::try_from(rows).unwrap_or(usize::MAX).clamp(LEAST, RunConfig::MAX_BUFFER_ROWS)
+    }
+
     /// Bound of the chunks in flight, with the default applied.
     pub(crate) fn chunk_permits(&self) -> usize {
         match self.chunks_in_flight {
@@ -200,7 +217,7 @@ impl Default for RunConfig {
             merge: MergeStrategy::Auto,
             dense_tables: true,
             adaptivity: Adaptivity::default(),
-            memory: MemorySize::Share(60),
+            memory: MemorySize::Auto,
             spill: SpillConfig::default(),
             shuffle_seed: None,
             numa_nodes: 0,

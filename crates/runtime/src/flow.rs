@@ -17,10 +17,11 @@
 //! If the budget is exceeded by state alone, nothing is being spilled, nothing is in flight, and no worker has anything to do, then only the slowest
 //! splits can make it fit, and they go on with one chunk at a time. When that has made the state grow by a fifth of the
 //! budget, the query ends with an error. (At the first such moment the state may be too large because of what was in
-//! flight of splits that were ahead; that is no reason to give up.)
+//! flight of splits that were ahead; that is no reason to give up.) A query that may spill first looks once more whether anything
+//! can be spilled: what the spilling thread found nothing in a moment ago may have become tables since.
 //!
 //! What a few chunks become has no such bound: a row can be a million after a join or UNNEST. So the query also ends at
-//! once when its state is more than twice the budget, and [`OVERRUN`] more.
+//! once when its state is far over the budget: twice, and [`OVERRUN`] more, or near to what the machine or container has.
 //!
 //! # Why nobody waits for ever
 //!
@@ -46,12 +47,12 @@
 //!
 //! The error needs a reader that asks; without one the input has ended, or is silent, and memory does not grow.
 
-use millstream_state::{Charge, MemoryBudget, MemoryClass};
+use millstream_state::{Charge, MemoryBudget, MemoryClass, available_memory};
 use millstream_types::{Diagnostic, code, memory_text};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Bytes in flight that each permit allows for.
@@ -64,6 +65,11 @@ const GROWTH: u64 = 12;
 const SPILLABLE: u64 = 16;
 /// Bytes over twice the budget at which the query ends without waiting for rest: what a few chunks may become.
 const OVERRUN: u64 = 256 << 20;
+/// Bytes of a container that a query's state must leave to what nobody counts.
+const UNCOUNTED: u64 = 64 << 20;
+/// Attempts to spill that have to end with too much state left before a query gives up: one that had begun before, and one that has
+/// not.
+const ATTEMPTS: u64 = 2;
 /// How soon a reader looks again whether the workers have come to rest, when the state is larger than the budget. They
 /// wake nobody when they do, and this is the only one who wants to know.
 const REST: Duration = Duration::from_millis(5);
@@ -78,6 +84,10 @@ pub(crate) struct Flow {
     may_spill: AtomicBool,
     /// Whether it is being spilled.
     is_spilling: AtomicBool,
+    /// How often it was tried, and too much was left.
+    spilled_in_vain: AtomicU64,
+    /// Bytes of state that are far over the budget.
+    overrun: u64,
     pub(crate) budget: Arc<MemoryBudget>,
 }
 
@@ -90,6 +100,8 @@ struct State {
     waiting: usize,
     /// What the state was when it first was larger than the budget with nothing in flight, since it was last below 80 %.
     exceeded_at: Option<u64>,
+    /// How often spilling had been in vain when it was found to have grown since.
+    grown_at: Option<u64>,
     /// No more waiting: the query is ending, and what was read shall be processed or dropped.
     open: bool,
 }
@@ -114,6 +126,15 @@ pub(crate) struct Permit {
     /// Bytes as they were read.
     read_bytes: usize,
     charge: Charge,
+}
+
+/// Who else can free memory for a reader that waits.
+pub(crate) trait Others {
+    /// Whether no worker has anything to do.
+    fn are_at_rest(&self) -> bool;
+
+    /// Has state be spilled, if there is too much.
+    fn spill(&self);
 }
 
 /// May a reader go on?
@@ -141,11 +162,23 @@ impl Flow {
             total: 0,
             waiting: 0,
             exceeded_at: None,
+            grown_at: None,
             open: false,
         };
         let (state, freed, limit) = (Mutex::new(state), Condvar::new(), limit.max(2));
         let (may_spill, is_spilling) = (AtomicBool::new(false), AtomicBool::new(false));
-        let flow = Arc::new(Flow { state, freed, limit, limit_per_split, may_spill, is_spilling, budget });
+        let (spilled_in_vain, overrun) = (AtomicU64::new(0), far_over(budget.limit(), available_memory()));
+        let flow = Arc::new(Flow {
+            state,
+            freed,
+            limit,
+            limit_per_split,
+            may_spill,
+            is_spilling,
+            spilled_in_vain,
+            overrun,
+            budget,
+        });
         let waiting = Arc::downgrade(&flow);
         flow.budget.set_waker(move || {
             if let Some(flow) = waiting.upgrade() {
@@ -158,12 +191,12 @@ impl Flow {
     }
 
     /// Waits for room for a chunk of a split that was read with `bytes` bytes. Fails when the query does not fit into its
-    /// memory; `at_rest` says whether workers have nothing to do.
+    /// memory.
     pub(crate) fn acquire(
         self: &Arc<Flow>,
         stream: usize,
         bytes: u64,
-        at_rest: impl Fn() -> bool,
+        others: &dyn Others,
     ) -> Result<Permit, Diagnostic> {
         let mut state = self.state.lock();
         while !state.open {
@@ -171,13 +204,13 @@ impl Flow {
             if state.total >= self.limit || split.in_flight >= self.limit_per_split {
                 self.freed.wait(&mut state);
             } else if self.verdict(&state, stream) == Verdict::Yes
-                || self.wait_for_memory(&mut state, stream, &at_rest)?
+                || self.wait_for_memory(&mut state, stream, others)?
             {
                 break;
             }
         }
         if state.exceeded_at.is_some() && self.budget.state() <= soft(self.budget.limit()) {
-            state.exceeded_at = None;
+            (state.exceeded_at, state.grown_at) = (None, None);
         }
         state.total += 1;
         let split = &mut state.splits[stream];
@@ -193,7 +226,7 @@ impl Flow {
         &self,
         state: &mut MutexGuard<'_, State>,
         stream: usize,
-        at_rest: &impl Fn() -> bool,
+        others: &dyn Others,
     ) -> Result<bool, Diagnostic> {
         state.waiting += 1;
         self.budget.watch(true);
@@ -201,13 +234,19 @@ impl Flow {
         let mut goes_on = false;
         match verdict {
             Verdict::Yes => {}
+            // What nobody counts is given back without anybody being told.
+            Verdict::Wait if self.budget.used_by(MemoryClass::Other) > 0 => {
+                self.freed.wait_for(state, REST);
+                MutexGuard::unlocked(state, || self.budget.measure(true));
+            }
             Verdict::Wait => self.freed.wait(state),
             Verdict::Exhausted => {
-                let is_final = state.total == 0 && MutexGuard::unlocked(state, at_rest);
+                let is_final = state.total == 0 && MutexGuard::unlocked(state, || others.are_at_rest());
                 if is_final && state.total == 0 && self.verdict(state, stream) == Verdict::Exhausted {
-                    self.check_growth(state)?;
-                    goes_on = true;
-                } else {
+                    goes_on = !self.has_grown(state)?;
+                }
+                if !goes_on {
+                    MutexGuard::unlocked(state, || others.spill());
                     self.freed.wait_for(state, REST);
                 }
             }
@@ -219,13 +258,19 @@ impl Flow {
         Ok(goes_on)
     }
 
-    /// Fails when what was read since the budget was exceeded has made the state larger.
-    fn check_growth(&self, state: &mut State) -> Result<(), Diagnostic> {
+    /// Whether what was read since the budget was exceeded has made the state larger. Fails when it has, and nothing can be
+    /// spilled.
+    fn has_grown(&self, state: &mut State) -> Result<bool, Diagnostic> {
         let used = self.budget.state();
         let exceeded_at = *state.exceeded_at.get_or_insert(used);
-        match used > exceeded_at.saturating_add(self.budget.limit() / 5) {
-            true => Err(self.exhausted()),
-            false => Ok(()),
+        if used <= exceeded_at.saturating_add(self.budget.limit() / 5) {
+            return Ok(false);
+        }
+        let in_vain = self.spilled_in_vain.load(Ordering::Acquire);
+        let grown_at = *state.grown_at.get_or_insert(in_vain);
+        match self.may_spill.load(Ordering::Relaxed) && in_vain < grown_at + ATTEMPTS {
+            true => Ok(true),
+            false => Err(self.exhausted()),
         }
     }
 
@@ -248,6 +293,11 @@ impl Flow {
     /// State that there is no memory for will be spilled.
     pub(crate) fn expect_spilling(&self) {
         self.may_spill.store(true, Ordering::Relaxed);
+    }
+
+    /// It was tried to spill state, and too much is left.
+    pub(crate) fn note_spilled_in_vain(&self) {
+        self.spilled_in_vain.fetch_add(1, Ordering::AcqRel);
     }
 
     /// State is being spilled from now on, or no longer.
@@ -300,8 +350,7 @@ impl Flow {
 
     /// The error of a query that is far over its budget; asked for after every task.
     pub(crate) fn overrun(&self) -> Option<Diagnostic> {
-        let bound = self.budget.limit().saturating_mul(2).saturating_add(OVERRUN);
-        (self.budget.used() > bound && self.budget.state() > bound).then(|| self.exhausted())
+        (self.budget.used() > self.overrun && self.budget.state() > self.overrun).then(|| self.exhausted())
     }
 
     /// The error of a query whose state does not fit.
@@ -338,6 +387,12 @@ fn verdict(limit: u64, state: u64, in_flight: u64, in_flight_limit: u64, is_slow
     } else {
         Verdict::Yes
     }
+}
+
+/// Bytes of state at which a query ends at once: before the system ends the process.
+fn far_over(limit: u64, available: u64) -> u64 {
+    let twice = limit.saturating_mul(2).saturating_add(OVERRUN);
+    twice.min((limit / 4 * 5).max(available.saturating_sub(UNCOUNTED)))
 }
 
 /// From here on only the slowest splits are read.
@@ -388,6 +443,17 @@ mod tests {
     use super::*;
     use std::thread;
 
+    /// Workers that rest when it says so.
+    struct Resting<F>(F);
+
+    impl<F: Fn() -> bool> Others for Resting<F> {
+        fn are_at_rest(&self) -> bool {
+            self.0()
+        }
+
+        fn spill(&self) {}
+    }
+
     fn flow(groups: Vec<Option<usize>>, limit: u64) -> Arc<Flow> {
         let splits = groups.len();
         let flow = Flow::new(16, groups, 2, MemoryBudget::new(limit));
@@ -434,8 +500,8 @@ mod tests {
             flow.advance(0, 100);
             let mut state = Charge::new(&flow.budget, MemoryClass::Tables, 900);
             thread::scope(|scope| {
-                let ahead = scope.spawn(|| flow.acquire(0, 10, || false).map(drop));
-                flow.acquire(1, 10, || false).unwrap();
+                let ahead = scope.spawn(|| flow.acquire(0, 10, &Resting(|| false)).map(drop));
+                flow.acquire(1, 10, &Resting(|| false)).unwrap();
                 match frees_memory {
                     true => state.set(100),
                     false => flow.advance(1, 200),
@@ -452,17 +518,57 @@ mod tests {
         let _lookups = Charge::new(&flow.budget, MemoryClass::Lookups, 2000);
         let rounds = std::cell::Cell::new(0);
         let at_rest = || rounds.replace(rounds.get() + 1) == 2;
-        flow.acquire(0, 0, at_rest).unwrap();
+        flow.acquire(0, 0, &Resting(at_rest)).unwrap();
         assert_eq!(rounds.get(), 3, "nobody goes on while workers may give memory back");
         tables.set(1700);
-        flow.acquire(0, 0, || true).unwrap();
+        flow.acquire(0, 0, &Resting(|| true)).unwrap();
         tables.set(1701);
-        let error = flow.acquire(0, 0, || true).unwrap_err();
+        let error = flow.acquire(0, 0, &Resting(|| true)).unwrap_err();
         assert_eq!(error.code, code::OUT_OF_MEMORY);
         let expected = "the state of the query is larger than its memory budget of 1000 B: it holds lookups 2.0 KiB, tables 1.7 KiB";
         assert_eq!(error.message, expected);
         flow.open();
-        flow.acquire(0, 0, || true).unwrap();
+        flow.acquire(0, 0, &Resting(|| true)).unwrap();
+    }
+
+    #[test]
+    fn a_query_that_may_spill_gives_up_when_that_was_tried_again() {
+        struct Spilling<'a>(&'a Flow, std::cell::RefCell<Charge>, std::cell::Cell<u32>);
+        impl Others for Spilling<'_> {
+            fn are_at_rest(&self) -> bool {
+                true
+            }
+            fn spill(&self) {
+                self.2.set(self.2.get() + 1);
+                match self.2.get() {
+                    1 => self.0.note_spilled_in_vain(),
+                    // Tables that have just been frozen.
+                    2 => self.1.borrow_mut().set(100),
+                    _ => self.0.note_spilled_in_vain(),
+                }
+            }
+        }
+        let flow = flow(vec![None], 1000);
+        flow.expect_spilling();
+        let tables = std::cell::RefCell::new(Charge::new(&flow.budget, MemoryClass::Tables, 1100));
+        let spilling = Spilling(&flow, tables, std::cell::Cell::new(0));
+        for bytes in [1100, 1500] {
+            spilling.1.borrow_mut().set(bytes);
+            flow.acquire(0, 0, &spilling).unwrap();
+        }
+        assert_eq!(spilling.2.get(), 2);
+        for bytes in [1100, 1500] {
+            spilling.1.borrow_mut().set(bytes);
+            let acquired = flow.acquire(0, 0, &spilling);
+            assert_eq!(acquired.is_err(), bytes == 1500);
+        }
+        assert_eq!(spilling.2.get(), 4, "twice in vain");
+    }
+
+    #[test]
+    fn a_small_container_is_not_overrun() {
+        let mib = |limit: u64, available: u64| far_over(limit << 20, available << 20) >> 20;
+        assert_eq!([mib(40, 128), mib(153, 256), mib(600, 1024), mib(600, 64000)], [64, 192, 960, 1456]);
     }
 
     #[test]
@@ -471,18 +577,18 @@ mod tests {
         let mut tables = Charge::new(&flow.budget, MemoryClass::Tables, 1100);
         for bytes in [1100, 700, 2000] {
             tables.set(bytes);
-            flow.acquire(0, 0, || true).unwrap();
+            flow.acquire(0, 0, &Resting(|| true)).unwrap();
         }
     }
 
     #[test]
     fn a_chunk_weighs_what_the_one_before_it_did() {
         let flow = flow(vec![None], 1000);
-        let mut first = flow.acquire(0, 10, || false).unwrap();
+        let mut first = flow.acquire(0, 10, &Resting(|| false)).unwrap();
         assert_eq!(flow.budget.in_flight(), 10);
         first.decoded(90);
         assert_eq!(flow.budget.in_flight(), 100);
-        let second = flow.acquire(0, 10, || false).unwrap();
+        let second = flow.acquire(0, 10, &Resting(|| false)).unwrap();
         assert_eq!(flow.budget.in_flight(), 200);
         drop((first, second));
         assert_eq!((flow.budget.in_flight(), flow.state.lock().total), (0, 0));

@@ -80,7 +80,7 @@ pub use input::{
     EventTimeColumns, FlatMapCode, HeadCode, HeadCondition, OperatorCode, PartitionedCode, PipelineCode, RunInput,
     SourceInput, SourceRows, StagedCode, event_time_columns,
 };
-pub use millstream_state::{MemoryClass, MemorySnapshot};
+pub use millstream_state::{Allocator, MemoryClass, MemorySnapshot, set_allocator};
 pub use spill::{SpillConfig, SpillMode};
 pub use stats::{
     CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, HardwareSnapshot, KeysSnapshot, PipelineSnapshot,

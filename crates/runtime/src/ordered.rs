@@ -48,9 +48,10 @@ impl<S, J> Ordered<S, J> {
         queue.waiting.get(&queue.next).map(look)
     }
 
-    /// A turn: performs jobs until the next one is not there yet. An error ends it for good, with the jobs that are
-    /// left dropped with the lane.
-    pub(crate) fn run<E>(&self, mut perform: impl FnMut(&mut S, J) -> Result<(), E>) -> Result<(), E> {
+    /// A turn: performs jobs until the next one is not there yet, or until `perform` says that one is not done. Whether the turn has
+    /// come to its end: if not, another one is promised, and the caller has to see to it that this is called again. An
+    /// error ends it for good, with the jobs that are left dropped with the lane.
+    pub(crate) fn run<E>(&self, mut perform: impl FnMut(&mut S, &J) -> Result<bool, E>) -> Result<bool, E> {
         let mut state = self.state.lock();
         loop {
             let mut queue = self.queue.lock();
@@ -59,11 +60,15 @@ impl<S, J> Ordered<S, J> {
                 // The turn ends before the lock on the queue does: the next turn finds the state free.
                 drop(state);
                 queue.scheduled = false;
-                return Ok(());
+                return Ok(true);
             };
-            queue.next += 1;
             drop(queue);
-            perform(&mut state, job)?;
+            if !perform(&mut state, &job)? {
+                drop(state);
+                self.queue.lock().waiting.insert(next, job);
+                return Ok(false);
+            }
+            self.queue.lock().next += 1;
         }
     }
 }
@@ -80,14 +85,14 @@ mod tests {
         assert!(!lane.add(1, 'b'));
         assert!(lane.add(0, 'a'));
         assert!(!lane.add(2, 'c'), "a turn is promised");
-        let keep = |done: &mut Vec<char>, job| {
-            done.push(job);
-            Ok::<(), ()>(())
+        let keep = |done: &mut Vec<char>, job: &char| {
+            done.push(*job);
+            Ok::<bool, ()>(true)
         };
-        lane.run(keep).unwrap();
+        assert!(lane.run(keep).unwrap());
         assert!(!lane.add(4, 'e'));
         assert!(lane.add(3, 'd'));
-        lane.run(keep).unwrap();
+        assert!(lane.run(keep).unwrap());
         assert_eq!(*lane.state.lock(), ['a', 'b', 'c', 'd', 'e']);
     }
 
@@ -104,12 +109,15 @@ mod tests {
                             return;
                         }
                         if lane.add(number as u64, number) {
-                            let check = |expected: &mut usize, job: usize| {
-                                assert_eq!(job, *expected);
-                                *expected += 1;
-                                Ok::<(), ()>(())
+                            let mut is_again = false;
+                            let mut check = |expected: &mut usize, job: &usize| {
+                                assert_eq!(*job, *expected);
+                                // Every other job takes two turns.
+                                is_again = !is_again && job % 2 == 1;
+                                *expected += usize::from(!is_again);
+                                Ok::<bool, ()>(!is_again)
                             };
-                            lane.run(check).unwrap();
+                            while !lane.run(&mut check).unwrap() {}
                         }
                     }
                 });

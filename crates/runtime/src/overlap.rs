@@ -2,18 +2,21 @@
 //!
 //! The tables of complete slices are sealed once. Each range of partitions has a [`Combiner`] that takes the slices in and
 //! makes the windows in the order of their ends: a job for each window ([`Ordered`]), which any worker performs. Only
-//! windows that hold a slice with rows are jobs, however far the watermark has jumped.
+//! windows that hold a slice with rows are jobs, however far the watermark has jumped, and a bounded number of them at a time.
 //!
 //! When memory is short, the slices are spilled. Then combiners forget what they have, and windows are merged anew from the
 //! tables of all of their slices, as windows of one slice are (`spill::merging`): that reads a slice once for each of its
-//! windows, but needs a bounded amount of memory. When no slice is in files any more, all of them enter the combiners again.
+//! windows, but needs a bounded amount of memory. The same happens when slices that were spilled before they were complete are too large to
+//! be read as a whole. When no slice is in files any more, all of them enter the combiners again.
 
 use crate::combining::{Combining, Report};
 use crate::config::RunConfig;
 use crate::ordered::Ordered;
+use crate::progress::Forward;
 use crate::query::Query;
 use crate::spill::SpillMode;
 use crate::tables::{Frozen, FrozenByNumber, TablesByNumber, Taken};
+use crate::task::Task;
 use crate::trigger::Firing;
 use millstream_abi::EntryLayout;
 use millstream_plan::pipeline::Combination;
@@ -22,20 +25,33 @@ use millstream_state::{Charge, Combiner, MemoryBudget, MemoryClass, PARTITIONS};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// See the file's description.
+/// Windows that are fired at a time. A watermark may complete a million, each of which is a job with an output of its own; more
+/// are fired when half of them have been delivered.
+const MOST_WINDOWS: usize = 256;
+
+/// Tables in files enter combiners while they take less than one in so many bytes of the budget.
+const READ_SHARE: u64 = 16;
+
+/// The windows of an aggregation that share slices.
 pub(crate) struct OverlapRuntime {
     /// The windows.
     pub(crate) overlap: Overlap,
     /// Locked within the aggregation's progress.
-    pub(crate) sweep: Mutex<Sweep>,
+    pub(crate) sweep: Mutex<Sweep<Vec<Taken>>>,
     /// How windows are made of slices.
     pub(crate) combining: Combining,
     /// One for each range of partitions.
     pub(crate) lanes: Vec<Ordered<Lane, Arc<Firing>>>,
     /// What slices that are in the windows to come consist of. Locked within the aggregation's progress.
     pub(crate) swept: Mutex<SweptTables>,
+    /// Windows that have been fired and not been delivered.
+    under_way: AtomicUsize,
+    /// What the inputs have brought, while not all windows that it completes have been fired. Locked within the
+    /// aggregation's progress.
+    held: Mutex<Option<Forward>>,
 }
 
 /// Tables of slices of which some windows have been fired, by number.
@@ -68,6 +84,17 @@ impl SweptTables {
     /// Whether one of them is in files only.
     fn is_any_stored(&self) -> bool {
         self.tables.values().flatten().any(|table| table.is_stored())
+    }
+
+    /// Bytes in files of those that have not entered a combiner, if `tables` have not.
+    fn bytes_to_read(&self, tables: &TablesByNumber) -> u64 {
+        let frozen = |taken: &Taken| match taken {
+            Taken::Frozen(table) => table.stored(),
+            Taken::Own(_) | Taken::Shared(_) | Taken::Array(_) => None,
+        };
+        let entering = tables.values().flatten().filter_map(frozen);
+        let apart = self.apart.values().flatten().filter_map(|table| table.stored());
+        entering.chain(apart).map(|stored| stored.bytes()).sum()
     }
 
     /// Those that the window of these bounds is made of.
@@ -112,6 +139,8 @@ pub(crate) struct Lane {
     pub(crate) charge: Charge,
     /// What was seen of windows, for `combining`.
     pub(crate) report: Report,
+    /// Rows of the window that the combiner has made last which have been delivered, while some have not.
+    pub(crate) delivered: Option<usize>,
 }
 
 impl OverlapRuntime {
@@ -132,26 +161,56 @@ impl OverlapRuntime {
             combiner: Combiner::new(Arc::clone(layout), combining.next(None), r * size..(r + 1) * size),
             charge: Charge::new(budget, MemoryClass::Partials, 0),
             report: Report::default(),
+            delivered: None,
         };
         let lanes = (0..ranges).map(|r| Ordered::new(lane(r))).collect();
-        OverlapRuntime { overlap, sweep: Mutex::new(Sweep::default()), combining, lanes, swept: Mutex::new(swept) }
+        let (sweep, swept) = (Mutex::new(Sweep::default()), Mutex::new(swept));
+        let (under_way, held) = (AtomicUsize::new(0), Mutex::new(None));
+        OverlapRuntime { overlap, sweep, combining, lanes, swept, under_way, held }
+    }
+
+    /// What the inputs have brought and has not been acted on to its end. `Err` while too many windows are under way.
+    pub(crate) fn take_held(&self) -> Result<Option<Forward>, ()> {
+        let mut held = self.held.lock();
+        match held.is_some() && self.under_way.load(Ordering::SeqCst) > MOST_WINDOWS / 2 {
+            true => Err(()),
+            false => Ok(held.take()),
+        }
+    }
+
+    /// Acts on the rest of what the inputs have brought later.
+    pub(crate) fn hold(&self, forward: Forward) {
+        *self.held.lock() = Some(forward);
+    }
+
+    /// A window has been delivered.
+    pub(crate) fn window_delivered(&self) {
+        self.under_way.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether windows that were held back can be fired now. Who delivers a window asks after it has said so, who holds windows back
+    /// looks at those under way after that: one of the two sees the other.
+    pub(crate) fn may_fire(&self) -> bool {
+        self.under_way.load(Ordering::SeqCst) <= MOST_WINDOWS / 2 && self.held.lock().is_some()
     }
 }
 
 /// How far the windows have been fired.
 #[derive(Debug)]
-pub(crate) struct Sweep {
+pub(crate) struct Sweep<T> {
     /// End of the last window.
     last: Option<i64>,
     /// End of the last window that holds a slice taken so far.
     until: i64,
+    /// Tables that were taken and whose first window has not been fired, by its end and by slice.
+    waiting: BTreeMap<i64, BTreeMap<i64, T>>,
     /// Jobs of the lanes so far.
     jobs: u64,
 }
 
-impl Default for Sweep {
-    fn default() -> Sweep {
-        Sweep { last: None, until: i64::MIN, jobs: 0 }
+impl<T> Default for Sweep<T> {
+    fn default() -> Sweep<T> {
+        Sweep { last: None, until: i64::MIN, waiting: BTreeMap::new(), jobs: 0 }
     }
 }
 
@@ -177,10 +236,10 @@ impl Due<Vec<Taken>> {
     }
 }
 
-impl Sweep {
+impl<T> Sweep<T> {
     /// Of a checkpoint, with the end of the last window and that of the last window that holds a slice.
-    pub(crate) fn restored(last: i64, until: i64) -> Sweep {
-        Sweep { last: Some(last), until, jobs: 0 }
+    pub(crate) fn restored(last: i64, until: i64) -> Sweep<T> {
+        Sweep { last: Some(last), until, ..Sweep::default() }
     }
 
     /// The number of the next job of the lanes.
@@ -200,58 +259,68 @@ impl Sweep {
         self.last.and_then(|last| last.checked_add(overlap.step_ms())).filter(|&end| end <= self.until)
     }
 
-    /// The windows with rows that a watermark completes, in order, given the tables that it has completed.
-    pub(crate) fn due<T>(
+    /// The next windows with rows that a watermark completes, in order, given the tables that it has completed: `most` of
+    /// them. Ask again until there are fewer.
+    pub(crate) fn due(
         &mut self,
         overlap: Overlap,
         tables: impl IntoIterator<Item = (SliceTable, T)>,
         watermark: i64,
+        most: usize,
     ) -> Vec<Due<T>> {
-        let mut waiting: BTreeMap<i64, BTreeMap<i64, T>> = BTreeMap::new();
         for (SliceTable { slice_start, from_end }, table) in tables {
-            waiting.entry(from_end).or_default().insert(slice_start, table);
+            self.waiting.entry(from_end).or_default().insert(slice_start, table);
         }
         let mut due = Vec::new();
-        loop {
+        while due.len() < most {
             let next = self.next_end(overlap);
-            let first = waiting.keys().next().copied();
+            let first = self.waiting.keys().next().copied();
             let Some(end) = next.into_iter().chain(first).min().filter(|end| end.saturating_sub(1) <= watermark) else {
+                debug_assert!(self.waiting.is_empty(), "a complete table has a complete window");
                 break;
             };
-            let enters = waiting.remove(&end).unwrap_or_default();
+            let enters = self.waiting.remove(&end).unwrap_or_default();
             for &slice in enters.keys() {
                 self.until = self.until.max(overlap.ends(slice).map_or(end, |(_, last)| last));
             }
             self.last = Some(end);
-            due.push(Due { end, enters, is_last: self.until <= end && waiting.is_empty() });
+            due.push(Due { end, enters, is_last: self.until <= end && self.waiting.is_empty() });
         }
-        debug_assert!(waiting.is_empty(), "a complete table has a complete window");
         due
     }
 }
 
 impl Query {
-    /// The windows of slices that a watermark completes, with the tables that it has completed. Under the lock of the
-    /// aggregation's progress.
+    /// The next windows of slices that are complete at a time of theirs, with the tables that are, and whether there may be
+    /// more. Under the lock of the aggregation's progress.
     pub(crate) fn fire_overlapping(
         &self,
         (aggregation, overlap): (usize, &OverlapRuntime),
         tables: TablesByNumber,
-        watermark: i64,
+        reached: i64,
         completed: Instant,
         units: &mut u64,
-    ) -> Vec<Firing> {
+    ) -> (Vec<Firing>, bool) {
         let (mut sweep, mut swept) = (overlap.sweep.lock(), overlap.swept.lock());
-        if swept.is_by_blocks && !self.spilling.is_eager() && !self.spilling.is_short() && !swept.is_any_stored() {
+        // Not while tables wait for their first window: they enter with that.
+        let may_combine = swept.is_by_blocks && sweep.waiting.is_empty();
+        if may_combine && !self.spilling.is_eager() && !self.spilling.is_short() && !swept.is_any_stored() {
             swept.is_by_blocks = false;
             swept.combine_again();
         }
+        let mut tasks = Vec::new();
+        if !swept.is_by_blocks && swept.bytes_to_read(&tables) > self.flow.budget.limit() / READ_SHARE {
+            tasks = self.combine_no_more(aggregation, &mut sweep, &mut swept);
+        }
         let tables = swept.enter(tables).into_iter().map(|(id, tables)| (overlap.overlap.table(id), tables));
-        let mut due = sweep.due(overlap.overlap, tables, watermark);
+        let mut due = sweep.due(overlap.overlap, tables, reached, MOST_WINDOWS);
+        let last_end = due.last().map(|due| due.end).filter(|_| due.len() == MOST_WINDOWS);
         if let Some(first) = due.first_mut().filter(|_| !swept.is_by_blocks) {
             first.take_over(overlap.overlap, std::mem::take(&mut swept.apart));
         }
-        sweep.next_end(overlap.overlap).into_iter().for_each(|end| self.due_at_watermark(end - 1));
+        let timeline = self.aggregations[aggregation].timeline;
+        let next_end = sweep.next_end(overlap.overlap);
+        next_end.into_iter().for_each(|end| self.due_at_watermark(timeline.watermark_at(end - 1)));
         let window = |due: Due<Vec<Taken>>| match swept.is_by_blocks {
             true => {
                 let (start, end) = (overlap.overlap.start_of_window(due.end), due.end);
@@ -260,9 +329,17 @@ impl Query {
             }
             false => Firing::of_slices(aggregation, overlap, due, sweep.next_job(), completed, units),
         };
-        let firings = due.into_iter().map(window).collect();
-        swept.forget(overlap.overlap, watermark.saturating_add(1));
-        firings
+        let firings: Vec<Firing> = due.into_iter().map(window).collect();
+        swept.forget(overlap.overlap, last_end.unwrap_or(reached.saturating_add(1)));
+        overlap.under_way.fetch_add(firings.len(), Ordering::SeqCst);
+        self.scheduler.push(tasks);
+        (firings, last_end.is_some())
+    }
+
+    /// Has combiners forget what they have, behind the windows that are on their way: windows to come are merged by blocks.
+    fn combine_no_more(&self, aggregation: usize, sweep: &mut Sweep<Vec<Taken>>, swept: &mut SweptTables) -> Vec<Task> {
+        swept.combine_no_more();
+        self.sealed(&Arc::new(Firing::of_nothing(aggregation, sweep.next_job())))
     }
 
     /// The slices of an aggregation that no combiner has or will have: they can be spilled. Empty for windows that do not
@@ -273,10 +350,7 @@ impl Query {
         let _progress = runtime.progress();
         let (mut sweep, mut swept) = (overlap.sweep.lock(), overlap.swept.lock());
         if !swept.is_by_blocks && !swept.tables.is_empty() {
-            swept.combine_no_more();
-            // Behind the windows that are on their way.
-            let firing = Arc::new(Firing::of_nothing(aggregation, sweep.next_job()));
-            let tasks = self.sealed(&firing);
+            let tasks = self.combine_no_more(aggregation, &mut sweep, &mut swept);
             self.scheduler.push(tasks);
         }
         swept.all()
@@ -299,26 +373,37 @@ mod tests {
     fn windows_with_rows_are_fired_in_order_and_no_others() {
         let overlap = Overlap::Hop { size_ms: 6, slide_ms: 2, offset_ms: 0 };
         let mut sweep = Sweep::default();
-        let due = sweep.due(overlap, [table(0, 2), table(2, 4)], 4);
+        let due = sweep.due(overlap, [table(0, 2), table(2, 4)], 4, 10);
         assert_eq!(ends(&due), [(2, vec![0], false), (4, vec![2], false)]);
         // A straggler of the first slice counts for the window that ends at 6 only.
-        let due = sweep.due(overlap, [table(0, 6)], 5);
+        let due = sweep.due(overlap, [table(0, 6)], 5, 10);
         assert_eq!(ends(&due), [(6, vec![0], false)]);
         let far = 1 << 50;
-        let due = sweep.due(overlap, [table(far, far + 2)], far + 3);
+        let due = sweep.due(overlap, [table(far, far + 2)], far + 3, 10);
         assert_eq!(ends(&due), [(8, vec![], false), (far + 2, vec![far], false), (far + 4, vec![], false)]);
-        let due = sweep.due(overlap, [], i64::MAX);
+        let due = sweep.due(overlap, [], i64::MAX, 10);
         assert_eq!(ends(&due), [(far + 6, vec![], true)]);
+    }
+
+    #[test]
+    fn a_bounded_number_of_windows_is_fired_at_a_time() {
+        let overlap = Overlap::Hop { size_ms: 4, slide_ms: 1, offset_ms: 0 };
+        let mut sweep = Sweep::default();
+        let mut next = |tables: &[(SliceTable, ())]| ends(&sweep.due(overlap, tables.iter().copied(), 9, 3));
+        assert_eq!(next(&[table(0, 1), table(2, 3)]), [(1, vec![0], false), (2, vec![], false), (3, vec![2], false)]);
+        assert_eq!(next(&[]), [(4, vec![], false), (5, vec![], false), (6, vec![], true)]);
+        assert_eq!(next(&[table(1, 8)]), [(8, vec![1], true)], "a straggler");
+        assert_eq!(next(&[]), []);
     }
 
     #[test]
     fn slices_of_one_first_window_enter_it_together() {
         let overlap = Overlap::Cumulate { size_ms: 6, step_ms: 2, offset_ms: 1 };
         let mut sweep = Sweep::default();
-        let due = sweep.due(overlap, [table(-5, -3), table(-3, -1)], i64::MAX);
+        let due = sweep.due(overlap, [table(-5, -3), table(-3, -1)], i64::MAX, 10);
         assert_eq!(ends(&due), [(-3, vec![-5], false), (-1, vec![-3], false), (1, vec![], true)]);
         let overlap = Overlap::Hop { size_ms: 3, slide_ms: 2, offset_ms: 0 };
-        let due = Sweep::default().due(overlap, [table(1, 3), table(0, 3)], i64::MAX);
+        let due = Sweep::default().due(overlap, [table(1, 3), table(0, 3)], i64::MAX, 10);
         assert_eq!(ends(&due), [(3, vec![0, 1], true)]);
     }
 }

@@ -319,7 +319,8 @@ fn aggregation(
     let owners = Owners { own: config.workers + lanes, nodes, workers: config.workers };
     let spills = config.spill.mode != SpillMode::Never;
     let tables = OpenTables::new(Arc::clone(&layout), owners, (config.dense_tables, spills), budget);
-    Ok(Aggregation::new(aggregation.assigner, types, output, inputs, overlap, tables, strategy))
+    let windows = (aggregation.assigner, aggregation.timeline);
+    Ok(Aggregation::new(windows, types, output, inputs, overlap, tables, strategy))
 }
 
 /// The component of an aggregation that counts all rows, whichever pipeline they come from.

@@ -195,7 +195,7 @@ impl Query {
     fn do_due(&self, now: Instant) -> Result<Option<Instant>, Diagnostic> {
         let mut next = earlier(self.find_idle_splits(now), self.forget_expired(now));
         next = earlier(next, self.follow_clock(now));
-        next = earlier(next, self.resume_merges(now));
+        next = earlier(next, self.resume_consumed(now));
         next = earlier(next, self.resume_parked(now));
         next = earlier(next, self.begin_rounds(now));
         next = earlier(next, self.checkpoint_if_due(now)?);

@@ -84,7 +84,7 @@ impl Scheduler {
 fn urgency(task: &Task) -> Urgency {
     let (class, time) = match task {
         // What is looked up is waited for by everything else; keyed operators hold back all that is after them.
-        Task::Build(_) | Task::Keyed(_) => (0, i64::MIN),
+        Task::Build(_) | Task::Keyed(_) | Task::PutOut(_) => (0, i64::MIN),
         Task::Combine { end, .. } => (0, *end),
         Task::Seal(firing) | Task::Merge(firing, _) => (0, firing.end()),
         Task::MergeStored(merge) => (0, merge.end()),

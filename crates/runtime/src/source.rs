@@ -3,7 +3,7 @@
 use crate::buffer::Rows;
 use crate::columns::sliced;
 use crate::event_time::{EventTime, RowTimes};
-use crate::flow::Permit;
+use crate::flow::{Others, Permit};
 use crate::plan_graph::Constant;
 use crate::processing_time::machine_time;
 use crate::query::Query;
@@ -50,6 +50,10 @@ pub(crate) struct SourceRuntime {
 
 /// The number of a split with its reader.
 pub(crate) type Unread = (usize, Option<Box<dyn SplitReader>>);
+
+/// A record that a reader has to hold as a whole may have one in so many bytes of the budget: its columns and what becomes of them
+/// are as large again.
+const RECORD_SHARE: u64 = 4;
 
 /// A split of a source.
 pub(crate) struct Split {
@@ -137,11 +141,22 @@ impl SourceRuntime {
                 columns: sliced(&columns, start, length),
                 rows: length,
                 times: times.as_ref().map(|t| t.slice(start, length)),
+                watermarks: None,
                 permit: permit.clone(),
             }
         };
         let cuts = (0..rows).step_by(most_rows).map(cut).collect();
         Ok(Unit { rows: cuts, error: errors.fatal().or(error), ..Unit::default() })
+    }
+}
+
+impl Others for Query {
+    fn are_at_rest(&self) -> bool {
+        self.scheduler.queued() == 0 && self.scheduler.idle() == self.config.workers
+    }
+
+    fn spill(&self) {
+        self.spill_if_needed();
     }
 }
 
@@ -209,6 +224,7 @@ impl Query {
             Begin::Resume(from) => reader.resume(from)?,
             Begin::Fresh | Begin::Ended => {}
         }
+        reader.limit_records(usize::try_from(self.flow.budget.limit() / RECORD_SHARE).unwrap_or(usize::MAX));
         if runtime.is_spare() {
             // Nobody waits for what may never come: it is idle until it has something.
             runtime.progress.lock().idle = true;
@@ -249,8 +265,7 @@ impl Query {
         let runtime = &self.sources[source].splits[split];
         // A reader that waits for room is not silent.
         runtime.progress.lock().active = None;
-        let at_rest = || self.scheduler.queued() == 0 && self.scheduler.idle() == self.config.workers;
-        let permit = self.flow.acquire(runtime.stream, chunk.bytes, at_rest)?;
+        let permit = self.flow.acquire(runtime.stream, chunk.bytes, self)?;
         let mut reading = runtime.progress.lock();
         if reading.ended {
             return Ok(());

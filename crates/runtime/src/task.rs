@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::flow::Permit;
-use crate::keyed::KeyedTask;
+use crate::keyed::{KeyedTask, SpooledOutput};
 use crate::lanes::LaneTask;
 use crate::spill::StoredMerge;
 use crate::stream::StreamId;
@@ -37,6 +37,8 @@ pub(crate) enum Task {
     Build(usize),
     /// Does the jobs of a partition of a keyed operator.
     Keyed(KeyedTask),
+    /// Goes on delivering what such a job has put out by files.
+    PutOut(Box<SpooledOutput>),
 }
 
 impl Task {

@@ -16,6 +16,7 @@ use crate::overlap::{Due, Lane, OverlapRuntime};
 use crate::progress::{Forward, Progress};
 use crate::query::Query;
 use crate::sequencer::Unit;
+use crate::spill::Unconsumed;
 use crate::strategy::Switch;
 use crate::tables::{FrozenByNumber, Stored, Taken};
 use crate::task::Task;
@@ -33,6 +34,9 @@ use std::time::Instant;
 /// Windows of at most so many entries (before the merge) are sealed and merged by one task: more would cost more than
 /// they share. Larger ones are merged by about a task for each so many.
 const SMALL_WINDOW_ENTRIES: usize = 4096;
+
+/// Rows that are put out at a time have strings and objects of one in so many bytes of the budget.
+const ROWS_SHARE: u64 = 64;
 
 /// A window being written.
 pub(crate) struct Firing {
@@ -93,19 +97,24 @@ impl Query {
         let runtime = &self.aggregations[aggregation];
         let mut progress = runtime.progress();
         let step = runtime.advance(&mut progress);
-        let reached = progress.reached_cut();
-        let Some(Advance { forward, completes }) = step else { return false };
-        if let Some(generation) = forward.cut {
+        let Some(Advance { forward, completes, is_rest }) = step else { return false };
+        if let Some(generation) = forward.cut.filter(|_| !is_rest) {
             let watch = Watch::start();
             runtime.tables.freeze_before(generation);
             self.stats.checkpoints.note_handing_over(&watch);
         }
         // Taking the tables under the lock keeps windows in order between threads that advance the watermark.
-        let tasks = match completes {
-            true => self.fire_complete(aggregation, forward.watermark, &mut progress),
-            false => Vec::new(),
+        let (tasks, is_all) = match completes {
+            true => self.fire_complete(aggregation, runtime.timeline.reached(forward.watermark), &mut progress),
+            false => (Vec::new(), true),
         };
-        if let Some(generation) = reached {
+        if let Some(overlap) = runtime.overlap.as_ref().filter(|_| !is_all) {
+            overlap.hold(forward);
+            drop(progress);
+            self.scheduler.push(tasks);
+            return true;
+        }
+        if let Some(generation) = progress.reached_cut() {
             self.cut_aggregation(aggregation, generation, forward);
         }
         let last_unit = progress.units;
@@ -142,31 +151,31 @@ impl Query {
         self.stats.checkpoints.note_handing_over(&watch);
     }
 
-    /// Fires the windows that the watermark has completed.
-    fn fire_complete(&self, aggregation: usize, watermark: i64, progress: &mut Progress) -> Vec<Task> {
+    /// Fires windows that are complete as the watermark has reached a time of theirs; whether these are all.
+    fn fire_complete(&self, aggregation: usize, reached: i64, progress: &mut Progress) -> (Vec<Task>, bool) {
         let (runtime, completed) = (&self.aggregations[aggregation], Instant::now());
-        let mut tables = runtime.tables.take(runtime.ids(), watermark);
+        let mut tables = runtime.tables.take(runtime.ids(), reached);
         if tables.is_empty() && runtime.has_group_of_nothing() {
             tables.insert(0, vec![Taken::Own(Box::new(Table::of_nothing(Arc::clone(&runtime.layout))))]);
         }
         tables.retain(|_, tables| !tables.iter().all(Taken::is_empty));
         let fired = tables.values().flatten();
         self.note_switch(aggregation, runtime.strategy.note_slices(tables.len(), fired, runtime.tables.memory_left()));
-        let firings: Vec<Firing> = match &runtime.overlap {
+        let (firings, may_be_more) = match &runtime.overlap {
             Some(overlap) => {
-                self.fire_overlapping((aggregation, overlap), tables, watermark, completed, &mut progress.units)
+                self.fire_overlapping((aggregation, overlap), tables, reached, completed, &mut progress.units)
             }
             None => {
                 let whole = |(id, tables)| {
                     let window = runtime.window_of(id);
                     Firing::of_tables(aggregation, window, tables, completed, &mut progress.units)
                 };
-                tables.into_iter().map(whole).collect()
+                (tables.into_iter().map(whole).collect(), false)
             }
         };
         self.stats.windows_fired.fetch_add(firings.len() as u64, Ordering::Relaxed);
         self.stats.aggregations[aggregation].begun.fetch_add(firings.len() as u64, Ordering::Relaxed);
-        firings.into_iter().flat_map(|firing| self.begin(Arc::new(firing))).collect()
+        (firings.into_iter().flat_map(|firing| self.begin(Arc::new(firing))).collect(), !may_be_more)
     }
 
     /// The tasks that a window begins with.
@@ -240,54 +249,128 @@ impl Query {
     /// Merges one range of partitions in memory and delivers the rows to the output stream.
     pub(crate) fn merge(&self, firing: &Firing, group: usize) -> Result<(), Diagnostic> {
         self.deliver_window(firing, group, &merge(&firing.sealed_tables(), firing.partitions(group)));
+        self.fire_held(firing.aggregation);
         Ok(())
     }
 
-    /// Makes the windows of one range of partitions whose turn it is.
+    /// Makes the windows of one range of partitions whose turn it is, until they have put out enough.
     pub(crate) fn combine(&self, aggregation: usize, lane: usize) -> Result<(), Diagnostic> {
         let overlap = self.aggregations[aggregation].overlap.as_ref();
         let overlap = overlap.ok_or_else(|| Diagnostic::bug("windows that do not overlap were combined"))?;
-        overlap.lanes[lane].run(|Lane { combiner, charge, report }, firing: Arc<Firing>| {
-            let (Some((start, end)), &Then::Combine { number, is_last }) = (firing.window, &firing.then) else {
-                combiner.clear();
-                charge.set(combiner.bytes());
-                return Ok(());
-            };
-            combiner.set_combination(overlap.combining.next(Some(combiner.combination())));
-            let mut slices = firing.slices.lock().clone();
-            let size = PARTITIONS / overlap.lanes.len();
-            for (slice, table) in firing.stored.lock().iter() {
-                let tables = &self.aggregations[aggregation].tables;
-                slices[*slice].1.push(Arc::new(table.read(lane * size..(lane + 1) * size, tables)?));
+        let (mut output, mut end) = (Unconsumed::default(), 0);
+        let is_over = overlap.lanes[lane].run(|state: &mut Lane, firing: &Arc<Firing>| {
+            end = firing.end();
+            if output.bytes() > self.most_unconsumed() {
+                return Ok(false);
             }
-            for (slice, partials) in &slices {
-                match overlap.overlap.ends(*slice) {
-                    Some((first, _)) if first < end => combiner.add_late(*slice, end, partials),
-                    _ => combiner.add_slice(*slice, partials),
-                }
-            }
-            self.deliver_window(&firing, lane, combiner.window(start, end));
-            if let Some(switch) = overlap.combining.note(number, combiner.contents(), report) {
-                self.stats.note_event(format!("aggregation {aggregation}"), switch.observed(), switch.decided());
-            }
-            if is_last {
-                let next = overlap.overlap.start_of_window(end.saturating_add(overlap.overlap.step_ms()));
-                combiner.window(next, next);
-            }
+            self.make_window((aggregation, lane), overlap, state, firing)?;
+            self.deliver_made(lane, state, firing, &mut output)
+        })?;
+        if !is_over {
+            self.park_until_consumed(output, Task::Combine { aggregation, lane, end });
+        }
+        self.fire_held(aggregation);
+        Ok(())
+    }
+
+    /// Has the combiner of a lane make a window, or forget what it has, unless that has been done.
+    fn make_window(
+        &self,
+        (aggregation, lane): (usize, usize),
+        overlap: &OverlapRuntime,
+        state: &mut Lane,
+        firing: &Firing,
+    ) -> Result<(), Diagnostic> {
+        let Lane { combiner, charge, report, delivered } = state;
+        let (Some((start, end)), &Then::Combine { number, .. }) = (firing.window, &firing.then) else {
+            combiner.clear();
             charge.set(combiner.bytes());
-            Ok(())
-        })
+            return Ok(());
+        };
+        if delivered.is_some() {
+            return Ok(());
+        }
+        combiner.set_combination(overlap.combining.next(Some(combiner.combination())));
+        let mut slices = firing.slices.lock().clone();
+        let size = PARTITIONS / overlap.lanes.len();
+        for (slice, table) in firing.stored.lock().iter() {
+            let tables = &self.aggregations[aggregation].tables;
+            slices[*slice].1.push(Arc::new(table.read(lane * size..(lane + 1) * size, tables)?));
+        }
+        for (slice, partials) in &slices {
+            match overlap.overlap.ends(*slice) {
+                Some((first, _)) if first < end => combiner.add_late(*slice, end, partials),
+                _ => combiner.add_slice(*slice, partials),
+            }
+        }
+        combiner.window(start, end);
+        charge.set(combiner.bytes());
+        if let Some(switch) = overlap.combining.note(number, combiner.contents(), report) {
+            self.stats.note_event(format!("aggregation {aggregation}"), switch.observed(), switch.decided());
+        }
+        *delivered = Some(0);
+        Ok(())
+    }
+
+    /// Delivers rows of the window that the combiner of a lane has made, until there are no more, or enough of what has been
+    /// delivered is not consumed; whether there are no more.
+    fn deliver_made(
+        &self,
+        lane: usize,
+        state: &mut Lane,
+        firing: &Firing,
+        output: &mut Unconsumed,
+    ) -> Result<bool, Diagnostic> {
+        let Lane { combiner, charge, delivered, .. } = state;
+        let Some(from) = *delivered else { return Ok(true) };
+        let overlap = self.aggregations[firing.aggregation].overlap.as_ref();
+        let overlap = overlap.ok_or_else(|| Diagnostic::bug("windows that do not overlap were combined"))?;
+        let merged = combiner.made();
+        let (mut rows, mut from) = (self.rows_of_window(firing, merged, from), from);
+        loop {
+            let part = rows.next().map(|rows| self.held(rows, output));
+            from += part.as_ref().map_or(0, |part| part.rows);
+            let continues = from < merged.len();
+            let rows = part.into_iter().collect();
+            let unit = Unit { rows, before: self.before(firing), continues, ..Unit::default() };
+            self.deliver(self.aggregations[firing.aggregation].output, firing.unit(lane), unit);
+            if !continues {
+                break;
+            }
+            if output.bytes() > self.most_unconsumed() {
+                *delivered = Some(from);
+                return Ok(false);
+            }
+        }
+        drop(rows);
+        *delivered = None;
+        if let Then::Combine { is_last: true, .. } = firing.then {
+            let next = overlap.overlap.start_of_window(firing.end().saturating_add(overlap.overlap.step_ms()));
+            combiner.window(next, next);
+        }
+        charge.set(combiner.bytes());
+        self.window_delivered(firing);
+        Ok(true)
     }
 
     /// Delivers the rows of a range of partitions of a window to the output stream.
     fn deliver_window(&self, firing: &Firing, group: usize, merged: &Merged) {
-        let unit = Unit { rows: self.rows_of_window(firing, merged), before: firing.before(), ..Unit::default() };
+        let unit = Unit {
+            rows: self.rows_of_window(firing, merged, 0).collect(),
+            before: self.before(firing),
+            ..Unit::default()
+        };
         self.deliver(self.aggregations[firing.aggregation].output, firing.unit(group), unit);
         self.window_delivered(firing);
     }
 
-    /// Merged entries of a window as rows, in buffers.
-    pub(crate) fn rows_of_window(&self, firing: &Firing, merged: &Merged) -> Vec<Rows> {
+    /// Merged entries of a window from one on as rows, in buffers.
+    pub(crate) fn rows_of_window<'m>(
+        &'m self,
+        firing: &Firing,
+        merged: &'m Merged,
+        from: usize,
+    ) -> impl Iterator<Item = Rows> + use<'m> {
         let runtime = &self.aggregations[firing.aggregation];
         let window: Vec<i64> = match (runtime.assigner, firing.window) {
             (WindowAssigner::Attached, Some((_, end))) => vec![end],
@@ -295,21 +378,40 @@ impl Query {
         };
         let most = self.buffer_size.rows();
         let stats = &self.stats.aggregations[firing.aggregation];
-        stats.rows_out.fetch_add(merged.len() as u64, Ordering::Relaxed);
-        (0..merged.len())
-            .step_by(most)
-            .map(|start| {
-                let range = start..merged.len().min(start + most);
-                let rows = range.len();
-                Rows { columns: merged.columns(range, &runtime.types, &window), rows, ..Rows::default() }
-            })
-            .collect()
+        let most_bytes = usize::try_from(self.flow.budget.limit() / ROWS_SHARE).unwrap_or(usize::MAX);
+        let mut from = from;
+        std::iter::from_fn(move || {
+            let rest = from..merged.len().min(from + most);
+            if rest.is_empty() {
+                return None;
+            }
+            let range = merged.within(rest, most_bytes);
+            from = range.end;
+            let rows = range.len();
+            stats.rows_out.fetch_add(rows as u64, Ordering::Relaxed);
+            Some(Rows { columns: merged.columns(range, &runtime.types, &window), rows, ..Rows::default() })
+        })
+    }
+
+    /// Fires windows that were held back, if it is their turn. Asked for by who has delivered windows, without a lock.
+    pub(crate) fn fire_held(&self, aggregation: usize) {
+        if self.aggregations[aggregation].overlap.as_ref().is_some_and(OverlapRuntime::may_fire) {
+            self.settle(aggregation);
+        }
+    }
+
+    /// The watermark before the rows of a window: the windows before this one are complete, whichever watermark has brought
+    /// them, and it is not.
+    pub(crate) fn before(&self, firing: &Firing) -> Option<i64> {
+        let timeline = self.aggregations[firing.aggregation].timeline;
+        firing.window.map(|(_, end)| timeline.watermark_at(end.saturating_sub(1)).saturating_sub(1))
     }
 
     /// A range of partitions of a window has been delivered.
     pub(crate) fn window_delivered(&self, firing: &Firing) {
-        if firing.undelivered.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if firing.undelivered.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.stats.aggregations[firing.aggregation].delay.record(firing.completed.elapsed());
+            self.aggregations[firing.aggregation].overlap.iter().for_each(OverlapRuntime::window_delivered);
         }
     }
 }
@@ -413,11 +515,6 @@ impl Firing {
     /// The unit that a lane puts out for it, if it is a window.
     pub(crate) fn first_output(&self, lane: usize) -> Option<u64> {
         self.window.map(|_| self.unit(lane))
-    }
-
-    /// The watermark before its rows: the windows before this one are complete, whichever watermark has brought them.
-    pub(crate) fn before(&self) -> Option<i64> {
-        self.window.map(|(_, end)| end.saturating_sub(2))
     }
 
     /// Its tables that are in memory; all have been sealed.

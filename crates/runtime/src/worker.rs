@@ -78,6 +78,7 @@ impl Subject {
             Task::Combine { aggregation, .. } => Subject::Aggregation(*aggregation),
             Task::MergeStored(merge) => Subject::Aggregation(merge.aggregation()),
             Task::Keyed(task) => Subject::Operator(task.operator),
+            Task::PutOut(output) => Subject::Operator(output.operator()),
             Task::Decode(_) | Task::Process(_) | Task::Fold(_) | Task::Build(_) => Subject::Rows,
         }
     }
@@ -94,6 +95,7 @@ impl Worker<'_> {
             Task::Merge(..) | Task::Combine { .. } => self.query.put_out(task),
             Task::Build(lookup) => self.query.build(lookup, &mut self.functions),
             Task::Keyed(task) => self.query.work_on(task, &mut self.functions),
+            Task::PutOut(output) => self.query.deliver_spooled(output),
         }
     }
 

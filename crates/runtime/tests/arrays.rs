@@ -10,7 +10,7 @@ use millstream_codegen::kernel::{Kernel, Tier};
 use millstream_codegen::program::{KeyRange, Program};
 use millstream_codegen::specialise::{Choices, Specialised, specialise};
 use millstream_plan::pipeline::*;
-use millstream_plan::window::{Overlap, WindowAssigner};
+use millstream_plan::window::{Overlap, Timeline, WindowAssigner};
 use millstream_runtime::*;
 use millstream_types::{DataType, Field};
 use std::sync::Arc;
@@ -108,6 +108,7 @@ fn overlapping_plan(overlap: Overlap, combination: Combination) -> QueryPlan {
     let mut plan = tumbling_plan(100, 40);
     let second = if combination == Combination::Subtract { Accumulator::SumI64 } else { Accumulator::MaxI64 };
     plan.aggregations[0] = Aggregation {
+        timeline: Timeline::Own,
         assigner: WindowAssigner::Overlap(overlap),
         components: vec![Accumulator::Count, second],
         combination,

@@ -7,6 +7,7 @@ mod support;
 use millstream_abi::{Accumulator, Finish, ObjectKind, Phys};
 use millstream_plan::logical::JoinKind;
 use millstream_plan::pipeline::*;
+use millstream_plan::window::Timeline;
 use millstream_runtime::*;
 use millstream_types::{Code, Field, MemorySize, Schema, code};
 use std::sync::Arc;
@@ -152,6 +153,7 @@ fn panicking_sessions() -> QueryPlan {
     output.extend(keyed::aggregate_fields());
     output.extend(["start", "end"].map(|name| Field::new(name, TIME, false)));
     keyed::plan(KeyedOperator {
+        timeline: Timeline::Own,
         kind: KeyedKind::SessionAggregate { gap_ms: 5, aggregates },
         inputs: vec![keyed::keyed_input(None)],
         keys: keyed::name_key(),
@@ -203,6 +205,7 @@ fn interval_join() -> QueryPlan {
             .collect::<Vec<_>>()
     };
     keyed::plan(KeyedOperator {
+        timeline: Timeline::Own,
         kind: KeyedKind::IntervalJoin { kind: JoinKind::Inner, lower_ms: -5, upper_ms: 5, residual: None },
         inputs: vec![keyed::keyed_input(Some(5)), keyed::keyed_input(Some(5))],
         keys: keyed::name_key(),

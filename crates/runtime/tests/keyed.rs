@@ -7,6 +7,7 @@ mod support;
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_plan::logical::{Frame, RankFunction};
 use millstream_plan::pipeline::*;
+use millstream_plan::window::Timeline;
 use millstream_runtime::*;
 use millstream_types::{DataType, Field, Schema};
 use std::collections::BTreeMap;
@@ -50,6 +51,7 @@ fn ranks_number_the_rows_of_a_window() {
             }
         }
         let operator = KeyedOperator {
+            timeline: Timeline::Own,
             kind: KeyedKind::Rank {
                 order: vec![SortColumn { column: 1, descending, nulls_first: true }],
                 function,
@@ -71,6 +73,7 @@ fn a_window_of_many_rows_is_cut_down_to_the_first_ranks() {
     numbers.sort_unstable();
     let expected: Vec<String> = (1..=10).map(|rank| format!("999,{},NULL,{rank}", numbers[rank - 1])).collect();
     let operator = KeyedOperator {
+        timeline: Timeline::Own,
         kind: KeyedKind::Rank {
             order: vec![SortColumn { column: 1, descending: false, nulls_first: true }],
             function: RankFunction::RowNumber,
@@ -99,8 +102,18 @@ fn over_aggregates_take_in_the_rows_before() {
     for (seed, (frame, has_time)) in frames.into_iter().enumerate() {
         // Coarse times, so that there are peers.
         let inputs = [rows(seed as u64 + 11, 2, 150, 10, 0)];
-        let (mut arrived, late) = in_merged_order(&inputs[0], has_time.then_some(0));
+        let is_bounded = matches!(frame, Frame::Rows(Some(_)) | Frame::Range(Some(_)));
+        let reach = (has_time && !is_bounded).then_some(0);
+        let (mut arrived, late) = in_merged_order(&inputs[0], reach);
         if has_time {
+            if is_bounded {
+                let (framed, late) = bounded_over(arrived, frame);
+                assert!(late > 0);
+                let shown = |(row, of): &Framed| format!("{},{}", row.text(), aggregated(of));
+                let expected = framed.iter().map(shown).collect();
+                check(&format!("{frame:?}"), &over(frame, Some(0), None), &inputs, expected, late);
+                continue;
+            }
             arrived.sort_by_key(|a| a.time);
         }
         let mut expected = Vec::new();
@@ -110,23 +123,72 @@ fn over_aggregates_take_in_the_rows_before() {
             let counts: Vec<usize> = match frame {
                 Frame::Rows(None) => until_now,
                 Frame::Rows(Some(n)) => until_now.into_iter().rev().take(n as usize + 1).collect(),
-                Frame::Range(bound) => of_key
-                    .into_iter()
-                    .filter(|&j| arrived[j].time <= row.time && bound.is_none_or(|ms| arrived[j].time >= row.time - ms))
-                    .collect(),
+                Frame::Range(_) => of_key.into_iter().filter(|&j| arrived[j].time <= row.time).collect(),
             };
             expected.push(format!("{},{}", row.text(), aggregated(counts.into_iter().map(|j| &arrived[j]))));
         }
-        let mut output = source_schema();
-        output.fields.extend(aggregate_fields());
         let time = if has_time { Some(0) } else { None };
-        let operator = KeyedOperator {
-            kind: KeyedKind::Over { frame, aggregates: aggregates() },
-            inputs: vec![KeyedInput { time, ..keyed_input(has_time.then_some(0)) }],
-            keys: name_key(),
-            output,
+        check(&format!("{frame:?}"), &over(frame, time, reach), &inputs, expected, late);
+    }
+}
+
+/// OVER of the aggregates by name.
+fn over(frame: Frame, time: Option<usize>, reach_ms: Option<i64>) -> KeyedOperator {
+    let mut output = source_schema();
+    output.fields.extend(aggregate_fields());
+    KeyedOperator {
+        timeline: Timeline::Own,
+        kind: KeyedKind::Over { frame, aggregates: aggregates() },
+        inputs: vec![KeyedInput { time, ..keyed_input(reach_ms) }],
+        keys: name_key(),
+        output,
+    }
+}
+
+#[test]
+fn what_over_puts_out_behind_the_watermark_is_late_for_others() {
+    // With a step of 1 most late rows are behind what was triggered for their key, with long frames they are not.
+    for (seed, frame) in [Frame::Rows(Some(2)), Frame::Range(Some(40)), Frame::Range(Some(900))].into_iter().enumerate()
+    {
+        let inputs = [rows(seed as u64 + 51, 2, 200, 1, 0)];
+        let (framed, mut late) = bounded_over(in_merged_order(&inputs[0], None).0, frame);
+        // A row that is not late comes just in time, whenever that is; one that is late behind the watermark of its place.
+        let mut rows: Vec<Arrived> = framed.into_iter().map(|(row, _)| row).collect();
+        let is_late = |row: &Arrived| row.time <= row.watermark;
+        assert!(rows.iter().any(is_late));
+        rows.iter_mut().for_each(|row| row.watermark = row.watermark.max(row.time - 1));
+        rows.sort_by_key(|row| row.watermark);
+        let mut windows = BTreeMap::<(i64, Option<String>), (usize, i64)>::new();
+        for row in &rows {
+            let start = row.time.div_euclid(30) * 30;
+            if start + 29 <= row.watermark {
+                late += 1;
+                continue;
+            }
+            let window = windows.entry((start, row.name.clone())).or_insert((0, i64::MIN));
+            *window = (window.0 + 1, window.1.max(row.number));
+        }
+        let of_window = |((start, name), (count, most)): ((i64, Option<String>), (usize, i64))| {
+            format!("{},{count},{most},{start},{}", text(&name), start + 30)
         };
-        check(&format!("{frame:?}"), &operator, &inputs, expected, late);
+        let expected = windows.into_iter().map(of_window).collect();
+        let mut plan = plan(over(frame, Some(0), None));
+        let aggregation = aggregation(tumble(30), name_key());
+        let output = aggregation.output_schema();
+        plan.pipelines[1].end = PipelineEnd::Aggregate {
+            aggregation: 0,
+            time: Some(time_column()),
+            keys: vec![Expr::column(2, DataType::STRING, true)],
+            updates: vec![count_all(), argument(key_column())],
+        };
+        plan.pipelines.push(Pipeline {
+            input: PipelineInput::Aggregation(0),
+            schema: output.clone(),
+            operators: vec![],
+            end: PipelineEnd::Sink(0),
+        });
+        (plan.aggregations, plan.sinks) = (vec![aggregation], vec![sink_plan(output, None)]);
+        check_plan(&format!("windows over {frame:?}"), &plan, &inputs, expected, late);
     }
 }
 
@@ -212,6 +274,7 @@ fn sessions_of_many_keys_leave_nothing_behind() {
     let mut input = KeyedInput { keys: vec![1], ..keyed_input(None) };
     input.schema.fields[0].nullable = false;
     let operator = KeyedOperator {
+        timeline: Timeline::Own,
         kind: KeyedKind::SessionAggregate { gap_ms: 50, aggregates: aggregates() },
         inputs: vec![input],
         keys: vec![Field::new("key", DataType::BigInt, false)],

@@ -7,7 +7,7 @@ mod support;
 use millstream_abi::{Accumulator, Finish, ObjectKind, Phys};
 use millstream_plan::expr::Expr;
 use millstream_plan::pipeline::*;
-use millstream_plan::window::{Overlap, WindowAssigner};
+use millstream_plan::window::{Overlap, Timeline, WindowAssigner};
 use millstream_runtime::*;
 use millstream_types::{DataType, Field};
 use support::*;
@@ -34,6 +34,7 @@ fn plan(assigner: WindowAssigner, combination: Combination, delay_ms: i64, parts
         ComponentOutput { component, finish: part.2.clone(), data_type: part.3.clone(), nullable }
     };
     let aggregation = Aggregation {
+        timeline: Timeline::Own,
         assigner,
         keys: vec![Field::new("key", DataType::BigInt, false)],
         components: parts.iter().map(|p| p.0).collect(),

@@ -28,11 +28,17 @@ pub(crate) const DATABASE: &str = "default_database";
 pub struct Catalog {
     entries: BTreeMap<String, Relation>,
     functions: SqlFunctions,
-    is_bounded: Option<Boundedness>,
+    connectors: Option<Connectors>,
 }
 
-/// Whether a table with these options ends by itself.
-pub type Boundedness = fn(&Options) -> bool;
+/// What the catalog asks about the connectors of tables, which it does not know.
+#[derive(Debug, Clone, Copy)]
+pub struct Connectors {
+    /// Whether a table with these options ends by itself.
+    pub is_bounded: fn(&Options) -> bool,
+    /// Checks connector, format and the names of all options of the table of a name.
+    pub check: fn(&str, &Options) -> Result<(), Diagnostic>,
+}
 
 /// A table or a view.
 #[derive(Debug, Clone)]
@@ -81,14 +87,14 @@ impl Catalog {
         Catalog::default()
     }
 
-    /// An empty catalog that asks `is_bounded` which tables end by themselves; [`Catalog::new`] takes none to.
-    pub fn with_boundedness(is_bounded: Boundedness) -> Catalog {
-        Catalog { is_bounded: Some(is_bounded), ..Catalog::default() }
+    /// An empty catalog with connectors; that of [`Catalog::new`] takes every option, and no table to end by itself.
+    pub fn with_connectors(connectors: Connectors) -> Catalog {
+        Catalog { connectors: Some(connectors), ..Catalog::default() }
     }
 
     /// Whether a table ends by itself.
     pub fn is_bounded(&self, table: &Table) -> bool {
-        self.is_bounded.is_some_and(|is_bounded| is_bounded(&table.options))
+        self.connectors.is_some_and(|connectors| (connectors.is_bounded)(&table.options))
     }
 
     /// The SQL functions.
@@ -131,6 +137,10 @@ impl Catalog {
             None => definition.clone(),
         };
         let table = Arc::new(bind_table(&name, &definition, &self.functions)?);
+        // A table without a connector can be named in LIKE.
+        if let Some(connectors) = self.connectors.filter(|_| table.options.get("connector").is_some()) {
+            (connectors.check)(&name, &table.options)?;
+        }
         self.entries.insert(name, Relation::Table(Arc::new(TableEntry { table, definition })));
         Ok(true)
     }

@@ -366,13 +366,21 @@ fn number(parser: &mut Parser, least: u32, most: u32, expected: &str) -> Result<
 fn unknown_type(name: &str, token: &sqlparser::tokenizer::TokenWithSpan) -> ParserError {
     let at = token.span.start;
     let text = if UNSUPPORTED_NAMES.contains(&name) {
-        format!("the data type {name} is not supported")
+        let instead = match name {
+            "MULTISET" => "declare MAP<type, INT>, which COLLECT gives, too",
+            _ => "docs/sql-reference.md lists the types",
+        };
+        format!("the data type {name} is not supported; {instead}")
+    } else if matches!(name, "SERIAL" | "BIGSERIAL" | "SMALLSERIAL") {
+        format!(
+            "unknown data type {name}; Flink SQL numbers no rows: declare BIGINT, and have the rows bring their numbers"
+        )
     } else if let Some((_, ours)) = FOREIGN_NAMES.iter().find(|(foreign, _)| *foreign == name) {
         format!("unknown data type {name}; did you mean {ours}?")
     } else if let Some(near) = crate::diagnostics::nearest(name, TYPE_NAMES.iter().copied()) {
         format!("unknown data type {name}; did you mean {near}?")
     } else {
-        format!("unknown data type {name}")
+        format!("unknown data type {name}; docs/sql-reference.md lists the types")
     };
     ParserError::ParserError(format!("{text}{at}"))
 }

@@ -2,6 +2,7 @@
 
 use crate::catalog::{Relation, TableEntry, View};
 use crate::ddl::{ColumnDefinition, ColumnSource};
+use millstream_types::secret;
 use std::fmt::Write;
 
 /// The columns of DESCRIBE's result.
@@ -58,7 +59,7 @@ fn metadata(key: Option<&str>, is_virtual: bool) -> String {
     format!("METADATA{from}{}", if is_virtual { " VIRTUAL" } else { "" })
 }
 
-/// The text of `SHOW CREATE TABLE`: a statement that creates the same table.
+/// The text of `SHOW CREATE TABLE`: a statement that creates the same table, but for secrets, which are masked.
 pub fn show_create_table(entry: &TableEntry) -> String {
     let (table, definition) = (&entry.table, &entry.definition);
     let mut elements: Vec<String> = definition.columns.iter().map(column_text).collect();
@@ -76,8 +77,11 @@ pub fn show_create_table(entry: &TableEntry) -> String {
         let _ = write!(text, " COMMENT {}", quoted(comment));
     }
     if !definition.options.is_empty() {
-        let options: Vec<String> =
-            definition.options.iter().map(|(k, v)| format!("{} = {}", quoted(k), quoted(v))).collect();
+        let options: Vec<String> = definition
+            .options
+            .iter()
+            .map(|(k, v)| format!("{} = {}", quoted(k), quoted(&secret::shown(k, v))))
+            .collect();
         let _ = write!(text, " WITH (\n  {}\n)", options.join(",\n  "));
     }
     text
@@ -101,7 +105,7 @@ fn column_text(column: &ColumnDefinition) -> String {
 
 /// The text of `SHOW CREATE VIEW`.
 pub fn show_create_view(view: &View) -> String {
-    view.definition.text.clone()
+    secret::conceal(&view.definition.text).into_owned()
 }
 
 /// A name in backticks.

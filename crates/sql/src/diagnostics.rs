@@ -4,10 +4,11 @@
 //! widened to the whole token, and common mistakes get advice: a missing comma or semicolon, a reserved word used as a
 //! name, a clause misspelt. A message that says that something `is not supported` gets the code for that.
 
-use millstream_types::{Diagnostic, Place, code};
+use millstream_types::{Diagnostic, Place, code, secret};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::ParserError;
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, TokenizerError};
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use crate::dialect::{is_reserved, unquoted_word};
@@ -81,6 +82,9 @@ pub(crate) fn from_parser_error(error: &ParserError, tokens: &[TokenWithSpan]) -
     };
     let (message, location) = split_location(text);
     let found = location.and_then(|at| tokens.iter().position(|t| t.span.start == at));
+    if let Some(diagnostic) = missing_aggregate(tokens, found) {
+        return diagnostic;
+    }
     let (message, own_advice) = match message.split_once("; ") {
         Some((message, advice)) if !message.starts_with("Expected: ") => (message, Some(advice)),
         _ => (message, None),
@@ -98,6 +102,28 @@ pub(crate) fn from_parser_error(error: &ParserError, tokens: &[TokenWithSpan]) -
             None => diagnostic,
         },
     }
+}
+
+/// Aggregates of Flink with a syntax of their own, which the parser does not know: `JSON_OBJECTAGG(KEY k VALUE v)`.
+fn missing_aggregate(tokens: &[TokenWithSpan], found: Option<usize>) -> Option<Diagnostic> {
+    const NAMES: [&str; 2] = ["JSON_OBJECTAGG", "JSON_ARRAYAGG"];
+    let before = &tokens[..found?];
+    let call = before.windows(2).rposition(|pair| {
+        let name = unquoted_word(&pair[0]).map(str::to_ascii_uppercase);
+        pair[1].token == Token::LParen && name.is_some_and(|name| NAMES.contains(&name.as_str()))
+    })?;
+    // The call is still open.
+    let depth = before[call..].iter().map(|t| (t.token == Token::LParen) as i64 - (t.token == Token::RParen) as i64);
+    if depth.sum::<i64>() <= 0 {
+        return None;
+    }
+    let name = unquoted_word(&tokens[call])?.to_ascii_uppercase();
+    let message = format!("the aggregate function {name} is not supported yet");
+    let diagnostic = Diagnostic::new(code::UNSUPPORTED, message);
+    Some(
+        at_span(diagnostic, tokens[call].span)
+            .advise("docs/functions.md lists the aggregate functions; COLLECT and ARRAY_AGG are there"),
+    )
 }
 
 /// Just behind the last token: where the statement ended too early.
@@ -243,7 +269,8 @@ pub fn render(diagnostic: &Diagnostic, sql: Option<&str>, origin: &str) -> Strin
             let _ = writeln!(out, "{:gutter$}--> {origin}:{line}:{column}", "");
             let source = sql.and_then(|sql| sql.split('\n').nth((*line as usize).checked_sub(1)?));
             if let Some(source) = source {
-                let (shown, column) = window(source.trim_end_matches('\r'), *column as usize);
+                let (source, column) = concealed(source.trim_end_matches('\r'), *column as usize);
+                let (shown, column) = window(&source, column);
                 let before: String =
                     shown.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
                 let room = shown.chars().count().saturating_sub(column - 1).max(1);
@@ -262,6 +289,17 @@ pub fn render(diagnostic: &Diagnostic, sql: Option<&str>, origin: &str) -> Strin
         let _ = writeln!(out, "{:gutter$} = help: {help}", "");
     }
     out
+}
+
+/// A line without secrets, and the column (from 1) where what stood in `column` stands in it.
+fn concealed(line: &str, column: usize) -> (Cow<'_, str>, usize) {
+    let at = line.char_indices().nth(column.saturating_sub(1)).map_or(line.len(), |(at, _)| at);
+    let (mut hidden, mut mask) = (0, 0);
+    for range in secret::hidden(line).into_iter().take_while(|range| range.start < at) {
+        hidden += line[range.start..range.end.min(at)].chars().count();
+        mask += if range.end <= at { secret::MASK.len() } else { 0 };
+    }
+    (secret::conceal(line), column - hidden + mask)
 }
 
 /// The part of a long line around `column` (from 1), and the column within that part.

@@ -31,13 +31,15 @@ pub mod statement;
 pub mod user_function;
 
 pub use bind::{bind_insert, bind_query};
-pub use catalog::{Catalog, Relation};
+pub use catalog::{Catalog, Connectors, Relation};
 pub use diagnostics::render;
 pub use script::{is_complete, substitute_variables};
 pub use settings::{
     Assume, CodeCache, Combine, DecodeSkipping, ErrorPolicy, FilterShape, InPlace, Merge, PreAggregate, Settings,
     Spill, Tier,
 };
-pub use statement::{ExplainKind, InsertStatement, ParsedStatement, Statement, parse_script, parse_statement};
+pub use statement::{
+    ExplainKind, InsertStatement, NamePattern, ParsedStatement, Statement, parse_script, parse_statement,
+};
 
 pub use sqlparser::ast::Ident;

@@ -9,7 +9,7 @@
 
 use crate::diagnostics;
 use crate::dialect::{FlinkDialect, unquoted_word};
-use millstream_types::{Diagnostic, Place, code};
+use millstream_types::{Diagnostic, Place, code, secret};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace};
 use std::ops::Range;
 
@@ -25,7 +25,9 @@ pub(crate) struct Piece<'a> {
 }
 
 /// Tokens without white space and comments. Double-quoted strings and stray characters are errors here already.
+/// From here on, the secrets of the text are masked in all that is shown.
 pub(crate) fn tokenize(text: &str) -> Result<Vec<TokenWithSpan>, Diagnostic> {
+    secret::remember_statement(text);
     let mut tokens = Tokenizer::new(&FlinkDialect, text)
         .tokenize_with_location()
         .map_err(|error| diagnostics::from_tokenizer_error(&error))?;
@@ -43,7 +45,10 @@ pub(crate) fn tokenize(text: &str) -> Result<Vec<TokenWithSpan>, Diagnostic> {
                 "write 'a string' in single quotes, a `name` in backticks",
             ),
             Token::Char(c) => (format!("unexpected character '{}'", c.escape_default()), ""),
-            Token::Backslash => ("unexpected character '\\'".to_owned(), "within a string, '' stands for a quote"),
+            Token::Backslash => (
+                "unexpected character '\\'".to_owned(),
+                "SHOW TABLES and DESCRIBE t are statements here; within a string, '' stands for a quote",
+            ),
             Token::Placeholder(p) => (format!("unexpected '{p}'"), "variables are written ${NAME}"),
             _ => continue,
         };
@@ -129,13 +134,19 @@ pub fn is_complete(text: &str) -> bool {
 }
 
 /// Replaces every `${NAME}` outside comments by what `lookup` gives; inside strings too. What is put in is not looked
-/// at again. A `${` that no name and `}` follow stays as it is.
+/// at again. A `${` that no name and `}` follow stays as it is, and `$${NAME}` is the text `${NAME}`.
 pub fn substitute_variables(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, Diagnostic> {
     let mut out = String::with_capacity(text.len());
     let mut copied = 0;
     let mut skip_until = 0;
     for (at, region) in Regions::new(text) {
         if at < skip_until || matches!(region, Region::LineComment | Region::BlockComment) {
+            continue;
+        }
+        if let Some(name) = text[at..].strip_prefix('$').and_then(variable_at) {
+            out.push_str(&text[copied..at]);
+            copied = at + 1;
+            skip_until = at + name.len() + 4;
             continue;
         }
         let Some(name) = variable_at(&text[at..]) else { continue };
@@ -148,7 +159,9 @@ pub fn substitute_variables(text: &str, lookup: &dyn Fn(&str) -> Option<String>)
                     column: before[line_start..].chars().count() as u64 + 1,
                     length: name.chars().count() as u64 + 3,
                 })
-                .advise(format!("pass --var {name}=value, or set the environment variable {name}")));
+                .advise(format!(
+                    "pass --var {name}=value, or set the environment variable {name}; for the text itself write $${{{name}}}"
+                )));
         };
         out.push_str(&text[copied..at]);
         out.push_str(&value);
@@ -322,6 +335,8 @@ mod tests {
         let replaced =
             substitute_variables("-- ${A}\n'file://${DATA}/x' ${DATA} /* ${B} */ ${ ${1} $", &lookup).unwrap();
         assert_eq!(replaced, "-- ${A}\n'file:///tmp/${X}/x' /tmp/${X} /* ${B} */ ${ ${1} $");
+        let escaped = substitute_variables("'$${DATA}' $${NOPE} $$${DATA} $$ $${1}", &lookup).unwrap();
+        assert_eq!(escaped, "'${DATA}' ${NOPE} $${DATA} $$ $${1}");
         let missing = substitute_variables("SELECT\n 'ä${NOPE}'", &lookup).unwrap_err();
         assert_eq!(missing.code, code::MISSING_VARIABLE);
         assert_eq!(missing.place, Some(Place::Sql { line: 2, column: 4, length: 7 }));

@@ -1,8 +1,9 @@
 //! The settings of a session: `SET 'key' = 'value'`, `--set key=value`, and the `[settings]` of `millstream.toml`.
 //!
 //! [`KNOWN`] is the only list: keys, defaults, checks and the documentation come from it. Keys of Flink that have no
-//! counterpart here are accepted and change nothing, so that Flink scripts run as they are; every other unknown key is an
-//! error, because a misspelt key would be ignored in silence otherwise.
+//! counterpart here and cannot change rows are accepted and do nothing, so that Flink scripts run as they are. Each is listed by
+//! itself, with the reason; every other key is an error, because what is ignored in silence gives other rows than were asked
+//! for.
 
 use crate::diagnostics::nearest;
 use millstream_types::text::zone::Zone;
@@ -23,18 +24,22 @@ pub enum Kind {
     Duration,
     /// A size of memory: `4 GiB`, `500 MB`, or a share such as `60%`.
     Memory,
+    /// The same, or `auto`.
+    MemoryOrAuto,
     /// The path of a directory.
     Path,
     /// One of these words, in any case, or the path of a directory, which has a slash in it.
     Directory(&'static [&'static str]),
-    /// Anything: the setting has no effect.
+    /// Anything: the setting has no effect, for nothing that it could say changes rows.
     Ignored,
+    /// One of these words, in any case, which say what happens anyway: other values would change rows, which nothing here does.
+    Fixed(&'static [&'static str]),
 }
 
 /// A setting, for the documentation.
 #[derive(Debug, Clone, Copy)]
 pub struct SettingInfo {
-    /// Key; one that ends in `.*` stands for every key below it.
+    /// Key.
     pub key: &'static str,
     /// Default; empty when unset.
     pub default: &'static str,
@@ -42,6 +47,13 @@ pub struct SettingInfo {
     pub kind: Kind,
     /// What it does.
     pub meaning: &'static str,
+}
+
+impl SettingInfo {
+    /// Whether it is one of Flink's that change nothing.
+    pub fn is_without_effect(&self) -> bool {
+        matches!(self.kind, Kind::Ignored | Kind::Fixed(_))
+    }
 }
 
 const fn setting(key: &'static str, default: &'static str, kind: Kind, meaning: &'static str) -> SettingInfo {
@@ -52,6 +64,42 @@ const fn ignored(key: &'static str, meaning: &'static str) -> SettingInfo {
     SettingInfo { key, default: "", kind: Kind::Ignored, meaning }
 }
 
+const fn fixed(key: &'static str, values: &'static [&'static str], meaning: &'static str) -> SettingInfo {
+    SettingInfo { key, default: "", kind: Kind::Fixed(values), meaning }
+}
+
+/// Beginnings of keys of Flink that are refused because they change rows, and what to do instead.
+const REFUSED: &[(&str, &str)] = &[
+    (
+        "table.exec.emit.",
+        "windows give their results once, when they are complete, and rows that come later are late; leave it out",
+    ),
+    ("table.exec.source.idle-timeout", "say 'scan.watermark.idle-timeout' in the WITH of each table"),
+    ("table.exec.source.cdc-events-duplicate", "remove duplicates in the query; leave it out"),
+    ("table.exec.interval-join.min-cleanup-interval", "rows are forgotten when the watermark allows it; leave it out"),
+    ("execution.savepoint.", "say in 'execution.checkpointing.dir' which state to go on from"),
+    ("execution.state-recovery.", "say in 'execution.checkpointing.dir' which state to go on from"),
+    ("table.column-expansion-strategy", "name the columns in SELECT; leave it out"),
+];
+
+/// Settings of Flink begin so.
+const FLINKS: &[&str] = &[
+    "table.",
+    "execution.",
+    "state.",
+    "restart-strategy.",
+    "jobmanager.",
+    "taskmanager.",
+    "rest.",
+    "metrics.",
+    "sql-client.",
+    "cluster.",
+    "high-availability",
+    "security.",
+    "env.",
+    "client.",
+];
+
 const MAX_BUFFER_ROWS: u64 = 80 << 10;
 
 /// Every key that `SET` takes.
@@ -60,7 +108,7 @@ pub const KNOWN: &[SettingInfo] = &[
         "table.local-time-zone",
         "UTC",
         Kind::TimeZone,
-        "The time zone of TIMESTAMP_LTZ in text, casts and date functions. (Flink's default is the machine's zone.)",
+        "The time zone of TIMESTAMP_LTZ in text, casts, date functions and windows. (Flink's default is the machine's zone.)",
     ),
     setting(
         "execution.runtime-mode",
@@ -109,10 +157,11 @@ pub const KNOWN: &[SettingInfo] = &[
     ),
     setting(
         "pipeline.memory",
-        "60%",
-        Kind::Memory,
-        "What a query may hold in buffers, tables and other state: '4 GiB', '500 MB', or a share of the memory of the \
-         machine or container. Over 80 % of it sources are slowed; a query whose state does not fit fails.",
+        "auto",
+        Kind::MemoryOrAuto,
+        "What a query may hold in buffers, tables and other state: '4 GiB', '500 MB', a share of the memory of the machine or \
+         container ('60%'), or (auto) 60 %, less in a small container, where 88 MiB stay free. Over 80 % of it sources are slowed; \
+         a query whose state neither fits nor can be spilled fails.",
     ),
     setting(
         "pipeline.spill",
@@ -126,8 +175,9 @@ pub const KNOWN: &[SettingInfo] = &[
         "",
         Kind::Path,
         "Where state is spilled to: a directory on a local disk; by default 'spill' in the state directory if there is a local one, \
-         and 'millstream-spill' in the system's temporary directory if not. Each running query has a directory of its own there, \
-         which goes with it; what a process that crashed has left is removed by the next one.",
+         and 'millstream-<user id>/spill' in the system's temporary directory if not. Each running query has a directory of its own \
+         there that only this user can read, and which goes with it; what a process that crashed has left is removed by the next one. \
+         A directory that belongs to another user, or in which others may write, is refused.",
     ),
     setting(
         "pipeline.spill.compression",
@@ -285,42 +335,445 @@ pub const KNOWN: &[SettingInfo] = &[
         Kind::Integer(0, u64::MAX),
         "For tests: a new generation of tables begins with every so many buffers of a stream; 0 is never.",
     ),
-    ignored("table.dml-sync", "Inserts of a script run one after the other, each to its end."),
-    ignored("execution.attached", "Queries always run in the foreground."),
-    ignored("execution.target", "There is one way to run."),
-    ignored("execution.shutdown-on-attached-exit", "There is no cluster to shut down."),
-    ignored("execution.checkpointing.*", "Checkpoints are always exactly-once, unaligned and incremental."),
-    ignored("execution.savepoint.*", "There are no savepoints."),
-    ignored("execution.batch.*", "Tuning of Flink's batch runtime."),
-    ignored("execution.buffer-timeout", "Buffers are handed on as soon as a source has no more rows at hand."),
-    ignored("execution.buffer-timeout.*", "Buffers are handed on as soon as a source has no more rows at hand."),
-    ignored("execution.state-recovery.*", "A job goes on from the last checkpoint of its state directory."),
-    ignored("state.*", "State is configured by Millstream itself."),
-    ignored("restart-strategy", "There are no restarts yet."),
-    ignored("restart-strategy.*", "There are no restarts yet."),
-    ignored("jobmanager.*", "There is no job manager."),
-    ignored("taskmanager.*", "There are no task managers."),
-    ignored("rest.*", "There is no REST interface yet."),
-    ignored("metrics.*", "There are no metric reporters yet."),
-    ignored("parallelism.*", "Flink's other settings of parallelism."),
-    ignored("pipeline.name", "Queries have no names yet."),
-    ignored("pipeline.auto-watermark-interval", "Watermarks advance with every buffer."),
-    ignored("pipeline.max-parallelism", "There are no key groups."),
-    ignored("pipeline.object-reuse", "Rows are not objects."),
-    ignored("pipeline.operator-chaining", "Operators are always fused."),
-    ignored("pipeline.operator-chaining.*", "Operators are always fused."),
-    ignored("pipeline.jars", "There are no JAR files."),
-    ignored("sql-client.execution.result-mode", "Results are shown as --output says."),
-    ignored("sql-client.*", "Settings of Flink's SQL client."),
-    ignored("table.exec.*", "Tuning of Flink's runtime, such as mini-batches."),
-    ignored("table.optimizer.*", "Tuning of Flink's optimiser."),
-    ignored("table.plan.*", "Settings of Flink's planner."),
-    ignored("table.planner", "There is one planner."),
-    ignored("table.sql-dialect", "The dialect is Flink's default one."),
-    ignored("table.display.*", "Settings of Flink's SQL client."),
-    ignored("table.generated-code.*", "Tuning of Flink's code generator."),
-    ignored("table.builtin-catalog-name", "There is one catalog."),
-    ignored("table.builtin-database-name", "There is one database."),
+    ignored(
+        "table.dml-sync",
+        "Inserts that read endless input run together, the others one after the other, each to its end, whatever this says.",
+    ),
+    ignored(
+        "execution.attached",
+        "A query runs where it is started, in the foreground: how Flink's client submits jobs does not touch rows.",
+    ),
+    ignored(
+        "execution.target",
+        "A query runs where it is started, in the foreground: how Flink's client submits jobs does not touch rows.",
+    ),
+    ignored(
+        "execution.shutdown-on-attached-exit",
+        "A query runs where it is started, in the foreground: how Flink's client submits jobs does not touch rows.",
+    ),
+    ignored(
+        "execution.checkpointing.mode",
+        "Checkpoints are always exactly-once, unaligned and incremental: how Flink takes them touches what a checkpoint costs, not rows.",
+    ),
+    ignored(
+        "execution.checkpointing.timeout",
+        "Checkpoints are always exactly-once, unaligned and incremental: how Flink takes them touches what a checkpoint costs, not rows.",
+    ),
+    ignored(
+        "execution.checkpointing.min-pause",
+        "Checkpoints are always exactly-once, unaligned and incremental: how Flink takes them touches what a checkpoint costs, not rows.",
+    ),
+    ignored(
+        "execution.checkpointing.max-concurrent-checkpoints",
+        "Checkpoints are always exactly-once, unaligned and incremental: how Flink takes them touches what a checkpoint costs, not rows.",
+    ),
+    ignored(
+        "execution.checkpointing.unaligned",
+        "Checkpoints are always exactly-once, unaligned and incremental: how Flink takes them touches what a checkpoint costs, not rows.",
+    ),
+    ignored(
+        "execution.checkpointing.unaligned.enabled",
+        "Checkpoints are always exactly-once, unaligned and incremental: how Flink takes them touches what a checkpoint costs, not rows.",
+    ),
+    ignored(
+        "execution.checkpointing.aligned-checkpoint-timeout",
+        "Checkpoints are always exactly-once, unaligned and incremental: how Flink takes them touches what a checkpoint costs, not rows.",
+    ),
+    ignored(
+        "execution.checkpointing.tolerable-failed-checkpoints",
+        "Checkpoints are always exactly-once, unaligned and incremental: how Flink takes them touches what a checkpoint costs, not rows.",
+    ),
+    ignored(
+        "execution.checkpointing.externalized-checkpoint-retention",
+        "Checkpoints are always exactly-once, unaligned and incremental: how Flink takes them touches what a checkpoint costs, not rows.",
+    ),
+    ignored(
+        "execution.checkpointing.checkpoints-after-tasks-finish",
+        "Checkpoints are always exactly-once, unaligned and incremental: how Flink takes them touches what a checkpoint costs, not rows.",
+    ),
+    ignored(
+        "execution.checkpointing.storage",
+        "Checkpoints are always exactly-once, unaligned and incremental: how Flink takes them touches what a checkpoint costs, not rows.",
+    ),
+    ignored(
+        "execution.checkpointing.incremental",
+        "Checkpoints are always exactly-once, unaligned and incremental: how Flink takes them touches what a checkpoint costs, not rows.",
+    ),
+    ignored(
+        "execution.checkpointing.local-backup.enabled",
+        "Checkpoints are always exactly-once, unaligned and incremental: how Flink takes them touches what a checkpoint costs, not rows.",
+    ),
+    ignored(
+        "execution.checkpointing.snapshot-compression",
+        "Checkpoints are always exactly-once, unaligned and incremental: how Flink takes them touches what a checkpoint costs, not rows.",
+    ),
+    ignored(
+        "execution.buffer-timeout",
+        "When Flink hands buffers on decides about delay, not about rows; here a buffer goes on as soon as a source has no more rows at hand.",
+    ),
+    ignored(
+        "execution.buffer-timeout.enabled",
+        "When Flink hands buffers on decides about delay, not about rows; here a buffer goes on as soon as a source has no more rows at hand.",
+    ),
+    ignored(
+        "execution.buffer-timeout.interval",
+        "When Flink hands buffers on decides about delay, not about rows; here a buffer goes on as soon as a source has no more rows at hand.",
+    ),
+    ignored("execution.batch-shuffle-mode", "How Flink moves rows between tasks of a batch job: rows stay the same."),
+    ignored("table.exec.shuffle-mode", "How Flink moves rows between tasks of a batch job: rows stay the same."),
+    ignored(
+        "state.backend",
+        "Which backend keeps Flink's state, and where: state is Millstream's own, and 'execution.checkpointing.dir' says where checkpoints are.",
+    ),
+    ignored(
+        "state.backend.type",
+        "Which backend keeps Flink's state, and where: state is Millstream's own, and 'execution.checkpointing.dir' says where checkpoints are.",
+    ),
+    ignored(
+        "state.backend.incremental",
+        "Which backend keeps Flink's state, and where: state is Millstream's own, and 'execution.checkpointing.dir' says where checkpoints are.",
+    ),
+    ignored(
+        "state.backend.local-recovery",
+        "Which backend keeps Flink's state, and where: state is Millstream's own, and 'execution.checkpointing.dir' says where checkpoints are.",
+    ),
+    ignored(
+        "state.backend.rocksdb.localdir",
+        "Which backend keeps Flink's state, and where: state is Millstream's own, and 'execution.checkpointing.dir' says where checkpoints are.",
+    ),
+    ignored(
+        "state.backend.rocksdb.memory.managed",
+        "Which backend keeps Flink's state, and where: state is Millstream's own, and 'execution.checkpointing.dir' says where checkpoints are.",
+    ),
+    ignored(
+        "state.backend.rocksdb.memory.fixed-per-slot",
+        "Which backend keeps Flink's state, and where: state is Millstream's own, and 'execution.checkpointing.dir' says where checkpoints are.",
+    ),
+    ignored(
+        "state.backend.rocksdb.predefined-options",
+        "Which backend keeps Flink's state, and where: state is Millstream's own, and 'execution.checkpointing.dir' says where checkpoints are.",
+    ),
+    ignored(
+        "state.backend.rocksdb.thread.num",
+        "Which backend keeps Flink's state, and where: state is Millstream's own, and 'execution.checkpointing.dir' says where checkpoints are.",
+    ),
+    ignored(
+        "state.checkpoint-storage",
+        "Which backend keeps Flink's state, and where: state is Millstream's own, and 'execution.checkpointing.dir' says where checkpoints are.",
+    ),
+    ignored(
+        "state.checkpoints.dir",
+        "Which backend keeps Flink's state, and where: state is Millstream's own, and 'execution.checkpointing.dir' says where checkpoints are.",
+    ),
+    ignored(
+        "state.checkpoints.num-retained",
+        "Which backend keeps Flink's state, and where: state is Millstream's own, and 'execution.checkpointing.dir' says where checkpoints are.",
+    ),
+    ignored(
+        "state.savepoints.dir",
+        "Which backend keeps Flink's state, and where: state is Millstream's own, and 'execution.checkpointing.dir' says where checkpoints are.",
+    ),
+    ignored(
+        "restart-strategy",
+        "What Flink does after a failure. Here a failed query ends, and goes on from its last checkpoint when it is started again: with the same rows.",
+    ),
+    ignored(
+        "restart-strategy.type",
+        "What Flink does after a failure. Here a failed query ends, and goes on from its last checkpoint when it is started again: with the same rows.",
+    ),
+    ignored(
+        "restart-strategy.fixed-delay.attempts",
+        "What Flink does after a failure. Here a failed query ends, and goes on from its last checkpoint when it is started again: with the same rows.",
+    ),
+    ignored(
+        "restart-strategy.fixed-delay.delay",
+        "What Flink does after a failure. Here a failed query ends, and goes on from its last checkpoint when it is started again: with the same rows.",
+    ),
+    ignored(
+        "restart-strategy.failure-rate.max-failures-per-interval",
+        "What Flink does after a failure. Here a failed query ends, and goes on from its last checkpoint when it is started again: with the same rows.",
+    ),
+    ignored(
+        "restart-strategy.failure-rate.failure-rate-interval",
+        "What Flink does after a failure. Here a failed query ends, and goes on from its last checkpoint when it is started again: with the same rows.",
+    ),
+    ignored(
+        "restart-strategy.failure-rate.delay",
+        "What Flink does after a failure. Here a failed query ends, and goes on from its last checkpoint when it is started again: with the same rows.",
+    ),
+    ignored(
+        "restart-strategy.exponential-delay.initial-backoff",
+        "What Flink does after a failure. Here a failed query ends, and goes on from its last checkpoint when it is started again: with the same rows.",
+    ),
+    ignored(
+        "restart-strategy.exponential-delay.max-backoff",
+        "What Flink does after a failure. Here a failed query ends, and goes on from its last checkpoint when it is started again: with the same rows.",
+    ),
+    ignored(
+        "restart-strategy.exponential-delay.backoff-multiplier",
+        "What Flink does after a failure. Here a failed query ends, and goes on from its last checkpoint when it is started again: with the same rows.",
+    ),
+    ignored(
+        "jobmanager.execution.failover-strategy",
+        "What Flink does after a failure. Here a failed query ends, and goes on from its last checkpoint when it is started again: with the same rows.",
+    ),
+    ignored(
+        "jobmanager.rpc.address",
+        "Sizes and addresses of Flink's processes, of which there are none: 'pipeline.memory' and 'parallelism.default' say what a query may use.",
+    ),
+    ignored(
+        "jobmanager.rpc.port",
+        "Sizes and addresses of Flink's processes, of which there are none: 'pipeline.memory' and 'parallelism.default' say what a query may use.",
+    ),
+    ignored(
+        "jobmanager.memory.process.size",
+        "Sizes and addresses of Flink's processes, of which there are none: 'pipeline.memory' and 'parallelism.default' say what a query may use.",
+    ),
+    ignored(
+        "jobmanager.memory.flink.size",
+        "Sizes and addresses of Flink's processes, of which there are none: 'pipeline.memory' and 'parallelism.default' say what a query may use.",
+    ),
+    ignored(
+        "taskmanager.memory.process.size",
+        "Sizes and addresses of Flink's processes, of which there are none: 'pipeline.memory' and 'parallelism.default' say what a query may use.",
+    ),
+    ignored(
+        "taskmanager.memory.flink.size",
+        "Sizes and addresses of Flink's processes, of which there are none: 'pipeline.memory' and 'parallelism.default' say what a query may use.",
+    ),
+    ignored(
+        "taskmanager.memory.task.heap.size",
+        "Sizes and addresses of Flink's processes, of which there are none: 'pipeline.memory' and 'parallelism.default' say what a query may use.",
+    ),
+    ignored(
+        "taskmanager.memory.managed.size",
+        "Sizes and addresses of Flink's processes, of which there are none: 'pipeline.memory' and 'parallelism.default' say what a query may use.",
+    ),
+    ignored(
+        "taskmanager.memory.managed.fraction",
+        "Sizes and addresses of Flink's processes, of which there are none: 'pipeline.memory' and 'parallelism.default' say what a query may use.",
+    ),
+    ignored(
+        "taskmanager.memory.network.min",
+        "Sizes and addresses of Flink's processes, of which there are none: 'pipeline.memory' and 'parallelism.default' say what a query may use.",
+    ),
+    ignored(
+        "taskmanager.memory.network.max",
+        "Sizes and addresses of Flink's processes, of which there are none: 'pipeline.memory' and 'parallelism.default' say what a query may use.",
+    ),
+    ignored(
+        "taskmanager.memory.network.fraction",
+        "Sizes and addresses of Flink's processes, of which there are none: 'pipeline.memory' and 'parallelism.default' say what a query may use.",
+    ),
+    ignored(
+        "taskmanager.numberOfTaskSlots",
+        "Sizes and addresses of Flink's processes, of which there are none: 'pipeline.memory' and 'parallelism.default' say what a query may use.",
+    ),
+    ignored(
+        "rest.address",
+        "Sizes and addresses of Flink's processes, of which there are none: 'pipeline.memory' and 'parallelism.default' say what a query may use.",
+    ),
+    ignored(
+        "rest.port",
+        "Sizes and addresses of Flink's processes, of which there are none: 'pipeline.memory' and 'parallelism.default' say what a query may use.",
+    ),
+    ignored(
+        "rest.bind-port",
+        "Sizes and addresses of Flink's processes, of which there are none: 'pipeline.memory' and 'parallelism.default' say what a query may use.",
+    ),
+    ignored(
+        "metrics.latency.interval",
+        "Sizes and addresses of Flink's processes, of which there are none: 'pipeline.memory' and 'parallelism.default' say what a query may use.",
+    ),
+    ignored(
+        "pipeline.max-parallelism",
+        "How many tasks Flink runs; rows do not depend on it, nor on the number of workers here.",
+    ),
+    ignored(
+        "table.exec.resource.default-parallelism",
+        "How many tasks Flink runs; rows do not depend on it, nor on the number of workers here.",
+    ),
+    ignored("pipeline.name", "A name for Flink's own pages."),
+    ignored("pipeline.vertex-description-mode", "A name for Flink's own pages."),
+    ignored("table.exec.simplify-operator-name-enabled", "A name for Flink's own pages."),
+    ignored("table.exec.uid.generation", "A name for Flink's own pages."),
+    ignored("table.exec.uid.format", "A name for Flink's own pages."),
+    ignored(
+        "pipeline.auto-watermark-interval",
+        "Watermarks are those of every row, as in Flink with 0: no row is late because of the clock.",
+    ),
+    ignored(
+        "pipeline.object-reuse",
+        "How Flink's operators hand rows to one another in a process: rows stay the same.",
+    ),
+    ignored(
+        "pipeline.operator-chaining",
+        "How Flink's operators hand rows to one another in a process: rows stay the same.",
+    ),
+    ignored(
+        "pipeline.operator-chaining.enabled",
+        "How Flink's operators hand rows to one another in a process: rows stay the same.",
+    ),
+    ignored(
+        "pipeline.operator-chaining.chain-operators-with-different-max-parallelism",
+        "How Flink's operators hand rows to one another in a process: rows stay the same.",
+    ),
+    ignored("pipeline.jars", "There are no JAR files: a function that one would bring is an error where it is called."),
+    ignored(
+        "table.resources.download-dir",
+        "There are no JAR files: a function that one would bring is an error where it is called.",
+    ),
+    ignored("sql-client.execution.result-mode", "How Flink's client shows results; --output says it here."),
+    ignored("sql-client.execution.max-table-result.rows", "How Flink's client shows results; --output says it here."),
+    ignored("sql-client.display.max-column-width", "How Flink's client shows results; --output says it here."),
+    ignored("sql-client.display.color-schema", "How Flink's client shows results; --output says it here."),
+    ignored("sql-client.display.print-time-cost", "How Flink's client shows results; --output says it here."),
+    ignored("sql-client.verbose", "How Flink's client shows results; --output says it here."),
+    ignored("table.display.max-column-width", "How Flink's client shows results; --output says it here."),
+    ignored(
+        "table.exec.mini-batch.enabled",
+        "Mini-batches of Flink save work on results that are taken back later. Here results come once, as its last ones are.",
+    ),
+    ignored(
+        "table.exec.mini-batch.allow-latency",
+        "Mini-batches of Flink save work on results that are taken back later. Here results come once, as its last ones are.",
+    ),
+    ignored(
+        "table.exec.mini-batch.size",
+        "Mini-batches of Flink save work on results that are taken back later. Here results come once, as its last ones are.",
+    ),
+    ignored(
+        "table.exec.async-lookup.buffer-capacity",
+        "How Flink waits for lookups, and caches them: rows stay the same.",
+    ),
+    ignored("table.exec.async-lookup.timeout", "How Flink waits for lookups, and caches them: rows stay the same."),
+    ignored("table.exec.async-lookup.output-mode", "How Flink waits for lookups, and caches them: rows stay the same."),
+    ignored("table.exec.window-agg.buffer-size-limit", "Sizes of buffers of Flink's operators, and what they spill."),
+    ignored("table.exec.rank.topn-cache-size", "Sizes of buffers of Flink's operators, and what they spill."),
+    ignored("table.exec.sort.default-limit", "Sizes of buffers of Flink's operators, and what they spill."),
+    ignored("table.exec.sort.max-num-file-handles", "Sizes of buffers of Flink's operators, and what they spill."),
+    ignored("table.exec.sort.async-merge-enabled", "Sizes of buffers of Flink's operators, and what they spill."),
+    ignored("table.exec.spill-compression.enabled", "Sizes of buffers of Flink's operators, and what they spill."),
+    ignored("table.exec.spill-compression.block-size", "Sizes of buffers of Flink's operators, and what they spill."),
+    ignored(
+        "table.exec.local-hash-agg.adaptive.enabled",
+        "Sizes of buffers of Flink's operators, and what they spill.",
+    ),
+    ignored(
+        "table.exec.operator-fusion-codegen.enabled",
+        "Sizes of buffers of Flink's operators, and what they spill.",
+    ),
+    ignored("table.exec.disabled-operators", "Sizes of buffers of Flink's operators, and what they spill."),
+    ignored("table.exec.sink.keyed-shuffle", "How Flink sends and keeps updates for a sink; there are none yet."),
+    ignored("table.exec.sink.upsert-materialize", "How Flink sends and keeps updates for a sink; there are none yet."),
+    ignored(
+        "table.optimizer.agg-phase-strategy",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.distinct-agg.split.enabled",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.distinct-agg.split.bucket-num",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.incremental-agg-enabled",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.join-reorder-enabled",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.join.broadcast-threshold",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.bushy-join-reorder-threshold",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.multiple-input-enabled",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.multi-join.enabled",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.reuse-sub-plan-enabled",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.reuse-source-enabled",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.reuse-sink-enabled",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.reuse-optimize-block-with-digest-enabled",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.source.predicate-pushdown-enabled",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.source.aggregate-pushdown-enabled",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.source.report-statistics-enabled",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.dynamic-filtering.enabled",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.runtime-filter.enabled",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.union-all-as-breakpoint-enabled",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored(
+        "table.optimizer.non-deterministic-update.strategy",
+        "Choices of Flink's optimiser between plans that give the same rows.",
+    ),
+    ignored("table.plan.force-recompile", "What Flink does with plans in files, of which there are none."),
+    ignored("table.plan.compile.catalog-objects", "What Flink does with plans in files, of which there are none."),
+    ignored("table.plan.restore.catalog-objects", "What Flink does with plans in files, of which there are none."),
+    ignored("table.generated-code.max-length", "How long Flink's generated methods may be."),
+    ignored("table.generated-code.max-members", "How long Flink's generated methods may be."),
+    fixed("table.planner", &["blink"], "There is one planner, which this is the name of."),
+    fixed(
+        "table.sql-dialect",
+        &["default"],
+        "The dialect is Flink's default one; in another one the same text means something else.",
+    ),
+    fixed("table.builtin-catalog-name", &["default_catalog"], "There is one catalog, of this name."),
+    fixed("table.builtin-database-name", &["default_database"], "There is one database, of this name."),
+    fixed(
+        "table.exec.legacy-cast-behaviour",
+        &["disabled"],
+        "Casts are those of today's Flink; its former ones give other values.",
+    ),
+    fixed(
+        "table.exec.sink.not-null-enforcer",
+        &["error"],
+        "NULL in a NOT NULL column is an error; dropping the row is what 'pipeline.error-policy' = 'skip' does.",
+    ),
+    fixed(
+        "table.exec.sink.type-length-enforcer",
+        &["ignore"],
+        "Strings are cut and padded where the types of query and column differ, as Flink casts them; values that are longer than their type says are not.",
+    ),
 ];
 
 /// What a bad row does.
@@ -534,7 +987,7 @@ impl Settings {
 
     /// `pipeline.memory`.
     pub fn memory(&self) -> MemorySize {
-        self.get("pipeline.memory").and_then(MemorySize::parse).unwrap_or(MemorySize::Share(60))
+        self.get("pipeline.memory").and_then(MemorySize::parse).unwrap_or(MemorySize::Auto)
     }
 
     /// `pipeline.merge`.
@@ -736,20 +1189,23 @@ impl Settings {
     }
 }
 
-/// The entry of the list that `key` is or falls under; exact entries first.
+/// The entry of the list for `key`.
 fn find(key: &str) -> Result<&'static SettingInfo, Diagnostic> {
-    let exact = KNOWN.iter().find(|i| i.key == key);
-    let below = || {
-        let falls_under = |i: &&SettingInfo| i.key.strip_suffix('*').is_some_and(|prefix| key.starts_with(prefix));
-        KNOWN.iter().find(falls_under)
-    };
-    exact.or_else(below).ok_or_else(|| {
-        let diagnostic = Diagnostic::new(code::UNKNOWN_OPTION, format!("there is no setting '{key}'"))
-            .at(Place::Option(key.to_owned()));
-        let names = || KNOWN.iter().filter(|i| i.kind != Kind::Ignored).map(|i| i.key);
-        match nearest(key, KNOWN.iter().map(|i| i.key)) {
-            Some(near) => diagnostic.advise(format!("did you mean '{near}'?")),
-            None => diagnostic.advise(format!("known settings: {}", names().collect::<Vec<_>>().join(", "))),
+    KNOWN.iter().find(|i| i.key == key).ok_or_else(|| {
+        let refused = REFUSED.iter().find(|(start, _)| key.starts_with(start));
+        let message = match refused {
+            Some(_) => format!("the setting '{key}' of Flink changes rows, and has no counterpart here"),
+            None => format!("there is no setting '{key}'"),
+        };
+        let diagnostic = Diagnostic::new(code::UNKNOWN_OPTION, message).at(Place::Option(key.to_owned()));
+        let own = || KNOWN.iter().filter(|i| !i.is_without_effect()).map(|i| i.key);
+        match (refused, nearest(key, KNOWN.iter().map(|i| i.key))) {
+            (Some((_, advice)), _) => diagnostic.advise(*advice),
+            (None, Some(near)) => diagnostic.advise(format!("did you mean '{near}'?")),
+            (None, None) if FLINKS.iter().any(|start| key.starts_with(start)) => diagnostic.advise(
+                "if it is one of Flink's, leave it out: those that can be set without effect are listed in docs/settings.md",
+            ),
+            (None, None) => diagnostic.advise(format!("known settings: {}", own().collect::<Vec<_>>().join(", "))),
         }
     })
 }
@@ -763,6 +1219,10 @@ fn normalise(info: &SettingInfo, key: &str, value: &str) -> Result<String, Diagn
     };
     match info.kind {
         Kind::Ignored => Ok(value.to_owned()),
+        Kind::Fixed(words) => match words.iter().any(|word| value.eq_ignore_ascii_case(word)) {
+            true => Ok(value.to_owned()),
+            false => Err(invalid(format!("{}: {}", words.join(" or "), info.meaning))),
+        },
         Kind::Path if value.is_empty() => Err(invalid("the path of a directory".into())),
         Kind::Path => Ok(value.strip_prefix("file://").unwrap_or(value).to_owned()),
         Kind::TimeZone => match Zone::parse(value) {
@@ -777,7 +1237,8 @@ fn normalise(info: &SettingInfo, key: &str, value: &str) -> Result<String, Diagn
                 Err(_) => Err(invalid("a duration such as '10 s', '90 min' or '1 h'".into())),
             }
         }
-        Kind::Memory => match MemorySize::parse(value) {
+        Kind::MemoryOrAuto if value.eq_ignore_ascii_case("auto") => Ok("auto".to_owned()),
+        Kind::Memory | Kind::MemoryOrAuto => match MemorySize::parse(value) {
             Some(_) => Ok(value.to_owned()),
             None => Err(invalid("a size such as '4 GiB' or '500 MB', or a share such as '60%'".into())),
         },
@@ -825,7 +1286,7 @@ mod tests {
         assert_eq!(settings.state_ttl_ms(), Some(3_600_000));
         settings.set("table.exec.state.ttl", "0").unwrap();
         assert_eq!(settings.state_ttl_ms(), None);
-        assert_eq!(settings.memory(), MemorySize::Share(60));
+        assert_eq!(settings.memory(), MemorySize::Auto);
         settings.set("pipeline.memory", "64 mb").unwrap();
         assert_eq!(settings.memory(), MemorySize::Bytes(64 << 20));
         settings.reset(Some("pipeline.buffer-rows")).unwrap();
@@ -842,6 +1303,21 @@ mod tests {
         {
             settings.set(key, "whatever").unwrap();
         }
+        settings.set("table.sql-dialect", "DEFAULT").unwrap();
+        let refused = [
+            ("table.exec.emit.early-fire.enabled", "once, when they are complete"),
+            ("table.exec.source.idle-timeout", "scan.watermark.idle-timeout"),
+            ("execution.savepoint.path", "execution.checkpointing.dir"),
+            ("table.exec.something.new", "listed in docs/settings.md"),
+            ("table.exec.mini-batch.size.of.it", "listed in docs/settings.md"),
+        ];
+        for (key, advice) in refused {
+            let refused = settings.set(key, "1 s").unwrap_err();
+            assert_eq!(refused.code, code::UNKNOWN_OPTION, "{key}");
+            assert!(refused.advice.as_deref().is_some_and(|given| given.contains(advice)), "{refused}");
+        }
+        let other = settings.set("table.exec.sink.not-null-enforcer", "DROP").unwrap_err();
+        assert_eq!(other.code, code::INVALID_OPTION);
         let unknown = settings.set("pipeline.buffer-row", "1").unwrap_err();
         assert_eq!(unknown.code, code::UNKNOWN_OPTION);
         assert_eq!(unknown.advice.as_deref(), Some("did you mean 'pipeline.buffer-rows'?"));
@@ -874,6 +1350,7 @@ mod tests {
     fn keys_are_listed_once_and_defaults_are_valid() {
         for (i, info) in KNOWN.iter().enumerate() {
             assert!(KNOWN[..i].iter().all(|other| other.key != info.key), "{}", info.key);
+            assert!(!info.key.contains('*') && !info.meaning.is_empty(), "{} names one setting", info.key);
             assert!(info.default.is_empty() || normalise(info, info.key, info.default).is_ok(), "{}", info.key);
         }
     }

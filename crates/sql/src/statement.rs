@@ -21,6 +21,57 @@ const MAX_NESTING: usize = 64;
 /// the binder walks recursively.
 const MAX_CHAIN: usize = 1_000;
 
+/// Which names a SHOW statement lists.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NamePattern {
+    /// `LIKE` or `ILIKE`: `%` stands for any characters, `_` for one, a backslash before either for itself. All without one.
+    pattern: Option<String>,
+    ignores_case: bool,
+    /// `NOT`
+    is_negated: bool,
+}
+
+impl NamePattern {
+    /// Whether a name is listed.
+    pub fn lists(&self, name: &str) -> bool {
+        let Some(pattern) = &self.pattern else { return true };
+        let characters = |text: &str| match self.ignores_case {
+            true => text.to_lowercase().chars().collect::<Vec<char>>(),
+            false => text.chars().collect(),
+        };
+        is_like(&characters(name), &characters(pattern)) != self.is_negated
+    }
+}
+
+/// Whether a text matches a pattern of LIKE. Where a character does not, the last `%` takes one more.
+fn is_like(text: &[char], pattern: &[char]) -> bool {
+    let (mut at, mut next) = (0, 0);
+    // Behind the last `%`, and where in the text what follows it was tried last.
+    let mut retry: Option<(usize, usize)> = None;
+    loop {
+        let step = match &pattern[next..] {
+            ['%', ..] => {
+                retry = Some((next + 1, at));
+                next += 1;
+                continue;
+            }
+            [] if at == text.len() => return true,
+            [] => None,
+            ['_', ..] => (at < text.len()).then_some(1),
+            ['\\', escaped @ ('%' | '_' | '\\'), ..] => (text.get(at) == Some(escaped)).then_some(2),
+            [plain, ..] => (text.get(at) == Some(plain)).then_some(1),
+        };
+        match (step, retry) {
+            (Some(step), _) => (at, next) = (at + 1, next + step),
+            (None, Some((behind, tried))) if tried < text.len() => {
+                retry = Some((behind, tried + 1));
+                (at, next) = (tried + 1, behind);
+            }
+            (None, _) => return false,
+        }
+    }
+}
+
 /// A statement.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Statement {
@@ -80,14 +131,14 @@ pub enum Statement {
     },
     /// `DESCRIBE name`
     Describe(Vec<Ident>),
-    /// `SHOW TABLES`: tables and views.
-    ShowTables,
-    /// `SHOW VIEWS`
-    ShowViews,
-    /// `SHOW FUNCTIONS`
-    ShowFunctions,
-    /// `SHOW USER FUNCTIONS`: the SQL functions.
-    ShowUserFunctions,
+    /// `SHOW TABLES [[NOT] LIKE 'pattern']`: tables and views.
+    ShowTables(NamePattern),
+    /// `SHOW VIEWS`, likewise.
+    ShowViews(NamePattern),
+    /// `SHOW FUNCTIONS`, likewise.
+    ShowFunctions(NamePattern),
+    /// `SHOW USER FUNCTIONS`, likewise: the SQL functions.
+    ShowUserFunctions(NamePattern),
     /// `SHOW CREATE TABLE name`
     ShowCreateTable(Vec<Ident>),
     /// `SHOW CREATE VIEW name`
@@ -361,10 +412,23 @@ fn parse_create(parser: &mut Parser) -> Result<Statement, Failure> {
         "VIEW" if !system => Ok(Statement::CreateView(Box::new(ddl::parse_create_view(parser, temporary)?))),
         "FUNCTION" => Ok(Statement::CreateFunction(Box::new(parse_create_function(parser)?))),
         "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
-            let what = if word == "MATERIALIZED" { "CREATE MATERIALIZED TABLE" } else { &format!("CREATE {word}") };
-            Err(unsupported(token, what, "see docs/sql-reference.md for the statements that are there").into())
+            let advice = match word.as_str() {
+                "MATERIALIZED" => {
+                    "write CREATE VIEW for a query with a name, and INSERT INTO a table for rows that are kept"
+                }
+                _ => "see docs/sql-reference.md for the statements that are there",
+            };
+            Err(unsupported(token, &format!("CREATE {}", with_kind(parser, &word)), advice).into())
         }
         _ => Ok(parser.expected("TABLE, VIEW or FUNCTION", token)?),
+    }
+}
+
+/// `MATERIALIZED` with the word that follows it, VIEW or TABLE.
+fn with_kind(parser: &Parser, word: &str) -> String {
+    match unquoted_word(parser.peek_token_ref()) {
+        Some(kind) if word == "MATERIALIZED" => format!("{word} {}", kind.to_ascii_uppercase()),
+        _ => word.to_owned(),
     }
 }
 
@@ -378,7 +442,7 @@ fn parse_drop(parser: &mut Parser) -> Result<Statement, Failure> {
         return match word.as_str() {
             "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
                 let advice = "only tables, views and functions can be dropped";
-                Err(unsupported(token, &format!("DROP {word}"), advice).into())
+                Err(unsupported(token, &format!("DROP {}", with_kind(parser, &word)), advice).into())
             }
             _ => Ok(parser.expected("TABLE, VIEW or FUNCTION", token)?),
         };
@@ -462,15 +526,32 @@ fn parse_explain(parser: &mut Parser) -> Result<Statement, Failure> {
     }
 }
 
+/// `[NOT] LIKE 'pattern'`, `[NOT] ILIKE 'pattern'`, or nothing.
+fn parse_pattern(parser: &mut Parser) -> Result<NamePattern, Failure> {
+    let is_negated = take_word(parser, "NOT");
+    let ignores_case = take_word(parser, "ILIKE");
+    if !ignores_case && !take_word(parser, "LIKE") {
+        return match is_negated {
+            true => Ok(parser.expected("LIKE or ILIKE", parser.peek_token())?),
+            false => Ok(NamePattern::default()),
+        };
+    }
+    let token = parser.next_token();
+    let Token::SingleQuotedString(pattern) = token.token else {
+        return Ok(parser.expected("a pattern in single quotes", token)?);
+    };
+    Ok(NamePattern { pattern: Some(pattern), ignores_case, is_negated })
+}
+
 fn parse_show(parser: &mut Parser) -> Result<Statement, Failure> {
     parser.advance_token();
     let token = parser.next_token();
     let word = unquoted_word(&token).unwrap_or_default().to_ascii_uppercase();
     match word.as_str() {
-        "TABLES" => Ok(Statement::ShowTables),
-        "VIEWS" => Ok(Statement::ShowViews),
-        "FUNCTIONS" => Ok(Statement::ShowFunctions),
-        "USER" if take_word(parser, "FUNCTIONS") => Ok(Statement::ShowUserFunctions),
+        "TABLES" => Ok(Statement::ShowTables(parse_pattern(parser)?)),
+        "VIEWS" => Ok(Statement::ShowViews(parse_pattern(parser)?)),
+        "FUNCTIONS" => Ok(Statement::ShowFunctions(parse_pattern(parser)?)),
+        "USER" if take_word(parser, "FUNCTIONS") => Ok(Statement::ShowUserFunctions(parse_pattern(parser)?)),
         "CREATE" if take_word(parser, "VIEW") => {
             Ok(Statement::ShowCreateView(parse_name(parser, "the name of a view")?))
         }

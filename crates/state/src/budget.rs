@@ -4,6 +4,8 @@
 //! never for each row. Charges are rounded where measuring would cost more than it is worth, and memory that only lives
 //! within a task is not charged: a budget is a bound for what accumulates, not a limit of the allocator.
 //!
+//! What nobody counts is measured ([`MemoryBudget::measure`]) where the program is (`resident`); beyond an allowance it is a class of its own.
+//!
 //! Some classes are *in flight*: workers and sinks give them back without any further input. The others are *state*,
 //! which goes when watermarks advance, so only by reading on. The runtime's `flow` decides by the two who may read.
 //!
@@ -16,9 +18,10 @@
 //! other's memory or the second sees the flag; the waker takes the lock under which the waiter looks and sleeps, so that
 //! the wake-up cannot fall in between. All else is relaxed: the numbers guide decisions and guard no memory.
 
+use crate::resident::Resident;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// What memory is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,17 +38,20 @@ pub enum MemoryClass {
     Lookups,
     /// Encoded output that a sink has not written.
     Sinks,
+    /// What the process holds and nobody counts, beyond an allowance.
+    Other,
 }
 
 impl MemoryClass {
     /// All classes.
-    pub const ALL: [MemoryClass; 6] = [
+    pub const ALL: [MemoryClass; 7] = [
         MemoryClass::Buffers,
         MemoryClass::Tables,
         MemoryClass::Partials,
         MemoryClass::Operators,
         MemoryClass::Lookups,
         MemoryClass::Sinks,
+        MemoryClass::Other,
     ];
 
     /// Its name in statistics and messages.
@@ -57,6 +63,7 @@ impl MemoryClass {
             MemoryClass::Operators => "operators",
             MemoryClass::Lookups => "lookups",
             MemoryClass::Sinks => "sinks",
+            MemoryClass::Other => "other",
         }
     }
 
@@ -74,19 +81,56 @@ pub struct MemoryBudget {
     classes: [AtomicU64; MemoryClass::ALL.len()],
     watched: AtomicBool,
     waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    resident: Resident,
+    /// What was measured last of the class `Other`.
+    beyond: AtomicU64,
+}
+
+/// The budgets of the queries that run in this process: what it holds, it holds for all of them.
+static BUDGETS: Mutex<Vec<Weak<MemoryBudget>>> = Mutex::new(Vec::new());
+
+/// What the queries that run have counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counted {
+    /// How many they are; at least 1.
+    pub(crate) budgets: u64,
+    /// Bytes in all classes but `Other`.
+    pub(crate) bytes: u64,
+    /// Bytes that may be held.
+    pub(crate) limit: u64,
+}
+
+impl Counted {
+    fn now() -> Counted {
+        let budgets = BUDGETS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = Counted { budgets: 0, bytes: 0, limit: 0 };
+        for budget in budgets.iter().filter_map(Weak::upgrade) {
+            let beyond = budget.beyond.load(Ordering::SeqCst);
+            counted.budgets += 1;
+            counted.bytes += budget.used.load(Ordering::Relaxed).saturating_sub(beyond);
+            counted.limit = counted.limit.saturating_add(budget.limit);
+        }
+        Counted { budgets: counted.budgets.max(1), ..counted }
+    }
 }
 
 impl MemoryBudget {
     /// Nothing used of `limit` bytes.
     pub fn new(limit: u64) -> Arc<MemoryBudget> {
-        Arc::new(MemoryBudget {
+        let budget = Arc::new(MemoryBudget {
             limit,
             used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             classes: Default::default(),
             watched: AtomicBool::new(false),
             waker: OnceLock::new(),
-        })
+            resident: Resident::new(),
+            beyond: AtomicU64::new(0),
+        });
+        let mut budgets = BUDGETS.lock().unwrap_or_else(PoisonError::into_inner);
+        budgets.retain(|budget| budget.strong_count() > 0);
+        budgets.push(Arc::downgrade(&budget));
+        budget
     }
 
     /// Bytes that may be held.
@@ -112,6 +156,16 @@ impl MemoryBudget {
     /// Bytes that are given back when watermarks advance.
     pub fn state(&self) -> u64 {
         self.sum(|class| !class.is_in_flight())
+    }
+
+    /// Measures what the process holds, at most once a millisecond, or `at_once`. Asked for after every task. Of what nobody has
+    /// counted each budget of the process has an equal part.
+    pub fn measure(&self, at_once: bool) {
+        if let Some(now) = self.resident.beyond(Counted::now, at_once) {
+            // Of two threads that measure at a time both bring the difference to what they have seen.
+            let before = self.beyond.swap(now, Ordering::SeqCst);
+            self.change(MemoryClass::Other, before, now);
+        }
     }
 
     /// Sets what is called when memory is given back while the budget is watched; the first one counts. It runs wherever a

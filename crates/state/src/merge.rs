@@ -7,13 +7,14 @@ mod blocks;
 
 use crate::accumulator;
 use crate::array::{ArrayRun, merge_arrays};
+use crate::encoding::EntryFields;
 use crate::entry;
 use crate::memory::EntryMemory;
 use crate::object;
 use crate::partial::Partial;
 use crate::sort::sorted;
 use crate::table::Table;
-pub use blocks::{BlockMerge, merge_blocks};
+pub use blocks::{BlockMerge, MergeFault, merge_blocks};
 use millstream_abi::EntryLayout;
 use std::ops::Range;
 use std::sync::Arc;
@@ -147,6 +148,23 @@ impl Merged {
     /// Whether there is no key.
     pub fn is_empty(&self) -> bool {
         self.rows.entries.is_empty()
+    }
+
+    /// The first rows of a range whose strings and objects have about so many bytes, one at least: as a range. Where entries have
+    /// none, all of it.
+    pub fn within(&self, rows: Range<usize>, bytes: usize) -> Range<usize> {
+        let fields = EntryFields::new(&self.layout);
+        if fields.are_numbers() {
+            return rows;
+        }
+        let mut sum = 0;
+        let fits = |row: &usize| {
+            // SAFETY: an entry of the layout, alive as long as `self`.
+            sum += unsafe { fields.bytes_of(self.rows.entries[*row]) };
+            sum <= bytes
+        };
+        let count = rows.clone().take_while(fits).count().max(1);
+        rows.start..rows.end.min(rows.start + count)
     }
 
     pub(crate) fn layout(&self) -> &EntryLayout {

@@ -10,6 +10,7 @@ use crate::arena::Arena;
 use crate::array::ArrayRun;
 use crate::budget::Charge;
 use crate::dense::key_of_entry;
+use crate::encoding::EntryFields;
 use crate::entry;
 use crate::memory::EntryMemory;
 use crate::object;
@@ -250,6 +251,11 @@ impl Partial {
     /// Whether it has no key.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether entries have strings or objects, whose size is not that of a number.
+    pub fn has_variable_parts(&self) -> bool {
+        !EntryFields::new(self.layout()).are_numbers()
     }
 
     /// Bytes of memory that it owns.

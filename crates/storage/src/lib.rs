@@ -21,6 +21,7 @@ mod manifest;
 mod objects;
 mod pack;
 mod place;
+mod private;
 mod run;
 mod spill;
 mod store;
@@ -35,5 +36,6 @@ pub use manifest::{
 pub use objects::store_failed;
 pub use pack::{PackWriter, PendingBlob};
 pub use place::{PlaceLock, StatePlace};
+pub use private::{check_own, make_private, user_directory};
 pub use spill::{Compression, SpillCounters, SpillDirectory, SpillFiles, SpillFormat, SpillWriter, SpilledBlob};
 pub use store::{PendingRead, Store, StoreWriter, StoredFile};

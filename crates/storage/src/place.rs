@@ -6,13 +6,13 @@
 use crate::checkpoints::Checkpoints;
 use crate::local::{DirectoryLock, LocalStore};
 use crate::objects::{ObjectDirectory, endpoint};
+use crate::private::{make_private, user_directory};
 use crate::run::{Heartbeat, Run};
 use crate::store::Store;
 use millstream_types::{Diagnostic, Place, code};
 use std::fmt;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -61,9 +61,8 @@ impl StatePlace {
                         // The same bucket of another store is another place.
                         let endpoint = endpoint().unwrap_or_default();
                         let name = xxh3_128(format!("{endpoint} {}", objects.place()).as_bytes());
-                        let user = rustix::process::geteuid().as_raw();
-                        let parent = std::env::temp_dir().join(format!("millstream-{user}"));
-                        Ok(StatePlace { local: parent.join(format!("{name:032x}")), objects: Some(objects) })
+                        let local = user_directory().join(format!("{name:032x}"));
+                        Ok(StatePlace { local, objects: Some(objects) })
                     }
                     Err(e) => refused(format!("cannot be used: {e}")),
                 }
@@ -163,19 +162,6 @@ impl fmt::Display for StatePlace {
             None => write!(f, "{}", self.local.display()),
             Some(objects) => f.write_str(&objects.place()),
         }
-    }
-}
-
-/// Makes a directory, and the one it is in, that only this user can use.
-fn make_private(directory: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let owner = directory.parent().map_or(Ok(None), |parent| fs::symlink_metadata(parent).map(Some))?;
-    match owner {
-        Some(parent) if parent.uid() != rustix::process::geteuid().as_raw() => Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!("{} belongs to somebody else", directory.display()),
-        )),
-        _ => Ok(()),
     }
 }
 

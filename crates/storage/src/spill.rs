@@ -12,12 +12,14 @@ use crate::bytes::Damaged;
 use crate::local::{DirectoryLock, LocalStore};
 use crate::manifest::BlobRef;
 use crate::pack::{PackWriter, PendingBlob};
+use crate::private::{check_own, make_private};
 use crate::store::Store;
 use millstream_disk::Caching;
 use millstream_types::memory_text;
 use std::borrow::Cow;
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -106,10 +108,15 @@ impl SpillDirectory {
         format: SpillFormat,
         counters: Arc<SpillCounters>,
     ) -> io::Result<Arc<SpillDirectory>> {
-        fs::create_dir_all(parent)?;
+        make_private(parent)?;
         remove_leftovers(parent)?;
         loop {
             let path = parent.join(format!("{RUN}{}-{}", std::process::id(), RUNS.fetch_add(1, Relaxed)));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                // Of a process that had the same number, and of nobody whose files are used.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                made => made?,
+            }
             let lock = match DirectoryLock::take(&path) {
                 Ok(Some(lock)) => lock,
                 // Somebody who looks for leftovers has been faster than the lock.
@@ -163,11 +170,12 @@ impl Drop for SpillDirectory {
 fn remove_leftovers(parent: &Path) -> io::Result<()> {
     for entry in fs::read_dir(parent)? {
         let entry = entry?;
-        if !entry.file_name().to_string_lossy().starts_with(RUN) || !entry.file_type()?.is_dir() {
-            continue;
-        }
+        let is_run = entry.file_name().to_string_lossy().starts_with(RUN) && entry.file_type()?.is_dir();
         // One that cannot be looked at is not ours, and one that cannot be removed is no reason not to run.
-        if let Ok(Some(_lock)) = DirectoryLock::take(&entry.path()) {
+        if is_run
+            && check_own(&entry.path()).is_ok()
+            && let Ok(Some(_lock)) = DirectoryLock::take(&entry.path())
+        {
             let _ = fs::remove_dir_all(entry.path());
         }
     }

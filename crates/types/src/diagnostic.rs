@@ -2,6 +2,8 @@
 //!
 //! The list of codes below is the only one; `docs/errors.md` is generated from it.
 
+use crate::secret;
+use std::borrow::Cow;
 use std::fmt;
 
 /// An error code, shown as `MS2001`. Ranges: 1xxx configuration, 2xxx query, 3xxx runtime, 4xxx connector,
@@ -44,7 +46,7 @@ codes! {
     INVALID_OPTION = 1002, "an option has an unusable value", "Give the value in the form that the message names.";
     MISSING_OPTION = 1003, "a required option is missing", "Add the option to WITH (…) or to SET.";
     UNKNOWN_OPTION = 1004, "an option does not exist", "Use one of the options that the message lists.";
-    MISSING_VARIABLE = 1005, "a ${NAME} of the script has no value", "Pass --var NAME=value or set the environment variable NAME.";
+    MISSING_VARIABLE = 1005, "a ${NAME} of the script has no value", "Pass --var NAME=value or set the environment variable NAME; for the text itself write $${NAME}.";
     USAGE = 1006, "the command line is not usable", "See millstream --help.";
     SYNTAX = 2001, "SQL syntax error", "Correct the statement at the place shown.";
     UNKNOWN_TABLE = 2002, "unknown table or view", "Create it first, or use the name suggested.";
@@ -60,6 +62,7 @@ codes! {
     NOT_GROUPED = 2012, "a column is neither grouped nor aggregated", "Add it to GROUP BY or wrap it in an aggregate function.";
     SCHEMA_MISMATCH = 2013, "the query does not fit the sink table", "Select as many columns as the table has, of types that can be assigned.";
     INVALID_LITERAL = 2014, "invalid literal", "Write the literal in the form shown.";
+    QUERY_TOO_LARGE = 2015, "the query is too large to be planned", "Write what is used often to a table of its own, or split the query.";
     NULL_IN_NOT_NULL = 3001, "NULL in a NOT NULL column", "Filter the NULLs, or declare the column nullable.";
     DIVISION_BY_ZERO = 3002, "division by zero", "Guard the divisor with NULLIF(x, 0), or set 'pipeline.error-policy' = 'skip'.";
     INVALID_CAST = 3003, "a value cannot be cast", "Use TRY_CAST, or set 'pipeline.error-policy' = 'skip'.";
@@ -138,9 +141,9 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// A diagnostic without place or advice.
+    /// A diagnostic without place or advice. Secrets in it are masked, here and in what is added to it.
     pub fn new(code: Code, message: impl Into<String>) -> Diagnostic {
-        Diagnostic { code, message: message.into(), place: None, advice: None }
+        Diagnostic { code, message: concealed(message.into()), place: None, advice: None }
     }
 
     /// An internal error: something that cannot happen has happened.
@@ -151,7 +154,12 @@ impl Diagnostic {
     /// Adds the place, unless a more precise one is there already.
     #[must_use]
     pub fn at(mut self, place: Place) -> Diagnostic {
-        self.place.get_or_insert(place);
+        self.place.get_or_insert(match place {
+            Place::Data { resource, offset, line, column } => {
+                Place::Data { resource: concealed(resource), offset, line, column }
+            }
+            place => place,
+        });
         self
     }
 
@@ -164,8 +172,15 @@ impl Diagnostic {
     /// Sets the advice.
     #[must_use]
     pub fn advise(mut self, advice: impl Into<String>) -> Diagnostic {
-        self.advice = Some(advice.into());
+        self.advice = Some(concealed(advice.into()));
         self
+    }
+}
+
+fn concealed(text: String) -> String {
+    match secret::conceal(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(masked) => masked,
     }
 }
 

@@ -10,6 +10,7 @@ mod diagnostic;
 mod memory;
 mod options;
 mod record;
+pub mod secret;
 pub mod text;
 mod value;
 

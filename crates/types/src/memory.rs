@@ -1,8 +1,16 @@
 //! Sizes of memory as people write them.
 
+/// What stays free in a small container by default: 64 MiB for what nobody counts (code, threads, the allocator's reserve), and 24 MiB for
+/// pages of files, above all of the program itself.
+const LEFT_FREE: u64 = 88 << 20;
+/// What a query has by default, however small the container is: a quarter of it, and not more than this.
+const LEAST: u64 = 24 << 20;
+
 /// A part of the machine's memory, or so many bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemorySize {
+    /// 60 % of what there is, or less where that would leave less than 88 MiB free: 40 MiB of 128.
+    Auto,
     /// Bytes.
     Bytes(u64),
     /// Per cent of what there is.
@@ -31,6 +39,10 @@ impl MemorySize {
     /// The bytes that it is of `available` bytes.
     pub fn of(self, available: u64) -> u64 {
         match self {
+            MemorySize::Auto => {
+                let share = MemorySize::Share(60).of(available);
+                share.min(available.saturating_sub(LEFT_FREE)).max(LEAST.min(available / 4))
+            }
             MemorySize::Bytes(bytes) => bytes,
             MemorySize::Share(percent) => (u128::from(available) * u128::from(percent) / 100) as u64,
         }
@@ -58,6 +70,12 @@ mod tests {
         for text in ["", "0", "0%", "101%", "-1", "many", "5 parsecs", "99999999999 tb", "1.5 GB"] {
             assert_eq!(MemorySize::parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_small_container_keeps_room_for_what_is_not_counted() {
+        let mib = |available: u64| MemorySize::Auto.of(available << 20) >> 20;
+        assert_eq!([32, 128, 192, 256, 512, 4096].map(mib), [8, 40, 104, 153, 307, 2457]);
     }
 
     #[test]

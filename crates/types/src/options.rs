@@ -1,6 +1,6 @@
 //! The `WITH ('key' = 'value', …)` options of a table and the `SET` options of a session.
 
-use crate::{Diagnostic, Place, code};
+use crate::{Diagnostic, Place, code, secret};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
@@ -99,7 +99,7 @@ impl Options {
 
     /// The error for a value of `key` that is not `expected`.
     pub fn invalid(&self, key: &str, expected: &str) -> Diagnostic {
-        let value = self.get(key).unwrap_or_default();
+        let value = secret::shown(key, self.get(key).unwrap_or_default());
         Diagnostic::new(
             code::INVALID_OPTION,
             format!("option '{key}' has the value '{value}', which is not {expected}"),

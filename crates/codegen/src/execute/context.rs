@@ -5,12 +5,32 @@ use super::{Flow, RowError, TableHooks};
 use crate::buffers::{InputColumns, OutputBuffers};
 use crate::kernel::Kernel;
 use crate::lower::Lowered;
-use crate::program::Site;
-use millstream_abi::{ErrorKind, ExecContext, OutputColumn, Slot, StatusKind, Str};
+use crate::program::{Program, Site, Statement};
+use millstream_abi::{ErrorKind, ExecContext, OutputColumn, Phys, Slot, StatusKind, Str};
 use millstream_functions::FunctionContext;
 use millstream_types::{Code, Diagnostic, Place, code};
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr;
+
+/// Rows after which strings are measured for the first time, and after which they are forgotten at the latest.
+const FIRST_STEP: u64 = 16;
+const MOST_ROWS: u64 = 16 << 10;
+/// Bytes of strings, about, after which they are forgotten.
+const STEP_BYTES: u64 = 4 << 20;
+
+/// Whether a program calls functions that make strings.
+fn makes_strings(program: &Program) -> bool {
+    let mut left: Vec<&Statement> = program.body.iter().collect();
+    while let Some(statement) = left.pop() {
+        match statement {
+            Statement::Call { function, .. } if function.result() == Phys::Str => return true,
+            Statement::If { then, otherwise, .. } => left.extend(then.iter().chain(otherwise)),
+            _ => {}
+        }
+    }
+    false
+}
 
 /// A run over the rows of one buffer. Owns or borrows everything that its context points to.
 pub(super) struct Run<'a> {
@@ -97,13 +117,45 @@ impl<'a> Run<'a> {
 
     /// Runs over all rows, past the bad ones; whether `on_error` asked to stop.
     pub(super) fn execute(&mut self, kernel: &dyn Kernel, on_error: &mut dyn FnMut(RowError) -> Flow) -> bool {
-        let mut start = 0;
-        while start < self.rows as u64 {
+        self.execute_range(0..self.rows as u64, kernel, on_error)
+    }
+
+    /// The same for a program that keeps no string of its functions: after some rows they are forgotten, so that a buffer of rows
+    /// with long strings does not need the memory of all of them.
+    pub(super) fn execute_in_steps(&mut self, kernel: &dyn Kernel, on_error: &mut dyn FnMut(RowError) -> Flow) -> bool {
+        if !makes_strings(&self.lowered.program) {
+            return self.execute(kernel, on_error);
+        }
+        let (mut start, mut step, rows) = (0, FIRST_STEP, self.rows as u64);
+        while start < rows {
+            let end = rows.min(start + step);
+            if self.execute_range(start..end, kernel, on_error) {
+                return true;
+            }
+            // SAFETY: the pointer was made from the mutable borrow that this run holds, and no kernel is running.
+            let functions = unsafe { &mut *self.context.functions.cast::<FunctionContext>() };
+            let fitting = STEP_BYTES * (end - start) / (functions.bytes() as u64).max(1);
+            functions.reset();
+            step = fitting.clamp(1, step.saturating_mul(8)).min(MOST_ROWS);
+            start = end;
+        }
+        false
+    }
+
+    /// Runs over some of the rows.
+    fn execute_range(
+        &mut self,
+        rows: Range<u64>,
+        kernel: &dyn Kernel,
+        on_error: &mut dyn FnMut(RowError) -> Flow,
+    ) -> bool {
+        let mut start = rows.start;
+        while start < rows.end {
             // SAFETY: `InputColumns::new` has checked the columns against the program's inputs; the output buffers
             // were made for the program's emitted columns and all rows; `new` has checked the watermarks, `TableHooks::new`
             // has the promise about tables, and programs that report groups are only run by `assign_groups`, which
             // gives them a place for each row; the function context is borrowed by this run.
-            let status = unsafe { kernel.run(&mut self.context, start, self.rows as u64) };
+            let status = unsafe { kernel.run(&mut self.context, start, rows.end) };
             match status.kind() {
                 StatusKind::Done => return false,
                 StatusKind::Deoptimise { row } => {

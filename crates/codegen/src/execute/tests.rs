@@ -16,7 +16,7 @@ use millstream_plan::pipeline::{
     Aggregation, Combination, ComponentOutput, ComponentUpdate, Operator, Pipeline, PipelineEnd, PipelineInput,
     QueryPlan, SinkPlan,
 };
-use millstream_plan::window::{Slicing, WindowAssigner};
+use millstream_plan::window::{Slicing, Timeline, WindowAssigner};
 use millstream_types::{DataType, Diagnostic, Field, Place, Schema, Value, code};
 use std::sync::Arc;
 
@@ -208,6 +208,7 @@ fn windowed() -> (Lowered, millstream_abi::EntryLayout) {
     let argument = |argument| ComponentUpdate { argument, guard: None };
     let components = vec![Accumulator::Count, Accumulator::Count, Accumulator::MinF64, Accumulator::MaxF64];
     let aggregation = Aggregation {
+        timeline: Timeline::Own,
         assigner: WindowAssigner::Tumble(Slicing { size_ms: 10, offset_ms: 0 }),
         keys: vec![Field::new("key", DataType::STRING, true)],
         outputs: ComponentOutput::values(

@@ -39,7 +39,7 @@ impl Lowering<'_> {
         updates: &[ComponentUpdate],
     ) -> Result<Lowered, Diagnostic> {
         let layout = entry_layout(aggregation)?;
-        let slice = self.table(aggregation.assigner, time)?;
+        let slice = self.table(aggregation, time)?;
         let keys = self.keys(keys, &aggregation.keys)?;
         let components = self.components(updates, &aggregation.components)?;
         self.finish(

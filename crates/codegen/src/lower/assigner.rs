@@ -3,9 +3,10 @@
 
 use super::Lowering;
 use crate::program::{Comparison, Op, Value};
-use millstream_abi::{ErrorKind, Phys};
-use millstream_plan::expr::{Expr, ExprKind};
-use millstream_plan::window::{Overlap, Slicing, WindowAssigner};
+use millstream_abi::{ErrorKind, Phys, RuntimeFn};
+use millstream_plan::expr::{Expr, ExprKind, Span};
+use millstream_plan::pipeline::Aggregation;
+use millstream_plan::window::{Overlap, Slicing, Timeline, WindowAssigner};
 use millstream_types::Diagnostic;
 
 /// Ends of the windows of a row.
@@ -17,7 +18,12 @@ struct Ends {
 impl Lowering<'_> {
     /// Number of the row's table; `None` when there is only one. Rows without time are errors, late rows are dropped and
     /// counted, rows that are in no window are dropped.
-    pub(super) fn table(&mut self, assigner: WindowAssigner, time: Option<&Expr>) -> Result<Option<Value>, Diagnostic> {
+    pub(super) fn table(
+        &mut self,
+        aggregation: &Aggregation,
+        time: Option<&Expr>,
+    ) -> Result<Option<Value>, Diagnostic> {
+        let (assigner, timeline) = (aggregation.assigner, aggregation.timeline);
         let time = match (assigner, time) {
             (WindowAssigner::Whole, _) => return Ok(None),
             (WindowAssigner::Session { .. } | WindowAssigner::Count { .. }, _) => {
@@ -30,13 +36,13 @@ impl Lowering<'_> {
             WindowAssigner::Tumble(slicing) => {
                 let slice = self.slice(time, slicing)?;
                 let last = self.plus(slice, slicing.size_ms - 1);
-                self.drop_late(last);
+                self.drop_late(last, timeline);
                 slice
             }
-            WindowAssigner::Overlap(overlap) => self.overlapping(time, overlap)?,
+            WindowAssigner::Overlap(overlap) => self.overlapping(time, overlap, timeline)?,
             _ => {
                 let last = self.event_time(time)?;
-                self.drop_late(last);
+                self.drop_late(last, timeline);
                 self.plus(last, 1)
             }
         };
@@ -79,14 +85,26 @@ impl Lowering<'_> {
     }
 
     /// Keeps rows whose last window has `last` as its last millisecond unless the watermark has reached that.
-    fn drop_late(&mut self, last: Value) {
-        let watermark = self.builder.op(Op::Watermark, Phys::I64);
+    pub(super) fn drop_late(&mut self, last: Value, timeline: Timeline) {
+        let watermark = self.watermark(timeline);
         let in_time = self.builder.compare(Comparison::Gt, last, watermark);
         self.builder.filter(in_time, true);
     }
 
+    /// What the watermark before the row has reached of the times of windows.
+    fn watermark(&mut self, timeline: Timeline) -> Value {
+        let watermark = self.builder.op(Op::Watermark, Phys::I64);
+        match timeline {
+            Timeline::Own => watermark,
+            Timeline::Local(_) => {
+                let site = self.site_of("the watermark".into(), Span::default());
+                self.builder.call(RuntimeFn::LocalWatermark, &[watermark], site).0
+            }
+        }
+    }
+
     /// `Overlap::table_id` of the row's slice and of the number of its windows that are complete already.
-    fn overlapping(&mut self, time: &Expr, overlap: Overlap) -> Result<Value, Diagnostic> {
+    fn overlapping(&mut self, time: &Expr, overlap: Overlap, timeline: Timeline) -> Result<Value, Diagnostic> {
         let slicing = overlap.slicing();
         let (number, slice) = self.numbered_slice(time, slicing)?;
         let ends = match overlap {
@@ -99,12 +117,12 @@ impl Lowering<'_> {
             }
         };
         let last = self.plus(ends.last, -1);
-        self.drop_late(last);
+        self.drop_late(last, timeline);
         let id = self.times_constant(number, overlap.windows_per_slice() + 1);
         if overlap.windows_per_slice() == 1 {
             return Ok(id);
         }
-        let complete = self.windows_complete(ends.first, overlap.step_ms());
+        let complete = self.windows_complete(ends.first, overlap.step_ms(), timeline);
         Ok(self.builder.op(Op::Add(id, complete), Phys::I64))
     }
 
@@ -130,10 +148,10 @@ impl Lowering<'_> {
 
     /// How many of the row's windows, which end every `step_ms` from `first_end` on, are complete. The row is not late, so
     /// its last window is not among them. Almost no row comes when any of them is: hence a branch.
-    fn windows_complete(&mut self, first_end: Value, step_ms: i64) -> Value {
+    fn windows_complete(&mut self, first_end: Value, step_ms: i64, timeline: Timeline) -> Value {
         let zero = self.builder.int(0, Phys::I64);
         let first = self.plus(first_end, -1);
-        let watermark = self.builder.op(Op::Watermark, Phys::I64);
+        let watermark = self.watermark(timeline);
         let any = self.builder.compare(Comparison::Ge, watermark, first);
         self.builder.open();
         let since = self.builder.op(Op::Sub(watermark, first), Phys::I64);

@@ -95,6 +95,10 @@ impl Lowering<'_> {
                 let source = super::vector::field_column(source);
                 self.vector_input(&source, below).map(Some)
             }
+            ExprKind::Cast { .. } if source.data_type.is_nested() => {
+                let source = super::nested_cast::cast_column(source)?;
+                self.vector_input(&source, below).map(Some)
+            }
             // Programs have no values of nested types, so a NULL one is a column made outside.
             ExprKind::Literal(Value::Null) if phys_of(&source.data_type).is_none() => {
                 let source = super::vector::null_column(source);

@@ -6,12 +6,19 @@ use crate::program::{Comparison, Emit, Op, Value};
 use millstream_abi::{ErrorKind, HASH_SEED, Phys, hash_finish};
 use millstream_plan::expr::Expr;
 use millstream_plan::pipeline::KeyedInput;
+use millstream_plan::window::Timeline;
 use millstream_types::{DataType, Diagnostic, Field};
 
 impl Lowering<'_> {
     /// Ends the program with the columns, followed by the hash of the key. Rows without time are errors; rows whose time
     /// has been passed by the watermark before them are late: dropped and counted.
-    pub(super) fn exchange(mut self, name: &str, input: &KeyedInput, keys: &[Field]) -> Result<Lowered, Diagnostic> {
+    pub(super) fn exchange(
+        mut self,
+        name: &str,
+        input: &KeyedInput,
+        timeline: Timeline,
+        keys: &[Field],
+    ) -> Result<Lowered, Diagnostic> {
         let mut columns = self.current_columns();
         let column = |index: usize| {
             let column = columns.get(index).cloned();
@@ -19,7 +26,7 @@ impl Lowering<'_> {
         };
         let exprs = input.keys.iter().map(|&key| column(key)).collect::<Result<Vec<Expr>, _>>()?;
         match input.time.map(column).transpose()? {
-            Some(time) => self.in_reach(&time, input.reach_ms)?,
+            Some(time) => self.in_reach(&time, timeline, input.reach_ms)?,
             None if input.reach_ms.is_some() => {
                 return Err(Diagnostic::bug("rows of a keyed operator can be late but have no time"));
             }
@@ -34,7 +41,7 @@ impl Lowering<'_> {
     }
 
     /// Drops and counts rows whose time plus `reach` is not behind the watermark.
-    fn in_reach(&mut self, time: &Expr, reach_ms: Option<i64>) -> Result<(), Diagnostic> {
+    fn in_reach(&mut self, time: &Expr, timeline: Timeline, reach_ms: Option<i64>) -> Result<(), Diagnostic> {
         let depth = self.depth();
         let Some(reach_ms) = reach_ms else {
             let scalar = self.validity(time, depth)?;
@@ -44,9 +51,7 @@ impl Lowering<'_> {
         };
         let time = self.event_time(time)?;
         let last = self.saturating_add(time, reach_ms);
-        let watermark = self.builder.op(Op::Watermark, Phys::I64);
-        let in_time = self.builder.compare(Comparison::Gt, last, watermark);
-        self.builder.filter(in_time, true);
+        self.drop_late(last, timeline);
         Ok(())
     }
 

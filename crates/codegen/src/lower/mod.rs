@@ -19,6 +19,7 @@ mod filter;
 mod flat_map;
 mod keyed;
 mod lowered;
+mod nested_cast;
 mod project;
 mod scan;
 mod vector;
@@ -168,7 +169,7 @@ impl<'a> Lowering<'a> {
             }
             PipelineEnd::Exchange { operator, port } => {
                 let operator = &plan.operators[*operator];
-                self.exchange(name, &operator.inputs[*port], &operator.keys)
+                self.exchange(name, &operator.inputs[*port], operator.timeline, &operator.keys)
             }
             PipelineEnd::Build { .. } => self.emit(name),
         }

@@ -17,7 +17,7 @@ use millstream_plan::pipeline::{
     Aggregation, Combination, ComponentOutput, ComponentUpdate, Operator, Pipeline, PipelineEnd, PipelineInput,
     QueryPlan, SinkPlan,
 };
-use millstream_plan::window::{Slicing, WindowAssigner};
+use millstream_plan::window::{Slicing, Timeline, WindowAssigner};
 use millstream_types::{DataType, Field, Options, Schema, Value, code};
 use std::sync::Arc;
 
@@ -170,6 +170,7 @@ fn tumbling_aggregation() {
     let mut plan = plan(vec![], end);
     let components = vec![Accumulator::Count, Accumulator::SumI64, Accumulator::MaxStr];
     plan.aggregations.push(Aggregation {
+        timeline: Timeline::Own,
         assigner: WindowAssigner::Tumble(Slicing { size_ms: 10_000, offset_ms: 0 }),
         keys: vec![Field::new("auction", DataType::BigInt, false), Field::new("channel", DataType::STRING, true)],
         outputs: ComponentOutput::values(&components, &[DataType::BigInt, DataType::BigInt, DataType::STRING]),

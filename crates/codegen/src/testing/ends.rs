@@ -7,7 +7,8 @@ use millstream_plan::pipeline::{
     Aggregation, Combination, ComponentOutput, ComponentUpdate, KeyedInput, KeyedKind, KeyedOperator, Operator,
     PipelineEnd, QueryPlan, SinkPlan,
 };
-use millstream_plan::window::{Overlap, Slicing, WindowAssigner};
+use millstream_plan::window::{Overlap, Slicing, Timeline, WindowAssigner};
+use millstream_types::text::zone::Zone;
 use millstream_types::{DataType, Field, Schema};
 
 /// Ends the pipeline in a sink for rows, behind a last projection.
@@ -74,8 +75,14 @@ pub(super) fn aggregate(random: &mut Random, current: &Schema, plan: &mut QueryP
     let keys_out = key_fields.map(|(i, e)| Field::new(format!("k{i}"), e.data_type.clone(), e.nullable)).collect();
     let outputs = ComponentOutput::values(&components, &component_types);
     let combination = Combination::Recompute;
-    plan.aggregations.push(Aggregation { assigner, keys: keys_out, components, outputs, combination });
+    let timeline = timeline(random);
+    plan.aggregations.push(Aggregation { assigner, timeline, keys: keys_out, components, outputs, combination });
     PipelineEnd::Aggregate { aggregation: 0, time, keys, updates }
+}
+
+/// Calls, or not, what makes local time of watermarks; it is that of UTC in tests.
+fn timeline(random: &mut Random) -> Timeline {
+    if random.chance(3) { Timeline::Local(Zone::UTC) } else { Timeline::Own }
 }
 
 fn assigner(random: &mut Random) -> WindowAssigner {
@@ -122,8 +129,10 @@ pub(super) fn exchange(random: &mut Random, current: &Schema, plan: &mut QueryPl
     let field = |&key: &usize| current.fields[key].clone();
     let mut fields: Vec<Field> = keys.iter().map(field).collect();
     fields.iter_mut().for_each(|f| f.nullable |= random.chance(3));
+    let timeline = timeline(random);
     plan.operators.push(KeyedOperator {
         kind: KeyedKind::SessionRows { gap_ms: 1 },
+        timeline,
         inputs: vec![KeyedInput { schema: current.clone(), keys, time, reach_ms }],
         keys: fields,
         output: Schema::default(),

@@ -129,6 +129,10 @@ impl SplitReader for RecordReader {
         Ok(())
     }
 
+    fn limit_records(&mut self, bytes: usize) {
+        self.cutter.limit_records(bytes);
+    }
+
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
         loop {
             let mut reader = match std::mem::replace(&mut self.state, State::Ended) {

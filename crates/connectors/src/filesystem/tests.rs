@@ -72,6 +72,30 @@ fn path(directory: &TempDir, name: &str) -> String {
 }
 
 #[test]
+fn a_record_that_memory_does_not_suffice_for_is_refused_before_it_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = path(&directory, "long.jsonl");
+    let long = format!("{{\"id\":3,\"name\":\"{}\"}}\n", "y".repeat(3 << 20));
+    fs::write(&path, lines(0, 2) + &long + &lines(9, 1)).unwrap();
+    for (most, expected) in
+        [(8 << 20, None), (2 << 20, Some("a record is longer than 2.0 MiB, a quarter of the memory budget"))]
+    {
+        let mut split = open_source(&source_request(&path, "json", &[])).unwrap().splits().unwrap().pop().unwrap();
+        split.limit_records(most);
+        let error = loop {
+            match split.next() {
+                Ok(Some(_)) => {}
+                Ok(None) => break None,
+                Err(error) => break Some(error),
+            }
+        };
+        assert_eq!(error.as_ref().map(|e| (e.code, e.message.as_str())), expected.map(|m| (code::OUT_OF_MEMORY, m)));
+        let line = error.and_then(|e| e.place).map(|place| place.to_string());
+        assert!(line.is_none_or(|place| place.contains("line 3")));
+    }
+}
+
+#[test]
 fn large_files_come_in_chunks_of_whole_lines() {
     let directory = TempDir::new().unwrap();
     let plain = path(&directory, "a.json");

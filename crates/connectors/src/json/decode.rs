@@ -14,7 +14,7 @@ use crate::format::RecordDecoder;
 use crate::text_chunk::{TextChunk, excerpt};
 use crate::values::ColumnBuilder;
 use crate::{ColumnRequest, Decoded, RequestOrigin};
-use millstream_types::text::TimestampStyle;
+use millstream_types::text::{TimestampStyle, parse_timestamp, parse_timestamp_ltz};
 use millstream_types::{Code, DataType, Diagnostic, Field, Place, Schema, code};
 
 /// What to do about bad records, and how values are written.
@@ -26,6 +26,8 @@ pub(super) struct Rules {
     pub fail_on_missing: bool,
     /// `json.timestamp-format.standard`
     pub timestamps: TimestampStyle,
+    /// The format, as its options begin.
+    pub format: &'static str,
 }
 
 /// Why a record cannot be used.
@@ -37,12 +39,61 @@ pub(super) struct Failure {
     pub message: String,
     /// Dotted name of the column.
     pub column: String,
+    /// What would have the value be read, if that is known.
+    pub remedy: Option<Remedy>,
+}
+
+/// What would have a text be read as a time.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Remedy {
+    /// Another type of the column.
+    data_type: Option<DataType>,
+    /// Another option of the table.
+    option: Option<String>,
+}
+
+impl Remedy {
+    /// Of a text that is no TIMESTAMP or TIMESTAMP_LTZ as these are declared.
+    pub(super) fn of_time(text: &str, data_type: &DataType, rules: &Rules) -> Option<Remedy> {
+        let (precision, is_instant) = match data_type {
+            DataType::Timestamp(precision) => (*precision, false),
+            DataType::TimestampLtz(precision) => (*precision, true),
+            _ => return None,
+        };
+        let reads = |style, as_instant: bool| match as_instant {
+            true => parse_timestamp_ltz(text, style, precision).is_some(),
+            false => parse_timestamp(text, style, precision).is_some(),
+        };
+        let styles = [rules.timestamps, TimestampStyle::Sql, TimestampStyle::Iso];
+        let all = [is_instant, !is_instant].into_iter().flat_map(|instant| styles.map(|style| (style, instant)));
+        let (style, as_instant) = all.into_iter().find(|&(style, instant)| reads(style, instant))?;
+        let other = if as_instant { DataType::TimestampLtz(precision) } else { DataType::Timestamp(precision) };
+        let name = if style == TimestampStyle::Iso { "ISO-8601" } else { "SQL" };
+        Some(Remedy {
+            data_type: (as_instant != is_instant).then_some(other),
+            option: (style != rules.timestamps)
+                .then(|| format!("'{}.timestamp-format.standard' = '{name}'", rules.format)),
+        })
+    }
+
+    /// The lines to write, for a column.
+    fn text(&self, column: &str) -> String {
+        let data_type = self.data_type.as_ref().map(|t| format!("declare the column as `{column} {t}`"));
+        let option = self.option.as_ref().map(|option| format!("write {option} in the WITH of the table"));
+        data_type.into_iter().chain(option).collect::<Vec<_>>().join(", and ")
+    }
 }
 
 impl From<Malformed> for Box<Failure> {
     fn from(malformed: Malformed) -> Box<Failure> {
         let message = malformed.what.to_string();
-        Box::new(Failure { code: code::MALFORMED_RECORD, at: malformed.at, message, column: String::new() })
+        Box::new(Failure {
+            code: code::MALFORMED_RECORD,
+            at: malformed.at,
+            message,
+            column: String::new(),
+            remedy: None,
+        })
     }
 }
 
@@ -196,9 +247,14 @@ fn diagnostic(chunk: &TextChunk, start: usize, failure: Failure) -> Diagnostic {
 impl Failure {
     /// The failure of the record at `start` of `data`, whose place is known by its column.
     pub(super) fn diagnostic(self, data: &[u8], start: usize, place: impl Fn(Option<String>) -> Place) -> Diagnostic {
+        let advice = self.remedy.map(|remedy| remedy.text(&self.column)).filter(|advice| !advice.is_empty());
         let place = place((!self.column.is_empty()).then_some(self.column));
         if self.code != code::MALFORMED_RECORD {
-            return Diagnostic::new(self.code, self.message).at(place);
+            let diagnostic = Diagnostic::new(self.code, self.message).at(place);
+            return match advice {
+                Some(advice) => diagnostic.advise(advice),
+                None => diagnostic,
+            };
         }
         malformed(data, start, self.at, &self.message, place)
     }
@@ -330,7 +386,7 @@ impl<'a> State<'a> {
             builder.push_null();
             let message = "a NOT NULL column has no value in the message".to_string();
             let (at, column_name) = (0, column.name.clone());
-            let missing = Failure { code: code::NULL_IN_NOT_NULL, at, message, column: column_name };
+            let missing = Failure { code: code::NULL_IN_NOT_NULL, at, message, column: column_name, remedy: None };
             if column.nullable { Ok(()) } else { Err(Box::new(missing)) }
         });
         self.ended(outcome)

@@ -86,13 +86,14 @@ fn decoder(request: &SourceRequest) -> Result<Box<dyn RecordDecoder>, Diagnostic
 }
 
 /// The decoder of a format with the options of this one.
-pub(crate) fn json_decoder(request: &SourceRequest, format: &str) -> Result<JsonDecoder, Diagnostic> {
+pub(crate) fn json_decoder(request: &SourceRequest, format: &'static str) -> Result<JsonDecoder, Diagnostic> {
     let options = &request.options;
     let (ignore, fail) = (format!("{format}.ignore-parse-errors"), format!("{format}.fail-on-missing-field"));
     let rules = decode::Rules {
         ignore_errors: options.boolean(&ignore, false)?,
         fail_on_missing: options.boolean(&fail, false)?,
         timestamps: timestamp_style(options, format)?,
+        format,
     };
     if rules.ignore_errors && rules.fail_on_missing {
         return Err(options

@@ -190,6 +190,22 @@ fn no_columns_still_count_and_check() {
 }
 
 #[test]
+fn a_time_that_is_written_otherwise_says_what_to_declare() {
+    let advice =
+        |data_type: DataType, text: &str| error(data_type, &format!("{{\"v\":\"{text}\"}}")).advice.unwrap_or_default();
+    let option = "write 'json.timestamp-format.standard' = 'ISO-8601' in the WITH of the table";
+    let both = format!("declare the column as `v TIMESTAMP_LTZ(3)`, and {option}");
+    assert_eq!(advice(DataType::Timestamp(3), "2026-01-01T12:00:00.078Z"), both);
+    assert_eq!(advice(DataType::Timestamp(3), "2026-01-01T12:00:00.078"), option);
+    assert_eq!(advice(DataType::TimestampLtz(3), "2026-01-01T12:00:00.078Z"), option);
+    assert_eq!(advice(DataType::Timestamp(3), "2026-01-01 12:00:00Z"), "declare the column as `v TIMESTAMP_LTZ(3)`");
+    assert_eq!(advice(DataType::TimestampLtz(3), "2026-01-01 12:00:00"), "declare the column as `v TIMESTAMP(3)`");
+    for (data_type, text) in [(DataType::Timestamp(3), "yesterday"), (DataType::Int, "2026-01-01 12:00:00")] {
+        assert!(!advice(data_type, text).contains("declare"), "{text}");
+    }
+}
+
+#[test]
 fn errors_say_where_and_what() {
     let e = error(DataType::Int, "{\"v\":1}\n\n{\"v\":\"abc\"}\n");
     assert_eq!((e.code, e.message.as_str()), (code::WRONG_TYPE, "\"abc\" cannot be read as INT"));

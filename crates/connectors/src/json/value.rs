@@ -4,7 +4,7 @@
 //! STRING columns take any value, of other kinds as their JSON text; timestamps, dates and times are strings; BYTES is
 //! base64.
 
-use super::decode::{Failure, Rules, string_text};
+use super::decode::{Failure, Remedy, Rules, string_text};
 use super::keys::{KeyTable, Meaning, START};
 use super::scan::{self, byte, skip_space, skip_value};
 use crate::text_chunk::excerpt;
@@ -160,7 +160,14 @@ impl ValueReader<'_> {
         };
         match pushed {
             Some(()) => Ok(end),
-            None => Err(self.wrong_type(&builder.data_type, at)?),
+            None => {
+                let mut failure = self.wrong_type(&builder.data_type, at)?;
+                if byte(data, at) == b'"' {
+                    let (text, _) = string_text(self.text, at)?;
+                    failure.remedy = Remedy::of_time(&text, &builder.data_type, &self.rules);
+                }
+                Err(failure)
+            }
         }
     }
 
@@ -270,7 +277,13 @@ impl ValueReader<'_> {
     pub(super) fn missing(&self, at: usize, nullable: bool) -> Result<(), Box<Failure>> {
         if self.rules.fail_on_missing {
             let message = format!("the field is missing in '{}'", self.line_from(at));
-            return Err(Box::new(Failure { code: code::MISSING_FIELD, at, message, column: String::new() }));
+            return Err(Box::new(Failure {
+                code: code::MISSING_FIELD,
+                at,
+                message,
+                column: String::new(),
+                remedy: None,
+            }));
         }
         if nullable { Ok(()) } else { Err(self.null_in_not_null(at)) }
     }
@@ -278,14 +291,14 @@ impl ValueReader<'_> {
     /// The error for a NULL in a NOT NULL column.
     pub(super) fn null_in_not_null(&self, at: usize) -> Box<Failure> {
         let message = "a NOT NULL column has no value in the record".to_string();
-        Box::new(Failure { code: code::NULL_IN_NOT_NULL, at, message, column: String::new() })
+        Box::new(Failure { code: code::NULL_IN_NOT_NULL, at, message, column: String::new(), remedy: None })
     }
 
     /// The error for a value that is not `expected`; or that of a value that is not even JSON.
     pub(super) fn wrong_type(&self, expected: impl std::fmt::Display, at: usize) -> Result<Box<Failure>, Box<Failure>> {
         let end = skip_value(self.text.as_bytes(), at, 0)?;
         let message = format!("{} cannot be read as {expected}", excerpt(&self.text.as_bytes()[at..end]));
-        Ok(Box::new(Failure { code: code::WRONG_TYPE, at, message, column: String::new() }))
+        Ok(Box::new(Failure { code: code::WRONG_TYPE, at, message, column: String::new(), remedy: None }))
     }
 
     fn line_from(&self, at: usize) -> String {

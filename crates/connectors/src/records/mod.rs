@@ -12,7 +12,7 @@ pub(crate) use text::TextFramer;
 use crate::{CHUNK_BYTES, Chunk, Position};
 use arrow_buffer::Buffer;
 use block::{Block, BlockPool};
-use millstream_types::Diagnostic;
+use millstream_types::{Diagnostic, code, memory_text};
 
 /// Longest record that is accepted; positions in a chunk must stay below 4 GiB.
 pub(crate) const MAX_RECORD_BYTES: usize = 256 << 20;
@@ -42,7 +42,8 @@ pub(crate) trait Framer: Send {
         Ok(())
     }
 
-    /// The error for a record that does not end within [`MAX_RECORD_BYTES`].
+    /// The error for a record that does not end within [`MAX_RECORD_BYTES`]. Its place is that of one that memory does not suffice
+    /// for, too.
     fn endless_record(&self) -> Diagnostic;
 }
 
@@ -56,6 +57,8 @@ pub(crate) struct RecordCutter {
     scanned: usize,
     /// Bytes at which the block is full.
     target: usize,
+    /// Bytes of the longest record.
+    most: usize,
     received: u64,
 }
 
@@ -64,13 +67,18 @@ impl RecordCutter {
     pub(crate) fn new(framer: Box<dyn Framer>) -> RecordCutter {
         let pool = BlockPool::default();
         let block = pool.take();
-        RecordCutter { framer, pool, block, scanned: 0, target: CHUNK_BYTES, received: 0 }
+        RecordCutter { framer, pool, block, scanned: 0, target: CHUNK_BYTES, most: MAX_RECORD_BYTES, received: 0 }
     }
 
     /// Goes on behind a position; the byte of the stream that comes next.
     pub(crate) fn resume(&mut self, from: Position) -> u64 {
         self.received = self.framer.resume(from);
         self.received
+    }
+
+    /// Accepts no longer records.
+    pub(crate) fn limit_records(&mut self, bytes: usize) {
+        self.most = bytes.clamp(CHUNK_BYTES, MAX_RECORD_BYTES);
     }
 
     /// Room for the next bytes of the stream; never empty.
@@ -105,13 +113,24 @@ impl RecordCutter {
             return self.framer.chunk(data);
         }
         self.scanned = length;
-        if length >= MAX_RECORD_BYTES {
-            return Err(self.framer.endless_record());
+        if length >= self.most {
+            return Err(self.too_long());
         }
         if length == self.target {
-            self.target = (self.target * 2).min(MAX_RECORD_BYTES);
+            self.target = (self.target * 2).min(self.most);
         }
         Ok(None)
+    }
+
+    fn too_long(&self) -> Diagnostic {
+        let endless = self.framer.endless_record();
+        if self.most == MAX_RECORD_BYTES {
+            return endless;
+        }
+        let message =
+            format!("a record is longer than {}, a quarter of the memory budget", memory_text(self.most as u64));
+        let advice = "raise --memory (SET 'pipeline.memory'), or check that there is one record per line and that quotes are closed";
+        Diagnostic { place: endless.place, ..Diagnostic::new(code::OUT_OF_MEMORY, message) }.advise(advice)
     }
 
     /// A chunk of what is left at the end of the stream.

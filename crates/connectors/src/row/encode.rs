@@ -61,10 +61,12 @@ impl Slots<'_> {
         }
     }
 
-    /// Text is padded with zeros, so it must have none; bytes must fill their place.
+    /// Text is padded with zeros, so it must have none; CHAR loses the spaces that pad it. Bytes must fill their place.
     fn bytes<'v>(&mut self, values: impl Iterator<Item = &'v [u8]>, column: &Field) -> Result<(), Diagnostic> {
         let RecordField { offset, width } = self.field;
+        let is_char = matches!(column.data_type, DataType::Char(_));
         for (record, value) in self.records.chunks_exact_mut(self.length).zip(values) {
+            let value = if is_char { without_spaces_at_end(value) } else { value };
             let why = match column.data_type {
                 DataType::Binary(_) if value.len() != width => Some(format!("has {} bytes", value.len())),
                 DataType::Binary(_) => None,
@@ -93,4 +95,9 @@ impl Encoder for RowEncoder {
         }
         Ok(Encoded::Bytes { data, rows })
     }
+}
+
+fn without_spaces_at_end(text: &[u8]) -> &[u8] {
+    let length = text.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
+    &text[..length]
 }

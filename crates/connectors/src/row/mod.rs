@@ -25,7 +25,7 @@ pub(crate) const FORMAT: Format = Format::Text(TextFormat {
     summary: "Packed binary records of fixed width: the table's columns in order, without padding, little-endian. BOOLEAN (0 or 1) \
         and TINYINT have 1 byte, SMALLINT 2, INT, DATE (days since 1970-01-01), TIME (milliseconds) and FLOAT 4, BIGINT, DOUBLE, \
         TIMESTAMP and TIMESTAMP_LTZ (milliseconds since 1970-01-01 up to a precision of 3, microseconds up to 6, else nanoseconds) \
-        8, DECIMAL 16 (the unscaled number), BINARY(n) n. CHAR(n) and VARCHAR(n) have n bytes of UTF-8 that end at the first \
+        8, DECIMAL 16 (the unscaled number), BINARY(n) n. CHAR(n), without spaces at its end, and VARCHAR(n) have n bytes of UTF-8 that end at the first \
         byte of 0, if there is one. Every column must be NOT NULL.",
     options: &[option(
         IGNORE,

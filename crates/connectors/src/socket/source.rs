@@ -137,6 +137,10 @@ impl SplitReader for SocketReader {
         &self.name
     }
 
+    fn limit_records(&mut self, bytes: usize) {
+        self.cutter.limit_records(bytes);
+    }
+
     fn wait(&mut self) -> Result<bool, Diagnostic> {
         if self.ready.is_none() && !self.has_ended() {
             self.receive()?;

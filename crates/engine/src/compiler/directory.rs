@@ -13,9 +13,9 @@
 //! ```
 
 use super::key::CodeKey;
-use std::fs::{self, DirBuilder, File, Metadata};
+use millstream_storage::{check_own, make_private};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use xxhash_rust::xxh3::xxh3_128;
@@ -77,9 +77,9 @@ impl CodeDirectory {
             file => file,
         };
         let read = || -> Result<Vec<u8>, String> {
-            check_own(&self.path, &fs::metadata(&self.path).map_err(|e| failed(&self.path, &e))?)?;
-            let file = file.map_err(|e| failed(&path, &e))?;
-            check_own(&path, &file)?;
+            check_own(&self.path).map_err(|e| refused(&self.path, &e))?;
+            let file = file.map_err(|e| refused(&path, &e))?;
+            check_own(&path).map_err(|e| refused(&path, &e))?;
             if !file.is_file() || file.len() > FILE_LIMIT {
                 return Err(format!("'{}' is not a file of machine code", path.display()));
             }
@@ -112,8 +112,7 @@ impl CodeDirectory {
             Ok(())
         };
         // Modes are those of the user alone: of directories by this, of temporary files anyway.
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(|e| failed(&self.path, &e))?;
-        check_own(&self.path, &fs::metadata(&self.path).map_err(|e| failed(&self.path, &e))?)?;
+        make_private(&self.path).map_err(|e| refused(&self.path, &e))?;
         write().map_err(|e| failed(&path, &e))?;
         if key.is_one_of(TRIMMED_EVERY) { self.trim().map_err(|e| failed(&self.path, &e)) } else { Ok(()) }
     }
@@ -151,18 +150,16 @@ impl CodeDirectory {
     }
 }
 
-fn failed(path: &Path, error: &io::Error) -> String {
-    format!("'{}' cannot be used: {error}", path.display())
+/// Why a path cannot be used, which a refusal says by itself.
+fn refused(path: &Path, error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::PermissionDenied if error.raw_os_error().is_none() => error.to_string(),
+        _ => failed(path, error),
+    }
 }
 
-/// Refuses what somebody else may have written.
-fn check_own(path: &Path, metadata: &Metadata) -> Result<(), String> {
-    let path = path.display();
-    match metadata {
-        other if other.uid() != rustix::process::geteuid().as_raw() => Err(format!("'{path}' belongs to another user")),
-        open if open.mode() & 0o022 != 0 => Err(format!("'{path}' can be written by others")),
-        _ => Ok(()),
-    }
+fn failed(path: &Path, error: &io::Error) -> String {
+    format!("'{}' cannot be used: {error}", path.display())
 }
 
 /// Makes the file the last used one. When that is not allowed, it is only forgotten earlier.

@@ -12,7 +12,7 @@ pub use directory::user_code_directory;
 
 use directory::Found;
 use key::CodeKey;
-use millstream_codegen::program::Program;
+use millstream_codegen::program::{Program, Terminal};
 use millstream_jit::{CompileOptions, CompiledPipeline};
 use millstream_runtime::{CodeOrigin, Compilation, Compiled, ProgramCompiler};
 use millstream_types::{Diagnostic, code};
@@ -25,6 +25,13 @@ use turns::Turns;
 /// Programs of more values than this, such as IN lists of thousands, are compiled without optimisation: LLVM's passes
 /// take quadratic time for them, minutes rather than milliseconds.
 const LONG_PROGRAM: usize = 5_000;
+/// What LLVM has in memory for each value of a program while it compiles: measured for programs of thousands of values.
+const BYTES_OF_A_VALUE: u64 = 48 << 10;
+/// Programs of more values are interpreted for good, unless the query is to wait for code: LLVM takes minutes for them, also
+/// without its passes.
+const MOST_VALUES: usize = 10_000;
+/// The same for updates of a table. The time for them grows with the third power: 3 s for 200 (a hundred sums that can be NULL), 27 s for 400.
+const MOST_UPDATES: usize = 200;
 /// Programs whose code a process keeps in memory, about 20 kB each; those that were used last.
 const KEPT: usize = 256;
 
@@ -130,12 +137,16 @@ pub(crate) struct QueryCompiler {
     compiler: Arc<Compiler>,
     /// Where code is kept on disk, if at all.
     directory: Option<CodeDirectory>,
+    /// Bytes that compiling in the background may take.
+    memory: u64,
     ended: AtomicBool,
 }
 
 impl QueryCompiler {
-    pub(crate) fn new(compiler: Arc<Compiler>, directory: Option<CodeDirectory>) -> QueryCompiler {
-        QueryCompiler { compiler, directory, ended: AtomicBool::new(false) }
+    /// For a query with so many bytes of memory, of which compiling in the background may take half: it is when state is
+    /// least that a query is compiled.
+    pub(crate) fn new(compiler: Arc<Compiler>, directory: Option<CodeDirectory>, memory: u64) -> QueryCompiler {
+        QueryCompiler { compiler, directory, memory: memory / 2, ended: AtomicBool::new(false) }
     }
 
     /// Machine code of a program that the query waits for: not behind what other queries have in the background.
@@ -149,6 +160,16 @@ impl ProgramCompiler for QueryCompiler {
         let cancelled = || Diagnostic::new(code::CANCELLED, "the query ended before its program was compiled");
         if self.ended.load(Relaxed) {
             return Err(cancelled());
+        }
+        let values = program.types.len();
+        let updates = match &program.terminal {
+            Terminal::Update(update) => update.components.len(),
+            Terminal::Emit(_) => 0,
+        };
+        let is_large = values > MOST_VALUES || updates > MOST_UPDATES;
+        if is_large || values as u64 * BYTES_OF_A_VALUE > self.memory {
+            let message = format!("{} is too large to be compiled beside the query: {values} values", program.name);
+            return Err(Diagnostic::new(code::COMPILE_FAILED, message));
         }
         self.compiler
             .compile(program, self.directory.as_ref(), || Turns::of_process().take(&self.ended).ok_or_else(cancelled))

@@ -164,17 +164,24 @@ fn processes_may_read_and_write_a_directory_at_once() {
 
 #[test]
 fn queries_that_have_ended_compile_nothing_in_the_background() {
-    let compiler = QueryCompiler::new(Arc::new(Compiler::new(4)), None);
-    let program = Program {
+    let compiler = QueryCompiler::new(Arc::new(Compiler::new(4)), None, 1 << 29);
+    let mut program = Program {
         name: "nothing".into(),
         inputs: vec![],
         types: vec![],
         strings: vec![],
         sites: vec![],
         body: vec![],
-        terminal: millstream_codegen::program::Terminal::Emit(vec![]),
+        terminal: Terminal::Emit(vec![]),
     };
     assert_eq!(compiler.compile(&program).unwrap().compilation.origin, CodeOrigin::Compiled);
+    program.types = vec![millstream_abi::Phys::I64; 6_000];
+    assert_eq!(
+        compiler.compile(&program).err().unwrap().code,
+        code::COMPILE_FAILED,
+        "it takes more than half of the memory"
+    );
+    program.types.clear();
     compiler.end();
     assert_eq!(compiler.compile(&program).err().unwrap().code, code::CANCELLED);
 }

@@ -33,7 +33,8 @@ impl Case {
     }
 }
 
-fn folder() -> PathBuf {
+/// Where the queries, their data and Flink's answers are.
+pub(crate) fn folder() -> PathBuf {
     tests_dir().join("flink")
 }
 
@@ -140,8 +141,18 @@ fn bag(rows: impl Iterator<Item = Vec<String>>) -> Bag {
     bag
 }
 
+/// How the rows of a query are not those that Flink has answered; nothing when they are.
+pub(crate) fn difference_to(answer: &str, results: Collected) -> Result<String, Diagnostic> {
+    let types: Vec<DataType> = results.schema().fields.iter().map(|f| f.data_type.clone()).collect();
+    let batch = results.into_batch()?;
+    let wanted = fields(answer).into_iter().skip(1);
+    let wanted = bag(wanted.map(|line| line.iter().zip(&types).map(|(f, t)| expected_value(f, t)).collect()));
+    let row = |row| batch.columns().iter().zip(&types).map(|(array, t)| value(array, row, t)).collect();
+    Ok(difference(&wanted, &bag((0..batch.num_rows()).map(row))))
+}
+
 /// Executes a script: the rows of its last statement.
-fn execute(session: &mut Session, sql: &str) -> Result<Collected, Diagnostic> {
+pub(crate) fn execute(session: &mut Session, sql: &str) -> Result<Collected, Diagnostic> {
     let sql = sql.replace("${DATA}", &folder().join("data").to_string_lossy());
     let mut results = Collected::new();
     for statement in session.parse(&sql)? {
@@ -162,13 +173,8 @@ fn query(case: &Case, configuration: &Configuration) -> Result<String, Diagnosti
     let mut session = session(case, configuration);
     execute(&mut session, &std::fs::read_to_string(folder().join("queries/ddl.sql")).unwrap())?;
     let results = execute(&mut session, &case.text)?;
-    let types: Vec<DataType> = results.schema().fields.iter().map(|f| f.data_type.clone()).collect();
-    let batch = results.into_batch()?;
     let Some(expected) = &case.expected else { return Ok("  Flink refuses it".into()) };
-    let wanted = fields(expected).into_iter().skip(1);
-    let wanted = bag(wanted.map(|line| line.iter().zip(&types).map(|(f, t)| expected_value(f, t)).collect()));
-    let row = |row| batch.columns().iter().zip(&types).map(|(array, t)| value(array, row, t)).collect();
-    Ok(difference(&wanted, &bag((0..batch.num_rows()).map(row))))
+    difference_to(expected, results)
 }
 
 /// Type and value of an expression; of one that is refused or fails `ERROR`.

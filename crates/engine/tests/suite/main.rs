@@ -4,11 +4,13 @@
 //! - `nexmark`: Apache Flink's own results on the same files, under the same configurations;
 //! - `properties`: random streams out of order, against brute-force models;
 //! - `flink`: Apache Flink's answers to many small queries and expressions;
+//! - `local_time`: windows over TIMESTAMP_LTZ about the changes of clocks, against a model;
 //! - `errors`: broken input of every kind, with code, place and what is left behind;
 //! - `adaptation`: tables and windows that follow settings and data;
 //! - `memory`: the memory budget;
 //! - `packed`: tables of packed records in memory;
 //! - `skipping`: columns that are decoded for the survivors of filters only;
+//! - `sums`: in how far sums of DOUBLE depend on the order of rows;
 //! - `dependencies`: who may depend on whom, and the licences.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -18,12 +20,14 @@ mod corpus;
 mod dependencies;
 mod errors;
 mod flink;
+mod local_time;
 mod memory;
 mod nexmark;
 mod packed;
 mod properties;
 mod recovered;
 mod skipping;
+mod sums;
 
 use std::path::PathBuf;
 

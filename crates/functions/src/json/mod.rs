@@ -5,6 +5,7 @@
 //! stands for the clause. The document of the row before is kept parsed, because queries tend to take several values
 //! out of one column.
 
+mod document;
 mod path;
 mod quoting;
 
@@ -12,9 +13,9 @@ pub(crate) use path::Path;
 pub(crate) use quoting::{array_of_strings, is_json, quote, unquote};
 
 use crate::context::{Failure, FunctionContext};
+use document::{Value, write_array};
 use millstream_types::text;
 use path::{Mode, Selected};
-use serde_json::Value;
 
 /// The document that was parsed last; `None` inside for text that is not JSON.
 #[derive(Debug, Default)]
@@ -30,7 +31,7 @@ impl LastDocument {
         if !self.is_set || self.text != text {
             self.text.clear();
             self.text.push_str(text);
-            self.value = serde_json::from_str(text).ok();
+            self.value = Value::parse(text);
             self.is_set = true;
         }
         self.value.as_ref()
@@ -58,8 +59,15 @@ fn look_up<T>(
         Err(message) => return Outcome::Error(message.clone()),
     };
     let Some(document) = caches.document.parse(json) else {
-        return Outcome::Error("the text is not JSON".to_owned());
+        return match path.mode {
+            Mode::Lax => Outcome::Empty,
+            Mode::Strict => Outcome::Error("the text is not JSON".to_owned()),
+        };
     };
+    if *document == Value::Null {
+        // Flink's library knows no paths into nothing, whatever their mode.
+        return Outcome::Error("the document is null".to_owned());
+    }
     match path.select(document) {
         None if path.mode == Mode::Lax && !path.is_definite() => use_value(path.mode, Some(Selected::Many(vec![]))),
         None if path.mode == Mode::Strict => Outcome::Error("the path selects nothing".to_owned()),
@@ -79,7 +87,7 @@ fn scalar_text(value: &Value, returning: i32) -> Result<String, String> {
     let text = match value {
         Value::Bool(truth) => truth.to_string(),
         Value::String(text) => text.clone(),
-        Value::Number(number) => number_text(number),
+        Value::Number(number) => number.clone(),
         _ => return Err("the value is not a scalar".to_owned()),
     };
     let fits = match (returning, value) {
@@ -93,22 +101,10 @@ fn scalar_text(value: &Value, returning: i32) -> Result<String, String> {
     if fits { Ok(text) } else { Err(format!("'{text}' is not a value of the type that is returned")) }
 }
 
-/// A number as Java writes it.
-fn number_text(number: &serde_json::Number) -> String {
-    match number.as_f64() {
-        Some(value) if number.is_f64() => {
-            let mut text = Vec::new();
-            text::write_f64(&mut text, value);
-            String::from_utf8_lossy(&text).into_owned()
-        }
-        _ => number.to_string(),
-    }
-}
-
 fn find_scalar(context: &mut FunctionContext, json: &str, path: &str, returning: i32) -> Outcome<String> {
     look_up(context, json, path, |mode, selected| match selected {
         None => Outcome::Empty,
-        Some(Selected::One(value)) if !value.is_array() && !value.is_object() => match scalar_text(value, returning) {
+        Some(Selected::One(value)) if value.is_scalar() => match scalar_text(value, returning) {
             Ok(text) => Outcome::Value(text),
             Err(message) => Outcome::Error(message),
         },
@@ -182,14 +178,18 @@ pub(crate) fn query(
     on_error: i32,
 ) -> Result<Option<String>, Failure> {
     let outcome = look_up(context, json, path, |mode, selected| {
-        let (text, is_array, is_scalar) = match selected {
+        let mut text = String::new();
+        let (is_array, is_scalar) = match selected {
             None => return Outcome::Empty,
-            Some(Selected::Many(values)) => (serde_json::to_string(&values), true, false),
+            Some(Selected::Many(values)) => {
+                write_array(values.into_iter(), &mut text);
+                (true, false)
+            }
             Some(Selected::One(value)) => {
-                (serde_json::to_string(value), value.is_array(), !value.is_array() && !value.is_object())
+                value.write(&mut text);
+                (matches!(value, Value::Array(_)), value.is_scalar())
             }
         };
-        let Ok(text) = text else { return Outcome::Error("the value cannot be written".to_owned()) };
         match wrapper {
             2 => Outcome::Value(format!("[{text}]")),
             1 if !is_array => Outcome::Value(format!("[{text}]")),
@@ -214,8 +214,12 @@ pub(crate) fn query(
 
 /// `JSON(text)`: the text itself, without white space; fails the row when it is not JSON.
 pub(crate) fn json(context: &mut FunctionContext, text: &str) -> Result<String, Failure> {
-    let written = context.caches.document.parse(text).and_then(|value| serde_json::to_string(value).ok());
-    written.ok_or_else(|| Failure::argument(format!("JSON: '{}' is not JSON", shortened(text))))
+    let Some(value) = context.caches.document.parse(text) else {
+        return Err(Failure::argument(format!("JSON: '{}' is not JSON", shortened(text))));
+    };
+    let mut written = String::new();
+    value.write(&mut written);
+    Ok(written)
 }
 
 /// The start of a text, for messages.

@@ -4,7 +4,7 @@
 //! with `$`, and a path that can select more than one value ([`Path::is_definite`] is false) selects an array of them.
 //! Filters (`[?(…)]`) and functions are not part of it here.
 
-use serde_json::Value;
+use super::document::Value;
 
 /// How missing parts are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +109,7 @@ fn descendants<'v>(value: &'v Value, all: &mut Vec<&'v Value>) {
     all.push(value);
     match value {
         Value::Array(items) => items.iter().for_each(|item| descendants(item, all)),
-        Value::Object(fields) => fields.values().for_each(|field| descendants(field, all)),
+        Value::Object(fields) => fields.iter().for_each(|(_, field)| descendants(field, all)),
         _ => {}
     }
 }
@@ -124,10 +124,8 @@ fn element(items: &[Value], index: i64) -> Option<&Value> {
 impl Step {
     fn select<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
         match (self, value) {
-            (Step::Property(name), Value::Object(fields)) => fields.get(name).into_iter().collect(),
-            (Step::Properties(names), Value::Object(fields)) => {
-                names.iter().filter_map(|name| fields.get(name)).collect()
-            }
+            (Step::Property(name), value) => value.field(name).into_iter().collect(),
+            (Step::Properties(names), value) => names.iter().filter_map(|name| value.field(name)).collect(),
             (Step::Index(index), Value::Array(items)) => element(items, *index).into_iter().collect(),
             (Step::Indices(indices), Value::Array(items)) => {
                 indices.iter().filter_map(|index| element(items, *index)).collect()
@@ -143,7 +141,7 @@ impl Step {
                 items[from.min(to)..to].iter().collect()
             }
             (Step::Wildcard, Value::Array(items)) => items.iter().collect(),
-            (Step::Wildcard, Value::Object(fields)) => fields.values().collect(),
+            (Step::Wildcard, Value::Object(fields)) => fields.iter().map(|(_, field)| field).collect(),
             _ => vec![],
         }
     }
@@ -286,11 +284,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn select(path: &str, value: &Value) -> Option<Value> {
-        Some(match Path::parse(path).unwrap().select(value)? {
-            Selected::One(value) => value.clone(),
-            Selected::Many(values) => Value::Array(values.into_iter().cloned().collect()),
-        })
+    fn select(path: &str, value: &serde_json::Value) -> Option<serde_json::Value> {
+        let value = Value::parse(&value.to_string()).unwrap();
+        let mut text = String::new();
+        match Path::parse(path).unwrap().select(&value)? {
+            Selected::One(value) => value.write(&mut text),
+            Selected::Many(values) => Value::Array(values.into_iter().cloned().collect()).write(&mut text),
+        }
+        Some(serde_json::from_str(&text).unwrap())
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::aggregate::{AggregateCall, Components};
 use crate::expr::{Expr, ExprKind};
 use crate::logical::{Rel, Window};
 use crate::pipeline::*;
-use crate::window::{Overlap, WindowAssigner};
+use crate::window::{Overlap, Timeline, WindowAssigner};
 use millstream_types::{DataType, Diagnostic, Field, Schema, Value, code};
 
 /// One branch of the input of an aggregation, with its expressions over the columns after the branch's operators.
@@ -31,12 +31,13 @@ impl Planner {
         match (window.assigner, &window.time) {
             (WindowAssigner::Session { .. } | WindowAssigner::Count { .. }, Some(time)) => {
                 let keys: Vec<(&Expr, &str)> = keys.iter().map(|(e, name)| (e, name.as_str())).collect();
-                self.slot_aggregate(input, window.assigner, time, &keys, aggregates)
+                self.slot_aggregate(input, window.assigner, (time, window.timeline), &keys, aggregates)
             }
             (WindowAssigner::Attached, _) => match windows_of_keys(input, window, keys, aggregates) {
                 Some(direct) => {
                     let keys: Vec<(&Expr, &str)> = direct.keys.iter().map(|(e, name)| (e, name.as_str())).collect();
-                    self.slot_aggregate(direct.input, direct.assigner, direct.time, &keys, &direct.aggregates)
+                    let time = (direct.time, direct.timeline);
+                    self.slot_aggregate(direct.input, direct.assigner, time, &keys, &direct.aggregates)
                 }
                 None => self.slice_aggregate(input, window, keys, aggregates),
             },
@@ -77,7 +78,7 @@ impl Planner {
         let aggregation = self.aggregations.len();
         for Input { branch, time, start } in inputs {
             if let Some(time) = &time {
-                self.route_late(&branch, super::late::of_slices(assigner, time));
+                self.route_late(&branch, super::late::of_slices(assigner, time, window.timeline));
             }
             self.end(branch, |below| {
                 let over = |e: &Expr| e.clone().substitute(&below);
@@ -112,8 +113,15 @@ impl Planner {
             }
             _ => Combination::Recompute,
         };
-        let outputs = components.outputs;
-        self.aggregations.push(Aggregation { assigner, keys: fields, components: kinds, outputs, combination });
+        let (timeline, outputs) = (window.timeline, components.outputs);
+        self.aggregations.push(Aggregation {
+            assigner,
+            timeline,
+            keys: fields,
+            components: kinds,
+            outputs,
+            combination,
+        });
         Ok(Branch::new(PipelineInput::Aggregation(aggregation), columns))
     }
 
@@ -122,7 +130,7 @@ impl Planner {
         &mut self,
         input: &Rel,
         assigner: WindowAssigner,
-        time: &Expr,
+        (time, timeline): (&Expr, Timeline),
         keys: &[(&Expr, &str)],
         aggregates: &[(AggregateCall, String)],
     ) -> Result<Branch, Diagnostic> {
@@ -149,6 +157,7 @@ impl Planner {
             KeyedInput { schema: payload.schema(), keys: key_columns, time: Some(time_column), reach_ms: None };
         let operator = self.operator(KeyedOperator {
             kind,
+            timeline,
             inputs: vec![of_payload],
             keys: key_fields,
             output: Schema::new(output),
@@ -159,7 +168,7 @@ impl Planner {
 
     /// Rows with their sessions or count windows.
     pub(super) fn windowed_rows(&mut self, rel: &Rel) -> Result<Branch, Diagnostic> {
-        let Rel::Windowed { input, assigner, time, partition } = rel else {
+        let Rel::Windowed { input, assigner, time, timeline, partition } = rel else {
             return Err(Diagnostic::bug("not a window table function"));
         };
         let schema = input.schema();
@@ -178,8 +187,8 @@ impl Planner {
         let mut columns = columns_of(&schema);
         columns.extend(window_columns(arriving.fields.len(), &time.data_type));
         let of_payload = KeyedInput { schema: arriving, keys: key_columns, time: Some(time_column), reach_ms: None };
-        let operator =
-            self.operator(KeyedOperator { kind, inputs: vec![of_payload], keys, output: Schema::new(output) });
+        let (timeline, inputs, output) = (*timeline, vec![of_payload], Schema::new(output));
+        let operator = self.operator(KeyedOperator { kind, timeline, inputs, keys, output });
         self.exchange(input, operator, 0, &payload, Some(time), &[])?;
         Ok(Branch::new(PipelineInput::Operator(operator), columns))
     }
@@ -195,6 +204,7 @@ struct Direct<'a> {
     input: &'a Rel,
     assigner: WindowAssigner,
     time: &'a Expr,
+    timeline: Timeline,
     keys: Vec<(Expr, String)>,
     aggregates: Vec<(AggregateCall, String)>,
 }
@@ -213,7 +223,7 @@ fn windows_of_keys<'a>(
         columns = columns.into_iter().map(|e| e.substitute(&projected)).collect();
         below = input;
     }
-    let Rel::Windowed { input, assigner, time, partition } = below else { return None };
+    let Rel::Windowed { input, assigner, time, timeline, partition } = below else { return None };
     if !matches!(assigner, WindowAssigner::Session { .. } | WindowAssigner::Count { .. }) {
         return None;
     }
@@ -236,7 +246,7 @@ fn windows_of_keys<'a>(
         && window.time.as_ref().is_some_and(|e| is_window_time(&over(e), width))
         && keys_are_partition
         && values.into_iter().all(|e| is_below(e, width));
-    fits.then_some(Direct { input, assigner: *assigner, time, keys, aggregates })
+    fits.then_some(Direct { input, assigner: *assigner, time, timeline: *timeline, keys, aggregates })
 }
 
 /// When every branch ends in the same expansion into overlapping windows, and nothing but the aggregation uses the
@@ -315,13 +325,13 @@ fn is_below(expr: &Expr, width: usize) -> bool {
 
 /// `window_start`, `window_end` and `window_time` over an output whose two window columns begin at `first`.
 fn window_columns(first: usize, time_type: &DataType) -> [Expr; 3] {
-    // The output has instants; for TIMESTAMP_LTZ windows the two bounds are shown in local time, as in Flink.
+    // The bounds of count windows over TIMESTAMP_LTZ are instants, which are shown in local time.
     let start = Expr::column(first, time_type.clone(), false).cast_to(DataType::Timestamp(3));
     let [end, time] = end_columns(first + 1, time_type);
     [start, end, time]
 }
 
-/// The same of an attached window, whose start, already shown in local time, is a key.
+/// The same of an attached window, whose start is a key.
 fn attached_columns(start: usize, end: usize, time_type: &DataType) -> [Expr; 3] {
     let [end, time] = end_columns(end, time_type);
     [Expr::column(start, DataType::Timestamp(3), false), end, time]

@@ -88,7 +88,7 @@ impl Branch {
         let width = self.columns.len();
         let bounds = vec![Field::new("window", time.data_type.clone(), false); 3];
         self.flat_map(bounds, |over| FlatMap::Windows { windows, time: over(time) });
-        // The bounds are instants; for TIMESTAMP_LTZ windows they are shown in local time, as in Flink.
+        // Of the session's zone, if that is UTC: other windows over TIMESTAMP_LTZ are of local time.
         for bound in &mut self.columns[width..width + 2] {
             *bound = bound.clone().cast_to(DataType::Timestamp(3));
         }

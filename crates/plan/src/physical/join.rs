@@ -6,28 +6,27 @@ use super::{Planner, columns_of};
 use crate::expr::{Expr, ExprKind};
 use crate::logical::{JoinKind, JoinStrategy, Rel};
 use crate::pipeline::*;
+use crate::window::Timeline;
 use millstream_types::{DataType, Diagnostic, Field, Schema};
 
 impl Planner {
-    /// The branch of a window, interval or regular join.
+    /// The branch of a window, interval, versioned or regular join.
     pub(super) fn join(&mut self, rel: &Rel) -> Result<Branch, Diagnostic> {
         let Rel::Join { left, right, kind, strategy, keys, residual } = rel else {
             return Err(Diagnostic::bug("not a join"));
         };
         let (left_time, right_time) = match strategy {
-            JoinStrategy::Window { left_time, right_time } | JoinStrategy::Interval { left_time, right_time, .. } => {
-                (Some(left_time), Some(right_time))
-            }
+            JoinStrategy::Window { left_time, right_time, .. }
+            | JoinStrategy::Interval { left_time, right_time, .. }
+            | JoinStrategy::Versioned { left_time, right_time } => (Some(left_time), Some(right_time)),
             JoinStrategy::Regular { .. } | JoinStrategy::Lookup => (None, None),
         };
-        // The reach of a row: how much later than it its last partner can be.
-        let (left_reach, right_reach) = match strategy {
-            JoinStrategy::Window { .. } => (Some(0), Some(0)),
-            JoinStrategy::Interval { lower_ms, upper_ms, .. } => {
-                (Some(lower_ms.saturating_neg().max(0)), Some((*upper_ms).max(0)))
-            }
-            JoinStrategy::Regular { .. } | JoinStrategy::Lookup => (None, None),
+        let timeline = match strategy {
+            JoinStrategy::Window { timeline, .. } => *timeline,
+            _ => Timeline::Own,
         };
+        // Rows behind the watermark are late for their window; other joins have them meet what is still there.
+        let reach_ms = matches!(strategy, JoinStrategy::Window { .. }).then_some(0);
         let (left_schema, right_schema) = (left.schema(), right.schema());
         let mut of_left = Payload::new(columns_of(&left_schema));
         let mut of_right = Payload::new(columns_of(&right_schema));
@@ -44,6 +43,7 @@ impl Planner {
             JoinStrategy::Interval { lower_ms, upper_ms, .. } => {
                 KeyedKind::IntervalJoin { kind: *kind, lower_ms: *lower_ms, upper_ms: *upper_ms, residual }
             }
+            JoinStrategy::Versioned { .. } => KeyedKind::VersionedJoin { kind: *kind, residual },
             JoinStrategy::Regular { ttl_ms } => KeyedKind::RegularJoin { ttl_ms: *ttl_ms, residual },
             JoinStrategy::Lookup => return Err(Diagnostic::bug("a lookup join is not a keyed operator")),
         };
@@ -62,16 +62,12 @@ impl Planner {
             })
             .collect();
         let left_input =
-            KeyedInput { schema: left_arriving, keys: left_keys.clone(), time: left_time_column, reach_ms: left_reach };
-        let right_input = KeyedInput {
-            schema: right_arriving,
-            keys: right_keys.clone(),
-            time: right_time_column,
-            reach_ms: right_reach,
-        };
+            KeyedInput { schema: left_arriving, keys: left_keys.clone(), time: left_time_column, reach_ms };
+        let right_input =
+            KeyedInput { schema: right_arriving, keys: right_keys.clone(), time: right_time_column, reach_ms };
         let columns = joined_columns(&output, left_schema.fields.len(), right_schema.fields.len(), width, *kind);
         let inputs = vec![left_input, right_input];
-        let operator = self.operator(KeyedOperator { kind: operator_kind, inputs, keys: fields, output });
+        let operator = self.operator(KeyedOperator { kind: operator_kind, timeline, inputs, keys: fields, output });
         // A row whose key is NULL has no partner: only an outer side keeps it.
         let drops_left = matches!(kind, JoinKind::Inner | JoinKind::Right | JoinKind::Semi);
         let drops_right = !matches!(kind, JoinKind::Right | JoinKind::Full);

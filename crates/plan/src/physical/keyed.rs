@@ -4,8 +4,9 @@ use super::branch::Branch;
 use super::{Planner, columns_of};
 use crate::aggregate::Components;
 use crate::expr::{Expr, ExprKind};
-use crate::logical::Rel;
+use crate::logical::{Frame, Rel};
 use crate::pipeline::*;
+use crate::window::Timeline;
 use millstream_types::{DataType, Diagnostic, Field, Schema, Value};
 
 /// The columns that rows bring to a keyed operator: expressions over the columns of the relation below, each once.
@@ -107,7 +108,8 @@ impl Planner {
             }
             if let (Some(time), Some(reach_ms)) = (time, self.operators[operator].inputs[port].reach_ms) {
                 let time = time.clone().substitute(&branch.columns);
-                self.route_late(&branch, super::late::of_rows(&time, reach_ms));
+                let timeline = self.operators[operator].timeline;
+                self.route_late(&branch, super::late::of_rows(&time, timeline, reach_ms));
             }
             branch.project(payload.0.iter());
             self.end(branch, |columns| (Some(columns), PipelineEnd::Exchange { operator, port }));
@@ -117,7 +119,7 @@ impl Planner {
 
     /// The branch of ranked rows.
     pub(super) fn rank(&mut self, rel: &Rel) -> Result<Branch, Diagnostic> {
-        let Rel::Rank { input, time, partition, order, function, range } = rel else {
+        let Rel::Rank { input, time, timeline, partition, order, function, range } = rel else {
             return Err(Diagnostic::bug("not a rank"));
         };
         let schema = input.schema();
@@ -137,7 +139,8 @@ impl Planner {
         let key_fields = keys.iter().map(|&i| arriving.fields[i].clone()).collect();
         let kind = KeyedKind::Rank { order, function: *function, range: *range };
         let arriving = KeyedInput { schema: arriving, keys, time: Some(time_column), reach_ms: Some(0) };
-        let operator = self.operator(KeyedOperator { kind, inputs: vec![arriving], keys: key_fields, output });
+        let inputs = vec![arriving];
+        let operator = self.operator(KeyedOperator { kind, timeline: *timeline, inputs, keys: key_fields, output });
         self.exchange(input, operator, 0, &payload, Some(time), &[])?;
         Ok(Branch::new(PipelineInput::Operator(operator), columns))
     }
@@ -163,9 +166,12 @@ impl Planner {
         output.fields.extend(slots.output_fields());
         let key_fields = keys.iter().map(|&i| arriving.fields[i].clone()).collect();
         let kind = KeyedKind::Over { frame: *frame, aggregates: slots };
-        let reach_ms = time.as_ref().map(|_| 0);
+        // With a bound rows are late by what was triggered for their key, which only the operator knows.
+        let is_bounded = matches!(frame, Frame::Rows(Some(_)) | Frame::Range(Some(_)));
+        let reach_ms = time.as_ref().filter(|_| !is_bounded).map(|_| 0);
         let arriving = KeyedInput { schema: arriving, keys, time: time_column, reach_ms };
-        let operator = self.operator(KeyedOperator { kind, inputs: vec![arriving], keys: key_fields, output });
+        let (timeline, inputs) = (Timeline::Own, vec![arriving]);
+        let operator = self.operator(KeyedOperator { kind, timeline, inputs, keys: key_fields, output });
         self.exchange(input, operator, 0, &payload, time.as_ref(), &[])?;
         Ok(Branch::new(PipelineInput::Operator(operator), columns))
     }

@@ -9,12 +9,13 @@ use super::{Planner, expand_computed};
 use crate::expr::{CompareOp, Expr, ExprKind};
 use crate::logical::Table;
 use crate::pipeline::*;
-use crate::window::{Overlap, Slicing, WindowAssigner};
+use crate::window::{Overlap, Slicing, Timeline, WindowAssigner};
+use millstream_abi::RuntimeFn;
 use millstream_types::{DataType, Schema, Value};
 use std::sync::Arc;
 
 /// Whether a row is late for windows over `time`; `None` where no row can be.
-pub(super) fn of_slices(assigner: WindowAssigner, time: &Expr) -> Option<Expr> {
+pub(super) fn of_slices(assigner: WindowAssigner, time: &Expr, timeline: Timeline) -> Option<Expr> {
     let (slicing, length_ms) = match assigner {
         WindowAssigner::Tumble(slicing) => (slicing, slicing.size_ms),
         WindowAssigner::Overlap(Overlap::Hop { size_ms, slide_ms, offset_ms }) => {
@@ -23,21 +24,21 @@ pub(super) fn of_slices(assigner: WindowAssigner, time: &Expr) -> Option<Expr> {
         WindowAssigner::Overlap(Overlap::Cumulate { size_ms, offset_ms, .. }) => {
             (Slicing { size_ms, offset_ms }, size_ms)
         }
-        WindowAssigner::Attached => return of_rows(time, 0),
+        WindowAssigner::Attached => return of_rows(time, timeline, 0),
         WindowAssigner::Session { .. } | WindowAssigner::Count { .. } | WindowAssigner::Whole => return None,
     };
     let start = ExprKind::WindowStart(Box::new(time.clone()), slicing);
     let start = Expr::new(start, time.data_type.clone(), time.nullable);
     let last = after(&start, length_ms - 1);
-    let late = compare(CompareOp::LessEqual, last.clone(), watermark(time));
+    let late = compare(CompareOp::LessEqual, last.clone(), watermark(time, timeline));
     // With a slide longer than the size some rows lie in no window: they are not late.
     let inside = compare(CompareOp::LessEqual, time.clone(), last);
     Some(Expr::new(ExprKind::And(vec![late, inside]), DataType::Boolean, true))
 }
 
 /// Whether a row is late whose last partner can come `reach_ms` after it.
-pub(super) fn of_rows(time: &Expr, reach_ms: i64) -> Option<Expr> {
-    Some(compare(CompareOp::LessEqual, after(time, reach_ms), watermark(time)))
+pub(super) fn of_rows(time: &Expr, timeline: Timeline, reach_ms: i64) -> Option<Expr> {
+    Some(compare(CompareOp::LessEqual, after(time, reach_ms), watermark(time, timeline)))
 }
 
 fn after(time: &Expr, ms: i64) -> Expr {
@@ -46,8 +47,15 @@ fn after(time: &Expr, ms: i64) -> Expr {
     Expr::new(kind, time.data_type.clone(), time.nullable)
 }
 
-fn watermark(time: &Expr) -> Expr {
-    Expr::new(ExprKind::CurrentWatermark, time.data_type.clone(), true)
+fn watermark(time: &Expr, timeline: Timeline) -> Expr {
+    let watermark = |data_type| Expr::new(ExprKind::CurrentWatermark, data_type, true);
+    match timeline {
+        Timeline::Own => watermark(time.data_type.clone()),
+        Timeline::Local(_) => {
+            let call = ExprKind::Call(RuntimeFn::LocalWatermark, vec![watermark(DataType::TimestampLtz(3))]);
+            Expr::new(call, time.data_type.clone(), true)
+        }
+    }
 }
 
 fn compare(op: CompareOp, a: Expr, b: Expr) -> Expr {

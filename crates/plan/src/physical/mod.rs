@@ -28,16 +28,17 @@ use crate::logical::{ColumnKind, Insert, Rel, Table, Target};
 use crate::pipeline::*;
 use crate::window::WindowAssigner;
 use branch::Branch;
+use millstream_types::text::zone::Zone;
 use millstream_types::{Diagnostic, Schema, code};
 use source::{Clock, SourceBuilder, TIME_COLUMN};
 use std::sync::Arc;
 
-/// Plans one run: every insert reads the sources that it shares with the others once. `zone_offset_ms` is how far the
-/// session's time zone is ahead of UTC: windows over TIMESTAMP_LTZ are aligned to it.
-pub fn plan(inserts: &[Insert], zone_offset_ms: i64) -> Result<QueryPlan, Diagnostic> {
+/// Plans one run: every insert reads the sources that it shares with the others once. Windows over TIMESTAMP_LTZ are of local
+/// time in `zone`.
+pub fn plan(inserts: &[Insert], zone: Zone) -> Result<QueryPlan, Diagnostic> {
     let mut planner = Planner::default();
     for insert in inserts {
-        planner.insert(insert, zone_offset_ms)?;
+        planner.insert(insert, zone)?;
     }
     planner.finish()
 }
@@ -63,7 +64,7 @@ struct Planner {
 }
 
 impl Planner {
-    fn insert(&mut self, insert: &Insert, zone_offset_ms: i64) -> Result<(), Diagnostic> {
+    fn insert(&mut self, insert: &Insert, zone: Zone) -> Result<(), Diagnostic> {
         let (query, limit) = match &insert.query {
             Rel::Limit { input, count } => (&**input, Some(*count)),
             other => (other, None),
@@ -75,8 +76,9 @@ impl Planner {
             }
             Target::Result => (None, query.schema()),
         };
-        let mut query = prune::prune(query, &vec![true; query.schema().fields.len()]);
-        zone::align(&mut query, zone_offset_ms);
+        let mut query = query.clone();
+        zone::to_local_time(&mut query, zone);
+        let query = prune::prune(&query, &vec![true; query.schema().fields.len()]);
         let sink = self.sinks.len();
         self.sinks.push(SinkPlan { table, schema, limit });
         for branch in self.branches(&query)? {

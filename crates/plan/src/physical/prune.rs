@@ -35,6 +35,7 @@ pub(super) fn prune(rel: &Rel, needed: &[bool]) -> Rel {
             let window = Window {
                 assigner: window.assigner,
                 time: window.time.as_ref().map(apply),
+                timeline: window.timeline,
                 start: window.start.as_ref().map(apply),
             };
             let mut aggregates = aggregates.clone();
@@ -81,8 +82,9 @@ fn prune_join(rel: &Rel, needed: &[bool]) -> Rel {
     let (mut of_left, mut of_right) = (Side::new(left, &used[..width]), Side::new(right, &used[width..]));
     let keys = keys.iter().map(|(l, r)| (of_left.column(l), of_right.column(r))).collect();
     let mut strategy = strategy.clone();
-    if let JoinStrategy::Window { left_time, right_time } | JoinStrategy::Interval { left_time, right_time, .. } =
-        &mut strategy
+    if let JoinStrategy::Window { left_time, right_time, .. }
+    | JoinStrategy::Interval { left_time, right_time, .. }
+    | JoinStrategy::Versioned { left_time, right_time } = &mut strategy
     {
         *left_time = of_left.column(left_time);
         *right_time = of_right.column(right_time);

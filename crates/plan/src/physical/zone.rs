@@ -1,62 +1,118 @@
-//! Windows over TIMESTAMP_LTZ begin at full hours, days, … of the session's time zone, as in Flink.
+//! Windows over TIMESTAMP_LTZ are cut out of local time, as in Flink: the hour that clocks show twice is one window, and of
+//! one that they skip there are no rows.
 //!
-//! Their times are instants, so the windows are those of UTC, shifted by the zone's offset. (A zone whose offset changes
-//! within the year moves windows longer than the change: they are aligned to the offset at the start of the query.)
+//! The binder writes their times as instants. Here they become local times of the session's zone, a TIMESTAMP(3), before
+//! anything is planned: of windows, of what refers to a row's window by its end, and of the bounds of tumbling windows, which
+//! are computed in the row. What is left to the operators is to look at watermarks as local time ([`Timeline`]). The
+//! `window_time` of results is an instant again: the local time, cast back.
+//!
+//! Count windows are not cut out of time: their bounds stay instants, which are shown in local time.
 
+use super::columns_of;
 use crate::expr::{Expr, ExprKind};
-use crate::logical::Rel;
-use crate::window::{Overlap, Slicing, WindowAssigner};
+use crate::logical::{JoinStrategy, Rel};
+use crate::window::{Timeline, WindowAssigner};
 use millstream_types::DataType;
+use millstream_types::text::zone::Zone;
 
-/// Shifts the windows of a plan whose zone is `offset_ms` ahead of UTC.
-pub(super) fn align(rel: &mut Rel, offset_ms: i64) {
-    if offset_ms == 0 {
+/// Has the windows of a query over TIMESTAMP_LTZ be of local time.
+pub(super) fn to_local_time(rel: &mut Rel, zone: Zone) {
+    if zone.is_utc() {
         return;
     }
     for input in rel.inputs_mut() {
-        align(input, offset_ms);
+        to_local_time(input, zone);
     }
     for expr in rel.expressions_mut() {
-        let taken = std::mem::replace(expr, Expr::boolean(false));
-        *expr = taken.rewrite(&mut |mut e| {
-            if let ExprKind::WindowStart(time, slicing) = &mut e.kind
-                && is_instant(&time.data_type)
-            {
-                *slicing = shifted(*slicing, offset_ms);
+        change(expr, bounds_in_local_time);
+    }
+    let (time, timeline) = match rel {
+        Rel::Windowed { assigner: WindowAssigner::Count { .. }, .. } => return,
+        Rel::Windowed { time, timeline, .. } | Rel::Rank { time, timeline, .. } => (time, timeline),
+        Rel::Aggregate { window, .. } => match &mut window.time {
+            Some(time) => (time, &mut window.timeline),
+            None => return,
+        },
+        Rel::Join { strategy: JoinStrategy::Window { left_time, right_time, timeline }, .. } => {
+            if is_instant(right_time) {
+                change(right_time, local);
             }
-            e
-        });
+            (left_time, timeline)
+        }
+        _ => return,
+    };
+    if !is_instant(time) {
+        return;
     }
-    match rel {
-        Rel::Windowed { assigner, time, .. } if is_instant(&time.data_type) => {
-            *assigner = aligned(*assigner, offset_ms)
-        }
-        Rel::Aggregate { window, .. } if window.time.as_ref().is_some_and(|t| is_instant(&t.data_type)) => {
-            window.assigner = aligned(window.assigner, offset_ms);
-        }
-        _ => {}
+    change(time, local);
+    *timeline = Timeline::Local(zone);
+    if let Rel::Windowed { .. } | Rel::Aggregate { .. } = rel {
+        window_time_as_instant(rel);
     }
 }
 
-fn is_instant(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::TimestampLtz(_))
+fn change(expr: &mut Expr, change: impl FnOnce(Expr) -> Expr) {
+    *expr = change(std::mem::replace(expr, Expr::boolean(false)));
 }
 
-fn shifted(slicing: Slicing, by_ms: i64) -> Slicing {
-    Slicing { offset_ms: (slicing.offset_ms - by_ms).rem_euclid(slicing.size_ms), ..slicing }
+fn is_instant(expr: &Expr) -> bool {
+    matches!(expr.data_type, DataType::TimestampLtz(_))
 }
 
-fn aligned(assigner: WindowAssigner, by_ms: i64) -> WindowAssigner {
-    match assigner {
-        WindowAssigner::Tumble(slicing) => WindowAssigner::Tumble(shifted(slicing, by_ms)),
-        WindowAssigner::Overlap(Overlap::Hop { size_ms, slide_ms, offset_ms }) => {
-            let offset_ms = (offset_ms - by_ms).rem_euclid(slide_ms);
-            WindowAssigner::Overlap(Overlap::Hop { size_ms, slide_ms, offset_ms })
+/// Casts the last column, the `window_time` of windows of local time, to an instant.
+fn window_time_as_instant(rel: &mut Rel) {
+    let schema = rel.schema();
+    let mut columns = columns_of(&schema);
+    if let Some(time) = columns.last_mut() {
+        change(time, |time| time.cast_to(DataType::TimestampLtz(3)));
+    }
+    let columns = columns.into_iter().zip(schema.fields).map(|(e, field)| (e, field.name)).collect();
+    let input = std::mem::replace(rel, Rel::Union { inputs: vec![] });
+    *rel = Rel::Project { input: Box::new(input), columns };
+}
+
+/// Computes the bounds of tumbling windows of instants within an expression in local time.
+fn bounds_in_local_time(mut expr: Expr) -> Expr {
+    let data_type = expr.data_type.clone();
+    if is_bound(&expr) {
+        return local(expr).cast_to(data_type);
+    }
+    if let ExprKind::Cast { operand, .. } = &mut expr.kind
+        && matches!(data_type, DataType::Timestamp(_))
+        && is_bound(operand)
+    {
+        // As they are shown.
+        return local(std::mem::replace(operand, Expr::boolean(false))).cast_to(data_type);
+    }
+    for child in expr.children_mut() {
+        change(child, bounds_in_local_time);
+    }
+    expr
+}
+
+/// Whether an instant is the start of a tumbling window, or at a constant distance from it.
+fn is_bound(expr: &Expr) -> bool {
+    is_instant(expr)
+        && match &expr.kind {
+            ExprKind::WindowStart(..) => true,
+            ExprKind::AddInterval(time, step) => matches!(step.kind, ExprKind::Literal(_)) && is_bound(time),
+            _ => false,
         }
-        WindowAssigner::Overlap(Overlap::Cumulate { size_ms, step_ms, offset_ms }) => {
-            let offset_ms = (offset_ms - by_ms).rem_euclid(size_ms);
-            WindowAssigner::Overlap(Overlap::Cumulate { size_ms, step_ms, offset_ms })
+}
+
+/// An instant as local time in milliseconds. What was made of local time, and of its bounds, is that time: between the two
+/// lies no instant that a change of the clocks could move.
+fn local(time: Expr) -> Expr {
+    let (nullable, span) = (time.nullable, time.span);
+    let made = |kind| Expr::new(kind, DataType::Timestamp(3), nullable).at(span);
+    match time.kind {
+        ExprKind::WindowStart(inner, slicing) => made(ExprKind::WindowStart(Box::new(local(*inner)), slicing)),
+        ExprKind::AddInterval(inner, step) if is_instant(&inner) => {
+            made(ExprKind::AddInterval(Box::new(local(*inner)), step))
         }
-        other => other,
+        ExprKind::Cast { operand, .. } if matches!(operand.data_type, DataType::Timestamp(_)) => {
+            operand.cast_to(DataType::Timestamp(3))
+        }
+        _ => time.cast_to(DataType::Timestamp(3)),
     }
 }

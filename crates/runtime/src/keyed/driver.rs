@@ -6,9 +6,10 @@
 use super::batch::{Batch, times_of};
 use super::inbox::{Inbox, Job, Units, Waiting};
 use super::kept::Kept;
+use super::output::{Finished, Item};
 use super::rounds::Rounds;
 use super::{Due, PARTITIONS, Work, check};
-use crate::buffer::{Generation, Rows};
+use crate::buffer::Generation;
 use crate::checkpoint::Part;
 use crate::flow::Permit;
 use crate::input::OperatorCode;
@@ -46,7 +47,8 @@ pub(crate) struct KeyedRuntime {
     lag_ms: i64,
     progress: Mutex<Progress>,
     pub(super) partitions: Vec<Partition>,
-    /// For operators that output whole windows: `window_time` of those that have rows and are not complete.
+    /// For operators that output whole windows: `window_time` of those that have rows and are not complete. Like all times of
+    /// windows it is of the plan's timeline; whatever is called a watermark is as it comes.
     windows: Option<Mutex<BTreeSet<i64>>>,
     /// Partitions of a regular join that have not ended, and how it ends.
     open: Mutex<(usize, End)>,
@@ -173,6 +175,13 @@ impl KeyedRuntime {
         }
     }
 
+    /// The number of the next unit of its output, which is the caller's to deliver.
+    fn next_unit(&self) -> u64 {
+        let mut progress = self.progress();
+        progress.units += 1;
+        progress.units - 1
+    }
+
     fn now_ms(&self) -> i64 {
         i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
@@ -185,16 +194,16 @@ impl KeyedRuntime {
         Ok(())
     }
 
-    /// The windows that a watermark completes; all their rows have come.
-    fn complete(&self, watermark: i64) -> Arc<[i64]> {
-        let Some(windows) = &self.windows else { return Arc::new([watermark]) };
+    /// The windows that are complete at a time; all their rows have come.
+    fn complete(&self, reached: i64) -> Arc<[i64]> {
+        let Some(windows) = &self.windows else { return Arc::new([reached]) };
         let mut windows = windows.lock();
-        let later = match watermark {
+        let later = match reached {
             i64::MAX => BTreeSet::new(),
-            _ => windows.split_off(&(watermark + 1)),
+            _ => windows.split_off(&(reached + 1)),
         };
         let complete = std::mem::replace(&mut *windows, later);
-        if complete.is_empty() { Arc::new([watermark]) } else { complete.into_iter().collect() }
+        if complete.is_empty() { Arc::new([reached]) } else { complete.into_iter().collect() }
     }
 
     /// Lets rows in that were held because they come from behind a cut; whether there were any.
@@ -211,8 +220,13 @@ impl KeyedRuntime {
         match (self.due, self.plan.inputs[port].time) {
             (Due::Time(after), Some(time)) => {
                 let first = times_of(&batch.columns[time])?.iter().copied().min().unwrap_or(i64::MAX);
-                Ok(consumed.max(first.saturating_add(after)))
+                Ok(consumed.max(self.plan.timeline.watermark_at(first.saturating_add(after))))
             }
+            (Due::LeftTime, Some(time)) if port == 0 => {
+                let first = times_of(&batch.columns[time])?.iter().copied().min().unwrap_or(i64::MAX);
+                Ok(consumed.max(first))
+            }
+            (Due::LeftTime, _) => Ok(i64::MAX),
             _ => Ok(consumed),
         }
     }
@@ -237,7 +251,7 @@ pub(crate) fn most_behind(plan: &KeyedOperator) -> i64 {
 fn held_back(plan: &KeyedOperator) -> i64 {
     match plan.kind {
         KeyedKind::IntervalJoin { lower_ms, upper_ms, .. } => {
-            super::stream_join::Reach::of(plan, lower_ms, upper_ms).held_back()
+            super::stream_join::Reach::new(lower_ms, upper_ms).held_back()
         }
         _ => 0,
     }
@@ -262,7 +276,8 @@ impl Query {
             // When the watermark advances between the rows that an operator outputs depends on timing. That a row is not
             // late does not: so the watermark before it counts as the highest under which it is not.
             for (ordinal, &time) in ordinals.iter_mut().zip(&*times_of(&columns[time])?) {
-                ordinal.watermark = ordinal.watermark.max(time.saturating_sub(1)).saturating_sub(runtime.lag_ms);
+                let in_time = runtime.plan.timeline.watermark_at(time).saturating_sub(1);
+                ordinal.watermark = ordinal.watermark.max(in_time).saturating_sub(runtime.lag_ms);
             }
         }
         runtime.note_windows(port, &columns)?;
@@ -370,7 +385,7 @@ impl Query {
         let needs_job = |p: &Partition| p.inbox.lock().needs_job(watermark);
         let partitions: Vec<usize> =
             (0..runtime.partitions.len()).filter(|&p| needs_job(&runtime.partitions[p])).collect();
-        let (marks, completed) = (runtime.complete(watermark), Instant::now());
+        let (marks, completed) = (runtime.complete(runtime.plan.timeline.reached(watermark)), Instant::now());
         self.stats.operators[operator].begun.fetch_add(partitions.len() as u64, Relaxed);
         for (first, &partition) in (progress.units..).zip(&partitions) {
             let units = Units { marks: Arc::clone(&marks), first, step: partitions.len() as u64 };
@@ -477,9 +492,8 @@ impl Query {
                 runtime.rounds.consumed(bytes);
                 let output = self.advance_partition(task, waiting, watermark, functions)?;
                 drop(permits);
-                let rows_out: usize = output.iter().map(|(_, rows)| rows.rows).sum();
-                self.stats.operators[task.operator].rows_out.fetch_add(rows_out as u64, Relaxed);
-                self.finish_job(runtime, &job, output);
+                self.stats.operators[task.operator].rows_out.fetch_add(output.rows() as u64, Relaxed);
+                self.finish_job(task.operator, &job, output);
                 if let Job::Advance { completed, .. } = job {
                     self.stats.operators[task.operator].delay.record(completed.elapsed());
                 }
@@ -496,7 +510,7 @@ impl Query {
         waiting: Vec<Vec<Waiting>>,
         watermark: i64,
         functions: &mut FunctionContext,
-    ) -> Result<Vec<(i64, Rows)>, Diagnostic> {
+    ) -> Result<Finished, Diagnostic> {
         let runtime = &self.operators[task.operator];
         let mut inputs = Vec::with_capacity(waiting.len());
         for (port, batches) in waiting.into_iter().enumerate() {
@@ -515,6 +529,7 @@ impl Query {
         }
         let bytes = inputs.iter().map(Batch::bytes).sum();
         let _consumed = Charge::new(&self.flow.budget, MemoryClass::Operators, bytes);
+        let reached = runtime.plan.timeline.reached(watermark);
         let mut work = Work {
             code: &runtime.code,
             functions,
@@ -523,16 +538,21 @@ impl Query {
             most_rows: self.buffer_size.rows(),
             is_tight: self.flow.is_tight(),
             now_ms: runtime.now_ms(),
-            window: watermark,
-            output: Vec::new(),
+            timeline: runtime.plan.timeline,
+            window: reached,
+            output: self.output_of_job(),
         };
         let mut kept = runtime.kept(task.partition)?;
         let state = kept.state(&runtime.plan, &runtime.code)?;
-        state.advance(inputs, watermark, &mut work)?;
+        state.advance(inputs, reached, &mut work)?;
         if let Some(fatal) = work.errors.fatal() {
             return Err(fatal);
         }
-        let (output, now_ms, due) = (work.output, work.now_ms, state.due());
+        let (output, now_ms) = (work.output, work.now_ms);
+        let due = match runtime.due {
+            Due::Arrival => state.due(),
+            _ => runtime.plan.timeline.watermark_at(state.due()),
+        };
         kept.worked(now_ms);
         drop(kept);
         runtime.inbox(task.partition).state_due = due;
@@ -544,25 +564,27 @@ impl Query {
             Due::Arrival => {}
             _ => self.due_at_watermark(due),
         }
-        Ok(output)
+        output.finish()
     }
 
     /// Delivers what a job has output.
-    fn finish_job(&self, runtime: &KeyedRuntime, job: &Job, output: Vec<(i64, Rows)>) {
+    fn finish_job(&self, operator: usize, job: &Job, output: Finished) {
+        let runtime = &self.operators[operator];
+        let (mut items, files) = (output.items.into_iter().peekable(), output.files);
         if let Job::Advance { units, .. } = job {
-            let mut output = output.into_iter().peekable();
-            for (number, &mark) in units.marks.iter().enumerate() {
-                let rows = std::iter::from_fn(|| output.next_if(|(window, _)| *window <= mark).map(|(_, rows)| rows));
+            let unit = |(number, &mark): (usize, &i64)| {
+                let of_mark = || items.next_if(|(window, _)| *window <= mark).map(|(_, item)| item);
                 // As for windowed aggregations: the windows before this one are complete.
-                let before = runtime.windows.as_ref().map(|_| mark.saturating_sub(1));
-                let unit = Unit { rows: rows.collect(), before, ..Unit::default() };
-                self.deliver(runtime.output, units.first + number as u64 * units.step, unit);
-            }
+                let timeline = runtime.plan.timeline;
+                let before = runtime.windows.as_ref().map(|_| timeline.watermark_at(mark).saturating_sub(1));
+                (units.first + number as u64 * units.step, before, std::iter::from_fn(of_mark).collect())
+            };
+            self.deliver_items(operator, files, units.marks.iter().enumerate().map(unit));
             return;
         }
-        let rows: Vec<Rows> = output.into_iter().map(|(_, rows)| rows).collect();
-        if !rows.is_empty() {
-            self.deliver_next(runtime, Unit { rows, ..Unit::default() });
+        let items: Vec<Item> = items.map(|(_, item)| item).collect();
+        if !items.is_empty() {
+            self.deliver_items(operator, files, std::iter::once((runtime.next_unit(), None, items)));
         }
         if let Job::Last = job {
             let mut open = runtime.open.lock();
@@ -576,10 +598,6 @@ impl Query {
     }
 
     pub(super) fn deliver_next(&self, runtime: &KeyedRuntime, unit: Unit) {
-        let mut progress = runtime.progress();
-        let number = progress.units;
-        progress.units += 1;
-        drop(progress);
-        self.deliver(runtime.output, number, unit);
+        self.deliver(runtime.output, runtime.next_unit(), unit);
     }
 }

@@ -76,11 +76,6 @@ impl Fifo {
         self.front.last().or(self.back.first()).map(|e| e.first)
     }
 
-    /// Largest time.
-    pub(crate) fn newest(&self) -> Option<i64> {
-        self.sum.or(self.front.last().copied()).map(|e| e.last)
-    }
-
     /// Adds an element, whose slot belongs to the sequence from now on.
     pub(crate) fn push(&mut self, element: Element, slots: &mut Slots) {
         match &mut self.sum {

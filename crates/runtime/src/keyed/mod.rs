@@ -13,7 +13,7 @@
 //! processed, and partitions proceed independently on all workers.
 //!
 //! When memory is short, states and waiting rows of partitions are in files (`spilling`, `kept`, `inbox`), and the operator acts
-//! on its watermark in larger steps (`rounds`).
+//! on its watermark in larger steps (`rounds`). A job that puts out more than a part of the budget does so by files (`output`).
 //!
 //! The units of the output stream are numbered when jobs are made; the watermark follows behind them.
 
@@ -27,7 +27,9 @@ mod groups;
 mod inbox;
 mod kept;
 mod order;
+mod output;
 mod over;
+mod over_order;
 mod pairs;
 mod rank;
 mod rounds;
@@ -37,13 +39,14 @@ mod slots;
 mod spilling;
 mod store;
 mod stream_join;
+mod versioned_join;
 mod window_join;
 
 #[cfg(test)]
 mod tests;
 
 use crate::buffer::Rows;
-use crate::columns::sliced;
+use crate::columns::{bytes_of, sliced};
 use crate::input::OperatorCode;
 use crate::row_errors::RowErrors;
 use crate::stats::QueryStats;
@@ -53,8 +56,11 @@ pub(crate) use driver::{KeyedRuntime, KeyedTask, most_behind};
 use millstream_functions::FunctionContext;
 use millstream_plan::logical::Frame;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
+use millstream_plan::window::Timeline;
 use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::Diagnostic;
+use output::Output;
+pub(crate) use output::SpooledOutput;
 
 /// Bits of the hash of a key that choose its partition.
 const PARTITION_BITS: u32 = 6;
@@ -64,10 +70,11 @@ pub(crate) const PARTITIONS: usize = 1 << PARTITION_BITS;
 
 /// What one partition of an operator remembers.
 pub(crate) trait State: Send {
-    /// Consumes rows, one batch for each input, in merged order, and outputs what is complete at the watermark.
-    fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic>;
+    /// Consumes rows, one batch for each input, in merged order, and outputs what is complete when the watermark has reached
+    /// a time of the operator's timeline.
+    fn advance(&mut self, inputs: Vec<Batch>, reached: i64, work: &mut Work<'_>) -> Result<(), Diagnostic>;
 
-    /// The smallest watermark (regular joins: time of [`Work::now_ms`]) at which there is something to do even if no row
+    /// The smallest time to be reached (regular joins: time of [`Work::now_ms`]) at which there is something to do even if no row
     /// comes; `i64::MAX` when there is none before the end.
     fn due(&self) -> i64;
 
@@ -103,19 +110,29 @@ pub(crate) struct Work<'a> {
     pub(crate) is_tight: bool,
     /// Milliseconds since the query started.
     pub(crate) now_ms: i64,
-    /// `window_time` of the rows that are output; of operators without windows the watermark of the job.
+    /// What the times of windows are.
+    pub(crate) timeline: Timeline,
+    /// `window_time` of the rows that are output; of operators without windows what the job's watermark has reached.
     pub(crate) window: i64,
     /// Output so far, with its window, in order of windows.
-    pub(crate) output: Vec<(i64, Rows)>,
+    pub(crate) output: Output<'a>,
 }
 
 impl Work<'_> {
-    /// Adds rows to the output.
+    /// Adds rows to the output, none of which is late there.
     pub(crate) fn emit(&mut self, columns: Vec<ArrayRef>, rows: usize) {
+        self.emit_behind(columns, rows, None);
+    }
+
+    /// Adds rows to the output, with the watermarks that some of them come behind, as [`Rows::watermarks`].
+    pub(crate) fn emit_behind(&mut self, columns: Vec<ArrayRef>, rows: usize, watermarks: Option<&[i64]>) {
+        let bytes = bytes_of(&columns) / rows.max(1);
         for first in (0..rows).step_by(self.most_rows) {
             let length = self.most_rows.min(rows - first);
             let columns = sliced(&columns, first, length);
-            self.output.push((self.window, Rows { columns, rows: length, ..Rows::default() }));
+            let watermarks = watermarks.map(|all| all[first..first + length].to_vec());
+            let rows = Rows { columns, rows: length, watermarks, ..Rows::default() };
+            self.output.push(self.window, rows, bytes * length);
         }
     }
 }
@@ -127,6 +144,8 @@ pub(crate) enum Due {
     Consumed,
     /// When the watermark reaches their time plus this: nothing of them is output before.
     Time(i64),
+    /// Those of the left when the watermark reaches their time; those of the right with others.
+    LeftTime,
     /// At once, whatever the watermark is.
     Arrival,
 }
@@ -136,6 +155,7 @@ impl Due {
         match kind {
             KeyedKind::WindowJoin { .. } | KeyedKind::Rank { .. } | KeyedKind::Over { .. } => Due::Time(0),
             KeyedKind::SessionAggregate { gap_ms, .. } | KeyedKind::SessionRows { gap_ms } => Due::Time(gap_ms - 1),
+            KeyedKind::VersionedJoin { .. } => Due::LeftTime,
             KeyedKind::IntervalJoin { .. } | KeyedKind::CountAggregate { .. } | KeyedKind::CountRows { .. } => {
                 Due::Consumed
             }
@@ -152,6 +172,7 @@ fn state_of(plan: &KeyedOperator, code: &OperatorCode) -> Result<Box<dyn State>,
             Box::new(stream_join::StreamJoin::interval(plan, *kind, *lower_ms, *upper_ms, code)?)
         }
         KeyedKind::RegularJoin { ttl_ms, .. } => Box::new(stream_join::StreamJoin::regular(plan, *ttl_ms, code)?),
+        KeyedKind::VersionedJoin { kind, .. } => Box::new(versioned_join::VersionedJoin::new(plan, *kind, code)?),
         KeyedKind::Rank { order, function, range } => {
             Box::new(rank::Rank::new(plan, order.clone(), *function, *range, code)?)
         }
@@ -171,7 +192,10 @@ fn state_of(plan: &KeyedOperator, code: &OperatorCode) -> Result<Box<dyn State>,
 fn check(plan: &KeyedOperator, code: &OperatorCode) -> Result<(), Diagnostic> {
     let is_join = matches!(
         plan.kind,
-        KeyedKind::WindowJoin { .. } | KeyedKind::IntervalJoin { .. } | KeyedKind::RegularJoin { .. }
+        KeyedKind::WindowJoin { .. }
+            | KeyedKind::IntervalJoin { .. }
+            | KeyedKind::RegularJoin { .. }
+            | KeyedKind::VersionedJoin { .. }
     );
     let inputs = if is_join { 2 } else { 1 };
     let mut needs_time = true;
@@ -188,7 +212,8 @@ fn check(plan: &KeyedOperator, code: &OperatorCode) -> Result<(), Diagnostic> {
     let residual = match &plan.kind {
         KeyedKind::WindowJoin { residual, .. }
         | KeyedKind::IntervalJoin { residual, .. }
-        | KeyedKind::RegularJoin { residual, .. } => residual.is_some(),
+        | KeyedKind::RegularJoin { residual, .. }
+        | KeyedKind::VersionedJoin { residual, .. } => residual.is_some(),
         _ => false,
     };
     let fits = plan.inputs.len() == inputs

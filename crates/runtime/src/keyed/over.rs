@@ -1,16 +1,17 @@
 //! OVER: aggregates of each row and rows before it.
 //!
-//! With event time, rows wait until the watermark reaches their time and are processed in order of time, then in merged
-//! order; without, in merged order at once. Each row (with RANGE, all rows of the same time, which are *peers*) gets a slot
+//! With event time, rows wait until the watermark reaches their time (`over_order`); without, they are processed in merged order
+//! at once. Each row (with RANGE, all rows of the same time, which are *peers*) gets a slot
 //! that the compiled program updates, for a whole batch at a time. After that the slots of a key are gone through in
 //! order: without a bound each is merged with the one before; with a bound they go through two stacks.
 
-use super::batch::{Batch, times_of};
+use super::batch::Batch;
 use super::encoding::check_count;
 use super::fifo::{Element, Fifo};
 use super::groups::Groups;
+use super::over_order::{Ready, Waiting};
 use super::slots::SlotTable;
-use super::store::{Doubling, RowStore};
+use super::store::Doubling;
 use super::{State, Work};
 use crate::input::OperatorCode;
 use millstream_plan::logical::Frame;
@@ -18,8 +19,6 @@ use millstream_plan::pipeline::{KeyedOperator, SlotAggregates};
 use millstream_state::Ordinal;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::{Diagnostic, Schema};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// See the file's description.
 pub(crate) struct Over {
@@ -38,15 +37,6 @@ pub(crate) struct Over {
     frames: (usize, u64),
 }
 
-/// Rows whose time the watermark has not reached.
-struct Waiting {
-    /// Position of the time.
-    time: usize,
-    rows: RowStore,
-    order: BinaryHeap<Reverse<(i64, Ordinal, u32)>>,
-    doubling: Doubling,
-}
-
 #[derive(Default)]
 struct Key {
     /// Without a bound: the slot of the last row.
@@ -57,77 +47,13 @@ struct Key {
     peers: Option<usize>,
 }
 
-/// A row, or peers.
+/// A row, or peers; or that the frame of a key ends.
 struct Step {
     group: usize,
-    element: Element,
+    /// `None`: the frame ends.
+    element: Option<Element>,
     /// The slot of the result.
     result: i64,
-}
-
-impl Waiting {
-    fn bytes(&self) -> usize {
-        self.rows.bytes() + self.order.capacity() * size_of::<Reverse<(i64, Ordinal, u32)>>()
-    }
-
-    fn add(&mut self, batch: Batch) -> Result<(), Diagnostic> {
-        let rows = batch.rows();
-        if rows > 0 {
-            let times = times_of(&batch.columns[self.time])?;
-            let first = self.rows.push(batch.columns, rows)?;
-            let places = times.iter().zip(batch.ordinals).zip(first..);
-            self.order.extend(places.map(|((&time, ordinal), row)| Reverse((time, ordinal, row))));
-        }
-        Ok(())
-    }
-
-    /// Those that wait, in the order of their numbers.
-    fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        let mut waiting: Vec<(u32, Ordinal)> = self.order.iter().map(|&Reverse((_, o, row))| (row, o)).collect();
-        waiting.sort_unstable_by_key(|&(row, _)| row);
-        let (numbers, ordinals): (Vec<u32>, Vec<Ordinal>) = waiting.into_iter().unzip();
-        Batch { columns: self.rows.gather(&numbers)?, ordinals }.save(out);
-        Ok(())
-    }
-
-    fn restore(&mut self, schema: &Schema, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
-        self.add(Batch::restore(schema, from)?)?;
-        self.doubling.done(self.rows.len());
-        Ok(())
-    }
-
-    /// Takes rows in, and gives those whose time the watermark has reached, in order.
-    fn exchange(
-        &mut self,
-        batch: Batch,
-        watermark: i64,
-        is_tight: bool,
-    ) -> Result<Option<(Batch, Vec<i64>)>, Diagnostic> {
-        self.add(batch)?;
-        let (mut numbers, mut times, mut ordinals) = (Vec::new(), Vec::new(), Vec::new());
-        while let Some(Reverse((time, ordinal, row))) = self.order.peek().copied() {
-            if time > watermark {
-                break;
-            }
-            self.order.pop();
-            numbers.push(row);
-            times.push(time);
-            ordinals.push(ordinal);
-        }
-        if numbers.is_empty() {
-            return Ok(None);
-        }
-        let columns = self.rows.gather(&numbers)?;
-        if self.order.is_empty() || self.doubling.is_due(self.rows.len(), is_tight) {
-            let mut left: Vec<Reverse<(i64, Ordinal, u32)>> = std::mem::take(&mut self.order).into_vec();
-            left.sort_unstable_by_key(|Reverse((.., row))| *row);
-            self.rows.keep(&left.iter().map(|Reverse((.., row))| *row).collect::<Vec<_>>())?;
-            let renumbered = left.into_iter().enumerate();
-            self.order = renumbered.map(|(i, Reverse((time, o, _)))| Reverse((time, o, i as u32))).collect();
-            self.doubling.done(self.rows.len());
-        }
-        Ok(Some((Batch { columns, ordinals }, times)))
-    }
 }
 
 impl Over {
@@ -139,16 +65,10 @@ impl Over {
         code: &OperatorCode,
     ) -> Result<Over, Diagnostic> {
         let input = &plan.inputs[0];
-        let waiting = input.time.map(|time| Waiting {
-            time,
-            rows: RowStore::new(&input.schema),
-            order: BinaryHeap::new(),
-            doubling: Doubling::default(),
-        });
         Ok(Over {
             frame,
             schema: input.schema.clone(),
-            waiting,
+            waiting: Waiting::new(input, frame),
             groups: Groups::new(plan, code)?,
             table: SlotTable::new(aggregates, code)?,
             keys: Vec::new(),
@@ -159,64 +79,81 @@ impl Over {
     }
 
     /// Outputs rows with their aggregates.
-    fn process(&mut self, batch: Batch, times: &[i64], work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        let rows = batch.rows();
-        let groups = self.groups.assign(0, &batch.columns, rows, work)?;
+    fn process(&mut self, ready: Ready, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         self.keys.resize_with(self.groups.len(), Key::default);
-        let has_peers = matches!(self.frame, Frame::Range(_)) && !times.is_empty();
-        let mut steps: Vec<Step> = Vec::with_capacity(rows);
-        let mut step_of = Vec::with_capacity(rows);
-        for (row, &group) in groups.iter().enumerate() {
-            let group = group as usize;
-            let time = times.get(row).copied().unwrap_or(0);
-            let key = &mut self.keys[group];
-            let peers = key.peers.filter(|&p| has_peers && steps[p].element.first == time);
-            step_of.push(peers.unwrap_or_else(|| {
-                let slot = self.table.slots.allocate();
-                steps.push(Step { group, element: Element { slot, first: time, last: time }, result: slot });
-                key.peers = Some(steps.len() - 1);
-                steps.len() - 1
-            }));
+        let rows = ready.batch.rows();
+        if rows == 0 && ready.ended.is_empty() {
+            return Ok(());
         }
-        let slots = step_of.iter().map(|&s| steps[s].element.slot).collect();
+        let passed = Ready::passed(&ready.times, &ready.batch.ordinals);
+        let (mut steps, step_of) = self.steps(&ready);
+        let slots = step_of.iter().map(|&s| steps[s].result).collect();
         let next = self.processed;
         self.processed += rows as u64;
         let in_order = |position| Ordinal { watermark: 0, stream: 0, position, pipeline: 0 };
         let ordinals: Vec<Ordinal> = (next..self.processed).map(in_order).collect();
-        self.table.update(&batch.columns, slots, &ordinals, work)?;
+        self.table.update(&ready.batch.columns, slots, &ordinals, work)?;
         let mut retired = Vec::new();
         for step in &mut steps {
             self.keys[step.group].peers = None;
             self.step(step, &mut retired);
         }
         let results: Vec<i64> = step_of.iter().map(|&s| steps[s].result).collect();
-        let mut columns = batch.columns;
+        let mut columns = ready.batch.columns;
         columns.extend(self.table.columns(&results));
         retired.into_iter().for_each(|slot| self.table.slots.remove(slot));
-        work.emit(columns, rows);
+        work.emit_behind(columns, rows, passed.as_deref());
         Ok(())
+    }
+
+    /// The steps in order, and which is that of each row.
+    fn steps(&mut self, ready: &Ready) -> (Vec<Step>, Vec<usize>) {
+        let has_peers = matches!(self.frame, Frame::Range(_)) && !ready.times.is_empty();
+        let mut steps: Vec<Step> = Vec::with_capacity(ready.groups.len() + ready.ended.len());
+        let mut step_of = Vec::with_capacity(ready.groups.len());
+        let mut ended = ready.ended.iter().peekable();
+        for row in 0..=ready.groups.len() {
+            while let Some(&(_, group)) = ended.next_if(|(before, _)| *before == row) {
+                self.keys[group as usize].peers = None;
+                steps.push(Step { group: group as usize, element: None, result: 0 });
+            }
+            let Some(&group) = ready.groups.get(row) else { break };
+            let group = group as usize;
+            let time = ready.times.get(row).copied().unwrap_or(0);
+            let key = &mut self.keys[group];
+            let is_peer = |&p: &usize| has_peers && steps[p].element.is_some_and(|peers| peers.first == time);
+            let peers = key.peers.filter(is_peer);
+            step_of.push(peers.unwrap_or_else(|| {
+                let slot = self.table.slots.allocate();
+                steps.push(Step { group, element: Some(Element { slot, first: time, last: time }), result: slot });
+                key.peers = Some(steps.len() - 1);
+                steps.len() - 1
+            }));
+        }
+        (steps, step_of)
     }
 
     /// Computes the result of a row; what is in `retired` is not needed after the output.
     fn step(&mut self, step: &mut Step, retired: &mut Vec<i64>) {
         let (key, slots) = (&mut self.keys[step.group], &mut self.table.slots);
-        let time = step.element.first;
+        let Some(element) = step.element else { return key.last.clear(slots) };
+        let time = element.first;
         match self.frame {
             Frame::Rows(None) | Frame::Range(None) => {
-                if let Some(before) = key.running.replace(step.element.slot) {
-                    slots.merge_into(step.element.slot, before);
+                if let Some(before) = key.running.replace(element.slot) {
+                    slots.merge_into(element.slot, before);
                     retired.push(before);
                 }
                 return;
             }
             Frame::Rows(Some(preceding)) => {
-                key.last.push(step.element, slots);
+                key.last.push(element, slots);
                 while key.last.len() as u64 > preceding.saturating_add(1) {
                     key.last.pop(slots);
                 }
             }
             Frame::Range(Some(ms)) => {
-                key.last.push(step.element, slots);
+                key.last.push(element, slots);
                 while key.last.oldest().is_some_and(|oldest| oldest < time.saturating_sub(ms)) {
                     key.last.pop(slots);
                 }
@@ -228,25 +165,20 @@ impl Over {
         }
     }
 
-    /// Forgets keys none of whose rows can count any more.
-    fn forget(&mut self, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        let Frame::Range(Some(ms)) = self.frame else { return Ok(()) };
+    /// Forgets keys whose frames have ended, when there are many.
+    fn forget(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         if !self.doubling.is_due(self.keys.len(), work.is_tight) {
             return Ok(());
         }
-        let counts = |key: &Key| key.last.newest().is_some_and(|newest| newest.saturating_add(ms) > watermark);
-        let (mut kept, mut numbers) = (Vec::new(), Vec::new());
-        for (group, mut key) in std::mem::take(&mut self.keys).into_iter().enumerate() {
-            if counts(&key) {
-                kept.push(key);
-                numbers.push(group as u64);
-            } else {
-                key.last.clear(&mut self.table.slots);
-            }
-        }
-        self.keys = kept;
-        self.groups.keep(&numbers, work)?;
-        self.doubling.done(numbers.len());
+        let Some((waiting, living)) = self.waiting.as_mut().and_then(|w| w.living().map(|living| (w, living))) else {
+            return Ok(());
+        };
+        waiting.renumber(&living);
+        let mut keys = std::mem::take(&mut self.keys);
+        self.keys = living.iter().map(|&group| std::mem::take(&mut keys[group as usize])).collect();
+        keys.iter_mut().for_each(|key| key.last.clear(&mut self.table.slots));
+        self.groups.keep(&living, work)?;
+        self.doubling.done(living.len());
         Ok(())
     }
 }
@@ -254,20 +186,18 @@ impl Over {
 impl State for Over {
     fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         for batch in inputs {
+            let groups = self.groups.assign(0, &batch.columns, batch.rows(), work)?;
             let ready = match &mut self.waiting {
-                Some(waiting) => waiting.exchange(batch, watermark, work.is_tight)?,
-                None => (batch.rows() > 0).then_some((batch, vec![])),
+                Some(waiting) => waiting.exchange(batch, (&groups, self.groups.len()), watermark, work)?,
+                None => Ready { batch, groups, ..Ready::default() },
             };
-            if let Some((batch, times)) = ready {
-                self.process(batch, &times, work)?;
-            }
+            self.process(ready, work)?;
         }
-        if watermark == i64::MAX { Ok(()) } else { self.forget(watermark, work) }
+        if watermark == i64::MAX { Ok(()) } else { self.forget(work) }
     }
 
     fn due(&self) -> i64 {
-        let first = self.waiting.as_ref().and_then(|w| w.order.peek());
-        first.map_or(i64::MAX, |Reverse((time, ..))| *time)
+        self.waiting.as_ref().map_or(i64::MAX, Waiting::due)
     }
 
     fn bytes(&mut self) -> usize {
@@ -280,10 +210,10 @@ impl State for Over {
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        self.groups.save(out);
         if let Some(waiting) = &self.waiting {
             waiting.save(out)?;
         }
-        self.groups.save(out);
         self.table.save(out);
         out.u64(self.processed);
         for key in &self.keys {
@@ -294,10 +224,10 @@ impl State for Over {
     }
 
     fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
-        if let Some(waiting) = &mut self.waiting {
-            waiting.restore(&self.schema, from)?;
-        }
         self.groups.restore(from)?;
+        if let Some(waiting) = &mut self.waiting {
+            waiting.restore(self.groups.len(), &self.schema, from)?;
+        }
         self.table.restore(from)?;
         self.processed = from.u64()?;
         if self.processed > i64::MAX as u64 {

@@ -3,7 +3,7 @@
 use super::Work;
 use super::store::{NO_ROW, RowStore};
 use crate::columns::selected;
-use arrow_array::UInt32Array;
+use arrow_array::{ArrayRef, UInt32Array};
 use millstream_codegen::execute::emit;
 use millstream_types::Diagnostic;
 
@@ -12,6 +12,8 @@ use millstream_types::Diagnostic;
 pub(crate) struct Pairs {
     left: Vec<u32>,
     right: Vec<u32>,
+    /// As `Rows::watermarks`, up to the last pair that is late.
+    watermarks: Vec<i64>,
 }
 
 /// Which rows of a side have a partner; nobody asks when it is empty.
@@ -39,6 +41,16 @@ impl Pairs {
         self.right.push(right);
     }
 
+    /// Adds a pair that comes behind a watermark; `i64::MIN` when it is not late.
+    #[inline]
+    pub(crate) fn push_behind(&mut self, left: u32, right: u32, watermark: i64) {
+        if watermark > i64::MIN {
+            self.watermarks.resize(self.left.len(), i64::MIN);
+            self.watermarks.push(watermark);
+        }
+        self.push(left, right);
+    }
+
     /// Number of pairs.
     pub(crate) fn len(&self) -> usize {
         self.left.len()
@@ -50,37 +62,37 @@ impl Pairs {
         if rows == 0 {
             return Ok(());
         }
-        let residual = work.code.residual.as_ref();
+        let has_residual = work.code.residual.is_some();
         let mut columns = Vec::new();
-        if residual.is_some() || sides.shows_pairs {
+        if has_residual || sides.shows_pairs {
             columns = sides.left.gather(&self.left)?;
             columns.extend(sides.right.gather(&self.right)?);
         }
-        let Some(condition) = residual else {
+        let mut watermarks = std::mem::take(&mut self.watermarks);
+        if !watermarks.is_empty() {
+            watermarks.resize(rows, i64::MIN);
+        }
+        if !has_residual {
             self.mark(sides, 0..rows);
             if sides.shows_pairs {
-                work.emit(columns, rows);
+                work.emit_behind(columns, rows, Some(&watermarks[..]).filter(|all| !all.is_empty()));
             }
             self.clear();
             return Ok(());
-        };
-        let kernel = condition.kernel();
-        let errors = &mut work.errors;
-        let take_error = &mut |e| errors.take(e);
-        let kept =
-            emit(&condition.lowered, &*kernel, &columns, rows, &[i64::MIN], work.functions, take_error)?.selection;
-        if let Some(fatal) = work.errors.fatal() {
-            return Err(fatal);
         }
+        let kept = residual_of(&columns, rows, work)?;
         self.mark(sides, kept.iter().map(|&i| i as usize));
         self.clear();
         if sides.shows_pairs && !kept.is_empty() {
             let length = kept.len();
             if length < rows {
+                if !watermarks.is_empty() {
+                    watermarks = kept.iter().map(|&pair| watermarks[pair as usize]).collect();
+                }
                 let kept = UInt32Array::from(kept);
                 columns = columns.iter().map(|c| selected(c, &kept)).collect::<Result<_, _>>()?;
             }
-            work.emit(columns, length);
+            work.emit_behind(columns, length, Some(&watermarks[..]).filter(|all| !all.is_empty()));
         }
         Ok(())
     }
@@ -105,29 +117,40 @@ impl Pairs {
     }
 }
 
-/// Outputs rows of the left with NULLs for the right.
-pub(crate) fn emit_left(sides: &Sides<'_>, rows: &[u32], work: &mut Work<'_>) -> Result<(), Diagnostic> {
-    emit_alone(rows, work, |part| {
-        let mut columns = sides.left.gather(part)?;
-        columns.extend(sides.right.gather(&vec![NO_ROW; part.len()])?);
-        Ok(columns)
-    })
+/// The numbers of the rows, columns of the left and then of the right, for which the residual is TRUE.
+pub(crate) fn residual_of(columns: &[ArrayRef], rows: usize, work: &mut Work<'_>) -> Result<Vec<u32>, Diagnostic> {
+    let condition = work.code.residual.as_ref().ok_or_else(|| Diagnostic::bug("a join has no residual"))?;
+    let kernel = condition.kernel();
+    let errors = &mut work.errors;
+    let take_error = &mut |e| errors.take(e);
+    let kept = emit(&condition.lowered, &*kernel, columns, rows, &[i64::MIN], work.functions, take_error)?.selection;
+    work.errors.fatal().map_or(Ok(kept), Err)
 }
 
-/// Outputs rows of the right with NULLs for the left.
-pub(crate) fn emit_right(sides: &Sides<'_>, rows: &[u32], work: &mut Work<'_>) -> Result<(), Diagnostic> {
-    emit_alone(rows, work, |part| {
-        let mut columns = sides.left.gather(&vec![NO_ROW; part.len()])?;
-        columns.extend(sides.right.gather(part)?);
-        Ok(columns)
-    })
+/// Outputs rows of an input with NULLs for the other one, and the watermarks that they come behind, if any.
+pub(crate) fn emit_padded(
+    stores: [&RowStore; 2],
+    port: usize,
+    rows: &[u32],
+    watermarks: &[i64],
+    work: &mut Work<'_>,
+) -> Result<(), Diagnostic> {
+    for (place, part) in rows.chunks(work.most_rows).enumerate() {
+        let nulls = vec![NO_ROW; part.len()];
+        let of = |input: usize| if input == port { part } else { &nulls };
+        let mut columns = stores[0].gather(of(0))?;
+        columns.extend(stores[1].gather(of(1))?);
+        let first = place * work.most_rows;
+        work.emit_behind(columns, part.len(), watermarks.get(first..first + part.len()));
+    }
+    Ok(())
 }
 
 /// Outputs the columns of some rows, in buffers.
 pub(crate) fn emit_alone(
     rows: &[u32],
     work: &mut Work<'_>,
-    columns: impl Fn(&[u32]) -> Result<Vec<arrow_array::ArrayRef>, Diagnostic>,
+    columns: impl Fn(&[u32]) -> Result<Vec<ArrayRef>, Diagnostic>,
 ) -> Result<(), Diagnostic> {
     for part in rows.chunks(work.most_rows) {
         work.emit(columns(part)?, part.len());

@@ -135,8 +135,12 @@ impl Sessions {
         let times = times_of(&batch.columns[self.time])?;
         let groups = self.groups.assign(0, &batch.columns, rows, work)?;
         self.heads.resize(self.groups.len(), NONE);
+        let (mut before, mut reached) = (i64::MIN, work.timeline.reached(i64::MIN));
         for ((&time, &ordinal), &group) in times.iter().zip(&batch.ordinals).zip(&groups) {
-            let session = self.assign_row(time, ordinal, group as u32, &mut assigned);
+            if ordinal.watermark != before {
+                (before, reached) = (ordinal.watermark, work.timeline.reached(ordinal.watermark));
+            }
+            let session = self.assign_row((time, reached), ordinal, group as u32, &mut assigned);
             assigned.sessions.push(session);
         }
         if assigned.late > 0 {
@@ -148,13 +152,20 @@ impl Sessions {
         Ok(assigned)
     }
 
+    /// The session of a row before which a time was reached.
     #[inline]
-    fn assign_row(&mut self, time: i64, ordinal: Ordinal, group: u32, assigned: &mut Assigned) -> u32 {
+    fn assign_row(
+        &mut self,
+        (time, reached): (i64, i64),
+        ordinal: Ordinal,
+        group: u32,
+        assigned: &mut Assigned,
+    ) -> u32 {
         let end = time.saturating_add(self.gap_ms);
         let (mut into, mut before, mut current) = (NONE, NONE, self.heads[group as usize]);
         while current != NONE {
             let session = self.all[current as usize];
-            let is_over = session.end - 1 <= ordinal.watermark;
+            let is_over = session.end - 1 <= reached;
             let meets = !is_over && session.start <= end && time <= session.end;
             if meets && into == NONE {
                 into = current;
@@ -182,7 +193,7 @@ impl Sessions {
         if into != NONE {
             return into;
         }
-        if end - 1 <= ordinal.watermark {
+        if end - 1 <= reached {
             assigned.late += 1;
             return LATE;
         }

@@ -4,29 +4,32 @@
 //! chain of its group on the other side; then it is in its own chain. A pair is output when the later of the two rows
 //! (in merged order) is consumed.
 //!
-//! **Interval join.** A row of the left at *l* meets rows of the right at *r* with `r + lower ≤ l ≤ r + upper`. The
-//! exchange drops a row when its time plus the *reach* of its input is at or before the watermark before it. So the last
-//! partner that a left row can meet, at `l - lower`, is late once the watermark is at `l - lower + reach of the right`:
-//! then the row is dead, in the same way for the right at `r + upper + reach of the left`. A dead row is forgotten, and
-//! output with NULLs if its side is an outer one and it had no partner. No row that is output later, alone or in a pair,
-//! is older than the watermark minus the longest of these times, which is what the output's watermark is held back by.
+//! **Interval join.** A row of the left at *l* meets rows of the right at *r* with `r + lower ≤ l ≤ r + upper`. So its last
+//! partner is at `l - lower`, and that of a row of the right at `r + upper`: when the watermark is beyond that, the row is
+//! *dead*. It is forgotten, and output with NULLs if its side is an outer one and it had no partner. A row that comes when
+//! the watermark has reached its last partner meets what is not dead, and is not kept: it is output with NULLs at once if it met
+//! nothing. This is decided by the watermark before each row in merged order; when rows are forgotten in fact does not
+//! matter. No row that came in time is older, when it is output, than the watermark minus how far rows reach, which is what the
+//! output's watermark is held back by; others bring the watermark along that they come behind.
 //!
 //! **Regular join.** All rows meet, or those that came within the time to live (processing time).
 
 use super::batch::{Batch, times_of};
 use super::encoding::{check_count, restore_flags, save_flags};
 use super::groups::Groups;
-use super::pairs::{Matched, Pairs, Sides, emit_left, emit_right};
+use super::pairs::{Matched, Pairs, Sides, emit_padded};
 use super::store::{Doubling, RowStore};
 use super::window_join::groups_of;
 use super::{State, Work};
 use crate::input::OperatorCode;
 use millstream_plan::logical::JoinKind;
 use millstream_plan::pipeline::KeyedOperator;
+use millstream_state::Ordinal;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::Diagnostic;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// End of a chain, and the group of keys with NULL.
 const NONE: u32 = u32::MAX;
@@ -36,31 +39,35 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Reach {
     lower: i64,
     upper: i64,
-    /// Left and right rows are accepted until the watermark is this far behind their time.
-    accepted: [i64; 2],
 }
 
 impl Reach {
-    /// As the plan says; where it does not, rows are late when they cannot meet rows that are not.
-    pub(crate) fn of(plan: &KeyedOperator, lower: i64, upper: i64) -> Reach {
-        let reach = |port: usize, default: i64| {
-            plan.inputs.get(port).and_then(|i| i.reach_ms).unwrap_or_else(|| default.max(0))
-        };
-        Reach { lower, upper, accepted: [reach(0, lower.saturating_neg()), reach(1, upper)] }
+    /// With these bounds.
+    pub(crate) fn new(lower: i64, upper: i64) -> Reach {
+        Reach { lower, upper }
     }
 
-    /// After how long a row of a side is dead.
-    fn life(self, port: usize) -> i64 {
-        match port {
-            0 => self.accepted[1].saturating_sub(self.lower),
-            _ => self.accepted[0].saturating_add(self.upper),
-        }
+    /// How much later than a row of a side its last partner is; negative when it is earlier.
+    fn of(self, port: usize) -> i64 {
+        if port == 0 { self.lower.saturating_neg() } else { self.upper }
+    }
+
+    /// The time of the last partner of a row: the last watermark under which it is not dead.
+    #[inline]
+    fn last(self, port: usize, time: i64) -> i64 {
+        time.saturating_add(self.of(port))
     }
 
     /// See the file's description.
     pub(crate) fn held_back(self) -> i64 {
-        let longest = self.life(0).max(self.life(1));
-        longest.max(self.accepted[0]).max(self.accepted[1]).max(0)
+        self.of(0).max(self.of(1)).max(0).saturating_add(1)
+    }
+
+    /// The watermark of the output that a row comes behind, as `Rows::watermarks`.
+    #[inline]
+    fn passed(self, time: i64, watermark: i64) -> i64 {
+        let passed = watermark.saturating_sub(self.held_back());
+        if time <= passed { passed } else { i64::MIN }
     }
 
     #[inline]
@@ -116,6 +123,29 @@ pub(crate) struct StreamJoin {
     now_ms: i64,
 }
 
+/// Rows of an input of an interval join that have just come.
+#[derive(Default)]
+struct Arrived {
+    /// Number of the first.
+    first: usize,
+    ordinals: Vec<Ordinal>,
+    groups: Vec<u32>,
+    is_kept: Vec<bool>,
+}
+
+impl Arrived {
+    /// The side of which the next row comes first, if so many of each have been.
+    #[inline]
+    fn earlier(arrived: &[Arrived; 2], next: [usize; 2]) -> Option<usize> {
+        match (arrived[0].ordinals.get(next[0]), arrived[1].ordinals.get(next[1])) {
+            (Some(left), Some(right)) => Some(usize::from(right < left)),
+            (Some(_), None) => Some(0),
+            (None, Some(_)) => Some(1),
+            (None, None) => None,
+        }
+    }
+}
+
 impl Side {
     fn new(plan: &KeyedOperator, port: usize, is_outer: bool) -> Side {
         Side {
@@ -131,8 +161,8 @@ impl Side {
         }
     }
 
-    /// Makes the chains and deadlines of the rows from number `first` on, whose groups and times are there.
-    fn link(&mut self, first: usize, groups: usize, life: Option<i64>) {
+    /// Makes the chains of the rows from number `first` on, whose groups are there.
+    fn link(&mut self, first: usize, groups: usize) {
         self.heads.resize(groups, NONE);
         self.next.truncate(first);
         for row in first..self.groups.len() {
@@ -143,9 +173,13 @@ impl Side {
             };
             self.next.push(head);
         }
-        if let (true, Some(life)) = (self.is_outer, life) {
+    }
+
+    /// Has rows that are kept wait for a partner, if it is an outer side.
+    fn wait(&mut self, rows: impl Iterator<Item = usize>, life: i64) {
+        if self.is_outer {
             let deadline = |row: usize| Reverse((self.times[row].saturating_add(life), row as u32));
-            self.deadlines.extend((first..self.times.len()).map(deadline));
+            self.deadlines.extend(rows.map(deadline));
         }
     }
 
@@ -179,14 +213,13 @@ impl Side {
         if self.groups.iter().any(|&group| group != NONE && group as usize >= groups) {
             return Err(Damaged("a row is in no group".into()).into());
         }
-        self.link(0, groups, None);
+        self.link(0, groups);
         if self.is_outer {
             self.matched = restore_flags(from)?;
             let is_waiting = restore_flags(from)?;
             check_count("marks of rows", self.matched.len(), self.store.len())?;
             check_count("deadlines", is_waiting.len(), self.store.len())?;
-            let deadline = |row: usize| Reverse((self.times[row].saturating_add(life.unwrap_or(0)), row as u32));
-            self.deadlines = (0..is_waiting.len()).filter(|&row| is_waiting[row]).map(deadline).collect();
+            self.wait((0..is_waiting.len()).filter(|&row| is_waiting[row]), life.unwrap_or(0));
         }
         Ok(())
     }
@@ -218,7 +251,7 @@ impl StreamJoin {
             return Err(Diagnostic::bug("there are no semi and anti joins of intervals"));
         }
         let (left, right) = (kind.right_is_optional(), kind.left_is_optional());
-        StreamJoin::new(plan, Rule::Interval(Reach::of(plan, lower, upper)), [left, right], code)
+        StreamJoin::new(plan, Rule::Interval(Reach::new(lower, upper)), [left, right], code)
     }
 
     /// A regular join without rows.
@@ -242,45 +275,68 @@ impl StreamJoin {
         Ok(StreamJoin { rule, sides, groups, doubling: Doubling::default(), next_sweep: i64::MAX, now_ms: 0 })
     }
 
+    /// After how long a row of an interval join is dead.
     fn life(&self, port: usize) -> Option<i64> {
         match self.rule {
-            Rule::Interval(reach) => Some(reach.life(port)),
+            Rule::Interval(reach) => Some(reach.of(port).saturating_add(1)),
             Rule::Regular { .. } => None,
         }
     }
 
-    /// Takes rows of an input in; returns the number of the first.
-    fn insert(&mut self, port: usize, mut batch: Batch, work: &mut Work<'_>) -> Result<usize, Diagnostic> {
-        let mut groups = self.groups.assign(port, &batch.columns, batch.rows(), work)?;
-        let is_null = |&group: &u64| self.groups.is_null(group);
-        let any_null = groups.iter().any(is_null);
-        if any_null && !self.sides[port].is_outer {
-            let rows = (0..batch.rows()).filter(|&i| !is_null(&groups[i])).map(|i| i as u32).collect();
-            batch = batch.pick(rows)?;
-            groups.retain(|g| !is_null(g));
+    /// Gives the rows of an input their groups, [`NONE`] for keys with NULL; such rows of inner sides are left out.
+    fn grouped(&mut self, port: usize, batch: Batch, work: &mut Work<'_>) -> Result<(Batch, Vec<u32>), Diagnostic> {
+        let groups = self.groups.assign(port, &batch.columns, batch.rows(), work)?;
+        let is_null: Vec<bool> = groups.iter().map(|&group| self.groups.is_null(group)).collect();
+        if self.sides[port].is_outer || !is_null.contains(&true) {
+            let group = |(&group, &is_null): (&u64, &bool)| if is_null { NONE } else { group as u32 };
+            return Ok((batch, groups.iter().zip(&is_null).map(group).collect()));
         }
-        let life = self.life(port);
+        let kept: Vec<u32> = (0..batch.rows() as u32).filter(|&row| !is_null[row as usize]).collect();
+        let groups = kept.iter().map(|&row| groups[row as usize] as u32).collect();
+        Ok((batch.pick(kept)?, groups))
+    }
+
+    /// Takes rows of an input of a regular join in; returns the number of the first.
+    fn insert(&mut self, port: usize, batch: Batch, work: &mut Work<'_>) -> Result<usize, Diagnostic> {
+        let (batch, groups) = self.grouped(port, batch, work)?;
         let side = &mut self.sides[port];
         let (first, rows) = (side.store.len(), batch.rows());
-        match (self.rule, side.time) {
-            (Rule::Interval(_), Some(time)) if rows > 0 => {
-                side.times.extend_from_slice(&times_of(&batch.columns[time])?)
-            }
-            _ => side.times.resize(first + rows, work.now_ms),
-        }
+        side.times.resize(first + rows, work.now_ms);
         side.store.push(batch.columns, rows)?;
-        let group = |&g: &u64| if any_null && self.groups.is_null(g) { NONE } else { g as u32 };
-        side.groups.extend(groups.iter().map(group));
-        if side.is_outer {
-            side.matched.resize(first + rows, false);
-        }
-        side.link(first, self.groups.len(), life);
+        side.groups.extend(groups);
+        side.link(first, self.groups.len());
         Ok(first)
     }
 
-    /// Finds the partners of the rows of an input from number `first` on.
-    fn probe(&mut self, port: usize, first: usize, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        let rule = self.rule;
+    /// Takes rows of an input of an interval join in. Those that are not kept are in no chain.
+    fn arrive(&mut self, port: usize, reach: Reach, batch: Batch, work: &mut Work<'_>) -> Result<Arrived, Diagnostic> {
+        let first = self.sides[port].store.len();
+        if batch.rows() == 0 {
+            return Ok(Arrived { first, ..Arrived::default() });
+        }
+        let (batch, groups) = self.grouped(port, batch, work)?;
+        let (side, life) = (&mut self.sides[port], reach.of(port).saturating_add(1));
+        let time = side.time.ok_or_else(|| Diagnostic::bug("rows of an interval join have no time"))?;
+        let (times, ordinals) = (times_of(&batch.columns[time])?, batch.ordinals);
+        let watermarks = times.iter().zip(&ordinals).map(|(&time, ordinal)| (time, ordinal.watermark));
+        let is_kept: Vec<bool> = watermarks.clone().map(|(t, watermark)| watermark < reach.last(port, t)).collect();
+        let late = watermarks.filter(|&(t, watermark)| reach.last(port, t).max(t) <= watermark).count();
+        work.stats.late_rows.fetch_add(late as u64, Relaxed);
+        side.times.extend_from_slice(&times);
+        side.store.push(batch.columns, ordinals.len())?;
+        side.groups.extend(groups.iter().zip(&is_kept).map(|(&group, &is_kept)| if is_kept { group } else { NONE }));
+        if side.is_outer {
+            side.matched.resize(first + ordinals.len(), false);
+        }
+        side.link(first, self.groups.len());
+        side.wait((0..is_kept.len()).filter(|&i| is_kept[i]).map(|i| first + i), life);
+        Ok(Arrived { first, ordinals, groups, is_kept })
+    }
+
+    /// Has the rows of both inputs of an interval join meet those before them, in merged order.
+    fn meet(&mut self, reach: Reach, inputs: Vec<Batch>, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        let [left, right] = <[Batch; 2]>::try_from(inputs).map_err(|_| Diagnostic::bug("a join has two inputs"))?;
+        let arrived = [self.arrive(0, reach, left, work)?, self.arrive(1, reach, right, work)?];
         let [left, right] = &mut self.sides;
         let (mut left_matched, mut right_matched) =
             (std::mem::take(&mut left.matched), std::mem::take(&mut right.matched));
@@ -291,28 +347,71 @@ impl StreamJoin {
             right_matched: &mut right_matched,
             shows_pairs: true,
         };
+        let views = [left.view(), right.view()];
+        let (mut pairs, mut next) = (Pairs::default(), [0, 0]);
+        while let Some(port) = Arrived::earlier(&arrived, next) {
+            let (i, other) = (next[port], 1 - port);
+            next[port] += 1;
+            let (row, group) = (arrived[port].first + i, arrived[port].groups[i]);
+            let (time, watermark) = (views[port].times[row], arrived[port].ordinals[i].watermark);
+            let passed = reach.passed(time, watermark);
+            let others = (arrived[other].first + next[other]) as u32;
+            let mut partner = match group {
+                NONE => NONE,
+                group => views[other].heads.get(group as usize).copied().unwrap_or(NONE),
+            };
+            while partner != NONE {
+                let other_time = views[other].times[partner as usize];
+                let (l, r) = if port == 0 { (time, other_time) } else { (other_time, time) };
+                if partner < others && watermark <= reach.last(other, other_time) && reach.matches(l, r) {
+                    let (l, r) = if port == 0 { (row as u32, partner) } else { (partner, row as u32) };
+                    pairs.push_behind(l, r, passed);
+                    if pairs.len() == work.most_rows {
+                        pairs.flush(&mut sides, work)?;
+                    }
+                }
+                partner = views[other].next[partner as usize];
+            }
+        }
+        pairs.flush(&mut sides, work)?;
+        (self.sides[0].matched, self.sides[1].matched) = (left_matched, right_matched);
+        self.emit_not_kept(reach, &arrived, work)
+    }
+
+    /// Outputs rows of outer sides that came too late to be kept and met nothing.
+    fn emit_not_kept(&mut self, reach: Reach, arrived: &[Arrived; 2], work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        let stores = [&self.sides[0].store, &self.sides[1].store];
+        for (port, (side, arrived)) in self.sides.iter().zip(arrived).enumerate().filter(|(_, (side, _))| side.is_outer)
+        {
+            let is_alone = |&i: &usize| !arrived.is_kept[i] && !side.matched[arrived.first + i];
+            let alone: Vec<usize> = (0..arrived.is_kept.len()).filter(is_alone).collect();
+            let passed = |&i: &usize| reach.passed(side.times[arrived.first + i], arrived.ordinals[i].watermark);
+            let passed: Vec<i64> = alone.iter().map(passed).collect();
+            let rows: Vec<u32> = alone.iter().map(|i| (arrived.first + i) as u32).collect();
+            emit_padded(stores, port, &rows, &passed, work)?;
+        }
+        Ok(())
+    }
+
+    /// Finds the partners of the rows of an input of a regular join from number `first` on.
+    fn probe(&mut self, port: usize, first: usize, ttl_ms: Option<i64>, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+        let [left, right] = &self.sides;
+        let (left_matched, right_matched) = (&mut Vec::new(), &mut Vec::new());
+        let mut sides =
+            Sides { left: &left.store, right: &right.store, left_matched, right_matched, shows_pairs: true };
         let (new, other) = if port == 0 { (left.view(), right.view()) } else { (right.view(), left.view()) };
         let mut pairs = Pairs::default();
         for row in first..new.groups.len() {
             let group = new.groups[row];
-            if group == NONE {
-                continue;
-            }
-            let time = new.times[row];
-            let mut partner = other.heads.get(group as usize).copied().unwrap_or(NONE);
+            let mut partner = match group {
+                NONE => NONE,
+                group => other.heads.get(group as usize).copied().unwrap_or(NONE),
+            };
             while partner != NONE {
-                let other_time = other.times[partner as usize];
-                let is_match = match rule {
-                    Rule::Interval(reach) if port == 0 => reach.matches(time, other_time),
-                    Rule::Interval(reach) => reach.matches(other_time, time),
-                    Rule::Regular { ttl_ms } => ttl_ms.is_none_or(|ttl| other_time.saturating_add(ttl) > work.now_ms),
-                };
-                if is_match {
-                    if port == 0 {
-                        pairs.push(row as u32, partner);
-                    } else {
-                        pairs.push(partner, row as u32);
-                    }
+                let came = other.times[partner as usize];
+                if ttl_ms.is_none_or(|ttl| came.saturating_add(ttl) > work.now_ms) {
+                    let (l, r) = if port == 0 { (row as u32, partner) } else { (partner, row as u32) };
+                    pairs.push(l, r);
                     if pairs.len() == work.most_rows {
                         pairs.flush(&mut sides, work)?;
                     }
@@ -320,9 +419,7 @@ impl StreamJoin {
                 partner = other.next[partner as usize];
             }
         }
-        pairs.flush(&mut sides, work)?;
-        (self.sides[0].matched, self.sides[1].matched) = (left_matched, right_matched);
-        Ok(())
+        pairs.flush(&mut sides, work)
     }
 
     /// Outputs rows of outer sides that are dead and had no partner.
@@ -339,11 +436,8 @@ impl StreamJoin {
                 }
             }
         }
-        let (left_matched, right_matched) = (&mut Vec::new(), &mut Vec::new());
-        let (left, right) = (&self.sides[0].store, &self.sides[1].store);
-        let sides = Sides { left, right, left_matched, right_matched, shows_pairs: true };
-        emit_left(&sides, &alone[0], work)?;
-        emit_right(&sides, &alone[1], work)
+        let stores = [&self.sides[0].store, &self.sides[1].store];
+        alone.iter().enumerate().try_for_each(|(port, rows)| emit_padded(stores, port, rows, &[], work))
     }
 
     /// Forgets what is dead, when so much has come that it pays, or the time to live has passed.
@@ -377,7 +471,8 @@ impl StreamJoin {
         let count = self.groups.len();
         let lives = [0, 1].map(|port| self.life(port));
         for (side, life) in self.sides.iter_mut().zip(lives) {
-            side.link(0, count, life);
+            side.link(0, count);
+            life.into_iter().for_each(|life| side.wait(0..side.times.len(), life));
         }
         self.doubling.done(self.sides.iter().map(|s| s.store.len()).sum());
         self.next_sweep = i64::MAX;
@@ -397,16 +492,19 @@ impl StreamJoin {
 impl State for StreamJoin {
     fn advance(&mut self, inputs: Vec<Batch>, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         self.now_ms = work.now_ms;
-        for (port, batch) in inputs.into_iter().enumerate() {
-            if batch.rows() > 0 {
-                let first = self.insert(port, batch, work)?;
-                self.probe(port, first, work)?;
+        match self.rule {
+            Rule::Interval(reach) => {
+                self.meet(reach, inputs, work)?;
+                self.emit_unmatched(watermark, work)?;
+                if watermark == i64::MAX {
+                    return Ok(());
+                }
             }
-        }
-        if let Rule::Interval(_) = self.rule {
-            self.emit_unmatched(watermark, work)?;
-            if watermark == i64::MAX {
-                return Ok(());
+            Rule::Regular { ttl_ms } => {
+                for (port, batch) in inputs.into_iter().enumerate().filter(|(_, batch)| batch.rows() > 0) {
+                    let first = self.insert(port, batch, work)?;
+                    self.probe(port, first, ttl_ms, work)?;
+                }
             }
         }
         self.forget(watermark, work)

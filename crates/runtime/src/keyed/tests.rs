@@ -12,6 +12,7 @@ use millstream_functions::FunctionSettings;
 use millstream_plan::expr::Expr;
 use millstream_plan::logical::{JoinKind, RankFunction};
 use millstream_plan::pipeline::{ComponentOutput, ComponentUpdate, KeyedInput, QueryPlan, SlotAggregates, SortColumn};
+use millstream_plan::window::Timeline;
 use millstream_state::Ordinal;
 use millstream_types::{DataType, Field, Schema, code};
 use std::sync::Arc;
@@ -25,8 +26,8 @@ struct Step {
     watermark: i64,
 }
 
-/// Windows with their rows.
-type Output = Vec<(i64, Vec<ArrayRef>)>;
+/// Windows with their rows, and the watermarks that these come behind.
+type Output = Vec<(i64, Vec<ArrayRef>, Option<Vec<i64>>)>;
 
 fn schema() -> Schema {
     Schema::new(vec![
@@ -81,6 +82,9 @@ fn kinds() -> Vec<KeyedKind> {
     for ttl_ms in [None, Some(25)] {
         kinds.push(KeyedKind::RegularJoin { ttl_ms, residual: None });
     }
+    for kind in [JoinKind::Inner, JoinKind::Left] {
+        kinds.push(KeyedKind::VersionedJoin { kind, residual: None });
+    }
     let order = vec![SortColumn { column: 1, descending: true, nulls_first: true }];
     kinds.push(KeyedKind::Rank { order, function: RankFunction::Rank, range: (1, 3) });
     for frame in [Frame::Rows(None), Frame::Rows(Some(3)), Frame::Range(None), Frame::Range(Some(40))] {
@@ -100,7 +104,10 @@ fn kinds() -> Vec<KeyedKind> {
 /// An operator of a kind, and its programs.
 fn operator(kind: KeyedKind) -> (KeyedOperator, OperatorCode) {
     let inputs = match kind {
-        KeyedKind::WindowJoin { .. } | KeyedKind::IntervalJoin { .. } | KeyedKind::RegularJoin { .. } => 2,
+        KeyedKind::WindowJoin { .. }
+        | KeyedKind::IntervalJoin { .. }
+        | KeyedKind::RegularJoin { .. }
+        | KeyedKind::VersionedJoin { .. } => 2,
         _ => 1,
     };
     let input = KeyedInput { schema: schema(), keys: vec![2], time: Some(0), reach_ms: None };
@@ -118,11 +125,24 @@ fn operator(kind: KeyedKind) -> (KeyedOperator, OperatorCode) {
         slots: slots.map(code),
     };
     // Nobody asks what is output.
-    (KeyedOperator { kind, inputs: vec![input; inputs], keys, output: Schema::new(vec![]) }, programs)
+    (
+        KeyedOperator { timeline: Timeline::Own, kind, inputs: vec![input; inputs], keys, output: Schema::new(vec![]) },
+        programs,
+    )
 }
 
-/// Random rows, of which each comes before it is late; some of the last steps have none.
-fn steps(random: &Dice, inputs: usize, count: usize) -> Vec<Step> {
+/// Whether an operator gets late rows, too, and decides about them itself.
+fn takes_late_rows(kind: &KeyedKind) -> bool {
+    match kind {
+        KeyedKind::Over { frame, .. } => matches!(frame, Frame::Rows(Some(_)) | Frame::Range(Some(_))),
+        KeyedKind::SessionAggregate { .. } | KeyedKind::SessionRows { .. } => true,
+        KeyedKind::IntervalJoin { .. } | KeyedKind::VersionedJoin { .. } => true,
+        _ => false,
+    }
+}
+
+/// Random rows, of which each comes before it is late unless `has_late`; some steps have none.
+fn steps(random: &Dice, (inputs, has_late): (usize, bool), count: usize) -> Vec<Step> {
     let (mut before, mut position) = (0, 0);
     let mut step = |i: usize| {
         let watermark = before + 1 + random.below(30) as i64;
@@ -131,7 +151,8 @@ fn steps(random: &Dice, inputs: usize, count: usize) -> Vec<Step> {
             let row = |_| {
                 position += 1;
                 let ordinal = Ordinal { watermark: before, stream: port as u32, position, pipeline: port as u32 };
-                let time = before + 1 + random.below(12) as i64 * 10;
+                let behind = if has_late && random.below(4) == 0 { random.below(150) as i64 } else { 0 };
+                let time = before + 1 + random.below(12) as i64 * 10 - behind;
                 let name = match random.below(9) {
                     0 => None,
                     1 => Some("n".to_string()),
@@ -170,7 +191,7 @@ fn advance(
     code: &OperatorCode,
     step: &Step,
     now_ms: i64,
-    output: &mut Output,
+    found: &mut Output,
 ) -> Result<(), Diagnostic> {
     let stats = QueryStats::new(&QueryPlan::default());
     let mut functions = FunctionContext::new(FunctionSettings::default());
@@ -182,11 +203,16 @@ fn advance(
         most_rows: 50,
         is_tight: true,
         now_ms,
+        timeline: Timeline::Own,
         window: step.watermark,
-        output: vec![],
+        output: output::Output::in_memory(),
     };
     state.advance(step.inputs.iter().map(batch).collect(), step.watermark, &mut work)?;
-    output.extend(work.output.into_iter().map(|(window, rows)| (window, rows.columns)));
+    let finished = work.output.finish()?.items.into_iter();
+    found.extend(finished.map(|(window, item)| match item {
+        output::Item::Rows(rows) => (window, rows.columns, rows.watermarks),
+        output::Item::Spooled(..) => unreachable!("all of it is in memory"),
+    }));
     Ok(())
 }
 
@@ -213,9 +239,10 @@ fn states_go_on_where_they_were_written() {
     for round in 0..4 {
         for kind in kinds() {
             let what = format!("{kind:?}");
+            let has_late = takes_late_rows(&kind);
             let (plan, code) = operator(kind);
             check(&plan, &code).unwrap();
-            let steps = steps(&random, plan.inputs.len(), 50);
+            let steps = steps(&random, (plan.inputs.len(), has_late), 50);
             let mut undisturbed = state_of(&plan, &code).unwrap();
             let mut expected = Output::new();
             for (i, step) in steps.iter().enumerate() {
@@ -244,8 +271,9 @@ fn damaged_states_give_errors_or_work() {
     let random = Dice::new(11);
     for kind in kinds() {
         let what = format!("{kind:?}");
+        let has_late = takes_late_rows(&kind);
         let (plan, code) = operator(kind);
-        let steps = steps(&random, plan.inputs.len(), 12);
+        let steps = steps(&random, (plan.inputs.len(), has_late), 12);
         let (before, after) = steps.split_at(6);
         let mut state = state_of(&plan, &code).unwrap();
         for step in before {
@@ -276,7 +304,7 @@ fn damaged_states_give_errors_or_work() {
 #[test]
 fn batches_are_read_as_they_were() {
     let random = Dice::new(3);
-    let step = &steps(&random, 2, 1)[0];
+    let step = &steps(&random, (2, false), 1)[0];
     for batch in step.inputs.iter().map(batch).chain([Batch::default()]) {
         // What others have of the same buffers is not written.
         let part = match batch.rows() {

@@ -5,7 +5,7 @@
 
 use super::batch::{Batch, times_of};
 use super::groups::Groups;
-use super::pairs::{Matched, Pairs, Sides, emit_alone, emit_left, emit_right};
+use super::pairs::{Matched, Pairs, Sides, emit_alone, emit_padded};
 use super::store::RowStore;
 use super::{State, Work};
 use crate::input::OperatorCode;
@@ -227,8 +227,8 @@ impl WindowJoin {
             JoinKind::Semi => emit_alone(&rows(sides.left_matched, true), work, |part| left.gather(part)),
             JoinKind::Anti => emit_alone(&rows(sides.left_matched, false), work, |part| left.gather(part)),
             _ => {
-                emit_left(&sides, &rows(sides.left_matched, false), work)?;
-                emit_right(&sides, &rows(sides.right_matched, false), work)
+                emit_padded([left, right], 0, &rows(sides.left_matched, false), &[], work)?;
+                emit_padded([left, right], 1, &rows(sides.right_matched, false), &[], work)
             }
         }
     }

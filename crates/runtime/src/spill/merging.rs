@@ -13,25 +13,32 @@
 //! is the lowest.
 
 use crate::buffer::Rows;
-use crate::columns::bytes_of;
-use crate::flow::Permit;
 use crate::query::Query;
 use crate::sequencer::Unit;
+use crate::spill::Unconsumed;
 use crate::tables::{OpenTables, Stored, StoredBlocks, damaged};
 use crate::task::Task;
 use crate::trigger::Firing;
-use millstream_state::{BlockMerge, Merged, OutputTypes, Partial};
+use millstream_state::{BlockMerge, MergeFault, Merged, OutputTypes, Partial};
 use millstream_storage::Damaged;
-use millstream_types::Diagnostic;
+use millstream_types::{Diagnostic, code, memory_text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 /// Most merges of an aggregation that are under way at a time, with fewer workers so many.
 const MERGES: usize = 4;
-/// How soon the supervisor looks again whether output has been consumed.
-const LOOK: Duration = Duration::from_millis(1);
+
+/// The entries of one group may have one in so many bytes of the budget: their columns and what a sink makes of them are as large
+/// again.
+const GROUP_SHARE: u64 = 3;
+/// Blocks of each table that a merge may have in memory, whatever they are of the budget.
+const BLOCKS_OF_EACH: usize = 4;
+/// Bytes of a block of a checkpoint, about.
+const CHECKPOINT_BLOCK: usize = 1 << 20;
+/// Windows in memory with values of variable length are merged by blocks when they take more than one in so many bytes of the
+/// budget.
+const HEAVY_SHARE: u64 = 16;
 
 /// The merges of an aggregation.
 #[derive(Default)]
@@ -50,8 +57,6 @@ pub(crate) struct StoredMerge {
     partitions: Range<usize>,
     /// What is left of the one that is being merged.
     current: Option<BlockMerge<BlockSource>>,
-    /// Rows that were output and may not be consumed yet, with their bytes.
-    output: Vec<(Weak<Permit>, u64)>,
 }
 
 type BlockSource = Box<dyn Iterator<Item = Result<Partial, BlockError>> + Send>;
@@ -63,6 +68,27 @@ impl From<Damaged> for BlockError {
     fn from(what: Damaged) -> BlockError {
         BlockError(damaged(what))
     }
+}
+
+impl From<MergeFault> for BlockError {
+    fn from(fault: MergeFault) -> BlockError {
+        match fault {
+            MergeFault::Damaged(what) => BlockError::from(what),
+            MergeFault::TooLarge(bytes) => BlockError(group_too_large(bytes)),
+        }
+    }
+}
+
+/// The error for a group whose values do not fit.
+fn group_too_large(bytes: usize) -> Diagnostic {
+    let message = format!(
+        "the values that an aggregate collects of one group in one window take {} and more, over a third of the memory budget",
+        memory_text(bytes as u64)
+    );
+    Diagnostic::new(code::OUT_OF_MEMORY, message).advise(
+        "raise --memory (SET 'pipeline.memory'), group by more columns, shorten the window, or collect less: \
+         APPROX_COUNT_DISTINCT instead of COUNT(DISTINCT …), LISTAGG over fewer rows",
+    )
 }
 
 impl StoredMerge {
@@ -80,39 +106,51 @@ impl StoredMerge {
         self.firing.aggregation()
     }
 
-    /// Bytes that were output and are not consumed.
-    fn unconsumed(&mut self) -> u64 {
-        self.output.retain(|(permit, _)| permit.strong_count() > 0);
-        self.output.iter().map(|(_, bytes)| bytes).sum()
-    }
-
     /// Merges the next few rows; `None` at the end.
-    fn piece(&mut self, tables: &OpenTables, types: &OutputTypes) -> Result<Option<Merged>, Diagnostic> {
+    fn piece(
+        &mut self,
+        tables: &OpenTables,
+        types: &OutputTypes,
+        block_bytes: usize,
+    ) -> Result<Option<Merged>, Diagnostic> {
         loop {
             if let Some(piece) = self.current.as_mut().and_then(Iterator::next) {
                 return piece.map(Some).map_err(|BlockError(diagnostic)| diagnostic);
             }
             let Some(partition) = self.partitions.next() else { return Ok(None) };
             let mut sources: Vec<BlockSource> = Vec::new();
+            // What a merge may hold whatever it is of the budget.
+            let mut blocks = 0;
             for partial in self.firing.sealed_tables() {
-                sources.push(in_memory(partial, partition, tables, types));
+                blocks += block_bytes;
+                sources.push(in_memory(partial, partition, tables, types, block_bytes));
             }
             for table in self.firing.stored_tables() {
+                blocks += if table.is_of_checkpoint() { CHECKPOINT_BLOCK } else { block_bytes };
                 sources.push(in_files(table, partition, tables));
             }
-            self.current = Some(BlockMerge::new(tables.layout(), sources));
+            let share = usize::try_from(tables.budget().limit() / GROUP_SHARE).unwrap_or(usize::MAX);
+            let most = share.max(blocks.saturating_mul(BLOCKS_OF_EACH));
+            self.current = Some(BlockMerge::new(tables.layout(), most, sources));
         }
     }
 }
 
-/// The entries of a partition of a table in memory: a copy, made when it is needed.
-fn in_memory(partial: Arc<Partial>, partition: usize, tables: &OpenTables, types: &OutputTypes) -> BlockSource {
+/// The entries of a partition of a table in memory: copies of blocks, made when they are needed.
+fn in_memory(
+    partial: Arc<Partial>,
+    partition: usize,
+    tables: &OpenTables,
+    types: &OutputTypes,
+    block_bytes: usize,
+) -> BlockSource {
     let (layout, budget, types) = (Arc::clone(tables.layout()), Arc::clone(tables.budget()), types.clone());
-    let copy = move || {
-        let blocks: Vec<Vec<u8>> = partial.blocks(partition).collect();
-        Partial::restore_blocks(&layout, &types, &budget, &blocks).map_err(BlockError::from)
-    };
-    Box::new(std::iter::once_with(copy))
+    let mut at = 0;
+    Box::new(std::iter::from_fn(move || {
+        let (block, next) = partial.block_at(partition, at, block_bytes)?;
+        at = next;
+        Some(Partial::restore_block(&layout, &types, &budget, &block).map_err(BlockError::from))
+    }))
 }
 
 /// The blocks of a partition of a table in files.
@@ -122,9 +160,18 @@ fn in_files(table: Arc<Stored>, partition: usize, tables: &OpenTables) -> BlockS
 }
 
 impl Query {
-    /// Whether a window is merged block by block: a window of one slice, some of whose tables are in files.
+    /// Whether a window is merged block by block: a window of one slice, some of whose tables are in files, or whose rows would take
+    /// much memory.
     pub(crate) fn is_merged_by_blocks(&self, firing: &Firing) -> bool {
-        self.spilling.is_eager() || firing.has_stored_tables()
+        self.spilling.is_eager() || firing.has_stored_tables() || self.is_heavy(firing)
+    }
+
+    fn is_heavy(&self, firing: &Firing) -> bool {
+        let most = self.flow.budget.limit() / HEAVY_SHARE;
+        let partials = firing.sealed_tables();
+        self.spilling.may_spill()
+            && partials.iter().any(|partial| partial.has_variable_parts())
+            && partials.iter().map(|partial| partial.bytes() as u64).sum::<u64>() > most
     }
 
     /// The tasks that a window whose tables are sealed is merged by, if it is by blocks, in so many ranges of partitions.
@@ -133,7 +180,7 @@ impl Query {
         let mut queue = self.spilling.merges[aggregation].lock();
         for group in 0..groups {
             let (firing, partitions) = (Arc::clone(firing), firing.partitions(group));
-            let merge = StoredMerge { firing, group, partitions, current: None, output: Vec::new() };
+            let merge = StoredMerge { firing, group, partitions, current: None };
             queue.waiting.insert(merge.unit(), Box::new(merge));
         }
         queue.begin(self.config.workers)
@@ -143,19 +190,15 @@ impl Query {
     pub(crate) fn merge_stored(&self, mut merge: Box<StoredMerge>) -> Result<(), Diagnostic> {
         let aggregation = merge.aggregation();
         let runtime = &self.aggregations[aggregation];
-        while let Some(merged) = merge.piece(&runtime.tables, &runtime.types)? {
-            let mut rows = self.rows_of_window(&merge.firing, &merged);
-            drop(merged);
-            for rows in &mut rows {
-                let bytes = bytes_of(&rows.columns);
-                let permit = Arc::new(self.flow.hold(bytes));
-                merge.output.push((Arc::downgrade(&permit), bytes as u64));
-                rows.permit = Some(permit);
+        let mut output = Unconsumed::default();
+        while let Some(merged) = merge.piece(&runtime.tables, &runtime.types, self.spilling.block_bytes())? {
+            for rows in self.rows_of_window(&merge.firing, &merged, 0) {
+                let rows = self.held(rows, &mut output);
+                self.deliver_part(&merge, vec![rows], true);
             }
-            self.deliver_part(&merge, rows, true);
-            if merge.unconsumed() > self.most_unconsumed() {
-                self.spilling.parked.lock().push(*merge);
-                Instant::now().checked_add(LOOK).into_iter().for_each(|at| self.due_at(at));
+            drop(merged);
+            if output.bytes() > self.most_unconsumed() {
+                self.park_until_consumed(output, Task::MergeStored(merge));
                 return Ok(());
             }
         }
@@ -166,34 +209,13 @@ impl Query {
         let tasks = queue.begin(self.config.workers);
         drop(queue);
         self.scheduler.push(tasks);
+        self.fire_held(aggregation);
         Ok(())
     }
 
-    /// What a merge may have output that is not consumed.
-    fn most_unconsumed(&self) -> u64 {
-        match self.spilling.is_eager() {
-            true => 0,
-            false => self.spilling.budget.limit() / 32,
-        }
-    }
-
     fn deliver_part(&self, merge: &StoredMerge, rows: Vec<Rows>, continues: bool) {
-        let unit = Unit { rows, before: merge.firing.before(), continues, ..Unit::default() };
+        let unit = Unit { rows, before: self.before(&merge.firing), continues, ..Unit::default() };
         self.deliver(self.aggregations[merge.aggregation()].output, merge.unit(), unit);
-    }
-
-    /// Goes on with the merges whose output has been consumed; when to look for the others.
-    pub(crate) fn resume_merges(&self, now: Instant) -> Option<Instant> {
-        let mut parked = self.spilling.parked.lock();
-        let most = self.most_unconsumed() / 2;
-        let tasks: Vec<Task> = parked
-            .extract_if(.., |merge| merge.unconsumed() <= most)
-            .map(|merge| Task::MergeStored(Box::new(merge)))
-            .collect();
-        let next = (!parked.is_empty()).then(|| now.checked_add(LOOK)).flatten();
-        drop(parked);
-        self.scheduler.push(tasks);
-        next
     }
 }
 

@@ -19,9 +19,12 @@ use crate::task::Task;
 use merging::MergeQueue;
 pub(crate) use merging::StoredMerge;
 use millstream_state::{MemoryBudget, MemoryClass, PARTITIONS, available_memory};
-use millstream_storage::{BlobRef, Compression, Damaged, SpillCounters, SpillDirectory, SpillFormat, SpillWriter};
+use millstream_storage::{
+    BlobRef, Compression, Damaged, SpillCounters, SpillDirectory, SpillFormat, SpillWriter, user_directory,
+};
 use millstream_types::{Diagnostic, MemorySize, code};
-use parking::Parked;
+pub(crate) use parking::Unconsumed;
+use parking::{Parked, ParkedOutput};
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::path::PathBuf;
@@ -60,7 +63,7 @@ pub struct SpillConfig {
 
 impl Default for SpillConfig {
     fn default() -> SpillConfig {
-        let directory = std::env::temp_dir().join("millstream-spill");
+        let directory = user_directory().join("spill");
         SpillConfig {
             mode: SpillMode::Auto,
             directory,
@@ -94,8 +97,8 @@ pub(crate) struct Spilling {
     woken: Condvar,
     /// By aggregation.
     merges: Vec<Mutex<MergeQueue>>,
-    /// Merges that wait until their output is consumed.
-    parked: Mutex<Vec<StoredMerge>>,
+    /// Tasks that wait until their output is consumed.
+    parked_output: Mutex<Vec<ParkedOutput>>,
     /// Tasks that wait until their output may be put out.
     parked_tasks: Mutex<Vec<Parked>>,
     has_parked: AtomicBool,
@@ -123,7 +126,7 @@ impl Spilling {
             sleep: Mutex::new(()),
             woken: Condvar::new(),
             merges: (0..aggregations).map(|_| Mutex::default()).collect(),
-            parked: Mutex::default(),
+            parked_output: Mutex::default(),
             parked_tasks: Mutex::default(),
             has_parked: AtomicBool::new(false),
             loaded: Mutex::default(),
@@ -136,7 +139,7 @@ impl Spilling {
     }
 
     /// Whether anything may be spilled.
-    fn may_spill(&self) -> bool {
+    pub(crate) fn may_spill(&self) -> bool {
         self.config.mode != SpillMode::Never
     }
 
@@ -243,7 +246,7 @@ impl Spilling {
 
     /// Gives up what was spilled. No thread is at work any more, but for readers that are stuck.
     pub(crate) fn end(&self) {
-        self.parked.lock().clear();
+        self.parked_output.lock().clear();
         self.parked_tasks.lock().clear();
         self.loaded.lock().1.clear();
         if let Some(directory) = self.directory.lock().take() {
@@ -262,6 +265,7 @@ impl Query {
     /// Wakes the spilling thread if there is too much state; asked for after every task.
     pub(crate) fn spill_if_needed(&self) {
         let spilling = &self.spilling;
+        spilling.budget.measure(false);
         if spilling.budget.used() <= spilling.high() || !spilling.needs_thread() {
             return;
         }
@@ -277,6 +281,7 @@ impl Query {
             let is_enough = self.spill_down()?;
             self.flow.set_spilling(false);
             if !is_enough {
+                self.flow.note_spilled_in_vain();
                 // State is something else: looking for tables after every task would find nothing again.
                 let mut sleep = self.spilling.sleep.lock();
                 if !self.spilling.is_over.load(Ordering::Acquire) {

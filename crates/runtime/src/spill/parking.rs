@@ -7,17 +7,39 @@
 //! are consumed by what reads the stream, whose tasks may run by the same rule, down to the sinks. So the next unit
 //! becomes a later one, until the turn of each has come.
 
+use crate::buffer::Rows;
+use crate::columns::bytes_of;
+use crate::flow::Permit;
 use crate::query::Query;
 use crate::stream::StreamId;
 use crate::task::Task;
 use millstream_types::Diagnostic;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How soon the supervisor looks again whether output has been consumed.
 const LOOK: Duration = Duration::from_millis(1);
 /// Rows that are not consumed may have one in so many bytes of the budget.
 const UNCONSUMED: u64 = 16;
+
+/// Rows that a task has put out, with their bytes, of which some are consumed already.
+#[derive(Default)]
+pub(crate) struct Unconsumed(Vec<(Weak<Permit>, u64)>);
+
+impl Unconsumed {
+    /// Bytes of those that are not consumed.
+    pub(crate) fn bytes(&mut self) -> u64 {
+        self.0.retain(|(permit, _)| permit.strong_count() > 0);
+        self.0.iter().map(|(_, bytes)| bytes).sum()
+    }
+}
+
+/// A task that goes on when enough of what it has put out is consumed.
+pub(super) struct ParkedOutput {
+    output: Unconsumed,
+    task: Task,
+}
 
 /// A task that waits until its first unit, or anything, may be put out.
 pub(super) struct Parked {
@@ -69,6 +91,42 @@ impl Query {
             Task::Combine { aggregation, lane, .. } => self.combine(aggregation, lane),
             _ => Err(Diagnostic::bug("a task that puts nothing out was to do so")),
         }
+    }
+
+    /// Rows with a permit that tells when they are consumed.
+    pub(crate) fn held(&self, mut rows: Rows, output: &mut Unconsumed) -> Rows {
+        let bytes = bytes_of(&rows.columns);
+        let permit = Arc::new(self.flow.hold(bytes));
+        output.0.push((Arc::downgrade(&permit), bytes as u64));
+        rows.permit = Some(permit);
+        rows
+    }
+
+    /// What a task that makes windows may have put out that is not consumed.
+    pub(crate) fn most_unconsumed(&self) -> u64 {
+        match self.spilling.is_eager() {
+            true => 0,
+            false => self.spilling.budget.limit() / (2 * UNCONSUMED),
+        }
+    }
+
+    /// Has a task go on when enough of what it has put out is consumed. Nobody waits for ever if nothing that is put out before it
+    /// waits for it.
+    pub(crate) fn park_until_consumed(&self, output: Unconsumed, task: Task) {
+        self.spilling.parked_output.lock().push(ParkedOutput { output, task });
+        Instant::now().checked_add(LOOK).into_iter().for_each(|at| self.due_at(at));
+    }
+
+    /// Goes on with the tasks whose output has been consumed; when to look for the others.
+    pub(crate) fn resume_consumed(&self, now: Instant) -> Option<Instant> {
+        let mut parked = self.spilling.parked_output.lock();
+        let most = self.most_unconsumed() / 2;
+        let tasks: Vec<Task> =
+            parked.extract_if(.., |parked| parked.output.bytes() <= most).map(|parked| parked.task).collect();
+        let next = (!parked.is_empty()).then(|| now.checked_add(LOOK)).flatten();
+        drop(parked);
+        self.scheduler.push(tasks);
+        next
     }
 
     /// Goes on with tasks that may put out their units now; when to look for the others.

@@ -25,7 +25,7 @@ pub struct StatsSnapshot {
     pub bytes_in: u64,
     /// Rows written to all sinks.
     pub rows_out: u64,
-    /// Rows dropped because their window was complete.
+    /// Rows that came too late: dropped, or joined with what was still kept.
     pub late_rows: u64,
     /// Malformed records that the format's options skipped.
     pub skipped_rows: u64,

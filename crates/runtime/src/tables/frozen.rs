@@ -161,6 +161,16 @@ impl Restorable for Stored {
 }
 
 impl Stored {
+    /// Whether they are in files of a checkpoint, whose blocks are larger than those that are spilled.
+    pub(crate) fn is_of_checkpoint(&self) -> bool {
+        matches!(self.place, Place::Checkpoint(_))
+    }
+
+    /// Bytes in files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.partitions.iter().flatten().map(|blob| blob.bytes).sum()
+    }
+
     /// Reads a blob of it.
     fn blob(&self, blob: &BlobRef) -> Result<Vec<u8>, Diagnostic> {
         self.finish(self.begin(blob))
@@ -201,12 +211,16 @@ impl Stored {
     }
 }
 
-/// The blocks of a partition of a table in files, each of them on its way while the one before is worked on.
+/// Blocks of more bytes are not read ahead: there may be one of each of hundreds of tables.
+const READ_AHEAD: u64 = 1 << 20;
+
+/// The blocks of a partition of a table in files, each of them on its way while the one before is worked on, unless it is large.
 pub(crate) struct StoredBlocks {
     table: Arc<Stored>,
     partition: usize,
-    /// Number of the block behind `pending`.
+    /// Number of the next block.
     next: usize,
+    /// That block, if it is on its way.
     pending: Option<PendingBlob>,
     layout: Arc<EntryLayout>,
     budget: Arc<MemoryBudget>,
@@ -222,14 +236,13 @@ impl StoredBlocks {
     ) -> StoredBlocks {
         let (layout, budget) = (Arc::clone(layout), Arc::clone(budget));
         let mut blocks = StoredBlocks { table, partition, next: 0, pending: None, layout, budget };
-        blocks.pending = blocks.begin_next();
+        blocks.read_ahead();
         blocks
     }
 
-    fn begin_next(&mut self) -> Option<PendingBlob> {
-        let blob = self.table.partitions[self.partition].get(self.next)?;
-        self.next += 1;
-        Some(self.table.begin(blob))
+    fn read_ahead(&mut self) {
+        let blob = self.table.partitions[self.partition].get(self.next).filter(|blob| blob.bytes <= READ_AHEAD);
+        self.pending = blob.map(|blob| self.table.begin(blob));
     }
 }
 
@@ -237,8 +250,11 @@ impl Iterator for StoredBlocks {
     type Item = Result<Partial, Diagnostic>;
 
     fn next(&mut self) -> Option<Result<Partial, Diagnostic>> {
-        let pending = self.pending.take()?;
-        self.pending = self.begin_next();
+        let table = Arc::clone(&self.table);
+        let blob = table.partitions[self.partition].get(self.next)?;
+        let pending = self.pending.take().unwrap_or_else(|| table.begin(blob));
+        self.next += 1;
+        self.read_ahead();
         let restore = |block: Vec<u8>| {
             let restored = Partial::restore_block(&self.layout, &self.table.types, &self.budget, &block);
             restored.map_err(|what| self.table.failed(&what))

@@ -196,7 +196,8 @@ impl<'a> TaskTables<'a> {
                 if completed_at <= self.fired {
                     self.met_fired = Some(number);
                 }
-                self.dues.iter_mut().for_each(|dues| dues.push(completed_at));
+                let timeline = self.runtime.timeline;
+                self.dues.iter_mut().for_each(|dues| dues.push(timeline.watermark_at(completed_at)));
                 let table = find(&self.runtime.tables);
                 self.recent[self.next_recent].1.settle();
                 self.recent[self.next_recent] = (number, table);

@@ -87,7 +87,8 @@ fn operator_code(operator: &KeyedOperator) -> OperatorCode {
     let (residual, slots) = match &operator.kind {
         KeyedKind::WindowJoin { residual, .. }
         | KeyedKind::IntervalJoin { residual, .. }
-        | KeyedKind::RegularJoin { residual, .. } => (residual.as_ref(), None),
+        | KeyedKind::RegularJoin { residual, .. }
+        | KeyedKind::VersionedJoin { residual, .. } => (residual.as_ref(), None),
         KeyedKind::Over { aggregates, .. }
         | KeyedKind::SessionAggregate { aggregates, .. }
         | KeyedKind::CountAggregate { aggregates, .. } => (None, Some(aggregates)),

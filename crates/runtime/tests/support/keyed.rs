@@ -2,7 +2,9 @@
 
 use super::*;
 use millstream_abi::{Finish, ObjectKind, Phys};
-use std::collections::BTreeMap;
+use millstream_plan::logical::Frame;
+use millstream_plan::window::Timeline;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub const DELAY_MS: i64 = 60;
 
@@ -169,6 +171,79 @@ pub fn aggregated<'a>(rows: impl IntoIterator<Item = &'a Arrived>) -> String {
     format!("{},{},{mode},{name}", rows.len(), rows.iter().map(|r| r.number).sum::<i64>())
 }
 
+/// A row that OVER has processed, with those of its frame.
+pub type Framed = (Arrived, Vec<Arrived>);
+
+/// What a bounded OVER of a key does, timer by timer as Flink does it.
+#[derive(Default)]
+struct Timers {
+    registered: BTreeSet<i64>,
+    waiting: BTreeMap<i64, Vec<Arrived>>,
+    processed: Vec<Arrived>,
+    last: Option<i64>,
+    cleanup: Option<i64>,
+    watermark: Option<i64>,
+}
+
+impl Timers {
+    /// Fires what is registered up to a watermark, if it has advanced.
+    fn fire(&mut self, watermark: i64, frame: Frame, output: &mut Vec<Framed>) {
+        if self.watermark.replace(watermark) == Some(watermark) {
+            return;
+        }
+        while let Some(time) = self.registered.first().copied().filter(|&time| time <= watermark) {
+            self.registered.remove(&time);
+            if self.cleanup.is_some_and(|cleanup| cleanup <= time) {
+                let registered = std::mem::take(&mut self.registered);
+                assert!(self.waiting.is_empty());
+                *self = Timers { registered, watermark: self.watermark, ..Timers::default() };
+                continue;
+            }
+            self.last = Some(time);
+            let rows = self.waiting.remove(&time).unwrap_or_default();
+            match frame {
+                Frame::Rows(preceding) => {
+                    for row in rows {
+                        self.processed.push(row.clone());
+                        let first = self.processed.len().saturating_sub(preceding.unwrap() as usize + 1);
+                        output.push((row, self.processed[first..].to_vec()));
+                    }
+                }
+                Frame::Range(ms) => {
+                    self.processed.extend(rows.clone());
+                    self.processed.retain(|row| row.time >= time - ms.unwrap());
+                    output.extend(rows.into_iter().map(|row| (row, self.processed.clone())));
+                }
+            }
+        }
+    }
+}
+
+/// What OVER with a bounded frame makes of rows in merged order, and how many are late.
+pub fn bounded_over(rows: Vec<Arrived>, frame: Frame) -> (Vec<Framed>, u64) {
+    let (mut output, mut late) = (Vec::new(), 0);
+    for rows in by_name(rows).into_values() {
+        let mut timers = Timers::default();
+        for row in rows {
+            timers.fire(row.watermark, frame, &mut output);
+            if timers.last.is_some_and(|last| row.time <= last) {
+                late += 1;
+                continue;
+            }
+            if let Frame::Range(Some(ms)) = frame
+                && timers.cleanup.is_none_or(|cleanup| cleanup < row.time + ms + 1)
+            {
+                timers.cleanup = Some(row.time + (ms as f64 * 1.5) as i64 + 1);
+                timers.registered.extend(timers.cleanup);
+            }
+            timers.registered.insert(row.time);
+            timers.waiting.entry(row.time).or_default().push(row);
+        }
+        timers.fire(i64::MAX, frame, &mut output);
+    }
+    (output, late)
+}
+
 pub struct Session {
     pub start: i64,
     pub end: i64,
@@ -219,7 +294,13 @@ pub fn windowed_operators(aggregate: KeyedKind, of_rows: KeyedKind) -> [KeyedOpe
     aggregate_output.extend(window_fields());
     let mut rows_output = source_schema();
     rows_output.fields.extend(window_fields());
-    let operator = |kind, output| KeyedOperator { kind, inputs: vec![keyed_input(None)], keys: name_key(), output };
+    let operator = |kind, output| KeyedOperator {
+        timeline: Timeline::Own,
+        kind,
+        inputs: vec![keyed_input(None)],
+        keys: name_key(),
+        output,
+    };
     [operator(aggregate, Schema::new(aggregate_output)), operator(of_rows, rows_output)]
 }
 

@@ -17,7 +17,7 @@ use millstream_connectors::*;
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_plan::logical::Table;
 use millstream_plan::pipeline::*;
-use millstream_plan::window::{Slicing, WindowAssigner};
+use millstream_plan::window::{Slicing, Timeline, WindowAssigner};
 use millstream_runtime::*;
 use millstream_types::{DataType, Diagnostic, Field, Options, Schema, Value};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -307,6 +307,7 @@ pub fn tumble(size_ms: i64) -> WindowAssigner {
 /// `COUNT(*), MAX(key)` by `keys`.
 pub fn aggregation(assigner: WindowAssigner, keys: Vec<Field>) -> Aggregation {
     Aggregation {
+        timeline: Timeline::Own,
         assigner,
         keys,
         components: vec![Accumulator::Count, Accumulator::MaxI64],

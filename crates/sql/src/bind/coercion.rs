@@ -5,7 +5,6 @@
 //! as the other side's type.
 
 use super::place;
-use crate::functions::collection;
 use millstream_plan::expr::{ArithmeticOp, Expr, ExprKind};
 use millstream_types::{DataType, Diagnostic, Field, Value, code};
 
@@ -175,9 +174,9 @@ pub(crate) fn convert(expr: Expr, to: &DataType) -> Expr {
         return Expr::literal(Value::Null, to.clone()).at(expr.span);
     }
     if to.is_nested() {
-        return match has_same_layout(&expr.data_type, to) {
+        return match has_same_layout(&expr.data_type, to) && keeps_values(&expr.data_type, to) {
             true => Expr { data_type: to.clone(), ..expr },
-            false => collection::cast(expr, to),
+            false => expr.cast_to(to.clone()),
         };
     }
     if let ExprKind::Literal(value) = &expr.kind
@@ -201,6 +200,24 @@ pub(crate) fn has_same_layout(a: &DataType, b: &DataType) -> bool {
         (T::Array(a), T::Array(b)) => has_same_layout(a, b),
         (T::Map(k, v), T::Map(l, w)) => has_same_layout(k, l) && has_same_layout(v, w),
         _ => a.to_arrow() == b.to_arrow(),
+    }
+}
+
+/// Whether a cast between types of the same layout leaves every value as it is: no string is cut or padded, and no time loses
+/// digits.
+pub(crate) fn keeps_values(from: &DataType, to: &DataType) -> bool {
+    use DataType as T;
+    match (from, to) {
+        (T::Char(n) | T::Varchar(n), T::Varchar(m)) | (T::Binary(n) | T::Varbinary(n), T::Varbinary(m)) => n <= m,
+        (_, T::Char(_) | T::Binary(_)) => from == to,
+        (T::Time(p), T::Time(q)) => q >= p.min(&3),
+        (T::Timestamp(p), T::Timestamp(q)) | (T::TimestampLtz(p), T::TimestampLtz(q)) => q >= p,
+        (T::Row(from), T::Row(to)) => {
+            from.iter().zip(&**to).all(|(from, to)| keeps_values(&from.data_type, &to.data_type))
+        }
+        (T::Array(from), T::Array(to)) => keeps_values(from, to),
+        (T::Map(k, v), T::Map(l, w)) => keeps_values(k, l) && keeps_values(v, w),
+        _ => true,
     }
 }
 
@@ -282,6 +299,18 @@ pub fn is_castable(from: &DataType, to: &DataType) -> bool {
         (T::Time(_), t) => t.is_timestamp(),
         (T::IntervalMonth | T::IntervalMilli, t) => t.is_integer(),
         (f, T::IntervalMonth | T::IntervalMilli) => f.is_integer(),
+        (T::Row(from), T::Row(to)) => {
+            from.len() == to.len()
+                && from.iter().zip(&**to).all(|(from, to)| is_part_castable(&from.data_type, &to.data_type))
+        }
+        (T::Array(from), T::Array(to)) => is_part_castable(from, to),
+        (T::Map(k, v), T::Map(l, w)) => is_part_castable(k, l) && is_part_castable(v, w),
         _ => false,
     }
+}
+
+/// Whether a part of a nested value can be cast: without knowing the session's time zone.
+fn is_part_castable(from: &DataType, to: &DataType) -> bool {
+    let is_zoned = |t: &DataType| matches!(t, DataType::TimestampLtz(_));
+    is_implicit(from, to) || is_zoned(from) == is_zoned(to) && is_castable(from, to)
 }

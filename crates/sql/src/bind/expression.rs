@@ -104,12 +104,14 @@ impl<'a> Binder<'a> {
             }
             ast::Expr::Trim { trim_where, trim_what, expr, trim_characters } => {
                 let what = trim_what.as_deref().or_else(|| trim_characters.as_ref()?.first());
-                let name = match trim_where {
-                    None | Some(ast::TrimWhereField::Both) => "BTRIM",
-                    Some(ast::TrimWhereField::Leading) => "LTRIM",
-                    Some(ast::TrimWhereField::Trailing) => "RTRIM",
+                let side = match trim_where {
+                    None | Some(ast::TrimWhereField::Both) => "BOTH",
+                    Some(ast::TrimWhereField::Leading) => "LEADING",
+                    Some(ast::TrimWhereField::Trailing) => "TRAILING",
                 };
-                self.builtin(name, &[Some(expr), what], span)
+                let what = what.map_or_else(|| Ok(unit_literal(" ", span)), |what| self.bind(what))?;
+                let operand = self.bind(expr)?;
+                functions::bind_call("TRIM", vec![unit_literal(side, span), what, operand], span)
             }
             ast::Expr::Extract { field, expr, .. } => {
                 let operand = self.bind(expr)?;
@@ -179,16 +181,10 @@ impl<'a> Binder<'a> {
     fn unary(&mut self, op: &UnaryOperator, operand: &ast::Expr, span: Span) -> Result<Expr, Diagnostic> {
         match op {
             UnaryOperator::Not => Ok(operators::not(self.condition(operand, "NOT")?, span)),
-            UnaryOperator::Minus => {
-                // The smallest BIGINT has no positive counterpart.
-                if let ast::Expr::Value(v) = operand
-                    && matches!(&v.value, ast::Value::Number(n, _) if n == "9223372036854775808")
-                {
-                    return Ok(Expr::literal(Value::Int(i64::MIN), DataType::BigInt).at(span));
-                }
-                let operand = self.bind(operand)?;
-                operators::negate(operand, span)
-            }
+            UnaryOperator::Minus => match literal::negated_integer(operand) {
+                Some((value, data_type)) => Ok(Expr::literal(Value::Int(value), data_type).at(span)),
+                None => operators::negate(self.bind(operand)?, span),
+            },
             UnaryOperator::Plus => {
                 let operand = self.bind(operand)?;
                 if operand.data_type.is_numeric() || operand.data_type.is_interval() {
@@ -308,9 +304,13 @@ impl<'a> Binder<'a> {
         let fallible = match kind {
             ast::CastKind::Cast => false,
             ast::CastKind::TryCast => true,
-            other => {
-                let message = format!("{other:?} is not Flink SQL");
-                return Err(error(code::SYNTAX, span, message).advise("write CAST(x AS type) or TRY_CAST(x AS type)"));
+            ast::CastKind::DoubleColon => {
+                let message = format!("`x::{to}` is not Flink SQL");
+                return Err(error(code::SYNTAX, span, message).advise(format!("write CAST(x AS {to})")));
+            }
+            ast::CastKind::SafeCast => {
+                return Err(error(code::SYNTAX, span, "SAFE_CAST is not Flink SQL")
+                    .advise(format!("write TRY_CAST(x AS {to})")));
             }
         };
         operators::cast(operand, to, fallible, span)

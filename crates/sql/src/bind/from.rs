@@ -78,9 +78,9 @@ impl QueryBinder<'_> {
     pub(super) fn named_relation(&mut self, name: &[&ast::Ident]) -> Result<Relation, Diagnostic> {
         let span = from_parser(sqlparser::tokenizer::Span::union_iter(name.iter().map(|p| p.span)));
         if let [single] = name
-            && let Some(relation) = self.common_table(&single.value)
+            && let Some(relation) = self.common_table(&single.value, span)
         {
-            let mut relation = relation.clone();
+            let mut relation = relation?;
             qualify(&mut relation, vec![single.value.clone()]);
             return Ok(relation);
         }

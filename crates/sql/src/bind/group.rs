@@ -18,7 +18,7 @@ use super::window;
 use millstream_plan::aggregate::AggregateCall;
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::{Rel, Window};
-use millstream_plan::window::WindowAssigner;
+use millstream_plan::window::{Timeline, WindowAssigner};
 use millstream_types::{DataType, Diagnostic, Field, Value, code};
 use sqlparser::ast;
 
@@ -353,7 +353,7 @@ impl KeyRoles {
         let output = |expr: Expr| self.over_output(expr, scope, list);
         let expressions = expressions.into_iter().map(output).collect::<Result<Vec<_>, _>>()?;
         let (keys, calls) = (self.keys.len(), list.calls.len());
-        let whole = || Window { assigner: WindowAssigner::Whole, time: None, start: None };
+        let whole = || Window { assigner: WindowAssigner::Whole, time: None, timeline: Timeline::Own, start: None };
         let window = self.window.as_ref().map_or_else(whole, |(_, window)| window.clone());
         let named = |(i, call): (usize, &AggregateCall)| (call.clone(), format!("aggregate{i}"));
         let aggregates = list.calls.iter().enumerate().map(named).collect();

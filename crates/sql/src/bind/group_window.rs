@@ -8,6 +8,7 @@ use super::scope::{Attribute, Scope, Windows};
 use super::window::{AUXILIARIES, WindowKind, check_time, in_milliseconds, misplaced};
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::Window;
+use millstream_plan::window::Timeline;
 use millstream_types::{Diagnostic, code};
 use sqlparser::ast;
 
@@ -31,7 +32,8 @@ impl GroupWindow {
 
     /// The window of the aggregation.
     pub fn window(&self) -> Window {
-        Window { assigner: self.windows.assigner, time: Some(self.time.clone()), start: None }
+        let (assigner, time) = (self.windows.assigner, Some(self.time.clone()));
+        Window { assigner, time, timeline: Timeline::Own, start: None }
     }
 }
 

@@ -4,7 +4,7 @@
 //! CHAR/VARCHAR lengths is none), dates and timestamps convert among themselves; everything else needs a CAST. NULL in
 //! a NOT NULL column is found when a row has it: the plan keeps the nullable expression, and the sink checks.
 
-use super::coercion::{convert, has_same_layout, is_implicit};
+use super::coercion::{convert, has_same_layout, is_implicit, keeps_values};
 use super::place::{error, from_parser, span_of, suggestion};
 use super::query::{QueryBinder, Relation};
 use super::scope::Scope;
@@ -102,9 +102,7 @@ fn target_columns(table: &Table, columns: &[ast::Ident]) -> Result<Vec<usize>, D
 fn assign(value: Expr, field: &Field, table: &Table) -> Result<Expr, Diagnostic> {
     let (from, to) = (&value.data_type, &field.data_type);
     if is_implicit(from, to) {
-        // Lengths are not enforced, so a string is not cut to that of the column.
-        let same_form = from.is_string() && to.is_string() || from.is_binary() && to.is_binary();
-        return Ok(if same_form || same_values(from, to) { value } else { convert(value, to) });
+        return Ok(if same_values(from, to) { value } else { convert(value, to) });
     }
     let message = format!("column `{}` of `{}` is {to}, but the query gives {from}", field.name, table.name);
     Err(error(code::SCHEMA_MISMATCH, value.span, message).advise(format!("write CAST(… AS {to}) in the query")))
@@ -112,7 +110,7 @@ fn assign(value: Expr, field: &Field, table: &Table) -> Result<Expr, Diagnostic>
 
 /// Whether values of one type are values of the other as they are.
 fn same_values(from: &DataType, to: &DataType) -> bool {
-    from == to || from.is_nested() && has_same_layout(from, to)
+    from == to || has_same_layout(from, to) && keeps_values(from, to)
 }
 
 fn mismatch(table: &Table, targets: &[usize], relation: &Relation, place: Span) -> Diagnostic {

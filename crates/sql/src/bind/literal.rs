@@ -68,6 +68,29 @@ fn number(text: &str, span: Span) -> Result<(Value, DataType), Diagnostic> {
     Ok((Value::Decimal(unscaled), DataType::decimal(precision as u8, fraction.len() as u8)))
 }
 
+/// Minus an integer that is written with any number of signs and parentheses. As in Flink these are one literal, whose
+/// value says whether it is an INT: `-2147483648` is one, and `-(-2147483648)` a BIGINT.
+pub(crate) fn negated_integer(operand: &ast::Expr) -> Option<(i64, DataType)> {
+    let (mut is_negative, mut inner) = (true, operand);
+    let text = loop {
+        inner = match inner {
+            ast::Expr::Nested(inner) => inner,
+            ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr } => {
+                is_negative = !is_negative;
+                expr
+            }
+            ast::Expr::Value(value) => match &value.value {
+                ast::Value::Number(text, _) => break text,
+                _ => return None,
+            },
+            _ => return None,
+        };
+    };
+    let value: i128 = text.parse().ok()?;
+    let value = i64::try_from(if is_negative { -value } else { value }).ok()?;
+    Some((value, if i32::try_from(value).is_ok() { DataType::Int } else { DataType::BigInt }))
+}
+
 fn hex(digits: &str) -> Option<Vec<u8>> {
     if !digits.is_ascii() || !digits.len().is_multiple_of(2) {
         return None;

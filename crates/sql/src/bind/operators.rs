@@ -305,11 +305,14 @@ pub(crate) fn cast(operand: Expr, to: DataType, fallible: bool, span: Span) -> R
     if from.is_nested() && to == DataType::STRING && collection::is_printable(from) {
         return Ok(collection::to_text(operand).at(span));
     }
-    if !is_castable(from, &to) || to.is_nested() && *from != DataType::Null && !is_implicit(from, &to) {
-        let message = format!("{} cannot be cast to {}", type_name(from), type_name(&to));
+    if !is_castable(from, &to) {
+        let message = match from.is_nested() && to.is_nested() {
+            true => format!("{from} cannot be cast to {to}"),
+            false => format!("{} cannot be cast to {}", type_name(from), type_name(&to)),
+        };
         return Err(error(code::TYPE_MISMATCH, span, message).advise(cast_advice(from, &to)));
     }
-    if is_implicit(from, &to) && matches!(operand.kind, ExprKind::Literal(_)) || to.is_nested() {
+    if is_implicit(from, &to) && matches!(operand.kind, ExprKind::Literal(_)) || to.is_nested() && !fallible {
         return Ok(convert(operand, &to));
     }
     let nullable = operand.nullable || fallible || cast_can_overflow(from, &to);
@@ -322,6 +325,8 @@ fn cast_advice(from: &DataType, to: &DataType) -> &'static str {
         "use TO_TIMESTAMP_LTZ(epoch, 0 or 3)"
     } else if from.is_timestamp() && to.is_numeric() {
         "use UNIX_TIMESTAMP or EXTRACT"
+    } else if from.is_nested() && to.is_nested() {
+        "each part must be castable: as many fields, and TIMESTAMP_LTZ only to itself"
     } else {
         "cast to STRING in between if that makes sense"
     }

@@ -22,7 +22,7 @@ use crate::functions::find_aggregate;
 use millstream_plan::aggregate::{AggregateCall, AggregateFunction};
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::{Frame, RankFunction, Rel, SortKey};
-use millstream_plan::window::WindowAssigner;
+use millstream_plan::window::{Timeline, WindowAssigner};
 use millstream_types::{DataType, Diagnostic, Value, code};
 use sqlparser::ast;
 
@@ -178,7 +178,7 @@ fn operator_of(call: &OverCall, scope: &Scope) -> Result<Operator, Diagnostic> {
         return Err(error(
             code::NEEDS_UPDATES,
             call.place,
-            "on a stream, ranks outside of a window would change with every row",
+            "ranks outside of a window would change with every row; for batch mode they are to come, too",
         )
         .advise("PARTITION BY window_start, window_end too, or ROW_NUMBER() OVER (… ORDER BY a time attribute)"));
     };
@@ -268,7 +268,8 @@ fn over(input: Relation, operator: Operator, calls: Vec<AggregateCall>) -> Relat
 fn rank(input: Relation, operator: Operator) -> Relation {
     let Operator::Rank { time, partition, order, function } = operator else { return input };
     let mut columns = input.columns;
-    let rel = Rel::Rank { input: Box::new(input.rel), time, partition, order, function, range: (1, u64::MAX) };
+    let (timeline, range) = (Timeline::Own, (1, u64::MAX));
+    let rel = Rel::Rank { input: Box::new(input.rel), time, timeline, partition, order, function, range };
     for column in &mut columns {
         if column.attribute == Attribute::Rowtime {
             column.attribute = Attribute::None;

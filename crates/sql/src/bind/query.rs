@@ -11,7 +11,11 @@ use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::Rel;
 use millstream_types::{DataType, Diagnostic, Field, Schema, Value, code};
 use sqlparser::ast;
+use std::cell::Cell;
+use std::rc::Rc;
 
+/// A statement may have so many operators: planning takes time and memory for each.
+const MAX_OPERATORS: usize = 50_000;
 /// Views may stand within views this deep.
 const MAX_VIEW_DEPTH: usize = 32;
 
@@ -34,6 +38,24 @@ impl Relation {
     }
 }
 
+/// A query of a WITH clause.
+struct CommonTable {
+    name: String,
+    relation: Relation,
+    /// How many its relation has.
+    operators: usize,
+}
+
+/// The operators of a relation.
+fn size(rel: &Rel) -> usize {
+    let (mut left, mut operators) = (vec![rel], 0);
+    while let Some(rel) = left.pop() {
+        operators += 1;
+        left.extend(rel.inputs());
+    }
+    operators
+}
+
 /// Binds the queries of one statement.
 pub(crate) struct QueryBinder<'a> {
     /// Tables and views.
@@ -41,7 +63,9 @@ pub(crate) struct QueryBinder<'a> {
     /// Settings of the session.
     pub settings: &'a Settings,
     /// Queries of the WITH clauses around the current place, the innermost last.
-    common: Vec<(String, Relation)>,
+    common: Vec<CommonTable>,
+    /// Operators of the statement so far, with those of each query of a WITH clause wherever it is named.
+    operators: Rc<Cell<usize>>,
     /// How many views the current place is in.
     pub(super) view_depth: usize,
     /// How many subqueries of WHERE the current place is in.
@@ -51,7 +75,7 @@ pub(crate) struct QueryBinder<'a> {
 impl<'a> QueryBinder<'a> {
     /// A binder without any WITH clause.
     pub fn new(catalog: &'a Catalog, settings: &'a Settings) -> QueryBinder<'a> {
-        QueryBinder { catalog, settings, common: vec![], view_depth: 0, subquery_depth: 0 }
+        QueryBinder { catalog, settings, common: vec![], operators: Rc::default(), view_depth: 0, subquery_depth: 0 }
     }
 
     /// A binder for the query of a view, which sees nothing of the query around it.
@@ -63,7 +87,9 @@ impl<'a> QueryBinder<'a> {
         }
         let view_depth = self.view_depth + 1;
         let subquery_depth = self.subquery_depth;
-        Ok(QueryBinder { catalog: self.catalog, settings: self.settings, common: vec![], view_depth, subquery_depth })
+        let operators = Rc::clone(&self.operators);
+        let (catalog, settings) = (self.catalog, self.settings);
+        Ok(QueryBinder { catalog, settings, common: vec![], operators, view_depth, subquery_depth })
     }
 
     /// The columns and SQL functions that expressions can use.
@@ -71,9 +97,23 @@ impl<'a> QueryBinder<'a> {
         Scope { columns, functions: self.catalog.functions().clone() }
     }
 
-    /// The query of a WITH clause of this name.
-    pub fn common_table(&self, name: &str) -> Option<&Relation> {
-        self.common.iter().rev().find(|(known, _)| known == name).map(|(_, relation)| relation)
+    /// The query of a WITH clause of this name, if there is one.
+    pub fn common_table(&self, name: &str, span: Span) -> Option<Result<Relation, Diagnostic>> {
+        let table = self.common.iter().rev().find(|table| table.name == name)?;
+        Some(self.count(table.operators, span).map(|()| table.relation.clone()))
+    }
+
+    /// Counts operators of the statement.
+    fn count(&self, operators: usize, span: Span) -> Result<(), Diagnostic> {
+        self.operators.set(self.operators.get() + operators);
+        if self.operators.get() <= MAX_OPERATORS {
+            return Ok(());
+        }
+        let message = format!(
+            "the query has more than {MAX_OPERATORS} operators: each place that names a view or a query of WITH has those of it"
+        );
+        let advice = "write what is used often to a table of its own (INSERT INTO), or join and unite fewer queries";
+        Err(error(code::QUERY_TOO_LARGE, span, message).advise(advice))
     }
 
     /// Binds a query; LIMIT only at the top of the statement.
@@ -124,12 +164,14 @@ impl<'a> QueryBinder<'a> {
         for table in &with.cte_tables {
             let mut relation = self.query(&table.query, false)?;
             rename(&mut relation.columns, &table.alias)?;
-            self.common.push((table.alias.name.value.clone(), relation));
+            let (name, operators) = (table.alias.name.value.clone(), size(&relation.rel));
+            self.common.push(CommonTable { name, operators, relation });
         }
         Ok(())
     }
 
     fn body(&mut self, body: &ast::SetExpr, is_top: bool) -> Result<Relation, Diagnostic> {
+        self.count(1, span_of(body))?;
         match body {
             ast::SetExpr::Select(select) => self.select(select),
             ast::SetExpr::Query(query) => self.query(query, is_top),

@@ -23,6 +23,11 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
+    /// Whether they are over TIMESTAMP_LTZ.
+    pub fn are_of_instants(&self) -> bool {
+        matches!(self.time_type, DataType::TimestampLtz(_))
+    }
+
     /// Whether these are windows of so many rows.
     pub fn counts_rows(&self) -> bool {
         matches!(self.assigner, WindowAssigner::Count { .. })

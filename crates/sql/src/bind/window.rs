@@ -14,7 +14,7 @@ use super::place::{error, span_of};
 use super::scope::{Attribute, Scope, Windows};
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::Window;
-use millstream_plan::window::{Overlap, Slicing, WindowAssigner};
+use millstream_plan::window::{Overlap, Slicing, Timeline, WindowAssigner};
 use millstream_types::{DataType, Diagnostic, Value, code};
 use sqlparser::ast;
 
@@ -207,25 +207,28 @@ pub(crate) fn attached(scope: &Scope, windows: &Windows) -> Window {
     let start = column(Attribute::WindowStart(windows.clone())).expect("the caller has found the start of the window");
     if let WindowAssigner::Tumble(_) = windows.assigner {
         let time = column(Attribute::WindowedTime(windows.clone()))
-            .or_else(|| column(Attribute::WindowTime(windows.clone())))
+            .or_else(|| column(Attribute::WindowTime(windows.clone())).filter(|_| !windows.are_of_instants()))
             .unwrap_or(start);
         let time = Some(time.cast_to(windows.time_type.clone()));
-        return Window { assigner: windows.assigner, time, start: None };
+        return Window { assigner: windows.assigner, time, timeline: Timeline::Own, start: None };
     }
     let time = window_time(scope, windows).unwrap_or_else(|| start.clone().cast_to(windows.time_type.clone()));
-    Window { assigner: WindowAssigner::Attached, time: Some(time), start: Some(start) }
+    Window { assigner: WindowAssigner::Attached, time: Some(time), timeline: Timeline::Own, start: Some(start) }
 }
 
-/// `window_time` of rows whose windows are columns of `scope`; `None` when neither it nor the end is among them.
+/// `window_time` of rows whose windows are columns of `scope`; `None` when neither it nor the end is among them. Of windows of
+/// instants it comes from the end, which is local time: a clock that is put forward moves the instant of a time that it skips.
 pub(crate) fn window_time(scope: &Scope, windows: &Windows) -> Option<Expr> {
     let column = |attribute: Attribute| {
         let index = scope.columns.iter().position(|c| c.attribute == attribute)?;
         Some(scope.column(index, Span::default()))
     };
-    column(Attribute::WindowTime(windows.clone())).or_else(|| {
+    let from_end = || {
         let end = column(Attribute::WindowEnd(windows.clone()))?;
         Some(later(end.cast_to(windows.time_type.clone()), -1))
-    })
+    };
+    let time = || column(Attribute::WindowTime(windows.clone()));
+    if windows.are_of_instants() { from_end().or_else(time) } else { time().or_else(from_end) }
 }
 
 /// A constant INTERVAL DAY TO SECOND in milliseconds.

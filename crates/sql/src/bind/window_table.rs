@@ -11,7 +11,7 @@ use super::scope::{Attribute, Column, Scope, Windows};
 use super::window::{WindowKind, check_time, in_milliseconds, later, misplaced};
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::Rel;
-use millstream_plan::window::{Slicing, WindowAssigner};
+use millstream_plan::window::{Slicing, Timeline, WindowAssigner};
 use millstream_types::{DataType, Diagnostic, Field, code};
 use sqlparser::ast;
 
@@ -215,7 +215,7 @@ fn windowed(input: Relation, column: Expr, assigner: WindowAssigner, partition: 
         }
     }
     let first = columns.len();
-    let rel = Rel::Windowed { input: Box::new(input.rel), assigner, time, partition };
+    let rel = Rel::Windowed { input: Box::new(input.rel), assigner, time, timeline: Timeline::Own, partition };
     let fields = rel.schema().fields.into_iter().skip(first);
     columns.extend(
         fields

@@ -50,6 +50,16 @@ impl Parameter {
 pub(super) enum Gives {
     /// STRING
     Text,
+    /// The type of the first argument: as many characters.
+    SameText,
+    /// VARCHAR of the length of the first argument: at most as many characters.
+    ShorterText,
+    /// VARCHAR of the lengths of the first two arguments together.
+    BothTexts,
+    /// CHAR of a length.
+    Digits(u32),
+    /// VARCHAR of a length.
+    AtMost(u32),
     /// BYTES
     Bytes,
     /// BOOLEAN
@@ -63,9 +73,21 @@ pub(super) enum Gives {
 }
 
 impl Gives {
-    fn data_type(self) -> DataType {
+    fn data_type(self, arguments: &[Expr]) -> DataType {
+        let length = |i: usize| arguments.get(i).and_then(|a| length_of(&a.data_type));
         match self {
             Gives::Text => DataType::STRING,
+            Gives::SameText => match arguments.first().map(|a| &a.data_type) {
+                Some(text) if text.is_string() => text.clone(),
+                _ => DataType::STRING,
+            },
+            Gives::ShorterText => length(0).map_or(DataType::STRING, DataType::Varchar),
+            Gives::BothTexts => match (length(0), length(1)) {
+                (Some(a), Some(b)) => DataType::Varchar(together(a, b)),
+                _ => DataType::STRING,
+            },
+            Gives::Digits(length) => DataType::Char(length),
+            Gives::AtMost(length) => DataType::Varchar(length),
             Gives::Bytes => DataType::BYTES,
             Gives::Boolean => DataType::Boolean,
             Gives::Int => DataType::Int,
@@ -73,6 +95,19 @@ impl Gives {
             Gives::Double => DataType::Double,
         }
     }
+}
+
+/// Characters of a string type.
+pub(super) fn length_of(data_type: &DataType) -> Option<u32> {
+    match data_type {
+        DataType::Char(length) | DataType::Varchar(length) => Some(*length),
+        _ => None,
+    }
+}
+
+/// Characters of two strings one after the other, at most those of STRING.
+pub(super) fn together(a: u32, b: u32) -> u32 {
+    a.saturating_add(b).min(i32::MAX as u32)
 }
 
 /// An argument that SQL leaves out.
@@ -125,6 +160,7 @@ impl Overload {
     }
 
     fn apply(&self, arguments: Vec<Expr>) -> Expr {
+        let data_type = self.gives.data_type(&arguments);
         let mut converted: Vec<Expr> = arguments
             .into_iter()
             .zip(self.parameters)
@@ -134,7 +170,7 @@ impl Overload {
             })
             .collect();
         converted.extend(self.defaults.iter().map(|default| default.expr()));
-        native(self.function, converted, self.gives.data_type(), self.can_be_null)
+        native(self.function, converted, data_type, self.can_be_null)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::call::{Bound, Call, case, convert, fits, is_null, native, string, text_of};
 use super::overload::Default::{Int as DefaultInt, Text as DefaultText};
 use super::overload::Parameter::{Bytes, Int, Long, Text, TextOrBytes};
-use super::overload::{Gives, Overload};
+use super::overload::{Gives, Overload, length_of, together};
 use super::{Binding, Category, Function};
 use millstream_abi::RuntimeFn as F;
 use millstream_plan::expr::Expr;
@@ -11,6 +11,10 @@ use millstream_types::DataType;
 
 const fn text(parameters: &'static [super::overload::Parameter], function: F) -> Overload {
     Overload::new(parameters, function, Gives::Text)
+}
+
+const fn sized(parameters: &'static [super::overload::Parameter], function: F, gives: Gives) -> Overload {
+    Overload::new(parameters, function, gives)
 }
 
 const fn truth(parameters: &'static [super::overload::Parameter], function: F) -> Overload {
@@ -40,8 +44,8 @@ use Binding::{Custom, Overloads};
 
 /// Functions on strings.
 pub(super) const STRING: &[Function] = functions! {String;
-    "UPPER" ("UPPER(string)") Overloads(&[text(&[Text], F::Upper)]), "The string in upper case.";
-    "LOWER" ("LOWER(string)") Overloads(&[text(&[Text], F::Lower)]), "The string in lower case.";
+    "UPPER" ("UPPER(string)") Overloads(&[sized(&[Text], F::Upper, Gives::SameText)]), "The string in upper case.";
+    "LOWER" ("LOWER(string)") Overloads(&[sized(&[Text], F::Lower, Gives::SameText)]), "The string in lower case.";
     "CHAR_LENGTH" ["CHARACTER_LENGTH", "LENGTH"] ("CHAR_LENGTH(string)") Overloads(&[number(&[Text], F::CharLength)]),
         "Number of characters.";
     "OCTET_LENGTH" ("OCTET_LENGTH(string | binary)") Overloads(&[number(&[TextOrBytes], F::OctetLength)]),
@@ -52,18 +56,18 @@ pub(super) const STRING: &[Function] = functions! {String;
         text(&[Text], F::TrimBoth).with(&[DefaultText(" ")]), text(&[Text, Text], F::TrimBoth)]),
         "The string without the characters given at both ends.";
     "LTRIM" ("LTRIM(string [, characters])") Overloads(&[
-        text(&[Text], F::TrimLeading).with(&[DefaultText(" ")]), text(&[Text, Text], F::TrimLeading)]),
+        sized(&[Text], F::TrimLeading, Gives::ShorterText).with(&[DefaultText(" ")]), sized(&[Text, Text], F::TrimLeading, Gives::ShorterText)]),
         "The string without the characters given at its start.";
     "RTRIM" ("RTRIM(string [, characters])") Overloads(&[
-        text(&[Text], F::TrimTrailing).with(&[DefaultText(" ")]), text(&[Text, Text], F::TrimTrailing)]),
+        sized(&[Text], F::TrimTrailing, Gives::ShorterText).with(&[DefaultText(" ")]), sized(&[Text, Text], F::TrimTrailing, Gives::ShorterText)]),
         "The string without the characters given at its end.";
     "SUBSTRING" ["SUBSTR"] ("SUBSTRING(string FROM position [FOR length])", "SUBSTRING(string, position [, length])")
         Overloads(&[
-            text(&[Text, Int], F::Substring).with(&[DefaultInt(i32::MAX)]),
-            text(&[Text, Int, Int], F::Substring).or_null()]),
+            sized(&[Text, Int], F::Substring, Gives::ShorterText).with(&[DefaultInt(i32::MAX)]),
+            sized(&[Text, Int, Int], F::Substring, Gives::ShorterText).or_null()]),
         "The part from a position (from 1; negative counts from the end) on; NULL for a negative length.";
-    "LEFT" ("LEFT(string, n)") Overloads(&[text(&[Text, Int], F::Left)]), "The first n characters.";
-    "RIGHT" ("RIGHT(string, n)") Overloads(&[text(&[Text, Int], F::Right)]), "The last n characters.";
+    "LEFT" ("LEFT(string, n)") Overloads(&[sized(&[Text, Int], F::Left, Gives::ShorterText)]), "The first n characters.";
+    "RIGHT" ("RIGHT(string, n)") Overloads(&[sized(&[Text, Int], F::Right, Gives::ShorterText)]), "The last n characters.";
     "LPAD" ("LPAD(string, length, pad)") Overloads(&[text(&[Text, Int, Text], F::Lpad).or_null()]),
         "The string padded at its start, or cut, to a length.";
     "RPAD" ("RPAD(string, length, pad)") Overloads(&[text(&[Text, Int, Text], F::Rpad).or_null()]),
@@ -72,9 +76,10 @@ pub(super) const STRING: &[Function] = functions! {String;
     "REPLACE" ("REPLACE(string, search, replacement)") Overloads(&[text(&[Text, Text, Text], F::Replace)]),
         "The string with every occurrence of search replaced.";
     "REVERSE" ("REVERSE(string)") Overloads(&[text(&[Text], F::Reverse)]), "The characters in reverse order.";
-    "INITCAP" ("INITCAP(string)") Overloads(&[text(&[Text], F::InitCap)]),
+    "INITCAP" ("INITCAP(string)") Overloads(&[sized(&[Text], F::InitCap, Gives::SameText)]),
         "Each word with an upper-case first letter, the rest in lower case.";
-    "CONCAT" ["||"] ("CONCAT(string, …)") Custom(concat), "The strings put together; NULL if one is NULL.";
+    "CONCAT" ("CONCAT(string, …)") Custom(concat), "The strings put together; NULL if one is NULL.";
+    "||" ("string || string") Custom(concatenation), "The strings put together, with their lengths.";
     "CONCAT_WS" ("CONCAT_WS(separator, string, …)") Custom(concat_ws),
         "The strings that are not NULL, with the separator between them.";
     "POSITION" ("POSITION(search IN string)") Overloads(&[number(&[Text, Text], F::Position).with(&[DefaultInt(1)])]),
@@ -156,13 +161,13 @@ pub(super) const REGEX: &[Function] = functions! {Regex;
 
 /// Digests.
 pub(super) const HASH: &[Function] = functions! {Hash;
-    "MD5" ("MD5(string)") Overloads(&[text(&[TextOrBytes], F::Md5)]), "The MD5 digest, in hexadecimal digits.";
-    "SHA1" ("SHA1(string)") Overloads(&[text(&[TextOrBytes], F::Sha1)]), "The SHA-1 digest.";
-    "SHA224" ("SHA224(string)") Overloads(&[text(&[TextOrBytes], F::Sha224)]), "The SHA-224 digest.";
-    "SHA256" ("SHA256(string)") Overloads(&[text(&[TextOrBytes], F::Sha256)]), "The SHA-256 digest.";
-    "SHA384" ("SHA384(string)") Overloads(&[text(&[TextOrBytes], F::Sha384)]), "The SHA-384 digest.";
-    "SHA512" ("SHA512(string)") Overloads(&[text(&[TextOrBytes], F::Sha512)]), "The SHA-512 digest.";
-    "SHA2" ("SHA2(string, bits)") Overloads(&[text(&[TextOrBytes, Int], F::Sha2)]),
+    "MD5" ("MD5(string)") Overloads(&[sized(&[TextOrBytes], F::Md5, Gives::Digits(32))]), "The MD5 digest, in hexadecimal digits.";
+    "SHA1" ("SHA1(string)") Overloads(&[sized(&[TextOrBytes], F::Sha1, Gives::Digits(40))]), "The SHA-1 digest.";
+    "SHA224" ("SHA224(string)") Overloads(&[sized(&[TextOrBytes], F::Sha224, Gives::Digits(56))]), "The SHA-224 digest.";
+    "SHA256" ("SHA256(string)") Overloads(&[sized(&[TextOrBytes], F::Sha256, Gives::Digits(64))]), "The SHA-256 digest.";
+    "SHA384" ("SHA384(string)") Overloads(&[sized(&[TextOrBytes], F::Sha384, Gives::Digits(96))]), "The SHA-384 digest.";
+    "SHA512" ("SHA512(string)") Overloads(&[sized(&[TextOrBytes], F::Sha512, Gives::Digits(128))]), "The SHA-512 digest.";
+    "SHA2" ("SHA2(string, bits)") Overloads(&[sized(&[TextOrBytes, Int], F::Sha2, Gives::AtMost(128))]),
         "The SHA-2 digest of 224, 256, 384 or 512 bits.";
 };
 
@@ -186,10 +191,12 @@ fn trim(call: Call) -> Bound {
     if !call.arguments.iter().all(|a| fits(a, DataType::is_string)) {
         return Err(call.mismatch());
     }
+    let data_type =
+        call.arguments.last().and_then(|a| length_of(&a.data_type)).map_or(DataType::STRING, DataType::Varchar);
     let mut arguments = call.arguments.into_iter().rev().map(|a| convert(a, &DataType::STRING));
     let s = arguments.next().expect("there are one or three arguments");
     let characters = arguments.next().unwrap_or_else(|| string(" "));
-    Ok(native(function, vec![s, characters], DataType::STRING, false))
+    Ok(native(function, vec![s, characters], data_type, false))
 }
 
 /// `INSTR(string, search)` is LOCATE with its arguments the other way round.
@@ -207,7 +214,7 @@ fn overlay(mut call: Call) -> Bound {
         let replacement = convert(call.arguments[1].clone(), &DataType::STRING);
         call.arguments.push(native(F::CharLength, vec![replacement], DataType::Int, false));
     }
-    super::overload::choose(&[text(&[Text, Text, Int, Int], F::Overlay)], call)
+    super::overload::choose(&[sized(&[Text, Text, Int, Int], F::Overlay, Gives::BothTexts)], call)
 }
 
 /// Puts strings together with as few calls as possible.
@@ -226,7 +233,19 @@ fn concat_all(parts: Vec<Expr>, data_type: &DataType) -> Expr {
     result
 }
 
-/// `CONCAT(a, …)`, `a || b`
+/// The type of strings put together: CHAR if all are.
+fn text_together(parts: &[Expr]) -> DataType {
+    let lengths = parts.iter().map(|part| length_of(&part.data_type)).collect::<Option<Vec<u32>>>();
+    let Some(length) = lengths.and_then(|lengths| lengths.into_iter().reduce(together)) else {
+        return DataType::STRING;
+    };
+    match parts.iter().all(|part| matches!(part.data_type, DataType::Char(_))) {
+        true => DataType::Char(length),
+        false => DataType::Varchar(length),
+    }
+}
+
+/// `CONCAT(a, …)`
 fn concat(call: Call) -> Bound {
     let all = |accepts: fn(&DataType) -> bool| call.arguments.iter().all(|a| fits(a, accepts));
     let data_type = match () {
@@ -238,6 +257,13 @@ fn concat(call: Call) -> Bound {
     let parts = call.arguments.into_iter().map(|a| convert(a, &data_type)).collect();
     let result = concat_all(parts, &data_type);
     Ok(Expr { data_type, ..result })
+}
+
+/// `a || b`
+fn concatenation(call: Call) -> Bound {
+    let data_type = text_together(&call.arguments);
+    let result = concat(call)?;
+    Ok(if result.data_type.is_string() { Expr { data_type, ..result } } else { result })
 }
 
 /// `CONCAT_WS(separator, a, …)`: every part gets the separator in front unless it is NULL, and the first separator is

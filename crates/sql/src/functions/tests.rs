@@ -49,11 +49,11 @@ fn types_and_nullability() {
     let number = column(DataType::Int, false);
     let decimal = column(DataType::decimal(10, 3), false);
     let cases: &[(&str, &[Expr], DataType, bool)] = &[
-        ("LOWER", std::slice::from_ref(&not_null), DataType::STRING, false),
+        ("LOWER", std::slice::from_ref(&not_null), DataType::Varchar(20), false),
         ("LOWER", &[text()], DataType::STRING, true),
         ("CHAR_LENGTH", std::slice::from_ref(&not_null), DataType::Int, false),
-        ("SUBSTRING", &[not_null.clone(), number.clone()], DataType::STRING, false),
-        ("SUBSTR", &[not_null.clone(), number.clone(), number.clone()], DataType::STRING, true),
+        ("SUBSTRING", &[not_null.clone(), number.clone()], DataType::Varchar(20), false),
+        ("SUBSTR", &[not_null.clone(), number.clone(), number.clone()], DataType::Varchar(20), true),
         ("SPLIT_INDEX", &[not_null.clone(), literal("/"), integer(3)], DataType::STRING, true),
         ("REGEXP_EXTRACT", &[not_null.clone(), literal("a(b)"), integer(1)], DataType::STRING, true),
         ("REGEXP", &[not_null.clone(), literal("a")], DataType::Boolean, false),
@@ -76,6 +76,7 @@ fn types_and_nullability() {
         ("RAND_INTEGER", &[integer(5)], DataType::Int, false),
         ("UUID", &[], DataType::STRING, false),
         ("CONCAT", &[not_null.clone(), text()], DataType::STRING, true),
+        ("||", &[not_null.clone(), literal("ab")], DataType::Varchar(22), false),
         ("CONCAT_WS", &[literal("-"), text(), text()], DataType::STRING, false),
         ("IF", &[column(DataType::Boolean, true), number.clone(), decimal.clone()], DataType::decimal(13, 3), false),
         ("IFNULL", &[column(DataType::Int, true), integer(0)], DataType::Int, false),
@@ -84,7 +85,7 @@ fn types_and_nullability() {
         ("GREATEST", &[number.clone(), column(DataType::BigInt, false)], DataType::BigInt, false),
         ("LEAST", &[number.clone(), column(DataType::Double, true)], DataType::Double, true),
         ("ELT", &[number.clone(), literal("a"), literal("bc")], DataType::Varchar(2), true),
-        ("MD5", &[Expr::literal(Value::Null, DataType::Null)], DataType::STRING, true),
+        ("MD5", &[Expr::literal(Value::Null, DataType::Null)], DataType::Char(32), true),
     ];
     for (name, arguments, data_type, nullable) in cases {
         let expr = bind(name, arguments);

@@ -111,13 +111,27 @@ fn reads_the_statements_around_queries() {
         ("EXPLAIN STATEMENT SET BEGIN INSERT INTO t SELECT 1; END", "false true"),
         ("DROP TABLE IF EXISTS t", "drop table t true"),
         ("DROP TEMPORARY VIEW v", "drop view v false"),
-        ("SHOW TABLES", "ShowTables"),
-        ("show views", "ShowViews"),
-        ("SHOW FUNCTIONS", "ShowFunctions"),
-        ("SHOW USER FUNCTIONS", "ShowUserFunctions"),
+        ("SHOW TABLES", "ShowTables(NamePattern { pattern: None, ignores_case: false, is_negated: false })"),
+        ("show views", "ShowViews(NamePattern { pattern: None, ignores_case: false, is_negated: false })"),
+        ("SHOW FUNCTIONS", "ShowFunctions(NamePattern { pattern: None, ignores_case: false, is_negated: false })"),
+        (
+            "SHOW USER FUNCTIONS",
+            "ShowUserFunctions(NamePattern { pattern: None, ignores_case: false, is_negated: false })",
+        ),
     ] {
         assert_eq!(shape(sql), expected, "{sql}");
     }
+    let lists = |sql: &str, names: &[&'static str]| match parse(sql) {
+        Statement::ShowTables(pattern) => names.iter().copied().filter(|name| pattern.lists(name)).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    let names = ["orders", "Orders", "order_items", "orderxitems", "prices", ""];
+    assert_eq!(lists("SHOW TABLES LIKE 'order%'", &names), ["orders", "order_items", "orderxitems"]);
+    assert_eq!(lists("SHOW TABLES LIKE 'order\\_%s'", &names), ["order_items"]);
+    assert_eq!(lists("SHOW TABLES LIKE '%r_ers'", &names), ["orders", "Orders"]);
+    assert_eq!(lists("SHOW TABLES LIKE '%r%e%s'", &names).len(), 5);
+    assert_eq!(lists("SHOW TABLES ILIKE 'O_ders'", &names), ["orders", "Orders"]);
+    assert_eq!(lists("SHOW TABLES NOT LIKE '%s'", &names), [""]);
     assert!(matches!(parse("DESC t"), Statement::Describe(name) if name[0].value == "t"));
     assert!(matches!(parse("SHOW CREATE TABLE t"), Statement::ShowCreateTable(_)));
     assert!(matches!(parse("SHOW CREATE VIEW t"), Statement::ShowCreateView(_)));

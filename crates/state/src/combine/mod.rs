@@ -147,6 +147,11 @@ impl Combiner {
         &self.window
     }
 
+    /// The rows of the last window, if nothing has changed since.
+    pub fn made(&self) -> &Merged {
+        &self.window
+    }
+
     /// Forgets all slices.
     pub fn clear(&mut self) {
         *self = Combiner::new(Arc::clone(&self.layout), self.combination, self.partitions.clone());

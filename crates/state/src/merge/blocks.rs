@@ -1,5 +1,6 @@
 //! Merge of partials that are not in memory: block by block, each of which is a partial of some entries that follow each
-//! other. What memory it takes is that of two blocks of each partial.
+//! other. What memory it takes is that of two blocks of each partial, and of all entries of one key: what is more than it may be is
+//! an error before it is loaded.
 
 use super::{Merged, Owner, merge_entries};
 use crate::entry::compare_keys;
@@ -13,18 +14,34 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
+/// Why blocks cannot be merged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MergeFault {
+    /// They are not what was written.
+    Damaged(Damaged),
+    /// The entries of one key have more bytes than there may be in memory: at least so many.
+    TooLarge(usize),
+}
+
+impl From<Damaged> for MergeFault {
+    fn from(what: Damaged) -> MergeFault {
+        MergeFault::Damaged(what)
+    }
+}
+
 /// Merges partials of one layout, each of which comes as blocks in their order ([`Partial::blocks`],
 /// [`Partial::restore_block`]). Rows are delivered in pieces that are about as large as a block of each; put one after the
 /// other, they are those of [`merge`](super::merge) of the whole partials in the same order.
 ///
 /// # Errors
 /// Those of the sources and of `deliver`, and when blocks do not follow each other.
-pub fn merge_blocks<E: From<Damaged>>(
+pub fn merge_blocks<E: From<MergeFault>>(
     layout: &Arc<EntryLayout>,
+    most_bytes: usize,
     sources: impl IntoIterator<Item: Iterator<Item = Result<Partial, E>>>,
     deliver: impl FnMut(Merged) -> Result<(), E>,
 ) -> Result<(), E> {
-    BlockMerge::new(layout, sources).try_for_each({
+    BlockMerge::new(layout, most_bytes, sources).try_for_each({
         let mut deliver = deliver;
         move |piece| deliver(piece?)
     })
@@ -38,6 +55,7 @@ pub fn merge_blocks<E: From<Damaged>>(
 pub struct BlockMerge<I> {
     layout: Arc<EntryLayout>,
     sources: Vec<Source<I>>,
+    held: Held,
     /// Of each source with loaded entries the next one, but for those in `taken`.
     heads: BinaryHeap<Reverse<Place>>,
     /// Of each source with loaded entries the last one, but for those in `spent`.
@@ -46,6 +64,13 @@ pub struct BlockMerge<I> {
     taken: Vec<usize>,
     /// Those of them of which no entry is loaded any more, or others than before.
     spent: Vec<usize>,
+}
+
+/// Bytes of blocks that are loaded, and what they may be.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    bytes: usize,
+    most: usize,
 }
 
 /// An entry of a source, by which the source is ordered. It is in a loaded block: entries leave the heaps before their
@@ -102,14 +127,16 @@ impl<I> fmt::Debug for BlockMerge<I> {
     }
 }
 
-impl<E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> BlockMerge<I> {
-    /// As for [`merge_blocks`]. Nothing is read yet.
-    pub fn new(layout: &Arc<EntryLayout>, sources: impl IntoIterator<Item = I>) -> BlockMerge<I> {
+impl<E: From<MergeFault>, I: Iterator<Item = Result<Partial, E>>> BlockMerge<I> {
+    /// As for [`merge_blocks`], with at most about so many bytes of blocks in memory, which have to be several times as many as
+    /// one block of each source has. Nothing is read yet.
+    pub fn new(layout: &Arc<EntryLayout>, most_bytes: usize, sources: impl IntoIterator<Item = I>) -> BlockMerge<I> {
         let sources: Vec<_> = sources.into_iter().map(|blocks| Source::new(Arc::clone(layout), blocks)).collect();
         let all: Vec<usize> = (0..sources.len()).collect();
         BlockMerge {
             layout: Arc::clone(layout),
             sources,
+            held: Held { bytes: 0, most: most_bytes },
             heads: BinaryHeap::new(),
             ends: BinaryHeap::new(),
             taken: all.clone(),
@@ -118,9 +145,9 @@ impl<E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> BlockMerge<I> {
     }
 
     fn piece(&mut self) -> Result<Option<Merged>, E> {
-        let (layout, sources) = (&self.layout, &mut self.sources);
+        let (layout, sources, held) = (&self.layout, &mut self.sources, &mut self.held);
         for source in self.spent.drain(..) {
-            if !sources[source].is_empty() || sources[source].load()? {
+            if !sources[source].is_empty() || sources[source].load(held)? {
                 self.ends.push(Reverse(Place::new(layout, source, sources[source].last())));
             }
         }
@@ -134,11 +161,11 @@ impl<E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> BlockMerge<I> {
         // Entries of one key are merged in the order of their sources.
         self.taken.sort_unstable();
         for &source in &self.spent {
-            sources[source].load_beyond(end.entry)?;
+            sources[source].load_beyond(end.entry, held)?;
         }
         let (mut entries, mut partials) = (Vec::new(), Vec::new());
         for &source in &self.taken {
-            sources[source].take_until(end.entry, &mut entries, &mut partials);
+            sources[source].take_until(end.entry, &mut entries, &mut partials, held);
         }
         // SAFETY: occupied entries of the layout, whose strings live in the partials.
         let (rows, _copies) = unsafe { merge_entries(layout, entries.into_iter()) };
@@ -147,7 +174,7 @@ impl<E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> BlockMerge<I> {
     }
 }
 
-impl<E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> Iterator for BlockMerge<I> {
+impl<E: From<MergeFault>, I: Iterator<Item = Result<Partial, E>>> Iterator for BlockMerge<I> {
     type Item = Result<Merged, E>;
 
     fn next(&mut self) -> Option<Result<Merged, E>> {
@@ -165,7 +192,7 @@ struct Source<I> {
     next: usize,
 }
 
-impl<E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> Source<I> {
+impl<E: From<MergeFault>, I: Iterator<Item = Result<Partial, E>>> Source<I> {
     fn new(layout: Arc<EntryLayout>, blocks: I) -> Source<I> {
         Source { layout, blocks, loaded: VecDeque::new(), next: 0 }
     }
@@ -194,7 +221,7 @@ impl<E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> Source<I> {
     }
 
     /// Loads another block, if there is one.
-    fn load(&mut self) -> Result<bool, E> {
+    fn load(&mut self, held: &mut Held) -> Result<bool, E> {
         let Some(block) = self.blocks.find(|block| block.as_ref().map_or(true, |block| !block.is_empty())) else {
             return Ok(false);
         };
@@ -203,27 +230,44 @@ impl<E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> Source<I> {
             // SAFETY: entries of loaded blocks.
             let order = unsafe { compare(&self.layout, self.last(), block.entry(0)) };
             if order == Ordering::Greater || (order == Ordering::Equal && before.is_distinct()) {
-                return Err(Damaged("a block of a partial does not follow the one before".into()).into());
+                return Err(
+                    MergeFault::from(Damaged("a block of a partial does not follow the one before".into())).into()
+                );
             }
         }
         while self.loaded.front().is_some_and(|first| first.len() == self.next) {
-            self.loaded.pop_front();
-            self.next = 0;
+            self.forget_first(held);
         }
+        held.bytes += block.bytes();
         self.loaded.push_back(block);
-        Ok(true)
+        match held.bytes > held.most {
+            true => Err(MergeFault::TooLarge(held.bytes).into()),
+            false => Ok(true),
+        }
+    }
+
+    /// Gives the first block up.
+    fn forget_first(&mut self, held: &mut Held) {
+        held.bytes -= self.loaded.pop_front().map_or(0, |block| block.bytes());
+        self.next = 0;
     }
 
     /// Loads all entries that have the key of `end`: those of one key may be in several blocks.
-    fn load_beyond(&mut self, end: *const u8) -> Result<(), E> {
+    fn load_beyond(&mut self, end: *const u8, held: &mut Held) -> Result<(), E> {
         // SAFETY: `end` is an entry of a loaded block.
         let repeats = |s: &Self| !s.is_empty() && unsafe { compare(&s.layout, s.last(), end) }.is_eq();
-        while self.loaded.back().is_some_and(|block| !block.is_distinct()) && repeats(self) && self.load()? {}
+        while self.loaded.back().is_some_and(|block| !block.is_distinct()) && repeats(self) && self.load(held)? {}
         Ok(())
     }
 
     /// Takes the entries up to the key of `end`.
-    fn take_until(&mut self, end: *const u8, entries: &mut Vec<*const u8>, partials: &mut Vec<Arc<Partial>>) {
+    fn take_until(
+        &mut self,
+        end: *const u8,
+        entries: &mut Vec<*const u8>,
+        partials: &mut Vec<Arc<Partial>>,
+        held: &mut Held,
+    ) {
         while let Some(block) = self.loaded.front() {
             let first = self.next;
             self.next = self.first_beyond(end, block);
@@ -234,8 +278,7 @@ impl<E: From<Damaged>, I: Iterator<Item = Result<Partial, E>>> Source<I> {
             if self.next < block.len() || self.loaded.len() == 1 {
                 return;
             }
-            self.loaded.pop_front();
-            self.next = 0;
+            self.forget_first(held);
         }
     }
 

@@ -154,6 +154,18 @@ impl Partial {
         Blocks { partial: self, fields, partition, block_bytes, rest }
     }
 
+    /// One of the blocks of [`Partial::blocks_of`], and where the next one begins, for who cannot keep an iterator: the first
+    /// begins at 0.
+    pub fn block_at(&self, partition: usize, at: usize, block_bytes: usize) -> Option<(Vec<u8>, usize)> {
+        let mut blocks = self.blocks_of(partition, block_bytes);
+        let Rest::Entries(_, range) = &mut blocks.rest else { return blocks.nth(at).map(|block| (block, at + 1)) };
+        let start = range.start;
+        range.start += at.min(range.len());
+        let block = blocks.next()?;
+        let Rest::Entries(_, range) = blocks.rest else { unreachable!("blocks of entries stay those") };
+        Some((block, range.start - start))
+    }
+
     /// Writes a partition, for [`Partial::restore`].
     pub fn save(&self, partition: usize, out: &mut ByteWriter) {
         self.blocks(partition).for_each(|block| out.bytes(&block));

@@ -3,7 +3,7 @@
 use crate::input::{self, Row};
 use arrow_array::ArrayRef;
 use millstream_abi::EntryLayout;
-use millstream_state::{MemoryBudget, OutputTypes, PARTITIONS, Partial, Table, merge, merge_blocks};
+use millstream_state::{MemoryBudget, MergeFault, OutputTypes, PARTITIONS, Partial, Table, merge, merge_blocks};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -68,14 +68,14 @@ fn columns(partials: &[Arc<Partial>], partitions: std::ops::Range<usize>, types:
 fn columns_of_blocks(partials: &[Arc<Partial>], types: &OutputTypes, bytes: usize) -> Vec<Vec<ArrayRef>> {
     let layout = Arc::clone(partials[0].layout());
     let budget = MemoryBudget::new(1 << 30);
-    let block = |block: Vec<u8>| Partial::restore_block(&layout, types, &budget, &block);
+    let block = |block: Vec<u8>| Partial::restore_block(&layout, types, &budget, &block).map_err(MergeFault::from);
     let sources = partials.iter().map(|p| (0..PARTITIONS).flat_map(move |i| p.blocks_of(i, bytes)).map(block));
     let mut pieces = Vec::new();
     let deliver = |merged: millstream_state::Merged| {
         pieces.push(merged.columns(0..merged.len(), types, &[]));
-        Ok::<(), Damaged>(())
+        Ok::<(), MergeFault>(())
     };
-    merge_blocks(&layout, sources, deliver).unwrap();
+    merge_blocks(&layout, usize::MAX, sources, deliver).unwrap();
     assert_eq!(budget.used(), 0, "no block is kept");
     pieces
 }
@@ -170,6 +170,19 @@ fn partitions_and_blocks_have_their_order() {
     assert!(restored(&layout, &types, &budget, &partitions).is_err());
     let blocks: Vec<_> = partial.blocks_of(3, 100).collect();
     assert!(blocks.len() > 4);
-    let mut reader = blocks.iter().rev().map(|block| Partial::restore_block(&layout, &types, &budget, block));
-    assert!(merge_blocks(&layout, [&mut reader], |_| Ok::<(), Damaged>(())).is_err());
+    let block = |block: &Vec<u8>| Partial::restore_block(&layout, &types, &budget, block).map_err(MergeFault::from);
+    let mut reader = blocks.iter().rev().map(block);
+    let (mut one_by_one, mut at) = (Vec::new(), 0);
+    while let Some((block, next)) = partial.block_at(3, at, 100) {
+        one_by_one.push(block);
+        at = next;
+    }
+    assert_eq!(one_by_one, blocks);
+    // Of all blocks of a partition two are in memory at a time.
+    let two: usize = blocks.iter().map(|b| block(b).unwrap().bytes()).max().unwrap() * 2;
+    for (most, fits) in [(two, true), (two / 4, false)] {
+        let merged = merge_blocks(&layout, most, [blocks.iter().map(block)], |_| Ok::<(), MergeFault>(()));
+        assert!(if fits { merged.is_ok() } else { matches!(merged, Err(MergeFault::TooLarge(_))) });
+    }
+    assert!(merge_blocks(&layout, usize::MAX, [&mut reader], |_| Ok::<(), MergeFault>(())).is_err());
 }

@@ -303,7 +303,7 @@ impl Lowering<'_> {
         }
         let p = |precision: &u8| i32::from(*precision);
         match (from, to) {
-            (Time(_), Time(_)) => Ok(Some(scalar)),
+            (Time(a), Time(b)) => Ok(Some(self.cut_time(scalar, *a, *b))),
             (Date, Timestamp(q)) => self.cast_call(F::DateToTimestamp, scalar, &[p(q)], lenient, context),
             (Time(_), Timestamp(_)) => {
                 let units = to.time_unit().per_second() / 1000;
@@ -312,7 +312,10 @@ impl Lowering<'_> {
                 Ok(Some(Scalar { value, ..wide }))
             }
             (Timestamp(q), Date) => self.cast_call(F::TimestampToDate, scalar, &[p(q)], None, context),
-            (Timestamp(q), Time(_)) => self.cast_call(F::TimestampToTime, scalar, &[p(q)], None, context),
+            (Timestamp(q), Time(digits)) => {
+                let time = self.cast_call(F::TimestampToTime, scalar, &[p(q)], None, context)?;
+                Ok(time.map(|time| self.cut_time(time, *q, *digits)))
+            }
             (Timestamp(a), Timestamp(b)) | (TimestampLtz(a), TimestampLtz(b)) => {
                 if b >= a && from.time_unit() == to.time_unit() {
                     return Ok(Some(scalar));
@@ -333,6 +336,16 @@ impl Lowering<'_> {
             }
             _ => Ok(None),
         }
+    }
+
+    /// A time of day, in milliseconds, with so many digits of its fraction left.
+    fn cut_time(&mut self, scalar: Scalar, from: u8, to: u8) -> Scalar {
+        if to >= from.min(3) {
+            return scalar;
+        }
+        let unit = self.builder.int(10_i128.pow(3 - u32::from(to)), Phys::I32);
+        let rest = self.builder.op(Op::Rem(scalar.value, unit), Phys::I32);
+        Scalar { value: self.builder.op(Op::Sub(scalar.value, rest), Phys::I32), ..scalar }
     }
 
     /// The rest of a cast whose first step gave a value of type `from`.

@@ -96,12 +96,20 @@ impl Lowering<'_> {
     pub(super) fn in_list(&mut self, operand: &Expr, values: &[Value], depth: usize) -> Result<Scalar, Diagnostic> {
         let scalar = self.expression(operand, depth)?;
         let phys = self.builder.type_of(scalar.value);
-        let mut found = self.builder.bool(false);
+        let mut found = Vec::with_capacity(values.len());
         for value in values {
             let constant = self.constant(value, phys)?;
-            let equal = self.compare_values(Comparison::Eq, scalar.value, constant);
-            found = self.builder.or(found, equal);
+            found.push(self.compare_values(Comparison::Eq, scalar.value, constant));
         }
-        Ok(Scalar { value: found, valid: scalar.valid })
+        // As a tree, for what walks the program from its end: lists have tens of thousands of values.
+        while found.len() > 1 {
+            let pair = |pair: &[Number]| match *pair {
+                [a, b] => self.builder.or(a, b),
+                ref one => one[0],
+            };
+            found = found.chunks(2).map(pair).collect();
+        }
+        let value = found.pop().unwrap_or_else(|| self.builder.bool(false));
+        Ok(Scalar { value, valid: scalar.valid })
     }
 }

@@ -75,6 +75,9 @@ impl Lowering<'_> {
             (ExprKind::Column(index), 0) if *index < self.schema.fields.len() => *index,
             (ExprKind::Vector(..), _) => self.vector_input(&source, below)?,
             (ExprKind::Field(..), _) => self.vector_input(&field_column(&source), below)?,
+            (ExprKind::Cast { .. }, _) if source.data_type.is_nested() => {
+                self.vector_input(&super::nested_cast::cast_column(&source)?, below)?
+            }
             _ => return self.expression(expr, depth),
         };
         let valid = self.input_valid(input as u32);

@@ -17,7 +17,7 @@ use millstream_plan::pipeline::{
     ComponentUpdate, FlatMap, KeyedInput, KeyedKind, KeyedOperator, LookupTable, Operator, Pipeline, PipelineEnd,
     PipelineInput, QueryPlan, SlotAggregates,
 };
-use millstream_plan::window::Overlap;
+use millstream_plan::window::{Overlap, Timeline};
 use millstream_types::{DataType, Field, Schema, code};
 use std::sync::Arc;
 
@@ -27,6 +27,7 @@ fn exchange(schema: Schema, keys: Vec<usize>, time: Option<usize>, reach_ms: Opt
     let end = PipelineEnd::Exchange { operator: 0, port: 0 };
     let pipeline = Pipeline { input: PipelineInput::Source(0), schema: schema.clone(), operators: vec![], end };
     let operator = KeyedOperator {
+        timeline: Timeline::Own,
         kind: KeyedKind::SessionRows { gap_ms: 1 },
         inputs: vec![KeyedInput { schema, keys, time, reach_ms }],
         keys: fields,

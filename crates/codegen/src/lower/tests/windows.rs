@@ -14,7 +14,7 @@ use millstream_plan::expr::{Expr, ExprKind};
 use millstream_plan::pipeline::{
     Aggregation, Combination, ComponentUpdate, Pipeline, PipelineEnd, PipelineInput, QueryPlan,
 };
-use millstream_plan::window::{Overlap, WindowAssigner};
+use millstream_plan::window::{Overlap, Timeline, WindowAssigner};
 use millstream_types::{DataType, Field, Schema};
 use std::sync::Arc;
 
@@ -33,7 +33,14 @@ fn aggregation(
     let mut plan = plan(vec![], PipelineEnd::Aggregate { aggregation: 0, time, keys, updates });
     let keys = vec![Field::new("auction", DataType::BigInt, false)];
     let combination = Combination::Recompute;
-    plan.aggregations.push(Aggregation { assigner, keys, components, outputs: vec![], combination });
+    plan.aggregations.push(Aggregation {
+        timeline: Timeline::Own,
+        assigner,
+        keys,
+        components,
+        outputs: vec![],
+        combination,
+    });
     lower_pipeline(&plan, 0).map(|mut stages| stages.remove(0))
 }
 
@@ -263,6 +270,7 @@ fn numbering(assigner: WindowAssigner) -> Lowered {
     let plan = QueryPlan {
         pipelines: vec![Pipeline { input: PipelineInput::Source(0), schema, operators: vec![], end }],
         aggregations: vec![Aggregation {
+            timeline: Timeline::Own,
             assigner,
             keys: vec![Field::new("number", DataType::BigInt, false)],
             components: vec![],

@@ -7,8 +7,9 @@
 //! | file | what |
 //! | --- | --- |
 //! | `tree` | the tree, and where conjuncts go |
-//! | `strategy` | window, interval, lookup or regular join |
+//! | `strategy` | window, interval, versioned, lookup or regular join |
 //! | `interval` | bounds of the times of an interval join |
+//! | `versioned` | `FOR SYSTEM_TIME AS OF` an event time |
 //! | `sources` | FROM, JOIN … ON / USING / NATURAL |
 //! | `nulls` | outer joins that WHERE makes inner |
 //! | `unnest` | UNNEST |
@@ -24,6 +25,7 @@ mod strategy;
 mod subquery;
 mod tree;
 mod unnest;
+mod versioned;
 
 use tree::Join;
 pub(super) use tree::Tree;

@@ -5,7 +5,7 @@ use super::super::operators;
 use super::super::place::{error, from_parser, span_of};
 use super::super::query::{QueryBinder, rename};
 use super::super::scope::{Column, Scope};
-use super::tree::{Join, Tree};
+use super::tree::{AsOf, Join, Tree};
 use super::{split_conjuncts, with_columns};
 use millstream_plan::expr::{CompareOp, Expr, ExprKind, Span};
 use millstream_plan::logical::JoinKind;
@@ -38,7 +38,7 @@ impl QueryBinder<'_> {
                     None => {
                         let right = self.joined(item)?;
                         let (kind, place) = (JoinKind::Inner, span_of(&item.relation));
-                        Tree::Join(Box::new(Join { left, right, kind, conjuncts: vec![], as_of: false, place }))
+                        Tree::Join(Box::new(Join { left, right, kind, conjuncts: vec![], as_of: None, place }))
                     }
                 },
             });
@@ -84,15 +84,13 @@ impl QueryBinder<'_> {
             ast::TableFactor::Table { version, .. } => version.as_ref(),
             _ => None,
         };
-        let right = match version {
-            Some(version) => {
-                self.check_version(&left, version, place)?;
-                Tree::leaf(self.table_factor(&join.relation, true)?)
-            }
+        let as_of = version.map(|version| self.as_of(&left, version, place)).transpose()?;
+        let right = match as_of {
+            Some(_) => Tree::leaf(self.table_factor(&join.relation, true)?),
             None => self.factor(&join.relation)?,
         };
         let (left_columns, right_columns) = (left.columns(), right.columns());
-        let mut tree = Join { left, right, kind, conjuncts: vec![], as_of: version.is_some(), place };
+        let mut tree = Join { left, right, kind, conjuncts: vec![], as_of, place };
         let using = match constraint {
             ast::JoinConstraint::On(condition) => {
                 let scope = self.scope(left_columns.iter().chain(&right_columns).cloned().collect());
@@ -120,14 +118,18 @@ impl QueryBinder<'_> {
     }
 
     /// `FOR SYSTEM_TIME AS OF`: a time attribute of the left.
-    fn check_version(&self, left: &Tree, version: &ast::TableVersion, place: Span) -> Result<(), Diagnostic> {
+    fn as_of(&self, left: &Tree, version: &ast::TableVersion, place: Span) -> Result<AsOf, Diagnostic> {
         let ast::TableVersion::ForSystemTimeAsOf(time) = version else {
             return Err(error(code::SYNTAX, place, "Flink SQL has no other version than FOR SYSTEM_TIME AS OF"));
         };
         let scope = self.scope(left.columns());
         let bound = Binder::scalar(&scope, "FOR SYSTEM_TIME AS OF").bind(time)?;
-        if scope.attribute(&bound).is_time() || bound.kind == ExprKind::ProcessingTime {
-            return Ok(());
+        let attribute = scope.attribute(&bound);
+        if attribute.is_event_time() {
+            return Ok(AsOf::EventTime(bound));
+        }
+        if attribute.is_time() || bound.kind == ExprKind::ProcessingTime {
+            return Ok(AsOf::Processing);
         }
         let message = "FOR SYSTEM_TIME AS OF needs a time attribute of the left table";
         Err(error(code::INVALID_WINDOW, bound.span, message)

@@ -1,6 +1,6 @@
 //! Which rows of a join can meet: the choice among window, interval, lookup and regular joins.
 //!
-//! In this order: `FOR SYSTEM_TIME AS OF` looks up; equal `window_start` and `window_end` of the same windows make a
+//! In this order: `FOR SYSTEM_TIME AS OF` looks up versions, or rows; equal `window_start` and `window_end` of the same windows make a
 //! window join; bounds on the difference of two event times make an interval join; one bounded input (or, for outer and
 //! semi joins, a bounded optional one) is looked up; what remains are regular inner joins. Everything else would have to
 //! take back rows that it has given.
@@ -10,11 +10,11 @@ use super::super::place::error;
 use super::super::query::{QueryBinder, Relation};
 use super::super::scope::{Attribute, Column, Scope, Windows};
 use super::interval::Interval;
-use super::tree::make_optional;
-use super::{Side, conjunction, with_columns};
+use super::tree::{AsOf, make_optional};
+use super::{Side, conjunction, versioned, with_columns};
 use millstream_plan::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Span};
 use millstream_plan::logical::{JoinKind, JoinStrategy, Rel};
-use millstream_plan::window::WindowAssigner;
+use millstream_plan::window::{Timeline, WindowAssigner};
 use millstream_types::{DataType, Diagnostic, Value, code};
 
 /// `left = right`, each over the columns of its own input.
@@ -99,29 +99,32 @@ fn zero_without_sign(key: Expr) -> Expr {
 /// Joins two relations.
 ///
 /// # Errors
-/// NEEDS_UPDATES when no strategy can give rows that are final; UNSUPPORTED for `FOR SYSTEM_TIME AS OF` of an endless
-/// table.
+/// NEEDS_UPDATES when no strategy can give rows that are final; UNSUPPORTED for `FOR SYSTEM_TIME AS OF` a processing time of
+/// an endless table; INVALID_WINDOW for versions of what is no versioned table.
 pub(super) fn join(
     left: Relation,
     right: Relation,
     kind: JoinKind,
     pairing: Pairing,
-    as_of: bool,
+    as_of: Option<AsOf>,
     binder: &QueryBinder<'_>,
     place: Span,
 ) -> Result<Relation, Diagnostic> {
     let right_is_bounded = binder.is_bounded(&right.rel);
-    if as_of {
-        if !matches!(kind, JoinKind::Inner | JoinKind::Left) {
-            return Err(error(code::SYNTAX, place, "FOR SYSTEM_TIME AS OF takes an INNER or LEFT join")
-                .advise("put the looked-up table on the right"));
+    if as_of.is_some() && !matches!(kind, JoinKind::Inner | JoinKind::Left) {
+        return Err(error(code::SYNTAX, place, "FOR SYSTEM_TIME AS OF takes an INNER or LEFT join")
+            .advise("put the table of which versions are looked up on the right"));
+    }
+    match as_of {
+        Some(AsOf::EventTime(time)) => return versioned::join(left, right, kind, pairing, time, place),
+        Some(AsOf::Processing) if right_is_bounded => return Ok(lookup(left, right, kind, pairing)),
+        Some(AsOf::Processing) => {
+            let message = "FOR SYSTEM_TIME AS OF a processing time of an endless table is not supported yet";
+            return Err(error(code::UNSUPPORTED, place, message).advise(
+                "join AS OF an event time (a column with WATERMARK FOR), or look up a bounded table (a file)",
+            ));
         }
-        if !right_is_bounded {
-            let message = "FOR SYSTEM_TIME AS OF an endless table is not supported yet";
-            return Err(error(code::UNSUPPORTED, place, message)
-                .advise("look up a bounded table (a file), or use an interval join"));
-        }
-        return Ok(lookup(left, right, kind, pairing));
+        None => {}
     }
     if let Some(windows) = common_windows(&left, &right, &pairing) {
         return Ok(window(left, right, kind, pairing, &windows));
@@ -174,7 +177,13 @@ fn joined_columns(left: Vec<Column>, right: Vec<Column>, kind: JoinKind) -> Vec<
     columns
 }
 
-fn joined(left: Relation, right: Relation, kind: JoinKind, strategy: JoinStrategy, pairing: Pairing) -> Relation {
+pub(super) fn joined(
+    left: Relation,
+    right: Relation,
+    kind: JoinKind,
+    strategy: JoinStrategy,
+    pairing: Pairing,
+) -> Relation {
     let (keys, residual) = pairing.into_parts();
     let rel = Rel::Join { left: Box::new(left.rel), right: Box::new(right.rel), kind, strategy, keys, residual };
     Relation { rel, columns: joined_columns(left.columns, right.columns, kind) }
@@ -199,7 +208,8 @@ fn common_windows(left: &Relation, right: &Relation, pairing: &Pairing) -> Optio
 fn window(left: Relation, right: Relation, kind: JoinKind, mut pairing: Pairing, windows: &Windows) -> Relation {
     drop_window_keys(&left, &right, &mut pairing, windows);
     let (left_time, right_time) = (window_time(&left, windows), window_time(&right, windows));
-    let mut joined = joined(left, right, kind, JoinStrategy::Window { left_time, right_time }, pairing);
+    let mut joined =
+        joined(left, right, kind, JoinStrategy::Window { left_time, right_time, timeline: Timeline::Own }, pairing);
     // Rows come when their window is complete: other times are behind the watermark then.
     joined.columns.iter_mut().filter(|c| !belongs(&c.attribute, windows)).for_each(|c| c.attribute = Attribute::None);
     joined
@@ -221,7 +231,7 @@ fn drop_window_keys(left: &Relation, right: &Relation, pairing: &mut Pairing, wi
     pairing.equalities = if others.is_empty() { of_window.into_iter().take(1).collect() } else { others };
 }
 
-fn belongs(attribute: &Attribute, windows: &Windows) -> bool {
+pub(super) fn belongs(attribute: &Attribute, windows: &Windows) -> bool {
     match attribute {
         // Sessions of different keys can begin and end together, and yet be different windows.
         Attribute::WindowStart(w) | Attribute::WindowEnd(w) => w == windows && w.assigner.slicing().is_some(),
@@ -230,19 +240,10 @@ fn belongs(attribute: &Attribute, windows: &Windows) -> bool {
     }
 }
 
-/// `window_time` of the rows of a relation: the column, or the end less a millisecond.
+/// `window_time` of the rows of a relation.
 fn window_time(relation: &Relation, windows: &Windows) -> Expr {
     let scope = Scope::of(relation.columns.clone());
-    let find = |attribute: Attribute| scope.columns.iter().position(|c| c.attribute == attribute);
-    if let Some(column) = find(Attribute::WindowTime(windows.clone())) {
-        return scope.column(column, Span::default());
-    }
-    let end = find(Attribute::WindowEnd(windows.clone())).expect("the caller has found the end among the columns");
-    let end = scope.column(end, Span::default());
-    let (data_type, nullable) = (end.data_type.clone(), end.nullable);
-    let millisecond = Expr::literal(Value::Int(-1), DataType::IntervalMilli);
-    let time = Expr::new(ExprKind::AddInterval(Box::new(end), Box::new(millisecond)), data_type, nullable);
-    time.cast_to(windows.time_type.clone())
+    super::super::window::window_time(&scope, windows).expect("the caller has found the end among the columns")
 }
 
 fn interval_join(

@@ -119,7 +119,7 @@ impl QueryBinder<'_> {
             });
         }
         let kind = if predicate.negated { JoinKind::Anti } else { JoinKind::Semi };
-        Ok(Tree::Join(Box::new(Join { left, right, kind, conjuncts, as_of: false, place: predicate.place })))
+        Ok(Tree::Join(Box::new(Join { left, right, kind, conjuncts, as_of: None, place: predicate.place })))
     }
 
     /// Binds a subquery of a query with the columns `outer`.

@@ -33,10 +33,19 @@ pub(in super::super) struct Join {
     pub kind: JoinKind,
     /// Conditions over the columns of the left, then those of the right.
     pub conjuncts: Vec<Expr>,
-    /// `FOR SYSTEM_TIME AS OF`: the right side is looked up.
-    pub as_of: bool,
+    /// `FOR SYSTEM_TIME AS OF`.
+    pub as_of: Option<AsOf>,
     /// Where the join stands.
     pub place: Span,
+}
+
+/// Which version of the right side a row of the left meets.
+#[derive(Debug)]
+pub(in super::super) enum AsOf {
+    /// The one that is there when it is processed: the right side is looked up.
+    Processing,
+    /// The one of this event time, over the columns of the left.
+    EventTime(Expr),
 }
 
 /// The elements of a collection of each row.
@@ -184,10 +193,13 @@ impl Join {
     fn build(self, binder: &QueryBinder<'_>) -> Result<Relation, Diagnostic> {
         let width = self.left.width();
         let (mut left, mut right, mut both) = (vec![], vec![], vec![]);
+        let has_versions = matches!(self.as_of, Some(AsOf::EventTime(_)));
         for conjunct in self.conjuncts {
             use JoinKind as K;
             match (Side::of(&conjunct, width), self.kind) {
                 _ if !can_move(&conjunct) => both.push(conjunct),
+                // No version may be missing when the one of a time is looked for.
+                (Side::Right, _) | (Side::Neither, K::Left) if has_versions => both.push(conjunct),
                 (Side::Left, K::Inner | K::Right | K::Semi) => left.push(conjunct),
                 (Side::Right, K::Inner | K::Left | K::Semi | K::Anti) => right.push(conjunct),
                 (Side::Neither, K::Inner | K::Right | K::Semi) => left.push(conjunct),

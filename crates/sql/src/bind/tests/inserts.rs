@@ -8,7 +8,7 @@ fn columns_are_assigned_in_order() {
     assert_eq!(
         session.plan("INSERT INTO sink SELECT i, s, d FROM t"),
         "Insert into sink\n  \
-           Project [CAST(i AS BIGINT) AS k, s AS name, CAST(d AS DECIMAL(10, 2)) AS price]\n    \
+           Project [CAST(i AS BIGINT) AS k, CAST(s AS VARCHAR(3)) AS name, CAST(d AS DECIMAL(10, 2)) AS price]\n    \
              Project [i, s, d]\n      \
                Scan t\n"
     );

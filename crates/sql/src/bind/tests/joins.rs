@@ -201,7 +201,7 @@ fn versioned_lookups() {
             "SELECT r.w, s.name FROM r JOIN side FOR SYSTEM_TIME AS OF r.p AS s ON r.id = s.k",
             "inner lookup on [id = k]",
         ),
-        ("SELECT r.w, s.name FROM r LEFT JOIN side FOR SYSTEM_TIME AS OF r.ts AS s ON r.id = s.k", "left lookup"),
+        ("SELECT r.w, s.name FROM r LEFT JOIN side FOR SYSTEM_TIME AS OF r.p AS s ON r.id = s.k", "left lookup"),
         (
             "SELECT a.k, s.name FROM side2 a JOIN side FOR SYSTEM_TIME AS OF PROCTIME() AS s ON a.k = s.k",
             "inner lookup",
@@ -215,7 +215,7 @@ fn versioned_lookups() {
         &[
             (
                 "SELECT r.w FROM r JOIN l FOR SYSTEM_TIME AS OF r.p AS s ON r.id = s.id",
-                "MS2007 1:24+47 FOR SYSTEM_TIME AS OF an endless table",
+                "MS2007 1:24+47 FOR SYSTEM_TIME AS OF a processing time of an endless table",
                 "bounded",
             ),
             (

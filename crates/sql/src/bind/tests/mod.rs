@@ -11,11 +11,12 @@ mod queries;
 mod subqueries;
 mod typing;
 mod unnest;
+mod versioned_joins;
 mod window_errors;
 mod window_joins;
 mod windows;
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Connectors};
 use crate::settings::Settings;
 use crate::statement::{Statement, parse_script};
 use millstream_plan::explain;
@@ -50,7 +51,10 @@ struct Session {
 
 impl Session {
     fn new(ddl: &str) -> Session {
-        let mut session = Session { catalog: Catalog::with_boundedness(is_file), settings: Settings::new() };
+        let mut session = Session {
+            catalog: Catalog::with_connectors(Connectors { is_bounded: is_file, check: |_, _| Ok(()) }),
+            settings: Settings::new(),
+        };
         for parsed in parse_script(ddl).expect("the definitions parse") {
             match parsed.statement {
                 Statement::CreateTable(table) => {

@@ -98,12 +98,12 @@ fn errors() {
     check(&[
         (
             "SELECT ROW_NUMBER() OVER (PARTITION BY i ORDER BY l DESC) FROM t",
-            "MS2008 1:8+10 on a stream, ranks outside of a window would change with every row",
+            "MS2008 1:8+10 ranks outside of a window would change with every row",
             "window_start",
         ),
         (
             "SELECT RANK() OVER (PARTITION BY i ORDER BY ts) FROM t",
-            "MS2008 1:8+4 on a stream, ranks outside of a window",
+            "MS2008 1:8+4 ranks outside of a window",
             "window_start",
         ),
         (

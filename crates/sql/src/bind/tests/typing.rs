@@ -185,7 +185,7 @@ fn functions_with_a_syntax_of_their_own() {
         ("CURRENT_DATE", "DATE NOT NULL"),
         ("CURRENT_TIMESTAMP", "TIMESTAMP_LTZ(3) NOT NULL"),
         ("LOCALTIMESTAMP", "TIMESTAMP(3) NOT NULL"),
-        ("UPPER(c)", "STRING"),
+        ("UPPER(c)", "CHAR(3)"),
     ]);
 }
 

@@ -27,7 +27,7 @@ fn rows_of_table_functions() {
         let join = format!("Join {name} window on [id = id] and (v < w)");
         assert!(plan.contains(&join), "{plan}");
         let rel = session.query(&sql);
-        let Some(Rel::Join { strategy: JoinStrategy::Window { left_time, right_time }, left, right, .. }) =
+        let Some(Rel::Join { strategy: JoinStrategy::Window { left_time, right_time, .. }, left, right, .. }) =
             window_join(&rel)
         else {
             panic!("no window join in {}", schema_of(&rel));

@@ -84,12 +84,6 @@ fn array_of(element: DataType) -> DataType {
     DataType::Array(Arc::new(element))
 }
 
-/// `expr` of a nested type as another one whose parts its parts can be cast to.
-pub(crate) fn cast(expr: Expr, to: &DataType) -> Expr {
-    let span = expr.span;
-    vector_call(format!("CAST AS {to}"), vec![expr], to.clone(), row::cast).at(span)
-}
-
 /// Whether a nested value can be written as a STRING without knowing the session's time zone.
 pub(crate) fn is_printable(data_type: &DataType) -> bool {
     match data_type {

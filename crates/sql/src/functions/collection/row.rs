@@ -3,8 +3,7 @@
 use super::lists::{Pool, text};
 use super::vector::{Input, Output};
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, MapArray, StructArray, new_null_array};
-use arrow_cast::{CastOptions, cast_with_options};
+use arrow_array::{Array, ArrayRef, BooleanArray, StructArray};
 use arrow_schema::DataType as Arrow;
 use std::sync::Arc;
 
@@ -41,40 +40,4 @@ pub(super) fn equals(input: &Input) -> Output {
         (!pool.is_null(a) && !pool.is_null(b)).then(|| keys.at(a) == keys.at(b))
     };
     Ok(Arc::new((0..input.rows).map(equal).collect::<BooleanArray>()))
-}
-
-/// `CAST(a AS …)` between nested types, part by part.
-pub(super) fn cast(input: &Input) -> Output {
-    cast_column(&input.columns[0], input.result)
-}
-
-fn cast_column(column: &ArrayRef, to: &Arrow) -> Output {
-    Ok(match (column.data_type(), to) {
-        (from, to) if from == to => column.clone(),
-        (Arrow::Null, _) => new_null_array(to, column.len()),
-        (Arrow::List(_), Arrow::List(element)) => {
-            let list = column.as_list::<i32>();
-            let values = cast_column(list.values(), element.data_type())?;
-            let list = ListArray::try_new(element.clone(), list.offsets().clone(), values, list.nulls().cloned());
-            Arc::new(list.map_err(text)?)
-        }
-        (Arrow::Struct(_), Arrow::Struct(fields)) => {
-            let rows = column.as_struct();
-            let columns =
-                rows.columns().iter().zip(fields).map(|(column, field)| cast_column(column, field.data_type()));
-            let columns = columns.collect::<Result<Vec<_>, _>>()?;
-            Arc::new(StructArray::try_new(fields.clone(), columns, rows.nulls().cloned()).map_err(text)?)
-        }
-        (Arrow::Map(..), Arrow::Map(entries, sorted)) => {
-            let map = column.as_map();
-            let structs: ArrayRef = Arc::new(map.entries().clone());
-            let structs = cast_column(&structs, entries.data_type())?.as_struct().clone();
-            let (offsets, nulls) = (map.offsets().clone(), map.nulls().cloned());
-            Arc::new(MapArray::try_new(entries.clone(), offsets, structs, nulls, *sorted).map_err(text)?)
-        }
-        _ => {
-            let options = CastOptions { safe: false, ..CastOptions::default() };
-            cast_with_options(column, to, &options).map_err(text)?
-        }
-    })
 }

@@ -2,6 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![cfg(unix)]
 
+mod giants;
+mod memory;
+mod secrets;
+#[path = "../support/mod.rs"]
 mod support;
 
 use serde_json::Value;
@@ -10,8 +14,15 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use support::millstream;
+
+/// Has tests that measure time or memory run one after the other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 const ENDLESS: &str = "CREATE TABLE g (id BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) \
      WITH ('connector' = 'datagen', 'rows-per-second' = '20000');";
@@ -234,7 +245,7 @@ fn statistics_add_up_and_keep_their_names() {
         (times.to_string(), &30.into())
     );
     assert_eq!(names(&s["memory"]), "by_class limit_bytes peak_bytes used_bytes");
-    assert_eq!(names(&s["memory"]["by_class"]), "buffers lookups operators partials sinks tables");
+    assert_eq!(names(&s["memory"]["by_class"]), "buffers lookups operators other partials sinks tables");
     assert!(s["memory"]["peak_bytes"].as_u64().unwrap() > 0, "{s}");
     let workers = s["workers"].as_array().unwrap();
     assert!(workers.len() == 2 && workers.iter().all(|w| names(w) == "busy_s idle_s tasks"), "{s}");
@@ -535,4 +546,87 @@ fn broken_connections_are_told() {
         let (code, errors) = ended(child);
         assert!(code == Some(1) && errors.contains(message) && errors.contains("= help: "), "{errors}");
     }
+}
+
+/// Two inserts from endless sources: what `second` selects, and options of the command.
+fn two_inserts(folder: &Path, second: &str, options: &[&str]) -> Child {
+    let sink = |name: &str| {
+        format!(
+            "CREATE TABLE {name} (id BIGINT) WITH ('connector' = 'filesystem', 'path' = '{name}/', 'format' = 'json');"
+        )
+    };
+    let sql = format!(
+        "{ENDLESS}{}INSERT INTO a SELECT id FROM g;{}INSERT INTO b SELECT {second} FROM g;",
+        sink("a"),
+        sink("b")
+    );
+    fs::write(folder.join("q.sql"), sql).unwrap();
+    let arguments = ["run", "q.sql", "--stats", "json", "--memory", "200MB"];
+    millstream(folder).args(arguments).args(options).spawn().unwrap()
+}
+
+/// The objects of statistics among the lines of standard error.
+fn statistics(errors: &str) -> Vec<Value> {
+    errors.lines().filter(|line| line.starts_with('{')).map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn inserts_that_do_not_end_run_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let child = two_inserts(folder.path(), "id + 1", &[]);
+    std::thread::sleep(Duration::from_secs(3));
+    interrupt(&child);
+    let (code, errors) = ended(child);
+    let statistics = statistics(&errors);
+    assert_eq!((code, statistics.len()), (Some(130), 2), "{errors}");
+    assert!(errors.contains("note: 2 INSERTs that read endless input run together"), "{errors}");
+    for job in &statistics {
+        assert!(
+            job["rows_out"].as_u64() > Some(1000) && job["memory"]["limit_bytes"].as_u64() == Some(100 << 20),
+            "{job}"
+        );
+    }
+    assert!(["a", "b"].iter().all(|name| fs::read_dir(folder.path().join(name)).unwrap().count() > 0));
+}
+
+#[test]
+fn an_insert_that_fails_stops_those_beside_it_with_a_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["--state-dir", "state", "--set", "execution.checkpointing.interval=1 h"];
+    let (code, errors) = ended(two_inserts(folder.path(), "1000 / (id - id)", &options));
+    assert_eq!(code, Some(1), "{errors}");
+    assert!(errors.contains("error[MS3002]") && errors.contains("the query was stopped; checkpoint"), "{errors}");
+    let checkpoints = |job: &str| {
+        let files = fs::read_dir(folder.path().join("state").join(job)).unwrap();
+        files.filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().starts_with("checkpoint-")).count()
+    };
+    assert!(checkpoints("job-1") > 0, "{errors}");
+}
+
+#[test]
+fn inserts_that_run_together_write_no_file_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let sql = format!(
+        "{ENDLESS}CREATE TABLE a (id BIGINT) WITH ('connector' = 'filesystem', 'path' = 'a.jsonl', 'format' = 'json');\
+         INSERT INTO a SELECT id FROM g; INSERT INTO a SELECT id FROM g;"
+    );
+    let child = millstream(folder.path()).args(["run", "-e", &sql]).spawn().unwrap();
+    let (code, errors) = ended(child);
+    assert!(code == Some(1) && errors.contains("two inserts that run together write the file"), "{errors}");
+}
+
+#[test]
+fn a_silent_source_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let sql = format!(
+        "CREATE TABLE s (id INT) WITH ('connector' = 'socket', 'hostname' = '127.0.0.1', 'port' = '{}', 'format' = 'json'); SELECT * FROM s;",
+        listener.local_addr().unwrap().port()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let child = millstream(folder.path()).args(["run", "-e", &sql]).spawn().unwrap();
+    let (connection, _) = listener.accept().unwrap();
+    std::thread::sleep(Duration::from_secs(12));
+    drop(connection);
+    let (_, errors) = ended(child);
+    assert!(errors.contains("note: nothing has come out for 10 s: source 0: table s has sent no rows"), "{errors}");
 }

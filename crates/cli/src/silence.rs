@@ -1,0 +1,145 @@
+//! Why nothing comes out of a query: what is told when no row has come out for ten seconds.
+
+use crate::status::timestamp;
+use millstream::{SplitSnapshot, StatsSnapshot};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long nothing comes out before the reason is told, and how long a split sends nothing before it is one.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Follows a query that runs.
+pub(crate) struct Silence {
+    /// When a row has come out last, and how many have until then.
+    out: (Instant, u64),
+    /// By source and split, when rows have come last, and how many have until then.
+    splits: BTreeMap<(String, String), (Instant, u64)>,
+    told: Option<String>,
+}
+
+/// What of a query's statistics says why it is silent.
+struct Facts<'a> {
+    rows_out: u64,
+    /// Tasks and buffers that wait for a worker or a sink.
+    queued: u64,
+    /// Whether rows wait for a watermark: there are windows, joins or the like.
+    has_windows: bool,
+    /// By name of the source.
+    sources: Vec<(&'a str, &'a [SplitSnapshot])>,
+}
+
+impl Silence {
+    pub(crate) fn new(now: Instant) -> Silence {
+        Silence { out: (now, 0), splits: BTreeMap::new(), told: None }
+    }
+
+    /// The reason for a silence, when it is time to tell it and it is another than the last one. `stats` is `None` as long as sources
+    /// and sinks are being opened.
+    pub(crate) fn look(&mut self, stats: Option<&StatsSnapshot>, now: Instant) -> Option<String> {
+        let facts = stats.map(|stats| Facts {
+            rows_out: stats.rows_out,
+            queued: stats.queued,
+            has_windows: !stats.aggregations.is_empty() || !stats.operators.is_empty(),
+            sources: stats.sources.iter().map(|source| (source.name.as_str(), source.splits.as_slice())).collect(),
+        });
+        self.observe(facts.as_ref(), now).filter(|reason| self.told.replace(reason.clone()).as_ref() != Some(reason))
+    }
+
+    fn observe(&mut self, facts: Option<&Facts<'_>>, now: Instant) -> Option<String> {
+        let is_silent = |since: Instant| now.saturating_duration_since(since) >= PATIENCE;
+        let Some(facts) = facts else {
+            let waits = "the query has not begun after 10 s: a source or a sink does not answer yet";
+            return is_silent(self.out.0).then(|| waits.to_string());
+        };
+        if facts.rows_out != self.out.1 {
+            self.out = (now, facts.rows_out);
+            self.told = None;
+        }
+        for (source, splits) in &facts.sources {
+            for split in *splits {
+                let last = self.splits.entry((source.to_string(), split.name.clone())).or_insert((now, split.rows));
+                if last.1 != split.rows {
+                    *last = (now, split.rows);
+                }
+            }
+        }
+        if !is_silent(self.out.0) {
+            return None;
+        }
+        if let Some((source, _)) = facts.sources.iter().find(|(_, splits)| splits.is_empty()) {
+            return Some(format!("nothing has come out for 10 s: {source} does not answer yet"));
+        }
+        if facts.queued > 0 {
+            return None;
+        }
+        let silent = |(source, split): &(&str, &SplitSnapshot)| {
+            let last = self.splits.get(&(source.to_string(), split.name.clone()));
+            !split.has_ended && !split.is_idle && last.is_some_and(|(since, _)| is_silent(*since))
+        };
+        let open: Vec<(&str, &SplitSnapshot)> = facts
+            .sources
+            .iter()
+            .flat_map(|(source, splits)| splits.iter().map(|split| (*source, split)))
+            .filter(|(_, split)| !split.has_ended)
+            .collect();
+        if !open.is_empty() && open.iter().all(silent) {
+            let (source, split) = open[0];
+            let others = if open.len() > 1 { format!(" and {} others", open.len() - 1) } else { String::new() };
+            return Some(format!("nothing has come out for 10 s: {source} has sent no rows ({}{others})", split.name));
+        }
+        // The one that holds the watermark back furthest.
+        let (source, split) = open.into_iter().filter(silent).min_by_key(|(_, split)| split.watermark_ms)?;
+        let at = split
+            .watermark_ms
+            .map_or_else(|| "no watermark yet".into(), |ms| format!("its watermark is {}", timestamp(ms)));
+        facts.has_windows.then(|| {
+            format!(
+                "nothing has come out for 10 s: windows and joins wait for '{}' of {source}, which sends no rows ({at}); \
+                 'scan.watermark.idle-timeout' = '10 s' in its WITH (…) has them go on without it",
+                split.name
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(name: &str, rows: u64, watermark_ms: Option<i64>) -> SplitSnapshot {
+        let (bytes, chunks, queued) = (0, 0, 0);
+        SplitSnapshot { name: name.into(), rows, bytes, chunks, queued, watermark_ms, is_idle: false, has_ended: false }
+    }
+
+    fn facts<'a>(rows_out: u64, splits: &'a [SplitSnapshot]) -> Facts<'a> {
+        Facts { rows_out, queued: 0, has_windows: true, sources: vec![("source 0: table t", splits)] }
+    }
+
+    #[test]
+    fn the_reason_is_told_after_ten_seconds() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut silence = Silence::new(start);
+        assert_eq!(silence.observe(None, at(9)), None);
+        assert!(silence.observe(None, at(10)).unwrap().contains("has not begun"));
+        assert!(silence.observe(Some(&facts(0, &[])), at(11)).unwrap().contains("table t does not answer"));
+        // One of two splits is silent: windows wait for it.
+        for second in 12..22 {
+            let splits = [split("a", second, Some(5000)), split("b", 0, None)];
+            assert_eq!(silence.observe(Some(&facts(0, &splits)), at(second)), None);
+        }
+        let splits = [split("a", 22, Some(5000)), split("b", 0, None)];
+        let reason = silence.observe(Some(&facts(0, &splits)), at(22)).unwrap();
+        assert!(
+            reason.contains("wait for 'b'") && reason.contains("no watermark yet") && reason.contains("idle-timeout"),
+            "{reason}"
+        );
+        // Nobody waits for it where there are no windows, or when rows come out.
+        assert_eq!(silence.observe(Some(&Facts { has_windows: false, ..facts(0, &splits) }), at(22)), None);
+        assert_eq!(silence.observe(Some(&facts(7, &splits)), at(23)), None);
+        let reason = silence.observe(Some(&facts(7, &splits)), at(33)).unwrap();
+        assert!(reason.contains("table t has sent no rows (a and 1 others)"), "{reason}");
+        // What waits for a worker or a sink is not the source's fault.
+        assert_eq!(silence.observe(Some(&Facts { queued: 1, ..facts(7, &splits) }), at(34)), None);
+    }
+}

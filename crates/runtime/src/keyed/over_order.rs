@@ -1,0 +1,316 @@
+//! Which rows an OVER with event time processes, and in what order: as Flink's timers fire.
+//!
+//! Rows are consumed in merged order. When the watermark before them advances everything is processed that it reaches: in order of
+//! time, then in merged order. With a bounded frame a row is late when its time is not after the time that was *triggered* last
+//! for its key, whatever the watermark is; one that is not late but behind the watermark is processed when that advances. (Of
+//! frames without a bound the exchange has dropped what is behind the watermark.)
+//!
+//! A frame of `RANGE` with a bound ends for a key, with what was triggered, when nothing can be in it any more: at least the
+//! frame's length after the key's last row. Flink moves that end half a length ahead, so as not to move it with every row,
+//! and a timer of an end that has been moved still triggers. That decides about late rows, so it is the same here; it also
+//! says when a key can be forgotten.
+
+use super::Work;
+use super::batch::{Batch, times_of};
+use super::encoding::check_count;
+use super::store::{Doubling, RowStore};
+use millstream_plan::logical::Frame;
+use millstream_plan::pipeline::KeyedInput;
+use millstream_state::Ordinal;
+use millstream_storage::{ByteReader, ByteWriter, Damaged};
+use millstream_types::{Diagnostic, Schema};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// In place of the group of a row that has been processed, if its key has been forgotten.
+const NONE: u32 = u32::MAX;
+
+/// Rows that are processed now, in order.
+#[derive(Default)]
+pub(super) struct Ready {
+    pub(super) batch: Batch,
+    /// Empty without event time.
+    pub(super) times: Vec<i64>,
+    pub(super) groups: Vec<u64>,
+    /// Groups whose frame ends, and before which of the rows.
+    pub(super) ended: Vec<(usize, u32)>,
+}
+
+/// Rows that the watermark has not reached.
+pub(super) struct Waiting {
+    /// Position of the time.
+    time: usize,
+    rows: RowStore,
+    /// Of each row of the store.
+    groups: Vec<u32>,
+    order: BinaryHeap<Reverse<(i64, Ordinal, u32)>>,
+    /// With a bounded frame.
+    triggers: Option<Triggers>,
+    doubling: Doubling,
+}
+
+/// What has been triggered for each key.
+#[derive(Default)]
+struct Triggers {
+    /// Of RANGE: the length of the frame.
+    range_ms: Option<i64>,
+    /// By group.
+    keys: Vec<Triggered>,
+    /// Ends of frames, also those that have been moved, with their group.
+    ends: BinaryHeap<Reverse<(i64, u32)>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Triggered {
+    /// The time that was triggered last.
+    last: Option<i64>,
+    /// When the frame ends, if nothing comes.
+    end: Option<i64>,
+}
+
+impl Triggers {
+    /// Whether a row of a group comes in time; its frame lasts as long as it needs it then.
+    fn admit(&mut self, group: u32, time: i64) -> bool {
+        let key = &mut self.keys[group as usize];
+        if key.last.is_some_and(|last| time <= last) {
+            return false;
+        }
+        if let Some(ms) = self.range_ms
+            && key.end.is_none_or(|end| end < time.saturating_add(ms).saturating_add(1))
+        {
+            let end = time.saturating_add(ms).saturating_add(ms / 2).saturating_add(1);
+            key.end = Some(end);
+            self.ends.push(Reverse((end, group)));
+        }
+        true
+    }
+
+    /// The first end of a frame that comes before a time; the group, if it has not been moved.
+    fn end_before(&mut self, time: i64) -> Option<Option<u32>> {
+        let &Reverse((end, group)) = self.ends.peek().filter(|Reverse((end, _))| *end < time)?;
+        self.ends.pop();
+        let key = &mut self.keys[group as usize];
+        if key.end.is_some_and(|moved| moved > end) {
+            key.last = Some(end);
+            return Some(None);
+        }
+        *key = Triggered::default();
+        Some(Some(group))
+    }
+
+    fn bytes(&self) -> usize {
+        self.keys.capacity() * size_of::<Triggered>() + self.ends.capacity() * size_of::<Reverse<(i64, u32)>>()
+    }
+
+    fn save(&self, out: &mut ByteWriter) {
+        out.length(self.keys.len());
+        for key in &self.keys {
+            out.i64s(key.last.as_slice());
+            out.i64s(key.end.as_slice());
+        }
+        let (ends, groups): (Vec<i64>, Vec<u32>) = self.ends.iter().map(|Reverse(end)| *end).unzip();
+        out.i64s(&ends);
+        out.u32s(&groups);
+    }
+
+    /// Has what [`Triggers::save`] has written of so many groups.
+    fn restore(&mut self, groups: usize, from: &mut ByteReader<'_>) -> Result<(), Damaged> {
+        let optional = |from: &mut ByteReader<'_>| {
+            let times = from.i64s()?;
+            check_count("times", times.len(), times.len().min(1))?;
+            Ok::<_, Damaged>(times.first().copied())
+        };
+        let count = from.count(2)?;
+        check_count("keys", count, groups)?;
+        for _ in 0..count {
+            self.keys.push(Triggered { last: optional(from)?, end: optional(from)? });
+        }
+        let (ends, of) = (from.i64s()?, from.u32s()?);
+        check_count("groups of ends", of.len(), ends.len())?;
+        check_groups(&of, groups)?;
+        self.ends = ends.into_iter().zip(of).map(Reverse).collect();
+        Ok(())
+    }
+}
+
+impl Waiting {
+    /// No rows; `None` without event time.
+    pub(super) fn new(input: &KeyedInput, frame: Frame) -> Option<Waiting> {
+        let triggers = match frame {
+            Frame::Rows(None) | Frame::Range(None) => None,
+            Frame::Rows(Some(_)) => Some(Triggers::default()),
+            Frame::Range(range_ms) => Some(Triggers { range_ms, ..Triggers::default() }),
+        };
+        input.time.map(|time| Waiting {
+            time,
+            rows: RowStore::new(&input.schema),
+            groups: Vec::new(),
+            order: BinaryHeap::new(),
+            triggers,
+            doubling: Doubling::default(),
+        })
+    }
+
+    /// Takes rows of these groups in, of which there are `count` in all, and gives what is processed before the last of them and at
+    /// `watermark`. Late rows are counted.
+    pub(super) fn exchange(
+        &mut self,
+        batch: Batch,
+        (groups, count): (&[u64], usize),
+        watermark: i64,
+        work: &mut Work<'_>,
+    ) -> Result<Ready, Diagnostic> {
+        let (rows, mut ready, mut numbers, mut late) = (batch.rows(), Ready::default(), Vec::new(), 0);
+        if let Some(triggers) = &mut self.triggers {
+            triggers.keys.resize(count, Triggered::default());
+        }
+        if rows > 0 {
+            let times = times_of(&batch.columns[self.time])?;
+            let first = self.rows.push(batch.columns, rows)?;
+            self.groups.extend(groups.iter().map(|&group| group as u32));
+            // What has come before was processed up to the last job's watermark, which is not above that before the first row.
+            let mut current = i64::MIN;
+            for (i, ordinal) in batch.ordinals.into_iter().enumerate() {
+                if ordinal.watermark > current {
+                    current = ordinal.watermark;
+                    self.trigger(current, &mut ready, &mut numbers);
+                }
+                match self.triggers.as_mut().is_none_or(|triggers| triggers.admit(groups[i] as u32, times[i])) {
+                    true => self.order.push(Reverse((times[i], ordinal, first + i as u32))),
+                    false => late += 1,
+                }
+            }
+            work.stats.late_rows.fetch_add(late, Relaxed);
+        }
+        self.trigger(watermark, &mut ready, &mut numbers);
+        ready.groups = numbers.iter().map(|&row| self.groups[row as usize].into()).collect();
+        ready.batch.columns = self.rows.gather(&numbers)?;
+        if self.order.is_empty() || self.doubling.is_due(self.rows.len(), work.is_tight) {
+            self.forget_processed()?;
+        }
+        Ok(ready)
+    }
+
+    /// Processes what a watermark reaches; the numbers of the rows go to `numbers`.
+    fn trigger(&mut self, watermark: i64, ready: &mut Ready, numbers: &mut Vec<u32>) {
+        loop {
+            let next = self.order.peek().map(|Reverse((time, ..))| *time).filter(|&time| time <= watermark);
+            // A row and an end of the same time: the end is one that has been moved, because of the row.
+            let until = next.unwrap_or(watermark.saturating_add(1));
+            if let Some(end) = self.triggers.as_mut().and_then(|triggers| triggers.end_before(until)) {
+                ready.ended.extend(end.map(|group| (numbers.len(), group)));
+                continue;
+            }
+            let Some(Reverse((time, ordinal, row))) = next.and_then(|_| self.order.pop()) else { return };
+            if let Some(triggers) = &mut self.triggers {
+                triggers.keys[self.groups[row as usize] as usize].last = Some(time);
+            }
+            numbers.push(row);
+            ready.times.push(time);
+            ready.batch.ordinals.push(ordinal);
+        }
+    }
+
+    /// Forgets rows that have been processed, and late ones.
+    fn forget_processed(&mut self) -> Result<(), Diagnostic> {
+        let mut left: Vec<Reverse<(i64, Ordinal, u32)>> = std::mem::take(&mut self.order).into_vec();
+        left.sort_unstable_by_key(|Reverse((.., row))| *row);
+        let kept: Vec<u32> = left.iter().map(|Reverse((.., row))| *row).collect();
+        self.rows.keep(&kept)?;
+        self.groups = kept.iter().map(|&row| self.groups[row as usize]).collect();
+        let renumbered = left.into_iter().enumerate();
+        self.order = renumbered.map(|(i, Reverse((time, o, _)))| Reverse((time, o, i as u32))).collect();
+        self.doubling.done(self.rows.len());
+        Ok(())
+    }
+
+    /// The groups that something is known of, in ascending order; with RANGE and a bound.
+    pub(super) fn living(&self) -> Option<Vec<u64>> {
+        let triggers = self.triggers.as_ref().filter(|triggers| triggers.range_ms.is_some())?;
+        let mut lives: Vec<bool> = triggers.keys.iter().map(|key| key.end.is_some()).collect();
+        let waiting = self.order.iter().map(|Reverse((.., row))| self.groups[*row as usize]);
+        waiting.for_each(|group| lives[group as usize] = true);
+        triggers.ends.iter().for_each(|Reverse((_, group))| lives[*group as usize] = true);
+        Some((0..lives.len() as u64).filter(|&group| lives[group as usize]).collect())
+    }
+
+    /// The *i*-th of these groups, which are all that live, is group *i* from now on.
+    pub(super) fn renumber(&mut self, living: &[u64]) {
+        let Some(triggers) = &mut self.triggers else { return };
+        let mut numbers = vec![NONE; triggers.keys.len()];
+        living.iter().enumerate().for_each(|(i, &group)| numbers[group as usize] = i as u32);
+        triggers.keys = living.iter().map(|&group| triggers.keys[group as usize]).collect();
+        let ends = std::mem::take(&mut triggers.ends).into_vec();
+        triggers.ends = ends.into_iter().map(|Reverse((end, g))| Reverse((end, numbers[g as usize]))).collect();
+        let number = |group: &mut u32| *group = numbers.get(*group as usize).copied().unwrap_or(NONE);
+        self.groups.iter_mut().for_each(number);
+    }
+
+    /// The time of the first row.
+    pub(super) fn due(&self) -> i64 {
+        self.order.peek().map_or(i64::MAX, |Reverse((time, ..))| *time)
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.rows.bytes()
+            + self.groups.capacity() * size_of::<u32>()
+            + self.order.capacity() * size_of::<Reverse<(i64, Ordinal, u32)>>()
+            + self.triggers.as_ref().map_or(0, Triggers::bytes)
+    }
+
+    /// Writes the rows that wait, in the order of their numbers, and what has been triggered.
+    pub(super) fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
+        let mut waiting: Vec<(u32, Ordinal)> = self.order.iter().map(|&Reverse((_, o, row))| (row, o)).collect();
+        waiting.sort_unstable_by_key(|&(row, _)| row);
+        let (numbers, ordinals): (Vec<u32>, Vec<Ordinal>) = waiting.into_iter().unzip();
+        Batch { columns: self.rows.gather(&numbers)?, ordinals }.save(out);
+        out.u32s(&numbers.iter().map(|&row| self.groups[row as usize]).collect::<Vec<_>>());
+        self.triggers.iter().for_each(|triggers| triggers.save(out));
+        Ok(())
+    }
+
+    /// Has what [`Waiting::save`] has written, of so many groups; there is nothing so far.
+    pub(super) fn restore(
+        &mut self,
+        groups: usize,
+        schema: &Schema,
+        from: &mut ByteReader<'_>,
+    ) -> Result<(), Diagnostic> {
+        let batch = Batch::restore(schema, from)?;
+        self.groups = from.u32s()?;
+        check_count("groups of rows", self.groups.len(), batch.rows())?;
+        check_groups(&self.groups, groups)?;
+        if let Some(triggers) = &mut self.triggers {
+            triggers.restore(groups, from)?;
+        }
+        let rows = batch.rows();
+        if rows > 0 {
+            let times = times_of(&batch.columns[self.time])?;
+            self.rows.push(batch.columns, rows)?;
+            let places = times.iter().zip(batch.ordinals).zip(0..);
+            self.order.extend(places.map(|((&time, ordinal), row)| Reverse((time, ordinal, row))));
+        }
+        self.doubling.done(rows);
+        Ok(())
+    }
+}
+
+impl Ready {
+    /// The watermark that rows of these times come behind, if some do: `i64::MIN` for those that do not.
+    pub(super) fn passed(times: &[i64], ordinals: &[Ordinal]) -> Option<Vec<i64>> {
+        let is_late = |(time, ordinal): (&i64, &Ordinal)| *time <= ordinal.watermark;
+        times.iter().zip(ordinals).any(is_late).then(|| {
+            let passed = |(time, ordinal)| if is_late((time, ordinal)) { ordinal.watermark } else { i64::MIN };
+            times.iter().zip(ordinals).map(passed).collect()
+        })
+    }
+}
+
+fn check_groups(numbers: &[u32], groups: usize) -> Result<(), Damaged> {
+    match numbers.iter().find(|&&group| group as usize >= groups) {
+        Some(group) => Err(Damaged(format!("there is no group {group}"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,3 @@
+-- zone: America/New_York
+CREATE TABLE clocks (id INT, k INT, v INT, e BIGINT, ts AS TO_TIMESTAMP_LTZ(e, 3), WATERMARK FOR ts AS ts - INTERVAL '10' MINUTE) WITH ('connector' = 'filesystem', 'path' = '${DATA}/clocks.jsonl', 'format' = 'json');
+SELECT window_start, window_end, MAX(n) AS n FROM (SELECT window_start, window_end, k, COUNT(*) AS n FROM TABLE(HOP(TABLE clocks, DESCRIPTOR(ts), INTERVAL '20' MINUTE, INTERVAL '1' HOUR)) GROUP BY window_start, window_end, k) GROUP BY window_start, window_end;

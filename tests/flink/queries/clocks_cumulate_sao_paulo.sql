@@ -1,0 +1,4 @@
+-- zone: America/Sao_Paulo
+-- differs: the zone has no summer time today, so Flink fires the windows of a repeated hour when that is over for the first time
+CREATE TABLE clocks (id INT, k INT, v INT, e BIGINT, ts AS TO_TIMESTAMP_LTZ(e, 3), WATERMARK FOR ts AS ts - INTERVAL '10' MINUTE) WITH ('connector' = 'filesystem', 'path' = '${DATA}/clocks.jsonl', 'format' = 'json');
+SELECT window_start, window_end, window_time, COUNT(*) AS n, SUM(v) AS s FROM TABLE(CUMULATE(TABLE clocks, DESCRIPTOR(ts), INTERVAL '30' MINUTE, INTERVAL '3' HOUR)) GROUP BY window_start, window_end, window_time;

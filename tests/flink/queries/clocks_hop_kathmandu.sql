@@ -1,0 +1,3 @@
+-- zone: Asia/Kathmandu
+CREATE TABLE clocks (id INT, k INT, v INT, e BIGINT, ts AS TO_TIMESTAMP_LTZ(e, 3), WATERMARK FOR ts AS ts - INTERVAL '10' MINUTE) WITH ('connector' = 'filesystem', 'path' = '${DATA}/clocks.jsonl', 'format' = 'json');
+SELECT window_start, window_end, window_time, COUNT(*) AS n, SUM(v) AS s FROM TABLE(HOP(TABLE clocks, DESCRIPTOR(ts), INTERVAL '15' MINUTE, INTERVAL '45' MINUTE)) GROUP BY window_start, window_end, window_time;

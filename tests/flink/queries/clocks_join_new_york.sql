@@ -1,0 +1,3 @@
+-- zone: America/New_York
+CREATE TABLE clocks (id INT, k INT, v INT, e BIGINT, ts AS TO_TIMESTAMP_LTZ(e, 3), WATERMARK FOR ts AS ts - INTERVAL '3' HOUR) WITH ('connector' = 'filesystem', 'path' = '${DATA}/clocks.jsonl', 'format' = 'json');
+SELECT a.id, b.id AS other, a.window_start, a.window_end FROM (SELECT * FROM TABLE(TUMBLE(TABLE clocks, DESCRIPTOR(ts), INTERVAL '1' HOUR)) WHERE k = 0) AS a LEFT JOIN (SELECT * FROM TABLE(TUMBLE(TABLE clocks, DESCRIPTOR(ts), INTERVAL '1' HOUR)) WHERE k = 1) AS b ON a.v < b.v AND a.k = b.k - 1 AND a.window_start = b.window_start AND a.window_end = b.window_end;

@@ -1,0 +1,3 @@
+-- zone: America/New_York
+CREATE TABLE clocks (id INT, k INT, v INT, e BIGINT, ts AS TO_TIMESTAMP_LTZ(e, 3), WATERMARK FOR ts AS ts - INTERVAL '10' MINUTE) WITH ('connector' = 'filesystem', 'path' = '${DATA}/clocks.jsonl', 'format' = 'json');
+SELECT window_start, window_end, window_time, k, COUNT(*) AS n, SUM(v) AS s FROM TABLE(SESSION(TABLE clocks PARTITION BY k, DESCRIPTOR(ts), INTERVAL '25' MINUTE)) GROUP BY window_start, window_end, window_time, k;

@@ -1,0 +1,2 @@
+CREATE TABLE vals (id INT, s STRING, j STRING, n INT, x DOUBLE, p STRING) WITH ('connector' = 'filesystem', 'path' = '${DATA}/values.jsonl', 'format' = 'json');
+SELECT id, TRY_CAST(s AS INT) AS a, TRY_CAST(s AS BIGINT) AS b, TRY_CAST(s AS DOUBLE) AS c, TRY_CAST(s AS BOOLEAN) AS e, TRY_CAST(s AS DATE) AS f, TRY_CAST(s AS TIME) AS g, TRY_CAST(s AS TIMESTAMP(3)) AS h, CAST(s AS CHAR(4)) AS i, CAST(s AS VARCHAR(2)) AS k, CAST(s AS BYTES) AS l FROM vals;

@@ -1,0 +1,2 @@
+CREATE TABLE vals (id INT, s STRING, j STRING, n INT, x DOUBLE, p STRING) WITH ('connector' = 'filesystem', 'path' = '${DATA}/values.jsonl', 'format' = 'json');
+SELECT id, CAST(ARRAY[n, id] AS ARRAY<STRING>) AS a, TRY_CAST(ARRAY[s] AS ARRAY<INT>) AS b, CAST(ARRAY[s, 'xyz'] AS ARRAY<VARCHAR(2)>) AS c, CAST(MAP[id, s] AS MAP<STRING, CHAR(3)>) AS d, CAST(ROW(n, s, x) AS ROW<f BIGINT, g VARCHAR(3), h STRING>) AS e, CAST(ARRAY[ROW(n, s)] AS ARRAY<ROW<q STRING, r STRING>>) AS f, CAST(ARRAY[x, 1.5E0] AS ARRAY<INT>) AS g FROM vals;

@@ -1,0 +1,2 @@
+CREATE TABLE vals (id INT, s STRING, j STRING, n INT, x DOUBLE, p STRING) WITH ('connector' = 'filesystem', 'path' = '${DATA}/values.jsonl', 'format' = 'json');
+SELECT id, CAST(n AS TINYINT) AS a, CAST(n AS SMALLINT) AS b, CAST(n AS DECIMAL(5, 1)) AS c, CAST(n AS BOOLEAN) AS d, CAST(n AS CHAR(3)) AS e, CAST(x AS INT) AS f, CAST(x AS BIGINT) AS g, CAST(x AS DECIMAL(10, 3)) AS h, CAST(x AS STRING) AS i, CAST(x AS VARCHAR(4)) AS k, -n AS l, n / 7 AS m, n % 7 AS o, CAST(n AS DOUBLE) / 7 AS q, CAST(n AS FLOAT) AS r, CAST(CAST(x AS FLOAT) AS DOUBLE) AS t FROM vals;

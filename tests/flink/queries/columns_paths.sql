@@ -1,0 +1,2 @@
+CREATE TABLE vals (id INT, s STRING, j STRING, n INT, x DOUBLE, p STRING) WITH ('connector' = 'filesystem', 'path' = '${DATA}/values.jsonl', 'format' = 'json');
+SELECT id, JSON_QUERY(j, '$.a[*].k' WITH WRAPPER) AS a, JSON_VALUE(j, '$.a.b.c[0]') AS b, JSON_VALUE(j, '$.a.b.c[1]') AS c, JSON_QUERY(j, '$.a.b.c') AS d, JSON_VALUE(j, '$[1]') AS e, JSON_QUERY(j, '$.a.b' WITH CONDITIONAL WRAPPER) AS f, JSON_VALUE(j, '$.a' RETURNING STRING) AS g, JSON_VALUE(j, '$.b[1]') AS h, JSON_VALUE(j, '$.a.b.c[5]') AS i FROM vals;

@@ -1,0 +1,2 @@
+CREATE TABLE vals (id INT, s STRING, j STRING, n INT, x DOUBLE, p STRING) WITH ('connector' = 'filesystem', 'path' = '${DATA}/values.jsonl', 'format' = 'json');
+SELECT id, REGEXP_REPLACE(s, p, '-') AS a, REGEXP_COUNT(s, p) AS b, REGEXP_EXTRACT(s, p, 0) AS c, REGEXP_EXTRACT_ALL(s, p, 0) AS d, REGEXP_INSTR(s, p) AS e, REGEXP_SUBSTR(s, p) AS f, REGEXP(s, p) AS g, REGEXP_EXTRACT(s, '(b)(b)?', 2) AS h FROM vals;

@@ -1,0 +1,2 @@
+CREATE TABLE vals (id INT, s STRING, j STRING, n INT, x DOUBLE, p STRING) WITH ('connector' = 'filesystem', 'path' = '${DATA}/values.jsonl', 'format' = 'json');
+SELECT id, UPPER(s) AS a, LOWER(s) AS b, INITCAP(s) AS c, REVERSE(s) AS d, TRIM(s) AS e, SUBSTRING(s, 2, 3) AS f, LEFT(s, n) AS g, RIGHT(s, 2) AS h, LPAD(s, 5, '*') AS i, SPLIT_INDEX(s, ',', 1) AS k, CHAR_LENGTH(s) AS l, ASCII(s) AS m, MD5(s) AS o, TO_BASE64(s) AS q, HEX(s) AS r, REPLACE(s, 'b', 'xx') AS t, POSITION('b' IN s) AS u, s LIKE '%b%' AS v, SPLIT(s, ',') AS w FROM vals;

@@ -1,0 +1,3 @@
+-- zone: Europe/Berlin
+CREATE TABLE vals (id INT, s STRING, j STRING, n INT, x DOUBLE, p STRING) WITH ('connector' = 'filesystem', 'path' = '${DATA}/values.jsonl', 'format' = 'json');
+SELECT id, TO_TIMESTAMP(s) AS a, TO_TIMESTAMP(s, 'yyyy-MM-dd''T''HH:mm:ssX') AS b, TO_TIMESTAMP(s, 'yyyy-MM-dd''T''HH:mm:ssXXX') AS c, TO_TIMESTAMP(s, 'yyyy-MM-dd HH:mm Z') AS d, TO_DATE(s) AS e, UNIX_TIMESTAMP(s) AS f, DATE_FORMAT(s, 'yyyyMMdd') AS g, TO_TIMESTAMP_LTZ(n, 0) AS i, FROM_UNIXTIME(n) AS k, CAST(TO_TIMESTAMP_LTZ(n, 0) AS STRING) AS l, TO_TIMESTAMP(s, 'yyyy-MM-dd') AS m FROM vals WHERE s LIKE '%-%' AND s NOT LIKE '%9223%' AND s <> '2024-02-30';

@@ -1,0 +1,1 @@
+SELECT id, price, SUM(price) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS s FROM (SELECT o.id, o.k, o.ts, p.price FROM orders AS o JOIN prices FOR SYSTEM_TIME AS OF o.ts AS p ON o.k = p.k);

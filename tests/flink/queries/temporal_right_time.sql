@@ -1,0 +1,1 @@
+SELECT window_start, COUNT(*) AS n FROM TABLE(TUMBLE((SELECT p.ts FROM orders AS o JOIN prices FOR SYSTEM_TIME AS OF o.ts AS p ON o.k = p.k), DESCRIPTOR(ts), INTERVAL '5' SECOND)) GROUP BY window_start, window_end;

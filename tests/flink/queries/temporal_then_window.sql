@@ -1,0 +1,1 @@
+SELECT window_start, COUNT(*) AS n, SUM(price) AS s FROM TABLE(TUMBLE((SELECT o.ts, p.price FROM orders AS o LEFT JOIN prices FOR SYSTEM_TIME AS OF o.ts AS p ON o.k = p.k), DESCRIPTOR(ts), INTERVAL '5' SECOND)) GROUP BY window_start, window_end;

@@ -1,0 +1,1 @@
+SELECT window_end, COUNT(*) AS n, COUNT(price) AS p, SUM(price) AS s FROM TABLE(HOP((SELECT t.ts, x.price FROM trades AS t LEFT JOIN markets FOR SYSTEM_TIME AS OF t.ts AS x ON t.k = x.k AND t.m = x.m), DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '6' SECOND)) GROUP BY window_start, window_end;
