@@ -69,6 +69,8 @@ transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=4
 default.replication.factor=1
 group.initial.rebalance.delay.ms=0
+# Tests write records of years ago; thirty seconds after its start the broker would delete those older than a week.
+log.retention.ms=-1
 SERVER
     [ -z "$more_listeners" ] || cat >>"$dir/server.properties" <<SERVER
 ssl.keystore.type=PEM
