@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// Writes the summary of a query that has ended, as asked for.
 pub(crate) fn summarise(form: Option<StatsArgument>, quiet: bool, stats: &StatsSnapshot) {
+    if form.is_none() && !quiet {
+        note_empty_columns(stats);
+    }
     let text = match form {
         None if !quiet && stderr().is_terminal() => line(stats),
         // Rows that are missing in the result are told to logs, too.
@@ -27,6 +30,22 @@ pub(crate) fn summarise(form: Option<StatsArgument>, quiet: bool, stats: &StatsS
         Some(StatsArgument::Json) => object(stats).to_string(),
     };
     let _ = writeln!(stderr(), "{text}");
+}
+
+/// Says which columns nothing was found for: a misspelt name is no error where records may lack fields.
+fn note_empty_columns(stats: &StatsSnapshot) {
+    for source in stats.sources.iter().filter(|source| !source.empty_columns.is_empty()) {
+        let table = source.name.rsplit(' ').next().unwrap_or_default();
+        let (columns, are) = match source.empty_columns.as_slice() {
+            [one] => (format!("column `{one}`"), "is"),
+            several => (format!("columns `{}`", several.join("`, `")), "are"),
+        };
+        let rows = if source.rows == 1 { "the only row".into() } else { format!("all {} rows", source.rows) };
+        let _ = writeln!(
+            stderr(),
+            "note: {columns} of {table} {are} NULL in {rows} that were read; does the name match the data? Letter case counts"
+        );
+    }
 }
 
 /// Writes what a query has done so far, in the same form.
@@ -278,6 +297,7 @@ fn source(x: &SourceSnapshot) -> Value {
     json!({
         "name": x.name,
         "rows": x.rows,
+        "empty_columns": x.empty_columns,
         "bytes": x.bytes,
         "chunks": x.chunks,
         "queued": x.queued,

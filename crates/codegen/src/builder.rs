@@ -16,25 +16,59 @@ pub(crate) struct Builder<K, R> {
     ops: Vec<Option<Op>>,
     strings: Vec<Box<[u8]>>,
     sites: Vec<Site>,
+    /// What operations have given, each with the scopes in which it is known. One map for all scopes: thousands of them may be
+    /// open at once (CASE), and each operation is looked for in all of them.
+    values: HashMap<(Op, Phys), Vec<(ScopeId, Value)>>,
+    fates: Vec<Fate>,
     /// Open scopes, the body of the program first.
     scopes: Vec<Scope<K, R>>,
+}
+
+/// A number for each scope that was ever opened.
+type ScopeId = usize;
+
+/// What has become of a scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Open,
+    /// Nothing of it is known outside, unless it is inlined yet.
+    Closed,
+    /// It is part of another now.
+    Inlined(ScopeId),
 }
 
 /// The statements of a body or branch, and what is known in it.
 #[derive(Debug)]
 pub(crate) struct Scope<K, R> {
+    id: ScopeId,
     statements: Vec<Statement>,
-    values: HashMap<(Op, Phys), Value>,
+    /// Whether all statements are [`Statement::Let`].
+    is_pure: bool,
     calls: HashMap<(RuntimeFn, Vec<Value>), (Value, Value)>,
     traps: HashSet<(Value, ErrorKind)>,
     notes: HashMap<K, R>,
 }
 
+/// Whether what a scope knows is known now: it is open, or part of an open one. Remembers where a chain of inlined scopes ends.
+fn is_open(fates: &mut [Fate], scope: ScopeId) -> bool {
+    let mut end = scope;
+    while let Fate::Inlined(outer) = fates[end] {
+        end = outer;
+    }
+    let mut at = scope;
+    while let Fate::Inlined(outer) = fates[at] {
+        fates[at] = Fate::Inlined(end);
+        at = outer;
+    }
+    fates[end] == Fate::Open
+}
+
 impl<K, R> Scope<K, R> {
-    fn new() -> Scope<K, R> {
+    fn new(id: ScopeId) -> Scope<K, R> {
         Scope {
+            id,
             statements: Vec::new(),
-            values: HashMap::new(),
+            is_pure: true,
             calls: HashMap::new(),
             traps: HashSet::new(),
             notes: HashMap::new(),
@@ -43,7 +77,12 @@ impl<K, R> Scope<K, R> {
 
     /// Whether executing the statements in rows that do not need them is harmless and cheap.
     pub(crate) fn is_pure(&self) -> bool {
-        self.statements.iter().all(|s| matches!(s, Statement::Let(..)))
+        self.is_pure
+    }
+
+    fn push(&mut self, statement: Statement) {
+        self.is_pure &= matches!(statement, Statement::Let(..));
+        self.statements.push(statement);
     }
 }
 
@@ -55,7 +94,9 @@ impl<K: Eq + Hash + Clone, R: Clone> Builder<K, R> {
             ops: Vec::new(),
             strings: Vec::new(),
             sites: Vec::new(),
-            scopes: vec![Scope::new()],
+            values: HashMap::new(),
+            fates: vec![Fate::Open],
+            scopes: vec![Scope::new(0)],
         }
     }
 
@@ -108,13 +149,21 @@ impl<K: Eq + Hash + Clone, R: Clone> Builder<K, R> {
             fold::Folded::Op(op) => op,
         };
         let key = (op, phys);
-        if let Some(value) = self.scopes.iter().rev().find_map(|s| s.values.get(&key)) {
-            return *value;
+        if let Some(value) = self.known(&key) {
+            return value;
         }
         let value = self.define(phys, Some(key.0.clone()));
-        self.scope().statements.push(Statement::Let(value, key.0.clone()));
-        self.scope().values.insert(key, value);
+        let scope = self.scope();
+        scope.push(Statement::Let(value, key.0.clone()));
+        let id = scope.id;
+        self.values.entry(key).or_default().push((id, value));
         value
+    }
+
+    /// What an operation has given in an open scope; the innermost one counts.
+    fn known(&mut self, key: &(Op, Phys)) -> Option<Value> {
+        let fates = &mut self.fates;
+        self.values.get(key)?.iter().rev().find(|(scope, _)| is_open(fates, *scope)).map(|(_, value)| *value)
     }
 
     /// A Bool constant.
@@ -208,7 +257,7 @@ impl<K: Eq + Hash + Clone, R: Clone> Builder<K, R> {
             || self.scopes.iter().any(|s| s.traps.contains(&(condition, kind)));
         if !known {
             self.scope().traps.insert((condition, kind));
-            self.scope().statements.push(Statement::Trap { condition, kind, site });
+            self.scope().push(Statement::Trap { condition, kind, site });
         }
     }
 
@@ -221,7 +270,7 @@ impl<K: Eq + Hash + Clone, R: Clone> Builder<K, R> {
     pub(crate) fn shaped_filter(&mut self, condition: Value, counts_late: bool, shape: FilterShape) {
         debug_assert_eq!(self.scopes.len(), 1, "filters stand at the top level");
         if self.known_bool(condition) != Some(true) {
-            self.scope().statements.push(Statement::Filter { condition, counts_late, shape });
+            self.scope().push(Statement::Filter { condition, counts_late, shape });
         }
     }
 
@@ -235,7 +284,7 @@ impl<K: Eq + Hash + Clone, R: Clone> Builder<K, R> {
         let result = self.define(function.result(), None);
         let valid = self.define(Phys::Bool, None);
         let call = Statement::Call { result, valid, function, arguments: arguments.to_vec(), site };
-        self.scope().statements.push(call);
+        self.scope().push(call);
         if function.is_deterministic() {
             self.scope().calls.insert(key, (result, valid));
         }
@@ -254,23 +303,29 @@ impl<K: Eq + Hash + Clone, R: Clone> Builder<K, R> {
 
     /// Opens a scope.
     pub(crate) fn open(&mut self) {
-        self.scopes.push(Scope::new());
+        let id = self.fates.len();
+        self.fates.push(Fate::Open);
+        self.scopes.push(Scope::new(id));
     }
 
     /// Closes the innermost scope, to be inlined or to become a branch.
     pub(crate) fn close(&mut self) -> Scope<K, R> {
         debug_assert!(self.scopes.len() > 1, "the body's scope stays open");
-        self.scopes.pop().unwrap_or_else(Scope::new)
+        let scope = self.scopes.pop().unwrap_or_else(|| Scope::new(0));
+        self.fates[scope.id] = Fate::Closed;
+        scope
     }
 
     /// Appends a closed scope to the innermost open one.
     pub(crate) fn inline(&mut self, scope: Scope<K, R>) {
         let outer = self.scope();
+        let id = outer.id;
+        outer.is_pure &= scope.is_pure;
         outer.statements.extend(scope.statements);
-        outer.values.extend(scope.values);
         outer.calls.extend(scope.calls);
         outer.traps.extend(scope.traps);
         outer.notes.extend(scope.notes);
+        self.fates[scope.id] = Fate::Inlined(id);
     }
 
     /// Appends an `if`; `pairs` are the values that the two branches give. Returns the results.
@@ -290,7 +345,7 @@ impl<K: Eq + Hash + Clone, R: Clone> Builder<K, R> {
             .collect();
         let values = results.iter().map(|r| r.0).collect();
         let (then, otherwise) = (then.statements, otherwise.statements);
-        self.scope().statements.push(Statement::If { condition, then, otherwise, results });
+        self.scope().push(Statement::If { condition, then, otherwise, results });
         values
     }
 

@@ -320,6 +320,12 @@ pub trait Sink: Send {
         None
     }
 
+    /// What is there and would be replaced at the end, although nobody has said that it may: a query that does not go on with it
+    /// must not begin.
+    fn replaces(&self) -> Option<&Path> {
+        None
+    }
+
     /// Writes a piece. Blocks while the outside is slow.
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic>;
 

@@ -135,6 +135,11 @@ impl Job {
                 return Ok(None);
             }
         };
+        if checkpoints.as_ref().is_none_or(|config| config.restored.is_none())
+            && let Some(file) = sinks.iter().find_map(|sink| sink.replaces())
+        {
+            return Err(not_replaced(file));
+        }
         monitor.started(&stats);
         let later: Option<Arc<dyn ProgramCompiler>> = match tier {
             Tier::Interpreted => None,
@@ -145,6 +150,16 @@ impl Job {
         millstream_runtime::run(input, config, &stats, monitor.cancel())?;
         Ok(Some(stats))
     }
+}
+
+/// Rows that are there are not lost because a query runs again.
+fn not_replaced(file: &Path) -> Diagnostic {
+    Diagnostic::new(
+        code::OUTPUT_EXISTS,
+        format!("the file '{}' exists, and INSERT INTO would replace it", file.display()),
+    )
+    .at(Place::Option("path".into()))
+    .advise("write INSERT OVERWRITE if it may be replaced; or give another 'path', or a directory: it gets more files")
 }
 
 /// Two inserts would each replace what the other has written.

@@ -412,8 +412,7 @@ impl Session {
     }
 
     fn bind(&self, statement: &Statement) -> Result<Vec<Insert>, Diagnostic> {
-        let insert =
-            |i: &InsertStatement| sql::bind_insert(&self.catalog, &self.settings, &i.target, &i.columns, &i.query);
+        let insert = |insert: &InsertStatement| sql::bind_insert(&self.catalog, &self.settings, insert);
         match statement {
             Statement::Query(query) => {
                 let query = sql::bind_query(&self.catalog, &self.settings, query)?;

@@ -52,6 +52,11 @@ enum Choice {
 }
 
 impl Skipping {
+    /// The columns that are decoded of every row.
+    pub(crate) fn whole_columns(&self) -> &[usize] {
+        &self.head.columns
+    }
+
     /// Of a source of the plan.
     pub(crate) fn new(source: usize, head: HeadCode, settings: &Adaptivity) -> Skipping {
         let choice = match (settings.decode_skipping, settings.chaos_seed) {

@@ -130,6 +130,10 @@ impl Worker<'_> {
             )));
         }
         stats.rows.fetch_add(decoded.rows as u64, Relaxed);
+        if decoded.rows > 0 {
+            let whole = runtime.skipping.as_ref().map(|skipping| skipping.whole_columns());
+            query.stats.sources[source].look_for_values(&decoded.columns, whole);
+        }
         query.stats.skipped_rows.fetch_add(decoded.skipped, Relaxed);
         let mut errors = RowErrors::new(query.config.error_policy, &query.stats);
         let mut permit = task.permit;

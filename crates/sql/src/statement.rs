@@ -150,6 +150,8 @@ pub enum Statement {
 pub struct InsertStatement {
     /// Name of the table, perhaps qualified.
     pub target: Vec<Ident>,
+    /// `INSERT OVERWRITE`: what is there is replaced.
+    pub overwrites: bool,
     /// Columns to write, in the order of the query's; empty for all.
     pub columns: Vec<Ident>,
     /// The query.
@@ -325,10 +327,12 @@ fn parse_any(parser: &mut Parser) -> Result<Statement, Failure> {
 
 fn parse_insert(parser: &mut Parser) -> Result<InsertStatement, Failure> {
     expect_word(parser, "INSERT")?;
-    if peek_word(parser, 0, "OVERWRITE") {
-        return Err(unsupported(parser.peek_token(), "INSERT OVERWRITE", "use INSERT INTO").into());
+    let overwrites = peek_word(parser, 0, "OVERWRITE");
+    if overwrites {
+        parser.advance_token();
+    } else {
+        expect_word(parser, "INTO")?;
     }
-    expect_word(parser, "INTO")?;
     let target = parse_name(parser, "the name of a table")?;
     if peek_word(parser, 0, "PARTITION") {
         let advice = "select the partition's values as columns";
@@ -355,7 +359,7 @@ fn parse_insert(parser: &mut Parser) -> Result<InsertStatement, Failure> {
         let found = parser.peek_token();
         return Ok(parser.expected("SELECT or VALUES", found)?);
     }
-    Ok(InsertStatement { target, columns, query: parser.parse_query()? })
+    Ok(InsertStatement { target, overwrites, columns, query: parser.parse_query()? })
 }
 
 /// `STATEMENT SET BEGIN insert; … END` or, after `BEGIN`, `STATEMENT SET; insert; … END`.

@@ -81,7 +81,15 @@ fn statements_of_absurd_size_end_soon() {
         ),
         (
             "a CASE",
-            format!("SELECT SUM(CASE {} ELSE 0 END) FROM t;", joined(1_000, " ", |i| format!("WHEN x = {i} THEN {i}"))),
+            format!("SELECT SUM(CASE {} ELSE 0 END) FROM t;", joined(5_000, " ", |i| format!("WHEN x = {i} THEN {i}"))),
+            "5050",
+        ),
+        (
+            "a CASE of calls",
+            format!(
+                "SELECT SUM(CASE {} ELSE x END) FROM t;",
+                joined(2_000, " ", |i| format!("WHEN s LIKE '%<{i}>%' THEN {i}"))
+            ),
             "5050",
         ),
         ("aggregates", format!("SELECT {} FROM t;", joined(1_000, ", ", |i| format!("SUM(x + {i})"))), "5050,"),

@@ -289,3 +289,55 @@ fn a_process_that_was_superseded_commits_nothing_more() {
     let ids = visible(folder.path());
     assert_eq!(ids, (0..ids.len() as u64).collect::<Vec<_>>());
 }
+
+#[test]
+fn a_file_that_is_there_is_replaced_only_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let insert = |statement: &str, path: &str| {
+        let sql = format!(
+            "CREATE TABLE o (k BIGINT) WITH ('connector'='filesystem', 'path'='{path}', 'format'='csv');
+             CREATE TABLE p (k BIGINT) WITH ('connector'='print'); {statement} VALUES (1), (2);"
+        );
+        let output = run(folder.path(), &["run", "-e", &sql, "--quiet"]);
+        (output.status.code(), text(&output.stderr))
+    };
+    let file = folder.path().join("out.csv");
+    fs::write(&file, "kept\n").unwrap();
+    let (code, errors) = insert("INSERT INTO o", "out.csv");
+    assert!(code == Some(1) && errors.contains("MS4014") && errors.contains("INSERT OVERWRITE"), "{errors}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "kept\n");
+    assert_eq!(insert("INSERT OVERWRITE o", "out.csv"), (Some(0), String::new()));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "1\n2\n");
+    // An empty file has nothing to lose.
+    fs::write(&file, "").unwrap();
+    assert_eq!(insert("INSERT INTO o", "out.csv").0, Some(0));
+    let (code, errors) = insert("INSERT OVERWRITE o", "parts/");
+    assert!(code == Some(1) && errors.contains("sink.overwrite") && errors.contains("directory"), "{errors}");
+    let (code, errors) = insert("INSERT OVERWRITE p", "out.csv");
+    assert!(code == Some(1) && errors.contains("MS2007") && errors.contains("'print'"), "{errors}");
+    let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert!(names.iter().all(|name| !name.to_string_lossy().starts_with('.')), "{names:?}");
+}
+
+#[test]
+fn a_column_that_no_record_has_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String = (0..50).map(|i| format!("{{\"id\":{i},\"price\":{},\"note\":null}}\n", i * 2)).collect();
+    fs::write(folder.path().join("in.json"), rows).unwrap();
+    let told = |query: &str, arguments: &[&str]| {
+        let sql = format!(
+            "CREATE TABLE t (id BIGINT, Price BIGINT, price BIGINT, note STRING, r ROW<x INT, y INT>)
+             WITH ('connector'='filesystem', 'path'='in.json', 'format'='json'); {query}"
+        );
+        let output = run(folder.path(), &[&["run", "-e", &sql, "--output", "csv"], arguments].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let note = told("SELECT id, Price FROM t;", &[]);
+    assert!(note.contains("column `Price` of t is NULL in all 50 rows"), "{note}");
+    let note = told("SELECT id FROM t WHERE note = 'x' AND r.y > 3;", &[]);
+    assert!(note.contains("`note`") && note.contains("`r.y`"), "{note}");
+    // What is read and filled, and what nobody reads, is no matter.
+    assert_eq!(told("SELECT id, price FROM t;", &[]), "");
+    assert_eq!(told("SELECT id, Price FROM t;", &["--quiet"]), "");
+}

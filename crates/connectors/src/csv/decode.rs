@@ -8,7 +8,7 @@ use crate::format::RecordDecoder;
 use crate::text_chunk::{TextChunk, excerpt};
 use crate::values::{ColumnBuilder, Values};
 use crate::{ColumnRequest, Decoded, RequestOrigin};
-use millstream_types::text::TimestampStyle;
+use millstream_types::text::{TimestampStyle, parse_timestamp, parse_timestamp_ltz};
 use millstream_types::{Code, DataType, Diagnostic, Place, Schema, code};
 use std::borrow::Cow;
 
@@ -34,10 +34,12 @@ pub(super) struct Failure {
     code: Code,
     message: String,
     column: Option<String>,
+    /// What to write in the table instead.
+    advice: Option<String>,
 }
 
 pub(super) fn malformed(message: impl Into<String>) -> Failure {
-    Failure { code: code::MALFORMED_RECORD, message: message.into(), column: None }
+    Failure { code: code::MALFORMED_RECORD, message: message.into(), column: None, advice: None }
 }
 
 /// A field as it stands in the chunk.
@@ -103,7 +105,11 @@ impl Failure {
     pub(super) fn diagnostic(self, text: &[u8], place: impl Fn(Option<String>) -> Place) -> Diagnostic {
         let place = place(self.column);
         if self.code != code::MALFORMED_RECORD {
-            return Diagnostic::new(self.code, self.message).at(place);
+            let diagnostic = Diagnostic::new(self.code, self.message).at(place);
+            return match self.advice {
+                Some(advice) => diagnostic.advise(advice),
+                None => diagnostic,
+            };
         }
         let line = &text[..memchr::memchr(b'\n', text).unwrap_or(text.len())];
         Diagnostic::new(self.code, format!("malformed CSV: {} (in '{}')", self.message, excerpt(line)))
@@ -297,10 +303,39 @@ impl<'a> State<'a> {
                     return null(builder, column);
                 }
                 let message = format!("'{}' cannot be read as {}", excerpt(text.as_bytes()), column.data_type);
-                Err(Failure { code: code::WRONG_TYPE, message, column: Some(column.name.clone()) })
+                let advice = iso_advice(&text, &column.name, &column.data_type);
+                Err(Failure { code: code::WRONG_TYPE, message, column: Some(column.name.clone()), advice })
             }
         }
     }
+}
+
+/// What to declare for a time as ISO 8601 writes it, which is no form of CSV's own.
+fn iso_advice(text: &str, column: &str, data_type: &DataType) -> Option<String> {
+    let precision = match data_type {
+        DataType::Timestamp(precision) | DataType::TimestampLtz(precision) => *precision,
+        _ => return None,
+    };
+    let is_local = parse_timestamp(text, TimestampStyle::Iso, precision).is_some();
+    if !is_local && parse_timestamp_ltz(text, TimestampStyle::Iso, precision).is_none() {
+        return None;
+    }
+    let time = text.split_once('T')?.1;
+    let end = time.find(['Z', '+', '-']).unwrap_or(time.len());
+    let (clock, zone) = time.split_at(end);
+    let fraction = clock.split_once('.').map_or(0, |(_, digits)| digits.len());
+    let seconds = if clock.matches(':').count() > 1 { ":ss" } else { "" };
+    let fraction = if fraction > 0 { format!(".{}", "S".repeat(fraction)) } else { String::new() };
+    let (function, zone) = match zone {
+        "" => ("TO_TIMESTAMP", ""),
+        "Z" => ("TO_TIMESTAMP_LTZ", "X"),
+        // Patterns pass over other offsets, as in Flink.
+        _ => return None,
+    };
+    let pattern = format!("yyyy-MM-dd''T''HH:mm{seconds}{fraction}{zone}");
+    Some(format!(
+        "declare the column as `{column}_text STRING`, and add `{column} AS {function}({column}_text, '{pattern}')`"
+    ))
 }
 
 /// Whether an unquoted field is NULL: the null literal, or nothing where a value of another type than STRING is due.
@@ -312,7 +347,8 @@ fn is_null(text: &str, dialect: &Dialect, column: &Column) -> bool {
 pub(super) fn null(builder: &mut ColumnBuilder, column: &Column) -> Result<(), Failure> {
     if !column.nullable {
         let message = "a NOT NULL column has no value in the record".to_string();
-        return Err(Failure { code: code::NULL_IN_NOT_NULL, message, column: Some(column.name.clone()) });
+        let column = Some(column.name.clone());
+        return Err(Failure { code: code::NULL_IN_NOT_NULL, message, column, advice: None });
     }
     builder.push_null();
     Ok(())

@@ -142,6 +142,28 @@ fn errors_say_where_and_what() {
 }
 
 #[test]
+fn iso_times_are_answered_with_what_to_write() {
+    for (text, data_type, expected) in [
+        (
+            "2026-01-01T12:00:00.078Z",
+            DataType::Timestamp(3),
+            "ts AS TO_TIMESTAMP_LTZ(ts_text, 'yyyy-MM-dd''T''HH:mm:ss.SSSX')",
+        ),
+        ("2026-01-01T12:00:00Z", DataType::TimestampLtz(3), "TO_TIMESTAMP_LTZ(ts_text, 'yyyy-MM-dd''T''HH:mm:ssX')"),
+        ("2026-01-01T12:00:00", DataType::Timestamp(3), "TO_TIMESTAMP(ts_text, 'yyyy-MM-dd''T''HH:mm:ss')"),
+    ] {
+        let schema = Schema::new(vec![Field::new("ts", data_type, true)]);
+        let error = decode(&schema, format!("{text}\n").as_bytes(), &[]).error.unwrap();
+        let advice = error.advice.clone().unwrap();
+        assert!(advice.contains("`ts_text STRING`") && advice.contains(expected), "{text}: {error}");
+    }
+    let schema = Schema::new(vec![Field::new("ts", DataType::Timestamp(3), true)]);
+    for text in [&b"yesterday\n"[..], b"2026-01-01T12:00:00+02:00\n"] {
+        assert_eq!(decode(&schema, text, &[]).error.unwrap().advice, None);
+    }
+}
+
+#[test]
 fn a_bad_record_spares_the_others() {
     let data = b"1,a,\n2,\"open\n3,\xff,\n4,d,,,\n5,e\n6,f,yesterday\n7,g,\n";
     let decoded = decode(&schema(), data, &[("csv.ignore-parse-errors", "true")]);

@@ -50,6 +50,11 @@ const OPTIONS: &[OptionInfo] = &[
     ),
     option("format", "", "Format of the records; see below."),
     option(
+        "sink.overwrite",
+        "false",
+        "Whether a sink may replace the single file that is there; `INSERT OVERWRITE` sets it. A directory gets more files.",
+    ),
+    option(
         "sink.rolling-policy.file-size",
         "128MB",
         "Size at which a sink that writes a directory starts the next file.",

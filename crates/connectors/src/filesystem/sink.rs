@@ -33,13 +33,18 @@ pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     };
     let files = Files { request: request.clone(), stream, extension: format.extension() };
     let path = options.require("path")?;
+    let overwrites = options.boolean("sink.overwrite", false)?;
     let place = if path == "-" {
         let (target, output) = Target::stdout();
         Destination::Single(files.begin(target, output)?)
     } else {
         destination(path, &files)?
     };
-    Ok(Box::new(FileSink { encoder, files, rolling, place }))
+    if overwrites && matches!(place, Destination::Directory(_)) {
+        let advice = "remove its files first; a directory gets more files with each INSERT INTO";
+        return Err(options.invalid("sink.overwrite", "false for a directory").advise(advice));
+    }
+    Ok(Box::new(FileSink { encoder, files, rolling, place, overwrites }))
 }
 
 fn destination(path: &str, files: &Files) -> Result<Destination, Diagnostic> {
@@ -96,6 +101,8 @@ struct FileSink {
     files: Files,
     rolling: Rolling,
     place: Destination,
+    /// Whether a file that is there may be replaced.
+    overwrites: bool,
 }
 
 impl Files {
@@ -146,6 +153,11 @@ impl Sink for FileSink {
             Destination::Growing(file) => Some(file.target()),
             Destination::Directory(_) => None,
         }
+    }
+
+    fn replaces(&self) -> Option<&Path> {
+        let has_rows = |path: &&Path| fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0);
+        self.file().filter(|_| !self.overwrites).filter(has_rows)
     }
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {

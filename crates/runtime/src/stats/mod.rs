@@ -27,7 +27,8 @@ use crate::adaptive::signals::counters::HardwareTotals;
 use crate::adaptive::{Event, EventLog};
 use crate::query::Query;
 use crate::stream::Stream;
-use millstream_plan::pipeline::{QueryPlan, ScanKind, SinkPlan, SourcePlan};
+use arrow_array::{Array, ArrayRef};
+use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SinkPlan, SourceColumn, SourcePlan};
 use millstream_state::{MemoryBudget, MemorySnapshot};
 use millstream_storage::SpillCounters;
 use millstream_types::Diagnostic;
@@ -73,8 +74,19 @@ pub struct QueryStats {
 pub(crate) struct SourceStats {
     name: String,
     pub(crate) decode_time: Histogram,
+    /// Those that may be NULL, by their position among the columns that are read.
+    nullable: Vec<NullableColumn>,
     /// Known from the start on.
     splits: OnceLock<Vec<SplitStats>>,
+}
+
+/// A column of a source that may be NULL.
+#[derive(Debug)]
+struct NullableColumn {
+    name: String,
+    position: usize,
+    /// Whether a row had a value, or may have had one.
+    is_filled: AtomicBool,
 }
 
 /// Counters of a split.
@@ -206,7 +218,25 @@ impl SourceStats {
             ScanKind::Table(table) => format!("table {}", table.name),
             ScanKind::Values(rows) => format!("{} constant rows", rows.len()),
         };
-        SourceStats { name: format!("source {index}: {rows}"), ..SourceStats::default() }
+        let column = |(position, column): (usize, &SourceColumn)| {
+            let is_of_records = matches!(&column.origin, ColumnOrigin::Path(_)) && column.in_record.is_none();
+            let is_judged = column.nullable && is_of_records && matches!(plan.scan, ScanKind::Table(_));
+            let (name, is_filled) = (column.name.clone(), AtomicBool::new(false));
+            is_judged.then_some(NullableColumn { name, position, is_filled })
+        };
+        let nullable = plan.columns.iter().enumerate().filter_map(column).collect();
+        SourceStats { name: format!("source {index}: {rows}"), nullable, ..SourceStats::default() }
+    }
+
+    /// Looks at the columns of decoded rows for values; `whole`: at these only, the others may lack rows.
+    pub(crate) fn look_for_values(&self, columns: &[ArrayRef], whole: Option<&[usize]>) {
+        for column in self.nullable.iter().filter(|column| !column.is_filled.load(Relaxed)) {
+            let is_whole = whole.is_none_or(|whole| whole.contains(&column.position));
+            let array = &columns[column.position];
+            if !is_whole || array.null_count() < array.len() {
+                column.is_filled.store(true, Relaxed);
+            }
+        }
     }
 
     /// Notes the splits.
@@ -408,9 +438,12 @@ impl SourceStats {
         let stats = || self.splits.get().iter().flat_map(|s| s.iter()).collect::<Vec<_>>();
         let splits: Vec<SplitSnapshot> = stats().into_iter().map(|s| s.snapshot(is_over)).collect();
         let active = stats().into_iter().filter(|s| !s.is_idle.load(Relaxed));
+        let rows: u64 = splits.iter().map(|s| s.rows).sum();
+        let without_values = self.nullable.iter().filter(|column| rows > 0 && !column.is_filled.load(Relaxed));
         SourceSnapshot {
             name: self.name.clone(),
-            rows: splits.iter().map(|s| s.rows).sum(),
+            empty_columns: without_values.map(|column| column.name.clone()).collect(),
+            rows,
             bytes: splits.iter().map(|s| s.bytes).sum(),
             chunks: splits.iter().map(|s| s.chunks).sum(),
             queued: splits.iter().map(|s| s.queued).sum(),

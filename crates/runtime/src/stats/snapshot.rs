@@ -125,6 +125,8 @@ pub struct SourceSnapshot {
     pub name: String,
     /// Rows decoded.
     pub rows: u64,
+    /// Columns that are read and that no row so far had a value in.
+    pub empty_columns: Vec<String>,
     /// Bytes read.
     pub bytes: u64,
     /// Chunks decoded.

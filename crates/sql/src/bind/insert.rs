@@ -5,7 +5,7 @@
 //! a NOT NULL column is found when a row has it: the plan keeps the nullable expression, and the sink checks.
 
 use super::coercion::{convert, has_same_layout, is_implicit, keeps_values};
-use super::place::{error, from_parser, span_of, suggestion};
+use super::place::{error, from_parser, span_of, suggestion, unsupported};
 use super::query::{QueryBinder, Relation};
 use super::scope::Scope;
 use millstream_plan::expr::{Expr, Span};
@@ -43,6 +43,19 @@ pub(super) fn bind(
     }
     let query = project_below_limit(relation.rel, projection);
     Ok(Insert { target: Target::Table(table), query })
+}
+
+/// The table of INSERT OVERWRITE: its sink may replace what is there.
+pub(super) fn overwritten(table: &Table, target: &[ast::Ident]) -> Result<Arc<Table>, Diagnostic> {
+    let connector = table.options.get("connector").unwrap_or_default();
+    if connector != "filesystem" {
+        let place = from_parser(sqlparser::tokenizer::Span::union_iter(target.iter().map(|part| part.span)));
+        let feature = format!("INSERT OVERWRITE with the connector '{connector}'");
+        return Err(unsupported(&feature, place, "use INSERT INTO; only single files can be replaced"));
+    }
+    let mut table = table.clone();
+    table.options.set("sink.overwrite", "true");
+    Ok(Arc::new(table))
 }
 
 /// LIMIT stays on top, where it counts the rows of the whole insert.

@@ -46,6 +46,7 @@ mod window_table;
 
 use crate::catalog::Catalog;
 use crate::settings::Settings;
+use crate::statement::InsertStatement;
 use crate::user_function::SqlFunctions;
 pub(crate) use call::is_builtin_function;
 use expression::Binder;
@@ -63,16 +64,13 @@ pub fn bind_query(catalog: &Catalog, settings: &Settings, query: &ast::Query) ->
     Ok(finished(relation).rel)
 }
 
-/// Binds `INSERT INTO target [(columns)] query`; `columns` is empty when all writable columns are written.
-pub fn bind_insert(
-    catalog: &Catalog,
-    settings: &Settings,
-    target: &[ast::Ident],
-    columns: &[ast::Ident],
-    query: &ast::Query,
-) -> Result<Insert, Diagnostic> {
-    let table = catalog.lookup_table(target)?;
-    insert::bind(&mut QueryBinder::new(catalog, settings), table, columns, query)
+/// Binds an INSERT.
+pub fn bind_insert(catalog: &Catalog, settings: &Settings, statement: &InsertStatement) -> Result<Insert, Diagnostic> {
+    let mut table = catalog.lookup_table(&statement.target)?;
+    if statement.overwrites {
+        table = insert::overwritten(&table, &statement.target)?;
+    }
+    insert::bind(&mut QueryBinder::new(catalog, settings), table, &statement.columns, &statement.query)
 }
 
 /// Binds an expression of a table's definition (a computed column, a watermark) over the table's columns.

@@ -273,7 +273,6 @@ fn features_that_are_not_there() {
         ("USE CATALOG c", "USE is not supported yet"),
         ("CREATE TABLE t (a INT) PARTITIONED BY (a)", "PARTITIONED BY is not supported yet"),
         ("CREATE TABLE t AS SELECT 1", "CREATE TABLE AS SELECT is not supported yet"),
-        ("INSERT OVERWRITE t SELECT 1", "INSERT OVERWRITE is not supported yet"),
         ("CREATE OR REPLACE VIEW v AS SELECT 1", "CREATE OR REPLACE is not supported yet"),
         ("CREATE TABLE t (a MULTISET<INT>)", "the data type MULTISET is not supported"),
         ("CREATE TABLE t (a TIMESTAMP WITH TIME ZONE)", "TIMESTAMP WITH TIME ZONE is not supported"),

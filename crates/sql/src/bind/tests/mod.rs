@@ -84,9 +84,7 @@ impl Session {
                 let query = super::bind_query(&self.catalog, &self.settings, &query)?;
                 Ok(Insert { target: Target::Result, query })
             }
-            Statement::Insert(insert) => {
-                super::bind_insert(&self.catalog, &self.settings, &insert.target, &insert.columns, &insert.query)
-            }
+            Statement::Insert(insert) => super::bind_insert(&self.catalog, &self.settings, &insert),
             other => panic!("neither a query nor an insert: {other:?}"),
         }
     }
