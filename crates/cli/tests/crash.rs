@@ -125,7 +125,8 @@ fn a_disk_that_is_full_in_a_checkpoint_ends_the_query_and_nothing_is_half_writte
         let output = await_end(child, "on a full disk");
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "round {round}: {message}");
-        let says = ["error[MS3011]: checkpoint ", "could not be written to state", "No space left on device", "free space"];
+        let says =
+            ["error[MS3011]: checkpoint ", "could not be written to state", "No space left on device", "free space"];
         assert!(says.iter().all(|part| message.contains(part)), "round {round}: {message}");
         // What is there is whole: checkpoints, and in the output rows that are right.
         let verified = looked_at(&["checkpoint", "verify"]);

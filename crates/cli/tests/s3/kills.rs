@@ -5,11 +5,14 @@ use crate::disturb::Disturber;
 use crate::draws::Draws;
 use crate::how_often::how_often;
 use crate::job::{FAST, Job, kill, message, succeeds};
+use crate::server::Server;
 
 #[test]
 fn a_job_that_is_disturbed_loses_and_repeats_nothing() {
     let signals = how_often("MILLSTREAM_SIGNALS", 8);
     let (mut sent, mut round) = (0, 0);
+    // One for all rounds.
+    let _server = Server::shared();
     while sent < signals {
         // A few in each run of the job, so that all parts of it are met.
         let until = (signals - sent).min(10);

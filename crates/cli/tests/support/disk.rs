@@ -29,7 +29,9 @@ impl Disk {
                 Err(error) => eprintln!("no small disk: {}: {error}", command[0]),
             }
         }
-        eprintln!("the parts of this test with a full disk are left out: mounting one takes root, or sudo without a password");
+        eprintln!(
+            "the parts of this test with a full disk are left out: mounting one takes root, or sudo without a password"
+        );
         std::mem::forget(disk);
         None
     }

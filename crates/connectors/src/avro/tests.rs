@@ -139,7 +139,19 @@ fn no_schema_does_harm() {
         {"name": "map", "type": {"type": "map", "values": {"type": "fixed", "name": "two", "size": 2}}},
         {"name": "all", "type": {"type": "array", "items": {"type": "enum", "name": "e", "symbols": ["A", "B"]}}},
         {"name": "again", "type": "n.two"}, {"name": "id", "type": ["null", "int", "string"]}]}"#;
-    let words = ["\"list\"", "\"n.two\"", "\"null\"", "\"int\"", "\"record\"", "\"array\"", "{}", "[]", "-1", "1e300", "99999999999"];
+    let words = [
+        "\"list\"",
+        "\"n.two\"",
+        "\"null\"",
+        "\"int\"",
+        "\"record\"",
+        "\"array\"",
+        "{}",
+        "[]",
+        "-1",
+        "1e300",
+        "99999999999",
+    ];
     let mut random = Random::new(7, 1, 0);
     let mut readable = 0;
     for _ in 0..20_000 {

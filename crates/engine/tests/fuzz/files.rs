@@ -84,9 +84,7 @@ fn damaged(whole: &[u8], random: &mut Random) -> Vec<u8> {
                 let end = (at + random.below(64)).min(bytes.len());
                 bytes.drain(at..end);
             }
-            4 if !bytes.is_empty() => {
-                bytes[at] = random.pick(&[0, 1, 0x7F, 0x80, 0xFF, b'"', b'{', b'[', b',', b'\n'])
-            }
+            4 if !bytes.is_empty() => bytes[at] = random.pick(&[0, 1, 0x7F, 0x80, 0xFF, b'"', b'{', b'[', b',', b'\n']),
             _ if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
             _ => {}
         }

@@ -106,7 +106,8 @@ impl Stopped {
         self.put_back();
         let state = self.folder.path().join("state");
         // The name of the job has no checksum: another name is found out as long as it is none, or the manifest's is not compared.
-        let is_meant = |path: &Path| checksums == Checksums::Repaired || path.file_name().is_none_or(|name| name != "job");
+        let is_meant =
+            |path: &Path| checksums == Checksums::Repaired || path.file_name().is_none_or(|name| name != "job");
         let is_state = |(path, content): &&File| path.starts_with(&state) && is_meant(path) && !content.is_empty();
         let files: Vec<&File> = self.files.iter().filter(is_state).collect();
         let mut done = Vec::new();

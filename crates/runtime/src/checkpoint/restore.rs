@@ -111,7 +111,8 @@ impl<'a> Restored<'a> {
                     if state.partitions.len() != PARTITIONS {
                         return Err(damaged(millstream_storage::Damaged("a table lacks partitions".into())));
                     }
-                    let bytes = state.partitions.iter().flatten().fold(0, |sum: u64, blob| sum.saturating_add(blob.bytes));
+                    let bytes =
+                        state.partitions.iter().flatten().fold(0, |sum: u64, blob| sum.saturating_add(blob.bytes));
                     if state.entries > bytes {
                         return Err(damaged(millstream_storage::Damaged("a table has more entries than bytes".into())));
                     }
