@@ -97,7 +97,7 @@ pub(crate) fn request(place: &StatePlace, request: &str) -> Result<(), Failure> 
         let message = format!("the job in {place} cannot be reached: {what}");
         Failure::usage(Diagnostic::new(code::NOT_RUNNING, message))
     };
-    if DirectoryLock::holder(place.local()).is_none() {
+    if !DirectoryLock::is_held(place.local()) {
         let here = if place.is_remote() { " on this machine" } else { "" };
         return Err(failed(format!("no process uses this state directory{here}")));
     }
@@ -114,7 +114,7 @@ pub(crate) fn request(place: &StatePlace, request: &str) -> Result<(), Failure> 
 /// Waits until no process uses a state directory.
 pub(crate) fn wait_for_end(place: &StatePlace) -> Result<(), Failure> {
     let since = Instant::now();
-    while DirectoryLock::holder(place.local()).is_some() {
+    while DirectoryLock::is_held(place.local()) {
         if since.elapsed() > PATIENCE {
             let message = format!("the process that uses {place} has not ended");
             let advice = "see whether a sink stands still; a second signal ends the process without a checkpoint";

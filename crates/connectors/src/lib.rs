@@ -164,6 +164,19 @@ pub trait SplitReader: Send {
         Ok(())
     }
 
+    /// Who can say what was read, for checkpoints; asked once, before anything is read. `None`: nobody, so that a source that is
+    /// replaced between two runs goes unnoticed.
+    fn witness(&self) -> Option<Arc<dyn Witness>> {
+        None
+    }
+
+    /// Whether what a checkpoint's [`Witness`] has described is still there; called before anything is read, also of a split that
+    /// had been read to its end.
+    fn verify(&self, described: &Value, has_ended: bool) -> Result<(), Diagnostic> {
+        let (_, _) = (described, has_ended);
+        Ok(())
+    }
+
     /// Bounds the bytes of a record of which the reader has to hold all before it can hand it over; called before the first chunk.
     /// By default there are no such records.
     fn limit_records(&mut self, bytes: usize) {
@@ -178,6 +191,13 @@ pub trait SplitReader: Send {
 
     /// The next chunk; blocks until there is one; `None` at the end. After an error it is not called again.
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic>;
+}
+
+/// Says of a split what was read of it, so that a recovery notices that it is not the same any more.
+pub trait Witness: Send + Sync + Debug {
+    /// Describes what was read up to a position, or to the end; `None` if nothing was. Called in the background while the split is
+    /// read, and after its end.
+    fn describe(&self, at: Option<Position>, has_ended: bool) -> Option<Value>;
 }
 
 /// Undecoded input: about [`CHUNK_BYTES`] of a file or [`CHUNK_ROWS`] generated rows.
@@ -379,11 +399,14 @@ pub struct SinkJob {
     pub job: String,
     /// Number of the sink in the job.
     pub sink: usize,
+    /// Number of this process among those of the job: those after it have higher ones. An earlier process that does not know yet that
+    /// it is superseded may still write, so files that are not to be its have the number in their names.
+    pub run: u64,
     /// A local directory of the job's state for files that the sink itself wants to find after a failure; it may not be there
     /// yet. Other sinks of the job may use the same, so names carry the number of the sink.
     pub directory: PathBuf,
     /// Where the job's state is in an object store: what must be found after a failure, be it on another machine, has to be
-    /// there, and `directory` has copies. An earlier process that does not know yet that it is superseded may still write there.
+    /// there, and `directory` has copies.
     pub remote: Option<Arc<dyn SinkFiles>>,
     /// What sinks of this run of the job have together.
     pub shared: Arc<SharedBySinks>,

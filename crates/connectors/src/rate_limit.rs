@@ -1,8 +1,9 @@
 //! `scan.rate-limit.rows-per-second`: hands a source's chunks out in small parts at even distances.
 
 use crate::registry::SplitFront;
-use crate::{Acknowledger, Chunk, Decoder, Position, Source, SplitReader};
+use crate::{Acknowledger, Chunk, Decoder, Position, Source, SplitReader, Witness};
 use millstream_types::{Diagnostic, Options};
+use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -89,6 +90,14 @@ impl SplitReader for PacedReader {
 
     fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
         self.inner.resume(from)
+    }
+
+    fn witness(&self) -> Option<Arc<dyn Witness>> {
+        self.inner.witness()
+    }
+
+    fn verify(&self, described: &Value, has_ended: bool) -> Result<(), Diagnostic> {
+        self.inner.verify(described, has_ended)
     }
 
     fn limit_records(&mut self, bytes: usize) {

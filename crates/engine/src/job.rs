@@ -5,7 +5,7 @@ use crate::constant;
 use crate::memory::{self, TableProvider};
 use crate::placement::{self, TableLayout};
 use crate::programs::Programs;
-use crate::recovery::{Beginning, JobState};
+use crate::recovery::{self, Beginning, JobState};
 use crate::results::ResultTarget;
 use crate::session::{MemoryTables, RunMonitor, WrittenFiles};
 use crate::skipping;
@@ -117,7 +117,20 @@ impl Job {
         let checkpoints = match state.map(|state| state.begin(&self.plan, &mut sinks, monitor)).transpose()? {
             None => None,
             Some(Beginning::Run(config)) => Some(*config),
-            Some(Beginning::Finished) => {
+            Some(Beginning::Finished(manifest)) => {
+                let sources = sources.into_iter().enumerate().filter_map(|(number, source)| match source.rows {
+                    SourceRows::Connector(source) => Some((number, source)),
+                    SourceRows::Constant { .. } => None,
+                });
+                let unread = recovery::unread_inputs(&manifest, sources.collect());
+                if let Some(first) = unread.first() {
+                    let more =
+                        if unread.len() > 1 { format!(" (and {} more)", unread.len() - 1) } else { String::new() };
+                    monitor.notice(format!(
+                        "the job has come to its end before, and nothing is read again, but {first}{more}; to read it, give \
+                         another state directory and output"
+                    ));
+                }
                 sinks.into_iter().try_for_each(|sink| sink.finish())?;
                 return Ok(None);
             }

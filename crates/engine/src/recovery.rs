@@ -4,12 +4,14 @@
 //! so that a script that is run again finds each again. Those that have come to their end are not run again.
 
 use crate::session::RunMonitor;
-use millstream_connectors::{Committed, RestoredSink, Sink, SinkFiles, SinkJob};
+use millstream_connectors::{Committed, RestoredSink, Sink, SinkFiles, SinkJob, Source};
 use millstream_plan::pipeline::QueryPlan;
 use millstream_runtime::{CheckpointConfig, PlanLines};
-use millstream_storage::{Checkpoints, Damaged, Listed, Manifest, PlaceLock, StatePlace, Store, store_failed};
+use millstream_storage::{
+    Checkpoints, Damaged, Listed, Manifest, PlaceLock, SplitState, StatePlace, Store, store_failed,
+};
 use millstream_types::{Diagnostic, Place, code};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -42,6 +44,8 @@ pub(crate) struct Checkpointed {
 /// A job with the place of its checkpoints.
 pub(crate) struct JobState {
     checkpoints: Checkpoints,
+    /// Of this process, among those of the place.
+    run: u64,
     /// For files that sinks keep, or for copies of those in `remote`.
     directory: PathBuf,
     remote: Option<Arc<dyn SinkFiles>>,
@@ -53,7 +57,7 @@ pub(crate) enum Beginning {
     /// At its start or at a checkpoint.
     Run(Box<CheckpointConfig>),
     /// It has come to its end before.
-    Finished,
+    Finished(Box<Manifest>),
 }
 
 impl StateDirectory {
@@ -81,7 +85,7 @@ impl StateDirectory {
         let checkpoints = checkpoints.map_err(|e| unusable(&self.place.to_string(), &e))?;
         let directory = self.place.local().join(format!("job-{number}")).join("sinks");
         let remote = self.place.sinks(number).map(|store| Arc::new(StoredFiles { store }) as Arc<dyn SinkFiles>);
-        Ok(JobState { checkpoints, directory, remote, settings })
+        Ok(JobState { checkpoints, run: self.lock.run(), directory, remote, settings })
     }
 }
 
@@ -103,7 +107,7 @@ impl JobState {
         let shared = Arc::default();
         let sink_job = |sink: usize| {
             let (directory, remote, shared) = (self.directory.clone(), self.remote.clone(), Arc::clone(&shared));
-            SinkJob { job: job.clone(), sink, directory, remote, shared }
+            SinkJob { job: job.clone(), sink, run: self.run, directory, remote, shared }
         };
         let mut committed = Committed::Resumable;
         for (number, sink) in sinks.iter_mut().enumerate() {
@@ -129,9 +133,10 @@ impl JobState {
             return Err(diagnostic);
         }
         checkpoints.delete(|checkpoint| checkpoint > from, BTreeSet::new()).map_err(|e| self.unusable(&e))?;
-        if restored.as_ref().is_some_and(|manifest| manifest.is_finished) {
-            return Ok(Beginning::Finished);
-        }
+        let restored = match restored {
+            Some(manifest) if manifest.is_finished => return Ok(Beginning::Finished(Box::new(manifest))),
+            other => other,
+        };
         if let Some(manifest) = &restored {
             monitor.notice(format!(
                 "going on from checkpoint {} of {}",
@@ -227,6 +232,28 @@ fn together(a: Committed, b: Committed) -> Result<Committed, Diagnostic> {
                 .advise("write exactly once into one transactional system per job; the others can be files"))
         }
     }
+}
+
+/// What of the sources of a job has changed since it came to its end: nobody reads it.
+pub(crate) fn unread_inputs(manifest: &Manifest, sources: Vec<(usize, Box<dyn Source>)>) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (number, mut source) in sources {
+        let (Some(state), Ok(splits)) = (manifest.sources.get(number), source.splits()) else { continue };
+        let before: BTreeMap<&str, &SplitState> =
+            state.splits.iter().map(|split| (split.name.as_str(), split)).collect();
+        for split in splits {
+            match before.get(split.name()) {
+                None if source.is_replayable() && source.is_bounded() => {
+                    notes.push(format!("'{}' of table {} is new", split.name(), state.table));
+                }
+                Some(SplitState { input: Some(input), ended, .. }) => {
+                    notes.extend(split.verify(input, *ended).err().map(|changed| changed.to_string()));
+                }
+                _ => {}
+            }
+        }
+    }
+    notes
 }
 
 /// The checkpoint that a job goes on from; `None`: it starts.

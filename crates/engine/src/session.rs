@@ -17,7 +17,7 @@ use millstream_plan::logical::{ColumnKind, Insert, Target};
 use millstream_plan::pipeline::{Aggregation, Combination, ScanKind};
 use millstream_runtime::{
     Adaptivity, Assume, CancelState, CancelToken, DecodeSkipping, ErrorPolicy, MergeStrategy, PreAggregation,
-    QueryStats, RunConfig, SpillConfig, SpillMode, StatsSnapshot,
+    QueryStats, RunConfig, SpillConfig, SpillMode, StatsSnapshot, WorkerSet,
 };
 use millstream_sql::{
     self as sql, Catalog, ExplainKind, InsertStatement, ParsedStatement, Relation, Settings, Statement, describe,
@@ -115,10 +115,13 @@ impl PreparedRun {
         })
     }
 
-    /// Has runs take place beside each other: each gets its part of the memory budget, and no two may write one file.
+    /// Has runs take place beside each other: each gets its part of the memory budget, they have one set of workers, and no two may
+    /// write one file.
     pub fn share(runs: &mut [PreparedRun]) {
         let (files, parts) = (Arc::<WrittenFiles>::default(), runs.len().max(1) as u64);
+        let workers = WorkerSet::new(runs.iter().map(|run| run.config.workers).max().unwrap_or(1));
         for run in runs {
+            run.config.worker_set = (parts > 1).then(|| Arc::clone(&workers));
             run.config.memory = MemorySize::Bytes((run.config.memory_bytes() / parts).max(1));
             run.files = Arc::clone(&files);
         }

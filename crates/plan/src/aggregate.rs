@@ -120,6 +120,20 @@ pub struct AggregateCall {
     pub nullable: bool,
 }
 
+impl AggregateCall {
+    /// The function with what it is told but its arguments: `AVG`, `DISTINCT SUM`, `LISTAGG ';'`. Calls of other outlines give other
+    /// results even from the same components.
+    pub fn outline(&self) -> String {
+        let distinct = if self.distinct { "DISTINCT " } else { "" };
+        let parameter = |parameter: &Value| match parameter {
+            Value::String(text) => format!(" '{text}'"),
+            other => format!(" {other:?}"),
+        };
+        let parameters: String = self.parameters.iter().map(parameter).collect();
+        format!("{distinct}{}{parameters}", self.function.name())
+    }
+}
+
 /// The components of all aggregates of one aggregation, each distinct one once.
 #[derive(Debug, Default)]
 pub struct Components {
@@ -127,6 +141,8 @@ pub struct Components {
     pub list: Vec<(Accumulator, ComponentUpdate)>,
     /// What is shown of them: the columns of a trigger's output that results are computed from.
     pub outputs: Vec<ComponentOutput>,
+    /// The calls, as [`AggregateCall::outline`] names them.
+    pub calls: Vec<String>,
 }
 
 impl Components {
@@ -134,6 +150,7 @@ impl Components {
     /// output *i* is column `first + i`.
     pub fn decompose(&mut self, call: &AggregateCall, first: usize) -> Expr {
         use AggregateFunction as F;
+        self.calls.push(call.outline());
         let Some(argument) = call.arguments.first() else { return self.count(None, call, first) };
         if call.distinct && matches!(call.function, F::Count | F::Sum | F::Avg) {
             return self.distinct(argument, call, first);

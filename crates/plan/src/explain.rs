@@ -284,7 +284,8 @@ pub fn annotated_pipelines(
 }
 
 /// What a plan keeps state for, line by line: plans with the same lines can go on from each other's state. What keeps nothing
-/// is left out: filters, columns that are read, how tables are merged, and what is computed on the way into sinks.
+/// is left out: filters, columns that are read, how tables are merged, and what is computed on the way into sinks, but for the
+/// aggregates.
 pub fn state_lines(plan: &QueryPlan) -> Vec<String> {
     let text = pipelines(plan, |_| String::new());
     let mut lines: Vec<String> = Vec::new();
@@ -313,6 +314,15 @@ pub fn state_lines(plan: &QueryPlan) -> Vec<String> {
         }
     }
     lines.append(&mut of_pipeline);
+    // SUM and AVG keep the same, but what one has begun the other must not end.
+    let of_windows =
+        plan.aggregations.iter().enumerate().map(|(i, aggregation)| ("aggregation", i, &aggregation.calls));
+    let of_operators = plan.operators.iter().enumerate();
+    let of_operators =
+        of_operators.filter_map(|(i, operator)| Some(("operator", i, &operator.kind.aggregates()?.calls)));
+    lines.extend(
+        of_windows.chain(of_operators).map(|(what, i, calls)| format!("{what} {i} gives [{}]", calls.join(", "))),
+    );
     lines
 }
 

@@ -389,6 +389,18 @@ pub enum KeyedKind {
     },
 }
 
+impl KeyedKind {
+    /// What it aggregates, if it does.
+    pub fn aggregates(&self) -> Option<&SlotAggregates> {
+        match self {
+            KeyedKind::Over { aggregates, .. }
+            | KeyedKind::SessionAggregate { aggregates, .. }
+            | KeyedKind::CountAggregate { aggregates, .. } => Some(aggregates),
+            _ => None,
+        }
+    }
+}
+
 /// A column to sort by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SortColumn {
@@ -411,6 +423,8 @@ pub struct SlotAggregates {
     pub updates: Vec<ComponentUpdate>,
     /// What is shown of them.
     pub outputs: Vec<ComponentOutput>,
+    /// What was asked for: [`crate::aggregate::AggregateCall::outline`] of each call.
+    pub calls: Vec<String>,
 }
 
 /// A column that shows an accumulator.
@@ -464,6 +478,8 @@ pub struct Aggregation {
     pub components: Vec<Accumulator>,
     /// What is shown of them.
     pub outputs: Vec<ComponentOutput>,
+    /// What was asked for: [`crate::aggregate::AggregateCall::outline`] of each call.
+    pub calls: Vec<String>,
     /// How the values of overlapping windows are made from their slices.
     pub combination: Combination,
 }

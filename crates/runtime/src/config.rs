@@ -2,11 +2,13 @@
 
 use crate::adaptive::decisions::buffer_rows::LEAST;
 use crate::spill::SpillConfig;
+use crate::worker_set::WorkerSet;
 use millstream_abi::Combination;
 use millstream_codegen::program::FilterShape;
 use millstream_functions::FunctionSettings;
 use millstream_state::available_memory;
 use millstream_types::MemorySize;
+use std::sync::Arc;
 
 /// What happens to a row that cannot be processed (division by zero, a failed cast, a NULL event time).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -137,6 +139,8 @@ const BYTES_OF_A_ROW: u64 = 16 << 10;
 pub struct RunConfig {
     /// Worker threads; at least 1.
     pub workers: usize,
+    /// What queries that run beside this one share with it: their workers perform as many tasks at a time as the set has places.
+    pub worker_set: Option<Arc<WorkerSet>>,
     /// Most rows of a buffer; 0 adapts it to the load. At most [`RunConfig::MAX_BUFFER_ROWS`] either way.
     pub buffer_rows: usize,
     /// What a bad row does.
@@ -209,6 +213,7 @@ impl Default for RunConfig {
         RunConfig {
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             buffer_rows: 0,
+            worker_set: None,
             error_policy: ErrorPolicy::Fail,
             pin: false,
             settings: FunctionSettings::default(),

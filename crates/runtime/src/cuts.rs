@@ -107,6 +107,8 @@ impl Query {
                         rows: reached.rows,
                         watermark: reached.watermark,
                         ended: reached.ended,
+                        // Whoever writes the checkpoint has time to look.
+                        input: None,
                     });
                 }
                 self.act_on(split.stream, consequences);

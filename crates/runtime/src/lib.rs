@@ -69,6 +69,7 @@ mod timers;
 mod topology;
 mod trigger;
 mod worker;
+mod worker_set;
 
 pub use adaptive::Event;
 pub use cancel::{CancelState, CancelToken};
@@ -88,6 +89,7 @@ pub use stats::{
     StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
 };
 pub use strategy::merge_strategy;
+pub use worker_set::WorkerSet;
 
 use millstream_types::Diagnostic;
 use std::sync::Arc;

@@ -19,8 +19,7 @@ use crate::query::{Life, Query};
 use crate::scheduler::Scheduler;
 use crate::sequencer::Sequencer;
 use crate::skipping::Skipping;
-use crate::source::Begin;
-use crate::source::{SourceRuntime, Split};
+use crate::source::{Begin, Described, SourceRuntime, Split};
 use crate::spill::{SpillMode, Spilling};
 use crate::stats::{QueryStats, SplitStats};
 use crate::strategy::{Strategy, merge_strategy};
@@ -226,7 +225,7 @@ impl<'a> Graph<'a> {
                 constant = Some((columns, rows));
                 let begin = self.restored.map_or(Begin::Fresh, |restored| restored.constant(index));
                 let name = "values".to_string();
-                (vec![RestoredSplit { reader: None, name, begin, position: None, rows: 0 }], 0)
+                (vec![RestoredSplit { reader: None, name, begin, position: None, rows: 0, input: None }], 0)
             }
             SourceRows::Connector(mut source) => {
                 let readers = source.splits()?;
@@ -245,10 +244,11 @@ impl<'a> Graph<'a> {
         let mut unread = VecDeque::new();
         let mut runtimes = Vec::with_capacity(splits.len());
         for (number, split) in splits.into_iter().enumerate() {
-            let RestoredSplit { reader, name, begin, position, rows } = split;
+            let RestoredSplit { reader, name, begin, position, rows, input } = split;
             let stream = self.stream(PipelineInput::Source(index), Sequencer::new(clock(), rows, position));
             let is_spare = reader.as_ref().is_some_and(|reader| reader.is_spare());
-            runtimes.push(Split::new(stream, &name, begin, is_spare));
+            let input = Described { witness: reader.as_ref().and_then(|reader| reader.witness()), before: input };
+            runtimes.push(Split::new(stream, &name, begin, is_spare, input));
             if constant.is_none() {
                 unread.push_back((number, reader));
             }

@@ -14,11 +14,13 @@ use crate::stream::StreamId;
 use crate::task::{DecodeTask, Task};
 use crate::timers::{after, earlier};
 use arc_swap::ArcSwap;
-use millstream_connectors::{Acknowledger, Chunk, Decoded, Decoder, Position, SplitReader};
+use millstream_connectors::{Acknowledger, Chunk, Decoded, Decoder, Position, SplitReader, Witness};
 use millstream_functions::FunctionContext;
+use millstream_storage::SplitState;
 use millstream_sync::epochs::End;
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
+use serde_json::Value;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -67,7 +69,16 @@ pub(crate) struct Split {
     was_spare: bool,
     /// How its reader begins.
     begin: Begin,
+    input: Described,
     progress: Mutex<Reading>,
+}
+
+/// Who describes what is read of a split.
+#[derive(Debug, Default)]
+pub(crate) struct Described {
+    pub(crate) witness: Option<Arc<dyn Witness>>,
+    /// What the checkpoint says that the query was recovered from.
+    pub(crate) before: Option<Value>,
 }
 
 /// How a reader begins.
@@ -92,10 +103,24 @@ struct Reading {
 }
 
 impl Split {
-    pub(crate) fn new(stream: StreamId, name: &str, begin: Begin, is_spare: bool) -> Split {
+    pub(crate) fn new(stream: StreamId, name: &str, begin: Begin, is_spare: bool, input: Described) -> Split {
         let (name, was_spare) = (ArcSwap::from_pointee(name.into()), is_spare);
         let is_spare = AtomicBool::new(is_spare);
-        Split { stream, name, is_spare, was_spare, begin, progress: Mutex::new(Reading::default()) }
+        Split { stream, name, is_spare, was_spare, begin, input, progress: Mutex::new(Reading::default()) }
+    }
+
+    /// What was read of it up to a position, or to its end, for a checkpoint. May wait for the disk.
+    pub(crate) fn describe(&self, at: Option<Position>, has_ended: bool) -> Option<Value> {
+        let now = self.input.witness.as_ref().and_then(|witness| witness.describe(at, has_ended));
+        // Nothing has been read since the last checkpoint of an earlier process.
+        now.or_else(|| self.input.before.clone())
+    }
+
+    /// The same for the last checkpoint, with the rows that came of it; `None` if nothing has.
+    pub(crate) fn as_read(&self, rows: u64) -> Option<SplitState> {
+        let (name, ended) = (self.name().to_string(), self.progress.lock().ended);
+        let state = SplitState { name, rows, watermark: i64::MAX, ended, ..SplitState::default() };
+        (!self.is_spare()).then_some(state)
     }
 
     /// Whether it was spare at first.

@@ -39,6 +39,7 @@ pub(crate) fn work(query: &Query, index: usize) {
     query.scheduler.enter(index);
     let (stats, mut counters) = (query.stats.worker(index), HardwareCounters::open());
     while let Some(task) = query.scheduler.next(index) {
+        let place = query.config.worker_set.as_ref().map(|set| set.take());
         let started = Instant::now();
         let (subject, rows) = (Subject::of(&task), task.rows());
         // After a panic the worker's own state may be inconsistent, but the query is over then.
@@ -50,6 +51,7 @@ pub(crate) fn work(query: &Query, index: usize) {
             Ok(Err(diagnostic)) => query.fail(diagnostic),
             Err(panic) => query.fail(panicked("a worker", &*panic)),
         }
+        drop(place);
         let time = started.elapsed();
         stats.count(time);
         counters.note(rows, &query.stats.hardware);

@@ -38,6 +38,7 @@ fn plan(assigner: WindowAssigner, combination: Combination, delay_ms: i64, parts
         assigner,
         keys: vec![Field::new("key", DataType::BigInt, false)],
         components: parts.iter().map(|p| p.0).collect(),
+        calls: vec![],
         outputs: parts.iter().enumerate().map(output).collect(),
         combination,
     };

@@ -1,7 +1,7 @@
 //! The checkpoints of a job in a store: which there are, which are whole, which can go.
 //!
-//! In an object store several processes may write at a time, of which only the newest is meant ([`crate::run`]). There the
-//! number of the run is in the names of files, and `from-<run>-<checkpoint>` says where a run has begun: what an earlier
+//! Several processes may write at a time, of which only the newest is meant ([`crate::run`]): in an object store, and where a lock
+//! was removed. The number of the run is in the names of files, and `from-<run>-<checkpoint>` says where a run has begun: what an earlier
 //! run has written behind that is void.
 
 use crate::bytes::Damaged;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Checkpoints {
     store: Arc<dyn Store>,
-    /// That of this process, where there can be others.
+    /// That of this process; `None` of one that looks at them.
     run: Option<Arc<Run>>,
 }
 
@@ -35,7 +35,7 @@ pub struct Listed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Numbers {
     checkpoint: u64,
-    /// 0 where a lock excludes other processes.
+    /// 0 of stores that nobody else writes to.
     run: u64,
 }
 

@@ -146,22 +146,37 @@ impl PendingRead for Reading {
 #[derive(Debug)]
 pub struct DirectoryLock {
     _file: File,
+    /// The directory itself, where the file system can lock it: its lock cannot be removed, as the file `lock` can.
+    _directory: Option<File>,
 }
 
 impl DirectoryLock {
     /// Takes the lock of a directory, which is made if it is not there; `None` if another process has it.
     pub fn take(directory: &Path) -> io::Result<Option<DirectoryLock>> {
         fs::create_dir_all(directory)?;
+        let itself = File::open(directory)?;
+        let itself = match itself.try_lock() {
+            Ok(()) => Some(itself),
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            // Network file systems lock files only.
+            Err(TryLockError::Error(_)) => None,
+        };
         let file = File::options().create(true).truncate(false).write(true).open(directory.join("lock"))?;
         match file.try_lock() {
             Ok(()) => {
                 file.set_len(0)?;
                 (&file).write_all(format!("{}\n", std::process::id()).as_bytes())?;
-                Ok(Some(DirectoryLock { _file: file }))
+                Ok(Some(DirectoryLock { _file: file, _directory: itself }))
             }
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(e)) => Err(e),
         }
+    }
+
+    /// Whether a process has taken the directory.
+    pub fn is_held(directory: &Path) -> bool {
+        let is_locked = |file: File| matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+        [directory, &directory.join("lock")].into_iter().any(|path| File::open(path).is_ok_and(is_locked))
     }
 
     /// The process that holds the lock of a directory, as it says itself.
@@ -207,8 +222,11 @@ mod tests {
         let lock = DirectoryLock::take(directory.path()).unwrap();
         assert!(lock.is_some() && DirectoryLock::take(directory.path()).unwrap().is_none());
         assert_eq!(DirectoryLock::holder(directory.path()), Some(std::process::id()));
+        fs::remove_file(directory.path().join("lock")).unwrap();
+        assert!(DirectoryLock::is_held(directory.path()) && DirectoryLock::holder(directory.path()).is_none());
+        assert!(DirectoryLock::take(directory.path()).unwrap().is_none(), "the directory is locked, too");
         drop(lock);
-        assert_eq!(DirectoryLock::holder(directory.path()), None);
+        assert!(!DirectoryLock::is_held(directory.path()));
         assert!(DirectoryLock::take(directory.path()).unwrap().is_some());
     }
 }

@@ -81,6 +81,8 @@ pub struct SplitState {
     pub watermark: i64,
     /// Whether it has been read to its end.
     pub ended: bool,
+    /// What the connector says of what it has read, so that it notices if that is not the same any more.
+    pub input: Option<Value>,
 }
 
 /// What a windowed aggregation keeps.

@@ -29,10 +29,17 @@ pub struct StatePlace {
 /// Held by the one process that uses a state directory.
 #[derive(Debug)]
 pub struct PlaceLock {
-    run: Option<Arc<Run>>,
+    run: Arc<Run>,
     /// Ends before the lock is released.
     _heartbeat: Option<Heartbeat>,
     _directory: DirectoryLock,
+}
+
+impl PlaceLock {
+    /// Number of this process among those that have taken the place, from 1: a later one has a higher number.
+    pub fn run(&self) -> u64 {
+        self.run.number()
+    }
 }
 
 impl StatePlace {
@@ -103,11 +110,12 @@ impl StatePlace {
             return Ok(Err(holder.map_or_else(|| "another process".into(), |id| format!("another process ({id})"))));
         };
         let Some(objects) = &self.objects else {
-            return Ok(Ok(PlaceLock { run: None, _heartbeat: None, _directory: directory }));
+            let run = Arc::new(Run::begin_here(&self.local)?);
+            return Ok(Ok(PlaceLock { run, _heartbeat: None, _directory: directory }));
         };
         let run = Run::begin(objects.clone(), &identity(&self.local)?)?;
         Ok(run.map(|(run, heartbeat)| PlaceLock {
-            run: Some(Arc::new(run)),
+            run: Arc::new(run),
             _heartbeat: Some(heartbeat),
             _directory: directory,
         }))
@@ -137,11 +145,11 @@ impl StatePlace {
 
     /// The checkpoints of a job, to be written by who holds the place. Unfinished files are removed.
     pub fn own_checkpoints(&self, job: usize, lock: &PlaceLock) -> io::Result<Checkpoints> {
-        Ok(match (self.job(job), &lock.run) {
-            (Ok(objects), Some(run)) => Checkpoints::of_run(Arc::new(objects), Arc::clone(run)),
-            (Ok(objects), None) => Checkpoints::new(Arc::new(objects)),
-            (Err(directory), _) => Checkpoints::new(Arc::new(LocalStore::open(&directory)?)),
-        })
+        let store: Arc<dyn Store> = match self.job(job) {
+            Ok(objects) => Arc::new(objects),
+            Err(directory) => Arc::new(LocalStore::open(&directory)?),
+        };
+        Ok(Checkpoints::of_run(store, Arc::clone(&lock.run)))
     }
 
     /// What sinks of a job keep beside its checkpoints; `None` if that is a local directory.

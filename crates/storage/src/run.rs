@@ -1,22 +1,24 @@
-//! Who may write to a state directory in an object store.
+//! Who may write to a state directory.
 //!
-//! There is no lock that goes with its process, so each process that uses the directory is a *run* with a number of its own,
-//! which is taken by making the object `run-<number>`: of several processes one succeeds. The highest number is the owner, and
-//! nobody else:
+//! Each process that uses the directory is a *run* with a number of its own, which is taken by making the object or file
+//! `run-<number>`: of several processes one succeeds. The highest number is the owner, and nobody else. In an object store nothing
+//! else excludes other processes; in a local directory there is a lock that goes with its process, which somebody may have removed:
 //!
 //! - What a run writes has its number in its name ([`crate::Checkpoints`]), so that one that has been superseded without
 //!   knowing it overwrites nothing.
 //! - After a manifest, and before anything is committed because of it, a run looks whether it is still the newest. A later run
 //!   takes its number before it looks for manifests. So either the later run goes on from that manifest, or the earlier one
 //!   ends without committing. That holds for any clocks and pauses; the store must show at once what was written, as S3 does.
-//! - A run says that it is alive by writing its object again, every [`BEAT`]. Whoever comes while it does is refused; whoever sees
+//! - In an object store a run says that it is alive by writing its object again, every [`BEAT`]. Whoever comes while it does is refused; whoever sees
 //!   no change for [`SILENCE`] takes over. On the same machine nobody waits: the lock of a local directory says whether
 //!   the process is there.
 
 use crate::objects::ObjectDirectory;
 use crate::store::Store;
 use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -35,8 +37,16 @@ const RUN: &str = "run-";
 /// The number of this process.
 #[derive(Debug)]
 pub(crate) struct Run {
-    directory: ObjectDirectory,
+    numbers: Numbers,
     number: u64,
+}
+
+/// Where numbers are taken.
+#[derive(Debug)]
+enum Numbers {
+    Objects(ObjectDirectory),
+    /// A local directory.
+    Files(PathBuf),
 }
 
 /// Gives signs of life of a run, and says that it has ended when it is dropped.
@@ -66,8 +76,8 @@ impl Run {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let holder = Holder { host, process: std::process::id(), lock: lock.into(), beats: 0, has_ended: false };
         loop {
-            let numbers = numbers(&directory)?;
-            let newest = numbers.last().copied();
+            let taken = numbers(&directory)?;
+            let newest = taken.last().copied();
             if let Some(other) = newest.map(|number| holder_at_work(&directory, number, lock)).transpose()?.flatten() {
                 return Ok(Err(other));
             }
@@ -76,11 +86,31 @@ impl Run {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
                 other => other?,
             }
-            for number in numbers {
+            for number in taken {
                 directory.delete(&name(number))?;
             }
             let heartbeat = Heartbeat::begin(directory.clone(), number, holder);
-            return Ok(Ok((Run { directory, number }, heartbeat)));
+            return Ok(Ok((Run { numbers: Numbers::Objects(directory), number }, heartbeat)));
+        }
+    }
+
+    /// Takes the next number of a local directory, whose lock this process holds. It needs no sign of life: an earlier run that is
+    /// still at work, because its lock was removed or the file system has none, finds that it is not the newest.
+    pub(crate) fn begin_here(directory: &Path) -> io::Result<Run> {
+        loop {
+            let taken = numbers_here(directory)?;
+            let number = taken.last().copied().unwrap_or(0) + 1;
+            match File::create_new(directory.join(name(number))) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                other => other?.sync_all()?,
+            }
+            for number in taken {
+                match fs::remove_file(directory.join(name(number))) {
+                    Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                    _ => {}
+                }
+            }
+            return Ok(Run { numbers: Numbers::Files(directory.to_path_buf()), number });
         }
     }
 
@@ -91,7 +121,11 @@ impl Run {
 
     /// Whether no other process has taken a number since.
     pub(crate) fn is_newest(&self) -> io::Result<bool> {
-        Ok(numbers(&self.directory)?.last().is_none_or(|&newest| newest <= self.number))
+        let taken = match &self.numbers {
+            Numbers::Objects(directory) => numbers(directory)?,
+            Numbers::Files(directory) => numbers_here(directory)?,
+        };
+        Ok(taken.last().is_none_or(|&newest| newest <= self.number))
     }
 }
 
@@ -132,10 +166,23 @@ fn name(number: u64) -> String {
 
 /// The numbers that are taken, in order.
 fn numbers(directory: &ObjectDirectory) -> io::Result<Vec<u64>> {
-    let number = |name: &str| name.strip_prefix(RUN)?.parse().ok();
-    let mut numbers: Vec<u64> = directory.entries()?.files.iter().filter_map(|file| number(&file.name)).collect();
+    let mut numbers: Vec<u64> = directory.entries()?.files.iter().filter_map(|file| number_of(&file.name)).collect();
     numbers.sort_unstable();
     Ok(numbers)
+}
+
+/// The same of a local directory.
+fn numbers_here(directory: &Path) -> io::Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        numbers.extend(number_of(&entry?.file_name().to_string_lossy()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn number_of(name: &str) -> Option<u64> {
+    name.strip_prefix(RUN)?.parse().ok()
 }
 
 /// Who is at work as a run; `None` if nobody is any more, which takes [`SILENCE`] to find out if it was on another machine.
@@ -162,6 +209,24 @@ fn holder_at_work(directory: &ObjectDirectory, number: u64, lock: &str) -> io::R
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_newest_run_owns_a_local_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = Run::begin_here(directory.path()).unwrap();
+        assert_eq!((first.number(), first.is_newest().unwrap()), (1, true));
+        let second = Run::begin_here(directory.path()).unwrap();
+        assert_eq!((second.number(), second.is_newest().unwrap(), first.is_newest().unwrap()), (2, true, false));
+        let names: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["run-00000002"]);
+        // Of several that come at once each has a number of its own.
+        let many: Vec<u64> = std::thread::scope(|scope| {
+            let begin = || Run::begin_here(directory.path()).unwrap().number();
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(begin)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(many.iter().collect::<std::collections::BTreeSet<_>>().len(), 8, "{many:?}");
+    }
 
     #[test]
     fn the_newest_run_is_the_owner() {

@@ -4,6 +4,7 @@
 
 mod giants;
 mod memory;
+mod resumed;
 mod secrets;
 #[path = "../support/mod.rs"]
 mod support;

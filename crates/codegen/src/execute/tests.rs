@@ -210,6 +210,7 @@ fn windowed() -> (Lowered, millstream_abi::EntryLayout) {
     let aggregation = Aggregation {
         timeline: Timeline::Own,
         assigner: WindowAssigner::Tumble(Slicing { size_ms: 10, offset_ms: 0 }),
+        calls: vec![],
         keys: vec![Field::new("key", DataType::STRING, true)],
         outputs: ComponentOutput::values(
             &components,

@@ -173,6 +173,7 @@ fn tumbling_aggregation() {
         timeline: Timeline::Own,
         assigner: WindowAssigner::Tumble(Slicing { size_ms: 10_000, offset_ms: 0 }),
         keys: vec![Field::new("auction", DataType::BigInt, false), Field::new("channel", DataType::STRING, true)],
+        calls: vec![],
         outputs: ComponentOutput::values(&components, &[DataType::BigInt, DataType::BigInt, DataType::STRING]),
         components,
         combination: Combination::Recompute,

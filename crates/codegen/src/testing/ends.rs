@@ -76,7 +76,15 @@ pub(super) fn aggregate(random: &mut Random, current: &Schema, plan: &mut QueryP
     let outputs = ComponentOutput::values(&components, &component_types);
     let combination = Combination::Recompute;
     let timeline = timeline(random);
-    plan.aggregations.push(Aggregation { assigner, timeline, keys: keys_out, components, outputs, combination });
+    plan.aggregations.push(Aggregation {
+        assigner,
+        timeline,
+        keys: keys_out,
+        components,
+        outputs,
+        calls: vec![],
+        combination,
+    });
     PipelineEnd::Aggregate { aggregation: 0, time, keys, updates }
 }
 

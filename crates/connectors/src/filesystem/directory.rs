@@ -1,21 +1,21 @@
 //! A directory that gets part files, and its spans under checkpoints.
 //!
 //! ```text
-//! part-<run>-<n>.<extension>                     without checkpoints: visible when it is complete
-//! .part-<job>-<sink>-<checkpoint>-<n>.<ext…>     in a span that is not committed
-//!  part-<job>-<sink>-<checkpoint>-<n>.<ext…>     in a span that is
+//! part-<time and process>-<n>.<extension>              without checkpoints: visible when it is complete
+//! .part-<job>-<sink>-<checkpoint>-<run>-<n>.<ext…>     in a span that is not committed
+//!  part-<job>-<sink>-<checkpoint>-<run>-<n>.<ext…>     in a span that is
 //! ```
 //! `<checkpoint>` is the one that the span begins behind, 0 at the start, because the one that will end it is not known when
 //! its files are begun. So what a recovery from checkpoint *c* has to take away is what has *c* or more in its name.
 //!
-//! Where an earlier process of the job may still be at work ([`SinkJob::remote`]), files are counted from a number that no other
-//! process begins with, so that none of them writes into a file of another.
+//! An earlier process of the job may still be at work ([`SinkJob::run`]): by the number of its run none of them writes into a file of
+//! another.
 //!
 //! A [`Ledger`] holds the files of the spans that have ended. A checkpoint that never became whole leaves its files there, and
 //! the next one takes them along.
 
 use super::sink::{Files, Part, Rolling};
-use super::target::{Sealed, Target, hidden_name, sync_directory, write_error};
+use super::target::{Contents, Sealed, Target, VERIFIED_BYTES, hidden_name, sync_directory, write_error};
 use crate::{Commit, Encoded, RestoredSink, SinkJob};
 use millstream_types::{Diagnostic, Place, code};
 use serde_json::{Value, json};
@@ -32,8 +32,6 @@ pub(super) struct PartDirectory {
     prefix: String,
     /// Number of the next file.
     next: u64,
-    /// That of the first file of a span.
-    first: u64,
     open: Option<Part>,
     spans: Option<Spans>,
 }
@@ -65,11 +63,11 @@ struct EndedSpan {
 struct DurableFile {
     checkpoint: u64,
     name: String,
-    bytes: u64,
+    contents: Contents,
 }
 
 fn prefix(job: &SinkJob, checkpoint: u64) -> String {
-    format!("part-{}-{}-{checkpoint}", job.job, job.sink)
+    format!("part-{}-{}-{checkpoint}-{}", job.job, job.sink, job.run)
 }
 
 impl PartDirectory {
@@ -79,7 +77,7 @@ impl PartDirectory {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Tells the files of this run from those of others.
         let prefix = format!("part-{:x}{:x}", since_epoch.as_nanos(), std::process::id());
-        Ok(PartDirectory { path: path.to_path_buf(), prefix, next: 0, first: 0, open: None, spans: None })
+        Ok(PartDirectory { path: path.to_path_buf(), prefix, next: 0, open: None, spans: None })
     }
 
     pub(super) fn write(&mut self, piece: Encoded, files: &Files, rolling: &Rolling) -> Result<(), Diagnostic> {
@@ -124,33 +122,42 @@ impl PartDirectory {
     pub(super) fn begin(&mut self, job: &SinkJob, restored: Option<&RestoredSink>) -> Result<(), Diagnostic> {
         let checkpoint = restored.map_or(0, |restored| restored.checkpoint);
         if let Some(token) = restored.and_then(|restored| restored.token.as_ref()) {
+            let mut unverified = VERIFIED_BYTES;
             for file in files_of(token).ok_or_else(|| damaged_token(&self.path, token))? {
-                self.recover(&file, checkpoint)?;
+                let is_verified = file.contents.bytes <= unverified;
+                self.recover(&file, checkpoint, is_verified)?;
+                unverified = unverified.saturating_sub(file.contents.bytes);
             }
         }
         self.remove_later(job, checkpoint)?;
         sync_directory(&self.path);
         self.prefix = prefix(job, checkpoint);
-        if job.remote.is_some() {
-            let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            self.first = u64::try_from(since_epoch.as_nanos()).unwrap_or_default();
-        }
-        self.next = self.first;
+        self.next = 0;
         self.spans = Some(Spans { job: job.clone(), sealed: Vec::new(), ledger: Arc::default() });
         Ok(())
     }
 
-    /// Gives a file of the restored checkpoint its name, if it does not have it yet.
-    fn recover(&self, file: &DurableFile, checkpoint: u64) -> Result<(), Diagnostic> {
+    /// Gives a file of the restored checkpoint its name, if it does not have it yet, and it is as it was left.
+    fn recover(&self, file: &DurableFile, checkpoint: u64, is_verified: bool) -> Result<(), Diagnostic> {
         let (hidden, path) = (self.path.join(hidden_name(&file.name)), self.path.join(&file.name));
         for candidate in [&hidden, &path] {
-            let bytes = match fs::metadata(candidate) {
-                Ok(metadata) => metadata.len(),
+            let metadata = match fs::symlink_metadata(candidate) {
+                Ok(metadata) => metadata,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 Err(e) => return Err(failed(candidate, &e)),
             };
-            if bytes != file.bytes {
-                let what = format!("has {bytes} bytes, but {} belong to checkpoint {checkpoint}", file.bytes);
+            if !metadata.is_file() {
+                let what = format!("belongs to checkpoint {checkpoint} as a file, but {}", kind_of(&metadata));
+                return Err(not_as_left(candidate, &what));
+            }
+            let Contents { bytes, .. } = file.contents;
+            if metadata.len() != bytes {
+                let what = format!("has {} bytes, but {bytes} belong to checkpoint {checkpoint}", metadata.len());
+                return Err(not_as_left(candidate, &what));
+            }
+            let begins = || file.contents.begin(&fs::File::open(candidate)?);
+            if is_verified && !begins().map_err(|e| failed(candidate, &e))? {
+                let what = format!("has its {bytes} bytes, but other ones than checkpoint {checkpoint} has left");
                 return Err(not_as_left(candidate, &what));
             }
             return if candidate == &hidden {
@@ -182,7 +189,7 @@ impl PartDirectory {
     pub(super) fn cut(&mut self, checkpoint: u64) -> Option<Box<dyn Commit>> {
         let spans = self.spans.as_ref()?;
         let (ledger, path) = (spans.ledger.clone(), self.path.clone());
-        (self.prefix, self.next) = (prefix(&spans.job, checkpoint), self.first);
+        (self.prefix, self.next) = (prefix(&spans.job, checkpoint), 0);
         self.end_span(checkpoint);
         Some(Box::new(DirectoryCommit { path, checkpoint, ledger }))
     }
@@ -211,8 +218,8 @@ impl EndedSpan {
         let mut sealed = self.sealed;
         sealed.extend(self.open.map(Part::seal).transpose()?);
         let kept = sealed.into_iter().map(|file| {
-            let (name, bytes) = file.keep()?;
-            Ok(DurableFile { checkpoint: self.checkpoint, name, bytes })
+            let (name, contents) = file.keep()?;
+            Ok(DurableFile { checkpoint: self.checkpoint, name, contents })
         });
         kept.collect()
     }
@@ -236,7 +243,8 @@ impl Commit for DirectoryCommit {
             return Err(failure.clone());
         }
         let files = ledger.durable.iter().filter(|file| file.checkpoint <= self.checkpoint);
-        let files: Vec<Value> = files.map(|file| json!({"name": file.name, "bytes": file.bytes})).collect();
+        let files: Vec<Value> =
+            files.map(|file| json!({ "name": file.name, "contents": file.contents.to_json() })).collect();
         Ok(json!({ "files": files }))
     }
 
@@ -260,19 +268,20 @@ impl Commit for DirectoryCommit {
 fn files_of(token: &Value) -> Option<Vec<DurableFile>> {
     let file = |file: &Value| {
         let name = file.get("name")?.as_str().filter(|name| name.starts_with("part-") && !name.contains('/'))?;
-        Some(DurableFile { checkpoint: 0, name: name.to_string(), bytes: file.get("bytes")?.as_u64()? })
+        let contents = Contents::from_json(file.get("contents")?)?;
+        Some(DurableFile { checkpoint: 0, name: name.to_string(), contents })
     };
     token.get("files")?.as_array()?.iter().map(file).collect()
 }
 
-/// The checkpoint behind which a file was written, if it is a file of this sink: three numbers follow the job's name, so that
+/// The checkpoint behind which a file was written, if it is a file of this sink: four numbers follow the job's name, so that
 /// a job is not taken for one whose name begins alike.
 fn span_of(name: &str, job: &SinkJob) -> Option<u64> {
     let rest = name.strip_prefix(&format!("part-{}-{}-", job.job, job.sink))?;
     let (numbers, _) = rest.split_once('.')?;
-    let (span, number) = numbers.split_once('-')?;
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number(span) && is_number(number) { span.parse().ok() } else { None }
+    let numbers: Vec<&str> = numbers.split('-').collect();
+    let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if numbers.len() == 3 && numbers.iter().all(is_number) { numbers[0].parse().ok() } else { None }
 }
 
 fn failed(path: &Path, error: &io::Error) -> Diagnostic {
@@ -283,6 +292,14 @@ fn failed(path: &Path, error: &io::Error) -> Diagnostic {
 pub(super) fn damaged_token(path: &Path, token: &Value) -> Diagnostic {
     let message = format!("the checkpoint says '{token}' of the output '{}', which makes no sense", path.display());
     Diagnostic::new(code::CHECKPOINT_DAMAGED, message)
+}
+
+/// What something that is not a file is.
+pub(super) fn kind_of(metadata: &fs::Metadata) -> &'static str {
+    match metadata.is_symlink() {
+        true => "is a symbolic link now",
+        false => "is no file now",
+    }
 }
 
 /// The error for output that is not what a checkpoint has left.

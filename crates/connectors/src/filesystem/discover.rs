@@ -138,6 +138,15 @@ pub(crate) fn read_error(resource: &str, error: &io::Error) -> Diagnostic {
     }
 }
 
+/// The error for a file that is not the one that was read before.
+pub(super) fn input_replaced(resource: &str, what: &str) -> Diagnostic {
+    let place = Place::Data { resource: resource.into(), offset: None, line: None, column: None };
+    let message = format!("the file is not as it was when the checkpoint was taken: {what}");
+    Diagnostic::new(code::INPUT_CHANGED, message)
+        .at(place)
+        .advise("put the file back as it was, and new rows into new files; or start anew with another state directory")
+}
+
 /// The error for a file that has less than what was read of it before: both in `unit`.
 pub(crate) fn input_changed(resource: &str, has: u64, read: u64, unit: &str) -> Diagnostic {
     let place = Place::Data { resource: resource.into(), offset: None, line: None, column: None };

@@ -1,19 +1,21 @@
 //! A single file under checkpoints: it grows span by span under a hidden name, and appears in the end.
 //!
 //! The hidden name has job and sink in it, so that a later process finds the file. The token of a span is the length that the
-//! file has at its end; a recovery cuts off what comes behind, and goes on. Where an earlier process may still be at work
-//! ([`SinkJob::remote`]) it goes on with a copy, so that the other one writes where nobody looks.
+//! file has at its end, and its checksum; a recovery cuts off what comes behind, and goes on. Where an earlier process may still be
+//! at work ([`SinkJob::remote`]) it goes on with a copy, so that the other one writes where nobody looks. On one machine the lock of
+//! the file says whether there is one.
 
-use super::directory::{damaged_token, not_as_left};
+use super::checksum::Checksum;
+use super::directory::{damaged_token, kind_of, not_as_left};
 use super::read::Compression;
 use super::sink::Files;
-use super::target::{Output, sync_directory, write_error};
+use super::target::{Contents, Output, OutputFile, VERIFIED_BYTES, sync_directory, write_error};
 use super::writer::{PartWriter, StreamWriter, trailer_length};
 use crate::format::StreamOutput;
 use crate::{Commit, Encoded, RestoredSink, SinkJob};
 use millstream_types::{Diagnostic, Place, code};
-use serde_json::{Value, json};
-use std::fs::{self, File};
+use serde_json::Value;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,12 +58,12 @@ impl GrowingFile {
         let compression = Compression::of(name);
         let Some(restored) = restored else { return place.begin(stream, compression) };
         let token = restored.token.as_ref().unwrap_or(&Value::Null);
-        let length = token.get("bytes").and_then(Value::as_u64).ok_or_else(|| damaged_token(target, token))?;
-        if job.remote.is_some() && size(&place.hidden).is_ok_and(|size| size.is_some_and(|size| size >= length)) {
+        let contents = Contents::from_json(token).ok_or_else(|| damaged_token(target, token))?;
+        if job.remote.is_some() && place.size(&place.hidden)?.is_some_and(|size| size >= contents.bytes) {
             place.copy(&place.hidden).map_err(|e| place.failed(&e))?;
         }
-        let file = place.restore(length, restored.checkpoint, stream, compression)?;
-        let writer = StreamWriter::resumed(Output::File(file), compression, stream.trailer);
+        let output = place.restore(contents, restored.checkpoint, stream, compression)?;
+        let writer = StreamWriter::resumed(output, compression, stream.trailer);
         Ok(GrowingFile { place, writer, fate: Fate::shared(None) })
     }
 
@@ -84,15 +86,15 @@ impl GrowingFile {
         let Output::File(file) = self.writer.cut().map_err(failed)? else {
             return Err(Diagnostic::bug("standard output cannot grow"));
         };
-        let bytes = file.metadata().map_err(failed)?.len();
-        let file = file.try_clone().map_err(failed)?;
-        Ok(Box::new(GrowingCommit { file, bytes, place: self.place.clone(), fate: self.fate.clone() }))
+        let contents = file.contents().map_err(failed)?;
+        let file = file.file.try_clone().map_err(failed)?;
+        Ok(Box::new(GrowingCommit { file, contents, place: self.place.clone(), fate: self.fate.clone() }))
     }
 
     pub(super) fn finish(self) -> Result<(), Diagnostic> {
         let failed = |e: io::Error| self.place.failed(&e);
         match Box::new(self.writer).finish().map_err(failed)? {
-            Output::File(file) => file.sync_all().map_err(failed)?,
+            Output::File(file) => file.file.sync_all().map_err(failed)?,
             Output::Stdout(_) => return Err(Diagnostic::bug("standard output cannot grow")),
         }
         Fate::of(&self.fate).keep();
@@ -117,38 +119,74 @@ impl HiddenFile {
     /// Begins an empty file, in place of what an earlier start of the job may have left.
     fn begin(self, stream: &StreamOutput, compression: Compression) -> Result<GrowingFile, Diagnostic> {
         let failed = |e: io::Error| self.failed(&e);
+        if let Ok(earlier) = File::open(&self.hidden) {
+            self.lock(&earlier)?;
+        }
         match fs::remove_file(&self.hidden) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
             _ => {}
         }
         let file = File::create(&self.hidden).map_err(failed)?;
+        self.lock(&file)?;
         let fate = Fate::shared(Some(TempPath::try_from_path(&self.hidden).map_err(failed)?));
-        let writer = StreamWriter::new(Output::File(file), compression, &stream.header, stream.trailer);
-        let writer = writer.map_err(failed)?;
+        let output = OutputFile::checked(file, Checksum::new());
+        let writer = StreamWriter::new(output, compression, &stream.header, stream.trailer).map_err(failed)?;
         Ok(GrowingFile { place: self, writer, fate })
     }
 
-    /// The file with the length of a checkpoint.
+    /// The file as a checkpoint has left it.
     fn restore(
         &self,
-        length: u64,
+        contents: Contents,
         checkpoint: u64,
         stream: &StreamOutput,
         compression: Compression,
-    ) -> Result<File, Diagnostic> {
+    ) -> Result<Output, Diagnostic> {
         let failed = |e: io::Error| self.failed(&e);
-        if size(&self.hidden).map_err(failed)?.is_none_or(|size| size < length) {
+        let length = contents.bytes;
+        if self.size(&self.hidden)?.is_none_or(|size| size < length) {
             // A query that had ended has given the file its name.
             let trailer = trailer_length(stream.trailer, compression).map_err(failed)?;
-            let complete = size(&self.target).map_err(failed)?;
+            let complete = self.size(&self.target)?;
             if complete.is_none_or(|size| size != length && size != length + trailer) {
                 return Err(self.lost(length, checkpoint));
             }
             self.copy(&self.target).map_err(failed)?;
         }
         let mut file = File::options().read(true).write(true).open(&self.hidden).map_err(failed)?;
+        self.lock(&file)?;
+        if length <= VERIFIED_BYTES && !contents.begin(&file).map_err(failed)? {
+            let what = format!("has other bytes than the {length} that checkpoint {checkpoint} has left");
+            return Err(not_as_left(&self.target, &what));
+        }
+        let checksum = Checksum::resumed(&file, length, contents.checksum).map_err(failed)?;
         file.set_len(length).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed)?;
-        Ok(file)
+        Ok(OutputFile::checked(file, checksum))
+    }
+
+    /// Takes the lock of the file, where the file system has any. It goes with the process.
+    fn lock(&self, file: &File) -> Result<(), Diagnostic> {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                let message = format!("another process still writes the output file '{}'", self.target.display());
+                let advice = "end that process first; each output file belongs to one job";
+                Err(Diagnostic::new(code::STATE_IN_USE, message).advise(advice))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The size of a file, if it is there.
+    ///
+    /// # Errors
+    /// When it is there but no file: what it points to is not ours.
+    fn size(&self, path: &Path) -> Result<Option<u64>, Diagnostic> {
+        match fs::symlink_metadata(path) {
+            Ok(metadata) if metadata.is_file() => Ok(Some(metadata.len())),
+            Ok(metadata) => Err(not_as_left(path, kind_of(&metadata))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(self.failed(&e)),
+        }
     }
 
     /// Makes a copy of a file to go on with, which is whole or not there.
@@ -162,22 +200,13 @@ impl HiddenFile {
     }
 
     fn lost(&self, length: u64, checkpoint: u64) -> Diagnostic {
-        let said = |path: &Path| match size(path) {
+        let said = |path: &Path| match self.size(path) {
             Ok(Some(size)) => format!("'{}' has {size}", path.display()),
             _ => format!("'{}' is not there", path.display()),
         };
         let (hidden, target) = (said(&self.hidden), said(&self.target));
         let what = format!("had {length} bytes at checkpoint {checkpoint}, but {hidden}, and {target}");
         not_as_left(&self.target, &what)
-    }
-}
-
-/// The size of a file, if it is there.
-fn size(path: &Path) -> io::Result<Option<u64>> {
-    match fs::metadata(path) {
-        Ok(metadata) => Ok(Some(metadata.len())),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
     }
 }
 
@@ -208,7 +237,7 @@ impl Fate {
 
 struct GrowingCommit {
     file: File,
-    bytes: u64,
+    contents: Contents,
     place: HiddenFile,
     fate: Arc<Mutex<Fate>>,
 }
@@ -225,7 +254,7 @@ impl Commit for GrowingCommit {
             return Err(failure.clone());
         }
         fate.keep();
-        Ok(json!({ "bytes": self.bytes }))
+        Ok(self.contents.to_json())
     }
 
     /// The file appears at the end of the query.

@@ -1,7 +1,9 @@
 //! The `filesystem` connector: local files, directories, globs, standard input and output.
 
+mod checksum;
 mod directory;
 mod discover;
+mod fingerprint;
 mod growing;
 mod metadata;
 mod read;
@@ -19,6 +21,7 @@ use crate::{Sink, SinkRequest, Source, SourceRequest};
 use millstream_types::Diagnostic;
 
 pub(crate) use discover::{input_changed, read_error};
+pub(crate) use fingerprint::{Extent, FileWitness};
 pub(crate) use metadata::{check as check_metadata, insert as insert_metadata};
 pub use target::stdout_error;
 pub(crate) use target::{Output, sync_directory, write_error};

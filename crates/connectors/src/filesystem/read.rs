@@ -1,11 +1,14 @@
 //! Reads a file of records, compressed or not, and cuts it into chunks.
 
 use super::discover::{InputFile, input_changed, read_error};
+use super::fingerprint::{Extent, FileWitness};
 use crate::records::{Framer, RecordCutter};
-use crate::{Chunk, Position, SplitReader};
+use crate::{Chunk, Position, SplitReader, Witness};
 use millstream_types::{Diagnostic, Place, code};
+use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Read, Seek};
+use std::sync::Arc;
 
 /// Compression of a file, known by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub(super) struct RecordReader {
     cutter: RecordCutter,
     /// The byte of the (decompressed) file at which reading begins.
     start: u64,
+    /// `None` of pipes.
+    witness: Option<Arc<FileWitness>>,
 }
 
 enum State {
@@ -52,13 +57,19 @@ enum State {
 impl RecordReader {
     pub(super) fn new(file: InputFile, framer: Box<dyn Framer>) -> RecordReader {
         let compression = if file.path.is_some() { Compression::of(&file.info.name) } else { Compression::None };
-        RecordReader { file, compression, state: State::Closed, cutter: RecordCutter::new(framer), start: 0 }
+        let extent = if compression == Compression::None { Extent::Bytes } else { Extent::Compressed };
+        let path = file.path.clone().filter(|_| !file.stream);
+        let witness = path.map(|path| FileWitness::new(path, extent));
+        RecordReader { file, compression, state: State::Closed, cutter: RecordCutter::new(framer), start: 0, witness }
     }
 
     fn open(&self) -> Result<Box<dyn Read + Send>, Diagnostic> {
         let Some(path) = &self.file.path else { return Ok(Box::new(io::stdin())) };
         let failed = |e: io::Error| read_error(&self.file.info.path, &e);
         let mut file = File::open(path).map_err(failed)?;
+        if let Some(witness) = &self.witness {
+            witness.opened(&file.metadata().map_err(failed)?);
+        }
         let mut reader: Box<dyn Read + Send> = match self.compression {
             Compression::None => {
                 if self.start > 0 && !self.file.stream {
@@ -107,7 +118,12 @@ impl RecordReader {
     fn fill(&mut self, reader: &mut dyn Read) -> Result<bool, Diagnostic> {
         loop {
             match reader.read(self.cutter.room()) {
-                Ok(0) => return Ok(false),
+                Ok(0) => {
+                    if let Some(witness) = &self.witness {
+                        witness.ended((self.compression == Compression::None).then(|| self.cutter.received()));
+                    }
+                    return Ok(false);
+                }
                 Ok(read) => self.cutter.advance(read),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(self.failed(&e)),
@@ -127,6 +143,14 @@ impl SplitReader for RecordReader {
     fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
         self.start = from.map_or(0, |position| self.cutter.resume(position));
         Ok(())
+    }
+
+    fn witness(&self) -> Option<Arc<dyn Witness>> {
+        self.witness.clone().map(|witness| witness as Arc<dyn Witness>)
+    }
+
+    fn verify(&self, described: &Value, has_ended: bool) -> Result<(), Diagnostic> {
+        self.witness.as_ref().map_or(Ok(()), |witness| witness.verify(described, has_ended))
     }
 
     fn limit_records(&mut self, bytes: usize) {

@@ -3,7 +3,9 @@
 //! A file is written under a hidden name in the directory of its final one, forced to disk ([`Sealed`]), and renamed. If the
 //! query is aborted, dropping the [`Target`] removes it. Standard output and devices are written as they are.
 
+use super::checksum::Checksum;
 use millstream_types::{Diagnostic, Place, code};
+use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -12,9 +14,77 @@ use tempfile::TempPath;
 /// A destination of bytes.
 pub(crate) enum Output {
     /// A file that gets its name at the end, or a device.
-    File(File),
+    File(OutputFile),
     /// Standard output.
     Stdout(io::Stdout),
+}
+
+/// A file being written.
+pub(crate) struct OutputFile {
+    /// The file.
+    pub(super) file: File,
+    /// That of what it has, where a recovery asks for it.
+    pub(super) checksum: Option<Checksum>,
+}
+
+impl OutputFile {
+    fn plain(file: File) -> Output {
+        Output::File(OutputFile { file, checksum: None })
+    }
+
+    /// One whose checksum is kept.
+    pub(super) fn checked(file: File, checksum: Checksum) -> Output {
+        Output::File(OutputFile { file, checksum: Some(checksum) })
+    }
+
+    /// Bytes, and their checksum.
+    pub(super) fn contents(&self) -> io::Result<Contents> {
+        let checksum = self.checksum.as_ref().map_or(0, Checksum::value);
+        Ok(Contents { bytes: self.file.metadata()?.len(), checksum })
+    }
+}
+
+/// What an output file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Contents {
+    /// Its size.
+    pub bytes: u64,
+    /// That of [`Checksum::value`]; 0 where nobody asks for it.
+    pub checksum: u64,
+}
+
+/// Bytes of a sink's files whose checksums a recovery compares: of more it looks at the sizes only.
+pub(super) const VERIFIED_BYTES: u64 = 1 << 30;
+
+impl Contents {
+    /// For the token of a span.
+    pub(super) fn to_json(self) -> Value {
+        json!({ "bytes": self.bytes, "xxh3": self.checksum })
+    }
+
+    /// From the token of a span.
+    pub(super) fn from_json(token: &Value) -> Option<Contents> {
+        Some(Contents { bytes: token.get("bytes")?.as_u64()?, checksum: token.get("xxh3")?.as_u64()? })
+    }
+
+    /// Whether a file begins with them.
+    pub(super) fn begin(self, file: &File) -> io::Result<bool> {
+        Ok(Checksum::of_file(file, self.bytes)?.value() == self.checksum)
+    }
+}
+
+impl Write for OutputFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        if let Some(checksum) = &mut self.checksum {
+            checksum.update(&bytes[..written]);
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
 
 impl Write for Output {
@@ -46,8 +116,7 @@ pub(super) struct Target {
 pub(super) struct Sealed {
     temporary: TempPath,
     path: PathBuf,
-    /// Its size.
-    pub bytes: u64,
+    contents: Contents,
 }
 
 /// The hidden name of a file that has its final name already in it.
@@ -68,7 +137,7 @@ impl Target {
         let special = fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
         if special {
             let file = File::options().write(true).open(path).map_err(failed)?;
-            return Ok((Target { name, pending: None }, Output::File(file)));
+            return Ok((Target { name, pending: None }, OutputFile::plain(file)));
         }
         // A link stays a link: what it points to is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
@@ -89,16 +158,17 @@ impl Target {
             builder.permissions(fs::Permissions::from_mode(0o666));
         }
         let (file, temporary) = builder.tempfile_in(&directory).map_err(|e| failed(e.kind().into()))?.into_parts();
-        Ok((Target { name, pending: Some((temporary, path)) }, Output::File(file)))
+        Ok((Target { name, pending: Some((temporary, path)) }, OutputFile::plain(file)))
     }
 
-    /// The file `name` of a directory, whose hidden name follows from it ([`hidden_name`]), so that it is found again.
+    /// The file `name` of a directory, whose hidden name follows from it ([`hidden_name`]), so that it is found again. Its checksum is
+    /// kept.
     pub(super) fn part(directory: &Path, name: &str) -> Result<(Target, Output), Diagnostic> {
         let (path, hidden) = (directory.join(name), directory.join(hidden_name(name)));
         let shown = path.to_string_lossy().into_owned();
         let file = File::create(&hidden).map_err(|e| write_error(&shown, &e))?;
         let temporary = TempPath::try_from_path(&hidden).map_err(|e| write_error(&shown, &e))?;
-        Ok((Target { name: shown, pending: Some((temporary, path)) }, Output::File(file)))
+        Ok((Target { name: shown, pending: Some((temporary, path)) }, OutputFile::checked(file, Checksum::new())))
     }
 
     /// The file that appears in the end; none of standard output and devices.
@@ -125,18 +195,18 @@ impl Target {
         let (Output::File(file), Some((temporary, path))) = (output, self.pending) else {
             return Err(Diagnostic::bug("only files can be sealed"));
         };
-        let metadata = file.sync_all().and_then(|()| file.metadata());
-        let bytes = metadata.map_err(|e| write_error(&self.name, &e))?.len();
-        Ok(Sealed { temporary, path, bytes })
+        let contents = file.file.sync_all().and_then(|()| file.contents());
+        let contents = contents.map_err(|e| write_error(&self.name, &e))?;
+        Ok(Sealed { temporary, path, contents })
     }
 }
 
 impl Sealed {
-    /// Leaves the file under its hidden name. Returns the final name, without the directory, and the size.
-    pub(super) fn keep(self) -> Result<(String, u64), Diagnostic> {
+    /// Leaves the file under its hidden name. Returns the final name, without the directory, and what it holds.
+    pub(super) fn keep(self) -> Result<(String, Contents), Diagnostic> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         self.temporary.keep().map_err(|e| write_error(&self.path.to_string_lossy(), &e.error))?;
-        Ok((name, self.bytes))
+        Ok((name, self.contents))
     }
 }
 

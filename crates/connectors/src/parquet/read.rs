@@ -2,17 +2,20 @@
 
 use super::Parts;
 use super::late::{policy, selection};
-use crate::filesystem::{check_metadata, input_changed, insert_metadata, read_error};
+use crate::filesystem::{Extent, FileWitness, check_metadata, input_changed, insert_metadata, read_error};
 use crate::fit::{self, Wanted, guarded};
 use crate::survivors::Survivors;
 use crate::text_chunk::FileInfo;
-use crate::{Chunk, ColumnRequest, Decoded, Decoder, HeadFilter, Position, Source, SourceRequest, SplitReader};
+use crate::{
+    Chunk, ColumnRequest, Decoded, Decoder, HeadFilter, Position, Source, SourceRequest, SplitReader, Witness,
+};
 use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::reader::{ChunkReader, Length};
 use arrow_array::RecordBatch;
 use millstream_types::{Diagnostic, Place, code};
+use serde_json::Value;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
@@ -62,6 +65,7 @@ impl Source for ParquetSource {
         let reader = |(path, info): (PathBuf, FileInfo)| {
             let (plan, info) = (self.plan.clone(), Arc::new(info));
             Box::new(FileReader {
+                witness: FileWitness::new(path.clone(), Extent::Whole),
                 path,
                 info,
                 plan,
@@ -155,6 +159,7 @@ impl OpenFile {
 
 struct FileReader {
     path: PathBuf,
+    witness: Arc<FileWitness>,
     info: Arc<FileInfo>,
     plan: Arc<Plan>,
     rows: usize,
@@ -179,7 +184,9 @@ impl FileReader {
     fn open(&self) -> Result<OpenFile, Diagnostic> {
         let failed = |e: io::Error| read_error(&self.info.path, &e);
         let file = File::open(&self.path).map_err(failed)?;
-        let length = file.metadata().map_err(failed)?.len();
+        let stat = file.metadata().map_err(failed)?;
+        let length = stat.len();
+        self.witness.opened(&stat);
         let file = SharedFile { file: Arc::new(file), length };
         let metadata =
             guarded(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|e| e.to_string()));
@@ -206,6 +213,14 @@ impl SplitReader for FileReader {
         Ok(())
     }
 
+    fn witness(&self) -> Option<Arc<dyn Witness>> {
+        Some(self.witness.clone())
+    }
+
+    fn verify(&self, described: &Value, has_ended: bool) -> Result<(), Diagnostic> {
+        self.witness.verify(described, has_ended)
+    }
+
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
         if self.open.is_none() {
             self.open = Some(self.open()?);
@@ -213,7 +228,10 @@ impl SplitReader for FileReader {
         let open = self.open.as_ref().expect("opened above");
         loop {
             let groups = open.metadata.metadata().row_groups();
-            let Some(group) = groups.get(self.group) else { return Ok(None) };
+            let Some(group) = groups.get(self.group) else {
+                self.witness.ended(Some(open.file.length));
+                return Ok(None);
+            };
             let total = usize::try_from(group.num_rows()).unwrap_or(0);
             self.row = self.row.max(usize::try_from(self.resumed.saturating_sub(self.before)).unwrap_or(total));
             if self.row >= total {

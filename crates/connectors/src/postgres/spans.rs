@@ -23,7 +23,6 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// See the file's description.
 pub(super) struct Spans {
@@ -58,13 +57,7 @@ impl Spans {
     ) -> Result<Spans, Diagnostic> {
         fs::create_dir_all(&job.directory).map_err(|e| failed(job, &e))?;
         let spans = restored.and_then(|restored| restored.token.as_ref()).map_or(Ok(Vec::new()), spans_of)?;
-        let prefix = match job.remote {
-            None => prefix(job),
-            Some(_) => {
-                let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                format!("{}{:x}{:x}-", prefix(job), since_epoch.as_nanos(), std::process::id())
-            }
-        };
+        let prefix = format!("{}{}-", prefix(job), job.run);
         let shared = Arc::new(Shared { job: job.clone(), prefix, database, ledger: Mutex::default() });
         let committed = shared.claim()?;
         let checkpoint = restored.map_or(0, |restored| restored.checkpoint);

@@ -30,7 +30,14 @@ fn write(sink: &mut dyn Sink, numbers: std::ops::Range<i64>) -> Result<(), Diagn
 }
 
 fn job(name: &str) -> SinkJob {
-    SinkJob { job: name.into(), sink: 0, directory: std::path::PathBuf::new(), remote: None, shared: Arc::default() }
+    SinkJob {
+        job: name.into(),
+        sink: 0,
+        run: 1,
+        directory: std::path::PathBuf::new(),
+        remote: None,
+        shared: Arc::default(),
+    }
 }
 
 fn restored(checkpoint: u64) -> RestoredSink {

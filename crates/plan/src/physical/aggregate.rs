@@ -113,13 +113,14 @@ impl Planner {
             }
             _ => Combination::Recompute,
         };
-        let (timeline, outputs) = (window.timeline, components.outputs);
+        let (timeline, outputs, calls) = (window.timeline, components.outputs, components.calls);
         self.aggregations.push(Aggregation {
             assigner,
             timeline,
             keys: fields,
             components: kinds,
             outputs,
+            calls,
             combination,
         });
         Ok(Branch::new(PipelineInput::Aggregation(aggregation), columns))

@@ -47,7 +47,7 @@ impl Payload {
 
     /// Components whose arguments and guards are computed before the exchange.
     pub(super) fn slots(&mut self, components: Components) -> SlotAggregates {
-        let Components { list, outputs } = components;
+        let Components { list, outputs, calls } = components;
         let mut updates = Vec::with_capacity(list.len());
         let mut kinds = Vec::with_capacity(list.len());
         for (kind, update) in list {
@@ -60,7 +60,7 @@ impl Payload {
             kinds.push(kind);
             updates.push(ComponentUpdate { argument, guard });
         }
-        SlotAggregates { components: kinds, updates, outputs }
+        SlotAggregates { components: kinds, updates, outputs, calls }
     }
 }
 

@@ -12,6 +12,7 @@ use millstream_state::PARTITIONS;
 use millstream_storage::{BlobRef, Manifest, SplitState, Store, TableState};
 use millstream_types::{Diagnostic, code};
 use parking_lot::Mutex;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
@@ -35,6 +36,8 @@ pub(crate) struct RestoredSplit {
     pub(crate) position: Option<Position>,
     /// Rows before that.
     pub(crate) rows: u64,
+    /// What a checkpoint says of what was read.
+    pub(crate) input: Option<Value>,
 }
 
 impl<'a> Restored<'a> {
@@ -68,7 +71,7 @@ impl<'a> Restored<'a> {
         }
         let mut splits = Vec::with_capacity(found.len());
         for split in &state.splits {
-            let SplitState { name, at, line, rows, ended, .. } = split.clone();
+            let SplitState { name, at, line, rows, ended, input, .. } = split.clone();
             let reader = found.remove(&name);
             if reader.is_none() && !ended && at.is_some() {
                 let message = format!("'{name}' of table {} is gone, but had not been read to its end", state.table);
@@ -78,13 +81,16 @@ impl<'a> Restored<'a> {
                 // Nothing had been read of it.
                 continue;
             }
+            if let (Some(reader), Some(input)) = (&reader, &input) {
+                reader.verify(input, ended)?;
+            }
             let position = at.map(|at| Position { at, line });
             let begin = match (ended, position) {
                 (true, _) => Begin::Ended,
                 (false, Some(_)) => Begin::Resume(position),
                 (false, None) => Begin::Fresh,
             };
-            splits.push(RestoredSplit { reader, name, begin, position, rows });
+            splits.push(RestoredSplit { reader, name, begin, position, rows, input });
         }
         let new = order.into_iter().filter_map(|name| found.remove(&name));
         splits.extend(new.map(|reader| RestoredSplit { begin: Begin::Resume(None), ..RestoredSplit::fresh(reader) }));
@@ -163,7 +169,7 @@ impl RestoredSplit {
     /// A split that no checkpoint knows.
     pub(crate) fn fresh(reader: Box<dyn SplitReader>) -> RestoredSplit {
         let name = reader.name().to_string();
-        RestoredSplit { reader: Some(reader), name, begin: Begin::Fresh, position: None, rows: 0 }
+        RestoredSplit { reader: Some(reader), name, begin: Begin::Fresh, position: None, rows: 0, input: None }
     }
 }
 

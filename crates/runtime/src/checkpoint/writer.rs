@@ -3,6 +3,7 @@
 use super::{CheckpointConfig, Checkpointing, Message, Part, PlanLines, Saved, SavedPartition, StateBlob, SweptSlices};
 use crate::keyed;
 use crate::query::Query;
+use crate::source::SourceRuntime;
 use crate::spill::unreadable;
 use crate::tables::{Frozen, FrozenByNumber, OpenTables};
 use millstream_connectors::{Acknowledger, Commit, Position};
@@ -100,9 +101,12 @@ pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
     for (place, egress) in query.sinks.iter().enumerate() {
         last.commits[place] = egress.with_sink(|sink| sink.cut(number))?.flatten();
     }
-    let names = |source: usize| query.plan.sources[source].name().to_string();
-    let sources = (0..query.sources.len()).map(|source| SourceState { table: names(source), splits: Vec::new() });
-    last.sources = sources.collect();
+    let state = |(number, source): (usize, &SourceRuntime)| {
+        let rows = |split| query.stats.sources[number].split(split).rows.load(Relaxed);
+        let splits = source.splits.iter().enumerate().filter_map(|(split, runtime)| runtime.as_read(rows(split)));
+        SourceState { table: query.plan.sources[number].name().to_string(), splits: splits.collect() }
+    };
+    last.sources = query.sources.iter().enumerate().map(state).collect();
     writer.commit(last, true)
 }
 
@@ -249,9 +253,23 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Adds what was read to how far it was read.
+    fn describe_inputs(&self, sources: &mut [SourceState]) {
+        for (runtime, state) in self.query.sources.iter().zip(sources) {
+            // Both are in the same order, but for splits that have nothing yet.
+            let mut splits = runtime.splits.iter();
+            for split in &mut state.splits {
+                let at = split.at.map(|at| Position { at, line: split.line });
+                let found = splits.find(|runtime| *runtime.name() == split.name);
+                split.input = found.and_then(|runtime| runtime.describe(at, split.ended));
+            }
+        }
+    }
+
     /// Prepares the spans, writes the manifest, commits the spans, and removes older checkpoints.
     fn commit(&self, current: Gathering, is_finished: bool) -> Result<(), Diagnostic> {
-        let Gathering { number, pack, sources, aggregations, operators, mut commits, .. } = current;
+        let Gathering { number, pack, mut sources, aggregations, operators, mut commits, .. } = current;
+        self.describe_inputs(&mut sources);
         let failed = |e: io::Error| self.failed(number, Failure::Store(e));
         let bytes_written = pack.finish().map_err(failed)?;
         let sink = |(commit, plan): (&mut Option<Box<dyn Commit>>, &millstream_plan::pipeline::SinkPlan)| {

@@ -59,6 +59,7 @@ fn aggregates() -> SlotAggregates {
             update(Some(number)),
             update(Some(name)),
         ],
+        calls: vec![],
         outputs: vec![
             output(0, Finish::Value, DataType::BigInt),
             output(1, Finish::Value, DataType::BigInt),

@@ -145,6 +145,7 @@ pub fn aggregates() -> SlotAggregates {
     let output = |component, finish, data_type, nullable| ComponentOutput { component, finish, data_type, nullable };
     SlotAggregates {
         updates: vec![count_all(), argument(key_column()), argument(key_column()), argument(name)],
+        calls: vec![],
         outputs: vec![
             output(0, Finish::Value, DataType::BigInt, false),
             output(1, Finish::Value, DataType::BigInt, false),

@@ -311,6 +311,7 @@ pub fn aggregation(assigner: WindowAssigner, keys: Vec<Field>) -> Aggregation {
         assigner,
         keys,
         components: vec![Accumulator::Count, Accumulator::MaxI64],
+        calls: vec![],
         outputs: ComponentOutput::values(&[Accumulator::Count; 2], &[DataType::BigInt, DataType::BigInt]),
         combination: Combination::Recompute,
     }

@@ -224,6 +224,7 @@ fn slots_are_updated_by_their_number() {
             ComponentUpdate { argument: None, guard: None },
             ComponentUpdate { argument: Some(column("price")), guard: None },
         ],
+        calls: vec![],
         outputs: vec![],
     };
     let lowered = lower_slots("slots", &schema(), &aggregates).unwrap();

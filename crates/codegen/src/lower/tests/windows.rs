@@ -38,6 +38,7 @@ fn aggregation(
         assigner,
         keys,
         components,
+        calls: vec![],
         outputs: vec![],
         combination,
     });
@@ -275,6 +276,7 @@ fn numbering(assigner: WindowAssigner) -> Lowered {
             keys: vec![Field::new("number", DataType::BigInt, false)],
             components: vec![],
             outputs: vec![],
+            calls: vec![],
             combination: Combination::Recompute,
         }],
         ..QueryPlan::default()

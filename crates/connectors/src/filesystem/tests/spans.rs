@@ -1,5 +1,6 @@
 //! Spans of the sink: whatever step a process dies at, the output after recovery is that of an undisturbed run.
 
+use super::super::checksum::Checksum;
 use super::{columns, names, path, schema, sink_request, source_request};
 use crate::{Commit, Delivery, RestoredSink, Sink, SinkJob, SinkRequest, open_sink};
 use millstream_types::{Diagnostic, code};
@@ -15,7 +16,14 @@ const ROWS: i64 = 50;
 const CHECKPOINTS: u64 = 4;
 
 fn job() -> SinkJob {
-    SinkJob { job: "job-1".into(), sink: 2, directory: PathBuf::new(), remote: None, shared: std::sync::Arc::default() }
+    SinkJob {
+        job: "job-1".into(),
+        sink: 2,
+        run: 5,
+        directory: PathBuf::new(),
+        remote: None,
+        shared: std::sync::Arc::default(),
+    }
 }
 
 /// Where a process dies.
@@ -113,6 +121,16 @@ impl Run<'_> {
     }
 }
 
+/// Leaves everything as a process that is killed does: nothing is cleaned up, and its locks are gone.
+fn die<T>(alive: T, directory: &Path) {
+    std::mem::forget(alive);
+    for name in names(directory).into_iter().filter(|name| name.starts_with(".millstream-")) {
+        let (file, copy) = (directory.join(name), directory.join("copy"));
+        fs::copy(&file, &copy).unwrap();
+        fs::rename(copy, file).unwrap();
+    }
+}
+
 fn snapshot(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     names(directory).into_iter().map(|name| (name.clone(), fs::read(directory.join(&name)).unwrap())).collect()
 }
@@ -172,7 +190,7 @@ fn a_crash_at_any_step_leaves_no_trace() {
                         assert!(expected.get(name) == Some(data), "{name} is visible and not committed: {crash:?}");
                     }
                     if killed {
-                        std::mem::forget(alive);
+                        die(alive, directory.path());
                     } else {
                         drop(alive);
                     }
@@ -241,7 +259,7 @@ fn a_checkpoint_that_is_not_whole_leaves_its_files_to_the_next() {
                 }
                 // The checkpoints before and behind this one failed.
             }
-            std::mem::forget(sink);
+            die(sink, directory.path());
             let sink = run.open();
             if name.is_empty() {
                 assert_eq!(ids(&directory, name, format), (0..3 * PIECES * ROWS).collect::<Vec<_>>());
@@ -257,19 +275,19 @@ fn a_checkpoint_that_is_not_whole_leaves_its_files_to_the_next() {
 fn files_of_others_are_left_alone() {
     let directory = TempDir::new().unwrap();
     let others = [
-        ".part-job-1-3-7-0.json",
-        ".part-job-2-7-0.json",
+        ".part-job-1-3-7-1-0.json",
+        ".part-job-2-7-1-0.json",
         "_SUCCESS",
-        "part-job-1-2-0-0-0.json",
-        "part-job-1-2-0.json",
-        "part-job-1-2-a-0.json",
-        "part-job-1-22-0-0.json",
-        "part-job-2-1-2-0.json",
+        "part-job-1-2-0-0-0-0.json",
+        "part-job-1-2-0-0.json",
+        "part-job-1-2-a-1-0.json",
+        "part-job-1-22-0-1-0.json",
+        "part-job-2-1-2-1-0.json",
     ];
     for name in others {
         fs::write(directory.path().join(name), "").unwrap();
     }
-    for name in [".part-job-1-2-0-7.json", "part-job-1-2-0-0.json", "part-job-1-2-12-3.csv"] {
+    for name in [".part-job-1-2-0-1-7.json", "part-job-1-2-0-1-0.json", "part-job-1-2-12-2-3.csv"] {
         fs::write(directory.path().join(name), "").unwrap();
     }
     let request = request(&directory, "", "json");
@@ -297,13 +315,17 @@ fn output_that_was_changed_is_refused() {
     fs::remove_file(directory.path().join(&hidden)).unwrap();
     let error = refused(&parts, token);
     assert!(error.message.contains(&hidden[1..]) && error.message.contains("is not there"), "{error}");
-    for damaged in [json!({}), json!({"files": [{"name": "../part-x", "bytes": 1}]}), json!({"bytes": 3})] {
+    for damaged in
+        [json!({}), json!({"files": [{"name": "../part-x", "contents": {"bytes": 1, "xxh3": 2}}]}), json!({"bytes": 3})]
+    {
         assert_eq!(refused(&parts, Some(damaged)).code, code::CHECKPOINT_DAMAGED);
     }
 
     let single = request(&directory, "a.json", "json");
     assert_eq!(refused(&single, None).code, code::CHECKPOINT_DAMAGED);
-    let token = Some(json!({"bytes": 100}));
+    let mut of_file = Checksum::new();
+    of_file.update(&[b'x'; 100]);
+    let token = Some(json!({"bytes": 100, "xxh3": of_file.value()}));
     let error = refused(&single, token.clone());
     assert_eq!(error.code, code::NOT_RECOVERABLE);
     assert!(error.message.contains("had 100 bytes at checkpoint 3"), "{error}");
@@ -312,8 +334,68 @@ fn output_that_was_changed_is_refused() {
     assert!(refused(&single, token.clone()).message.contains("has 99"));
     fs::write(directory.path().join("a.json"), vec![b'x'; 101]).unwrap();
     assert!(refused(&single, token.clone()).message.contains("has 101"));
+    fs::write(directory.path().join("a.json"), vec![b'y'; 100]).unwrap();
+    assert!(refused(&single, token.clone()).message.contains("has other bytes than the 100"));
+    fs::remove_file(&hidden).unwrap();
     fs::write(directory.path().join("a.json"), vec![b'x'; 100]).unwrap();
     open_sink(&single).unwrap().begin(&job(), Some(&RestoredSink { checkpoint: 3, token })).unwrap();
+}
+
+#[test]
+fn output_of_the_same_size_is_looked_at() {
+    for (name, format) in OUTPUTS {
+        for alteration in 0..3 {
+            let directory = TempDir::new().unwrap();
+            let request = request(&directory, name, format);
+            let mut run = Run { request: &request, directory: directory.path(), manifest: None };
+            drop(run.run(Some((3, Crash::BeforeCommit))));
+            let token = run.manifest.clone().unwrap().token;
+            // The files of the last span, or the one that grows.
+            let hidden = names(directory.path()).into_iter().find(|name| name.starts_with('.')).unwrap();
+            let file = directory.path().join(&hidden);
+            let mut bytes = fs::read(&file).unwrap();
+            match alteration {
+                0 => {
+                    let middle = bytes.len() / 2;
+                    bytes[middle] ^= 1;
+                    fs::write(&file, bytes).unwrap();
+                }
+                1 => {
+                    let elsewhere = directory.path().join("elsewhere");
+                    fs::rename(&file, &elsewhere).unwrap();
+                    std::os::unix::fs::symlink(&elsewhere, &file).unwrap();
+                }
+                // A copy is as good.
+                _ => {
+                    fs::remove_file(&file).unwrap();
+                    fs::write(&file, bytes).unwrap();
+                    run.run(None);
+                    continue;
+                }
+            }
+            let error = refused(&request, token);
+            assert_eq!(error.code, code::NOT_RECOVERABLE, "{name} {format}: {error}");
+            let what = if alteration == 0 { "other" } else { "is a symbolic link now" };
+            assert!(error.message.contains(what), "{name} {format}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_process_that_still_writes_is_not_written_over() {
+    let directory = TempDir::new().unwrap();
+    let request = request(&directory, "a.json", "json");
+    let mut run = Run { request: &request, directory: directory.path(), manifest: None };
+    let alive = run.run(Some((2, Crash::AfterCommit)));
+    for manifest in [run.manifest.clone(), None] {
+        let mut sink = open_sink(&request).unwrap();
+        let error = sink.begin(&job(), manifest.as_ref()).unwrap_err();
+        assert_eq!(error.code, code::STATE_IN_USE, "{error}");
+        assert!(error.message.contains("another process still writes") && error.message.contains("a.json"), "{error}");
+    }
+    drop(alive);
+    run.run(None);
+    assert_eq!(ids(&directory, "a.json", "json"), (0..4 * PIECES * ROWS).collect::<Vec<_>>());
 }
 
 #[test]
@@ -374,5 +456,5 @@ fn files_that_cannot_be_written_are_named() {
     let piece = sink.encoder().encode(&columns(0, 1), 1).unwrap();
     let error = sink.write(piece).unwrap_err();
     assert_eq!(error.code, code::WRITE_FAILED);
-    assert!(error.to_string().contains("gone/part-job-1-2-0-0.json"), "{error}");
+    assert!(error.to_string().contains("gone/part-job-1-2-0-5-0.json"), "{error}");
 }
