@@ -75,14 +75,20 @@ shuffle:
 chaos:
 	MILLSTREAM_CHAOS=20 $(CARGO) test --test suite corpus
 
-# Kills jobs with windows, joins, sessions, ranks and OVER at random moments, 200 times each: from files to files, from files to
-# PostgreSQL, from Kafka to files, Kafka and PostgreSQL; some ten minutes once built.
+# Disturbs jobs with windows, joins, sessions, ranks and OVER at random moments. From files to files with 32 MiB of memory, by 500
+# signals (TERM, KILL, and STOP before CONT or KILL) and by full disks, which take root or sudo without a password: with the state in a
+# directory, and in a local S3 server. And by 200 times KILL each from files to PostgreSQL, and from Kafka to files, Kafka and PostgreSQL.
+# Half an hour once built.
+SIGNALS ?= 500
 KILLS ?= 200
 crash: setup
 	scripts/setup.sh --kafka
 	scripts/kafka.sh jars
 	@scripts/postgres.sh
-	MILLSTREAM_KILLS=$(KILLS) $(CARGO) test --workspace --test recovery
+	@scripts/setup.sh --s3
+	@scripts/s3.sh install
+	MILLSTREAM_SIGNALS=$(SIGNALS) $(CARGO) test --workspace --test crash -- --nocapture
+	MILLSTREAM_SIGNALS=$(SIGNALS) $(CARGO) test --workspace --test s3 disturbed -- --nocapture
 	MILLSTREAM_KAFKA=start MILLSTREAM_KILLS=$(KILLS) $(CARGO) test --workspace --test postgres killed
 
 # Regenerates the parts of docs/ that come from code.
@@ -154,7 +160,9 @@ deny:
 clean:
 	$(CARGO) clean
 
-# Statements by a grammar and damaged files, for an hour each; a new seed each time, which the output names.
+# Statements by a grammar; damaged files, streams, messages and state of jobs: for an hour each; a new seed each time, which the output names.
 FUZZ_SECONDS ?= 3600
+FUZZ_SEED ?= $(shell date +%s)
 fuzz:
-	MILLSTREAM_FUZZ_SECONDS=$(FUZZ_SECONDS) MILLSTREAM_FUZZ_SEED=$${FUZZ_SEED:-$$(date +%s)} $(CARGO) test --workspace --test fuzz -- --nocapture
+	MILLSTREAM_FUZZ_SECONDS=$(FUZZ_SECONDS) MILLSTREAM_FUZZ_SEED=$(FUZZ_SEED) $(CARGO) test --workspace --test fuzz -- --nocapture
+	MILLSTREAM_FUZZ_SECONDS=$(FUZZ_SECONDS) MILLSTREAM_FUZZ_SEED=$(FUZZ_SEED) $(CARGO) test --workspace --lib damaged_messages -- --nocapture

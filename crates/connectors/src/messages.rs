@@ -255,6 +255,9 @@ impl MessageEncoder for TextMessageEncoder {
 }
 
 #[cfg(test)]
+mod damaged;
+
+#[cfg(test)]
 pub(crate) mod testing {
     //! For the tests of formats of messages.
 

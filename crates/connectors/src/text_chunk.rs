@@ -38,7 +38,7 @@ impl TextChunk {
         let at = at.min(self.data.len());
         let line = match self.framing.record_bytes {
             Some(_) => None,
-            None => Some(self.line + self.framing.lines(&self.data[..at])),
+            None => Some(self.line.saturating_add(self.framing.lines(&self.data[..at]))),
         };
         Place::Data { resource: self.file.path.clone(), offset: Some(self.offset + at as u64), line, column }
     }
@@ -195,7 +195,7 @@ impl TextChunk {
         let front = TextChunk { data: self.data.slice_with_length(0, end), ..self.clone() };
         self.data = self.data.slice(end);
         self.offset += end as u64;
-        self.line += self.framing.lines(&front.data);
+        self.line = self.line.saturating_add(self.framing.lines(&front.data));
         front
     }
 

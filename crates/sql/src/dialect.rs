@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | `TABLE a.b` as an argument | `Expr::Function` named `TABLE`; its first argument is the `Identifier`/`CompoundIdentifier` |
 //! | `TABLE a PARTITION BY x, y` | the same; the arguments after the first are `x` and `y` |
+//! | `(SELECT …) PARTITION BY x, y` | the same; its first argument is the `Subquery` |
 //! | `DESCRIPTOR(c)` | `Expr::Function` named `DESCRIPTOR` |
 //! | `DATA => …` | `FunctionArg::Named` with `FunctionArgOperator::RightArrow` |
 //! | `FROM TABLE(TUMBLE(…))` | `TableFactor::TableFunction` |
@@ -152,6 +153,10 @@ impl Dialect for FlinkDialect {
 
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         let token = parser.peek_token_ref();
+        let is_query = |parser: &Parser| ["SELECT", "WITH"].iter().any(|word| data_type::peek_word(parser, 1, word));
+        if token.token == Token::LParen && is_query(parser) {
+            return Some(parse_query_argument(parser));
+        }
         let Token::Word(word) = &token.token else { return None };
         if word.quote_style.is_some() {
             return None;
@@ -232,6 +237,22 @@ fn parse_table_argument(parser: &mut Parser, span: Span) -> Result<Expr, ParserE
         _ => Expr::CompoundIdentifier(parts),
     };
     let mut arguments = vec![name];
+    parse_partitioning(parser, &mut arguments)?;
+    Ok(call("TABLE", span, arguments))
+}
+
+/// `(SELECT …)`, anywhere in an expression, or `(SELECT …) PARTITION BY x, …` as an argument, at the parenthesis.
+fn parse_query_argument(parser: &mut Parser) -> Result<Expr, ParserError> {
+    let span = parser.peek_token_ref().span;
+    parser.expect_token(&Token::LParen)?;
+    let mut arguments = vec![Expr::Subquery(parser.parse_query()?)];
+    parser.expect_token(&Token::RParen)?;
+    parse_partitioning(parser, &mut arguments)?;
+    Ok(if arguments.len() == 1 { arguments.remove(0) } else { call("TABLE", span, arguments) })
+}
+
+/// Appends the keys of `PARTITION BY x, …`, if that follows.
+fn parse_partitioning(parser: &mut Parser, arguments: &mut Vec<Expr>) -> Result<(), ParserError> {
     if parser.parse_keywords(&[Keyword::PARTITION, Keyword::BY]) {
         let parenthesized = parser.consume_token(&Token::LParen);
         // After an unparenthesized key, `, DESCRIPTOR(…)` is the next argument of the function, not another key.
@@ -246,7 +267,7 @@ fn parse_table_argument(parser: &mut Parser, span: Span) -> Result<Expr, ParserE
             parser.expect_token(&Token::RParen)?;
         }
     }
-    Ok(call("TABLE", span, arguments))
+    Ok(())
 }
 
 /// Whether what follows the comma is `DESCRIPTOR(…)` or `NAME => …`.

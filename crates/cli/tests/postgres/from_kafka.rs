@@ -2,7 +2,8 @@
 //! them. Needs a broker, too: `MILLSTREAM_KAFKA=start`. `MILLSTREAM_KILLS=200` kills more often.
 
 use crate::broker::{Kafka, shared};
-use crate::draws::{Draws, kills};
+use crate::draws::Draws;
+use crate::how_often::how_often;
 use crate::server::Database;
 use crate::support::millstream;
 use std::collections::BTreeMap;
@@ -124,7 +125,7 @@ impl Job<'_> {
 fn a_job_from_kafka_that_is_killed_loses_and_repeats_nothing() {
     let Some(kafka) = shared() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let kills = kills(8);
+    let kills = how_often("MILLSTREAM_KILLS", 8);
     let mut draws = Draws(kills);
     for topic in ["from-a", "from-b"] {
         kafka.create(topic, 2, &[]);

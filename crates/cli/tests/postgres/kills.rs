@@ -1,7 +1,8 @@
 //! Jobs that are killed at random moments leave the rows of an undisturbed run in the database. `MILLSTREAM_KILLS=200` kills
 //! more often.
 
-use crate::draws::{Draws, kills};
+use crate::draws::Draws;
+use crate::how_often::how_often;
 use crate::server::Database;
 use crate::support::millstream;
 use std::fs;
@@ -96,7 +97,7 @@ fn content(database: &mut Database) -> Vec<Vec<String>> {
 fn a_job_that_is_killed_loses_and_repeats_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let kills = kills(8);
+    let kills = how_often("MILLSTREAM_KILLS", 8);
     let mut draws = Draws(kills);
     write_input(folder, &mut draws);
     let mut undisturbed = database("undisturbed");

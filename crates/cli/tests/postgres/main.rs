@@ -15,6 +15,8 @@ mod draws;
 mod encryption;
 mod failures;
 mod from_kafka;
+#[path = "../support/how_often.rs"]
+mod how_often;
 mod kills;
 mod queries;
 mod server;

@@ -1,4 +1,4 @@
-//! What is drawn at random in tests that kill processes.
+//! What is drawn at random in tests that disturb processes.
 
 /// A sequence without a seed of its own, so that a failure can be run again.
 pub struct Draws(pub u64);
@@ -9,9 +9,4 @@ impl Draws {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) % bound
     }
-}
-
-/// How often processes are killed: `MILLSTREAM_KILLS`, or so often.
-pub fn kills(default: u64) -> u64 {
-    std::env::var("MILLSTREAM_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(default)
 }

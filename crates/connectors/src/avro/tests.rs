@@ -130,3 +130,41 @@ fn no_bytes_do_harm() {
         assert_eq!(decoded.columns[3].len(), decoded.rows.len());
     }
 }
+
+/// Schemas come from a registry, which may be anybody's.
+#[test]
+fn no_schema_does_harm() {
+    let whole = r#"{"type": "record", "name": "list", "namespace": "n", "fields": [{"name": "next", "type": ["null", "list"]},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "map", "type": {"type": "map", "values": {"type": "fixed", "name": "two", "size": 2}}},
+        {"name": "all", "type": {"type": "array", "items": {"type": "enum", "name": "e", "symbols": ["A", "B"]}}},
+        {"name": "again", "type": "n.two"}, {"name": "id", "type": ["null", "int", "string"]}]}"#;
+    let words = [
+        "\"list\"",
+        "\"n.two\"",
+        "\"null\"",
+        "\"int\"",
+        "\"record\"",
+        "\"array\"",
+        "{}",
+        "[]",
+        "-1",
+        "1e300",
+        "99999999999",
+    ];
+    let mut random = Random::new(7, 1, 0);
+    let mut readable = 0;
+    for _ in 0..20_000 {
+        let mut schema = whole.to_string();
+        for _ in 0..=random.below(2) {
+            // What stands between two quotes, or a number, becomes something else.
+            let marks: Vec<usize> = schema.match_indices(['"', '2', '[', '{']).map(|(at, _)| at).collect();
+            let at = marks[random.below(marks.len() as u64) as usize];
+            let end = schema[at + 1..].find(['"', '}', ']', ',']).map_or(schema.len(), |length| at + 2 + length);
+            schema.replace_range(at..end, words[random.below(words.len() as u64) as usize]);
+        }
+        let bytes: Vec<u8> = (0..random.below(40)).map(|_| [0, 1, 2, 4, 200, 255][random.below(6) as usize]).collect();
+        readable += usize::from(read(&schema, &bytes).is_ok());
+    }
+    assert!(readable > 0);
+}

@@ -87,7 +87,8 @@ impl Framer for TextFramer {
         }
         let chunk = self.records(data);
         self.offset += chunk.data.len() as u64;
-        self.line += self.framing.lines(&chunk.data);
+        // The number of the line that a reader goes on from is only known by what a checkpoint says.
+        self.line = self.line.saturating_add(self.framing.lines(&chunk.data));
         let after = Some(Position { at: self.offset, line: self.line });
         Ok(Some(Chunk { payload: Box::new(chunk), bytes, after }))
     }

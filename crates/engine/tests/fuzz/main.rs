@@ -1,15 +1,19 @@
-//! Fuzzing by grammar: statements over a catalog that mostly run, and files that are damaged. Whatever comes, there is no panic, no hang,
-//! and no difference between the interpreter with one worker and compiled code with several, small buffers and everything spilled.
+//! Fuzzing by grammar: statements over a catalog that mostly run; and by damage: files, streams, and the state of jobs. Whatever comes, there
+//! is no panic, no hang, and no difference between the interpreter with one worker and compiled code with several, small buffers and everything spilled.
 //!
 //! `MILLSTREAM_FUZZ_SECONDS` is how long each test runs, `MILLSTREAM_FUZZ_SEED` where it begins (`make fuzz` has both).
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod files;
+mod frames;
 mod grammar;
+mod state;
 
 use millstream::connectors::display;
 use millstream::{Code, Collected, DataType, Diagnostic, RunMonitor, Session, SessionConfig, code};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use state::{Checksums, Stopped};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,13 +41,13 @@ impl Random {
 
 /// Panics of any thread, caught or not, but for those that the readers of Parquet and Arrow have of damaged files.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
-/// What is being tried, for messages about hangs.
-static TRIED: Mutex<Option<(Instant, String)>> = Mutex::new(None);
+/// What each test is trying, and since when, for messages about hangs.
+static TRIED: Mutex<BTreeMap<u64, (Instant, String)>> = Mutex::new(BTreeMap::new());
 /// A statement over some hundred rows that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Calls `body` with the numbers of cases until the time is over.
-fn fuzz(mut body: impl FnMut(u64, &mut Random)) {
+/// Calls `body` with the numbers of cases until the time is over: as many seconds as given, or as the variable says.
+fn fuzz(seconds: u64, mut body: impl FnMut(u64, &mut Random)) {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
         let before = std::panic::take_hook();
@@ -55,7 +59,7 @@ fn fuzz(mut body: impl FnMut(u64, &mut Random)) {
             loop {
                 std::thread::sleep(Duration::from_secs(1));
                 let tried = TRIED.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some((since, what)) = tried.as_ref().filter(|(since, _)| since.elapsed() > PATIENCE) {
+                if let Some((since, what)) = tried.values().find(|(since, _)| since.elapsed() > PATIENCE) {
                     eprintln!("hangs for {:?}: {what}", since.elapsed());
                     std::process::exit(1);
                 }
@@ -63,7 +67,7 @@ fn fuzz(mut body: impl FnMut(u64, &mut Random)) {
         });
     });
     let number = |name: &str, default: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
-    let (seconds, seed) = (number("MILLSTREAM_FUZZ_SECONDS", 20), number("MILLSTREAM_FUZZ_SEED", 1));
+    let (seconds, seed) = (number("MILLSTREAM_FUZZ_SECONDS", seconds), number("MILLSTREAM_FUZZ_SEED", 1));
     let started = Instant::now();
     let mut cases = 0;
     while started.elapsed() < Duration::from_secs(seconds) {
@@ -77,10 +81,7 @@ fn fuzz(mut body: impl FnMut(u64, &mut Random)) {
 
 /// The rows of the last query of a script as texts, in any order.
 fn rows(session: &mut Session, sql: &str) -> Result<Vec<String>, Diagnostic> {
-    *TRIED.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), sql.to_string()));
-    let results = results(session, sql);
-    *TRIED.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    let results = results?;
+    let results = watched(sql, || results(session, sql))?;
     let types: Vec<DataType> = results.schema().fields.iter().map(|field| field.data_type.clone()).collect();
     let batch = results.into_batch()?;
     let row = |row: usize| {
@@ -94,6 +95,17 @@ fn rows(session: &mut Session, sql: &str) -> Result<Vec<String>, Diagnostic> {
     let mut rows: Vec<String> = (0..batch.num_rows()).map(row).collect();
     rows.sort_unstable();
     Ok(rows)
+}
+
+/// Does something that hangs if it takes long.
+fn watched<T>(what: &str, body: impl FnOnce() -> T) -> T {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Relaxed);
+    let tried = || TRIED.lock().unwrap_or_else(PoisonError::into_inner);
+    tried().insert(number, (Instant::now(), what.to_string()));
+    let result = body();
+    tried().remove(&number);
+    result
 }
 
 fn results(session: &mut Session, sql: &str) -> Result<Collected, Diagnostic> {
@@ -120,7 +132,7 @@ fn is_fault(code: Code) -> bool {
 fn tiers_agree_on_statements() {
     let tables = grammar::Tables::new();
     let (mut run, mut tried) = (0, 0);
-    fuzz(|case, random| {
+    fuzz(20, |case, random| {
         let sql = grammar::statement(random);
         let mut answers = Vec::new();
         for settings in [
@@ -153,9 +165,59 @@ fn tiers_agree_on_statements() {
 #[test]
 fn damaged_files_are_errors() {
     let samples = files::Samples::new();
-    fuzz(|case, random| {
+    fuzz(15, |case, random| {
         let (what, sql) = samples.damaged(random);
         if let Err(error) = rows(&mut session(&[("parallelism.default", "2")]), &sql) {
+            assert!(!is_fault(error.code), "case {case}: {what}: {error}");
+        }
+    });
+}
+
+#[test]
+fn damaged_streams_are_errors() {
+    let samples = files::Samples::new();
+    fuzz(10, |case, random| {
+        let (what, sql, mut session, server) = frames::damaged(&samples, random);
+        let result = rows(&mut session, &sql);
+        server.join().unwrap();
+        if let Err(error) = result {
+            assert!(!is_fault(error.code), "case {case}: {what}: {error}");
+        }
+    });
+}
+
+#[test]
+fn damaged_state_is_found_or_not_needed() {
+    let stopped = Stopped::new();
+    let (mut gone_on, mut refused) = (0, 0);
+    fuzz(15, |case, random| {
+        let what = stopped.damage(random, Checksums::Kept);
+        let workers = random.pick(&["1", "3"]);
+        match watched(&what, || stopped.run(1_000_000, workers, true, None)) {
+            Ok(has_ended) => {
+                assert!(has_ended);
+                let found = stopped.rows();
+                let first = found.iter().zip(&stopped.expected).find(|(a, b)| a != b);
+                let (has, wants) = (found.len(), stopped.expected.len());
+                assert!(found == stopped.expected, "case {case}: {what}: {has} rows instead of {wants}, {first:?}");
+                gone_on += 1;
+            }
+            Err(error) => {
+                assert!(error.code.to_string().starts_with("MS301"), "case {case}: {what}: {error}");
+                refused += 1;
+            }
+        }
+    });
+    assert!(gone_on > 0 && refused > 0, "{gone_on} jobs went on, {refused} were refused");
+}
+
+#[test]
+fn damaged_state_with_right_checksums_does_no_harm() {
+    let stopped = Stopped::new();
+    fuzz(15, |case, random| {
+        let what = stopped.damage(random, Checksums::Repaired);
+        // Rows may be others then, for nothing says what was there; but there is an end, without a fault.
+        if let Err(error) = watched(&what, || stopped.run(1_000_000, "2", true, None)) {
             assert!(!is_fault(error.code), "case {case}: {what}: {error}");
         }
     });

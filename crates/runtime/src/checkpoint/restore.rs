@@ -117,6 +117,11 @@ impl<'a> Restored<'a> {
                     if state.partitions.len() != PARTITIONS {
                         return Err(damaged(millstream_storage::Damaged("a table lacks partitions".into())));
                     }
+                    let bytes =
+                        state.partitions.iter().flatten().fold(0, |sum: u64, blob| sum.saturating_add(blob.bytes));
+                    if state.entries > bytes {
+                        return Err(damaged(millstream_storage::Damaged("a table has more entries than bytes".into())));
+                    }
                     let frozen = Frozen::restored(Arc::clone(self.store), state.clone(), aggregation.types.clone());
                     if let Some(stored) = frozen.stored() {
                         let stored: Weak<dyn Restorable> = Arc::downgrade(&(stored as Arc<dyn Restorable>));

@@ -92,7 +92,7 @@ impl QueryBinder<'_> {
         })
     }
 
-    /// `TABLE t [PARTITION BY …]` or a subquery.
+    /// `TABLE t` or a subquery, either with `PARTITION BY …`.
     fn window_input<'e>(
         &mut self,
         kind: WindowKind,
@@ -115,6 +115,7 @@ impl QueryBinder<'_> {
                     Some(ast::Expr::CompoundIdentifier(path)) => {
                         self.named_relation(&path.iter().collect::<Vec<_>>())?
                     }
+                    Some(ast::Expr::Subquery(query)) => self.query(query, false)?,
                     _ => {
                         return Err(error(code::SYNTAX, span, "expected the name of a table after TABLE")
                             .advise("write TABLE t, or a query in parentheses"));

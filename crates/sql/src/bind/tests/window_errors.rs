@@ -61,6 +61,11 @@ fn operands() {
             "GROUP BY",
         ),
         (
+            "SELECT * FROM TUMBLE((SELECT * FROM t) PARTITION BY i, DESCRIPTOR(ts), INTERVAL '1' SECOND)",
+            "MS2009 1:54+1 PARTITION BY changes nothing in TUMBLE",
+            "GROUP BY",
+        ),
+        (
             "SELECT * FROM SESSION(TABLE t PARTITION BY i + 1, DESCRIPTOR(ts), INTERVAL '1' SECOND)",
             "MS2009 1:44+5 PARTITION BY of a window takes columns of simple types",
             "view",
