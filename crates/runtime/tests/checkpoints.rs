@@ -7,7 +7,7 @@ use millstream_connectors::{Commit, Encoded, Encoder, Sink};
 use millstream_plan::pipeline::{KeyedKind, QueryPlan};
 use millstream_runtime::*;
 use millstream_storage::{Checkpoints, LocalStore, Manifest, Store, StoreWriter, StoredFile};
-use millstream_types::{Diagnostic, code};
+use millstream_types::{Diagnostic, MemorySize, code};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
