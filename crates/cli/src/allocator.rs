@@ -26,14 +26,37 @@ impl millstream::Allocator for Mimalloc {
         unsafe { mi_option_set(PURGE_DELAY, if keeps { KEPT_FOR } else { KEPT_WHEN_SHORT }) };
     }
 
+    fn use_huge_pages(&self, uses: bool) {
+        // mimalloc asks for them where the system leaves that to programs. Its own pages have 64 KiB: of the 2 MiB that the system gives
+        // when a byte of one is touched the rest is held, and not known to be free.
+        #[cfg(target_os = "linux")]
+        if uses_huge_pages_at_start() {
+            // SAFETY: it says which pages the process gets from now on, and changes none that it has.
+            let _ = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, libc::c_ulong::from(!uses), 0, 0, 0) };
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = uses;
+    }
+
     fn release(&self) {
         // SAFETY: it may be called by any thread at any time; it gives back what is free of this thread's, and of nobody's.
         unsafe { mi_collect(true) };
+    }
+
+    fn release_of_libraries(&self) {
         // LLVM and librdkafka have the system's allocator, which keeps what compiling a query has taken.
         #[cfg(all(target_os = "linux", target_env = "gnu"))]
         // SAFETY: it may be called by any thread at any time.
         let _ = unsafe { libc::malloc_trim(0) };
     }
+}
+
+/// Whether whoever started the program lets it have huge pages.
+#[cfg(target_os = "linux")]
+fn uses_huge_pages_at_start() -> bool {
+    static USES: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    // SAFETY: it asks, and changes nothing.
+    *USES.get_or_init(|| unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) } == 0)
 }
 
 /// Has the allocator keep freed memory for a while, and queries measure the memory of the process. Call it at the start.

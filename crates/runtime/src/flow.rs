@@ -230,6 +230,10 @@ impl Flow {
     ) -> Result<bool, Diagnostic> {
         state.waiting += 1;
         self.budget.watch(true);
+        if self.budget.used_by(MemoryClass::Other) > 0 {
+            // Workers measure after tasks, of which there may be none any more.
+            MutexGuard::unlocked(state, || self.budget.measure(true));
+        }
         let verdict = self.verdict(state, stream);
         let mut goes_on = false;
         match verdict {
@@ -237,7 +241,6 @@ impl Flow {
             // What nobody counts is given back without anybody being told.
             Verdict::Wait if self.budget.used_by(MemoryClass::Other) > 0 => {
                 self.freed.wait_for(state, REST);
-                MutexGuard::unlocked(state, || self.budget.measure(true));
             }
             Verdict::Wait => self.freed.wait(state),
             Verdict::Exhausted => {

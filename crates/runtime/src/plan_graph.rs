@@ -10,7 +10,7 @@ use crate::egress::Egress;
 use crate::event_time::EventTime;
 use crate::flow::Flow;
 use crate::input::{RunInput, SourceInput, SourceRows, StagedCode};
-use crate::keyed::{KeyedRuntime, most_behind};
+use crate::keyed::{KeyedRuntime, most_behind, partition_bits};
 use crate::lookup::Lookup;
 use crate::overlap::OverlapRuntime;
 use crate::phases::{Phases, phases_of_lookups};
@@ -87,7 +87,9 @@ pub(crate) fn build(
     let operators = (plan.operators.iter().zip(operators).enumerate())
         .map(|(o, (operator, code))| {
             let inputs = (graph.operator_ports[o], is_derived(&plan, o));
-            KeyedRuntime::new(operator, code, operator_outputs[o], inputs, &budget)
+            let bits = restored.as_ref().and_then(|restored| restored.partition_bits(o));
+            let bits = bits.unwrap_or_else(|| partition_bits(budget.limit(), config.spill.mode != SpillMode::Never));
+            KeyedRuntime::new(operator, code, operator_outputs[o], inputs, bits, &budget)
         })
         .collect::<Result<_, _>>()?;
     let sinks: Vec<Egress> = sinks

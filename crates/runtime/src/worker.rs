@@ -17,7 +17,7 @@ use arrow_array::{Array, ArrayRef};
 use millstream_codegen::execute::update;
 use millstream_functions::FunctionContext;
 use millstream_plan::pipeline::{PipelineEnd, PipelineInput, SourceColumn};
-use millstream_state::Ordinal;
+use millstream_state::{Ordinal, release_before_sleep};
 use millstream_types::{Diagnostic, RecordPlace};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -38,7 +38,7 @@ pub(crate) fn work(query: &Query, index: usize) {
     let mut worker = Worker { query, index, functions: FunctionContext::new(query.config.settings.clone()) };
     query.scheduler.enter(index);
     let (stats, mut counters) = (query.stats.worker(index), HardwareCounters::open());
-    while let Some(task) = query.scheduler.next(index) {
+    while let Some(task) = query.next_task(index) {
         let place = query.config.worker_set.as_ref().map(|set| set.take());
         let started = Instant::now();
         let (subject, rows) = (Subject::of(&task), task.rows());
@@ -60,6 +60,16 @@ pub(crate) fn work(query: &Query, index: usize) {
             Subject::Operator(index) => query.stats.operators[index].spent(time),
             Subject::Rows => {}
         }
+    }
+}
+
+impl Query {
+    /// The most urgent task, if there are any before the end. Who has to wait for it gives back what is free of its memory.
+    fn next_task(&self, worker: usize) -> Option<Task> {
+        if self.scheduler.queued() == 0 {
+            release_before_sleep();
+        }
+        self.scheduler.next(worker)
     }
 }
 

@@ -7,7 +7,7 @@ use millstream_connectors::{Commit, Encoded, Encoder, Sink};
 use millstream_plan::pipeline::{KeyedKind, QueryPlan};
 use millstream_runtime::*;
 use millstream_storage::{Checkpoints, LocalStore, Manifest, Store, StoreWriter, StoredFile};
-use millstream_types::{Diagnostic, code};
+use millstream_types::{Diagnostic, MemorySize, code};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
@@ -169,6 +169,7 @@ struct Attempt<'a> {
     workers: usize,
     interval: Option<Duration>,
     retained: usize,
+    memory: MemorySize,
     /// It is stopped at the first row that is output.
     stops: bool,
 }
@@ -202,7 +203,8 @@ impl Attempt<'_> {
         };
         let (checkpoints, interval, retained) = (Checkpoints::new(Arc::new(store)), self.interval, self.retained);
         run.checkpoints = Some(CheckpointConfig { checkpoints, job: "j".into(), interval, retained, base, restored });
-        (run_within(run, config(self.workers, 3), cancel).0, reads)
+        let config = RunConfig { memory: self.memory, ..config(self.workers, 3) };
+        (run_within(run, config, cancel).0, reads)
     }
 }
 
@@ -222,7 +224,8 @@ fn attempt(
     workers: usize,
 ) -> Result<(), Diagnostic> {
     let interval = Some(Duration::from_micros(200));
-    Attempt { plan, folder, committed, failure, workers, interval, retained: 2, stops: false }
+    let memory = MemorySize::Auto;
+    Attempt { plan, folder, committed, failure, workers, interval, retained: 2, memory, stops: false }
         .run(MemorySource::of(data, 7))
         .0
 }
@@ -305,6 +308,7 @@ fn partitions_are_read_when_they_are_needed_and_stored_once() {
             workers,
             interval: None,
             retained: 1,
+            memory: MemorySize::Auto,
             stops,
         };
         let wait = stops.then(|| Step::Wait(Arc::clone(&gate)));
@@ -340,4 +344,34 @@ fn partitions_are_read_when_they_are_needed_and_stored_once() {
     let mut rows: Vec<String> = committed.lock().unwrap().values().flatten().cloned().collect();
     rows.sort();
     assert_eq!(rows, expected);
+}
+
+/// How much memory there is decides how many partitions an operator has, and another process may have more or less.
+#[test]
+fn partitions_stay_what_they_were_when_memory_is_more_or_less() {
+    let (plan, steps) = long_sessions();
+    let steps = steps.map(Step::Rows);
+    let source = |steps: &[Step]| MemorySource { splits: vec![steps.to_vec()], bounded: true };
+    let (mut expected, _) = run_to_end(plan.clone(), source(&steps), config(2, 3));
+    expected.sort();
+    let (little, much) = (MemorySize::Bytes(64 << 20), MemorySize::Bytes(1 << 30));
+    for (memory, later, partitions) in [(little, much, 256), (much, little, 64)] {
+        let (folder, committed, gate) = (tempfile::tempdir().unwrap(), Committed::default(), Arc::new(Gate::default()));
+        let run = |steps: &[Step], memory: MemorySize, stops: bool| {
+            let (plan, folder, committed, failure) = (&plan, folder.path(), &committed, Failure::never());
+            let attempt =
+                Attempt { plan, folder, committed, failure, workers: 2, interval: None, retained: 1, memory, stops };
+            let wait = stops.then(|| Step::Wait(Arc::clone(&gate)));
+            attempt.run(source(&steps.iter().cloned().chain(wait).collect::<Vec<_>>())).0
+        };
+        for (steps, memory) in [(&steps[..1], memory), (&steps[..2], later)] {
+            assert_eq!(run(steps, memory, true).unwrap_err().code, code::SUSPENDED);
+            assert_eq!(manifests(folder.path())[0].operators[0].partitions.len(), partitions);
+        }
+        run(&steps, later, false).unwrap();
+        gate.open();
+        let mut rows: Vec<String> = committed.lock().unwrap().values().flatten().cloned().collect();
+        rows.sort();
+        assert_eq!(rows, expected, "{partitions} partitions");
+    }
 }

@@ -52,7 +52,7 @@ pub use machine::available_memory;
 pub use merge::{BlockMerge, MergeFault, Merged, merge, merge_blocks};
 pub use object::Ordinal;
 pub use partial::{Blocks, PARTITION_BITS, PARTITIONS, Partial, partition_of};
-pub use resident::{ALLOWANCE, Allocator, set_allocator};
+pub use resident::{ALLOWANCE, Allocator, release_before_sleep, release_if_asked, set_allocator};
 pub use shared::SharedTable;
 pub use slots::Slots;
 pub use table::{Table, TableHint};

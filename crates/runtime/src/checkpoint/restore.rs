@@ -108,6 +108,11 @@ impl<'a> Restored<'a> {
         self.manifest.checkpoint << 40
     }
 
+    /// The bits of hashes that chose the partitions of an operator. One that had ended keeps nothing, so any serve.
+    pub(crate) fn partition_bits(&self, operator: usize) -> Option<u32> {
+        keyed::bits_of_partitions(self.manifest.operators[operator].partitions.len())
+    }
+
     /// Puts state back where it was.
     pub(crate) fn restore(&self, query: &Query, checkpointing: &Checkpointing) -> Result<(), Diagnostic> {
         for (aggregation, state) in query.aggregations.iter().zip(&self.manifest.aggregations) {
@@ -145,7 +150,7 @@ impl<'a> Restored<'a> {
         };
         for (operator, state) in query.operators.iter().zip(&self.manifest.operators) {
             operator.restore(state.watermark, state.windows.iter().copied());
-            if !matches!(state.partitions.len(), 0 | keyed::PARTITIONS) {
+            if !state.partitions.is_empty() && state.partitions.len() != operator.partitions() {
                 return Err(damaged(millstream_storage::Damaged("an operator lacks partitions".into())));
             }
             for (partition, state) in state.partitions.iter().enumerate() {

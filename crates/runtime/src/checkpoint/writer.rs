@@ -1,7 +1,6 @@
 //! The checkpointing thread: puts the parts of checkpoints into files and completes them.
 
 use super::{CheckpointConfig, Checkpointing, Message, Part, PlanLines, Saved, SavedPartition, StateBlob, SweptSlices};
-use crate::keyed;
 use crate::query::Query;
 use crate::source::SourceRuntime;
 use crate::spill::unreadable;
@@ -165,7 +164,7 @@ impl Writer<'_> {
                 let before = self.partitions[operator].get(partition).and_then(Option::as_ref);
                 let state = partition_state(kept, before, &mut current.pack)?;
                 let gathered = &mut current.operators[operator];
-                gathered.partitions.resize(keyed::PARTITIONS, None);
+                gathered.partitions.resize(self.query.operators[operator].partitions(), None);
                 gathered.partitions[partition] = Some(state);
                 if !gathered.is_whole() {
                     return Ok(());
@@ -319,7 +318,7 @@ impl Writer<'_> {
 impl Gathered {
     /// Whether nothing more comes.
     fn is_whole(&self) -> bool {
-        let all = self.partitions.len() == keyed::PARTITIONS && self.partitions.iter().all(Option::is_some);
+        let all = !self.partitions.is_empty() && self.partitions.iter().all(Option::is_some);
         self.state.is_some() && (self.has_ended || all)
     }
 }

@@ -1,6 +1,5 @@
 //! Rows on their way to a partition of a keyed operator, and how those of several buffers are put in merged order.
 
-use super::PARTITION_BITS;
 use super::encoding::{restore_columns, save_columns};
 use crate::columns::{Parts, bytes_of, compact, joined, selected, sliced, unselectable};
 use arrow_array::cast::AsArray;
@@ -60,9 +59,10 @@ impl Batch {
         Ok(Batch { columns, ordinals })
     }
 
-    /// Routes rows to their partitions. Strings are copied out of the input.
-    pub(crate) fn split(self, hashes: &[i64]) -> Result<Vec<(usize, Batch)>, Diagnostic> {
-        let parts = Parts::new(hashes, PARTITION_BITS);
+    /// Routes rows to their partitions, which so many bits of the hashes of their keys choose. Strings are copied out of the
+    /// input.
+    pub(crate) fn split(self, hashes: &[i64], bits: u32) -> Result<Vec<(usize, Batch)>, Diagnostic> {
+        let parts = Parts::new(hashes, bits);
         let ordinals = match parts.order() {
             Some(order) => order.iter().map(|&row| self.ordinals[row as usize]).collect(),
             None => self.ordinals,
@@ -190,11 +190,9 @@ mod tests {
         let rows: Vec<(i64, u32, u64)> = (0..100).map(|i| (i, 0, i as u64)).collect();
         let hashes: Vec<i64> = (0..100i64).map(|i| (i % 7) << 60 | i).collect();
         let mut seen = 0;
-        for (partition, part) in batch(&rows).split(&hashes).unwrap() {
+        for (partition, part) in batch(&rows).split(&hashes, 6).unwrap() {
             assert!(part.ordinals.is_sorted());
-            let at_home = |o: &Ordinal| {
-                (hashes[o.position as usize] as u64 >> (u64::BITS - PARTITION_BITS)) as usize == partition
-            };
+            let at_home = |o: &Ordinal| (hashes[o.position as usize] as u64 >> (u64::BITS - 6)) as usize == partition;
             assert!(part.ordinals.iter().all(at_home));
             assert_eq!(
                 values(&part),

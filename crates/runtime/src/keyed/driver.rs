@@ -4,11 +4,12 @@
 //! that works on it, and never waited for.
 
 use super::batch::{Batch, times_of};
+use super::behind::{held_back, lag};
 use super::inbox::{Inbox, Job, Units, Waiting};
 use super::kept::Kept;
 use super::output::{Finished, Item};
 use super::rounds::Rounds;
-use super::{Due, PARTITIONS, Work, check};
+use super::{Due, Work, check};
 use crate::buffer::Generation;
 use crate::checkpoint::Part;
 use crate::flow::Permit;
@@ -46,6 +47,8 @@ pub(crate) struct KeyedRuntime {
     /// By how much the operator looks at all watermarks later than they are; see [`lag`].
     lag_ms: i64,
     progress: Mutex<Progress>,
+    /// Bits of the hash of a key that choose its partition.
+    partition_bits: u32,
     pub(super) partitions: Vec<Partition>,
     /// For operators that output whole windows: `window_time` of those that have rows and are not complete. Like all times of
     /// windows it is of the plan's timeline; whatever is called a watermark is as it comes.
@@ -80,12 +83,14 @@ pub(crate) struct KeyedTask {
 }
 
 impl KeyedRuntime {
-    /// With `inputs` channels that end in it; whether all of them come from other operators.
+    /// With `inputs` channels that end in it; whether all of them come from other operators. So many bits of the hash of a key
+    /// choose its partition.
     pub(crate) fn new(
         plan: &KeyedOperator,
         code: OperatorCode,
         output: StreamId,
         (inputs, are_derived): (usize, bool),
+        partition_bits: u32,
         budget: &Arc<MemoryBudget>,
     ) -> Result<KeyedRuntime, Diagnostic> {
         check(plan, &code)?;
@@ -93,7 +98,7 @@ impl KeyedRuntime {
             let (inbox, kept) = (Inbox::new(plan.inputs.len(), budget), Kept::new(plan, &code, budget)?);
             Ok(Partition { inbox: Mutex::new(inbox), kept: Mutex::new(kept) })
         };
-        let partitions = (0..PARTITIONS).map(partition).collect::<Result<_, Diagnostic>>()?;
+        let partitions = (0..1 << partition_bits).map(partition).collect::<Result<Vec<_>, Diagnostic>>()?;
         Ok(KeyedRuntime {
             output,
             due: Due::of(&plan.kind),
@@ -102,8 +107,9 @@ impl KeyedRuntime {
             held_back_ms: held_back(plan).saturating_add(lag(plan, are_derived)),
             lag_ms: lag(plan, are_derived),
             progress: Mutex::new(Progress::new(inputs)),
+            open: Mutex::new((partitions.len(), End::Complete)),
+            partition_bits,
             partitions,
-            open: Mutex::new((PARTITIONS, End::Complete)),
             uncut: Mutex::default(),
             rounds: Rounds::new(),
             started: Instant::now(),
@@ -164,6 +170,11 @@ impl KeyedRuntime {
     /// The windows that have rows and are not complete.
     pub(super) fn open_windows(&self) -> Vec<i64> {
         self.windows.as_ref().map_or_else(Vec::new, |windows| windows.lock().iter().copied().collect())
+    }
+
+    /// Number of its partitions.
+    pub(crate) fn partitions(&self) -> usize {
+        self.partitions.len()
     }
 
     /// The watermark that rows behind the operator may rely on.
@@ -232,31 +243,6 @@ impl KeyedRuntime {
     }
 }
 
-/// Whether a session that ends at the very time of the next row of its key has been output before that row depends on
-/// where the watermark has stopped in between. When it follows from the rows of a split, that is the same in every run;
-/// the watermark of an operator's output stops wherever timing has it. So sessions of such rows wait for one more
-/// millisecond: then the two are always one session, as those that touch are.
-fn lag(plan: &KeyedOperator, are_derived: bool) -> i64 {
-    let has_sessions = matches!(plan.kind, KeyedKind::SessionAggregate { .. } | KeyedKind::SessionRows { .. });
-    i64::from(are_derived && has_sessions)
-}
-
-/// By how much the watermark behind an operator can be behind that before it at most.
-pub(crate) fn most_behind(plan: &KeyedOperator) -> i64 {
-    // A lag there is only where the operator's inputs are derived; to wait for it in vain does no harm.
-    held_back(plan).saturating_add(lag(plan, true))
-}
-
-/// What the rows of an operator's output can be behind its watermark.
-fn held_back(plan: &KeyedOperator) -> i64 {
-    match plan.kind {
-        KeyedKind::IntervalJoin { lower_ms, upper_ms, .. } => {
-            super::stream_join::Reach::new(lower_ms, upper_ms).held_back()
-        }
-        _ => 0,
-    }
-}
-
 impl Query {
     /// Routes rows that a task has made to the partitions of an operator. The last column is the hash of the key.
     pub(crate) fn exchange(
@@ -283,7 +269,7 @@ impl Query {
         runtime.note_windows(port, &columns)?;
         let batch = Batch { columns, ordinals };
         let (mut tasks, mut first_due, mut is_deferred) = (Vec::new(), i64::MAX, false);
-        for (partition, batch) in batch.split(hashes.values())? {
+        for (partition, batch) in batch.split(hashes.values(), runtime.partition_bits)? {
             let mut inbox = runtime.inbox(partition);
             if runtime.joins_arrivals() && generation > inbox.generation {
                 // Which rows come first decides what is output: those of another split may still be from before the cut.
@@ -446,15 +432,15 @@ impl Query {
                 let is_in_memory = inbox.state_in_files() == 0;
                 drop((inbox, permits));
                 // It stays busy, so nobody else works on it.
-                if is_in_memory && self.spills_partition(runtime.kept(task.partition)?.bytes_in_memory()) {
+                if is_in_memory && self.spills_partition(runtime, runtime.kept(task.partition)?.bytes_in_memory()) {
                     self.spill_state(task)?;
                 }
                 self.park(first, Task::Keyed(task));
                 return Ok(());
             }
             if loaded.is_none() && inbox.jobs.front().is_some_and(|job| !matches!(job, Job::Cut(_))) {
-                let needs = runtime.kept(task.partition)?.needs();
-                if inbox.state_in_files() > 0 || self.spilling.is_too_much(needs) {
+                let needs = runtime.kept(task.partition)?.needs().saturating_add(inbox.needs());
+                if inbox.state_in_files() > 0 || self.spilling.is_too_much(needs, runtime.partitions.len()) {
                     loaded = self.load(task, needs);
                     if loaded.is_none() {
                         // It stays busy, and others come back to it.
@@ -467,7 +453,7 @@ impl Query {
                     drop((inbox, permits));
                     // Once: whether jobs have come meanwhile is to be seen.
                     may_spill = false;
-                    if self.spills_partition(runtime.kept(task.partition)?.bytes_in_memory()) {
+                    if self.spills_partition(runtime, runtime.kept(task.partition)?.bytes_in_memory()) {
                         self.spill_state(task)?;
                     }
                     continue;

@@ -226,6 +226,11 @@ impl Inbox {
         std::mem::take(&mut self.spilled_state)
     }
 
+    /// Bytes of memory that a job needs at most for the rows that wait: those in files are read, and all are put in order.
+    pub(super) fn needs(&self) -> usize {
+        usize::try_from(self.bytes.saturating_mul(2)).unwrap_or(usize::MAX)
+    }
+
     /// Takes out what a job up to a watermark may consume, by input, and the bytes of it.
     pub(super) fn take(&mut self, watermark: i64) -> (Vec<Vec<Waiting>>, u64) {
         let before = self.bytes;

@@ -6,7 +6,7 @@
 //!                                                         └► …          (one worker at a time)
 //! ```
 //!
-//! A process task routes the rows of its buffer to the inboxes of [`PARTITIONS`] partitions.
+//! A process task routes the rows of its buffer to the inboxes of the partitions of their keys: see [`partition_bits`].
 //! When the operator's watermark advances to *W*, every partition that has something due gets a *job*: it takes the rows
 //! with a watermark before them below *W* out of the inbox, which have all come, puts them in merged order and lets the
 //! partition's [`State`] consume them. So state changes in the same order in every run, without a lock while a row is
@@ -18,6 +18,7 @@
 //! The units of the output stream are numbered when jobs are made; the watermark follows behind them.
 
 mod batch;
+mod behind;
 mod counts;
 mod cut;
 mod driver;
@@ -52,7 +53,8 @@ use crate::row_errors::RowErrors;
 use crate::stats::QueryStats;
 use arrow_array::ArrayRef;
 use batch::Batch;
-pub(crate) use driver::{KeyedRuntime, KeyedTask, most_behind};
+pub(crate) use behind::most_behind;
+pub(crate) use driver::{KeyedRuntime, KeyedTask};
 use millstream_functions::FunctionContext;
 use millstream_plan::logical::Frame;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
@@ -62,11 +64,27 @@ use millstream_types::Diagnostic;
 use output::Output;
 pub(crate) use output::SpooledOutput;
 
-/// Bits of the hash of a key that choose its partition.
-const PARTITION_BITS: u32 = 6;
-/// Partitions of an operator. One of them has to fit into memory with what its jobs need, beside those that other workers are at,
-/// when all of them together are many times as large: so there are more than tables have, which are merged block by block.
-pub(crate) const PARTITIONS: usize = 1 << PARTITION_BITS;
+/// Bits of the hash of a key that choose its partition, usually.
+const FEWEST_BITS: u32 = 6;
+/// The same where memory is little.
+const MOST_BITS: u32 = 8;
+/// Where memory is little: a budget of less than so many bytes.
+const LITTLE: u64 = 512 << 20;
+/// Where it is so little that of more partitions each would be a file of a few kilobytes.
+const LEAST: u64 = 32 << 20;
+
+/// How many bits of the hash of a key choose its partition in a query that has so many bytes and may spill, or not. One partition
+/// has to fit into memory with what its jobs need, beside those that other workers are at, when all of them together are many times
+/// as large as memory. So there are more where that is little, although routing rows costs more then: of ten million sessions one of
+/// 64 partitions takes 44 MiB. Which rows are output does not depend on it, and a query that is recovered keeps what it had.
+pub(crate) fn partition_bits(limit: u64, may_spill: bool) -> u32 {
+    if may_spill && (LEAST..LITTLE).contains(&limit) { MOST_BITS } else { FEWEST_BITS }
+}
+
+/// The bits that there are so many partitions by, if so many there can be.
+pub(crate) fn bits_of_partitions(partitions: usize) -> Option<u32> {
+    [FEWEST_BITS, MOST_BITS].into_iter().find(|bits| partitions == 1 << bits)
+}
 
 /// What one partition of an operator remembers.
 pub(crate) trait State: Send {

@@ -102,9 +102,13 @@ impl<'a> Output<'a> {
     }
 
     /// All of it, complete.
-    pub(crate) fn finish(self) -> Result<Finished, Diagnostic> {
+    pub(crate) fn finish(mut self) -> Result<Finished, Diagnostic> {
         if let Some(failure) = self.failure {
             return Err(failure);
+        }
+        if let (Some(_), Some((spilling, _))) = (&self.writer, self.spilling) {
+            // The rest, too: many jobs may be done long before their output is next.
+            self.spool(spilling)?;
         }
         let files = match (self.writer, self.spilling) {
             (Some(writer), Some((spilling, _))) => Some(writer.finish().map_err(|e| spilling.failed(&e))?),
@@ -173,12 +177,17 @@ impl Query {
         }
     }
 
-    /// Goes on delivering output that is in files, until it ends or enough of it is not consumed. Nobody waits for ever: the units
-    /// before its first one are delivered by others, who do not wait for it.
+    /// Goes on delivering output that is in files, until it ends or enough of it is not consumed, or enough of all output while it is
+    /// not the next. Nobody waits for ever: the units before its first one are delivered by others, who do not wait for it.
     pub(crate) fn deliver_spooled(&self, mut spooled: Box<SpooledOutput>) -> Result<(), Diagnostic> {
         let runtime = &self.operators[spooled.operator];
         let mut output = Unconsumed::default();
         while let Some(unit) = spooled.units.front_mut() {
+            if !self.may_put_out(runtime.output, unit.number) {
+                let next = (runtime.output, unit.number);
+                self.park(next, Task::PutOut(spooled));
+                return Ok(());
+            }
             let item = unit.items.pop_front();
             let (number, before, continues) = (unit.number, unit.before, !unit.items.is_empty());
             let rows = item.map(|item| runtime.read_item(item, &spooled.files)).transpose()?;

@@ -39,9 +39,9 @@ impl Query {
         self.spilling.load(bytes, || Task::Keyed(task)).then(|| Loaded { query: self, bytes })
     }
 
-    /// Whether a partition of so many bytes is written to a file when its jobs are done.
-    pub(super) fn spills_partition(&self, bytes: usize) -> bool {
-        bytes > 0 && (self.spilling.is_eager() || self.spilling.is_too_much(bytes))
+    /// Whether a partition of an operator of so many bytes is written to a file when its jobs are done.
+    pub(super) fn spills_partition(&self, runtime: &KeyedRuntime, bytes: usize) -> bool {
+        bytes > 0 && (self.spilling.is_eager() || self.spilling.is_too_much(bytes, runtime.partitions.len()))
     }
 
     /// Writes the state of a partition, which the caller works on, to a file.
@@ -90,7 +90,7 @@ impl Query {
         inbox.is_busy = true;
         drop(inbox);
         let bytes = runtime.kept(task.partition)?.bytes_in_memory();
-        let is_worth_it = self.spills_partition(bytes);
+        let is_worth_it = self.spills_partition(runtime, bytes);
         if is_worth_it {
             self.spill_state(task)?;
         }
@@ -112,7 +112,7 @@ impl Query {
         }
         let runtime = &self.operators[operator];
         let all = (0..runtime.partitions.len()).map(|partition| runtime.inbox(partition).bytes_in_memory()).sum();
-        if !self.spills_partition(all) {
+        if !self.spills_partition(runtime, all) {
             return Ok(0);
         }
         let mut writer = self.spilling.writer()?;

@@ -12,13 +12,14 @@
 mod merging;
 mod parking;
 
-use crate::keyed;
 use crate::query::Query;
 use crate::tables::{Frozen, FrozenByNumber};
 use crate::task::Task;
 use merging::MergeQueue;
 pub(crate) use merging::StoredMerge;
-use millstream_state::{MemoryBudget, MemoryClass, PARTITIONS, available_memory};
+use millstream_state::{
+    MemoryBudget, MemoryClass, PARTITIONS, available_memory, release_before_sleep, release_if_asked,
+};
 use millstream_storage::{
     BlobRef, Compression, Damaged, SpillCounters, SpillDirectory, SpillFormat, SpillWriter, user_directory,
 };
@@ -182,10 +183,10 @@ impl Spilling {
         self.budget.state() <= bytes
     }
 
-    /// Whether memory is short and a partition of an operator of so many bytes is worth a file: it has more than a partition has
-    /// when the operator has an eighth of the budget.
-    pub(crate) fn is_too_much(&self, bytes: usize) -> bool {
-        self.is_short() && bytes as u64 > self.budget.limit() / (8 * keyed::PARTITIONS as u64)
+    /// Whether memory is short and one of so many partitions of an operator, of so many bytes, is worth a file: it has more than a
+    /// partition has when the operator has an eighth of the budget.
+    pub(crate) fn is_too_much(&self, bytes: usize, partitions: usize) -> bool {
+        self.is_short() && bytes as u64 > self.budget.limit() / (8 * partitions as u64)
     }
 
     /// Bytes of state at which enough has been spilled.
@@ -266,6 +267,7 @@ impl Query {
     pub(crate) fn spill_if_needed(&self) {
         let spilling = &self.spilling;
         spilling.budget.measure(false);
+        release_if_asked();
         if spilling.budget.used() <= spilling.high() || !spilling.needs_thread() {
             return;
         }
@@ -279,6 +281,7 @@ impl Query {
         while self.spilling.wait() {
             self.flow.set_spilling(true);
             let is_enough = self.spill_down()?;
+            release_before_sleep();
             self.flow.set_spilling(false);
             if !is_enough {
                 self.flow.note_spilled_in_vain();
@@ -301,6 +304,8 @@ impl Query {
             // Before the look at tables: what the cut leaves frozen is there when it is not on its way any more.
             let is_on_its_way = self.cuts.is_on_its_way();
             let spilled = self.spill_frozen(self.spilling.low())? + self.spill_operators(self.spilling.low())?;
+            // Most of what is not counted is what this thread and others have just freed.
+            budget.measure(true);
             if budget.state() <= self.spilling.low() {
                 return Ok(true);
             } else if spilled > 0 {
