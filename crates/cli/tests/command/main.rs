@@ -8,6 +8,7 @@ mod resumed;
 mod secrets;
 #[path = "../support/mod.rs"]
 mod support;
+mod terminal;
 
 use serde_json::Value;
 use std::fs;

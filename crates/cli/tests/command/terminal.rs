@@ -1,0 +1,57 @@
+//! The shell in a terminal, which `script` of util-linux makes: however it ends, the terminal is as it was.
+
+use crate::alone;
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_signal_leaves_the_terminal_as_it_was_and_the_history_whole() {
+    let _alone = alone();
+    if Command::new("script").arg("--version").stdout(Stdio::null()).status().is_err() {
+        println!("not run: there is no command 'script'");
+        return;
+    }
+    for signal in ["TERM", "HUP"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let read = |name: &str| fs::read_to_string(path(name)).unwrap_or_default();
+        let in_terminal = "stty -g > before; sh -c 'echo $$ > process; exec \"$SHELL_UNDER_TEST\" sql'; echo $? > code; stty -g > after";
+        let mut terminal = Command::new("script")
+            .args(["--quiet", "--command", in_terminal, "/dev/null"])
+            .current_dir(folder.path())
+            .env("SHELL_UNDER_TEST", env!("CARGO_BIN_EXE_millstream"))
+            .env("XDG_STATE_HOME", folder.path())
+            .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+            .stdin(Stdio::piped())
+            .stdout(File::create(path("shown")).unwrap())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut keys = terminal.stdin.take().unwrap();
+        keys.write_all(b"SELECT 40 + 2;\r").unwrap();
+        let since = Instant::now();
+        // The prompt behind the answer: the shell edits the next line, and has the terminal in its own way.
+        let is_asked_again = || {
+            let shown = fs::read(path("shown")).unwrap_or_default();
+            let shown = String::from_utf8_lossy(&shown).into_owned();
+            shown.split_once("(1 row)").is_some_and(|(_, rest)| rest.contains("millstream>"))
+        };
+        while !is_asked_again() {
+            assert!(since.elapsed() < Duration::from_secs(30), "no answer: {}", read("shown"));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let process = read("process").trim().to_string();
+        assert!(Command::new("kill").args([&format!("-{signal}"), &process]).status().unwrap().success());
+        while read("after").is_empty() {
+            assert!(since.elapsed() < Duration::from_secs(60), "SIG{signal} did not end the shell");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        drop(keys);
+        terminal.wait().unwrap();
+        assert_eq!(read("before"), read("after"), "SIG{signal}");
+        assert_ne!(read("code").trim(), "0", "SIG{signal}");
+        assert!(read("millstream/history").contains("SELECT 40 + 2;"), "SIG{signal}: {}", read("millstream/history"));
+    }
+}
