@@ -1,1 +1,2 @@
+-- configurations: some
 SELECT id, CASE k WHEN 1 THEN 'one' WHEN 2 THEN 'two' END AS a, v BETWEEN 0 AND 20 AS b, v BETWEEN SYMMETRIC 20 AND 0 AS c, v IN (1, 2, 3, NULL) AS h, k NOT IN (1, 2) AS i, f IS NOT TRUE AS j, f AND v > 0 AS l, f OR v > 0 AS m, GREATEST(v, k) AS o, LEAST(v, k, 3) AS q, IF(v > 10, 'big', 'small') AS s, a[1] AS t, CARDINALITY(a) AS u, ARRAY_CONTAINS(a, 2) AS w, r.x AS x, r IS NULL AS y, IFNULL(v, -1) AS z FROM timely;

@@ -1,1 +1,2 @@
+-- configurations: some
 SELECT id, CONCAT_WS('-', g, CAST(k AS STRING), r.y) AS a, OVERLAY(g PLACING 'XX' FROM 2 FOR 1) AS b, REPEAT(g, k) AS c, TRIM(TRAILING ' ' FROM g) AS h, BTRIM(g) AS i, SUBSTR(g, -3) AS j, g LIKE '%e%' AS l, g SIMILAR TO '(red|blue).*' AS m, COALESCE(NULLIF(g, ''), 'none') AS o, UPPER(g) || LPAD(CAST(v AS STRING), 4, '0') AS q, LOCATE('e', g) AS s, INSTR(g, 'l') AS t, TRANSLATE(g, 'ed', 'EX') AS u FROM timely;

@@ -1,1 +1,2 @@
+-- configurations: some
 SELECT x.k, x.n, y.n AS m, x.rt FROM (SELECT k, COUNT(*) AS n, window_time AS rt FROM TABLE(TUMBLE(TABLE timely, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY k, window_start, window_end, window_time) AS x JOIN (SELECT k, COUNT(*) AS n, window_time AS rt FROM TABLE(TUMBLE(TABLE acts, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY k, window_start, window_end, window_time) AS y ON x.k = y.k AND y.rt BETWEEN x.rt AND x.rt + INTERVAL '2' SECOND;

@@ -1,1 +1,2 @@
+-- configurations: some
 SELECT id, s FROM (SELECT id, k, SUM(v) OVER (PARTITION BY k, f ORDER BY ts ROWS BETWEEN 4 PRECEDING AND CURRENT ROW) AS s FROM events WHERE v IS NOT NULL) WHERE s > 40 AND k < 4;

@@ -1,1 +1,2 @@
+-- configurations: some
 SELECT x.window_start, x.k, x.n, y.s FROM (SELECT window_start, window_end, k, COUNT(*) AS n FROM TABLE(CUMULATE(TABLE timely, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '6' SECOND)) GROUP BY window_start, window_end, k) AS x LEFT JOIN (SELECT window_start, window_end, k, SUM(w) AS s FROM TABLE(CUMULATE(TABLE acts, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '6' SECOND)) GROUP BY window_start, window_end, k) AS y ON x.k = y.k AND x.window_start = y.window_start AND x.window_end = y.window_end;

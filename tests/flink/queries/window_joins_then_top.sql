@@ -1,1 +1,2 @@
+-- configurations: some
 SELECT window_start, id, yid, r FROM (SELECT x.id, y.id AS yid, x.window_start, x.window_end, ROW_NUMBER() OVER (PARTITION BY x.window_start, x.window_end ORDER BY x.v + y.w DESC, x.id, y.id) AS r FROM (SELECT * FROM TABLE(TUMBLE(TABLE timely, DESCRIPTOR(ts), INTERVAL '2' SECOND))) AS x  JOIN (SELECT * FROM TABLE(TUMBLE(TABLE acts, DESCRIPTOR(ts), INTERVAL '2' SECOND))) AS y ON x.k = y.k AND x.g = y.g AND x.window_start = y.window_start AND x.window_end = y.window_end) WHERE r <= 2;

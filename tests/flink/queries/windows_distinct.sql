@@ -1,1 +1,2 @@
+-- configurations: some
 SELECT window_start, COUNT(DISTINCT v) AS a, SUM(DISTINCT v) AS b, COUNT(DISTINCT g) FILTER (WHERE f) AS c, COUNT(*) FILTER (WHERE f IS NULL) AS h, COUNT(DISTINCT k) AS i FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY window_start, window_end;

@@ -1,1 +1,2 @@
+-- configurations: some
 WITH l1 AS (SELECT window_time AS rt, k, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' SECOND)) GROUP BY window_start, window_end, window_time, k), l2 AS (SELECT window_time AS rt, k, SUM(n) AS n, COUNT(*) AS c FROM TABLE(TUMBLE(TABLE l1, DESCRIPTOR(rt), INTERVAL '2' SECOND)) GROUP BY window_start, window_end, window_time, k) SELECT window_start, window_end, k, SUM(n) AS n, SUM(c) AS c FROM TABLE(HOP(TABLE l2, DESCRIPTOR(rt), INTERVAL '4' SECOND, INTERVAL '8' SECOND)) GROUP BY window_start, window_end, k;
