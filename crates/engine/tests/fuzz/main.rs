@@ -165,7 +165,7 @@ fn tiers_agree_on_statements() {
 #[test]
 fn damaged_files_are_errors() {
     let samples = files::Samples::new();
-    fuzz(15, |case, random| {
+    fuzz(20, |case, random| {
         let (what, sql) = samples.damaged(random);
         if let Err(error) = rows(&mut session(&[("parallelism.default", "2")]), &sql) {
             assert!(!is_fault(error.code), "case {case}: {what}: {error}");
@@ -176,7 +176,7 @@ fn damaged_files_are_errors() {
 #[test]
 fn damaged_streams_are_errors() {
     let samples = files::Samples::new();
-    fuzz(10, |case, random| {
+    fuzz(5, |case, random| {
         let (what, sql, mut session, server) = frames::damaged(&samples, random);
         let result = rows(&mut session, &sql);
         server.join().unwrap();
@@ -190,7 +190,7 @@ fn damaged_streams_are_errors() {
 fn damaged_state_is_found_or_not_needed() {
     let stopped = Stopped::new();
     let (mut gone_on, mut refused) = (0, 0);
-    fuzz(15, |case, random| {
+    fuzz(8, |case, random| {
         let what = stopped.damage(random, Checksums::Kept);
         let workers = random.pick(&["1", "3"]);
         match watched(&what, || stopped.run(1_000_000, workers, true, None)) {
@@ -214,7 +214,7 @@ fn damaged_state_is_found_or_not_needed() {
 #[test]
 fn damaged_state_with_right_checksums_does_no_harm() {
     let stopped = Stopped::new();
-    fuzz(15, |case, random| {
+    fuzz(7, |case, random| {
         let what = stopped.damage(random, Checksums::Repaired);
         // Rows may be others then, for nothing says what was there; but there is an end, without a fault.
         if let Err(error) = watched(&what, || stopped.run(1_000_000, "2", true, None)) {
