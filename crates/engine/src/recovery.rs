@@ -104,6 +104,17 @@ impl JobState {
         let job = self.name(&**checkpoints.store())?;
         let listed = checkpoints.list().map_err(|e| self.unusable(&e))?;
         let newest = listed.first().map_or(0, |listed| listed.checkpoint);
+        // Under another name sinks would not find what this job has written.
+        if let Some(manifest) = listed.iter().filter_map(|listed| listed.manifest.as_ref().ok()).find(|m| m.job != job)
+        {
+            let message = format!(
+                "the file 'job' in {} is damaged: it names the job {job}, and checkpoint {} is one of {}",
+                checkpoints.store().place(),
+                manifest.checkpoint,
+                manifest.job
+            );
+            return Err(Diagnostic::new(code::CHECKPOINT_DAMAGED, message));
+        }
         let shared = Arc::default();
         let sink_job = |sink: usize| {
             let (directory, remote, shared) = (self.directory.clone(), self.remote.clone(), Arc::clone(&shared));

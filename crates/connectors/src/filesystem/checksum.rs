@@ -16,12 +16,12 @@ pub(super) struct Checksum {
     complete: u64,
     /// Bytes so far.
     bytes: u64,
-    /// Of the block that is not complete.
-    last: Xxh3,
+    /// Of the block that is not complete; half a kilobyte.
+    last: Box<Xxh3>,
 }
 
-fn block(number: u64) -> Xxh3 {
-    Xxh3::with_seed(number)
+fn block(number: u64) -> Box<Xxh3> {
+    Box::new(Xxh3::with_seed(number))
 }
 
 impl Checksum {

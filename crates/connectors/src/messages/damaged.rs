@@ -37,7 +37,7 @@ fn rows() -> Vec<String> {
             i * 1_000_000_007,
             i * 31 + 1,
             "long ".repeat(i % 7),
-            i % 2 == 0,
+            i.is_multiple_of(2),
             i % 60,
             "y".repeat(i % 20)
         )

@@ -105,10 +105,7 @@ impl Stopped {
     pub(crate) fn damage(&self, random: &mut Random, checksums: Checksums) -> String {
         self.put_back();
         let state = self.folder.path().join("state");
-        // The name of the job has no checksum: another name is found out as long as it is none, or the manifest's is not compared.
-        let is_meant =
-            |path: &Path| checksums == Checksums::Repaired || path.file_name().is_none_or(|name| name != "job");
-        let is_state = |(path, content): &&File| path.starts_with(&state) && is_meant(path) && !content.is_empty();
+        let is_state = |(path, content): &&File| path.starts_with(&state) && !content.is_empty();
         let files: Vec<&File> = self.files.iter().filter(is_state).collect();
         let mut done = Vec::new();
         for _ in 0..=random.below(3) {
