@@ -209,7 +209,7 @@ fn statistics_add_up_and_keep_their_names() {
     assert!(programs.iter().flat_map(variants).all(|v| names(&v) == variant), "{s}");
     let times = "count max_s mean_s p50_s p99_s sum_s";
     let (source, splits) = (&s["sources"][0], s["sources"][0]["splits"].as_array().unwrap());
-    assert_eq!(names(source), "bytes chunks decode_time name queued rows splits watermark_ms");
+    assert_eq!(names(source), "bytes chunks decode_time empty_columns name queued rows splits watermark_ms");
     assert_eq!(source["name"], "source 0: table t");
     assert!(splits.iter().all(|x| names(x) == "bytes chunks ended idle name queued rows watermark_ms"), "{s}");
     let of_split =

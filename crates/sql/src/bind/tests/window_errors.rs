@@ -62,7 +62,7 @@ fn operands() {
         ),
         (
             "SELECT * FROM TUMBLE((SELECT * FROM t) PARTITION BY i, DESCRIPTOR(ts), INTERVAL '1' SECOND)",
-            "MS2009 1:54+1 PARTITION BY changes nothing in TUMBLE",
+            "MS2009 1:53+1 PARTITION BY changes nothing in TUMBLE",
             "GROUP BY",
         ),
         (
