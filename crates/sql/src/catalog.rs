@@ -16,7 +16,7 @@ use millstream_plan::expr::{Expr, ExprKind};
 use millstream_plan::logical::{ColumnKind, Table, TableColumn, Watermark};
 use millstream_types::{Code, DataType, Diagnostic, Field, Options, Schema, code};
 use sqlparser::ast::Ident;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// Flink's names of the only catalog and the only database.
@@ -309,8 +309,9 @@ fn bind_table(name: &str, definition: &TableDefinition, functions: &SqlFunctions
         let diagnostic = at_span(Diagnostic::new(code::INVALID_TABLE, text), span_of(&definition.name));
         return Err(diagnostic.advise("list the columns in parentheses after the name"));
     }
-    for (i, column) in definition.columns.iter().enumerate() {
-        if definition.columns[..i].iter().any(|c| c.name.value == column.name.value) {
+    let mut names = HashSet::with_capacity(definition.columns.len());
+    for column in &definition.columns {
+        if !names.insert(column.name.value.as_str()) {
             let text = format!("a column named '{}' already exists in table '{name}'", column.name.value);
             return Err(error_at(code::INVALID_TABLE, &column.name, text).advise("rename or remove one of them"));
         }

@@ -12,6 +12,7 @@ use millstream_types::{DataType, Diagnostic, Field, code};
 use sqlparser::ast;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::Token;
+use std::collections::HashSet;
 
 /// Types may be nested this deep.
 const MAX_DEPTH: usize = 32;
@@ -227,12 +228,13 @@ fn parse_row(parser: &mut Parser, depth: usize) -> Result<(Vec<Field>, bool), Pa
         parser.expect_token(&Token::LParen)?;
     }
     let mut fields: Vec<Field> = vec![];
+    let mut names = HashSet::new();
     loop {
         let token = parser.next_token();
         let Token::Word(name) = &token.token else {
             return parser.expected("the name of a field", token);
         };
-        if fields.iter().any(|f| f.name == name.value) {
+        if !names.insert(name.value.clone()) {
             let text = format!("field '{}' occurs twice in a ROW type", name.value);
             return Err(ParserError::ParserError(format!("{text}{}", token.span.start)));
         }

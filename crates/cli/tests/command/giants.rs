@@ -106,7 +106,7 @@ fn statements_of_absurd_size_end_soon() {
             "columns of JSON",
             format!(
                 "CREATE TABLE j ({}) WITH ('connector' = 'filesystem', 'path' = 'none.jsonl', 'format' = 'json'); SELECT c7 FROM j;",
-                joined(20_000, ", ", |i| format!("c{i} INT"))
+                joined(100_000, ", ", |i| format!("c{i} INT"))
             ),
             "error[MS4001]",
         ),
