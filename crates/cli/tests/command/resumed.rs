@@ -250,6 +250,16 @@ fn visible(folder: &Path) -> Vec<u64> {
     }
 }
 
+/// Stops the endless job: it has lost and repeated nothing.
+fn stop_exact(folder: &Path, job: Child) {
+    let stopped = run(folder, &["stop", "--state-dir", "state"]);
+    assert!(stopped.status.success(), "{}", text(&stopped.stderr));
+    let (code, errors) = ended(job);
+    assert_eq!(code, Some(0), "{errors}");
+    let ids = visible(folder);
+    assert_eq!(ids, (0..ids.len() as u64).collect::<Vec<_>>());
+}
+
 #[test]
 fn one_process_has_a_state_directory_also_without_its_lock() {
     let folder = tempfile::tempdir().unwrap();
@@ -258,12 +268,7 @@ fn one_process_has_a_state_directory_also_without_its_lock() {
     fs::remove_file(folder.path().join("state/lock")).unwrap();
     let (code, errors) = ended(endless(folder.path()));
     assert!(code == Some(1) && errors.contains("MS3015"), "{errors}");
-    let stopped = run(folder.path(), &["stop", "--state-dir", "state"]);
-    assert!(stopped.status.success(), "{}", text(&stopped.stderr));
-    let (code, errors) = ended(first);
-    assert_eq!(code, Some(0), "{errors}");
-    let ids = visible(folder.path());
-    assert_eq!(ids, (0..ids.len() as u64).collect::<Vec<_>>());
+    stop_exact(folder.path(), first);
 }
 
 #[test]
@@ -282,12 +287,7 @@ fn a_process_that_was_superseded_commits_nothing_more() {
     while visible(folder.path()).len() == before {
         assert!(since.elapsed() < Duration::from_secs(20), "no more rows are visible");
     }
-    let stopped = run(folder.path(), &["stop", "--state-dir", "state"]);
-    assert!(stopped.status.success(), "{}", text(&stopped.stderr));
-    let (code, errors) = ended(second);
-    assert_eq!(code, Some(0), "{errors}");
-    let ids = visible(folder.path());
-    assert_eq!(ids, (0..ids.len() as u64).collect::<Vec<_>>());
+    stop_exact(folder.path(), second);
 }
 
 #[test]

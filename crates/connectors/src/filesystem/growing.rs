@@ -155,11 +155,16 @@ impl HiddenFile {
         }
         let mut file = File::options().read(true).write(true).open(&self.hidden).map_err(failed)?;
         self.lock(&file)?;
-        if length <= VERIFIED_BYTES && !contents.begin(&file).map_err(failed)? {
+        // What is not read as a whole is taken for what it was.
+        let checksum = match length <= VERIFIED_BYTES {
+            true => Checksum::of_file(&file, length),
+            false => Checksum::resumed(&file, length, contents.checksum),
+        };
+        let checksum = checksum.map_err(failed)?;
+        if checksum.value() != contents.checksum {
             let what = format!("has other bytes than the {length} that checkpoint {checkpoint} has left");
             return Err(not_as_left(&self.target, &what));
         }
-        let checksum = Checksum::resumed(&file, length, contents.checksum).map_err(failed)?;
         file.set_len(length).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed)?;
         Ok(OutputFile::checked(file, checksum))
     }

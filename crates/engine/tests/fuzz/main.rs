@@ -8,6 +8,8 @@ mod files;
 mod frames;
 mod grammar;
 mod state;
+#[path = "../support/stopping.rs"]
+mod stopping;
 
 use millstream::connectors::display;
 use millstream::{Code, Collected, DataType, Diagnostic, RunMonitor, Session, SessionConfig, code};

@@ -1,7 +1,8 @@
 //! The state directory of a job that was stopped, and damage to it.
 
+use crate::stopping::run_or_stop;
 use crate::{Random, session};
-use millstream::{Collected, Diagnostic, RunMonitor, Session, code};
+use millstream::{Diagnostic, Session};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -178,22 +179,7 @@ impl Stopped {
                 self.folder.path().join("out").join(name).display()
             ))?;
         }
-        let monitor = RunMonitor::new();
-        let statement = &session.parse(INSERTS)?[0];
-        let cancel = monitor.cancel().clone();
-        let stopper = stop_after.map(|time| {
-            std::thread::spawn(move || {
-                std::thread::sleep(time);
-                cancel.stop();
-            })
-        });
-        let outcome = session.execute(statement, &mut Collected::new(), &monitor);
-        stopper.into_iter().for_each(|thread| thread.join().unwrap());
-        match outcome {
-            Ok(_) => Ok(true),
-            Err(diagnostic) if diagnostic.code == code::SUSPENDED => Ok(false),
-            Err(diagnostic) => Err(diagnostic),
-        }
+        run_or_stop(&mut session, INSERTS, stop_after)
     }
 
     /// The rows of all tables that are to be seen, with the table's name, sorted.

@@ -27,6 +27,8 @@ mod packed;
 mod properties;
 mod recovered;
 mod skipping;
+#[path = "../support/stopping.rs"]
+mod stopping;
 mod sums;
 
 use std::path::PathBuf;

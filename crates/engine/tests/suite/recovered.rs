@@ -4,9 +4,10 @@
 use crate::configurations::Configuration;
 use crate::flink;
 use crate::nexmark::{COUNT_CHAR, QUERIES, actual, difference, expected};
+use crate::stopping::run_or_stop;
 use crate::tests_dir;
 use arrow_array::cast::AsArray;
-use millstream::{Collected, Diagnostic, Outcome, RunMonitor, Session, code};
+use millstream::{Collected, Diagnostic, RunMonitor, Session};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -58,23 +59,7 @@ fn define_query(session: &mut Session, folder: &Path, query: &str) -> Result<(),
 
 /// Runs the query until it ends, or, for a while, until it has stopped; whether it has ended.
 fn run(session: &mut Session, stop_after: Option<Duration>) -> Result<bool, Diagnostic> {
-    let monitor = RunMonitor::new();
-    let statement = &session.parse("INSERT INTO `out` SELECT * FROM q")?[0];
-    let cancel = monitor.cancel().clone();
-    let stopper = stop_after.map(|time| {
-        std::thread::spawn(move || {
-            std::thread::sleep(time);
-            cancel.stop();
-        })
-    });
-    let outcome = session.execute(statement, &mut Collected::new(), &monitor);
-    stopper.into_iter().for_each(|thread| thread.join().unwrap());
-    match outcome {
-        Ok(Outcome::Ran(_) | Outcome::Done(_)) => Ok(true),
-        Err(diagnostic) if diagnostic.code == code::SUSPENDED => Ok(false),
-        Ok(_) => panic!("an insert has no other outcome"),
-        Err(diagnostic) => Err(diagnostic),
-    }
+    run_or_stop(session, "INSERT INTO `out` SELECT * FROM q", stop_after)
 }
 
 /// How long the query takes when it is not stopped.
