@@ -50,4 +50,4 @@ for file in "$project"/queries/*.sql "$project"/queries/*.txt; do
     [ -z "$chosen" ] || files+=("$file")
 done
 flink "$rows" "${files[@]}"
-[ "$rows" = "$project/rows" ] || MILLSTREAM_FLINK_ROWS=$rows cargo test --workspace --quiet --test suite flink
+[ "$rows" = "$project/rows" ] || MILLSTREAM_FLINK_ROWS=$rows cargo test --workspace --quiet --test suite flink::

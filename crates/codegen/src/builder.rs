@@ -44,6 +44,8 @@ pub(crate) struct Scope<K, R> {
     statements: Vec<Statement>,
     /// Whether all statements are [`Statement::Let`].
     is_pure: bool,
+    /// How deep branches are within it.
+    depth: usize,
     calls: HashMap<(RuntimeFn, Vec<Value>), (Value, Value)>,
     traps: HashSet<(Value, ErrorKind)>,
     notes: HashMap<K, R>,
@@ -69,6 +71,7 @@ impl<K, R> Scope<K, R> {
             id,
             statements: Vec::new(),
             is_pure: true,
+            depth: 0,
             calls: HashMap::new(),
             traps: HashSet::new(),
             notes: HashMap::new(),
@@ -78,6 +81,11 @@ impl<K, R> Scope<K, R> {
     /// Whether executing the statements in rows that do not need them is harmless and cheap.
     pub(crate) fn is_pure(&self) -> bool {
         self.is_pure
+    }
+
+    /// How deep branches are within it.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
     }
 
     fn push(&mut self, statement: Statement) {
@@ -321,6 +329,7 @@ impl<K: Eq + Hash + Clone, R: Clone> Builder<K, R> {
         let outer = self.scope();
         let id = outer.id;
         outer.is_pure &= scope.is_pure;
+        outer.depth = outer.depth.max(scope.depth);
         outer.statements.extend(scope.statements);
         outer.calls.extend(scope.calls);
         outer.traps.extend(scope.traps);
@@ -344,8 +353,11 @@ impl<K: Eq + Hash + Clone, R: Clone> Builder<K, R> {
             })
             .collect();
         let values = results.iter().map(|r| r.0).collect();
+        let depth = 1 + then.depth.max(otherwise.depth);
         let (then, otherwise) = (then.statements, otherwise.statements);
-        self.scope().push(Statement::If { condition, then, otherwise, results });
+        let scope = self.scope();
+        scope.depth = scope.depth.max(depth);
+        scope.push(Statement::If { condition, then, otherwise, results });
         values
     }
 

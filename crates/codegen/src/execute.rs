@@ -15,6 +15,7 @@ use crate::lower::{Lowered, OutputSource};
 use crate::program::{Program, Statement, Terminal};
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use context::Run;
+pub use context::{FIRST_STEP, STEP_BYTES, makes_values};
 use millstream_abi::{Accumulator, EntryLayout, ExecContext, FindArray, FindSlice, InsertKey, Str, UpdateObject};
 use millstream_functions::FunctionContext;
 use millstream_types::Diagnostic;
@@ -50,6 +51,8 @@ pub struct Emitted {
     pub selection: Vec<u32>,
     /// Rows dropped because they were late.
     pub late_rows: u64,
+    /// Bytes of strings and of results of vectorised functions, about.
+    pub made_bytes: usize,
     /// Whether `on_error` asked to stop.
     pub stopped: bool,
 }
@@ -115,7 +118,10 @@ pub fn emit(
     functions: &mut FunctionContext,
     on_error: &mut dyn FnMut(RowError) -> Flow,
 ) -> Result<Emitted, Diagnostic> {
-    let emitted = emit_keeping(lowered, kernel, columns, rows, watermarks, functions, on_error);
+    let mut emitted = emit_keeping(lowered, kernel, columns, rows, watermarks, functions, on_error);
+    if let Ok(emitted) = &mut emitted {
+        emitted.made_bytes += functions.bytes();
+    }
     functions.reset();
     emitted
 }
@@ -162,7 +168,8 @@ fn emit_keeping(
             }
         });
     }
-    Ok(Emitted { columns: result, rows: emitted_rows, selection, late_rows, stopped })
+    let made_bytes = prepared.columns[columns.len()..].iter().map(|column| column.get_array_memory_size()).sum();
+    Ok(Emitted { columns: result, rows: emitted_rows, selection, late_rows, made_bytes, stopped })
 }
 
 /// Runs a program that updates tables over `rows` rows of `columns`, as in [`emit`].

@@ -7,9 +7,12 @@
 use crate::lower::{Lowered, OutputSource};
 use crate::program::{Emit, Op, Program, Statement, Terminal, Value};
 use crate::rewrite;
-use crate::specialise::{Needs, is_total};
+use crate::specialise::{Needs, filter_count, is_total};
 use millstream_abi::{HASH_SEED, Phys};
 use millstream_types::DataType;
+
+/// Programs with more filters are not observed: each takes a program of its own.
+const MOST_FILTERS: usize = 100;
 
 /// See the file's description. Every program emits one row for each row of its input.
 #[derive(Debug)]
@@ -32,7 +35,10 @@ pub fn observed(lowered: &Lowered) -> Observed {
         Statement::Filter { condition, counts_late: false, .. } => Some(*condition),
         _ => None,
     });
-    let filters = filters.map(|condition| emitting(lowered, &[(condition, None, DataType::Boolean)], Vec::new()));
+    let is_observed = filter_count(program) <= MOST_FILTERS;
+    let filters = filters.map(|condition| {
+        is_observed.then(|| emitting(lowered, &[(condition, None, DataType::Boolean)], Vec::new())).flatten()
+    });
     let slice = program.body.iter().find_map(|statement| match statement {
         Statement::Let(_, Op::SliceStart { time, size_ms, .. }) => Some((*time, *size_ms)),
         _ => None,
@@ -106,9 +112,12 @@ fn emitting(lowered: &Lowered, values: &[(Value, Option<Value>, DataType)], adde
 
 /// Programs that end behind the filters of another one: the first before any filter, each of the others one filter later. They
 /// emit rows without columns; so what each takes longer than the one before is what its last filter costs. `None` if a
-/// condition needs what vectorised functions compute.
+/// condition needs what vectorised functions compute, or there are too many.
 pub fn prefixes(lowered: &Lowered) -> Option<Vec<Lowered>> {
     let program = &lowered.program;
+    if filter_count(program) > MOST_FILTERS {
+        return None;
+    }
     let is_filter = |statement: &Statement| matches!(statement, Statement::Filter { counts_late: false, .. });
     let filters = program.body.iter().enumerate().filter(|(_, s)| is_filter(s)).map(|(index, _)| index + 1);
     let prefix = |(number, length): (usize, usize)| {
@@ -136,7 +145,6 @@ fn without_vectors(lowered: &Lowered, mut program: Program, output_types: Vec<Da
 mod tests {
     use super::*;
     use crate::interpreter::Interpreter;
-    use crate::specialise::filter_count;
     use crate::testing::Case;
     use crate::verify::verify;
     use std::sync::Arc;

@@ -183,6 +183,12 @@ pub trait SplitReader: Send {
         let _ = bytes;
     }
 
+    /// Asks for chunks of about so many bytes; called before each. Readers whose chunks are what their format says, as row groups, do not
+    /// listen.
+    fn aim(&mut self, bytes: usize) {
+        let _ = bytes;
+    }
+
     /// Waits a moment, a second at most, until [`SplitReader::next`] need not wait for the outside; `false` while it
     /// would have to. A query that is to end asks no further, so readers that may wait for ever wait here.
     fn wait(&mut self) -> Result<bool, Diagnostic> {

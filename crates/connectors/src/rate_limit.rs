@@ -104,6 +104,10 @@ impl SplitReader for PacedReader {
         self.inner.limit_records(bytes);
     }
 
+    fn aim(&mut self, bytes: usize) {
+        self.inner.aim(bytes);
+    }
+
     fn wait(&mut self) -> Result<bool, Diagnostic> {
         if self.pending.is_some() { Ok(true) } else { self.inner.wait() }
     }

@@ -8,7 +8,7 @@ use millstream_connectors::{Committed, RestoredSink, Sink, SinkFiles, SinkJob, S
 use millstream_plan::pipeline::QueryPlan;
 use millstream_runtime::{CheckpointConfig, PlanLines};
 use millstream_storage::{
-    Checkpoints, Damaged, Listed, Manifest, PlaceLock, SplitState, StatePlace, Store, store_failed,
+    Checkpoints, Damaged, Listed, Manifest, PlaceLock, SplitState, StatePlace, Store, is_of_other_format, store_failed,
 };
 use millstream_types::{Diagnostic, Place, code};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +17,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// State up to so many bytes is read before a query goes on from it, so that damage is found while an older checkpoint can take
 /// its place; of more only that it is there.
@@ -101,8 +102,11 @@ impl JobState {
         monitor: &RunMonitor,
     ) -> Result<Beginning, Diagnostic> {
         let checkpoints = self.checkpoints.clone();
-        let job = self.name(&**checkpoints.store())?;
         let listed = checkpoints.list().map_err(|e| self.unusable(&e))?;
+        if let Some(error) = of_another_version(&listed) {
+            return Err(error);
+        }
+        let job = self.name(&**checkpoints.store())?;
         let newest = listed.first().map_or(0, |listed| listed.checkpoint);
         // Under another name sinks would not find what this job has written.
         if let Some(manifest) = listed.iter().filter_map(|listed| listed.manifest.as_ref().ok()).find(|m| m.job != job)
@@ -165,15 +169,13 @@ impl JobState {
         let files = store.list().map_err(|e| self.unusable(&e))?;
         if let Some(file) = files.iter().find(|file| file.name == JOB_FILE) {
             let name = store.read(JOB_FILE, 0..file.bytes).map_err(|e| self.unusable(&e))?;
-            let is_name =
-                |name: &String| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-            return String::from_utf8(name).ok().filter(is_name).ok_or_else(|| {
+            return String::from_utf8(name).ok().filter(|name| is_job_name(name)).ok_or_else(|| {
                 let message = format!("the file 'job' in {} is damaged: it has no name of a job", store.place());
                 Diagnostic::new(code::CHECKPOINT_DAMAGED, message)
             });
         }
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let name = format!("{:x}{:x}", since_epoch.as_nanos(), std::process::id());
+        let name = job_name(since_epoch.as_nanos(), std::process::id());
         let write = || -> io::Result<()> {
             let mut file = store.create(JOB_FILE)?;
             file.write(name.as_bytes())?;
@@ -186,6 +188,29 @@ impl JobState {
     fn unusable(&self, error: &io::Error) -> Diagnostic {
         unusable(&self.checkpoints.store().place(), error)
     }
+}
+
+/// The error for state of another version, if the newest checkpoint is: then so is everything else.
+fn of_another_version(listed: &[Listed]) -> Option<Diagnostic> {
+    let Listed { checkpoint, manifest: Err(Damaged(what)) } = listed.first()? else { return None };
+    is_of_other_format(what).then(|| {
+        Diagnostic::new(code::CHECKPOINT_DAMAGED, format!("checkpoint {checkpoint} cannot be used: {what}"))
+            .advise("go on with the version that has written it, or start the job anew with another state directory")
+    })
+}
+
+/// A name that no other job has: time and process, and their checksum. Output has it in its names, so another name, by damage, would
+/// have the job write its rows once more beside those that are there.
+fn job_name(nanos: u128, process: u32) -> String {
+    with_checksum(&format!("{nanos:x}{process:x}"))
+}
+
+fn with_checksum(plain: &str) -> String {
+    format!("{plain}x{:08x}", xxh3_64(plain.as_bytes()) as u32)
+}
+
+fn is_job_name(name: &str) -> bool {
+    name.split_once('x').is_some_and(|(plain, _)| with_checksum(plain) == name)
 }
 
 /// Files of sinks in the store of the job's checkpoints.
@@ -345,5 +370,23 @@ mod tests {
         files.delete("large").unwrap();
         let lost = files.get("large", &here.path().join("lost")).unwrap_err();
         assert!(lost.kind() == io::ErrorKind::NotFound && !here.path().join("lost").exists());
+    }
+
+    #[test]
+    fn damaged_names_of_jobs_are_none() {
+        let name = job_name(1_795_457_125_002_227_000, 31_337);
+        assert!(is_job_name(&name), "{name}");
+        for at in 0..name.len() {
+            let mut others = vec![name[..at].to_string(), name.clone() + &name[at..], name[at..].to_string() + &name];
+            let repeated = name[at..].to_string();
+            others.push(name.clone());
+            others[3].insert_str(at, &repeated);
+            for bit in 0..7 {
+                let mut bytes = name.clone().into_bytes();
+                bytes[at] ^= 1 << bit;
+                others.push(String::from_utf8(bytes).unwrap());
+            }
+            others.iter().for_each(|other| assert!(!is_job_name(other), "{other}"));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What EXPLAIN prints: the logical plan as a tree, and the pipelines with what flows between them.
 
 use crate::aggregate::AggregateCall;
+use crate::common::Common;
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use crate::logical::{Frame, Insert, JoinKind, JoinStrategy, RankFunction, Rel, Target};
 use crate::pipeline::*;
@@ -18,11 +19,13 @@ pub fn logical(insert: &Insert) -> String {
         }
         Target::Result => 0,
     };
-    tree(&insert.query, indent, &mut out);
+    tree(&insert.query, indent, &mut out, &mut vec![]);
     out
 }
 
-fn tree(rel: &Rel, indent: usize, out: &mut String) {
+/// `common` has the common relations that have been shown: each is shown once, and has a number.
+#[recursive::recursive]
+fn tree<'a>(rel: &'a Rel, indent: usize, out: &mut String, common: &mut Vec<&'a Common>) {
     let pad = "  ".repeat(indent);
     let named = |columns: &[(Expr, String)], input: &Schema| {
         columns.iter().map(|(e, name)| alias(&Shown(e, input).to_string(), name)).collect::<Vec<_>>().join(", ")
@@ -88,6 +91,16 @@ fn tree(rel: &Rel, indent: usize, out: &mut String) {
             writeln!(out, "{pad}Unnest{outer} {}", Shown(collection, &input.schema()))
         }
         Rel::Union { .. } => writeln!(out, "{pad}Union all"),
+        Rel::Common(shared) => match common.iter().position(|known| *known == &**shared) {
+            Some(number) => {
+                let _ = writeln!(out, "{pad}Common {number} (see above)");
+                return;
+            }
+            None => {
+                common.push(shared);
+                writeln!(out, "{pad}Common {}", common.len() - 1)
+            }
+        },
         Rel::Limit { count, .. } => writeln!(out, "{pad}Limit {count}"),
         Rel::Aggregate { input, window, keys, aggregates } => {
             let schema = input.schema();
@@ -103,7 +116,7 @@ fn tree(rel: &Rel, indent: usize, out: &mut String) {
             )
         }
     };
-    rel.inputs().into_iter().for_each(|i| tree(i, indent + 1, out));
+    rel.inputs().into_iter().for_each(|i| tree(i, indent + 1, out, common));
 }
 
 fn alias(text: &str, name: &str) -> String {
@@ -484,6 +497,7 @@ fn flat_map_text(flat_map: &FlatMap, plan: &QueryPlan, schema: &Schema) -> Strin
         FlatMap::Unnest { collection, outer, .. } => {
             format!("unnest{} {}", if *outer { " outer" } else { "" }, Shown(collection, schema))
         }
+        FlatMap::Repeat { times, .. } => format!("repeat {times} times"),
         FlatMap::Lookup { table, kind, keys, residual } => {
             let mut both = schema.clone();
             both.fields.extend(plan.lookups[*table].schema.fields.iter().cloned());

@@ -3,16 +3,25 @@
 //! Evaluation is the caller's (the engine runs the expression through the interpreter), so that a folded expression
 //! has the value that it would have had at run time. Calls are left alone: some depend on the clock or on chance.
 
+use crate::common::Changed;
 use crate::expr::{Expr, ExprKind};
 use crate::logical::Rel;
 use millstream_types::Value;
 
 /// Folds every expression of `rel`. `evaluate` gives the value of an expression without columns, or `None` when it
 /// fails: then the expression stays and fails when, and only when, a row reaches it.
-pub fn fold_rel(mut rel: Rel, evaluate: &mut dyn FnMut(&Expr) -> Option<Value>) -> Rel {
+pub fn fold_rel(rel: Rel, evaluate: &mut dyn FnMut(&Expr) -> Option<Value>) -> Rel {
+    fold_within(rel, evaluate, &mut Changed::default())
+}
+
+#[recursive::recursive]
+fn fold_within(mut rel: Rel, evaluate: &mut dyn FnMut(&Expr) -> Option<Value>, changed: &mut Changed) -> Rel {
+    if let Rel::Common(common) = &rel {
+        return Rel::Common(changed.once(common, |changed, rel| fold_within(rel.clone(), evaluate, changed)));
+    }
     for input in rel.inputs_mut() {
         let taken = std::mem::replace(input, Rel::Union { inputs: vec![] });
-        *input = fold_rel(taken, evaluate);
+        *input = fold_within(taken, evaluate, changed);
     }
     for expr in rel.expressions_mut() {
         let taken = std::mem::replace(expr, Expr::boolean(false));

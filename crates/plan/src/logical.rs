@@ -1,6 +1,7 @@
 //! The bound logical plan: what `sql` produces and the optimiser rewrites.
 
 use crate::aggregate::AggregateCall;
+use crate::common::Common;
 use crate::expr::Expr;
 use crate::window::{Timeline, WindowAssigner};
 use millstream_types::{DataType, Field, Options, Schema};
@@ -197,6 +198,8 @@ pub enum Rel {
         /// Two or more inputs.
         inputs: Vec<Rel>,
     },
+    /// A relation that a large statement names in several places.
+    Common(Arc<Common>),
     /// The first `count` rows of a bare SELECT.
     Limit {
         /// Input.
@@ -333,6 +336,7 @@ impl Rel {
         match self {
             Rel::Scan { table, .. } => table.schema(),
             Rel::Values { schema, .. } => schema.clone(),
+            Rel::Common(common) => common.schema().clone(),
             Rel::Filter { input, .. } | Rel::Limit { input, .. } => input.schema(),
             Rel::Project { columns, .. } => {
                 Schema::new(columns.iter().map(|(e, name)| Field::new(name, e.data_type.clone(), e.nullable)).collect())
@@ -415,13 +419,15 @@ impl Rel {
             | Rel::Limit { input, .. } => vec![input],
             Rel::Join { left, right, .. } => vec![left, right],
             Rel::Union { inputs } => inputs.iter().collect(),
+            Rel::Common(common) => vec![common.rel()],
         }
     }
 
-    /// Direct inputs, in order, to change in place.
+    /// Direct inputs, in order, to change in place. A common relation has none: it is changed once for all places that name it
+    /// ([`crate::common::Changed`]).
     pub fn inputs_mut(&mut self) -> Vec<&mut Rel> {
         match self {
-            Rel::Scan { .. } | Rel::Values { .. } => vec![],
+            Rel::Scan { .. } | Rel::Values { .. } | Rel::Common(_) => vec![],
             Rel::Filter { input, .. }
             | Rel::Project { input, .. }
             | Rel::Windowed { input, .. }
@@ -438,7 +444,7 @@ impl Rel {
     /// The expressions of this operator alone, to change in place; those of a scanned table are not among them.
     pub fn expressions_mut(&mut self) -> Vec<&mut Expr> {
         match self {
-            Rel::Scan { .. } | Rel::Union { .. } | Rel::Limit { .. } => vec![],
+            Rel::Scan { .. } | Rel::Union { .. } | Rel::Limit { .. } | Rel::Common(_) => vec![],
             Rel::Values { rows, .. } => rows.iter_mut().flatten().collect(),
             Rel::Filter { predicate, .. } => vec![predicate],
             Rel::Project { columns, .. } => columns.iter_mut().map(|(e, _)| e).collect(),

@@ -165,6 +165,13 @@ pub enum FlatMap {
         /// TIMESTAMP(3) or TIMESTAMP_LTZ(3). NULL makes the row an error.
         time: Expr,
     },
+    /// So many times. Appends, if they are numbered, the number of the row among those, from 0 (BIGINT).
+    Repeat {
+        /// At least 1.
+        times: u64,
+        /// Whether a column is appended.
+        numbered: bool,
+    },
     /// Once for each element of a collection.
     Unnest {
         /// ARRAY or MAP.
@@ -198,6 +205,7 @@ impl FlatMap {
                 std::slice::from_ref(argument)
             }
             FlatMap::Lookup { keys, .. } => keys,
+            FlatMap::Repeat { .. } => &[],
         }
     }
 
@@ -208,6 +216,8 @@ impl FlatMap {
                 .map(|name| Field::new(name, time.data_type.clone(), false))
                 .to_vec(),
             FlatMap::Unnest { columns, .. } => columns.clone(),
+            FlatMap::Repeat { numbered: false, .. } => vec![],
+            FlatMap::Repeat { numbered: true, .. } => vec![Field::new("number", DataType::BigInt, false)],
             FlatMap::Lookup { kind, .. } if !kind.shows_right() => vec![],
             FlatMap::Lookup { table, kind, .. } => {
                 let mut fields = lookups[*table].schema.fields.clone();

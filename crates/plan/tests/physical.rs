@@ -1,6 +1,7 @@
 //! Physical planning: what is read, what is inlined, what is shared.
 
 use millstream_plan::aggregate::{AggregateCall, AggregateFunction};
+use millstream_plan::common::Common;
 use millstream_plan::expr::{CompareOp, Expr, ExprKind};
 use millstream_plan::logical::{
     ColumnKind, Insert, JoinKind, JoinStrategy, Rel, Table, TableColumn, Target, Watermark, Window,
@@ -151,6 +152,64 @@ fn queries_of_one_run_share_sources_and_equal_aggregations() {
 fn a_union_is_a_pipeline_for_each_input() {
     let plan = plan(&[Rel::Union { inputs: vec![scan(), scan()] }]);
     assert_eq!((plan.sources.len(), plan.pipelines.len(), plan.sinks.len()), (1, 2, 1));
+}
+
+/// The flat maps of a pipeline, as (times, numbered).
+fn repetitions(pipeline: &Pipeline) -> Vec<(u64, bool)> {
+    let repetition = |operator: &Operator| match operator {
+        Operator::FlatMap(FlatMap::Repeat { times, numbered }) => Some((*times, *numbered)),
+        _ => None,
+    };
+    pipeline.operators.iter().filter_map(repetition).collect()
+}
+
+#[test]
+fn a_common_relation_is_planned_once() {
+    let common = Common::new(counts());
+    let named = || Rel::Common(common.clone());
+    let key = Expr::column(0, DataType::BigInt, true);
+    let is_null = Expr::new(ExprKind::IsNull(Box::new(key)), DataType::Boolean, false);
+    let filtered = Rel::Filter { input: Box::new(named()), predicate: is_null };
+    let plan = plan(&[Rel::Union { inputs: vec![named(), scan_like(&common), filtered, named()] }]);
+    assert_eq!((plan.aggregations.len(), plan.pipelines.len()), (1, 3), "{plan:#?}");
+    let repeated: Vec<_> = plan.pipelines.iter().map(repetitions).filter(|r| !r.is_empty()).collect();
+    assert_eq!(repeated, [[(3, true)]]);
+}
+
+#[test]
+fn a_common_relation_is_explained_once() {
+    let common = Rel::Common(Common::new(scan()));
+    let query = Rel::Union { inputs: vec![common.clone(), common] };
+    let text = explain::logical(&Insert { target: Target::Result, query });
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    assert_eq!(lines, ["Union all", "Common 0", "Scan events", "Common 0 (see above)"]);
+}
+
+/// Constant rows with the columns of a common relation.
+fn scan_like(common: &Common) -> Rel {
+    Rel::Values { schema: common.schema().clone(), rows: vec![] }
+}
+
+#[test]
+fn relations_that_double_are_repetitions() {
+    let mut relation = scan();
+    for _ in 0..70 {
+        let common = Common::new(relation);
+        relation = Rel::Union { inputs: vec![Rel::Common(common.clone()), Rel::Common(common)] };
+    }
+    let plan = plan(&[relation]);
+    let [pipeline] = &plan.pipelines[..] else { panic!("{} pipelines", plan.pipelines.len()) };
+    assert_eq!(repetitions(pipeline), [(1 << 63, false), (1 << 7, false)]);
+}
+
+#[test]
+fn a_long_chain_of_relations_is_planned_and_dropped() {
+    let mut relation = scan();
+    for _ in 0..100_000 {
+        let predicate = Expr::boolean(true);
+        relation = Rel::Common(Common::new(Rel::Filter { input: Box::new(relation), predicate }));
+    }
+    assert_eq!(plan(&[relation]).pipelines.len(), 1);
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //!
 //! Every (stream, pipeline) that ends in the sink has a *lane*. Workers encode the output of their task and push the
 //! piece under its buffer's number; those that are next in their lane become ready (of a buffer that becomes many rows, also before it is done), and whoever finds the sink free
-//! writes them. So each lane is in order, lanes interleave, no worker waits for another, and the sink is used by one
-//! thread at a time. A piece holds its chunk's permit until it is written: a slow sink slows the readers down.
+//! writes them. So each lane is in order, lanes interleave, nobody waits for a piece to be written, and the sink is used by one
+//! thread at a time. A piece holds its chunk's permit until it is written: a slow sink slows the readers down. Before it makes another
+//! piece of a buffer, a worker waits for a moment while much is to be written that others write, or that comes behind what they make.
 //!
 //! Under cuts a sink writes all pieces of one generation before the first of the next: lanes that a cut has come by wait
 //! for the others, with the pieces that they have. Then the sink is told ([`Sink::cut`]), if the cut is a checkpoint.
@@ -21,11 +22,16 @@ use millstream_connectors::{Encoded, Encoder, Sink};
 use millstream_state::{Charge, MemoryBudget, MemoryClass};
 use millstream_sync::epochs::Release;
 use millstream_types::Diagnostic;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// What waits for its sink is much if it is one in so many bytes of the budget.
+const UNWRITTEN: u64 = 8;
+/// How long a worker waits at most before it makes more.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Output of one task.
 #[derive(Debug)]
@@ -50,6 +56,8 @@ pub(crate) struct Egress {
     /// Nothing more is written; tasks that end here need not run.
     done: AtomicBool,
     state: Mutex<State>,
+    /// Pieces have been written.
+    written: Condvar,
 }
 
 struct State {
@@ -113,7 +121,7 @@ impl Egress {
             done: false,
         };
         let (limited, budget, done) = (limit.is_some(), Arc::clone(budget), AtomicBool::new(false));
-        Egress { encoder, limited, budget, done, state: Mutex::new(state) }
+        Egress { encoder, limited, budget, done, state: Mutex::new(state), written: Condvar::new() }
     }
 
     /// Whether output is still wanted. Relaxed: a task that reads an old value only does work for nothing.
@@ -142,6 +150,22 @@ impl Egress {
         };
         let charge = Charge::new(&self.budget, MemoryClass::Sinks, bytes);
         Ok(Some(Piece { content, _permit: permit, _charge: charge }))
+    }
+
+    /// Waits, before another piece of a buffer is made, while much is to be written by another worker, or behind what another
+    /// worker makes. Not for ever: a sink that stands still must not hold back the workers, which have other sinks.
+    pub(crate) fn wait_for_others(&self, lane: usize, number: u64) {
+        let is_much = || self.budget.used_by(MemoryClass::Sinks) > self.budget.limit() / UNWRITTEN;
+        if !is_much() {
+            return;
+        }
+        let until = Instant::now() + PATIENCE;
+        let mut state = self.state.lock();
+        while !state.done && (state.sink.is_none() || state.lanes[lane].next != number) && is_much() {
+            if self.written.wait_until(&mut state, until).timed_out() {
+                break;
+            }
+        }
     }
 
     /// Notes that a cut to a generation waits for the sink; `false` if there is nothing to wait for.
@@ -334,7 +358,10 @@ impl Query {
             let mut reached = None;
             let mut result = pieces.into_iter().try_for_each(|ready| {
                 match ready {
-                    Ready::Piece(piece) => written += self.write_piece(egress, &mut *writer, piece, &mut remaining)?,
+                    Ready::Piece(piece) => {
+                        written += self.write_piece(egress, &mut *writer, piece, &mut remaining)?;
+                        egress.written.notify_all();
+                    }
                     Ready::Cut(generation) => {
                         self.end_span(sink, generation, &mut *writer)?;
                         reached = Some(generation);
@@ -349,6 +376,7 @@ impl Query {
             self.stats.sinks[sink].wrote(written, started.elapsed());
             let mut state = egress.state.lock();
             state.sink = Some(writer);
+            egress.written.notify_all();
             state.remaining = remaining;
             let is_awaited = state.awaited.take_if(|awaited| reached >= Some(*awaited)).is_some();
             let was_due = state.flush_due(self.flush_interval());

@@ -63,6 +63,12 @@ const GROWTH: u64 = 12;
 /// What is in flight may be one in so many bytes of what state leaves when that can be spilled: it grows while it becomes
 /// state, and may still do so when spilling has begun.
 const SPILLABLE: u64 = 16;
+/// What tables grow by for each byte that is consumed, before it has been seen.
+const UNSEEN_GROWTH: u64 = 64;
+/// Bytes that have to be consumed before it is looked at again.
+const SEEN_BYTES: u64 = 64 << 10;
+/// A chunk may become one in so many bytes of what state leaves.
+const CHUNK_SHARE: u64 = 8;
 /// Bytes over twice the budget at which the query ends without waiting for rest: what a few chunks may become.
 const OVERRUN: u64 = 256 << 20;
 /// Bytes of a container that a query's state must leave to what nobody counts.
@@ -96,6 +102,9 @@ struct State {
     splits: Vec<SplitFlow>,
     /// Chunks in flight.
     total: usize,
+    /// Bytes of chunks that have been consumed.
+    consumed: u64,
+    growth: Growth,
     /// Readers that wait for memory.
     waiting: usize,
     /// What the state was when it first was larger than the budget with nothing in flight, since it was last below 80 %.
@@ -104,6 +113,25 @@ struct State {
     grown_at: Option<u64>,
     /// No more waiting: the query is ending, and what was read shall be processed or dropped.
     open: bool,
+}
+
+/// How much tables grow for each byte that is consumed: more at once, less by and by.
+struct Growth {
+    by: u64,
+    /// What had been consumed, and how far tables had grown, when it was looked at last.
+    consumed: u64,
+    grown: u64,
+}
+
+impl Growth {
+    fn note(&mut self, consumed: u64, grown: u64) {
+        if consumed - self.consumed < SEEN_BYTES {
+            return;
+        }
+        let now = grown.saturating_sub(self.grown).div_ceil(consumed - self.consumed).max(1);
+        self.by = if now >= self.by || self.consumed == 0 { now } else { self.by - (self.by - now).div_ceil(4) };
+        (self.consumed, self.grown) = (consumed, grown);
+    }
 }
 
 struct SplitFlow {
@@ -160,6 +188,8 @@ impl Flow {
         let state = State {
             splits: groups.into_iter().map(split).collect(),
             total: 0,
+            consumed: 0,
+            growth: Growth { by: UNSEEN_GROWTH, consumed: 0, grown: 0 },
             waiting: 0,
             exceeded_at: None,
             grown_at: None,
@@ -200,6 +230,8 @@ impl Flow {
     ) -> Result<Permit, Diagnostic> {
         let mut state = self.state.lock();
         while !state.open {
+            let consumed = state.consumed;
+            state.growth.note(consumed, self.budget.grown());
             let split = &state.splits[stream];
             if state.total >= self.limit || split.in_flight >= self.limit_per_split {
                 self.freed.wait(&mut state);
@@ -280,17 +312,28 @@ impl Flow {
     fn verdict(&self, state: &State, stream: usize) -> Verdict {
         let budget = &*self.budget;
         let mut in_flight_limit = WEIGHT.saturating_mul(self.limit as u64);
+        let growth = state.growth.by;
         if self.may_spill.load(Ordering::Relaxed) {
             let room = budget.limit().saturating_sub(budget.state());
-            in_flight_limit = in_flight_limit.min(room / SPILLABLE);
+            in_flight_limit = in_flight_limit.min(room / SPILLABLE.max(2 * growth));
         }
         let verdict =
             verdict(budget.limit(), budget.state(), budget.in_flight(), in_flight_limit, || state.is_slowest(stream));
-        let grown = budget.state().saturating_add(GROWTH.saturating_mul(budget.in_flight()));
+        let grown = budget.state().saturating_add(GROWTH.max(growth).saturating_mul(budget.in_flight()));
         match self.is_spilling.load(Ordering::Acquire) && grown > soft(budget.limit()) {
             true => Verdict::Wait,
             false => verdict,
         }
+    }
+
+    /// Bytes that the next chunk of a reader should have; `usize::MAX`: as many as it likes.
+    pub(crate) fn aim(&self) -> usize {
+        if !self.may_spill.load(Ordering::Relaxed) {
+            return usize::MAX;
+        }
+        let growth = self.state.lock().growth.by;
+        let room = self.budget.limit().saturating_sub(self.budget.state());
+        usize::try_from(room / (CHUNK_SHARE * growth)).unwrap_or(usize::MAX)
     }
 
     /// State that there is no memory for will be spilled.
@@ -428,6 +471,7 @@ impl Drop for Permit {
         if let Some(stream) = self.stream {
             let mut state = self.flow.state.lock();
             state.total -= 1;
+            state.consumed += self.charge.bytes() as u64;
             state.splits[stream].in_flight -= 1;
             drop(state);
             self.flow.freed.notify_all();
@@ -462,6 +506,32 @@ mod tests {
         let flow = Flow::new(16, groups, 2, MemoryBudget::new(limit));
         (0..splits).for_each(|split| flow.begin(split));
         flow
+    }
+
+    #[test]
+    fn tables_that_grow_much_have_less_in_flight() {
+        const MIB: u64 = 1 << 20;
+        let flow = flow(vec![None], 64 * MIB);
+        assert_eq!(flow.aim(), usize::MAX, "nothing is spilled");
+        flow.expect_spilling();
+        assert_eq!(flow.aim(), (64 * MIB / 8 / UNSEEN_GROWTH) as usize);
+        let others = Resting(|| true);
+        let mut tables = Charge::new(&flow.budget, MemoryClass::Tables, 0);
+        let mut consume = |bytes: u64, growth: u64| {
+            let permit = flow.acquire(0, bytes, &others).unwrap();
+            tables.set((bytes * growth) as usize);
+            drop(permit);
+            tables.set(0);
+            drop(flow.acquire(0, 0, &others).unwrap());
+        };
+        consume(MIB / 4, 2);
+        assert_eq!(flow.aim(), 4 << 20, "as soon as it has been seen");
+        consume(MIB / 4, 100);
+        assert_eq!(flow.aim(), (64 * MIB / 800) as usize);
+        consume(1000, 1);
+        assert_eq!(flow.aim(), (64 * MIB / 800) as usize, "too little was consumed");
+        (0..40).for_each(|_| consume(MIB / 4, 2));
+        assert_eq!(flow.aim(), 4 << 20);
     }
 
     #[test]

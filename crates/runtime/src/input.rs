@@ -6,6 +6,7 @@ use crate::compile::ProgramCompiler;
 use crate::config::{MergeStrategy, RunConfig};
 use crate::staged::Staged;
 use crate::strategy::merge_strategy;
+use crate::widths::Widths;
 use arrow_array::ArrayRef;
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::Kernel;
@@ -225,12 +226,15 @@ pub struct PipelineCode {
     pub lowered: Arc<Lowered>,
     /// The executable.
     pub(crate) slot: VariantSlot,
+    /// What it makes.
+    pub(crate) widths: Arc<Widths>,
 }
 
 impl PipelineCode {
     /// A program with a kernel made from it.
     pub fn new(lowered: Arc<Lowered>, kernel: Arc<dyn Kernel>) -> PipelineCode {
-        PipelineCode { lowered, slot: VariantSlot::new(kernel) }
+        let widths = Arc::new(Widths::new(&lowered));
+        PipelineCode { lowered, slot: VariantSlot::new(kernel), widths }
     }
 
     /// A program with its interpreter.

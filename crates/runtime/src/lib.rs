@@ -68,6 +68,7 @@ mod threads;
 mod timers;
 mod topology;
 mod trigger;
+mod widths;
 mod worker;
 mod worker_set;
 

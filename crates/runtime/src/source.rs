@@ -260,6 +260,7 @@ impl Query {
             self.flow.begin(runtime.stream);
         }
         while !self.is_stopping() {
+            reader.aim(self.flow.aim());
             if !reader.wait()? {
                 continue;
             }

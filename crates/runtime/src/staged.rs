@@ -9,7 +9,7 @@
 //! which order-sensitive operators see rows, are decided at the end.
 
 use crate::buffer::{Buffer, Piece};
-use crate::columns::selected;
+use crate::columns::{selected, sliced};
 use crate::flat_map;
 use crate::input::PipelineCode;
 use crate::query::Query;
@@ -66,6 +66,24 @@ impl<'a> Staged<'a> {
         };
         let (rows, first_row) = (of.len(), self.first_row);
         Staged { columns, rows, watermarks, origins: Some(origins), first_row, places: Vec::new() }
+    }
+
+    /// Some of the rows. Numbers of rows, by which they know their origin, stay.
+    fn slice(&self, first: usize, rows: usize) -> Staged<'a> {
+        let cut = |all: &[i64]| if all.len() == 1 { all.to_vec() } else { all[first..first + rows].to_vec() };
+        let origins = match &self.origins {
+            Some(origins) => origins[first..first + rows].to_vec(),
+            None => (first as u32..(first + rows) as u32).collect(),
+        };
+        let places = if self.places.is_empty() { Vec::new() } else { self.places[first..first + rows].to_vec() };
+        Staged {
+            columns: sliced(&self.columns, first, rows),
+            rows,
+            watermarks: Cow::Owned(cut(&self.watermarks)),
+            origins: Some(origins),
+            first_row: self.first_row,
+            places,
+        }
     }
 
     /// The rows `of` of the first `columns` columns.
@@ -136,26 +154,28 @@ impl<'q> Stages<'q> {
     fn stage<'a>(
         &mut self,
         index: usize,
-        mut rows: Staged<'a>,
+        rows: Staged<'a>,
         tools: &mut Tools<'_>,
         arrive: &mut Arrive<'_, 'a>,
     ) -> Result<ControlFlow<()>, Diagnostic> {
         let Some(&flat_map) = self.flat_maps.get(index) else {
+            let mut rows = rows;
             self.number(&mut rows);
             return arrive(tools, rows);
         };
         let query = self.query;
         let code = &query.pipelines[self.pipeline];
-        let emitted = emit_stage(query, &code.stages[index], &rows, tools)?;
-        if emitted.rows == 0 {
-            return Ok(ControlFlow::Continue(()));
-        }
-        let rows = match emitted.rows == rows.rows {
-            true => Staged { columns: emitted.columns, ..rows },
-            false => rows.made(emitted.columns, &emitted.selection),
-        };
-        let expansion = flat_map::Expansion { query, flat_map, code: &code.flat_maps[index], rows: &rows };
-        expansion.run(tools, &mut |tools, made| self.stage(index + 1, made, tools, arrive))
+        emit_stage(query, &code.stages[index], rows, tools, &mut |tools, rows, emitted| {
+            if emitted.rows == 0 {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let rows = match emitted.rows == rows.rows {
+                true => Staged { columns: emitted.columns, ..rows },
+                false => rows.made(emitted.columns, &emitted.selection),
+            };
+            let expansion = flat_map::Expansion { query, flat_map, code: &code.flat_maps[index], rows: &rows };
+            expansion.run(tools, &mut |tools, made| self.stage(index + 1, made, tools, arrive))
+        })
     }
 
     /// Numbers rows of the same origin.
@@ -172,8 +192,37 @@ impl<'q> Stages<'q> {
     }
 }
 
-/// Runs a program that emits rows; counts late ones. Fails when a bad row does.
-pub(crate) fn emit_stage(
+/// Takes what a program has emitted of some rows; says whether more are wanted.
+type Take<'f, 'a> = dyn FnMut(&mut Tools<'_>, Staged<'a>, Emitted) -> Result<ControlFlow<()>, Diagnostic> + 'f;
+
+/// Runs a program that emits rows; `take` gets them in slices, for of few rows it may make much (see [`crate::widths`]). Counts late
+/// rows. Fails when a bad row does.
+pub(crate) fn emit_stage<'a>(
+    query: &Query,
+    code: &PipelineCode,
+    rows: Staged<'a>,
+    tools: &mut Tools<'_>,
+    take: &mut Take<'_, 'a>,
+) -> Result<ControlFlow<()>, Diagnostic> {
+    let mut first = 0;
+    while first < rows.rows {
+        let count = code.widths.most_rows().min(rows.rows - first);
+        if count == rows.rows {
+            let emitted = emit_once(query, code, &rows, tools)?;
+            return take(tools, rows, emitted);
+        }
+        let slice = rows.slice(first, count);
+        let emitted = emit_once(query, code, &slice, tools)?;
+        if let ControlFlow::Break(()) = take(tools, slice, emitted)? {
+            return Ok(ControlFlow::Break(()));
+        }
+        first += count;
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// Runs a program that emits rows over all rows at once.
+pub(crate) fn emit_once(
     query: &Query,
     code: &PipelineCode,
     rows: &Staged<'_>,
@@ -183,6 +232,7 @@ pub(crate) fn emit_stage(
     let emitted = code.run(rows, |kernel| {
         emit(&code.lowered, kernel, &rows.columns, rows.rows, &rows.watermarks, functions, &mut |e| errors.take(e))
     })?;
+    code.widths.note(rows.rows, emitted.made_bytes);
     query.stats.late_rows.fetch_add(emitted.late_rows, Relaxed);
     errors.fatal().map_or(Ok(emitted), Err)
 }

@@ -239,9 +239,10 @@ impl Worker<'_> {
         for piece in runtime.pieces(buffer, Stages::new(query, pipeline).reads_watermarks()) {
             let mut stages = Stages::new(query, pipeline);
             stages.run(Staged::new(buffer, piece), &mut self.tools(), &mut |tools, rows| {
-                let emitted = emit_stage(query, &halves.scatter, &rows, tools)?;
-                query.scatter(aggregation, emitted, &scattered)?;
-                Ok(ControlFlow::Continue(()))
+                emit_stage(query, &halves.scatter, rows, tools, &mut |_, _, emitted| {
+                    query.scatter(aggregation, emitted, &scattered)?;
+                    Ok(ControlFlow::Continue(()))
+                })
             })?;
         }
         Ok(scattered)
@@ -253,7 +254,11 @@ impl Worker<'_> {
         let number = (stamp.sequence, stamp.generation);
         let egress = &query.sinks[sink];
         if !egress.is_done() {
+            let mut is_first = true;
             self.emit(task, channel.pipeline, &mut |columns, rows| {
+                if !std::mem::take(&mut is_first) {
+                    egress.wait_for_others(channel.port, number.0);
+                }
                 let piece = egress.piece(columns, rows, task.buffer.permit.clone())?;
                 query.write(sink, channel.port, number, piece, false)?;
                 Ok(if egress.is_done() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
@@ -285,22 +290,23 @@ impl Worker<'_> {
         let mut rows_out = 0;
         let staged = Staged::new(buffer, buffer.whole());
         stages.run(staged, &mut self.tools(), &mut |tools, rows| {
-            let emitted = emit_stage(query, code, &rows, tools)?;
-            rows_out += emitted.rows as u64;
-            let place = |&row: &u32| {
-                let row = row as usize;
-                let watermark = rows.watermarks[if rows.watermarks.len() == 1 { 0 } else { row }];
-                Ordinal {
-                    watermark,
-                    stream: task.stream as u32,
-                    position: rows.position(row),
-                    pipeline: pipeline as u32,
-                }
-            };
-            let ordinals = emitted.selection.iter().map(place).collect();
-            let place = (port, buffer.stamp.generation);
-            query.exchange(operator, place, emitted.columns, ordinals, &buffer.permit)?;
-            Ok(ControlFlow::Continue(()))
+            emit_stage(query, code, rows, tools, &mut |_, rows, emitted| {
+                rows_out += emitted.rows as u64;
+                let place = |&row: &u32| {
+                    let row = row as usize;
+                    let watermark = rows.watermarks[if rows.watermarks.len() == 1 { 0 } else { row }];
+                    Ordinal {
+                        watermark,
+                        stream: task.stream as u32,
+                        position: rows.position(row),
+                        pipeline: pipeline as u32,
+                    }
+                };
+                let ordinals = emitted.selection.iter().map(place).collect();
+                let place = (port, buffer.stamp.generation);
+                query.exchange(operator, place, emitted.columns, ordinals, &buffer.permit)?;
+                Ok(ControlFlow::Continue(()))
+            })
         })?;
         query.stats.pipelines[pipeline].rows_out.fetch_add(rows_out, Relaxed);
         Ok(())
@@ -322,12 +328,13 @@ impl Worker<'_> {
         };
         let mut rows_out = 0;
         stages.run(Staged::new(buffer, piece), &mut self.tools(), &mut |tools, rows| {
-            let emitted = emit_stage(query, code, &rows, tools)?;
-            rows_out += emitted.rows as u64;
-            match emitted.rows {
-                0 => Ok(ControlFlow::Continue(())),
-                rows => take(emitted.columns, rows),
-            }
+            emit_stage(query, code, rows, tools, &mut |_, _, emitted| {
+                rows_out += emitted.rows as u64;
+                match emitted.rows {
+                    0 => Ok(ControlFlow::Continue(())),
+                    rows => take(emitted.columns, rows),
+                }
+            })
         })?;
         query.stats.pipelines[pipeline].rows_out.fetch_add(rows_out, Relaxed);
         Ok(())

@@ -79,6 +79,8 @@ pub struct MemoryBudget {
     used: AtomicU64,
     peak: AtomicU64,
     classes: [AtomicU64; MemoryClass::ALL.len()],
+    /// Bytes by which tables have grown, all in all.
+    grown: AtomicU64,
     watched: AtomicBool,
     waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
     resident: Resident,
@@ -122,6 +124,7 @@ impl MemoryBudget {
             used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             classes: Default::default(),
+            grown: AtomicU64::new(0),
             watched: AtomicBool::new(false),
             waker: OnceLock::new(),
             resident: Resident::new(),
@@ -156,6 +159,11 @@ impl MemoryBudget {
     /// Bytes that are given back when watermarks advance.
     pub fn state(&self) -> u64 {
         self.sum(|class| !class.is_in_flight())
+    }
+
+    /// Bytes by which tables have grown so far, whatever was given back.
+    pub fn grown(&self) -> u64 {
+        self.grown.load(Ordering::Relaxed)
     }
 
     /// Measures what the process holds, at most once a millisecond, or `at_once`. Asked for after every task. Of what nobody has
@@ -204,6 +212,9 @@ impl MemoryBudget {
         let used = self.used.fetch_add(difference, Ordering::SeqCst).wrapping_add(difference);
         if to > from {
             self.peak.fetch_max(used, Ordering::Relaxed);
+            if class == MemoryClass::Tables {
+                self.grown.fetch_add(difference, Ordering::Relaxed);
+            }
         } else if self.watched.load(Ordering::SeqCst)
             && let Some(waker) = self.waker.get()
         {
@@ -287,6 +298,9 @@ mod tests {
         let buffers = Charge::new(&budget, MemoryClass::Buffers, 200);
         tables.set(100);
         assert_eq!((budget.used(), budget.state(), budget.in_flight()), (300, 100, 200));
+        tables.set(150);
+        assert_eq!(budget.grown(), 350);
+        tables.set(100);
         let partials = tables.another(MemoryClass::Partials, 40);
         assert_eq!((budget.used_by(MemoryClass::Tables), budget.used_by(MemoryClass::Partials)), (100, 40));
         drop((buffers, partials));

@@ -31,7 +31,7 @@ pub use checkpoints::{Checkpoints, Listed};
 pub use local::{DirectoryLock, LocalStore};
 pub use manifest::{
     AggregationState, BlobRef, FORMAT, Manifest, OperatorState, PartitionState, SinkState, SourceState, SplitState,
-    TableState, WaitingRows, WaitingState,
+    TableState, WaitingRows, WaitingState, is_of_other_format,
 };
 pub use objects::store_failed;
 pub use pack::{PackWriter, PendingBlob};

@@ -1,7 +1,7 @@
 //! Manifests: what a checkpoint consists of, as JSON with a checksum behind it.
 //!
 //! ```text
-//! {"format":3,"checkpoint":42,…}
+//! {"format":4,"checkpoint":42,…}
 //! xxh3:0123456789abcdef
 //! ```
 
@@ -13,7 +13,20 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of manifests and of the state that they name. One of another version is refused.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
+
+/// What the damage of a manifest of another version says.
+const OTHER_FORMAT: &str = "it has the format";
+
+/// Whether what is wrong with a manifest is its version.
+pub fn is_of_other_format(damage: &str) -> bool {
+    damage.contains(OTHER_FORMAT)
+}
+
+/// Rows, lines, bytes of inputs and checkpoints are fewer.
+const MOST_COUNTED: u64 = 1 << 62;
+/// Rows and bytes of a part of the state are fewer.
+const MOST_STORED: u64 = 1 << 44;
 
 /// A checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -194,10 +207,28 @@ impl Manifest {
             Some(format) if format == u64::from(FORMAT) => {}
             format => {
                 let format = format.map_or("none".to_string(), |format| format.to_string());
-                return Err(Damaged(format!("it has the format {format}; this version reads format {FORMAT}")));
+                return Err(Damaged(format!("{OTHER_FORMAT} {format}; this version reads format {FORMAT}")));
             }
         }
-        serde_json::from_value(value).map_err(|e| Damaged(e.to_string()))
+        let manifest: Manifest = serde_json::from_value(value).map_err(|e| Damaged(e.to_string()))?;
+        match manifest.is_possible() {
+            true => Ok(manifest),
+            false => Err(Damaged("it has numbers that no checkpoint has".into())),
+        }
+    }
+
+    /// Whether numbers are such that counting on from them, and adding them up, stays in range. A checksum does not say who wrote them.
+    fn is_possible(&self) -> bool {
+        let mut counts = vec![self.checkpoint];
+        for split in self.sources.iter().flat_map(|source| &source.splits) {
+            counts.extend([split.at.unwrap_or(0), split.line, split.rows]);
+        }
+        let mut sizes: Vec<u64> = self.blobs().flat_map(|blob| [blob.offset, blob.bytes]).collect();
+        sizes
+            .extend(self.aggregations.iter().flat_map(|a| a.tables.iter().chain(&a.slices)).map(|table| table.entries));
+        let waiting = self.operators.iter().flat_map(|o| &o.partitions).flat_map(|partition| &partition.waiting);
+        sizes.extend(waiting.flat_map(|rows| [rows.about.rows as u64, rows.about.bytes as u64]));
+        counts.into_iter().all(|count| count < MOST_COUNTED) && sizes.into_iter().all(|size| size < MOST_STORED)
     }
 
     /// All blobs that the checkpoint consists of.
@@ -215,5 +246,57 @@ impl Manifest {
     /// Bytes of all blobs.
     pub fn state_bytes(&self) -> u64 {
         self.blobs().map(|blob| blob.bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        let blob = BlobRef { file: "state-1.bin".into(), offset: 16, bytes: 100, checksum: 7 };
+        let split = SplitState { name: "a.csv".into(), at: Some(10), line: 3, rows: 2, ..SplitState::default() };
+        let about = WaitingRows { input: 0, rows: 2, bytes: 64, earliest: 1, due: 2 };
+        let partition =
+            PartitionState { state: blob.clone(), due: 5, waiting: vec![WaitingState { blob: blob.clone(), about }] };
+        let table = TableState { id: 1, entries: 2, partitions: vec![vec![blob]] };
+        Manifest {
+            format: FORMAT,
+            checkpoint: 4,
+            job: "job".into(),
+            written_ms: 1,
+            version: "0".into(),
+            is_finished: false,
+            plan: vec![],
+            sources: vec![SourceState { table: "t".into(), splits: vec![split] }],
+            aggregations: vec![AggregationState { watermark: 0, tables: vec![table], slices: vec![], swept: None }],
+            operators: vec![OperatorState { watermark: 0, partitions: vec![partition], windows: vec![] }],
+            sinks: vec![],
+            bytes_written: 0,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(Manifest::decode(&manifest().encode()).unwrap(), manifest());
+    }
+
+    #[test]
+    fn numbers_that_no_checkpoint_has_are_damage() {
+        let places: [fn(&mut Manifest) -> &mut u64; 7] = [
+            |m| &mut m.checkpoint,
+            |m| m.sources[0].splits[0].at.as_mut().unwrap(),
+            |m| &mut m.sources[0].splits[0].line,
+            |m| &mut m.sources[0].splits[0].rows,
+            |m| &mut m.aggregations[0].tables[0].entries,
+            |m| &mut m.aggregations[0].tables[0].partitions[0][0].offset,
+            |m| &mut m.operators[0].partitions[0].state.bytes,
+        ];
+        for (number, place) in places.into_iter().enumerate() {
+            let mut damaged = manifest();
+            *place(&mut damaged) = u64::MAX - 3;
+            let error = Manifest::decode(&damaged.encode()).unwrap_err();
+            assert!(error.0.contains("no checkpoint has"), "{number}: {error:?}");
+        }
     }
 }

@@ -1,3 +1,4 @@
+-- varies: which of two inputs Flink reads first decides which rows are late
 -- configurations: some
 -- zone: Europe/London
 CREATE TABLE clocks (id INT, k INT, v INT, e BIGINT, ts AS TO_TIMESTAMP_LTZ(e, 3), WATERMARK FOR ts AS ts - INTERVAL '10' MINUTE) WITH ('connector' = 'filesystem', 'path' = '${DATA}/clocks.jsonl', 'format' = 'json');

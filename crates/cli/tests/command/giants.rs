@@ -24,7 +24,7 @@ fn chain(count: usize, next: impl Fn(&str) -> String) -> String {
 }
 
 /// The first row, or the first line of the error; how long it took.
-fn answer(query: &str) -> (String, Duration) {
+fn answer(what: &str, query: &str) -> (String, Duration) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("q.sql"), format!("{TABLE}{query}")).unwrap();
     let started = Instant::now();
@@ -32,7 +32,7 @@ fn answer(query: &str) -> (String, Duration) {
     let arguments = ["run", "q.sql", "--quiet", "--output", "csv", "--set", "execution.runtime-mode=batch"];
     let output = command.args(arguments).output().unwrap();
     let took = started.elapsed();
-    assert!(output.status.code().is_some(), "ended by a signal: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.code().is_some(), "{what} ended by a signal: {}", String::from_utf8_lossy(&output.stderr));
     let text = if output.status.success() { &output.stdout } else { &output.stderr };
     let text = String::from_utf8_lossy(text);
     (text.lines().nth(usize::from(output.status.success())).unwrap_or_default().to_string(), took)
@@ -92,15 +92,55 @@ fn statements_of_absurd_size_end_soon() {
             ),
             "5050",
         ),
+        (
+            "a CASE of too many calls",
+            format!(
+                "SELECT SUM(CASE {} ELSE x END) FROM t;",
+                joined(3_100, " ", |i| format!("WHEN s LIKE '%<{i}>%' THEN {i}"))
+            ),
+            "error[MS2015]",
+        ),
         ("aggregates", format!("SELECT {} FROM t;", joined(1_000, ", ", |i| format!("SUM(x + {i})"))), "5050,"),
         ("columns", format!("SELECT {} FROM t LIMIT 1;", joined(5_000, ", ", |i| format!("x + {i}"))), "1,2,3,"),
         (
             "WITHs that double",
-            chain(16, |before| format!("SELECT * FROM {before} UNION ALL SELECT * FROM {before}")),
+            chain(17, |before| format!("SELECT * FROM {before} UNION ALL SELECT * FROM {before}")),
+            "6553600,330956800",
+        ),
+        (
+            "WITHs that unite what differs",
+            chain(12, |before| {
+                format!("SELECT x + 1 AS x FROM {before} UNION ALL SELECT x * 2 FROM {before} WHERE x < 9")
+            }),
+            "178,7656",
+        ),
+        (
+            "WITHs joined with themselves",
+            chain(100, |before| format!("SELECT l.x FROM {before} l JOIN {before} r ON l.x = r.x")),
+            "100,5050",
+        ),
+        (
+            "WITHs that unite two before",
+            (2..40).fold("WITH a0 AS (SELECT x FROM t), a1 AS (SELECT x FROM t)".into(), |sql: String, i| {
+                format!("{sql}, a{i} AS (SELECT * FROM a{} UNION ALL SELECT * FROM a{})", i - 1, i - 2)
+            }) + " SELECT COUNT(*) FROM a39;",
             "error[MS2015]",
         ),
-        ("chained WITHs", chain(200, |before| format!("SELECT x + 1 AS x FROM {before}")), "100,24950"),
-        ("too many chained WITHs", chain(3_000, |before| format!("SELECT x + 1 AS x FROM {before}")), "error[MS2015]"),
+        (
+            "views that double",
+            (1..17).fold("CREATE VIEW a0 AS SELECT x FROM t;".into(), |sql: String, i| {
+                format!("{sql} CREATE VIEW a{i} AS SELECT * FROM a{0} UNION ALL SELECT * FROM a{0};", i - 1)
+            }) + " SELECT COUNT(*), SUM(x) FROM a16;",
+            "6553600,330956800",
+        ),
+        ("chained WITHs", chain(3_000, |before| format!("SELECT x + 1 AS x FROM {before}")), "100,304950"),
+        (
+            "WITHs that filter",
+            chain(3_000, |before| format!("SELECT x + 1 AS x FROM {before} WHERE x > 3")),
+            "97,295947",
+        ),
+        ("WITHs that group", chain(300, |before| format!("SELECT x FROM {before} GROUP BY x")), "100,5050"),
+        ("too many chained WITHs", chain(50_100, |before| format!("SELECT x + 1 AS x FROM {before}")), "error[MS2015]"),
         ("a value that doubles", chain(40, |before| format!("SELECT x + x - x AS x FROM {before}")), "100,5050"),
         (
             "columns of JSON",
@@ -112,7 +152,7 @@ fn statements_of_absurd_size_end_soon() {
         ),
     ];
     for (what, query, expected) in cases {
-        let (found, took) = answer(&query);
+        let (found, took) = answer(what, &query);
         assert!(found.starts_with(expected), "{what}: {found:.200}");
         assert!(took < Duration::from_secs(60), "{what} took {took:?}");
     }

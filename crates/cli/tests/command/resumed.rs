@@ -341,3 +341,39 @@ fn a_column_that_no_record_has_is_told() {
     assert_eq!(told("SELECT id, price FROM t;", &[]), "");
     assert_eq!(told("SELECT id, Price FROM t;", &["--quiet"]), "");
 }
+
+/// Gives checkpoints another text, with the checksum of that.
+fn rewrite_checkpoints(job: &Copying, change: impl Fn(&str) -> String) {
+    let folder = job.path("state/job-1");
+    let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let manifests: Vec<PathBuf> = names.filter(|path| path.extension().is_some_and(|e| e == "json")).collect();
+    assert!(!manifests.is_empty());
+    for path in manifests {
+        let written = fs::read_to_string(&path).unwrap();
+        let (body, _) = written.trim_end().rsplit_once('\n').unwrap();
+        let changed = change(body);
+        assert!(changed != body);
+        fs::write(&path, format!("{changed}\nxxh3:{:016x}\n", xxhash_rust::xxh3::xxh3_64(changed.as_bytes()))).unwrap();
+    }
+}
+
+#[test]
+fn state_of_another_version_is_refused_with_both_numbers() {
+    let job = Copying::stopped();
+    rewrite_checkpoints(&job, |body| body.replacen("\"format\":4", "\"format\":3", 1));
+    job.refused("MS3012", "it has the format 3; this version reads format 4");
+    // The name of the job had no checksum then.
+    fs::write(job.path("state/job-1/job"), "18ea61ab6b8dcc787a69").unwrap();
+    job.refused("MS3012", "it has the format 3; this version reads format 4");
+}
+
+#[test]
+fn a_damaged_name_of_the_job_is_refused_also_without_checkpoints() {
+    let job = Copying::stopped();
+    let folder = job.path("state/job-1");
+    let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    names.filter(|path| path.extension().is_some_and(|e| e == "json")).for_each(|path| fs::remove_file(path).unwrap());
+    let name = fs::read_to_string(folder.join("job")).unwrap();
+    fs::write(folder.join("job"), name.replacen(&name[..3], &name[..3].repeat(2), 1)).unwrap();
+    job.refused("MS3012", "has no name of a job");
+}

@@ -13,11 +13,17 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr;
 
-/// Rows after which strings are measured for the first time, and after which they are forgotten at the latest.
-const FIRST_STEP: u64 = 16;
+/// Rows after which strings are measured for the first time.
+pub const FIRST_STEP: u64 = 16;
+/// Rows after which strings are forgotten at the latest.
 const MOST_ROWS: u64 = 16 << 10;
-/// Bytes of strings, about, after which they are forgotten.
-const STEP_BYTES: u64 = 4 << 20;
+/// Bytes of strings, about, that are made at once.
+pub const STEP_BYTES: u64 = 4 << 20;
+
+/// Whether a program makes values of any length: strings, and what vectorised functions compute.
+pub fn makes_values(lowered: &Lowered) -> bool {
+    !lowered.vectors.is_empty() || makes_strings(&lowered.program)
+}
 
 /// Whether a program calls functions that make strings.
 fn makes_strings(program: &Program) -> bool {

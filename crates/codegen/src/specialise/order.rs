@@ -57,13 +57,18 @@ pub(super) fn arranged(program: &Program, rank: impl Fn(usize) -> usize) -> Vec<
             filter += 1;
         }
         filters.sort_unstable();
-        let mut placed = BTreeSet::new();
+        let mut placed = vec![false; length];
         let roots = filters.into_iter().map(|(_, index)| index).chain(region.clone());
         for root in roots {
-            let mut wanted = BTreeSet::new();
-            needs.close(root, &region, &mut wanted);
-            order.extend(wanted.difference(&placed).copied().collect::<Vec<_>>());
-            placed.extend(wanted);
+            let first = order.len();
+            needs.close(root, &region, |index| {
+                let is_new = !std::mem::replace(&mut placed[index - start], true);
+                if is_new {
+                    order.push(index);
+                }
+                is_new
+            });
+            order[first..].sort_unstable();
         }
         // What ends the region keeps its place.
         order.extend((region.end < program.body.len()).then_some(region.end));
@@ -87,14 +92,15 @@ impl<'a> Needs<'a> {
         Needs { program, definition }
     }
 
-    /// Adds a statement and those of a region that it needs, directly or not.
-    fn close(&self, index: usize, region: &std::ops::Range<usize>, wanted: &mut BTreeSet<usize>) {
-        if wanted.insert(index) {
-            self.program.body[index].each_use(&mut |value| {
-                if let Some(&needed) = self.definition.get(&value).filter(|needed| region.contains(needed)) {
-                    self.close(needed, region, wanted);
-                }
-            });
+    /// Visits a statement and those of a region that it needs, directly or not. `is_new` says of each whether to go on from there.
+    fn close(&self, index: usize, region: &std::ops::Range<usize>, mut is_new: impl FnMut(usize) -> bool) {
+        let mut left = vec![index];
+        while let Some(index) = left.pop() {
+            if is_new(index) {
+                self.program.body[index].each_use(&mut |value| {
+                    left.extend(self.definition.get(&value).filter(|needed| region.contains(needed)));
+                });
+            }
         }
     }
 
@@ -102,7 +108,7 @@ impl<'a> Needs<'a> {
     pub(crate) fn of_value(&self, value: Value) -> BTreeSet<usize> {
         let mut wanted = BTreeSet::new();
         if let Some(&index) = self.definition.get(&value) {
-            self.close(index, &(0..self.program.body.len()), &mut wanted);
+            self.close(index, &(0..self.program.body.len()), |index| wanted.insert(index));
         }
         wanted
     }

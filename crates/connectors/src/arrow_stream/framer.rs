@@ -16,8 +16,8 @@ use arrow_array::ArrayRef;
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::read_dictionary;
-use arrow_ipc::{Message, MessageHeader, root_as_message};
-use arrow_schema::SchemaRef;
+use arrow_ipc::{Message, MessageHeader, RecordBatch, root_as_message};
+use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
 use millstream_types::{Diagnostic, Place, code};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -178,9 +178,11 @@ impl ArrowFramer {
                 Ok(None)
             }
             MessageHeader::RecordBatch => {
-                let rows = message.header_as_record_batch().and_then(|batch| usize::try_from(batch.length()).ok());
                 let context = context.clone();
-                let rows = 0..rows.ok_or_else(|| self.damaged(span.start, "a record batch has no length"))?;
+                let rows =
+                    message.header_as_record_batch().and_then(|batch| rows_of(&batch, body.len(), &context.schema));
+                let rows =
+                    0..rows.ok_or_else(|| self.damaged(span.start, "the length of a record batch is impossible"))?;
                 let offset = self.offset + span.start as u64;
                 Ok(Some(Batch { header, body, context, offset, rows }))
             }
@@ -210,6 +212,22 @@ impl ArrowFramer {
         self.context = Some(Arc::new(Context { schema, dictionaries: HashMap::new() }));
         Ok(())
     }
+}
+
+/// The rows of a record batch; `None` if it cannot have so many. Nobody else looks when no column is wanted.
+fn rows_of(batch: &RecordBatch<'_>, bytes: usize, schema: &Schema) -> Option<usize> {
+    let rows = usize::try_from(batch.length()).ok()?;
+    let has_buffers = |field: &FieldRef| {
+        let data_type = field.data_type();
+        data_type.is_primitive() || data_type.is_string() || *data_type == DataType::Boolean
+    };
+    // The least is a bit of a BOOLEAN. Columns may be NULL without a byte.
+    let most = match batch.compression().is_none() && schema.fields().iter().any(has_buffers) {
+        true => bytes.saturating_mul(8),
+        false => u32::MAX as usize,
+    };
+    let first = batch.nodes().filter(|nodes| !nodes.is_empty()).map(|nodes| nodes.get(0).length());
+    (rows <= most && first.is_none_or(|length| length == batch.length())).then_some(rows)
 }
 
 impl Framer for ArrowFramer {

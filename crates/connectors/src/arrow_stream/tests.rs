@@ -207,3 +207,33 @@ fn damage_is_an_error_with_its_place() {
         }
     }
 }
+
+#[test]
+fn impossible_lengths_are_errors_also_where_no_column_is_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("in.arrow");
+    let rows = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        let mut request = request(path.to_str().unwrap(), true);
+        request.columns.clear();
+        read_request(&request).map(|parts| parts.iter().map(|part| part.rows).sum::<usize>())
+    };
+    let good = stream(&[batch(0..9)]);
+    assert_eq!(rows(&good).unwrap(), 9);
+    let mut refused = 0;
+    for at in 0..good.len() - 8 {
+        if good[at..at + 8] != 9i64.to_le_bytes() {
+            continue;
+        }
+        let mut bad = good.clone();
+        bad[at..at + 8].copy_from_slice(&(1i64 << 47).to_le_bytes());
+        match rows(&bad) {
+            Ok(rows) => assert_eq!(rows, 9, "length at {at}"),
+            Err(error) => {
+                assert_eq!(error.code, code::MALFORMED_FILE, "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0, "no length was found");
+}

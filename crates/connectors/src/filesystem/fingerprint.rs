@@ -6,7 +6,7 @@
 
 use super::discover::{input_replaced, read_error};
 use crate::{Position, Witness};
-use millstream_types::Diagnostic;
+use millstream_types::{Diagnostic, code};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::{self, File, Metadata};
@@ -67,6 +67,14 @@ struct Sample {
     xxh3: u64,
 }
 
+impl Fingerprint {
+    /// Whether [`FileWitness::fingerprint`] can have made it: a checkpoint may be damaged.
+    fn is_possible(&self) -> bool {
+        let is_possible = |s: &Sample| s.bytes <= SAMPLE && s.start.checked_add(s.bytes).is_some();
+        self.samples.iter().flatten().all(is_possible)
+    }
+}
+
 fn modified(metadata: &Metadata) -> i64 {
     metadata.mtime().wrapping_mul(1_000_000_000).wrapping_add(metadata.mtime_nsec())
 }
@@ -125,8 +133,10 @@ impl FileWitness {
     pub(crate) fn verify(&self, described: &Value, has_ended: bool) -> Result<(), Diagnostic> {
         let name = self.path.to_string_lossy();
         let failed = |e: io::Error| read_error(&name, &e);
-        let Ok(then) = Fingerprint::deserialize(described) else {
-            return Err(Diagnostic::bug("a fingerprint of no file"));
+        let then = Fingerprint::deserialize(described).ok().filter(Fingerprint::is_possible);
+        let Some(then) = then else {
+            let message = format!("the checkpoint says '{described}' of the input '{name}', which makes no sense");
+            return Err(Diagnostic::new(code::CHECKPOINT_DAMAGED, message));
         };
         let file = File::open(&self.path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
@@ -193,7 +203,6 @@ impl Witness for FileWitness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millstream_types::code;
     use std::io::Write;
 
     /// Bytes of the file, of which `READ` have been read.
@@ -269,6 +278,21 @@ mod tests {
         let then = witness.describe(Some(Position { at: READ, line: 0 }), false).unwrap();
         let error = FileWitness::new(path, Extent::Bytes).verify(&then, false).unwrap_err();
         assert!(error.message.contains("took its place"), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_fingerprint_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("in.csv");
+        fs::write(&path, contents()).unwrap();
+        let whole = described(&path, Extent::Bytes, false);
+        for (place, value) in [("/samples/0/bytes", u64::MAX), ("/samples/1/start", u64::MAX), ("/samples", 7)] {
+            let mut then = whole.clone();
+            *then.pointer_mut("/modified").unwrap() = 0.into();
+            *then.pointer_mut(place).unwrap() = value.into();
+            let error = FileWitness::new(path.clone(), Extent::Bytes).verify(&then, false).unwrap_err();
+            assert_eq!(error.code, code::CHECKPOINT_DAMAGED, "{error}");
+        }
     }
 
     #[test]

@@ -157,6 +157,10 @@ impl SplitReader for RecordReader {
         self.cutter.limit_records(bytes);
     }
 
+    fn aim(&mut self, bytes: usize) {
+        self.cutter.aim(bytes);
+    }
+
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
         loop {
             let mut reader = match std::mem::replace(&mut self.state, State::Ended) {

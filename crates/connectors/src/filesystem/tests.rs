@@ -96,6 +96,27 @@ fn a_record_that_memory_does_not_suffice_for_is_refused_before_it_is_read() {
 }
 
 #[test]
+fn chunks_have_the_size_that_is_asked_for() {
+    let directory = TempDir::new().unwrap();
+    let path = path(&directory, "a.json");
+    let long = format!("{{\"id\":3,\"name\":\"{}\"}}\n", "y".repeat(300_000));
+    let text = lines(0, 1000) + &long + &lines(1000, 20_000);
+    fs::write(&path, &text).unwrap();
+    let mut split = open_source(&source_request(&path, "json", &[])).unwrap().splits().unwrap().pop().unwrap();
+    let (mut sizes, mut number) = (Vec::new(), 0);
+    loop {
+        split.aim(if number < 60 { 8 << 10 } else { usize::MAX });
+        let Some(chunk) = split.next().unwrap() else { break };
+        sizes.push(chunk.bytes as usize);
+        number += 1;
+    }
+    assert_eq!(sizes.iter().sum::<usize>(), text.len());
+    let (small, large) = sizes.split_at(60);
+    assert!(small.iter().filter(|&&size| size > 16 << 10).count() <= 1, "only the long record: {small:?}");
+    assert!(large.iter().any(|&size| size > 500_000), "{large:?}");
+}
+
+#[test]
 fn large_files_come_in_chunks_of_whole_lines() {
     let directory = TempDir::new().unwrap();
     let plain = path(&directory, "a.json");

@@ -12,6 +12,7 @@ use crate::{
 use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use ::parquet::file::reader::{ChunkReader, Length};
 use arrow_array::RecordBatch;
 use millstream_types::{Diagnostic, Place, code};
@@ -192,6 +193,7 @@ impl FileReader {
             guarded(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|e| e.to_string()));
         let metadata = metadata.map_err(|e| damaged(&self.info, &e))?;
         let has = u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0);
+        check_lengths(metadata.metadata()).map_err(|e| damaged(&self.info, &e))?;
         if has < self.resumed {
             return Err(input_changed(&self.info.path, has, self.resumed, "rows"));
         }
@@ -201,6 +203,18 @@ impl FileReader {
         open.mask = ProjectionMask::leaves(open.metadata.parquet_schema(), open.leaves(&columns));
         Ok(open)
     }
+}
+
+/// Whether row groups have as many rows as their columns have values. Nobody else looks when no column is wanted.
+fn check_lengths(metadata: &ParquetMetaData) -> Result<(), String> {
+    for (number, group) in metadata.row_groups().iter().enumerate() {
+        // A row has one value at least, if only a NULL.
+        let values = group.columns().iter().map(ColumnChunkMetaData::num_values).min();
+        if group.num_rows() < 0 || values.is_some_and(|values| values < group.num_rows()) {
+            return Err(format!("row group {number} cannot have {} rows", group.num_rows()));
+        }
+    }
+    Ok(())
 }
 
 impl SplitReader for FileReader {

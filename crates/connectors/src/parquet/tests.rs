@@ -153,3 +153,26 @@ fn wrong_types_and_damaged_files_are_errors() {
         }
     }
 }
+
+#[test]
+fn row_groups_have_no_more_rows_than_values() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("a.parquet");
+    write(&file, 20);
+    let good = fs::read(&file).unwrap();
+    let mut refused = 0;
+    // A number n is written as 2n, in a byte if it is small.
+    for at in (0..good.len()).filter(|&at| good[at] == 40) {
+        let mut bad = good.clone();
+        bad[at] = 126;
+        fs::write(&file, bad).unwrap();
+        match read(&file, vec![]) {
+            Ok(decoded) => assert_eq!(decoded.iter().map(|d| d.rows).sum::<usize>(), 20, "byte {at}"),
+            Err(error) => {
+                assert_eq!(error.code, code::MALFORMED_FILE, "{error}");
+                refused += usize::from(error.message.contains("cannot have 63 rows"));
+            }
+        }
+    }
+    assert_eq!(refused, 1);
+}

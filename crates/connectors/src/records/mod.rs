@@ -17,6 +17,9 @@ use millstream_types::{Diagnostic, code, memory_text};
 /// Longest record that is accepted; positions in a chunk must stay below 4 GiB.
 pub(crate) const MAX_RECORD_BYTES: usize = 256 << 20;
 
+/// Chunks are not made smaller than this.
+const LEAST_CHUNK_BYTES: usize = 4 << 10;
+
 /// Of a block that is filled to less than one part in so many, the bytes are copied and the block is used again: rows
 /// that a query keeps must not each hold a block.
 const SPARSE: usize = 8;
@@ -55,6 +58,8 @@ pub(crate) struct RecordCutter {
     block: Block,
     /// The bytes of the block in which no record ends.
     scanned: usize,
+    /// Bytes that chunks shall have.
+    aim: usize,
     /// Bytes at which the block is full.
     target: usize,
     /// Bytes of the longest record.
@@ -67,7 +72,8 @@ impl RecordCutter {
     pub(crate) fn new(framer: Box<dyn Framer>) -> RecordCutter {
         let pool = BlockPool::default();
         let block = pool.take();
-        RecordCutter { framer, pool, block, scanned: 0, target: CHUNK_BYTES, most: MAX_RECORD_BYTES, received: 0 }
+        let (aim, target, most) = (CHUNK_BYTES, CHUNK_BYTES, MAX_RECORD_BYTES);
+        RecordCutter { framer, pool, block, scanned: 0, aim, target, most, received: 0 }
     }
 
     /// Goes on behind a position; the byte of the stream that comes next.
@@ -79,6 +85,14 @@ impl RecordCutter {
     /// Accepts no longer records.
     pub(crate) fn limit_records(&mut self, bytes: usize) {
         self.most = bytes.clamp(CHUNK_BYTES, MAX_RECORD_BYTES);
+    }
+
+    /// Makes chunks of about so many bytes from now on; not while a long record is being read.
+    pub(crate) fn aim(&mut self, bytes: usize) {
+        self.aim = bytes.clamp(LEAST_CHUNK_BYTES, CHUNK_BYTES);
+        if self.scanned == 0 && self.block.bytes().len() < self.aim {
+            self.target = self.aim;
+        }
     }
 
     /// Room for the next bytes of the stream; never empty.
@@ -152,7 +166,7 @@ impl RecordCutter {
         let mut next = self.pool.take();
         next.extend(&self.block.bytes()[end..]);
         self.scanned = 0;
-        self.target = CHUNK_BYTES.max(next.bytes().len() + CHUNK_BYTES / 2);
+        self.target = self.aim.max(next.bytes().len() + self.aim / 2);
         let mut full = std::mem::replace(&mut self.block, next);
         full.truncate(end);
         if end < CHUNK_BYTES / SPARSE { Buffer::from(full.bytes()) } else { full.into_buffer() }

@@ -141,6 +141,10 @@ impl SplitReader for SocketReader {
         self.cutter.limit_records(bytes);
     }
 
+    fn aim(&mut self, bytes: usize) {
+        self.cutter.aim(bytes);
+    }
+
     fn wait(&mut self) -> Result<bool, Diagnostic> {
         if self.ready.is_none() && !self.has_ended() {
             self.receive()?;

@@ -17,6 +17,11 @@ impl Configuration {
         Configuration { name: name.into(), settings }
     }
 
+    /// What it says of a setting.
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        self.settings.get(key).map(String::as_str)
+    }
+
     /// A fresh session with the settings. Code is kept on disk from one configuration, and one run of the tests, to the next:
     /// compiling is most of their time, and every query so runs code that came from disk.
     pub(crate) fn session(&self) -> Session {

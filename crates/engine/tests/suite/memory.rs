@@ -320,6 +320,32 @@ fn a_directory_that_cannot_be_used_is_an_error() {
 }
 
 #[test]
+fn wide_rows_are_made_few_at_a_time() {
+    const WIDTH: u64 = 100_000;
+    const ROWS: u64 = 1_500;
+    let (directory, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("out.csv");
+    let script = format!(
+        "{} CREATE TABLE o (id BIGINT, s STRING, n BIGINT) WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'csv'); \
+         INSERT INTO o SELECT id, REPEAT('x', {WIDTH}), n FROM t CROSS JOIN UNNEST(ARRAY[id, id + 1, id + 2]) AS e (n);",
+        counting("t", 0, ROWS / 3, ""),
+        path.display()
+    );
+    let mut session = Session::new(SessionConfig::default());
+    let settings = [("pipeline.memory", "32 MB"), ("parallelism.default", "2")];
+    settings.iter().for_each(|(key, value)| session.set(key, value).unwrap());
+    session.set("pipeline.spill.directory", &directory.path().to_string_lossy()).unwrap();
+    let (mut results, monitor) = (Collected::new(), RunMonitor::new());
+    for statement in &session.parse(&script).unwrap() {
+        session.execute(statement, &mut results, &monitor).unwrap();
+    }
+    let bytes = std::fs::metadata(&path).unwrap().len();
+    assert!((ROWS * WIDTH..ROWS * (WIDTH + 20)).contains(&bytes), "{bytes} bytes");
+    let memory = monitor.stats().expect("it has run").snapshot().memory;
+    assert!(memory.peak <= 32 << 20, "{memory:?}");
+}
+
+#[test]
 fn windows_that_close_in_time_fit() {
     let table = counting("t", 0, 800_000, "");
     let query = COUNT.replace("'10' DAY", "'1' HOUR").replace(", id", "");

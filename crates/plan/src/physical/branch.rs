@@ -38,7 +38,7 @@ impl Branch {
     /// Keeps the columns as a projection of their own when inlining them would copy too much, or would call RAND() once
     /// for every use instead of once a row.
     pub(super) fn settle(&mut self) {
-        if self.columns.iter().any(|e| size(e) > INLINE_NODES || !is_deterministic(e)) {
+        if !self.columns.iter().all(is_inlined) {
             self.keep();
         }
     }
@@ -93,6 +93,11 @@ impl Branch {
             *bound = bound.clone().cast_to(DataType::Timestamp(3));
         }
     }
+}
+
+/// Whether an expression is computed where it is used, however often that is.
+pub(super) fn is_inlined(expr: &Expr) -> bool {
+    size(expr) <= INLINE_NODES && is_deterministic(expr)
 }
 
 fn is_deterministic(expr: &Expr) -> bool {

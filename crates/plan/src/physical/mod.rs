@@ -16,6 +16,7 @@
 
 mod aggregate;
 mod branch;
+mod fan_out;
 mod join;
 mod keyed;
 mod late;
@@ -23,15 +24,21 @@ mod prune;
 mod source;
 mod zone;
 
+use crate::common::Common;
 use crate::expr::{Expr, ExprKind};
 use crate::logical::{ColumnKind, Insert, Rel, Table, Target};
 use crate::pipeline::*;
 use crate::window::WindowAssigner;
 use branch::Branch;
+use fan_out::Path;
 use millstream_types::text::zone::Zone;
 use millstream_types::{Diagnostic, Schema, code};
 use source::{Clock, SourceBuilder, TIME_COLUMN};
+use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Branches that the places which name common relations may have of them.
+const MAX_COPIES: usize = 20_000;
 
 /// Plans one run: every insert reads the sources that it shares with the others once. Windows over TIMESTAMP_LTZ are of local
 /// time in `zone`.
@@ -41,6 +48,13 @@ pub fn plan(inserts: &[Insert], zone: Zone) -> Result<QueryPlan, Diagnostic> {
         planner.insert(insert, zone)?;
     }
     planner.finish()
+}
+
+/// A common relation with its branches.
+struct Planned {
+    /// Kept, so that its place stays its own.
+    _common: Arc<Common>,
+    branches: Vec<Branch>,
 }
 
 #[derive(Default)]
@@ -61,6 +75,10 @@ struct Planner {
     looked_up: Vec<(Rel, Vec<Expr>, usize, usize)>,
     /// How many lookup tables are being planned around the present relation.
     depth: usize,
+    /// Common relations that are planned, by their place and depth.
+    common: HashMap<(*const Common, usize), Planned>,
+    /// Branches that places have of common relations.
+    copies: usize,
 }
 
 impl Planner {
@@ -95,6 +113,7 @@ impl Planner {
         self.pipelines.push(Pipeline { input, schema: Schema::default(), operators, end });
     }
 
+    #[recursive::recursive]
     fn branches(&mut self, rel: &Rel) -> Result<Vec<Branch>, Diagnostic> {
         match rel {
             Rel::Scan { table, late } => Ok(vec![self.scan(table, late.as_ref())]),
@@ -105,13 +124,8 @@ impl Planner {
             }
             Rel::Filter { input, predicate } => self.each_branch(input, |b| b.filter(predicate)),
             Rel::Project { input, columns } => self.each_branch(input, |b| b.project(columns.iter().map(|(e, _)| e))),
-            Rel::Union { inputs } => {
-                let mut branches = Vec::new();
-                for input in inputs {
-                    branches.extend(self.branches(input)?);
-                }
-                Ok(branches)
-            }
+            Rel::Union { inputs } => self.union(inputs),
+            Rel::Common(common) => self.common(common),
             Rel::Unnest { input, collection, outer, ordinality, columns } => self.each_branch(input, |b| {
                 b.flat_map(columns.clone(), |over| FlatMap::Unnest {
                     collection: over(collection),
@@ -143,6 +157,57 @@ impl Planner {
         let mut branches = self.branches(input)?;
         branches.iter_mut().for_each(change);
         Ok(branches)
+    }
+
+    /// The branches of a UNION ALL. Inputs over one common relation share its branches.
+    fn union(&mut self, inputs: &[Rel]) -> Result<Vec<Branch>, Diagnostic> {
+        let mut paths: Vec<Option<Path<'_>>> = inputs.iter().map(Path::of).collect();
+        let is_alone: Vec<bool> = paths.iter().map(Option::is_none).collect();
+        let mut branches = Vec::new();
+        for (i, input) in inputs.iter().enumerate() {
+            if is_alone[i] {
+                branches.extend(self.branches(input)?);
+            }
+            let Some(path) = paths[i].take() else { continue };
+            let common = path.common;
+            let mut together = vec![path];
+            for other in &mut paths[i + 1..] {
+                together.extend(other.take_if(|other| other.common == common));
+            }
+            if let [_] = together[..] {
+                branches.extend(self.branches(input)?);
+                continue;
+            }
+            let mut fanned = self.common(common)?;
+            fanned.iter_mut().for_each(|branch| branch.fan_out(&together));
+            branches.append(&mut fanned);
+        }
+        Ok(branches)
+    }
+
+    /// The branches of a common relation, which is planned once.
+    fn common(&mut self, common: &Arc<Common>) -> Result<Vec<Branch>, Diagnostic> {
+        if Arc::strong_count(common) == 1 {
+            // This is the only place that names it. Of a long chain nothing is kept.
+            return self.branches(common.rel());
+        }
+        let place = (Arc::as_ptr(common), self.depth);
+        let branches = match self.common.get(&place) {
+            Some(planned) => planned.branches.clone(),
+            None => {
+                let branches = self.branches(common.rel())?;
+                self.common.insert(place, Planned { _common: Arc::clone(common), branches: branches.clone() });
+                branches
+            }
+        };
+        self.copies += branches.len();
+        if self.copies <= MAX_COPIES {
+            return Ok(branches);
+        }
+        let message =
+            format!("the queries of WITH and the views of the statement are united in more than {MAX_COPIES} ways");
+        let advice = "write what is used often to a table of its own (INSERT INTO), or unite fewer queries";
+        Err(Diagnostic::new(code::QUERY_TOO_LARGE, message).advise(advice))
     }
 
     /// The branch of a relation with state, which is planned unless an equal one is there.

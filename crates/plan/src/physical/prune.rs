@@ -1,12 +1,20 @@
 //! Column pruning: below operators that keep, send or repeat rows only the columns that something above uses.
 
 use super::columns_of;
+use crate::common::Changed;
 use crate::expr::{Expr, ExprKind};
 use crate::logical::{JoinStrategy, Rel, Window};
 
 /// Rewrites `rel` to an equal relation of which only the columns that are `needed` are left, in their order.
 pub(super) fn prune(rel: &Rel, needed: &[bool]) -> Rel {
+    within(rel, needed, &mut Changed::default())
+}
+
+#[recursive::recursive]
+fn within(rel: &Rel, needed: &[bool], changed: &mut Changed) -> Rel {
     let pruned = match rel {
+        // Each place needs columns of its own: it keeps all of them.
+        Rel::Common(common) => Rel::Common(changed.once(common, |changed, rel| within(rel, &all_of(rel), changed))),
         Rel::Scan { .. } | Rel::Values { .. } => rel.clone(),
         Rel::Project { input, columns } => {
             let kept: Vec<_> = columns.iter().zip(needed).filter(|(_, n)| **n).map(|(c, _)| c.clone()).collect();
@@ -14,18 +22,22 @@ pub(super) fn prune(rel: &Rel, needed: &[bool]) -> Rel {
             kept.iter().for_each(|(e, _)| mark(e, &mut below));
             let map = Renumbering::new(&below);
             let columns = kept.into_iter().map(|(e, name)| (map.apply(e), name)).collect();
-            return Rel::Project { input: Box::new(prune(input, &below)), columns };
+            return Rel::Project { input: Box::new(within(input, &below, changed)), columns };
         }
         Rel::Filter { input, predicate } => {
             let mut below = needed.to_vec();
             mark(predicate, &mut below);
             let map = Renumbering::new(&below);
             let predicate = map.apply(predicate.clone());
-            let filtered = Rel::Filter { input: Box::new(prune(input, &below)), predicate };
+            let filtered = Rel::Filter { input: Box::new(within(input, &below, changed)), predicate };
             return select(filtered, &map.of(needed));
         }
-        Rel::Limit { input, count } => return Rel::Limit { input: Box::new(prune(input, needed)), count: *count },
-        Rel::Union { inputs } => return Rel::Union { inputs: inputs.iter().map(|i| prune(i, needed)).collect() },
+        Rel::Limit { input, count } => {
+            return Rel::Limit { input: Box::new(within(input, needed, changed)), count: *count };
+        }
+        Rel::Union { inputs } => {
+            return Rel::Union { inputs: inputs.iter().map(|i| within(i, needed, changed)).collect() };
+        }
         Rel::Aggregate { input, window, keys, aggregates } => {
             let mut below = nothing_of(input);
             let mut parts = rel.clone();
@@ -43,9 +55,9 @@ pub(super) fn prune(rel: &Rel, needed: &[bool]) -> Rel {
                 call.arguments.iter_mut().chain(&mut call.filter).for_each(|e| *e = apply(e));
             }
             let keys = keys.iter().map(|(e, name)| (apply(e), name.clone())).collect();
-            Rel::Aggregate { input: Box::new(prune(input, &below)), window, keys, aggregates }
+            Rel::Aggregate { input: Box::new(within(input, &below, changed)), window, keys, aggregates }
         }
-        Rel::Join { .. } => return prune_join(rel, needed),
+        Rel::Join { .. } => return prune_join(rel, needed, changed),
         Rel::Windowed { input, .. } | Rel::Rank { input, .. } | Rel::Over { input, .. } | Rel::Unnest { input, .. } => {
             let width = input.schema().fields.len();
             let mut below = needed[..width].to_vec();
@@ -56,7 +68,7 @@ pub(super) fn prune(rel: &Rel, needed: &[bool]) -> Rel {
                 *expr = map.apply(std::mem::replace(expr, Expr::boolean(false)));
             }
             for slot in pruned.inputs_mut() {
-                *slot = prune(input, &below);
+                *slot = within(input, &below, changed);
             }
             let mut kept = map.of(&needed[..width]);
             let left = below.iter().filter(|b| **b).count();
@@ -70,7 +82,7 @@ pub(super) fn prune(rel: &Rel, needed: &[bool]) -> Rel {
 
 /// The inputs of a join become projections of the columns that are used above it or by the residual, followed by keys and
 /// times that are no such columns: of a nested row whose field is a key, only the field is kept.
-fn prune_join(rel: &Rel, needed: &[bool]) -> Rel {
+fn prune_join(rel: &Rel, needed: &[bool], changed: &mut Changed) -> Rel {
     let Rel::Join { left, right, kind, strategy, keys, residual } = rel else { return rel.clone() };
     let width = left.schema().fields.len();
     let mut used = vec![false; width + right.schema().fields.len()];
@@ -101,7 +113,7 @@ fn prune_join(rel: &Rel, needed: &[bool]) -> Rel {
         })
     });
     let kept: Vec<usize> = both.of(needed).into_iter().map(place).collect();
-    let (left, right) = (Box::new(of_left.finish(left)), Box::new(of_right.finish(right)));
+    let (left, right) = (Box::new(of_left.finish(left, changed)), Box::new(of_right.finish(right, changed)));
     select(Rel::Join { left, right, kind: *kind, strategy, keys, residual }, &kept)
 }
 
@@ -130,10 +142,14 @@ impl Side {
         Expr::column(index, expr.data_type.clone(), expr.nullable).at(expr.span)
     }
 
-    fn finish(self, input: &Rel) -> Rel {
+    fn finish(self, input: &Rel, changed: &mut Changed) -> Rel {
         let project = Rel::Project { input: Box::new(input.clone()), columns: self.columns };
-        prune(&project, &vec![true; project.schema().fields.len()])
+        within(&project, &all_of(&project), changed)
     }
+}
+
+fn all_of(rel: &Rel) -> Vec<bool> {
+    vec![true; rel.schema().fields.len()]
 }
 
 fn nothing_of(rel: &Rel) -> Vec<bool> {

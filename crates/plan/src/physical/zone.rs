@@ -9,6 +9,7 @@
 //! Count windows are not cut out of time: their bounds stay instants, which are shown in local time.
 
 use super::columns_of;
+use crate::common::Changed;
 use crate::expr::{Expr, ExprKind};
 use crate::logical::{JoinStrategy, Rel};
 use crate::window::{Timeline, WindowAssigner};
@@ -17,11 +18,22 @@ use millstream_types::text::zone::Zone;
 
 /// Has the windows of a query over TIMESTAMP_LTZ be of local time.
 pub(super) fn to_local_time(rel: &mut Rel, zone: Zone) {
-    if zone.is_utc() {
-        return;
+    if !zone.is_utc() {
+        change_within(rel, zone, &mut Changed::default());
+    }
+}
+
+#[recursive::recursive]
+fn change_within(rel: &mut Rel, zone: Zone, changed: &mut Changed) {
+    if let Rel::Common(common) = rel {
+        *common = changed.once(common, |changed, below| {
+            let mut below = below.clone();
+            change_within(&mut below, zone, changed);
+            below
+        });
     }
     for input in rel.inputs_mut() {
-        to_local_time(input, zone);
+        change_within(input, zone, changed);
     }
     for expr in rel.expressions_mut() {
         change(expr, bounds_in_local_time);

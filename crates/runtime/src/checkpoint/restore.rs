@@ -139,6 +139,11 @@ impl<'a> Restored<'a> {
             aggregation.restore(state.watermark);
             aggregation.tables.restore(tables(&state.tables)?);
             if let (Some(overlap), Some((last, until))) = (&aggregation.overlap, state.swept) {
+                // Windows between the two are looked at one by one.
+                let windows = overlap.overlap;
+                if until.saturating_sub(last) > windows.windows_per_slice().saturating_mul(windows.step_ms()) {
+                    return Err(damaged(millstream_storage::Damaged("windows hold slices that are not theirs".into())));
+                }
                 *overlap.sweep.lock() = Sweep::restored(last, until);
                 overlap.swept.lock().restore(tables(&state.slices)?);
             }

@@ -8,7 +8,7 @@ use super::Expansion;
 use crate::columns::selected;
 use crate::input::PipelineCode;
 use crate::lookup::LookupRows;
-use crate::staged::{Arrive, Staged, Tools, emit_stage};
+use crate::staged::{Arrive, Staged, Tools, emit_once};
 use arrow_array::UInt32Array;
 use millstream_plan::logical::JoinKind;
 use millstream_types::Diagnostic;
@@ -97,7 +97,7 @@ impl<'a> Expansion<'_, 'a> {
             columns.push(selected(column, &partners)?);
         }
         let pairs: Staged<'_> = self.rows.made(columns, of.values());
-        let emitted = emit_stage(self.query, residual, &pairs, tools)?;
+        let emitted = emit_once(self.query, residual, &pairs, tools)?;
         Ok(emitted.selection.iter().map(|&i| candidates[i as usize]).collect())
     }
 }

@@ -5,6 +5,7 @@
 //! rows that they are made of.
 
 mod lookup;
+mod repeat;
 mod unnest;
 mod windows;
 
@@ -36,6 +37,7 @@ impl<'a> Expansion<'_, 'a> {
         }
         match self.flat_map {
             FlatMap::Windows { windows, .. } => self.windows(*windows, tools, arrive),
+            FlatMap::Repeat { times, numbered } => self.repeat(*times, *numbered, tools, arrive),
             FlatMap::Unnest { outer, ordinality, columns, .. } => {
                 self.unnest(*outer, *ordinality, columns.len(), tools, arrive)
             }

@@ -93,7 +93,7 @@ impl QueryBinder<'_> {
                 Ok(relation)
             }
             catalog::Relation::View(view) => {
-                let mut relation = self.for_view(&view.name, span)?.query(&view.definition.query, false)?;
+                let mut relation = self.view(&view, span)?;
                 qualify(&mut relation, qualifier(&view.name));
                 for (column, name) in relation.columns.iter_mut().zip(&view.columns) {
                     column.field.name.clone_from(name);

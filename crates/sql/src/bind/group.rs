@@ -448,6 +448,7 @@ fn are_counted(rel: &Rel) -> bool {
     match rel {
         Rel::Project { input, .. } => are_counted(input),
         Rel::Windowed { .. } => true,
+        Rel::Common(common) => are_counted(common.rel()),
         _ => false,
     }
 }

@@ -5,17 +5,25 @@ use super::expression::Binder;
 use super::group::{AggregateList, Grouping};
 use super::place::{error, from_parser, span_of, unsupported};
 use super::scope::{Attribute, Column, Scope, unique_names};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, View};
 use crate::settings::Settings;
+use millstream_plan::common::Common;
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::Rel;
 use millstream_types::{DataType, Diagnostic, Field, Schema, Value, code};
 use sqlparser::ast;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// A statement may have so many operators: planning takes time and memory for each.
 const MAX_OPERATORS: usize = 50_000;
+/// Each place that names a view or a query of WITH of so many operators has a copy, which is planned with what is around it. Larger ones
+/// are shared by the places.
+const MAX_COPIED: usize = 500;
+/// With so many operators a statement has no more copies.
+const MAX_COPIED_IN_ALL: usize = 20_000;
 /// Views may stand within views this deep.
 const MAX_VIEW_DEPTH: usize = 32;
 
@@ -38,22 +46,29 @@ impl Relation {
     }
 }
 
-/// A query of a WITH clause.
-struct CommonTable {
-    name: String,
+/// A query of a WITH clause, or a view.
+struct Named {
     relation: Relation,
-    /// How many its relation has.
+    /// See [`Rel::operators`].
     operators: usize,
+    /// What places share.
+    common: OnceCell<Arc<Common>>,
 }
 
-/// The operators of a relation.
-fn size(rel: &Rel) -> usize {
-    let (mut left, mut operators) = (vec![rel], 0);
-    while let Some(rel) = left.pop() {
-        operators += 1;
-        left.extend(rel.inputs());
+impl Named {
+    fn new(relation: Relation) -> Named {
+        let operators = relation.rel.operators();
+        Named { relation, operators, common: OnceCell::new() }
     }
-    operators
+
+    /// The relation for a place that names it; `copied`: one of its own.
+    fn relation(&self, copied: bool) -> Relation {
+        if copied {
+            return self.relation.clone();
+        }
+        let common = self.common.get_or_init(|| Common::new(self.relation.rel.clone()));
+        Relation { rel: Rel::Common(Arc::clone(common)), columns: self.relation.columns.clone() }
+    }
 }
 
 /// Binds the queries of one statement.
@@ -62,9 +77,11 @@ pub(crate) struct QueryBinder<'a> {
     pub catalog: &'a Catalog,
     /// Settings of the session.
     pub settings: &'a Settings,
-    /// Queries of the WITH clauses around the current place, the innermost last.
-    common: Vec<CommonTable>,
-    /// Operators of the statement so far, with those of each query of a WITH clause wherever it is named.
+    /// Names and queries of the WITH clauses around the current place, the innermost last.
+    common: Vec<(String, Named)>,
+    /// Views that the statement has named.
+    views: Rc<RefCell<HashMap<String, Rc<Named>>>>,
+    /// Operators of the statement so far, with those of each copy of a query that is named.
     operators: Rc<Cell<usize>>,
     /// How many views the current place is in.
     pub(super) view_depth: usize,
@@ -75,11 +92,27 @@ pub(crate) struct QueryBinder<'a> {
 impl<'a> QueryBinder<'a> {
     /// A binder without any WITH clause.
     pub fn new(catalog: &'a Catalog, settings: &'a Settings) -> QueryBinder<'a> {
-        QueryBinder { catalog, settings, common: vec![], operators: Rc::default(), view_depth: 0, subquery_depth: 0 }
+        let (views, operators) = (Rc::default(), Rc::default());
+        QueryBinder { catalog, settings, common: vec![], views, operators, view_depth: 0, subquery_depth: 0 }
+    }
+
+    /// The query of a view.
+    pub fn view(&self, view: &View, span: Span) -> Result<Relation, Diagnostic> {
+        let known = self.views.borrow().get(&view.name).cloned();
+        let named = match known {
+            Some(named) => named,
+            None => {
+                let bound = self.for_view(&view.name, span)?.query(&view.definition.query, false)?;
+                let named = Rc::new(Named::new(bound));
+                self.views.borrow_mut().insert(view.name.clone(), Rc::clone(&named));
+                named
+            }
+        };
+        self.place(&named, span)
     }
 
     /// A binder for the query of a view, which sees nothing of the query around it.
-    pub fn for_view(&self, name: &str, span: Span) -> Result<QueryBinder<'a>, Diagnostic> {
+    fn for_view(&self, name: &str, span: Span) -> Result<QueryBinder<'a>, Diagnostic> {
         if self.view_depth >= MAX_VIEW_DEPTH {
             let message =
                 format!("view `{name}` refers to itself, or views are nested more than {MAX_VIEW_DEPTH} deep");
@@ -87,9 +120,9 @@ impl<'a> QueryBinder<'a> {
         }
         let view_depth = self.view_depth + 1;
         let subquery_depth = self.subquery_depth;
-        let operators = Rc::clone(&self.operators);
+        let (views, operators) = (Rc::clone(&self.views), Rc::clone(&self.operators));
         let (catalog, settings) = (self.catalog, self.settings);
-        Ok(QueryBinder { catalog, settings, common: vec![], operators, view_depth, subquery_depth })
+        Ok(QueryBinder { catalog, settings, common: vec![], views, operators, view_depth, subquery_depth })
     }
 
     /// The columns and SQL functions that expressions can use.
@@ -99,8 +132,17 @@ impl<'a> QueryBinder<'a> {
 
     /// The query of a WITH clause of this name, if there is one.
     pub fn common_table(&self, name: &str, span: Span) -> Option<Result<Relation, Diagnostic>> {
-        let table = self.common.iter().rev().find(|table| table.name == name)?;
-        Some(self.count(table.operators, span).map(|()| table.relation.clone()))
+        let (_, named) = self.common.iter().rev().find(|(known, _)| known == name)?;
+        Some(self.place(named, span))
+    }
+
+    /// What a place gets that names a query: a copy, unless that or the statement is large.
+    fn place(&self, named: &Named, span: Span) -> Result<Relation, Diagnostic> {
+        let copied = named.operators <= MAX_COPIED && self.operators.get() + named.operators <= MAX_COPIED_IN_ALL;
+        if copied {
+            self.count(named.operators, span)?;
+        }
+        Ok(named.relation(copied))
     }
 
     /// Counts operators of the statement.
@@ -109,10 +151,8 @@ impl<'a> QueryBinder<'a> {
         if self.operators.get() <= MAX_OPERATORS {
             return Ok(());
         }
-        let message = format!(
-            "the query has more than {MAX_OPERATORS} operators: each place that names a view or a query of WITH has those of it"
-        );
-        let advice = "write what is used often to a table of its own (INSERT INTO), or join and unite fewer queries";
+        let message = format!("the query has more than {MAX_OPERATORS} operators");
+        let advice = "write a part of it to a table of its own (INSERT INTO), and go on from there";
         Err(error(code::QUERY_TOO_LARGE, span, message).advise(advice))
     }
 
@@ -164,8 +204,7 @@ impl<'a> QueryBinder<'a> {
         for table in &with.cte_tables {
             let mut relation = self.query(&table.query, false)?;
             rename(&mut relation.columns, &table.alias)?;
-            let (name, operators) = (table.alias.name.value.clone(), size(&relation.rel));
-            self.common.push(CommonTable { name, operators, relation });
+            self.common.push((table.alias.name.value.clone(), Named::new(relation)));
         }
         Ok(())
     }

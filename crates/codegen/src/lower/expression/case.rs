@@ -3,10 +3,14 @@
 use super::super::{Lowering, Scalar};
 use crate::program::Value;
 use millstream_plan::expr::Expr;
-use millstream_types::Diagnostic;
+use millstream_types::{Diagnostic, code};
+
+/// Branches within branches of a program: whoever walks it goes as deep, on threads with stacks of 2 MiB.
+const MOST_NESTED: usize = 3_000;
 
 impl Lowering<'_> {
-    /// `CASE WHEN condition THEN value … ELSE otherwise END`
+    /// `CASE WHEN condition THEN value … ELSE otherwise END`, of which each branch is within the one before.
+    #[recursive::recursive]
     pub(super) fn case(
         &mut self,
         branches: &[(Expr, Expr)],
@@ -61,6 +65,12 @@ impl Lowering<'_> {
         let mut pairs = vec![(a.value, b.value)];
         if nullable {
             pairs.push((self.validity_value(a), self.validity_value(b)));
+        }
+        if then.depth().max(otherwise.depth()) >= MOST_NESTED {
+            let message =
+                format!("more than {MOST_NESTED} branches are within each other, of CASE, COALESCE and the like");
+            return Err(Diagnostic::new(code::QUERY_TOO_LARGE, message)
+                .advise("join a table that has the conditions and values, or test fewer of them with calls"));
         }
         let results = self.builder.branch(condition, then, otherwise, &pairs);
         Ok(Scalar { value: results[0], valid: results.get(1).copied() })

@@ -18,7 +18,8 @@ use millstream_plan::expr::{Expr, ExprKind};
 use millstream_types::Diagnostic;
 
 impl Lowering<'_> {
-    /// Lowers an expression over the columns after `depth` projections.
+    /// Lowers an expression over the columns after `depth` projections. A column of the last of thousands of projections is as deep.
+    #[recursive::recursive]
     pub(super) fn expression(&mut self, expr: &Expr, depth: usize) -> Result<Scalar, Diagnostic> {
         let scalar = self.any_expression(expr, depth)?;
         let known = scalar.valid.and_then(|valid| self.builder.known_bool(valid));

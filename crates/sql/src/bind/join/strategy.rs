@@ -157,13 +157,8 @@ pub(super) fn join(
 
 /// Whether rows are of a time: by a column that says so, or because a table below has event time.
 fn has_time(relation: &Relation) -> bool {
-    fn has_watermark(rel: &Rel) -> bool {
-        match rel {
-            Rel::Scan { table, .. } => table.watermark.is_some(),
-            _ => rel.inputs().into_iter().any(has_watermark),
-        }
-    }
-    relation.columns.iter().any(|column| column.attribute != Attribute::None) || has_watermark(&relation.rel)
+    relation.columns.iter().any(|column| column.attribute != Attribute::None)
+        || relation.rel.tables().iter().any(|table| table.watermark.is_some())
 }
 
 /// Appends the columns of the right where the kind shows them.

@@ -157,12 +157,7 @@ impl QueryBinder<'_> {
 
     /// Whether a relation ends by itself: all tables that it reads do.
     pub(super) fn is_bounded(&self, rel: &millstream_plan::logical::Rel) -> bool {
-        use millstream_plan::logical::Rel;
-        match rel {
-            _ if self.settings.is_batch() => true,
-            Rel::Scan { table, .. } => self.catalog.is_bounded(table),
-            other => other.inputs().into_iter().all(|input| self.is_bounded(input)),
-        }
+        self.settings.is_batch() || rel.tables().iter().all(|table| self.catalog.is_bounded(table))
     }
 }
 

@@ -69,6 +69,7 @@ impl Versions<'_> {
         let refused = |message: &str, advice: &str| Err(error(code::INVALID_WINDOW, place, message).advise(advice));
         match rel {
             Rel::Scan { table, .. } => Versions::of_table(table, place),
+            Rel::Common(common) => Versions::of(common.rel(), place),
             Rel::Project { input, columns } => {
                 let below = Versions::of(input, place)?;
                 let column = |(expr, _): &(Expr, String)| match expr.kind {

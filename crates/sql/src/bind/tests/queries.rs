@@ -104,6 +104,26 @@ fn qualified_names() {
     assert_eq!(session.schema("SELECT bid.price, events.bid.bidder FROM events"), "price BIGINT, bidder BIGINT");
 }
 
+/// A query of WITH for each of `count` steps from the one before.
+fn chain(count: usize, next: impl Fn(&str) -> String) -> String {
+    let step = |i: usize| format!("a{i} AS ({})", next(&format!("a{}", i - 1)));
+    let steps: Vec<String> = (1..count).map(step).collect();
+    format!("WITH a0 AS (SELECT i FROM t), {} SELECT i FROM a{}", steps.join(", "), count - 1)
+}
+
+#[test]
+fn only_large_queries_are_shared() {
+    let session = tables();
+    let filtered = |count| session.plan(&chain(count, |before| format!("SELECT i + 1 AS i FROM {before} WHERE i > 1")));
+    assert!(!filtered(100).contains("Common"), "long, but each is named once");
+    assert!(filtered(400).contains("Common"));
+    let united = |count| {
+        session.plan(&chain(count, |before| format!("SELECT i FROM {before} UNION ALL SELECT i FROM {before}")))
+    };
+    assert!(!united(6).contains("Common"));
+    assert!(united(12).contains("(see above)"));
+}
+
 #[test]
 fn subqueries_and_with() {
     let session = tables();

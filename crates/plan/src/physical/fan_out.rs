@@ -1,0 +1,126 @@
+//! UNION ALL of queries over one common relation.
+//!
+//! As branches they would multiply: sixteen relations that each unite the one before with itself have 65,536. Instead each branch of
+//! the common relation repeats its rows, once for each input of the union, and what the inputs do differently is chosen by the number
+//! of the repetition. Inputs that do the same are repetitions without a number.
+
+use super::branch::{Branch, is_inlined};
+use super::columns_of;
+use super::source::same_computation;
+use crate::common::Common;
+use crate::expr::{CompareOp, Expr, ExprKind};
+use crate::logical::Rel;
+use crate::pipeline::{FlatMap, Operator};
+use millstream_types::{DataType, Field, Value};
+use std::sync::Arc;
+
+/// What a chain of filters and projections does with the rows of a common relation.
+pub(super) struct Path<'a> {
+    pub(super) common: &'a Arc<Common>,
+    /// Over the columns of the common relation; `None`: it keeps all rows.
+    predicate: Option<Expr>,
+    columns: Vec<Expr>,
+}
+
+impl<'a> Path<'a> {
+    /// `None` for relations that are no such chain, or whose expressions are better computed one after the other.
+    pub(super) fn of(rel: &'a Rel) -> Option<Path<'a>> {
+        let (mut steps, mut below) = (Vec::new(), rel);
+        let common = loop {
+            match below {
+                Rel::Common(common) => break common,
+                Rel::Filter { input, .. } | Rel::Project { input, .. } => {
+                    steps.push(below);
+                    below = input;
+                }
+                _ => return None,
+            }
+        };
+        let mut path = Path { common, predicate: None, columns: columns_of(common.schema()) };
+        for step in steps.into_iter().rev() {
+            match step {
+                Rel::Filter { predicate, .. } => {
+                    let more = predicate.clone().substitute(&path.columns);
+                    path.predicate = Some(match path.predicate.take() {
+                        Some(before) => both(before, more),
+                        None => more,
+                    });
+                }
+                Rel::Project { columns, .. } => {
+                    path.columns = columns.iter().map(|(e, _)| e.clone().substitute(&path.columns)).collect();
+                }
+                _ => return None,
+            }
+            if !path.columns.iter().chain(&path.predicate).all(is_inlined) {
+                return None;
+            }
+        }
+        Some(path)
+    }
+
+    fn does_the_same_as(&self, other: &Path<'_>) -> bool {
+        let predicates = match (&self.predicate, &other.predicate) {
+            (Some(a), Some(b)) => same_computation(a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        predicates && self.columns.iter().zip(&other.columns).all(|(a, b)| same_computation(a, b))
+    }
+}
+
+fn both(left: Expr, right: Expr) -> Expr {
+    let nullable = left.nullable || right.nullable;
+    Expr::new(ExprKind::And(vec![left, right]), DataType::Boolean, nullable)
+}
+
+impl Branch {
+    /// The rows of all `paths` over the relation that this is a branch of.
+    pub(super) fn fan_out(&mut self, paths: &[Path<'_>]) {
+        let [first, others @ ..] = paths else { return };
+        if others.iter().all(|other| other.does_the_same_as(first)) {
+            self.repeat(paths.len() as u64);
+            first.predicate.iter().for_each(|predicate| self.filter(predicate));
+            self.project(first.columns.iter());
+            return;
+        }
+        let number = Expr::column(self.columns.len(), DataType::BigInt, false);
+        let appended = vec![Field::new("number", DataType::BigInt, false)];
+        self.flat_map(appended, |_| FlatMap::Repeat { times: paths.len() as u64, numbered: true });
+        if paths.iter().any(|path| path.predicate.is_some()) {
+            let predicates = paths.iter().map(|path| path.predicate.clone().unwrap_or_else(|| Expr::boolean(true)));
+            self.filter(&chosen(&number, predicates.collect()));
+        }
+        let column = |i: usize| chosen(&number, paths.iter().map(|path| path.columns[i].clone()).collect());
+        let columns: Vec<Expr> = (0..first.columns.len()).map(column).collect();
+        self.project(columns.iter());
+    }
+
+    /// Each row so many times.
+    fn repeat(&mut self, times: u64) {
+        if let Some(Operator::FlatMap(FlatMap::Repeat { times: before, numbered: false })) = self.operators.last_mut()
+            && let Some(all) = before.checked_mul(times)
+        {
+            *before = all;
+            return;
+        }
+        self.flat_map(vec![], |_| FlatMap::Repeat { times, numbered: false });
+    }
+}
+
+/// The value that belongs to a number from 0.
+fn chosen(number: &Expr, mut values: Vec<Expr>) -> Expr {
+    let nullable = values.iter().any(|e| e.nullable);
+    match values.pop() {
+        Some(last) if values.iter().all(|e| same_computation(e, &last)) => last,
+        Some(last) => {
+            let data_type = last.data_type.clone();
+            let is = |n: i64| {
+                let n = Expr::literal(Value::Int(n), DataType::BigInt);
+                let equal = ExprKind::Compare(CompareOp::Equal, Box::new(number.clone()), Box::new(n));
+                Expr::new(equal, DataType::Boolean, false)
+            };
+            let cases = (0..).zip(values).map(|(n, value)| (is(n), value)).collect();
+            Expr::new(ExprKind::Case(cases, Box::new(last)), data_type, nullable)
+        }
+        None => Expr::boolean(false),
+    }
+}
