@@ -88,6 +88,22 @@ pub enum ObjectKind {
     Quantiles,
 }
 
+impl ObjectKind {
+    /// As in [`Accumulator::name`].
+    const fn name(self) -> &'static str {
+        match self {
+            ObjectKind::List { keeps_nulls: false } => "LIST",
+            ObjectKind::List { keeps_nulls: true } => "LIST_WITH_NULLS",
+            ObjectKind::Bag => "BAG",
+            ObjectKind::Distinct => "DISTINCT",
+            ObjectKind::First => "FIRST",
+            ObjectKind::Last => "LAST",
+            ObjectKind::Cardinality => "CARDINALITY",
+            ObjectKind::Quantiles => "QUANTILES",
+        }
+    }
+}
+
 /// What a column of a trigger's output shows of an accumulator.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Finish {
@@ -122,6 +138,27 @@ pub enum Finish {
 }
 
 impl Accumulator {
+    /// A name that stays as it is: checkpoints say by it what entries hold.
+    pub fn name(self) -> String {
+        let plain = match self {
+            Accumulator::Count => "COUNT",
+            Accumulator::SumI64 => "SUM_I64",
+            Accumulator::SumI128 => "SUM_I128",
+            Accumulator::SumF64 => "SUM_F64",
+            Accumulator::MinI64 => "MIN_I64",
+            Accumulator::MaxI64 => "MAX_I64",
+            Accumulator::MinI128 => "MIN_I128",
+            Accumulator::MaxI128 => "MAX_I128",
+            Accumulator::MinF64 => "MIN_F64",
+            Accumulator::MaxF64 => "MAX_F64",
+            Accumulator::MinStr => "MIN_STR",
+            Accumulator::MaxStr => "MAX_STR",
+            Accumulator::Group => "GROUP",
+            Accumulator::Object(kind, argument) => return format!("{}_{}", kind.name(), argument.name()),
+        };
+        plain.into()
+    }
+
     /// Type of the argument of an update; `None` for COUNT.
     pub const fn argument(self) -> Option<Phys> {
         match self {

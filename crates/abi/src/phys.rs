@@ -26,6 +26,21 @@ pub enum Phys {
 }
 
 impl Phys {
+    /// A name that stays as it is.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Phys::Bool => "BOOL",
+            Phys::I8 => "I8",
+            Phys::I16 => "I16",
+            Phys::I32 => "I32",
+            Phys::I64 => "I64",
+            Phys::I128 => "I128",
+            Phys::F32 => "F32",
+            Phys::F64 => "F64",
+            Phys::Str => "STR",
+        }
+    }
+
     /// Bytes of a value in memory (Bool as one byte).
     pub const fn size(self) -> usize {
         match self {

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::control;
 use crate::status::{amount, timestamp};
 use millstream::storage::{Checkpoints, Damaged, Listed, Manifest, SplitState, StatePlace, store_failed};
-use millstream::{Diagnostic, code};
+use millstream::{Diagnostic, PlanShape, code};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -171,8 +171,9 @@ fn description(job: &str, manifest: &Manifest) -> String {
         let token = sink.token.as_ref().map_or("nothing to commit".to_string(), ToString::to_string);
         line(0, format!("sink {}: {token}", sink.table));
     }
-    line(0, "plan".into());
-    manifest.plan.iter().for_each(|of_plan| line(1, of_plan.clone()));
+    line(0, "keeps".into());
+    let shape = serde_json::from_value::<PlanShape>(manifest.shape.clone());
+    shape.iter().flat_map(PlanShape::lines).for_each(|of_shape| line(1, of_shape));
     text
 }
 

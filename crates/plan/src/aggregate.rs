@@ -126,8 +126,13 @@ impl AggregateCall {
     pub fn outline(&self) -> String {
         let distinct = if self.distinct { "DISTINCT " } else { "" };
         let parameter = |parameter: &Value| match parameter {
-            Value::String(text) => format!(" '{text}'"),
-            other => format!(" {other:?}"),
+            Value::Null => " NULL".to_string(),
+            Value::Boolean(value) => format!(" {value}"),
+            Value::Int(value) => format!(" {value}"),
+            Value::Decimal(value) => format!(" {value}"),
+            Value::Float(value) => format!(" {value}"),
+            Value::String(text) => format!(" '{}'", text.replace('\'', "''")),
+            Value::Bytes(bytes) => format!(" {bytes:?}"),
         };
         let parameters: String = self.parameters.iter().map(parameter).collect();
         format!("{distinct}{}{parameters}", self.function.name())

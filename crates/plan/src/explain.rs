@@ -296,49 +296,6 @@ pub fn annotated_pipelines(
     out
 }
 
-/// What a plan keeps state for, line by line: plans with the same lines can go on from each other's state. What keeps nothing
-/// is left out: filters, columns that are read, how tables are merged, and what is computed on the way into sinks, but for the
-/// aggregates.
-pub fn state_lines(plan: &QueryPlan) -> Vec<String> {
-    let text = pipelines(plan, |_| String::new());
-    let mut lines: Vec<String> = Vec::new();
-    // Lines of the pipeline so far, which may yet turn out to end in a sink.
-    let mut of_pipeline = Vec::new();
-    for line in text.lines() {
-        let is_indented = line.starts_with(' ');
-        let line = line.trim();
-        let ends_in_sink = line.starts_with("emit into sink");
-        match is_indented {
-            false => {
-                lines.append(&mut of_pipeline);
-                let line = line.split(", merge ").next().unwrap_or(line);
-                let line = match (line.split_once(", reads ["), line.split_once(']')) {
-                    (Some((before, _)), Some((_, after))) => format!("{before}{after}"),
-                    _ => line.to_string(),
-                };
-                of_pipeline.push(line);
-            }
-            true if ends_in_sink => {
-                of_pipeline.truncate(1);
-                of_pipeline.push(line.to_string());
-            }
-            true if line.starts_with("filter ") => {}
-            true => of_pipeline.push(line.to_string()),
-        }
-    }
-    lines.append(&mut of_pipeline);
-    // SUM and AVG keep the same, but what one has begun the other must not end.
-    let of_windows =
-        plan.aggregations.iter().enumerate().map(|(i, aggregation)| ("aggregation", i, &aggregation.calls));
-    let of_operators = plan.operators.iter().enumerate();
-    let of_operators =
-        of_operators.filter_map(|(i, operator)| Some(("operator", i, &operator.kind.aggregates()?.calls)));
-    lines.extend(
-        of_windows.chain(of_operators).map(|(what, i, calls)| format!("{what} {i} gives [{}]", calls.join(", "))),
-    );
-    lines
-}
-
 fn source_text(index: usize, source: &SourcePlan, out: &mut String) {
     let name = match &source.scan {
         ScanKind::Table(table) => format!("table {}", table.name),

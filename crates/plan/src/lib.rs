@@ -2,7 +2,7 @@
 //!
 //! `sql` binds a query to a [`logical::Rel`]; [`physical`] cuts it at pipeline breakers into a [`pipeline::QueryPlan`]:
 //! chains of fused operators, with projections inlined, filters split into conjuncts and pushed down to the scan, and
-//! only those leaves of nested rows read that are used; [`explain`] prints both.
+//! only those leaves of nested rows read that are used; [`explain`] prints both. [`shape`] says what a plan keeps between runs.
 //!
 //! Invariants: no I/O, no LLVM, no SQL text (only [`expr::Span`]s into it), no executable code.
 
@@ -14,4 +14,5 @@ pub mod fold;
 pub mod logical;
 pub mod physical;
 pub mod pipeline;
+pub mod shape;
 pub mod window;

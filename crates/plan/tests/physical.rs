@@ -6,6 +6,7 @@ use millstream_plan::expr::{CompareOp, Expr, ExprKind};
 use millstream_plan::logical::{
     ColumnKind, Insert, JoinKind, JoinStrategy, Rel, Table, TableColumn, Target, Watermark, Window,
 };
+use millstream_plan::shape::PlanShape;
 use millstream_plan::pipeline::*;
 use millstream_plan::window::{Overlap, Slicing, Timeline, WindowAssigner};
 use millstream_plan::{explain, physical};
@@ -378,8 +379,10 @@ fn windows_over_instants_are_of_local_time() {
     assert_eq!((times(&of_utc), times(&of_berlin)), (DataType::TimestampLtz(3), DataType::Timestamp(3)));
     let types = |plan: &QueryPlan| plan.sinks[0].schema.fields.iter().map(|f| f.data_type.clone()).collect::<Vec<_>>();
     assert_eq!(types(&of_utc), types(&of_berlin));
-    let text = |plan: &QueryPlan| explain::state_lines(plan).concat();
-    assert!(text(&of_berlin).contains("of local time in Europe/Berlin") && text(&of_utc) != text(&of_berlin));
+    let zone = |plan: &QueryPlan| PlanShape::of(plan).aggregations[0].parameters.get("time_zone").cloned();
+    assert_eq!((zone(&of_utc), zone(&of_berlin)), (None, Some("Europe/Berlin".to_string())));
+    let changed = PlanShape::of(&of_berlin).fit(&PlanShape::of(&of_utc)).expect_err("the windows are others");
+    assert!(changed.0.contains("time_zone was nothing, and is Europe/Berlin"), "{changed}");
 }
 
 #[test]

@@ -102,6 +102,7 @@ impl Query {
                 if !split.is_spare() && (reached.position.is_some() || !split.was_spare()) {
                     state.splits.push(SplitState {
                         name: split.name().to_string(),
+                        stream: self.streams[split.stream].number,
                         at: reached.position.map(|position| position.at),
                         line: reached.position.map_or(0, |position| position.line),
                         rows: reached.rows,

@@ -160,7 +160,7 @@ impl Query {
             return Err(Diagnostic::bug("rows were partitioned by a pipeline that cannot"));
         };
         let (runtime, code) = (&self.aggregations[aggregation], &halves.fold);
-        let mut tables = TaskTables::new(runtime, owner, generation, (stream, pipeline));
+        let mut tables = TaskTables::new(runtime, owner, generation, self.origin(stream, pipeline));
         if self.timers.follow_clock() {
             tables.collect_dues();
         }

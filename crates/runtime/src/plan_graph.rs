@@ -37,7 +37,7 @@ use millstream_plan::window::WindowAssigner;
 use millstream_state::{MemoryBudget, Output, OutputTypes, PARTITIONS, available_memory};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,6 +128,7 @@ pub(crate) fn build(
         cancel: cancel.clone(),
         sources: runtimes,
         reads_watermark: plan.pipelines.iter().map(Pipeline::reads_watermark).collect(),
+        places: places_at_ends(&plan),
         plan,
         config,
         pipelines,
@@ -141,6 +142,23 @@ pub(crate) fn build(
         restored.restore(&query, checkpointing)?;
     }
     Ok(Query { checkpointing, ..query })
+}
+
+/// The place of each pipeline among those with the same end, which other INSERTs do not change.
+fn places_at_ends(plan: &QueryPlan) -> Vec<u32> {
+    let end = |pipeline: &Pipeline| match pipeline.end {
+        PipelineEnd::Sink(sink) => (0, sink),
+        PipelineEnd::Aggregate { aggregation, .. } => (1, aggregation),
+        PipelineEnd::Exchange { operator, .. } => (2, operator),
+        PipelineEnd::Build { lookup } => (3, lookup),
+    };
+    let mut met: HashMap<(u8, usize), u32> = HashMap::new();
+    let place = |pipeline: &Pipeline| {
+        let count = met.entry(end(pipeline)).or_default();
+        *count += 1;
+        *count - 1
+    };
+    plan.pipelines.iter().map(place).collect()
 }
 
 fn check_sizes(plan: &QueryPlan, sources: usize, pipelines: usize, sinks: usize) -> Result<(), Diagnostic> {
@@ -157,6 +175,8 @@ struct Graph<'a> {
     plan: &'a QueryPlan,
     restored: Option<&'a Restored<'a>>,
     streams: Vec<Stream>,
+    /// Number of the next stream that no checkpoint knows.
+    next_number: u32,
     /// Channels that end in each aggregation so far.
     aggregation_ports: Vec<usize>,
     /// Channels that end in each keyed operator so far.
@@ -172,12 +192,25 @@ impl<'a> Graph<'a> {
         let (aggregation_ports, sink_lanes) = (vec![0; plan.aggregations.len()], vec![0; plan.sinks.len()]);
         let lookup_lanes = vec![0; plan.lookups.len()];
         let operator_ports = vec![0; plan.operators.len()];
-        Graph { plan, restored, streams: Vec::new(), aggregation_ports, operator_ports, sink_lanes, lookup_lanes }
+        Graph {
+            plan,
+            restored,
+            streams: Vec::new(),
+            next_number: restored.map_or(0, Restored::next_stream),
+            aggregation_ports,
+            operator_ports,
+            sink_lanes,
+            lookup_lanes,
+        }
     }
 
-    /// Adds a stream, with a channel for every pipeline that reads it.
-    fn stream(&mut self, input: PipelineInput, sequencer: Sequencer) -> StreamId {
+    /// Adds a stream, with a channel for every pipeline that reads it, and the number that it has in a checkpoint.
+    fn stream(&mut self, input: PipelineInput, sequencer: Sequencer, restored: Option<u32>) -> StreamId {
         let id = self.streams.len();
+        let number = restored.unwrap_or_else(|| {
+            self.next_number += 1;
+            self.next_number - 1
+        });
         let mut channels = Vec::new();
         for (pipeline, plan) in self.plan.pipelines.iter().enumerate().filter(|(_, p)| p.input == input) {
             let ports = match plan.end {
@@ -189,14 +222,15 @@ impl<'a> Graph<'a> {
             channels.push(Channel { pipeline, port: *ports });
             *ports += 1;
         }
-        self.streams.push(Stream::new(id, input, channels, sequencer));
+        self.streams.push(Stream::new((id, number), input, channels, sequencer));
         id
     }
 
     /// Adds the output of an aggregation or of a keyed operator.
     fn output(&mut self, input: PipelineInput) -> StreamId {
         let rows = self.restored.map_or(0, Restored::rows_of_outputs);
-        self.stream(input, Sequencer::new(None, rows, None))
+        let number = self.restored.and_then(|restored| restored.stream_of_output(input));
+        self.stream(input, Sequencer::new(None, rows, None), number)
     }
 
     /// Adds the splits of a source; also returns how many of them are read at a time.
@@ -227,7 +261,8 @@ impl<'a> Graph<'a> {
                 constant = Some((columns, rows));
                 let begin = self.restored.map_or(Begin::Fresh, |restored| restored.constant(index));
                 let name = "values".to_string();
-                (vec![RestoredSplit { reader: None, name, begin, position: None, rows: 0, input: None }], 0)
+                let stream = self.restored.and_then(|restored| restored.stream_of_constant(index));
+                (vec![RestoredSplit { reader: None, name, stream, begin, position: None, rows: 0, input: None }], 0)
             }
             SourceRows::Connector(mut source) => {
                 let readers = source.splits()?;
@@ -245,14 +280,15 @@ impl<'a> Graph<'a> {
         let clock = || clock_type.clone().map(ProcessingTime::new);
         let mut unread = VecDeque::new();
         let mut runtimes = Vec::with_capacity(splits.len());
-        for (number, split) in splits.into_iter().enumerate() {
-            let RestoredSplit { reader, name, begin, position, rows, input } = split;
-            let stream = self.stream(PipelineInput::Source(index), Sequencer::new(clock(), rows, position));
+        for (place, split) in splits.into_iter().enumerate() {
+            let RestoredSplit { reader, name, stream: number, begin, position, rows, input } = split;
+            let sequencer = Sequencer::new(clock(), rows, position);
+            let stream = self.stream(PipelineInput::Source(index), sequencer, number);
             let is_spare = reader.as_ref().is_some_and(|reader| reader.is_spare());
             let input = Described { witness: reader.as_ref().and_then(|reader| reader.witness()), before: input };
             runtimes.push(Split::new(stream, &name, begin, is_spare, input));
             if constant.is_none() {
-                unread.push_back((number, reader));
+                unread.push_back((place, reader));
             }
         }
         let idle_timeout = plan.watermark.as_ref().and_then(|w| w.idle_timeout_ms).filter(|&ms| ms > 0);

@@ -26,7 +26,7 @@ use crate::sequencer::Unit;
 use crate::source::SourceRuntime;
 use crate::spill::Spilling;
 use crate::stats::QueryStats;
-use crate::stream::{Channel, Consequences, Stream, StreamId};
+use crate::stream::{Channel, Consequences, Origin, Stream, StreamId};
 use crate::task::Task;
 use crate::threads::never_interrupt;
 use crate::timers::{Timers, earlier};
@@ -55,6 +55,8 @@ pub(crate) struct Query {
     pub(crate) pipelines: Vec<StagedCode>,
     /// Whether the expressions of a pipeline ask for the watermark.
     pub(crate) reads_watermark: Vec<bool>,
+    /// The place of each pipeline among those with the same end.
+    pub(crate) places: Vec<u32>,
     pub(crate) sources: Vec<SourceRuntime>,
     /// The splits of all sources, then the outputs of all aggregations, then those of all keyed operators.
     pub(crate) streams: Vec<Stream>,
@@ -145,6 +147,11 @@ pub(crate) fn run(
 }
 
 impl Query {
+    /// Where rows come from that a pipeline makes of those of a stream.
+    pub(crate) fn origin(&self, stream: StreamId, pipeline: usize) -> Origin {
+        Origin { stream: self.streams[stream].number, pipeline: self.places[pipeline] }
+    }
+
     /// Delivers what needs no reader: constant rows, and the ends of inputs that have no splits.
     fn start(&self) {
         self.raise_restored();

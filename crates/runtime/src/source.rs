@@ -116,10 +116,10 @@ impl Split {
         now.or_else(|| self.input.before.clone())
     }
 
-    /// The same for the last checkpoint, with the rows that came of it; `None` if nothing has.
-    pub(crate) fn as_read(&self, rows: u64) -> Option<SplitState> {
+    /// The same for the last checkpoint, with the number of its stream and the rows that came of it; `None` if nothing has.
+    pub(crate) fn as_read(&self, stream: u32, rows: u64) -> Option<SplitState> {
         let (name, ended) = (self.name().to_string(), self.progress.lock().ended);
-        let state = SplitState { name, rows, watermark: i64::MAX, ended, ..SplitState::default() };
+        let state = SplitState { name, stream, rows, watermark: i64::MAX, ended, ..SplitState::default() };
         (!self.is_spare()).then_some(state)
     }
 

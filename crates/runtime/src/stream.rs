@@ -29,10 +29,22 @@ pub(crate) struct Channel {
     pub(crate) port: usize,
 }
 
+/// Where rows come from, in their places ([`millstream_state::Ordinal`]): the same after a restart, whatever INSERTs there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// [`Stream::number`]
+    pub(crate) stream: u32,
+    /// The pipeline's place among those with the same end.
+    pub(crate) pipeline: u32,
+}
+
 /// See the file's description.
 pub(crate) struct Stream {
-    /// Its number.
+    /// Its place among the streams of the query.
     pub(crate) id: StreamId,
+    /// Its number in the places of rows. A query that goes on from a checkpoint keeps those that were there, in whatever order
+    /// its INSERTs are now.
+    pub(crate) number: u32,
     /// What it is part of.
     pub(crate) input: PipelineInput,
     /// Its readers.
@@ -62,10 +74,15 @@ pub(crate) struct Consequences {
 
 impl Stream {
     /// With the sequencer of its rows.
-    pub(crate) fn new(id: StreamId, input: PipelineInput, channels: Vec<Channel>, sequencer: Sequencer) -> Stream {
+    pub(crate) fn new(
+        (id, number): (StreamId, u32),
+        input: PipelineInput,
+        channels: Vec<Channel>,
+        sequencer: Sequencer,
+    ) -> Stream {
         let epochs: Vec<EpochWriter> = channels.iter().map(|_| EpochWriter::new(EPOCHS)).collect();
         let rings = epochs.iter().map(|e| Arc::clone(e.ring())).collect();
-        Stream { id, input, channels, rings, state: Mutex::new(State { sequencer, epochs }) }
+        Stream { id, number, input, channels, rings, state: Mutex::new(State { sequencer, epochs }) }
     }
 
     /// Takes a unit; see [`Sequencer::arrive`].

@@ -10,7 +10,7 @@ use crate::query::{Query, panicked};
 use crate::row_errors::RowErrors;
 use crate::sequencer::Unit;
 use crate::staged::{Staged, Stages, Tools, emit_stage};
-use crate::stream::Channel;
+use crate::stream::{Channel, Origin};
 use crate::tables::TaskTables;
 use crate::task::{DecodeTask, ProcessTask, Task};
 use arrow_array::{Array, ArrayRef};
@@ -188,7 +188,7 @@ impl Worker<'_> {
         let runtime = &query.aggregations[aggregation];
         let stages = Stages::new(query, pipeline);
         let (mut tables, mut code) = (
-            TaskTables::new(runtime, self.index, buffer.stamp.generation, (task.stream, pipeline)),
+            TaskTables::new(runtime, self.index, buffer.stamp.generation, query.origin(task.stream, pipeline)),
             stages.last_stage(),
         );
         if let (Sharing::Global, Some(shared)) =
@@ -287,20 +287,17 @@ impl Worker<'_> {
         let (query, buffer) = (self.query, &*task.buffer);
         let mut stages = Stages::new(query, pipeline);
         let code = stages.last_stage();
+        let origin = query.origin(task.stream, pipeline);
         let mut rows_out = 0;
         let staged = Staged::new(buffer, buffer.whole());
         stages.run(staged, &mut self.tools(), &mut |tools, rows| {
             emit_stage(query, code, rows, tools, &mut |_, rows, emitted| {
                 rows_out += emitted.rows as u64;
+                let Origin { stream, pipeline } = origin;
                 let place = |&row: &u32| {
                     let row = row as usize;
                     let watermark = rows.watermarks[if rows.watermarks.len() == 1 { 0 } else { row }];
-                    Ordinal {
-                        watermark,
-                        stream: task.stream as u32,
-                        position: rows.position(row),
-                        pipeline: pipeline as u32,
-                    }
+                    Ordinal { watermark, stream, position: rows.position(row), pipeline }
                 };
                 let ordinals = emitted.selection.iter().map(place).collect();
                 let place = (port, buffer.stamp.generation);

@@ -1,7 +1,7 @@
 //! Manifests: what a checkpoint consists of, as JSON with a checksum behind it.
 //!
 //! ```text
-//! {"format":4,"checkpoint":42,…}
+//! {"format":5,"checkpoint":42,…}
 //! xxh3:0123456789abcdef
 //! ```
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of manifests and of the state that they name. One of another version is refused.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// What the damage of a manifest of another version says.
 const OTHER_FORMAT: &str = "it has the format";
@@ -25,6 +25,8 @@ pub fn is_of_other_format(damage: &str) -> bool {
 
 /// Rows, lines, bytes of inputs and checkpoints are fewer.
 const MOST_COUNTED: u64 = 1 << 62;
+/// Streams are fewer.
+const MOST_STREAMS: u32 = 1 << 31;
 /// Rows and bytes of a part of the state are fewer.
 const MOST_STORED: u64 = 1 << 44;
 
@@ -43,8 +45,8 @@ pub struct Manifest {
     pub version: String,
     /// Whether the job had come to its end.
     pub is_finished: bool,
-    /// What the query keeps state for, line by line: a query of other lines has other state.
-    pub plan: Vec<String>,
+    /// What the query keeps, as the plan describes it: a query that keeps something else cannot go on from it.
+    pub shape: Value,
     /// Sources of the plan.
     pub sources: Vec<SourceState>,
     /// Windowed aggregations of the plan.
@@ -84,6 +86,8 @@ pub struct SourceState {
 pub struct SplitState {
     /// Its name.
     pub name: String,
+    /// Number of its stream, which rows that are kept have beside their places.
+    pub stream: u32,
     /// Where reading goes on, in the connector's unit; `None` at the start, or where splits have no positions.
     pub at: Option<u64>,
     /// Number of the next line, in files of lines.
@@ -101,6 +105,8 @@ pub struct SplitState {
 /// What a windowed aggregation keeps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AggregationState {
+    /// Number of the stream of its output.
+    pub stream: u32,
     /// Watermark that its windows have been fired for, in milliseconds.
     pub watermark: i64,
     /// Tables of windows that are not complete.
@@ -125,6 +131,8 @@ pub struct TableState {
 /// What a keyed operator keeps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OperatorState {
+    /// Number of the stream of its output.
+    pub stream: u32,
     /// Watermark up to which rows have been consumed, in milliseconds.
     pub watermark: i64,
     /// What each partition keeps.
@@ -172,6 +180,8 @@ pub struct WaitingRows {
 /// What a sink has to know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SinkState {
+    /// Its number, which the names of what it writes may have; each of a job has another, for as long as the job is.
+    pub number: usize,
     /// Its table.
     pub table: String,
     /// What its prepared span is committed with.
@@ -223,12 +233,22 @@ impl Manifest {
         for split in self.sources.iter().flat_map(|source| &source.splits) {
             counts.extend([split.at.unwrap_or(0), split.line, split.rows]);
         }
+        counts.extend(self.sinks.iter().map(|sink| sink.number as u64));
         let mut sizes: Vec<u64> = self.blobs().flat_map(|blob| [blob.offset, blob.bytes]).collect();
         sizes
             .extend(self.aggregations.iter().flat_map(|a| a.tables.iter().chain(&a.slices)).map(|table| table.entries));
         let waiting = self.operators.iter().flat_map(|o| &o.partitions).flat_map(|partition| &partition.waiting);
         sizes.extend(waiting.flat_map(|rows| [rows.about.rows as u64, rows.about.bytes as u64]));
-        counts.into_iter().all(|count| count < MOST_COUNTED) && sizes.into_iter().all(|size| size < MOST_STORED)
+        counts.into_iter().all(|count| count < MOST_COUNTED)
+            && sizes.into_iter().all(|size| size < MOST_STORED)
+            && self.streams().all(|stream| stream < MOST_STREAMS)
+    }
+
+    /// The numbers of all streams.
+    pub fn streams(&self) -> impl Iterator<Item = u32> {
+        let splits = self.sources.iter().flat_map(|source| &source.splits).map(|split| split.stream);
+        let aggregations = self.aggregations.iter().map(|aggregation| aggregation.stream);
+        splits.chain(aggregations).chain(self.operators.iter().map(|operator| operator.stream))
     }
 
     /// All blobs that the checkpoint consists of.
@@ -267,11 +287,11 @@ mod tests {
             written_ms: 1,
             version: "0".into(),
             is_finished: false,
-            plan: vec![],
+            shape: Value::Null,
             sources: vec![SourceState { table: "t".into(), splits: vec![split] }],
-            aggregations: vec![AggregationState { watermark: 0, tables: vec![table], slices: vec![], swept: None }],
-            operators: vec![OperatorState { watermark: 0, partitions: vec![partition], windows: vec![] }],
-            sinks: vec![],
+            aggregations: vec![AggregationState { stream: 1, watermark: 0, tables: vec![table], slices: vec![], swept: None }],
+            operators: vec![OperatorState { stream: 2, watermark: 0, partitions: vec![partition], windows: vec![] }],
+            sinks: vec![SinkState { number: 0, table: "t".into(), token: None }],
             bytes_written: 0,
         }
     }

@@ -9,6 +9,7 @@
 //! - `adaptation`: tables and windows that follow settings and data;
 //! - `memory`: the memory budget;
 //! - `packed`: tables of packed records in memory;
+//! - `shapes`: which queries go on from each other's state;
 //! - `skipping`: columns that are decoded for the survivors of filters only;
 //! - `sums`: in how far sums of DOUBLE depend on the order of rows;
 //! - `dependencies`: who may depend on whom, and the licences.
@@ -26,6 +27,7 @@ mod nexmark;
 mod packed;
 mod properties;
 mod recovered;
+mod shapes;
 mod skipping;
 #[path = "../support/stopping.rs"]
 mod stopping;

@@ -15,7 +15,7 @@ mod restore;
 mod stored;
 mod writer;
 
-pub use config::{CheckpointConfig, PlanLines};
+pub use config::{CheckpointConfig, RestoredState, Unfit, fit};
 pub(crate) use restore::{Restored, RestoredSplit, RestoredWatermarks};
 pub(crate) use stored::{CheckpointedBlob, Restorable, StateBlob, finish_checkpointed};
 pub(crate) use writer::{finish_job, write_checkpoints};
@@ -108,7 +108,7 @@ struct Progress {
 impl Checkpointing {
     pub(crate) fn new(config: CheckpointConfig) -> Checkpointing {
         let (sender, receiver) = channel();
-        let complete = config.restored.as_ref().map(|manifest| manifest.checkpoint);
+        let complete = config.restored.as_ref().map(|restored| restored.checkpoint);
         let progress = Progress { under_way: None, begun: Instant::now(), complete, requests_met: 0, last: None };
         Checkpointing {
             config,

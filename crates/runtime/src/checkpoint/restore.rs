@@ -1,6 +1,6 @@
 //! From a manifest to a query that goes on where the checkpoint was taken.
 
-use super::{CheckpointConfig, CheckpointedBlob, Checkpointing, Restorable, StateBlob};
+use super::{CheckpointConfig, CheckpointedBlob, Checkpointing, Restorable, RestoredState, StateBlob};
 use crate::keyed;
 use crate::overlap::Sweep;
 use crate::query::Query;
@@ -9,16 +9,16 @@ use crate::tables::{Frozen, FrozenByNumber, damaged};
 use millstream_connectors::{Position, SplitReader};
 use millstream_plan::pipeline::{PipelineInput, QueryPlan};
 use millstream_state::PARTITIONS;
-use millstream_storage::{BlobRef, Manifest, SplitState, Store, TableState};
+use millstream_storage::{BlobRef, SourceState, SplitState, Store, TableState};
 use millstream_types::{Diagnostic, code};
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-/// The checkpoint that a query is recovered from; checked to be of a plan with as many parts.
+/// The checkpoint that a query is recovered from; checked to have as many parts as the plan.
 pub(crate) struct Restored<'a> {
-    manifest: &'a Manifest,
+    state: &'a RestoredState,
     store: &'a Arc<dyn Store>,
     /// Sources that were read to their end before the first checkpoint, and are read anew.
     is_looked_up: Vec<bool>,
@@ -30,6 +30,8 @@ pub(crate) struct RestoredSplit {
     pub(crate) reader: Option<Box<dyn SplitReader>>,
     /// Its name.
     pub(crate) name: String,
+    /// Number of its stream, if it had one.
+    pub(crate) stream: Option<u32>,
     /// How its reader begins.
     pub(crate) begin: Begin,
     /// How far it had come.
@@ -43,14 +45,14 @@ pub(crate) struct RestoredSplit {
 impl<'a> Restored<'a> {
     /// Of a checkpoint for a plan.
     pub(crate) fn new(config: &'a CheckpointConfig, plan: &QueryPlan) -> Result<Option<Restored<'a>>, Diagnostic> {
-        let Some(manifest) = &config.restored else { return Ok(None) };
-        let saved = (manifest.sources.len(), manifest.aggregations.len(), manifest.operators.len());
+        let Some(state) = &config.restored else { return Ok(None) };
+        let saved = (state.sources.len(), state.aggregations.len(), state.operators.len());
         if saved != (plan.sources.len(), plan.aggregations.len(), plan.operators.len()) {
             return Err(Diagnostic::bug("a checkpoint was taken for a plan that it does not fit"));
         }
         let last = plan.sources.iter().map(|source| source.phase).max().unwrap_or(0);
         let is_looked_up = plan.sources.iter().map(|source| source.phase < last).collect();
-        Ok(Some(Restored { manifest, store: config.checkpoints.store(), is_looked_up }))
+        Ok(Some(Restored { state, store: config.checkpoints.store(), is_looked_up }))
     }
 
     /// Splits of a source as they were, in their order, then those that are new.
@@ -59,10 +61,9 @@ impl<'a> Restored<'a> {
         source: usize,
         readers: Vec<Box<dyn SplitReader>>,
     ) -> Result<Vec<RestoredSplit>, Diagnostic> {
-        if self.is_looked_up[source] {
+        let Some(state) = self.source(source) else {
             return Ok(readers.into_iter().map(RestoredSplit::fresh).collect());
-        }
-        let state = &self.manifest.sources[source];
+        };
         let mut found: BTreeMap<String, Box<dyn SplitReader>> = BTreeMap::new();
         let mut order = Vec::new();
         for reader in readers {
@@ -71,7 +72,7 @@ impl<'a> Restored<'a> {
         }
         let mut splits = Vec::with_capacity(found.len());
         for split in &state.splits {
-            let SplitState { name, at, line, rows, ended, input, .. } = split.clone();
+            let SplitState { name, stream, at, line, rows, ended, input, .. } = split.clone();
             let reader = found.remove(&name);
             if reader.is_none() && !ended && at.is_some() {
                 let message = format!("'{name}' of table {} is gone, but had not been read to its end", state.table);
@@ -90,32 +91,60 @@ impl<'a> Restored<'a> {
                 (false, Some(_)) => Begin::Resume(position),
                 (false, None) => Begin::Fresh,
             };
-            splits.push(RestoredSplit { reader, name, begin, position, rows, input });
+            splits.push(RestoredSplit { reader, name, stream: Some(stream), begin, position, rows, input });
         }
         let new = order.into_iter().filter_map(|name| found.remove(&name));
         splits.extend(new.map(|reader| RestoredSplit { begin: Begin::Resume(None), ..RestoredSplit::fresh(reader) }));
         Ok(splits)
     }
 
+    /// What was kept of a source; `None` if it begins at its start.
+    fn source(&self, source: usize) -> Option<&SourceState> {
+        self.state.sources[source].as_ref().filter(|_| !self.is_looked_up[source])
+    }
+
+    fn constant_split(&self, source: usize) -> Option<&SplitState> {
+        self.source(source)?.splits.first()
+    }
+
+    /// The number of a constant source's stream, if it had one.
+    pub(crate) fn stream_of_constant(&self, source: usize) -> Option<u32> {
+        Some(self.constant_split(source)?.stream)
+    }
+
+    /// The number of the stream of an output, if it had one.
+    pub(crate) fn stream_of_output(&self, input: PipelineInput) -> Option<u32> {
+        match input {
+            PipelineInput::Source(_) => None,
+            PipelineInput::Aggregation(aggregation) => Some(self.state.aggregations[aggregation].as_ref()?.stream),
+            PipelineInput::Operator(operator) => Some(self.state.operators[operator].as_ref()?.stream),
+        }
+    }
+
+    /// The number of the first stream that had none.
+    pub(crate) fn next_stream(&self) -> u32 {
+        self.state.next_stream
+    }
+
     /// What a constant source begins with.
     pub(crate) fn constant(&self, source: usize) -> Begin {
-        let has_ended = self.manifest.sources[source].splits.first().is_some_and(|split| split.ended);
-        if has_ended && !self.is_looked_up[source] { Begin::Ended } else { Begin::Fresh }
+        if self.constant_split(source).is_some_and(|split| split.ended) { Begin::Ended } else { Begin::Fresh }
     }
 
     /// Rows that the output of an operator counts from, so that rows from before come before those to come.
     pub(crate) fn rows_of_outputs(&self) -> u64 {
-        self.manifest.checkpoint << 40
+        self.state.checkpoint << 40
     }
 
     /// The bits of hashes that chose the partitions of an operator. One that had ended keeps nothing, so any serve.
     pub(crate) fn partition_bits(&self, operator: usize) -> Option<u32> {
-        keyed::bits_of_partitions(self.manifest.operators[operator].partitions.len())
+        keyed::bits_of_partitions(self.state.operators[operator].as_ref()?.partitions.len())
     }
 
     /// Puts state back where it was.
     pub(crate) fn restore(&self, query: &Query, checkpointing: &Checkpointing) -> Result<(), Diagnostic> {
-        for (aggregation, state) in query.aggregations.iter().zip(&self.manifest.aggregations) {
+        for (aggregation, state) in query.aggregations.iter().zip(&self.state.aggregations) {
+            let Some(state) = state else { continue };
             let tables = |states: &[TableState]| {
                 let mut tables = FrozenByNumber::new();
                 for state in states {
@@ -153,7 +182,8 @@ impl<'a> Restored<'a> {
             checkpointing.note_restored(Arc::downgrade(&(Arc::clone(&stored) as Arc<dyn Restorable>)));
             StateBlob::Checkpointed(stored)
         };
-        for (operator, state) in query.operators.iter().zip(&self.manifest.operators) {
+        for (operator, state) in query.operators.iter().zip(&self.state.operators) {
+            let Some(state) = state else { continue };
             operator.restore(state.watermark, state.windows.iter().copied());
             if !state.partitions.is_empty() && state.partitions.len() != operator.partitions() {
                 return Err(damaged(millstream_storage::Damaged("an operator lacks partitions".into())));
@@ -162,8 +192,8 @@ impl<'a> Restored<'a> {
                 operator.restore_partition(partition, state, blob)?;
             }
         }
-        let watermarks = (self.manifest.sources.iter().enumerate()).filter(|(source, _)| !self.is_looked_up[*source]);
-        let watermarks = watermarks.flat_map(|(source, state)| {
+        let sources = (0..query.sources.len()).filter_map(|source| Some((source, self.source(source)?)));
+        let watermarks = sources.flat_map(|(source, state)| {
             query.sources[source].splits.iter().map(move |split| {
                 let name = split.name();
                 let before = state.splits.iter().find(|before| before.name == **name);
@@ -179,7 +209,15 @@ impl RestoredSplit {
     /// A split that no checkpoint knows.
     pub(crate) fn fresh(reader: Box<dyn SplitReader>) -> RestoredSplit {
         let name = reader.name().to_string();
-        RestoredSplit { reader: Some(reader), name, begin: Begin::Fresh, position: None, rows: 0, input: None }
+        RestoredSplit {
+            reader: Some(reader),
+            name,
+            stream: None,
+            begin: Begin::Fresh,
+            position: None,
+            rows: 0,
+            input: None,
+        }
     }
 }
 

@@ -1,17 +1,21 @@
 //! The checkpointing thread: puts the parts of checkpoints into files and completes them.
 
-use super::{CheckpointConfig, Checkpointing, Message, Part, PlanLines, Saved, SavedPartition, StateBlob, SweptSlices};
+use super::{CheckpointConfig, Checkpointing, Message, Part, Saved, SavedPartition, StateBlob, SweptSlices};
+use crate::aggregation::Aggregation;
 use crate::query::Query;
 use crate::source::SourceRuntime;
 use crate::spill::unreadable;
 use crate::tables::{Frozen, FrozenByNumber, OpenTables};
 use millstream_connectors::{Acknowledger, Commit, Position};
+use millstream_plan::pipeline::SinkPlan;
+use millstream_plan::shape::PlanShape;
 use millstream_state::{PARTITIONS, Partial};
 use millstream_storage::{
     AggregationState, BlobRef, FORMAT, Manifest, OperatorState, PackWriter, PartitionState, SinkState, SourceState,
     TableState, WaitingState, store_failed,
 };
 use millstream_types::{Diagnostic, code};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -52,7 +56,8 @@ struct Gathered {
 struct Writer<'a> {
     query: &'a Query,
     config: &'a CheckpointConfig,
-    plan: PlanLines,
+    /// What the plan keeps.
+    shape: Value,
     /// Where the partitions of operators were at the last checkpoint.
     partitions: Vec<Vec<Option<PartitionState>>>,
     acknowledgers: Vec<Option<Box<dyn Acknowledger>>>,
@@ -64,12 +69,13 @@ struct Writer<'a> {
 pub(crate) fn write_checkpoints(query: &Query, messages: Receiver<Message>) -> Result<(), Diagnostic> {
     let Some(checkpointing) = &query.checkpointing else { return Ok(()) };
     let config = &checkpointing.config;
-    let restored = config.restored.iter().flat_map(|manifest| &manifest.operators);
+    let restored = config.restored.iter().flat_map(|restored| &restored.operators);
+    let partitions = |state: &OperatorState| state.partitions.iter().cloned().map(Some).collect();
     let mut partitions: Vec<Vec<Option<PartitionState>>> =
-        restored.map(|operator| operator.partitions.iter().cloned().map(Some).collect()).collect();
+        restored.map(|state| state.as_ref().map_or_else(Vec::new, partitions)).collect();
     partitions.resize(query.operators.len(), Vec::new());
     let acknowledgers = query.sources.iter().map(|source| source.acknowledger.lock().take()).collect();
-    let mut writer = Writer { query, config, plan: PlanLines::of(&query.plan), partitions, acknowledgers };
+    let mut writer = Writer { query, config, shape: shape_of(query), partitions, acknowledgers };
     let mut gathering: Option<Gathering> = None;
     for (number, part) in messages {
         let mut current = match gathering.take() {
@@ -94,24 +100,36 @@ pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
     let Some(checkpointing) = &query.checkpointing else { return Ok(()) };
     let config = &checkpointing.config;
     let number = checkpointing.number(query.cuts.next());
-    let plan = PlanLines::of(&query.plan);
-    let writer = Writer { query, config, plan, partitions: Vec::new(), acknowledgers: Vec::new() };
+    let writer =
+        Writer { query, config, shape: shape_of(query), partitions: Vec::new(), acknowledgers: Vec::new() };
     let mut last = writer.begin(number);
     for (place, egress) in query.sinks.iter().enumerate() {
         last.commits[place] = egress.with_sink(|sink| sink.cut(number))?.flatten();
     }
     let state = |(number, source): (usize, &SourceRuntime)| {
         let rows = |split| query.stats.sources[number].split(split).rows.load(Relaxed);
-        let splits = source.splits.iter().enumerate().filter_map(|(split, runtime)| runtime.as_read(rows(split)));
+        let splits = source.splits.iter().enumerate().filter_map(|(split, runtime)| {
+            runtime.as_read(query.streams[runtime.stream].number, rows(split))
+        });
         SourceState { table: query.plan.sources[number].name().to_string(), splits: splits.collect() }
     };
     last.sources = query.sources.iter().enumerate().map(state).collect();
     writer.commit(last, true)
 }
 
+fn shape_of(query: &Query) -> Value {
+    serde_json::to_value(PlanShape::of(&query.plan)).expect("shapes are texts, numbers and lists")
+}
+
 impl Writer<'_> {
     fn begin(&self, number: u64) -> Gathering {
-        let ended = AggregationState { watermark: i64::MAX, tables: vec![], slices: vec![], swept: None };
+        let ended = |aggregation: &Aggregation| AggregationState {
+            stream: self.query.streams[aggregation.output].number,
+            watermark: i64::MAX,
+            tables: vec![],
+            slices: vec![],
+            swept: None,
+        };
         Gathering {
             number,
             begun: Instant::now(),
@@ -119,7 +137,7 @@ impl Writer<'_> {
             missing: None,
             arrived: 0,
             sources: Vec::new(),
-            aggregations: vec![ended; self.query.aggregations.len()],
+            aggregations: self.query.aggregations.iter().map(ended).collect(),
             operators: (0..self.query.operators.len()).map(|_| Gathered::default()).collect(),
             commits: (0..self.query.sinks.len()).map(|_| None).collect(),
             written: Vec::new(),
@@ -151,7 +169,8 @@ impl Writer<'_> {
                 let SweptSlices { slices, swept } =
                     overlap.unwrap_or(SweptSlices { slices: FrozenByNumber::new(), swept: None });
                 let slices = self.tables(current, aggregation, &slices)?;
-                current.aggregations[aggregation] = AggregationState { watermark, tables, slices, swept };
+                let state = &mut current.aggregations[aggregation];
+                *state = AggregationState { stream: state.stream, watermark, tables, slices, swept };
             }
             Part::Operator { operator, watermark, windows, has_ended } => {
                 let gathered = &mut current.operators[operator];
@@ -271,19 +290,20 @@ impl Writer<'_> {
         self.describe_inputs(&mut sources);
         let failed = |e: io::Error| self.failed(number, Failure::Store(e));
         let bytes_written = pack.finish().map_err(failed)?;
-        let sink = |(commit, plan): (&mut Option<Box<dyn Commit>>, &millstream_plan::pipeline::SinkPlan)| {
+        let sink = |((commit, plan), &number): ((&mut Option<Box<dyn Commit>>, &SinkPlan), &usize)| {
             let token = commit.as_mut().map(|commit| commit.prepare()).transpose()?;
             let table = plan.table.as_ref().map_or_else(String::new, |table| table.name.clone());
-            Ok(SinkState { table, token })
+            Ok(SinkState { number, table, token })
         };
-        let sinks = commits.iter_mut().zip(&self.query.plan.sinks).map(sink).collect::<Result<_, Diagnostic>>()?;
+        let sinks = commits.iter_mut().zip(&self.query.plan.sinks).zip(&self.config.sinks).map(sink).collect::<Result<_, Diagnostic>>()?;
         let operator = |(index, gathered): (usize, &Gathered)| {
             let (watermark, windows) = gathered.state.clone().unwrap_or((i64::MAX, Vec::new()));
             let partitions = match gathered.has_ended || gathered.state.is_none() {
                 true => Vec::new(),
                 false => self.partitions[index].iter().flatten().cloned().collect(),
             };
-            OperatorState { watermark, partitions, windows }
+            let stream = self.query.streams[self.query.operators[index].output].number;
+            OperatorState { stream, watermark, partitions, windows }
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let manifest = Manifest {
@@ -293,7 +313,7 @@ impl Writer<'_> {
             written_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
             version: env!("CARGO_PKG_VERSION").into(),
             is_finished,
-            plan: self.plan.0.clone(),
+            shape: self.shape.clone(),
             sources,
             aggregations,
             operators: operators.iter().enumerate().map(operator).collect(),

@@ -4,7 +4,7 @@ use super::OpenTables;
 use crate::aggregation::Aggregation;
 use crate::buffer::Generation;
 use crate::staged::Staged;
-use crate::stream::StreamId;
+use crate::stream::Origin;
 use millstream_abi::{ExecContext, KeyRange, Slot, Str, TableHeader};
 use millstream_codegen::execute::TableHooks;
 use millstream_state::{ArrayShape, ArrayTable, Ordinal, SharedTable, Table};
@@ -46,8 +46,7 @@ pub(crate) struct TaskTables<'a> {
     /// The NUMA node whose tables the task uses; `None`: it uses those of its own.
     node: Option<usize>,
     generation: Generation,
-    stream: StreamId,
-    pipeline: usize,
+    origin: Origin,
     /// Tables that this watermark completes were fired when the task began.
     fired: i64,
     /// The place in the input of each row of the update; empty if no component wants to know.
@@ -63,21 +62,20 @@ pub(crate) struct TaskTables<'a> {
 }
 
 impl<'a> TaskTables<'a> {
-    /// For a task of an owner that updates an aggregation with what a pipeline makes of a buffer of a stream, in tables of a
+    /// For a task of an owner that updates an aggregation with what comes from an origin, in tables of a
     /// generation.
     pub(crate) fn new(
         runtime: &'a Aggregation,
         owner: usize,
         generation: Generation,
-        (stream, pipeline): (StreamId, usize),
+        origin: Origin,
     ) -> TaskTables<'a> {
         TaskTables {
             runtime,
             owner,
             node: None,
             generation,
-            stream,
-            pipeline,
+            origin,
             fired: runtime.fired(),
             places: Vec::new(),
             recent: [(0, Found::Nothing); RECENT],
@@ -111,7 +109,7 @@ impl<'a> TaskTables<'a> {
         if !self.runtime.keeps_places {
             return;
         }
-        let (stream, pipeline) = (self.stream as u32, self.pipeline as u32);
+        let Origin { stream, pipeline } = self.origin;
         let watermark = |row: usize| rows.watermarks[if rows.watermarks.len() == 1 { 0 } else { row }];
         let place = |row| Ordinal { watermark: watermark(row), stream, position: rows.position(row), pipeline };
         self.places.clear();

@@ -1,0 +1,498 @@
+//! From a plan to what it keeps.
+
+use super::meaning::{Digest, Digester, field_of, of_expr, shown};
+use super::{ComponentShape, InputShape, Meaning, PlanShape, SHAPE_VERSION, SinkShape, SourceShape, StateShape};
+use crate::explain::Shown;
+use crate::expr::{Expr, ExprKind};
+use crate::logical::{Frame, JoinKind, RankFunction, Table};
+use crate::pipeline::*;
+use crate::window::{Overlap, Timeline, WindowAssigner};
+use millstream_abi::Accumulator;
+use millstream_types::{DataType, Field, Schema};
+use std::collections::BTreeMap;
+
+impl PlanShape {
+    /// Of a plan.
+    pub fn of(plan: &QueryPlan) -> PlanShape {
+        let mut walk = Walk {
+            plan,
+            aggregations: plan.aggregations.iter().map(of_aggregation).collect(),
+            operators: plan.operators.iter().map(of_operator).collect(),
+            lookups: vec![Vec::new(); plan.lookups.len()],
+            sinks: vec![Vec::new(); plan.sinks.len()],
+        };
+        // Every input of a part comes before the pipelines that read its output.
+        plan.pipelines.iter().for_each(|pipeline| walk.pipeline(pipeline));
+        let Walk { aggregations, operators, sinks, .. } = walk;
+        let last = plan.sources.iter().map(|source| source.phase).max().unwrap_or(0);
+        let source = |source: &SourcePlan| SourceShape {
+            table: source.name().to_string(),
+            is_looked_up: source.phase < last,
+            watermark: watermark(source),
+        };
+        let sink = |(sink, from): (&SinkPlan, Vec<Meaning>)| SinkShape {
+            table: sink.table.as_ref().map_or_else(String::new, |table| table.name.clone()),
+            from,
+        };
+        PlanShape {
+            version: SHAPE_VERSION,
+            sources: plan.sources.iter().map(source).collect(),
+            aggregations,
+            operators,
+            sinks: plan.sinks.iter().zip(sinks).map(sink).collect(),
+        }
+    }
+}
+
+/// What has been seen of a plan.
+struct Walk<'a> {
+    plan: &'a QueryPlan,
+    aggregations: Vec<StateShape>,
+    operators: Vec<StateShape>,
+    /// What each lookup table is made of.
+    lookups: Vec<Vec<Digest>>,
+    sinks: Vec<Vec<Meaning>>,
+}
+
+/// The rows of a pipeline, as far as it has been followed.
+struct Rows {
+    schema: Schema,
+    columns: Vec<Digest>,
+    input: InputShape,
+}
+
+impl Walk<'_> {
+    fn pipeline(&mut self, pipeline: &Pipeline) {
+        let mut rows = self.input(pipeline);
+        for operator in &pipeline.operators {
+            match operator {
+                Operator::Filter(predicate) => rows.filter(predicate),
+                Operator::Project(columns) => rows.project(columns),
+                Operator::FlatMap(flat_map) => self.flat_map(flat_map, &mut rows),
+            }
+        }
+        let Rows { schema, columns, mut input } = rows;
+        input.filters.sort_by(|a, b| a.is.cmp(&b.is));
+        input.filters.dedup();
+        match &pipeline.end {
+            PipelineEnd::Sink(sink) => add(&mut self.sinks[*sink], input.from, |from| from.is.clone()),
+            PipelineEnd::Build { lookup } => {
+                input.take_columns(&schema, &columns);
+                self.lookups[*lookup].push(of_input(&input));
+                self.lookups[*lookup].sort_unstable();
+            }
+            PipelineEnd::Exchange { operator, port } => {
+                input.take_columns(&schema, &columns);
+                input.port = *port;
+                input.keys.clone_from(&self.plan.operators[*operator].inputs[*port].keys);
+                add(&mut self.operators[*operator].inputs, input, sorted_by);
+            }
+            PipelineEnd::Aggregate { aggregation, time, keys, updates } => {
+                input.time = time.as_ref().map(|time| shown(time, &columns, &schema));
+                input.keys = (0..keys.len()).collect();
+                keys.iter().for_each(|key| input.take(key, &columns, &schema));
+                for ComponentUpdate { argument, guard } in updates {
+                    match argument {
+                        Some(argument) => input.take(argument, &columns, &schema),
+                        None => input.take(&Expr::boolean(true), &columns, &schema),
+                    }
+                    input.take(guard.as_ref().unwrap_or(&Expr::boolean(true)), &columns, &schema);
+                }
+                add(&mut self.aggregations[*aggregation].inputs, input, sorted_by);
+            }
+        }
+    }
+
+    /// What a pipeline begins with.
+    fn input(&self, pipeline: &Pipeline) -> Rows {
+        let schema = pipeline.schema.clone();
+        let width = schema.fields.len();
+        let output_of = |state: &StateShape| {
+            let state_digest = of_state(state);
+            let column = |i: usize| Digester::new("output").digest(state_digest).number(i as i64).end();
+            (state_digest.shown(state.name()), (0..width).map(column).collect())
+        };
+        let (from, columns, watermark) = match pipeline.input {
+            PipelineInput::Source(source) => {
+                let source = &self.plan.sources[source];
+                let columns = (0..width).map(|i| of_source_column(source, i)).collect();
+                (of_source(source).shown(source.name()), columns, watermark(source))
+            }
+            PipelineInput::Aggregation(a) => {
+                let (from, columns) = output_of(&self.aggregations[a]);
+                (from, columns, None)
+            }
+            PipelineInput::Operator(o) => {
+                let (from, columns) = output_of(&self.operators[o]);
+                (from, columns, None)
+            }
+        };
+        let input = InputShape {
+            port: 0,
+            from,
+            watermark,
+            steps: vec![],
+            filters: vec![],
+            time: None,
+            keys: vec![],
+            values: vec![],
+            types: vec![],
+        };
+        Rows { schema, columns, input }
+    }
+
+    fn flat_map(&self, flat_map: &FlatMap, rows: &mut Rows) {
+        let digester = match flat_map {
+            FlatMap::Windows { windows, .. } => {
+                let parameters = overlap_parameters(*windows);
+                parameters.iter().fold(Digester::new("windows"), |d, (name, value)| d.text(name).text(value))
+            }
+            FlatMap::Unnest { outer, ordinality, .. } => {
+                Digester::new("unnest").number(i64::from(*outer)).number(i64::from(*ordinality))
+            }
+            FlatMap::Repeat { times, numbered } => {
+                Digester::new("repeat").number(*times as i64).number(i64::from(*numbered))
+            }
+            FlatMap::Lookup { table, kind, residual, .. } => {
+                let keys = self.plan.lookups[*table].keys.iter().map(|&key| key as i64);
+                let digester = Digester::new("lookup").text(join_kind(*kind)).digests(self.lookups[*table].iter().copied());
+                let digester = keys.fold(digester, Digester::number);
+                // Over the columns before, then those of the table by their positions.
+                let table = (0..self.plan.lookups[*table].schema.fields.len()).map(|i| position("looked up", i));
+                let both: Vec<Digest> = rows.columns.iter().copied().chain(table).collect();
+                digester.digests(residual.iter().map(|residual| of_expr(residual, &both)))
+            }
+        };
+        let arguments = flat_map.arguments();
+        let step = digester.digests(arguments.iter().map(|argument| of_expr(argument, &rows.columns))).end();
+        let name = match flat_map {
+            FlatMap::Windows { .. } => "windows of",
+            FlatMap::Unnest { .. } => "unnest",
+            FlatMap::Repeat { .. } => "repeat",
+            FlatMap::Lookup { .. } => "lookup by",
+        };
+        let arguments: Vec<String> = arguments.iter().map(|a| Shown(a, &rows.schema).to_string()).collect();
+        rows.input.steps.push(step.shown(format_args!("{name} {}", arguments.join(", "))));
+        let appended = flat_map.appended(&self.plan.lookups);
+        let column = |i: usize| Digester::new("appended").digest(step).number(i as i64).end();
+        rows.columns.extend((0..appended.len()).map(column));
+        rows.schema.fields.extend(appended);
+    }
+}
+
+impl Rows {
+    /// Each condition by itself: how they are joined, and their order, mean nothing.
+    fn filter(&mut self, predicate: &Expr) {
+        match &predicate.kind {
+            ExprKind::And(operands) => operands.iter().for_each(|operand| self.filter(operand)),
+            _ => self.input.filters.push(shown(predicate, &self.columns, &self.schema)),
+        }
+    }
+
+    fn project(&mut self, columns: &[Expr]) {
+        let named = |(i, e): (usize, &Expr)| {
+            // A plain column keeps its name, for messages.
+            let name = match &e.kind {
+                ExprKind::Column(at) => self.schema.fields.get(*at).map(|field| field.name.clone()),
+                _ => None,
+            };
+            Field::new(name.unwrap_or_else(|| format!("column{i}")), e.data_type.clone(), e.nullable)
+        };
+        let schema = Schema::new(columns.iter().enumerate().map(named).collect());
+        self.columns = columns.iter().map(|e| of_expr(e, &self.columns)).collect();
+        self.schema = schema;
+    }
+}
+
+impl InputShape {
+    fn take(&mut self, value: &Expr, columns: &[Digest], schema: &Schema) {
+        self.values.push(shown(value, columns, schema));
+        self.types.push(type_text(&value.data_type, value.nullable));
+    }
+
+    /// All columns.
+    fn take_columns(&mut self, schema: &Schema, columns: &[Digest]) {
+        for (field, digest) in schema.fields.iter().zip(columns) {
+            self.values.push(digest.shown(&field.name));
+            self.types.push(type_text(&field.data_type, field.nullable));
+        }
+    }
+}
+
+/// Puts an item where its key belongs.
+fn add<T>(list: &mut Vec<T>, item: T, key: impl Fn(&T) -> String) {
+    let wanted = key(&item);
+    let at = list.partition_point(|other| key(other) <= wanted);
+    list.insert(at, item);
+}
+
+fn sorted_by(input: &InputShape) -> String {
+    format!("{:08} {}", input.port, of_input(input).shown("").is)
+}
+
+/// What stands for column `i` where it is the position that counts.
+fn position(what: &str, i: usize) -> Digest {
+    Digester::new(what).number(i as i64).end()
+}
+
+/// The name of a type. Names of fields count, whatever characters they have: they are in the digest behind the text.
+fn type_text(data_type: &DataType, nullable: bool) -> String {
+    let not_null = if nullable { "" } else { " NOT NULL" };
+    match data_type {
+        DataType::Row(_) | DataType::Array(_) | DataType::Map(..) => {
+            let meaning = Digester::new("type").data_type(data_type).end().shown(data_type);
+            format!("{}{not_null} ({})", meaning.text, meaning.is)
+        }
+        plain => format!("{plain}{not_null}"),
+    }
+}
+
+fn of_source(source: &SourcePlan) -> Digest {
+    match &source.scan {
+        ScanKind::Table(table) => Digester::new("table").text(&table.name).end(),
+        ScanKind::Values(rows) => {
+            let row = |row: &Vec<Expr>| Digester::new("row").digests(row.iter().map(|e| of_expr(e, &[]))).end();
+            Digester::new("values").digests(rows.iter().map(row)).end()
+        }
+    }
+}
+
+/// Column `i` of a source's buffers; behind the last one stands the event time, where that is computed.
+fn of_source_column(source: &SourcePlan, i: usize) -> Digest {
+    let begun = |what: &str| Digester::new(what).digest(of_source(source));
+    match (source.columns.get(i).map(|column| &column.origin), &source.scan) {
+        (Some(ColumnOrigin::Path(path)), ScanKind::Table(table)) => of_path(begun("column"), table, path),
+        (Some(ColumnOrigin::Path(_)), ScanKind::Values(_)) => begun("constant").number(i as i64).end(),
+        (Some(ColumnOrigin::Metadata(key)), _) => begun("metadata").text(key).end(),
+        (None, _) => begun("event time").digests(source.watermark.as_ref().map(|w| of_time(source, &w.time))).end(),
+    }
+}
+
+/// A column of a table by its name, then fields by theirs.
+fn of_path(begun: Digester, table: &Table, path: &[usize]) -> Digest {
+    let Some((first, fields)) = path.split_first() else { return begun.end() };
+    let Some(column) = table.columns.get(*first) else { return begun.number(*first as i64).end() };
+    let whole = (begun.text(&column.field.name).end(), column.field.data_type.clone());
+    let (digest, _) = fields.iter().fold(whole, |(row, data_type), &field| {
+        let inner = match &data_type {
+            DataType::Row(fields) => fields.get(field).map_or(DataType::Null, |field| field.data_type.clone()),
+            other => other.clone(),
+        };
+        (field_of(row, &data_type, field), inner)
+    });
+    digest
+}
+
+/// An expression over the columns of a source.
+fn of_time(source: &SourcePlan, time: &Expr) -> Digest {
+    let columns: Vec<Digest> = (0..source.columns.len()).map(|i| of_source_column(source, i)).collect();
+    of_expr(time, &columns)
+}
+
+fn watermark(source: &SourcePlan) -> Option<Meaning> {
+    let watermark = source.watermark.as_ref()?;
+    let schema = source.output_schema();
+    let time = Shown(&watermark.time, &schema);
+    let digester = Digester::new("watermark").digest(of_time(source, &watermark.time));
+    Some(match &watermark.rule {
+        WatermarkRule::Delay(ms) => digester.number(*ms).end().shown(format_args!("{time}, {ms} ms behind")),
+        WatermarkRule::Expression(e) => {
+            digester.digest(of_time(source, e)).end().shown(format_args!("{time}, watermark {}", Shown(e, &schema)))
+        }
+        WatermarkRule::ProcessingTime => digester.text("processing time").end().shown("processing time"),
+    })
+}
+
+fn of_aggregation(aggregation: &Aggregation) -> StateShape {
+    let component =
+        |accumulator: &Accumulator| ComponentShape { accumulator: accumulator.name(), argument: None, guard: None };
+    let mut parameters = window_parameters(aggregation.assigner);
+    parameters.extend(timeline_parameter(aggregation.timeline));
+    StateShape {
+        operator: "windowed aggregation".into(),
+        parameters,
+        keys: aggregation.keys.iter().map(|key| type_text(&key.data_type, key.nullable)).collect(),
+        components: aggregation.components.iter().map(component).collect(),
+        aggregates: aggregation.calls.clone(),
+        order: vec![],
+        condition: None,
+        inputs: vec![],
+    }
+}
+
+type Parameters = BTreeMap<String, String>;
+
+fn parameters<const N: usize>(list: [(&str, String); N]) -> Parameters {
+    list.map(|(name, value)| (name.to_string(), value)).into()
+}
+
+fn timeline_parameter(timeline: Timeline) -> Option<(String, String)> {
+    match timeline {
+        Timeline::Own => None,
+        Timeline::Local(zone) => Some(("time_zone".into(), zone.to_string())),
+    }
+}
+
+fn overlap_parameters(overlap: Overlap) -> Parameters {
+    match overlap {
+        Overlap::Hop { size_ms, slide_ms, offset_ms } => parameters([
+            ("window", "HOP".into()),
+            ("size_ms", size_ms.to_string()),
+            ("slide_ms", slide_ms.to_string()),
+            ("offset_ms", offset_ms.to_string()),
+        ]),
+        Overlap::Cumulate { size_ms, step_ms, offset_ms } => parameters([
+            ("window", "CUMULATE".into()),
+            ("size_ms", size_ms.to_string()),
+            ("step_ms", step_ms.to_string()),
+            ("offset_ms", offset_ms.to_string()),
+        ]),
+    }
+}
+
+fn window_parameters(assigner: WindowAssigner) -> Parameters {
+    match assigner {
+        WindowAssigner::Tumble(slicing) => parameters([
+            ("window", "TUMBLE".into()),
+            ("size_ms", slicing.size_ms.to_string()),
+            ("offset_ms", slicing.offset_ms.to_string()),
+        ]),
+        WindowAssigner::Overlap(overlap) => overlap_parameters(overlap),
+        WindowAssigner::Session { gap_ms } => {
+            parameters([("window", "SESSION".into()), ("gap_ms", gap_ms.to_string())])
+        }
+        WindowAssigner::Count { size, slide } => parameters([
+            ("window", "COUNT".into()),
+            ("size_rows", size.to_string()),
+            ("slide_rows", slide.to_string()),
+        ]),
+        WindowAssigner::Attached => parameters([("window", "of each row".into())]),
+        WindowAssigner::Whole => parameters([("window", "whole input".into())]),
+    }
+}
+
+fn join_kind(kind: JoinKind) -> &'static str {
+    match kind {
+        JoinKind::Inner => "INNER",
+        JoinKind::Left => "LEFT",
+        JoinKind::Right => "RIGHT",
+        JoinKind::Full => "FULL",
+        JoinKind::Semi => "SEMI",
+        JoinKind::Anti => "ANTI",
+    }
+}
+
+fn of_operator(operator: &KeyedOperator) -> StateShape {
+    let joined = |kind: &JoinKind| ("join", join_kind(*kind).to_string());
+    let (name, mut parameters, residual) = match &operator.kind {
+        KeyedKind::WindowJoin { kind, residual } => ("window join", parameters([joined(kind)]), residual.as_ref()),
+        KeyedKind::IntervalJoin { kind, lower_ms, upper_ms, residual } => (
+            "interval join",
+            parameters([joined(kind), ("lower_ms", lower_ms.to_string()), ("upper_ms", upper_ms.to_string())]),
+            residual.as_ref(),
+        ),
+        KeyedKind::VersionedJoin { kind, residual } => {
+            ("versioned join", parameters([joined(kind)]), residual.as_ref())
+        }
+        KeyedKind::RegularJoin { ttl_ms, residual } => {
+            let ttl = ttl_ms.map_or_else(|| "none".to_string(), |ms| ms.to_string());
+            ("join", parameters([("ttl_ms", ttl)]), residual.as_ref())
+        }
+        KeyedKind::Rank { function, range: (from, to), .. } => {
+            let function = match function {
+                RankFunction::RowNumber => "ROW_NUMBER",
+                RankFunction::Rank => "RANK",
+                RankFunction::DenseRank => "DENSE_RANK",
+            };
+            let range = [("from", from.to_string()), ("to", to.to_string()), ("function", function.to_string())];
+            ("ranking", parameters(range), None)
+        }
+        KeyedKind::Over { frame, .. } => {
+            let frame = match frame {
+                Frame::Rows(None) => "all rows before".to_string(),
+                Frame::Rows(Some(rows)) => format!("{rows} rows before"),
+                Frame::Range(None) => "all times before".to_string(),
+                Frame::Range(Some(ms)) => format!("{ms} ms before"),
+            };
+            ("OVER aggregation", parameters([("frame", frame)]), None)
+        }
+        KeyedKind::SessionAggregate { gap_ms, .. } => {
+            ("session aggregation", parameters([("gap_ms", gap_ms.to_string())]), None)
+        }
+        KeyedKind::SessionRows { gap_ms } => ("sessions", parameters([("gap_ms", gap_ms.to_string())]), None),
+        KeyedKind::CountAggregate { size, slide, .. } => (
+            "count window aggregation",
+            parameters([("size_rows", size.to_string()), ("slide_rows", slide.to_string())]),
+            None,
+        ),
+        KeyedKind::CountRows { size, slide } => (
+            "count windows",
+            parameters([("size_rows", size.to_string()), ("slide_rows", slide.to_string())]),
+            None,
+        ),
+    };
+    parameters.extend(timeline_parameter(operator.timeline));
+    let fields = operator.inputs.iter().flat_map(|input| input.schema.fields.iter().cloned());
+    let both = Schema::new(fields.collect());
+    let over_positions = |expr: &Expr| shown(expr, &[], &both);
+    let (components, aggregates) = operator.kind.aggregates().map_or_else(Default::default, |aggregates| {
+        let component = |(accumulator, update): (&Accumulator, &ComponentUpdate)| ComponentShape {
+            accumulator: accumulator.name(),
+            argument: update.argument.as_ref().map(over_positions),
+            guard: update.guard.as_ref().map(over_positions),
+        };
+        (aggregates.components.iter().zip(&aggregates.updates).map(component).collect(), aggregates.calls.clone())
+    });
+    let order = match &operator.kind {
+        KeyedKind::Rank { order, .. } => order.iter().map(sort_text).collect(),
+        _ => vec![],
+    };
+    StateShape {
+        operator: name.into(),
+        parameters,
+        keys: operator.keys.iter().map(|key| type_text(&key.data_type, key.nullable)).collect(),
+        components,
+        aggregates,
+        order,
+        condition: residual.map(over_positions),
+        inputs: vec![],
+    }
+}
+
+fn sort_text(column: &SortColumn) -> String {
+    let direction = if column.descending { "DESC" } else { "ASC" };
+    let nulls = if column.nulls_first { "FIRST" } else { "LAST" };
+    format!("column {} {direction} NULLS {nulls}", column.column)
+}
+
+/// What a state means to those that read its output.
+fn of_state(state: &StateShape) -> Digest {
+    let StateShape { operator, parameters, keys, components, aggregates, order, condition, inputs } = state;
+    let texts = |digester: Digester, texts: &[String]| {
+        let counted = digester.number(texts.len() as i64);
+        texts.iter().fold(counted, |digester, text| digester.text(text))
+    };
+    let digester = Digester::new("state").text(operator).number(parameters.len() as i64);
+    let digester = parameters.iter().fold(digester, |d, (name, value)| d.text(name).text(value));
+    let digester = texts(digester, keys);
+    let digester = components.iter().fold(digester.number(components.len() as i64), |digester, component| {
+        let digester = meanings(digester.text(&component.accumulator), &component.argument);
+        meanings(digester, &component.guard)
+    });
+    let digester = meanings(texts(texts(digester, aggregates), order), condition);
+    digester.digests(inputs.iter().map(of_input)).end()
+}
+
+fn of_input(input: &InputShape) -> Digest {
+    let InputShape { port, from, watermark, steps, filters, time, keys, values, types } = input;
+    let digester = meanings(Digester::new("input").number(*port as i64), [from]);
+    let digester = meanings(meanings(meanings(digester, watermark), steps), filters);
+    let digester = keys.iter().fold(meanings(digester, time).number(keys.len() as i64), |d, &key| d.number(key as i64));
+    types.iter().fold(meanings(digester, values), |digester, text| digester.text(text)).end()
+}
+
+fn meanings<'a>(digester: Digester, meanings: impl IntoIterator<Item = &'a Meaning>) -> Digester {
+    let all: Vec<&Meaning> = meanings.into_iter().collect();
+    let counted = digester.number(all.len() as i64);
+    all.into_iter().fold(counted, |digester, meaning| digester.text(&meaning.is))
+}
