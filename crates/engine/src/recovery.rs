@@ -4,10 +4,10 @@
 //! executed. A script that is run again finds each by the tables that it writes ([`crate::jobs`]), so INSERTs may be added and
 //! change places. Those that have come to their end are not run again.
 
+use crate::jobs::{self, JobFile, KnownJobs};
 use crate::session::RunMonitor;
 use millstream_connectors::{Committed, RestoredSink, Sink, SinkFiles, SinkJob, Source};
 use millstream_plan::pipeline::QueryPlan;
-use crate::jobs::{self, JobFile, KnownJobs};
 use millstream_plan::shape::Fit;
 use millstream_runtime::{CheckpointConfig, RestoredState, Unfit, fit};
 use millstream_storage::{

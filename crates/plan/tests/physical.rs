@@ -6,8 +6,8 @@ use millstream_plan::expr::{CompareOp, Expr, ExprKind};
 use millstream_plan::logical::{
     ColumnKind, Insert, JoinKind, JoinStrategy, Rel, Table, TableColumn, Target, Watermark, Window,
 };
-use millstream_plan::shape::PlanShape;
 use millstream_plan::pipeline::*;
+use millstream_plan::shape::PlanShape;
 use millstream_plan::window::{Overlap, Slicing, Timeline, WindowAssigner};
 use millstream_plan::{explain, physical};
 use millstream_types::text::zone::Zone;

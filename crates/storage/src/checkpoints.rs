@@ -260,7 +260,8 @@ mod tests {
         let bytes_written = pack.finish().unwrap();
         let blobs = others.iter().flat_map(|manifest| manifest.blobs().cloned()).chain([own]).collect();
         let table = TableState { id: 1, entries: 1, partitions: vec![blobs] };
-        let aggregation = AggregationState { stream: 0, watermark: 5, tables: vec![table], slices: vec![], swept: None };
+        let aggregation =
+            AggregationState { stream: 0, watermark: 5, tables: vec![table], slices: vec![], swept: None };
         Manifest {
             format: FORMAT,
             checkpoint,

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![cfg(unix)]
 
+mod changed;
 mod connections;
 mod giants;
 mod memory;

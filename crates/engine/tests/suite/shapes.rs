@@ -42,7 +42,8 @@ const BY: &str = "GROUP BY k, window_start, window_end";
 #[test]
 fn what_keeps_the_same_state_goes_on() {
     let sum = format!("SELECT SUM(v) {TUMBLE} {BY}");
-    let join = "SELECT t.v FROM t JOIN u ON t.k = u.k AND t.v < u.w AND u.ts BETWEEN t.ts AND t.ts + INTERVAL '1' MINUTE";
+    let join =
+        "SELECT t.v FROM t JOIN u ON t.k = u.k AND t.v < u.w AND u.ts BETWEEN t.ts AND t.ts + INTERVAL '1' MINUTE";
     let cases = [
         // Above the state.
         (sum.clone(), format!("SELECT SUM(v) {TUMBLE} {BY} HAVING SUM(v) > 3")),
@@ -82,9 +83,12 @@ fn what_keeps_the_same_state_goes_on() {
 
 #[test]
 fn what_keeps_other_state_is_refused_with_the_field() {
-    let sum = |of: &str, filter: &str, by: &str| format!("SELECT {of} {TUMBLE} {filter} GROUP BY {by}, window_start, window_end");
+    let sum = |of: &str, filter: &str, by: &str| {
+        format!("SELECT {of} {TUMBLE} {filter} GROUP BY {by}, window_start, window_end")
+    };
     let plain = sum("SUM(v)", "", "k");
-    let join = "SELECT t.v FROM t JOIN u ON t.k = u.k AND t.v < u.w AND u.ts BETWEEN t.ts AND t.ts + INTERVAL '1' MINUTE";
+    let join =
+        "SELECT t.v FROM t JOIN u ON t.k = u.k AND t.v < u.w AND u.ts BETWEEN t.ts AND t.ts + INTERVAL '1' MINUTE";
     let window_join = "SELECT l.v FROM (SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))) l
         JOIN (SELECT * FROM TABLE(TUMBLE(TABLE u, DESCRIPTOR(ts), INTERVAL '10' SECOND))) r
         ON l.k = r.k AND l.window_start = r.window_start AND l.window_end = r.window_end";
@@ -110,8 +114,16 @@ fn what_keeps_other_state_is_refused_with_the_field() {
         (plain.clone(), sum("SUM(v)", "WHERE v > 1", "k"), &["the filter before it was nothing, and is (v > 1)"]),
         (sum("SUM(v)", "WHERE v > 1", "k"), plain.clone(), &["the filter before it was (v > 1), and is nothing"]),
         (sum("SUM(v)", "WHERE s = 'a'", "k"), sum("SUM(v)", "WHERE s = 'b'", "k"), &["the filter", "'a'", "'b'"]),
-        (sum("SUM(v) FILTER (WHERE v > 1)", "", "k"), sum("SUM(v) FILTER (WHERE v > 2)", "", "k"), &["what it is given"]),
-        (sum("SUM(v)", "", "k"), sum("SUM(v)", "", "k").replace("TABLE t,", "TABLE u,").replace("SUM(v)", "SUM(w)"), &["t", "u"]),
+        (
+            sum("SUM(v) FILTER (WHERE v > 1)", "", "k"),
+            sum("SUM(v) FILTER (WHERE v > 2)", "", "k"),
+            &["what it is given"],
+        ),
+        (
+            sum("SUM(v)", "", "k"),
+            sum("SUM(v)", "", "k").replace("TABLE t,", "TABLE u,").replace("SUM(v)", "SUM(w)"),
+            &["t", "u"],
+        ),
         (join.into(), join.replace("t.v < u.w", "t.v <= u.w"), &["its condition"]),
         (join.into(), join.replace("t.k = u.k", "t.v = u.k"), &["its key"]),
         (join.into(), join.replace("'1' MINUTE", "'2' MINUTE"), &["lower_ms", "60000", "120000"]),
@@ -142,7 +154,19 @@ fn what_keeps_other_state_is_refused_with_the_field() {
 #[test]
 fn no_name_or_literal_hides_a_change() {
     // What such names did to the text of a plan.
-    let hostile = [", merge ", "\nemit into sink 0", ", reads [", "`'\"", "'); --", "k, v", " AND ", "\u{1F30D}\u{0}", "\\", "x.y", "x` BIGINT, `y"];
+    let hostile = [
+        ", merge ",
+        "\nemit into sink 0",
+        ", reads [",
+        "`'\"",
+        "'); --",
+        "k, v",
+        " AND ",
+        "\u{1F30D}\u{0}",
+        "\\",
+        "x.y",
+        "x` BIGINT, `y",
+    ];
     for name in hostile {
         let quoted = format!("`{}`", name.replace('`', "``"));
         let tables = TABLES.replace("(k BIGINT, v BIGINT,", &format!("({quoted} BIGINT, v BIGINT, k BIGINT,"));
@@ -152,7 +176,12 @@ fn no_name_or_literal_hides_a_change() {
         };
         let kept = stored(&shape("SUM(v)", "", &quoted));
         shape("SUM(v) * 2", "", &quoted).fit(&kept).unwrap();
-        for (of, filter, by) in [("MAX(v)", "", &*quoted), ("SUM(v)", "", "k"), ("SUM(v)", "v > 0", &*quoted), (&format!("SUM({quoted})"), "", &*quoted)] {
+        for (of, filter, by) in [
+            ("MAX(v)", "", &*quoted),
+            ("SUM(v)", "", "k"),
+            ("SUM(v)", "v > 0", &*quoted),
+            (&format!("SUM({quoted})"), "", &*quoted),
+        ] {
             assert!(shape(of, filter, by).fit(&kept).is_err(), "{name}: {of} {filter} {by}");
         }
         let literal = format!("'{}'", name.replace('\'', "''"));

@@ -56,9 +56,8 @@ impl PlanShape {
         if let Some(change) = changed.first() {
             return Err(Mismatch(change.to_string()));
         }
-        let same_table = |now: &SourceShape, kept: &SourceShape| {
-            (&now.table, now.is_looked_up) == (&kept.table, kept.is_looked_up)
-        };
+        let same_table =
+            |now: &SourceShape, kept: &SourceShape| (&now.table, now.is_looked_up) == (&kept.table, kept.is_looked_up);
         Ok(Fit {
             sources: places(&self.sources, &kept.sources, same_table).of_now,
             aggregations: aggregations.of_now,

@@ -140,9 +140,7 @@ pub(super) fn of_expr(expr: &Expr, columns: &[Digest]) -> Digest {
         ExprKind::Cast { fallible_to_null, .. } => of_type("cast").number(i64::from(*fallible_to_null)),
         ExprKind::Call(function, _) => of_type("call").text(function.name()),
         ExprKind::Vector(function, _) => of_type("call of columns").text(function.0.name()),
-        ExprKind::WindowStart(_, slicing) => {
-            of_type("window start").number(slicing.size_ms).number(slicing.offset_ms)
-        }
+        ExprKind::WindowStart(_, slicing) => of_type("window start").number(slicing.size_ms).number(slicing.offset_ms),
         ExprKind::CurrentWatermark => of_type("watermark"),
         ExprKind::ProcessingTime => of_type("processing time"),
     };

@@ -133,8 +133,7 @@ impl StateShape {
     /// A name for messages: what it is, and what its keys are.
     pub fn name(&self) -> String {
         let Some(first) = self.inputs.first() else { return self.operator.clone() };
-        let keys: Vec<&str> =
-            first.keys.iter().filter_map(|&key| Some(first.values.get(key)?.text.as_str())).collect();
+        let keys: Vec<&str> = first.keys.iter().filter_map(|&key| Some(first.values.get(key)?.text.as_str())).collect();
         match keys.as_slice() {
             [] => self.operator.clone(),
             keys => format!("{} by {}", self.operator, keys.join(", ")),
@@ -147,14 +146,20 @@ impl PlanShape {
     pub fn lines(&self) -> Vec<String> {
         let state = |shape: &StateShape| {
             let list = |meanings: &[Meaning]| meanings.iter().map(|m| m.text.as_str()).collect::<Vec<_>>().join(", ");
-            let constants: Vec<String> = shape.parameters.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            let constants: Vec<String> =
+                shape.parameters.iter().map(|(name, value)| format!("{name} {value}")).collect();
             let mut lines = vec![format!("{}: {}", shape.name(), constants.join(", "))];
             if !shape.aggregates.is_empty() {
                 lines.push(format!("  aggregates: {}", shape.aggregates.join(", ")));
             }
             for input in &shape.inputs {
                 let filters = if input.filters.is_empty() { "" } else { ", where " };
-                lines.push(format!("  from {}: {}{filters}{}", input.from.text, list(&input.values), list(&input.filters)));
+                lines.push(format!(
+                    "  from {}: {}{filters}{}",
+                    input.from.text,
+                    list(&input.values),
+                    list(&input.filters)
+                ));
             }
             lines
         };

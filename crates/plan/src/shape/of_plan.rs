@@ -155,7 +155,8 @@ impl Walk<'_> {
             }
             FlatMap::Lookup { table, kind, residual, .. } => {
                 let keys = self.plan.lookups[*table].keys.iter().map(|&key| key as i64);
-                let digester = Digester::new("lookup").text(join_kind(*kind)).digests(self.lookups[*table].iter().copied());
+                let digester =
+                    Digester::new("lookup").text(join_kind(*kind)).digests(self.lookups[*table].iter().copied());
                 let digester = keys.fold(digester, Digester::number);
                 // Over the columns before, then those of the table by their positions.
                 let table = (0..self.plan.lookups[*table].schema.fields.len()).map(|i| position("looked up", i));
@@ -361,11 +362,9 @@ fn window_parameters(assigner: WindowAssigner) -> Parameters {
         WindowAssigner::Session { gap_ms } => {
             parameters([("window", "SESSION".into()), ("gap_ms", gap_ms.to_string())])
         }
-        WindowAssigner::Count { size, slide } => parameters([
-            ("window", "COUNT".into()),
-            ("size_rows", size.to_string()),
-            ("slide_rows", slide.to_string()),
-        ]),
+        WindowAssigner::Count { size, slide } => {
+            parameters([("window", "COUNT".into()), ("size_rows", size.to_string()), ("slide_rows", slide.to_string())])
+        }
         WindowAssigner::Attached => parameters([("window", "of each row".into())]),
         WindowAssigner::Whole => parameters([("window", "whole input".into())]),
     }
@@ -425,11 +424,9 @@ fn of_operator(operator: &KeyedOperator) -> StateShape {
             parameters([("size_rows", size.to_string()), ("slide_rows", slide.to_string())]),
             None,
         ),
-        KeyedKind::CountRows { size, slide } => (
-            "count windows",
-            parameters([("size_rows", size.to_string()), ("slide_rows", slide.to_string())]),
-            None,
-        ),
+        KeyedKind::CountRows { size, slide } => {
+            ("count windows", parameters([("size_rows", size.to_string()), ("slide_rows", slide.to_string())]), None)
+        }
     };
     parameters.extend(timeline_parameter(operator.timeline));
     let fields = operator.inputs.iter().flat_map(|input| input.schema.fields.iter().cloned());

@@ -57,8 +57,7 @@ pub fn fit(plan: &QueryPlan, manifest: &Manifest) -> Result<Fit, Unfit> {
     let kept: PlanShape = serde_json::from_value(manifest.shape.clone())
         .map_err(|e| damaged(format!("it does not say what it keeps: {e}")))?;
     let described = (kept.sources.len(), kept.aggregations.len(), kept.operators.len(), kept.sinks.len());
-    let stored =
-        (manifest.sources.len(), manifest.aggregations.len(), manifest.operators.len(), manifest.sinks.len());
+    let stored = (manifest.sources.len(), manifest.aggregations.len(), manifest.operators.len(), manifest.sinks.len());
     if described != stored {
         return Err(damaged("it does not keep what it says".into()));
     }

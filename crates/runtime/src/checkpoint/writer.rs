@@ -100,17 +100,18 @@ pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
     let Some(checkpointing) = &query.checkpointing else { return Ok(()) };
     let config = &checkpointing.config;
     let number = checkpointing.number(query.cuts.next());
-    let writer =
-        Writer { query, config, shape: shape_of(query), partitions: Vec::new(), acknowledgers: Vec::new() };
+    let writer = Writer { query, config, shape: shape_of(query), partitions: Vec::new(), acknowledgers: Vec::new() };
     let mut last = writer.begin(number);
     for (place, egress) in query.sinks.iter().enumerate() {
         last.commits[place] = egress.with_sink(|sink| sink.cut(number))?.flatten();
     }
     let state = |(number, source): (usize, &SourceRuntime)| {
         let rows = |split| query.stats.sources[number].split(split).rows.load(Relaxed);
-        let splits = source.splits.iter().enumerate().filter_map(|(split, runtime)| {
-            runtime.as_read(query.streams[runtime.stream].number, rows(split))
-        });
+        let splits = source
+            .splits
+            .iter()
+            .enumerate()
+            .filter_map(|(split, runtime)| runtime.as_read(query.streams[runtime.stream].number, rows(split)));
         SourceState { table: query.plan.sources[number].name().to_string(), splits: splits.collect() }
     };
     last.sources = query.sources.iter().enumerate().map(state).collect();
@@ -295,7 +296,12 @@ impl Writer<'_> {
             let table = plan.table.as_ref().map_or_else(String::new, |table| table.name.clone());
             Ok(SinkState { number, table, token })
         };
-        let sinks = commits.iter_mut().zip(&self.query.plan.sinks).zip(&self.config.sinks).map(sink).collect::<Result<_, Diagnostic>>()?;
+        let sinks = commits
+            .iter_mut()
+            .zip(&self.query.plan.sinks)
+            .zip(&self.config.sinks)
+            .map(sink)
+            .collect::<Result<_, Diagnostic>>()?;
         let operator = |(index, gathered): (usize, &Gathered)| {
             let (watermark, windows) = gathered.state.clone().unwrap_or((i64::MAX, Vec::new()));
             let partitions = match gathered.has_ended || gathered.state.is_none() {
