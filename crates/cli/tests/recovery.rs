@@ -114,7 +114,7 @@ fn a_query_that_has_changed_is_refused_unless_its_state_fits() {
     let changed = run("SELECT k, MAX(v) FROM t GROUP BY k", "out").output().unwrap();
     let message = String::from_utf8_lossy(&changed.stderr).into_owned();
     assert!(!changed.status.success() && message.contains("MS3013"), "{message}");
-    assert!(message.contains("its aggregates was SUM, and is MAX"), "{message}");
+    assert!(message.contains("its aggregates changed from SUM to MAX"), "{message}");
     let fits = run("SELECT k + 100, SUM(v) * 2 FROM t GROUP BY k", "out").output().unwrap();
     assert!(fits.status.success(), "{}", String::from_utf8_lossy(&fits.stderr));
     let files = fs::read_dir(folder.join("out")).unwrap().map(|file| fs::read_to_string(file.unwrap().path()).unwrap());

@@ -80,8 +80,9 @@ fn within(rel: &Rel, needed: &[bool], changed: &mut Changed) -> Rel {
     select(pruned, &kept)
 }
 
-/// The inputs of a join become projections of the columns that are used above it or by the residual, followed by keys and
-/// times that are no such columns: of a nested row whose field is a key, only the field is kept.
+/// The inputs of a join become projections of the columns that are used above it, by the residual, or as keys and times, in their
+/// order: which of these it is that uses one does not change what is kept. Keys and times that are no columns follow: of a nested
+/// row whose field is a key, only the field is kept.
 fn prune_join(rel: &Rel, needed: &[bool], changed: &mut Changed) -> Rel {
     let Rel::Join { left, right, kind, strategy, keys, residual } = rel else { return rel.clone() };
     let width = left.schema().fields.len();
@@ -89,6 +90,15 @@ fn prune_join(rel: &Rel, needed: &[bool], changed: &mut Changed) -> Rel {
     used.iter_mut().zip(needed).for_each(|(slot, needed)| *slot = *needed);
     if let Some(residual) = residual {
         mark(residual, &mut used);
+    }
+    let mut mark_column = |expr: &Expr, first: usize| {
+        if let ExprKind::Column(i) = expr.kind {
+            used[first + i] = true;
+        }
+    };
+    for (l, r) in keys.iter().map(|(l, r)| (l, r)).chain(times(strategy)) {
+        mark_column(l, 0);
+        mark_column(r, width);
     }
     let both = Renumbering::new(&used);
     let (mut of_left, mut of_right) = (Side::new(left, &used[..width]), Side::new(right, &used[width..]));
@@ -115,6 +125,16 @@ fn prune_join(rel: &Rel, needed: &[bool], changed: &mut Changed) -> Rel {
     let kept: Vec<usize> = both.of(needed).into_iter().map(place).collect();
     let (left, right) = (Box::new(of_left.finish(left, changed)), Box::new(of_right.finish(right, changed)));
     select(Rel::Join { left, right, kind: *kind, strategy, keys, residual }, &kept)
+}
+
+/// What the rows of both sides are joined by besides their keys.
+fn times(strategy: &JoinStrategy) -> Option<(&Expr, &Expr)> {
+    match strategy {
+        JoinStrategy::Window { left_time, right_time, .. }
+        | JoinStrategy::Interval { left_time, right_time, .. }
+        | JoinStrategy::Versioned { left_time, right_time } => Some((left_time, right_time)),
+        JoinStrategy::Regular { .. } | JoinStrategy::Lookup => None,
+    }
 }
 
 /// The columns that an input of a join brings along.

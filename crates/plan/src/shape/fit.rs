@@ -103,7 +103,7 @@ impl fmt::Display for Change {
         match difference {
             None => write!(f, "the checkpoint has the state of the {name}, which the query does not have"),
             Some(Difference { field, now, kept }) => {
-                write!(f, "the {name} keeps other state than its checkpoint: {field} was {kept}, and is {now}")
+                write!(f, "the {name} keeps other state than its checkpoint: {field} changed from {kept} to {now}")
             }
         }
     }
@@ -135,7 +135,7 @@ fn sinks(now: &[SinkShape], kept: &[SinkShape]) -> Result<Vec<Option<usize>>, Mi
     let new = now.iter().zip(&of_now).find(|(now, place)| place.is_none() && now.table == kept[at].table);
     Err(Mismatch(match new {
         Some((now, _)) => {
-            format!("{table} was fed by {}, and is by {}", texts(&kept[at].from), texts(&now.from))
+            format!("{table} read {}, and reads {} now", texts(&kept[at].from), texts(&now.from))
         }
         None => format!("{table} is not among the inserts any more, and its last rows may not be committed"),
     }))
@@ -186,7 +186,6 @@ impl StateShape {
         found.compare("the types of its keys", (&keys[..], &other.keys), strings);
         found.compare("its aggregates", (&aggregates[..], &other.aggregates), strings);
         found.compare("its order", (&order[..], &other.order), strings);
-        found.compare("its condition", (condition, &other.condition), |c| optional(c.as_ref()));
         let (now, kept) = (unmatched(inputs, &other.inputs), unmatched(&other.inputs, inputs));
         if now.len() == kept.len() {
             now.iter().zip(&kept).for_each(|(now, kept)| now.compare(kept, &mut found));
@@ -194,6 +193,8 @@ impl StateShape {
             let tables = |inputs: &[InputShape]| list(inputs.iter().map(|input| input.from.text.as_str()));
             found.compare("what it unites", (&inputs[..], &other.inputs), tables);
         }
+        // Conditions and arguments are over positions: if those hold other columns now, that was said.
+        found.compare("its condition", (condition, &other.condition), |c| optional(c.as_ref()));
         found.compare("what its entries hold", (&components[..], &other.components), |components| {
             list(components.iter().map(|component| component.accumulator.as_str()))
         });
@@ -220,22 +221,27 @@ impl InputShape {
     fn compare(&self, other: &InputShape, found: &mut Differences) {
         let InputShape { port, from, watermark, steps, filters, time, keys, values, types } = self;
         let texts = |meanings: &[Meaning]| texts(meanings);
+        if from.text != other.from.text {
+            found.compare(FROM, (from, &other.from), |from| from.text.clone());
+        }
         found.compare("its side", (port, &other.port), |port| if *port == 0 { "left".into() } else { "right".into() });
         found.compare("the watermark", (watermark, &other.watermark), |w| optional(w.as_ref()));
         found.compare("what multiplies its rows", (&steps[..], &other.steps), texts);
-        let (now, kept) = (without(filters, &other.filters), without(&other.filters, filters));
-        found.compare("the filter before it", (&now[..], &kept), texts);
-        found.compare("the time of its windows", (time, &other.time), |time| optional(time.as_ref()));
         let of = |input: &InputShape| {
             input.keys.iter().filter_map(|&key| input.values.get(key).cloned()).collect::<Vec<Meaning>>()
         };
         found.compare("its key", (&of(self)[..], &of(other)), texts);
+        let (now, kept) = (without(filters, &other.filters), without(&other.filters, filters));
+        found.compare("the filter before it", (&now[..], &kept), texts);
+        found.compare("the time of its windows", (time, &other.time), |time| optional(time.as_ref()));
         found.compare("the positions of its keys", (&keys[..], &other.keys), |keys| format!("{keys:?}"));
         found.compare("what it is given", (&values[..], &other.values), texts);
         found.compare("the types of what it is given", (&types[..], &other.types), |types| {
             list(types.iter().map(String::as_str))
         });
-        found.compare(FROM, (from, &other.from), |from| from.text.clone());
+        if from.text == other.from.text {
+            found.compare(FROM, (from, &other.from), |from| from.text.clone());
+        }
     }
 }
 

@@ -23,7 +23,8 @@ impl PlanShape {
         };
         // Every input of a part comes before the pipelines that read its output.
         plan.pipelines.iter().for_each(|pipeline| walk.pipeline(pipeline));
-        let Walk { aggregations, operators, sinks, .. } = walk;
+        let Walk { aggregations, mut operators, sinks, .. } = walk;
+        plan.operators.iter().zip(&mut operators).for_each(|(operator, state)| show_names(operator, state));
         let last = plan.sources.iter().map(|source| source.phase).max().unwrap_or(0);
         let source = |source: &SourcePlan| SourceShape {
             table: source.name().to_string(),
@@ -191,17 +192,16 @@ impl Rows {
     }
 
     fn project(&mut self, columns: &[Expr]) {
-        let named = |(i, e): (usize, &Expr)| {
-            // A plain column keeps its name, for messages.
-            let name = match &e.kind {
-                ExprKind::Column(at) => self.schema.fields.get(*at).map(|field| field.name.clone()),
-                _ => None,
-            };
-            Field::new(name.unwrap_or_else(|| format!("column{i}")), e.data_type.clone(), e.nullable)
-        };
-        let schema = Schema::new(columns.iter().enumerate().map(named).collect());
-        self.columns = columns.iter().map(|e| of_expr(e, &self.columns)).collect();
-        self.schema = schema;
+        let shown: Vec<(Digest, String)> = columns
+            .iter()
+            .map(|e| {
+                let digest = of_expr(e, &self.columns);
+                (digest, digest.shown(Shown(e, &self.schema)).text)
+            })
+            .collect();
+        let field = |((_, name), e): (&(Digest, String), &Expr)| Field::new(name, e.data_type.clone(), e.nullable);
+        self.schema = Schema::new(shown.iter().zip(columns).map(field).collect());
+        self.columns = shown.into_iter().map(|(digest, _)| digest).collect();
     }
 }
 
@@ -382,6 +382,12 @@ fn join_kind(kind: JoinKind) -> &'static str {
 }
 
 fn of_operator(operator: &KeyedOperator) -> StateShape {
+    let fields = operator.inputs.iter().flat_map(|input| input.schema.fields.iter().cloned());
+    of_operator_over(operator, &Schema::new(fields.collect()))
+}
+
+/// With these names of its inputs' columns.
+fn of_operator_over(operator: &KeyedOperator, both: &Schema) -> StateShape {
     let joined = |kind: &JoinKind| ("join", join_kind(*kind).to_string());
     let (name, mut parameters, residual) = match &operator.kind {
         KeyedKind::WindowJoin { kind, residual } => ("window join", parameters([joined(kind)]), residual.as_ref()),
@@ -429,9 +435,7 @@ fn of_operator(operator: &KeyedOperator) -> StateShape {
         }
     };
     parameters.extend(timeline_parameter(operator.timeline));
-    let fields = operator.inputs.iter().flat_map(|input| input.schema.fields.iter().cloned());
-    let both = Schema::new(fields.collect());
-    let over_positions = |expr: &Expr| shown(expr, &[], &both);
+    let over_positions = |expr: &Expr| shown(expr, &[], both);
     let (components, aggregates) = operator.kind.aggregates().map_or_else(Default::default, |aggregates| {
         let component = |(accumulator, update): (&Accumulator, &ComponentUpdate)| ComponentShape {
             accumulator: accumulator.name(),
@@ -454,6 +458,21 @@ fn of_operator(operator: &KeyedOperator) -> StateShape {
         condition: residual.map(over_positions),
         inputs: vec![],
     }
+}
+
+/// Puts the names of columns into the texts of what is computed over their positions.
+fn show_names(operator: &KeyedOperator, state: &mut StateShape) {
+    let mut fields = Vec::new();
+    for (port, input) in operator.inputs.iter().enumerate() {
+        let first = state.inputs.iter().find(|shape| shape.port == port);
+        fields.extend(input.schema.fields.iter().enumerate().map(|(i, field)| {
+            let name = first.and_then(|shape| shape.values.get(i)).map_or(&field.name, |value| &value.text);
+            Field::new(name, field.data_type.clone(), field.nullable)
+        }));
+    }
+    let both = Schema::new(fields);
+    let renamed = of_operator_over(operator, &both);
+    (state.condition, state.components) = (renamed.condition, renamed.components);
 }
 
 fn sort_text(column: &SortColumn) -> String {
