@@ -11,7 +11,8 @@
 //! - `packed`: tables of packed records in memory;
 //! - `skipping`: columns that are decoded for the survivors of filters only;
 //! - `sums`: in how far sums of DOUBLE depend on the order of rows;
-//! - `dependencies`: who may depend on whom, and the licences.
+//! - `dependencies`: who may depend on whom, and the licences;
+//! - `structure`: which modules need each other in a circle, and how long files are.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod adaptation;
@@ -29,6 +30,7 @@ mod recovered;
 mod skipping;
 #[path = "../support/stopping.rs"]
 mod stopping;
+mod structure;
 mod sums;
 
 use std::path::PathBuf;
