@@ -12,7 +12,8 @@
 //! - `shapes`: which queries go on from each other's state;
 //! - `skipping`: columns that are decoded for the survivors of filters only;
 //! - `sums`: in how far sums of DOUBLE depend on the order of rows;
-//! - `dependencies`: who may depend on whom, and the licences.
+//! - `dependencies`: who may depend on whom, and the licences;
+//! - `structure`: which modules need each other in a circle, and how long files are.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod adaptation;
@@ -31,6 +32,7 @@ mod shapes;
 mod skipping;
 #[path = "../support/stopping.rs"]
 mod stopping;
+mod structure;
 mod sums;
 
 use std::path::PathBuf;
