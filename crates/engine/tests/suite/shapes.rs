@@ -105,6 +105,12 @@ fn what_keeps_other_state_is_refused_with_the_field() {
              GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
         )
     };
+    let joined = |bound: &str| {
+        format!(
+            "SELECT COUNT(*) FROM t JOIN u AS b ON t.k = b.k AND t.v < {bound} AND b.ts BETWEEN t.ts AND t.ts + INTERVAL '1' MINUTE
+             GROUP BY t.k, TUMBLE(t.ts, INTERVAL '1' MINUTE)"
+        )
+    };
     let cases: Vec<(String, String, &[&str])> = vec![
         (plain.clone(), sum("SUM(v)", "", "s"), &["the types of its keys changed from BIGINT to STRING"]),
         (plain.clone(), sum("SUM(v)", "", "v"), &["windowed aggregation by k", "its key changed from k to v"]),
@@ -137,6 +143,11 @@ fn what_keeps_other_state_is_refused_with_the_field() {
         (session(1, ""), session(2, ""), &["gap_ms changed from 1000 to 2000"]),
         (session(1, ""), session(1, "WHERE v > 0"), &["the state of the session aggregation by k"]),
         // The cause is told, not what follows from it.
+        (
+            joined("b.w + 3"),
+            joined("b.w + 4"),
+            &["interval join by k", "its condition changed from (v < (w + 3)) to (v < (w + 4))"],
+        ),
         (nested(1), nested(2), &["by k", "(v > 1)", "(v > 2)"]),
         (plain.clone(), "SELECT v FROM t".into(), &["the state of the windowed aggregation by k", "does not have"]),
         ("SELECT v FROM t".into(), plain, &["INSERT INTO o read t, and reads windowed aggregation"]),

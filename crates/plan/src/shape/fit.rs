@@ -31,6 +31,8 @@ struct Difference {
     field: String,
     now: String,
     kept: String,
+    /// Whether it only follows from another: what is read from a state that has changed has changed, too, but has its name.
+    follows: bool,
 }
 
 impl PlanShape {
@@ -51,8 +53,8 @@ impl PlanShape {
         let operators = places(&self.operators, &kept.operators, PartialEq::eq);
         let mut changed: Vec<Change> = changes(&aggregations, &self.aggregations, &kept.aggregations);
         changed.extend(changes(&operators, &self.operators, &kept.operators));
-        // What is read from a state that has changed has changed, too: the cause is told.
-        changed.sort_by_key(|change| change.difference.as_ref().is_none_or(|difference| difference.field == FROM));
+        // The cause is told.
+        changed.sort_by_key(|change| change.difference.as_ref().is_none_or(|difference| difference.follows));
         if let Some(change) = changed.first() {
             return Err(Mismatch(change.to_string()));
         }
@@ -102,7 +104,7 @@ impl fmt::Display for Change {
         let Change { name, difference } = self;
         match difference {
             None => write!(f, "the checkpoint has the state of the {name}, which the query does not have"),
-            Some(Difference { field, now, kept }) => {
+            Some(Difference { field, now, kept, .. }) => {
                 write!(f, "the {name} keeps other state than its checkpoint: {field} changed from {kept} to {now}")
             }
         }
@@ -118,7 +120,7 @@ fn changes(places: &Places, now: &[StateShape], kept: &[StateShape]) -> Vec<Chan
         let nearest = differences.min_by_key(|(_, differences)| differences.len());
         let difference = nearest.and_then(|(place, differences)| {
             new.remove(place);
-            differences.into_iter().next()
+            differences.into_iter().min_by_key(|difference| difference.follows)
         });
         Change { name: kept[at].name(), difference }
     };
@@ -141,9 +143,6 @@ fn sinks(now: &[SinkShape], kept: &[SinkShape]) -> Result<Vec<Option<usize>>, Mi
     }))
 }
 
-/// The field that changes whenever something above it does.
-const FROM: &str = "what it reads";
-
 fn texts(meanings: &[Meaning]) -> String {
     list(meanings.iter().map(|meaning| meaning.text.as_str()))
 }
@@ -163,12 +162,12 @@ struct Differences(Vec<Difference>);
 impl Differences {
     fn compare<T: PartialEq + ?Sized>(&mut self, field: &str, (now, kept): (&T, &T), text: impl Fn(&T) -> String) {
         if now != kept {
-            let (mut now, mut kept) = (text(now), text(kept));
-            if now == kept {
-                // Texts are shortened, and name columns without their tables.
-                (now, kept) = (format!("{now} (another meaning)"), kept);
+            let (mut now, kept) = (text(now), text(kept));
+            let follows = now == kept;
+            if follows {
+                now += " (another meaning)";
             }
-            self.0.push(Difference { field: field.into(), now, kept });
+            self.0.push(Difference { field: field.into(), now, kept, follows });
         }
     }
 }
@@ -221,9 +220,7 @@ impl InputShape {
     fn compare(&self, other: &InputShape, found: &mut Differences) {
         let InputShape { port, from, watermark, steps, filters, time, keys, values, types } = self;
         let texts = |meanings: &[Meaning]| texts(meanings);
-        if from.text != other.from.text {
-            found.compare(FROM, (from, &other.from), |from| from.text.clone());
-        }
+        found.compare("what it reads", (from, &other.from), |from| from.text.clone());
         found.compare("its side", (port, &other.port), |port| if *port == 0 { "left".into() } else { "right".into() });
         found.compare("the watermark", (watermark, &other.watermark), |w| optional(w.as_ref()));
         found.compare("what multiplies its rows", (&steps[..], &other.steps), texts);
@@ -239,9 +236,6 @@ impl InputShape {
         found.compare("the types of what it is given", (&types[..], &other.types), |types| {
             list(types.iter().map(String::as_str))
         });
-        if from.text == other.from.text {
-            found.compare(FROM, (from, &other.from), |from| from.text.clone());
-        }
     }
 }
 

@@ -106,8 +106,12 @@ impl Walk<'_> {
 
     /// What a pipeline begins with.
     fn input(&self, pipeline: &Pipeline) -> Rows {
-        let schema = pipeline.schema.clone();
+        let mut schema = pipeline.schema.clone();
         let width = schema.fields.len();
+        // For messages: what is put out first has the names of what came in.
+        for (field, name) in schema.fields.iter_mut().zip(self.names_of_output(pipeline.input)) {
+            field.name = name;
+        }
         let output_of = |state: &StateShape| {
             let state_digest = of_state(state);
             let column = |i: usize| Digester::new("output").digest(state_digest).number(i as i64).end();
@@ -140,6 +144,32 @@ impl Walk<'_> {
             types: vec![],
         };
         Rows { schema, columns, input }
+    }
+
+    /// Names of the first columns of an output: those of the keys, or of the columns that were brought.
+    fn names_of_output(&self, input: PipelineInput) -> Vec<String> {
+        let texts = |input: &InputShape, columns: &[usize]| -> Vec<String> {
+            columns.iter().filter_map(|&i| Some(input.values.get(i)?.text.clone())).collect()
+        };
+        let (state, only_keys) = match input {
+            PipelineInput::Source(_) => return vec![],
+            PipelineInput::Aggregation(a) => (&self.aggregations[a], true),
+            PipelineInput::Operator(o) => {
+                let shows_keys = matches!(
+                    self.plan.operators[o].kind,
+                    KeyedKind::SessionAggregate { .. } | KeyedKind::CountAggregate { .. }
+                );
+                (&self.operators[o], shows_keys)
+            }
+        };
+        let of_port = |port: usize| state.inputs.iter().find(|input| input.port == port);
+        match only_keys {
+            true => of_port(0).map_or_else(Vec::new, |input| texts(input, &input.keys)),
+            false => {
+                let ports = (0..2).filter_map(of_port);
+                ports.flat_map(|input| texts(input, &(0..input.values.len()).collect::<Vec<_>>())).collect()
+            }
+        }
     }
 
     fn flat_map(&self, flat_map: &FlatMap, rows: &mut Rows) {
