@@ -137,6 +137,27 @@ pub enum Finish {
     Quantile(f64),
 }
 
+impl Finish {
+    /// A name that stays as it is, with its constants.
+    pub fn name(&self) -> String {
+        let plain = match self {
+            Finish::Value => "VALUE",
+            Finish::Count => "COUNT",
+            Finish::Sum => "SUM",
+            Finish::Percentile(fraction) => return format!("PERCENTILE {fraction:?}"),
+            Finish::Mode => "MODE",
+            Finish::Array => "ARRAY",
+            Finish::DistinctArray => "DISTINCT_ARRAY",
+            Finish::Multiset => "MULTISET",
+            Finish::Join(separator) => return format!("JOIN {separator}"),
+            Finish::DistinctJoin(separator) => return format!("DISTINCT_JOIN {separator}"),
+            Finish::Estimate => "ESTIMATE",
+            Finish::Quantile(fraction) => return format!("QUANTILE {fraction:?}"),
+        };
+        plain.into()
+    }
+}
+
 impl Accumulator {
     /// A name that stays as it is: checkpoints say by it what entries hold.
     pub fn name(self) -> String {

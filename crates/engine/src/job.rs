@@ -116,13 +116,13 @@ impl Job {
         }
         let checkpoints = match state.map(|state| state.begin(&self.plan, &mut sinks, monitor)).transpose()? {
             None => None,
-            Some(Beginning::Run { config, is_new }) => Some((*config, is_new)),
-            Some(Beginning::Finished(manifest, fit)) => {
+            Some(Beginning::Run(config)) => Some(*config),
+            Some(Beginning::Finished(manifest)) => {
                 let sources = sources.into_iter().enumerate().filter_map(|(number, source)| match source.rows {
                     SourceRows::Connector(source) => Some((number, source)),
                     SourceRows::Constant { .. } => None,
                 });
-                let unread = recovery::unread_inputs(&manifest, &fit, sources.collect());
+                let unread = recovery::unread_inputs(&manifest, sources.collect());
                 if let Some(first) = unread.first() {
                     let more =
                         if unread.len() > 1 { format!(" (and {} more)", unread.len() - 1) } else { String::new() };
@@ -135,12 +135,11 @@ impl Job {
                 return Ok(None);
             }
         };
-        let is_new = |place: usize| checkpoints.as_ref().is_none_or(|(_, is_new)| is_new[place]);
-        let replaced = sinks.iter().enumerate().filter(|(place, _)| is_new(*place)).find_map(|(_, s)| s.replaces());
-        if let Some(file) = replaced {
+        if checkpoints.as_ref().is_none_or(|config| config.restored.is_none())
+            && let Some(file) = sinks.iter().find_map(|sink| sink.replaces())
+        {
             return Err(not_replaced(file));
         }
-        let checkpoints = checkpoints.map(|(config, _)| config);
         monitor.started(&stats);
         let later: Option<Arc<dyn ProgramCompiler>> = match tier {
             Tier::Interpreted => None,

@@ -21,7 +21,6 @@ mod compiler;
 mod constant;
 mod explain;
 mod job;
-mod jobs;
 mod memory;
 mod packed;
 mod placement;

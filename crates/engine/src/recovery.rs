@@ -1,15 +1,12 @@
 //! The state directory of a session: which job a statement is, and the checkpoint that it goes on from.
 //!
-//! Each INSERT (or STATEMENT SET) of a session is a job of its own, `job-1`, `job-2`, … in the order in which they are first
-//! executed. A script that is run again finds each by the tables that it writes ([`crate::jobs`]), so INSERTs may be added and
-//! change places. Those that have come to their end are not run again.
+//! Each INSERT (or STATEMENT SET) of a session is a job of its own, `job-1`, `job-2`, … in the order in which they are executed,
+//! so that a script that is run again finds each again. Those that have come to their end are not run again.
 
-use crate::jobs::{self, JobFile, KnownJobs};
 use crate::session::RunMonitor;
 use millstream_connectors::{Committed, RestoredSink, Sink, SinkFiles, SinkJob, Source};
 use millstream_plan::pipeline::QueryPlan;
-use millstream_plan::shape::Fit;
-use millstream_runtime::{CheckpointConfig, RestoredState, Unfit, fit};
+use millstream_runtime::{CheckpointConfig, Unfit, check_fit};
 use millstream_storage::{
     Checkpoints, Damaged, Listed, Manifest, PlaceLock, SplitState, StatePlace, Store, is_of_other_format, store_failed,
 };
@@ -19,18 +16,21 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// State up to so many bytes is read before a query goes on from it, so that damage is found while an older checkpoint can take
 /// its place; of more only that it is there.
 const VERIFIED_BYTES: u64 = 1 << 30;
+
+/// Holds the name of a job.
+const JOB_FILE: &str = "job";
 
 /// A state directory, which no other process uses meanwhile.
 #[derive(Debug)]
 pub(crate) struct StateDirectory {
     place: StatePlace,
     lock: PlaceLock,
-    jobs: KnownJobs,
 }
 
 /// How a session's jobs are checkpointed.
@@ -45,10 +45,6 @@ pub(crate) struct Checkpointed {
 /// A job with the place of its checkpoints.
 pub(crate) struct JobState {
     checkpoints: Checkpoints,
-    /// Tables that it writes, sorted.
-    tables: Vec<String>,
-    /// To be told when it begins: state of other jobs that nobody uses.
-    note: Option<String>,
     /// Of this process, among those of the place.
     run: u64,
     /// For files that sinks keep, or for copies of those in `remote`.
@@ -60,24 +56,16 @@ pub(crate) struct JobState {
 /// How a job begins.
 pub(crate) enum Beginning {
     /// At its start or at a checkpoint.
-    Run {
-        /// What its checkpoints need.
-        config: Box<CheckpointConfig>,
-        /// Whether each sink has no rows of the job yet.
-        is_new: Vec<bool>,
-    },
-    /// It has come to its end before: its last checkpoint, with the places of the plan's parts in it.
-    Finished(Box<Manifest>, Fit),
+    Run(Box<CheckpointConfig>),
+    /// It has come to its end before.
+    Finished(Box<Manifest>),
 }
 
 impl StateDirectory {
     /// Takes a directory, which is made if it is not there.
     pub(crate) fn open(place: StatePlace) -> Result<StateDirectory, Diagnostic> {
         match place.lock() {
-            Ok(Ok(lock)) => {
-                let jobs = KnownJobs::in_place(&place)?;
-                Ok(StateDirectory { place, lock, jobs })
-            }
+            Ok(Ok(lock)) => Ok(StateDirectory { place, lock }),
             Ok(Err(holder)) => {
                 let message = format!("{holder} uses the state directory {place}");
                 Err(Diagnostic::new(code::STATE_IN_USE, message)
@@ -92,15 +80,13 @@ impl StateDirectory {
         &self.place
     }
 
-    /// The job that runs a plan: one that is known, or a new one.
-    pub(crate) fn job(&mut self, plan: &QueryPlan, settings: Checkpointed) -> Result<JobState, Diagnostic> {
-        let (number, note) = self.jobs.claim(plan, &self.place)?;
+    /// The job with a number.
+    pub(crate) fn job(&self, number: usize, settings: Checkpointed) -> Result<JobState, Diagnostic> {
         let checkpoints = self.place.own_checkpoints(number, &self.lock);
         let checkpoints = checkpoints.map_err(|e| unusable(&self.place.to_string(), &e))?;
         let directory = self.place.local().join(format!("job-{number}")).join("sinks");
         let remote = self.place.sinks(number).map(|store| Arc::new(StoredFiles { store }) as Arc<dyn SinkFiles>);
-        let tables = jobs::tables_of(plan);
-        Ok(JobState { checkpoints, tables, note, run: self.lock.run(), directory, remote, settings })
+        Ok(JobState { checkpoints, run: self.lock.run(), directory, remote, settings })
     }
 }
 
@@ -133,39 +119,25 @@ impl JobState {
             );
             return Err(Diagnostic::new(code::CHECKPOINT_DAMAGED, message));
         }
-        self.note.iter().for_each(|note| monitor.notice(note.clone()));
-        let numbers = sink_numbers(plan, &listed)?;
         let shared = Arc::default();
-        let sink_job = |place: usize| {
-            let sink = numbers[place];
+        let sink_job = |sink: usize| {
             let (directory, remote, shared) = (self.directory.clone(), self.remote.clone(), Arc::clone(&shared));
             SinkJob { job: job.clone(), sink, run: self.run, directory, remote, shared }
         };
         let mut committed = Committed::Resumable;
-        for (place, sink) in sinks.iter_mut().enumerate() {
-            let of_sink = committed_by(numbers[place], &listed, || sink.committed(&sink_job(place)))?;
-            committed = together(committed, of_sink)?;
+        for (number, sink) in sinks.iter_mut().enumerate() {
+            committed = together(committed, sink.committed(&sink_job(number))?)?;
         }
-        let restored = match choose(&checkpoints, listed, committed, monitor)? {
-            Some(manifest) => {
-                let fit = fitted(plan, &manifest)?;
-                Some((manifest, fit))
-            }
-            None => None,
-        };
-        let from = restored.as_ref().map_or(0, |(manifest, _)| manifest.checkpoint);
-        let is_new: Vec<bool> =
-            (0..sinks.len()).map(|place| restored.as_ref().is_none_or(|(_, fit)| fit.sinks[place].is_none())).collect();
-        if let Some((manifest, _)) = &restored {
-            self.tell_new_inserts(plan, &is_new, manifest, monitor)?;
+        let restored = choose(&checkpoints, listed, committed, monitor)?;
+        if let Some(manifest) = &restored {
+            check_fit(plan, manifest).map_err(|unfit| does_not_fit(manifest, unfit))?;
         }
+        let from = restored.as_ref().map_or(0, |manifest| manifest.checkpoint);
         checkpoints.go_on_from(from).map_err(|e| self.unusable(&e))?;
-        let begun = sinks.iter_mut().enumerate().try_for_each(|(place, sink)| {
-            let restored = restored.as_ref().and_then(|(manifest, fit)| {
-                let token = manifest.sinks[fit.sinks[place]?].token.clone();
-                Some(RestoredSink { checkpoint: manifest.checkpoint, token })
-            });
-            sink.begin(&sink_job(place), restored.as_ref())
+        let begun = sinks.iter_mut().enumerate().try_for_each(|(number, sink)| {
+            let token = |manifest: &Manifest| manifest.sinks.get(number).and_then(|sink| sink.token.clone());
+            let restored = restored.as_ref().map(|m| RestoredSink { checkpoint: m.checkpoint, token: token(m) });
+            sink.begin(&sink_job(number), restored.as_ref())
         });
         if let Err(diagnostic) = begun {
             // Why the sinks refuse is what counts.
@@ -174,10 +146,10 @@ impl JobState {
         }
         checkpoints.delete(|checkpoint| checkpoint > from, BTreeSet::new()).map_err(|e| self.unusable(&e))?;
         let restored = match restored {
-            Some((manifest, fit)) if manifest.is_finished => return Ok(Beginning::Finished(Box::new(manifest), fit)),
+            Some(manifest) if manifest.is_finished => return Ok(Beginning::Finished(Box::new(manifest))),
             other => other,
         };
-        if let Some((manifest, _)) = &restored {
+        if let Some(manifest) = &restored {
             monitor.notice(format!(
                 "going on from checkpoint {} of {}",
                 manifest.checkpoint,
@@ -186,49 +158,28 @@ impl JobState {
         }
         let Checkpointed { interval, retained } = self.settings;
         let base = newest.max(from);
-        let restored = restored.map(|(manifest, fit)| RestoredState::new(&manifest, &fit));
-        let config = CheckpointConfig { checkpoints, job, interval, retained, base, sinks: numbers, restored };
-        Ok(Beginning::Run { config: Box::new(config), is_new })
-    }
-
-    /// An INSERT that the checkpoint does not have gets what comes behind it.
-    fn tell_new_inserts(
-        &self,
-        plan: &QueryPlan,
-        is_new: &[bool],
-        manifest: &Manifest,
-        monitor: &RunMonitor,
-    ) -> Result<(), Diagnostic> {
-        for (sink, _) in plan.sinks.iter().zip(is_new).filter(|(_, is_new)| **is_new) {
-            let table = sink.table.as_ref().map_or("the result", |table| &table.name);
-            if manifest.is_finished {
-                let message = format!(
-                    "INSERT INTO {table} is new, but the job has come to its end in checkpoint {}: it would get no rows",
-                    manifest.checkpoint
-                );
-                return Err(Diagnostic::new(code::QUERY_CHANGED, message)
-                    .advise("run it by itself, or with another state directory and output"));
-            }
-            monitor.notice(format!(
-                "INSERT INTO {table} is new in the job: it begins with the rows behind checkpoint {}",
-                manifest.checkpoint
-            ));
-        }
-        Ok(())
+        Ok(Beginning::Run(Box::new(CheckpointConfig { checkpoints, job, interval, retained, base, restored })))
     }
 
     /// The name of the job, which it has for ever.
     fn name(&self, store: &dyn Store) -> Result<String, Diagnostic> {
         let files = store.list().map_err(|e| self.unusable(&e))?;
-        if let Some(file) = JobFile::read(store, &files).map_err(|e| self.unusable(&e))? {
-            return match file {
-                Ok(file) => Ok(file.name),
-                Err(damaged) => Err(jobs::damaged(store, &damaged)),
-            };
+        if let Some(file) = files.iter().find(|file| file.name == JOB_FILE) {
+            let name = store.read(JOB_FILE, 0..file.bytes).map_err(|e| self.unusable(&e))?;
+            return String::from_utf8(name).ok().filter(|name| is_job_name(name)).ok_or_else(|| {
+                let message = format!("the file 'job' in {} is damaged: it has no name of a job", store.place());
+                Diagnostic::new(code::CHECKPOINT_DAMAGED, message)
+            });
         }
-        let file = JobFile::new(self.tables.clone());
-        file.write(store).map_err(|e| self.unusable(&e))?;
-        Ok(file.name)
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let name = job_name(since_epoch.as_nanos(), std::process::id());
+        let write = || -> io::Result<()> {
+            let mut file = store.create(JOB_FILE)?;
+            file.write(name.as_bytes())?;
+            file.finish()
+        };
+        write().map_err(|e| self.unusable(&e))?;
+        Ok(name)
     }
 
     fn unusable(&self, error: &io::Error) -> Diagnostic {
@@ -237,7 +188,7 @@ impl JobState {
 }
 
 /// The error for state of another version, if the newest checkpoint is: then so is everything else.
-pub(crate) fn of_another_version(listed: &[Listed]) -> Option<Diagnostic> {
+fn of_another_version(listed: &[Listed]) -> Option<Diagnostic> {
     let Listed { checkpoint, manifest: Err(Damaged(what)) } = listed.first()? else { return None };
     is_of_other_format(what).then(|| {
         Diagnostic::new(code::CHECKPOINT_DAMAGED, format!("checkpoint {checkpoint} cannot be used: {what}"))
@@ -245,49 +196,28 @@ pub(crate) fn of_another_version(listed: &[Listed]) -> Option<Diagnostic> {
     })
 }
 
-/// The number of each sink in the job: what it has been since it was added.
-fn sink_numbers(plan: &QueryPlan, listed: &[Listed]) -> Result<Vec<usize>, Diagnostic> {
-    let manifests = || listed.iter().filter_map(|listed| listed.manifest.as_ref().ok());
-    let used = manifests().flat_map(|manifest| &manifest.sinks).map(|sink| sink.number).max();
-    let Some(newest) = manifests().next() else { return Ok((0..plan.sinks.len()).collect()) };
-    let mut next = used.map_or(0, |used| used + 1);
-    let number = |place: Option<usize>| match place {
-        Some(at) => newest.sinks[at].number,
-        None => {
-            next += 1;
-            next - 1
-        }
-    };
-    Ok(fitted(plan, newest)?.sinks.into_iter().map(number).collect())
-}
-
-/// Where a plan finds its state.
-fn fitted(plan: &QueryPlan, manifest: &Manifest) -> Result<Fit, Diagnostic> {
-    fit(plan, manifest).map_err(|unfit| match unfit {
+fn does_not_fit(manifest: &Manifest, unfit: Unfit) -> Diagnostic {
+    match unfit {
         Unfit::Damaged(Damaged(what)) => {
             let message = format!("checkpoint {} cannot be used: {what}", manifest.checkpoint);
             Diagnostic::new(code::CHECKPOINT_DAMAGED, message)
         }
         Unfit::Changed(mismatch) => Diagnostic::new(code::QUERY_CHANGED, mismatch.to_string()),
-    })
+    }
 }
 
-/// What a sink asks for. One that was added to the job, and has committed nothing, is as it was in the last checkpoint without it.
-fn committed_by(
-    number: usize,
-    listed: &[Listed],
-    ask: impl FnOnce() -> Result<Committed, Diagnostic>,
-) -> Result<Committed, Diagnostic> {
-    let has_it = |manifest: &Manifest| manifest.sinks.iter().any(|sink| sink.number == number);
-    let manifests = || listed.iter().filter_map(|listed| listed.manifest.as_ref().ok());
-    let before = manifests().find(|manifest| !has_it(manifest));
-    if before.is_some() && !manifests().any(has_it) {
-        return Ok(Committed::Resumable);
-    }
-    match (ask()?, before) {
-        (Committed::Nothing, Some(before)) => Ok(Committed::Checkpoint(before.checkpoint)),
-        (committed, _) => Ok(committed),
-    }
+/// A name that no other job has: time and process, and their checksum. Output has it in its names, so another name, by damage, would
+/// have the job write its rows once more beside those that are there.
+fn job_name(nanos: u128, process: u32) -> String {
+    with_checksum(&format!("{nanos:x}{process:x}"))
+}
+
+fn with_checksum(plain: &str) -> String {
+    format!("{plain}x{:08x}", xxh3_64(plain.as_bytes()) as u32)
+}
+
+fn is_job_name(name: &str) -> bool {
+    name.split_once('x').is_some_and(|(plain, _)| with_checksum(plain) == name)
 }
 
 /// Files of sinks in the store of the job's checkpoints.
@@ -348,11 +278,10 @@ fn together(a: Committed, b: Committed) -> Result<Committed, Diagnostic> {
 }
 
 /// What of the sources of a job has changed since it came to its end: nobody reads it.
-pub(crate) fn unread_inputs(manifest: &Manifest, fit: &Fit, sources: Vec<(usize, Box<dyn Source>)>) -> Vec<String> {
+pub(crate) fn unread_inputs(manifest: &Manifest, sources: Vec<(usize, Box<dyn Source>)>) -> Vec<String> {
     let mut notes = Vec::new();
     for (number, mut source) in sources {
-        let state = fit.sources[number].map(|at| &manifest.sources[at]);
-        let (Some(state), Ok(splits)) = (state, source.splits()) else { continue };
+        let (Some(state), Ok(splits)) = (manifest.sources.get(number), source.splits()) else { continue };
         let before: BTreeMap<&str, &SplitState> =
             state.splits.iter().map(|split| (split.name.as_str(), split)).collect();
         for split in splits {
@@ -422,7 +351,7 @@ fn choose(
     }
 }
 
-pub(crate) fn unusable(place: &str, error: &io::Error) -> Diagnostic {
+fn unusable(place: &str, error: &io::Error) -> Diagnostic {
     store_failed(code::CHECKPOINT_FAILED, &format!("the state directory {place} cannot be used"), error)
         .at(Place::Option("execution.checkpointing.dir".into()))
 }
@@ -448,5 +377,23 @@ mod tests {
         files.delete("large").unwrap();
         let lost = files.get("large", &here.path().join("lost")).unwrap_err();
         assert!(lost.kind() == io::ErrorKind::NotFound && !here.path().join("lost").exists());
+    }
+
+    #[test]
+    fn damaged_names_of_jobs_are_none() {
+        let name = job_name(1_795_457_125_002_227_000, 31_337);
+        assert!(is_job_name(&name), "{name}");
+        for at in 0..name.len() {
+            let mut others = vec![name[..at].to_string(), name.clone() + &name[at..], name[at..].to_string() + &name];
+            let repeated = name[at..].to_string();
+            others.push(name.clone());
+            others[3].insert_str(at, &repeated);
+            for bit in 0..7 {
+                let mut bytes = name.clone().into_bytes();
+                bytes[at] ^= 1 << bit;
+                others.push(String::from_utf8(bytes).unwrap());
+            }
+            others.iter().for_each(|other| assert!(!is_job_name(other), "{other}"));
+        }
     }
 }

@@ -14,7 +14,7 @@ use arrow_buffer::Buffer;
 use millstream_codegen::program::FilterShape;
 use millstream_functions::FunctionSettings;
 use millstream_plan::logical::{ColumnKind, Insert, Target};
-use millstream_plan::pipeline::{Aggregation, Combination, QueryPlan, ScanKind};
+use millstream_plan::pipeline::{Aggregation, Combination, ScanKind};
 use millstream_plan::shape::PlanShape;
 use millstream_runtime::{
     Adaptivity, Assume, CancelState, CancelToken, DecodeSkipping, ErrorPolicy, MergeStrategy, PreAggregation,
@@ -108,7 +108,7 @@ pub struct PreparedRun {
 pub(crate) type WrittenFiles = Mutex<BTreeSet<PathBuf>>;
 
 impl PreparedRun {
-    /// What it keeps from one run to the next: a checkpoint of another one fits it if [`PlanShape::fit`] says so.
+    /// What it keeps from one run to the next: it can go on from the checkpoint of another one if [`PlanShape::check`] says so.
     pub fn shape(&self) -> PlanShape {
         PlanShape::of(&self.job.plan)
     }
@@ -155,6 +155,8 @@ pub struct Session {
     compiler: Arc<Compiler>,
     /// The state directory, once a job has used it.
     state: Option<StateDirectory>,
+    /// Inserts that have been executed.
+    jobs: usize,
 }
 
 /// The program's own tables by name.
@@ -175,6 +177,7 @@ impl Session {
             memory: MemoryTables::new(),
             compiler,
             state: None,
+            jobs: 0,
         }
     }
 
@@ -291,7 +294,7 @@ impl Session {
         let inserts = self.bind(&statement.statement)?;
         let config = self.run_config();
         let job = Job::new(inserts, &config, self.settings.in_place(), &self.memory)?;
-        let state = if statement.is_insert() { self.next_job(&job.plan)? } else { None };
+        let state = if statement.is_insert() { self.next_job()? } else { None };
         let (tier, compiler, memory) = (self.settings.tier(), self.compiler_for(&config), self.memory.clone());
         Ok(PreparedRun { job, config, tier, compiler, memory, state, files: Arc::default() })
     }
@@ -400,11 +403,12 @@ impl Session {
     }
 
     /// The job that the next insert is, if there is a state directory.
-    fn next_job(&mut self, plan: &QueryPlan) -> Result<Option<JobState>, Diagnostic> {
+    fn next_job(&mut self) -> Result<Option<JobState>, Diagnostic> {
+        self.jobs += 1;
         self.open_state_directory()?;
         let interval = self.settings.checkpoint_interval();
         let settings = Checkpointed { interval, retained: self.settings.checkpoints_retained() };
-        self.state.as_mut().map(|state| state.job(plan, settings)).transpose()
+        self.state.as_ref().map(|state| state.job(self.jobs, settings)).transpose()
     }
 
     fn explanation(&self, inserts: Vec<Insert>, codegen: bool) -> Result<String, Diagnostic> {

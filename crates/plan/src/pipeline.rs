@@ -16,12 +16,15 @@ use crate::logical::{Frame, JoinKind, RankFunction, Table};
 use crate::window::{Timeline, WindowAssigner};
 pub use millstream_abi::Combination;
 use millstream_abi::{Accumulator, Finish};
+use millstream_types::text::zone::Zone;
 use millstream_types::{DataType, Field, RecordPlace, Schema};
 use std::sync::Arc;
 
 /// One run of the engine.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct QueryPlan {
+    /// Time zone of the session.
+    pub time_zone: Zone,
     /// What is read.
     pub sources: Vec<SourcePlan>,
     /// Windowed aggregations.

@@ -74,7 +74,7 @@ mod worker_set;
 
 pub use adaptive::Event;
 pub use cancel::{CancelState, CancelToken};
-pub use checkpoint::{CheckpointConfig, RestoredState, Unfit, fit};
+pub use checkpoint::{CheckpointConfig, Unfit, check_fit};
 pub use combining::combination;
 pub use compile::{Compiled, ProgramCompiler};
 pub use config::{Adaptivity, Assume, DecodeSkipping, ErrorPolicy, MergeStrategy, PreAggregation, RunConfig};

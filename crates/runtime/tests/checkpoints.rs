@@ -202,9 +202,7 @@ impl Attempt<'_> {
             reads: Arc::clone(&reads),
         };
         let (checkpoints, interval, retained) = (Checkpoints::new(Arc::new(store)), self.interval, self.retained);
-        let restored = restored.map(|manifest| RestoredState::new(&manifest, &fit(self.plan, &manifest).unwrap()));
-        let (job, sinks) = ("j".into(), vec![0]);
-        run.checkpoints = Some(CheckpointConfig { checkpoints, job, interval, retained, base, sinks, restored });
+        run.checkpoints = Some(CheckpointConfig { checkpoints, job: "j".into(), interval, retained, base, restored });
         let config = RunConfig { memory: self.memory, ..config(self.workers, 3) };
         (run_within(run, config, cancel).0, reads)
     }

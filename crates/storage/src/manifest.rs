@@ -180,8 +180,6 @@ pub struct WaitingRows {
 /// What a sink has to know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SinkState {
-    /// Its number, which the names of what it writes may have; each of a job has another, for as long as the job is.
-    pub number: usize,
     /// Its table.
     pub table: String,
     /// What its prepared span is committed with.
@@ -233,7 +231,6 @@ impl Manifest {
         for split in self.sources.iter().flat_map(|source| &source.splits) {
             counts.extend([split.at.unwrap_or(0), split.line, split.rows]);
         }
-        counts.extend(self.sinks.iter().map(|sink| sink.number as u64));
         let mut sizes: Vec<u64> = self.blobs().flat_map(|blob| [blob.offset, blob.bytes]).collect();
         sizes
             .extend(self.aggregations.iter().flat_map(|a| a.tables.iter().chain(&a.slices)).map(|table| table.entries));
@@ -297,7 +294,7 @@ mod tests {
                 swept: None,
             }],
             operators: vec![OperatorState { stream: 2, watermark: 0, partitions: vec![partition], windows: vec![] }],
-            sinks: vec![SinkState { number: 0, table: "t".into(), token: None }],
+            sinks: vec![SinkState { table: "t".into(), token: None }],
             bytes_written: 0,
         }
     }

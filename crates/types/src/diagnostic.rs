@@ -75,7 +75,7 @@ codes! {
     OUT_OF_MEMORY = 3010, "the state of the query is larger than its memory budget", "Raise --memory, or keep less: shorter windows, a smaller watermark delay, fewer keys, a time to live ('table.exec.state.ttl').";
     CHECKPOINT_FAILED = 3011, "a checkpoint could not be written", "Check the state directory: free space, permissions, the connection to the store.";
     CHECKPOINT_DAMAGED = 3012, "a checkpoint is damaged or incomplete", "Recover from another one; 'millstream checkpoint verify' says which are whole.";
-    QUERY_CHANGED = 3013, "the query is not the one that the state belongs to", "Run the query as it was, or start the job from the beginning with another state directory. What the state does not depend on may change: filters and columns behind it, options of sinks, further INSERTs and their order.";
+    QUERY_CHANGED = 3013, "the query is not the one that the state belongs to", "Run the query as it was, or start the job from the beginning with another state directory. Filters and columns behind the state, and options of sinks, may change.";
     NOT_RECOVERABLE = 3014, "the query cannot go on from its checkpoints", "Follow the message; another state directory starts the job anew.";
     STATE_IN_USE = 3015, "the state directory belongs to a process that is running", "Stop that process ('millstream stop'), or use another directory.";
     SPILL_FAILED = 3016, "state could not be written to the disk or read back", "Give more room or another directory with 'pipeline.spill.directory' and 'pipeline.spill.budget'.";

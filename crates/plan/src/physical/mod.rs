@@ -47,7 +47,7 @@ pub fn plan(inserts: &[Insert], zone: Zone) -> Result<QueryPlan, Diagnostic> {
     for insert in inserts {
         planner.insert(insert, zone)?;
     }
-    planner.finish()
+    planner.finish(zone)
 }
 
 /// A common relation with its branches.
@@ -266,7 +266,7 @@ impl Planner {
     }
 
     /// Numbers the columns of each source by what the pipelines use.
-    fn finish(mut self) -> Result<QueryPlan, Diagnostic> {
+    fn finish(mut self, time_zone: Zone) -> Result<QueryPlan, Diagnostic> {
         self.drop_unused_sources();
         let mut pipelines = std::mem::take(&mut self.pipelines);
         for pipeline in &mut pipelines {
@@ -318,6 +318,7 @@ impl Planner {
             });
         }
         Ok(QueryPlan {
+            time_zone,
             sources,
             aggregations: self.aggregations,
             operators: self.operators,

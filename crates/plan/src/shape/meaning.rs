@@ -106,14 +106,49 @@ impl Digester {
     }
 }
 
-/// What an expression means over columns of such meanings.
+/// What is known of a column.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Known {
+    /// It is a column or a field of a table: which one. Its type belongs to what it means.
+    Column(Digest),
+    /// What was computed.
+    Value(Digest),
+}
+
+impl Known {
+    /// What it means as a value of a type.
+    pub(super) fn of_type(self, data_type: &DataType) -> Digest {
+        match self {
+            Known::Column(column) => Digester::new("typed").digest(column).data_type(data_type).end(),
+            Known::Value(value) => value,
+        }
+    }
+}
+
+/// The column or field of a table that an expression is, if it is one: the same whether the decoder reads the field or the row that
+/// holds it.
+fn place_of(expr: &Expr, columns: &[Known]) -> Option<Digest> {
+    match &expr.kind {
+        ExprKind::Column(i) => match columns.get(*i)? {
+            Known::Column(digest) => Some(*digest),
+            Known::Value(_) => None,
+        },
+        ExprKind::Field(row, field) => Some(field_of(place_of(row, columns)?, &row.data_type, *field)),
+        _ => None,
+    }
+}
+
+/// What an expression means over such columns.
 #[recursive::recursive]
-pub(super) fn of_expr(expr: &Expr, columns: &[Digest]) -> Digest {
+pub(super) fn of_expr(expr: &Expr, columns: &[Known]) -> Digest {
+    if let Some(place) = place_of(expr, columns) {
+        return Known::Column(place).of_type(&expr.data_type);
+    }
     let child = |e: &Expr| of_expr(e, columns);
     let of_type = |kind: &str| Digester::new(kind).data_type(&expr.data_type);
     let digester = match &expr.kind {
         ExprKind::Column(column) => match columns.get(*column) {
-            Some(&digest) => return digest,
+            Some(known) => return known.of_type(&expr.data_type),
             None => Digester::new("column").number(*column as i64),
         },
         ExprKind::Literal(value) => of_type("literal").value(value),
@@ -147,7 +182,7 @@ pub(super) fn of_expr(expr: &Expr, columns: &[Digest]) -> Digest {
     digester.digests(expr.children().into_iter().map(child)).end()
 }
 
-/// What a field of a row means: the same whether the decoder reads it alone or the row that holds it.
+/// What a field of a row means.
 pub(super) fn field_of(row: Digest, data_type: &DataType, field: usize) -> Digest {
     let named = Digester::new("field").digest(row);
     match data_type {
@@ -178,6 +213,6 @@ fn unordered(kind: &str, operands: impl Iterator<Item = Digest>) -> Digest {
 }
 
 /// An expression with its meaning and, for messages, the names of its input's columns.
-pub(super) fn shown(expr: &Expr, columns: &[Digest], schema: &Schema) -> Meaning {
+pub(super) fn shown(expr: &Expr, columns: &[Known], schema: &Schema) -> Meaning {
     of_expr(expr, columns).shown(Shown(expr, schema))
 }

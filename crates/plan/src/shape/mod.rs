@@ -1,7 +1,7 @@
 //! What a query keeps from one run to the next, as data: the contract of recovery.
 //!
-//! A checkpoint stores the [`PlanShape`] of the plan that it was taken of. A later run may go on from it if its own shape has a
-//! place for everything that was kept. Shapes are compared field by field, and say nothing about how EXPLAIN prints a plan.
+//! A checkpoint stores the [`PlanShape`] of the plan that it was taken of. A later run may go on from it if its own shape is the same.
+//! Shapes are compared field by field, and say nothing about how EXPLAIN prints a plan.
 //!
 //! ```text
 //! table ── filters ── keys, arguments ──▶ [ state ] ── filters, projections ──▶ sink
@@ -9,14 +9,13 @@
 //! ```
 //!
 //! Expressions are compared by meaning: over columns of tables, whatever projections lie between, with the operands of AND, OR and
-//! `=` in any order. So what is computed behind the state may change, and INSERTs may be added or change places; what decides which
-//! rows the state has seen may not.
+//! `=` in any order. So what is computed behind the state may change; what decides which rows the state has seen may not.
 
-mod fit;
+mod check;
 mod meaning;
 mod of_plan;
 
-pub use fit::{Fit, Mismatch};
+pub use check::Mismatch;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -28,6 +27,8 @@ pub const SHAPE_VERSION: u32 = 1;
 pub struct PlanShape {
     /// [`SHAPE_VERSION`].
     pub version: u32,
+    /// Time zone of the session, in which functions read and show instants.
+    pub time_zone: String,
     /// What is read, in the order of the plan; each has positions.
     pub sources: Vec<SourceShape>,
     /// Windowed aggregations, in the order of the plan.
@@ -62,12 +63,10 @@ pub struct StateShape {
 /// What is read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SourceShape {
-    /// Name of the table, or `values` for constant rows.
-    pub table: String,
+    /// A table, or constant rows.
+    pub from: Meaning,
     /// Whether it is read for a lookup table, before what is looked up.
     pub is_looked_up: bool,
-    /// Event time and watermark.
-    pub watermark: Option<Meaning>,
 }
 
 /// A part of an entry.
@@ -95,8 +94,10 @@ pub struct InputShape {
     pub steps: Vec<Meaning>,
     /// Conditions that all rows fulfil, sorted.
     pub filters: Vec<Meaning>,
-    /// The time that windows are chosen by.
+    /// The time that windows are chosen by, or rows are put in order by; `None` where that is their arrival.
     pub time: Option<Meaning>,
+    /// Rows whose time plus this is at or before the watermark are late, in milliseconds; `None` where the operator decides.
+    pub late_after_ms: Option<i64>,
     /// Positions of the keys among `values`.
     pub keys: Vec<usize>,
     /// Columns that arrive, or keys and arguments of aggregates.

@@ -1,6 +1,6 @@
 //! From a plan to what it keeps.
 
-use super::meaning::{Digest, Digester, field_of, of_expr, shown};
+use super::meaning::{Digest, Digester, Known, field_of, of_expr, shown};
 use super::{ComponentShape, InputShape, Meaning, PlanShape, SHAPE_VERSION, SinkShape, SourceShape, StateShape};
 use crate::explain::Shown;
 use crate::expr::{Expr, ExprKind};
@@ -27,9 +27,8 @@ impl PlanShape {
         plan.operators.iter().zip(&mut operators).for_each(|(operator, state)| show_names(operator, state));
         let last = plan.sources.iter().map(|source| source.phase).max().unwrap_or(0);
         let source = |source: &SourcePlan| SourceShape {
-            table: source.name().to_string(),
+            from: of_source(source).shown(source.name()),
             is_looked_up: source.phase < last,
-            watermark: watermark(source),
         };
         let sink = |(sink, from): (&SinkPlan, Vec<Meaning>)| SinkShape {
             table: sink.table.as_ref().map_or_else(String::new, |table| table.name.clone()),
@@ -37,6 +36,7 @@ impl PlanShape {
         };
         PlanShape {
             version: SHAPE_VERSION,
+            time_zone: plan.time_zone.to_string(),
             sources: plan.sources.iter().map(source).collect(),
             aggregations,
             operators,
@@ -58,7 +58,7 @@ struct Walk<'a> {
 /// The rows of a pipeline, as far as it has been followed.
 struct Rows {
     schema: Schema,
-    columns: Vec<Digest>,
+    columns: Vec<Known>,
     input: InputShape,
 }
 
@@ -84,8 +84,10 @@ impl Walk<'_> {
             }
             PipelineEnd::Exchange { operator, port } => {
                 input.take_columns(&schema, &columns);
-                input.port = *port;
-                input.keys.clone_from(&self.plan.operators[*operator].inputs[*port].keys);
+                let KeyedInput { keys, time, reach_ms, .. } = &self.plan.operators[*operator].inputs[*port];
+                (input.port, input.late_after_ms) = (*port, *reach_ms);
+                input.keys.clone_from(keys);
+                input.time = time.and_then(|time| input.values.get(time).cloned());
                 add(&mut self.operators[*operator].inputs, input, sorted_by);
             }
             PipelineEnd::Aggregate { aggregation, time, keys, updates } => {
@@ -112,23 +114,39 @@ impl Walk<'_> {
         for (field, name) in schema.fields.iter_mut().zip(self.names_of_output(pipeline.input)) {
             field.name = name;
         }
-        let output_of = |state: &StateShape| {
+        // The columns that show accumulators have a meaning of their own: which one they show, and how.
+        let output_of = |state: &StateShape, first: usize, outputs: &[ComponentOutput]| {
             let state_digest = of_state(state);
-            let column = |i: usize| Digester::new("output").digest(state_digest).number(i as i64).end();
-            (state_digest.shown(state.name()), (0..width).map(column).collect())
+            let column = |i: usize| {
+                let column = Digester::new("output").digest(state_digest);
+                match i.checked_sub(first).and_then(|i| outputs.get(i)) {
+                    Some(output) => column.number(output.component as i64).text(&output.finish.name()).end(),
+                    // Columns before the outputs are counted from the first one, those behind them from the last.
+                    None if i < first => column.text("before").number(i as i64).end(),
+                    None => column.text("behind").number((i - first - outputs.len()) as i64).end(),
+                }
+            };
+            (state_digest.shown(state.name()), (0..width).map(column).map(Known::Value).collect())
         };
         let (from, columns, watermark) = match pipeline.input {
             PipelineInput::Source(source) => {
                 let source = &self.plan.sources[source];
-                let columns = (0..width).map(|i| of_source_column(source, i)).collect();
+                let columns = known_columns(source, width);
                 (of_source(source).shown(source.name()), columns, watermark(source))
             }
             PipelineInput::Aggregation(a) => {
-                let (from, columns) = output_of(&self.aggregations[a]);
+                let Aggregation { keys, outputs, .. } = &self.plan.aggregations[a];
+                let (from, columns) = output_of(&self.aggregations[a], keys.len(), outputs);
                 (from, columns, None)
             }
             PipelineInput::Operator(o) => {
-                let (from, columns) = output_of(&self.operators[o]);
+                let KeyedOperator { kind, keys, inputs, .. } = &self.plan.operators[o];
+                let outputs = kind.aggregates().map_or(&[][..], |aggregates| &aggregates.outputs);
+                let first = match kind {
+                    KeyedKind::SessionAggregate { .. } | KeyedKind::CountAggregate { .. } => keys.len(),
+                    _ => inputs.iter().map(|input| input.schema.fields.len()).sum(),
+                };
+                let (from, columns) = output_of(&self.operators[o], first, outputs);
                 (from, columns, None)
             }
         };
@@ -139,6 +157,7 @@ impl Walk<'_> {
             steps: vec![],
             filters: vec![],
             time: None,
+            late_after_ms: None,
             keys: vec![],
             values: vec![],
             types: vec![],
@@ -190,8 +209,9 @@ impl Walk<'_> {
                     Digester::new("lookup").text(join_kind(*kind)).digests(self.lookups[*table].iter().copied());
                 let digester = keys.fold(digester, Digester::number);
                 // Over the columns before, then those of the table by their positions.
-                let table = (0..self.plan.lookups[*table].schema.fields.len()).map(|i| position("looked up", i));
-                let both: Vec<Digest> = rows.columns.iter().copied().chain(table).collect();
+                let width = self.plan.lookups[*table].schema.fields.len();
+                let table = (0..width).map(|i| Known::Value(position("looked up", i)));
+                let both: Vec<Known> = rows.columns.iter().copied().chain(table).collect();
                 digester.digests(residual.iter().map(|residual| of_expr(residual, &both)))
             }
         };
@@ -206,7 +226,7 @@ impl Walk<'_> {
         let arguments: Vec<String> = arguments.iter().map(|a| Shown(a, &rows.schema).to_string()).collect();
         rows.input.steps.push(step.shown(format_args!("{name} {}", arguments.join(", "))));
         let appended = flat_map.appended(&self.plan.lookups);
-        let column = |i: usize| Digester::new("appended").digest(step).number(i as i64).end();
+        let column = |i: usize| Known::Value(Digester::new("appended").digest(step).number(i as i64).end());
         rows.columns.extend((0..appended.len()).map(column));
         rows.schema.fields.extend(appended);
     }
@@ -231,20 +251,20 @@ impl Rows {
             .collect();
         let field = |((_, name), e): (&(Digest, String), &Expr)| Field::new(name, e.data_type.clone(), e.nullable);
         self.schema = Schema::new(shown.iter().zip(columns).map(field).collect());
-        self.columns = shown.into_iter().map(|(digest, _)| digest).collect();
+        self.columns = shown.into_iter().map(|(digest, _)| Known::Value(digest)).collect();
     }
 }
 
 impl InputShape {
-    fn take(&mut self, value: &Expr, columns: &[Digest], schema: &Schema) {
+    fn take(&mut self, value: &Expr, columns: &[Known], schema: &Schema) {
         self.values.push(shown(value, columns, schema));
         self.types.push(type_text(&value.data_type, value.nullable));
     }
 
     /// All columns.
-    fn take_columns(&mut self, schema: &Schema, columns: &[Digest]) {
-        for (field, digest) in schema.fields.iter().zip(columns) {
-            self.values.push(digest.shown(&field.name));
+    fn take_columns(&mut self, schema: &Schema, columns: &[Known]) {
+        for (field, known) in schema.fields.iter().zip(columns) {
+            self.values.push(known.of_type(&field.data_type).shown(&field.name));
             self.types.push(type_text(&field.data_type, field.nullable));
         }
     }
@@ -288,15 +308,21 @@ fn of_source(source: &SourcePlan) -> Digest {
     }
 }
 
-/// Column `i` of a source's buffers; behind the last one stands the event time, where that is computed.
-fn of_source_column(source: &SourcePlan, i: usize) -> Digest {
+/// The columns of a source's buffers; behind the last one stands the event time, where that is computed.
+fn known_columns(source: &SourcePlan, width: usize) -> Vec<Known> {
     let begun = |what: &str| Digester::new(what).digest(of_source(source));
-    match (source.columns.get(i).map(|column| &column.origin), &source.scan) {
-        (Some(ColumnOrigin::Path(path)), ScanKind::Table(table)) => of_path(begun("column"), table, path),
-        (Some(ColumnOrigin::Path(_)), ScanKind::Values(_)) => begun("constant").number(i as i64).end(),
-        (Some(ColumnOrigin::Metadata(key)), _) => begun("metadata").text(key).end(),
-        (None, _) => begun("event time").digests(source.watermark.as_ref().map(|w| of_time(source, &w.time))).end(),
+    let column = |(i, column): (usize, &SourceColumn)| {
+        Known::Column(match (&column.origin, &source.scan) {
+            (ColumnOrigin::Path(path), ScanKind::Table(table)) => of_path(begun("column"), table, path),
+            (ColumnOrigin::Path(_), ScanKind::Values(_)) => begun("constant").number(i as i64).end(),
+            (ColumnOrigin::Metadata(key), _) => begun("metadata").text(key).end(),
+        })
+    };
+    let mut columns: Vec<Known> = source.columns.iter().enumerate().map(column).collect();
+    if let Some(watermark) = source.watermark.as_ref().filter(|_| columns.len() < width) {
+        columns.push(Known::Value(of_expr(&watermark.time, &columns)));
     }
+    columns
 }
 
 /// A column of a table by its name, then fields by theirs.
@@ -314,21 +340,16 @@ fn of_path(begun: Digester, table: &Table, path: &[usize]) -> Digest {
     digest
 }
 
-/// An expression over the columns of a source.
-fn of_time(source: &SourcePlan, time: &Expr) -> Digest {
-    let columns: Vec<Digest> = (0..source.columns.len()).map(|i| of_source_column(source, i)).collect();
-    of_expr(time, &columns)
-}
-
 fn watermark(source: &SourcePlan) -> Option<Meaning> {
     let watermark = source.watermark.as_ref()?;
     let schema = source.output_schema();
     let time = Shown(&watermark.time, &schema);
-    let digester = Digester::new("watermark").digest(of_time(source, &watermark.time));
+    let columns = known_columns(source, source.columns.len());
+    let digester = Digester::new("watermark").digest(of_expr(&watermark.time, &columns));
     Some(match &watermark.rule {
         WatermarkRule::Delay(ms) => digester.number(*ms).end().shown(format_args!("{time}, {ms} ms behind")),
         WatermarkRule::Expression(e) => {
-            digester.digest(of_time(source, e)).end().shown(format_args!("{time}, watermark {}", Shown(e, &schema)))
+            digester.digest(of_expr(e, &columns)).end().shown(format_args!("{time}, watermark {}", Shown(e, &schema)))
         }
         WatermarkRule::ProcessingTime => digester.text("processing time").end().shown("processing time"),
     })
@@ -530,10 +551,13 @@ fn of_state(state: &StateShape) -> Digest {
 }
 
 fn of_input(input: &InputShape) -> Digest {
-    let InputShape { port, from, watermark, steps, filters, time, keys, values, types } = input;
+    let InputShape { port, from, watermark, steps, filters, time, late_after_ms, keys, values, types } = input;
     let digester = meanings(Digester::new("input").number(*port as i64), [from]);
     let digester = meanings(meanings(meanings(digester, watermark), steps), filters);
-    let digester = keys.iter().fold(meanings(digester, time).number(keys.len() as i64), |d, &key| d.number(key as i64));
+    let late = late_after_ms.map_or_else(|| "none".to_string(), |ms| ms.to_string());
+    let digester = keys
+        .iter()
+        .fold(meanings(digester, time).text(&late).number(keys.len() as i64), |d, &key| d.number(key as i64));
     types.iter().fold(meanings(digester, values), |digester, text| digester.text(text)).end()
 }
 

@@ -15,7 +15,7 @@ mod restore;
 mod stored;
 mod writer;
 
-pub use config::{CheckpointConfig, RestoredState, Unfit, fit};
+pub use config::{CheckpointConfig, Unfit, check_fit};
 pub(crate) use restore::{Restored, RestoredSplit, RestoredWatermarks};
 pub(crate) use stored::{CheckpointedBlob, Restorable, StateBlob, finish_checkpointed};
 pub(crate) use writer::{finish_job, write_checkpoints};

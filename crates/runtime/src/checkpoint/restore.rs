@@ -1,6 +1,6 @@
 //! From a manifest to a query that goes on where the checkpoint was taken.
 
-use super::{CheckpointConfig, CheckpointedBlob, Checkpointing, Restorable, RestoredState, StateBlob};
+use super::{CheckpointConfig, CheckpointedBlob, Checkpointing, Restorable, StateBlob};
 use crate::keyed;
 use crate::overlap::Sweep;
 use crate::query::Query;
@@ -9,16 +9,16 @@ use crate::tables::{Frozen, FrozenByNumber, damaged};
 use millstream_connectors::{Position, SplitReader};
 use millstream_plan::pipeline::{PipelineInput, QueryPlan};
 use millstream_state::PARTITIONS;
-use millstream_storage::{BlobRef, SourceState, SplitState, Store, TableState};
+use millstream_storage::{BlobRef, Manifest, SplitState, Store, TableState};
 use millstream_types::{Diagnostic, code};
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-/// The checkpoint that a query is recovered from; checked to have as many parts as the plan.
+/// The checkpoint that a query is recovered from; checked to be of a plan with as many parts.
 pub(crate) struct Restored<'a> {
-    state: &'a RestoredState,
+    manifest: &'a Manifest,
     store: &'a Arc<dyn Store>,
     /// Sources that were read to their end before the first checkpoint, and are read anew.
     is_looked_up: Vec<bool>,
@@ -45,14 +45,14 @@ pub(crate) struct RestoredSplit {
 impl<'a> Restored<'a> {
     /// Of a checkpoint for a plan.
     pub(crate) fn new(config: &'a CheckpointConfig, plan: &QueryPlan) -> Result<Option<Restored<'a>>, Diagnostic> {
-        let Some(state) = &config.restored else { return Ok(None) };
-        let saved = (state.sources.len(), state.aggregations.len(), state.operators.len());
+        let Some(manifest) = &config.restored else { return Ok(None) };
+        let saved = (manifest.sources.len(), manifest.aggregations.len(), manifest.operators.len());
         if saved != (plan.sources.len(), plan.aggregations.len(), plan.operators.len()) {
             return Err(Diagnostic::bug("a checkpoint was taken for a plan that it does not fit"));
         }
         let last = plan.sources.iter().map(|source| source.phase).max().unwrap_or(0);
         let is_looked_up = plan.sources.iter().map(|source| source.phase < last).collect();
-        Ok(Some(Restored { state, store: config.checkpoints.store(), is_looked_up }))
+        Ok(Some(Restored { manifest, store: config.checkpoints.store(), is_looked_up }))
     }
 
     /// Splits of a source as they were, in their order, then those that are new.
@@ -61,9 +61,10 @@ impl<'a> Restored<'a> {
         source: usize,
         readers: Vec<Box<dyn SplitReader>>,
     ) -> Result<Vec<RestoredSplit>, Diagnostic> {
-        let Some(state) = self.source(source) else {
+        if self.is_looked_up[source] {
             return Ok(readers.into_iter().map(RestoredSplit::fresh).collect());
-        };
+        }
+        let state = &self.manifest.sources[source];
         let mut found: BTreeMap<String, Box<dyn SplitReader>> = BTreeMap::new();
         let mut order = Vec::new();
         for reader in readers {
@@ -98,53 +99,45 @@ impl<'a> Restored<'a> {
         Ok(splits)
     }
 
-    /// What was kept of a source; `None` if it begins at its start.
-    fn source(&self, source: usize) -> Option<&SourceState> {
-        self.state.sources[source].as_ref().filter(|_| !self.is_looked_up[source])
-    }
-
-    fn constant_split(&self, source: usize) -> Option<&SplitState> {
-        self.source(source)?.splits.first()
-    }
-
     /// The number of a constant source's stream, if it had one.
     pub(crate) fn stream_of_constant(&self, source: usize) -> Option<u32> {
-        Some(self.constant_split(source)?.stream)
+        let split = self.manifest.sources[source].splits.first()?;
+        (!self.is_looked_up[source]).then_some(split.stream)
     }
 
-    /// The number of the stream of an output, if it had one.
+    /// The number of the stream of an output, if it is one.
     pub(crate) fn stream_of_output(&self, input: PipelineInput) -> Option<u32> {
         match input {
             PipelineInput::Source(_) => None,
-            PipelineInput::Aggregation(aggregation) => Some(self.state.aggregations[aggregation].as_ref()?.stream),
-            PipelineInput::Operator(operator) => Some(self.state.operators[operator].as_ref()?.stream),
+            PipelineInput::Aggregation(aggregation) => Some(self.manifest.aggregations[aggregation].stream),
+            PipelineInput::Operator(operator) => Some(self.manifest.operators[operator].stream),
         }
     }
 
     /// The number of the first stream that had none.
     pub(crate) fn next_stream(&self) -> u32 {
-        self.state.next_stream
+        self.manifest.streams().max().map_or(0, |last| last + 1)
     }
 
     /// What a constant source begins with.
     pub(crate) fn constant(&self, source: usize) -> Begin {
-        if self.constant_split(source).is_some_and(|split| split.ended) { Begin::Ended } else { Begin::Fresh }
+        let has_ended = self.manifest.sources[source].splits.first().is_some_and(|split| split.ended);
+        if has_ended && !self.is_looked_up[source] { Begin::Ended } else { Begin::Fresh }
     }
 
     /// Rows that the output of an operator counts from, so that rows from before come before those to come.
     pub(crate) fn rows_of_outputs(&self) -> u64 {
-        self.state.checkpoint << 40
+        self.manifest.checkpoint << 40
     }
 
     /// The bits of hashes that chose the partitions of an operator. One that had ended keeps nothing, so any serve.
     pub(crate) fn partition_bits(&self, operator: usize) -> Option<u32> {
-        keyed::bits_of_partitions(self.state.operators[operator].as_ref()?.partitions.len())
+        keyed::bits_of_partitions(self.manifest.operators[operator].partitions.len())
     }
 
     /// Puts state back where it was.
     pub(crate) fn restore(&self, query: &Query, checkpointing: &Checkpointing) -> Result<(), Diagnostic> {
-        for (aggregation, state) in query.aggregations.iter().zip(&self.state.aggregations) {
-            let Some(state) = state else { continue };
+        for (aggregation, state) in query.aggregations.iter().zip(&self.manifest.aggregations) {
             let tables = |states: &[TableState]| {
                 let mut tables = FrozenByNumber::new();
                 for state in states {
@@ -182,8 +175,7 @@ impl<'a> Restored<'a> {
             checkpointing.note_restored(Arc::downgrade(&(Arc::clone(&stored) as Arc<dyn Restorable>)));
             StateBlob::Checkpointed(stored)
         };
-        for (operator, state) in query.operators.iter().zip(&self.state.operators) {
-            let Some(state) = state else { continue };
+        for (operator, state) in query.operators.iter().zip(&self.manifest.operators) {
             operator.restore(state.watermark, state.windows.iter().copied());
             if !state.partitions.is_empty() && state.partitions.len() != operator.partitions() {
                 return Err(damaged(millstream_storage::Damaged("an operator lacks partitions".into())));
@@ -192,8 +184,8 @@ impl<'a> Restored<'a> {
                 operator.restore_partition(partition, state, blob)?;
             }
         }
-        let sources = (0..query.sources.len()).filter_map(|source| Some((source, self.source(source)?)));
-        let watermarks = sources.flat_map(|(source, state)| {
+        let watermarks = (self.manifest.sources.iter().enumerate()).filter(|(source, _)| !self.is_looked_up[*source]);
+        let watermarks = watermarks.flat_map(|(source, state)| {
             query.sources[source].splits.iter().map(move |split| {
                 let name = split.name();
                 let before = state.splits.iter().find(|before| before.name == **name);

@@ -69,10 +69,9 @@ struct Writer<'a> {
 pub(crate) fn write_checkpoints(query: &Query, messages: Receiver<Message>) -> Result<(), Diagnostic> {
     let Some(checkpointing) = &query.checkpointing else { return Ok(()) };
     let config = &checkpointing.config;
-    let restored = config.restored.iter().flat_map(|restored| &restored.operators);
-    let partitions = |state: &OperatorState| state.partitions.iter().cloned().map(Some).collect();
+    let restored = config.restored.iter().flat_map(|manifest| &manifest.operators);
     let mut partitions: Vec<Vec<Option<PartitionState>>> =
-        restored.map(|state| state.as_ref().map_or_else(Vec::new, partitions)).collect();
+        restored.map(|operator| operator.partitions.iter().cloned().map(Some).collect()).collect();
     partitions.resize(query.operators.len(), Vec::new());
     let acknowledgers = query.sources.iter().map(|source| source.acknowledger.lock().take()).collect();
     let mut writer = Writer { query, config, shape: shape_of(query), partitions, acknowledgers };
@@ -291,17 +290,12 @@ impl Writer<'_> {
         self.describe_inputs(&mut sources);
         let failed = |e: io::Error| self.failed(number, Failure::Store(e));
         let bytes_written = pack.finish().map_err(failed)?;
-        let sink = |((commit, plan), &number): ((&mut Option<Box<dyn Commit>>, &SinkPlan), &usize)| {
+        let sink = |(commit, plan): (&mut Option<Box<dyn Commit>>, &SinkPlan)| {
             let token = commit.as_mut().map(|commit| commit.prepare()).transpose()?;
             let table = plan.table.as_ref().map_or_else(String::new, |table| table.name.clone());
-            Ok(SinkState { number, table, token })
+            Ok(SinkState { table, token })
         };
-        let sinks = commits
-            .iter_mut()
-            .zip(&self.query.plan.sinks)
-            .zip(&self.config.sinks)
-            .map(sink)
-            .collect::<Result<_, Diagnostic>>()?;
+        let sinks = commits.iter_mut().zip(&self.query.plan.sinks).map(sink).collect::<Result<_, Diagnostic>>()?;
         let operator = |(index, gathered): (usize, &Gathered)| {
             let (watermark, windows) = gathered.state.clone().unwrap_or((i64::MAX, Vec::new()));
             let partitions = match gathered.has_ended || gathered.state.is_none() {

@@ -17,6 +17,12 @@ pub enum Zone {
     Fixed(i32),
 }
 
+impl Default for Zone {
+    fn default() -> Zone {
+        Zone::UTC
+    }
+}
+
 impl Zone {
     /// UTC.
     pub const UTC: Zone = Zone::Fixed(0);

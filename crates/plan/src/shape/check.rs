@@ -1,20 +1,7 @@
-//! Whether a plan can go on from what another one has kept, and what of that belongs to which of its parts.
+//! Whether a plan can go on from what another one has kept, and what has changed if it cannot.
 
-use super::{InputShape, Meaning, PlanShape, SHAPE_VERSION, SinkShape, SourceShape, StateShape};
+use super::{InputShape, Meaning, PlanShape, SinkShape, StateShape};
 use std::fmt;
-
-/// For each part of a plan, the place of its state in a checkpoint; `None`: it begins without state.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fit {
-    /// Of sources.
-    pub sources: Vec<Option<usize>>,
-    /// Of windowed aggregations.
-    pub aggregations: Vec<Option<usize>>,
-    /// Of keyed operators.
-    pub operators: Vec<Option<usize>>,
-    /// Of sinks.
-    pub sinks: Vec<Option<usize>>,
-}
 
 /// Why a plan cannot go on from a checkpoint: which part has changed, and what of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,111 +23,109 @@ struct Difference {
 }
 
 impl PlanShape {
-    /// Finds a place for everything in `kept`, the shape of an earlier plan. Parts of this plan that it does not have begin
-    /// without state; they can only belong to INSERTs that it does not have.
+    /// Checks that this plan keeps what `kept`, the shape of an earlier one, does: part for part, in the same order.
     ///
     /// # Errors
-    /// When something was kept that this plan does not keep.
-    pub fn fit(&self, kept: &PlanShape) -> Result<Fit, Mismatch> {
-        if kept.version != SHAPE_VERSION {
-            let message = format!(
-                "the state is described in version {} of its description; this build reads version {SHAPE_VERSION}",
-                kept.version
-            );
-            return Err(Mismatch(message));
-        }
-        let aggregations = places(&self.aggregations, &kept.aggregations, PartialEq::eq);
-        let operators = places(&self.operators, &kept.operators, PartialEq::eq);
-        let mut changed: Vec<Change> = changes(&aggregations, &self.aggregations, &kept.aggregations);
-        changed.extend(changes(&operators, &self.operators, &kept.operators));
-        // The cause is told.
-        changed.sort_by_key(|change| change.difference.as_ref().is_none_or(|difference| difference.follows));
+    /// When it keeps something else: the first cause is told.
+    pub fn check(&self, kept: &PlanShape) -> Result<(), Mismatch> {
+        let mut changed = changes(&self.aggregations, &kept.aggregations);
+        changed.extend(changes(&self.operators, &kept.operators));
+        // The cause is told before what only follows from it.
+        changed.sort_by_key(Change::rank);
         if let Some(change) = changed.first() {
             return Err(Mismatch(change.to_string()));
         }
-        let same_table =
-            |now: &SourceShape, kept: &SourceShape| (&now.table, now.is_looked_up) == (&kept.table, kept.is_looked_up);
-        Ok(Fit {
-            sources: places(&self.sources, &kept.sources, same_table).of_now,
-            aggregations: aggregations.of_now,
-            operators: operators.of_now,
-            sinks: sinks(&self.sinks, &kept.sinks)?,
-        })
-    }
-}
-
-/// Which parts belong together.
-struct Places {
-    /// For each part now: its place among those that were kept.
-    of_now: Vec<Option<usize>>,
-    /// Those that were kept and have no part now.
-    left: Vec<usize>,
-}
-
-/// Those that are the same in all, in order, then those that are the same as far as `fits` says.
-fn places<T: PartialEq>(now: &[T], kept: &[T], fits: impl Fn(&T, &T) -> bool) -> Places {
-    let mut left: Vec<usize> = (0..kept.len()).collect();
-    let mut of_now = vec![None; now.len()];
-    let same = |now: &T, kept: &T| now == kept;
-    for fits in [&same as &dyn Fn(&T, &T) -> bool, &fits] {
-        for (place, now) in of_now.iter_mut().zip(now).filter(|(place, _)| place.is_none()) {
-            if let Some(at) = left.iter().position(|&at| fits(now, &kept[at])) {
-                *place = Some(left.remove(at));
+        if self.time_zone != kept.time_zone && !(self.aggregations.is_empty() && self.operators.is_empty()) {
+            let message = format!(
+                "the state was made with the time zone {}, and 'table.local-time-zone' is {} now",
+                kept.time_zone, self.time_zone
+            );
+            return Err(Mismatch(message));
+        }
+        if self.sources != kept.sources {
+            let tables = |shape: &PlanShape| list(shape.sources.iter().map(|source| &*source.from.text));
+            return Err(Mismatch(format!("the query read {}, and reads {} now", tables(kept), tables(self))));
+        }
+        let mut sinks = self.sinks.iter().zip(&kept.sinks);
+        match sinks.find(|(now, kept)| now != kept) {
+            Some((now, kept)) if now.table == kept.table => {
+                let (from, is_from) = (texts(&kept.from), texts(&now.from));
+                Err(Mismatch(format!("{} read {from}, and reads {is_from} now", kept.name())))
             }
+            Some((now, kept)) => Err(Mismatch(format!("{} stands where {} was", now.name(), kept.name()))),
+            None if self.sinks.len() > kept.sinks.len() => {
+                Err(Mismatch(format!("{} is new", self.sinks[kept.sinks.len()].name())))
+            }
+            None if self.sinks.len() < kept.sinks.len() => {
+                Err(Mismatch(format!("{} is not there any more", kept.sinks[self.sinks.len()].name())))
+            }
+            None => Ok(()),
         }
     }
-    Places { of_now, left }
+}
+
+impl SinkShape {
+    fn name(&self) -> String {
+        match &*self.table {
+            "" => "the query".into(),
+            table => format!("INSERT INTO {table}"),
+        }
+    }
 }
 
 /// A state that this plan does not keep as it was.
-struct Change {
-    name: String,
-    /// `None`: there is nothing like it.
-    difference: Option<Difference>,
+enum Change {
+    /// It keeps another one.
+    Other(String, Difference),
+    /// It keeps none.
+    Gone(String),
+    /// The checkpoint has none.
+    New(String),
+}
+
+impl Change {
+    /// Of several changes the one with the lowest rank is told.
+    fn rank(&self) -> u8 {
+        match self {
+            Change::Other(_, difference) => {
+                if difference.follows {
+                    3
+                } else {
+                    0
+                }
+            }
+            Change::Gone(_) => 1,
+            Change::New(_) => 2,
+        }
+    }
 }
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Change { name, difference } = self;
-        match difference {
-            None => write!(f, "the checkpoint has the state of the {name}, which the query does not have"),
-            Some(Difference { field, now, kept, .. }) => {
+        match self {
+            Change::Gone(name) => {
+                write!(f, "the checkpoint has the state of the {name}, which the query does not have")
+            }
+            Change::New(name) => write!(f, "the query has the {name}, of which the checkpoint has no state"),
+            Change::Other(name, Difference { field, now, kept, .. }) => {
                 write!(f, "the {name} keeps other state than its checkpoint: {field} changed from {kept} to {now}")
             }
         }
     }
 }
 
-/// Each state that has no place, beside the one that is most like it.
-fn changes(places: &Places, now: &[StateShape], kept: &[StateShape]) -> Vec<Change> {
-    let mut new: Vec<usize> = (0..now.len()).filter(|&i| places.of_now[i].is_none()).collect();
-    let change = |&at: &usize| {
-        let candidates = new.iter().enumerate().filter(|(_, i)| now[**i].operator == kept[at].operator);
-        let differences = candidates.map(|(place, &i)| (place, now[i].differences(&kept[at])));
-        let nearest = differences.min_by_key(|(_, differences)| differences.len());
-        let difference = nearest.and_then(|(place, differences)| {
-            new.remove(place);
-            differences.into_iter().min_by_key(|difference| difference.follows)
-        });
-        Change { name: kept[at].name(), difference }
-    };
-    places.left.iter().map(change).collect()
-}
-
-fn sinks(now: &[SinkShape], kept: &[SinkShape]) -> Result<Vec<Option<usize>>, Mismatch> {
-    let Places { of_now, left } = places(now, kept, |_, _| false);
-    let Some(&at) = left.first() else { return Ok(of_now) };
-    let table = match kept[at].table.as_str() {
-        "" => "the query".to_string(),
-        table => format!("INSERT INTO {table}"),
-    };
-    let new = now.iter().zip(&of_now).find(|(now, place)| place.is_none() && now.table == kept[at].table);
-    Err(Mismatch(match new {
-        Some((now, _)) => {
-            format!("{table} read {}, and reads {} now", texts(&kept[at].from), texts(&now.from))
+/// What is not the same, place for place.
+fn changes(now: &[StateShape], kept: &[StateShape]) -> Vec<Change> {
+    let change = |i: usize| match (now.get(i), kept.get(i)) {
+        (Some(now), Some(kept)) => {
+            let difference = now.differences(kept).into_iter().min_by_key(|difference| difference.follows);
+            difference.map(|difference| Change::Other(kept.name(), difference))
         }
-        None => format!("{table} is not among the inserts any more, and its last rows may not be committed"),
-    }))
+        (None, Some(kept)) => Some(Change::Gone(kept.name())),
+        (Some(now), None) => Some(Change::New(now.name())),
+        (None, None) => None,
+    };
+    (0..now.len().max(kept.len())).filter_map(change).collect()
 }
 
 fn texts(meanings: &[Meaning]) -> String {
@@ -174,8 +159,9 @@ impl Differences {
 
 impl StateShape {
     fn differences(&self, other: &StateShape) -> Vec<Difference> {
-        let StateShape { operator: _, parameters, keys, components, aggregates, order, condition, inputs } = self;
+        let StateShape { operator, parameters, keys, components, aggregates, order, condition, inputs } = self;
         let mut found = Differences(Vec::new());
+        found.compare("what it is", (operator, &other.operator), String::clone);
         let names = parameters.keys().chain(other.parameters.keys().filter(|name| !parameters.contains_key(*name)));
         for name in names {
             let values = (&parameters.get(name), &other.parameters.get(name));
@@ -218,7 +204,7 @@ fn unmatched<'a>(inputs: &'a [InputShape], others: &[InputShape]) -> Vec<&'a Inp
 
 impl InputShape {
     fn compare(&self, other: &InputShape, found: &mut Differences) {
-        let InputShape { port, from, watermark, steps, filters, time, keys, values, types } = self;
+        let InputShape { port, from, watermark, steps, filters, time, late_after_ms, keys, values, types } = self;
         let texts = |meanings: &[Meaning]| texts(meanings);
         found.compare("what it reads", (from, &other.from), |from| from.text.clone());
         found.compare("its side", (port, &other.port), |port| if *port == 0 { "left".into() } else { "right".into() });
@@ -230,7 +216,8 @@ impl InputShape {
         found.compare("its key", (&of(self)[..], &of(other)), texts);
         let (now, kept) = (without(filters, &other.filters), without(&other.filters, filters));
         found.compare("the filter before it", (&now[..], &kept), texts);
-        found.compare("the time of its windows", (time, &other.time), |time| optional(time.as_ref()));
+        found.compare("the time of its rows", (time, &other.time), |time| optional(time.as_ref()));
+        found.compare("when its rows are late", (late_after_ms, &other.late_after_ms), |ms| format!("{ms:?}"));
         found.compare("the positions of its keys", (&keys[..], &other.keys), |keys| format!("{keys:?}"));
         found.compare("what it is given", (&values[..], &other.values), texts);
         found.compare("the types of what it is given", (&types[..], &other.types), |types| {
