@@ -144,7 +144,7 @@ pub(crate) fn build(
     Ok(Query { checkpointing, ..query })
 }
 
-/// The place of each pipeline among those with the same end, which other INSERTs do not change.
+/// The place of each pipeline among those with the same end.
 fn places_at_ends(plan: &QueryPlan) -> Vec<u32> {
     let end = |pipeline: &Pipeline| match pipeline.end {
         PipelineEnd::Sink(sink) => (0, sink),

@@ -29,7 +29,7 @@ pub(crate) struct Channel {
     pub(crate) port: usize,
 }
 
-/// Where rows come from, in their places ([`millstream_state::Ordinal`]): the same after a restart, whatever INSERTs there are.
+/// Where rows come from, in their places ([`millstream_state::Ordinal`]): the same after a restart, whatever files are new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Origin {
     /// [`Stream::number`]
@@ -42,8 +42,8 @@ pub(crate) struct Origin {
 pub(crate) struct Stream {
     /// Its place among the streams of the query.
     pub(crate) id: StreamId,
-    /// Its number in the places of rows. A query that goes on from a checkpoint keeps those that were there, in whatever order
-    /// its INSERTs are now.
+    /// Its number in the places of rows. A query that goes on from a checkpoint keeps those that were there, also
+    /// if a source has more splits now.
     pub(crate) number: u32,
     /// What it is part of.
     pub(crate) input: PipelineInput,

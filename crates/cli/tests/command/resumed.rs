@@ -362,7 +362,7 @@ fn state_of_another_version_is_refused_with_both_numbers() {
     let job = Copying::stopped();
     rewrite_checkpoints(&job, |body| body.replacen("\"format\":5", "\"format\":4", 1));
     job.refused("MS3012", "it has the format 4; this version reads format 5");
-    // The file of the job had only a name then.
+    // The name of the job had no checksum once.
     fs::write(job.path("state/job-1/job"), "18ea61ab6b8dcc787a69").unwrap();
     job.refused("MS3012", "it has the format 4; this version reads format 5");
 }
@@ -375,5 +375,5 @@ fn a_damaged_name_of_the_job_is_refused_also_without_checkpoints() {
     names.filter(|path| path.extension().is_some_and(|e| e == "json")).for_each(|path| fs::remove_file(path).unwrap());
     let name = fs::read_to_string(folder.join("job")).unwrap();
     fs::write(folder.join("job"), name.replacen(&name[..3], &name[..3].repeat(2), 1)).unwrap();
-    job.refused("MS3012", "does not have the checksum of a name");
+    job.refused("MS3012", "has no name of a job");
 }
