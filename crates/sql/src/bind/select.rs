@@ -1,12 +1,15 @@
 //! SELECT: the select list, WHERE, GROUP BY, HAVING, DISTINCT.
 
+use super::aggregate_list::AggregateList;
 use super::expression::Binder;
-use super::group::{AggregateList, Grouping};
+use super::group::Grouping;
 use super::grouping_sets::has_sets;
 use super::join::Tree;
-use super::over::OverList;
+use super::over;
+use super::over_list::OverList;
 use super::place::{error, from_parser, span_of, unsupported};
-use super::query::{QueryBinder, Relation};
+use super::query::QueryBinder;
+use super::relation::Relation;
 use super::scope::{Column, Scope, unique_names};
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::Rel;
@@ -100,7 +103,7 @@ fn plain_column(expr: &Expr, name: &str) -> Column {
 /// The select list over its input with the columns of OVER.
 fn over_and_project(input: Relation, overs: OverList, items: Vec<Item>) -> Result<Relation, Diagnostic> {
     let (expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
-    let (relation, expressions) = overs.apply(input, expressions)?;
+    let (relation, expressions) = over::apply(overs, input, expressions)?;
     Ok(project(relation, expressions.into_iter().zip(names).collect()))
 }
 
