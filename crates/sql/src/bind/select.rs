@@ -33,10 +33,12 @@ impl QueryBinder<'_> {
             scope.columns.iter_mut().for_each(|c| c.field.nullable = true);
         }
         let grouping = Grouping::bind(&scope, &select.group_by, &aliases(select))?;
-        let mut list = AggregateList::default();
-        list.group_of_nothing = grouping.is_global();
-        list.group_window = grouping.group_window().cloned();
-        list.overs = OverList::new(&select.named_window);
+        let mut list = AggregateList {
+            group_of_nothing: grouping.is_global(),
+            group_window: grouping.group_window().cloned(),
+            overs: OverList::new(&select.named_window),
+            ..AggregateList::default()
+        };
         let mut binder = Binder { scope: &scope, aggregates: Some(&mut list), clause: "SELECT" };
         let items = select_list(&mut binder, &select.projection)?;
         binder.clause = "HAVING";
