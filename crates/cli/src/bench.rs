@@ -1,8 +1,7 @@
 //! `millstream bench`: starts the program `millstream-bench` that lies beside `millstream`, so that the baselines are no part
 //! of the command.
 
-use crate::EXIT_USAGE;
-use crate::commands::Failure;
+use crate::failure::{EXIT_USAGE, Failure};
 use millstream::{Diagnostic, code};
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};

@@ -1,9 +1,10 @@
 //! `millstream checkpoint …` and `millstream stop`: looking at and after the state of jobs.
 
 use crate::arguments::{CheckpointCommand, Common};
-use crate::commands::{Failure, print};
 use crate::config::Config;
 use crate::control;
+use crate::failure::Failure;
+use crate::output::print;
 use crate::status::{amount, timestamp};
 use millstream::storage::{Checkpoints, Damaged, Listed, Manifest, SplitState, StatePlace, store_failed};
 use millstream::{Diagnostic, PlanShape, code};

@@ -1,7 +1,7 @@
 //! `millstream.toml`: defaults for the options of the command line, and session settings.
 
 use crate::arguments::{Common, MergeArgument, OutputArgument, StatsArgument, TierArgument};
-use crate::commands::Failure;
+use crate::failure::Failure;
 use millstream::{Diagnostic, Place, code};
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -8,7 +8,7 @@
 //!
 //! Each is answered with a line, `ok` or what is wrong.
 
-use crate::commands::Failure;
+use crate::failure::Failure;
 use millstream::storage::{DirectoryLock, StatePlace};
 use millstream::{CancelToken, Diagnostic, code};
 use std::io::{BufRead, BufReader, Read, Write};

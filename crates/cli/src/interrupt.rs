@@ -1,7 +1,7 @@
 //! Ctrl-C: the first stops the running query in good order, the second at once, the third ends the process. SIGTERM and SIGHUP
 //! do the same.
 
-use crate::EXIT_INTERRUPTED;
+use crate::failure::EXIT_INTERRUPTED;
 use millstream::{CancelState, CancelToken, Diagnostic, code};
 use rustix::stdio::stdin;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};

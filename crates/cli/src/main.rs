@@ -9,8 +9,10 @@ mod bench;
 mod checkpoints;
 mod commands;
 mod config;
+mod context;
 mod control;
 mod docs;
+mod failure;
 mod interrupt;
 mod output;
 mod shell;
@@ -25,13 +27,6 @@ use std::process::ExitCode;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// A statement failed.
-pub(crate) const EXIT_FAILED: u8 = 1;
-/// The command line or the configuration is unusable.
-pub(crate) const EXIT_USAGE: u8 = 2;
-/// Ctrl-C.
-pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     allocator::keep_freed_memory();

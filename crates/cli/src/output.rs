@@ -1,10 +1,16 @@
-//! Where the rows of a SELECT go: to standard output, in the form that was asked for.
+//! Standard output: text, and the rows of a SELECT in the form that was asked for.
 
 use crate::arguments::OutputArgument;
 use crate::table::TableSink;
-use millstream::connectors::{Sink, SinkRequest, open_sink};
+use millstream::connectors::{Sink, SinkRequest, open_sink, stdout_error};
 use millstream::{Diagnostic, Options, ResultTarget, Schema};
-use std::io::{IsTerminal, stdout};
+use std::io::{IsTerminal, Write, stdout};
+
+/// Writes text to standard output.
+pub(crate) fn print(text: &str) -> Result<(), Diagnostic> {
+    let mut out = stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| stdout_error(&e))
+}
 
 /// Standard output in one of the forms.
 pub(crate) struct StandardOutput {

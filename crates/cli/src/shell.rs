@@ -1,6 +1,7 @@
 //! The interactive shell: statements over several lines, history, completion.
 
-use crate::commands::{Context, Failure};
+use crate::context::Context;
+use crate::failure::Failure;
 use millstream::sql;
 use millstream::{Diagnostic, code, secret};
 use rustyline::completion::{Completer, Pair};

@@ -3,9 +3,9 @@
 //! Values are counter-based (see `random`), so workers generate in parallel and a run can be repeated. Timestamps are
 //! the time of generation minus a random part of `max-past`, as in Flink, and so differ from run to run.
 
+use crate::connector::Connector;
 use crate::option_table::{OptionInfo, option};
 use crate::random::Random;
-use crate::registry::Connector;
 use crate::{Chunk, ColumnRequest, Decoded, Decoder, Position, RequestOrigin, Source, SourceRequest, SplitReader};
 use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
 use arrow_array::{

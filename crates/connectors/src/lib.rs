@@ -12,6 +12,7 @@
 mod arrow_stream;
 mod avro;
 mod blackhole;
+mod connector;
 mod csv;
 mod datagen;
 mod debezium;
@@ -19,6 +20,7 @@ pub mod display;
 mod filesystem;
 mod fit;
 mod format;
+mod formats;
 mod json;
 mod kafka;
 mod messages;

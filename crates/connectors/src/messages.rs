@@ -4,9 +4,8 @@
 //! records ([`crate::records`]) nothing has to be looked for, and each row is known to belong to a message, so that
 //! what a broker says of the message (its key, its time) can stand in the row.
 
-use crate::format::TextFormat;
 use crate::text_chunk::{FrameScanner, Framing};
-use crate::{Encoded, Encoder, SinkRequest};
+use crate::{Encoded, Encoder};
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_buffer::Buffer;
 use millstream_types::{Code, Diagnostic, Place, code};
@@ -223,13 +222,9 @@ pub(crate) struct TextMessageEncoder {
 }
 
 impl TextMessageEncoder {
-    /// An encoder of the format; `framing` tells its records apart.
-    pub(crate) fn open(
-        format: &TextFormat,
-        request: &SinkRequest,
-        framing: Framing,
-    ) -> Result<Box<dyn MessageEncoder>, Diagnostic> {
-        Ok(Box::new(TextMessageEncoder { encoder: (format.encoder)(request)?, framing }))
+    /// Encodes as the encoder of a format does; `framing` tells its records apart.
+    pub(crate) fn new(encoder: Arc<dyn Encoder>, framing: Framing) -> TextMessageEncoder {
+        TextMessageEncoder { encoder, framing }
     }
 }
 
@@ -263,7 +258,7 @@ pub(crate) mod testing {
 
     use super::*;
     use crate::format::MessageFormat;
-    use crate::{ColumnRequest, RequestOrigin, SourceRequest};
+    use crate::{ColumnRequest, RequestOrigin, SinkRequest, SourceRequest};
     use millstream_types::{Field, Options, Schema};
 
     /// Options from pairs.

@@ -1,7 +1,7 @@
 //! The `print` connector: rows on standard output as Flink prints them, `+I[1, a, NULL]`.
 
+use crate::connector::Connector;
 use crate::option_table::{OptionInfo, option};
-use crate::registry::Connector;
 use crate::{Encoded, Encoder, Sink, SinkRequest, display, stdout_error};
 use arrow_array::ArrayRef;
 use millstream_types::{Diagnostic, Schema};

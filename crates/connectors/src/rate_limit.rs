@@ -1,6 +1,6 @@
 //! `scan.rate-limit.rows-per-second`: hands a source's chunks out in small parts at even distances.
 
-use crate::registry::SplitFront;
+use crate::connector::SplitFront;
 use crate::{Acknowledger, Chunk, Decoder, Position, Source, SplitReader, Witness};
 use millstream_types::{Diagnostic, Options};
 use serde_json::Value;

@@ -2,48 +2,14 @@
 //!
 //! A connector is one entry of [`CONNECTORS`]; options, documentation, error messages and rate limits follow from it.
 
-use crate::format::{FORMATS, Format};
+use crate::connector::Connector;
+use crate::formats::{FORMATS, Format};
 use crate::option_table::{OptionInfo, check_options, markdown, nearest, option};
 use crate::rate_limit::RateLimitedSource;
 use crate::{
-    Chunk, Sink, SinkRequest, Source, SourceRequest, blackhole, datagen, filesystem, kafka, nexmark, postgres, print,
-    socket,
+    Sink, SinkRequest, Source, SourceRequest, blackhole, datagen, filesystem, kafka, nexmark, postgres, print, socket,
 };
 use millstream_types::{Diagnostic, Options, Place, code};
-
-/// A connector.
-pub(crate) struct Connector {
-    /// Value of the option `connector`.
-    pub name: &'static str,
-    /// For the documentation, in Markdown.
-    pub summary: &'static str,
-    /// Its options, without those that every table has.
-    pub options: &'static [OptionInfo],
-    /// Whether it has the option `format`, and the options of that format.
-    pub takes_format: bool,
-    /// Opens it for reading, if it can be read.
-    pub source: Option<OpenSource>,
-    /// Opens it for writing, if it can be written.
-    pub sink: Option<OpenSink>,
-    /// Lets a chunk be handed out in parts, see [`SplitFront`]; sources without it cannot be slowed down.
-    pub split_front: Option<SplitFront>,
-    /// Whether a source with these options ends by itself.
-    pub is_bounded: fn(&Options) -> bool,
-    /// The rows per second that the connector's own options ask for.
-    pub own_rate: Option<OwnRate>,
-}
-
-/// Opens a table for reading.
-pub(crate) type OpenSource = fn(&SourceRequest) -> Result<Box<dyn Source>, Diagnostic>;
-
-/// Opens a table for writing.
-pub(crate) type OpenSink = fn(&SinkRequest) -> Result<Box<dyn Sink>, Diagnostic>;
-
-/// Reads a rate from a connector's own options.
-pub(crate) type OwnRate = fn(&Options) -> Result<Option<u64>, Diagnostic>;
-
-/// Cuts about the first `rows` rows off a chunk; gives them and their number, or `None` when nothing is left.
-pub(crate) type SplitFront = fn(options: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)>;
 
 /// Every connector, in the order of the documentation.
 const CONNECTORS: &[Connector] = &[

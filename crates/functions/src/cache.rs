@@ -4,10 +4,10 @@
 //! column may see any number of them.
 
 use crate::date_pattern::DatePattern;
+use crate::java_random::Generators;
+use crate::java_regex::CompiledRegex;
 use crate::json::{LastDocument, Path};
-use crate::like::LikePattern;
-use crate::random::Generators;
-use crate::regex::CompiledRegex;
+use crate::like_pattern::LikePattern;
 use millstream_types::text::zone::LocalClock;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -4,7 +4,8 @@
 //! the [`FunctionContext`] for memory, time zone and errors. Functions that Flink defines to return NULL on bad input
 //! return `None`; those that fail the row return an [`Failure`].
 //!
-//! A file per family: `strings`, `regex`, `datetime`, `math`, `decimal`, `casts`, `json`.
+//! A file per family: `strings`, `regex`, `datetime`, `math`, `decimal`, `casts`, `json`. What bodies compile and keep between
+//! rows lies below the context, and knows nothing of it: `like_pattern`, `java_regex`, `date_pattern`, `java_random`.
 
 mod cache;
 mod casts;
@@ -16,8 +17,11 @@ mod decimal;
 mod dispatch;
 mod encoding;
 mod hash;
+mod java_random;
+mod java_regex;
 mod json;
 mod like;
+mod like_pattern;
 mod math;
 mod random;
 mod regex;

@@ -1,11 +1,10 @@
-//! `CREATE TABLE` and `CREATE VIEW`: a small parser on sqlparser's tokens.
+//! `CREATE TABLE`, `CREATE VIEW` and `CREATE FUNCTION`: a small parser on sqlparser's tokens.
 //!
 //! It only reads; names are resolved, expressions bound and the definition checked when the [`crate::catalog`] takes it.
 
 use crate::data_type::{self, expect_word, peek_word, take_word};
-use crate::diagnostics;
+use crate::diagnostics::{self, Failure};
 use crate::dialect::is_reserved;
-use crate::statement::Failure;
 use millstream_types::{DataType, Diagnostic, code};
 use sqlparser::ast::{Expr, Ident, Query};
 use sqlparser::parser::Parser;
@@ -115,6 +114,21 @@ pub struct ViewDefinition {
     pub text: String,
 }
 
+/// What `CREATE FUNCTION` says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FunctionDefinition {
+    /// Name, perhaps qualified.
+    pub name: Vec<Ident>,
+    /// `IF NOT EXISTS`.
+    pub if_not_exists: bool,
+    /// Names and types of the parameters.
+    pub parameters: Vec<(Ident, DataType)>,
+    /// Type of the result.
+    pub returns: DataType,
+    /// What it computes, over the parameters.
+    pub body: Expr,
+}
+
 /// The rest of `CREATE TABLE` after the word `TABLE`.
 pub(crate) fn parse_create_table(parser: &mut Parser, temporary: bool) -> Result<TableDefinition, Failure> {
     let if_not_exists = take_if_not_exists(parser)?;
@@ -178,6 +192,47 @@ pub(crate) fn parse_create_view(parser: &mut Parser, temporary: bool) -> Result<
     expect_word(parser, "AS")?;
     let query = parser.parse_query()?;
     Ok(ViewDefinition { name, temporary, if_not_exists, columns, comment, query, text: String::new() })
+}
+
+/// The rest of `CREATE FUNCTION` after the word `FUNCTION`.
+pub(crate) fn parse_create_function(parser: &mut Parser) -> Result<FunctionDefinition, Failure> {
+    let if_not_exists = take_if_not_exists(parser)?;
+    let name = parse_name(parser, "the name of the function")?;
+    let next = parser.peek_token();
+    if take_word(parser, "AS") {
+        let advice = "write the function in SQL: CREATE FUNCTION f(x STRING) RETURNS BIGINT RETURN CHAR_LENGTH(x)";
+        return Err(unsupported(next, "CREATE FUNCTION … AS 'class'", advice).into());
+    }
+    parser.expect_token(&Token::LParen)?;
+    let mut parameters = vec![];
+    while !parser.consume_token(&Token::RParen) {
+        if !parameters.is_empty() {
+            parser.expect_token(&Token::Comma)?;
+        }
+        let parameter = parse_identifier(parser, "the name of a parameter")?;
+        parameters.push((parameter, parse_type(parser)?));
+    }
+    expect_word(parser, "RETURNS")?;
+    let returns = parse_type(parser)?;
+    if take_word(parser, "LANGUAGE") {
+        let language = parser.peek_token();
+        if !take_word(parser, "SQL") {
+            return Err(unsupported(language, "a language other than SQL", "write the function in SQL").into());
+        }
+    }
+    expect_word(parser, "RETURN")?;
+    let body = parser.parse_expr()?;
+    Ok(FunctionDefinition { name, if_not_exists, parameters, returns, body })
+}
+
+fn parse_type(parser: &mut Parser) -> Result<DataType, Failure> {
+    let start = parser.peek_token();
+    let parsed = data_type::parse(parser)?;
+    if parsed.nullable {
+        return Ok(parsed.data_type);
+    }
+    let text = "parameters and results of SQL functions can always be NULL";
+    Err(diagnostics::at_span(Diagnostic::new(code::SYNTAX, text), start.span).advise("leave NOT NULL out").into())
 }
 
 pub(crate) fn take_if_not_exists(parser: &mut Parser) -> Result<bool, Failure> {

@@ -26,6 +26,37 @@ pub(crate) const STATEMENT_WORDS: &[&str] = &[
 const CLAUSE_WORDS: &[&str] =
     &["FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "UNION", "JOIN", "BETWEEN", "LIKE", "WATERMARK", "WITH"];
 
+/// Why a statement could not be parsed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// sqlparser, or a parser of ours that speaks its error language, met an unexpected token.
+    Syntax(ParserError),
+    /// Anything that deserves its own words.
+    Diagnostic(Box<Diagnostic>),
+}
+
+impl Failure {
+    /// What is wrong with the statement of these tokens.
+    pub(crate) fn into_diagnostic(self, tokens: &[TokenWithSpan]) -> Diagnostic {
+        match self {
+            Failure::Syntax(error) => from_parser_error(&error, tokens),
+            Failure::Diagnostic(diagnostic) => *diagnostic,
+        }
+    }
+}
+
+impl From<ParserError> for Failure {
+    fn from(error: ParserError) -> Failure {
+        Failure::Syntax(error)
+    }
+}
+
+impl From<Diagnostic> for Failure {
+    fn from(diagnostic: Diagnostic) -> Failure {
+        Failure::Diagnostic(Box::new(diagnostic))
+    }
+}
+
 /// The name of `candidates` that `name` was probably meant to be.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = name.to_lowercase();

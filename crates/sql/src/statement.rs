@@ -4,15 +4,17 @@
 //! those of every system that sqlparser knows. What Flink has and we have not is recognised and named as such.
 
 use crate::data_type::{expect_word, peek_word, take_word};
-use crate::ddl::{self, TableDefinition, ViewDefinition, parse_identifier, parse_name, unsupported};
-use crate::diagnostics::{self, STATEMENT_WORDS, nearest};
+use crate::ddl::{
+    self, FunctionDefinition, TableDefinition, ViewDefinition, parse_create_function, parse_identifier, parse_name,
+    unsupported,
+};
+use crate::diagnostics::{self, Failure, STATEMENT_WORDS, nearest};
 use crate::dialect::{FlinkDialect, unquoted_word};
 use crate::script;
-use crate::user_function::{FunctionDefinition, parse_create_function};
 use millstream_types::{Diagnostic, code};
 use sqlparser::ast::{Ident, Query};
 use sqlparser::keywords::Keyword;
-use sqlparser::parser::{Parser, ParserError};
+use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Expressions and queries may be nested this deep.
@@ -198,27 +200,6 @@ impl ParsedStatement {
     }
 }
 
-/// Why a statement could not be parsed.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// sqlparser, or a parser of ours that speaks its error language, met an unexpected token.
-    Syntax(ParserError),
-    /// Anything that deserves its own words.
-    Diagnostic(Box<Diagnostic>),
-}
-
-impl From<ParserError> for Failure {
-    fn from(error: ParserError) -> Failure {
-        Failure::Syntax(error)
-    }
-}
-
-impl From<Diagnostic> for Failure {
-    fn from(diagnostic: Diagnostic) -> Failure {
-        Failure::Diagnostic(Box::new(diagnostic))
-    }
-}
-
 /// Parses all statements of a script. Places in diagnostics and in the AST are lines and columns of `sql`.
 pub fn parse_script(sql: &str) -> Result<Vec<ParsedStatement>, Diagnostic> {
     let parse = |piece: script::Piece<'_>| {
@@ -257,10 +238,7 @@ fn parse_tokens(tokens: &[TokenWithSpan]) -> Result<Statement, Diagnostic> {
         expect_end(&mut parser)?;
         Ok(statement)
     });
-    parsed.map_err(|failure| match failure {
-        Failure::Syntax(error) => diagnostics::from_parser_error(&error, tokens),
-        Failure::Diagnostic(diagnostic) => *diagnostic,
-    })
+    parsed.map_err(|failure| failure.into_diagnostic(tokens))
 }
 
 fn expect_end(parser: &mut Parser) -> Result<(), Failure> {

@@ -7,37 +7,18 @@
 //! Invariants: bodies are flat (calls within them are inlined already), so nothing here recurses; an expression that
 //! calls would blow up beyond a bound is an error.
 
-use crate::bind;
+use crate::bind::at;
 use crate::bind::coercion::cast_implicitly;
-use crate::data_type::{self, expect_word, take_word};
-use crate::ddl::{parse_identifier, parse_name, span_of, take_if_not_exists, unsupported};
+use crate::ddl::span_of;
 use crate::diagnostics::{at_span, nearest};
-use crate::statement::Failure;
 use millstream_plan::expr::{Expr, ExprKind, Span};
-use millstream_types::{DataType, Diagnostic, Field, code};
-use sqlparser::ast::{self, Ident};
-use sqlparser::parser::Parser;
-use sqlparser::tokenizer::Token;
+use millstream_types::{Diagnostic, Field, code};
+use sqlparser::ast::Ident;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Operations of an expression after all calls in it were inlined.
 const MAX_NODES: usize = 20_000;
-
-/// What `CREATE FUNCTION` says.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FunctionDefinition {
-    /// Name, perhaps qualified.
-    pub name: Vec<Ident>,
-    /// `IF NOT EXISTS`.
-    pub if_not_exists: bool,
-    /// Names and types of the parameters.
-    pub parameters: Vec<(Ident, DataType)>,
-    /// Type of the result.
-    pub returns: DataType,
-    /// What it computes, over the parameters.
-    pub body: ast::Expr,
-}
 
 /// A SQL function.
 #[derive(Debug, PartialEq)]
@@ -89,26 +70,9 @@ impl SqlFunctions {
 }
 
 impl SqlFunction {
-    /// Binds the body of a definition; `functions` are those that it may call.
-    ///
-    /// # Errors
-    /// Those of the body, with their places; TYPE_MISMATCH when its result cannot be cast to the declared type.
-    pub(crate) fn bind(definition: &FunctionDefinition, functions: &SqlFunctions) -> Result<SqlFunction, Diagnostic> {
-        let name = definition.name.last().map(|n| n.value.clone()).unwrap_or_default();
-        let mut parameters: Vec<Field> = vec![];
-        for (parameter, data_type) in &definition.parameters {
-            if parameters.iter().any(|p| p.name == parameter.value) {
-                let text = format!("the function has two parameters `{}`", parameter.value);
-                return Err(at_span(Diagnostic::new(code::SYNTAX, text), parameter.span).advise("rename one of them"));
-            }
-            parameters.push(Field::new(&parameter.value, data_type.clone(), true));
-        }
-        let body = bind::bind_function_body(&parameters, functions, &definition.body, &definition.returns);
-        let body = body.map_err(|d| match d.code == code::UNKNOWN_FUNCTION && names(&d.message, &name) {
-            true => d.advise("a function cannot call itself"),
-            false => d,
-        })?;
-        Ok(SqlFunction { name, parameters, body })
+    /// A function of this body: of the declared type, over the parameters as columns.
+    pub(crate) fn new(name: String, parameters: Vec<Field>, body: Expr) -> SqlFunction {
+        SqlFunction { name, parameters, body }
     }
 
     /// The call with these arguments.
@@ -117,7 +81,7 @@ impl SqlFunction {
     /// TYPE_MISMATCH when number or types of the arguments do not fit; UNSUPPORTED when the result would be larger than
     /// can be compiled, or when an argument such as RAND() would be computed several times.
     pub(crate) fn call(&self, arguments: Vec<Expr>, span: Span) -> Result<Expr, Diagnostic> {
-        let place = |d: Diagnostic| bind::at(d, span);
+        let place = |d: Diagnostic| at(d, span);
         if arguments.len() != self.parameters.len() {
             let (wanted, given) = (self.parameters.len(), arguments.len());
             let plural = if wanted == 1 { "" } else { "s" };
@@ -136,7 +100,7 @@ impl SqlFunction {
             if uses > 1 && !is_deterministic(&argument) {
                 let text = format!("{} uses its parameter `{}` {uses} times", self.name, parameter.name);
                 let text = text + ", and this argument has another value each time";
-                return Err(bind::at(Diagnostic::new(code::UNSUPPORTED, text), argument.span)
+                return Err(at(Diagnostic::new(code::UNSUPPORTED, text), argument.span)
                     .advise("compute the argument as a column of a subquery"));
             }
             nodes = nodes.saturating_add(uses.saturating_mul(size(&argument)));
@@ -160,11 +124,6 @@ impl SqlFunction {
     }
 }
 
-/// Whether a message is about `name`, in any case.
-fn names(message: &str, name: &str) -> bool {
-    message.to_ascii_uppercase().contains(&format!("`{}`", name.to_ascii_uppercase()))
-}
-
 fn size(expr: &Expr) -> usize {
     let mut nodes = 0;
     expr.walk(&mut |_| nodes += 1);
@@ -175,47 +134,6 @@ fn is_deterministic(expr: &Expr) -> bool {
     let mut deterministic = true;
     expr.walk(&mut |e| deterministic &= !matches!(&e.kind, ExprKind::Call(f, _) if !f.is_deterministic()));
     deterministic
-}
-
-/// The rest of `CREATE FUNCTION` after the word `FUNCTION`.
-pub(crate) fn parse_create_function(parser: &mut Parser) -> Result<FunctionDefinition, Failure> {
-    let if_not_exists = take_if_not_exists(parser)?;
-    let name = parse_name(parser, "the name of the function")?;
-    let next = parser.peek_token();
-    if take_word(parser, "AS") {
-        let advice = "write the function in SQL: CREATE FUNCTION f(x STRING) RETURNS BIGINT RETURN CHAR_LENGTH(x)";
-        return Err(unsupported(next, "CREATE FUNCTION … AS 'class'", advice).into());
-    }
-    parser.expect_token(&Token::LParen)?;
-    let mut parameters = vec![];
-    while !parser.consume_token(&Token::RParen) {
-        if !parameters.is_empty() {
-            parser.expect_token(&Token::Comma)?;
-        }
-        let parameter = parse_identifier(parser, "the name of a parameter")?;
-        parameters.push((parameter, parse_type(parser)?));
-    }
-    expect_word(parser, "RETURNS")?;
-    let returns = parse_type(parser)?;
-    if take_word(parser, "LANGUAGE") {
-        let language = parser.peek_token();
-        if !take_word(parser, "SQL") {
-            return Err(unsupported(language, "a language other than SQL", "write the function in SQL").into());
-        }
-    }
-    expect_word(parser, "RETURN")?;
-    let body = parser.parse_expr()?;
-    Ok(FunctionDefinition { name, if_not_exists, parameters, returns, body })
-}
-
-fn parse_type(parser: &mut Parser) -> Result<DataType, Failure> {
-    let start = parser.peek_token();
-    let parsed = data_type::parse(parser)?;
-    if parsed.nullable {
-        return Ok(parsed.data_type);
-    }
-    let text = "parameters and results of SQL functions can always be NULL";
-    Err(at_span(Diagnostic::new(code::SYNTAX, text), start.span).advise("leave NOT NULL out").into())
 }
 
 /// A function that is not there.

@@ -3,40 +3,20 @@
 //! Columns are the keys, the outputs, then those of the window, as `plan`'s `Aggregation::output_schema` describes them.
 
 use crate::accumulator::sum_of;
+use crate::arrow_column::{byte_strings, floats, integers, primitive};
 use crate::entry::{null_mask, read};
 use crate::finish;
 use crate::merge::Merged;
 use crate::object::object_at;
-use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
-use arrow_array::types::*;
-use arrow_array::{ArrayRef, ArrowPrimitiveType, BooleanArray, NullArray, PrimitiveArray, TimestampMillisecondArray};
+use crate::output::{Output, OutputTypes};
+use arrow_array::types::{Decimal128Type, Float32Type, Float64Type};
+use arrow_array::{ArrayRef, BooleanArray, NullArray, TimestampMillisecondArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
-use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
-use millstream_abi::{Accumulator, EntryLayout, Finish, KeySlot, Phys, Str};
+use arrow_schema::DataType as Arrow;
+use millstream_abi::{Accumulator, EntryLayout, KeySlot, Phys, Str};
 use millstream_types::DataType;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// The columns of a trigger's output before those of the window.
-#[derive(Debug, Clone, PartialEq)]
-pub struct OutputTypes {
-    /// SQL types of the keys, in the order of the layout.
-    pub keys: Vec<DataType>,
-    /// What is shown of the components.
-    pub outputs: Vec<Output>,
-}
-
-/// A column that shows an accumulator; several may show the same one.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Output {
-    /// Index into the accumulators of the layout.
-    pub component: usize,
-    /// What is shown of it.
-    pub finish: Finish,
-    /// SQL type. For [`Finish::Value`], `Accumulator::output` is narrowed to its physical type (integers wrap, DOUBLE
-    /// rounds).
-    pub data_type: DataType,
-}
 
 impl Merged {
     /// The output columns of the rows in `range`: keys, outputs, then a TIMESTAMP(3) column for each constant of `window`,
@@ -134,75 +114,10 @@ fn component_column(rows: &[*const u8], component: Accumulator, at: usize, data_
     }
 }
 
-/// A primitive column; `arrow` adds scale or time zone to the type.
-pub(crate) fn primitive<T: ArrowPrimitiveType>(
-    values: Vec<T::Native>,
-    nulls: Option<NullBuffer>,
-    arrow: &Arrow,
-) -> ArrayRef {
-    Arc::new(PrimitiveArray::<T>::new(values.into(), nulls).with_data_type(arrow.clone()))
-}
-
-/// 64-bit integers as a column of the type, keeping the low bits as SQL's integers wrap.
-pub(crate) fn integers(values: Vec<i64>, nulls: Option<NullBuffer>, arrow: &Arrow) -> ArrayRef {
-    let low_32 = || values.iter().map(|&v| v as i32).collect();
-    match arrow {
-        Arrow::Boolean => {
-            Arc::new(BooleanArray::new(BooleanBuffer::collect_bool(values.len(), |i| values[i] != 0), nulls))
-        }
-        Arrow::Int8 => primitive::<Int8Type>(values.iter().map(|&v| v as i8).collect(), nulls, arrow),
-        Arrow::Int16 => primitive::<Int16Type>(values.iter().map(|&v| v as i16).collect(), nulls, arrow),
-        Arrow::Int32 => primitive::<Int32Type>(low_32(), nulls, arrow),
-        Arrow::Date32 => primitive::<Date32Type>(low_32(), nulls, arrow),
-        Arrow::Time32(_) => primitive::<Time32MillisecondType>(low_32(), nulls, arrow),
-        Arrow::Interval(IntervalUnit::YearMonth) => primitive::<IntervalYearMonthType>(low_32(), nulls, arrow),
-        Arrow::Timestamp(TimeUnit::Millisecond, _) => primitive::<TimestampMillisecondType>(values, nulls, arrow),
-        Arrow::Timestamp(TimeUnit::Microsecond, _) => primitive::<TimestampMicrosecondType>(values, nulls, arrow),
-        Arrow::Timestamp(TimeUnit::Nanosecond, _) => primitive::<TimestampNanosecondType>(values, nulls, arrow),
-        Arrow::Duration(_) => primitive::<DurationMillisecondType>(values, nulls, arrow),
-        Arrow::Int64 => primitive::<Int64Type>(values, nulls, arrow),
-        other => unreachable!("no SQL type of integers is stored as {other}"),
-    }
-}
-
-/// Doubles as DOUBLE or, rounded, FLOAT.
-pub(crate) fn floats(values: Vec<f64>, nulls: Option<NullBuffer>, arrow: &Arrow) -> ArrayRef {
-    match arrow {
-        Arrow::Float32 => primitive::<Float32Type>(values.into_iter().map(|x| x as f32).collect(), nulls, arrow),
-        _ => primitive::<Float64Type>(values, nulls, arrow),
-    }
-}
-
 /// Strings or byte strings of an entry; long ones are copied into buffers of the array.
 fn strings(values: Vec<Str>, nulls: Option<&NullBuffer>, arrow: &Arrow) -> ArrayRef {
     // SAFETY: the caller's rows are alive, and so are their strings.
     let value = |i: usize| unsafe { values[i].as_bytes() };
     // SAFETY: what a character column has put into an entry is valid UTF-8, since the decoder checked it.
     unsafe { byte_strings(values.len(), value, nulls, arrow) }
-}
-
-/// The strings (or byte strings) `0..len`.
-///
-/// # Safety
-/// Those of a character column are valid UTF-8.
-pub(crate) unsafe fn byte_strings<'a>(
-    len: usize,
-    value: impl Fn(usize) -> &'a [u8],
-    nulls: Option<&NullBuffer>,
-    arrow: &Arrow,
-) -> ArrayRef {
-    let is_valid = |i: usize| nulls.is_none_or(|n| n.is_valid(i));
-    if *arrow == Arrow::BinaryView {
-        let mut builder = BinaryViewBuilder::with_capacity(len);
-        for i in 0..len {
-            builder.append_option(is_valid(i).then(|| value(i)));
-        }
-        return Arc::new(builder.finish());
-    }
-    let mut builder = StringViewBuilder::with_capacity(len);
-    for i in 0..len {
-        // SAFETY: promised by the caller.
-        builder.append_option(is_valid(i).then(|| unsafe { std::str::from_utf8_unchecked(value(i)) }));
-    }
-    Arc::new(builder.finish())
 }

@@ -13,10 +13,10 @@
 //! are whole. That they are the right ones is for checksums to say.
 
 use crate::arena::Arena;
-use crate::columns::{Output, OutputTypes};
 use crate::entry::{self, read, write};
 use crate::memory::EntryMemory;
 use crate::object::{Object, object_at};
+use crate::output::{Output, OutputTypes};
 use arrow_schema::DataType as Arrow;
 use millstream_abi::{Accumulator, EntryLayout, HASH_BUSY, ObjectKind, Phys, Str};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};

@@ -1,7 +1,7 @@
 //! What a column shows of objects (`Finish`).
 
 use crate::accumulator::{sum_of, two_sum};
-use crate::columns::{byte_strings, floats, integers, primitive};
+use crate::arrow_column::{byte_strings, floats, integers, primitive};
 use crate::object::{List, Object, Values, key_of_number, number_of_key, positive_zero};
 use arrow_array::types::Decimal128Type;
 use arrow_array::{ArrayRef, ListArray, MapArray, NullArray, StructArray};

@@ -2,11 +2,12 @@
 
 use crate::accumulator;
 use crate::arena::Arena;
-use crate::columns::{OutputTypes, output_columns};
+use crate::columns::output_columns;
 use crate::encoding::EntryFields;
 use crate::entry;
 use crate::memory::EntryMemory;
 use crate::object;
+use crate::output::OutputTypes;
 use crate::table::{HASH_OF_NOTHING, MIN_GARBAGE_BYTES, Table};
 use arrow_array::ArrayRef;
 use millstream_abi::{Accumulator, EntryLayout, Phys, Str};

@@ -11,7 +11,7 @@
 
 use crate::dense::key_of_entry;
 use crate::entry::{compare_keys, hash};
-use crate::partial::{PARTITION_BITS, PARTITIONS, partition_of, partition_of_entry, partition_of_key};
+use crate::partition::{PARTITION_BITS, PARTITIONS, partition_of, partition_of_entry, partition_of_key};
 use millstream_abi::EntryLayout;
 use std::cmp::Ordering;
 

@@ -11,7 +11,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-use crate::format::{BareFormat, Format, MessageFormat};
+use crate::format::{BareFormat, MessageFormat};
 use crate::messages::{DecodedMessages, MessageDecoder, MessageEncoder, Messages, failure};
 use crate::option_table::{OptionInfo, option};
 use crate::{SinkRequest, SourceRequest};
@@ -23,24 +23,24 @@ use schema::AvroSchema;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The entry of `avro` in the registry.
-pub(crate) const FORMAT: Format = Format::Bare(BareFormat {
+/// The entry of `avro` in the table of all formats.
+pub(crate) const FORMAT: BareFormat = BareFormat {
     name: "avro",
     summary: "Records in Avro's binary form, of the schema that follows from the table's columns (as in Flink: a column \
         that may be NULL is a union with `null`). Only for connectors of messages.",
     options: OPTIONS,
     messages: MessageFormat { decoder: plain_decoder, encoder: plain_encoder, null_is_row: false },
-});
+};
 
-/// The entry of `avro-confluent` in the registry.
-pub(crate) const CONFLUENT_FORMAT: Format = Format::Bare(BareFormat {
+/// The entry of `avro-confluent` in the table of all formats.
+pub(crate) const CONFLUENT_FORMAT: BareFormat = BareFormat {
     name: "avro-confluent",
     summary: "Records in Avro's binary form behind the number of their schema in a Confluent schema registry. Columns are \
         found by name in the writer's schema. A sink registers the schema of its table. \
         Only for connectors of messages.",
     options: CONFLUENT_OPTIONS,
     messages: MessageFormat { decoder: confluent_decoder, encoder: confluent_encoder, null_is_row: false },
-});
+};
 
 const OPTIONS: &[OptionInfo] = &[
     option("avro.encoding", "binary", "Only `binary`."),

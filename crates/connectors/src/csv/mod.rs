@@ -6,7 +6,7 @@ mod messages;
 #[cfg(test)]
 mod tests;
 
-use crate::format::{Format, MessageFormat, RecordDecoder, TextFormat};
+use crate::format::{MessageFormat, RecordDecoder, TextFormat};
 use crate::messages::TextMessageEncoder;
 use crate::option_table::{OptionInfo, option};
 use crate::text_chunk::Framing;
@@ -14,10 +14,8 @@ use crate::{Encoder, SinkRequest, SourceRequest};
 use millstream_types::{Diagnostic, Options};
 use std::sync::Arc;
 
-/// The format's entry in the registry.
-pub(crate) const FORMAT: Format = Format::Text(TEXT);
-
-const TEXT: TextFormat = TextFormat {
+/// The format's entry in the table of all formats.
+pub(crate) const FORMAT: TextFormat = TextFormat {
     name: "csv",
     summary: "Comma-separated values. Columns are found by their position in the table; quoted fields may have line feeds. \
         An empty field is NULL, except that it is an empty STRING. Blank lines are skipped.",
@@ -32,7 +30,10 @@ const TEXT: TextFormat = TextFormat {
 
 const MESSAGES: MessageFormat = MessageFormat {
     decoder: |request| Ok(Box::new(csv_decoder(request)?)),
-    encoder: |request| TextMessageEncoder::open(&TEXT, request, Dialect::of(&request.options)?.framing()),
+    encoder: |request| {
+        let framing = Dialect::of(&request.options)?.framing();
+        Ok(Box::new(TextMessageEncoder::new(encoder(request)?, framing)))
+    },
     null_is_row: false,
 };
 

@@ -1,7 +1,6 @@
 //! The decoder and encoder against cases, each other, and mutated bytes.
 
 use super::FORMAT;
-use crate::format::{Format, TextFormat};
 use crate::text_chunk::{FileInfo, Framing, TextChunk};
 use crate::{ColumnRequest, Decoded, Encoded, RequestOrigin, SinkRequest, SourceRequest};
 use arrow_array::{Array, ArrayRef};
@@ -9,11 +8,6 @@ use arrow_buffer::Buffer;
 use arrow_cast::display::array_value_to_string;
 use millstream_types::{DataType, Diagnostic, Field, Options, Place, Schema, code};
 use std::sync::Arc;
-
-fn format() -> TextFormat {
-    let Format::Text(format) = FORMAT else { panic!("csv is text") };
-    format
-}
 
 fn options(pairs: &[(&str, &str)]) -> Options {
     pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
@@ -44,7 +38,7 @@ fn chunk(data: &[u8]) -> TextChunk {
 }
 
 fn decode(schema: &Schema, data: &[u8], extra: &[(&str, &str)]) -> Decoded {
-    (format().decoder)(&request(schema, extra)).unwrap().decode(&chunk(data))
+    (FORMAT.decoder)(&request(schema, extra)).unwrap().decode(&chunk(data))
 }
 
 fn texts(array: &ArrayRef) -> Vec<String> {
@@ -90,7 +84,7 @@ fn every_dialect_option_counts() {
         ("csv.escape-character", "\\u000a"),
     ] {
         assert_eq!(
-            (format().decoder)(&request(&schema(), &[(key, bad)])).err().unwrap().code,
+            (FORMAT.decoder)(&request(&schema(), &[(key, bad)])).err().unwrap().code,
             code::INVALID_OPTION,
             "{bad}"
         );
@@ -114,7 +108,7 @@ fn nested_types_use_the_element_delimiter() {
         data_type: DataType::STRING,
         nullable: true,
     }];
-    assert_eq!(rows(&(format().decoder)(&part).unwrap().decode(&chunk(b"1,7;z\n"))), ["z"]);
+    assert_eq!(rows(&(FORMAT.decoder)(&part).unwrap().decode(&chunk(b"1,7;z\n"))), ["z"]);
 }
 
 fn error(data: &str) -> Diagnostic {
@@ -201,8 +195,8 @@ fn encodes_what_it_decodes() {
             metadata: vec![],
             primary_key: vec![],
         };
-        let header = (format().header)(&request).unwrap().unwrap_or_default();
-        let encoder = (format().encoder)(&request).unwrap();
+        let header = (FORMAT.header)(&request).unwrap().unwrap_or_default();
+        let encoder = (FORMAT.encoder)(&request).unwrap();
         let Encoded::Bytes { data, .. } = encoder.encode(&decoded.columns, decoded.rows).unwrap() else {
             panic!("csv is bytes")
         };
@@ -222,9 +216,9 @@ fn mutated_bytes_never_panic() {
         ((seed >> 33) as usize) % bound
     };
     let skip =
-        (format().decoder)(&request(&schema(), &[("csv.ignore-parse-errors", "true"), ("csv.escape-character", "\\")]))
+        (FORMAT.decoder)(&request(&schema(), &[("csv.ignore-parse-errors", "true"), ("csv.escape-character", "\\")]))
             .unwrap();
-    let strict = (format().decoder)(&request(&schema(), &[])).unwrap();
+    let strict = (FORMAT.decoder)(&request(&schema(), &[])).unwrap();
     for _ in 0..3000 {
         let mut line = b"12,\"some \"\"quoted\"\" text\",2020-01-01 00:00:00.5".to_vec();
         for _ in 0..1 + below(4) {

@@ -4,7 +4,7 @@
 //! operations `c` (a row was inserted) and `r` (a row was there when the stream began) are rows; updates and deletions
 //! would take rows back, which queries cannot do, so such messages are bad ones.
 
-use crate::format::{BareFormat, Format, MessageFormat};
+use crate::format::{BareFormat, MessageFormat};
 use crate::json::{JsonDecoder, JsonEncoder, json_decoder, json_encoder};
 use crate::messages::{DecodedMessages, MessageDecoder, MessageEncoder, Messages, MessagesBuilder, failure, missing};
 use crate::option_table::{OptionInfo, option};
@@ -16,8 +16,8 @@ use millstream_types::{DataType, Diagnostic, Field, Schema, code};
 #[cfg(test)]
 mod tests;
 
-/// The format's entry in the registry.
-pub(crate) const FORMAT: Format = Format::Bare(BareFormat {
+/// The format's entry in the table of all formats.
+pub(crate) const FORMAT: BareFormat = BareFormat {
     name: "debezium-json",
     summary: "Changes of a database as Debezium writes them in JSON: rows that were inserted (`op` is `c` or `r`). \
         Updates and deletions cannot be applied and count as bad messages. A sink writes insertions. \
@@ -28,7 +28,7 @@ pub(crate) const FORMAT: Format = Format::Bare(BareFormat {
         encoder: |request| Ok(Box::new(DebeziumEncoder(json_encoder(request, NAME)?))),
         null_is_row: false,
     },
-});
+};
 
 const NAME: &str = "debezium-json";
 

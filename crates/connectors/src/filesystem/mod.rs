@@ -14,9 +14,9 @@ mod target;
 mod tests;
 mod writer;
 
-use crate::format::Format;
+use crate::connector::Connector;
+use crate::formats::Format;
 use crate::option_table::{OptionInfo, option};
-use crate::registry::Connector;
 use crate::{Sink, SinkRequest, Source, SourceRequest};
 use millstream_types::Diagnostic;
 

@@ -12,7 +12,7 @@ mod scan;
 mod tests;
 mod value;
 
-use crate::format::{Format, MessageFormat, RecordDecoder, TextFormat};
+use crate::format::{MessageFormat, RecordDecoder, TextFormat};
 use crate::messages::TextMessageEncoder;
 use crate::option_table::{OptionInfo, option};
 use crate::text_chunk::Framing;
@@ -24,10 +24,8 @@ use std::sync::Arc;
 pub(crate) use decode::JsonDecoder;
 pub(crate) use encode::JsonEncoder;
 
-/// The format's entry in the registry.
-pub(crate) const FORMAT: Format = Format::Text(TEXT);
-
-const TEXT: TextFormat = TextFormat {
+/// The format's entry in the table of all formats.
+pub(crate) const FORMAT: TextFormat = TextFormat {
     name: "json",
     summary: "One JSON object per line (NDJSON). Only the columns that a query reads are decoded; all else is still checked.",
     options: OPTIONS,
@@ -41,7 +39,7 @@ const TEXT: TextFormat = TextFormat {
 
 const MESSAGES: MessageFormat = MessageFormat {
     decoder: |request| Ok(Box::new(json_decoder(request, "json")?)),
-    encoder: |request| TextMessageEncoder::open(&TEXT, request, Framing::default()),
+    encoder: |request| Ok(Box::new(TextMessageEncoder::new(encoder(request)?, Framing::default()))),
     null_is_row: false,
 };
 

@@ -1,7 +1,7 @@
 //! The decoder against cases, against serde_json on random documents, and against mutated bytes.
 
 use super::FORMAT;
-use crate::format::{Format, RecordDecoder};
+use crate::format::RecordDecoder;
 use crate::text_chunk::{FileInfo, Framing, TextChunk};
 use crate::{ColumnRequest, Decoded, Encoded, RequestOrigin, SinkRequest, SourceRequest};
 use arrow_array::cast::AsArray;
@@ -42,10 +42,9 @@ fn column(schema: &Schema, path: &[&str]) -> ColumnRequest {
 }
 
 fn decoder(schema: &Schema, columns: Vec<ColumnRequest>, extra: &[(&str, &str)]) -> Box<dyn RecordDecoder> {
-    let Format::Text(format) = FORMAT else { panic!("json is text") };
     let request =
         SourceRequest { table: "t".into(), options: options(extra), schema: schema.clone(), columns, buffer_rows: 0 };
-    (format.decoder)(&request).unwrap()
+    (FORMAT.decoder)(&request).unwrap()
 }
 
 fn chunk(data: &[u8]) -> TextChunk {
@@ -423,7 +422,6 @@ fn encodes_what_it_decodes() {
     );
     let decoded = decode_all(&schema, data.as_bytes(), &[]);
     assert_eq!(decoded.error, None);
-    let Format::Text(format) = FORMAT else { panic!("json is text") };
     let encode = |extra: &[(&str, &str)]| {
         let request = SinkRequest {
             table: "t".into(),
@@ -433,7 +431,7 @@ fn encodes_what_it_decodes() {
             primary_key: vec![],
         };
         let Encoded::Bytes { data, rows: 2 } =
-            (format.encoder)(&request).unwrap().encode(&decoded.columns, decoded.rows).unwrap()
+            (FORMAT.encoder)(&request).unwrap().encode(&decoded.columns, decoded.rows).unwrap()
         else {
             panic!("two rows of bytes")
         };

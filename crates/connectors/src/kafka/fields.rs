@@ -1,6 +1,7 @@
 //! Which columns are in the key of a message and which in its value, and in which formats.
 
-use crate::format::{FORMATS, Format, MessageFormat};
+use crate::format::MessageFormat;
+use crate::formats::{FORMATS, Format};
 use millstream_types::{Diagnostic, Field, Options, Place, Schema, code};
 
 /// A format of a table, and what the names of its options have before them.

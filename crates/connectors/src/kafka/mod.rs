@@ -25,8 +25,8 @@ mod tokens;
 mod topics;
 mod transactions;
 
+use crate::connector::Connector;
 use crate::option_table::{OptionInfo, option};
-use crate::registry::Connector;
 
 pub(crate) use fields::formats;
 

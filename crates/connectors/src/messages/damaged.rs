@@ -3,7 +3,7 @@
 
 use super::testing::{decoder, encoder, messages};
 use super::{MessageDecoder, Messages};
-use crate::format::FORMATS;
+use crate::formats::FORMATS;
 use crate::random::Random;
 use millstream_types::{DataType, Field, code};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -6,8 +6,8 @@
 
 mod model;
 
+use crate::connector::Connector;
 use crate::option_table::{OptionInfo, option};
-use crate::registry::Connector;
 use crate::{Chunk, ColumnRequest, Decoded, Decoder, Position, RequestOrigin, Source, SourceRequest, SplitReader};
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, Int8Array, Int16Array, Int32Array, Int64Array, StructArray, TimestampMillisecondArray};

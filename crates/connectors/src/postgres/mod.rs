@@ -17,8 +17,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use crate::connector::Connector;
 use crate::option_table::{OptionInfo, option};
-use crate::registry::Connector;
 
 /// The entry of the registry.
 pub(crate) const CONNECTOR: Connector = Connector {

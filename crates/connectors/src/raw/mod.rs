@@ -1,6 +1,6 @@
 //! The `raw` format: a message is the value of the table's only column.
 
-use crate::format::{BareFormat, Format, MessageFormat};
+use crate::format::{BareFormat, MessageFormat};
 use crate::messages::{DecodedMessages, MessageDecoder, MessageEncoder, Messages, MessagesBuilder, failure, missing};
 use crate::option_table::{OptionInfo, option};
 use crate::values::{ColumnBuilder, ColumnView, Kind, Values};
@@ -11,14 +11,14 @@ use millstream_types::{DataType, Diagnostic, Options, Place, Schema, code};
 #[cfg(test)]
 mod tests;
 
-/// The format's entry in the registry.
-pub(crate) const FORMAT: Format = Format::Bare(BareFormat {
+/// The format's entry in the table of all formats.
+pub(crate) const FORMAT: BareFormat = BareFormat {
     name: "raw",
     summary: "The message is the value of the table's only column: a STRING as UTF-8, BYTES as they are, a BOOLEAN as one \
         byte, numbers in binary. A message without a value is NULL. Only for connectors of messages.",
     options: OPTIONS,
     messages: MessageFormat { decoder, encoder, null_is_row: true },
-});
+};
 
 const OPTIONS: &[OptionInfo] = &[
     option("raw.charset", "UTF-8", "Only `UTF-8`."),

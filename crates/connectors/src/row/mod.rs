@@ -9,7 +9,7 @@ mod encode;
 #[cfg(test)]
 mod tests;
 
-use crate::format::{Format, RecordDecoder, TextFormat};
+use crate::format::{RecordDecoder, TextFormat};
 use crate::option_table::option;
 use crate::text_chunk::Framing;
 use crate::{Encoder, SinkRequest, SourceRequest};
@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 const IGNORE: &str = "row.ignore-parse-errors";
 
-/// The format's entry in the registry.
-pub(crate) const FORMAT: Format = Format::Text(TextFormat {
+/// The format's entry in the table of all formats.
+pub(crate) const FORMAT: TextFormat = TextFormat {
     name: "row",
     summary: "Packed binary records of fixed width: the table's columns in order, without padding, little-endian. BOOLEAN (0 or 1) \
         and TINYINT have 1 byte, SMALLINT 2, INT, DATE (days since 1970-01-01), TIME (milliseconds) and FLOAT 4, BIGINT, DOUBLE, \
@@ -42,11 +42,11 @@ pub(crate) const FORMAT: Format = Format::Text(TextFormat {
     header: |_| Ok(None),
     extension: "bin",
     messages: None,
-});
+};
 
 /// The layout of the records of a table with these options and physical columns, if its columns can be read in place.
 pub fn record_layout(options: &Options, schema: &Schema) -> Option<RecordLayout> {
-    let is_packed = options.get("format") == Some(FORMAT.name());
+    let is_packed = options.get("format") == Some(FORMAT.name);
     RecordLayout::of(schema).ok().filter(|_| is_packed)
 }
 

@@ -1,7 +1,6 @@
 //! The decoder and encoder against cases and each other.
 
 use super::{FORMAT, RowDecoder, record_layout};
-use crate::format::{Format, TextFormat};
 use crate::text_chunk::{FileInfo, Framing, TextChunk};
 use crate::{ColumnRequest, Decoded, Encoded, RequestOrigin, SinkRequest, SourceRequest};
 use arrow_array::cast::AsArray;
@@ -11,11 +10,6 @@ use arrow_buffer::Buffer;
 use arrow_cast::display::array_value_to_string;
 use millstream_types::{DataType, Diagnostic, Field, Options, Place, Schema, code};
 use std::sync::Arc;
-
-fn format() -> TextFormat {
-    let Format::Text(format) = FORMAT else { panic!("row is a format of records") };
-    format
-}
 
 fn schema(types: &[DataType]) -> Schema {
     let field = |(i, t): (usize, &DataType)| Field::new(format!("c{i}"), t.clone(), false);
@@ -46,8 +40,8 @@ fn gathered(i: usize) -> RequestOrigin {
 fn decode(types: &[DataType], data: &[u8], options: &[(&str, &str)]) -> Decoded {
     let request = request(&schema(types), options, gathered);
     let mut chunk = chunk(data);
-    chunk.framing = (format().framing)(&request).unwrap();
-    (format().decoder)(&request).unwrap().decode(&chunk)
+    chunk.framing = (FORMAT.framing)(&request).unwrap();
+    (FORMAT.decoder)(&request).unwrap().decode(&chunk)
 }
 
 fn rows(decoded: &Decoded) -> Vec<String> {
@@ -63,7 +57,7 @@ fn encode(types: &[DataType], columns: &[ArrayRef]) -> Result<Vec<u8>, Diagnosti
         metadata: vec![],
         primary_key: vec![],
     };
-    match (format().encoder)(&request)?.encode(columns, columns[0].len())? {
+    match (FORMAT.encoder)(&request)?.encode(columns, columns[0].len())? {
         Encoded::Bytes { data, .. } => Ok(data),
         Encoded::Columns { .. } => panic!("records are bytes"),
     }
@@ -210,7 +204,7 @@ fn what_a_field_cannot_hold_is_not_written() {
 fn parts_of_chunks_are_whole_records() {
     let request = request(&schema(&[DataType::Int]), &[], gathered);
     let mut rest = chunk(&[0; 14]);
-    rest.framing = (format().framing)(&request).unwrap();
+    rest.framing = (FORMAT.framing)(&request).unwrap();
     assert_eq!(rest.records(), 4);
     let front = rest.split_front(2);
     assert_eq!((front.data.len(), front.records(), rest.data.len(), rest.offset), (8, 2, 6, 6008));

@@ -10,9 +10,9 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-use crate::format::Format;
+use crate::connector::Connector;
+use crate::formats::Format;
 use crate::option_table::{OptionInfo, option};
-use crate::registry::Connector;
 
 /// The connector's entry in the registry.
 pub(crate) const CONNECTOR: Connector = Connector {

@@ -2,7 +2,8 @@
 
 use super::endpoint::{Endpoint, is_wait};
 use super::source::no_stream;
-use crate::format::{Format, StreamOutput};
+use crate::format::StreamOutput;
+use crate::formats::Format;
 use crate::{Encoded, Encoder, Sink, SinkRequest};
 use millstream_types::{Diagnostic, code};
 use std::io::{self, Write};

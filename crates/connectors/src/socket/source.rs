@@ -1,7 +1,8 @@
 //! The `socket` source: a split for each connection.
 
 use super::endpoint::{Endpoint, READ_MOMENT, is_wait};
-use crate::format::{Format, StreamDecoder, StreamFormat};
+use crate::format::{StreamDecoder, StreamFormat};
+use crate::formats::Format;
 use crate::records::RecordCutter;
 use crate::text_chunk::FileInfo;
 use crate::{Chunk, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader};

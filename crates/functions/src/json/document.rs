@@ -68,6 +68,27 @@ impl Value {
     }
 }
 
+/// The document that was parsed last; `None` inside for text that is not JSON.
+#[derive(Debug, Default)]
+pub(crate) struct LastDocument {
+    text: String,
+    value: Option<Value>,
+    is_set: bool,
+}
+
+impl LastDocument {
+    /// The document that `text` stands for.
+    pub(super) fn parse(&mut self, text: &str) -> Option<&Value> {
+        if !self.is_set || self.text != text {
+            self.text.clear();
+            self.text.push_str(text);
+            self.value = Value::parse(text);
+            self.is_set = true;
+        }
+        self.value.as_ref()
+    }
+}
+
 /// Appends an array of values.
 pub(crate) fn write_array<'v>(items: impl Iterator<Item = &'v Value>, out: &mut String) {
     out.push('[');

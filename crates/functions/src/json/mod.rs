@@ -9,6 +9,7 @@ mod document;
 mod path;
 mod quoting;
 
+pub(crate) use document::LastDocument;
 pub(crate) use path::Path;
 pub(crate) use quoting::{array_of_strings, is_json, quote, unquote};
 
@@ -16,27 +17,6 @@ use crate::context::{Failure, FunctionContext};
 use document::{Value, write_array};
 use millstream_types::text;
 use path::{Mode, Selected};
-
-/// The document that was parsed last; `None` inside for text that is not JSON.
-#[derive(Debug, Default)]
-pub(crate) struct LastDocument {
-    text: String,
-    value: Option<Value>,
-    is_set: bool,
-}
-
-impl LastDocument {
-    /// The document that `text` stands for.
-    fn parse(&mut self, text: &str) -> Option<&Value> {
-        if !self.is_set || self.text != text {
-            self.text.clear();
-            self.text.push_str(text);
-            self.value = Value::parse(text);
-            self.is_set = true;
-        }
-        self.value.as_ref()
-    }
-}
 
 /// What a path finds.
 enum Outcome<T> {

@@ -1,8 +1,9 @@
 //! Windowed aggregations: over shared slices where windows are cut out of time, as keyed operators where they are not.
 
+use super::Planner;
 use super::branch::Branch;
-use super::keyed::Payload;
-use super::{Planner, columns_of};
+use super::expressions::{columns_of, same_computation};
+use super::payload::Payload;
 use crate::aggregate::{AggregateCall, Components};
 use crate::expr::{Expr, ExprKind};
 use crate::logical::{Rel, Window};
@@ -240,7 +241,7 @@ fn windows_of_keys<'a>(
         .iter()
         .map(|(e, _)| e)
         .chain(aggregates.iter().flat_map(|(call, _)| call.arguments.iter().chain(&call.filter)));
-    let same = |a: &Expr, b: &Expr| super::source::same_computation(a, b);
+    let same = |a: &Expr, b: &Expr| same_computation(a, b);
     let keys_are_partition = partition.iter().all(|p| keys.iter().any(|(k, _)| same(p, k)))
         && keys.iter().all(|(k, _)| partition.iter().any(|p| same(p, k)));
     let fits = is_bound(&window.start, width)

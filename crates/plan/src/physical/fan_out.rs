@@ -5,8 +5,7 @@
 //! of the repetition. Inputs that do the same are repetitions without a number.
 
 use super::branch::{Branch, is_inlined};
-use super::columns_of;
-use super::source::same_computation;
+use super::expressions::{columns_of, same_computation};
 use crate::common::Common;
 use crate::expr::{CompareOp, Expr, ExprKind};
 use crate::logical::Rel;

@@ -1,8 +1,9 @@
 //! Joins: keyed operators, and lookups in bounded tables.
 
+use super::Planner;
 use super::branch::Branch;
-use super::keyed::Payload;
-use super::{Planner, columns_of};
+use super::expressions::columns_of;
+use super::payload::Payload;
 use crate::expr::{Expr, ExprKind};
 use crate::logical::{JoinKind, JoinStrategy, Rel};
 use crate::pipeline::*;

@@ -1,82 +1,15 @@
-//! Keyed operators: what rows bring along to them, and ranks and OVER aggregates.
+//! Keyed operators: how rows come to them, and ranks and OVER aggregates.
 
+use super::Planner;
 use super::branch::Branch;
-use super::{Planner, columns_of};
+use super::expressions::columns_of;
+use super::payload::Payload;
 use crate::aggregate::Components;
 use crate::expr::{Expr, ExprKind};
 use crate::logical::{Frame, Rel};
 use crate::pipeline::*;
 use crate::window::Timeline;
-use millstream_types::{DataType, Diagnostic, Field, Schema, Value};
-
-/// The columns that rows bring to a keyed operator: expressions over the columns of the relation below, each once.
-pub(super) struct Payload(Vec<Expr>);
-
-impl Payload {
-    pub(super) fn new(columns: Vec<Expr>) -> Payload {
-        Payload(columns)
-    }
-
-    /// Position of an expression, which is added unless it is there.
-    pub(super) fn add(&mut self, expr: &Expr) -> usize {
-        let same = |known: &Expr| super::source::same_computation(known, expr);
-        self.0.iter().position(same).unwrap_or_else(|| {
-            self.0.push(expr.clone());
-            self.0.len() - 1
-        })
-    }
-
-    /// The expressions.
-    pub(super) fn columns(&self) -> &[Expr] {
-        &self.0
-    }
-
-    /// The column of an expression.
-    fn column(&mut self, expr: &Expr) -> Expr {
-        if let ExprKind::Literal(_) = expr.kind {
-            return expr.clone();
-        }
-        let index = self.add(expr);
-        Expr::column(index, expr.data_type.clone(), expr.nullable).at(expr.span)
-    }
-
-    pub(super) fn schema(&self) -> Schema {
-        let named = |(i, e): (usize, &Expr)| Field::new(format!("column{i}"), e.data_type.clone(), e.nullable);
-        Schema::new(self.0.iter().enumerate().map(named).collect())
-    }
-
-    /// Components whose arguments and guards are computed before the exchange.
-    pub(super) fn slots(&mut self, components: Components) -> SlotAggregates {
-        let Components { list, outputs, calls } = components;
-        let mut updates = Vec::with_capacity(list.len());
-        let mut kinds = Vec::with_capacity(list.len());
-        for (kind, update) in list {
-            let guard = update.guard.as_ref().map(|g| self.column(g));
-            // An argument is only computed for the rows that its guard admits.
-            let argument = update.argument.as_ref().map(|argument| match &update.guard {
-                None => self.column(argument),
-                Some(guard) => self.column(&only_if(guard, argument)),
-            });
-            kinds.push(kind);
-            updates.push(ComponentUpdate { argument, guard });
-        }
-        SlotAggregates { components: kinds, updates, outputs, calls }
-    }
-}
-
-fn only_if(guard: &Expr, value: &Expr) -> Expr {
-    let null = Expr::literal(Value::Null, value.data_type.clone());
-    let case = ExprKind::Case(vec![(guard.clone(), value.clone())], Box::new(null));
-    Expr::new(case, value.data_type.clone(), true).at(value.span)
-}
-
-impl SlotAggregates {
-    /// Columns of the outputs.
-    pub(super) fn output_fields(&self) -> impl Iterator<Item = Field> + '_ {
-        let outputs = self.outputs.iter().enumerate();
-        outputs.map(|(i, o)| Field::new(format!("component{i}"), o.data_type.clone(), o.nullable))
-    }
-}
+use millstream_types::{DataType, Diagnostic, Field};
 
 impl Planner {
     /// Adds an operator.
@@ -102,8 +35,8 @@ impl Planner {
             if is_timed {
                 self.use_time(&mut branch, time);
             }
-            for &key in not_null.iter().filter(|&&i| payload.0[i].nullable) {
-                let there = ExprKind::IsNotNull(Box::new(payload.0[key].clone()));
+            for &key in not_null.iter().filter(|&&i| payload.columns()[i].nullable) {
+                let there = ExprKind::IsNotNull(Box::new(payload.columns()[key].clone()));
                 branch.filter(&Expr::new(there, DataType::Boolean, false));
             }
             if let (Some(time), Some(reach_ms)) = (time, self.operators[operator].inputs[port].reach_ms) {
@@ -111,7 +44,7 @@ impl Planner {
                 let timeline = self.operators[operator].timeline;
                 self.route_late(&branch, super::late::of_rows(&time, timeline, reach_ms));
             }
-            branch.project(payload.0.iter());
+            branch.project(payload.columns().iter());
             self.end(branch, |columns| (Some(columns), PipelineEnd::Exchange { operator, port }));
         }
         Ok(())

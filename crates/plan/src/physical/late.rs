@@ -4,8 +4,9 @@
 //! is what the windows drop, and shows them as the source's table does. Rows of sessions cannot be told to be late
 //! without the state of their key, and rows that a flat map has repeated have no row of the table: neither is routed.
 
+use super::Planner;
 use super::branch::Branch;
-use super::{Planner, expand_computed};
+use super::expressions::expand_computed;
 use crate::expr::{CompareOp, Expr, ExprKind};
 use crate::logical::Table;
 use crate::pipeline::*;

@@ -16,20 +16,23 @@
 
 mod aggregate;
 mod branch;
+mod expressions;
 mod fan_out;
 mod join;
 mod keyed;
 mod late;
+mod payload;
 mod prune;
 mod source;
 mod zone;
 
 use crate::common::Common;
 use crate::expr::{Expr, ExprKind};
-use crate::logical::{ColumnKind, Insert, Rel, Table, Target};
+use crate::logical::{Insert, Rel, Table, Target};
 use crate::pipeline::*;
 use crate::window::WindowAssigner;
 use branch::Branch;
+use expressions::{columns_of, expand_computed};
 use fan_out::Path;
 use millstream_types::text::zone::Zone;
 use millstream_types::{Diagnostic, Schema, code};
@@ -355,21 +358,6 @@ impl Planner {
             }
         }
     }
-}
-
-fn columns_of(schema: &Schema) -> Vec<Expr> {
-    let fields = schema.fields.iter().enumerate();
-    fields.map(|(i, f)| Expr::column(i, f.data_type.clone(), f.nullable)).collect()
-}
-
-/// Every column of a table over its physical and metadata columns.
-fn expand_computed(table: &Table) -> Vec<Expr> {
-    let physical = columns_of(&table.schema());
-    let expand = |(i, column): (usize, &crate::logical::TableColumn)| match &column.kind {
-        ColumnKind::Computed(expression) => expression.clone().substitute(&physical),
-        _ => physical[i].clone(),
-    };
-    table.columns.iter().enumerate().map(expand).collect()
 }
 
 impl Pipeline {

@@ -1,6 +1,6 @@
 //! Column pruning: below operators that keep, send or repeat rows only the columns that something above uses.
 
-use super::columns_of;
+use super::expressions::{columns_of, same_computation};
 use crate::common::Changed;
 use crate::expr::{Expr, ExprKind};
 use crate::logical::{JoinStrategy, Rel, Window};
@@ -154,7 +154,7 @@ impl Side {
 
     /// The column of an expression over the input's columns, which is added unless it is there.
     fn column(&mut self, expr: &Expr) -> Expr {
-        let same = |(known, _): &(Expr, String)| super::source::same_computation(known, expr);
+        let same = |(known, _): &(Expr, String)| same_computation(known, expr);
         let index = self.columns.iter().position(same).unwrap_or_else(|| {
             self.columns.push((expr.clone(), format!("key{}", self.columns.len())));
             self.columns.len() - 1

@@ -1,6 +1,6 @@
 //! Sources: which columns of a table the pipelines use, and its event time.
 
-use super::expand_computed;
+use super::expressions::{expand_computed, same_computation};
 use crate::expr::{Expr, ExprKind};
 use crate::logical::{ColumnKind, Table};
 use crate::pipeline::*;
@@ -179,14 +179,6 @@ fn constant_interval(expr: &Expr) -> Option<i64> {
         (ExprKind::Negate(inner), DataType::IntervalMilli) => constant_interval(inner).map(|ms| -ms),
         _ => None,
     }
-}
-
-/// Whether two expressions compute the same, wherever they stand in the text.
-pub(super) fn same_computation(a: &Expr, b: &Expr) -> bool {
-    let (mut x, mut y) = (a.clone(), b.clone());
-    x = x.rewrite(&mut |e| e.at(Default::default()));
-    y = y.rewrite(&mut |e| e.at(Default::default()));
-    x == y
 }
 
 /// `PROCTIME()`

@@ -8,7 +8,7 @@
 //!
 //! Count windows are not cut out of time: their bounds stay instants, which are shown in local time.
 
-use super::columns_of;
+use super::expressions::columns_of;
 use crate::common::Changed;
 use crate::expr::{Expr, ExprKind};
 use crate::logical::{JoinStrategy, Rel};

@@ -1,6 +1,6 @@
 //! Aggregate functions: their arguments, types and nullability.
 
-use super::call::plain_arguments;
+use super::arguments::plain_arguments;
 use super::expression::Binder;
 use super::place::{error, span_of, type_name, unsupported};
 use super::scope::Scope;

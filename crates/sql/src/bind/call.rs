@@ -1,8 +1,10 @@
 //! Calls: aggregate functions and window functions; everything else goes to [`crate::functions`].
 
+use super::aggregate;
+use super::arguments::{function_name, plain_arguments};
 use super::expression::{Binder, unit_literal};
 use super::place::{error, from_parser, span_of, unsupported};
-use super::window::{self, WindowKind};
+use super::window_kind::{self, WindowKind};
 use crate::diagnostics::nearest;
 use crate::functions::{self, aggregate_names, find_aggregate};
 use millstream_plan::aggregate::AggregateFunction;
@@ -25,46 +27,8 @@ pub(crate) fn is_builtin_function(name: &str) -> bool {
     find_aggregate(&upper).is_some()
         || listed.contains(&upper.as_str())
         || special.contains(&upper.as_str())
-        || window::is_window_function(&upper)
+        || window_kind::is_window_function(&upper)
         || functions::is_scalar(&upper)
-}
-
-/// The plain name of a function in upper case, and the name as written.
-pub(crate) fn function_name(function: &ast::Function) -> Result<String, Diagnostic> {
-    match function.name.0.as_slice() {
-        [ast::ObjectNamePart::Identifier(name)] => Ok(name.value.to_ascii_uppercase()),
-        _ => {
-            let message = format!("unknown function `{}`", function.name);
-            Err(error(code::UNKNOWN_FUNCTION, span_of(&function.name), message)
-                .advise("functions are called by their plain name"))
-        }
-    }
-}
-
-/// The arguments of a call, all plain expressions.
-pub(crate) fn plain_arguments(function: &ast::Function) -> Result<Vec<&ast::Expr>, Diagnostic> {
-    let list = match &function.args {
-        ast::FunctionArguments::None => return Ok(vec![]),
-        ast::FunctionArguments::List(list) => list,
-        ast::FunctionArguments::Subquery(query) => {
-            return Err(unsupported("a subquery as an argument", span_of(&**query), "compute the value in the query"));
-        }
-    };
-    let mut plain = Vec::with_capacity(list.args.len());
-    for argument in &list.args {
-        match argument {
-            ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => plain.push(expr),
-            ast::FunctionArg::Unnamed(_) => {
-                let message = format!("`*` is not an argument of {}", function.name);
-                return Err(error(code::TYPE_MISMATCH, span_of(&function.name), message).advise("name the columns"));
-            }
-            _ => {
-                let advice = "give the arguments in order";
-                return Err(unsupported("an argument by name", span_of(&function.name), advice));
-            }
-        }
-    }
-    Ok(plain)
 }
 
 impl Binder<'_> {
@@ -105,8 +69,8 @@ impl Binder<'_> {
     fn scalar_call(&mut self, name: &str, function: &ast::Function, span: Span) -> Result<Expr, Diagnostic> {
         let place = span_of(&function.name);
         match name {
-            _ if WindowKind::of(name).is_some() => Err(window::misplaced(name, place)),
-            _ if window::is_window_function(name) => self.window_bound(name, function, span),
+            _ if WindowKind::of(name).is_some() => Err(window_kind::misplaced(name, place)),
+            _ if window_kind::is_window_function(name) => self.window_bound(name, function, span),
             "PROCTIME" => match plain_arguments(function)?.as_slice() {
                 [] => Ok(Expr::new(ExprKind::ProcessingTime, DataType::TimestampLtz(3), false).at(span)),
                 _ => Err(error(code::TYPE_MISMATCH, place, "PROCTIME takes no arguments").advise("write PROCTIME()")),
@@ -170,25 +134,21 @@ impl Binder<'_> {
         error(code::UNKNOWN_FUNCTION, span_of(&function.name), message).advise(advice)
     }
 
-    fn aggregate(
-        &mut self,
-        aggregate: AggregateFunction,
-        function: &ast::Function,
-        span: Span,
-    ) -> Result<Expr, Diagnostic> {
-        let name = aggregate.name();
+    fn aggregate(&mut self, kind: AggregateFunction, function: &ast::Function, span: Span) -> Result<Expr, Diagnostic> {
+        let name = kind.name();
         let place = span_of(&function.name);
         let Some(aggregates) = self.aggregates.as_deref_mut() else {
             let message = format!("the aggregate function {name} cannot stand in {}", self.clause);
             return Err(error(code::NOT_GROUPED, place, message)
                 .advise("filter aggregates with HAVING, or aggregate in a subquery"));
         };
-        let written = super::aggregate::read(aggregate, function)?;
+        let written = aggregate::read(kind, function)?;
         let mut inner = Binder::scalar(self.scope, "an aggregate function");
         let arguments = written.arguments.iter().map(|e| inner.bind(e)).collect::<Result<Vec<_>, _>>()?;
         inner.clause = "FILTER";
         let filter = function.filter.as_ref().map(|f| inner.condition(f, "FILTER")).transpose()?;
-        aggregates.add(written, arguments, filter, span)
+        let call = aggregate::typed(written, arguments, filter, aggregates.group_of_nothing, span)?;
+        Ok(aggregates.add(call, span))
     }
 
     /// `GROUPING(key, …)`: a bit for each key, 1 where the grouping set lacks it.

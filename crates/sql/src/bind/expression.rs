@@ -1,9 +1,9 @@
 //! Scalar expressions: sqlparser's AST to typed [`Expr`]s.
 //!
 //! Operators are typed in [`super::operators`], calls in [`super::call`]. Aggregate functions may stand where the
-//! binder was given an [`AggregateList`]; they become columns beyond the input (see [`super::group`]).
+//! binder was given an [`AggregateList`]; they become columns beyond the input (see [`super::markers`]).
 
-use super::group::AggregateList;
+use super::aggregate_list::AggregateList;
 use super::place::{at, error, from_parser, span_of, type_name, unsupported};
 use super::scope::{Scope, field_of};
 use super::{literal, operators};

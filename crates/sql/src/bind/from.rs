@@ -1,9 +1,10 @@
 //! FROM: tables, views, subqueries and window table functions.
 
 use super::place::{error, from_parser, name_parts, span_of, unsupported};
-use super::query::{QueryBinder, Relation, rename};
+use super::query::QueryBinder;
+use super::relation::{Relation, rename};
 use super::scope::{Attribute, Column};
-use super::window;
+use super::window_kind::is_window_function;
 use crate::catalog;
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::{ColumnKind, Rel, Table};
@@ -66,7 +67,7 @@ impl QueryBinder<'_> {
         place: Span,
     ) -> Result<Relation, Diagnostic> {
         let upper = name.to_string().to_ascii_uppercase();
-        if window::is_window_function(&upper) {
+        if is_window_function(&upper) {
             return self.window_table(&upper, arguments, place);
         }
         let message = format!("unknown table function `{name}`");

@@ -6,13 +6,13 @@
 //! marker becomes the aggregate's, and a column of the input that is left over is an error. Several grouping sets are
 //! as many aggregations of the input, in whose expressions the keys that the set lacks are NULL.
 
-use super::aggregate::{Written, typed};
+use super::aggregate_list::{AggregateList, GroupWindow};
 use super::expression::Binder;
-use super::group_window::{self, GroupWindow};
+use super::group_window;
 use super::grouping_sets::{KeySet, sets};
-use super::over::OverList;
+use super::markers::{Bound, GROUPING_MARK, MARK, OVER_MARK, unplaced};
 use super::place::{error, span_of, type_name, unsupported};
-use super::query::{Relation, union_all};
+use super::relation::{Relation, union_all};
 use super::scope::{Attribute, Column, Scope, Windows};
 use super::window;
 use millstream_plan::aggregate::AggregateCall;
@@ -21,94 +21,6 @@ use millstream_plan::logical::{Rel, Window};
 use millstream_plan::window::{Timeline, WindowAssigner};
 use millstream_types::{DataType, Diagnostic, Field, Value, code};
 use sqlparser::ast;
-
-/// Markers begin here: the three bounds of the window, then the aggregates.
-const MARK: usize = usize::MAX / 2;
-
-/// Markers of GROUPING begin here.
-const GROUPING_MARK: usize = MARK + MARK / 4;
-
-/// Markers of OVER begin here. They are none of this module's business and stay as they are.
-pub(super) const OVER_MARK: usize = MARK + MARK / 2;
-
-/// What of a window a marker or a key stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bound {
-    /// `window_start`, TUMBLE_START
-    Start,
-    /// `window_end`, TUMBLE_END
-    End,
-    /// `window_time`, TUMBLE_ROWTIME
-    Time,
-}
-
-/// What of a SELECT is computed from several rows: aggregate functions, each distinct one once, and OVER.
-#[derive(Debug, Default)]
-pub(crate) struct AggregateList {
-    calls: Vec<AggregateCall>,
-    /// The arguments of each GROUPING, without places.
-    groupings: Vec<Vec<Expr>>,
-    /// The window of `GROUP BY TUMBLE(…)`, for TUMBLE_START and its siblings.
-    pub group_window: Option<GroupWindow>,
-    /// Whether there is a group even without rows: then results can be NULL though no argument is.
-    pub group_of_nothing: bool,
-    /// The calls with OVER.
-    pub overs: OverList,
-}
-
-impl AggregateList {
-    /// Whether there is no aggregate function.
-    pub fn is_empty(&self) -> bool {
-        self.calls.is_empty() && self.groupings.is_empty()
-    }
-
-    /// Adds an aggregate and returns its marker.
-    pub fn add(
-        &mut self,
-        written: Written<'_>,
-        arguments: Vec<Expr>,
-        filter: Option<Expr>,
-        span: Span,
-    ) -> Result<Expr, Diagnostic> {
-        let call = typed(written, arguments, filter, self.group_of_nothing, span)?;
-        let (data_type, nullable) = (call.data_type.clone(), call.nullable);
-        let plain = without_places(&call);
-        let index = self.calls.iter().position(|c| without_places(c) == plain).unwrap_or_else(|| {
-            self.calls.push(call);
-            self.calls.len() - 1
-        });
-        Ok(Expr::column(MARK + 3 + index, data_type, nullable).at(span))
-    }
-
-    /// Adds GROUPING over keys and returns its marker.
-    pub fn add_grouping(&mut self, keys: Vec<Expr>, span: Span) -> Expr {
-        self.groupings.push(keys.into_iter().map(unplaced).collect());
-        Expr::column(GROUPING_MARK + self.groupings.len() - 1, DataType::BigInt, false).at(span)
-    }
-
-    /// The marker of a bound of the window.
-    pub fn bound(bound: Bound, time_type: &DataType, span: Span) -> Expr {
-        let (index, data_type) = match bound {
-            Bound::Start => (0, DataType::Timestamp(3)),
-            Bound::End => (1, DataType::Timestamp(3)),
-            Bound::Time => (2, time_type.clone()),
-        };
-        Expr::column(MARK + index, data_type, false).at(span)
-    }
-}
-
-pub(super) fn without_places(call: &AggregateCall) -> AggregateCall {
-    AggregateCall {
-        arguments: call.arguments.iter().cloned().map(unplaced).collect(),
-        filter: call.filter.clone().map(unplaced),
-        ..call.clone()
-    }
-}
-
-/// The expression without its places in the text, to compare what it computes.
-pub(crate) fn unplaced(expr: Expr) -> Expr {
-    expr.rewrite(&mut |e| e.at(Span::default()))
-}
 
 /// What a key of GROUP BY becomes in the output of the aggregation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

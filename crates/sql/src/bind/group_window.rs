@@ -1,41 +1,16 @@
 //! TUMBLE, HOP and SESSION in GROUP BY, and the functions that give the bounds of such a window.
 
-use super::call::{function_name, plain_arguments};
+use super::aggregate_list::{AggregateList, GroupWindow};
+use super::arguments::{function_name, plain_arguments};
 use super::expression::Binder;
-use super::group::{AggregateList, Bound, unplaced};
+use super::markers::Bound;
 use super::place::{error, span_of};
 use super::scope::{Attribute, Scope, Windows};
-use super::window::{AUXILIARIES, WindowKind, check_time, in_milliseconds, misplaced};
+use super::window::{assigner, check_time, in_milliseconds};
+use super::window_kind::{AUXILIARIES, WindowKind, misplaced};
 use millstream_plan::expr::{Expr, Span};
-use millstream_plan::logical::Window;
-use millstream_plan::window::Timeline;
 use millstream_types::{Diagnostic, code};
 use sqlparser::ast;
-
-/// A window function in GROUP BY: `TUMBLE(time, size)`, `HOP(time, slide, size)`, `SESSION(time, gap)`.
-#[derive(Debug, Clone)]
-pub(crate) struct GroupWindow {
-    /// The windows.
-    pub windows: Windows,
-    /// Time over the input, as given, in milliseconds precision.
-    time: Expr,
-    /// The function.
-    kind: WindowKind,
-    is_processing_time: bool,
-}
-
-impl GroupWindow {
-    /// Whether both are the same windows of the same time.
-    pub fn is_same(&self, other: &GroupWindow) -> bool {
-        self.windows == other.windows && unplaced(self.time.clone()) == unplaced(other.time.clone())
-    }
-
-    /// The window of the aggregation.
-    pub fn window(&self) -> Window {
-        let (assigner, time) = (self.windows.assigner, Some(self.time.clone()));
-        Window { assigner, time, timeline: Timeline::Own, start: None }
-    }
-}
 
 /// The window that a function of GROUP BY is, if it is one.
 pub(crate) fn of_group_by(scope: &Scope, function: &ast::Function) -> Result<Option<GroupWindow>, Diagnostic> {
@@ -71,7 +46,7 @@ fn bind(scope: &Scope, kind: WindowKind, function: &ast::Function) -> Result<Gro
     check_time(scope, &time, time.span)?;
     let is_processing_time = scope.attribute(&time) == Attribute::Proctime;
     let time = in_milliseconds(time);
-    let windows = Windows { assigner: kind.assigner(measures)?, time_type: time.data_type.clone(), partitions: 0 };
+    let windows = Windows { assigner: assigner(kind, measures)?, time_type: time.data_type.clone(), partitions: 0 };
     Ok(GroupWindow { windows, time, kind, is_processing_time })
 }
 

@@ -6,7 +6,8 @@
 
 use super::coercion::{convert, has_same_layout, is_implicit, keeps_values};
 use super::place::{error, from_parser, span_of, suggestion, unsupported};
-use super::query::{QueryBinder, Relation};
+use super::query::QueryBinder;
+use super::relation::Relation;
 use super::scope::Scope;
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::{ColumnKind, Insert, Rel, Table, Target};

@@ -9,18 +9,21 @@
 //! | `query` | WITH, UNION ALL, VALUES, LIMIT |
 //! | `select`, `from` | one SELECT, clause by clause |
 //! | `group`, `grouping_sets`, `aggregate` | GROUP BY and aggregate functions |
-//! | `window`, `window_table`, `group_window` | windows, as table functions and in GROUP BY |
+//! | `window_kind`, `window`, `window_table`, `group_window` | windows, as table functions and in GROUP BY |
 //! | `over`, `rank` | OVER and window Top-N |
+//! | `markers`, `aggregate_list`, `over_list` | what of a SELECT is computed from several rows |
 //! | `late` | where late rows go |
 //! | `insert` | INSERT INTO |
-//! | `scope` | names, and the roles of columns in time |
-//! | `expression`, `call`, `literal`, `operators` | scalar expressions |
+//! | `relation`, `scope` | bound relations; names, and the roles of columns in time |
+//! | `expression`, `call`, `arguments`, `literal`, `operators` | scalar expressions |
 //! | [`coercion`] | how types combine |
 //!
 //! Invariants: every error has a place in the text; input of any shape gives an error, never a panic; the depth of
 //! recursion is bounded by the parser's limits and by the nesting of views.
 
 mod aggregate;
+mod aggregate_list;
+mod arguments;
 mod call;
 pub mod coercion;
 mod expression;
@@ -32,16 +35,20 @@ mod insert;
 mod join;
 mod late;
 mod literal;
+mod markers;
 mod operators;
 mod over;
+mod over_list;
 mod place;
 mod query;
 mod rank;
+mod relation;
 mod scope;
 mod select;
 #[cfg(test)]
 mod tests;
 mod window;
+mod window_kind;
 mod window_table;
 
 use crate::catalog::Catalog;
@@ -54,7 +61,8 @@ use millstream_plan::expr::Expr;
 use millstream_plan::logical::{Insert, Rel};
 use millstream_types::{DataType, Diagnostic, Field, Value};
 pub(crate) use place::at;
-use query::{QueryBinder, Relation};
+use query::QueryBinder;
+use relation::Relation;
 use scope::{Column, Scope};
 use sqlparser::ast;
 

@@ -5,7 +5,7 @@ use super::coercion::{
     least_common_type,
 };
 use super::place::{error, type_name};
-use crate::functions::collection;
+use crate::functions::collection::nested;
 use millstream_plan::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Span};
 use millstream_types::{DataType, Diagnostic, Value, code};
 
@@ -180,7 +180,7 @@ fn scale_interval(interval: Expr, factor: Expr, span: Span) -> Result<Expr, Diag
 pub(crate) fn compare(op: CompareOp, left: Expr, right: Expr, span: Span) -> Result<Expr, Diagnostic> {
     let nested = common_type(&left.data_type, &right.data_type).filter(DataType::is_nested);
     if let (Some(common), CompareOp::Equal | CompareOp::NotEqual) = (nested, op) {
-        let equal = collection::equals(convert(left, &common), convert(right, &common)).at(span);
+        let equal = nested::equals(convert(left, &common), convert(right, &common)).at(span);
         return Ok(if op == CompareOp::Equal { equal } else { not(equal, span) });
     }
     let (left, right) = comparable(left, right, span)?;
@@ -290,7 +290,7 @@ pub(crate) fn case(branches: Vec<(Expr, Expr)>, otherwise: Expr, span: Span) -> 
     let branches: Vec<(Expr, Expr)> = branches.into_iter().map(|(c, v)| (c, convert(v, &data_type))).collect();
     let otherwise = convert(otherwise, &data_type);
     if data_type.is_nested() {
-        return Ok(collection::case(branches, otherwise, data_type).at(span));
+        return Ok(nested::case(branches, otherwise, data_type).at(span));
     }
     let nullable = otherwise.nullable || branches.iter().any(|(_, v)| v.nullable);
     Ok(Expr::new(ExprKind::Case(branches, Box::new(otherwise)), data_type, nullable).at(span))
@@ -302,8 +302,8 @@ pub(crate) fn cast(operand: Expr, to: DataType, fallible: bool, span: Span) -> R
     if *from == to {
         return Ok(operand);
     }
-    if from.is_nested() && to == DataType::STRING && collection::is_printable(from) {
-        return Ok(collection::to_text(operand).at(span));
+    if from.is_nested() && to == DataType::STRING && nested::is_printable(from) {
+        return Ok(nested::to_text(operand).at(span));
     }
     if !is_castable(from, &to) {
         let message = match from.is_nested() && to.is_nested() {

@@ -1,7 +1,7 @@
 //! OVER: aggregates of a row and those before it, and ranks within windows.
 //!
-//! A call with OVER in the select list is a marker, like an aggregate function (see [`super::group`]). When the rest of
-//! the SELECT is bound, [`OverList::apply`] puts an operator for each distinct specification on top of the input (or
+//! A call with OVER in the select list is a marker, like an aggregate function (see [`super::markers`]). When the rest of
+//! the SELECT is bound, [`apply`] puts an operator for each distinct specification on top of the input (or
 //! of the aggregation, whose results OVER may use) and replaces the markers by its columns.
 //!
 //! | call | becomes |
@@ -11,11 +11,12 @@
 //! | ROW_NUMBER ordered by a time attribute, without a window | [`Rel::Over`] that counts rows |
 
 use super::aggregate::{read, typed};
-use super::call::{function_name, plain_arguments};
+use super::arguments::{function_name, plain_arguments};
 use super::expression::Binder;
-use super::group::{OVER_MARK, unplaced, without_places};
+use super::markers::{OVER_MARK, unplaced};
+use super::over_list::{OverCall, OverFunction, OverList};
 use super::place::{error, from_parser, span_of, type_name, unsupported};
-use super::query::Relation;
+use super::relation::Relation;
 use super::scope::{Attribute, Column, Scope, Windows};
 use super::window::{in_milliseconds, window_time};
 use crate::functions::find_aggregate;
@@ -29,128 +30,44 @@ use sqlparser::ast;
 /// Functions of Flink that stand with OVER and are not there yet.
 const MISSING: &[&str] = &["CUME_DIST", "LAG", "LEAD", "NTH_VALUE", "NTILE", "PERCENT_RANK"];
 
-/// What is computed over other rows.
-#[derive(Debug, Clone, PartialEq)]
-enum OverFunction {
-    Rank(RankFunction),
-    Aggregate(AggregateCall),
-}
-
-/// A call with OVER, bound over the input of the SELECT.
-#[derive(Debug, Clone, PartialEq)]
-struct OverCall {
-    function: OverFunction,
-    partition: Vec<Expr>,
-    order: Vec<SortKey>,
-    frame: Frame,
-    /// Place of the function's name.
-    place: Span,
-}
-
-/// The calls with OVER of a SELECT, each distinct one once.
-#[derive(Debug, Default)]
-pub(crate) struct OverList {
-    calls: Vec<OverCall>,
-    /// The WINDOW clause.
-    named: Vec<ast::NamedWindowDefinition>,
-}
-
-impl OverList {
-    /// A list for a SELECT with this WINDOW clause.
-    pub fn new(named: &[ast::NamedWindowDefinition]) -> OverList {
-        OverList { calls: vec![], named: named.to_vec() }
+/// The relation with a column for each call, and `expressions` with these columns instead of the markers.
+pub(super) fn apply(
+    list: OverList,
+    input: Relation,
+    expressions: Vec<Expr>,
+) -> Result<(Relation, Vec<Expr>), Diagnostic> {
+    if list.calls.is_empty() {
+        return Ok((input, expressions));
     }
-
-    /// Whether there is no call.
-    pub fn is_empty(&self) -> bool {
-        self.calls.is_empty()
+    let scope = Scope::of(input.columns.clone());
+    let operators = list.calls.iter().map(|call| operator_of(call, &scope)).collect::<Result<Vec<_>, _>>()?;
+    let mut relation = input;
+    let mut columns = vec![0; operators.len()];
+    // Ranks come when their window is complete, so running aggregates, which need event time, are below them.
+    for (i, operator) in operators.iter().enumerate() {
+        let Operator::Over { .. } = operator else { continue };
+        if operators[..i].contains(operator) {
+            continue;
+        }
+        let members: Vec<usize> = (i..operators.len()).filter(|&j| operators[j] == *operator).collect();
+        for (offset, &member) in members.iter().enumerate() {
+            columns[member] = relation.columns.len() + offset;
+        }
+        relation = over(relation, operator.clone(), members.iter().map(|&m| aggregate_of(&list.calls[m])).collect());
     }
-
-    fn add(&mut self, call: OverCall, span: Span) -> Expr {
-        let (data_type, nullable) = match &call.function {
-            OverFunction::Rank(_) => (DataType::BigInt, false),
-            OverFunction::Aggregate(call) => (call.data_type.clone(), call.nullable),
-        };
-        let plain = without_spans(&call);
-        let index = self.calls.iter().position(|c| without_spans(c) == plain).unwrap_or_else(|| {
-            self.calls.push(call);
-            self.calls.len() - 1
-        });
-        Expr::column(OVER_MARK + index, data_type, nullable).at(span)
+    for (i, operator) in operators.into_iter().enumerate() {
+        if let Operator::Rank { .. } = operator {
+            columns[i] = relation.columns.len();
+            relation = rank(relation, operator);
+        }
     }
-
-    /// Every expression of the calls, in a fixed order, to change in place.
-    fn expressions_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
-        self.calls.iter_mut().flat_map(|call| {
-            let arguments = match &mut call.function {
-                OverFunction::Aggregate(call) => call.arguments.iter_mut().chain(&mut call.filter).collect(),
-                OverFunction::Rank(_) => vec![],
-            };
-            let order = call.order.iter_mut().map(|key| &mut key.expr);
-            call.partition.iter_mut().chain(order).chain(arguments)
+    let replace = |expr: Expr| {
+        expr.rewrite(&mut |e| match e.kind {
+            ExprKind::Column(i) if i >= OVER_MARK => Expr { kind: ExprKind::Column(columns[i - OVER_MARK]), ..e },
+            _ => e,
         })
-    }
-
-    /// The expressions of the calls, to bind them over the output of an aggregation.
-    pub fn expressions(&mut self) -> Vec<Expr> {
-        self.expressions_mut().map(|e| e.clone()).collect()
-    }
-
-    /// Takes back what became of [`OverList::expressions`].
-    pub fn replace_expressions(&mut self, expressions: Vec<Expr>) {
-        self.expressions_mut().zip(expressions).for_each(|(old, new)| *old = new);
-    }
-
-    /// The relation with a column for each call, and `expressions` with these columns instead of the markers.
-    pub fn apply(self, input: Relation, expressions: Vec<Expr>) -> Result<(Relation, Vec<Expr>), Diagnostic> {
-        if self.calls.is_empty() {
-            return Ok((input, expressions));
-        }
-        let scope = Scope::of(input.columns.clone());
-        let operators = self.calls.iter().map(|call| operator_of(call, &scope)).collect::<Result<Vec<_>, _>>()?;
-        let mut relation = input;
-        let mut columns = vec![0; operators.len()];
-        // Ranks come when their window is complete, so running aggregates, which need event time, are below them.
-        for (i, operator) in operators.iter().enumerate() {
-            let Operator::Over { .. } = operator else { continue };
-            if operators[..i].contains(operator) {
-                continue;
-            }
-            let members: Vec<usize> = (i..operators.len()).filter(|&j| operators[j] == *operator).collect();
-            for (offset, &member) in members.iter().enumerate() {
-                columns[member] = relation.columns.len() + offset;
-            }
-            relation =
-                over(relation, operator.clone(), members.iter().map(|&m| aggregate_of(&self.calls[m])).collect());
-        }
-        for (i, operator) in operators.into_iter().enumerate() {
-            if let Operator::Rank { .. } = operator {
-                columns[i] = relation.columns.len();
-                relation = rank(relation, operator);
-            }
-        }
-        let replace = |expr: Expr| {
-            expr.rewrite(&mut |e| match e.kind {
-                ExprKind::Column(i) if i >= OVER_MARK => Expr { kind: ExprKind::Column(columns[i - OVER_MARK]), ..e },
-                _ => e,
-            })
-        };
-        Ok((relation, expressions.into_iter().map(replace).collect()))
-    }
-}
-
-fn without_spans(call: &OverCall) -> OverCall {
-    let plain = |key: &SortKey| SortKey { expr: unplaced(key.expr.clone()), ..key.clone() };
-    OverCall {
-        function: match &call.function {
-            OverFunction::Aggregate(call) => OverFunction::Aggregate(without_places(call)),
-            rank @ OverFunction::Rank(_) => rank.clone(),
-        },
-        partition: call.partition.iter().cloned().map(unplaced).collect(),
-        order: call.order.iter().map(plain).collect(),
-        frame: call.frame,
-        place: Span::default(),
-    }
+    };
+    Ok((relation, expressions.into_iter().map(replace).collect()))
 }
 
 /// The operator that computes a call, without places so that equal ones are found.

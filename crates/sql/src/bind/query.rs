@@ -1,10 +1,12 @@
 //! Queries: WITH, set operations, VALUES, LIMIT.
 
+use super::aggregate_list::AggregateList;
 use super::coercion::{common_type, convert};
 use super::expression::Binder;
-use super::group::{AggregateList, Grouping};
+use super::group::Grouping;
 use super::place::{error, from_parser, span_of, unsupported};
-use super::scope::{Attribute, Column, Scope, unique_names};
+use super::relation::{Relation, rename, union_all};
+use super::scope::{Column, Scope};
 use crate::catalog::{Catalog, View};
 use crate::settings::Settings;
 use millstream_plan::common::Common;
@@ -26,25 +28,6 @@ const MAX_COPIED: usize = 500;
 const MAX_COPIED_IN_ALL: usize = 20_000;
 /// Views may stand within views this deep.
 const MAX_VIEW_DEPTH: usize = 32;
-
-/// A bound relation and what its columns are called and mean.
-#[derive(Debug, Clone)]
-pub(crate) struct Relation {
-    /// The relation.
-    pub rel: Rel,
-    /// Its columns, in order. The names are those of the query; the relation's are made unique.
-    pub columns: Vec<Column>,
-}
-
-impl Relation {
-    /// A projection of `self`.
-    pub fn project(self, outputs: Vec<(Expr, Column)>) -> Relation {
-        let names = unique_names(outputs.iter().map(|(_, c)| c.field.name.clone()));
-        let (expressions, columns): (Vec<Expr>, Vec<Column>) = outputs.into_iter().unzip();
-        let projection = expressions.into_iter().zip(names).collect();
-        Relation { rel: Rel::Project { input: Box::new(self.rel), columns: projection }, columns }
-    }
-}
 
 /// A query of a WITH clause, or a view.
 struct Named {
@@ -326,77 +309,6 @@ fn distinct_needs_window(span: Span) -> Diagnostic {
     error(code::NEEDS_UPDATES, span, "on a stream, distinct rows without a window never end").advise(
         "select window_start and window_end of a window too, or SET 'execution.runtime-mode' = 'batch' for a bounded input",
     )
-}
-
-/// Renames columns by an alias, `t` or `t(a, b)`.
-pub(crate) fn rename(columns: &mut [Column], alias: &ast::TableAlias) -> Result<(), Diagnostic> {
-    for column in columns.iter_mut() {
-        column.qualifier = vec![alias.name.value.clone()];
-    }
-    if alias.columns.is_empty() {
-        return Ok(());
-    }
-    if alias.columns.len() != columns.len() {
-        let (given, found) = (alias.columns.len(), columns.len());
-        let message = format!("`{}` names {given} columns, but there are {found}", alias.name.value);
-        return Err(
-            error(code::TYPE_MISMATCH, from_parser(alias.name.span), message).advise("name all columns or none")
-        );
-    }
-    for (column, name) in columns.iter_mut().zip(&alias.columns) {
-        column.field.name.clone_from(&name.name.value);
-    }
-    Ok(())
-}
-
-/// The rows of all inputs, whose columns get the types that all of them fit.
-pub(super) fn union_all(inputs: Vec<Relation>, span: Span) -> Result<Relation, Diagnostic> {
-    let mut columns: Vec<Column> = inputs[0].columns.clone();
-    columns.iter_mut().for_each(|c| c.qualifier.clear());
-    for (position, input) in inputs.iter().enumerate().skip(1) {
-        if input.columns.len() != columns.len() {
-            let message = format!(
-                "query {} of UNION has {} columns, the first has {}",
-                position + 1,
-                input.columns.len(),
-                columns.len()
-            );
-            return Err(error(code::TYPE_MISMATCH, span, message).advise("select the same columns in all queries"));
-        }
-        for (column, other) in columns.iter_mut().zip(&input.columns) {
-            let (left, right) = (&column.field.data_type, &other.field.data_type);
-            column.field.data_type = common_type(left, right).ok_or_else(|| {
-                let message = format!("column `{}` of UNION is {left} and {right}", column.field.name);
-                error(code::TYPE_MISMATCH, span, message).advise("cast one of them to the type of the other")
-            })?;
-            column.field.nullable |= other.field.nullable;
-            column.attribute = common_attribute(&column.attribute, &other.attribute);
-        }
-    }
-    let inputs = inputs.into_iter().map(|input| with_types(input, &columns).rel).collect();
-    Ok(Relation { rel: Rel::Union { inputs }, columns })
-}
-
-fn common_attribute(left: &Attribute, right: &Attribute) -> Attribute {
-    match (left, right) {
-        _ if left == right => left.clone(),
-        _ if left.is_event_time() && right.is_event_time() => Attribute::Rowtime,
-        _ => Attribute::None,
-    }
-}
-
-/// The relation with its columns cast to the types of `columns`.
-fn with_types(input: Relation, columns: &[Column]) -> Relation {
-    if input.columns.iter().zip(columns).all(|(c, to)| c.field.data_type == to.field.data_type) {
-        return input;
-    }
-    let scope = Scope::of(input.columns.clone());
-    let outputs = columns.iter().enumerate().map(|(i, to)| {
-        let expr = convert(scope.column(i, Span::default()), &to.field.data_type);
-        (expr, to.clone())
-    });
-    let outputs = outputs.collect();
-    input.project(outputs)
 }
 
 /// The number of LIMIT or FETCH FIRST, and its place.

@@ -65,6 +65,16 @@ impl Attribute {
         }
     }
 
+    /// Whether the column says which of the windows a row belongs to.
+    pub fn belongs_to(&self, windows: &Windows) -> bool {
+        match self {
+            // Sessions of different keys can begin and end together, and yet be different windows.
+            Attribute::WindowStart(w) | Attribute::WindowEnd(w) => w == windows && w.assigner.slicing().is_some(),
+            Attribute::WindowTime(w) => w == windows,
+            _ => false,
+        }
+    }
+
     /// Whether windows can be assigned by the column.
     pub fn is_time(&self) -> bool {
         self.is_event_time() || *self == Attribute::Proctime

@@ -1,12 +1,15 @@
 //! SELECT: the select list, WHERE, GROUP BY, HAVING, DISTINCT.
 
+use super::aggregate_list::AggregateList;
 use super::expression::Binder;
-use super::group::{AggregateList, Grouping};
+use super::group::Grouping;
 use super::grouping_sets::has_sets;
 use super::join::Tree;
-use super::over::OverList;
+use super::over;
+use super::over_list::OverList;
 use super::place::{error, from_parser, span_of, unsupported};
-use super::query::{QueryBinder, Relation};
+use super::query::QueryBinder;
+use super::relation::Relation;
 use super::scope::{Column, Scope, unique_names};
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::Rel;
@@ -30,10 +33,12 @@ impl QueryBinder<'_> {
             scope.columns.iter_mut().for_each(|c| c.field.nullable = true);
         }
         let grouping = Grouping::bind(&scope, &select.group_by, &aliases(select))?;
-        let mut list = AggregateList::default();
-        list.group_of_nothing = grouping.is_global();
-        list.group_window = grouping.group_window().cloned();
-        list.overs = OverList::new(&select.named_window);
+        let mut list = AggregateList {
+            group_of_nothing: grouping.is_global(),
+            group_window: grouping.group_window().cloned(),
+            overs: OverList::new(&select.named_window),
+            ..AggregateList::default()
+        };
         let mut binder = Binder { scope: &scope, aggregates: Some(&mut list), clause: "SELECT" };
         let items = select_list(&mut binder, &select.projection)?;
         binder.clause = "HAVING";
@@ -100,7 +105,7 @@ fn plain_column(expr: &Expr, name: &str) -> Column {
 /// The select list over its input with the columns of OVER.
 fn over_and_project(input: Relation, overs: OverList, items: Vec<Item>) -> Result<Relation, Diagnostic> {
     let (expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
-    let (relation, expressions) = overs.apply(input, expressions)?;
+    let (relation, expressions) = over::apply(overs, input, expressions)?;
     Ok(project(relation, expressions.into_iter().zip(names).collect()))
 }
 

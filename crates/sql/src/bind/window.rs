@@ -12,134 +12,62 @@
 use super::expression::Binder;
 use super::place::{error, span_of};
 use super::scope::{Attribute, Scope, Windows};
+use super::window_kind::WindowKind;
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::Window;
 use millstream_plan::window::{Overlap, Slicing, Timeline, WindowAssigner};
 use millstream_types::{DataType, Diagnostic, Value, code};
 use sqlparser::ast;
 
-/// A kind of windows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WindowKind {
-    Tumble,
-    Hop,
-    Cumulate,
-    Session,
-    CountTumble,
-    CountHop,
-}
-
-impl WindowKind {
-    const ALL: [WindowKind; 6] = [
-        WindowKind::Tumble,
-        WindowKind::Hop,
-        WindowKind::Cumulate,
-        WindowKind::Session,
-        WindowKind::CountTumble,
-        WindowKind::CountHop,
-    ];
-
-    /// The kind of an upper-case name.
-    pub fn of(name: &str) -> Option<WindowKind> {
-        WindowKind::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
-    /// Name of the function.
-    pub fn name(self) -> &'static str {
-        match self {
-            WindowKind::Tumble => "TUMBLE",
-            WindowKind::Hop => "HOP",
-            WindowKind::Cumulate => "CUMULATE",
-            WindowKind::Session => "SESSION",
-            WindowKind::CountTumble => "COUNT_TUMBLE",
-            WindowKind::CountHop => "COUNT_HOP",
+/// The windows of measures in the order of [`WindowKind::measures`]; an offset that is left out is zero.
+///
+/// # Errors
+/// INVALID_WINDOW for measures that are not constant, not positive, or do not fit one another.
+pub(super) fn assigner(kind: WindowKind, measures: &[&ast::Expr]) -> Result<WindowAssigner, Diagnostic> {
+    let offset = |index: usize, limit_ms: i64| match measures.get(index) {
+        Some(&offset) => bounded_offset(offset, limit_ms),
+        None => Ok(0),
+    };
+    Ok(match kind {
+        WindowKind::Tumble => {
+            let size_ms = positive_interval(measures[0], "size")?;
+            WindowAssigner::Tumble(Slicing { size_ms, offset_ms: offset(1, size_ms)?.rem_euclid(size_ms) })
         }
-    }
-
-    /// Names of the measures, in order, of which the offset may be left out.
-    pub fn measures(self) -> &'static [&'static str] {
-        match self {
-            WindowKind::Tumble => &["SIZE", "OFFSET"],
-            WindowKind::Hop => &["SLIDE", "SIZE", "OFFSET"],
-            WindowKind::Cumulate => &["STEP", "SIZE", "OFFSET"],
-            WindowKind::Session => &["GAP"],
-            WindowKind::CountTumble => &["SIZE"],
-            WindowKind::CountHop => &["SLIDE", "SIZE"],
+        WindowKind::Hop => {
+            let slide_ms = positive_interval(measures[0], "slide")?;
+            let size_ms = positive_interval(measures[1], "size")?;
+            let offset_ms = offset(2, size_ms.max(slide_ms))?.rem_euclid(slide_ms);
+            if size_ms == slide_ms {
+                return Ok(WindowAssigner::Tumble(Slicing { size_ms, offset_ms }));
+            }
+            at_a_time(size_ms, slide_ms, measures[0])?;
+            WindowAssigner::Overlap(Overlap::Hop { size_ms, slide_ms, offset_ms })
         }
-    }
-
-    /// Whether windows can belong to keys.
-    pub fn has_partitions(self) -> bool {
-        matches!(self, WindowKind::Session | WindowKind::CountTumble | WindowKind::CountHop)
-    }
-
-    /// Whether GROUP BY knows the function.
-    pub fn is_group_function(self) -> bool {
-        matches!(self, WindowKind::Tumble | WindowKind::Hop | WindowKind::Session)
-    }
-
-    /// Measures as an example, as the arguments after the time.
-    pub fn example(self) -> &'static str {
-        match self {
-            WindowKind::Tumble => "INTERVAL '10' SECOND",
-            WindowKind::Hop => "INTERVAL '2' SECOND, INTERVAL '10' SECOND",
-            WindowKind::Cumulate => "INTERVAL '10' SECOND, INTERVAL '1' MINUTE",
-            WindowKind::Session => "INTERVAL '10' SECOND",
-            WindowKind::CountTumble => "100",
-            WindowKind::CountHop => "10, 100",
+        WindowKind::Cumulate => {
+            let step_ms = positive_interval(measures[0], "step")?;
+            let size_ms = positive_interval(measures[1], "size")?;
+            if size_ms % step_ms != 0 {
+                let message = "the size of CUMULATE must be a multiple of its step";
+                return Err(error(code::INVALID_WINDOW, span_of(measures[1]), message)
+                    .advise("write CUMULATE(TABLE t, DESCRIPTOR(ts), step, size): the step comes first"));
+            }
+            let offset_ms = offset(2, size_ms)?.rem_euclid(size_ms);
+            if size_ms == step_ms {
+                return Ok(WindowAssigner::Tumble(Slicing { size_ms, offset_ms }));
+            }
+            at_a_time(size_ms, step_ms, measures[0])?;
+            WindowAssigner::Overlap(Overlap::Cumulate { size_ms, step_ms, offset_ms })
         }
-    }
-
-    /// The windows of measures in the order of [`WindowKind::measures`]; an offset that is left out is zero.
-    ///
-    /// # Errors
-    /// INVALID_WINDOW for measures that are not constant, not positive, or do not fit one another.
-    pub fn assigner(self, measures: &[&ast::Expr]) -> Result<WindowAssigner, Diagnostic> {
-        let offset = |index: usize, limit_ms: i64| match measures.get(index) {
-            Some(&offset) => bounded_offset(offset, limit_ms),
-            None => Ok(0),
-        };
-        Ok(match self {
-            WindowKind::Tumble => {
-                let size_ms = positive_interval(measures[0], "size")?;
-                WindowAssigner::Tumble(Slicing { size_ms, offset_ms: offset(1, size_ms)?.rem_euclid(size_ms) })
-            }
-            WindowKind::Hop => {
-                let slide_ms = positive_interval(measures[0], "slide")?;
-                let size_ms = positive_interval(measures[1], "size")?;
-                let offset_ms = offset(2, size_ms.max(slide_ms))?.rem_euclid(slide_ms);
-                if size_ms == slide_ms {
-                    return Ok(WindowAssigner::Tumble(Slicing { size_ms, offset_ms }));
-                }
-                at_a_time(size_ms, slide_ms, measures[0])?;
-                WindowAssigner::Overlap(Overlap::Hop { size_ms, slide_ms, offset_ms })
-            }
-            WindowKind::Cumulate => {
-                let step_ms = positive_interval(measures[0], "step")?;
-                let size_ms = positive_interval(measures[1], "size")?;
-                if size_ms % step_ms != 0 {
-                    let message = "the size of CUMULATE must be a multiple of its step";
-                    return Err(error(code::INVALID_WINDOW, span_of(measures[1]), message)
-                        .advise("write CUMULATE(TABLE t, DESCRIPTOR(ts), step, size): the step comes first"));
-                }
-                let offset_ms = offset(2, size_ms)?.rem_euclid(size_ms);
-                if size_ms == step_ms {
-                    return Ok(WindowAssigner::Tumble(Slicing { size_ms, offset_ms }));
-                }
-                at_a_time(size_ms, step_ms, measures[0])?;
-                WindowAssigner::Overlap(Overlap::Cumulate { size_ms, step_ms, offset_ms })
-            }
-            WindowKind::Session => WindowAssigner::Session { gap_ms: positive_interval(measures[0], "gap")? },
-            WindowKind::CountTumble => {
-                let size = positive_count(measures[0], "size")?;
-                WindowAssigner::Count { size, slide: size }
-            }
-            WindowKind::CountHop => {
-                let slide = positive_count(measures[0], "slide")?;
-                WindowAssigner::Count { size: positive_count(measures[1], "size")?, slide }
-            }
-        })
-    }
+        WindowKind::Session => WindowAssigner::Session { gap_ms: positive_interval(measures[0], "gap")? },
+        WindowKind::CountTumble => {
+            let size = positive_count(measures[0], "size")?;
+            WindowAssigner::Count { size, slide: size }
+        }
+        WindowKind::CountHop => {
+            let slide = positive_count(measures[0], "slide")?;
+            WindowAssigner::Count { size: positive_count(measures[1], "size")?, slide }
+        }
+    })
 }
 
 /// Fails when more windows overlap than the numbers of their tables have room for.
@@ -150,32 +78,6 @@ fn at_a_time(size_ms: i64, step_ms: i64, place: &ast::Expr) -> Result<(), Diagno
     }
     let message = format!("each row would lie in {} windows; at most {MOST} are possible", size_ms / step_ms);
     Err(error(code::INVALID_WINDOW, span_of(place), message).advise("take a longer slide or step, or a shorter window"))
-}
-
-/// The words after the name of a window function of GROUP BY that ask for a bound of its window.
-pub(super) const AUXILIARIES: [&str; 4] = ["_START", "_END", "_ROWTIME", "_PROCTIME"];
-
-/// Whether a name is that of a window function or of an auxiliary function.
-pub(crate) fn is_window_function(name: &str) -> bool {
-    let auxiliary = |kind: WindowKind| name.strip_prefix(kind.name()).is_some_and(|rest| AUXILIARIES.contains(&rest));
-    WindowKind::of(name).is_some() || WindowKind::ALL.into_iter().any(auxiliary)
-}
-
-/// A window function where none can stand.
-pub(crate) fn misplaced(name: &str, place: Span) -> Diagnostic {
-    match WindowKind::of(name) {
-        Some(kind) if kind.is_group_function() => {
-            error(code::INVALID_WINDOW, place, format!("{name} stands in FROM TABLE(…) or in GROUP BY")).advise(
-                format!("for the start of a row's window use {name}_START, or window_start of the table function"),
-            )
-        }
-        Some(kind) => error(code::INVALID_WINDOW, place, format!("{name} stands in FROM TABLE(…)"))
-            .advise(format!("write FROM TABLE({name}(TABLE t, DESCRIPTOR(ts), {}))", kind.example())),
-        None => {
-            error(code::UNKNOWN_FUNCTION, place, format!("there is no {name}: its windows are a table function only"))
-                .advise("select window_start, window_end or window_time of the table function")
-        }
-    }
 }
 
 /// A time in milliseconds precision.

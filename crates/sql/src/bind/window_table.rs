@@ -3,12 +3,14 @@
 //! They add `window_start`, `window_end` and `window_time` to every row. Nothing is aggregated yet; a GROUP BY over the
 //! start and the end finds, by the [`Attribute`] of the columns, that its groups are windows.
 
-use super::call::{function_name, plain_arguments};
+use super::arguments::{function_name, plain_arguments};
 use super::expression::Binder;
 use super::place::{error, from_parser, span_of};
-use super::query::{QueryBinder, Relation};
+use super::query::QueryBinder;
+use super::relation::Relation;
 use super::scope::{Attribute, Column, Scope, Windows};
-use super::window::{WindowKind, check_time, in_milliseconds, later, misplaced};
+use super::window::{assigner, check_time, in_milliseconds, later};
+use super::window_kind::{WindowKind, misplaced};
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::Rel;
 use millstream_plan::window::{Slicing, Timeline, WindowAssigner};
@@ -84,7 +86,7 @@ impl QueryBinder<'_> {
         let time_span = span_of(operands.time);
         let time = scope.resolve(std::slice::from_ref(descriptor(kind, operands.time)?))?;
         check_time(&scope, &time, time_span)?;
-        let assigner = kind.assigner(&operands.measures)?;
+        let assigner = assigner(kind, &operands.measures)?;
         let partition = partition.into_iter().map(|e| partition_column(&scope, e)).collect::<Result<Vec<_>, _>>()?;
         Ok(match assigner {
             WindowAssigner::Tumble(slicing) => tumble(input, &scope, time, slicing),

@@ -1,6 +1,6 @@
 //! The names of the aggregate functions, and what `docs/functions.md` says of them. [`crate::bind`] gives them types.
 
-use super::{Category, FunctionInfo};
+use super::function::{Category, FunctionInfo};
 use millstream_plan::aggregate::AggregateFunction;
 
 /// An aggregate function by name.

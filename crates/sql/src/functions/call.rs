@@ -1,6 +1,7 @@
 //! A call being bound: its arguments, and the small vocabulary in which functions are put together from expressions.
 
-use super::Function;
+use super::collection::nested;
+use super::function::Function;
 use crate::bind::coercion;
 use millstream_abi::RuntimeFn;
 use millstream_plan::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Span};
@@ -138,7 +139,7 @@ pub(super) fn is_not_null(expr: Expr) -> Expr {
 /// `CASE WHEN … THEN … ELSE … END` of a type that all values have already.
 pub(super) fn case(branches: Vec<(Expr, Expr)>, otherwise: Expr, data_type: DataType) -> Expr {
     if data_type.is_nested() {
-        return super::collection::case(branches, otherwise, data_type);
+        return nested::case(branches, otherwise, data_type);
     }
     let nullable = otherwise.nullable || branches.iter().any(|(_, value)| value.nullable);
     Expr::new(ExprKind::Case(branches, Box::new(otherwise)), data_type, nullable)

@@ -1,8 +1,7 @@
 //! Conditional functions: all of them are CASE in disguise.
 
 use super::call::{Bound, Call, case, compare, convert, fits, int, is_not_null, is_null, null, string};
-use super::string::functions;
-use super::{Binding, Category, Function};
+use super::function::{Binding, Category, Function, functions};
 use crate::bind::coercion;
 use Binding::Custom;
 use millstream_plan::expr::{CompareOp, Expr, ExprKind};

@@ -1,6 +1,7 @@
 //! The list of functions for people: `SHOW FUNCTIONS` and `docs/functions.md`.
 
-use super::{Category, FunctionInfo, all};
+use super::all;
+use super::function::{Category, FunctionInfo};
 use std::fmt::Write;
 
 /// The reference of all functions, in Markdown, by category.

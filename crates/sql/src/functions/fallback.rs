@@ -8,6 +8,7 @@
 //! Only immutable functions are taken: what depends on the time of the query is ours to define.
 
 use super::call::at;
+use super::ours;
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType as Arrow, Field as ArrowField, FieldRef};
 use datafusion_common::ScalarValue;
@@ -32,7 +33,7 @@ static FUNCTIONS: LazyLock<BTreeMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| 
     for udf in packages.into_iter().flatten().filter(|udf| udf.signature().volatility == Volatility::Immutable) {
         for name in std::iter::once(udf.name()).chain(udf.aliases().iter().map(String::as_str)) {
             let name = name.to_ascii_uppercase();
-            if super::find(&name).is_none() {
+            if ours::find(&name).is_none() {
                 functions.insert(name, Arc::clone(&udf));
             }
         }

@@ -6,10 +6,9 @@
 
 use super::call::{Bound, Call, case, compare, convert, fits, int, is_not_null, native, null, string, text_of};
 use super::collection::{Form, Input, quoted, strings_of_json, vector_call, write};
+use super::function::{Binding, Category, Function, functions};
 use super::overload::Parameter::Text;
 use super::overload::{Gives, Overload};
-use super::string::functions;
-use super::{Binding, Category, Function};
 use crate::bind::coercion::is_castable;
 use crate::data_type::from_text;
 use Binding::{Custom, Overloads};

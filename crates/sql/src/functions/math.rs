@@ -3,10 +3,10 @@
 use super::call::{
     Bound, Call, arithmetic, case, compare, convert, double, fits, int, integer_of, is_cheap, native, null,
 };
+use super::function::{Binding, Category, Function, functions};
 use super::overload::Parameter::{Double, Int, Long};
 use super::overload::{Gives, Overload, Parameter};
-use super::string::functions;
-use super::{Binding, Category, Function, temporal};
+use super::temporal;
 use crate::bind::coercion;
 use Binding::{Custom, Overloads};
 use millstream_abi::RuntimeFn as F;

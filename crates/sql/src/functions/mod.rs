@@ -33,8 +33,10 @@ pub(crate) mod collection;
 mod conditional;
 mod docs;
 mod fallback;
+mod function;
 mod json;
 mod math;
+mod ours;
 mod overload;
 mod printf;
 mod string;
@@ -44,144 +46,27 @@ mod tests;
 
 pub(crate) use aggregate::{aggregate_names, aggregate_usage, find_aggregate};
 pub use docs::reference_markdown;
+pub use function::{Category, FunctionInfo};
 
 use crate::diagnostics;
-use call::{Bound, Call, at};
+use call::{Call, at};
+use function::Binding;
 use millstream_plan::expr::{Expr, Span};
 use millstream_types::{Diagnostic, code};
-use overload::Overload;
-use std::collections::HashMap;
-use std::sync::LazyLock;
-
-/// What a function is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Category {
-    /// Strings.
-    String,
-    /// Patterns.
-    Regex,
-    /// Numbers.
-    Math,
-    /// Dates, times and intervals.
-    Temporal,
-    /// Choices and NULL.
-    Conditional,
-    /// Arrays, maps, rows.
-    Collection,
-    /// JSON.
-    Json,
-    /// Digests.
-    Hash,
-    /// Aggregate functions.
-    Aggregate,
-    /// DataFusion's functions.
-    Vectorised,
-}
-
-impl Category {
-    /// Every category, in the order of the documentation.
-    pub const ALL: &[Category] = &[
-        Category::String,
-        Category::Regex,
-        Category::Math,
-        Category::Temporal,
-        Category::Conditional,
-        Category::Collection,
-        Category::Json,
-        Category::Hash,
-        Category::Aggregate,
-        Category::Vectorised,
-    ];
-
-    /// Heading in the documentation.
-    pub fn title(self) -> &'static str {
-        match self {
-            Category::String => "String functions",
-            Category::Regex => "Patterns and regular expressions",
-            Category::Math => "Mathematical functions",
-            Category::Temporal => "Date and time functions",
-            Category::Conditional => "Conditional functions",
-            Category::Collection => "Collection functions (vectorised)",
-            Category::Json => "JSON functions",
-            Category::Hash => "Hash functions",
-            Category::Aggregate => "Aggregate functions",
-            Category::Vectorised => "Further functions (vectorised)",
-        }
-    }
-}
-
-/// A function, for listings.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FunctionInfo {
-    /// Upper-case name.
-    pub name: String,
-    /// Other names.
-    pub aliases: Vec<String>,
-    /// How it is called.
-    pub signatures: Vec<String>,
-    /// One sentence.
-    pub description: String,
-    /// What it is about.
-    pub category: Category,
-    /// Whether it is compiled into the pipeline, rather than evaluated a buffer at a time.
-    pub is_fused: bool,
-}
-
-/// How a call is bound.
-#[derive(Debug, Clone, Copy)]
-enum Binding {
-    /// By choosing a native function.
-    Overloads(&'static [Overload]),
-    /// By code.
-    Custom(fn(Call) -> Bound),
-}
-
-/// A function of ours.
-#[derive(Debug)]
-struct Function {
-    name: &'static str,
-    aliases: &'static [&'static str],
-    category: Category,
-    signatures: &'static [&'static str],
-    description: &'static str,
-    binding: Binding,
-}
-
-/// All functions of ours, in the order of the documentation.
-const FUNCTIONS: &[&[Function]] = &[
-    string::STRING,
-    string::REGEX,
-    math::MATH,
-    temporal::TEMPORAL,
-    conditional::CONDITIONAL,
-    collection::COLLECTION,
-    json::JSON,
-    string::HASH,
-];
-
-static BY_NAME: LazyLock<HashMap<&'static str, &'static Function>> = LazyLock::new(|| {
-    let names = |f: &'static Function| std::iter::once(f.name).chain(f.aliases.iter().copied()).map(move |n| (n, f));
-    FUNCTIONS.iter().copied().flatten().flat_map(names).collect()
-});
 
 /// Functions of Flink that are not there yet: named as such instead of "unknown".
 const MISSING: &[&str] = &["JSON_ARRAYAGG", "JSON_OBJECTAGG", "PARSE_JSON", "SOURCE_WATERMARK", "TRY_PARSE_JSON"];
 
-/// The function of ours of an upper-case name.
-fn find(name: &str) -> Option<&'static Function> {
-    BY_NAME.get(name).copied()
-}
-
 /// Whether [`bind_call`] knows a scalar function of this name, be it only as one that Flink has and we have not yet.
 pub fn is_scalar(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    find(&name).is_some() || fallback::find(&name).is_some() || MISSING.contains(&&*name)
+    ours::find(&name).is_some() || fallback::find(&name).is_some() || MISSING.contains(&&*name)
 }
 
 /// The function whose name is nearest to an unknown one.
 pub fn suggest(name: &str) -> Option<&'static str> {
     let upper = name.to_ascii_uppercase();
-    let ours = BY_NAME.keys().copied().filter(|known| known.starts_with(|c: char| c.is_ascii_alphabetic()));
+    let ours = ours::names().filter(|known| known.starts_with(|c: char| c.is_ascii_alphabetic()));
     let mut known: Vec<&'static str> = ours.chain(fallback::all().map(|(name, _)| name)).collect();
     known.sort_unstable();
     diagnostics::nearest(&upper, known)
@@ -194,7 +79,7 @@ pub fn suggest(name: &str) -> Option<&'static str> {
 /// the signatures when the arguments fit none of them.
 pub fn bind_call(name: &str, arguments: Vec<Expr>, span: Span) -> Result<Expr, Diagnostic> {
     let upper = name.to_ascii_uppercase();
-    if let Some(function) = find(&upper) {
+    if let Some(function) = ours::find(&upper) {
         let call = Call { function, arguments, span };
         let expr = match function.binding {
             Binding::Overloads(overloads) => overload::choose(overloads, call),
@@ -221,7 +106,7 @@ pub fn bind_call(name: &str, arguments: Vec<Expr>, span: Span) -> Result<Expr, D
 /// Every function: ours in the order of the documentation, the aggregates, then DataFusion's scalar ones by name.
 pub fn all() -> Vec<FunctionInfo> {
     let strings = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let ours = FUNCTIONS.iter().copied().flatten().map(|function| FunctionInfo {
+    let ours = ours::all().map(|function| FunctionInfo {
         name: function.name.to_owned(),
         aliases: strings(function.aliases),
         signatures: strings(function.signatures),

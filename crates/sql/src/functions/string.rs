@@ -1,10 +1,10 @@
 //! String, regular expression, encoding and hash functions.
 
 use super::call::{Bound, Call, case, convert, fits, is_null, native, string, text_of};
+use super::function::{Binding, Category, Function, functions};
 use super::overload::Default::{Int as DefaultInt, Text as DefaultText};
 use super::overload::Parameter::{Bytes, Int, Long, Text, TextOrBytes};
 use super::overload::{Gives, Overload, length_of, together};
-use super::{Binding, Category, Function};
 use millstream_abi::RuntimeFn as F;
 use millstream_plan::expr::Expr;
 use millstream_types::DataType;
@@ -24,20 +24,6 @@ const fn truth(parameters: &'static [super::overload::Parameter], function: F) -
 const fn number(parameters: &'static [super::overload::Parameter], function: F) -> Overload {
     Overload::new(parameters, function, Gives::Int)
 }
-
-macro_rules! functions {
-    ($category:ident; $($name:literal $([$($alias:literal),*])? ($($signature:literal),*) $binding:expr, $description:literal;)*) => {
-        &[$(Function {
-            name: $name,
-            aliases: &[$($($alias),*)?],
-            category: Category::$category,
-            signatures: &[$($signature),*],
-            description: $description,
-            binding: $binding,
-        }),*]
-    };
-}
-pub(super) use functions;
 
 use crate::catalog;
 use Binding::{Custom, Overloads};

@@ -4,10 +4,9 @@
 //! Units of time arrive as string constants.
 
 use super::call::{Bound, Call, arithmetic, at, convert, fits, int, integer_of, native, null, string, text_of};
+use super::function::{Binding, Category, Function, functions};
 use super::overload::Parameter::{Long, Text};
 use super::overload::{Gives, Overload};
-use super::string::functions;
-use super::{Binding, Category, Function};
 use Binding::{Custom, Overloads};
 use millstream_abi::RuntimeFn as F;
 use millstream_plan::expr::{ArithmeticOp, Expr, ExprKind};

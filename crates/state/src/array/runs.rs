@@ -1,6 +1,6 @@
 //! Which keys of a range are in which partition.
 
-use crate::partial::{BLOCK_BITS, PARTITIONS, partition_of_key};
+use crate::partition::{BLOCK_BITS, PARTITIONS, partition_of_key};
 use millstream_abi::KeyRange;
 use std::ops::Range;
 

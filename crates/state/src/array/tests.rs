@@ -1,10 +1,10 @@
 //! Arrays against tables: the same rows, however they are divided between the two.
 
 use super::*;
-use crate::columns::{Output, OutputTypes};
 use crate::combine::Combiner;
 use crate::merge::{arrays_of_one_shape, merge};
-use crate::partial::partition_of_key;
+use crate::output::{Output, OutputTypes};
+use crate::partition::partition_of_key;
 use crate::table::{Table, TableHint};
 use arrow_array::ArrayRef;
 use millstream_abi::{Accumulator, Combination, Finish, Slot};

@@ -282,7 +282,7 @@ pub(crate) unsafe fn bytes(layout: &EntryLayout, entry: *const u8) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::partial::PARTITIONS;
+    use crate::partition::PARTITIONS;
     use crate::table::Table;
 
     fn place(position: u64) -> Ordinal {

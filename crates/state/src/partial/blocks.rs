@@ -10,15 +10,16 @@
 //!            └────────┴───────┴────────┴───────┴──  ─┴───┘
 //! ```
 
-use super::{Entries, Form, PARTITIONS, Partial, partition_of, partition_of_key};
+use super::{Entries, Form, Partial};
 use crate::arena::Arena;
 use crate::array::{ArrayBlock, ArrayBlocks, ArrayRun};
 use crate::budget::{Charge, MemoryBudget, MemoryClass};
-use crate::columns::OutputTypes;
 use crate::dense::dense_key_of_entry;
 use crate::encoding::EntryFields;
 use crate::entry::{compare_keys, hash};
 use crate::memory::EntryMemory;
+use crate::output::OutputTypes;
+use crate::partition::{PARTITIONS, partition_of, partition_of_key};
 use millstream_abi::EntryLayout;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use std::cmp::Ordering;

@@ -1,7 +1,7 @@
 //! Several partials as one, for slices that stay open over many generations: each of those leaves a partial of its own, with
 //! an entry for every key that was met meanwhile.
 
-use super::{Entries, Form, PARTITIONS, Partial};
+use super::{Entries, Form, Partial};
 use crate::arena::Arena;
 use crate::array::compact_arrays;
 use crate::budget::{Charge, MemoryBudget, MemoryClass};
@@ -9,6 +9,7 @@ use crate::entry;
 use crate::memory::EntryMemory;
 use crate::merge::{Copies, arrays_of_one_shape, merge_entries};
 use crate::object;
+use crate::partition::PARTITIONS;
 use millstream_abi::Accumulator;
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The bounds of an interval join: conjuncts that compare the event times of both sides.
 
-use super::super::query::Relation;
+use super::super::relation::Relation;
 use super::super::scope::{Column, Scope};
-use super::strategy::{Equality, Pairing};
+use super::pairing::{Equality, Pairing};
 use millstream_plan::expr::{CompareOp, Expr, ExprKind, Span};
 use millstream_types::{DataType, Value};
 

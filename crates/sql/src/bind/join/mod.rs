@@ -7,6 +7,8 @@
 //! | file | what |
 //! | --- | --- |
 //! | `tree` | the tree, and where conjuncts go |
+//! | `conditions` | conjuncts, and which side they need |
+//! | `pairing` | the conditions of one join, and the relation of the rows that meet |
 //! | `strategy` | window, interval, versioned, lookup or regular join |
 //! | `interval` | bounds of the times of an interval join |
 //! | `versioned` | `FOR SYSTEM_TIME AS OF` an event time |
@@ -18,8 +20,10 @@
 //! Invariant: the columns of a tree are those of the relation built from it, in the same order; only their roles in
 //! time are known no sooner than the strategies are.
 
+mod conditions;
 mod interval;
 mod nulls;
+mod pairing;
 mod sources;
 mod strategy;
 mod subquery;
@@ -27,99 +31,4 @@ mod tree;
 mod unnest;
 mod versioned;
 
-use tree::Join;
 pub(super) use tree::Tree;
-
-use millstream_plan::expr::{Expr, ExprKind, Span};
-use millstream_types::Value;
-
-/// Adds the operands of (nested) ANDs to `conjuncts`. TRUE says nothing.
-fn split_conjuncts(condition: Expr, conjuncts: &mut Vec<Expr>) {
-    match condition.kind {
-        ExprKind::And(operands) => operands.into_iter().for_each(|e| split_conjuncts(e, conjuncts)),
-        ExprKind::Literal(Value::Boolean(true)) => {}
-        ExprKind::Not(operand) => split_negated(*operand, condition.span, conjuncts),
-        _ => conjuncts.push(condition),
-    }
-}
-
-/// The same of `NOT operand`: so that a join sees a bound in `NOT a > b`, too.
-fn split_negated(operand: Expr, span: Span, conjuncts: &mut Vec<Expr>) {
-    match operand.kind {
-        ExprKind::Or(operands) => operands.into_iter().for_each(|e| split_negated(e, span, conjuncts)),
-        ExprKind::Not(inner) => split_conjuncts(*inner, conjuncts),
-        // NaN is neither less than a number nor at least as great.
-        ExprKind::Compare(op, a, b) if !a.data_type.is_floating() => {
-            let kind = ExprKind::Compare(op.negated(), a, b);
-            conjuncts.push(Expr::new(kind, operand.data_type, operand.nullable).at(span));
-        }
-        _ => conjuncts.push(super::operators::not(operand, span)),
-    }
-}
-
-/// The conjunction of one or more conditions.
-fn conjunction(mut conjuncts: Vec<Expr>) -> Option<Expr> {
-    let span = conjuncts.first()?.span;
-    Some(match conjuncts.len() {
-        1 => conjuncts.remove(0),
-        _ => super::operators::logical(true, conjuncts, span),
-    })
-}
-
-/// Which inputs of a join an expression over the columns of both needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
-    /// None: it is constant.
-    Neither,
-    /// Columns of the left only.
-    Left,
-    /// Columns of the right only.
-    Right,
-    /// Columns of both.
-    Both,
-}
-
-impl Side {
-    /// The side of a column; `width`: number of columns of the left.
-    fn of_column(column: usize, width: usize) -> Side {
-        if column < width { Side::Left } else { Side::Right }
-    }
-
-    /// `width`: number of columns of the left.
-    fn of(expr: &Expr, width: usize) -> Side {
-        let (mut left, mut right) = (false, false);
-        expr.walk(&mut |e| {
-            if let ExprKind::Column(i) = e.kind {
-                left |= i < width;
-                right |= i >= width;
-            }
-        });
-        match (left, right) {
-            (false, false) => Side::Neither,
-            (true, false) => Side::Left,
-            (false, true) => Side::Right,
-            (true, true) => Side::Both,
-        }
-    }
-}
-
-/// The expression with every column `i` as column `map(i)`.
-fn with_columns(expr: Expr, map: &impl Fn(usize) -> usize) -> Expr {
-    expr.rewrite(&mut |mut e| {
-        if let ExprKind::Column(i) = &mut e.kind {
-            *i = map(*i);
-        }
-        e
-    })
-}
-
-/// Whether a condition gives the same wherever it is evaluated: not the watermark, nor a random number.
-fn can_move(expr: &Expr) -> bool {
-    let mut fixed = true;
-    expr.walk(&mut |e| match &e.kind {
-        ExprKind::CurrentWatermark | ExprKind::ProcessingTime => fixed = false,
-        ExprKind::Call(function, _) => fixed &= function.is_deterministic(),
-        _ => {}
-    });
-    fixed
-}

@@ -1,17 +1,17 @@
 //! Outer joins whose missing rows WHERE drops anyway are inner joins, as in Flink.
 
-use super::{Join, Side};
+use super::conditions::Side;
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_plan::logical::JoinKind;
 
-/// The kind of a join of which only rows come through for which `conjuncts` are TRUE.
-pub(super) fn kind_under(join: &Join, conjuncts: &[Expr]) -> JoinKind {
-    let width = join.left.width();
+/// What a join of this kind is when only rows come through for which `conjuncts` are TRUE; `width`: number of columns of the
+/// left.
+pub(super) fn kind_under(kind: JoinKind, width: usize, conjuncts: &[Expr]) -> JoinKind {
     let rejects = |side: Side| conjuncts.iter().any(|c| rejects_nulls(c, &|i| side == Side::of_column(i, width)));
     // Rows without a partner on one side have NULL in all its columns.
-    let needs_left = join.kind.left_is_optional() && rejects(Side::Left);
-    let needs_right = join.kind.right_is_optional() && rejects(Side::Right);
-    match (join.kind, needs_left, needs_right) {
+    let needs_left = kind.left_is_optional() && rejects(Side::Left);
+    let needs_right = kind.right_is_optional() && rejects(Side::Right);
+    match (kind, needs_left, needs_right) {
         (JoinKind::Left, _, true) | (JoinKind::Right, true, _) | (JoinKind::Full, true, true) => JoinKind::Inner,
         (JoinKind::Full, true, false) => JoinKind::Left,
         (JoinKind::Full, false, true) => JoinKind::Right,

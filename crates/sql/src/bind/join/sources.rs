@@ -3,10 +3,12 @@
 use super::super::expression::Binder;
 use super::super::operators;
 use super::super::place::{error, from_parser, span_of};
-use super::super::query::{QueryBinder, rename};
+use super::super::query::QueryBinder;
+use super::super::relation::rename;
 use super::super::scope::{Column, Scope};
-use super::tree::{AsOf, Join, Tree};
-use super::{split_conjuncts, with_columns};
+use super::conditions::{split_conjuncts, with_columns};
+use super::strategy::AsOf;
+use super::tree::{Join, Tree};
 use millstream_plan::expr::{CompareOp, Expr, ExprKind, Span};
 use millstream_plan::logical::JoinKind;
 use millstream_types::{Diagnostic, Field, code};

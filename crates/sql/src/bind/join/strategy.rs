@@ -5,95 +5,25 @@
 //! semi joins, a bounded optional one) is looked up; what remains are regular inner joins. Everything else would have to
 //! take back rows that it has given.
 
-use super::super::coercion::{common_type, convert};
 use super::super::place::error;
-use super::super::query::{QueryBinder, Relation};
+use super::super::query::QueryBinder;
+use super::super::relation::Relation;
 use super::super::scope::{Attribute, Column, Scope, Windows};
 use super::interval::Interval;
-use super::tree::{AsOf, make_optional};
-use super::{Side, conjunction, versioned, with_columns};
-use millstream_plan::expr::{ArithmeticOp, CompareOp, Expr, ExprKind, Span};
+use super::pairing::{Equality, Pairing, joined, joined_columns};
+use super::versioned;
+use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::{JoinKind, JoinStrategy, Rel};
 use millstream_plan::window::{Timeline, WindowAssigner};
-use millstream_types::{DataType, Diagnostic, Value, code};
+use millstream_types::{Diagnostic, Value, code};
 
-/// `left = right`, each over the columns of its own input.
-#[derive(Debug, Clone)]
-pub(super) struct Equality {
-    pub left: Expr,
-    pub right: Expr,
-}
-
-/// The conditions of a join, sorted.
-#[derive(Debug, Clone)]
-pub(super) struct Pairing {
-    pub equalities: Vec<Equality>,
-    /// Everything else, over the columns of the left, then those of the right.
-    pub rest: Vec<Expr>,
-}
-
-impl Pairing {
-    /// Sorts conditions over `width` left columns and the right ones after them.
-    pub fn new(conjuncts: Vec<Expr>, width: usize) -> Pairing {
-        let mut pairing = Pairing { equalities: vec![], rest: vec![] };
-        for conjunct in conjuncts {
-            match equality(&conjunct, width) {
-                Some(equality) => {
-                    // As keys NaN equals itself, in SQL nothing does.
-                    if equality.left.data_type.is_floating() {
-                        pairing.rest.push(conjunct);
-                    }
-                    pairing.equalities.push(equality);
-                }
-                None => pairing.rest.push(conjunct),
-            }
-        }
-        pairing
-    }
-
-    /// The same conditions with the sides exchanged.
-    fn swapped(self, left: usize, right: usize) -> Pairing {
-        let map = |i: usize| if i < left { i + right } else { i - left };
-        let swap = |e: Equality| Equality { left: e.right, right: e.left };
-        Pairing {
-            equalities: self.equalities.into_iter().map(swap).collect(),
-            rest: self.rest.into_iter().map(|e| with_columns(e, &map)).collect(),
-        }
-    }
-
-    /// `Rel::Join`'s keys and residual. A join without keys gets a constant one, so that all its rows meet.
-    fn into_parts(self) -> (Vec<(Expr, Expr)>, Option<Expr>) {
-        let mut keys: Vec<(Expr, Expr)> = self.equalities.into_iter().map(|e| (e.left, e.right)).collect();
-        if keys.is_empty() {
-            let constant = Expr::literal(Value::Int(0), DataType::Int);
-            keys.push((constant.clone(), constant));
-        }
-        (keys, conjunction(self.rest))
-    }
-}
-
-fn equality(conjunct: &Expr, width: usize) -> Option<Equality> {
-    let ExprKind::Compare(CompareOp::Equal, a, b) = &conjunct.kind else { return None };
-    let (left, right) = match (Side::of(a, width), Side::of(b, width)) {
-        (Side::Left, Side::Right) => (a, b),
-        (Side::Right, Side::Left) => (b, a),
-        _ => return None,
-    };
-    let data_type = common_type(&left.data_type, &right.data_type)?;
-    let key = |e: Expr| zero_without_sign(convert(e, &data_type));
-    let right = with_columns((**right).clone(), &|i| i - width);
-    Some(Equality { left: key((**left).clone()), right: key(right) })
-}
-
-/// As keys 0.0 and -0.0 differ, in SQL they do not: adding zero makes them one.
-fn zero_without_sign(key: Expr) -> Expr {
-    if !key.data_type.is_floating() {
-        return key;
-    }
-    let (data_type, nullable, span) = (key.data_type.clone(), key.nullable, key.span);
-    let zero = Expr::literal(Value::Float(0.0), data_type.clone());
-    let kind = ExprKind::Arithmetic(ArithmeticOp::Add, Box::new(key), Box::new(zero));
-    Expr::new(kind, data_type, nullable).at(span)
+/// Which version of the right side a row of the left meets.
+#[derive(Debug)]
+pub(in super::super) enum AsOf {
+    /// The one that is there when it is processed: the right side is looked up.
+    Processing,
+    /// The one of this event time, over the columns of the left.
+    EventTime(Expr),
 }
 
 /// Joins two relations.
@@ -161,29 +91,6 @@ fn has_time(relation: &Relation) -> bool {
         || relation.rel.tables().iter().any(|table| table.watermark.is_some())
 }
 
-/// Appends the columns of the right where the kind shows them.
-fn joined_columns(left: Vec<Column>, right: Vec<Column>, kind: JoinKind) -> Vec<Column> {
-    let (mut columns, mut right) = (left, right);
-    if kind.shows_right() {
-        make_optional(&mut columns, kind.left_is_optional());
-        make_optional(&mut right, kind.right_is_optional());
-        columns.append(&mut right);
-    }
-    columns
-}
-
-pub(super) fn joined(
-    left: Relation,
-    right: Relation,
-    kind: JoinKind,
-    strategy: JoinStrategy,
-    pairing: Pairing,
-) -> Relation {
-    let (keys, residual) = pairing.into_parts();
-    let rel = Rel::Join { left: Box::new(left.rel), right: Box::new(right.rel), kind, strategy, keys, residual };
-    Relation { rel, columns: joined_columns(left.columns, right.columns, kind) }
-}
-
 /// The windows whose start and end the conditions equate.
 fn common_windows(left: &Relation, right: &Relation, pairing: &Pairing) -> Option<Windows> {
     let scopes = (Scope::of(left.columns.clone()), Scope::of(right.columns.clone()));
@@ -206,7 +113,7 @@ fn window(left: Relation, right: Relation, kind: JoinKind, mut pairing: Pairing,
     let mut joined =
         joined(left, right, kind, JoinStrategy::Window { left_time, right_time, timeline: Timeline::Own }, pairing);
     // Rows come when their window is complete: other times are behind the watermark then.
-    joined.columns.iter_mut().filter(|c| !belongs(&c.attribute, windows)).for_each(|c| c.attribute = Attribute::None);
+    joined.columns.iter_mut().filter(|c| !c.attribute.belongs_to(windows)).for_each(|c| c.attribute = Attribute::None);
     joined
 }
 
@@ -219,20 +126,11 @@ fn drop_window_keys(left: &Relation, right: &Relation, pairing: &mut Pairing, wi
     let (of_left, of_right) = (Scope::of(left.columns.clone()), Scope::of(right.columns.clone()));
     let is_of_window = |e: &Equality| {
         let attribute = of_left.attribute(&e.left);
-        belongs(&attribute, windows) && attribute == of_right.attribute(&e.right)
+        attribute.belongs_to(windows) && attribute == of_right.attribute(&e.right)
     };
     let (of_window, others): (Vec<Equality>, Vec<Equality>) =
         std::mem::take(&mut pairing.equalities).into_iter().partition(is_of_window);
     pairing.equalities = if others.is_empty() { of_window.into_iter().take(1).collect() } else { others };
-}
-
-pub(super) fn belongs(attribute: &Attribute, windows: &Windows) -> bool {
-    match attribute {
-        // Sessions of different keys can begin and end together, and yet be different windows.
-        Attribute::WindowStart(w) | Attribute::WindowEnd(w) => w == windows && w.assigner.slicing().is_some(),
-        Attribute::WindowTime(w) => w == windows,
-        _ => false,
-    }
 }
 
 /// `window_time` of the rows of a relation.

@@ -1,11 +1,13 @@
 //! The tree of FROM, and where its conjuncts are evaluated.
 
-use super::super::query::{QueryBinder, Relation};
+use super::super::query::QueryBinder;
 use super::super::rank;
-use super::super::scope::{Attribute, Column, Scope};
+use super::super::relation::Relation;
+use super::super::scope::{Column, Scope};
+use super::conditions::{Side, can_move, conjunction, with_columns};
 use super::nulls::kind_under;
-use super::strategy::{self, Pairing};
-use super::{Side, can_move, conjunction, with_columns};
+use super::pairing::{Pairing, make_optional};
+use super::strategy::{self, AsOf};
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::{JoinKind, Rel};
 use millstream_types::{Diagnostic, Field};
@@ -37,15 +39,6 @@ pub(in super::super) struct Join {
     pub as_of: Option<AsOf>,
     /// Where the join stands.
     pub place: Span,
-}
-
-/// Which version of the right side a row of the left meets.
-#[derive(Debug)]
-pub(in super::super) enum AsOf {
-    /// The one that is there when it is processed: the right side is looked up.
-    Processing,
-    /// The one of this event time, over the columns of the left.
-    EventTime(Expr),
 }
 
 /// The elements of a collection of each row.
@@ -172,7 +165,7 @@ impl Join {
     /// WHERE over the rows of the join.
     fn filter(mut self: Box<Self>, conjuncts: Vec<Expr>) -> Tree {
         let width = self.left.width();
-        self.kind = kind_under(&self, &conjuncts);
+        self.kind = kind_under(self.kind, width, &conjuncts);
         let (mut left, mut right, mut above) = (vec![], vec![], vec![]);
         for conjunct in conjuncts {
             let side = Side::of(&conjunct, width);
@@ -217,14 +210,4 @@ impl Join {
 /// Conditions over the right columns alone, as a filter of the right input sees them.
 fn shifted(conjuncts: Vec<Expr>, width: usize) -> Vec<Expr> {
     conjuncts.into_iter().map(|c| with_columns(c, &|i| i.saturating_sub(width))).collect()
-}
-
-/// What rows without a partner do to the columns of their side: they are NULL, and so no time any more.
-pub(super) fn make_optional(columns: &mut [Column], optional: bool) {
-    if optional {
-        for column in columns {
-            column.field.nullable = true;
-            column.attribute = Attribute::None;
-        }
-    }
 }

@@ -2,10 +2,11 @@
 
 use super::super::expression::Binder;
 use super::super::place::{error, span_of, type_name, unsupported};
-use super::super::query::{QueryBinder, rename};
+use super::super::query::QueryBinder;
+use super::super::relation::rename;
 use super::super::scope::Column;
 use super::super::select::nothing;
-use super::split_conjuncts;
+use super::conditions::split_conjuncts;
 use super::tree::{Tree, Unnest};
 use millstream_plan::expr::Span;
 use millstream_plan::logical::JoinKind;

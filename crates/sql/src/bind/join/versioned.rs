@@ -5,10 +5,10 @@
 //! So a condition on the right side is no filter of it either, but tested of the version that was found.
 
 use super::super::place::{error, type_name};
-use super::super::query::Relation;
+use super::super::relation::Relation;
 use super::super::scope::{Attribute, Column, Scope};
 use super::super::window::in_milliseconds;
-use super::strategy::{Pairing, belongs, joined};
+use super::pairing::{Pairing, joined};
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::{JoinKind, JoinStrategy, Rel, Table};
 use millstream_types::{DataType, Diagnostic, code};
@@ -48,7 +48,7 @@ pub(super) fn join(
     // Rows come when their time has come; other times may have passed by then.
     let width = left.columns.len();
     let stays = |(i, column): (usize, &Column)| match &attribute {
-        Attribute::WindowTime(windows) => i < width && belongs(&column.attribute, windows),
+        Attribute::WindowTime(windows) => i < width && column.attribute.belongs_to(windows),
         _ => time.kind == ExprKind::Column(i),
     };
     let stay: Vec<bool> = left.columns.iter().chain(&right.columns).enumerate().map(stays).collect();

@@ -1,8 +1,8 @@
 //! SQL functions: definitions and calls.
 
 use super::{Session, nexmark};
+use crate::ddl::FunctionDefinition;
 use crate::statement::{Statement, parse_script};
-use crate::user_function::FunctionDefinition;
 
 fn definition(sql: &str) -> FunctionDefinition {
     match parse_script(sql).unwrap().remove(0).statement {

@@ -1,0 +1,187 @@
+//! A session of the command line: executes statements one by one, or inserts beside each other, and reports.
+
+use crate::arguments::Common;
+use crate::config::Config;
+use crate::control::Control;
+use crate::failure::{Failure, Text};
+use crate::interrupt::Interrupt;
+use crate::output::{StandardOutput, print};
+use crate::status::Telling;
+use crate::{status, summary};
+use millstream::sql::{self, ParsedStatement};
+use millstream::{
+    CancelToken, Diagnostic, Discarded, Outcome, PreparedRun, RunMonitor, Session, SessionConfig, StatsSnapshot, code,
+    user_code_directory,
+};
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::panic::resume_unwind;
+
+/// A session with the configuration applied.
+pub(crate) struct Context {
+    pub(crate) session: Session,
+    pub(crate) config: Config,
+    pub(crate) output: StandardOutput,
+    pub(crate) interrupt: Interrupt,
+    control: Option<Control>,
+    /// Inserts that read endless input, and the texts that they are of: they run together.
+    endless: Vec<(PreparedRun, Text)>,
+}
+
+impl Context {
+    /// A session as the arguments and the configuration file say.
+    pub(crate) fn new(common: &Common) -> Result<Context, Failure> {
+        // First of all: a signal is never met by nobody.
+        let interrupt = Interrupt::install().map_err(Failure::usage)?;
+        let config = Config::load(common)?;
+        let mut session = Session::new(SessionConfig { pin: config.pin, code_directory: user_code_directory() });
+        for (key, value) in &config.settings {
+            session.set(key, value).map_err(Failure::usage)?;
+        }
+        let output = StandardOutput::new(config.output);
+        Ok(Context { session, config, output, interrupt, control: None, endless: Vec::new() })
+    }
+
+    /// Substitutes variables.
+    pub(crate) fn text(&self, sql: String, origin: String) -> Result<Text, Failure> {
+        match sql::substitute_variables(&sql, &|name| self.config.variable(name)) {
+            Ok(sql) => Ok(Text { sql, origin }),
+            Err(diagnostic) => Err(Failure::statement(diagnostic, &Text { sql, origin })),
+        }
+    }
+
+    /// Executes every statement of a text; ends with the first that fails. Inserts that read endless input wait for
+    /// [`Context::finish`], or for the next query; after a failure they are not run.
+    pub(crate) fn execute(&mut self, text: &Text) -> Result<(), Failure> {
+        let executed = self.execute_all(text);
+        if executed.is_err() {
+            self.endless.clear();
+        }
+        executed
+    }
+
+    fn execute_all(&mut self, text: &Text) -> Result<(), Failure> {
+        let failed = |d| Failure::statement(d, text);
+        for statement in &self.session.parse(&text.sql).map_err(failed)? {
+            if statement.is_insert() {
+                let run = self.prepare(statement).map_err(failed)?;
+                match run.is_endless() {
+                    true => self.endless.push((run, text.clone())),
+                    false => self.run_together(vec![(run, text.clone())])?,
+                }
+                continue;
+            }
+            if statement.is_query() {
+                self.finish()?;
+            }
+            self.execute_one(statement).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Runs the inserts that read endless input, until all have ended or one has failed.
+    pub(crate) fn finish(&mut self) -> Result<(), Failure> {
+        let runs = std::mem::take(&mut self.endless);
+        if runs.len() > 1 && !self.config.quiet {
+            let _ = writeln!(stderr(), "note: {} INSERTs that read endless input run together", runs.len());
+        }
+        self.run_together(runs)
+    }
+
+    /// Plans an insert. Other processes can reach it from now on, if there is a state directory.
+    fn prepare(&mut self, statement: &ParsedStatement) -> Result<PreparedRun, Diagnostic> {
+        if let Some(place) = self.session.open_state_directory()?
+            && self.control.is_none()
+        {
+            self.control = Control::listen(place.local());
+        }
+        self.session.prepare(statement)
+    }
+
+    /// Names the queries that signals and requests are meant for.
+    fn watch(&self, monitors: &[RunMonitor]) {
+        let tokens: Vec<CancelToken> = monitors.iter().map(|monitor| monitor.cancel().clone()).collect();
+        self.control.iter().for_each(|control| control.watch(tokens.clone()));
+        self.interrupt.watch(tokens);
+    }
+
+    /// Runs inserts beside each other, each by a thread of its own. When one fails the others stop in good order, with a
+    /// checkpoint if they have any.
+    fn run_together(&mut self, inserts: Vec<(PreparedRun, Text)>) -> Result<(), Failure> {
+        let (mut runs, texts): (Vec<PreparedRun>, Vec<Text>) = inserts.into_iter().unzip();
+        PreparedRun::share(&mut runs);
+        let monitors: Vec<RunMonitor> = runs.iter().map(|_| RunMonitor::new()).collect();
+        self.watch(&monitors);
+        let config = &self.config;
+        let report = |stats: &StatsSnapshot| summary::report(config.stats, stats);
+        // Several status lines would overwrite each other.
+        let line = !config.quiet && runs.len() == 1;
+        let telling = Telling { line, silence: !config.quiet, every: config.stats_every, report: &report };
+        let run = |run: PreparedRun, monitor: &RunMonitor| {
+            let outcome = status::telling(&telling, monitor, || run.run(&mut Discarded, monitor));
+            if outcome.is_err() {
+                monitors.iter().for_each(|other| other.cancel().stop());
+            }
+            outcome
+        };
+        let outcomes: Vec<Result<Outcome, Diagnostic>> = std::thread::scope(|scope| {
+            let run = &run;
+            let start = |(prepared, monitor)| scope.spawn(move || run(prepared, monitor));
+            let threads: Vec<_> = runs.into_iter().zip(&monitors).map(start).collect();
+            let end = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+            };
+            threads.into_iter().map(end).collect()
+        });
+        self.watch(&[]);
+        let mut failures = Vec::new();
+        for ((outcome, monitor), text) in outcomes.into_iter().zip(&monitors).zip(&texts) {
+            if let Err(failure) = self.tell(outcome, monitor) {
+                failures.push(Failure::statement(failure, text));
+            }
+        }
+        // The one that has ended the others is what the command ends with.
+        let first = failures.iter().position(|failure| ![code::SUSPENDED, code::CANCELLED].contains(&failure.code()));
+        if failures.is_empty() {
+            return Ok(());
+        }
+        let failure = failures.swap_remove(first.unwrap_or(0));
+        failures.iter().for_each(Failure::report);
+        Err(failure)
+    }
+
+    /// Executes a statement at once.
+    pub(crate) fn execute_one(&mut self, statement: &ParsedStatement) -> Result<(), Diagnostic> {
+        let monitor = RunMonitor::new();
+        self.watch(std::slice::from_ref(&monitor));
+        // A table that grows on the terminal and a status line under it would overwrite each other.
+        let rows_on_terminal = stdout().is_terminal() && self.output.is_text() && statement.is_query();
+        let show = !self.config.quiet && !rows_on_terminal;
+        let (session, output, config) = (&mut self.session, &mut self.output, &self.config);
+        let report = |stats: &StatsSnapshot| summary::report(config.stats, stats);
+        let silence = !config.quiet;
+        let telling = Telling { line: show, silence, every: config.stats_every, report: &report };
+        let outcome = status::telling(&telling, &monitor, || session.execute(statement, output, &monitor));
+        self.watch(&[]);
+        self.tell(outcome, &monitor)
+    }
+
+    /// What is to be told of a statement that has been executed.
+    fn tell(&self, outcome: Result<Outcome, Diagnostic>, monitor: &RunMonitor) -> Result<(), Diagnostic> {
+        status::tell_notices(monitor);
+        if let (Err(_), Some(stats)) = (&outcome, monitor.stats()) {
+            // What a failed or stopped run has done counts, too.
+            summary::summarise(self.config.stats, self.config.quiet, &stats.snapshot());
+        }
+        match outcome? {
+            Outcome::Done(message) => {
+                if !self.config.quiet && stderr().is_terminal() {
+                    let _ = writeln!(stderr(), "{message}");
+                }
+            }
+            Outcome::Text(text) => print(&text)?,
+            Outcome::Listed => {}
+            Outcome::Ran(stats) => summary::summarise(self.config.stats, self.config.quiet, &stats),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! Why a command ends with another exit code than 0, and which.
+
+use millstream::{Code, Diagnostic, code, sql};
+use std::io::{Write, stderr};
+
+/// A statement failed.
+pub(crate) const EXIT_FAILED: u8 = 1;
+/// The command line or the configuration is unusable.
+pub(crate) const EXIT_USAGE: u8 = 2;
+/// Ctrl-C.
+pub(crate) const EXIT_INTERRUPTED: u8 = 130;
+
+/// SQL with its name for messages, variables substituted.
+#[derive(Clone)]
+pub(crate) struct Text {
+    pub(crate) sql: String,
+    pub(crate) origin: String,
+}
+
+/// Why the process ends with another exit code than 0.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    diagnostic: Diagnostic,
+    /// The text that the place refers to, and what to call it.
+    source: Option<(String, String)>,
+    pub(crate) exit_code: u8,
+}
+
+impl Failure {
+    /// The command line or the configuration is unusable.
+    pub(crate) fn usage(diagnostic: Diagnostic) -> Failure {
+        Failure { diagnostic, source: None, exit_code: EXIT_USAGE }
+    }
+
+    /// A command has failed that is no statement.
+    pub(crate) fn failed(diagnostic: Diagnostic) -> Failure {
+        Failure { diagnostic, source: None, exit_code: EXIT_FAILED }
+    }
+
+    /// What is wrong.
+    pub(crate) fn code(&self) -> Code {
+        self.diagnostic.code
+    }
+
+    /// A statement of `text` has failed, or was ended.
+    pub(crate) fn statement(diagnostic: Diagnostic, text: &Text) -> Failure {
+        let exit_code = match diagnostic.code {
+            code::CANCELLED => EXIT_INTERRUPTED,
+            // `millstream … | head` has done what was asked for, and so has a query that was stopped with a checkpoint.
+            code::OUTPUT_CLOSED | code::SUSPENDED => 0,
+            _ => EXIT_FAILED,
+        };
+        Failure { diagnostic, source: Some((text.sql.clone(), text.origin.clone())), exit_code }
+    }
+
+    /// Prints the diagnostic to standard error, with the line it is about.
+    pub(crate) fn report(&self) {
+        match self.diagnostic.code {
+            code::OUTPUT_CLOSED => return,
+            // Not an error.
+            code::SUSPENDED => {
+                let _ = writeln!(stderr(), "{}", self.diagnostic.message);
+                return;
+            }
+            _ => {}
+        }
+        let (text, origin) = match &self.source {
+            Some((text, origin)) => (Some(text.as_str()), origin.as_str()),
+            None => (None, "millstream"),
+        };
+        // Nothing is left to do if standard error is closed.
+        let _ = writeln!(stderr(), "{}", sql::render(&self.diagnostic, text, origin).trim_end());
+    }
+}

@@ -1,0 +1,29 @@
+//! Expressions over the columns of relations and tables.
+
+use crate::expr::Expr;
+use crate::logical::{ColumnKind, Table, TableColumn};
+use millstream_types::Schema;
+
+/// The columns of a relation, each as an expression.
+pub(super) fn columns_of(schema: &Schema) -> Vec<Expr> {
+    let fields = schema.fields.iter().enumerate();
+    fields.map(|(i, f)| Expr::column(i, f.data_type.clone(), f.nullable)).collect()
+}
+
+/// Every column of a table over its physical and metadata columns.
+pub(super) fn expand_computed(table: &Table) -> Vec<Expr> {
+    let physical = columns_of(&table.schema());
+    let expand = |(i, column): (usize, &TableColumn)| match &column.kind {
+        ColumnKind::Computed(expression) => expression.clone().substitute(&physical),
+        _ => physical[i].clone(),
+    };
+    table.columns.iter().enumerate().map(expand).collect()
+}
+
+/// Whether two expressions compute the same, wherever they stand in the text.
+pub(super) fn same_computation(a: &Expr, b: &Expr) -> bool {
+    let (mut x, mut y) = (a.clone(), b.clone());
+    x = x.rewrite(&mut |e| e.at(Default::default()));
+    y = y.rewrite(&mut |e| e.at(Default::default()));
+    x == y
+}

@@ -1,0 +1,43 @@
+//! Names and arguments of calls, as they are written.
+
+use super::place::{error, span_of, unsupported};
+use millstream_types::{Diagnostic, code};
+use sqlparser::ast;
+
+/// The plain name of a function in upper case, and the name as written.
+pub(crate) fn function_name(function: &ast::Function) -> Result<String, Diagnostic> {
+    match function.name.0.as_slice() {
+        [ast::ObjectNamePart::Identifier(name)] => Ok(name.value.to_ascii_uppercase()),
+        _ => {
+            let message = format!("unknown function `{}`", function.name);
+            Err(error(code::UNKNOWN_FUNCTION, span_of(&function.name), message)
+                .advise("functions are called by their plain name"))
+        }
+    }
+}
+
+/// The arguments of a call, all plain expressions.
+pub(crate) fn plain_arguments(function: &ast::Function) -> Result<Vec<&ast::Expr>, Diagnostic> {
+    let list = match &function.args {
+        ast::FunctionArguments::None => return Ok(vec![]),
+        ast::FunctionArguments::List(list) => list,
+        ast::FunctionArguments::Subquery(query) => {
+            return Err(unsupported("a subquery as an argument", span_of(&**query), "compute the value in the query"));
+        }
+    };
+    let mut plain = Vec::with_capacity(list.args.len());
+    for argument in &list.args {
+        match argument {
+            ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => plain.push(expr),
+            ast::FunctionArg::Unnamed(_) => {
+                let message = format!("`*` is not an argument of {}", function.name);
+                return Err(error(code::TYPE_MISMATCH, span_of(&function.name), message).advise("name the columns"));
+            }
+            _ => {
+                let advice = "give the arguments in order";
+                return Err(unsupported("an argument by name", span_of(&function.name), advice));
+            }
+        }
+    }
+    Ok(plain)
+}

@@ -1,0 +1,96 @@
+//! The calls with OVER of a SELECT.
+
+use super::markers::{OVER_MARK, unplaced, without_places};
+use millstream_plan::aggregate::AggregateCall;
+use millstream_plan::expr::{Expr, Span};
+use millstream_plan::logical::{Frame, RankFunction, SortKey};
+use millstream_types::DataType;
+use sqlparser::ast;
+
+/// What is computed over other rows.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum OverFunction {
+    Rank(RankFunction),
+    Aggregate(AggregateCall),
+}
+
+/// A call with OVER, bound over the input of the SELECT.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct OverCall {
+    pub(super) function: OverFunction,
+    pub(super) partition: Vec<Expr>,
+    pub(super) order: Vec<SortKey>,
+    pub(super) frame: Frame,
+    /// Place of the function's name.
+    pub(super) place: Span,
+}
+
+/// The calls with OVER of a SELECT, each distinct one once.
+#[derive(Debug, Default)]
+pub(crate) struct OverList {
+    pub(super) calls: Vec<OverCall>,
+    /// The WINDOW clause.
+    pub(super) named: Vec<ast::NamedWindowDefinition>,
+}
+
+impl OverList {
+    /// A list for a SELECT with this WINDOW clause.
+    pub fn new(named: &[ast::NamedWindowDefinition]) -> OverList {
+        OverList { calls: vec![], named: named.to_vec() }
+    }
+
+    /// Whether there is no call.
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Adds a call and returns its marker.
+    pub fn add(&mut self, call: OverCall, span: Span) -> Expr {
+        let (data_type, nullable) = match &call.function {
+            OverFunction::Rank(_) => (DataType::BigInt, false),
+            OverFunction::Aggregate(call) => (call.data_type.clone(), call.nullable),
+        };
+        let plain = without_spans(&call);
+        let index = self.calls.iter().position(|c| without_spans(c) == plain).unwrap_or_else(|| {
+            self.calls.push(call);
+            self.calls.len() - 1
+        });
+        Expr::column(OVER_MARK + index, data_type, nullable).at(span)
+    }
+
+    /// Every expression of the calls, in a fixed order, to change in place.
+    fn expressions_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        self.calls.iter_mut().flat_map(|call| {
+            let arguments = match &mut call.function {
+                OverFunction::Aggregate(call) => call.arguments.iter_mut().chain(&mut call.filter).collect(),
+                OverFunction::Rank(_) => vec![],
+            };
+            let order = call.order.iter_mut().map(|key| &mut key.expr);
+            call.partition.iter_mut().chain(order).chain(arguments)
+        })
+    }
+
+    /// The expressions of the calls, to bind them over the output of an aggregation.
+    pub fn expressions(&mut self) -> Vec<Expr> {
+        self.expressions_mut().map(|e| e.clone()).collect()
+    }
+
+    /// Takes back what became of [`OverList::expressions`].
+    pub fn replace_expressions(&mut self, expressions: Vec<Expr>) {
+        self.expressions_mut().zip(expressions).for_each(|(old, new)| *old = new);
+    }
+}
+
+fn without_spans(call: &OverCall) -> OverCall {
+    let plain = |key: &SortKey| SortKey { expr: unplaced(key.expr.clone()), ..key.clone() };
+    OverCall {
+        function: match &call.function {
+            OverFunction::Aggregate(call) => OverFunction::Aggregate(without_places(call)),
+            rank @ OverFunction::Rank(_) => rank.clone(),
+        },
+        partition: call.partition.iter().cloned().map(unplaced).collect(),
+        order: call.order.iter().map(plain).collect(),
+        frame: call.frame,
+        place: Span::default(),
+    }
+}

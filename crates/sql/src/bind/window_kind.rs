@@ -1,0 +1,104 @@
+//! The kinds of windows by the names of their functions.
+
+use super::place::error;
+use millstream_plan::expr::Span;
+use millstream_types::{Diagnostic, code};
+
+/// A kind of windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WindowKind {
+    Tumble,
+    Hop,
+    Cumulate,
+    Session,
+    CountTumble,
+    CountHop,
+}
+
+impl WindowKind {
+    const ALL: [WindowKind; 6] = [
+        WindowKind::Tumble,
+        WindowKind::Hop,
+        WindowKind::Cumulate,
+        WindowKind::Session,
+        WindowKind::CountTumble,
+        WindowKind::CountHop,
+    ];
+
+    /// The kind of an upper-case name.
+    pub fn of(name: &str) -> Option<WindowKind> {
+        WindowKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Name of the function.
+    pub fn name(self) -> &'static str {
+        match self {
+            WindowKind::Tumble => "TUMBLE",
+            WindowKind::Hop => "HOP",
+            WindowKind::Cumulate => "CUMULATE",
+            WindowKind::Session => "SESSION",
+            WindowKind::CountTumble => "COUNT_TUMBLE",
+            WindowKind::CountHop => "COUNT_HOP",
+        }
+    }
+
+    /// Names of the measures, in order, of which the offset may be left out.
+    pub fn measures(self) -> &'static [&'static str] {
+        match self {
+            WindowKind::Tumble => &["SIZE", "OFFSET"],
+            WindowKind::Hop => &["SLIDE", "SIZE", "OFFSET"],
+            WindowKind::Cumulate => &["STEP", "SIZE", "OFFSET"],
+            WindowKind::Session => &["GAP"],
+            WindowKind::CountTumble => &["SIZE"],
+            WindowKind::CountHop => &["SLIDE", "SIZE"],
+        }
+    }
+
+    /// Whether windows can belong to keys.
+    pub fn has_partitions(self) -> bool {
+        matches!(self, WindowKind::Session | WindowKind::CountTumble | WindowKind::CountHop)
+    }
+
+    /// Whether GROUP BY knows the function.
+    pub fn is_group_function(self) -> bool {
+        matches!(self, WindowKind::Tumble | WindowKind::Hop | WindowKind::Session)
+    }
+
+    /// Measures as an example, as the arguments after the time.
+    pub fn example(self) -> &'static str {
+        match self {
+            WindowKind::Tumble => "INTERVAL '10' SECOND",
+            WindowKind::Hop => "INTERVAL '2' SECOND, INTERVAL '10' SECOND",
+            WindowKind::Cumulate => "INTERVAL '10' SECOND, INTERVAL '1' MINUTE",
+            WindowKind::Session => "INTERVAL '10' SECOND",
+            WindowKind::CountTumble => "100",
+            WindowKind::CountHop => "10, 100",
+        }
+    }
+}
+
+/// The words after the name of a window function of GROUP BY that ask for a bound of its window.
+pub(super) const AUXILIARIES: [&str; 4] = ["_START", "_END", "_ROWTIME", "_PROCTIME"];
+
+/// Whether a name is that of a window function or of an auxiliary function.
+pub(crate) fn is_window_function(name: &str) -> bool {
+    let auxiliary = |kind: WindowKind| name.strip_prefix(kind.name()).is_some_and(|rest| AUXILIARIES.contains(&rest));
+    WindowKind::of(name).is_some() || WindowKind::ALL.into_iter().any(auxiliary)
+}
+
+/// A window function where none can stand.
+pub(crate) fn misplaced(name: &str, place: Span) -> Diagnostic {
+    match WindowKind::of(name) {
+        Some(kind) if kind.is_group_function() => {
+            error(code::INVALID_WINDOW, place, format!("{name} stands in FROM TABLE(…) or in GROUP BY")).advise(
+                format!("for the start of a row's window use {name}_START, or window_start of the table function"),
+            )
+        }
+        Some(kind) => error(code::INVALID_WINDOW, place, format!("{name} stands in FROM TABLE(…)"))
+            .advise(format!("write FROM TABLE({name}(TABLE t, DESCRIPTOR(ts), {}))", kind.example())),
+        None => {
+            error(code::UNKNOWN_FUNCTION, place, format!("there is no {name}: its windows are a table function only"))
+                .advise("select window_start, window_end or window_time of the table function")
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! `CREATE`: definitions are checked and bound, and become tables, views and SQL functions of the catalog.
+
+use super::{Catalog, Relation, TableEntry, View, local_name, no_database};
+use crate::bind;
+use crate::ddl::{
+    ColumnDefinition, ColumnSource, FunctionDefinition, LikeClause, TableDefinition, ViewDefinition,
+    WatermarkDefinition, span_of,
+};
+use crate::diagnostics::{at_span, nearest};
+use crate::settings::Settings;
+use crate::user_function::{SqlFunction, SqlFunctions};
+use millstream_plan::expr::{Expr, ExprKind};
+use millstream_plan::logical::{ColumnKind, Table, TableColumn, Watermark};
+use millstream_types::{Code, DataType, Diagnostic, Field, code};
+use sqlparser::ast::Ident;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+impl Catalog {
+    /// Creates a SQL function; `false` when it exists already and `IF NOT EXISTS` was said.
+    pub fn create_function(&mut self, definition: &FunctionDefinition) -> Result<bool, Diagnostic> {
+        let Some(name) = local_name(&definition.name) else { return Err(no_database(&definition.name)) };
+        if self.functions.find(name).is_some() {
+            if definition.if_not_exists {
+                return Ok(false);
+            }
+            let diagnostic = Diagnostic::new(code::ALREADY_EXISTS, format!("there is a function '{name}' already"));
+            return Err(at_span(diagnostic, span_of(&definition.name)).advise("drop it first, or say IF NOT EXISTS"));
+        }
+        if bind::is_builtin_function(name) {
+            let diagnostic = Diagnostic::new(code::ALREADY_EXISTS, format!("'{name}' is a built-in function"));
+            return Err(at_span(diagnostic, span_of(&definition.name)).advise("give the function another name"));
+        }
+        let function = bind_function(definition, &self.functions)?;
+        self.functions.insert(function);
+        Ok(true)
+    }
+
+    /// Creates a table; `false` when it exists already and `IF NOT EXISTS` was said.
+    pub fn create_table(&mut self, definition: &TableDefinition) -> Result<bool, Diagnostic> {
+        let Some(name) = self.free_name(&definition.name, definition.if_not_exists)? else { return Ok(false) };
+        let definition = match &definition.like {
+            Some(like) => self.with_like(definition, like)?,
+            None => definition.clone(),
+        };
+        let table = Arc::new(bind_table(&name, &definition, &self.functions)?);
+        // A table without a connector can be named in LIKE.
+        if let Some(connectors) = self.connectors.filter(|_| table.options.get("connector").is_some()) {
+            (connectors.check)(&name, &table.options)?;
+        }
+        self.entries.insert(name, Relation::Table(Arc::new(TableEntry { table, definition })));
+        Ok(true)
+    }
+
+    /// Creates a view; `false` when it exists already and `IF NOT EXISTS` was said.
+    pub fn create_view(&mut self, definition: &ViewDefinition, settings: &Settings) -> Result<bool, Diagnostic> {
+        let Some(name) = self.free_name(&definition.name, definition.if_not_exists)? else { return Ok(false) };
+        let mut schema = bind::bind_query(self, settings, &definition.query)?.schema();
+        if !definition.columns.is_empty() {
+            let (given, found) = (definition.columns.len(), schema.fields.len());
+            if given != found {
+                let text = format!("view '{name}' names {given} columns, but its query has {found}");
+                return Err(at_span(Diagnostic::new(code::INVALID_TABLE, text), span_of(&definition.columns)));
+            }
+            for (field, column) in schema.fields.iter_mut().zip(&definition.columns) {
+                field.name.clone_from(&column.value);
+            }
+        }
+        let columns: Vec<String> = schema.fields.iter().map(|f| f.name.clone()).collect();
+        let view = View { name: name.clone(), columns, schema, definition: definition.clone() };
+        self.entries.insert(name, Relation::View(Arc::new(view)));
+        Ok(true)
+    }
+
+    /// The definition with the parts of the other table that LIKE takes over.
+    fn with_like(&self, own: &TableDefinition, like: &LikeClause) -> Result<TableDefinition, Diagnostic> {
+        let Relation::Table(base) = self.lookup(&like.name)? else {
+            let diagnostic = Diagnostic::new(code::INVALID_TABLE, "LIKE takes a table, not a view");
+            return Err(at_span(diagnostic, span_of(&like.name)));
+        };
+        let base = &base.definition;
+        let taken = |source: &ColumnSource| match source {
+            ColumnSource::Physical { .. } => true,
+            ColumnSource::Metadata { .. } => like.metadata,
+            ColumnSource::Computed(_) => like.generated,
+        };
+        let mut merged = own.clone();
+        merged.like = None;
+        merged.columns = base.columns.iter().filter(|c| taken(&c.source)).chain(&own.columns).cloned().collect();
+        if like.watermarks && merged.watermark.is_none() {
+            merged.watermark.clone_from(&base.watermark);
+        }
+        if like.constraints && merged.primary_key.is_empty() {
+            merged.primary_key.clone_from(&base.primary_key);
+        }
+        if like.options {
+            let inherited = base.options.iter().filter(|(key, _)| own.options.iter().all(|(k, _)| k != key)).cloned();
+            merged.options.extend(inherited);
+        }
+        Ok(merged)
+    }
+}
+
+/// Binds the body of a definition; `functions` are those that it may call.
+///
+/// # Errors
+/// Those of the body, with their places; TYPE_MISMATCH when its result cannot be cast to the declared type.
+fn bind_function(definition: &FunctionDefinition, functions: &SqlFunctions) -> Result<SqlFunction, Diagnostic> {
+    let name = definition.name.last().map(|n| n.value.clone()).unwrap_or_default();
+    let mut parameters: Vec<Field> = vec![];
+    for (parameter, data_type) in &definition.parameters {
+        if parameters.iter().any(|p| p.name == parameter.value) {
+            let text = format!("the function has two parameters `{}`", parameter.value);
+            return Err(at_span(Diagnostic::new(code::SYNTAX, text), parameter.span).advise("rename one of them"));
+        }
+        parameters.push(Field::new(&parameter.value, data_type.clone(), true));
+    }
+    let body = bind::bind_function_body(&parameters, functions, &definition.body, &definition.returns);
+    let body = body.map_err(|d| match d.code == code::UNKNOWN_FUNCTION && names(&d.message, &name) {
+        true => d.advise("a function cannot call itself"),
+        false => d,
+    })?;
+    Ok(SqlFunction::new(name, parameters, body))
+}
+
+/// Whether a message is about `name`, in any case.
+fn names(message: &str, name: &str) -> bool {
+    message.to_ascii_uppercase().contains(&format!("`{}`", name.to_ascii_uppercase()))
+}
+
+fn error_at(code: Code, ident: &Ident, message: String) -> Diagnostic {
+    at_span(Diagnostic::new(code, message), ident.span)
+}
+
+/// Checks a definition and binds its expressions.
+fn bind_table(name: &str, definition: &TableDefinition, functions: &SqlFunctions) -> Result<Table, Diagnostic> {
+    if definition.columns.is_empty() {
+        let text = format!("table '{name}' has no columns");
+        let diagnostic = at_span(Diagnostic::new(code::INVALID_TABLE, text), span_of(&definition.name));
+        return Err(diagnostic.advise("list the columns in parentheses after the name"));
+    }
+    let mut names = HashSet::with_capacity(definition.columns.len());
+    for column in &definition.columns {
+        if !names.insert(column.name.value.as_str()) {
+            let text = format!("a column named '{}' already exists in table '{name}'", column.name.value);
+            return Err(error_at(code::INVALID_TABLE, &column.name, text).advise("rename or remove one of them"));
+        }
+    }
+    let mut columns = bind_columns(definition, functions)?;
+    let primary_key = bind_primary_key(definition, &mut columns)?;
+    let watermark = match &definition.watermark {
+        Some(watermark) => Some(bind_watermark(watermark, &columns, functions)?),
+        None => None,
+    };
+    let options = definition.options.iter().cloned().collect();
+    Ok(Table { name: name.to_owned(), columns, watermark, primary_key, options })
+}
+
+/// Binds the columns: first those with a type, then the computed ones, which see the first but not one another.
+fn bind_columns(definition: &TableDefinition, functions: &SqlFunctions) -> Result<Vec<TableColumn>, Diagnostic> {
+    let mut visible = vec![];
+    let mut positions = vec![];
+    for (i, column) in definition.columns.iter().enumerate() {
+        match &column.source {
+            ColumnSource::Physical { data_type, nullable } | ColumnSource::Metadata { data_type, nullable, .. } => {
+                visible.push(Field::new(&column.name.value, data_type.clone(), *nullable));
+                positions.push(i);
+            }
+            ColumnSource::Computed(_) => {}
+        }
+    }
+    let bind_column = |column: &ColumnDefinition| {
+        let name = &column.name.value;
+        let (field, kind) = match &column.source {
+            ColumnSource::Physical { data_type, nullable } => {
+                (Field::new(name, data_type.clone(), *nullable), ColumnKind::Physical)
+            }
+            ColumnSource::Metadata { data_type, nullable, key, is_virtual } => {
+                let key = key.clone().unwrap_or_else(|| name.clone());
+                let kind = ColumnKind::Metadata { key, is_virtual: *is_virtual };
+                (Field::new(name, data_type.clone(), *nullable), kind)
+            }
+            ColumnSource::Computed(ast) => {
+                let bound = bind::bind_table_expression(&visible, functions, ast)
+                    .map_err(|d| explain_computed(d, definition))
+                    .map_err(|d| at_span(d, column.name.span))?;
+                let expression = bound.rewrite(&mut |e| at_position(e, &positions));
+                let field = Field::new(name, expression.data_type.clone(), expression.nullable);
+                (field, ColumnKind::Computed(expression))
+            }
+        };
+        Ok(TableColumn { field, kind })
+    };
+    definition.columns.iter().map(bind_column).collect()
+}
+
+/// Turns a position among the visible columns into one in the table.
+fn at_position(mut expression: Expr, positions: &[usize]) -> Expr {
+    if let ExprKind::Column(i) = &mut expression.kind {
+        *i = positions[*i];
+    }
+    expression
+}
+
+/// Says so when an unknown column is a computed one.
+fn explain_computed(diagnostic: Diagnostic, definition: &TableDefinition) -> Diagnostic {
+    let is_computed = |c: &&ColumnDefinition| matches!(c.source, ColumnSource::Computed(_));
+    let names = |name: &str| [format!("'{name}'"), format!("`{name}`")].iter().any(|n| diagnostic.message.contains(n));
+    let meant = definition.columns.iter().filter(is_computed).any(|c| names(&c.name.value));
+    match diagnostic.code == code::UNKNOWN_COLUMN && meant {
+        true => diagnostic.advise("a computed column cannot use another computed column; repeat its expression"),
+        false => diagnostic,
+    }
+}
+
+/// Positions of the primary key's columns, which become NOT NULL.
+fn bind_primary_key(definition: &TableDefinition, columns: &mut [TableColumn]) -> Result<Vec<usize>, Diagnostic> {
+    let mut key = vec![];
+    for ident in &definition.primary_key {
+        let name = &ident.value;
+        let Some(position) = columns.iter().position(|c| c.field.name == *name) else {
+            let text = format!("primary key column '{name}' is not defined in the schema");
+            let names = columns.iter().map(|c| c.field.name.as_str());
+            let diagnostic = error_at(code::UNKNOWN_COLUMN, ident, text);
+            return Err(match nearest(name, names) {
+                Some(near) => diagnostic.advise(format!("did you mean `{near}`?")),
+                None => diagnostic,
+            });
+        };
+        let column = &mut columns[position];
+        if column.kind != ColumnKind::Physical {
+            let text = format!("invalid primary key: column '{name}' is not a physical column");
+            return Err(error_at(code::INVALID_TABLE, ident, text));
+        }
+        if key.contains(&position) {
+            let text = format!("column '{name}' occurs twice in the primary key");
+            return Err(error_at(code::INVALID_TABLE, ident, text));
+        }
+        column.field.nullable = false;
+        key.push(position);
+    }
+    Ok(key)
+}
+
+fn bind_watermark(
+    watermark: &WatermarkDefinition,
+    columns: &[TableColumn],
+    functions: &SqlFunctions,
+) -> Result<Watermark, Diagnostic> {
+    let ident = &watermark.column;
+    let name = &ident.value;
+    let fields: Vec<Field> = columns.iter().map(|c| c.field.clone()).collect();
+    let Some(column) = fields.iter().position(|f| f.name == *name) else {
+        let text = format!("the rowtime attribute field '{name}' is not defined in the table schema");
+        let diagnostic = error_at(code::UNKNOWN_COLUMN, ident, text);
+        return Err(match nearest(name, fields.iter().map(|f| f.name.as_str())) {
+            Some(near) => diagnostic.advise(format!("did you mean `{near}`?")),
+            None => diagnostic.advise("declare the column, or compute it: ts AS TO_TIMESTAMP_LTZ(millis, 3)"),
+        });
+    };
+    if let ColumnKind::Computed(Expr { kind: ExprKind::ProcessingTime, .. }) = &columns[column].kind {
+        let text = format!("'{name}' is a processing time, which has no watermark");
+        return Err(error_at(code::INVALID_TABLE, ident, text).advise("remove WATERMARK FOR, or name an event time"));
+    }
+    let data_type = fields[column].data_type.clone();
+    if !is_event_time(&data_type) {
+        let text = format!(
+            "invalid data type of time field '{name}' for watermark definition: it must be TIMESTAMP(p) or TIMESTAMP_LTZ(p) \
+             with a precision p from 0 to 3, but it is {data_type}"
+        );
+        let advice = match data_type {
+            DataType::Timestamp(_) => "declare it as TIMESTAMP(3), or compute it: ts AS CAST(t AS TIMESTAMP(3))",
+            DataType::TimestampLtz(_) => {
+                "declare it as TIMESTAMP_LTZ(3), or compute it: ts AS CAST(t AS TIMESTAMP_LTZ(3))"
+            }
+            DataType::BigInt => "add a computed column: ts AS TO_TIMESTAMP_LTZ(millis, 3)",
+            _ => "add a computed column: ts AS TO_TIMESTAMP(text)",
+        };
+        return Err(error_at(code::INVALID_TABLE, ident, text).advise(advice));
+    }
+    let expression =
+        bind::bind_table_expression(&fields, functions, &watermark.expression).map_err(|d| at_span(d, ident.span))?;
+    let same_kind = std::mem::discriminant(&expression.data_type) == std::mem::discriminant(&data_type);
+    if !same_kind || !is_event_time(&expression.data_type) {
+        let text =
+            format!("the watermark of '{name}' must be {data_type}, but its expression is {}", expression.data_type);
+        return Err(error_at(code::INVALID_TABLE, ident, text)
+            .advise(format!("write WATERMARK FOR `{name}` AS `{name}` - INTERVAL '5' SECOND")));
+    }
+    Ok(Watermark { column, expression: expression.cast_to(data_type) })
+}
+
+/// TIMESTAMP or TIMESTAMP_LTZ of millisecond precision or less.
+fn is_event_time(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(0..=3) | DataType::TimestampLtz(0..=3))
+}

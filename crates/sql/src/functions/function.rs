@@ -1,0 +1,113 @@
+//! What a function is: its names, how it is called, what it is about, and how a call of it is bound.
+
+use super::call::{Bound, Call};
+use super::overload::Overload;
+
+/// What a function is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Category {
+    /// Strings.
+    String,
+    /// Patterns.
+    Regex,
+    /// Numbers.
+    Math,
+    /// Dates, times and intervals.
+    Temporal,
+    /// Choices and NULL.
+    Conditional,
+    /// Arrays, maps, rows.
+    Collection,
+    /// JSON.
+    Json,
+    /// Digests.
+    Hash,
+    /// Aggregate functions.
+    Aggregate,
+    /// DataFusion's functions.
+    Vectorised,
+}
+
+impl Category {
+    /// Every category, in the order of the documentation.
+    pub const ALL: &[Category] = &[
+        Category::String,
+        Category::Regex,
+        Category::Math,
+        Category::Temporal,
+        Category::Conditional,
+        Category::Collection,
+        Category::Json,
+        Category::Hash,
+        Category::Aggregate,
+        Category::Vectorised,
+    ];
+
+    /// Heading in the documentation.
+    pub fn title(self) -> &'static str {
+        match self {
+            Category::String => "String functions",
+            Category::Regex => "Patterns and regular expressions",
+            Category::Math => "Mathematical functions",
+            Category::Temporal => "Date and time functions",
+            Category::Conditional => "Conditional functions",
+            Category::Collection => "Collection functions (vectorised)",
+            Category::Json => "JSON functions",
+            Category::Hash => "Hash functions",
+            Category::Aggregate => "Aggregate functions",
+            Category::Vectorised => "Further functions (vectorised)",
+        }
+    }
+}
+
+/// A function, for listings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FunctionInfo {
+    /// Upper-case name.
+    pub name: String,
+    /// Other names.
+    pub aliases: Vec<String>,
+    /// How it is called.
+    pub signatures: Vec<String>,
+    /// One sentence.
+    pub description: String,
+    /// What it is about.
+    pub category: Category,
+    /// Whether it is compiled into the pipeline, rather than evaluated a buffer at a time.
+    pub is_fused: bool,
+}
+
+/// How a call is bound.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Binding {
+    /// By choosing a native function.
+    Overloads(&'static [Overload]),
+    /// By code.
+    Custom(fn(Call) -> Bound),
+}
+
+/// A function of ours.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) name: &'static str,
+    pub(super) aliases: &'static [&'static str],
+    pub(super) category: Category,
+    pub(super) signatures: &'static [&'static str],
+    pub(super) description: &'static str,
+    pub(super) binding: Binding,
+}
+
+/// Functions of one category: name, aliases, signatures, binding, description.
+macro_rules! functions {
+    ($category:ident; $($name:literal $([$($alias:literal),*])? ($($signature:literal),*) $binding:expr, $description:literal;)*) => {
+        &[$(Function {
+            name: $name,
+            aliases: &[$($($alias),*)?],
+            category: Category::$category,
+            signatures: &[$($signature),*],
+            description: $description,
+            binding: $binding,
+        }),*]
+    };
+}
+pub(super) use functions;
