@@ -343,8 +343,8 @@ fn a_column_that_no_record_has_is_told() {
 }
 
 /// Gives checkpoints another text, with the checksum of that.
-fn rewrite_checkpoints(job: &Copying, change: impl Fn(&str) -> String) {
-    let folder = job.path("state/job-1");
+fn rewrite_checkpoints(folder: &Path, change: impl Fn(&str) -> String) {
+    let folder = folder.join("state/job-1");
     let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let manifests: Vec<PathBuf> = names.filter(|path| path.extension().is_some_and(|e| e == "json")).collect();
     assert!(!manifests.is_empty());
@@ -360,7 +360,7 @@ fn rewrite_checkpoints(job: &Copying, change: impl Fn(&str) -> String) {
 #[test]
 fn state_of_another_version_is_refused_with_both_numbers() {
     let job = Copying::stopped();
-    rewrite_checkpoints(&job, |body| body.replacen("\"format\":5", "\"format\":4", 1));
+    rewrite_checkpoints(job.folder.path(), |body| body.replacen("\"format\":5", "\"format\":4", 1));
     job.refused("MS3012", "it has the format 4; this version reads format 5");
     // The name of the job had no checksum once.
     fs::write(job.path("state/job-1/job"), "18ea61ab6b8dcc787a69").unwrap();
@@ -376,4 +376,43 @@ fn a_damaged_name_of_the_job_is_refused_also_without_checkpoints() {
     let name = fs::read_to_string(folder.join("job")).unwrap();
     fs::write(folder.join("job"), name.replacen(&name[..3], &name[..3].repeat(2), 1)).unwrap();
     job.refused("MS3012", "has no name of a job");
+}
+
+#[test]
+fn slices_of_windows_that_were_fired_are_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String = (0..ROWS).map(|i| format!("{i},2024-01-01 00:{:02}:{:02}\n", i / 60, i % 60)).collect();
+    fs::write(folder.path().join("in.csv"), rows).unwrap();
+    let command = |rate: u64| {
+        let sql = format!(
+            "SET 'execution.checkpointing.interval' = '50 ms';
+             CREATE TABLE t (v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector'='filesystem', 'path'='in.csv',
+             'format'='csv', 'scan.rate-limit.rows-per-second'='{rate}');
+             CREATE TABLE o (n BIGINT) WITH ('connector'='filesystem', 'path'='out/', 'format'='csv');
+             INSERT INTO o SELECT COUNT(*) FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '10' SECOND))
+             GROUP BY window_start, window_end;"
+        );
+        let mut command = millstream(folder.path());
+        command.args(["run", "-e", &sql, "--quiet", "--state-dir", "state"]);
+        command
+    };
+    let mut first = command(100).spawn().unwrap();
+    let since = Instant::now();
+    while !text(&run(folder.path(), &["checkpoint", "show", "--state-dir", "state"]).stdout)
+        .contains("2024-01-01 00:00:3")
+    {
+        let has_time = since.elapsed() < Duration::from_secs(20);
+        assert!(has_time && first.try_wait().unwrap().is_none(), "it was not stopped in time");
+    }
+    assert!(run(folder.path(), &["stop", "--state-dir", "state"]).status.success());
+    assert!(first.wait().unwrap().success());
+    rewrite_checkpoints(folder.path(), |body| {
+        let mut manifest: serde_json::Value = serde_json::from_str(body).unwrap();
+        // A slice of 1970: all windows from there on would be looked at, one for each second.
+        manifest["aggregations"][0]["tables"][0]["id"] = 0.into();
+        manifest.to_string()
+    });
+    let output = command(1_000_000).output().unwrap();
+    let errors = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && errors.contains("a slice is of windows that were fired"), "{errors}");
 }

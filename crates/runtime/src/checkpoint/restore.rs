@@ -166,6 +166,10 @@ impl<'a> Restored<'a> {
                 if until.saturating_sub(last) > windows.windows_per_slice().saturating_mul(windows.step_ms()) {
                     return Err(damaged(millstream_storage::Damaged("windows hold slices that are not theirs".into())));
                 }
+                // One of before would begin with windows that were fired, and all from there on would be looked at.
+                if state.tables.iter().any(|table| windows.table(table.id).from_end <= last) {
+                    return Err(damaged(millstream_storage::Damaged("a slice is of windows that were fired".into())));
+                }
                 *overlap.sweep.lock() = Sweep::restored(last, until);
                 overlap.swept.lock().restore(tables(&state.slices)?);
             }
