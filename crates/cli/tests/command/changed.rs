@@ -32,7 +32,7 @@ impl Stopped {
             fs::write(folder.path().join(name).join("0.csv"), &rows).unwrap();
         }
         let job = Stopped { folder };
-        let mut child = job.command(statement, 200, "").spawn().unwrap();
+        let mut child = job.command(statement, 50, "").spawn().unwrap();
         let since = Instant::now();
         let is_under_way = || {
             let shown = job.millstream(&["checkpoint", "show"]);

@@ -398,7 +398,7 @@ fn slices_of_windows_that_were_fired_are_damage() {
         command.args(["run", "-e", &sql, "--quiet", "--state-dir", "state"]);
         command
     };
-    let mut first = command(100).spawn().unwrap();
+    let mut first = command(50).spawn().unwrap();
     let since = Instant::now();
     // Of 400 rows, so that windows have been fired and others are open.
     while rows_read(folder.path()) < 30 {
