@@ -403,6 +403,11 @@ pub enum KeyedKind {
 }
 
 impl KeyedKind {
+    /// Whether its output begins with the keys; else with all columns that arrive.
+    pub fn shows_keys(&self) -> bool {
+        matches!(self, KeyedKind::SessionAggregate { .. } | KeyedKind::CountAggregate { .. })
+    }
+
     /// What it aggregates, if it does.
     pub fn aggregates(&self) -> Option<&SlotAggregates> {
         match self {

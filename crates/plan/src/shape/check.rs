@@ -117,9 +117,13 @@ impl fmt::Display for Change {
 /// What is not the same, place for place.
 fn changes(now: &[StateShape], kept: &[StateShape]) -> Vec<Change> {
     let change = |i: usize| match (now.get(i), kept.get(i)) {
+        (Some(now), Some(kept)) if now == kept => None,
         (Some(now), Some(kept)) => {
             let difference = now.differences(kept).into_iter().min_by_key(|difference| difference.follows);
-            difference.map(|difference| Change::Other(kept.name(), difference))
+            // Equality decides, whether a field is told or not.
+            let other =
+                || Difference { field: "what it keeps".into(), now: now.name(), kept: kept.name(), follows: true };
+            Some(Change::Other(kept.name(), difference.unwrap_or_else(other)))
         }
         (None, Some(kept)) => Some(Change::Gone(kept.name())),
         (Some(now), None) => Some(Change::New(now.name())),

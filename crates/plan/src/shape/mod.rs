@@ -42,7 +42,7 @@ pub struct PlanShape {
 /// What a stateful operator keeps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StateShape {
-    /// What it is: `windowed aggregation`, `inner window join`, …
+    /// What it is: `windowed aggregation`, `window join`, …
     pub operator: String,
     /// Its constants by name: window, gap, frame, bounds, ranks.
     pub parameters: BTreeMap<String, String>,

@@ -142,9 +142,9 @@ impl Walk<'_> {
             PipelineInput::Operator(o) => {
                 let KeyedOperator { kind, keys, inputs, .. } = &self.plan.operators[o];
                 let outputs = kind.aggregates().map_or(&[][..], |aggregates| &aggregates.outputs);
-                let first = match kind {
-                    KeyedKind::SessionAggregate { .. } | KeyedKind::CountAggregate { .. } => keys.len(),
-                    _ => inputs.iter().map(|input| input.schema.fields.len()).sum(),
+                let first = match kind.shows_keys() {
+                    true => keys.len(),
+                    false => inputs.iter().map(|input| input.schema.fields.len()).sum(),
                 };
                 let (from, columns) = output_of(&self.operators[o], first, outputs);
                 (from, columns, None)
@@ -173,13 +173,7 @@ impl Walk<'_> {
         let (state, only_keys) = match input {
             PipelineInput::Source(_) => return vec![],
             PipelineInput::Aggregation(a) => (&self.aggregations[a], true),
-            PipelineInput::Operator(o) => {
-                let shows_keys = matches!(
-                    self.plan.operators[o].kind,
-                    KeyedKind::SessionAggregate { .. } | KeyedKind::CountAggregate { .. }
-                );
-                (&self.operators[o], shows_keys)
-            }
+            PipelineInput::Operator(o) => (&self.operators[o], self.plan.operators[o].kind.shows_keys()),
         };
         let of_port = |port: usize| state.inputs.iter().find(|input| input.port == port);
         match only_keys {
@@ -310,7 +304,9 @@ fn of_source(source: &SourcePlan) -> Digest {
 
 /// The columns of a source's buffers; behind the last one stands the event time, where that is computed.
 fn known_columns(source: &SourcePlan, width: usize) -> Vec<Known> {
-    let begun = |what: &str| Digester::new(what).digest(of_source(source));
+    // Once: of constant rows it is of all of them.
+    let of_source = of_source(source);
+    let begun = |what: &str| Digester::new(what).digest(of_source);
     let column = |(i, column): (usize, &SourceColumn)| {
         Known::Column(match (&column.origin, &source.scan) {
             (ColumnOrigin::Path(path), ScanKind::Table(table)) => of_path(begun("column"), table, path),
@@ -421,6 +417,7 @@ fn window_parameters(assigner: WindowAssigner) -> Parameters {
     }
 }
 
+/// Not EXPLAIN's words, which may change: these are in checkpoints.
 fn join_kind(kind: JoinKind) -> &'static str {
     match kind {
         JoinKind::Inner => "INNER",
