@@ -1,7 +1,7 @@
 //! Buffers: the rows that tasks process, with the stamp of their stream's sequencer.
 
-use crate::event_time::RowTimes;
-use crate::flow::Permit;
+use crate::schedule::flow::Permit;
+use crate::source::event_time::RowTimes;
 use arrow_array::ArrayRef;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};

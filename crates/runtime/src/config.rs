@@ -1,13 +1,14 @@
 //! What a run can be tuned with.
 
 use crate::adaptive::decisions::buffer_rows::LEAST;
-use crate::spill::SpillConfig;
-use crate::worker_set::WorkerSet;
+use crate::schedule::worker_set::WorkerSet;
 use millstream_abi::Combination;
 use millstream_codegen::program::FilterShape;
 use millstream_functions::FunctionSettings;
 use millstream_state::available_memory;
+use millstream_storage::{Compression, user_directory};
 use millstream_types::MemorySize;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What happens to a row that cannot be processed (division by zero, a failed cast, a NULL event time).
@@ -127,6 +128,47 @@ impl Default for Adaptivity {
             measures_operators: false,
             decode_skipping: DecodeSkipping::Auto,
             chaos_seed: None,
+        }
+    }
+}
+
+/// When state is spilled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SpillMode {
+    /// When memory is short.
+    #[default]
+    Auto,
+    /// Never: a query whose state does not fit ends.
+    Never,
+    /// For tests: whatever can be is spilled at once.
+    Always,
+}
+
+/// Whether and where state is spilled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpillConfig {
+    /// When.
+    pub mode: SpillMode,
+    /// Below which directory; it is made when something is spilled.
+    pub directory: PathBuf,
+    /// What all files of a query may take there: bytes, or a share of what is free when the first is written.
+    pub budget: MemorySize,
+    /// How it is compressed.
+    pub compression: Compression,
+    /// What the files may take of the system's page cache: bytes, or a share of the machine's memory. What is more is written
+    /// and read past it.
+    pub cached: MemorySize,
+}
+
+impl Default for SpillConfig {
+    fn default() -> SpillConfig {
+        let directory = user_directory().join("spill");
+        SpillConfig {
+            mode: SpillMode::Auto,
+            directory,
+            budget: MemorySize::Share(80),
+            compression: Compression::None,
+            cached: MemorySize::Share(10),
         }
     }
 }

@@ -1,11 +1,9 @@
 //! What a run is made of: the plan, the connectors behind its sources and sinks, and the code of its pipelines.
 
 use crate::adaptive::VariantSlot;
-use crate::checkpoint::CheckpointConfig;
 use crate::compile::ProgramCompiler;
-use crate::config::{MergeStrategy, RunConfig};
-use crate::staged::Staged;
-use crate::strategy::merge_strategy;
+use crate::config::MergeStrategy;
+use crate::durable::CheckpointConfig;
 use crate::widths::Widths;
 use arrow_array::ArrayRef;
 use millstream_codegen::interpreter::Interpreter;
@@ -173,14 +171,6 @@ pub struct StagedCode {
 }
 
 impl StagedCode {
-    /// Drops the code that a run does not use.
-    pub(crate) fn leave_out(&mut self, config: &RunConfig) {
-        let layout = self.stages.last().and_then(|stage| stage.lowered.layout());
-        let strategy = layout.map(|layout| merge_strategy(config, layout));
-        self.partitioned.take_if(|_| strategy != Some(MergeStrategy::Partition));
-        self.shared.take_if(|_| !matches!(strategy, Some(MergeStrategy::Global | MergeStrategy::Auto)));
-    }
-
     /// Whether there is code for the strategy.
     pub(crate) fn suits(&self, strategy: MergeStrategy) -> bool {
         match strategy {
@@ -249,8 +239,8 @@ impl PipelineCode {
     }
 
     /// Runs the current variant over rows, counts what that costs, and gives a sample of them if one is wanted.
-    pub(crate) fn run<T>(&self, staged: &Staged<'_>, run: impl FnOnce(&dyn Kernel) -> T) -> T {
-        self.slot.offer(staged);
-        self.slot.load().run(staged.rows, run)
+    pub(crate) fn run<T>(&self, columns: &[ArrayRef], rows: usize, run: impl FnOnce(&dyn Kernel) -> T) -> T {
+        self.slot.offer(columns, rows);
+        self.slot.load().run(rows, run)
     }
 }

@@ -25,72 +25,56 @@
 //! - This crate knows no SQL text and no LLVM.
 
 mod adaptive;
-mod aggregation;
 mod bounds;
 mod buffer;
-mod buffer_size;
+mod build;
 mod cancel;
-mod checkpoint;
 mod columns;
-mod combining;
 mod compile;
 mod config;
-mod cuts;
-mod egress;
-mod event_time;
+mod durable;
 mod flat_map;
-mod flow;
 mod groups;
+mod host;
+mod ids;
 mod input;
 mod keyed;
-mod lanes;
 mod lookup;
-mod ordered;
-mod overlap;
-mod phases;
-mod plan_graph;
-mod processing_time;
-mod progress;
+mod pipeline;
 mod query;
 mod row_errors;
-mod scheduler;
-mod sequencer;
-mod skipping;
+mod run;
+mod schedule;
+mod sink;
 mod source;
-mod spill;
 mod staged;
+mod station;
 mod stats;
-mod strategy;
 mod stream;
-mod tables;
-mod task;
-mod threads;
-mod timers;
-mod topology;
-mod trigger;
 mod widths;
+mod window;
 mod worker;
-mod worker_set;
 
 pub use adaptive::Event;
 pub use cancel::{CancelState, CancelToken};
-pub use checkpoint::{CheckpointConfig, Unfit, check_fit};
-pub use combining::combination;
 pub use compile::{Compiled, ProgramCompiler};
-pub use config::{Adaptivity, Assume, DecodeSkipping, ErrorPolicy, MergeStrategy, PreAggregation, RunConfig};
+pub use config::{
+    Adaptivity, Assume, DecodeSkipping, ErrorPolicy, MergeStrategy, PreAggregation, RunConfig, SpillConfig, SpillMode,
+};
+pub use durable::{CheckpointConfig, Unfit, check_fit};
 pub use input::{
     EventTimeColumns, FlatMapCode, HeadCode, HeadCondition, OperatorCode, PartitionedCode, PipelineCode, RunInput,
     SourceInput, SourceRows, StagedCode, event_time_columns,
 };
 pub use millstream_state::{Allocator, MemoryClass, MemorySnapshot, set_allocator};
-pub use spill::{SpillConfig, SpillMode};
+pub use schedule::worker_set::WorkerSet;
 pub use stats::{
     CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, HardwareSnapshot, KeysSnapshot, PipelineSnapshot,
     ProfileSnapshot, ProgramSnapshot, QueryStats, SinkSnapshot, SourceSnapshot, SpillSnapshot, SplitSnapshot,
     StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
 };
-pub use strategy::merge_strategy;
-pub use worker_set::WorkerSet;
+pub use window::combining::combination;
+pub use window::strategy::merge_strategy;
 
 use millstream_types::Diagnostic;
 use std::sync::Arc;
@@ -108,5 +92,5 @@ pub fn run(
     stats: &Arc<QueryStats>,
     cancel: &CancelToken,
 ) -> Result<(), Diagnostic> {
-    query::run(input, config, stats, cancel)
+    run::run(input, config, stats, cancel)
 }

@@ -1,85 +1,71 @@
-//! A running query: everything that its threads share, and its life from start to end.
+//! A running query: its parts, its life, and the one loop that acts on what follows from their changes.
 //!
-//! Locks, in the order in which one thread may hold several: a split's reading progress, then one of {a stream, an
-//! aggregation's or keyed operator's progress, the slices without a place in the ring (within an aggregation's progress), the inbox of a
-//! partition (within an operator's progress), an egress, a queue of tasks, the flow}.
-//! Acting on a release may lead through streams and aggregations down to the sinks; it starts after the lock under
-//! which it was found has been released.
+//! ```text
+//! reader ─► stream ─► task ─► worker: station.take / station.perform ─► Consequences ─┐
+//!             ▲                                                                       ▼
+//!             └───────────────────────── deliveries, releases, tasks ◄────────── Query::act
+//! ```
+//!
+//! Locks, in the order in which one thread may hold several: a split's reading progress, then one of {a stream, a station's
+//! own, a queue of tasks, the flow}. Whoever acts on consequences holds none but perhaps the first.
 
-use crate::adaptive::Adviser;
-use crate::aggregation::Aggregation;
-use crate::buffer_size::BufferSize;
-use crate::cancel::{CancelState, CancelToken};
-use crate::checkpoint::{Checkpointing, RestoredWatermarks, finish_job, write_checkpoints};
+use crate::cancel::CancelToken;
 use crate::columns::bytes_of;
-use crate::config::RunConfig;
-use crate::cuts::Cuts;
-use crate::egress::Egress;
-use crate::flow::Flow;
-use crate::input::{RunInput, StagedCode};
-use crate::keyed::KeyedRuntime;
-use crate::lookup::Lookup;
-use crate::phases::Phases;
-use crate::progress::Progress;
-use crate::scheduler::Scheduler;
-use crate::sequencer::Unit;
+use crate::durable::restored::Restored;
+use crate::host::Host;
+use crate::ids::{StationId, StreamId};
+use crate::pipeline::{Arrived, Pipeline};
+use crate::schedule::cuts::Cuts;
+use crate::schedule::flow::Others;
+use crate::schedule::parking::Parking;
+use crate::schedule::scheduler::Scheduler;
+use crate::schedule::timers::Timers;
 use crate::source::SourceRuntime;
-use crate::spill::Spilling;
-use crate::stats::QueryStats;
-use crate::stream::{Channel, Consequences, Origin, Stream, StreamId};
-use crate::task::Task;
-use crate::threads::never_interrupt;
-use crate::timers::{Timers, earlier};
-use crate::topology::Topology;
-use crate::{plan_graph, worker};
-use millstream_plan::pipeline::{PipelineEnd, PipelineInput, QueryPlan};
-use millstream_sync::epochs::{End, Release};
+use crate::source::phases::Phases;
+use crate::staged::Origin;
+use crate::station::{Consequences, ProcessTask, Station, Task};
+use crate::stream::{Feed, Stream};
+use millstream_plan::pipeline::QueryPlan;
+use millstream_state::release_if_asked;
+use millstream_sync::epochs::Release;
 use millstream_types::{Diagnostic, code};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How long the end of a query waits for readers that are inside their connector.
 const READER_GRACE: Duration = Duration::from_millis(500);
 
-/// See the file's description.
-pub(crate) struct Query {
+/// What rows flow through: sources, streams, pipelines, stations.
+pub(crate) struct Graph {
     pub(crate) plan: QueryPlan,
-    pub(crate) config: RunConfig,
-    pub(crate) stats: Arc<QueryStats>,
-    pub(crate) cancel: CancelToken,
-    pub(crate) pipelines: Vec<StagedCode>,
-    /// Whether the expressions of a pipeline ask for the watermark.
-    pub(crate) reads_watermark: Vec<bool>,
-    /// The place of each pipeline among those with the same end.
-    pub(crate) places: Vec<u32>,
     pub(crate) sources: Vec<SourceRuntime>,
-    /// The splits of all sources, then the outputs of all aggregations, then those of all keyed operators.
-    pub(crate) streams: Vec<Stream>,
-    pub(crate) aggregations: Vec<Aggregation>,
-    pub(crate) operators: Vec<KeyedRuntime>,
-    pub(crate) lookups: Vec<Lookup>,
-    pub(crate) sinks: Vec<Egress>,
-    pub(crate) topology: Topology,
-    pub(crate) scheduler: Scheduler,
-    pub(crate) flow: Arc<Flow>,
-    pub(crate) phases: Phases,
-    pub(crate) cuts: Cuts,
-    pub(crate) timers: Timers,
-    pub(crate) buffer_size: BufferSize,
-    pub(crate) life: Life,
-    pub(crate) checkpointing: Option<Checkpointing>,
-    pub(crate) spilling: Spilling,
-    pub(crate) restored_watermarks: RestoredWatermarks,
+    /// The splits of all sources, then the outputs of stations.
+    pub(crate) streams: Vec<Arc<Stream>>,
+    pub(crate) pipelines: Vec<Pipeline>,
+    pub(crate) stations: Vec<Arc<dyn Station>>,
+}
+
+/// See the module.
+pub(crate) struct Query {
+    host: Arc<Host>,
+    graph: Graph,
+    scheduler: Arc<Scheduler>,
+    parking: Parking,
+    phases: Phases,
+    cuts: Cuts,
+    timers: Timers,
+    cancel: CancelToken,
+    life: Life,
 }
 
 /// Whether and why a query ends.
-pub(crate) struct Life {
-    pub(crate) sinks_open: AtomicUsize,
+struct Life {
+    sinks_open: AtomicUsize,
     /// No more input is wanted. Set before readers are woken; a reader that misses it reads one chunk more.
     stopping: AtomicBool,
     /// A split has been ended before its end.
@@ -91,20 +77,6 @@ pub(crate) struct Life {
     reader_left: Condvar,
 }
 
-impl Life {
-    pub(crate) fn new(sinks: usize) -> Life {
-        Life {
-            sinks_open: AtomicUsize::new(sinks),
-            stopping: AtomicBool::new(false),
-            cut_short: AtomicBool::new(false),
-            over: AtomicBool::new(sinks == 0),
-            failure: Mutex::new(None),
-            readers: Mutex::new(0),
-            reader_left: Condvar::new(),
-        }
-    }
-}
-
 /// The diagnostic of a caught panic.
 pub(crate) fn panicked(who: &str, panic: &(dyn Any + Send)) -> Diagnostic {
     let text = panic.downcast_ref::<&str>().copied();
@@ -112,104 +84,192 @@ pub(crate) fn panicked(who: &str, panic: &(dyn Any + Send)) -> Diagnostic {
     Diagnostic::new(code::WORKER_FAILED, format!("{who} panicked: {text}"))
 }
 
-/// See [`crate::run`].
-pub(crate) fn run(
-    input: RunInput,
-    config: &RunConfig,
-    stats: &Arc<QueryStats>,
-    cancel: &CancelToken,
-) -> Result<(), Diagnostic> {
-    let codes = input.codes();
-    stats.programs.begin(codes.all.iter().chain(&codes.spare).cloned().collect());
-    let adviser = Adviser::new(codes, input.compiler.clone());
-    let compiler = input.compiler.clone();
-    let built = catch_unwind(AssertUnwindSafe(|| plan_graph::build(input, config, stats, cancel)));
-    let query = Arc::new(built.map_err(|panic| panicked("a connector", &*panic))??);
-    stats.begin(Arc::downgrade(&query));
-    adviser.prepare(&query);
-    let mut threads = Threads::default();
-    let result = threads.start(&query, adviser).and_then(|()| {
-        query.start();
-        query.supervise()
-    });
-    query.close();
-    if !config.adaptivity.measures_operators {
-        compiler.iter().for_each(|compiler| compiler.end());
-    }
-    let checkpointed = threads.join(&query);
-    // A checkpoint that could not be completed behind the end of the input must not be passed over.
-    let result = result.and(checkpointed).and_then(|()| query.finish());
-    // A reader that is stuck keeps the query alive, but must not keep its sinks from cleaning up.
-    query.sinks.iter().for_each(|sink| drop(sink.take_sink()));
-    query.spilling.end();
-    stats.end();
-    result
-}
-
 impl Query {
-    /// Where rows come from that a pipeline makes of those of a stream.
-    pub(crate) fn origin(&self, stream: StreamId, pipeline: usize) -> Origin {
-        Origin { stream: self.streams[stream].number, pipeline: self.places[pipeline] }
+    /// Of parts that fit together. Nothing runs yet.
+    pub(crate) fn new(
+        host: Arc<Host>,
+        graph: Graph,
+        scheduler: Arc<Scheduler>,
+        phases: Phases,
+        timers: Timers,
+        cancel: CancelToken,
+    ) -> Query {
+        let sinks = graph.plan.sinks.len();
+        let life = Life {
+            sinks_open: AtomicUsize::new(sinks),
+            stopping: AtomicBool::new(false),
+            cut_short: AtomicBool::new(false),
+            over: AtomicBool::new(sinks == 0),
+            failure: Mutex::new(None),
+            readers: Mutex::new(0),
+            reader_left: Condvar::new(),
+        };
+        let cuts = Cuts::new(host.config.cut_every);
+        Query { host, graph, scheduler, parking: Parking::default(), phases, cuts, timers, cancel, life }
     }
 
-    /// Delivers what needs no reader: constant rows, and the ends of inputs that have no splits.
-    fn start(&self) {
-        self.raise_restored();
-        self.open_phases(self.phases.begin());
-        for lookup in 0..self.lookups.len() {
-            self.build_if_ended(lookup);
+    /// What the parts work with.
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// What runs.
+    pub(crate) fn plan(&self) -> &QueryPlan {
+        &self.graph.plan
+    }
+
+    /// One for each of the plan.
+    pub(crate) fn sources(&self) -> &[SourceRuntime] {
+        &self.graph.sources
+    }
+
+    /// Where pipelines end.
+    pub(crate) fn stations(&self) -> &[Arc<dyn Station>] {
+        &self.graph.stations
+    }
+
+    /// One of them.
+    pub(crate) fn station(&self, id: StationId) -> &dyn Station {
+        &*self.graph.stations[id.index()]
+    }
+
+    /// What enters in one order.
+    pub(crate) fn stream(&self, id: StreamId) -> &Stream {
+        &self.graph.streams[id.index()]
+    }
+
+    /// The queues of tasks.
+    pub(crate) fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    /// Where generations begin.
+    pub(crate) fn cuts(&self) -> &Cuts {
+        &self.cuts
+    }
+
+    /// When the supervisor wakes up.
+    pub(crate) fn timers(&self) -> &Timers {
+        &self.timers
+    }
+
+    /// What was asked of the query.
+    pub(crate) fn cancel(&self) -> &CancelToken {
+        &self.cancel
+    }
+
+    /// The buffer of a task, as the station at the end of its pipeline sees it; and that station.
+    pub(crate) fn arrived<'a>(&'a self, task: &'a ProcessTask) -> (Arrived<'a>, &'a dyn Station) {
+        let stream = self.stream(task.place.stream);
+        let channel = stream.channels[task.place.channel];
+        let pipeline = &self.graph.pipelines[channel.pipeline];
+        let arrived = Arrived {
+            pipeline,
+            buffer: &task.buffer,
+            place: task.place,
+            port: channel.port,
+            origin: Origin { stream: stream.number, pipeline: pipeline.place },
+            is_derived: matches!(stream.feed, Feed::Station(_)),
+        };
+        (arrived, self.station(channel.station))
+    }
+
+    /// Acts on consequences, and on what follows from them in turn, until nothing does. [`Consequences::then`] is the caller's.
+    pub(crate) fn act(&self, consequences: Consequences) {
+        let mut pending = VecDeque::from([consequences]);
+        while let Some(consequences) = pending.pop_front() {
+            self.act_once(consequences, &mut pending);
         }
-        for aggregation in 0..self.aggregations.len() {
-            self.settle(aggregation);
+    }
+
+    /// Acts on consequences; what follows from them is added to `next`.
+    fn act_once(&self, consequences: Consequences, next: &mut VecDeque<Consequences>) {
+        let Consequences { tasks, parked, deliveries, releases, finished, due, awaited, .. } = consequences;
+        let Consequences { cuts, phases, sinks_done, held, error, .. } = consequences;
+        if let Some(error) = error {
+            return self.fail(error);
         }
-        for operator in 0..self.operators.len() {
-            self.settle_operator(operator);
-        }
-        for sink in 0..self.sinks.len() {
-            if let Err(diagnostic) = self.drive(sink) {
-                self.fail(diagnostic);
+        for task in &tasks {
+            if let Task::Process(ProcessTask { place, .. }) = task {
+                let channel = self.stream(place.stream).channels[place.channel];
+                self.host.stats.pipelines[channel.pipeline].schedule();
             }
         }
-    }
-
-    /// Waits for the end; does meanwhile what is due by time.
-    fn supervise(&self) -> Result<(), Diagnostic> {
-        while !self.is_over() {
-            self.timers.begin();
-            let due = catch_unwind(AssertUnwindSafe(|| self.do_due(Instant::now())));
-            let next = due.map_err(|panic| panicked("a timer or a sink", &*panic))??;
-            self.timers.arm(next);
-            let stopping = self.is_stopping();
-            let ends_by_checkpoint = self.takes_checkpoints();
-            let asked = |state| match state {
-                CancelState::Running => false,
-                CancelState::Stop => !stopping && !ends_by_checkpoint,
-                CancelState::Abort => true,
-            };
-            let news = |state| self.is_over() || self.timers.is_rearmed() || asked(state);
-            match self.cancel.wait(next, news) {
-                _ if self.is_over() => {}
-                CancelState::Abort => return Err(Diagnostic::new(code::CANCELLED, "the query was aborted")),
-                // With checkpoints a stop is one more of them: see `checkpoint_if_due`.
-                CancelState::Stop if !stopping && !self.takes_checkpoints() => self.stop(),
-                _ => {}
+        self.scheduler.push(tasks);
+        [due, self.parking.park(parked)].into_iter().flatten().for_each(|at| self.due_at(at));
+        // In terms of the clock they are due now or later; the supervisor looks.
+        if awaited.into_iter().fold(false, |is_news, watermark| self.timers.note(watermark) | is_news) {
+            self.due_at(Instant::now());
+        }
+        let has_deliveries = !deliveries.is_empty();
+        for (stream, number, mut unit) in deliveries {
+            for rows in unit.rows.iter_mut().filter(|rows| rows.permit.is_none()) {
+                rows.permit = Some(Arc::new(self.host.flow.hold(bytes_of(&rows.columns))));
+            }
+            next.push_back(self.stream(stream).deliver(number, unit));
+        }
+        if has_deliveries && self.parking.has_next() {
+            self.resume_parked(Instant::now());
+        }
+        for place in finished {
+            if let Some(release) = self.stream(place.stream).finish(place.channel, place.epoch) {
+                self.release(place.stream, place.channel, release, next);
             }
         }
-        self.life.failure.lock().take().map_or(Ok(()), Err)
+        for (stream, channel, release) in releases {
+            self.release(stream, channel, release, next);
+        }
+        for phase in phases {
+            self.open_phases(self.phases.finish(phase), next);
+        }
+        if cuts > 0 {
+            self.cuts.reached(cuts);
+        }
+        (0..sinks_done).for_each(|_| self.sink_done());
+        drop(held);
     }
 
-    /// Does what is due now, and tells when something is next.
-    fn do_due(&self, now: Instant) -> Result<Option<Instant>, Diagnostic> {
-        let mut next = earlier(self.find_idle_splits(now), self.forget_expired(now));
-        next = earlier(next, self.follow_clock(now));
-        next = earlier(next, self.resume_consumed(now));
-        next = earlier(next, self.resume_parked(now));
-        next = earlier(next, self.begin_rounds(now));
-        next = earlier(next, self.checkpoint_if_due(now)?);
-        for sink in 0..self.sinks.len() {
-            next = earlier(next, self.flush_if_due(sink, now)?);
+    /// A channel of a stream has released a watermark or ended.
+    fn release(&self, stream: StreamId, channel: usize, release: Release, next: &mut VecDeque<Consequences>) {
+        let (stats, from) = (&self.host.stats, self.stream(stream));
+        let reached = from.channels[channel];
+        match from.feed {
+            Feed::Split(id) => {
+                stats.release(reached.pipeline, id.split, release.watermark);
+                if channel == 0 {
+                    stats.release_split(id, release.watermark);
+                    self.host.flow.advance(stream, release.watermark);
+                }
+                if release.ended {
+                    let opened = self.phases.finish(self.graph.plan.sources[id.source].phase);
+                    self.open_phases(opened, next);
+                }
+            }
+            Feed::Station(_) => stats.release(reached.pipeline, 0, release.watermark),
         }
-        Ok(next)
+        next.push_back(self.station(reached.station).release(reached.port, release));
+    }
+
+    /// Lets the sources of some phases begin; constant rows are there at once.
+    fn open_phases(&self, phases: Range<usize>, next: &mut VecDeque<Consequences>) {
+        for (number, source) in self.graph.sources.iter().enumerate() {
+            if !phases.contains(&self.graph.plan.sources[number].phase) {
+                continue;
+            }
+            let mut consequences = Consequences::default();
+            let unit = source.constant_unit(number, &self.host);
+            if let (Some(Some(unit)), Some(stream)) = (consequences.note(unit), source.first_stream()) {
+                consequences.deliver(stream, 0, unit);
+            }
+            next.push_back(consequences);
+        }
+    }
+
+    /// Goes on with parked tasks that need not wait any more; when to look for the others.
+    pub(crate) fn resume_parked(&self, now: Instant) -> Option<Instant> {
+        let (tasks, next) = self.parking.resume(now, &self.host, &self.graph.streams);
+        self.scheduler.push(tasks);
+        next
     }
 
     /// Something that a timer does is due at a moment; it has been written down.
@@ -219,49 +279,47 @@ impl Query {
         }
     }
 
-    /// An operator waits for a watermark, which the clock may have to bring.
-    pub(crate) fn due_at_watermark(&self, watermark: i64) {
-        if self.timers.note(watermark) {
-            // In terms of the clock it is due now or later; the supervisor looks.
-            self.due_at(Instant::now());
-        }
+    /// Wakes the spilling thread if there is too much state; asked for after every task.
+    pub(crate) fn spill_if_needed(&self) {
+        self.host.flow.budget.measure(false);
+        release_if_asked();
+        self.host.spilling.wake_if_needed();
     }
 
-    /// Stops the sources: readers end their splits, and those that are stuck in their connector have it done for them.
-    fn stop(&self) {
-        self.life.stopping.store(true, Ordering::Release);
-        self.flow.open();
-        self.phases.wake();
-        self.wait_for_readers();
-        for (source, runtime) in self.sources.iter().enumerate() {
-            for split in 0..runtime.splits.len() {
-                self.end_split(source, split, End::Stopped);
+    /// Has every stream of a query that is recovered go on from the watermark that it had.
+    pub(crate) fn raise_restored(&self, restored: &Restored<'_>) {
+        for stream in &self.graph.streams {
+            let Feed::Split(id) = stream.feed else { continue };
+            let name = self.graph.sources[id.source].splits[id.split].name();
+            let Some(watermark) = restored.watermark(id.source, &name) else { continue };
+            // A split that was silent, or is new, comes after what was decided without it.
+            let decided = stream.channels.iter().map(|channel| self.station(channel.station).watermark()).max();
+            self.act(stream.raise(watermark.max(decided.unwrap_or(i64::MIN))));
+        }
+        for (stream, watermark) in self.graph.stations.iter().filter_map(|station| station.output()) {
+            // The end of what has ended comes with its end.
+            if watermark < i64::MAX {
+                self.act(self.stream(stream).raise(watermark));
             }
         }
     }
 
-    /// Finishes the sinks, if the query has come to its end.
-    fn finish(&self) -> Result<(), Diagnostic> {
-        let finished = catch_unwind(AssertUnwindSafe(|| {
-            if !self.life.cut_short.load(Ordering::Acquire) {
-                finish_job(self)?;
-            }
-            self.sinks.iter().filter_map(Egress::take_sink).try_for_each(|sink| sink.finish())
-        }));
-        finished.map_err(|panic| panicked("a sink", &*panic))??;
-        if self.life.cut_short.load(Ordering::Acquire) {
-            return Err(Diagnostic::new(code::CANCELLED, "the query was stopped before the end of its input"));
-        }
-        Ok(())
+    /// Delivers what needs no reader: constant rows, and the ends of inputs that have no splits.
+    pub(crate) fn start(&self) {
+        let mut opened = VecDeque::new();
+        self.open_phases(self.phases.begin(), &mut opened);
+        opened.into_iter().for_each(|consequences| self.act(consequences));
+        self.graph.stations.iter().for_each(|station| self.act(station.start()));
     }
 
-    /// Sends all threads home, whatever is left to do.
-    fn close(&self) {
-        self.life.over.store(true, Ordering::Release);
-        self.flow.open();
-        self.phases.wake();
-        self.spilling.close();
-        self.scheduler.close();
+    /// Whether all phases are open: what is looked up is there.
+    pub(crate) fn are_phases_open(&self) -> bool {
+        self.phases.are_open()
+    }
+
+    /// Waits until a source may be read, or the query ends.
+    pub(crate) fn wait_for_phase_of(&self, source: usize) {
+        self.phases.wait(self.graph.plan.sources[source].phase, || self.is_stopping());
     }
 
     /// Whether sources shall not be read on.
@@ -269,14 +327,57 @@ impl Query {
         self.life.stopping.load(Ordering::Acquire) || self.is_over()
     }
 
-    /// Whether nothing is left to do.
-    pub(crate) fn is_over(&self) -> bool {
-        self.life.over.load(Ordering::Acquire)
+    /// Has readers end their splits, and waits for them for a while.
+    pub(crate) fn stop_readers(&self) {
+        self.life.stopping.store(true, Ordering::Release);
+        self.host.flow.open();
+        self.phases.wake();
+        self.wait_for_readers();
+    }
+
+    /// A reader begins.
+    pub(crate) fn reader_came(&self) {
+        *self.life.readers.lock() += 1;
+    }
+
+    /// A reader has ended.
+    pub(crate) fn reader_left(&self) {
+        *self.life.readers.lock() -= 1;
+        self.life.reader_left.notify_all();
+    }
+
+    /// Waits until no reader is left, for the grace period at most.
+    pub(crate) fn wait_for_readers(&self) {
+        let mut readers = self.life.readers.lock();
+        let patience = Instant::now() + READER_GRACE;
+        while *readers > 0 {
+            if self.life.reader_left.wait_until(&mut readers, patience).timed_out() {
+                return;
+            }
+        }
     }
 
     /// Notes that a split was ended before its end.
     pub(crate) fn cut_short(&self) {
         self.life.cut_short.store(true, Ordering::Release);
+    }
+
+    /// Whether one was.
+    pub(crate) fn was_cut_short(&self) -> bool {
+        self.life.cut_short.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing is left to do.
+    pub(crate) fn is_over(&self) -> bool {
+        self.life.over.load(Ordering::Acquire)
+    }
+
+    /// A sink has got all that it will get.
+    fn sink_done(&self) {
+        if self.life.sinks_open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.life.over.store(true, Ordering::Release);
+            self.cancel.wake();
+        }
     }
 
     /// Ends the query with an error, unless it has one.
@@ -286,215 +387,34 @@ impl Query {
         self.cancel.wake();
     }
 
-    /// A sink has got all that it will get.
-    pub(crate) fn sink_done(&self) {
-        if self.life.sinks_open.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.life.over.store(true, Ordering::Release);
-            self.cancel.wake();
-        }
+    /// The error that has ended the query.
+    pub(crate) fn take_failure(&self) -> Option<Diagnostic> {
+        self.life.failure.lock().take()
     }
 
-    /// A unit of a stream is ready.
-    pub(crate) fn deliver(&self, stream: StreamId, number: u64, mut unit: Unit) {
-        for rows in unit.rows.iter_mut().filter(|rows| rows.permit.is_none()) {
-            rows.permit = Some(Arc::new(self.flow.hold(bytes_of(&rows.columns))));
-        }
-        let consequences = self.streams[stream].deliver(number, unit);
-        self.act_on(stream, consequences);
-        self.resume_next();
+    /// Sends all threads home, whatever is left to do.
+    pub(crate) fn close(&self) {
+        self.life.over.store(true, Ordering::Release);
+        self.host.flow.open();
+        self.phases.wake();
+        self.host.spilling.close();
+        self.scheduler.close();
     }
 
-    /// Schedules what a change of a stream has made possible.
-    pub(crate) fn act_on(&self, stream: StreamId, consequences: Consequences) {
-        let Consequences { tasks, releases, error } = consequences;
-        if let Some(error) = error {
-            return self.fail(error);
-        }
-        for task in &tasks {
-            if let Task::Process(task) = task {
-                self.stats.pipelines[self.streams[stream].channels[task.channel].pipeline].schedule();
-            }
-        }
-        self.scheduler.push(tasks);
-        for (channel, release) in releases {
-            if let Err(diagnostic) = self.release(stream, channel, release) {
-                self.fail(diagnostic);
-            }
-        }
-    }
-
-    /// A task of a channel of a stream is done.
-    pub(crate) fn finish_task(&self, stream: StreamId, channel: usize, epoch: u64) -> Result<(), Diagnostic> {
-        let release = self.streams[stream].finish(channel, epoch);
-        release.map_or(Ok(()), |release| self.release(stream, channel, release))
-    }
-
-    /// A channel of a stream has released a watermark or ended.
-    pub(crate) fn release(&self, stream: StreamId, channel: usize, release: Release) -> Result<(), Diagnostic> {
-        let reached = self.streams[stream].channels[channel];
-        let first = match self.streams[stream].input {
-            PipelineInput::Source(source) => self.sources[source].first_stream(),
-            _ => stream,
-        };
-        self.stats.release(reached.pipeline, stream - first, release.watermark);
-        if let (PipelineInput::Source(source), 0) = (self.streams[stream].input, channel) {
-            self.stats.release_split(source, stream - first, release.watermark);
-            self.flow.advance(stream, release.watermark);
-        }
-        if let (PipelineInput::Source(source), true) = (self.streams[stream].input, release.ended) {
-            self.open_phases(self.phases.finish(self.plan.sources[source].phase));
-        }
-        match self.plan.pipelines[reached.pipeline].end {
-            PipelineEnd::Aggregate { aggregation, .. } => self.release_to(aggregation, reached.port, release),
-            PipelineEnd::Sink(sink) => self.release_lane(sink, reached.port, release)?,
-            PipelineEnd::Build { lookup } if release.ended => self.end_build(lookup),
-            PipelineEnd::Build { .. } => {}
-            PipelineEnd::Exchange { operator, .. } => self.release_to_operator(operator, reached.port, release),
-        }
-        Ok(())
-    }
-
-    /// Leaves a channel out of the watermark of what it ends in, or takes it back in; the watermark that has been acted
-    /// on there.
-    pub(crate) fn set_channel_idle(&self, channel: Channel, idle: bool) -> i64 {
-        let set = |mut progress: MutexGuard<'_, Progress>| {
-            progress.set_idle(channel.port, idle);
-            progress.watermark()
-        };
-        match self.plan.pipelines[channel.pipeline].end {
-            PipelineEnd::Aggregate { aggregation, .. } => {
-                let watermark = set(self.aggregations[aggregation].progress());
-                self.settle(aggregation);
-                watermark
-            }
-            PipelineEnd::Exchange { operator, .. } => {
-                let watermark = set(self.operators[operator].progress());
-                self.settle_operator(operator);
-                watermark
-            }
-            PipelineEnd::Sink(_) | PipelineEnd::Build { .. } => i64::MIN,
-        }
-    }
-
-    /// The watermark that what a channel ends in has acted on.
-    pub(crate) fn decided(&self, channel: Channel) -> i64 {
-        match self.plan.pipelines[channel.pipeline].end {
-            PipelineEnd::Aggregate { aggregation, .. } => self.aggregations[aggregation].progress().watermark(),
-            PipelineEnd::Exchange { operator, .. } => self.operators[operator].progress().watermark(),
-            PipelineEnd::Sink(_) | PipelineEnd::Build { .. } => i64::MIN,
-        }
-    }
-
-    /// Waits until no reader is left, for the grace period at most.
-    fn wait_for_readers(&self) {
-        let mut readers = self.life.readers.lock();
-        let patience = Instant::now() + READER_GRACE;
-        while *readers > 0 {
-            if self.life.reader_left.wait_until(&mut readers, patience).timed_out() {
-                return;
-            }
-        }
+    /// Lets go what is held outside of the process. No thread is at work any more, but for readers that are stuck.
+    pub(crate) fn abandon(&self) {
+        self.graph.stations.iter().for_each(|station| station.abandon());
+        self.parking.clear();
+        self.host.spilling.end();
     }
 }
 
-/// The threads of a query.
-#[derive(Default)]
-struct Threads {
-    adviser: Option<JoinHandle<()>>,
-    workers: Vec<JoinHandle<()>>,
-    checkpoints: Option<JoinHandle<Result<(), Diagnostic>>>,
-    spilling: Option<JoinHandle<()>>,
-    readers: Vec<JoinHandle<()>>,
-}
-
-impl Threads {
-    fn start(&mut self, query: &Arc<Query>, adviser: Adviser) -> Result<(), Diagnostic> {
-        if adviser.is_needed(query) {
-            let shared = Arc::clone(query);
-            self.adviser = Some(spawn("adviser".into(), move || adviser.run(&shared))?);
-        }
-        if let Some(messages) = query.checkpointing.as_ref().and_then(Checkpointing::listen) {
-            let shared = Arc::clone(query);
-            self.checkpoints = Some(spawn("checkpoints".into(), move || {
-                never_interrupt();
-                let written = catch_unwind(AssertUnwindSafe(|| write_checkpoints(&shared, messages)));
-                let written = written.unwrap_or_else(|panic| Err(panicked("the checkpointing thread", &*panic)));
-                written.inspect_err(|diagnostic| shared.fail(diagnostic.clone()))
-            })?);
-        }
-        if query.spilling.needs_thread() {
-            query.flow.expect_spilling();
-            let shared = Arc::clone(query);
-            self.spilling = Some(spawn("spilling".into(), move || {
-                never_interrupt();
-                let spilled = catch_unwind(AssertUnwindSafe(|| shared.spill_when_asked()));
-                match spilled {
-                    Ok(Ok(())) => {}
-                    Ok(Err(diagnostic)) => shared.fail(diagnostic),
-                    Err(panic) => shared.fail(panicked("the spilling thread", &*panic)),
-                }
-            })?);
-        }
-        let cores = if query.config.pin { core_affinity::get_core_ids().unwrap_or_default() } else { Vec::new() };
-        for index in 0..query.topology.workers() {
-            let fitting = query.topology.core(index).and_then(|id| cores.iter().find(|core| core.id == id));
-            let core = fitting.or_else(|| cores.get(index % cores.len().max(1))).copied();
-            let shared = Arc::clone(query);
-            self.workers.push(spawn(format!("worker-{index}"), move || {
-                // A core that cannot be had is no reason not to work.
-                let _pinned = core.is_some_and(core_affinity::set_for_current);
-                worker::work(&shared, index);
-            })?);
-        }
-        for (source, runtime) in query.sources.iter().enumerate() {
-            for reader in 0..runtime.readers {
-                *query.life.readers.lock() += 1;
-                let shared = Arc::clone(query);
-                self.readers.push(spawn(format!("reader-{source}-{reader}"), move || {
-                    shared.read(source);
-                    *shared.life.readers.lock() -= 1;
-                    shared.life.reader_left.notify_all();
-                })?);
-            }
-        }
-        Ok(())
+impl Others for Query {
+    fn are_at_rest(&self) -> bool {
+        self.scheduler.is_at_rest()
     }
 
-    /// Joins all threads, except readers that are stuck in their connector: nothing can interrupt them, but all that
-    /// they still do is to find the query over. What is wrong with the last checkpoint is known only then.
-    fn join(self, query: &Query) -> Result<(), Diagnostic> {
-        if let Some(adviser) = self.adviser {
-            adviser.thread().unpark();
-            if let Err(panic) = adviser.join() {
-                query.fail(panicked("the adviser", &*panic));
-            }
-        }
-        for worker in self.workers {
-            if let Err(panic) = worker.join() {
-                query.fail(panicked("a worker", &*panic));
-            }
-        }
-        query.checkpointing.iter().for_each(Checkpointing::close);
-        let checkpointed = self.checkpoints.map_or(Ok(Ok(())), JoinHandle::join);
-        if let Some(Err(panic)) = self.spilling.map(JoinHandle::join) {
-            query.fail(panicked("the spilling thread", &*panic));
-        }
-        query.wait_for_readers();
-        for reader in self.readers.into_iter().filter(JoinHandle::is_finished) {
-            if let Err(panic) = reader.join() {
-                query.fail(panicked("a reader", &*panic));
-            }
-        }
-        checkpointed.unwrap_or_else(|panic| Err(panicked("the checkpointing thread", &*panic)))
+    fn spill(&self) {
+        self.spill_if_needed();
     }
-}
-
-fn spawn<T: Send + 'static>(
-    name: String,
-    body: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, Diagnostic> {
-    thread::Builder::new()
-        .name(name)
-        .spawn(body)
-        .map_err(|e| Diagnostic::new(code::WORKER_FAILED, format!("a thread cannot be started: {e}")))
 }

@@ -10,14 +10,14 @@
 
 use crate::buffer::{Buffer, Piece};
 use crate::columns::{selected, sliced};
-use crate::flat_map;
+use crate::host::Host;
 use crate::input::PipelineCode;
-use crate::query::Query;
 use crate::row_errors::RowErrors;
+use crate::stats::QueryStats;
 use arrow_array::{ArrayRef, UInt32Array};
 use millstream_codegen::execute::{Emitted, emit};
 use millstream_functions::FunctionContext;
-use millstream_plan::pipeline::{FlatMap, Operator};
+use millstream_state::Ordinal;
 use millstream_types::Diagnostic;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -25,6 +25,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Bits of a position that number the rows made of one row.
 const PLACE_BITS: u32 = 24;
+
+/// Where rows come from, in their places ([`Ordinal`]): the same after a restart, whatever files are new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// Number of the stream.
+    pub(crate) stream: u32,
+    /// The pipeline's place among those with the same end.
+    pub(crate) pipeline: u32,
+}
 
 /// Rows before a stage.
 #[derive(Debug, Clone)]
@@ -68,8 +77,13 @@ impl<'a> Staged<'a> {
         Staged { columns, rows, watermarks, origins: Some(origins), first_row, places: Vec::new() }
     }
 
+    /// What a program has made of the rows that it has selected of these: all of them, perhaps.
+    pub(crate) fn emitted(self, columns: Vec<ArrayRef>, of: &[u32]) -> Staged<'a> {
+        if of.len() == self.rows { Staged { columns, ..self } } else { self.made(columns, of) }
+    }
+
     /// Some of the rows. Numbers of rows, by which they know their origin, stay.
-    fn slice(&self, first: usize, rows: usize) -> Staged<'a> {
+    pub(crate) fn slice(&self, first: usize, rows: usize) -> Staged<'a> {
         let cut = |all: &[i64]| if all.len() == 1 { all.to_vec() } else { all[first..first + rows].to_vec() };
         let origins = match &self.origins {
             Some(origins) => origins[first..first + rows].to_vec(),
@@ -91,12 +105,25 @@ impl<'a> Staged<'a> {
         self.columns[..columns].iter().map(|column| selected(column, of)).collect()
     }
 
-    /// Place of a row in its stream, for rows that have come to the last stage. It depends neither on the size of buffers
+    /// Numbers rows of the same origin, before the last stage; `last` is the origin of the row before these, and how many rows of
+    /// it have come.
+    pub(crate) fn number(&mut self, last: &mut (u32, u32)) {
+        let Some(origins) = &self.origins else { return };
+        self.places.reserve(self.rows);
+        for &origin in origins {
+            *last = if last.0 == origin { (origin, last.1.saturating_add(1)) } else { (origin, 1) };
+            self.places.push(last.1 - 1);
+        }
+    }
+
+    /// Place of a row in the input, for rows that have come to the last stage. It depends neither on the size of buffers
     /// nor on who processes them, and it grows from row to row of a stream, also among the rows made of one.
-    pub(crate) fn position(&self, row: usize) -> u64 {
+    pub(crate) fn ordinal(&self, row: usize, Origin { stream, pipeline }: Origin) -> Ordinal {
+        let watermark = self.watermarks[if self.watermarks.len() == 1 { 0 } else { row }];
         let origin = self.origins.as_ref().map_or(row as u64, |o| o[row].into());
         let place = self.places.get(row).copied().unwrap_or(0).min((1 << PLACE_BITS) - 1);
-        (self.first_row + origin) << PLACE_BITS | u64::from(place)
+        let position = (self.first_row + origin) << PLACE_BITS | u64::from(place);
+        Ordinal { watermark, stream, position, pipeline }
     }
 }
 
@@ -106,91 +133,19 @@ pub(crate) struct Tools<'a> {
     pub(crate) functions: &'a mut FunctionContext,
     /// See there.
     pub(crate) errors: RowErrors<'a>,
+    /// Counters.
+    pub(crate) stats: &'a QueryStats,
+}
+
+impl<'a> Tools<'a> {
+    /// Of a worker, for one task.
+    pub(crate) fn new(host: &'a Host, functions: &'a mut FunctionContext) -> Tools<'a> {
+        Tools { functions, errors: host.row_errors(), stats: &host.stats }
+    }
 }
 
 /// Takes rows; says whether more are wanted.
 pub(crate) type Arrive<'f, 'a> = dyn FnMut(&mut Tools<'_>, Staged<'a>) -> Result<ControlFlow<()>, Diagnostic> + 'f;
-
-/// One run of a pipeline's stages.
-pub(crate) struct Stages<'q> {
-    query: &'q Query,
-    pipeline: usize,
-    flat_maps: Vec<&'q FlatMap>,
-    /// Origin of the row that arrived last, and how many rows of it have.
-    last: (u32, u32),
-}
-
-impl<'q> Stages<'q> {
-    /// For a piece of a buffer of a pipeline.
-    pub(crate) fn new(query: &'q Query, pipeline: usize) -> Stages<'q> {
-        let flat_map = |operator: &'q Operator| match operator {
-            Operator::FlatMap(flat_map) => Some(flat_map),
-            Operator::Filter(_) | Operator::Project(_) => None,
-        };
-        let flat_maps = query.plan.pipelines[pipeline].operators.iter().filter_map(flat_map).collect();
-        Stages { query, pipeline, flat_maps, last: (0, 0) }
-    }
-
-    /// Whether results depend on the exact watermark before a row, besides the windows that it belongs to.
-    pub(crate) fn reads_watermarks(&self) -> bool {
-        self.query.reads_watermark[self.pipeline]
-    }
-
-    /// The program of the last stage.
-    pub(crate) fn last_stage(&self) -> &'q PipelineCode {
-        &self.query.pipelines[self.pipeline].stages[self.flat_maps.len()]
-    }
-
-    /// Runs all stages but the last; `arrive` gets the rows before that, in slices, in order.
-    pub(crate) fn run<'a>(
-        &mut self,
-        rows: Staged<'a>,
-        tools: &mut Tools<'_>,
-        arrive: &mut Arrive<'_, 'a>,
-    ) -> Result<(), Diagnostic> {
-        self.stage(0, rows, tools, arrive).map(|_| ())
-    }
-
-    fn stage<'a>(
-        &mut self,
-        index: usize,
-        rows: Staged<'a>,
-        tools: &mut Tools<'_>,
-        arrive: &mut Arrive<'_, 'a>,
-    ) -> Result<ControlFlow<()>, Diagnostic> {
-        let Some(&flat_map) = self.flat_maps.get(index) else {
-            let mut rows = rows;
-            self.number(&mut rows);
-            return arrive(tools, rows);
-        };
-        let query = self.query;
-        let code = &query.pipelines[self.pipeline];
-        emit_stage(query, &code.stages[index], rows, tools, &mut |tools, rows, emitted| {
-            if emitted.rows == 0 {
-                return Ok(ControlFlow::Continue(()));
-            }
-            let rows = match emitted.rows == rows.rows {
-                true => Staged { columns: emitted.columns, ..rows },
-                false => rows.made(emitted.columns, &emitted.selection),
-            };
-            let expansion = flat_map::Expansion { query, flat_map, code: &code.flat_maps[index], rows: &rows };
-            expansion.run(tools, &mut |tools, made| self.stage(index + 1, made, tools, arrive))
-        })
-    }
-
-    /// Numbers rows of the same origin.
-    fn number(&mut self, rows: &mut Staged<'_>) {
-        let Some(origins) = &rows.origins else { return };
-        rows.places.reserve(rows.rows);
-        for &origin in origins {
-            self.last = match self.last {
-                (last, count) if last == origin => (last, count.saturating_add(1)),
-                _ => (origin, 1),
-            };
-            rows.places.push(self.last.1 - 1);
-        }
-    }
-}
 
 /// Takes what a program has emitted of some rows; says whether more are wanted.
 type Take<'f, 'a> = dyn FnMut(&mut Tools<'_>, Staged<'a>, Emitted) -> Result<ControlFlow<()>, Diagnostic> + 'f;
@@ -198,7 +153,6 @@ type Take<'f, 'a> = dyn FnMut(&mut Tools<'_>, Staged<'a>, Emitted) -> Result<Con
 /// Runs a program that emits rows; `take` gets them in slices, for of few rows it may make much (see [`crate::widths`]). Counts late
 /// rows. Fails when a bad row does.
 pub(crate) fn emit_stage<'a>(
-    query: &Query,
     code: &PipelineCode,
     rows: Staged<'a>,
     tools: &mut Tools<'_>,
@@ -208,11 +162,11 @@ pub(crate) fn emit_stage<'a>(
     while first < rows.rows {
         let count = code.widths.most_rows().min(rows.rows - first);
         if count == rows.rows {
-            let emitted = emit_once(query, code, &rows, tools)?;
+            let emitted = emit_once(code, &rows, tools)?;
             return take(tools, rows, emitted);
         }
         let slice = rows.slice(first, count);
-        let emitted = emit_once(query, code, &slice, tools)?;
+        let emitted = emit_once(code, &slice, tools)?;
         if let ControlFlow::Break(()) = take(tools, slice, emitted)? {
             return Ok(ControlFlow::Break(()));
         }
@@ -222,17 +176,12 @@ pub(crate) fn emit_stage<'a>(
 }
 
 /// Runs a program that emits rows over all rows at once.
-pub(crate) fn emit_once(
-    query: &Query,
-    code: &PipelineCode,
-    rows: &Staged<'_>,
-    tools: &mut Tools<'_>,
-) -> Result<Emitted, Diagnostic> {
-    let Tools { functions, errors } = tools;
-    let emitted = code.run(rows, |kernel| {
+pub(crate) fn emit_once(code: &PipelineCode, rows: &Staged<'_>, tools: &mut Tools<'_>) -> Result<Emitted, Diagnostic> {
+    let Tools { functions, errors, stats } = tools;
+    let emitted = code.run(&rows.columns, rows.rows, |kernel| {
         emit(&code.lowered, kernel, &rows.columns, rows.rows, &rows.watermarks, functions, &mut |e| errors.take(e))
     })?;
     code.widths.note(rows.rows, emitted.made_bytes);
-    query.stats.late_rows.fetch_add(emitted.late_rows, Relaxed);
+    stats.late_rows.fetch_add(emitted.late_rows, Relaxed);
     errors.fatal().map_or(Ok(emitted), Err)
 }

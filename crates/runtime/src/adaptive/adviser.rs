@@ -6,6 +6,7 @@
 use super::chaos::{Chaos, Dice};
 use super::choosing::Surroundings;
 use super::load::LoadWatch;
+use super::slice_facts::SliceFacts;
 use super::unit::Unit;
 use crate::compile::ProgramCompiler;
 use crate::input::{Adaptable, Codes, PipelineCode};
@@ -30,21 +31,27 @@ const DISTURB_EVERY: Duration = Duration::from_micros(300);
 pub(crate) struct Adviser {
     codes: Codes,
     compiler: Option<Arc<dyn ProgramCompiler>>,
+    /// By aggregation.
+    facts: Vec<Arc<SliceFacts>>,
 }
 
 impl Adviser {
     /// For the programs of a run.
-    pub(crate) fn new(codes: Codes, compiler: Option<Arc<dyn ProgramCompiler>>) -> Adviser {
-        Adviser { codes, compiler }
+    pub(crate) fn new(
+        codes: Codes,
+        compiler: Option<Arc<dyn ProgramCompiler>>,
+        facts: Vec<Arc<SliceFacts>>,
+    ) -> Adviser {
+        Adviser { codes, compiler, facts }
     }
 
     /// Before the first row: variants that are switched at random, if the run is one of those.
     pub(crate) fn prepare(&self, query: &Query) {
-        if query.config.adaptivity.measures_operators {
+        if query.host().config.adaptivity.measures_operators {
             // Even the first buffer may be the last one.
             self.codes.adaptable.iter().for_each(|adaptable| adaptable.code.slot.ask_for_sample());
         }
-        let Some(seed) = query.config.adaptivity.chaos_seed else { return };
+        let Some(seed) = query.host().config.adaptivity.chaos_seed else { return };
         for (number, code) in (0u64..).zip(self.codes.all.iter().chain(&self.codes.spare)) {
             let seed = seed.wrapping_mul(1009).wrapping_add(number);
             let kernel = Chaos::new(&code.lowered.program, seed, &mut |program| self.kernel(program, query));
@@ -54,13 +61,13 @@ impl Adviser {
 
     /// Whether there is anything to do while the query runs.
     pub(crate) fn is_needed(&self, query: &Query) -> bool {
-        let settings = &query.config.adaptivity;
+        let settings = &query.host().config.adaptivity;
         settings.chaos_seed.is_some() || settings.is_enabled || self.compiler.is_some()
     }
 
     /// Until the query is over.
     pub(crate) fn run(self, query: &Query) {
-        match query.config.adaptivity.chaos_seed {
+        match query.host().config.adaptivity.chaos_seed {
             Some(seed) => disturb(seed, query),
             None => self.advise(query),
         }
@@ -68,7 +75,7 @@ impl Adviser {
 
     fn advise(self, query: &Query) {
         let started = Instant::now();
-        let adapts = query.config.adaptivity.is_enabled;
+        let adapts = query.host().config.adaptivity.is_enabled;
         let mut load = LoadWatch::new(query);
         self.compile(&self.codes.all, query);
         let mut units = self.units(query);
@@ -93,17 +100,17 @@ impl Adviser {
                 continue;
             }
             load.look(query, started.elapsed());
-            let memory = &query.flow.budget;
+            let memory = &query.host().flow.budget;
             let around = Surroundings {
                 now: started.elapsed(),
-                workers: query.config.workers,
+                workers: query.host().config.workers,
                 memory_left: memory.limit().saturating_sub(memory.used()),
                 nanos_per_row: None,
             };
             for unit in &mut units {
-                let strategy = unit.aggregation().map(|aggregation| &query.aggregations[aggregation].strategy);
-                unit.tick(around, strategy, &mut |program| self.kernel(program, query), &query.stats.events);
-                unit.tell(around.now, &query.stats.programs);
+                let slices = unit.aggregation().map(|aggregation| &*self.facts[aggregation]);
+                unit.tick(around, slices, &mut |program| self.kernel(program, query), &query.host().stats.events);
+                unit.tell(around.now, &query.host().stats.programs);
             }
         }
         self.measure(units, query);
@@ -111,16 +118,16 @@ impl Adviser {
 
     /// See [`Adaptivity::measures_operators`](crate::Adaptivity::measures_operators).
     fn measure(&self, mut units: Vec<Unit>, query: &Query) {
-        for unit in units.iter_mut().filter(|_| query.config.adaptivity.measures_operators) {
-            unit.measure(&mut |program| self.kernel(program, query), &query.stats.programs);
+        for unit in units.iter_mut().filter(|_| query.host().config.adaptivity.measures_operators) {
+            unit.measure(&mut |program| self.kernel(program, query), &query.host().stats.programs);
         }
     }
 
     /// Nothing, unless adaptivity is enabled.
     fn units(&self, query: &Query) -> Vec<Unit> {
-        let settings = &query.config.adaptivity;
+        let settings = &query.host().config.adaptivity;
         let adaptable = self.codes.adaptable.iter().filter(|_| settings.is_enabled);
-        let unit = |adaptable: &Adaptable| Unit::new(adaptable, settings, &query.config.settings);
+        let unit = |adaptable: &Adaptable| Unit::new(adaptable, settings, &query.host().config.settings);
         adaptable.filter_map(unit).collect()
     }
 
@@ -143,7 +150,7 @@ impl Adviser {
             None => Some(Arc::new(Interpreter::new(Arc::new(program.clone())))),
             Some(compiler) => {
                 let compiled = compiler.compile(program).ok()?;
-                query.stats.note_compilation(compiled.compilation);
+                query.host().stats.note_compilation(compiled.compilation);
                 Some(compiled.kernel)
             }
         }
@@ -154,7 +161,7 @@ impl Adviser {
 fn disturb(seed: u64, query: &Query) {
     let dice = Dice::new(seed);
     while !query.is_over() {
-        query.scheduler.set_active(1 + dice.below(query.config.workers as u64) as usize);
+        query.scheduler().set_active(1 + dice.below(query.host().config.workers as u64) as usize);
         thread::park_timeout(DISTURB_EVERY);
     }
 }

@@ -24,14 +24,14 @@ pub(crate) struct LoadWatch {
 impl LoadWatch {
     /// At the start of a query.
     pub(crate) fn new(query: &Query) -> LoadWatch {
-        let adapts = query.config.adaptivity.active_workers && query.config.workers > 1;
+        let adapts = query.host().config.adaptivity.active_workers && query.host().config.workers > 1;
         LoadWatch {
-            workers: adapts.then(|| ActiveWorkers::new(query.config.workers)),
+            workers: adapts.then(|| ActiveWorkers::new(query.host().config.workers)),
             looked_at: Duration::ZERO,
             tasks: 0,
             busy: Duration::ZERO,
             task_nanos: 0.0,
-            size: SettledSize::new(query.buffer_size.rows()),
+            size: SettledSize::new(query.host().buffer_size.rows()),
         }
     }
 
@@ -42,27 +42,28 @@ impl LoadWatch {
             return;
         }
         self.looked_at = now;
-        if let Some((from, to)) = self.size.settled(query.buffer_size.rows(), now) {
-            let observed = format!("{} tasks wait for {} workers", query.scheduler.queued(), query.scheduler.active());
-            query.stats.note_event("buffers".into(), observed, format!("{to} rows a buffer instead of {from}"));
+        if let Some((from, to)) = self.size.settled(query.host().buffer_size.rows(), now) {
+            let observed =
+                format!("{} tasks wait for {} workers", query.scheduler().queued(), query.scheduler().active());
+            query.host().stats.note_event("buffers".into(), observed, format!("{to} rows a buffer instead of {from}"));
         }
-        let (tasks, busy) = query.stats.work_done();
+        let (tasks, busy) = query.host().stats.work_done();
         let (done, spent) = (tasks - self.tasks, busy.saturating_sub(self.busy));
         (self.tasks, self.busy) = (tasks, busy);
         if done > 0 {
             self.task_nanos = spent.as_nanos() as f64 / done as f64;
         }
         let Some(workers) = &mut self.workers else { return };
-        let (active, waiting) = (query.scheduler.active(), query.scheduler.queued());
+        let (active, waiting) = (query.scheduler().active(), query.scheduler().queued());
         let load = Load { elapsed, busy: spent, waiting, active, task_nanos: self.task_nanos };
         let decided = workers.observe(load);
         if decided != active {
-            query.scheduler.set_active(decided);
+            query.scheduler().set_active(decided);
             let share = spent.as_secs_f64() / elapsed.as_secs_f64();
-            query.stats.note_event(
+            query.host().stats.note_event(
                 "workers".into(),
                 format!("{active} workers at work, {share:.2} of them busy, {waiting} tasks wait"),
-                format!("{decided} of {} workers at work", query.config.workers),
+                format!("{decided} of {} workers at work", query.host().config.workers),
             );
         }
     }

@@ -22,6 +22,7 @@ mod events;
 mod facts;
 mod load;
 pub(crate) mod signals;
+pub(crate) mod slice_facts;
 mod unit;
 mod variant;
 mod watch;

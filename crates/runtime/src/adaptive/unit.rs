@@ -19,12 +19,12 @@ use super::events::{Event, EventId, EventLog};
 use super::facts::Facts;
 use super::signals::Profile;
 use super::signals::meter::{Change, ChangeDetector, Metered};
+use super::slice_facts::SliceFacts;
 use super::variant::{Sample, Variant};
 use super::watch::Watch;
 use crate::config::Adaptivity;
 use crate::input::{Adaptable, PipelineCode};
 use crate::stats::ProgramStats;
-use crate::strategy::Strategy;
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::{Kernel, Tier};
 use millstream_codegen::lower::Lowered;
@@ -138,19 +138,19 @@ impl Unit {
         self.aggregation
     }
 
-    /// Looks at what has happened since the last time, and acts on it. `strategy` is that of its aggregation.
+    /// Looks at what has happened since the last time, and acts on it. `slices` are those of its aggregation.
     pub(crate) fn tick(
         &mut self,
         mut around: Surroundings,
-        strategy: Option<&Strategy>,
+        slices: Option<&SliceFacts>,
         make: &mut MakeKernel<'_>,
         events: &EventLog,
     ) {
         let now = around.now;
         if self.look()
-            && let Some(strategy) = strategy
+            && let Some(slices) = slices
         {
-            self.confer(strategy);
+            self.confer(slices);
         }
         if now >= self.sample_at {
             self.code.slot.ask_for_sample();
@@ -178,11 +178,11 @@ impl Unit {
     }
 
     /// Tells the aggregation whose tables it updates what it knows of the keys, and learns what that knows of slices.
-    fn confer(&mut self, strategy: &Strategy) {
+    fn confer(&mut self, slices: &SliceFacts) {
         if let Some(summary) = self.profile.keys().summary() {
-            strategy.note_skew(summary.heavy);
+            slices.note_skew(summary.heavy);
         }
-        if let Some(rows) = strategy.rows_per_slice() {
+        if let Some(rows) = slices.rows_per_slice() {
             self.profile.note_slice(rows);
         }
     }

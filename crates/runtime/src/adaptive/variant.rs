@@ -5,7 +5,6 @@
 //! compared.
 
 use super::signals::meter::VariantMeter;
-use crate::staged::Staged;
 use arc_swap::ArcSwap;
 use arrow_array::ArrayRef;
 use millstream_codegen::kernel::{Kernel, Tier};
@@ -155,10 +154,10 @@ impl VariantSlot {
     }
 
     /// Gives a sample of the rows, if one was asked for. That costs a load of a flag otherwise.
-    pub(crate) fn offer(&self, staged: &Staged<'_>) {
-        if self.0.wants_sample.load(Relaxed) && staged.rows > 0 && self.0.wants_sample.swap(false, Relaxed) {
-            let rows = staged.rows.min(SAMPLE_ROWS);
-            let columns = staged.columns.iter().map(|column| column.slice(0, rows)).collect();
+    pub(crate) fn offer(&self, columns: &[ArrayRef], rows: usize) {
+        if self.0.wants_sample.load(Relaxed) && rows > 0 && self.0.wants_sample.swap(false, Relaxed) {
+            let rows = rows.min(SAMPLE_ROWS);
+            let columns = columns.iter().map(|column| column.slice(0, rows)).collect();
             *self.0.sample.lock() = Some(Sample { columns, rows });
         }
     }

@@ -7,7 +7,7 @@
 use super::Expansion;
 use crate::columns::selected;
 use crate::input::PipelineCode;
-use crate::lookup::LookupRows;
+use crate::lookup::table::LookupRows;
 use crate::staged::{Arrive, Staged, Tools, emit_once};
 use arrow_array::UInt32Array;
 use millstream_plan::logical::JoinKind;
@@ -28,12 +28,11 @@ type Candidate = (u32, u32);
 impl<'a> Expansion<'_, 'a> {
     pub(super) fn look_up(
         &self,
-        table: usize,
         kind: JoinKind,
         tools: &mut Tools<'_>,
         arrive: &mut Arrive<'_, 'a>,
     ) -> Result<ControlFlow<()>, Diagnostic> {
-        let table = self.query.lookups[table].table()?;
+        let table = self.table.ok_or_else(|| Diagnostic::bug("a lookup has no table"))?.rows()?;
         let probe = self.code.probe.as_ref().ok_or_else(|| Diagnostic::bug("a lookup has no program to probe with"))?;
         let keys = &self.rows.columns[self.kept()..];
         let partners = table.partners(probe, keys, self.rows.rows, tools.functions)?;
@@ -64,7 +63,7 @@ impl<'a> Expansion<'_, 'a> {
         for (row, partners) in partners.into_iter().enumerate() {
             for &partner in partners {
                 candidates.push((row as u32, partner));
-                if candidates.len() == self.most() {
+                if candidates.len() == self.most {
                     let chosen = self.select(table, residual, &candidates, tools)?;
                     probing.replay(&mut next, row as u32, &chosen, false);
                     candidates.clear();
@@ -97,7 +96,7 @@ impl<'a> Expansion<'_, 'a> {
             columns.push(selected(column, &partners)?);
         }
         let pairs: Staged<'_> = self.rows.made(columns, of.values());
-        let emitted = emit_once(self.query, residual, &pairs, tools)?;
+        let emitted = emit_once(residual, &pairs, tools)?;
         Ok(emitted.selection.iter().map(|&i| candidates[i as usize]).collect())
     }
 }
@@ -174,13 +173,13 @@ impl<'a> Probing<'_, '_, 'a> {
     }
 
     fn is_full(&self) -> bool {
-        self.made.of.len() >= self.expansion.most()
+        self.made.of.len() >= self.expansion.most
     }
 
     /// Passes on what has been made, in slices.
     fn pass(&mut self, tools: &mut Tools<'_>, arrive: &mut Arrive<'_, 'a>) -> Result<ControlFlow<()>, Diagnostic> {
         let Made { of, partners } = std::mem::take(&mut self.made);
-        let (rows, most) = (self.expansion.rows, self.expansion.most());
+        let (rows, most) = (self.expansion.rows, self.expansion.most);
         for (of, partners) in of.chunks(most).zip(partners.chunks(most)) {
             let indices = UInt32Array::from(of.to_vec());
             let mut columns = rows.take(self.expansion.kept(), &indices)?;

@@ -10,7 +10,7 @@ mod unnest;
 mod windows;
 
 use crate::input::FlatMapCode;
-use crate::query::Query;
+use crate::lookup::table::LookupTable;
 use crate::staged::{Arrive, Staged, Tools};
 use millstream_plan::pipeline::FlatMap;
 use millstream_types::Diagnostic;
@@ -18,9 +18,12 @@ use std::ops::ControlFlow;
 
 /// A flat map of some rows.
 pub(crate) struct Expansion<'e, 'a> {
-    pub(crate) query: &'e Query,
     pub(crate) flat_map: &'e FlatMap,
+    /// What a lookup probes.
+    pub(crate) table: Option<&'e LookupTable>,
     pub(crate) code: &'e FlatMapCode,
+    /// Most rows of a slice.
+    pub(crate) most: usize,
     /// What the program before it has emitted.
     pub(crate) rows: &'e Staged<'a>,
 }
@@ -41,17 +44,12 @@ impl<'a> Expansion<'_, 'a> {
             FlatMap::Unnest { outer, ordinality, columns, .. } => {
                 self.unnest(*outer, *ordinality, columns.len(), tools, arrive)
             }
-            FlatMap::Lookup { table, kind, .. } => self.look_up(*table, *kind, tools, arrive),
+            FlatMap::Lookup { kind, .. } => self.look_up(*kind, tools, arrive),
         }
     }
 
     /// Columns that go on.
     fn kept(&self) -> usize {
         self.rows.columns.len() - self.flat_map.arguments().len()
-    }
-
-    /// Most rows of a slice.
-    fn most(&self) -> usize {
-        self.query.config.rows_per_buffer()
     }
 }

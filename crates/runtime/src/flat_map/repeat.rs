@@ -15,7 +15,7 @@ impl<'a> Expansion<'_, 'a> {
         tools: &mut Tools<'_>,
         arrive: &mut Arrive<'_, 'a>,
     ) -> Result<ControlFlow<()>, Diagnostic> {
-        let most = self.most();
+        let most = self.most;
         let (mut row, mut number) = (0, 0);
         while row < self.rows.rows {
             let (mut of, mut numbers) = (Vec::with_capacity(most), Vec::new());

@@ -82,7 +82,7 @@ impl<'a> Expansion<'_, 'a> {
         if elements.columns.len() + usize::from(ordinality) != columns {
             return Err(Diagnostic::bug("the elements of a collection do not have the planned columns"));
         }
-        let most = self.most();
+        let most = self.most;
         let mut made = Made::default();
         for row in 0..self.rows.rows {
             let range = elements.range(row);

@@ -29,7 +29,7 @@ impl<'a> Expansion<'_, 'a> {
         let times = column
             .as_primitive_opt::<TimestampMillisecondType>()
             .ok_or_else(|| Diagnostic::bug(format!("{} is not the time of a window", column.data_type())))?;
-        let (slicing, step, most) = (overlap.slicing(), overlap.step_ms(), self.most());
+        let (slicing, step, most) = (overlap.slicing(), overlap.step_ms(), self.most);
         let mut made = Made::default();
         if times.null_count() > 0 {
             return Err(Diagnostic::bug("a program has let a row without time pass to its windows"));

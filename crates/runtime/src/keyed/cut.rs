@@ -5,39 +5,146 @@
 //! the cut only, and those that wait are told apart by their generation. A regular join consumes rows as they come; it
 //! keeps those from behind a cut apart until the cut has come by.
 
-use super::driver::{KeyedRuntime, KeyedTask};
-use super::inbox::{Content, Job, Waiting, together};
+use super::KeyedStation;
+use super::inbox::{Content, PartitionJob, Waiting, together};
 use crate::buffer::Generation;
-use crate::checkpoint::{Part, Saved, SavedPartition, StateBlob};
-use crate::query::Query;
-use crate::sequencer::Unit;
-use crate::tables::damaged;
-use crate::threads::Watch;
-use millstream_storage::{BlobRef, ByteWriter, Damaged, PartitionState, WaitingRows};
+use crate::durable::part::{Gathering, Part, StoreFault};
+use crate::durable::restored::Restored;
+use crate::durable::stored::{Saved, damaged};
+use crate::schedule::threads::Watch;
+use crate::station::Consequences;
+use crate::stream::sequencer::Unit;
+use millstream_storage::{ByteWriter, Damaged, OperatorState, PartitionState, WaitingRows, WaitingState};
 use millstream_types::Diagnostic;
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Instant;
 
-impl Query {
-    /// An operator has come to a cut; its partitions get jobs for it next.
-    pub(super) fn cut_operator(&self, operator: usize, generation: Generation, watermark: i64) {
-        let windows = self.operators[operator].open_windows();
-        self.hand_over(generation, || Part::Operator { operator, watermark, windows, has_ended: false });
-        // The next cut must not come to a regular join before this one has come by all of its partitions.
-        if !self.operators[operator].joins_arrivals() {
-            self.cut_reached();
+/// Where checkpoints have the partitions of an operator.
+#[derive(Default)]
+pub(super) struct StoredPartitions {
+    /// In the last one.
+    before: Vec<Option<PartitionState>>,
+    /// In the one whose parts are coming.
+    now: Vec<Option<PartitionState>>,
+    /// What the operator keeps besides, once it has been handed over.
+    operator: Option<OperatorState>,
+}
+
+/// What an operator keeps besides its partitions.
+struct KeptOperator {
+    /// Position in the plan.
+    number: usize,
+    stored: Arc<Mutex<StoredPartitions>>,
+    state: OperatorState,
+    /// Whether partitions have nothing any more.
+    has_ended: bool,
+}
+
+/// What a partition keeps.
+struct KeptPartition {
+    /// Position of the operator in the plan.
+    number: usize,
+    stored: Arc<Mutex<StoredPartitions>>,
+    partition: usize,
+    /// `None` if that is what it was at the last checkpoint.
+    kept: Option<SavedPartition>,
+}
+
+/// What a partition keeps, when the cut came by.
+struct SavedPartition {
+    /// What it remembers; `None` if that is what it was at the last checkpoint.
+    state: Option<Saved>,
+    /// See `PartitionState::due`.
+    due: i64,
+    /// Rows that wait for it.
+    waiting: Vec<(WaitingRows, Saved)>,
+}
+
+impl StoredPartitions {
+    /// Of an operator with so many partitions, none of which has been stored.
+    pub(super) fn new(partitions: usize) -> Arc<Mutex<StoredPartitions>> {
+        let (before, now) = (vec![None; partitions], vec![None; partitions]);
+        Arc::new(Mutex::new(StoredPartitions { before, now, operator: None }))
+    }
+
+    /// Enters the operator when all has come; whether it has.
+    fn enter(&mut self, number: usize, has_ended: bool, into: &mut Gathering) -> bool {
+        if self.operator.is_none() || !(has_ended || self.now.iter().all(Option::is_some)) {
+            return false;
         }
+        if let Some(state) = self.operator.take() {
+            let partitions = if has_ended { Vec::new() } else { self.now.iter().flatten().cloned().collect() };
+            into.manifest.operators[number] = OperatorState { partitions, ..state };
+        }
+        let none = vec![None; self.now.len()];
+        self.before = std::mem::replace(&mut self.now, none);
+        true
+    }
+}
+
+impl Part for KeptOperator {
+    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, StoreFault> {
+        let mut stored = self.stored.lock();
+        stored.operator = Some(self.state);
+        Ok(stored.enter(self.number, self.has_ended, into))
+    }
+}
+
+impl Part for KeptPartition {
+    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, StoreFault> {
+        let mut stored = self.stored.lock();
+        let before = stored.before[self.partition].as_ref();
+        let unchanged =
+            || before.ok_or_else(|| Diagnostic::bug("a partition that was not stored says it is unchanged"));
+        let state = match self.kept {
+            None => unchanged()?.clone(),
+            Some(SavedPartition { state, due, waiting }) => {
+                let state = match state {
+                    Some(state) => state.store(&mut into.pack)?,
+                    None => unchanged()?.state.clone(),
+                };
+                let rows = waiting.into_iter();
+                let rows = rows.map(|(about, rows)| Ok(WaitingState { blob: rows.store(&mut into.pack)?, about }));
+                PartitionState { state, due, waiting: rows.collect::<Result<_, StoreFault>>()? }
+            }
+        };
+        stored.now[self.partition] = Some(state);
+        Ok(stored.enter(self.number, false, into))
+    }
+}
+
+impl KeyedStation {
+    /// What is kept when all inputs have ended.
+    pub(super) fn ended(&self) -> OperatorState {
+        let (stream, watermark) = (self.output.number, i64::MAX);
+        OperatorState { stream, watermark, partitions: Vec::new(), windows: Vec::new() }
+    }
+
+    /// All inputs have ended before the cut.
+    pub(super) fn hand_over_end(&self, generation: Generation) {
+        let (number, stored) = (self.number, Arc::clone(&self.stored));
+        self.host.hand_over(generation, || KeptOperator { number, stored, state: self.ended(), has_ended: true });
+    }
+
+    /// The operator has come to a cut at a watermark; its partitions get jobs for it next.
+    pub(super) fn hand_over(&self, generation: Generation, watermark: i64, consequences: &mut Consequences) {
+        let (number, stored, windows) = (self.number, Arc::clone(&self.stored), self.open_windows());
+        let state = OperatorState { watermark, windows, ..self.ended() };
+        self.host.hand_over(generation, || KeptOperator { number, stored, state, has_ended: false });
+        // The next cut must not come to a regular join before this one has come by all of its partitions.
+        consequences.cuts += usize::from(!self.joins_arrivals());
     }
 
     /// Saves what a partition keeps, if the cut is a checkpoint.
-    pub(super) fn save_partition(&self, task: KeyedTask, generation: Generation) -> Result<(), Diagnostic> {
-        if self.checkpoint_before(generation).is_none() {
+    pub(super) fn save_partition(&self, partition: usize, generation: Generation) -> Result<(), Diagnostic> {
+        if self.host.checkpoint_before(generation).is_none() {
             return Ok(());
         }
         let watch = Watch::start();
-        let runtime = &self.operators[task.operator];
-        let mut inbox = runtime.inbox(task.partition);
+        let mut inbox = self.inbox(partition);
         // The age of rows that expire is another at each checkpoint.
-        let is_state_changed = std::mem::take(&mut inbox.is_state_changed) || runtime.joins_arrivals();
+        let is_state_changed = std::mem::take(&mut inbox.is_state_changed) || self.joins_arrivals();
         let is_changed = std::mem::take(&mut inbox.are_rows_changed) || is_state_changed;
         // From behind the cut rows may wait that the next checkpoint has to save.
         inbox.are_rows_changed = inbox.waiting().iter().flatten().any(|waiting| waiting.generation >= generation);
@@ -46,52 +153,92 @@ impl Query {
         let due = inbox.state_due;
         drop(inbox);
         let saved = || {
-            let kept = runtime.kept(task.partition)?;
+            let kept = self.kept(partition)?;
             Ok::<_, Diagnostic>(SavedPartition {
                 state: is_state_changed.then(|| kept.save()).transpose()?,
-                due: if runtime.joins_arrivals() { kept.relative(due) } else { due },
+                due: if self.joins_arrivals() { kept.relative(due) } else { due },
                 waiting: waiting.iter().flat_map(|waiting| save_waiting(waiting, generation)).collect(),
             })
         };
         let kept = is_changed.then(saved).transpose()?;
-        let KeyedTask { operator, partition } = task;
-        self.hand_over(generation, || Part::Partition { operator, partition, kept });
-        self.stats.checkpoints.note_handing_over(&watch);
+        let (number, stored) = (self.number, Arc::clone(&self.stored));
+        self.host.hand_over(generation, || KeptPartition { number, stored, partition, kept });
+        self.host.stats.checkpoints.note_handing_over(&watch);
         Ok(())
     }
 
     /// A cut has come by a partition of a regular join. When it has come by all, it is passed on, and the rows that have waited
     /// for that come.
-    pub(super) fn cut_partition(&self, operator: usize, generation: Generation) -> Result<(), Diagnostic> {
-        let runtime = &self.operators[operator];
-        let mut uncut = runtime.uncut.lock();
+    pub(super) fn cut_partition(
+        &self,
+        generation: Generation,
+        consequences: &mut Consequences,
+    ) -> Result<(), Diagnostic> {
+        let mut uncut = self.uncut.lock();
         if uncut.left > 1 {
             uncut.left -= 1;
             return Ok(());
         }
         drop(uncut);
-        self.deliver_next(runtime, Unit { cut: Some(generation), ..Unit::default() });
-        let mut tasks = Vec::new();
-        for partition in 0..runtime.partitions.len() {
-            let mut inbox = runtime.inbox(partition);
+        self.deliver_next(Unit { cut: Some(generation), ..Unit::default() }, consequences);
+        for partition in 0..self.partitions.len() {
+            let mut inbox = self.inbox(partition);
             inbox.generation = generation;
-            if runtime.let_in(&mut inbox)? {
-                tasks.extend(runtime.add_job(&mut inbox, Job::Arrived, KeyedTask { operator, partition }));
+            if self.let_in(&mut inbox)? {
+                self.add_job(&mut inbox, partition, PartitionJob::Arrived, consequences);
             }
         }
         // The end may have come meanwhile, or comes from now on: never before the rows that were let in.
-        let mut uncut = runtime.uncut.lock();
+        let mut uncut = self.uncut.lock();
         uncut.left = 0;
         let ends = std::mem::take(&mut uncut.then_last);
         drop(uncut);
         if ends {
-            let last = |partition| {
-                runtime.add_job(&mut runtime.inbox(partition), Job::Last, KeyedTask { operator, partition })
-            };
-            tasks.extend((0..runtime.partitions.len()).filter_map(last));
+            for partition in 0..self.partitions.len() {
+                self.add_job(&mut self.inbox(partition), partition, PartitionJob::Last, consequences);
+            }
         }
-        self.scheduler.push(tasks);
-        self.cut_reached();
+        consequences.cuts += 1;
+        Ok(())
+    }
+
+    /// Takes over what a checkpoint has kept, before the first row.
+    pub(super) fn restore_operator(&self, from: &Restored<'_>) -> Result<(), Diagnostic> {
+        let state = &from.manifest().operators[self.number];
+        self.restore_progress(state.watermark, state.windows.iter().copied());
+        if state.partitions.is_empty() {
+            return Ok(());
+        }
+        if state.partitions.len() != self.partitions.len() {
+            return Err(damaged(Damaged("an operator lacks partitions".into())));
+        }
+        for (partition, state) in state.partitions.iter().enumerate() {
+            self.restore_partition(partition, state, from)?;
+        }
+        self.stored.lock().before = state.partitions.iter().cloned().map(Some).collect();
+        Ok(())
+    }
+
+    /// The same for a partition. What it keeps stays in the checkpoint's files until it is needed.
+    fn restore_partition(
+        &self,
+        partition: usize,
+        saved: &PartitionState,
+        from: &Restored<'_>,
+    ) -> Result<(), Diagnostic> {
+        let mut inbox = self.inbox(partition);
+        for rows in &saved.waiting {
+            if rows.about.input >= self.plan.inputs.len() {
+                return Err(damaged(Damaged("rows wait for an input that an operator does not have".into())));
+            }
+            self.rounds.came(inbox.put_restored(rows.about, from.blob(&rows.blob)));
+        }
+        if self.joins_arrivals() && inbox.has_rows() {
+            // Nobody else would ask for a job before the next row comes.
+            self.rounds.defer(Instant::now());
+        }
+        inbox.restored(saved);
+        self.kept(partition)?.filed(from.blob(&saved.state));
         Ok(())
     }
 }
@@ -110,30 +257,4 @@ fn save_waiting(waiting: &[Waiting], generation: Generation) -> Vec<(WaitingRows
     }
     saved.extend(in_memory.map(|about| (about, Saved::Bytes(out.into_bytes()))));
     saved
-}
-
-impl KeyedRuntime {
-    /// Takes over what a partition has saved, before the first row. It stays in the checkpoint's files, as `blob` of them, until
-    /// it is needed.
-    pub(crate) fn restore_partition(
-        &self,
-        partition: usize,
-        saved: &PartitionState,
-        blob: impl Fn(&BlobRef) -> StateBlob,
-    ) -> Result<(), Diagnostic> {
-        let mut inbox = self.inbox(partition);
-        for rows in &saved.waiting {
-            if rows.about.input >= self.plan.inputs.len() {
-                return Err(damaged(Damaged("rows wait for an input that an operator does not have".into())));
-            }
-            self.rounds.came(inbox.put_restored(rows.about, blob(&rows.blob)));
-        }
-        if self.joins_arrivals() && inbox.has_rows() {
-            // Nobody else would ask for a job before the next row comes.
-            self.rounds.defer(Instant::now());
-        }
-        inbox.restored(saved);
-        self.kept(partition)?.filed(blob(&saved.state));
-        Ok(())
-    }
 }

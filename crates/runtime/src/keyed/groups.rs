@@ -1,6 +1,6 @@
 //! The keys of a partition as dense numbers, by the compiled programs of the operator's inputs.
 
-use super::Work;
+use super::state::Work;
 use crate::groups;
 use crate::input::OperatorCode;
 use arrow_array::{ArrayRef, new_null_array};

@@ -5,11 +5,9 @@
 //! once, by the job that consumes the first of them.
 
 use super::batch::Batch;
-use super::driver::KeyedTask;
 use crate::buffer::Generation;
-use crate::checkpoint::StateBlob;
-use crate::flow::Permit;
-use crate::task::Task;
+use crate::durable::stored::StateBlob;
+use crate::schedule::flow::Permit;
 use millstream_state::{Charge, MemoryBudget, MemoryClass};
 use millstream_storage::{ByteReader, PartitionState, SpilledBlob, WaitingRows};
 use millstream_types::{Diagnostic, Schema};
@@ -50,7 +48,7 @@ pub(super) struct Inbox {
     pub(super) rows_due: i64,
     /// `State::due` after the last job.
     pub(super) state_due: i64,
-    pub(super) jobs: VecDeque<Job>,
+    pub(super) jobs: VecDeque<PartitionJob>,
     /// Whether somebody works on the partition, or is going to.
     pub(super) is_busy: bool,
     /// Chunks whose rows came while the partition was busy: they stay in flight until it has done a job, so that a slow
@@ -89,7 +87,7 @@ pub(super) struct WaitingGroup {
 }
 
 #[derive(Clone)]
-pub(super) enum Job {
+pub(super) enum PartitionJob {
     /// Up to a watermark, known since a moment; the output goes to these units.
     Advance { watermark: i64, units: Units, completed: Instant },
     /// Whatever has come, of a regular join; the unit is numbered at the end.
@@ -323,9 +321,10 @@ impl Inbox {
         self.is_busy || is_full || self.rows_due <= watermark || self.state_due <= watermark
     }
 
-    /// Adds a job; the task, unless there is one already.
-    pub(super) fn add(&mut self, job: Job, task: KeyedTask) -> Option<Task> {
+    /// Adds a job; whether a task has to be made for it.
+    #[must_use]
+    pub(super) fn add(&mut self, job: PartitionJob) -> bool {
         self.jobs.push_back(job);
-        (!std::mem::replace(&mut self.is_busy, true)).then_some(Task::Keyed(task))
+        !std::mem::replace(&mut self.is_busy, true)
     }
 }

@@ -1,8 +1,9 @@
 //! What a partition remembers: in memory, or encoded in a file: of the run when memory is short, of the checkpoint that the
 //! query was recovered from until it is needed.
 
-use super::{State, state_of};
-use crate::checkpoint::{Saved, StateBlob};
+use super::operators::state_of;
+use super::state::State;
+use crate::durable::stored::{Saved, StateBlob};
 use crate::input::OperatorCode;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_state::{Charge, MemoryBudget, MemoryClass};
@@ -100,7 +101,7 @@ impl Kept {
         self.charge.set(0);
     }
 
-    /// What a moment of [`Work::now_ms`](super::Work::now_ms) is when it is saved: relative to the last job.
+    /// What a moment of [`Work::now_ms`](super::state::Work::now_ms) is when it is saved: relative to the last job.
     pub(super) fn relative(&self, moment_ms: i64) -> i64 {
         if moment_ms == i64::MAX { moment_ms } else { moment_ms.saturating_sub(self.now_ms) }
     }

@@ -21,226 +21,371 @@ mod batch;
 mod behind;
 mod counts;
 mod cut;
-mod driver;
 mod encoding;
+mod exchange;
 mod fifo;
 mod groups;
 mod inbox;
 mod kept;
+mod operators;
 mod order;
 mod output;
 mod over;
 mod over_order;
 mod pairs;
+mod partitioning;
 mod rank;
 mod rounds;
 mod session_rows;
 mod sessions;
+mod settling;
 mod slots;
 mod spilling;
+mod spooled;
+mod state;
 mod store;
 mod stream_join;
 mod versioned_join;
 mod window_join;
+mod working;
 
 #[cfg(test)]
 mod tests;
 
-use crate::buffer::Rows;
-use crate::columns::{bytes_of, sliced};
+use crate::buffer::Generation;
+use crate::config::SpillMode;
+use crate::durable::restored::Restored;
+use crate::host::Host;
+use crate::ids::{Port, StationId, StreamId};
 use crate::input::OperatorCode;
-use crate::row_errors::RowErrors;
-use crate::stats::QueryStats;
-use arrow_array::ArrayRef;
-use batch::Batch;
+use crate::pipeline::{Arrived, WorkerContext};
+use crate::station::progress::Progress;
+use crate::station::{Awaited, Consequences, Job, Spillable, Station, Task};
+use crate::stats::TriggerStats;
+use crate::stream::Stream;
+use batch::{Batch, times_of};
 pub(crate) use behind::most_behind;
-pub(crate) use driver::{KeyedRuntime, KeyedTask};
-use millstream_functions::FunctionContext;
-use millstream_plan::logical::Frame;
+use behind::{held_back, lag};
+use cut::StoredPartitions;
+use inbox::{Inbox, PartitionJob};
+use kept::Kept;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
-use millstream_plan::window::Timeline;
-use millstream_storage::{ByteReader, ByteWriter};
+use millstream_storage::Manifest;
+use millstream_sync::epochs::{End, Release};
 use millstream_types::Diagnostic;
-use output::Output;
-pub(crate) use output::SpooledOutput;
+use operators::check;
+use parking_lot::{Mutex, MutexGuard};
+use partitioning::{bits_of_partitions, partition_bits};
+use rounds::Rounds;
+use spooled::SpooledOutput;
+use state::Due;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
 
-/// Bits of the hash of a key that choose its partition, usually.
-const FEWEST_BITS: u32 = 6;
-/// The same where memory is little.
-const MOST_BITS: u32 = 8;
-/// Where memory is little: a budget of less than so many bytes.
-const LITTLE: u64 = 512 << 20;
-/// Where it is so little that of more partitions each would be a file of a few kilobytes.
-const LEAST: u64 = 32 << 20;
-
-/// How many bits of the hash of a key choose its partition in a query that has so many bytes and may spill, or not. One partition
-/// has to fit into memory with what its jobs need, beside those that other workers are at, when all of them together are many times
-/// as large as memory. So there are more where that is little, although routing rows costs more then: of ten million sessions one of
-/// 64 partitions takes 44 MiB. Which rows are output does not depend on it, and a query that is recovered keeps what it had.
-pub(crate) fn partition_bits(limit: u64, may_spill: bool) -> u32 {
-    if may_spill && (LEAST..LITTLE).contains(&limit) { MOST_BITS } else { FEWEST_BITS }
+/// A keyed operator of a running query.
+///
+/// Locks: the progress is taken before the inbox of a partition; a partition's state is locked by the one task that works on it,
+/// and never waited for.
+pub(crate) struct KeyedStation {
+    /// Position in the plan.
+    number: usize,
+    id: StationId,
+    host: Arc<Host>,
+    /// The stream of its output.
+    output: Arc<Stream>,
+    plan: KeyedOperator,
+    code: OperatorCode,
+    due: Due,
+    /// What the output watermark is behind the operator's.
+    held_back_ms: i64,
+    /// By how much the operator looks at all watermarks later than they are; see [`lag`].
+    lag_ms: i64,
+    progress: Mutex<Progress>,
+    /// Bits of the hash of a key that choose its partition.
+    partition_bits: u32,
+    partitions: Vec<Partition>,
+    /// For operators that output whole windows: `window_time` of those that have rows and are not complete. Like all times of
+    /// windows it is of the plan's timeline; whatever is called a watermark is as it comes.
+    windows: Option<Mutex<BTreeSet<i64>>>,
+    /// Partitions of a regular join that have not ended, and how it ends.
+    open: Mutex<(usize, End)>,
+    /// Of a regular join.
+    uncut: Mutex<Uncut>,
+    rounds: Rounds,
+    /// Where checkpoints have its partitions.
+    stored: Arc<Mutex<StoredPartitions>>,
+    started: Instant,
 }
 
-/// The bits that there are so many partitions by, if so many there can be.
-pub(crate) fn bits_of_partitions(partitions: usize) -> Option<u32> {
-    [FEWEST_BITS, MOST_BITS].into_iter().find(|bits| partitions == 1 << bits)
+/// A cut on its way through a regular join.
+#[derive(Default)]
+struct Uncut {
+    /// Partitions that it has not come by; 0 when what was held behind it has been let in.
+    left: usize,
+    /// Whether the inputs have ended meanwhile: the last jobs come when rows from behind the cut have been let in.
+    then_last: bool,
 }
 
-/// What one partition of an operator remembers.
-pub(crate) trait State: Send {
-    /// Consumes rows, one batch for each input, in merged order, and outputs what is complete when the watermark has reached
-    /// a time of the operator's timeline.
-    fn advance(&mut self, inputs: Vec<Batch>, reached: i64, work: &mut Work<'_>) -> Result<(), Diagnostic>;
-
-    /// The smallest time to be reached (regular joins: time of [`Work::now_ms`]) at which there is something to do even if no row
-    /// comes; `i64::MAX` when there is none before the end.
-    fn due(&self) -> i64;
-
-    /// Bytes of memory, about; asked for after every job, so it has to be cheap.
-    fn bytes(&mut self) -> usize;
-
-    /// Writes all of it, between two calls of [`State::advance`].
-    fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic>;
-
-    /// Takes over what [`State::save`] of a state of the same operator has written, perhaps in another process; `self` is fresh.
-    ///
-    /// Times of [`Work::now_ms`] are written relative to the last call of `advance`, and taken as if that had been at
-    /// `now_ms`: for a query that has just started at 0, because rows of regular joins do not get older while nothing runs.
-    ///
-    /// # Errors
-    /// `CHECKPOINT_DAMAGED`, when the bytes are something else. The state is not to be used then.
-    fn restore(&mut self, from: &mut ByteReader<'_>, now_ms: i64) -> Result<(), Diagnostic>;
+struct Partition {
+    inbox: Mutex<Inbox>,
+    kept: Mutex<Kept>,
 }
 
-/// What a job works with.
-pub(crate) struct Work<'a> {
-    /// The operator's programs.
-    pub(crate) code: &'a OperatorCode,
-    /// The worker's.
-    pub(crate) functions: &'a mut FunctionContext,
-    /// What becomes of rows that cannot be processed.
-    pub(crate) errors: RowErrors<'a>,
-    /// Counters.
-    pub(crate) stats: &'a QueryStats,
-    /// Most rows of an output buffer.
-    pub(crate) most_rows: usize,
-    /// Whether little is left of the memory budget, so that what is dead should be forgotten soon.
-    pub(crate) is_tight: bool,
-    /// Milliseconds since the query started.
-    pub(crate) now_ms: i64,
-    /// What the times of windows are.
-    pub(crate) timeline: Timeline,
-    /// `window_time` of the rows that are output; of operators without windows what the job's watermark has reached.
-    pub(crate) window: i64,
-    /// Output so far, with its window, in order of windows.
-    pub(crate) output: Output<'a>,
+/// What a worker does for a keyed operator.
+enum KeyedJob {
+    /// The jobs of a partition.
+    Work(Turn),
+    /// Goes on delivering what such a job has put out by files.
+    PutOut(Box<SpooledOutput>),
 }
 
-impl Work<'_> {
-    /// Adds rows to the output, none of which is late there.
-    pub(crate) fn emit(&mut self, columns: Vec<ArrayRef>, rows: usize) {
-        self.emit_behind(columns, rows, None);
+/// A worker's turn at a partition, in which it does all jobs.
+struct Turn {
+    partition: usize,
+    /// Bytes of memory that were reserved for working on it.
+    loaded: Option<u64>,
+    /// Whether a job has been done since the state was spilled, or not worth it.
+    may_spill: bool,
+}
+
+impl Turn {
+    /// At its begin.
+    fn new(partition: usize) -> Turn {
+        Turn { partition, loaded: None, may_spill: true }
+    }
+}
+
+impl KeyedStation {
+    /// With `inputs` channels that end in it; whether all of them come from other operators. A query that is recovered keeps the
+    /// number of partitions that it had.
+    pub(crate) fn new(
+        (number, id): (usize, StationId),
+        plan: &KeyedOperator,
+        code: OperatorCode,
+        (host, output): (&Arc<Host>, &Arc<Stream>),
+        (inputs, are_derived): (usize, bool),
+        restored: Option<&Restored<'_>>,
+    ) -> Result<KeyedStation, Diagnostic> {
+        check(plan, &code)?;
+        let budget = &host.flow.budget;
+        // One that had ended keeps nothing, so any number serves.
+        let bits = restored.and_then(|from| bits_of_partitions(from.manifest().operators[number].partitions.len()));
+        let may_spill = host.config.spill.mode != SpillMode::Never;
+        let partition_bits = bits.unwrap_or_else(|| partition_bits(budget.limit(), may_spill));
+        let partition = |_| {
+            let (inbox, kept) = (Inbox::new(plan.inputs.len(), budget), Kept::new(plan, &code, budget)?);
+            Ok(Partition { inbox: Mutex::new(inbox), kept: Mutex::new(kept) })
+        };
+        let partitions = (0..1 << partition_bits).map(partition).collect::<Result<Vec<_>, Diagnostic>>()?;
+        Ok(KeyedStation {
+            number,
+            id,
+            host: Arc::clone(host),
+            output: Arc::clone(output),
+            due: Due::of(&plan.kind),
+            windows: matches!(plan.kind, KeyedKind::WindowJoin { .. } | KeyedKind::Rank { .. })
+                .then(|| Mutex::new(BTreeSet::new())),
+            held_back_ms: held_back(plan).saturating_add(lag(plan, are_derived)),
+            lag_ms: lag(plan, are_derived),
+            progress: Mutex::new(Progress::new(inputs)),
+            open: Mutex::new((partitions.len(), End::Complete)),
+            stored: StoredPartitions::new(partitions.len()),
+            partition_bits,
+            partitions,
+            uncut: Mutex::default(),
+            rounds: Rounds::new(),
+            started: Instant::now(),
+            plan: plan.clone(),
+            code,
+        })
     }
 
-    /// Adds rows to the output, with the watermarks that some of them come behind, as [`Rows::watermarks`].
-    pub(crate) fn emit_behind(&mut self, columns: Vec<ArrayRef>, rows: usize, watermarks: Option<&[i64]>) {
-        let bytes = bytes_of(&columns) / rows.max(1);
-        for first in (0..rows).step_by(self.most_rows) {
-            let length = self.most_rows.min(rows - first);
-            let columns = sliced(&columns, first, length);
-            let watermarks = watermarks.map(|all| all[first..first + length].to_vec());
-            let rows = Rows { columns, rows: length, watermarks, ..Rows::default() };
-            self.output.push(self.window, rows, bytes * length);
+    fn stats(&self) -> &TriggerStats {
+        &self.host.stats.operators[self.number]
+    }
+
+    /// Locks the progress.
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock()
+    }
+
+    /// Locks the inbox of a partition.
+    fn inbox(&self, partition: usize) -> MutexGuard<'_, Inbox> {
+        self.partitions[partition].inbox.lock()
+    }
+
+    /// Locks what a partition remembers, for the one who works on it.
+    fn kept(&self, partition: usize) -> Result<MutexGuard<'_, Kept>, Diagnostic> {
+        let kept = self.partitions[partition].kept.try_lock();
+        kept.ok_or_else(|| Diagnostic::bug("two workers work on one partition"))
+    }
+
+    /// Whether rows are consumed as they come, whatever the watermark is.
+    fn joins_arrivals(&self) -> bool {
+        self.due == Due::Arrival
+    }
+
+    /// Adds a job of a partition, with its task, unless there is one already.
+    fn add_job(&self, inbox: &mut Inbox, partition: usize, job: PartitionJob, consequences: &mut Consequences) {
+        self.rounds.job_made();
+        if inbox.add(job) {
+            consequences.tasks.push(self.task(partition));
         }
     }
-}
 
-/// When waiting rows make a job necessary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Due {
-    /// As soon as the watermark lets them be consumed.
-    Consumed,
-    /// When the watermark reaches their time plus this: nothing of them is output before.
-    Time(i64),
-    /// Those of the left when the watermark reaches their time; those of the right with others.
-    LeftTime,
-    /// At once, whatever the watermark is.
-    Arrival,
-}
+    /// The task that does the jobs of a partition.
+    fn task(&self, partition: usize) -> Task {
+        Task::awaited(self.id, KeyedJob::Work(Turn::new(partition)))
+    }
 
-impl Due {
-    fn of(kind: &KeyedKind) -> Due {
-        match kind {
-            KeyedKind::WindowJoin { .. } | KeyedKind::Rank { .. } | KeyedKind::Over { .. } => Due::Time(0),
-            KeyedKind::SessionAggregate { gap_ms, .. } | KeyedKind::SessionRows { gap_ms } => Due::Time(gap_ms - 1),
-            KeyedKind::VersionedJoin { .. } => Due::LeftTime,
-            KeyedKind::IntervalJoin { .. } | KeyedKind::CountAggregate { .. } | KeyedKind::CountRows { .. } => {
-                Due::Consumed
+    /// Has rows wait for a partition.
+    fn put(&self, inbox: &mut Inbox, input: usize, generation: Generation, batch: Batch) -> Result<(), Diagnostic> {
+        let due = self.due_of(input, &batch)?;
+        self.rounds.came(inbox.put(input, generation, batch, due));
+        Ok(())
+    }
+
+    /// Takes over how far the inputs had come, before the first row.
+    fn restore_progress(&self, watermark: i64, windows: impl IntoIterator<Item = i64>) {
+        let mut progress = self.progress();
+        *progress = Progress::restored(progress.inputs(), watermark);
+        if let Some(open) = &self.windows {
+            open.lock().extend(windows);
+        }
+    }
+
+    /// The windows that have rows and are not complete.
+    fn open_windows(&self) -> Vec<i64> {
+        self.windows.as_ref().map_or_else(Vec::new, |windows| windows.lock().iter().copied().collect())
+    }
+
+    /// The watermark that rows behind the operator may rely on.
+    fn output_watermark(&self) -> i64 {
+        match self.progress().watermark() {
+            _ if self.due == Due::Arrival => i64::MIN,
+            i64::MAX => i64::MAX,
+            watermark => watermark.saturating_sub(self.held_back_ms),
+        }
+    }
+
+    /// The number of the next unit of its output, which is the caller's to deliver.
+    fn next_unit(&self) -> u64 {
+        let mut progress = self.progress();
+        progress.units += 1;
+        progress.units - 1
+    }
+
+    fn now_ms(&self) -> i64 {
+        i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// The windows that are complete at a time; all their rows have come.
+    fn complete(&self, reached: i64) -> Arc<[i64]> {
+        let Some(windows) = &self.windows else { return Arc::new([reached]) };
+        let mut windows = windows.lock();
+        let later = match reached {
+            i64::MAX => BTreeSet::new(),
+            _ => windows.split_off(&(reached + 1)),
+        };
+        let complete = std::mem::replace(&mut *windows, later);
+        if complete.is_empty() { Arc::new([reached]) } else { complete.into_iter().collect() }
+    }
+
+    /// Lets rows in that were held because they come from behind a cut; whether there were any.
+    fn let_in(&self, inbox: &mut Inbox) -> Result<bool, Diagnostic> {
+        let held = inbox.take_held();
+        let is_any = !held.is_empty();
+        held.into_iter().try_for_each(|(input, generation, batch)| self.put(inbox, input, generation, batch))?;
+        Ok(is_any)
+    }
+
+    /// The smallest watermark at which a row of the batch makes a job necessary.
+    fn due_of(&self, input: usize, batch: &Batch) -> Result<i64, Diagnostic> {
+        let consumed = batch.earliest().saturating_add(1);
+        match (self.due, self.plan.inputs[input].time) {
+            (Due::Time(after), Some(time)) => {
+                let first = times_of(&batch.columns[time])?.iter().copied().min().unwrap_or(i64::MAX);
+                Ok(consumed.max(self.plan.timeline.watermark_at(first.saturating_add(after))))
             }
-            KeyedKind::RegularJoin { .. } => Due::Arrival,
+            (Due::LeftTime, Some(time)) if input == 0 => {
+                let first = times_of(&batch.columns[time])?.iter().copied().min().unwrap_or(i64::MAX);
+                Ok(consumed.max(first))
+            }
+            (Due::LeftTime, _) => Ok(i64::MAX),
+            _ => Ok(consumed),
         }
     }
 }
 
-/// The state of a partition at its start.
-fn state_of(plan: &KeyedOperator, code: &OperatorCode) -> Result<Box<dyn State>, Diagnostic> {
-    Ok(match &plan.kind {
-        KeyedKind::WindowJoin { kind, .. } => Box::new(window_join::WindowJoin::new(plan, *kind, code)?),
-        KeyedKind::IntervalJoin { kind, lower_ms, upper_ms, .. } => {
-            Box::new(stream_join::StreamJoin::interval(plan, *kind, *lower_ms, *upper_ms, code)?)
-        }
-        KeyedKind::RegularJoin { ttl_ms, .. } => Box::new(stream_join::StreamJoin::regular(plan, *ttl_ms, code)?),
-        KeyedKind::VersionedJoin { kind, .. } => Box::new(versioned_join::VersionedJoin::new(plan, *kind, code)?),
-        KeyedKind::Rank { order, function, range } => {
-            Box::new(rank::Rank::new(plan, order.clone(), *function, *range, code)?)
-        }
-        KeyedKind::Over { frame, aggregates } => Box::new(over::Over::new(plan, *frame, aggregates, code)?),
-        KeyedKind::SessionAggregate { gap_ms, aggregates } => {
-            Box::new(sessions::SessionAggregate::new(plan, *gap_ms, aggregates, code)?)
-        }
-        KeyedKind::SessionRows { gap_ms } => Box::new(session_rows::SessionRows::new(plan, *gap_ms, code)?),
-        KeyedKind::CountAggregate { size, slide, aggregates } => {
-            Box::new(counts::CountAggregate::new(plan, *size, *slide, aggregates, code)?)
-        }
-        KeyedKind::CountRows { size, slide } => Box::new(counts::CountRows::new(plan, *size, *slide, code)?),
-    })
-}
+impl Station for KeyedStation {
+    fn take(&self, arrived: &Arrived<'_>, context: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
+        self.exchange(arrived, context)
+    }
 
-/// Checks that an operator has the parts that its kind needs, so that states may rely on them.
-fn check(plan: &KeyedOperator, code: &OperatorCode) -> Result<(), Diagnostic> {
-    let is_join = matches!(
-        plan.kind,
-        KeyedKind::WindowJoin { .. }
-            | KeyedKind::IntervalJoin { .. }
-            | KeyedKind::RegularJoin { .. }
-            | KeyedKind::VersionedJoin { .. }
-    );
-    let inputs = if is_join { 2 } else { 1 };
-    let mut needs_time = true;
-    let mut needs_slots = false;
-    match &plan.kind {
-        KeyedKind::RegularJoin { .. } => needs_time = false,
-        KeyedKind::Over { frame, .. } => {
-            needs_slots = true;
-            needs_time = matches!(frame, Frame::Range(Some(_)));
+    fn release(&self, port: Port, release: Release) -> Consequences {
+        self.progress().release(port, release);
+        self.settle()
+    }
+
+    fn start(&self) -> Consequences {
+        self.settle()
+    }
+
+    fn perform(&self, job: Job, context: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
+        let started = Instant::now();
+        let consequences = match job.take()? {
+            KeyedJob::Work(turn) => self.work_on(turn, &mut context.functions),
+            KeyedJob::PutOut(output) => self.deliver_spooled(output),
+        };
+        self.stats().spent(started.elapsed());
+        consequences
+    }
+
+    fn set_idle(&self, port: Port, is_idle: bool) -> (i64, Consequences) {
+        let mut progress = self.progress();
+        progress.set_idle(port, is_idle);
+        let watermark = progress.watermark();
+        drop(progress);
+        (watermark, self.settle())
+    }
+
+    fn watermark(&self) -> i64 {
+        self.progress().watermark()
+    }
+
+    fn output(&self) -> Option<(StreamId, i64)> {
+        Some((self.output.id, self.output_watermark()))
+    }
+
+    fn await_cut(&self, generation: Generation) -> Awaited {
+        if self.progress().await_cut(generation) { Awaited::Yes } else { Awaited::No }
+    }
+
+    fn describe(&self, manifest: &mut Manifest) {
+        manifest.operators.push(self.ended());
+    }
+
+    fn restore(&self, from: &Restored<'_>) -> Result<(), Diagnostic> {
+        self.restore_operator(from)
+    }
+
+    fn spill(&self, what: Spillable, enough: u64) -> Result<(usize, Consequences), Diagnostic> {
+        let mut consequences = Consequences::default();
+        let spilled = match what {
+            Spillable::Reserve | Spillable::Tables | Spillable::Slices => 0,
+            Spillable::Rows => self.spill_rows(enough)?,
+            Spillable::States => self.spill_states(enough, &mut consequences)?,
+        };
+        Ok((spilled, consequences))
+    }
+
+    fn due(&self, now: Instant) -> Result<Consequences, Diagnostic> {
+        let mut consequences = Consequences::default();
+        if self.due == Due::Arrival {
+            self.forget_expired(now, &mut consequences);
         }
-        KeyedKind::SessionAggregate { .. } | KeyedKind::CountAggregate { .. } => needs_slots = true,
-        _ => {}
+        self.begin_round(now, &mut consequences);
+        Ok(consequences)
     }
-    let residual = match &plan.kind {
-        KeyedKind::WindowJoin { residual, .. }
-        | KeyedKind::IntervalJoin { residual, .. }
-        | KeyedKind::RegularJoin { residual, .. }
-        | KeyedKind::VersionedJoin { residual, .. } => residual.is_some(),
-        _ => false,
-    };
-    let fits = plan.inputs.len() == inputs
-        && code.keys.len() == inputs
-        && (!needs_time || plan.inputs.iter().all(|i| i.time.is_some()))
-        && code.slots.is_some() == needs_slots
-        && code.residual.is_some() == residual;
-    if !fits {
-        return Err(Diagnostic::bug("a keyed operator lacks a part that its kind needs"));
-    }
-    Ok(())
 }

@@ -2,19 +2,14 @@
 //!
 //! A job can put out a million times what it takes in: a join of a key that many rows of both sides have. It cannot stop in
 //! between, so what is more than a part of the budget goes to files of the run as it is made; when the job is done, a task of its
-//! own ([`SpooledOutput`]) reads it back and delivers it piece by piece, and stops while what it has delivered is not
+//! own (`spooled`) reads it back and delivers it piece by piece, and stops while what it has delivered is not
 //! consumed. Queries that may not spill keep all of it in memory.
 
-use super::driver::KeyedRuntime;
-use super::encoding::{restore_columns, save_columns};
+use super::encoding::save_columns;
 use crate::buffer::Rows;
-use crate::query::Query;
-use crate::sequencer::Unit;
-use crate::spill::{Spilling, Unconsumed, unreadable};
-use crate::task::Task;
-use millstream_storage::{BlobRef, ByteReader, ByteWriter, SpillFiles, SpillWriter};
+use crate::durable::spilling::Spilling;
+use millstream_storage::{BlobRef, ByteWriter, SpillFiles, SpillWriter};
 use millstream_types::Diagnostic;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The output of a job while it runs, in order of windows.
@@ -40,6 +35,14 @@ pub(crate) enum Item {
 }
 
 impl Item {
+    /// Its rows, if they are there.
+    pub(super) fn in_memory(self) -> Option<Rows> {
+        match self {
+            Item::Rows(rows) => Some(rows),
+            Item::Spooled(..) => None,
+        }
+    }
+
     fn rows(&self) -> usize {
         match self {
             Item::Rows(rows) => rows.rows,
@@ -117,105 +120,5 @@ impl<'a> Output<'a> {
         let mut items = self.spooled;
         items.extend(self.rows.into_iter().map(|(window, rows)| (window, Item::Rows(rows))));
         Ok(Finished { items, files })
-    }
-}
-
-/// A unit of the output stream that is put out item by item.
-struct SpooledUnit {
-    number: u64,
-    before: Option<i64>,
-    items: VecDeque<Item>,
-}
-
-/// Units whose rows are, in part, in files.
-pub(crate) struct SpooledOutput {
-    pub(super) operator: usize,
-    files: Arc<SpillFiles>,
-    units: VecDeque<SpooledUnit>,
-}
-
-impl SpooledOutput {
-    /// The operator that has put it out.
-    pub(crate) fn operator(&self) -> usize {
-        self.operator
-    }
-}
-
-impl Query {
-    /// The output of a job of an operator, before there is any.
-    pub(super) fn output_of_job(&self) -> Output<'_> {
-        match self.spilling.may_spill() {
-            true => Output::spooled(&self.spilling, self.most_unconsumed()),
-            false => Output::in_memory(),
-        }
-    }
-
-    /// Delivers units of the output of an operator: their numbers, watermarks before them, and items.
-    pub(super) fn deliver_items(
-        &self,
-        operator: usize,
-        files: Option<Arc<SpillFiles>>,
-        units: impl Iterator<Item = (u64, Option<i64>, Vec<Item>)>,
-    ) {
-        let stream = self.operators[operator].output;
-        if let Some(files) = files {
-            let unit = |(number, before, items): (u64, Option<i64>, Vec<Item>)| SpooledUnit {
-                number,
-                before,
-                items: items.into(),
-            };
-            let output = SpooledOutput { operator, files, units: units.map(unit).collect() };
-            return self.scheduler.push(vec![Task::PutOut(Box::new(output))]);
-        }
-        for (number, before, items) in units {
-            let in_memory = |item| match item {
-                Item::Rows(rows) => Some(rows),
-                Item::Spooled(..) => None,
-            };
-            let rows = items.into_iter().filter_map(in_memory).collect();
-            self.deliver(stream, number, Unit { rows, before, ..Unit::default() });
-        }
-    }
-
-    /// Goes on delivering output that is in files, until it ends or enough of it is not consumed, or enough of all output while it is
-    /// not the next. Nobody waits for ever: the units before its first one are delivered by others, who do not wait for it.
-    pub(crate) fn deliver_spooled(&self, mut spooled: Box<SpooledOutput>) -> Result<(), Diagnostic> {
-        let runtime = &self.operators[spooled.operator];
-        let mut output = Unconsumed::default();
-        while let Some(unit) = spooled.units.front_mut() {
-            if !self.may_put_out(runtime.output, unit.number) {
-                let next = (runtime.output, unit.number);
-                self.park(next, Task::PutOut(spooled));
-                return Ok(());
-            }
-            let item = unit.items.pop_front();
-            let (number, before, continues) = (unit.number, unit.before, !unit.items.is_empty());
-            let rows = item.map(|item| runtime.read_item(item, &spooled.files)).transpose()?;
-            let rows = rows.into_iter().map(|rows| self.held(rows, &mut output)).collect();
-            self.deliver(runtime.output, number, Unit { rows, before, continues, ..Unit::default() });
-            if !continues {
-                spooled.units.pop_front();
-            }
-            if output.bytes() > self.most_unconsumed() && !spooled.units.is_empty() {
-                self.park_until_consumed(output, Task::PutOut(spooled));
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-}
-
-impl KeyedRuntime {
-    fn read_item(&self, item: Item, files: &SpillFiles) -> Result<Rows, Diagnostic> {
-        let blob = match item {
-            Item::Rows(rows) => return Ok(rows),
-            Item::Spooled(blob, _) => blob,
-        };
-        let bytes = files.read(&blob).map_err(unreadable)?;
-        let types = self.plan.output.fields.iter().map(|field| field.data_type.to_arrow());
-        let mut from = ByteReader::new(&bytes);
-        let (columns, rows) = restore_columns(types, &mut from).map_err(unreadable)?;
-        let watermarks = Some(from.i64s().map_err(unreadable)?).filter(|watermarks| watermarks.len() == rows);
-        Ok(Rows { columns, rows, watermarks, ..Rows::default() })
     }
 }

@@ -10,9 +10,9 @@
 //! and a timer of an end that has been moved still triggers. That decides about late rows, so it is the same here; it also
 //! says when a key can be forgotten.
 
-use super::Work;
 use super::batch::{Batch, times_of};
 use super::encoding::check_count;
+use super::state::Work;
 use super::store::{Doubling, RowStore};
 use millstream_plan::logical::Frame;
 use millstream_plan::pipeline::KeyedInput;

@@ -1,6 +1,6 @@
 //! Pairs of rows of the two inputs of a join: the residual, and the output of what is left.
 
-use super::Work;
+use super::state::Work;
 use super::store::{NO_ROW, RowStore};
 use crate::columns::selected;
 use arrow_array::{ArrayRef, UInt32Array};

@@ -7,9 +7,9 @@
 use super::batch::Batch;
 use super::groups::Groups;
 use super::order::{SortKeys, compare};
+use super::state::{State, Work};
 use super::store::RowStore;
 use super::window_join::{Windows, groups_of};
-use super::{State, Work};
 use crate::columns::selected;
 use crate::input::OperatorCode;
 use arrow_array::{ArrayRef, Int64Array, UInt32Array};

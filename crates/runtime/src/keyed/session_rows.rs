@@ -3,8 +3,8 @@
 use super::batch::Batch;
 use super::encoding::Owned;
 use super::sessions::Sessions;
+use super::state::{State, Work};
 use super::store::{Doubling, NO_ROW, RowStore};
-use super::{State, Work};
 use crate::input::OperatorCode;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_storage::{ByteReader, ByteWriter};

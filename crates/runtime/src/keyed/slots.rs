@@ -1,7 +1,7 @@
 //! The aggregates of sessions, count windows and rows of OVER, by slot, updated by a compiled program.
 
-use super::Work;
 use super::encoding::{Owned, check_count};
+use super::state::Work;
 use crate::input::OperatorCode;
 use arrow_array::{ArrayRef, Int64Array};
 use millstream_abi::{EntryLayout, ExecContext, Slot, Str};

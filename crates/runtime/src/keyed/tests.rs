@@ -1,19 +1,25 @@
 //! States that are written and read in the middle of their rows, of every kind of operator: what they output is the same.
 //! What was not written so gives an error, or a state that works.
 
+use super::batch::Batch;
+use super::operators::state_of;
+use super::state::{State, Work};
 use super::*;
 use crate::ErrorPolicy;
 use crate::adaptive::Dice;
 use crate::input::PipelineCode;
-use arrow_array::{Int64Array, StringViewArray, TimestampMillisecondArray};
+use crate::row_errors::RowErrors;
+use crate::stats::QueryStats;
+use arrow_array::{ArrayRef, Int64Array, StringViewArray, TimestampMillisecondArray};
 use millstream_abi::{Accumulator, Finish, ObjectKind, Phys};
 use millstream_codegen::lower::{Lowered, lower_keys, lower_slots};
-use millstream_functions::FunctionSettings;
+use millstream_functions::{FunctionContext, FunctionSettings};
 use millstream_plan::expr::Expr;
-use millstream_plan::logical::{JoinKind, RankFunction};
+use millstream_plan::logical::{Frame, JoinKind, RankFunction};
 use millstream_plan::pipeline::{ComponentOutput, ComponentUpdate, KeyedInput, QueryPlan, SlotAggregates, SortColumn};
 use millstream_plan::window::Timeline;
 use millstream_state::Ordinal;
+use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::{DataType, Field, Schema, code};
 use std::sync::Arc;
 

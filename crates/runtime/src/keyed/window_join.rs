@@ -6,8 +6,8 @@
 use super::batch::{Batch, times_of};
 use super::groups::Groups;
 use super::pairs::{Matched, Pairs, Sides, emit_alone, emit_padded};
+use super::state::{State, Work};
 use super::store::RowStore;
-use super::{State, Work};
 use crate::input::OperatorCode;
 use millstream_plan::logical::JoinKind;
 use millstream_plan::pipeline::KeyedOperator;

@@ -1,7 +1,7 @@
 //! Counters of checkpoints.
 
 use super::histogram::{Histogram, Times};
-use crate::threads::Watch;
+use crate::schedule::threads::Watch;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 

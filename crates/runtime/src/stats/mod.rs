@@ -25,7 +25,8 @@ pub use spill::SpillSnapshot;
 
 use crate::adaptive::signals::counters::HardwareTotals;
 use crate::adaptive::{Event, EventLog};
-use crate::query::Query;
+use crate::ids::SplitId;
+use crate::schedule::scheduler::Scheduler;
 use crate::stream::Stream;
 use arrow_array::{Array, ArrayRef};
 use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SinkPlan, SourceColumn, SourcePlan};
@@ -33,8 +34,9 @@ use millstream_state::{MemoryBudget, MemorySnapshot};
 use millstream_storage::SpillCounters;
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Counters of a run; shared by the engine's callers and the workers.
@@ -65,8 +67,20 @@ pub struct QueryStats {
     memory: OnceLock<Arc<MemoryBudget>>,
     /// Known from the start on.
     workers: OnceLock<Vec<WorkerStats>>,
-    /// The run, while it lasts: some numbers are asked for rather than counted.
-    query: Mutex<Weak<Query>>,
+    /// While the run lasts: what is asked for rather than counted.
+    asked: Mutex<Option<Asked>>,
+}
+
+/// Parts of a run that know what they hold at the moment.
+struct Asked {
+    scheduler: Arc<Scheduler>,
+    streams: Vec<Arc<Stream>>,
+}
+
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} streams", self.streams.len())
+    }
 }
 
 /// Counters of a source.
@@ -293,7 +307,7 @@ impl QueryStats {
             spill: Arc::default(),
             memory: OnceLock::new(),
             workers: OnceLock::new(),
-            query: Mutex::new(Weak::new()),
+            asked: Mutex::default(),
         }
     }
 
@@ -308,24 +322,20 @@ impl QueryStats {
     }
 
     /// Notes how a run looks: what streams each pipeline reads, and how many workers there are.
-    pub(crate) fn open(&self, streams: &[Stream], workers: usize) {
+    pub(crate) fn open(&self, streams: &[Arc<Stream>], scheduler: &Arc<Scheduler>, workers: usize) {
         for (pipeline, stats) in self.pipelines.iter().enumerate() {
-            let reads = |s: &&Stream| s.channels.iter().any(|c| c.pipeline == pipeline);
+            let reads = |s: &&Arc<Stream>| s.channels.iter().any(|c| c.pipeline == pipeline);
             let watermarks = streams.iter().filter(reads).map(|_| Watermark::default()).collect();
             // Unset so far: `check` has been asked.
             let _ = stats.watermarks.set(watermarks);
         }
         let _ = self.workers.set((0..workers).map(|_| WorkerStats::default()).collect());
-    }
-
-    /// The run begins.
-    pub(crate) fn begin(&self, query: Weak<Query>) {
-        *self.query.lock() = query;
+        *self.asked.lock() = Some(Asked { scheduler: Arc::clone(scheduler), streams: streams.to_vec() });
     }
 
     /// The run has ended.
     pub(crate) fn end(&self) {
-        *self.query.lock() = Weak::new();
+        *self.asked.lock() = None;
         self.programs.end();
         let _ = self.ended.set(self.started.elapsed());
     }
@@ -372,7 +382,7 @@ impl QueryStats {
     }
 
     /// A split's rows have been processed up to a watermark.
-    pub(crate) fn release_split(&self, source: usize, split: usize, watermark: i64) {
+    pub(crate) fn release_split(&self, SplitId { source, split }: SplitId, watermark: i64) {
         self.sources[source].split(split).watermark.raise(watermark);
     }
 
@@ -383,8 +393,8 @@ impl QueryStats {
         let sources: Vec<SourceSnapshot> = self.sources.iter().map(|s| s.snapshot(is_over)).collect();
         let mut pipelines: Vec<PipelineSnapshot> =
             self.pipelines.iter().enumerate().map(|(i, p)| p.snapshot(i, is_over)).collect();
-        let query = self.query.lock().upgrade();
-        for stream in query.iter().flat_map(|q| &q.streams) {
+        let asked = self.asked.lock();
+        for stream in asked.iter().flat_map(|asked| &asked.streams) {
             for (channel, reached) in stream.channels.iter().enumerate() {
                 pipelines[reached.pipeline].epochs_in_flight += stream.epochs_in_flight(channel);
             }
@@ -399,8 +409,8 @@ impl QueryStats {
             rows_in: sources.iter().map(|s| s.rows).sum(),
             bytes_in: sources.iter().map(|s| s.bytes).sum(),
             buffers: pipelines.iter().map(|p| p.buffers).sum(),
-            queued: query.as_ref().map_or(0, |q| q.scheduler.queued() as u64),
-            workers_idle: query.as_ref().map_or(0, |q| q.scheduler.idle() as u64),
+            queued: asked.as_ref().map_or(0, |asked| asked.scheduler.queued() as u64),
+            workers_idle: asked.as_ref().map_or(0, |asked| asked.scheduler.idle() as u64),
             rows_out: self.rows_out.load(Relaxed),
             late_rows: self.late_rows.load(Relaxed),
             skipped_rows: self.skipped_rows.load(Relaxed),

@@ -79,7 +79,7 @@ impl Run {
         let buffer = Buffer::new(rows, stamp);
         let staged = Staged::new(&buffer, buffer.whole());
         let mut functions = FunctionContext::new(FunctionSettings::default());
-        let emitted = self.code.run(&staged, |kernel| {
+        let emitted = self.code.run(&staged.columns, staged.rows, |kernel| {
             let (lowered, columns) = (&self.code.lowered, &staged.columns);
             emit(lowered, kernel, columns, ROWS, &[i64::MIN], &mut functions, &mut |_| Flow::Stop).unwrap()
         });

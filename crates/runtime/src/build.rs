@@ -1,0 +1,466 @@
+//! From a plan to a running query: streams, pipelines, stations.
+
+use crate::adaptive::slice_facts::SliceFacts;
+use crate::cancel::CancelToken;
+use crate::config::{MergeStrategy, RunConfig};
+use crate::durable::checkpointing::Checkpointing;
+use crate::durable::restored::{Restored, RestoredSplit};
+use crate::durable::spilling::Spilling;
+use crate::host::Host;
+use crate::ids::{Port, SplitId, StationId, StreamId};
+use crate::input::{OperatorCode, PipelineCode, RunInput, SourceInput, SourceRows, StagedCode};
+use crate::keyed::{KeyedStation, most_behind};
+use crate::lookup::LookupStation;
+use crate::lookup::table::LookupTable;
+use crate::pipeline::Pipeline;
+use crate::query::{Graph, Query};
+use crate::schedule::buffer_size::BufferSize;
+use crate::schedule::flow::Flow;
+use crate::schedule::scheduler::Scheduler;
+use crate::schedule::timers::Timers;
+use crate::schedule::topology::Topology;
+use crate::sink::SinkStation;
+use crate::source::SourceRuntime;
+use crate::source::event_time::EventTime;
+use crate::source::phases::{Phases, phases_of_lookups};
+use crate::source::processing_time::ProcessingTime;
+use crate::source::skipping::Skipping;
+use crate::source::split::{Begin, Described, Split};
+use crate::station::Station;
+use crate::stats::{QueryStats, SplitStats};
+use crate::stream::sequencer::Sequencer;
+use crate::stream::{Channel, Feed, Stream};
+use crate::window::WindowStation;
+use crate::window::strategy::merge_strategy;
+use millstream_abi::{Accumulator, EntryLayout};
+use millstream_codegen::program::Terminal;
+use millstream_connectors::Sink;
+use millstream_plan::pipeline::{
+    FlatMap, Operator, Pipeline as PlannedPipeline, PipelineEnd, PipelineInput, QueryPlan, SourcePlan, SourceWatermark,
+    WatermarkRule,
+};
+use millstream_state::{MemoryBudget, available_memory};
+use millstream_types::Diagnostic;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A query that has not begun, and what its threads need besides.
+pub(crate) struct Built {
+    pub(crate) query: Query,
+    pub(crate) topology: Topology,
+    /// By aggregation.
+    pub(crate) facts: Vec<Arc<SliceFacts>>,
+}
+
+/// Builds the query; opens the sources as far as listing their splits goes.
+pub(crate) fn build(
+    input: RunInput,
+    config: &RunConfig,
+    stats: &Arc<QueryStats>,
+    cancel: &CancelToken,
+) -> Result<Built, Diagnostic> {
+    let RunInput { plan, sources, mut pipelines, operators, lookups, sinks, compiler: _, checkpoints } = input;
+    check_sizes(&plan, sources.len(), pipelines.len(), sinks.len())?;
+    stats.check(&plan)?;
+    if (operators.len(), lookups.len()) != (plan.operators.len(), plan.lookups.len()) {
+        return Err(Diagnostic::bug("the programs of keyed operators and lookup tables do not fit the plan"));
+    }
+    let config = RunConfig { workers: config.workers.max(1), ..config.clone() };
+    pipelines.iter_mut().for_each(|pipeline| leave_out(pipeline, &config));
+    let phases = plan.sources.iter().map(|s| s.phase + 1).max().unwrap_or(0);
+    let budget = MemoryBudget::new(config.memory.of(available_memory()));
+    stats.watch_memory(&budget);
+    let checkpointing = checkpoints.map(|config| Arc::new(Checkpointing::new(config)));
+    let restored = match &checkpointing {
+        Some(checkpointing) => Restored::new(checkpointing, &plan)?,
+        None => None,
+    };
+    let mut streams = Streams::new(&plan, restored.as_ref());
+    let mut runtimes = Vec::with_capacity(sources.len());
+    let mut readers = vec![0; phases];
+    for (index, (source, source_plan)) in sources.into_iter().zip(&plan.sources).enumerate() {
+        let (runtime, at_a_time) = streams.source(index, source, source_plan, &config, stats)?;
+        readers[source_plan.phase] += at_a_time;
+        runtimes.push(runtime);
+    }
+    let outputs = streams.outputs();
+    let Streams { streams, ports, .. } = streams;
+    let topology = Topology::new(config.workers, config.numa_nodes);
+    let scheduler = Arc::new(Scheduler::new(&config, &topology));
+    stats.open(&streams, &scheduler, config.workers);
+    let groups = Groups::new(&plan);
+    let groups = streams.iter().map(|stream| groups.of(&plan, stream.feed)).collect();
+    let has_state = !plan.aggregations.is_empty() || !plan.operators.is_empty();
+    let host = Arc::new(Host {
+        spilling: Spilling::new(&config.spill, has_state, &budget, &stats.spill),
+        flow: Flow::new(config.chunk_permits(), groups, readers.into_iter().max().unwrap_or(0), budget),
+        buffer_size: BufferSize::new(&config),
+        follows_clock: runtimes.iter().any(|s| s.follows_clock),
+        stats: Arc::clone(stats),
+        checkpointing: checkpointing.clone(),
+        config,
+    });
+    let phases_of_lookups = phases_of_lookups(&plan);
+    let mut left = vec![0; phases];
+    for stream in &streams {
+        if let Feed::Split(id) = stream.feed {
+            left[plan.sources[id.source].phase] += stream.channels.len();
+        }
+    }
+    phases_of_lookups.iter().for_each(|&phase| left[phase] += 1);
+    let tables: Vec<Arc<LookupTable>> = plan.lookups.iter().map(|_| Arc::default()).collect();
+    let facts: Vec<Arc<SliceFacts>> = plan.aggregations.iter().map(|_| Arc::default()).collect();
+    let stations = Stations { plan: &plan, host: &host, ports: &ports, outputs: &outputs, restored: restored.as_ref() };
+    let lookup_parts = lookups.into_iter().zip(phases_of_lookups).zip(&tables);
+    let mut all = stations.windows(&pipelines, topology.nodes(), &facts)?;
+    all.extend(stations.keyed(operators)?);
+    all.extend(stations.lookups(lookup_parts.map(|((code, phase), table)| (code, phase, table)))?);
+    all.extend(stations.sinks(sinks));
+    if let Some(restored) = &restored {
+        all.iter().try_for_each(|station| station.restore(restored))?;
+    }
+    let lag = plan.operators.iter().map(most_behind).sum();
+    let timers = Timers::new(host.follows_clock, lag);
+    let pipelines = pipelines.into_iter().enumerate();
+    let pipelines = pipelines.map(|(number, code)| pipeline(&plan, number, code, &tables)).collect();
+    drop(restored);
+    let graph = Graph { plan, sources: runtimes, streams, pipelines, stations: all };
+    let query = Query::new(host, graph, scheduler, Phases::new(left), timers, cancel.clone());
+    Ok(Built { query, topology, facts })
+}
+
+/// Drops the code that a run does not use.
+fn leave_out(code: &mut StagedCode, config: &RunConfig) {
+    let layout = code.stages.last().and_then(|stage| stage.lowered.layout());
+    let strategy = layout.map(|layout| merge_strategy(config, layout));
+    code.partitioned.take_if(|_| strategy != Some(MergeStrategy::Partition));
+    code.shared.take_if(|_| !matches!(strategy, Some(MergeStrategy::Global | MergeStrategy::Auto)));
+}
+
+/// A pipeline with the tables that it probes.
+fn pipeline(plan: &QueryPlan, number: usize, code: StagedCode, tables: &[Arc<LookupTable>]) -> Pipeline {
+    let planned = &plan.pipelines[number];
+    let flat_map = |operator: &Operator| match operator {
+        Operator::FlatMap(flat_map @ FlatMap::Lookup { table, .. }) => {
+            Some((flat_map.clone(), Some(Arc::clone(&tables[*table]))))
+        }
+        Operator::FlatMap(flat_map) => Some((flat_map.clone(), None)),
+        Operator::Filter(_) | Operator::Project(_) => None,
+    };
+    let end = station_of(plan, &planned.end);
+    let before = plan.pipelines[..number].iter().filter(|other| station_of(plan, &other.end) == end).count();
+    Pipeline {
+        number,
+        code,
+        flat_maps: planned.operators.iter().filter_map(flat_map).collect(),
+        reads_watermark: planned.reads_watermark(),
+        place: before as u32,
+        input: if let PipelineEnd::Exchange { port, .. } = planned.end { port } else { 0 },
+    }
+}
+
+/// The stations of a plan: its aggregations, keyed operators, lookup tables, sinks.
+fn station_of(plan: &QueryPlan, end: &PipelineEnd) -> StationId {
+    let operators = plan.aggregations.len();
+    let lookups = operators + plan.operators.len();
+    StationId::new(match *end {
+        PipelineEnd::Aggregate { aggregation, .. } => aggregation,
+        PipelineEnd::Exchange { operator, .. } => operators + operator,
+        PipelineEnd::Build { lookup } => lookups + lookup,
+        PipelineEnd::Sink(sink) => lookups + plan.lookups.len() + sink,
+    })
+}
+
+fn check_sizes(plan: &QueryPlan, sources: usize, pipelines: usize, sinks: usize) -> Result<(), Diagnostic> {
+    let (given, wanted) = ((sources, pipelines, sinks), (plan.sources.len(), plan.pipelines.len(), plan.sinks.len()));
+    if given != wanted {
+        let message = format!("the parts of a run do not fit its plan: {given:?} instead of {wanted:?}");
+        return Err(Diagnostic::bug(message));
+    }
+    Ok(())
+}
+
+/// Streams and their channels, as they are numbered.
+struct Streams<'a> {
+    plan: &'a QueryPlan,
+    restored: Option<&'a Restored<'a>>,
+    streams: Vec<Arc<Stream>>,
+    /// Number of the next stream that no checkpoint knows.
+    next_number: u32,
+    /// Channels that end in each station so far.
+    ports: Vec<usize>,
+}
+
+impl<'a> Streams<'a> {
+    fn new(plan: &'a QueryPlan, restored: Option<&'a Restored<'a>>) -> Streams<'a> {
+        let stations = plan.aggregations.len() + plan.operators.len() + plan.lookups.len() + plan.sinks.len();
+        let next_number = restored.map_or(0, Restored::next_stream);
+        Streams { plan, restored, streams: Vec::new(), next_number, ports: vec![0; stations] }
+    }
+
+    /// Adds a stream, with a channel for every pipeline that reads it, and the number that it has in a checkpoint.
+    fn stream(&mut self, input: PipelineInput, feed: Feed, sequencer: Sequencer, restored: Option<u32>) -> StreamId {
+        let id = StreamId::new(self.streams.len());
+        let number = restored.unwrap_or_else(|| {
+            self.next_number += 1;
+            self.next_number - 1
+        });
+        let mut channels = Vec::new();
+        for (pipeline, planned) in self.plan.pipelines.iter().enumerate().filter(|(_, p)| p.input == input) {
+            let station = station_of(self.plan, &planned.end);
+            let port = &mut self.ports[station.index()];
+            channels.push(Channel { pipeline, station, port: Port::new(*port) });
+            *port += 1;
+        }
+        self.streams.push(Arc::new(Stream::new((id, number), feed, channels, sequencer)));
+        id
+    }
+
+    /// Adds the outputs of aggregations and keyed operators, which are the first stations.
+    fn outputs(&mut self) -> Vec<Arc<Stream>> {
+        let kept = self.restored.map(|restored| restored.manifest());
+        let aggregations = (0..self.plan.aggregations.len())
+            .map(|a| (PipelineInput::Aggregation(a), kept.map(|kept| kept.aggregations[a].stream)));
+        let operators = (0..self.plan.operators.len())
+            .map(|o| (PipelineInput::Operator(o), kept.map(|kept| kept.operators[o].stream)));
+        let outputs: Vec<(PipelineInput, Option<u32>)> = aggregations.chain(operators).collect();
+        let rows = self.restored.map_or(0, Restored::rows_of_outputs);
+        let output = |(station, (input, number))| {
+            let feed = Feed::Station(StationId::new(station));
+            let stream = self.stream(input, feed, Sequencer::new(None, rows, None), number);
+            Arc::clone(&self.streams[stream.index()])
+        };
+        outputs.into_iter().enumerate().map(output).collect()
+    }
+
+    /// Adds the splits of a source; also returns how many of them are read at a time.
+    fn source(
+        &mut self,
+        index: usize,
+        input: SourceInput,
+        plan: &SourcePlan,
+        config: &RunConfig,
+        stats: &QueryStats,
+    ) -> Result<(SourceRuntime, usize), Diagnostic> {
+        let code = input.event_time;
+        let settings = &config.adaptivity;
+        let head = input.head.filter(|_| settings.skips_in_decoders());
+        let skipping = head.map(|head| Skipping::new(index, head, settings));
+        let clock_type = match &plan.watermark {
+            Some(SourceWatermark { rule: WatermarkRule::ProcessingTime, time, .. }) => Some(time.data_type.to_arrow()),
+            _ => None,
+        };
+        let event_time = match &plan.watermark {
+            _ if clock_type.is_some() => None,
+            Some(watermark) => Some(EventTime::new(watermark, &plan.columns, code)?),
+            None => None,
+        };
+        let (mut decoder, mut constant, mut acknowledger) = (None, None, None);
+        let (splits, parallel) = match input.rows {
+            SourceRows::Constant { columns, rows } => {
+                constant = Some((columns, rows));
+                let begin = self.restored.map_or(Begin::Fresh, |restored| restored.constant(index));
+                let name = "values".to_string();
+                let stream = self.restored.and_then(|restored| restored.stream_of_constant(index));
+                (vec![RestoredSplit { reader: None, name, stream, begin, position: None, rows: 0, input: None }], 0)
+            }
+            SourceRows::Connector(mut source) => {
+                let readers = source.splits()?;
+                decoder = Some(source.decoder());
+                acknowledger = source.acknowledger();
+                let splits = match self.restored {
+                    Some(restored) => restored.splits(index, readers)?,
+                    None => readers.into_iter().map(RestoredSplit::fresh).collect(),
+                };
+                let count = splits.len();
+                (splits, if source.is_bounded() { count.min(config.readers.max(1)) } else { count })
+            }
+        };
+        stats.sources[index].open(splits.iter().map(|split| SplitStats::new(&split.name)).collect());
+        let clock = || clock_type.clone().map(ProcessingTime::new);
+        let mut unread = VecDeque::new();
+        let mut runtimes = Vec::with_capacity(splits.len());
+        for (place, split) in splits.into_iter().enumerate() {
+            let RestoredSplit { reader, name, stream: number, begin, position, rows, input } = split;
+            let sequencer = Sequencer::new(clock(), rows, position);
+            let feed = Feed::Split(SplitId { source: index, split: place });
+            let stream = self.stream(PipelineInput::Source(index), feed, sequencer, number);
+            let is_spare = reader.as_ref().is_some_and(|reader| reader.is_spare());
+            let input = Described { witness: reader.as_ref().and_then(|reader| reader.witness()), before: input };
+            runtimes.push(Split::new(stream, &name, begin, is_spare, input));
+            if constant.is_none() {
+                unread.push_back((place, reader));
+            }
+        }
+        let idle_timeout = plan.watermark.as_ref().and_then(|w| w.idle_timeout_ms).filter(|&ms| ms > 0);
+        let runtime = SourceRuntime {
+            decoder,
+            event_time,
+            skipping,
+            follows_clock: clock_type.is_some(),
+            splits: runtimes,
+            idle_timeout: idle_timeout.map(Duration::from_millis),
+            unread: Mutex::new(unread),
+            acknowledger: Mutex::new(acknowledger),
+            constant: Mutex::new(constant),
+            readers: parallel,
+        };
+        Ok((runtime, parallel))
+    }
+}
+
+/// What stations are made of.
+struct Stations<'a> {
+    plan: &'a QueryPlan,
+    host: &'a Arc<Host>,
+    /// Channels that end in each.
+    ports: &'a [usize],
+    /// Of aggregations, then of keyed operators.
+    outputs: &'a [Arc<Stream>],
+    restored: Option<&'a Restored<'a>>,
+}
+
+type Made = Result<Vec<Arc<dyn Station>>, Diagnostic>;
+
+impl Stations<'_> {
+    fn windows(&self, pipelines: &[StagedCode], nodes: usize, facts: &[Arc<SliceFacts>]) -> Made {
+        let window = |(number, planned): (usize, &millstream_plan::pipeline::Aggregation)| {
+            let layout = layout_of(self.plan, pipelines, number, &self.host.config)?;
+            let count = counter_of_rows(self.plan, number);
+            let station = WindowStation::new(
+                (number, StationId::new(number)),
+                planned,
+                (layout, count),
+                (self.host, &self.outputs[number]),
+                (self.ports[number], nodes),
+                Arc::clone(&facts[number]),
+            )?;
+            Ok(Arc::new(station) as Arc<dyn Station>)
+        };
+        self.plan.aggregations.iter().enumerate().map(window).collect()
+    }
+
+    fn keyed(&self, codes: Vec<OperatorCode>) -> Made {
+        let first = self.plan.aggregations.len();
+        let operator = |(number, (planned, code)): (usize, (&_, OperatorCode))| {
+            let id = StationId::new(first + number);
+            let inputs = (self.ports[id.index()], is_derived(self.plan, number));
+            let links = (self.host, &self.outputs[id.index()]);
+            let station = KeyedStation::new((number, id), planned, code, links, inputs, self.restored)?;
+            Ok(Arc::new(station) as Arc<dyn Station>)
+        };
+        self.plan.operators.iter().zip(codes).enumerate().map(operator).collect()
+    }
+
+    fn lookups<'t>(&self, parts: impl Iterator<Item = (PipelineCode, usize, &'t Arc<LookupTable>)>) -> Made {
+        let lookup = |(number, (code, phase, table)): (usize, (PipelineCode, usize, &Arc<LookupTable>))| {
+            let id = station_of(self.plan, &PipelineEnd::Build { lookup: number });
+            let (schema, lanes) = (self.plan.lookups[number].schema.clone(), self.ports[id.index()]);
+            let station = LookupStation::new((id, self.host), schema, code, phase, lanes, Arc::clone(table))?;
+            Ok(Arc::new(station) as Arc<dyn Station>)
+        };
+        parts.enumerate().map(lookup).collect()
+    }
+
+    fn sinks(&self, sinks: Vec<Box<dyn Sink>>) -> Vec<Arc<dyn Station>> {
+        let station = |(number, sink): (usize, Box<dyn Sink>)| {
+            let id = station_of(self.plan, &PipelineEnd::Sink(number));
+            let planned = &self.plan.sinks[number];
+            let table = planned.table.as_ref().map_or_else(String::new, |table| table.name.clone());
+            let lanes = self.ports[id.index()];
+            Arc::new(SinkStation::new((number, table), self.host, sink, lanes, planned.limit)) as Arc<dyn Station>
+        };
+        sinks.into_iter().enumerate().map(station).collect()
+    }
+}
+
+/// The entry layout of the programs that end in an aggregation.
+fn layout_of(
+    plan: &QueryPlan,
+    pipelines: &[StagedCode],
+    index: usize,
+    config: &RunConfig,
+) -> Result<Arc<EntryLayout>, Diagnostic> {
+    let mut layout: Option<Arc<EntryLayout>> = None;
+    for (pipeline, code) in plan.pipelines.iter().zip(pipelines) {
+        if !matches!(pipeline.end, PipelineEnd::Aggregate { aggregation, .. } if aggregation == index) {
+            continue;
+        }
+        let Some(Terminal::Update(update)) = code.stages.last().map(|c| &c.lowered.program.terminal) else {
+            return Err(Diagnostic::bug("a pipeline that ends in an aggregation does not update tables"));
+        };
+        if *layout.get_or_insert_with(|| Arc::new(update.layout.clone())).as_ref() != update.layout {
+            return Err(Diagnostic::bug("pipelines of one aggregation disagree about its entries"));
+        }
+        if !code.suits(merge_strategy(config, &update.layout)) {
+            return Err(Diagnostic::bug("a pipeline has no code for the way in which its tables are merged"));
+        }
+    }
+    layout.ok_or_else(|| Diagnostic::bug("no pipeline ends in an aggregation"))
+}
+
+/// The component of an aggregation that counts all rows, whichever pipeline they come from.
+fn counter_of_rows(plan: &QueryPlan, aggregation: usize) -> Option<usize> {
+    let counts = |component: usize| {
+        plan.pipelines.iter().all(|pipeline| match &pipeline.end {
+            PipelineEnd::Aggregate { aggregation: into, updates, .. } if *into == aggregation => {
+                updates.get(component).is_some_and(|update| update.argument.is_none() && update.guard.is_none())
+            }
+            _ => true,
+        })
+    };
+    let components = plan.aggregations[aggregation].components.iter().enumerate();
+    components.filter(|(_, c)| **c == Accumulator::Count).map(|(component, _)| component).find(|&c| counts(c))
+}
+
+/// Sources whose watermarks advance the same operators: which splits flow control compares.
+struct Groups {
+    /// For each source, aggregation and keyed operator one that it is connected to, or itself.
+    parents: Vec<usize>,
+}
+
+impl Groups {
+    fn new(plan: &QueryPlan) -> Groups {
+        let nodes = plan.sources.len() + plan.aggregations.len() + plan.operators.len();
+        let mut groups = Groups { parents: (0..nodes).collect() };
+        for pipeline in &plan.pipelines {
+            let end = match pipeline.end {
+                PipelineEnd::Aggregate { aggregation, .. } => PipelineInput::Aggregation(aggregation),
+                PipelineEnd::Exchange { operator, .. } => PipelineInput::Operator(operator),
+                PipelineEnd::Sink(_) | PipelineEnd::Build { .. } => continue,
+            };
+            let (from, into) = (groups.find(plan, pipeline.input), groups.find(plan, end));
+            groups.parents[from] = into;
+        }
+        groups
+    }
+
+    fn find(&self, plan: &QueryPlan, input: PipelineInput) -> usize {
+        let mut node = match input {
+            PipelineInput::Source(source) => source,
+            PipelineInput::Aggregation(aggregation) => plan.sources.len() + aggregation,
+            PipelineInput::Operator(operator) => plan.sources.len() + plan.aggregations.len() + operator,
+        };
+        while self.parents[node] != node {
+            node = self.parents[node];
+        }
+        node
+    }
+
+    /// The group of the splits of a source; `None` where reading on completes no window.
+    fn of(&self, plan: &QueryPlan, feed: Feed) -> Option<usize> {
+        let Feed::Split(SplitId { source, .. }) = feed else { return None };
+        let rule = plan.sources[source].watermark.as_ref().map(|w| &w.rule);
+        let has_event_time = rule.is_some_and(|rule| *rule != WatermarkRule::ProcessingTime);
+        has_event_time.then(|| self.find(plan, PipelineInput::Source(source)))
+    }
+}
+
+/// Whether no rows of a keyed operator come from a source without another operator in between.
+fn is_derived(plan: &QueryPlan, index: usize) -> bool {
+    let ends_there =
+        |p: &&PlannedPipeline| matches!(p.end, PipelineEnd::Exchange { operator, .. } if operator == index);
+    plan.pipelines.iter().filter(ends_there).all(|p| !matches!(p.input, PipelineInput::Source(_)))
+}

@@ -1,0 +1,159 @@
+//! The checkpoints of a running query: when they begin, and the way of their parts to the checkpointing thread.
+
+use super::config::CheckpointConfig;
+use super::part::Part;
+use super::stored::Restorable;
+use crate::buffer::Generation;
+use crate::schedule::timers::{after, earlier};
+use millstream_storage::SourceState;
+use millstream_types::{Diagnostic, code};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How soon to try again when a cut cannot be made yet.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// A part with the checkpoint that it belongs to.
+pub(crate) type Message = (u64, Handed);
+
+/// What is handed over.
+pub(crate) enum Handed {
+    /// How far sources had been read, and how many stations hand over what they have.
+    Sources(Vec<SourceState>, usize),
+    /// What a station has.
+    Part(Box<dyn Part>),
+}
+
+/// The checkpoints of a running query.
+pub(crate) struct Checkpointing {
+    pub(crate) config: CheckpointConfig,
+    schedule: Mutex<Schedule>,
+    parts: Mutex<Option<Sender<Message>>>,
+    /// For the checkpointing thread, until that has it.
+    receiver: Mutex<Option<Receiver<Message>>>,
+    /// What was restored, as long as somebody may read it: the files stay, whichever checkpoints name them.
+    restored: Mutex<Vec<Weak<dyn Restorable>>>,
+}
+
+struct Schedule {
+    /// Generation that begins with the checkpoint under way.
+    under_way: Option<Generation>,
+    /// When the last one began; or the query.
+    begun: Instant,
+    /// The last complete one.
+    complete: Option<u64>,
+    /// Requests so far of [`crate::CancelToken::checkpoint`] that have been met.
+    requests_met: u64,
+    /// The checkpoint that a stop waits for.
+    last: Option<u64>,
+}
+
+impl Checkpointing {
+    pub(crate) fn new(config: CheckpointConfig) -> Checkpointing {
+        let (sender, receiver) = channel();
+        let complete = config.restored.as_ref().map(|restored| restored.checkpoint);
+        let schedule = Schedule { under_way: None, begun: Instant::now(), complete, requests_met: 0, last: None };
+        Checkpointing {
+            config,
+            schedule: Mutex::new(schedule),
+            parts: Mutex::new(Some(sender)),
+            receiver: Mutex::new(Some(receiver)),
+            restored: Mutex::default(),
+        }
+    }
+
+    /// Takes note of what is read from the files of a checkpoint when it is needed.
+    pub(crate) fn note_restored(&self, restored: Weak<dyn Restorable>) {
+        self.restored.lock().push(restored);
+    }
+
+    /// The files of checkpoints that may still be read.
+    pub(crate) fn files_read(&self) -> BTreeSet<Arc<str>> {
+        let mut restored = self.restored.lock();
+        restored.retain(|restored| restored.strong_count() > 0);
+        restored.iter().filter_map(Weak::upgrade).flat_map(|restored| restored.files()).collect()
+    }
+
+    /// What the checkpointing thread listens to; once.
+    pub(crate) fn listen(&self) -> Option<Receiver<Message>> {
+        self.receiver.lock().take()
+    }
+
+    /// The number of the checkpoint that ends before a generation.
+    pub(crate) fn number(&self, generation: Generation) -> u64 {
+        self.config.base + u64::from(generation.0)
+    }
+
+    /// No parts come any more: the thread ends when it has done what it can.
+    pub(crate) fn close(&self) {
+        *self.parts.lock() = None;
+    }
+
+    /// A checkpoint is complete.
+    pub(crate) fn complete(&self, checkpoint: u64) {
+        let mut schedule = self.schedule.lock();
+        (schedule.under_way, schedule.complete) = (None, Some(checkpoint));
+    }
+
+    /// Notes that a checkpoint ends before a generation.
+    pub(crate) fn begin(&self, generation: Generation) {
+        let mut schedule = self.schedule.lock();
+        (schedule.under_way, schedule.begun) = (Some(generation), Instant::now());
+    }
+
+    /// The checkpoint that ends before a generation, if there is one.
+    pub(crate) fn before(&self, generation: Generation) -> Option<u64> {
+        let is_under_way = self.schedule.lock().under_way == Some(generation);
+        is_under_way.then(|| self.number(generation))
+    }
+
+    /// Hands something over for the checkpoint that ends before a generation, if there is one. Never waits.
+    pub(crate) fn hand_over(&self, generation: Generation, handed: impl FnOnce() -> Handed) {
+        let Some(number) = self.before(generation) else { return };
+        if let Some(parts) = &*self.parts.lock() {
+            // The thread that listens has ended only if the query is over.
+            let _ = parts.send((number, handed()));
+        }
+    }
+
+    /// Begins a checkpoint by `cut`, when it is time or `requests` or `is_last` ask for one; when to look again, and whether one
+    /// was begun. The last one, of a job that is stopped, ends the query when it is complete.
+    pub(crate) fn begin_if_due(
+        &self,
+        now: Instant,
+        (requests, is_last): (u64, bool),
+        cut: impl FnOnce() -> bool,
+    ) -> Result<(Option<Instant>, bool), Diagnostic> {
+        let schedule = self.schedule.lock();
+        if is_last && schedule.last.is_some() && schedule.last == schedule.complete {
+            let number = schedule.complete.unwrap_or_default();
+            let message = format!("the query was stopped; checkpoint {number} has all that it needs to go on");
+            return Err(Diagnostic::new(code::SUSPENDED, message));
+        }
+        if schedule.under_way.is_some() {
+            // Whoever completes it wakes the supervisor.
+            return Ok((None, false));
+        }
+        let interval = self.config.interval;
+        let due = interval.and_then(|interval| schedule.begun.checked_add(interval));
+        let is_asked = requests > schedule.requests_met || (is_last && schedule.last.is_none());
+        if !is_asked && due.is_none_or(|due| due > now) {
+            return Ok((due, false));
+        }
+        drop(schedule);
+        if !cut() {
+            return Ok((earlier(due, now.checked_add(RETRY)), false));
+        }
+        let mut schedule = self.schedule.lock();
+        schedule.requests_met = requests;
+        if is_last {
+            let generation = schedule.under_way;
+            schedule.last = generation.map(|generation| self.number(generation)).or(schedule.complete);
+        }
+        let interval = interval.and_then(|interval| u64::try_from(interval.as_millis()).ok());
+        Ok((interval.and_then(|interval| after(now, interval)), true))
+    }
+}

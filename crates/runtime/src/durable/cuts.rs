@@ -1,0 +1,68 @@
+//! Cuts: where one generation of tables ends and the next begins (design section 9).
+//!
+//! A cut is a place in every split, between two units. Nothing stops for it: tasks of buffers before it write tables of
+//! the old generation, tasks after it those of the new one, at the same time. When all buffers before the cut have been
+//! processed, the old tables of an aggregation are frozen: nobody writes to them any more, though windows that they belong
+//! to may still be open. A cut of an operator's inputs becomes one of its output (see `progress`), so it travels through
+//! chains of operators to the sinks. What a checkpoint consists of is handed over where the cut comes by (see
+//! `checkpoint`).
+//!
+//! One cut at a time is on its way: the next one waits until it has come by every aggregation, keyed operator and sink. So
+//! there are two generations at most that are written to.
+
+use super::checkpointing::Handed;
+use crate::query::Query;
+use crate::station::Awaited;
+use millstream_storage::{SourceState, SplitState};
+use std::sync::Arc;
+
+/// Begins a new generation in all splits, unless a cut is on its way; whether it has. What `is_checkpoint` is stored.
+pub(crate) fn make_cut(query: &Query, is_checkpoint: bool) -> bool {
+    let Some((generation, cut)) = query.cuts().begin(is_checkpoint) else { return false };
+    let checkpointing = query.host().checkpointing.as_ref().filter(|_| is_checkpoint);
+    if let Some(checkpointing) = checkpointing {
+        checkpointing.begin(generation);
+    }
+    let (mut parts, mut passed) = (0, Vec::new());
+    for station in query.stations() {
+        match station.await_cut(generation) {
+            Awaited::No => continue,
+            Awaited::Yes => cut.awaits(),
+            Awaited::Passed => passed.push(Arc::clone(station)),
+        }
+        parts += 1;
+    }
+    let mut sources = Vec::with_capacity(query.sources().len());
+    for (number, source) in query.sources().iter().enumerate() {
+        let mut state = SourceState { table: query.plan().sources[number].name().to_string(), splits: Vec::new() };
+        for split in &source.splits {
+            let stream = query.stream(split.stream);
+            let (consequences, reached) = stream.cut(generation);
+            // One that has just been found has a position in its first unit, or will be found again.
+            if !split.is_spare() && (reached.position.is_some() || !split.was_spare()) {
+                state.splits.push(SplitState {
+                    name: split.name().to_string(),
+                    stream: stream.number,
+                    at: reached.position.map(|position| position.at),
+                    line: reached.position.map_or(0, |position| position.line),
+                    rows: reached.rows,
+                    watermark: reached.watermark,
+                    ended: reached.ended,
+                    // Whoever writes the checkpoint has time to look.
+                    input: None,
+                });
+            }
+            query.act(consequences);
+        }
+        sources.push(state);
+    }
+    if let Some(checkpointing) = checkpointing {
+        checkpointing.hand_over(generation, || Handed::Sources(sources, parts));
+        for station in passed {
+            if let Err(diagnostic) = station.cut_passed(generation) {
+                query.fail(diagnostic);
+            }
+        }
+    }
+    true
+}

@@ -1,0 +1,20 @@
+//! What outlives a process or does not fit into memory: cuts, checkpoints, recovery and spilling (design section 9).
+//!
+//! Where a cut comes by, stations hand over what they keep ([`part`]), and write nothing. The *checkpointing thread*
+//! ([`writer`]) puts parts into files; when it has all of them, it prepares the spans of the sinks, writes the manifest,
+//! commits the spans, tells sources, and removes what is not needed any more. One checkpoint at a time is under way. Its
+//! number is that of the last one before the process began, plus the number of its generation.
+//!
+//! When memory is short, the *spilling thread* ([`spiller`]) has stations write state to files of the run.
+
+pub(crate) mod checkpointing;
+mod config;
+pub(crate) mod cuts;
+pub(crate) mod part;
+pub(crate) mod restored;
+pub(crate) mod spiller;
+pub(crate) mod spilling;
+pub(crate) mod stored;
+pub(crate) mod writer;
+
+pub use config::{CheckpointConfig, Unfit, check_fit};

@@ -1,0 +1,164 @@
+//! The checkpoint that a query is recovered from, as its sources and stations see it.
+
+use super::checkpointing::Checkpointing;
+use super::stored::{CheckpointedBlob, Restorable, StateBlob};
+use crate::source::split::Begin;
+use millstream_connectors::{Position, SplitReader};
+use millstream_plan::pipeline::QueryPlan;
+use millstream_storage::{BlobRef, Manifest, SplitState, Store};
+use millstream_types::{Diagnostic, code};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+/// See the module; checked to be of a plan with as many parts.
+pub(crate) struct Restored<'a> {
+    checkpointing: &'a Checkpointing,
+    manifest: &'a Manifest,
+    /// Sources that were read to their end before the first checkpoint, and are read anew.
+    is_looked_up: Vec<bool>,
+}
+
+/// A split of a query that is recovered.
+pub(crate) struct RestoredSplit {
+    /// `None` if it had ended, and may be gone.
+    pub(crate) reader: Option<Box<dyn SplitReader>>,
+    /// Its name.
+    pub(crate) name: String,
+    /// Number of its stream, if it had one.
+    pub(crate) stream: Option<u32>,
+    /// How its reader begins.
+    pub(crate) begin: Begin,
+    /// How far it had come.
+    pub(crate) position: Option<Position>,
+    /// Rows before that.
+    pub(crate) rows: u64,
+    /// What a checkpoint says of what was read.
+    pub(crate) input: Option<Value>,
+}
+
+impl<'a> Restored<'a> {
+    /// Of a checkpoint for a plan.
+    pub(crate) fn new(checkpointing: &'a Checkpointing, plan: &QueryPlan) -> Result<Option<Restored<'a>>, Diagnostic> {
+        let Some(manifest) = &checkpointing.config.restored else { return Ok(None) };
+        let saved = (manifest.sources.len(), manifest.aggregations.len(), manifest.operators.len());
+        if saved != (plan.sources.len(), plan.aggregations.len(), plan.operators.len()) {
+            return Err(Diagnostic::bug("a checkpoint was taken for a plan that it does not fit"));
+        }
+        let last = plan.sources.iter().map(|source| source.phase).max().unwrap_or(0);
+        let is_looked_up = plan.sources.iter().map(|source| source.phase < last).collect();
+        Ok(Some(Restored { checkpointing, manifest, is_looked_up }))
+    }
+
+    /// What it says of itself.
+    pub(crate) fn manifest(&self) -> &'a Manifest {
+        self.manifest
+    }
+
+    /// Where its files are.
+    pub(crate) fn store(&self) -> &'a Arc<dyn Store> {
+        self.checkpointing.config.checkpoints.store()
+    }
+
+    /// Has the files stay that something is read from when it is needed.
+    pub(crate) fn keep<T: Restorable + 'static>(&self, restored: &Arc<T>) {
+        let restored: Weak<dyn Restorable> = Arc::downgrade(&(Arc::clone(restored) as Arc<dyn Restorable>));
+        self.checkpointing.note_restored(restored);
+    }
+
+    /// A blob of it, to be read when it is needed.
+    pub(crate) fn blob(&self, blob: &BlobRef) -> StateBlob {
+        let stored = Arc::new(CheckpointedBlob { store: Arc::clone(self.store()), blob: blob.clone() });
+        self.keep(&stored);
+        StateBlob::Checkpointed(stored)
+    }
+
+    /// The watermark that a split of a source had; `None` for sources that are read anew.
+    pub(crate) fn watermark(&self, source: usize, split: &str) -> Option<i64> {
+        let state = self.manifest.sources.get(source).filter(|_| !self.is_looked_up[source])?;
+        let before = state.splits.iter().find(|before| before.name == split);
+        Some(before.map_or(i64::MIN, |before| before.watermark))
+    }
+
+    /// Splits of a source as they were, in their order, then those that are new.
+    pub(crate) fn splits(
+        &self,
+        source: usize,
+        readers: Vec<Box<dyn SplitReader>>,
+    ) -> Result<Vec<RestoredSplit>, Diagnostic> {
+        if self.is_looked_up[source] {
+            return Ok(readers.into_iter().map(RestoredSplit::fresh).collect());
+        }
+        let state = &self.manifest.sources[source];
+        let mut found: BTreeMap<String, Box<dyn SplitReader>> = BTreeMap::new();
+        let mut order = Vec::new();
+        for reader in readers {
+            order.push(reader.name().to_string());
+            found.insert(reader.name().to_string(), reader);
+        }
+        let mut splits = Vec::with_capacity(found.len());
+        for split in &state.splits {
+            let SplitState { name, stream, at, line, rows, ended, input, .. } = split.clone();
+            let reader = found.remove(&name);
+            if reader.is_none() && !ended && at.is_some() {
+                let message = format!("'{name}' of table {} is gone, but had not been read to its end", state.table);
+                return Err(Diagnostic::new(code::INPUT_CHANGED, message));
+            }
+            if reader.is_none() && !ended {
+                // Nothing had been read of it.
+                continue;
+            }
+            if let (Some(reader), Some(input)) = (&reader, &input) {
+                reader.verify(input, ended)?;
+            }
+            let position = at.map(|at| Position { at, line });
+            let begin = match (ended, position) {
+                (true, _) => Begin::Ended,
+                (false, Some(_)) => Begin::Resume(position),
+                (false, None) => Begin::Fresh,
+            };
+            splits.push(RestoredSplit { reader, name, stream: Some(stream), begin, position, rows, input });
+        }
+        let new = order.into_iter().filter_map(|name| found.remove(&name));
+        splits.extend(new.map(|reader| RestoredSplit { begin: Begin::Resume(None), ..RestoredSplit::fresh(reader) }));
+        Ok(splits)
+    }
+
+    /// The number of a constant source's stream, if it had one.
+    pub(crate) fn stream_of_constant(&self, source: usize) -> Option<u32> {
+        let split = self.manifest.sources[source].splits.first()?;
+        (!self.is_looked_up[source]).then_some(split.stream)
+    }
+
+    /// The number of the first stream that had none.
+    pub(crate) fn next_stream(&self) -> u32 {
+        self.manifest.streams().max().map_or(0, |last| last + 1)
+    }
+
+    /// What a constant source begins with.
+    pub(crate) fn constant(&self, source: usize) -> Begin {
+        let has_ended = self.manifest.sources[source].splits.first().is_some_and(|split| split.ended);
+        if has_ended && !self.is_looked_up[source] { Begin::Ended } else { Begin::Fresh }
+    }
+
+    /// Rows that the output of an operator counts from, so that rows from before come before those to come.
+    pub(crate) fn rows_of_outputs(&self) -> u64 {
+        self.manifest.checkpoint << 40
+    }
+}
+
+impl RestoredSplit {
+    /// A split that no checkpoint knows.
+    pub(crate) fn fresh(reader: Box<dyn SplitReader>) -> RestoredSplit {
+        let name = reader.name().to_string();
+        RestoredSplit {
+            reader: Some(reader),
+            name,
+            stream: None,
+            begin: Begin::Fresh,
+            position: None,
+            rows: 0,
+            input: None,
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! State in files: of the run, or of the checkpoint that the query was recovered from, whence it is read when it is needed.
+
+use crate::durable::part::StoreFault;
+use millstream_storage::{BlobRef, Damaged, PackWriter, PendingBlob, SpilledBlob, Store, store_failed};
+use millstream_types::{Diagnostic, code};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What is read from the files of a checkpoint when it is needed: they stay as long as somebody has it.
+pub(crate) trait Restorable: Send + Sync {
+    /// The files that it is read from.
+    fn files(&self) -> BTreeSet<Arc<str>>;
+}
+
+/// A blob of the checkpoint that a query was recovered from.
+#[derive(Debug)]
+pub(crate) struct CheckpointedBlob {
+    /// Where it is.
+    pub(crate) store: Arc<dyn Store>,
+    /// Which it is.
+    pub(crate) blob: BlobRef,
+}
+
+impl Restorable for CheckpointedBlob {
+    fn files(&self) -> BTreeSet<Arc<str>> {
+        BTreeSet::from([Arc::clone(&self.blob.file)])
+    }
+}
+
+/// Encoded state in a file.
+#[derive(Debug, Clone)]
+pub(crate) enum StateBlob {
+    /// Of the run.
+    Spilled(SpilledBlob),
+    /// Of a checkpoint.
+    Checkpointed(Arc<CheckpointedBlob>),
+}
+
+impl StateBlob {
+    /// Reads it and checks it.
+    ///
+    /// # Errors
+    /// `SPILL_FAILED`, or those of [`finish_checkpointed`].
+    pub(crate) fn read(&self) -> Result<Vec<u8>, Diagnostic> {
+        match self {
+            StateBlob::Spilled(blob) => blob.read().map_err(unreadable),
+            StateBlob::Checkpointed(stored) => finish_checkpointed(stored.blob.begin(&*stored.store), &*stored.store),
+        }
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            StateBlob::Spilled(blob) => blob.bytes(),
+            StateBlob::Checkpointed(stored) => stored.blob.bytes,
+        }
+    }
+
+    /// The error for bytes of it that are not what they should be.
+    pub(crate) fn invalid(&self, what: Damaged) -> Diagnostic {
+        match self {
+            StateBlob::Spilled(_) => unreadable(what),
+            StateBlob::Checkpointed(_) => damaged(what),
+        }
+    }
+}
+
+/// Waits for a blob of a checkpoint and checks it.
+///
+/// # Errors
+/// `CHECKPOINT_DAMAGED` when it is not what was written, `CHECKPOINT_FAILED` when the store cannot be asked.
+pub(crate) fn finish_checkpointed(pending: PendingBlob, store: &dyn Store) -> Result<Vec<u8>, Diagnostic> {
+    match pending.try_finish(store) {
+        Ok(read) => read.map_err(damaged),
+        Err(e) => {
+            let what = format!("state of the checkpoint cannot be read from {}", store.place());
+            Err(store_failed(code::CHECKPOINT_FAILED, &what, &e))
+        }
+    }
+}
+
+/// Encoded state that a checkpoint keeps.
+pub(crate) enum Saved {
+    /// In memory.
+    Bytes(Vec<u8>),
+    /// In a file; one of a checkpoint is named again.
+    Blob(StateBlob),
+}
+
+impl Saved {
+    /// Where it is in files of checkpoints, written if need be.
+    pub(crate) fn store(self, pack: &mut PackWriter) -> Result<BlobRef, StoreFault> {
+        Ok(match self {
+            Saved::Bytes(bytes) => pack.write(&bytes)?,
+            Saved::Blob(StateBlob::Checkpointed(stored)) => stored.blob.clone(),
+            Saved::Blob(StateBlob::Spilled(blob)) => pack.write(&blob.read().map_err(unreadable)?)?,
+        })
+    }
+}
+
+/// The error for state of a checkpoint that is not what was written.
+pub(crate) fn damaged(what: Damaged) -> Diagnostic {
+    Diagnostic::new(code::CHECKPOINT_DAMAGED, format!("stored state is damaged: {what}"))
+}
+
+/// The error for spilled state that is not what was written.
+pub(crate) fn unreadable(what: Damaged) -> Diagnostic {
+    Diagnostic::new(code::SPILL_FAILED, format!("spilled state cannot be read back: {what}"))
+}

@@ -1,0 +1,207 @@
+//! The checkpointing thread: puts the parts of checkpoints into files and completes them.
+
+use super::checkpointing::{Checkpointing, Handed, Message};
+use super::config::CheckpointConfig;
+use super::part::{Gathering, StoreFault};
+use crate::query::Query;
+use crate::source::SourceRuntime;
+use millstream_connectors::{Acknowledger, Commit, Position};
+use millstream_plan::shape::PlanShape;
+use millstream_storage::{FORMAT, Manifest, SourceState, SplitState, store_failed};
+use millstream_types::{Diagnostic, code};
+use serde_json::Value;
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::Receiver;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// A checkpoint whose parts are coming.
+struct Pending {
+    begun: Instant,
+    gathering: Gathering,
+    /// Stations whose parts are still to come, as far as is known.
+    missing: Option<usize>,
+    /// Those whose parts have come.
+    arrived: usize,
+}
+
+/// What is kept from one checkpoint to the next.
+struct Writer<'a> {
+    query: &'a Query,
+    checkpointing: &'a Checkpointing,
+    config: &'a CheckpointConfig,
+    /// What the plan keeps.
+    shape: Value,
+    acknowledgers: Vec<Option<Box<dyn Acknowledger>>>,
+}
+
+/// The body of the checkpointing thread. Ends when nobody can send parts any more, or with the error that ends the query. When
+/// the input has come to its end, all parts of the checkpoint that is under way have been sent: the end comes to a sink behind
+/// all that its cut has met, and the query ends with the last sink. So that one is completed, too, like any other.
+pub(crate) fn write_checkpoints(query: &Query, messages: Receiver<Message>) -> Result<(), Diagnostic> {
+    let Some(mut writer) = Writer::new(query) else { return Ok(()) };
+    writer.acknowledgers = query.sources().iter().map(|source| source.acknowledger.lock().take()).collect();
+    let mut pending: Option<Pending> = None;
+    for (number, handed) in messages {
+        let mut current = match pending.take() {
+            Some(current) if current.gathering.manifest.checkpoint == number => current,
+            _ => writer.begin(number),
+        };
+        current.take(handed).map_err(|e| writer.failed(number, e))?;
+        if current.missing == Some(0) {
+            writer.complete(current)?;
+            writer.checkpointing.complete(number);
+            query.cancel().wake();
+        } else {
+            pending = Some(current);
+        }
+    }
+    Ok(())
+}
+
+/// Ends the job: the last spans of the sinks are committed with a checkpoint that says so. All rows are written, and no thread
+/// is at work any more.
+pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
+    let Some(writer) = Writer::new(query) else { return Ok(()) };
+    let number = writer.checkpointing.number(query.cuts().next());
+    let mut last = writer.begin(number).gathering;
+    for station in query.stations() {
+        if let Some(part) = station.last_part(number)? {
+            part.store(&mut last).map_err(|e| writer.failed(number, e))?;
+        }
+    }
+    let state = |(number, source): (usize, &SourceRuntime)| {
+        let rows = |split| query.host().stats.sources[number].split(split).rows.load(Relaxed);
+        let splits = source.splits.iter().enumerate();
+        let splits = splits.filter_map(|(i, split)| split.as_read(query.stream(split.stream).number, rows(i)));
+        SourceState { table: query.plan().sources[number].name().to_string(), splits: splits.collect() }
+    };
+    last.manifest.sources = query.sources().iter().enumerate().map(state).collect();
+    writer.commit(last, true)
+}
+
+impl Pending {
+    /// Takes what was handed over, and writes what it has to keep.
+    fn take(&mut self, handed: Handed) -> Result<(), StoreFault> {
+        match handed {
+            Handed::Sources(sources, parts) => {
+                self.gathering.manifest.sources = sources;
+                self.missing = Some(parts - self.arrived);
+            }
+            Handed::Part(part) => {
+                if part.store(&mut self.gathering)? {
+                    self.arrived += 1;
+                    self.missing = self.missing.map(|missing| missing - 1);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Writer<'a> {
+    /// `None` for a query without checkpoints.
+    fn new(query: &'a Query) -> Option<Writer<'a>> {
+        let checkpointing = query.host().checkpointing.as_ref()?;
+        let shape = serde_json::to_value(PlanShape::of(query.plan())).expect("shapes are texts, numbers and lists");
+        Some(Writer { query, checkpointing, config: &checkpointing.config, shape, acknowledgers: Vec::new() })
+    }
+
+    fn begin(&self, number: u64) -> Pending {
+        let mut manifest = Manifest {
+            format: FORMAT,
+            checkpoint: number,
+            job: self.config.job.clone(),
+            written_ms: 0,
+            version: env!("CARGO_PKG_VERSION").into(),
+            is_finished: false,
+            shape: self.shape.clone(),
+            sources: Vec::new(),
+            aggregations: Vec::new(),
+            operators: Vec::new(),
+            sinks: Vec::new(),
+            bytes_written: 0,
+        };
+        self.query.stations().iter().for_each(|station| station.describe(&mut manifest));
+        let commits = manifest.sinks.iter().map(|_| None).collect();
+        let gathering = Gathering { pack: self.config.checkpoints.pack(number), manifest, commits };
+        Pending { begun: Instant::now(), gathering, missing: None, arrived: 0 }
+    }
+
+    fn failed(&self, number: u64, error: StoreFault) -> Diagnostic {
+        match error {
+            StoreFault::Diagnostic(diagnostic) => diagnostic,
+            StoreFault::Store(error) => {
+                let place = self.config.checkpoints.store().place();
+                let what = format!("checkpoint {number} could not be written to {place}");
+                store_failed(code::CHECKPOINT_FAILED, &what, &error)
+            }
+        }
+    }
+
+    /// All parts are there.
+    fn complete(&mut self, current: Pending) -> Result<(), Diagnostic> {
+        let (number, begun) = (current.gathering.manifest.checkpoint, current.begun);
+        let sources = current.gathering.manifest.sources.clone();
+        self.commit(current.gathering, false)?;
+        let stats = &self.query.host().stats;
+        for (acknowledger, source) in self.acknowledgers.iter_mut().zip(&sources) {
+            let Some(acknowledger) = acknowledger else { continue };
+            let position = |split: &SplitState| {
+                let position = |at| Position { at, line: split.line };
+                split.at.map(|at| (split.name.clone(), position(at)))
+            };
+            let positions: Vec<(String, Position)> = source.splits.iter().filter_map(position).collect();
+            if let Err(diagnostic) = acknowledger.acknowledge(&positions) {
+                stats.note_event(
+                    format!("source {}", source.table),
+                    diagnostic.to_string(),
+                    "positions of the checkpoint are not told to the outside".into(),
+                );
+            }
+        }
+        stats.checkpoints.note(number, begun.elapsed());
+        Ok(())
+    }
+
+    /// Adds what was read to how far it was read.
+    fn describe_inputs(&self, sources: &mut [SourceState]) {
+        for (runtime, state) in self.query.sources().iter().zip(sources) {
+            // Both are in the same order, but for splits that have nothing yet.
+            let mut splits = runtime.splits.iter();
+            for split in &mut state.splits {
+                let at = split.at.map(|at| Position { at, line: split.line });
+                let found = splits.find(|runtime| *runtime.name() == split.name);
+                split.input = found.and_then(|runtime| runtime.describe(at, split.ended));
+            }
+        }
+    }
+
+    /// Prepares the spans, writes the manifest, commits the spans, and removes older checkpoints.
+    fn commit(&self, gathering: Gathering, is_finished: bool) -> Result<(), Diagnostic> {
+        let Gathering { pack, mut manifest, mut commits } = gathering;
+        let number = manifest.checkpoint;
+        self.describe_inputs(&mut manifest.sources);
+        let failed = |e: io::Error| self.failed(number, StoreFault::Store(e));
+        manifest.bytes_written = pack.finish().map_err(failed)?;
+        for (commit, sink) in commits.iter_mut().zip(&mut manifest.sinks) {
+            sink.token = commit.as_mut().map(|commit| commit.prepare()).transpose()?;
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        manifest.written_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        manifest.is_finished = is_finished;
+        self.config.checkpoints.write(&manifest).map_err(failed)?;
+        let mut commits: Vec<Box<dyn Commit>> = commits.into_iter().flatten().collect();
+        commits.sort_by_key(|commit| !commit.dies_with_process());
+        commits.into_iter().try_for_each(|commit| commit.commit())?;
+        // Numbers have gaps where a process has ended: those that are there count.
+        let kept = self.config.checkpoints.numbers().map_err(failed)?;
+        let oldest = kept.get(self.config.retained.max(1) - 1).copied().unwrap_or(0);
+        let read = self.checkpointing.files_read();
+        self.config.checkpoints.delete(|checkpoint| checkpoint < oldest, read).map_err(failed)?;
+        let stats = &self.query.host().stats.checkpoints;
+        stats.bytes.fetch_add(manifest.bytes_written, Relaxed);
+        stats.state_bytes.store(manifest.state_bytes(), Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! What a run offers to its stations and sources: configuration, counters, memory, files, and the checkpoint under way.
+//!
+//! Nothing here knows a stream or a station, so whoever has it can change nothing of another part of the query.
+
+use crate::buffer::{Generation, Rows};
+use crate::columns::bytes_of;
+use crate::config::RunConfig;
+use crate::durable::checkpointing::{Checkpointing, Handed};
+use crate::durable::part::Part;
+use crate::durable::spilling::{Spilling, UNCONSUMED};
+use crate::row_errors::RowErrors;
+use crate::schedule::buffer_size::BufferSize;
+use crate::schedule::flow::Flow;
+use crate::station::Unconsumed;
+use crate::stats::QueryStats;
+use crate::stream::Stream;
+use std::sync::Arc;
+
+/// See the module.
+pub(crate) struct Host {
+    pub(crate) config: RunConfig,
+    pub(crate) stats: Arc<QueryStats>,
+    pub(crate) flow: Arc<Flow>,
+    pub(crate) spilling: Spilling,
+    pub(crate) buffer_size: BufferSize,
+    pub(crate) checkpointing: Option<Arc<Checkpointing>>,
+    /// Whether time is that of processing for some source, so that stations say what watermarks they wait for.
+    pub(crate) follows_clock: bool,
+}
+
+impl Host {
+    /// Collects bad rows as the run's policy says.
+    pub(crate) fn row_errors(&self) -> RowErrors<'_> {
+        RowErrors::new(self.config.error_policy, &self.stats)
+    }
+
+    /// The checkpoint that ends before a generation, if there is one.
+    pub(crate) fn checkpoint_before(&self, generation: Generation) -> Option<u64> {
+        self.checkpointing.as_ref()?.before(generation)
+    }
+
+    /// Hands a part of the checkpoint over that ends before a generation, if there is one. It never waits, so it happens under the
+    /// lock of whatever the part is of: a checkpoint that a station says it has passed is one that it has handed its part of.
+    pub(crate) fn hand_over<P: Part + 'static>(&self, generation: Generation, part: impl FnOnce() -> P) {
+        if let Some(checkpointing) = &self.checkpointing {
+            checkpointing.hand_over(generation, || Handed::Part(Box::new(part())));
+        }
+    }
+
+    /// Whether a task may put out a unit of a stream now. That of the next unit always may: nothing in its stream comes before it,
+    /// so its rows are consumed by what reads the stream, whose tasks may run by the same rule, down to the sinks. So nobody
+    /// waits forever.
+    pub(crate) fn may_put_out(&self, stream: &Stream, unit: u64) -> bool {
+        let is_little = match (self.spilling.may_spill(), self.spilling.is_eager()) {
+            (false, _) => true,
+            // For tests: whatever can wait does.
+            (true, true) => false,
+            (true, false) => self.flow.budget.in_flight() <= self.flow.budget.limit() / UNCONSUMED,
+        };
+        is_little || unit <= stream.next_unit()
+    }
+
+    /// Rows with a permit that tells when they are consumed.
+    pub(crate) fn held(&self, mut rows: Rows, output: &mut Unconsumed) -> Rows {
+        let bytes = bytes_of(&rows.columns);
+        let permit = Arc::new(self.flow.hold(bytes));
+        output.note(&permit, bytes as u64);
+        rows.permit = Some(permit);
+        rows
+    }
+}

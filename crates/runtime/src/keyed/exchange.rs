@@ -1,0 +1,105 @@
+//! How rows reach the partitions of a keyed operator.
+
+use super::KeyedStation;
+use super::batch::{Batch, times_of};
+use super::inbox::PartitionJob;
+use crate::pipeline::{Arrived, WorkerContext};
+use crate::staged::{Staged, Tools, emit_stage};
+use crate::station::Consequences;
+use arrow_array::ArrayRef;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use millstream_state::Ordinal;
+use millstream_types::Diagnostic;
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+impl KeyedStation {
+    /// Rows for the partitions. The last column that the program emits is the hash of the key.
+    pub(super) fn exchange(
+        &self,
+        arrived: &Arrived<'_>,
+        context: &mut WorkerContext,
+    ) -> Result<Consequences, Diagnostic> {
+        let Arrived { pipeline, buffer, .. } = arrived;
+        let (mut rows_out, mut consequences) = (0, Consequences::default());
+        let mut tools = Tools::new(&self.host, &mut context.functions);
+        pipeline.run(&self.host, Staged::new(buffer, buffer.whole()), &mut tools, &mut |tools, rows| {
+            emit_stage(pipeline.last_stage(), rows, tools, &mut |_, rows, emitted| {
+                rows_out += emitted.rows as u64;
+                let ordinal = |&row: &u32| rows.ordinal(row as usize, arrived.origin);
+                let ordinals = emitted.selection.iter().map(ordinal).collect();
+                self.route(arrived, emitted.columns, ordinals, &mut consequences)?;
+                Ok(ControlFlow::Continue(()))
+            })
+        })?;
+        self.host.stats.pipelines[pipeline.number].rows_out.fetch_add(rows_out, Relaxed);
+        consequences.finished.push(arrived.place);
+        Ok(consequences)
+    }
+
+    /// Puts rows into the inboxes of the partitions of their keys.
+    fn route(
+        &self,
+        arrived: &Arrived<'_>,
+        mut columns: Vec<ArrayRef>,
+        mut ordinals: Vec<Ordinal>,
+        consequences: &mut Consequences,
+    ) -> Result<(), Diagnostic> {
+        let (input, generation, permit) =
+            (arrived.pipeline.input, arrived.buffer.stamp.generation, &arrived.buffer.permit);
+        let hashes = columns.pop().ok_or_else(|| Diagnostic::bug("an exchange got no hash"))?;
+        let hashes = hashes.as_primitive_opt::<Int64Type>().ok_or_else(|| Diagnostic::bug("a hash is no BIGINT"))?;
+        if ordinals.is_empty() {
+            return Ok(());
+        }
+        if let Some(time) = self.plan.inputs[input].time.filter(|_| arrived.is_derived) {
+            // When the watermark advances between the rows that an operator outputs depends on timing. That a row is not
+            // late does not: so the watermark before it counts as the highest under which it is not.
+            for (ordinal, &time) in ordinals.iter_mut().zip(&*times_of(&columns[time])?) {
+                let in_time = self.plan.timeline.watermark_at(time).saturating_sub(1);
+                ordinal.watermark = ordinal.watermark.max(in_time).saturating_sub(self.lag_ms);
+            }
+        }
+        self.note_windows(input, &columns)?;
+        let batch = Batch { columns, ordinals };
+        let (mut first_due, mut is_deferred) = (i64::MAX, false);
+        for (partition, batch) in batch.split(hashes.values(), self.partition_bits)? {
+            let mut inbox = self.inbox(partition);
+            if self.joins_arrivals() && generation > inbox.generation {
+                // Which rows come first decides what is output: those of another split may still be from before the cut.
+                inbox.hold(input, generation, batch, permit);
+                continue;
+            }
+            self.put(&mut inbox, input, generation, batch)?;
+            if self.joins_arrivals() && inbox.jobs.is_empty() {
+                match inbox.is_worth_reading() {
+                    true => self.add_job(&mut inbox, partition, PartitionJob::Arrived, consequences),
+                    false => is_deferred = true,
+                }
+            }
+            if inbox.is_busy {
+                inbox.permits.extend(permit.clone());
+            }
+            first_due = first_due.min(inbox.rows_due);
+        }
+        if is_deferred {
+            consequences.due_at(self.rounds.defer(Instant::now()));
+        }
+        if self.host.spilling.is_eager() {
+            self.spill_rows(0)?;
+        }
+        consequences.awaited.push(first_due);
+        Ok(())
+    }
+
+    /// Notes the windows of rows.
+    fn note_windows(&self, input: usize, columns: &[ArrayRef]) -> Result<(), Diagnostic> {
+        let (Some(windows), Some(time)) = (&self.windows, self.plan.inputs[input].time) else { return Ok(()) };
+        let met: BTreeSet<i64> = times_of(&columns[time])?.iter().copied().collect();
+        windows.lock().extend(met);
+        Ok(())
+    }
+}

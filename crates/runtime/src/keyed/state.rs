@@ -1,0 +1,96 @@
+//! What a keyed operator is to the partitions that it works on: a state that consumes rows, and what it works with.
+
+use super::batch::Batch;
+use super::output::Output;
+use crate::buffer::Rows;
+use crate::columns::{bytes_of, sliced};
+use crate::input::OperatorCode;
+use crate::row_errors::RowErrors;
+use crate::stats::QueryStats;
+use arrow_array::ArrayRef;
+use millstream_functions::FunctionContext;
+use millstream_plan::window::Timeline;
+use millstream_storage::{ByteReader, ByteWriter};
+use millstream_types::Diagnostic;
+
+/// What one partition of an operator remembers.
+pub(crate) trait State: Send {
+    /// Consumes rows, one batch for each input, in merged order, and outputs what is complete when the watermark has reached
+    /// a time of the operator's timeline.
+    fn advance(&mut self, inputs: Vec<Batch>, reached: i64, work: &mut Work<'_>) -> Result<(), Diagnostic>;
+
+    /// The smallest time to be reached (regular joins: time of [`Work::now_ms`]) at which there is something to do even if no row
+    /// comes; `i64::MAX` when there is none before the end.
+    fn due(&self) -> i64;
+
+    /// Bytes of memory, about; asked for after every job, so it has to be cheap.
+    fn bytes(&mut self) -> usize;
+
+    /// Writes all of it, between two calls of [`State::advance`].
+    fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic>;
+
+    /// Takes over what [`State::save`] of a state of the same operator has written, perhaps in another process; `self` is fresh.
+    ///
+    /// Times of [`Work::now_ms`] are written relative to the last call of `advance`, and taken as if that had been at
+    /// `now_ms`: for a query that has just started at 0, because rows of regular joins do not get older while nothing runs.
+    ///
+    /// # Errors
+    /// `CHECKPOINT_DAMAGED`, when the bytes are something else. The state is not to be used then.
+    fn restore(&mut self, from: &mut ByteReader<'_>, now_ms: i64) -> Result<(), Diagnostic>;
+}
+
+/// What a job works with.
+pub(crate) struct Work<'a> {
+    /// The operator's programs.
+    pub(crate) code: &'a OperatorCode,
+    /// The worker's.
+    pub(crate) functions: &'a mut FunctionContext,
+    /// What becomes of rows that cannot be processed.
+    pub(crate) errors: RowErrors<'a>,
+    /// Counters.
+    pub(crate) stats: &'a QueryStats,
+    /// Most rows of an output buffer.
+    pub(crate) most_rows: usize,
+    /// Whether little is left of the memory budget, so that what is dead should be forgotten soon.
+    pub(crate) is_tight: bool,
+    /// Milliseconds since the query started.
+    pub(crate) now_ms: i64,
+    /// What the times of windows are.
+    pub(crate) timeline: Timeline,
+    /// `window_time` of the rows that are output; of operators without windows what the job's watermark has reached.
+    pub(crate) window: i64,
+    /// Output so far, with its window, in order of windows.
+    pub(crate) output: Output<'a>,
+}
+
+impl Work<'_> {
+    /// Adds rows to the output, none of which is late there.
+    pub(crate) fn emit(&mut self, columns: Vec<ArrayRef>, rows: usize) {
+        self.emit_behind(columns, rows, None);
+    }
+
+    /// Adds rows to the output, with the watermarks that some of them come behind, as [`Rows::watermarks`].
+    pub(crate) fn emit_behind(&mut self, columns: Vec<ArrayRef>, rows: usize, watermarks: Option<&[i64]>) {
+        let bytes = bytes_of(&columns) / rows.max(1);
+        for first in (0..rows).step_by(self.most_rows) {
+            let length = self.most_rows.min(rows - first);
+            let columns = sliced(&columns, first, length);
+            let watermarks = watermarks.map(|all| all[first..first + length].to_vec());
+            let rows = Rows { columns, rows: length, watermarks, ..Rows::default() };
+            self.output.push(self.window, rows, bytes * length);
+        }
+    }
+}
+
+/// When waiting rows make a job necessary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// As soon as the watermark lets them be consumed.
+    Consumed,
+    /// When the watermark reaches their time plus this: nothing of them is output before.
+    Time(i64),
+    /// Those of the left when the watermark reaches their time; those of the right with others.
+    LeftTime,
+    /// At once, whatever the watermark is.
+    Arrival,
+}

@@ -1,0 +1,219 @@
+//! A worker's turn at a partition: jobs are done one by one, and what each puts out is delivered before the next.
+
+use super::batch::Batch;
+use super::inbox::{PartitionJob, Waiting};
+use super::output::{Finished, Item, Output};
+use super::spooled::SpooledOutput;
+use super::state::{Due, Work};
+use super::{KeyedJob, KeyedStation, Turn};
+use crate::schedule::timers::after;
+use crate::station::{Consequences, Job, Parked, Until};
+use crate::stream::sequencer::Unit;
+use millstream_functions::FunctionContext;
+use millstream_state::{Charge, MemoryClass};
+use millstream_types::Diagnostic;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+impl KeyedStation {
+    /// Does the next job of a partition. The turn goes on until there is none; it ends sooner when the partition has to wait, and
+    /// then the partition stays busy, so that nobody else works on it.
+    pub(super) fn work_on(&self, mut turn: Turn, functions: &mut FunctionContext) -> Result<Consequences, Diagnostic> {
+        let (spilling, partition) = (&self.host.spilling, turn.partition);
+        let mut consequences = Consequences::default();
+        let mut inbox = self.inbox(partition);
+        consequences.held = std::mem::take(&mut inbox.permits);
+        if let Some(PartitionJob::Advance { units, .. }) = inbox.jobs.front()
+            && !self.host.may_put_out(&self.output, units.first)
+        {
+            let until = Until::Next(self.output.id, units.first);
+            let is_in_memory = inbox.state_in_files() == 0;
+            drop(inbox);
+            consequences.held.clear();
+            if is_in_memory && self.is_to_spill(self.kept(partition)?.bytes_in_memory()) {
+                self.spill_state(partition)?;
+            }
+            self.unload(&mut turn, &mut consequences);
+            consequences.parked.push(Parked { task: self.task(partition), until });
+            return Ok(consequences);
+        }
+        if turn.loaded.is_none() && inbox.jobs.front().is_some_and(|job| !matches!(job, PartitionJob::Cut(_))) {
+            let needs = self.kept(partition)?.needs().saturating_add(inbox.needs());
+            if inbox.state_in_files() > 0 || spilling.is_too_much(needs, self.partitions.len()) {
+                // It comes back when others are done, if there is no room.
+                if !spilling.load(needs as u64, || self.task(partition)) {
+                    return Ok(consequences);
+                }
+                turn.loaded = Some(needs as u64);
+            }
+        }
+        let Some(job) = inbox.jobs.pop_front() else {
+            if turn.may_spill && inbox.state_in_files() == 0 {
+                drop(inbox);
+                // Once: whether jobs have come meanwhile is to be seen.
+                turn.may_spill = false;
+                if self.is_to_spill(self.kept(partition)?.bytes_in_memory()) {
+                    self.spill_state(partition)?;
+                }
+                consequences.then = Some(Job::new(KeyedJob::Work(turn)));
+                return Ok(consequences);
+            }
+            inbox.is_busy = false;
+            drop(inbox);
+            self.unload(&mut turn, &mut consequences);
+            return Ok(consequences);
+        };
+        if let PartitionJob::Cut(generation) = job {
+            drop(inbox);
+            consequences.held.clear();
+            self.save_partition(partition, generation)?;
+            if self.joins_arrivals() {
+                self.cut_partition(generation, &mut consequences)?;
+            }
+        } else {
+            turn.may_spill = true;
+            let watermark = if let PartitionJob::Advance { watermark, .. } = job { watermark } else { i64::MAX };
+            let (waiting, bytes) = inbox.take(watermark);
+            self.rounds.read(inbox.take_state());
+            drop(inbox);
+            self.rounds.consumed(bytes);
+            let output = self.advance(partition, waiting, watermark, functions, &mut consequences)?;
+            self.stats().rows_out.fetch_add(output.rows() as u64, Relaxed);
+            self.finish_job(&job, output, &mut consequences);
+            if let PartitionJob::Advance { completed, .. } = job {
+                self.stats().delay.record(completed.elapsed());
+            }
+        }
+        if self.rounds.job_done() {
+            self.settle_into(&mut consequences);
+        }
+        consequences.then = Some(Job::new(KeyedJob::Work(turn)));
+        Ok(consequences)
+    }
+
+    /// Gives back the memory that was reserved for working on a partition, and goes on with what has waited for it.
+    fn unload(&self, turn: &mut Turn, consequences: &mut Consequences) {
+        if let Some(bytes) = turn.loaded.take() {
+            consequences.tasks.extend(self.host.spilling.unload(bytes));
+        }
+    }
+
+    /// Has the state of a partition consume rows up to a watermark.
+    fn advance(
+        &self,
+        partition: usize,
+        waiting: Vec<Vec<Waiting>>,
+        watermark: i64,
+        functions: &mut FunctionContext,
+        consequences: &mut Consequences,
+    ) -> Result<Finished, Diagnostic> {
+        let mut inputs = Vec::with_capacity(waiting.len());
+        for (input, batches) in waiting.into_iter().enumerate() {
+            let mut ready = Vec::with_capacity(batches.len());
+            for waiting in batches {
+                let generation = waiting.generation;
+                for batch in waiting.batches(&self.plan.inputs[input].schema)? {
+                    let (now, later) = batch.cut(watermark)?;
+                    ready.extend(now);
+                    if let Some(batch) = later {
+                        self.put(&mut self.inbox(partition), input, generation, batch)?;
+                    }
+                }
+            }
+            inputs.push(Batch::merge(ready)?);
+        }
+        let bytes = inputs.iter().map(Batch::bytes).sum();
+        let _consumed = Charge::new(&self.host.flow.budget, MemoryClass::Operators, bytes);
+        let reached = self.plan.timeline.reached(watermark);
+        let spilling = &self.host.spilling;
+        let mut work = Work {
+            code: &self.code,
+            functions,
+            errors: self.host.row_errors(),
+            stats: &self.host.stats,
+            most_rows: self.host.buffer_size.rows(),
+            is_tight: self.host.flow.is_tight(),
+            now_ms: self.now_ms(),
+            timeline: self.plan.timeline,
+            window: reached,
+            output: match spilling.may_spill() {
+                true => Output::spooled(spilling, spilling.most_unconsumed()),
+                false => Output::in_memory(),
+            },
+        };
+        let mut kept = self.kept(partition)?;
+        let state = kept.state(&self.plan, &self.code)?;
+        state.advance(inputs, reached, &mut work)?;
+        if let Some(fatal) = work.errors.fatal() {
+            return Err(fatal);
+        }
+        let (output, now_ms) = (work.output, work.now_ms);
+        let due = match self.due {
+            Due::Arrival => state.due(),
+            _ => self.plan.timeline.watermark_at(state.due()),
+        };
+        kept.worked(now_ms);
+        drop(kept);
+        self.inbox(partition).state_due = due;
+        match self.due {
+            Due::Arrival if due < i64::MAX => {
+                let wait_ms = u64::try_from(due.saturating_sub(self.now_ms())).unwrap_or(0);
+                consequences.due_at(after(Instant::now(), wait_ms));
+            }
+            Due::Arrival => {}
+            _ => consequences.awaited.push(due),
+        }
+        output.finish()
+    }
+
+    /// Delivers what a job has output.
+    fn finish_job(&self, job: &PartitionJob, output: Finished, consequences: &mut Consequences) {
+        let (mut items, files) = (output.items.into_iter().peekable(), output.files);
+        if let PartitionJob::Advance { units, .. } = job {
+            let unit = |(number, &mark): (usize, &i64)| {
+                let of_mark = || items.next_if(|(window, _)| *window <= mark).map(|(_, item)| item);
+                // As for windowed aggregations: the windows before this one are complete.
+                let timeline = self.plan.timeline;
+                let before = self.windows.as_ref().map(|_| timeline.watermark_at(mark).saturating_sub(1));
+                (units.first + number as u64 * units.step, before, std::iter::from_fn(of_mark).collect())
+            };
+            return self.deliver_items(files, units.marks.iter().enumerate().map(unit), consequences);
+        }
+        let items: Vec<Item> = items.map(|(_, item)| item).collect();
+        if !items.is_empty() {
+            self.deliver_items(files, std::iter::once((self.next_unit(), None, items)), consequences);
+        }
+        if let PartitionJob::Last = job {
+            let mut open = self.open.lock();
+            open.0 -= 1;
+            let (left, end) = *open;
+            drop(open);
+            if left == 0 {
+                self.deliver_next(Unit { end: Some(end), ..Unit::default() }, consequences);
+            }
+        }
+    }
+
+    /// Delivers a unit under the next number.
+    pub(super) fn deliver_next(&self, unit: Unit, consequences: &mut Consequences) {
+        consequences.deliver(self.output.id, self.next_unit(), unit);
+    }
+
+    /// Delivers units of the output: their numbers, watermarks before them, and items. Those that are in files are put out by a
+    /// task of their own.
+    fn deliver_items(
+        &self,
+        files: Option<std::sync::Arc<millstream_storage::SpillFiles>>,
+        units: impl Iterator<Item = (u64, Option<i64>, Vec<Item>)>,
+        consequences: &mut Consequences,
+    ) {
+        if let Some(files) = files {
+            let output = Box::new(SpooledOutput::new(files, units));
+            return consequences.tasks.push(self.put_out(output));
+        }
+        for (number, before, items) in units {
+            let rows = items.into_iter().filter_map(Item::in_memory).collect();
+            consequences.deliver(self.output.id, number, Unit { rows, before, ..Unit::default() });
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The rows of a lookup table by key, when they are there: nothing changes any more, and all workers read.
+
+use crate::columns::{bytes_of, compact};
+use crate::groups;
+use crate::input::PipelineCode;
+use arrow_array::{Array, ArrayRef, new_empty_array};
+use millstream_functions::FunctionContext;
+use millstream_state::GroupTable;
+use millstream_types::{Diagnostic, Field, code};
+use std::sync::{Arc, OnceLock};
+
+/// Columns and their rows.
+pub(super) type Piece = (Vec<ArrayRef>, usize);
+
+/// The place of a lookup table: pipelines have it before the rows are there.
+#[derive(Default)]
+pub(crate) struct LookupTable(OnceLock<LookupRows>);
+
+impl LookupTable {
+    /// The rows; a bug when they are not there yet.
+    pub(crate) fn rows(&self) -> Result<&LookupRows, Diagnostic> {
+        self.0.get().ok_or_else(|| Diagnostic::bug("a lookup table was used before it was complete"))
+    }
+
+    /// The rows are there; once.
+    pub(super) fn set(&self, rows: LookupRows) -> Result<(), Diagnostic> {
+        self.0.set(rows).map_err(|_| Diagnostic::bug("a lookup table was made twice"))
+    }
+}
+
+/// Rows by key.
+pub(crate) struct LookupRows {
+    /// Columns of all rows.
+    pub(crate) columns: Vec<ArrayRef>,
+    groups: GroupTable,
+    /// Rows `rows[starts[g]..starts[g + 1]]` are those of group *g*.
+    starts: Vec<u32>,
+    rows: Vec<u32>,
+}
+
+impl LookupRows {
+    pub(super) fn new(
+        fields: &[Field],
+        pieces: Vec<Piece>,
+        code: &PipelineCode,
+        functions: &mut FunctionContext,
+    ) -> Result<LookupRows, Diagnostic> {
+        let rows: usize = pieces.iter().map(|(_, rows)| rows).sum();
+        if u32::try_from(rows).is_err() {
+            let message = format!("a lookup table has {rows} rows, more than the {} that it can have", u32::MAX);
+            return Err(Diagnostic::new(code::UNSUPPORTED, message).advise("join the tables in a window instead"));
+        }
+        let column = |(i, field): (usize, &Field)| {
+            let parts: Vec<&dyn Array> = pieces.iter().map(|(columns, _)| &*columns[i]).collect();
+            match parts[..] {
+                [] => Ok(new_empty_array(&field.data_type.to_arrow())),
+                // Strings of many pieces go into one buffer: what is taken from a column refers to all that it has.
+                _ => arrow_select::concat::concat(&parts)
+                    .map(|column| compact(&column))
+                    .map_err(|e| Diagnostic::bug(format!("the rows of a lookup table cannot be put together: {e}"))),
+            }
+        };
+        let columns = fields.iter().enumerate().map(column).collect::<Result<Vec<_>, _>>()?;
+        drop(pieces);
+        let layout = code.lowered.layout().ok_or_else(|| Diagnostic::bug("a program does not number keys"))?;
+        let mut groups = GroupTable::new(Arc::new(layout.clone()));
+        let group_of = groups::assign(&mut groups, code, &columns, rows, functions)?;
+        let mut starts = vec![0u32; groups.len() + 1];
+        group_of.iter().for_each(|&group| starts[group as usize + 1] += 1);
+        for group in 0..groups.len() {
+            starts[group + 1] += starts[group];
+        }
+        let mut next = starts.clone();
+        let mut by_group = vec![0u32; rows];
+        for (row, &group) in group_of.iter().enumerate() {
+            let place = &mut next[group as usize];
+            by_group[*place as usize] = row as u32;
+            *place += 1;
+        }
+        Ok(LookupRows { columns, groups, starts, rows: by_group })
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        bytes_of(&self.columns) + self.groups.bytes() + (self.starts.len() + self.rows.len()) * size_of::<u32>()
+    }
+
+    /// For each row of `keys` the rows of the table that have the same; none where a key is NULL.
+    pub(crate) fn partners<'t>(
+        &'t self,
+        code: &PipelineCode,
+        keys: &[ArrayRef],
+        rows: usize,
+        functions: &mut FunctionContext,
+    ) -> Result<Vec<&'t [u32]>, Diagnostic> {
+        let groups = groups::look_up(&self.groups, code, keys, rows, functions)?;
+        let partners = |group: u64| match usize::try_from(group) {
+            Ok(g) if g < self.groups.len() && !self.groups.is_null(group) => {
+                &self.rows[self.starts[g] as usize..self.starts[g + 1] as usize]
+            }
+            _ => &[],
+        };
+        Ok(groups.into_iter().map(partners).collect())
+    }
+}

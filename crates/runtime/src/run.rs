@@ -1,0 +1,270 @@
+//! The life of a query from start to end: its threads, and the supervisor, which does what is due by time.
+
+use crate::adaptive::Adviser;
+use crate::build::{Built, build};
+use crate::cancel::{CancelState, CancelToken};
+use crate::config::RunConfig;
+use crate::durable::cuts::make_cut;
+use crate::durable::restored::Restored;
+use crate::durable::spiller::spill_when_asked;
+use crate::durable::writer::{finish_job, write_checkpoints};
+use crate::ids::SplitId;
+use crate::input::RunInput;
+use crate::query::{Query, panicked};
+use crate::schedule::threads::never_interrupt;
+use crate::schedule::timers::{after, earlier};
+use crate::schedule::topology::Topology;
+use crate::source::processing_time::machine_time;
+use crate::source::reader::{end_split, find_idle_splits, read};
+use crate::stats::QueryStats;
+use crate::worker;
+use millstream_sync::epochs::End;
+use millstream_types::{Diagnostic, code};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+/// See [`crate::run`].
+pub(crate) fn run(
+    input: RunInput,
+    config: &RunConfig,
+    stats: &Arc<QueryStats>,
+    cancel: &CancelToken,
+) -> Result<(), Diagnostic> {
+    let codes = input.codes();
+    stats.programs.begin(codes.all.iter().chain(&codes.spare).cloned().collect());
+    let compiler = input.compiler.clone();
+    let built = catch_unwind(AssertUnwindSafe(|| build(input, config, stats, cancel)));
+    let Built { query, topology, facts } = built.map_err(|panic| panicked("a connector", &*panic))??;
+    let query = Arc::new(query);
+    let adviser = Adviser::new(codes, compiler.clone(), facts);
+    adviser.prepare(&query);
+    let mut threads = Threads::default();
+    let result = threads.start(&query, &topology, adviser).and_then(|()| {
+        start(&query)?;
+        supervise(&query)
+    });
+    query.close();
+    if !config.adaptivity.measures_operators {
+        compiler.iter().for_each(|compiler| compiler.end());
+    }
+    let checkpointed = threads.join(&query);
+    // A checkpoint that could not be completed behind the end of the input must not be passed over.
+    let result = result.and(checkpointed).and_then(|()| finish(&query));
+    // A reader that is stuck keeps the query alive, but must not keep its sinks from cleaning up.
+    query.abandon();
+    stats.end();
+    result
+}
+
+/// Goes on where a checkpoint was taken, if there is one, and delivers what needs no reader.
+fn start(query: &Query) -> Result<(), Diagnostic> {
+    if let Some(checkpointing) = &query.host().checkpointing
+        && let Some(restored) = Restored::new(checkpointing, query.plan())?
+    {
+        query.raise_restored(&restored);
+    }
+    query.start();
+    Ok(())
+}
+
+/// Waits for the end; does meanwhile what is due by time.
+fn supervise(query: &Query) -> Result<(), Diagnostic> {
+    let (timers, cancel) = (query.timers(), query.cancel());
+    let ends_by_checkpoint = takes_checkpoints(query);
+    while !query.is_over() {
+        timers.begin();
+        let due = catch_unwind(AssertUnwindSafe(|| do_due(query, Instant::now())));
+        let next = due.map_err(|panic| panicked("a timer or a sink", &*panic))??;
+        timers.arm(next);
+        let stopping = query.is_stopping();
+        let asked = |state| match state {
+            CancelState::Running => false,
+            CancelState::Stop => !stopping && !ends_by_checkpoint,
+            CancelState::Abort => true,
+        };
+        let news = |state| query.is_over() || timers.is_rearmed() || asked(state);
+        match cancel.wait(next, news) {
+            _ if query.is_over() => {}
+            CancelState::Abort => return Err(Diagnostic::new(code::CANCELLED, "the query was aborted")),
+            // With checkpoints a stop is one more of them: see `checkpoint_if_due`.
+            CancelState::Stop if !stopping && !ends_by_checkpoint => stop(query),
+            _ => {}
+        }
+    }
+    query.take_failure().map_or(Ok(()), Err)
+}
+
+/// Does what is due now, and tells when something is next.
+fn do_due(query: &Query, now: Instant) -> Result<Option<Instant>, Diagnostic> {
+    let mut next = earlier(find_idle_splits(query, now), follow_clock(query, now));
+    next = earlier(next, query.resume_parked(now));
+    for station in query.stations() {
+        let mut consequences = station.due(now)?;
+        // Nobody has to be woken for it: this is the supervisor.
+        next = earlier(next, consequences.due.take());
+        query.act(consequences);
+    }
+    Ok(earlier(next, checkpoint_if_due(query, now)?))
+}
+
+/// Lets the watermarks of sources without event time follow the clock, if it has reached one that someone waits for;
+/// when it will reach the next.
+fn follow_clock(query: &Query, now: Instant) -> Option<Instant> {
+    let due = query.timers().clock_due(machine_time());
+    if due.reached {
+        for split in query.sources().iter().filter(|s| s.follows_clock).flat_map(|s| &s.splits) {
+            query.act(query.stream(split.stream).tick());
+        }
+    }
+    due.next_ms.and_then(|ms| after(now, ms))
+}
+
+/// Whether checkpoints are taken while the query runs. One with a LIMIT has none but the last: it may end at any moment,
+/// whatever is on its way.
+fn takes_checkpoints(query: &Query) -> bool {
+    query.host().checkpointing.is_some() && query.plan().sinks.iter().all(|sink| sink.limit.is_none())
+}
+
+/// Begins a checkpoint when it is time or someone has asked for one; when to look again.
+fn checkpoint_if_due(query: &Query, now: Instant) -> Result<Option<Instant>, Diagnostic> {
+    let Some(checkpointing) = query.host().checkpointing.as_ref().filter(|_| takes_checkpoints(query)) else {
+        return Ok(None);
+    };
+    let asked = (query.cancel().checkpoints(), query.cancel().state() == CancelState::Stop);
+    let cut = || query.are_phases_open() && make_cut(query, true);
+    let (next, has_begun) = checkpointing.begin_if_due(now, asked, cut)?;
+    if has_begun {
+        query.host().stats.checkpoints.begun.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(next)
+}
+
+/// Stops the sources: readers end their splits, and those that are stuck in their connector have it done for them.
+fn stop(query: &Query) {
+    query.stop_readers();
+    for (source, runtime) in query.sources().iter().enumerate() {
+        for split in 0..runtime.splits.len() {
+            end_split(query, SplitId { source, split }, End::Stopped);
+        }
+    }
+}
+
+/// Finishes the sinks, if the query has come to its end.
+fn finish(query: &Query) -> Result<(), Diagnostic> {
+    let finished = catch_unwind(AssertUnwindSafe(|| {
+        if !query.was_cut_short() {
+            finish_job(query)?;
+        }
+        query.stations().iter().try_for_each(|station| station.finish())
+    }));
+    finished.map_err(|panic| panicked("a sink", &*panic))??;
+    if query.was_cut_short() {
+        return Err(Diagnostic::new(code::CANCELLED, "the query was stopped before the end of its input"));
+    }
+    Ok(())
+}
+
+/// The threads of a query.
+#[derive(Default)]
+struct Threads {
+    adviser: Option<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
+    checkpoints: Option<JoinHandle<Result<(), Diagnostic>>>,
+    spilling: Option<JoinHandle<()>>,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    fn start(&mut self, query: &Arc<Query>, topology: &Topology, adviser: Adviser) -> Result<(), Diagnostic> {
+        if adviser.is_needed(query) {
+            let shared = Arc::clone(query);
+            self.adviser = Some(spawn("adviser".into(), move || adviser.run(&shared))?);
+        }
+        if let Some(messages) = query.host().checkpointing.as_ref().and_then(|checkpointing| checkpointing.listen()) {
+            let shared = Arc::clone(query);
+            self.checkpoints = Some(spawn("checkpoints".into(), move || {
+                never_interrupt();
+                let written = catch_unwind(AssertUnwindSafe(|| write_checkpoints(&shared, messages)));
+                let written = written.unwrap_or_else(|panic| Err(panicked("the checkpointing thread", &*panic)));
+                written.inspect_err(|diagnostic| shared.fail(diagnostic.clone()))
+            })?);
+        }
+        if query.host().spilling.needs_thread() {
+            query.host().flow.expect_spilling();
+            let shared = Arc::clone(query);
+            self.spilling = Some(spawn("spilling".into(), move || {
+                never_interrupt();
+                let spilled = catch_unwind(AssertUnwindSafe(|| spill_when_asked(&shared)));
+                match spilled {
+                    Ok(Ok(())) => {}
+                    Ok(Err(diagnostic)) => shared.fail(diagnostic),
+                    Err(panic) => shared.fail(panicked("the spilling thread", &*panic)),
+                }
+            })?);
+        }
+        let cores =
+            if query.host().config.pin { core_affinity::get_core_ids().unwrap_or_default() } else { Vec::new() };
+        for index in 0..topology.workers() {
+            let fitting = topology.core(index).and_then(|id| cores.iter().find(|core| core.id == id));
+            let core = fitting.or_else(|| cores.get(index % cores.len().max(1))).copied();
+            let (shared, node) = (Arc::clone(query), topology.node(index));
+            self.workers.push(spawn(format!("worker-{index}"), move || {
+                // A core that cannot be had is no reason not to work.
+                let _pinned = core.is_some_and(core_affinity::set_for_current);
+                worker::work(&shared, index, node);
+            })?);
+        }
+        for (source, runtime) in query.sources().iter().enumerate() {
+            for reader in 0..runtime.readers {
+                query.reader_came();
+                let shared = Arc::clone(query);
+                self.readers.push(spawn(format!("reader-{source}-{reader}"), move || {
+                    read(&shared, source);
+                    shared.reader_left();
+                })?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Joins all threads, except readers that are stuck in their connector: nothing can interrupt them, but all that
+    /// they still do is to find the query over. What is wrong with the last checkpoint is known only then.
+    fn join(self, query: &Query) -> Result<(), Diagnostic> {
+        if let Some(adviser) = self.adviser {
+            adviser.thread().unpark();
+            if let Err(panic) = adviser.join() {
+                query.fail(panicked("the adviser", &*panic));
+            }
+        }
+        for worker in self.workers {
+            if let Err(panic) = worker.join() {
+                query.fail(panicked("a worker", &*panic));
+            }
+        }
+        query.host().checkpointing.iter().for_each(|checkpointing| checkpointing.close());
+        let checkpointed = self.checkpoints.map_or(Ok(Ok(())), JoinHandle::join);
+        if let Some(Err(panic)) = self.spilling.map(JoinHandle::join) {
+            query.fail(panicked("the spilling thread", &*panic));
+        }
+        query.wait_for_readers();
+        for reader in self.readers.into_iter().filter(JoinHandle::is_finished) {
+            if let Err(panic) = reader.join() {
+                query.fail(panicked("a reader", &*panic));
+            }
+        }
+        checkpointed.unwrap_or_else(|panic| Err(panicked("the checkpointing thread", &*panic)))
+    }
+}
+
+fn spawn<T: Send + 'static>(
+    name: String,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, Diagnostic> {
+    thread::Builder::new()
+        .name(name)
+        .spawn(body)
+        .map_err(|e| Diagnostic::new(code::WORKER_FAILED, format!("a thread cannot be started: {e}")))
+}

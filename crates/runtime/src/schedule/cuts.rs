@@ -1,0 +1,86 @@
+//! The cuts of a query (see `durable::cuts`): when the next one may be made.
+
+use crate::buffer::Generation;
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Cuts {
+    /// Buffers of sources from one cut to the next; 0 if there are none but those of checkpoints.
+    every: u64,
+    /// Buffers of sources so far. Relaxed: who counts which is all the same.
+    buffers: AtomicU64,
+    /// Aggregations, operators and sinks that the last cut waits for, and one while it is being made. Only who has seen 0
+    /// here makes the next (acquire), after all have been reached (release).
+    awaited: AtomicUsize,
+    /// A checkpoint could not be begun, because a cut was on its way: no other cut is made before it. Relaxed: a hint.
+    checkpoint_waits: AtomicBool,
+    last: Mutex<Generation>,
+}
+
+impl Cuts {
+    /// A cut after every so many buffers of sources.
+    pub(crate) fn new(every: u64) -> Cuts {
+        let (buffers, awaited, checkpoint_waits) = (AtomicU64::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+        Cuts { every, buffers, awaited, checkpoint_waits, last: Mutex::new(Generation::default()) }
+    }
+
+    /// Whether somebody still waits for the last cut.
+    pub(crate) fn is_on_its_way(&self) -> bool {
+        self.awaited.load(Ordering::Acquire) > 0
+    }
+
+    /// The generation that would begin with the next cut.
+    pub(crate) fn next(&self) -> Generation {
+        Generation(self.last.lock().0 + 1)
+    }
+
+    /// Counts buffers of sources; whether it is time for a cut.
+    pub(crate) fn is_due(&self, buffers: u64) -> bool {
+        if self.every == 0 {
+            return false;
+        }
+        let before = self.buffers.fetch_add(buffers, Ordering::Relaxed);
+        before / self.every != (before + buffers) / self.every
+    }
+
+    /// Begins a generation, unless a cut is on its way.
+    pub(crate) fn begin(&self, is_checkpoint: bool) -> Option<(Generation, BeginningCut<'_>)> {
+        if !is_checkpoint && self.checkpoint_waits.load(Ordering::Relaxed) {
+            return None;
+        }
+        let last = self.last.try_lock();
+        let last = last.filter(|_| self.awaited.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok());
+        if is_checkpoint {
+            self.checkpoint_waits.store(last.is_none(), Ordering::Relaxed);
+        }
+        let mut last = last?;
+        *last = Generation(last.0 + 1);
+        Some((*last, BeginningCut { cuts: self, _last: last }))
+    }
+
+    /// So many stations that a cut has waited for have been reached.
+    pub(crate) fn reached(&self, stations: usize) {
+        self.awaited.fetch_sub(stations, Ordering::Release);
+    }
+}
+
+/// A cut that is being made: nobody makes another.
+pub(crate) struct BeginningCut<'a> {
+    cuts: &'a Cuts,
+    _last: MutexGuard<'a, Generation>,
+}
+
+impl BeginningCut<'_> {
+    /// A station is awaited. Counted before anybody can say that the cut has come there.
+    pub(crate) fn awaits(&self) {
+        self.cuts.awaited.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for BeginningCut<'_> {
+    fn drop(&mut self) {
+        self.cuts.reached(1);
+    }
+}

@@ -1,0 +1,95 @@
+//! The scheduler: which task a free worker takes (StreamBox section 6, "next externalisation moment first").
+//!
+//! 1. Jobs of stations, that of the oldest window first: they make output, and free tables. With them what is left of tasks
+//!    whose rows wait in lanes: it holds back an epoch that has been begun.
+//! 2. Buffers of the oldest epoch, by the watermark before them: they hold back the next output. The output of a fired
+//!    window carries an older watermark than the source has by then, so it goes before new input.
+//! 3. Decoding, in order of reading.
+//!
+//! The queues, stealing between workers and their sleep are in `millstream_sync::tasks`.
+
+use crate::adaptive::decisions::workers::is_rush;
+use crate::config::RunConfig;
+use crate::schedule::topology::Topology;
+use crate::station::Task;
+use millstream_sync::tasks::{Choice, TaskQueues, Urgency};
+use std::cell::Cell;
+
+/// The queues of a query.
+pub(crate) struct Scheduler {
+    queues: TaskQueues<Task>,
+    workers: usize,
+}
+
+thread_local! {
+    /// The number of the worker that this thread is, so that what its tasks lead to goes to its own queue. Every worker
+    /// thread belongs to one query.
+    static WORKER: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+impl Scheduler {
+    /// Empty queues for the workers of a topology.
+    pub(crate) fn new(config: &RunConfig, topology: &Topology) -> Scheduler {
+        let choice = config.shuffle_seed.map_or(Choice::Urgent, Choice::Shuffled);
+        Scheduler { queues: TaskQueues::new(&topology.nodes_of_workers(), choice), workers: topology.workers() }
+    }
+
+    /// Adds tasks. Dropped when the scheduler is closed.
+    pub(crate) fn push(&self, tasks: Vec<Task>) {
+        if !tasks.is_empty() {
+            self.queues.push(WORKER.get(), tasks.into_iter().map(|task| (urgency(&task), task)));
+            let (active, waiting) = (self.queues.active(), self.queues.queued());
+            if active < self.workers && is_rush(active, waiting) {
+                self.set_active(active + waiting);
+            }
+        }
+    }
+
+    /// Workers that take tasks.
+    pub(crate) fn active(&self) -> usize {
+        self.queues.active()
+    }
+
+    /// Lets so many workers take tasks, and the others rest.
+    pub(crate) fn set_active(&self, workers: usize) {
+        self.queues.set_active(workers);
+    }
+
+    /// Makes the calling thread a worker.
+    pub(crate) fn enter(&self, worker: usize) {
+        WORKER.set(Some(worker));
+    }
+
+    /// The most urgent task; waits for one. `None` when the scheduler is closed.
+    pub(crate) fn next(&self, worker: usize) -> Option<Task> {
+        self.queues.next(worker)
+    }
+
+    /// Drops all tasks and sends the workers home.
+    pub(crate) fn close(&self) {
+        self.queues.close();
+    }
+
+    /// Tasks that wait for a worker.
+    pub(crate) fn queued(&self) -> usize {
+        self.queues.queued()
+    }
+
+    /// Whether no worker has anything to do.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.queued() == 0 && self.idle() == self.workers
+    }
+
+    /// Workers that wait for a task.
+    pub(crate) fn idle(&self) -> usize {
+        self.queues.idle()
+    }
+}
+
+fn urgency(task: &Task) -> Urgency {
+    match task {
+        Task::Perform(_, urgency, _) => *urgency,
+        Task::Process(task) => Urgency { class: 1, time: task.buffer.stamp.watermark },
+        Task::Decode(_) => Urgency { class: 2, time: 0 },
+    }
+}

@@ -1,0 +1,360 @@
+//! Sinks: the way of rows out, in order.
+//!
+//! Every (stream, pipeline) that ends in the sink has a *lane*. Workers encode the output of their task and push the
+//! piece under its buffer's number; those that are next in their lane become ready (of a buffer that becomes many rows, also
+//! before it is done), and whoever finds the sink free writes them. So each lane is in order, lanes interleave, nobody waits for
+//! a piece to be written, and the sink is used by one thread at a time. A piece holds its chunk's permit until it is written: a
+//! slow sink slows the readers down. Before it makes another piece of a buffer, a worker waits for a moment while much is to be
+//! written that others write, or that comes behind what they make.
+//!
+//! Under cuts a sink writes all pieces of one generation before the first of the next (`lanes`). Then the sink is told
+//! ([`Sink::cut`]), if the cut is a checkpoint.
+//!
+//! With a `LIMIT` pieces stay columns until their turn, because only then it is known which rows are the first.
+
+mod lanes;
+
+use crate::buffer::Generation;
+use crate::columns::{bytes_of, sliced};
+use crate::durable::part::{Gathering, Part, StoreFault};
+use crate::host::Host;
+use crate::ids::Port;
+use crate::pipeline::{Arrived, WorkerContext};
+use crate::schedule::flow::Permit;
+use crate::schedule::threads::Watch;
+use crate::station::{Awaited, Consequences, Job, Station};
+use arrow_array::ArrayRef;
+use lanes::{Content, Lanes, Piece, Ready};
+use millstream_connectors::{Commit, Encoded, Encoder, Sink};
+use millstream_state::{Charge, MemoryClass};
+use millstream_storage::{Manifest, SinkState};
+use millstream_sync::epochs::Release;
+use millstream_types::Diagnostic;
+use parking_lot::{Condvar, Mutex};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What waits for its sink is much if it is one in so many bytes of the budget.
+const UNWRITTEN: u64 = 8;
+/// How long a worker waits at most before it makes more.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// See the module.
+pub(crate) struct SinkStation {
+    /// Position in the plan.
+    number: usize,
+    /// Name of the table.
+    table: String,
+    host: Arc<Host>,
+    encoder: Arc<dyn Encoder>,
+    limited: bool,
+    /// Nothing more is written; tasks that end here need not run.
+    done: AtomicBool,
+    lanes: Mutex<Lanes>,
+    /// Pieces have been written.
+    written: Condvar,
+}
+
+/// What a sink hands over of a checkpoint: the end of its span.
+struct Span {
+    sink: usize,
+    commit: Option<Box<dyn Commit>>,
+}
+
+impl Part for Span {
+    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, StoreFault> {
+        into.commits[self.sink] = self.commit;
+        Ok(true)
+    }
+}
+
+impl SinkStation {
+    /// For a sink in which `lanes` lanes end.
+    pub(crate) fn new(
+        (number, table): (usize, String),
+        host: &Arc<Host>,
+        sink: Box<dyn Sink>,
+        lanes: usize,
+        limit: Option<u64>,
+    ) -> SinkStation {
+        SinkStation {
+            number,
+            table,
+            host: Arc::clone(host),
+            encoder: sink.encoder(),
+            limited: limit.is_some(),
+            done: AtomicBool::new(false),
+            lanes: Mutex::new(Lanes::new(sink, lanes, limit)),
+            written: Condvar::new(),
+        }
+    }
+
+    /// Whether output is still wanted. Relaxed: a task that reads an old value only does work for nothing.
+    fn is_done(&self) -> bool {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Makes a piece of rows.
+    fn piece(&self, columns: Vec<ArrayRef>, rows: usize, permit: Option<Arc<Permit>>) -> Result<Piece, Diagnostic> {
+        let content = if self.limited {
+            Content::Columns(columns, rows)
+        } else {
+            Content::Encoded(self.encoder.encode(&columns, rows)?)
+        };
+        let bytes = match &content {
+            Content::Encoded(Encoded::Bytes { data, .. }) => data.capacity(),
+            Content::Encoded(Encoded::Columns { columns, .. }) | Content::Columns(columns, _) => bytes_of(columns),
+        };
+        let charge = Charge::new(&self.host.flow.budget, MemoryClass::Sinks, bytes);
+        Ok(Piece { content, _permit: permit, _charge: charge })
+    }
+
+    /// Waits, before another piece of a buffer is made, while much is to be written by another worker, or behind what another
+    /// worker makes. Not forever: a sink that stands still must not hold back the workers, which have other sinks.
+    fn wait_for_others(&self, lane: Port, number: u64) {
+        let budget = &self.host.flow.budget;
+        let is_much = || budget.used_by(MemoryClass::Sinks) > budget.limit() / UNWRITTEN;
+        if !is_much() {
+            return;
+        }
+        let until = Instant::now() + PATIENCE;
+        let mut lanes = self.lanes.lock();
+        while !lanes.done && (lanes.sink.is_none() || !lanes.is_next(lane, number)) && is_much() {
+            if self.written.wait_until(&mut lanes, until).timed_out() {
+                break;
+            }
+        }
+    }
+
+    /// A piece of the output of a buffer of a lane, known by number and generation, has been made, the last one if it is
+    /// `complete`.
+    fn write(
+        &self,
+        lane: Port,
+        buffer: (u64, Generation),
+        piece: Option<Piece>,
+        complete: bool,
+        consequences: &mut Consequences,
+    ) -> Result<(), Diagnostic> {
+        let mut lanes = self.lanes.lock();
+        if lanes.done {
+            // The piece's permit is released after the lock.
+            drop(lanes);
+            return Ok(());
+        }
+        lanes.arrive(lane, buffer, piece, complete);
+        drop(lanes);
+        self.drive(consequences)
+    }
+
+    /// Ends the span of a sink that the cut will not reach, because it has got all.
+    fn end_span_of_done(&self, generation: Generation) -> Result<(), Diagnostic> {
+        let Some(number) = self.host.checkpoint_before(generation) else { return Ok(()) };
+        let mut lanes = self.lanes.lock();
+        if lanes.awaited.is_some() || !lanes.done {
+            return Ok(());
+        }
+        let commit = lanes.sink.as_deref_mut().map(|sink| sink.cut(number)).transpose()?.flatten();
+        drop(lanes);
+        self.host.hand_over(generation, || Span { sink: self.number, commit });
+        Ok(())
+    }
+
+    /// The cut has reached the sink.
+    fn end_span(&self, generation: Generation, writer: &mut dyn Sink) -> Result<(), Diagnostic> {
+        if let Some(number) = self.host.checkpoint_before(generation) {
+            let watch = Watch::start();
+            let commit = writer.cut(number)?;
+            self.host.hand_over(generation, || Span { sink: self.number, commit });
+            self.host.stats.checkpoints.note_handing_over(&watch);
+        }
+        Ok(())
+    }
+
+    fn flush_interval(&self) -> Duration {
+        Duration::from_millis(self.host.config.flush_interval_ms)
+    }
+
+    /// Writes what is ready, unless another thread is at it: that one will see it before it leaves.
+    fn drive(&self, consequences: &mut Consequences) -> Result<(), Diagnostic> {
+        loop {
+            let mut lanes = self.lanes.lock();
+            if lanes.done || lanes.sink.is_none() {
+                return Ok(());
+            }
+            if lanes.ready.is_empty() && !lanes.flush_wanted {
+                if lanes.is_exhausted() {
+                    lanes.done = true;
+                    let awaited = lanes.awaited.take();
+                    // Pieces beyond the limit hold permits, which the other sinks' input needs.
+                    let beyond = lanes.take_waiting();
+                    drop(lanes);
+                    drop(beyond);
+                    if let Some(generation) = awaited {
+                        self.end_span_of_done(generation)?;
+                        consequences.cuts += 1;
+                    }
+                    self.done.store(true, Ordering::Relaxed);
+                    consequences.sinks_done += 1;
+                }
+                return Ok(());
+            }
+            let pieces = std::mem::take(&mut lanes.ready);
+            // A task that makes much of one buffer may write for longer than the interval.
+            let is_due = lanes.flush_due(self.flush_interval()).is_some_and(|due| due <= Instant::now());
+            let (mut remaining, flush) = (lanes.remaining, std::mem::take(&mut lanes.flush_wanted) || is_due);
+            let Some(mut writer) = lanes.sink.take() else { return Ok(()) };
+            drop(lanes);
+            let (mut written, started) = (0, Instant::now());
+            let mut reached = None;
+            let mut result = pieces.into_iter().try_for_each(|ready| {
+                match ready {
+                    Ready::Piece(piece) => {
+                        written += self.write_piece(&mut *writer, piece, &mut remaining)?;
+                        self.written.notify_all();
+                    }
+                    Ready::Cut(generation) => {
+                        self.end_span(generation, &mut *writer)?;
+                        reached = Some(generation);
+                    }
+                }
+                Ok(())
+            });
+            if flush && result.is_ok() {
+                result = writer.flush();
+            }
+            self.host.stats.rows_out.fetch_add(written, Ordering::Relaxed);
+            self.host.stats.sinks[self.number].wrote(written, started.elapsed());
+            let mut lanes = self.lanes.lock();
+            lanes.sink = Some(writer);
+            self.written.notify_all();
+            lanes.remaining = remaining;
+            let is_awaited = lanes.awaited.take_if(|awaited| reached >= Some(*awaited)).is_some();
+            let was_due = lanes.flush_due(self.flush_interval());
+            lanes.note_written(flush, written, Instant::now());
+            let due = lanes.flush_due(self.flush_interval());
+            // What is dropped gives memory back, for which other locks are taken.
+            let beyond = if remaining == Some(0) { std::mem::take(&mut lanes.ready) } else { Default::default() };
+            drop(lanes);
+            drop(beyond);
+            consequences.cuts += usize::from(is_awaited);
+            consequences.due_at(due.filter(|_| due != was_due));
+            result?;
+        }
+    }
+
+    /// Writes a piece and returns its rows.
+    fn write_piece(&self, sink: &mut dyn Sink, piece: Piece, remaining: &mut Option<u64>) -> Result<u64, Diagnostic> {
+        let encoded = match piece.content {
+            Content::Encoded(encoded) => encoded,
+            Content::Columns(columns, rows) => {
+                let rows = remaining.map_or(rows, |r| rows.min(usize::try_from(r).unwrap_or(usize::MAX)));
+                if rows == 0 {
+                    return Ok(0);
+                }
+                *remaining = remaining.map(|r| r - rows as u64);
+                let first = sliced(&columns, 0, rows);
+                self.encoder.encode(&first, rows)?
+            }
+        };
+        let rows = match &encoded {
+            Encoded::Bytes { rows, .. } | Encoded::Columns { rows, .. } => *rows as u64,
+        };
+        sink.write(encoded)?;
+        Ok(rows)
+    }
+
+    /// What follows from writing what is ready.
+    fn driven(&self) -> Consequences {
+        let mut consequences = Consequences::default();
+        let result = self.drive(&mut consequences);
+        consequences.note(result);
+        consequences
+    }
+}
+
+impl Station for SinkStation {
+    /// The program itself checks the sink's NOT NULL columns.
+    fn take(&self, arrived: &Arrived<'_>, context: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
+        let (stamp, port) = (arrived.buffer.stamp, arrived.port);
+        let number = (stamp.sequence, stamp.generation);
+        let mut consequences = Consequences { finished: vec![arrived.place], ..Consequences::default() };
+        if !self.is_done() {
+            let mut is_first = true;
+            arrived.emit(&self.host, context, &mut |columns, rows| {
+                if !std::mem::take(&mut is_first) {
+                    self.wait_for_others(port, number.0);
+                }
+                let piece = self.piece(columns, rows, arrived.buffer.permit.clone())?;
+                self.write(port, number, Some(piece), false, &mut consequences)?;
+                Ok(if self.is_done() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            })?;
+        }
+        self.write(port, number, None, true, &mut consequences)?;
+        Ok(consequences)
+    }
+
+    fn release(&self, lane: Port, release: Release) -> Consequences {
+        let mut lanes = self.lanes.lock();
+        if lanes.done || !lanes.release(lane, release) {
+            return Consequences::default();
+        }
+        drop(lanes);
+        self.driven()
+    }
+
+    fn start(&self) -> Consequences {
+        self.driven()
+    }
+
+    fn perform(&self, _: Job, _: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
+        Err(Diagnostic::bug("a sink has no jobs"))
+    }
+
+    fn await_cut(&self, generation: Generation) -> Awaited {
+        let mut lanes = self.lanes.lock();
+        lanes.awaited = (!lanes.done).then_some(generation);
+        if lanes.done { Awaited::Passed } else { Awaited::Yes }
+    }
+
+    fn cut_passed(&self, generation: Generation) -> Result<(), Diagnostic> {
+        self.end_span_of_done(generation)
+    }
+
+    fn describe(&self, manifest: &mut Manifest) {
+        manifest.sinks.push(SinkState { table: self.table.clone(), token: None });
+    }
+
+    /// Hands what was written to the reader, if it has waited for the flush interval. A thread that is using the sink does it
+    /// before it leaves.
+    fn due(&self, now: Instant) -> Result<Consequences, Diagnostic> {
+        let mut consequences = Consequences::default();
+        let mut lanes = self.lanes.lock();
+        let due = lanes.flush_due(self.flush_interval());
+        if lanes.flush_wanted || due.is_none_or(|due| due > now) {
+            consequences.due_at(due.filter(|_| !lanes.flush_wanted));
+            return Ok(consequences);
+        }
+        lanes.flush_wanted = true;
+        drop(lanes);
+        self.drive(&mut consequences)?;
+        Ok(consequences)
+    }
+
+    fn last_part(&self, checkpoint: u64) -> Result<Option<Box<dyn Part>>, Diagnostic> {
+        let mut lanes = self.lanes.lock();
+        let commit = lanes.sink.as_deref_mut().map(|sink| sink.cut(checkpoint)).transpose()?.flatten();
+        Ok(Some(Box::new(Span { sink: self.number, commit })))
+    }
+
+    fn finish(&self) -> Result<(), Diagnostic> {
+        let sink = self.lanes.lock().sink.take();
+        sink.map_or(Ok(()), |sink| sink.finish())
+    }
+
+    fn abandon(&self) {
+        drop(self.lanes.lock().sink.take());
+    }
+}

@@ -1,0 +1,155 @@
+//! Sources: what their chunks become. Threads that read them are in `reader`.
+
+pub(crate) mod event_time;
+pub(crate) mod phases;
+pub(crate) mod processing_time;
+pub(crate) mod reader;
+pub(crate) mod skipping;
+pub(crate) mod split;
+
+use crate::buffer::Rows;
+use crate::columns::{bytes_of, sliced};
+use crate::host::Host;
+use crate::ids::StreamId;
+use crate::row_errors::RowErrors;
+use crate::schedule::flow::Permit;
+use crate::station::DecodeTask;
+use crate::stream::sequencer::Unit;
+use arrow_array::{ArrayRef, new_empty_array};
+use event_time::{EventTime, RowTimes};
+use millstream_connectors::{Acknowledger, Decoded, Decoder, SplitReader};
+use millstream_functions::FunctionContext;
+use millstream_plan::pipeline::{SourceColumn, SourcePlan};
+use millstream_sync::epochs::End;
+use millstream_types::{Diagnostic, RecordPlace};
+use parking_lot::Mutex;
+use skipping::Skipping;
+use split::{Begin, Split};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Columns and rows of a constant source.
+pub(crate) type Constant = (Vec<ArrayRef>, usize);
+
+/// A source of the plan.
+pub(crate) struct SourceRuntime {
+    /// `None` for constant rows.
+    pub(crate) decoder: Option<Arc<dyn Decoder>>,
+    pub(crate) event_time: Option<EventTime>,
+    /// What may be left out when chunks are decoded.
+    pub(crate) skipping: Option<Skipping>,
+    /// Whether time is that of processing.
+    pub(crate) follows_clock: bool,
+    pub(crate) splits: Vec<Split>,
+    pub(crate) idle_timeout: Option<Duration>,
+    /// Splits that no thread has begun to read, in order; without a reader those that had ended before.
+    pub(crate) unread: Mutex<VecDeque<Unread>>,
+    /// Threads that read them.
+    pub(crate) readers: usize,
+    /// Who is told of complete checkpoints, until the checkpointing thread has it.
+    pub(crate) acknowledger: Mutex<Option<Box<dyn Acknowledger>>>,
+    /// Constant rows, until the start.
+    pub(crate) constant: Mutex<Option<Constant>>,
+}
+
+/// The number of a split with its reader.
+pub(crate) type Unread = (usize, Option<Box<dyn SplitReader>>);
+
+impl SourceRuntime {
+    /// The stream of its first split; those of the others follow.
+    pub(crate) fn first_stream(&self) -> Option<StreamId> {
+        self.splits.first().map(|split| split.stream)
+    }
+
+    /// Cuts decoded columns into buffers.
+    fn unit(
+        &self,
+        decoded: Decoded,
+        most_rows: usize,
+        permit: Option<Arc<Permit>>,
+        functions: &mut FunctionContext,
+        errors: &mut RowErrors<'_>,
+    ) -> Result<Unit, Diagnostic> {
+        let Decoded { mut columns, mut rows, error, .. } = decoded;
+        let mut times: Option<RowTimes> = None;
+        if let Some(event_time) = self.event_time.as_ref().filter(|_| rows > 0) {
+            let timed = event_time.attach(columns, rows, functions, &mut |e| errors.take(e))?;
+            (columns, rows, times) = (timed.columns, timed.rows, Some(timed.times));
+        }
+        let cut = |start: usize| {
+            let length = most_rows.min(rows - start);
+            Rows {
+                columns: sliced(&columns, start, length),
+                rows: length,
+                times: times.as_ref().map(|t| t.slice(start, length)),
+                watermarks: None,
+                permit: permit.clone(),
+            }
+        };
+        let cuts = (0..rows).step_by(most_rows).map(cut).collect();
+        Ok(Unit { rows: cuts, error: errors.fatal().or(error), ..Unit::default() })
+    }
+
+    /// The unit of a constant source, once; `None` for others.
+    pub(crate) fn constant_unit(&self, number: usize, host: &Host) -> Result<Option<Unit>, Diagnostic> {
+        let Some((columns, rows)) = self.constant.lock().take() else { return Ok(None) };
+        if std::mem::replace(&mut self.splits[0].reading.lock().ended, true) {
+            return Ok(None);
+        }
+        let end = Some(End::Complete);
+        if self.splits[0].begin == Begin::Ended {
+            return Ok(Some(Unit { end, ..Unit::default() }));
+        }
+        let mut functions = FunctionContext::new(host.config.settings.clone());
+        let mut errors = host.row_errors();
+        let decoded = Decoded { columns, rows, ..Decoded::default() };
+        host.stats.sources[number].split(0).rows.fetch_add(rows as u64, Relaxed);
+        let unit = self.unit(decoded, host.buffer_size.rows(), None, &mut functions, &mut errors)?;
+        Ok(Some(Unit { end, ..unit }))
+    }
+
+    /// Makes a unit of a chunk. Any worker does that, in any order. `waiting` tells how many tasks wait for a worker.
+    pub(crate) fn decode(
+        &self,
+        plan: &SourcePlan,
+        task: DecodeTask,
+        (host, waiting): (&Host, &dyn Fn() -> usize),
+        functions: &mut FunctionContext,
+    ) -> Result<Unit, Diagnostic> {
+        let decoder = self.decoder.as_ref().ok_or_else(|| Diagnostic::bug("constant rows have no decoder"))?;
+        let counters = &host.stats.sources[task.split.source];
+        let split = counters.split(task.split.split);
+        split.begun.fetch_add(1, Relaxed);
+        let after = task.chunk.after;
+        let mut decoded = match &self.skipping {
+            Some(skipping) => skipping.decode(&**decoder, task.chunk, functions, &host.stats),
+            None => decoder.decode(task.chunk),
+        };
+        let expected = plan.columns.len();
+        if decoded.error.is_some() && decoded.rows == 0 && decoded.columns.is_empty() {
+            // A decoder that could not even begin has no columns; its error is what counts.
+            let data_type =
+                |c: &SourceColumn| c.in_record.map_or_else(|| c.data_type.to_arrow(), RecordPlace::to_arrow);
+            decoded.columns = plan.columns.iter().map(|c| new_empty_array(&data_type(c))).collect();
+        }
+        if decoded.columns.len() != expected || decoded.columns.iter().any(|c| c.len() != decoded.rows) {
+            let message = format!("a decoder did not deliver {expected} columns of {} rows", decoded.rows);
+            return Err(Diagnostic::bug(message));
+        }
+        split.rows.fetch_add(decoded.rows as u64, Relaxed);
+        if decoded.rows > 0 {
+            let whole = self.skipping.as_ref().map(|skipping| skipping.whole_columns());
+            counters.look_for_values(&decoded.columns, whole);
+        }
+        host.stats.skipped_rows.fetch_add(decoded.skipped, Relaxed);
+        let mut permit = task.permit;
+        permit.decoded(bytes_of(&decoded.columns));
+        host.buffer_size.observe(waiting(), host.config.workers);
+        let (most, permit) = (host.buffer_size.rows(), Some(Arc::new(permit)));
+        let unit = self.unit(decoded, most, permit, functions, &mut host.row_errors())?;
+        split.chunks.fetch_add(1, Relaxed);
+        Ok(Unit { after, ..unit })
+    }
+}

@@ -1,0 +1,208 @@
+//! The threads that read splits, and splits that fall silent.
+
+use super::split::{Begin, Reading, Split};
+use crate::ids::{SplitId, StreamId};
+use crate::query::Query;
+use crate::schedule::timers::{after, earlier};
+use crate::station::{Consequences, DecodeTask, Task};
+use crate::stream::sequencer::Unit;
+use millstream_connectors::{Chunk, SplitReader};
+use millstream_sync::epochs::End;
+use millstream_types::Diagnostic;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// A record that a reader has to hold as a whole may have one in so many bytes of the budget: its columns and what becomes of them
+/// are as large again.
+const RECORD_SHARE: u64 = 4;
+
+/// A split that a thread reads, or that something else is done with.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    query: &'a Query,
+    id: SplitId,
+    split: &'a Split,
+}
+
+/// Reads splits of a source until there are no more, or the query ends. The body of a reader thread.
+pub(crate) fn read(query: &Query, source: usize) {
+    query.wait_for_phase_of(source);
+    loop {
+        let Some((split, reader)) = query.sources()[source].unread.lock().pop_front() else { return };
+        if query.is_over() {
+            return;
+        }
+        let this = Reader::new(query, SplitId { source, split });
+        let Some(mut reader) = reader.filter(|_| this.split.begin != Begin::Ended) else {
+            this.end(End::Complete);
+            continue;
+        };
+        if query.is_stopping() {
+            this.end(End::Stopped);
+            continue;
+        }
+        match catch_unwind(AssertUnwindSafe(|| this.read(&mut *reader))) {
+            Ok(Ok(())) => {}
+            Ok(Err(diagnostic)) => return query.fail(diagnostic),
+            Err(panic) => return query.fail(crate::query::panicked("a reader", &*panic)),
+        }
+    }
+}
+
+/// Ends a split after what was handed over, unless it has ended.
+pub(crate) fn end_split(query: &Query, id: SplitId, end: End) {
+    Reader::new(query, id).end(end);
+}
+
+/// Leaves splits out of the watermark that have been silent for their source's timeout and whose rows have all been
+/// processed; when the next one may be.
+pub(crate) fn find_idle_splits(query: &Query, now: Instant) -> Option<Instant> {
+    let mut next = None;
+    for (source, runtime) in query.sources().iter().enumerate() {
+        let Some(timeout) = runtime.idle_timeout else { continue };
+        for split in 0..runtime.splits.len() {
+            let this = Reader::new(query, SplitId { source, split });
+            let mut reading = this.split.reading.lock();
+            let Some(active) = reading.active.filter(|_| !reading.ended && !reading.idle) else { continue };
+            let due = active.checked_add(timeout);
+            if due.is_none_or(|due| due > now) {
+                next = earlier(next, due);
+            } else if query.stream(this.split.stream).is_drained(reading.units) {
+                reading.idle = true;
+                this.note_idle(true);
+                query.host().flow.set_silent(this.split.stream, true);
+                set_idle(query, this.split.stream, true);
+            } else {
+                // Its last rows are being processed, so it will not take long.
+                next = earlier(next, after(now, query.host().config.flush_interval_ms.max(1)));
+            }
+        }
+    }
+    next
+}
+
+/// Sets the stream idle or not for all stations that it reaches; the highest watermark that one of them has acted on.
+fn set_idle(query: &Query, stream: StreamId, is_idle: bool) -> i64 {
+    let mut highest = i64::MIN;
+    for channel in &query.stream(stream).channels {
+        let (watermark, consequences) = query.station(channel.station).set_idle(channel.port, is_idle);
+        query.act(consequences);
+        highest = highest.max(watermark);
+    }
+    highest
+}
+
+impl<'a> Reader<'a> {
+    fn new(query: &'a Query, id: SplitId) -> Reader<'a> {
+        Reader { query, id, split: &query.sources()[id.source].splits[id.split] }
+    }
+
+    fn read(self, reader: &mut dyn SplitReader) -> Result<(), Diagnostic> {
+        let Reader { query, split, .. } = self;
+        let flow = &query.host().flow;
+        match split.begin {
+            Begin::Resume(from) => reader.resume(from)?,
+            Begin::Fresh | Begin::Ended => {}
+        }
+        reader.limit_records(usize::try_from(flow.budget.limit() / RECORD_SHARE).unwrap_or(usize::MAX));
+        if split.is_spare() {
+            // Nobody waits for what may never come: it is idle until it has something.
+            split.reading.lock().idle = true;
+            self.note_idle(true);
+            set_idle(query, split.stream, true);
+        } else {
+            self.heard(&mut split.reading.lock());
+            flow.begin(split.stream);
+        }
+        while !query.is_stopping() {
+            reader.aim(flow.aim());
+            if !reader.wait()? {
+                continue;
+            }
+            let Some(chunk) = reader.next()? else {
+                self.end(End::Complete);
+                return Ok(());
+            };
+            if *reader.name() != **split.name.load() {
+                split.name.store(Arc::new(reader.name().to_string()));
+            }
+            if split.is_spare.swap(false, Relaxed) {
+                flow.begin(split.stream);
+            }
+            self.hand_over(chunk)?;
+        }
+        if !query.is_over() {
+            self.end(End::Stopped);
+        }
+        Ok(())
+    }
+
+    /// Has a chunk decoded, once there is room for it.
+    fn hand_over(self, chunk: Chunk) -> Result<(), Diagnostic> {
+        let Reader { query, id, split } = self;
+        // A reader that waits for room is not silent.
+        split.reading.lock().active = None;
+        let permit = query.host().flow.acquire(split.stream, chunk.bytes, query)?;
+        let mut reading = split.reading.lock();
+        if reading.ended {
+            return Ok(());
+        }
+        self.heard(&mut reading);
+        if std::mem::take(&mut reading.idle) {
+            self.note_idle(false);
+            self.wake();
+        }
+        let unit = reading.units;
+        reading.units += 1;
+        drop(reading);
+        let stats = query.host().stats.sources[id.source].split(id.split);
+        stats.read.fetch_add(1, Relaxed);
+        stats.bytes.fetch_add(chunk.bytes, Relaxed);
+        let task = Task::Decode(DecodeTask { split: id, stream: split.stream, unit, chunk, permit });
+        query.act(Consequences { tasks: vec![task], ..Consequences::default() });
+        Ok(())
+    }
+
+    fn end(self, end: End) {
+        let Reader { query, id, split } = self;
+        let mut reading = split.reading.lock();
+        if std::mem::replace(&mut reading.ended, true) {
+            return;
+        }
+        let unit = reading.units;
+        drop(reading);
+        query.host().stats.sources[id.source].split(id.split).has_ended.store(true, Relaxed);
+        query.host().flow.set_silent(split.stream, true);
+        if end == End::Stopped {
+            query.cut_short();
+        }
+        let mut consequences = Consequences::default();
+        consequences.deliver(split.stream, unit, Unit { end: Some(end), ..Unit::default() });
+        query.act(consequences);
+    }
+
+    /// The split is not silent now.
+    fn heard(self, reading: &mut Reading) {
+        let now = Instant::now();
+        reading.active = Some(now);
+        let timeout = self.query.sources()[self.id.source].idle_timeout;
+        if let Some(due) = timeout.and_then(|timeout| now.checked_add(timeout)) {
+            self.query.due_at(due);
+        }
+    }
+
+    /// A silent split speaks again: it holds the watermark from now on, and its rows come after what was decided
+    /// without it, or a row could be accepted for a window that has been fired.
+    fn wake(self) {
+        let Reader { query, split, .. } = self;
+        query.host().flow.set_silent(split.stream, false);
+        let floor = set_idle(query, split.stream, false);
+        query.act(query.stream(split.stream).raise(floor));
+    }
+
+    fn note_idle(self, is_idle: bool) {
+        self.query.host().stats.sources[self.id.source].split(self.id.split).is_idle.store(is_idle, Relaxed);
+    }
+}

@@ -1,0 +1,133 @@
+//! Stations: where pipelines end. What the runtime knows of windows, keyed operators, sinks and lookup tables is [`Station`].
+//!
+//! ```text
+//!              take (rows of a buffer)          Consequences
+//! pipeline ────────────────────────►┌─────────┐────────────► deliveries to the stream of its output
+//! stream ──── release (watermark) ─►│ station │────────────► tasks, which come back as `perform`
+//! supervisor ────────────── due ───►└─────────┘────────────► moments at which something is due
+//! ```
+//!
+//! A station locks its own state only, and says what follows ([`Consequences`]); `query` acts on it. A new kind of end is a
+//! new implementor: an exchange with another machine, functions of another language.
+
+mod consequences;
+pub(crate) mod progress;
+mod task;
+
+pub(crate) use consequences::{Consequences, Parked, Unconsumed, Until};
+pub(crate) use task::{BufferPlace, DecodeTask, Job, ProcessTask, Task};
+
+use crate::buffer::Generation;
+use crate::durable::part::Part;
+use crate::durable::restored::Restored;
+use crate::ids::{Port, StreamId};
+use crate::pipeline::{Arrived, WorkerContext};
+use millstream_storage::Manifest;
+use millstream_sync::epochs::Release;
+use millstream_types::Diagnostic;
+use std::time::Instant;
+
+/// Where pipelines end.
+pub(crate) trait Station: Send + Sync {
+    /// Takes the rows of a buffer: runs the last program of the pipeline, whose form depends on the station. The buffer is
+    /// among [`Consequences::finished`] when its rows are in the station's state or written, here or later.
+    fn take(&self, arrived: &Arrived<'_>, context: &mut WorkerContext) -> Result<Consequences, Diagnostic>;
+
+    /// A port has released a watermark, passed a cut, or ended.
+    fn release(&self, port: Port, release: Release) -> Consequences;
+
+    /// Does a job that a [`Task`] of the station brings, or a part of it ([`Consequences::then`]).
+    fn perform(&self, job: Job, context: &mut WorkerContext) -> Result<Consequences, Diagnostic>;
+
+    /// Before the first row: what follows from inputs that have ended, or that there are none of.
+    fn start(&self) -> Consequences {
+        Consequences::default()
+    }
+
+    /// Leaves a port out of the watermark, or takes it back in; also the watermark that has been acted on.
+    fn set_idle(&self, _port: Port, _is_idle: bool) -> (i64, Consequences) {
+        (self.watermark(), Consequences::default())
+    }
+
+    /// The watermark that has been acted on; `i64::MIN` where there is none.
+    fn watermark(&self) -> i64 {
+        i64::MIN
+    }
+
+    /// The stream of its output, and the watermark that rows behind it may rely on.
+    fn output(&self) -> Option<(StreamId, i64)> {
+        None
+    }
+
+    /// A cut begins a generation; what the station has to do with it. Called before any port can release it.
+    fn await_cut(&self, _generation: Generation) -> Awaited {
+        Awaited::No
+    }
+
+    /// Hands over what belongs before a cut that will not come by; see [`Awaited::Passed`].
+    fn cut_passed(&self, _generation: Generation) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
+    /// Enters what is kept of the station when it has ended.
+    fn describe(&self, _manifest: &mut Manifest) {}
+
+    /// Takes over what a checkpoint has kept, before the first row.
+    fn restore(&self, _from: &Restored<'_>) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
+    /// Writes state to files of the run, until there are at most so many bytes of it; how many pieces.
+    fn spill(&self, _what: Spillable, _enough: u64) -> Result<(usize, Consequences), Diagnostic> {
+        Ok((0, Consequences::default()))
+    }
+
+    /// Does what is due at a moment; [`Consequences::due`] says when something is next.
+    fn due(&self, _now: Instant) -> Result<Consequences, Diagnostic> {
+        Ok(Consequences::default())
+    }
+
+    /// All rows have come, and no thread is at work any more: what belongs to the last checkpoint of the job.
+    fn last_part(&self, _checkpoint: u64) -> Result<Option<Box<dyn Part>>, Diagnostic> {
+        Ok(None)
+    }
+
+    /// The same, behind the last checkpoint: what has been written is made visible.
+    fn finish(&self) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
+    /// The query is over, in whatever way: what is held outside of the process is let go.
+    fn abandon(&self) {}
+}
+
+/// What a station has to do with a cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// Nothing: it keeps nothing, or no longer.
+    No,
+    /// The cut comes by.
+    Yes,
+    /// The cut does not come by any more, but something belongs before it ([`Station::cut_passed`]).
+    Passed,
+}
+
+/// State that can be spilled, in the order in which it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spillable {
+    /// Memory that is kept for state to come: it is given up.
+    Reserve,
+    /// What is read once: frozen tables.
+    Tables,
+    /// Slices of overlapping windows, which are read once for each window from then on.
+    Slices,
+    /// Rows that wait for keyed operators.
+    Rows,
+    /// States of partitions that nobody works on.
+    States,
+}
+
+impl Spillable {
+    /// All of it.
+    pub(crate) const ALL: [Spillable; 4] = [Spillable::Tables, Spillable::Slices, Spillable::Rows, Spillable::States];
+}

@@ -1,0 +1,238 @@
+//! The sequencer of a stream: puts units that become ready in any order back into theirs, and stamps their buffers.
+//!
+//! A *unit* is what one decode task or one merge task makes: a decoded chunk of a split, or a range of the rows of a
+//! fired window. Units are numbered where they are cut (by the reader, by the trigger); stamping a buffer is O(1),
+//! because each brings the largest watermark of its rows along.
+
+use crate::buffer::{Buffer, Generation, Rows, Stamp};
+use crate::source::processing_time::ProcessingTime;
+use millstream_connectors::Position;
+use millstream_sync::epochs::End;
+use millstream_types::Diagnostic;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+/// What arrives at a stream under one number.
+#[derive(Debug, Default)]
+pub(crate) struct Unit {
+    /// Rows, in order.
+    pub(crate) rows: Vec<Rows>,
+    /// What the watermark before the rows is at least: a window's rows come when the windows before it are complete, also
+    /// where the stream gets to know of several at once.
+    pub(crate) before: Option<i64>,
+    /// The stream's watermark after the rows, where it does not follow from them.
+    pub(crate) watermark: Option<i64>,
+    /// The generation that begins after the rows and the watermark, if one does.
+    pub(crate) cut: Option<Generation>,
+    /// Where reading goes on behind it, for units of splits that have positions.
+    pub(crate) after: Option<Position>,
+    /// Whether more of the unit comes under its number: this part has rows only.
+    pub(crate) continues: bool,
+    /// Whether this is the last unit.
+    pub(crate) end: Option<End>,
+    /// What is wrong with the row after `rows`; ends the query.
+    pub(crate) error: Option<Diagnostic>,
+}
+
+/// What leaves the sequencer, in order.
+#[derive(Debug)]
+pub(crate) enum Sequenced {
+    /// The next buffer.
+    Buffer(Buffer),
+    /// The watermark has advanced.
+    Watermark(i64),
+    /// A generation of tables begins with the next buffer.
+    Cut(Generation),
+    /// The stream has ended.
+    End(End),
+    /// The stream cannot go on.
+    Error(Diagnostic),
+}
+
+/// How far a stream has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reached {
+    /// Where its last unit with a position ends.
+    pub(crate) position: Option<Position>,
+    /// Rows so far.
+    pub(crate) rows: u64,
+    /// Its watermark.
+    pub(crate) watermark: i64,
+    /// Whether nothing more comes.
+    pub(crate) ended: bool,
+}
+
+/// Order and watermark of one stream.
+#[derive(Debug)]
+pub(crate) struct Sequencer {
+    next_unit: u64,
+    /// Units whose predecessors are not there yet; bounded by the chunks in flight.
+    waiting: BTreeMap<u64, Unit>,
+    next_buffer: u64,
+    next_row: u64,
+    watermark: i64,
+    generation: Generation,
+    position: Option<Position>,
+    /// Gives rows their time, where that is the machine's.
+    clock: Option<ProcessingTime>,
+    ended: bool,
+}
+
+impl Sequencer {
+    /// At the start of a stream; with a clock if the time of its rows is that of their processing.
+    /// `rows` have come before, in an earlier process.
+    pub(crate) fn new(clock: Option<ProcessingTime>, rows: u64, position: Option<Position>) -> Sequencer {
+        Sequencer {
+            next_unit: 0,
+            waiting: BTreeMap::new(),
+            next_buffer: 0,
+            next_row: rows,
+            watermark: i64::MIN,
+            generation: Generation::default(),
+            position,
+            clock,
+            ended: false,
+        }
+    }
+
+    /// Takes unit `number`, or the next part of it; what is in order now goes to `sink`.
+    pub(crate) fn arrive(&mut self, number: u64, unit: Unit, mut sink: impl FnMut(Sequenced)) {
+        debug_assert!(number >= self.next_unit, "every unit arrives once");
+        match self.waiting.entry(number) {
+            Entry::Vacant(place) => {
+                place.insert(unit);
+            }
+            Entry::Occupied(mut parts) => {
+                let rows = std::mem::take(&mut parts.get_mut().rows);
+                parts.insert(Unit { rows: rows.into_iter().chain(unit.rows).collect(), ..unit });
+            }
+        }
+        while let Some(unit) = self.waiting.remove(&self.next_unit) {
+            self.next_unit += u64::from(!unit.continues);
+            for mut rows in unit.rows {
+                let brings = match &mut self.clock {
+                    Some(clock) => clock.stamp(&mut rows),
+                    None => rows.times.as_ref().map_or(i64::MIN, |t| t.max_watermark()),
+                };
+                let stamp = Stamp {
+                    sequence: self.next_buffer,
+                    watermark: self.watermark.max(unit.before.unwrap_or(i64::MIN)),
+                    first_row: self.next_row,
+                    generation: self.generation,
+                };
+                self.next_buffer += 1;
+                self.next_row += rows.rows as u64;
+                sink(Sequenced::Buffer(Buffer::new(rows, stamp)));
+                self.advance(brings, &mut sink);
+            }
+            if unit.continues {
+                return;
+            }
+            self.advance(unit.watermark.unwrap_or(i64::MIN), &mut sink);
+            self.position = unit.after.or(self.position);
+            unit.cut.into_iter().for_each(|generation| self.cut(generation, &mut sink));
+            if let Some(error) = unit.error {
+                sink(Sequenced::Error(error));
+            }
+            if let Some(end) = unit.end {
+                self.ended = true;
+                sink(Sequenced::End(end));
+            }
+        }
+    }
+
+    /// Raises the watermark to at least `floor` before the next buffer: a split that was silent comes after what was
+    /// decided without it.
+    pub(crate) fn raise(&mut self, floor: i64, mut sink: impl FnMut(Sequenced)) {
+        self.advance(floor, &mut sink);
+    }
+
+    /// Has a new generation begin with the next buffer, unless there is none.
+    pub(crate) fn cut(&mut self, generation: Generation, mut sink: impl FnMut(Sequenced)) {
+        if !self.ended && generation > self.generation {
+            self.generation = generation;
+            sink(Sequenced::Cut(generation));
+        }
+    }
+
+    /// How far the stream has come.
+    pub(crate) fn reached(&self) -> Reached {
+        Reached { position: self.position, rows: self.next_row, watermark: self.watermark, ended: self.ended }
+    }
+
+    /// Lets the watermark follow the clock, if the stream has one.
+    pub(crate) fn tick(&mut self, mut sink: impl FnMut(Sequenced)) {
+        if let Some(clock) = self.clock.as_mut().filter(|_| !self.ended) {
+            let watermark = clock.tick();
+            self.advance(watermark, &mut sink);
+        }
+    }
+
+    /// Whether a unit waits for another.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Units taken so far, in order.
+    pub(crate) fn units(&self) -> u64 {
+        self.next_unit
+    }
+
+    fn advance(&mut self, watermark: i64, sink: &mut impl FnMut(Sequenced)) {
+        if watermark > self.watermark {
+            self.watermark = watermark;
+            sink(Sequenced::Watermark(watermark));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(rows: usize, watermark: Option<i64>) -> Unit {
+        Unit { rows: vec![Rows { rows, ..Rows::default() }], watermark, ..Unit::default() }
+    }
+
+    #[test]
+    fn units_come_out_in_order_with_the_watermark_before_them() {
+        let mut sequencer = Sequencer::new(None, 0, None);
+        let mut out = Vec::new();
+        let mut take = |s: Sequenced| {
+            out.push(match s {
+                Sequenced::Buffer(b) => format!("{}:{}@{}", b.stamp.sequence, b.rows, b.stamp.watermark),
+                Sequenced::Watermark(w) => format!("w{w}"),
+                Sequenced::Cut(generation) => format!("g{}", generation.0),
+                Sequenced::End(_) => "end".to_string(),
+                Sequenced::Error(e) => e.message,
+            });
+        };
+        sequencer.arrive(2, Unit { end: Some(End::Complete), ..unit(3, None) }, &mut take);
+        sequencer.arrive(1, unit(2, Some(4)), &mut take);
+        assert!(sequencer.is_waiting());
+        sequencer.arrive(0, unit(1, Some(9)), &mut take);
+        let min = i64::MIN;
+        assert_eq!(out, [format!("0:1@{min}"), "w9".into(), "1:2@9".into(), "2:3@9".into(), "end".into()]);
+        assert_eq!(sequencer.units(), 3);
+    }
+
+    #[test]
+    fn the_parts_of_a_unit_come_one_after_the_other_when_it_is_its_turn() {
+        let (mut sequencer, mut out) = (Sequencer::new(None, 0, None), Vec::new());
+        let mut arrive = |number, unit| {
+            sequencer.arrive(number, unit, |s| match s {
+                Sequenced::Buffer(buffer) => out.push(buffer.rows as i64),
+                Sequenced::Watermark(watermark) => out.push(-watermark),
+                _ => {}
+            });
+            out.clone()
+        };
+        let part = |rows| Unit { continues: true, ..unit(rows, None) };
+        assert!(arrive(1, part(1)).is_empty());
+        assert!(arrive(1, part(2)).is_empty());
+        assert_eq!(arrive(0, unit(3, Some(7))), [3, -7, 1, 2]);
+        assert_eq!(arrive(2, unit(6, None)), [3, -7, 1, 2]);
+        assert_eq!(arrive(1, part(4)), [3, -7, 1, 2, 4]);
+        assert_eq!(arrive(1, Unit { watermark: Some(8), ..Unit::default() }), [3, -7, 1, 2, 4, -8, 6]);
+    }
+}

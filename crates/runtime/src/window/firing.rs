@@ -1,0 +1,170 @@
+//! A window on its way from complete tables to rows.
+
+use super::sweep::Due;
+use super::tables::Taken;
+use super::tables::frozen::Stored;
+use millstream_state::{PARTITIONS, Partial};
+use parking_lot::Mutex;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
+
+/// Windows of at most so many entries (before the merge) are sealed and merged by one task: more would cost more than
+/// they share. Larger ones are merged by about a task for each so many.
+const SMALL_WINDOW_ENTRIES: usize = 4096;
+
+/// A window being written.
+pub(crate) struct Firing {
+    /// Start and end of the window, `None` when all time is one.
+    pub(super) window: Option<(i64, i64)>,
+    /// Number of its first unit in the output stream.
+    first_unit: u64,
+    /// Whether one task seals all tables.
+    pub(super) is_small: bool,
+    /// Tables to be sealed, with the slice of `slices` that they are of.
+    pub(super) tables: Mutex<Vec<(usize, Taken)>>,
+    /// Tables that are not sealed yet; the task that brings it to 0 goes on to the merge. Acquire-release, although the
+    /// lock of `slices` already orders what is in them.
+    pub(super) unsealed: AtomicUsize,
+    /// When its watermark came, and the units whose rows are not delivered yet: for the statistics.
+    pub(super) completed: Instant,
+    pub(super) undelivered: AtomicUsize,
+    /// Starts of slices, and what their tables have become.
+    pub(super) slices: Mutex<Vec<(i64, Vec<Arc<Partial>>)>>,
+    /// Tables that are in files, with the slice of `slices` that they are of: read where they are merged or combined.
+    pub(super) stored: Mutex<Vec<(usize, Arc<Stored>)>>,
+    pub(super) then: Then,
+}
+
+/// What happens to sealed tables.
+pub(super) enum Then {
+    /// They are the window: merged in so many ranges of partitions, a unit each.
+    Merge(usize),
+    /// They enter the combiners of overlapping windows.
+    Combine {
+        /// Number of the lanes' job.
+        number: u64,
+        /// Whether no later window needs the slices so far.
+        is_last: bool,
+    },
+    /// The combiners forget what they have.
+    Forget {
+        /// Number of the lanes' job.
+        number: u64,
+    },
+}
+
+impl Firing {
+    /// A window of these tables.
+    pub(crate) fn of_tables(
+        window: Option<(i64, i64)>,
+        tables: Vec<Taken>,
+        completed: Instant,
+        units: &mut u64,
+    ) -> Firing {
+        let entries: usize = tables.iter().map(Taken::len).sum();
+        let is_small = entries <= SMALL_WINDOW_ENTRIES;
+        let groups = entries.div_ceil(SMALL_WINDOW_ENTRIES).next_power_of_two().min(PARTITIONS);
+        let first_unit = *units;
+        *units += groups as u64;
+        let tables: Vec<(usize, Taken)> = tables.into_iter().map(|t| (0, t)).collect();
+        Firing {
+            window,
+            first_unit,
+            is_small,
+            unsealed: AtomicUsize::new(tables.len()),
+            completed,
+            undelivered: AtomicUsize::new(groups),
+            tables: Mutex::new(tables),
+            slices: Mutex::new(vec![(window.map_or(0, |(start, _)| start), Vec::new())]),
+            stored: Mutex::default(),
+            then: Then::Merge(groups),
+        }
+    }
+
+    /// No window: job `number` of the lanes, which forget all slices.
+    pub(crate) fn of_nothing(number: u64) -> Firing {
+        Firing {
+            window: None,
+            first_unit: 0,
+            is_small: true,
+            tables: Mutex::default(),
+            unsealed: AtomicUsize::new(0),
+            completed: Instant::now(),
+            undelivered: AtomicUsize::new(0),
+            slices: Mutex::default(),
+            stored: Mutex::default(),
+            then: Then::Forget { number },
+        }
+    }
+
+    /// A window from `start` on that so many lanes make of slices, as their job `number`.
+    pub(crate) fn of_slices(
+        (start, lanes): (i64, usize),
+        due: Due<Vec<Taken>>,
+        number: u64,
+        completed: Instant,
+        units: &mut u64,
+    ) -> Firing {
+        let slices = due.enters.keys().map(|&slice| (slice, Vec::new())).collect();
+        let tables: Vec<(usize, Taken)> = due
+            .enters
+            .into_values()
+            .enumerate()
+            .flat_map(|(i, tables)| tables.into_iter().map(move |t| (i, t)))
+            .collect();
+        let entries: usize = tables.iter().map(|(_, t)| t.len()).sum();
+        let first_unit = *units;
+        *units += lanes as u64;
+        Firing {
+            window: Some((start, due.end)),
+            first_unit,
+            is_small: entries <= SMALL_WINDOW_ENTRIES,
+            unsealed: AtomicUsize::new(tables.len()),
+            completed,
+            undelivered: AtomicUsize::new(lanes),
+            tables: Mutex::new(tables),
+            slices: Mutex::new(slices),
+            stored: Mutex::default(),
+            then: Then::Combine { number, is_last: due.is_last },
+        }
+    }
+
+    /// End of the window, for the order of the work.
+    pub(crate) fn end(&self) -> i64 {
+        self.window.map_or(i64::MAX, |(_, end)| end)
+    }
+
+    /// The unit of a range of partitions.
+    pub(crate) fn unit(&self, group: usize) -> u64 {
+        self.first_unit + group as u64
+    }
+
+    /// The unit that a lane puts out for it, if it is a window.
+    pub(crate) fn first_output(&self, lane: usize) -> Option<u64> {
+        self.window.map(|_| self.unit(lane))
+    }
+
+    /// Its tables that are in memory; all have been sealed.
+    pub(crate) fn sealed_tables(&self) -> Vec<Arc<Partial>> {
+        self.slices.lock().iter().flat_map(|(_, partials)| partials).cloned().collect()
+    }
+
+    /// Its tables that are in files.
+    pub(crate) fn stored_tables(&self) -> Vec<Arc<Stored>> {
+        self.stored.lock().iter().map(|(_, table)| Arc::clone(table)).collect()
+    }
+
+    /// Whether there are any.
+    pub(crate) fn has_stored_tables(&self) -> bool {
+        !self.stored.lock().is_empty()
+    }
+
+    /// The partitions of a range.
+    pub(crate) fn partitions(&self, group: usize) -> Range<usize> {
+        let Then::Merge(groups) = self.then else { return 0..PARTITIONS };
+        let size = PARTITIONS / groups;
+        group * size..(group + 1) * size
+    }
+}

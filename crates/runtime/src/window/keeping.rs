@@ -1,0 +1,233 @@
+//! What outlives a window's process, or does not fit into memory: parts of checkpoints, and tables in files.
+
+use super::WindowStation;
+use super::aggregation::Aggregation;
+use super::sweep::Sweep;
+use super::tables::frozen::Frozen;
+use super::tables::{FrozenByNumber, OpenTables};
+use crate::buffer::Generation;
+use crate::durable::part::{Gathering, Part, StoreFault};
+use crate::durable::restored::Restored;
+use crate::durable::stored::damaged;
+use crate::schedule::threads::Watch;
+use crate::station::Consequences;
+use crate::station::progress::Forward;
+use millstream_state::{PARTITIONS, Partial};
+use millstream_storage::{AggregationState, BlobRef, Damaged, PackWriter, SpillWriter, TableState};
+use millstream_types::Diagnostic;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+/// Tables of one slice and about one size that become one.
+const TIER: usize = 8;
+/// Files with tables of several windows have about so many bytes at most.
+const FILE_BYTES: u64 = 8 << 20;
+
+/// What an aggregation keeps.
+struct KeptWindows {
+    /// Position in the plan.
+    number: usize,
+    tables: Arc<OpenTables>,
+    /// What it says; where its tables are is added.
+    state: AggregationState,
+    open: FrozenByNumber,
+    /// Slices of overlapping windows of which some have been fired.
+    swept: FrozenByNumber,
+}
+
+impl WindowStation {
+    /// What is kept when all windows have been fired.
+    pub(super) fn ended(&self) -> AggregationState {
+        let (stream, watermark) = (self.output.number, i64::MAX);
+        AggregationState { stream, watermark, tables: vec![], slices: vec![], swept: None }
+    }
+
+    /// A cut has come by: what is kept is handed over. Under the lock of the progress, when the windows that belong before the cut
+    /// have been fired.
+    pub(super) fn hand_over(&self, generation: Generation, forward: Forward) {
+        let watch = Watch::start();
+        let windows = &self.windows;
+        let has_ended = forward.cut.is_none();
+        self.host.hand_over(generation, || {
+            let mut kept = KeptWindows {
+                number: self.number,
+                tables: Arc::clone(&windows.tables),
+                state: self.ended(),
+                open: FrozenByNumber::new(),
+                swept: FrozenByNumber::new(),
+            };
+            if !has_ended {
+                kept.state.watermark = forward.watermark;
+                kept.open = windows.tables.frozen_before(generation);
+                if let Some(overlap) = &windows.overlap {
+                    kept.state.swept = overlap.sweep.lock().reached();
+                    kept.swept = overlap.swept.lock().all();
+                }
+            }
+            kept
+        });
+        self.host.stats.checkpoints.note_handing_over(&watch);
+    }
+
+    /// Takes over what a checkpoint has kept.
+    pub(super) fn restore_windows(&self, from: &Restored<'_>) -> Result<(), Diagnostic> {
+        let (windows, state) = (&self.windows, &from.manifest().aggregations[self.number]);
+        let wrong = |what: &str| damaged(Damaged(what.into()));
+        windows.restore(state.watermark);
+        windows.tables.restore(restored_tables(windows, &state.tables, from)?);
+        if let (Some(overlap), Some((last, until))) = (&windows.overlap, state.swept) {
+            // Windows between the two are looked at one by one.
+            let all = overlap.overlap;
+            if until.saturating_sub(last) > all.windows_per_slice().saturating_mul(all.step_ms()) {
+                return Err(wrong("windows hold slices that are not theirs"));
+            }
+            // One of before would begin with windows that were fired, and all from there on would be looked at.
+            if state.tables.iter().any(|table| all.table(table.id).from_end <= last) {
+                return Err(wrong("a slice is of windows that were fired"));
+            }
+            *overlap.sweep.lock() = Sweep::restored(last, until);
+            overlap.swept.lock().restore(restored_tables(windows, &state.slices, from)?);
+        }
+        Ok(())
+    }
+
+    /// Spills frozen tables.
+    pub(super) fn spill_tables(&self, enough: u64) -> Result<usize, Diagnostic> {
+        self.spill_all(self.windows.tables.frozen(), enough)
+    }
+
+    /// Spills slices of overlapping windows of which some have been fired.
+    pub(super) fn spill_slices(&self, enough: u64, consequences: &mut Consequences) -> Result<usize, Diagnostic> {
+        self.spill_all(self.slices_to_spill(consequences), enough)
+    }
+
+    /// Spills tables, those of the latest windows first, until there are at most so many bytes of state; how many.
+    fn spill_all(&self, tables: FrozenByNumber, enough: u64) -> Result<usize, Diagnostic> {
+        let spilling = &self.host.spilling;
+        let mut tables = tables.into_values().rev().flatten().filter(|table| !table.is_stored()).peekable();
+        let most = FILE_BYTES.min(self.host.flow.budget.limit() / 16);
+        let mut spilled = 0;
+        while tables.peek().is_some() && !spilling.has_at_most(enough) {
+            let mut writer = spilling.writer()?;
+            let mut written = Vec::new();
+            while writer.bytes() < most
+                && let Some(table) = tables.next()
+            {
+                let blobs = self.write_blocks(&table, &mut writer)?;
+                written.push((table, blobs));
+            }
+            let files = writer.finish().map_err(|e| spilling.failed(&e))?;
+            spilled += written.len();
+            let types = &self.windows.types;
+            written.into_iter().for_each(|(table, blobs)| table.spill(&files, blobs, types.clone()));
+            self.windows.tables.forget_free();
+        }
+        Ok(spilled)
+    }
+
+    fn write_blocks(&self, table: &Frozen, writer: &mut SpillWriter) -> Result<Vec<Vec<BlobRef>>, Diagnostic> {
+        let (spilling, partial) = (&self.host.spilling, table.partial(&self.windows.tables)?);
+        let mut partitions = Vec::with_capacity(PARTITIONS);
+        for partition in 0..PARTITIONS {
+            let blocks = partial.blocks_of(partition, spilling.block_bytes());
+            let blobs = blocks.map(|block| writer.write(&block)).collect::<io::Result<_>>();
+            partitions.push(blobs.map_err(|e| spilling.failed(&e))?);
+        }
+        Ok(partitions)
+    }
+}
+
+/// Tables of a checkpoint, which are read when they are needed.
+fn restored_tables(
+    windows: &Aggregation,
+    states: &[TableState],
+    from: &Restored<'_>,
+) -> Result<FrozenByNumber, Diagnostic> {
+    let mut tables = FrozenByNumber::new();
+    for state in states {
+        if state.partitions.len() != PARTITIONS {
+            return Err(damaged(Damaged("a table lacks partitions".into())));
+        }
+        let bytes = state.partitions.iter().flatten().fold(0, |sum: u64, blob| sum.saturating_add(blob.bytes));
+        if state.entries > bytes {
+            return Err(damaged(Damaged("a table has more entries than bytes".into())));
+        }
+        let frozen = Frozen::restored(Arc::clone(from.store()), state.clone(), windows.types.clone());
+        frozen.stored().iter().for_each(|stored| from.keep(stored));
+        tables.entry(state.id).or_default().push(Arc::new(frozen));
+    }
+    Ok(tables)
+}
+
+impl Part for KeptWindows {
+    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, StoreFault> {
+        let KeptWindows { number, tables, state, open, swept } = *self;
+        let open = compacted(&tables, open)?;
+        let written = write_tables(&open, &tables, &mut into.pack)?;
+        let slices = write_tables(&swept, &tables, &mut into.pack)?;
+        into.manifest.aggregations[number] = AggregationState { tables: written, slices, ..state };
+        Ok(true)
+    }
+}
+
+/// The same with fewer tables: each generation leaves one for each worker and slice, most of them with the same keys. As many
+/// as [`TIER`] of about one size become one, so that an entry is copied a logarithmic number of times.
+fn compacted(open: &OpenTables, mut tables: FrozenByNumber) -> Result<FrozenByNumber, Diagnostic> {
+    for (&id, tables) in &mut tables {
+        let mut tiers: BTreeMap<u32, Vec<Arc<Frozen>>> = BTreeMap::new();
+        // What is not in memory stays as it is.
+        for table in tables.iter().filter(|table| !table.is_stored()) {
+            tiers.entry(table.len().max(1).ilog2() / 2).or_default().push(Arc::clone(table));
+        }
+        for tier in tiers.into_values().filter(|tier| tier.len() >= TIER) {
+            let partials = tier.iter().map(|table| table.partial(open)).collect::<Result<Vec<_>, _>>()?;
+            let one = Arc::new(Frozen::compacted(Partial::compacted(&partials, open.budget())));
+            open.replace(id, &tier, &one);
+            tables.retain(|table| !tier.iter().any(|other| Arc::ptr_eq(other, table)));
+            tables.push(one);
+        }
+    }
+    Ok(tables)
+}
+
+/// Writes the tables that no checkpoint has written. That this one has is noted at once: if it is never completed, the query ends.
+fn write_tables(
+    tables: &FrozenByNumber,
+    open: &OpenTables,
+    pack: &mut PackWriter,
+) -> Result<Vec<TableState>, StoreFault> {
+    let mut states = Vec::new();
+    for (&id, tables) in tables {
+        for table in tables {
+            if table.kept().is_none() {
+                table.keep(write_table(table, open, pack)?);
+            }
+            states.extend(table.kept().map(|kept| TableState { id, ..kept.clone() }));
+        }
+    }
+    Ok(states)
+}
+
+/// Writes a table; one that is spilled is copied block by block.
+fn write_table(table: &Frozen, open: &OpenTables, pack: &mut PackWriter) -> Result<TableState, StoreFault> {
+    let mut partitions = vec![Vec::new(); PARTITIONS];
+    let entries = match table.stored() {
+        Some(stored) => {
+            for (partition, blobs) in partitions.iter_mut().enumerate() {
+                for block in stored.blocks(partition) {
+                    blobs.push(pack.write(&block?)?);
+                }
+            }
+            table.len()
+        }
+        None => {
+            let partial = table.partial(open)?;
+            for (partition, blobs) in partitions.iter_mut().enumerate() {
+                *blobs = partial.blocks(partition).map(|block| pack.write(&block)).collect::<io::Result<_>>()?;
+            }
+            partial.len()
+        }
+    };
+    Ok(TableState { id: 0, entries: entries as u64, partitions })
+}

@@ -1,0 +1,256 @@
+//! Windowed aggregations: rows go into tables of their slices, complete tables become windows, windows become rows.
+//!
+//! ```text
+//! take ─► tables of open slices ─► trigger: a watermark completes windows ─► seal, merge or combine ─► output stream
+//!    └──► lanes, where rows are exchanged by key first ─► fold ─┘
+//! ```
+//!
+//! - `tables`, `task_tables`: the tables of open slices, and what the callbacks of generated code work on.
+//! - `strategy`: whether workers share tables, and whether they append rows.
+//! - `trigger`: from complete tables to windows (`firing`) and their rows.
+//! - `overlap`, `sweep`, `combining`, `overlapping`: windows that share slices.
+//! - `merging`: windows whose tables are in files, or large.
+//! - `lanes`, `folding`: rows that are exchanged by key before they meet a table.
+//! - `keeping`: cuts, checkpoints and spilling.
+
+mod aggregation;
+pub(crate) mod combining;
+mod firing;
+mod folding;
+mod keeping;
+mod lanes;
+mod merging;
+mod ordered;
+mod overlap;
+mod overlapping;
+pub(crate) mod strategy;
+mod sweep;
+mod table_ids;
+mod tables;
+mod task_tables;
+mod trigger;
+
+use crate::adaptive::decisions::sharing::Sharing;
+use crate::adaptive::slice_facts::SliceFacts;
+use crate::buffer::Generation;
+use crate::config::{MergeStrategy, SpillMode};
+use crate::durable::restored::Restored;
+use crate::host::Host;
+use crate::ids::{Port, StationId, StreamId};
+use crate::pipeline::{Arrived, WorkerContext};
+use crate::staged::{Staged, Tools};
+use crate::station::{Awaited, Consequences, Job, Spillable, Station, Unconsumed};
+use crate::stats::TriggerStats;
+use crate::stream::Stream;
+use aggregation::Aggregation;
+use firing::Firing;
+use merging::{MergeQueue, StoredMerge};
+use millstream_abi::EntryLayout;
+use millstream_codegen::execute::update;
+use millstream_plan::pipeline::{Aggregation as Planned, ComponentOutput};
+use millstream_plan::window::WindowAssigner;
+use millstream_state::{Output, OutputTypes, PARTITIONS};
+use millstream_storage::Manifest;
+use millstream_sync::epochs::Release;
+use millstream_types::Diagnostic;
+use overlap::OverlappingWindows;
+use parking_lot::Mutex;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+use strategy::Strategy;
+use tables::{OpenTables, Owners};
+use task_tables::TaskTables;
+
+/// A windowed aggregation of a running query.
+pub(crate) struct WindowStation {
+    /// Position in the plan.
+    number: usize,
+    id: StationId,
+    host: Arc<Host>,
+    /// The stream of its output.
+    output: Arc<Stream>,
+    windows: Aggregation,
+    /// Windows that are merged block by block.
+    merges: Mutex<MergeQueue>,
+}
+
+/// What a worker does for windows.
+enum WindowJob {
+    /// Puts the rows that wait in a lane into its tables.
+    Fold(usize),
+    /// Seals a table of a fired window.
+    Seal(Arc<Firing>),
+    /// Merges one range of partitions of a fired window.
+    Merge(Arc<Firing>, usize),
+    /// Goes on merging one range of partitions of a fired window with tables in files, after what it has put out.
+    MergeStored(Box<StoredMerge>, Unconsumed),
+    /// Makes overlapping windows in a range of partitions. After the first one, with what has been put out.
+    Combine(usize, Option<Unconsumed>),
+}
+
+impl WindowStation {
+    /// With `inputs` channels that end in it, whose programs have entries of `layout`; component `count` counts all rows, if one
+    /// does.
+    pub(crate) fn new(
+        (number, id): (usize, StationId),
+        plan: &Planned,
+        (layout, count): (Arc<EntryLayout>, Option<usize>),
+        (host, output): (&Arc<Host>, &Arc<Stream>),
+        (inputs, nodes): (usize, usize),
+        facts: Arc<SliceFacts>,
+    ) -> Result<WindowStation, Diagnostic> {
+        let (config, budget) = (&host.config, &host.flow.budget);
+        let output_of = |output: &ComponentOutput| {
+            let ComponentOutput { component, finish, data_type, .. } = output.clone();
+            Output { component, finish, data_type }
+        };
+        let types = OutputTypes {
+            keys: plan.keys.iter().map(|k| k.data_type.clone()).collect(),
+            outputs: plan.outputs.iter().map(output_of).collect(),
+        };
+        let is_shown = |output: &Output| output.component < layout.accumulators.len();
+        if layout.keys.len() != types.keys.len() || !types.outputs.iter().all(is_shown) {
+            return Err(Diagnostic::bug("the entries of an aggregation do not fit its output"));
+        }
+        let overlap = match plan.assigner {
+            WindowAssigner::Overlap(overlap) => {
+                Some(OverlappingWindows::new(overlap, &layout, plan.combination, config, budget))
+            }
+            _ => None,
+        };
+        let strategy = Strategy::new(config, &layout, count, facts);
+        let (lanes, nodes) = match strategy.merge() {
+            MergeStrategy::Local => (0, 0),
+            MergeStrategy::Partition => (PARTITIONS, 0),
+            MergeStrategy::Global | MergeStrategy::Auto => (0, nodes),
+        };
+        let owners = Owners { own: config.workers + lanes, nodes, workers: config.workers };
+        let spills = config.spill.mode != SpillMode::Never;
+        let tables = OpenTables::new(Arc::clone(&layout), owners, (config.dense_tables, spills), budget);
+        let windows = (plan.assigner, plan.timeline);
+        Ok(WindowStation {
+            number,
+            id,
+            host: Arc::clone(host),
+            output: Arc::clone(output),
+            windows: Aggregation::new(windows, types, inputs, overlap, tables, strategy),
+            merges: Mutex::default(),
+        })
+    }
+
+    fn stats(&self) -> &TriggerStats {
+        &self.host.stats.aggregations[self.number]
+    }
+
+    /// Rows into tables.
+    fn update(&self, arrived: &Arrived<'_>, context: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
+        let (windows, Arrived { pipeline, buffer, .. }) = (&self.windows, arrived);
+        let (mut tables, mut code) =
+            (TaskTables::new(windows, context.index, buffer.stamp.generation, arrived.origin), pipeline.last_stage());
+        if let (Sharing::Global, Some(shared)) =
+            (windows.strategy.sharing(windows.tables.is_spilling_near()), &pipeline.code.shared)
+        {
+            (tables, code) = (tables.shared(context.node), shared);
+        }
+        if self.host.follows_clock {
+            tables.collect_dues();
+        }
+        for piece in windows.pieces(buffer, pipeline.reads_watermark) {
+            let mut tools = Tools::new(&self.host, &mut context.functions);
+            pipeline.run(&self.host, Staged::new(buffer, piece), &mut tools, &mut |tools, rows| {
+                tables.begin(&rows);
+                // SAFETY: the layout is that of the program (`build` has checked it); the tables are this worker's, or
+                // shared, and so is the program.
+                let hooks = unsafe { tables.hooks() };
+                let Tools { functions, errors, stats } = tools;
+                let (columns, watermarks) = (&rows.columns, &rows.watermarks);
+                let outcome = code.run(columns, rows.rows, |kernel| {
+                    update(&code.lowered, kernel, columns, rows.rows, watermarks, hooks, functions, &mut |e| {
+                        errors.take(e)
+                    })
+                })?;
+                stats.late_rows.fetch_add(outcome.late_rows, Relaxed);
+                errors.fatal().map_or(Ok(ControlFlow::Continue(())), Err)
+            })?;
+        }
+        windows.strategy.note_task(buffer.rows);
+        let awaited = tables.end()?;
+        Ok(Consequences { awaited, finished: vec![arrived.place], ..Consequences::default() })
+    }
+}
+
+impl Station for WindowStation {
+    fn take(&self, arrived: &Arrived<'_>, context: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
+        match &arrived.pipeline.code.partitioned {
+            Some(halves) => self.scatter(arrived, halves, context),
+            None => self.update(arrived, context),
+        }
+    }
+
+    fn release(&self, port: Port, release: Release) -> Consequences {
+        self.windows.progress().release(port, release);
+        self.settle()
+    }
+
+    fn start(&self) -> Consequences {
+        self.settle()
+    }
+
+    fn perform(&self, job: Job, context: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
+        let started = Instant::now();
+        let consequences = match job.take()? {
+            // Its time is that of the pipeline.
+            WindowJob::Fold(lane) => return self.fold(lane, &mut context.functions),
+            WindowJob::Seal(firing) => self.seal(firing),
+            WindowJob::Merge(firing, group) => self.merge_in_turn(firing, group),
+            WindowJob::MergeStored(merge, output) => self.merge_stored(merge, output),
+            WindowJob::Combine(lane, output) => self.combine(lane, output),
+        };
+        self.stats().spent(started.elapsed());
+        consequences
+    }
+
+    fn set_idle(&self, port: Port, is_idle: bool) -> (i64, Consequences) {
+        let mut progress = self.windows.progress();
+        progress.set_idle(port, is_idle);
+        let watermark = progress.watermark();
+        drop(progress);
+        (watermark, self.settle())
+    }
+
+    fn watermark(&self) -> i64 {
+        self.windows.progress().watermark()
+    }
+
+    fn output(&self) -> Option<(StreamId, i64)> {
+        Some((self.output.id, self.watermark()))
+    }
+
+    fn await_cut(&self, generation: Generation) -> Awaited {
+        if self.windows.progress().await_cut(generation) { Awaited::Yes } else { Awaited::No }
+    }
+
+    fn describe(&self, manifest: &mut Manifest) {
+        manifest.aggregations.push(self.ended());
+    }
+
+    fn restore(&self, from: &Restored<'_>) -> Result<(), Diagnostic> {
+        self.restore_windows(from)
+    }
+
+    fn spill(&self, what: Spillable, enough: u64) -> Result<(usize, Consequences), Diagnostic> {
+        let mut consequences = Consequences::default();
+        let spilled = match what {
+            Spillable::Reserve => {
+                self.windows.tables.forget_free();
+                0
+            }
+            Spillable::Tables => self.spill_tables(enough)?,
+            Spillable::Slices if self.host.spilling.is_short() => self.spill_slices(enough, &mut consequences)?,
+            Spillable::Slices | Spillable::Rows | Spillable::States => 0,
+        };
+        Ok((spilled, consequences))
+    }
+}

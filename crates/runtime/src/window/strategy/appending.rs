@@ -1,0 +1,257 @@
+//! Whether the private tables of an aggregation append rows instead of aggregating them: what is set, what
+//! `adaptive::decisions::pre_aggregation` decides, or chance.
+//!
+//! What decides is how many keys the rows of a table have. An appended row is an entry, which says nothing of keys; but sealing
+//! sorts entries, equal keys become neighbours, and counting these ([`Partial::keys_of`]) is a small part of the cost of sealing. The entries of
+//! a table that aggregates are its keys, and where one of the components is a COUNT(*), its sum is the rows. So both kinds
+//! of tables tell the same, exactly, when they are sealed, and no slice has to be aggregated for the sake of knowing.
+//!
+//! Without COUNT(*), the rows of tables that aggregate are taken to be those of the buffers. Of these, filters may
+//! have dropped some, and others are of slices that are still open. Summed up over some slices the latter hardly count; the
+//! former make it look as if keys came again more often than they do. So such tables are left as they are for too long
+//! rather than too short a time.
+//!
+//! The kind of a table is that of when it was made: a slice may have tables of both, and all become partials. Not every table
+//! may append. Without keys there is nothing to search for; shared tables are written by many at once; arrays have no keys to
+//! compare. Objects (DISTINCT, lists, sketches) can be merged, but each row would have one of its own, so only `never` asks for
+//! that.
+
+use crate::adaptive::Dice;
+use crate::adaptive::decisions::costs::Caches;
+use crate::adaptive::decisions::draws::drawn_from;
+use crate::adaptive::decisions::pre_aggregation::Situation;
+use crate::config::{Adaptivity, PreAggregation};
+use millstream_abi::{Accumulator, EntryLayout};
+use millstream_state::{PARTITIONS, Partial};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Slices that are filled at a time: the one that fires next, and the one that begins.
+const OPEN_SLICES: f64 = 2.0;
+/// Slices whose tables are judged together, as long as they aggregate; half of them are forgotten then.
+const REMEMBERED: f64 = 32.0;
+/// Least rows of sealed tables that are judged together.
+const LEAST_ROWS: f64 = 1024.0;
+
+/// See the file's description. The atomic is relaxed: a table may be of either kind.
+#[derive(Debug)]
+pub(crate) struct Appending {
+    policy: Policy,
+    is_on: AtomicBool,
+    stride: usize,
+    /// The component that counts all rows.
+    count: Option<usize>,
+    /// Tables that have been sealed since the last judgement, of which rows and keys are known.
+    sealed: Mutex<Filled>,
+    /// Tables that aggregate, of the last slices, where rows are not counted.
+    aggregated: Mutex<Filled>,
+}
+
+#[derive(Debug)]
+enum Policy {
+    Fixed,
+    Chosen,
+    Random(Dice),
+}
+
+/// Private tables of slices, together.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Filled {
+    pub(super) slices: f64,
+    pub(super) tables: f64,
+    pub(super) rows: f64,
+    /// Keys of each table, summed up.
+    pub(super) keys: f64,
+}
+
+/// A change.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct AppendingSwitch {
+    rows: f64,
+    keys: f64,
+    appends: bool,
+}
+
+impl Filled {
+    fn add(&mut self, other: Filled) {
+        self.slices += other.slices;
+        self.tables += other.tables;
+        self.rows += other.rows;
+        self.keys += other.keys;
+    }
+}
+
+impl Appending {
+    /// Of tables with such entries, of which component `count` counts all rows.
+    pub(super) fn new(adaptivity: &Adaptivity, layout: &EntryLayout, count: Option<usize>) -> Appending {
+        let is_possible = !layout.keys.is_empty();
+        let has_objects = layout.accumulators.iter().any(|(a, _)| matches!(a, Accumulator::Object(..)));
+        let (policy, is_on) = match (adaptivity.pre_aggregation, adaptivity.chaos_seed) {
+            (PreAggregation::Never, _) => (Policy::Fixed, is_possible),
+            (PreAggregation::Auto, Some(seed)) if is_possible => (Policy::Random(Dice::new(seed)), false),
+            (PreAggregation::Auto, None) if is_possible && !has_objects && adaptivity.is_enabled => {
+                (Policy::Chosen, false)
+            }
+            _ => (Policy::Fixed, false),
+        };
+        Appending {
+            policy,
+            is_on: AtomicBool::new(is_on),
+            stride: layout.stride,
+            count,
+            sealed: Mutex::default(),
+            aggregated: Mutex::default(),
+        }
+    }
+
+    /// Whether it depends on what is seen.
+    pub(super) fn is_chosen(&self) -> bool {
+        matches!(self.policy, Policy::Chosen)
+    }
+
+    /// Whether it was decided that tables append.
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on.load(Relaxed)
+    }
+
+    /// Whether a table that is made now appends.
+    pub(crate) fn begins(&self) -> bool {
+        match &self.policy {
+            Policy::Random(dice) => dice.below(2) == 0,
+            Policy::Fixed | Policy::Chosen => self.is_on(),
+        }
+    }
+
+    /// Whether a table that appends ceases to, although there is memory.
+    pub(crate) fn ceases(&self) -> bool {
+        matches!(&self.policy, Policy::Random(dice) if dice.below(8) == 0)
+    }
+
+    /// Whether the rows of all tables are known when they are sealed.
+    pub(super) fn counts_rows(&self) -> bool {
+        self.count.is_some()
+    }
+
+    /// Rows and keys of a sealed table; `None` if they are not known, or not asked for.
+    pub(super) fn look_at(&self, partial: &Partial, appended: bool) -> Option<Filled> {
+        if !self.is_chosen() || !(appended || self.counts_rows()) {
+            return None;
+        }
+        let all = 0..PARTITIONS;
+        let rows = match self.count.filter(|_| !appended) {
+            Some(count) => partial.count_of(&all, count),
+            None => partial.len() as u64,
+        };
+        Some(Filled { slices: 0.0, tables: 1.0, rows: rows as f64, keys: partial.keys_of(&all) as f64 })
+    }
+
+    /// A table was sealed.
+    pub(super) fn note_sealed(&self, table: Filled) {
+        self.sealed.lock().add(table);
+    }
+
+    /// All tables of so many slices have been sealed. Gives those since the last time, if they are enough to be judged.
+    pub(super) fn take_sealed(&self, slices: f64) -> Option<Filled> {
+        let mut sealed = self.sealed.lock();
+        sealed.slices += slices;
+        (sealed.rows >= LEAST_ROWS).then(|| std::mem::take(&mut *sealed))
+    }
+
+    /// Tables that aggregate fire. Gives those of the last slices together.
+    pub(super) fn note_aggregated(&self, fired: Filled) -> Filled {
+        let mut all = self.aggregated.lock();
+        if all.slices >= REMEMBERED {
+            let Filled { slices, tables, rows, keys } = *all;
+            *all = Filled { slices: slices / 2.0, tables: tables / 2.0, rows: rows / 2.0, keys: keys / 2.0 };
+        }
+        all.add(fired);
+        *all
+    }
+
+    /// Judges tables, with what a shared one would cost for each row, given rows of a slice and keys. A share of the rows is of
+    /// a few heavy keys.
+    pub(super) fn judge(
+        &self,
+        filled: Filled,
+        shared: impl FnOnce(f64, f64) -> f64,
+        heavy: f64,
+        (caches, memory_left): (Caches, u64),
+    ) -> Option<AppendingSwitch> {
+        if !self.is_chosen() || filled.tables < 1.0 || filled.rows < 1.0 {
+            return None;
+        }
+        let (rows, keys) = (filled.rows / filled.tables, filled.keys / filled.tables);
+        let all_keys = drawn_from((1.0 - heavy) * rows, keys);
+        let slices = filled.slices.max(1.0);
+        let situation = Situation {
+            rows,
+            keys: all_keys,
+            heavy,
+            stride: self.stride,
+            shared: shared(filled.rows / slices, all_keys),
+            tables: (OPEN_SLICES * filled.tables / slices).ceil() as usize,
+            memory_left,
+            caches,
+        };
+        let appends = !situation.choose(!self.is_on());
+        if self.is_on.swap(appends, Relaxed) == appends {
+            return None;
+        }
+        *self.aggregated.lock() = Filled::default();
+        Some(AppendingSwitch { rows, keys, appends })
+    }
+}
+
+impl AppendingSwitch {
+    /// What was seen, for people.
+    pub(super) fn observed(&self) -> String {
+        format!("{:.0} rows of a table had {:.0} keys", self.rows, self.keys)
+    }
+
+    /// What is done, for people.
+    pub(super) fn decided(&self) -> String {
+        match self.appends {
+            true => "rows are appended, and aggregated when tables are merged".into(),
+            false => "rows are aggregated before tables are merged".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millstream_abi::{ObjectKind, Phys};
+
+    fn layout(accumulator: Accumulator) -> EntryLayout {
+        EntryLayout::new(&[(Phys::I64, false)], &[accumulator])
+    }
+
+    #[test]
+    fn only_what_is_possible_is_done() {
+        let counts = layout(Accumulator::Count);
+        let lists = layout(Accumulator::Object(ObjectKind::Bag, Phys::I64));
+        let all = EntryLayout::new(&[], &[Accumulator::Count]);
+        let of = |pre_aggregation, layout| {
+            let adaptivity = Adaptivity { pre_aggregation, ..Adaptivity::default() };
+            let appending = Appending::new(&adaptivity, layout, None);
+            (appending.is_chosen(), appending.begins(), appending.ceases())
+        };
+        use PreAggregation::{Always, Auto, Never};
+        let kinds = [&counts, &lists, &all];
+        assert_eq!(kinds.map(|k| of(Auto, k)), [(true, false, false), (false, false, false), (false, false, false)]);
+        assert_eq!(kinds.map(|k| of(Never, k)), [(false, true, false), (false, true, false), (false, false, false)]);
+        assert_eq!(kinds.map(|k| of(Always, k)), [(false, false, false); 3]);
+    }
+
+    #[test]
+    fn chance_decides_where_nothing_is_set() {
+        let adaptivity = Adaptivity { chaos_seed: Some(1), ..Adaptivity::default() };
+        let appending = Appending::new(&adaptivity, &layout(Accumulator::Count), None);
+        assert!((0..100).any(|_| appending.begins()) && (0..100).any(|_| !appending.begins()));
+        assert!((0..100).any(|_| appending.ceases()) && (0..100).any(|_| !appending.ceases()));
+        assert!(!appending.is_chosen());
+        let set = Adaptivity { pre_aggregation: PreAggregation::Always, ..adaptivity };
+        let appending = Appending::new(&set, &layout(Accumulator::Count), None);
+        assert!((0..100).all(|_| !appending.begins() && !appending.ceases()));
+    }
+}

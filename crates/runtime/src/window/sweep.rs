@@ -1,0 +1,145 @@
+//! Which overlapping windows a watermark completes: only those that hold a slice with rows, in the order of their ends, however
+//! far the watermark has jumped.
+
+use millstream_plan::window::{Overlap, SliceTable};
+use std::collections::BTreeMap;
+
+/// How far the windows have been fired.
+#[derive(Debug)]
+pub(crate) struct Sweep<T> {
+    /// End of the last window.
+    last: Option<i64>,
+    /// End of the last window that holds a slice taken so far.
+    until: i64,
+    /// Tables that were taken and whose first window has not been fired, by its end and by slice.
+    waiting: BTreeMap<i64, BTreeMap<i64, T>>,
+    /// Jobs of the lanes so far.
+    jobs: u64,
+}
+
+impl<T> Default for Sweep<T> {
+    fn default() -> Sweep<T> {
+        Sweep { last: None, until: i64::MIN, waiting: BTreeMap::new(), jobs: 0 }
+    }
+}
+
+/// A window to be fired.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Due<T> {
+    /// Its end.
+    pub(crate) end: i64,
+    /// What counts from it on, by slice.
+    pub(crate) enters: BTreeMap<i64, T>,
+    /// Whether no later window needs what has been taken so far.
+    pub(crate) is_last: bool,
+}
+
+impl<T> Sweep<T> {
+    /// Of a checkpoint, with the end of the last window and that of the last window that holds a slice.
+    pub(crate) fn restored(last: i64, until: i64) -> Sweep<T> {
+        Sweep { last: Some(last), until, ..Sweep::default() }
+    }
+
+    /// The number of the next job of the lanes.
+    pub(crate) fn next_job(&mut self) -> u64 {
+        self.jobs += 1;
+        self.jobs - 1
+    }
+
+    /// End of the last window, and of the last window that holds a slice taken so far.
+    pub(crate) fn reached(&self) -> Option<(i64, i64)> {
+        self.last.map(|last| (last, self.until))
+    }
+
+    /// End of the next window that holds a slice taken so far: one that is in the last window and in a later one is in the
+    /// next.
+    pub(crate) fn next_end(&self, overlap: Overlap) -> Option<i64> {
+        self.last.and_then(|last| last.checked_add(overlap.step_ms())).filter(|&end| end <= self.until)
+    }
+
+    /// The next windows with rows that a watermark completes, in order, given the tables that it has completed: `most` of
+    /// them. Ask again until there are fewer.
+    pub(crate) fn due(
+        &mut self,
+        overlap: Overlap,
+        tables: impl IntoIterator<Item = (SliceTable, T)>,
+        watermark: i64,
+        most: usize,
+    ) -> Vec<Due<T>> {
+        for (SliceTable { slice_start, from_end }, table) in tables {
+            self.waiting.entry(from_end).or_default().insert(slice_start, table);
+        }
+        let mut due = Vec::new();
+        while due.len() < most {
+            let next = self.next_end(overlap);
+            let first = self.waiting.keys().next().copied();
+            let Some(end) = next.into_iter().chain(first).min().filter(|end| end.saturating_sub(1) <= watermark) else {
+                debug_assert!(self.waiting.is_empty(), "a complete table has a complete window");
+                break;
+            };
+            let enters = self.waiting.remove(&end).unwrap_or_default();
+            for &slice in enters.keys() {
+                self.until = self.until.max(overlap.ends(slice).map_or(end, |(_, last)| last));
+            }
+            self.last = Some(end);
+            due.push(Due { end, enters, is_last: self.until <= end && self.waiting.is_empty() });
+        }
+        due
+    }
+
+    /// Whether no table waits for its first window.
+    pub(crate) fn is_none_waiting(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(due: &[Due<()>]) -> Vec<(i64, Vec<i64>, bool)> {
+        due.iter().map(|d| (d.end, d.enters.keys().copied().collect(), d.is_last)).collect()
+    }
+
+    fn table(slice_start: i64, from_end: i64) -> (SliceTable, ()) {
+        (SliceTable { slice_start, from_end }, ())
+    }
+
+    #[test]
+    fn windows_with_rows_are_fired_in_order_and_no_others() {
+        let overlap = Overlap::Hop { size_ms: 6, slide_ms: 2, offset_ms: 0 };
+        let mut sweep = Sweep::default();
+        let due = sweep.due(overlap, [table(0, 2), table(2, 4)], 4, 10);
+        assert_eq!(ends(&due), [(2, vec![0], false), (4, vec![2], false)]);
+        // A straggler of the first slice counts for the window that ends at 6 only.
+        let due = sweep.due(overlap, [table(0, 6)], 5, 10);
+        assert_eq!(ends(&due), [(6, vec![0], false)]);
+        let far = 1 << 50;
+        let due = sweep.due(overlap, [table(far, far + 2)], far + 3, 10);
+        assert_eq!(ends(&due), [(8, vec![], false), (far + 2, vec![far], false), (far + 4, vec![], false)]);
+        let due = sweep.due(overlap, [], i64::MAX, 10);
+        assert_eq!(ends(&due), [(far + 6, vec![], true)]);
+    }
+
+    #[test]
+    fn a_bounded_number_of_windows_is_fired_at_a_time() {
+        let overlap = Overlap::Hop { size_ms: 4, slide_ms: 1, offset_ms: 0 };
+        let mut sweep = Sweep::default();
+        let mut next = |tables: &[(SliceTable, ())]| ends(&sweep.due(overlap, tables.iter().copied(), 9, 3));
+        assert_eq!(next(&[table(0, 1), table(2, 3)]), [(1, vec![0], false), (2, vec![], false), (3, vec![2], false)]);
+        assert_eq!(next(&[]), [(4, vec![], false), (5, vec![], false), (6, vec![], true)]);
+        assert_eq!(next(&[table(1, 8)]), [(8, vec![1], true)], "a straggler");
+        assert_eq!(next(&[]), []);
+    }
+
+    #[test]
+    fn slices_of_one_first_window_enter_it_together() {
+        let overlap = Overlap::Cumulate { size_ms: 6, step_ms: 2, offset_ms: 1 };
+        let mut sweep = Sweep::default();
+        let due = sweep.due(overlap, [table(-5, -3), table(-3, -1)], i64::MAX, 10);
+        assert_eq!(ends(&due), [(-3, vec![-5], false), (-1, vec![-3], false), (1, vec![], true)]);
+        let overlap = Overlap::Hop { size_ms: 3, slide_ms: 2, offset_ms: 0 };
+        let due = Sweep::default().due(overlap, [table(1, 3), table(0, 3)], i64::MAX, 10);
+        assert_eq!(ends(&due), [(3, vec![0, 1], true)]);
+    }
+}

@@ -1,0 +1,263 @@
+//! Tables of earlier generations, and of this one that have become large: nobody writes to them any more, but their windows are
+//! not complete.
+//!
+//! A frozen table is shared by the trigger, which will merge it, and by the checkpointing thread, which stores it. Whoever needs
+//! its contents first seals it. When they are in a store, too, memory may be given back; they are read again, partition
+//! by partition, when the window is merged.
+
+use super::{Kind, OpenTables, Taken};
+use crate::buffer::Generation;
+use crate::durable::stored::{Restorable, damaged, finish_checkpointed, unreadable};
+use millstream_abi::EntryLayout;
+use millstream_state::{MemoryBudget, OutputTypes, PARTITIONS, Partial};
+use millstream_storage::{BlobRef, Damaged, PendingBlob, SpillFiles, Store, TableState};
+use millstream_types::Diagnostic;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// See the file's description.
+#[derive(Debug)]
+pub(crate) struct Frozen {
+    /// Of its rows.
+    generation: Generation,
+    kind: Kind,
+    entries: usize,
+    form: Mutex<Form>,
+    /// Where it is kept by checkpoints.
+    kept: OnceLock<TableState>,
+}
+
+/// Generation of tables that belong before any cut to come.
+const OLD: Generation = Generation(0);
+
+#[derive(Debug)]
+enum Form {
+    /// As it was taken; absent while it is sealed.
+    Table(Option<Taken>),
+    Sealed(Arc<Partial>),
+    Stored(Arc<Stored>),
+}
+
+/// The contents of a table in files.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    place: Place,
+    /// The blocks of each partition.
+    partitions: Vec<Vec<BlobRef>>,
+    types: OutputTypes,
+}
+
+/// Whose files they are.
+#[derive(Debug)]
+enum Place {
+    /// Those of a checkpoint.
+    Checkpoint(Arc<dyn Store>),
+    /// The run's own.
+    Spilled(Arc<SpillFiles>),
+}
+
+impl Frozen {
+    /// A table of a generation that was taken.
+    pub(super) fn new(table: Taken, generation: Generation) -> Frozen {
+        let (kind, entries) = (table.kind(), table.len());
+        Frozen { generation, kind, entries, form: Mutex::new(Form::Table(Some(table))), kept: OnceLock::new() }
+    }
+
+    /// A table of a checkpoint that a query is recovered from.
+    pub(crate) fn restored(store: Arc<dyn Store>, state: TableState, types: OutputTypes) -> Frozen {
+        let entries = usize::try_from(state.entries).unwrap_or(usize::MAX);
+        let stored = Stored { place: Place::Checkpoint(store), partitions: state.partitions.clone(), types };
+        let form = Mutex::new(Form::Stored(Arc::new(stored)));
+        Frozen { generation: OLD, kind: Kind::Own, entries, form, kept: OnceLock::from(state) }
+    }
+
+    /// What tables of several generations have become together.
+    pub(crate) fn compacted(partial: Partial) -> Frozen {
+        let (kind, entries) = (if partial.is_array() { Kind::Array } else { Kind::Own }, partial.len());
+        let form = Mutex::new(Form::Sealed(Arc::new(partial)));
+        Frozen { generation: OLD, kind, entries, form, kept: OnceLock::new() }
+    }
+
+    /// A table that was taken when its slice was complete, shared.
+    pub(crate) fn shared(table: Taken) -> Arc<Frozen> {
+        match table {
+            Taken::Frozen(table) => table,
+            table => Arc::new(Frozen::new(table, OLD)),
+        }
+    }
+
+    /// The generation of its rows, or one before.
+    pub(super) fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// What it was.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Number of entries when it was taken.
+    pub(crate) fn len(&self) -> usize {
+        self.entries
+    }
+
+    /// Where checkpoints keep it, if they do.
+    pub(crate) fn kept(&self) -> Option<&TableState> {
+        self.kept.get()
+    }
+
+    /// Notes where checkpoints keep it.
+    pub(crate) fn keep(&self, state: TableState) {
+        // The checkpointing thread is the only one, and looks before it writes.
+        let _ = self.kept.set(state);
+    }
+
+    /// Whether its contents are in files only.
+    pub(crate) fn is_stored(&self) -> bool {
+        matches!(*self.form.lock(), Form::Stored(_))
+    }
+
+    /// Its contents, if they are in files only.
+    pub(crate) fn stored(&self) -> Option<Arc<Stored>> {
+        match &*self.form.lock() {
+            Form::Stored(stored) => Some(Arc::clone(stored)),
+            Form::Table(_) | Form::Sealed(_) => None,
+        }
+    }
+
+    /// Gives its memory up: what it has stands in files of the run, in these blocks of each partition.
+    pub(crate) fn spill(&self, files: &Arc<SpillFiles>, partitions: Vec<Vec<BlobRef>>, types: OutputTypes) {
+        let stored = Stored { place: Place::Spilled(Arc::clone(files)), partitions, types };
+        let before = std::mem::replace(&mut *self.form.lock(), Form::Stored(Arc::new(stored)));
+        drop(before);
+    }
+
+    /// Its immutable form, sealed or read if need be.
+    pub(crate) fn partial(&self, tables: &OpenTables) -> Result<Arc<Partial>, Diagnostic> {
+        let mut form = self.form.lock();
+        let stored = match &mut *form {
+            Form::Sealed(partial) => return Ok(Arc::clone(partial)),
+            Form::Table(table) => {
+                let table = table.take().ok_or_else(|| Diagnostic::bug("a table was sealed twice"))?;
+                let partial = tables.seal(table)?;
+                *form = Form::Sealed(Arc::clone(&partial));
+                return Ok(partial);
+            }
+            Form::Stored(stored) => Arc::clone(stored),
+        };
+        let partial = Arc::new(stored.read(0..PARTITIONS, tables)?);
+        *form = Form::Sealed(Arc::clone(&partial));
+        Ok(partial)
+    }
+}
+
+impl Restorable for Stored {
+    fn files(&self) -> BTreeSet<Arc<str>> {
+        self.partitions.iter().flatten().map(|blob| Arc::clone(&blob.file)).collect()
+    }
+}
+
+impl Stored {
+    /// Whether they are in files of a checkpoint, whose blocks are larger than those that are spilled.
+    pub(crate) fn is_of_checkpoint(&self) -> bool {
+        matches!(self.place, Place::Checkpoint(_))
+    }
+
+    /// Bytes in files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.partitions.iter().flatten().map(|blob| blob.bytes).sum()
+    }
+
+    /// Reads a blob of it.
+    fn blob(&self, blob: &BlobRef) -> Result<Vec<u8>, Diagnostic> {
+        self.finish(self.begin(blob))
+    }
+
+    fn failed(&self, what: &Damaged) -> Diagnostic {
+        match &self.place {
+            Place::Checkpoint(_) => damaged(what.clone()),
+            Place::Spilled(_) => unreadable(what.clone()),
+        }
+    }
+
+    /// The entries of a range of partitions.
+    pub(crate) fn read(&self, range: Range<usize>, tables: &OpenTables) -> Result<Partial, Diagnostic> {
+        let blocks = self.partitions[range].iter().flatten().map(|blob| self.blob(blob));
+        let blocks: Vec<Vec<u8>> = blocks.collect::<Result<_, _>>()?;
+        let partial = Partial::restore_blocks(&tables.layout, &self.types, &tables.budget, &blocks);
+        partial.map_err(|what| self.failed(&what))
+    }
+
+    /// The blocks of a partition, as they were written.
+    pub(crate) fn blocks(&self, partition: usize) -> impl Iterator<Item = Result<Vec<u8>, Diagnostic>> {
+        self.partitions[partition].iter().map(|blob| self.blob(blob))
+    }
+
+    fn begin(&self, blob: &BlobRef) -> PendingBlob {
+        match &self.place {
+            Place::Checkpoint(store) => blob.begin(&**store),
+            Place::Spilled(files) => files.begin(blob),
+        }
+    }
+
+    fn finish(&self, pending: PendingBlob) -> Result<Vec<u8>, Diagnostic> {
+        match &self.place {
+            Place::Checkpoint(store) => finish_checkpointed(pending, &**store),
+            Place::Spilled(files) => files.finish(pending).map_err(unreadable),
+        }
+    }
+}
+
+/// Blocks of more bytes are not read ahead: there may be one of each of hundreds of tables.
+const READ_AHEAD: u64 = 1 << 20;
+
+/// The blocks of a partition of a table in files, each of them on its way while the one before is worked on, unless it is large.
+pub(crate) struct StoredBlocks {
+    table: Arc<Stored>,
+    partition: usize,
+    /// Number of the next block.
+    next: usize,
+    /// That block, if it is on its way.
+    pending: Option<PendingBlob>,
+    layout: Arc<EntryLayout>,
+    budget: Arc<MemoryBudget>,
+}
+
+impl StoredBlocks {
+    /// Begins to read a partition.
+    pub(crate) fn new(
+        table: Arc<Stored>,
+        partition: usize,
+        layout: &Arc<EntryLayout>,
+        budget: &Arc<MemoryBudget>,
+    ) -> StoredBlocks {
+        let (layout, budget) = (Arc::clone(layout), Arc::clone(budget));
+        let mut blocks = StoredBlocks { table, partition, next: 0, pending: None, layout, budget };
+        blocks.read_ahead();
+        blocks
+    }
+
+    fn read_ahead(&mut self) {
+        let blob = self.table.partitions[self.partition].get(self.next).filter(|blob| blob.bytes <= READ_AHEAD);
+        self.pending = blob.map(|blob| self.table.begin(blob));
+    }
+}
+
+impl Iterator for StoredBlocks {
+    type Item = Result<Partial, Diagnostic>;
+
+    fn next(&mut self) -> Option<Result<Partial, Diagnostic>> {
+        let table = Arc::clone(&self.table);
+        let blob = table.partitions[self.partition].get(self.next)?;
+        let pending = self.pending.take().unwrap_or_else(|| table.begin(blob));
+        self.next += 1;
+        self.read_ahead();
+        let restore = |block: Vec<u8>| {
+            let restored = Partial::restore_block(&self.layout, &self.table.types, &self.budget, &block);
+            restored.map_err(|what| self.table.failed(&what))
+        };
+        Some(self.table.finish(pending).and_then(restore))
+    }
+}
