@@ -117,12 +117,12 @@ impl Job {
         let checkpoints = match state.map(|state| state.begin(&self.plan, &mut sinks, monitor)).transpose()? {
             None => None,
             Some(Beginning::Run(config)) => Some(*config),
-            Some(Beginning::Finished(manifest)) => {
+            Some(Beginning::Finished(restored)) => {
                 let sources = sources.into_iter().enumerate().filter_map(|(number, source)| match source.rows {
                     SourceRows::Connector(source) => Some((number, source)),
                     SourceRows::Constant { .. } => None,
                 });
-                let unread = recovery::unread_inputs(&manifest, sources.collect());
+                let unread = recovery::unread_inputs(restored.manifest(), sources.collect());
                 if let Some(first) = unread.first() {
                     let more =
                         if unread.len() > 1 { format!(" (and {} more)", unread.len() - 1) } else { String::new() };
@@ -135,9 +135,10 @@ impl Job {
                 return Ok(None);
             }
         };
-        if checkpoints.as_ref().is_none_or(|config| config.restored.is_none())
-            && let Some(file) = sinks.iter().find_map(|sink| sink.replaces())
-        {
+        let restored = checkpoints.as_ref().and_then(|config| config.restored.as_ref());
+        let begins = |sink: usize| restored.is_none_or(|restored| restored.is_new_sink(sink));
+        let beginning = sinks.iter().enumerate().filter(|(sink, _)| begins(*sink));
+        if let Some(file) = beginning.map(|(_, sink)| sink).find_map(|sink| sink.replaces()) {
             return Err(not_replaced(file));
         }
         monitor.started(&stats);

@@ -1,12 +1,14 @@
 //! The state directory of a session: which job a statement is, and the checkpoint that it goes on from.
 //!
-//! Each INSERT (or STATEMENT SET) of a session is a job of its own, `job-1`, `job-2`, … in the order in which they are executed,
-//! so that a script that is run again finds each again. Those that have come to their end are not run again.
+//! Each INSERT (or STATEMENT SET) of a session is a job of its own: `job-1`, `job-2`, … in the order in which they were executed first.
+//! A script that is run again finds each by the tables that it writes and by what it keeps, wherever it stands now. Those that have
+//! come to their end are not run again.
 
 use crate::session::RunMonitor;
-use millstream_connectors::{Committed, RestoredSink, Sink, SinkFiles, SinkJob, Source};
+use millstream_connectors::{Committed, Delivery, RestoredSink, Sink, SinkFiles, SinkJob, Source};
 use millstream_plan::pipeline::QueryPlan;
-use millstream_runtime::{CheckpointConfig, Unfit, check_fit};
+use millstream_plan::shape::PlanShape;
+use millstream_runtime::{CheckpointConfig, Recovered, Unfit, kept_shape};
 use millstream_storage::{
     Checkpoints, Damaged, Listed, Manifest, PlaceLock, SplitState, StatePlace, Store, is_of_other_format, store_failed,
 };
@@ -31,6 +33,17 @@ const JOB_FILE: &str = "job";
 pub(crate) struct StateDirectory {
     place: StatePlace,
     lock: PlaceLock,
+    jobs: Vec<KnownJob>,
+}
+
+/// A job of a state directory.
+#[derive(Debug)]
+struct KnownJob {
+    number: usize,
+    /// What its newest checkpoint keeps; `None`: it has none that can be read.
+    kept: Option<PlanShape>,
+    /// Whether a statement of this session is it.
+    is_taken: bool,
 }
 
 /// How a session's jobs are checkpointed.
@@ -51,6 +64,8 @@ pub(crate) struct JobState {
     directory: PathBuf,
     remote: Option<Arc<dyn SinkFiles>>,
     settings: Checkpointed,
+    /// What is worth telling of the choice of the job.
+    note: Option<String>,
 }
 
 /// How a job begins.
@@ -58,14 +73,17 @@ pub(crate) enum Beginning {
     /// At its start or at a checkpoint.
     Run(Box<CheckpointConfig>),
     /// It has come to its end before.
-    Finished(Box<Manifest>),
+    Finished(Box<Recovered>),
 }
 
 impl StateDirectory {
     /// Takes a directory, which is made if it is not there.
     pub(crate) fn open(place: StatePlace) -> Result<StateDirectory, Diagnostic> {
         match place.lock() {
-            Ok(Ok(lock)) => Ok(StateDirectory { place, lock }),
+            Ok(Ok(lock)) => {
+                let jobs = known_jobs(&place).map_err(|e| unusable(&place.to_string(), &e))?;
+                Ok(StateDirectory { place, lock, jobs })
+            }
             Ok(Err(holder)) => {
                 let message = format!("{holder} uses the state directory {place}");
                 Err(Diagnostic::new(code::STATE_IN_USE, message)
@@ -80,14 +98,86 @@ impl StateDirectory {
         &self.place
     }
 
-    /// The job with a number.
-    pub(crate) fn job(&self, number: usize, settings: Checkpointed) -> Result<JobState, Diagnostic> {
+    /// The job that a statement with this plan is: the one that writes its tables and keeps what it does, or a new one.
+    pub(crate) fn job(&mut self, plan: &QueryPlan, settings: Checkpointed) -> Result<JobState, Diagnostic> {
+        let shape = PlanShape::of(plan);
+        let chosen = self.jobs.iter().enumerate().filter_map(|(at, job)| Some((job.likeness(&shape)?, at)));
+        // Of equally good ones the first.
+        let chosen = chosen.min_by_key(|(likeness, at)| (*likeness, *at)).map(|(_, at)| at);
+        let mut note = None;
+        let at = chosen.unwrap_or_else(|| {
+            let is_used = |number: &usize| {
+                self.jobs.iter().any(|job| job.number == *number && (job.is_taken || job.kept.is_some()))
+            };
+            let number = (1..).find(|number| !is_used(number)).unwrap_or(usize::MAX);
+            let others = self.jobs.iter().filter(|job| job.kept.is_some() && !job.is_taken);
+            let others: Vec<String> = others.map(KnownJob::name).collect();
+            if !others.is_empty() {
+                let (others, place) = (others.join(", "), &self.place);
+                let is_new = written(&shape);
+                note = Some(format!("{is_new} is new in {place}, and begins from the start; there is {others}"));
+            }
+            self.jobs.retain(|job| job.number != number);
+            self.jobs.push(KnownJob { number, kept: None, is_taken: false });
+            self.jobs.len() - 1
+        });
+        self.jobs[at].is_taken = true;
+        let number = self.jobs[at].number;
         let checkpoints = self.place.own_checkpoints(number, &self.lock);
         let checkpoints = checkpoints.map_err(|e| unusable(&self.place.to_string(), &e))?;
         let directory = self.place.local().join(format!("job-{number}")).join("sinks");
         let remote = self.place.sinks(number).map(|store| Arc::new(StoredFiles { store }) as Arc<dyn SinkFiles>);
-        Ok(JobState { checkpoints, run: self.lock.run(), directory, remote, settings })
+        Ok(JobState { checkpoints, run: self.lock.run(), directory, remote, settings, note })
     }
+}
+
+/// How well a job is that of a statement; the least is the best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Likeness {
+    /// It is the same.
+    Same,
+    /// It keeps what the statement does, or a part of that.
+    Fits,
+    /// It writes the same tables.
+    Writes,
+}
+
+impl KnownJob {
+    fn name(&self) -> String {
+        let written = self.kept.as_ref().map_or_else(String::new, |kept| format!(" ({})", written(kept)));
+        format!("job-{}{written}", self.number)
+    }
+
+    /// `None` if it writes none of the tables of a statement, so that it cannot be that of it.
+    fn likeness(&self, statement: &PlanShape) -> Option<Likeness> {
+        let kept = self.kept.as_ref().filter(|_| !self.is_taken)?;
+        let writes = |table: &str| statement.sinks.iter().any(|sink| sink.table == table);
+        if !kept.sinks.iter().any(|sink| writes(&sink.table)) {
+            return None;
+        }
+        Some(match statement.fit(kept) {
+            Ok(_) if statement.is_same_query(kept) => Likeness::Same,
+            Ok(_) => Likeness::Fits,
+            Err(_) => Likeness::Writes,
+        })
+    }
+}
+
+/// The INSERTs of a shape.
+fn written(shape: &PlanShape) -> String {
+    let tables: Vec<&str> = shape.sinks.iter().map(|sink| sink.table.as_str()).collect();
+    format!("INSERT INTO {}", tables.join(", "))
+}
+
+/// The jobs of a directory. One whose checkpoints cannot be read says so when its turn comes.
+fn known_jobs(place: &StatePlace) -> io::Result<Vec<KnownJob>> {
+    let known = |number| {
+        let listed = place.checkpoints(number).list()?;
+        let newest = listed.into_iter().find_map(|listed| listed.manifest.ok());
+        let kept = newest.and_then(|manifest| kept_shape(&manifest));
+        Ok(KnownJob { number, kept, is_taken: false })
+    };
+    place.jobs()?.into_iter().map(known).collect()
 }
 
 impl JobState {
@@ -119,25 +209,45 @@ impl JobState {
             );
             return Err(Diagnostic::new(code::CHECKPOINT_DAMAGED, message));
         }
+        let recovered = |manifest: Manifest| {
+            let checkpoint = manifest.checkpoint;
+            Recovered::new(plan, manifest).map_err(|unfit| does_not_fit(checkpoint, unfit))
+        };
+        // What sinks there were, and with what numbers, is known before one is asked how far it has come.
+        let known = listed.iter().find_map(|listed| listed.manifest.as_ref().ok()).cloned();
+        let known = known.map(recovered).transpose()?;
+        let number_of = |sink: usize| known.as_ref().map_or(sink, |known| known.manifest().sinks[sink].number);
+        let mut order: Vec<usize> = (0..sinks.len()).collect();
+        order.sort_by_key(|&sink| number_of(sink));
         let shared = Arc::default();
-        let sink_job = |sink: usize| {
+        let sink_job = |sink: usize, resumes: bool| {
             let (directory, remote, shared) = (self.directory.clone(), self.remote.clone(), Arc::clone(&shared));
-            SinkJob { job: job.clone(), sink, run: self.run, directory, remote, shared }
+            SinkJob { job: job.clone(), sink: number_of(sink), run: self.run, resumes, directory, remote, shared }
         };
         let mut committed = Committed::Resumable;
-        for (number, sink) in sinks.iter_mut().enumerate() {
-            committed = together(committed, sink.committed(&sink_job(number))?)?;
+        let was_there = |sink: &&usize| known.as_ref().is_none_or(|known| !known.is_new_sink(**sink));
+        for &sink in order.iter().filter(was_there) {
+            committed = together(committed, sinks[sink].committed(&sink_job(sink, known.is_some()))?)?;
         }
-        let restored = choose(&checkpoints, listed, committed, monitor)?;
-        if let Some(manifest) = &restored {
-            check_fit(plan, manifest).map_err(|unfit| does_not_fit(manifest, unfit))?;
-        }
-        let from = restored.as_ref().map_or(0, |manifest| manifest.checkpoint);
+        let restored = choose(&checkpoints, listed, committed, monitor)?.map(recovered).transpose()?;
+        let restored = match (restored, &known) {
+            (Some(restored), Some(known)) => Some(restored.numbered_as(known)),
+            (restored, _) => restored,
+        };
+        let from = restored.as_ref().map_or(0, |restored| restored.manifest().checkpoint);
         checkpoints.go_on_from(from).map_err(|e| self.unusable(&e))?;
-        let begun = sinks.iter_mut().enumerate().try_for_each(|(number, sink)| {
-            let token = |manifest: &Manifest| manifest.sinks.get(number).and_then(|sink| sink.token.clone());
-            let restored = restored.as_ref().map(|m| RestoredSink { checkpoint: m.checkpoint, token: token(m) });
-            sink.begin(&sink_job(number), restored.as_ref())
+        let begun = order.iter().try_for_each(|&sink| {
+            let was_there = restored.as_ref().filter(|restored| !restored.is_new_sink(sink));
+            let span = was_there.map(|restored| {
+                let Manifest { checkpoint, sinks, .. } = restored.manifest();
+                RestoredSink { checkpoint: *checkpoint, token: sinks[sink].token.clone() }
+            });
+            if let Some(RestoredSink { checkpoint, token: Some(_) }) = span
+                && sinks[sink].delivery() != Delivery::ExactlyOnce
+            {
+                return Err(not_exactly_once_any_more(checkpoint));
+            }
+            sinks[sink].begin(&sink_job(sink, restored.is_some()), span.as_ref())
         });
         if let Err(diagnostic) = begun {
             // Why the sinks refuse is what counts.
@@ -146,15 +256,16 @@ impl JobState {
         }
         checkpoints.delete(|checkpoint| checkpoint > from, BTreeSet::new()).map_err(|e| self.unusable(&e))?;
         let restored = match restored {
-            Some(manifest) if manifest.is_finished => return Ok(Beginning::Finished(Box::new(manifest))),
+            Some(restored) if restored.manifest().is_finished => return Ok(Beginning::Finished(Box::new(restored))),
             other => other,
         };
-        if let Some(manifest) = &restored {
-            monitor.notice(format!(
-                "going on from checkpoint {} of {}",
-                manifest.checkpoint,
-                checkpoints.store().place()
-            ));
+        self.note.iter().for_each(|note| monitor.notice(note.clone()));
+        if let Some(restored) = &restored {
+            monitor.notice(format!("going on from checkpoint {from} of {}", checkpoints.store().place()));
+            for table in restored.new_sinks() {
+                let begins = "what was read before is not in its rows";
+                monitor.notice(format!("INSERT INTO {table} is new: it begins behind checkpoint {from}, {begins}"));
+            }
         }
         let Checkpointed { interval, retained } = self.settings;
         let base = newest.max(from);
@@ -196,14 +307,25 @@ fn of_another_version(listed: &[Listed]) -> Option<Diagnostic> {
     })
 }
 
-fn does_not_fit(manifest: &Manifest, unfit: Unfit) -> Diagnostic {
+fn does_not_fit(checkpoint: u64, unfit: Unfit) -> Diagnostic {
     match unfit {
         Unfit::Damaged(Damaged(what)) => {
-            let message = format!("checkpoint {} cannot be used: {what}", manifest.checkpoint);
+            let message = format!("checkpoint {checkpoint} cannot be used: {what}");
             Diagnostic::new(code::CHECKPOINT_DAMAGED, message)
         }
         Unfit::Changed(mismatch) => Diagnostic::new(code::QUERY_CHANGED, mismatch.to_string()),
     }
+}
+
+/// The span before a checkpoint is prepared, and the sink that could commit it is another now.
+fn not_exactly_once_any_more(checkpoint: u64) -> Diagnostic {
+    let message = format!(
+        "the rows before checkpoint {checkpoint} were to be written exactly once, and may not be visible yet; the sink does not write \
+         so any more"
+    );
+    Diagnostic::new(code::NOT_RECOVERABLE, message)
+        .at(Place::Option("sink.delivery-guarantee".into()))
+        .advise("set it to what it was, or start the job anew with another state directory")
 }
 
 /// A name that no other job has: time and process, and their checksum. Output has it in its names, so another name, by damage, would
@@ -306,6 +428,18 @@ fn choose(
     committed: Committed,
     monitor: &RunMonitor,
 ) -> Result<Option<Manifest>, Diagnostic> {
+    let earlier = listed.iter().filter_map(|listed| listed.manifest.as_ref().ok()).find(|manifest| manifest.is_later);
+    if let (Committed::Nothing, Some(manifest)) = (committed, earlier) {
+        let message = format!(
+            "the job has committed rows before checkpoint {}, and its sink knows of none, so going on from there or from the start \
+             could lose rows or write them twice",
+            manifest.checkpoint
+        );
+        return Err(Diagnostic::new(code::NOT_RECOVERABLE, message).advise(
+            "set the sink's delivery guarantee, servers, and prefix of transactional ids to what they were, or start the job anew \
+             with another state directory",
+        ));
+    }
     let (mut is_any, mut last_damage) = (false, None);
     for Listed { checkpoint, manifest } in listed {
         let wanted = match committed {

@@ -14,7 +14,7 @@ use arrow_buffer::Buffer;
 use millstream_codegen::program::FilterShape;
 use millstream_functions::FunctionSettings;
 use millstream_plan::logical::{ColumnKind, Insert, Target};
-use millstream_plan::pipeline::{Aggregation, Combination, ScanKind};
+use millstream_plan::pipeline::{Aggregation, Combination, QueryPlan, ScanKind};
 use millstream_plan::shape::PlanShape;
 use millstream_runtime::{
     Adaptivity, Assume, CancelState, CancelToken, DecodeSkipping, ErrorPolicy, MergeStrategy, PreAggregation,
@@ -155,8 +155,6 @@ pub struct Session {
     compiler: Arc<Compiler>,
     /// The state directory, once a job has used it.
     state: Option<StateDirectory>,
-    /// Inserts that have been executed.
-    jobs: usize,
 }
 
 /// The program's own tables by name.
@@ -177,7 +175,6 @@ impl Session {
             memory: MemoryTables::new(),
             compiler,
             state: None,
-            jobs: 0,
         }
     }
 
@@ -294,7 +291,7 @@ impl Session {
         let inserts = self.bind(&statement.statement)?;
         let config = self.run_config();
         let job = Job::new(inserts, &config, self.settings.in_place(), &self.memory)?;
-        let state = if statement.is_insert() { self.next_job()? } else { None };
+        let state = if statement.is_insert() { self.next_job(&job.plan)? } else { None };
         let (tier, compiler, memory) = (self.settings.tier(), self.compiler_for(&config), self.memory.clone());
         Ok(PreparedRun { job, config, tier, compiler, memory, state, files: Arc::default() })
     }
@@ -402,13 +399,12 @@ impl Session {
         Arc::new(QueryCompiler::new(self.compiler.clone(), self.code_directory(), config.memory_bytes()))
     }
 
-    /// The job that the next insert is, if there is a state directory.
-    fn next_job(&mut self) -> Result<Option<JobState>, Diagnostic> {
-        self.jobs += 1;
+    /// The job that an insert is, if there is a state directory.
+    fn next_job(&mut self, plan: &QueryPlan) -> Result<Option<JobState>, Diagnostic> {
         self.open_state_directory()?;
         let interval = self.settings.checkpoint_interval();
         let settings = Checkpointed { interval, retained: self.settings.checkpoints_retained() };
-        self.state.as_ref().map(|state| state.job(self.jobs, settings)).transpose()
+        self.state.as_mut().map(|state| state.job(plan, settings)).transpose()
     }
 
     fn explanation(&self, inserts: Vec<Insert>, codegen: bool) -> Result<String, Diagnostic> {

@@ -40,6 +40,7 @@ use millstream_plan::pipeline::{
     WatermarkRule,
 };
 use millstream_state::{MemoryBudget, available_memory};
+use millstream_storage::SinkState;
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -220,11 +221,11 @@ impl<'a> Streams<'a> {
 
     /// Adds the outputs of aggregations and keyed operators, which are the first stations.
     fn outputs(&mut self) -> Vec<Arc<Stream>> {
-        let kept = self.restored.map(|restored| restored.manifest());
+        let kept = self.restored.map(|restored| restored.recovered());
         let aggregations = (0..self.plan.aggregations.len())
-            .map(|a| (PipelineInput::Aggregation(a), kept.map(|kept| kept.aggregations[a].stream)));
+            .map(|a| (PipelineInput::Aggregation(a), kept.and_then(|kept| kept.stream_of_aggregation(a))));
         let operators = (0..self.plan.operators.len())
-            .map(|o| (PipelineInput::Operator(o), kept.map(|kept| kept.operators[o].stream)));
+            .map(|o| (PipelineInput::Operator(o), kept.and_then(|kept| kept.stream_of_operator(o))));
         let outputs: Vec<(PipelineInput, Option<u32>)> = aggregations.chain(operators).collect();
         let rows = self.restored.map_or(0, Restored::rows_of_outputs);
         let output = |(station, (input, number))| {
@@ -370,7 +371,9 @@ impl Stations<'_> {
             let planned = &self.plan.sinks[number];
             let table = planned.table.as_ref().map_or_else(String::new, |table| table.name.clone());
             let lanes = self.ports[id.index()];
-            Arc::new(SinkStation::new((number, table), self.host, sink, lanes, planned.limit)) as Arc<dyn Station>
+            let kept = self.restored.map(|restored| restored.manifest().sinks[number].number);
+            let state = SinkState { number: kept.unwrap_or(number), table, token: None };
+            Arc::new(SinkStation::new((number, state), self.host, sink, lanes, planned.limit)) as Arc<dyn Station>
         };
         sinks.into_iter().enumerate().map(station).collect()
     }

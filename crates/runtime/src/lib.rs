@@ -61,7 +61,7 @@ pub use compile::{Compiled, ProgramCompiler};
 pub use config::{
     Adaptivity, Assume, DecodeSkipping, ErrorPolicy, MergeStrategy, PreAggregation, RunConfig, SpillConfig, SpillMode,
 };
-pub use durable::{CheckpointConfig, Unfit, check_fit};
+pub use durable::{CheckpointConfig, Recovered, Unfit, kept_shape};
 pub use input::{
     EventTimeColumns, FlatMapCode, HeadCode, HeadCondition, OperatorCode, PartitionedCode, PipelineCode, RunInput,
     SourceInput, SourceRows, StagedCode, event_time_columns,

@@ -47,7 +47,7 @@ fn next_task(query: &Query, worker: usize) -> Option<Task> {
 /// Performs a task that has been started, and acts on what follows.
 fn perform(query: &Query, context: &mut WorkerContext, task: Task, started: Instant) -> Result<(), Diagnostic> {
     match task {
-        Task::Decode(task) => decode(query, context, task, started),
+        Task::Decode(task) => decode(query, context, *task, started),
         Task::Process(task) => process(query, context, &task, started),
         Task::Perform(station, _, job) => {
             let (station, mut next) = (query.station(station), Some(job));

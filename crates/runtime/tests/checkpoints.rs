@@ -179,17 +179,17 @@ impl Attempt<'_> {
     fn run(&self, source: MemorySource) -> (Result<(), Diagnostic>, Reads) {
         let there = manifests(self.folder);
         let base = there.first().map_or(0, |manifest| manifest.checkpoint);
-        let restored = there.into_iter().next();
+        let restored = there.into_iter().next().map(|manifest| Recovered::new(self.plan, manifest).unwrap());
         let mut shown = self.committed.lock().unwrap();
         shown.retain(|&checkpoint, _| checkpoint <= base);
-        if let Some(manifest) = &restored {
-            let rows = manifest.sinks[0].token.as_ref().unwrap().as_array().unwrap().iter();
+        if let Some(restored) = &restored {
+            let rows = restored.manifest().sinks[0].token.as_ref().unwrap().as_array().unwrap().iter();
             let rows = rows.map(|row| row.as_str().unwrap().to_string()).collect();
             shown.insert(base, rows);
         }
         drop(shown);
         let reads = Reads::default();
-        if restored.as_ref().is_some_and(|manifest| manifest.is_finished) {
+        if restored.as_ref().is_some_and(|restored| restored.manifest().is_finished) {
             return (Ok(()), reads);
         }
         let cancel = CancelToken::new();

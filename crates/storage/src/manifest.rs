@@ -13,7 +13,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of manifests and of the state that they name. One of another version is refused.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 
 /// What the damage of a manifest of another version says.
 const OTHER_FORMAT: &str = "it has the format";
@@ -45,6 +45,8 @@ pub struct Manifest {
     pub version: String,
     /// Whether the job had come to its end.
     pub is_finished: bool,
+    /// Whether an earlier checkpoint of the job was completed, and the spans of its sinks committed.
+    pub is_later: bool,
     /// What the query keeps, as the plan describes it: a query that keeps something else cannot go on from it.
     pub shape: Value,
     /// Sources of the plan.
@@ -180,6 +182,8 @@ pub struct WaitingRows {
 /// What a sink has to know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SinkState {
+    /// Its number in the job, which it keeps whatever other sinks come: output has it in its names.
+    pub number: usize,
     /// Its table.
     pub table: String,
     /// What its prepared span is committed with.
@@ -284,6 +288,7 @@ mod tests {
             written_ms: 1,
             version: "0".into(),
             is_finished: false,
+            is_later: false,
             shape: Value::Null,
             sources: vec![SourceState { table: "t".into(), splits: vec![split] }],
             aggregations: vec![AggregationState {
@@ -294,7 +299,7 @@ mod tests {
                 swept: None,
             }],
             operators: vec![OperatorState { stream: 2, watermark: 0, partitions: vec![partition], windows: vec![] }],
-            sinks: vec![SinkState { table: "t".into(), token: None }],
+            sinks: vec![SinkState { number: 0, table: "t".into(), token: None }],
             bytes_written: 0,
         }
     }

@@ -76,12 +76,13 @@ impl Stopped {
         command
     }
 
-    /// Goes on with another statement, to its end.
-    fn go_on(&self, statement: &str, option: &str) {
+    /// Goes on with another statement, to its end; what it says.
+    fn go_on(&self, statement: &str, option: &str) -> String {
         let output = self.command(statement, 1_000_000, option).output().unwrap();
         let errors = text(&output.stderr).to_string();
         assert!(output.status.success(), "{statement}: {errors}");
         assert!(errors.contains("going on from checkpoint"), "{errors}");
+        errors
     }
 
     fn rows(&self, table: &str) -> Vec<String> {
@@ -134,14 +135,68 @@ fn filters_and_columns_behind_the_state_and_options_of_sinks_may_change() {
 }
 
 #[test]
-fn other_inserts_are_refused() {
+fn inserts_of_a_set_may_change_places() {
     let job = Stopped::in_the_middle_of(&set(&[SUM, LAST]), 2);
-    for other in
-        [set(&[LAST, SUM]), set(&[SUM]), SUM.to_string(), set(&[SUM, LAST, &SUM.replace("INTO sums", "INTO more")])]
-    {
+    job.go_on(&set(&[LAST, SUM]), "");
+    assert_eq!((job.rows("sums"), job.rows("lasts")), (sums(), lasts()));
+}
+
+#[test]
+fn inserts_may_be_added_to_a_set_before_and_behind() {
+    let more = SUM.replace("INTO sums", "INTO more").replace("SUM(v), LAST_VALUE(v)", "COUNT(*), 0");
+    let plain = "INSERT INTO more SELECT k, v, 0 FROM t";
+    for (added, of_rows) in [(more.as_str(), false), (plain, true)] {
+        for sets in [[added, SUM, LAST], [LAST, SUM, added], [SUM, added, LAST]] {
+            let job = Stopped::in_the_middle_of(&set(&[SUM, LAST]), 2);
+            let errors = job.go_on(&set(&sets), "");
+            assert!(errors.contains("INSERT INTO more is new: it begins behind checkpoint"), "{errors}");
+            assert_eq!((job.rows("sums"), job.rows("lasts")), (sums(), lasts()), "{sets:?}");
+            // It has the rows behind the checkpoint: some, and not all.
+            let rows = job.rows("more");
+            let count = |row: &String| row.split(',').nth(1).unwrap().parse::<u64>().unwrap();
+            let seen = if of_rows { rows.len() as u64 } else { rows.iter().map(count).sum() };
+            assert!(0 < seen && seen <= ROWS - 30, "{seen}: {rows:?}");
+            // A set that has grown is found again, in any order.
+            let again = job.command(&set(&[sets[2], sets[0], sets[1]]), 1_000_000, "").output().unwrap();
+            assert!(again.status.success(), "{}", text(&again.stderr));
+            assert_eq!((job.rows("sums"), job.rows("more")), (sums(), rows));
+        }
+    }
+}
+
+#[test]
+fn inserts_of_a_script_are_found_wherever_they_stand() {
+    let both = |first: &str, second: &str| format!("{first}; {second}");
+    let job = Stopped::in_the_middle_of(SUM, 1);
+    // The other one begins from the start, as a job of its own.
+    let errors = job.go_on(&both(LAST, SUM), "");
+    assert!(
+        errors.contains("INSERT INTO lasts is new in state, and begins from the start; there is job-1"),
+        "{errors}"
+    );
+    assert_eq!((job.rows("sums"), job.rows("lasts")), (sums(), lasts()));
+    for script in [both(SUM, LAST), both(LAST, SUM)] {
+        let again = job.command(&script, 1_000_000, "").output().unwrap();
+        assert!(again.status.success(), "{}", text(&again.stderr));
+        assert_eq!((job.rows("sums"), job.rows("lasts")), (sums(), lasts()), "nothing is run again");
+    }
+}
+
+#[test]
+fn sets_that_keep_something_else_are_refused() {
+    let job = Stopped::in_the_middle_of(&set(&[SUM, LAST]), 2);
+    let twice = set(&[SUM, LAST, &SUM.replace("INTO sums", "INTO more")]);
+    let changed = set(&[LAST, &SUM.replace("SUM(v)", "MAX(v)"), "INSERT INTO more SELECT k, v, 0 FROM t"]);
+    for (other, why) in [
+        (set(&[SUM]), "INSERT INTO lasts is not there any more"),
+        (SUM.to_string(), "INSERT INTO lasts is not there any more"),
+        (twice, "more often than the checkpoint"),
+        (changed, "its aggregates changed from SUM"),
+    ] {
         let output = job.command(&other, 1_000_000, "").output().unwrap();
         let errors = text(&output.stderr);
         assert!(output.status.code() == Some(1) && errors.contains("error[MS3013]"), "{other}: {errors}");
+        assert!(errors.contains(why), "{other}: {errors}");
     }
     job.go_on(&set(&[SUM, LAST]), "");
     assert_eq!((job.rows("sums"), job.rows("lasts")), (sums(), lasts()));

@@ -43,7 +43,15 @@ impl Job {
 
     fn job(&self) -> SinkJob {
         let (directory, remote) = (self.state.path().join("sinks"), self.remote.clone());
-        SinkJob { job: "job-1".into(), sink: self.sink, run: 1, directory, remote, shared: Arc::default() }
+        SinkJob {
+            job: "job-1".into(),
+            sink: self.sink,
+            run: 1,
+            resumes: false,
+            directory,
+            remote,
+            shared: Arc::default(),
+        }
     }
 
     pub fn begin(&self) -> Result<Box<dyn Sink>, Diagnostic> {

@@ -114,7 +114,7 @@ impl TransactionalSink {
 
     /// Joins the other sinks of the job that have the same settings; the first one takes over the transactional ids of the job:
     /// whoever had them before is heard no more, and what it had not committed is aborted. Then it reads which checkpoint was
-    /// committed last.
+    /// committed last. Sinks join in the order of their numbers, so the ids are those of the sink that has been there longest.
     fn join(&mut self, job: &SinkJob) -> Result<Arc<Job>, Diagnostic> {
         if let Some(joined) = &self.job {
             return Ok(joined.clone());
@@ -205,7 +205,8 @@ impl Sink for TransactionalSink {
         let joined = self.join(job)?;
         let mut last = locked(&joined.last);
         let wanted = restored.map(|restored| restored.checkpoint);
-        if *last == wanted {
+        // A new sink of a job that goes on shares the token of the others, or has none.
+        if *last == wanted || (wanted.is_none() && job.resumes) {
             return Ok(());
         }
         if wanted.is_none() {

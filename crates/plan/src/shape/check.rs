@@ -14,7 +14,7 @@ impl fmt::Display for Mismatch {
 }
 
 /// A field of a shape that is not the same.
-struct Difference {
+pub(super) struct Difference {
     field: String,
     now: String,
     kept: String,
@@ -27,7 +27,7 @@ impl PlanShape {
     ///
     /// # Errors
     /// When it keeps something else: the first cause is told.
-    pub fn check(&self, kept: &PlanShape) -> Result<(), Mismatch> {
+    pub(super) fn check(&self, kept: &PlanShape) -> Result<(), Mismatch> {
         let mut changed = changes(&self.aggregations, &kept.aggregations);
         changed.extend(changes(&self.operators, &kept.operators));
         // The cause is told before what only follows from it.
@@ -35,7 +35,7 @@ impl PlanShape {
         if let Some(change) = changed.first() {
             return Err(Mismatch(change.to_string()));
         }
-        if self.time_zone != kept.time_zone && !(self.aggregations.is_empty() && self.operators.is_empty()) {
+        if self.time_zone != kept.time_zone {
             let message = format!(
                 "the state was made with the time zone {}, and 'table.local-time-zone' is {} now",
                 kept.time_zone, self.time_zone
@@ -162,7 +162,7 @@ impl Differences {
 }
 
 impl StateShape {
-    fn differences(&self, other: &StateShape) -> Vec<Difference> {
+    pub(super) fn differences(&self, other: &StateShape) -> Vec<Difference> {
         let StateShape { operator, parameters, keys, components, aggregates, order, condition, inputs } = self;
         let mut found = Differences(Vec::new());
         found.compare("what it is", (operator, &other.operator), String::clone);

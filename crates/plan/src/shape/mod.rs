@@ -1,6 +1,7 @@
 //! What a query keeps from one run to the next, as data: the contract of recovery.
 //!
-//! A checkpoint stores the [`PlanShape`] of the plan that it was taken of. A later run may go on from it if its own shape is the same.
+//! A checkpoint stores the [`PlanShape`] of the plan that it was taken of. A later run may go on from it if its own shape has all of
+//! its parts ([`PlanShape::fit`]).
 //! Shapes are compared field by field, and say nothing about how EXPLAIN prints a plan.
 //!
 //! ```text
@@ -12,10 +13,12 @@
 //! `=` in any order. So what is computed behind the state may change; what decides which rows the state has seen may not.
 
 mod check;
+mod fit;
 mod meaning;
 mod of_plan;
 
 pub use check::Mismatch;
+pub use fit::Fit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -54,7 +54,7 @@ struct Schedule {
 impl Checkpointing {
     pub(crate) fn new(config: CheckpointConfig) -> Checkpointing {
         let (sender, receiver) = channel();
-        let complete = config.restored.as_ref().map(|restored| restored.checkpoint);
+        let complete = config.restored.as_ref().map(|restored| restored.manifest().checkpoint);
         let schedule = Schedule { under_way: None, begun: Instant::now(), complete, requests_met: 0, last: None };
         Checkpointing {
             config,
@@ -96,6 +96,11 @@ impl Checkpointing {
     pub(crate) fn complete(&self, checkpoint: u64) {
         let mut schedule = self.schedule.lock();
         (schedule.under_way, schedule.complete) = (None, Some(checkpoint));
+    }
+
+    /// Whether a checkpoint of the job has been completed, by this process or an earlier one.
+    pub(crate) fn has_completed(&self) -> bool {
+        self.schedule.lock().complete.is_some()
     }
 
     /// Notes that a checkpoint ends before a generation.

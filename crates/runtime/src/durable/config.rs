@@ -1,8 +1,8 @@
 //! What the checkpoints of a query need to know.
 
 use millstream_plan::pipeline::QueryPlan;
-use millstream_plan::shape::{Mismatch, PlanShape, SHAPE_VERSION};
-use millstream_storage::{Checkpoints, Damaged, Manifest};
+use millstream_plan::shape::{Fit, Mismatch, PlanShape, SHAPE_VERSION};
+use millstream_storage::{AggregationState, Checkpoints, Damaged, Manifest, OperatorState, SinkState, SourceState};
 use std::time::Duration;
 
 /// How a query is checkpointed, and what it is recovered from.
@@ -18,8 +18,8 @@ pub struct CheckpointConfig {
     pub retained: usize,
     /// Number of a checkpoint below all that will be made, and not below any that is there.
     pub base: u64,
-    /// What the query is recovered from; [`check_fit`] has found that it fits.
-    pub restored: Option<Manifest>,
+    /// What the query is recovered from.
+    pub restored: Option<Recovered>,
 }
 
 /// Why a query cannot go on from a checkpoint.
@@ -31,27 +31,122 @@ pub enum Unfit {
     Changed(Mismatch),
 }
 
-/// Checks that a plan keeps what a checkpoint has.
-///
-/// # Errors
-/// When it keeps something else, or the checkpoint does not have what it says.
-pub fn check_fit(plan: &QueryPlan, manifest: &Manifest) -> Result<(), Unfit> {
-    let damaged = |what: String| Err(Unfit::Damaged(Damaged(what)));
-    let version = manifest.shape["version"].as_u64();
-    if version != Some(u64::from(SHAPE_VERSION)) {
-        let version = version.map_or_else(|| "none".to_string(), |version| version.to_string());
-        return damaged(format!(
-            "it describes its state in version {version}; this version of Millstream reads version {SHAPE_VERSION}"
-        ));
+/// What a checkpoint keeps; `None` if it does not say so in this version.
+pub fn kept_shape(manifest: &Manifest) -> Option<PlanShape> {
+    serde_json::from_value(manifest.shape.clone()).ok().filter(|kept: &PlanShape| kept.version == SHAPE_VERSION)
+}
+
+/// A checkpoint as the parts of a plan see it that goes on from it.
+#[derive(Debug)]
+pub struct Recovered {
+    /// Its parts are in the order of the plan. What is new has none of its own: a source without splits, a state without rows, a sink
+    /// without a token, each with a number of its own.
+    manifest: Manifest,
+    fit: Fit,
+}
+
+impl Recovered {
+    /// Of a checkpoint that keeps what a plan does, or a part of that.
+    ///
+    /// # Errors
+    /// When the plan keeps something else, or the checkpoint does not have what it says.
+    pub fn new(plan: &QueryPlan, manifest: Manifest) -> Result<Recovered, Unfit> {
+        let damaged = |what: String| Err(Unfit::Damaged(Damaged(what)));
+        let version = manifest.shape["version"].as_u64();
+        if version != Some(u64::from(SHAPE_VERSION)) {
+            let version = version.map_or_else(|| "none".to_string(), |version| version.to_string());
+            return damaged(format!(
+                "it describes its state in version {version}; this version of Millstream reads version {SHAPE_VERSION}"
+            ));
+        }
+        let kept: PlanShape = match serde_json::from_value(manifest.shape.clone()) {
+            Ok(kept) => kept,
+            Err(e) => return damaged(format!("it does not say what it keeps: {e}")),
+        };
+        let described = (kept.sources.len(), kept.aggregations.len(), kept.operators.len(), kept.sinks.len());
+        let Manifest { sources, aggregations, operators, sinks, .. } = &manifest;
+        if described != (sources.len(), aggregations.len(), operators.len(), sinks.len()) {
+            return damaged("it does not keep what it says".into());
+        }
+        let fit = PlanShape::of(plan).fit(&kept).map_err(Unfit::Changed)?;
+        if manifest.is_finished && !fit.is_complete() {
+            let message =
+                "the job has come to its end, and the query has parts that are new: they are a job of their own";
+            return Err(Unfit::Changed(Mismatch(message.into())));
+        }
+        Ok(Recovered { manifest: arranged(plan, manifest, &fit), fit })
     }
-    let kept: PlanShape = match serde_json::from_value(manifest.shape.clone()) {
-        Ok(kept) => kept,
-        Err(e) => return damaged(format!("it does not say what it keeps: {e}")),
-    };
-    let described = (kept.sources.len(), kept.aggregations.len(), kept.operators.len(), kept.sinks.len());
-    let stored = (manifest.sources.len(), manifest.aggregations.len(), manifest.operators.len(), manifest.sinks.len());
-    if described != stored {
-        return damaged("it does not keep what it says".into());
+
+    /// What the checkpoint says of itself.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
     }
-    PlanShape::of(plan).check(&kept).map_err(Unfit::Changed)
+
+    /// Whether a source is new.
+    pub(crate) fn is_new_source(&self, source: usize) -> bool {
+        self.fit.sources[source].is_none()
+    }
+
+    /// Whether a sink is new.
+    pub fn is_new_sink(&self, sink: usize) -> bool {
+        self.fit.sinks[sink].is_none()
+    }
+
+    /// The same with the numbers that sinks have in another checkpoint of the job.
+    #[must_use]
+    pub fn numbered_as(mut self, other: &Recovered) -> Recovered {
+        let numbers = other.manifest.sinks.iter().map(|sink| sink.number);
+        self.manifest.sinks.iter_mut().zip(numbers).for_each(|(sink, number)| sink.number = number);
+        self
+    }
+
+    /// The tables of the sinks that are new.
+    pub fn new_sinks(&self) -> impl Iterator<Item = &str> {
+        let sinks = self.manifest.sinks.iter().enumerate();
+        sinks.filter(|(sink, _)| self.is_new_sink(*sink)).map(|(_, sink)| sink.table.as_str())
+    }
+
+    /// The number of the stream of a windowed aggregation's output, if it had one.
+    pub(crate) fn stream_of_aggregation(&self, aggregation: usize) -> Option<u32> {
+        self.fit.aggregations[aggregation].map(|_| self.manifest.aggregations[aggregation].stream)
+    }
+
+    /// The number of the stream of a keyed operator's output, if it had one.
+    pub(crate) fn stream_of_operator(&self, operator: usize) -> Option<u32> {
+        self.fit.operators[operator].map(|_| self.manifest.operators[operator].stream)
+    }
+}
+
+/// A manifest with its parts in the order of the plan, and parts without contents for what is new.
+fn arranged(plan: &QueryPlan, manifest: Manifest, fit: &Fit) -> Manifest {
+    fn places<T: Clone>(kept: &[T], places: &[Option<usize>], mut new: impl FnMut(usize) -> T) -> Vec<T> {
+        let part = |(now, place): (usize, &Option<usize>)| place.map_or_else(|| new(now), |place| kept[place].clone());
+        places.iter().enumerate().map(part).collect()
+    }
+    let mut next_number = manifest.sinks.iter().map(|sink| sink.number + 1).max().unwrap_or(0);
+    let table = |sink: usize| plan.sinks[sink].table.as_ref().map_or_else(String::new, |table| table.name.clone());
+    Manifest {
+        sources: places(&manifest.sources, &fit.sources, |source| SourceState {
+            table: plan.sources[source].name().to_string(),
+            splits: Vec::new(),
+        }),
+        aggregations: places(&manifest.aggregations, &fit.aggregations, |_| AggregationState {
+            stream: 0,
+            watermark: i64::MIN,
+            tables: Vec::new(),
+            slices: Vec::new(),
+            swept: None,
+        }),
+        operators: places(&manifest.operators, &fit.operators, |_| OperatorState {
+            stream: 0,
+            watermark: i64::MIN,
+            partitions: Vec::new(),
+            windows: Vec::new(),
+        }),
+        sinks: places(&manifest.sinks, &fit.sinks, |sink| {
+            next_number += 1;
+            SinkState { number: next_number - 1, table: table(sink), token: None }
+        }),
+        ..manifest
+    }
 }

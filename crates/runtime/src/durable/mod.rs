@@ -17,4 +17,4 @@ pub(crate) mod spilling;
 pub(crate) mod stored;
 pub(crate) mod writer;
 
-pub use config::{CheckpointConfig, Unfit, check_fit};
+pub use config::{CheckpointConfig, Recovered, Unfit, kept_shape};

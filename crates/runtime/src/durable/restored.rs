@@ -1,10 +1,11 @@
 //! The checkpoint that a query is recovered from, as its sources and stations see it.
 
 use super::checkpointing::Checkpointing;
+use super::config::Recovered;
 use super::stored::{CheckpointedBlob, Restorable, StateBlob};
 use crate::source::split::Begin;
 use millstream_connectors::{Position, SplitReader};
-use millstream_plan::pipeline::QueryPlan;
+use millstream_plan::pipeline::{QueryPlan, SourcePlan};
 use millstream_storage::{BlobRef, Manifest, SplitState, Store};
 use millstream_types::{Diagnostic, code};
 use serde_json::Value;
@@ -14,9 +15,10 @@ use std::sync::{Arc, Weak};
 /// See the module; checked to be of a plan with as many parts.
 pub(crate) struct Restored<'a> {
     checkpointing: &'a Checkpointing,
+    recovered: &'a Recovered,
     manifest: &'a Manifest,
-    /// Sources that were read to their end before the first checkpoint, and are read anew.
-    is_looked_up: Vec<bool>,
+    /// Sources that are read from their beginning: new ones, and those that were read to their end before the first checkpoint.
+    is_fresh: Vec<bool>,
 }
 
 /// A split of a query that is recovered.
@@ -40,14 +42,21 @@ pub(crate) struct RestoredSplit {
 impl<'a> Restored<'a> {
     /// Of a checkpoint for a plan.
     pub(crate) fn new(checkpointing: &'a Checkpointing, plan: &QueryPlan) -> Result<Option<Restored<'a>>, Diagnostic> {
-        let Some(manifest) = &checkpointing.config.restored else { return Ok(None) };
+        let Some(recovered) = &checkpointing.config.restored else { return Ok(None) };
+        let manifest = recovered.manifest();
         let saved = (manifest.sources.len(), manifest.aggregations.len(), manifest.operators.len());
         if saved != (plan.sources.len(), plan.aggregations.len(), plan.operators.len()) {
             return Err(Diagnostic::bug("a checkpoint was taken for a plan that it does not fit"));
         }
         let last = plan.sources.iter().map(|source| source.phase).max().unwrap_or(0);
-        let is_looked_up = plan.sources.iter().map(|source| source.phase < last).collect();
-        Ok(Some(Restored { checkpointing, manifest, is_looked_up }))
+        let is_fresh = |(i, source): (usize, &SourcePlan)| source.phase < last || recovered.is_new_source(i);
+        let is_fresh = plan.sources.iter().enumerate().map(is_fresh).collect();
+        Ok(Some(Restored { checkpointing, recovered, manifest, is_fresh }))
+    }
+
+    /// How its parts are those of the plan.
+    pub(crate) fn recovered(&self) -> &'a Recovered {
+        self.recovered
     }
 
     /// What it says of itself.
@@ -75,7 +84,7 @@ impl<'a> Restored<'a> {
 
     /// The watermark that a split of a source had; `None` for sources that are read anew.
     pub(crate) fn watermark(&self, source: usize, split: &str) -> Option<i64> {
-        let state = self.manifest.sources.get(source).filter(|_| !self.is_looked_up[source])?;
+        let state = self.manifest.sources.get(source).filter(|_| !self.is_fresh[source])?;
         let before = state.splits.iter().find(|before| before.name == split);
         Some(before.map_or(i64::MIN, |before| before.watermark))
     }
@@ -86,7 +95,7 @@ impl<'a> Restored<'a> {
         source: usize,
         readers: Vec<Box<dyn SplitReader>>,
     ) -> Result<Vec<RestoredSplit>, Diagnostic> {
-        if self.is_looked_up[source] {
+        if self.is_fresh[source] {
             return Ok(readers.into_iter().map(RestoredSplit::fresh).collect());
         }
         let state = &self.manifest.sources[source];
@@ -127,7 +136,7 @@ impl<'a> Restored<'a> {
     /// The number of a constant source's stream, if it had one.
     pub(crate) fn stream_of_constant(&self, source: usize) -> Option<u32> {
         let split = self.manifest.sources[source].splits.first()?;
-        (!self.is_looked_up[source]).then_some(split.stream)
+        (!self.is_fresh[source]).then_some(split.stream)
     }
 
     /// The number of the first stream that had none.
@@ -138,7 +147,7 @@ impl<'a> Restored<'a> {
     /// What a constant source begins with.
     pub(crate) fn constant(&self, source: usize) -> Begin {
         let has_ended = self.manifest.sources[source].splits.first().is_some_and(|split| split.ended);
-        if has_ended && !self.is_looked_up[source] { Begin::Ended } else { Begin::Fresh }
+        if has_ended && !self.is_fresh[source] { Begin::Ended } else { Begin::Fresh }
     }
 
     /// Rows that the output of an operator counts from, so that rows from before come before those to come.

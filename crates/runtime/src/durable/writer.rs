@@ -115,6 +115,7 @@ impl<'a> Writer<'a> {
             written_ms: 0,
             version: env!("CARGO_PKG_VERSION").into(),
             is_finished: false,
+            is_later: self.checkpointing.has_completed(),
             shape: self.shape.clone(),
             sources: Vec::new(),
             aggregations: Vec::new(),

@@ -45,8 +45,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub(crate) struct SinkStation {
     /// Position in the plan.
     number: usize,
-    /// Name of the table.
-    table: String,
+    /// What checkpoints say of it, but for its token.
+    state: SinkState,
     host: Arc<Host>,
     encoder: Arc<dyn Encoder>,
     limited: bool,
@@ -73,7 +73,7 @@ impl Part for Span {
 impl SinkStation {
     /// For a sink in which `lanes` lanes end.
     pub(crate) fn new(
-        (number, table): (usize, String),
+        (number, state): (usize, SinkState),
         host: &Arc<Host>,
         sink: Box<dyn Sink>,
         lanes: usize,
@@ -81,7 +81,7 @@ impl SinkStation {
     ) -> SinkStation {
         SinkStation {
             number,
-            table,
+            state,
             host: Arc::clone(host),
             encoder: sink.encoder(),
             limited: limit.is_some(),
@@ -324,7 +324,7 @@ impl Station for SinkStation {
     }
 
     fn describe(&self, manifest: &mut Manifest) {
-        manifest.sinks.push(SinkState { table: self.table.clone(), token: None });
+        manifest.sinks.push(self.state.clone());
     }
 
     /// Hands what was written to the reader, if it has waited for the flush interval. A thread that is using the sink does it

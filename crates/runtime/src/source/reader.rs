@@ -160,8 +160,8 @@ impl<'a> Reader<'a> {
         let stats = query.host().stats.sources[id.source].split(id.split);
         stats.read.fetch_add(1, Relaxed);
         stats.bytes.fetch_add(chunk.bytes, Relaxed);
-        let task = Task::Decode(DecodeTask { split: id, stream: split.stream, unit, chunk, permit });
-        query.act(Consequences { tasks: vec![task], ..Consequences::default() });
+        let task = DecodeTask { split: id, stream: split.stream, unit, chunk, permit };
+        query.act(Consequences { tasks: vec![Task::Decode(Box::new(task))], ..Consequences::default() });
         Ok(())
     }
 

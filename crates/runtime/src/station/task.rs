@@ -9,10 +9,11 @@ use millstream_types::Diagnostic;
 use std::any::Any;
 use std::sync::Arc;
 
-/// A piece of work for one worker. It runs to its end without waiting for another task.
+/// A piece of work for one worker. It runs to its end without waiting for another task. It is small: a watermark may complete a
+/// million windows, each with a task.
 pub(crate) enum Task {
     /// Turns a chunk into a unit of its split.
-    Decode(DecodeTask),
+    Decode(Box<DecodeTask>),
     /// Runs a pipeline over a buffer, into the station at its end.
     Process(ProcessTask),
     /// A job of a station.

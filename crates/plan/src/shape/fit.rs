@@ -1,0 +1,143 @@
+//! Which parts of a plan go on from which parts of what was kept. INSERTs may have been added to a set, or change places.
+//!
+//! Parts are paired by their shapes, wherever they stand. Two that keep the same state under one shape have the same contents: both
+//! follow from the same rows before the same cut. So it does not matter which is paired with which, unless one of them is new; then
+//! nobody can tell which, and the plan does not fit. Sinks of one table are paired in order: all that was written before the
+//! checkpoint is committed, and what comes behind it goes on from there, whichever sink writes it.
+
+use super::check::Mismatch;
+use super::{PlanShape, SinkShape, StateShape};
+
+/// Where the parts of a plan were in what was kept, by position; `None`: they are new.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fit {
+    /// Sources.
+    pub sources: Vec<Option<usize>>,
+    /// Windowed aggregations.
+    pub aggregations: Vec<Option<usize>>,
+    /// Keyed operators.
+    pub operators: Vec<Option<usize>>,
+    /// Sinks.
+    pub sinks: Vec<Option<usize>>,
+}
+
+impl Fit {
+    /// Whether nothing is new.
+    pub fn is_complete(&self) -> bool {
+        let all = [&self.sources, &self.aggregations, &self.operators, &self.sinks];
+        all.into_iter().flatten().all(Option::is_some)
+    }
+}
+
+impl PlanShape {
+    /// Pairs the parts of this plan with those of `kept`, the shape of an earlier one.
+    ///
+    /// # Errors
+    /// When something that was kept has no counterpart, or it cannot be told which is its counterpart: the first cause is told.
+    pub fn fit(&self, kept: &PlanShape) -> Result<Fit, Mismatch> {
+        let fit = Fit {
+            sources: pairs(&self.sources, &kept.sources),
+            aggregations: pairs(&self.aggregations, &kept.aggregations),
+            operators: pairs(&self.operators, &kept.operators),
+            sinks: pairs(&self.sinks, &kept.sinks),
+        };
+        let (now, mut then) = (self.unpaired(&fit), kept.unmet(&fit));
+        if kept.is_stateless() {
+            // What was read is read the same way in every zone.
+            then.time_zone.clone_from(&self.time_zone);
+        }
+        let is_all_met = then.sources.is_empty() && then.is_stateless() && then.sinks.is_empty();
+        now.nearest(&then).check(&then)?;
+        if !is_all_met {
+            return Err(Mismatch("the query keeps something else than its checkpoint".into()));
+        }
+        let twin = |now: &[StateShape], places: &[Option<usize>], kept: &[StateShape]| {
+            let new = now.iter().zip(places).filter(|(_, place)| place.is_none());
+            new.map(|(shape, _)| shape).find(|shape| kept.contains(shape)).map(StateShape::name)
+        };
+        let twin = twin(&self.aggregations, &fit.aggregations, &kept.aggregations)
+            .or_else(|| twin(&self.operators, &fit.operators, &kept.operators));
+        match twin {
+            Some(name) => Err(Mismatch(format!(
+                "the query has the {name} more often than the checkpoint, so it cannot be told which of them goes on; run the \
+                 new INSERT as a job of its own"
+            ))),
+            None => Ok(fit),
+        }
+    }
+
+    /// Whether all INSERTs are those of `kept`, and nothing of them has changed.
+    pub fn is_same_query(&self, kept: &PlanShape) -> bool {
+        let fits = self.fit(kept).is_ok_and(|fit| fit.is_complete());
+        fits && pairs(&self.sinks, &kept.sinks).iter().all(Option::is_some)
+    }
+
+    fn is_stateless(&self) -> bool {
+        self.aggregations.is_empty() && self.operators.is_empty()
+    }
+
+    /// What is new.
+    fn unpaired(&self, fit: &Fit) -> PlanShape {
+        fn new<T: Clone>(all: &[T], places: &[Option<usize>]) -> Vec<T> {
+            all.iter().zip(places).filter(|(_, place)| place.is_none()).map(|(part, _)| part.clone()).collect()
+        }
+        PlanShape {
+            version: self.version,
+            time_zone: self.time_zone.clone(),
+            sources: new(&self.sources, &fit.sources),
+            aggregations: new(&self.aggregations, &fit.aggregations),
+            operators: new(&self.operators, &fit.operators),
+            sinks: new(&self.sinks, &fit.sinks),
+        }
+    }
+
+    /// What was kept and has no counterpart.
+    fn unmet(&self, fit: &Fit) -> PlanShape {
+        fn unmet<T: Clone>(all: &[T], places: &[Option<usize>]) -> Vec<T> {
+            let is_unmet = |place: &usize| !places.contains(&Some(*place));
+            (0..all.len()).filter(is_unmet).map(|place| all[place].clone()).collect()
+        }
+        PlanShape {
+            version: self.version,
+            time_zone: self.time_zone.clone(),
+            sources: unmet(&self.sources, &fit.sources),
+            aggregations: unmet(&self.aggregations, &fit.aggregations),
+            operators: unmet(&self.operators, &fit.operators),
+            sinks: unmet(&self.sinks, &fit.sinks),
+        }
+    }
+
+    /// The same with what is most like the parts of `then` in their places, and no more: what has changed is told of it.
+    fn nearest(mut self, then: &PlanShape) -> PlanShape {
+        // What is read comes along with the sources of the checkpoint.
+        self.sources.truncate(then.sources.len());
+        let unlike = |now: &StateShape, then: &StateShape| now.differences(then).len();
+        self.aggregations = nearest(self.aggregations, &then.aggregations, unlike);
+        self.operators = nearest(self.operators, &then.operators, unlike);
+        let other_table = |now: &SinkShape, then: &SinkShape| usize::from(now.table != then.table);
+        self.sinks = nearest(self.sinks, &then.sinks, other_table);
+        self
+    }
+}
+
+/// For each of `now` the first equal one of `kept` that no other has.
+fn pairs<T: PartialEq>(now: &[T], kept: &[T]) -> Vec<Option<usize>> {
+    let mut is_free = vec![true; kept.len()];
+    let pair = |part: &T| {
+        let place = (0..kept.len()).find(|&place| is_free[place] && kept[place] == *part)?;
+        is_free[place] = false;
+        Some(place)
+    };
+    now.iter().map(pair).collect()
+}
+
+/// For each of `then` the one of `now` that is least unlike it.
+fn nearest<T>(mut now: Vec<T>, then: &[T], unlike: impl Fn(&T, &T) -> usize) -> Vec<T> {
+    let mut found = Vec::with_capacity(then.len());
+    for then in then {
+        if let Some(place) = (0..now.len()).min_by_key(|&place| unlike(&now[place], then)) {
+            found.push(now.remove(place));
+        }
+    }
+    found
+}
