@@ -5,19 +5,18 @@
 //! buffer at a time.
 
 use super::call::{Bound, Call, case, compare, convert, fits, int, is_not_null, native, null, string, text_of};
-use super::collection::{Form, Input, quoted, strings_of_json, vector_call, write};
+use super::collection::{strings_of_json, vector_call};
 use super::function::{Binding, Category, Function, functions};
 use super::overload::Parameter::Text;
 use super::overload::{Gives, Overload};
 use crate::bind::coercion::is_castable;
 use crate::data_type::from_text;
 use Binding::{Custom, Overloads};
-use arrow_array::builder::StringViewBuilder;
-use arrow_array::cast::AsArray;
 use millstream_abi::RuntimeFn as F;
+use millstream_functions::collection::json::JsonConstructor;
+use millstream_functions::collection::write::{Form, texts};
 use millstream_plan::expr::{CompareOp, Expr, ExprKind};
 use millstream_types::{DataType, Diagnostic, Value, code};
-use std::sync::Arc;
 
 /// JSON functions.
 pub(super) const JSON: &[Function] = functions! {Json;
@@ -168,22 +167,8 @@ fn query(call: Call) -> Bound {
 fn json_string(call: Call) -> Bound {
     let [value] = call.take()?;
     let data_type = value.data_type.clone();
-    let evaluate = move |input: &Input| {
-        let mut texts = StringViewBuilder::new();
-        let mut out = Vec::new();
-        for row in 0..input.rows {
-            if input.columns[0].is_null(row) || data_type == DataType::Null {
-                texts.append_null();
-                continue;
-            }
-            out.clear();
-            write(&mut out, &input.columns[0], row, &data_type, Form::Json);
-            texts.append_value(String::from_utf8_lossy(&out));
-        }
-        Ok(Arc::new(texts.finish()) as _)
-    };
     let value = if value.data_type == DataType::Null { convert(value, &DataType::STRING) } else { value };
-    Ok(vector_call("JSON_STRING", vec![value], DataType::STRING, evaluate))
+    Ok(vector_call("JSON_STRING", vec![value], DataType::STRING, move |input| texts(input, &data_type, Form::Json)))
 }
 
 /// Whether an expression is JSON that a constructor takes in as it is.
@@ -201,40 +186,10 @@ fn is_json_text(expr: &Expr) -> bool {
 fn construct(name: &str, keeps_null: bool, is_object: bool, arguments: Vec<Expr>) -> Expr {
     let typed = |a: Expr| if a.data_type == DataType::Null { convert(a, &DataType::STRING) } else { a };
     let arguments: Vec<Expr> = arguments.into_iter().map(typed).collect();
-    let values: Vec<(DataType, bool)> = arguments.iter().map(|a| (a.data_type.clone(), is_json_text(a))).collect();
-    let step = if is_object { 2 } else { 1 };
-    let brackets = if is_object { [b'{', b'}'] } else { [b'[', b']'] };
-    let evaluate = move |input: &Input| {
-        let mut texts = StringViewBuilder::new();
-        let mut out = Vec::new();
-        for row in 0..input.rows {
-            out.clear();
-            out.push(brackets[0]);
-            for at in (step - 1..input.columns.len()).step_by(step) {
-                let (column, (data_type, is_json)) = (&input.columns[at], &values[at]);
-                if column.is_null(row) && !keeps_null {
-                    continue;
-                }
-                if out.len() > 1 {
-                    out.push(b',');
-                }
-                if is_object {
-                    quoted(&mut out, input.columns[at - 1].as_string_view().value(row));
-                    out.push(b':');
-                }
-                if *is_json && column.is_valid(row) {
-                    out.extend_from_slice(column.as_string_view().value(row).as_bytes());
-                } else {
-                    write(&mut out, column, row, data_type, Form::Json);
-                }
-            }
-            out.push(brackets[1]);
-            texts.append_value(String::from_utf8_lossy(&out));
-        }
-        Ok(Arc::new(texts.finish()) as _)
-    };
+    let types = arguments.iter().map(|a| (a.data_type.clone(), is_json_text(a))).collect();
+    let constructor = JsonConstructor { is_object, keeps_null, arguments: types };
     let name = format!("{name}{}", if keeps_null { "" } else { " ABSENT ON NULL" });
-    Expr { nullable: false, ..vector_call(name, arguments, DataType::STRING, evaluate) }
+    Expr { nullable: false, ..vector_call(name, arguments, DataType::STRING, move |input| constructor.evaluate(input)) }
 }
 
 /// `JSON_OBJECT`: NULL or ABSENT, then keys and values in turn.

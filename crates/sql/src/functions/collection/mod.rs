@@ -1,27 +1,22 @@
-//! Arrays, maps and rows: constructors, access, functions.
+//! Signatures of the functions on arrays, maps and rows; the bodies are in `millstream_functions::collection`.
 //!
 //! Row programs pass nested values on but do not compute with them, so everything here is evaluated a buffer at a time,
 //! over Arrow columns ([`vector`]). Elements that are looked for or added are cast to the common type of both sides;
 //! arrays whose elements differ in type are cast likewise ([`cast`]).
 
-mod array;
-mod lists;
-mod map;
 pub(crate) mod nested;
-mod row;
 mod vector;
-mod write;
 
 use super::call::{Bound, Call, convert, fits, int, integer_of, native, string};
 use super::function::{Binding, Category, Function, functions};
 use crate::bind::coercion::{common_type, is_implicit, least_common_type};
 use Binding::Custom;
 use millstream_abi::RuntimeFn;
+use millstream_functions::collection::{Input, Output, array, map, row};
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_types::{DataType, Diagnostic, Field, code};
 use std::sync::Arc;
-pub(super) use vector::{Input, Output, call as vector_call};
-pub(super) use write::{Form, quoted, write};
+pub(super) use vector::call as vector_call;
 
 /// Functions on arrays, maps and rows.
 pub(super) const COLLECTION: &[Function] = functions! {Collection;
