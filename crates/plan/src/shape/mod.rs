@@ -12,7 +12,7 @@
 //! `=` in any order. So what is computed behind the state may change; what decides which rows the state has seen may not.
 
 mod check;
-mod meaning;
+pub(crate) mod meaning;
 mod of_plan;
 
 pub use check::Mismatch;

@@ -5,6 +5,8 @@
 //! [`LARGEST`], no file longer than [`LONGEST`]. Where the tree is not there yet, a table has the number of today, which
 //! only ever goes down.
 //!
+//! An operator has one name in all crates (see `operators`).
+//!
 //! `MILLSTREAM_STRUCTURE=print cargo test --test suite structure -- --nocapture` prints every component with its arrows,
 //! and for those that are too large some arrows without which they would not be.
 
@@ -12,6 +14,7 @@ mod arrows;
 mod components;
 mod modules;
 mod names;
+mod operators;
 mod tests;
 
 use arrows::Graph;
@@ -59,7 +62,8 @@ static CRATES: LazyLock<Vec<Measured>> = LazyLock::new(|| {
         let root = ["lib.rs", "main.rs"].map(|f| source.join(f)).into_iter().find(|f| f.exists()).unwrap();
         let tree = Modules::load(&root, &read);
         let relative = |(file, lines): &(PathBuf, usize)| (file.strip_prefix(&folder).unwrap().into(), *lines);
-        Measured { graph: Graph::of(&tree), files: tree.files.iter().map(relative).collect(), name }
+        let files = tree.files.iter().map(relative).collect();
+        Measured { graph: Graph::of(&tree), files, name }
     };
     names.into_iter().map(measure).collect()
 });
