@@ -19,11 +19,11 @@ fn modules(path: &str) -> BTreeSet<String> {
     names.filter(|name| name != "mod" && name != "tests").collect()
 }
 
-/// The operators of a plan that are keyed: those whose file says so.
-fn keyed() -> BTreeSet<String> {
+/// The operators of a plan that answer the questions of a trait: `Keyed` or `Expansion`.
+fn operators(answering: &str) -> BTreeSet<String> {
     let says_so = |name: &String| {
         let text = std::fs::read_to_string(folder(&format!("plan/src/operators/{name}.rs"))).unwrap();
-        text.contains(" Keyed<'a> for ")
+        text.contains(&format!(" {answering}<'a> for "))
     };
     modules("plan/src/operators").into_iter().filter(says_so).collect()
 }
@@ -38,7 +38,7 @@ fn every_operator_has_its_programs_in_a_file_of_its_name() {
 
 #[test]
 fn every_keyed_operator_runs_in_a_file_of_its_name() {
-    let (run, keyed) = (modules("runtime/src/keyed"), keyed());
+    let (run, keyed) = (modules("runtime/src/keyed"), operators("Keyed"));
     assert!(!keyed.is_empty());
     let other = |name: &str| OTHERWISE_NAMED.iter().find(|(operator, _)| *operator == name).map(|(_, file)| *file);
     let judge = |name: &String| match (run.contains(name), other(name)) {
@@ -51,4 +51,11 @@ fn every_keyed_operator_runs_in_a_file_of_its_name() {
     let gone = gone.map(|(operator, _)| format!("{operator} is no keyed operator: delete it from the table"));
     let wrong: Vec<String> = keyed.iter().filter_map(judge).chain(gone).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_flat_map_runs_in_a_file_of_its_name() {
+    let flat_maps = operators("Expansion");
+    assert!(!flat_maps.is_empty());
+    assert_eq!(modules("runtime/src/flat_map"), flat_maps);
 }
