@@ -27,7 +27,7 @@ pub enum PrintfKind {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Value<'a> {
+enum FormatValue<'a> {
     Null,
     Boolean(bool),
     Integer(i64, u32),
@@ -50,16 +50,16 @@ pub fn printf(input: &Input, kinds: &[PrintfKind]) -> Output {
     Ok(Arc::new(texts.finish()))
 }
 
-fn value(column: &ArrayRef, kind: PrintfKind, row: usize) -> Value<'_> {
+fn value(column: &ArrayRef, kind: PrintfKind, row: usize) -> FormatValue<'_> {
     if column.is_null(row) {
-        return Value::Null;
+        return FormatValue::Null;
     }
     match kind {
-        PrintfKind::Boolean => Value::Boolean(column.as_boolean().value(row)),
-        PrintfKind::Integer(bits) => Value::Integer(column.as_primitive::<Int64Type>().value(row), bits),
-        PrintfKind::Float => Value::Float(column.as_primitive::<Float64Type>().value(row)),
-        PrintfKind::Decimal => Value::Decimal(column.as_string_view().value(row)),
-        PrintfKind::Text => Value::Text(column.as_string_view().value(row)),
+        PrintfKind::Boolean => FormatValue::Boolean(column.as_boolean().value(row)),
+        PrintfKind::Integer(bits) => FormatValue::Integer(column.as_primitive::<Int64Type>().value(row), bits),
+        PrintfKind::Float => FormatValue::Float(column.as_primitive::<Float64Type>().value(row)),
+        PrintfKind::Decimal => FormatValue::Decimal(column.as_string_view().value(row)),
+        PrintfKind::Text => FormatValue::Text(column.as_string_view().value(row)),
     }
 }
 
@@ -131,21 +131,21 @@ impl Specifier {
     }
 
     /// The value in this form; `None` when it does not fit.
-    fn write(&self, value: &Value) -> Option<String> {
+    fn write(&self, value: &FormatValue) -> Option<String> {
         let precise = |text: &str| match self.precision {
             Some(count) => text.chars().take(count).collect(),
             None => text.to_owned(),
         };
         Some(match (self.conversion, value) {
-            ('b', Value::Boolean(truth)) => self.padded(&precise(&truth.to_string())),
-            ('b', Value::Null) => self.padded(&precise("false")),
+            ('b', FormatValue::Boolean(truth)) => self.padded(&precise(&truth.to_string())),
+            ('b', FormatValue::Null) => self.padded(&precise("false")),
             ('b', _) => self.padded(&precise("true")),
-            ('s' | 'd' | 'f' | 'e' | 'x' | 'o' | 'c', Value::Null) => self.padded(&precise("null")),
+            ('s' | 'd' | 'f' | 'e' | 'x' | 'o' | 'c', FormatValue::Null) => self.padded(&precise("null")),
             ('s', value) => self.padded(&precise(&plain(value))),
-            ('d', Value::Integer(i, _)) if self.precision.is_none() => {
+            ('d', FormatValue::Integer(i, _)) if self.precision.is_none() => {
                 self.number(*i < 0, &i.unsigned_abs().to_string())
             }
-            ('x' | 'o', Value::Integer(i, bits)) if self.precision.is_none() => {
+            ('x' | 'o', FormatValue::Integer(i, bits)) if self.precision.is_none() => {
                 let bits = *i as u64 & (u64::MAX >> (64 - bits));
                 let (prefix, digits) =
                     if self.conversion == 'x' { ("0x", format!("{bits:x}")) } else { ("0", format!("{bits:o}")) };
@@ -156,24 +156,24 @@ impl Specifier {
                 };
                 self.padded(&format!("{prefix}{}{digits}", "0".repeat(missing)))
             }
-            ('c', Value::Integer(i, _)) => self.padded(&char::from_u32(u32::try_from(*i).ok()?)?.to_string()),
-            ('c', Value::Text(text)) if text.chars().count() == 1 => self.padded(text),
-            ('f', Value::Float(x)) if !x.is_finite() => self.padded(&plain(value)),
-            ('f', Value::Float(_) | Value::Decimal(_)) => self.fixed(value)?,
-            ('e', Value::Float(x)) => self.scientific(*x),
-            ('e', Value::Decimal(text)) => self.scientific(text.parse().ok()?),
+            ('c', FormatValue::Integer(i, _)) => self.padded(&char::from_u32(u32::try_from(*i).ok()?)?.to_string()),
+            ('c', FormatValue::Text(text)) if text.chars().count() == 1 => self.padded(text),
+            ('f', FormatValue::Float(x)) if !x.is_finite() => self.padded(&plain(value)),
+            ('f', FormatValue::Float(_) | FormatValue::Decimal(_)) => self.fixed(value)?,
+            ('e', FormatValue::Float(x)) => self.scientific(*x),
+            ('e', FormatValue::Decimal(text)) => self.scientific(text.parse().ok()?),
             _ => return None,
         })
     }
 
     /// `%f`: rounded half up, as decimals are.
-    fn fixed(&self, value: &Value) -> Option<String> {
+    fn fixed(&self, value: &FormatValue) -> Option<String> {
         const DIGITS: u8 = 38;
         let places = self.precision.unwrap_or(6);
         let scale = u8::try_from(places).ok().filter(|places| *places < DIGITS);
         let unscaled = scale.and_then(|scale| match value {
-            Value::Float(x) => text::decimal_of_f64(*x, DIGITS, scale),
-            Value::Decimal(text) => text::parse_decimal(text, DIGITS, scale),
+            FormatValue::Float(x) => text::decimal_of_f64(*x, DIGITS, scale),
+            FormatValue::Decimal(text) => text::parse_decimal(text, DIGITS, scale),
             _ => None,
         });
         let digits = match (unscaled, scale, value) {
@@ -182,7 +182,7 @@ impl Specifier {
                 text::write_decimal(&mut digits, unscaled, scale);
                 String::from_utf8(digits).ok()?
             }
-            (_, _, Value::Float(x)) => format!("{x:.places$}"),
+            (_, _, FormatValue::Float(x)) => format!("{x:.places$}"),
             _ => return None,
         };
         let negative = digits.starts_with('-');
@@ -192,7 +192,7 @@ impl Specifier {
     /// `%e`: an exponent of at least two digits.
     fn scientific(&self, x: f64) -> String {
         if !x.is_finite() {
-            return self.padded(&plain(&Value::Float(x)));
+            return self.padded(&plain(&FormatValue::Float(x)));
         }
         let written = format!("{:.*e}", self.precision.unwrap_or(6), x.abs());
         let (mantissa, exponent) = written.split_once('e').unwrap_or((&written, "0"));
@@ -218,22 +218,22 @@ fn with_groups(digits: &str) -> String {
 }
 
 /// A value as `%s` writes it.
-fn plain(value: &Value) -> String {
+fn plain(value: &FormatValue) -> String {
     match value {
-        Value::Null => "null".to_owned(),
-        Value::Boolean(truth) => truth.to_string(),
-        Value::Integer(i, _) => i.to_string(),
-        Value::Float(x) => {
+        FormatValue::Null => "null".to_owned(),
+        FormatValue::Boolean(truth) => truth.to_string(),
+        FormatValue::Integer(i, _) => i.to_string(),
+        FormatValue::Float(x) => {
             let mut out = Vec::new();
             text::write_f64(&mut out, *x);
             String::from_utf8_lossy(&out).into_owned()
         }
-        Value::Decimal(text) | Value::Text(text) => (*text).to_owned(),
+        FormatValue::Decimal(text) | FormatValue::Text(text) => (*text).to_owned(),
     }
 }
 
 /// Writes values in a format; `None` when it is malformed or does not fit them.
-fn print(format: &str, values: &[Value]) -> Option<String> {
+fn print(format: &str, values: &[FormatValue]) -> Option<String> {
     let mut out = String::with_capacity(format.len());
     let mut rest = format;
     let mut next = 0;
@@ -273,16 +273,20 @@ mod tests {
 
     #[test]
     fn writes_as_java_does() {
-        let cases: &[(&str, &[Value], &str)] = &[
-            ("%d%%|%5d|%-5d|%05d|%+d", &[7, 7, -7, -7, 7].map(|i| Value::Integer(i, 32)), "7%|    7|-7   |-0007|+7"),
-            ("%,d (%(d)", &[Value::Integer(1_234_567, 64), Value::Integer(-5, 64)], "1,234,567 ((5))"),
-            ("%x %X %#x %o", &[255, -1, 16, 8].map(|i| Value::Integer(i, 32)), "ff FFFFFFFF 0x10 10"),
-            ("%.2f %8.1f|%e", &[1.005, -2.25, 12345.678].map(Value::Float), "1.01     -2.3|1.234568e+04"),
-            ("%.1f %s", &[Value::Decimal("0.25"), Value::Decimal("1.50")], "0.3 1.50"),
-            ("%2$s %1$S %s", &[Value::Text("a"), Value::Text("b")], "b A a"),
+        let cases: &[(&str, &[FormatValue], &str)] = &[
+            (
+                "%d%%|%5d|%-5d|%05d|%+d",
+                &[7, 7, -7, -7, 7].map(|i| FormatValue::Integer(i, 32)),
+                "7%|    7|-7   |-0007|+7",
+            ),
+            ("%,d (%(d)", &[FormatValue::Integer(1_234_567, 64), FormatValue::Integer(-5, 64)], "1,234,567 ((5))"),
+            ("%x %X %#x %o", &[255, -1, 16, 8].map(|i| FormatValue::Integer(i, 32)), "ff FFFFFFFF 0x10 10"),
+            ("%.2f %8.1f|%e", &[1.005, -2.25, 12345.678].map(FormatValue::Float), "1.01     -2.3|1.234568e+04"),
+            ("%.1f %s", &[FormatValue::Decimal("0.25"), FormatValue::Decimal("1.50")], "0.3 1.50"),
+            ("%2$s %1$S %s", &[FormatValue::Text("a"), FormatValue::Text("b")], "b A a"),
             (
                 "%s %b %c %.2s",
-                &[Value::Null, Value::Null, Value::Integer(65, 32), Value::Text("abc")],
+                &[FormatValue::Null, FormatValue::Null, FormatValue::Integer(65, 32), FormatValue::Text("abc")],
                 "null false A ab",
             ),
         ];
@@ -293,9 +297,13 @@ mod tests {
 
     #[test]
     fn rejects_what_does_not_fit() {
-        for (format, values) in
-            [("%d", vec![]), ("%d", vec![Value::Text("a")]), ("%", vec![]), ("%q", vec![Value::Null]), ("%1$", vec![])]
-        {
+        for (format, values) in [
+            ("%d", vec![]),
+            ("%d", vec![FormatValue::Text("a")]),
+            ("%", vec![]),
+            ("%q", vec![FormatValue::Null]),
+            ("%1$", vec![]),
+        ] {
             assert_eq!(print(format, &values), None, "{format}");
         }
     }

@@ -4,7 +4,7 @@
 //! reads JSON is native; what writes it ([`construct`], JSON_STRING) takes values of every type, so it is evaluated a
 //! buffer at a time.
 
-use super::call::{Bound, Call, case, compare, convert, fits, int, is_not_null, native, null, string, text_of};
+use super::call::{BoundCall, Call, case, compare, convert, fits, int, is_not_null, native, null, string, text_of};
 use super::collection::{strings_of_json, vector_call};
 use super::function::{Binding, Category, Function, functions};
 use super::overload::Parameter::Text;
@@ -42,7 +42,7 @@ pub(super) const JSON: &[Function] = functions! {Json;
 };
 
 /// `string IS JSON`, with the kind as a word.
-fn is_json(call: Call) -> Bound {
+fn is_json(call: Call) -> BoundCall {
     let kind = match call.arguments.get(1).and_then(text_of) {
         Some("SCALAR") => 1,
         Some("ARRAY") => 2,
@@ -75,7 +75,7 @@ fn word(call: &Call, index: usize) -> &str {
     call.arguments.get(index).and_then(text_of).unwrap_or_default()
 }
 
-fn exists(call: Call) -> Bound {
+fn exists(call: Call) -> BoundCall {
     let [json, path] = document(&call)?;
     let on_error = match word(&call, 2) {
         "TRUE" => 1,
@@ -87,7 +87,7 @@ fn exists(call: Call) -> Bound {
 }
 
 /// A value of ON EMPTY or ON ERROR in the type of the result; booleans as JSON writes them.
-fn default_value(value: Expr, to: &DataType) -> Bound {
+fn default_value(value: Expr, to: &DataType) -> BoundCall {
     if let (ExprKind::Literal(Value::Boolean(truth)), true) = (&value.kind, to.is_string()) {
         return Ok(string(if *truth { "true" } else { "false" }));
     }
@@ -99,7 +99,7 @@ fn default_value(value: Expr, to: &DataType) -> Bound {
 }
 
 /// `JSON_VALUE`: json, path, type or NULL, a word and a value for nothing, a word and a value for an error.
-fn value(call: Call) -> Bound {
+fn value(call: Call) -> BoundCall {
     let [json, path] = document(&call)?;
     let returning = match word(&call, 2) {
         "" => DataType::STRING,
@@ -138,7 +138,7 @@ fn value(call: Call) -> Bound {
 }
 
 /// `JSON_QUERY`: json, path, type or NULL, and a word each for the wrapper, for nothing, for an error.
-fn query(call: Call) -> Bound {
+fn query(call: Call) -> BoundCall {
     let [json, path] = document(&call)?;
     let wrapper = match word(&call, 3) {
         "CONDITIONAL" => 1,
@@ -164,7 +164,7 @@ fn query(call: Call) -> Bound {
     }
 }
 
-fn json_string(call: Call) -> Bound {
+fn json_string(call: Call) -> BoundCall {
     let [value] = call.take()?;
     let data_type = value.data_type.clone();
     let value = if value.data_type == DataType::Null { convert(value, &DataType::STRING) } else { value };
@@ -193,7 +193,7 @@ fn construct(name: &str, keeps_null: bool, is_object: bool, arguments: Vec<Expr>
 }
 
 /// `JSON_OBJECT`: NULL or ABSENT, then keys and values in turn.
-fn object(mut call: Call) -> Bound {
+fn object(mut call: Call) -> BoundCall {
     let keeps_null = word(&call, 0) != "ABSENT";
     let members = call.arguments.split_off(1.min(call.arguments.len()));
     if let Some(key) = members.iter().step_by(2).find(|key| text_of(key).is_none()) {
@@ -204,7 +204,7 @@ fn object(mut call: Call) -> Bound {
 }
 
 /// `JSON_ARRAY`: NULL or ABSENT, then the values.
-fn array(mut call: Call) -> Bound {
+fn array(mut call: Call) -> BoundCall {
     let keeps_null = word(&call, 0) == "NULL";
     let values = call.arguments.split_off(1.min(call.arguments.len()));
     Ok(construct("JSON_ARRAY", keeps_null, false, values))

@@ -1,13 +1,13 @@
 //! The signature of PRINTF.
 
-use super::call::{Bound, Call, convert};
+use super::call::{BoundCall, Call, convert};
 use super::collection::vector_call;
 use millstream_functions::printf::{PrintfKind, printf};
 use millstream_plan::expr::Expr;
 use millstream_types::DataType;
 
 /// `PRINTF(format, value, …)`
-pub(super) fn bind(call: Call) -> Bound {
+pub(super) fn bind(call: Call) -> BoundCall {
     let Some((format, values)) = call.arguments.split_first() else { return Err(call.mismatch()) };
     if !(format.data_type.is_string() || format.data_type == DataType::Null)
         || values.iter().any(|v| v.data_type.is_nested())
