@@ -18,6 +18,7 @@ pub mod observe;
 pub mod partition;
 mod print;
 pub mod program;
+pub mod programs;
 mod rewrite;
 pub mod semantics;
 pub mod specialise;

@@ -11,23 +11,15 @@
 
 use crate::lower::{Lowered, OutputSource};
 use crate::program::{Component, Emit, Input, Op, Program, Statement, Terminal, Update, Value};
+use crate::programs::Partitioned;
 use crate::{rewrite, verify};
 use millstream_abi::{Accumulator, EntryLayout, HASH_SEED, Phys};
 use millstream_types::{DataType, Diagnostic};
 use std::collections::HashMap;
 
-/// The halves of a program that updates tables.
-#[derive(Debug, Clone)]
-pub struct Partitioned {
-    /// Emits what the other half needs, and the hash of the key as last column (BIGINT).
-    pub scatter: Lowered,
-    /// Updates tables with the columns of `scatter` but for the last, in any order of rows.
-    pub fold: Lowered,
-}
-
 /// Cuts a program in two. `None` if its rows cannot be partitioned: it updates no table, there is no key, or a component
 /// wants to know the place of a row in the input, which does not travel with it.
-pub fn partition(lowered: &Lowered) -> Result<Option<Partitioned>, Diagnostic> {
+pub fn partition(lowered: &Lowered) -> Result<Option<Partitioned<Lowered>>, Diagnostic> {
     match &lowered.program.terminal {
         Terminal::Update(update) if can_partition(&update.layout) => Cut::new(&lowered.program).halves(lowered, update),
         _ => Ok(None),
@@ -68,7 +60,7 @@ impl<'a> Cut<'a> {
         Cut { from, appended: Vec::new(), types, emits: Vec::new(), fold, carried }
     }
 
-    fn halves(mut self, lowered: &Lowered, update: &Update) -> Result<Option<Partitioned>, Diagnostic> {
+    fn halves(mut self, lowered: &Lowered, update: &Update) -> Result<Option<Partitioned<Lowered>>, Diagnostic> {
         let hash = self.hash(&update.keys);
         let slice = update.slice.map(|slice| self.carry(slice, None).0);
         let keys = update.keys.iter().map(|&(value, valid)| self.carry(value, valid)).collect();
@@ -200,7 +192,7 @@ mod tests {
     use std::sync::Arc;
 
     /// The entries that the two halves make, late rows and bad rows.
-    fn run(case: &Case, halves: &Partitioned) -> (Vec<String>, u64, usize) {
+    fn run(case: &Case, halves: &Partitioned<Lowered>) -> (Vec<String>, u64, usize) {
         let kernel = |lowered: &Lowered| Interpreter::new(Arc::new(lowered.program.clone()));
         let mut functions = FunctionContext::default();
         let mut errors = 0;

@@ -55,7 +55,7 @@ fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
     };
     for (i, field) in request.schema.fields.iter().enumerate() {
         // A sequence ends the stream even when the query does not read its column.
-        if let Kind::Sequence { rows, .. } = generated(options, field, &field.name, i as u64)?.kind {
+        if let ValueKind::Sequence { rows, .. } = generated(options, field, &field.name, i as u64)?.kind {
             end = Some(end.map_or(rows, |e| e.min(rows)));
         }
     }
@@ -177,14 +177,14 @@ struct Generator {
 /// How one column is generated.
 struct Generated {
     data_type: DataType,
-    kind: Kind,
+    kind: ValueKind,
     /// Of a million values this many are NULL.
     nulls_per_million: u64,
     /// Number of the column's random stream.
     stream: u64,
 }
 
-enum Kind {
+enum ValueKind {
     /// `start + row`, for `rows` rows.
     Sequence {
         start: i64,
@@ -255,7 +255,7 @@ fn generated(options: &Options, field: &Field, name: &str, stream: u64) -> Resul
     Ok(Generated { data_type, kind, nulls_per_million: (null_rate * 1e6) as u64, stream })
 }
 
-fn sequence(options: &Options, key: &dyn Fn(&str) -> String, data_type: &DataType) -> Result<Kind, Diagnostic> {
+fn sequence(options: &Options, key: &dyn Fn(&str) -> String, data_type: &DataType) -> Result<ValueKind, Diagnostic> {
     if !(data_type.is_integer() || data_type.is_string() || data_type.is_floating()) {
         return Err(options.invalid(&key("kind"), "possible for this type: sequences are numbers or strings"));
     }
@@ -266,7 +266,7 @@ fn sequence(options: &Options, key: &dyn Fn(&str) -> String, data_type: &DataTyp
     if end < start {
         return Err(options.invalid(&key("end"), "at least 'start'"));
     }
-    Ok(Kind::Sequence { start, rows: (end as i128 - start as i128 + 1).min(u64::MAX as i128) as u64 })
+    Ok(ValueKind::Sequence { start, rows: (end as i128 - start as i128 + 1).min(u64::MAX as i128) as u64 })
 }
 
 fn random_kind(
@@ -275,14 +275,14 @@ fn random_kind(
     name: &str,
     stream: u64,
     data_type: &DataType,
-) -> Result<Kind, Diagnostic> {
-    let integer = |low: i64, high: i64| -> Result<Kind, Diagnostic> {
+) -> Result<ValueKind, Diagnostic> {
+    let integer = |low: i64, high: i64| -> Result<ValueKind, Diagnostic> {
         let min = options.parse(&key("min"), low)?;
         let max = options.parse(&key("max"), high)?;
         if min < low || max > high || min > max {
             return Err(options.invalid(&key(if min < low { "min" } else { "max" }), "a range of the column's type"));
         }
-        Ok(Kind::Integer { min, max })
+        Ok(ValueKind::Integer { min, max })
     };
     let length = |declared: u32| -> Result<(u64, bool), Diagnostic> {
         let default = if declared >= i32::MAX as u32 { 100 } else { u64::from(declared) };
@@ -293,7 +293,7 @@ fn random_kind(
         Ok((length, options.boolean(&key("var-len"), false)?))
     };
     Ok(match data_type {
-        DataType::Boolean => Kind::Boolean,
+        DataType::Boolean => ValueKind::Boolean,
         DataType::TinyInt => integer(i8::MIN.into(), i8::MAX.into())?,
         DataType::SmallInt => integer(i16::MIN.into(), i16::MAX.into())?,
         DataType::Int | DataType::IntervalMonth => integer(i32::MIN.into(), i32::MAX.into())?,
@@ -305,27 +305,27 @@ fn random_kind(
             if min.partial_cmp(&max).is_none_or(|order| order.is_gt()) {
                 return Err(options.invalid(&key("max"), "at least 'min'"));
             }
-            Kind::Float { min, max }
+            ValueKind::Float { min, max }
         }
-        DataType::Decimal { precision, .. } => Kind::Decimal { limit: 10i128.pow(u32::from(*precision)) - 1 },
+        DataType::Decimal { precision, .. } => ValueKind::Decimal { limit: 10i128.pow(u32::from(*precision)) - 1 },
         DataType::Char(n) | DataType::Varchar(n) => {
             let (length, varies) = length(*n)?;
-            Kind::Text { length, varies }
+            ValueKind::Text { length, varies }
         }
         DataType::Binary(n) | DataType::Varbinary(n) => {
             let (length, varies) = length(*n)?;
-            Kind::Bytes { length, varies }
+            ValueKind::Bytes { length, varies }
         }
         DataType::Date | DataType::Time(_) | DataType::Timestamp(_) | DataType::TimestampLtz(_) => {
             let past = options.duration(&key("max-past"), std::time::Duration::ZERO)?;
-            Kind::Time { max_past_ms: past.as_millis() as u64 }
+            ValueKind::Time { max_past_ms: past.as_millis() as u64 }
         }
         DataType::Row(fields) => {
             let child = |(i, f): (usize, &Field)| {
                 let child = generated(options, f, &format!("{name}.{}", f.name), child_stream(stream, i))?;
                 Ok((f.clone(), child))
             };
-            Kind::Row(fields.iter().enumerate().map(child).collect::<Result<_, Diagnostic>>()?)
+            ValueKind::Row(fields.iter().enumerate().map(child).collect::<Result<_, Diagnostic>>()?)
         }
         DataType::Array(_) | DataType::Map(..) | DataType::Null => {
             return Err(Diagnostic::new(code::UNSUPPORTED, format!("datagen cannot generate {data_type} ('{name}')"))
@@ -359,9 +359,9 @@ impl Generated {
 
     fn integers(&self, seed: u64, rows: &Rows) -> impl Iterator<Item = Option<i64>> {
         let value = |(row, mut random): (u64, Random)| match self.kind {
-            Kind::Sequence { start, .. } => start.wrapping_add(row as i64),
-            Kind::Integer { min, max } => random.between(min, max),
-            Kind::Time { max_past_ms } => rows.now_ms - random.below(max_past_ms + 1) as i64,
+            ValueKind::Sequence { start, .. } => start.wrapping_add(row as i64),
+            ValueKind::Integer { min, max } => random.between(min, max),
+            ValueKind::Time { max_past_ms } => rows.now_ms - random.below(max_past_ms + 1) as i64,
             _ => 0,
         };
         self.streams(seed, rows).map(move |s| s.map(value))
@@ -403,18 +403,18 @@ impl Generated {
         self.streams(seed, rows).map(|s| {
             s.map(|(row, mut random)| match self.kind {
                 // Halves, because max - min overflows for the default range.
-                Kind::Float { min, max } => {
+                ValueKind::Float { min, max } => {
                     let unit = random.unit();
                     min * (1.0 - unit) + max * unit
                 }
-                Kind::Sequence { start, .. } => start.wrapping_add(row as i64) as f64,
+                ValueKind::Sequence { start, .. } => start.wrapping_add(row as i64) as f64,
                 _ => 0.0,
             })
         })
     }
 
     fn decimals(&self, seed: u64, rows: &Rows, precision: u8, scale: u8) -> ArrayRef {
-        let limit = if let Kind::Decimal { limit } = self.kind { limit } else { 0 };
+        let limit = if let ValueKind::Decimal { limit } = self.kind { limit } else { 0 };
         let value = |(_, mut random): (u64, Random)| {
             let wide = (u128::from(random.next()) << 64 | u128::from(random.next())) as i128;
             wide % (limit + 1)
@@ -434,10 +434,10 @@ impl Generated {
             };
             text.clear();
             match self.kind {
-                Kind::Sequence { start, .. } => {
+                ValueKind::Sequence { start, .. } => {
                     text.extend_from_slice(start.wrapping_add(row as i64).to_string().as_bytes());
                 }
-                Kind::Text { length, varies } => {
+                ValueKind::Text { length, varies } => {
                     let length = if varies { 1 + random.below(length) } else { length };
                     let digits = b"0123456789abcdef";
                     text.extend((0..length).map(|_| digits[random.below(16) as usize]));
@@ -453,7 +453,7 @@ impl Generated {
         let mut builder = BinaryViewBuilder::new();
         for stream in self.streams(seed, rows) {
             match (stream, &self.kind) {
-                (Some((_, mut random)), Kind::Bytes { length, varies }) => {
+                (Some((_, mut random)), ValueKind::Bytes { length, varies }) => {
                     let length = if *varies { 1 + random.below(*length) } else { *length };
                     builder.append_value((0..length).map(|_| random.next() as u8).collect::<Vec<u8>>());
                 }
@@ -481,7 +481,7 @@ impl Generated {
 
     /// A row's fields keep their own values; the row is NULL as its null-rate says.
     fn row(&self, seed: u64, rows: &Rows) -> ArrayRef {
-        let Kind::Row(fields) = &self.kind else {
+        let ValueKind::Row(fields) = &self.kind else {
             let count = (rows.numbers.end - rows.numbers.start) as usize;
             return arrow_array::new_null_array(&self.data_type.to_arrow(), count);
         };

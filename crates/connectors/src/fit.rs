@@ -246,7 +246,7 @@ fn labelled(array: &ArrayRef, zone: Option<Arc<str>>) -> ArrayRef {
 
 /// Types between which a cast keeps the meaning.
 #[derive(PartialEq)]
-enum TypeKind {
+enum TypeFamily {
     Boolean,
     Number,
     Text,
@@ -257,22 +257,22 @@ enum TypeKind {
     Other,
 }
 
-fn kind(data_type: &ArrowType) -> TypeKind {
+fn kind(data_type: &ArrowType) -> TypeFamily {
     match data_type {
-        ArrowType::Boolean => TypeKind::Boolean,
-        t if t.is_numeric() || matches!(t, ArrowType::Decimal128(..) | ArrowType::Decimal256(..)) => TypeKind::Number,
+        ArrowType::Boolean => TypeFamily::Boolean,
+        t if t.is_numeric() || matches!(t, ArrowType::Decimal128(..) | ArrowType::Decimal256(..)) => TypeFamily::Number,
         // Writers without logical types leave strings as bytes.
-        ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => TypeKind::Text,
+        ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => TypeFamily::Text,
         ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView | ArrowType::FixedSizeBinary(_) => {
-            TypeKind::Text
+            TypeFamily::Text
         }
         ArrowType::Dictionary(_, value) => kind(value),
-        ArrowType::Time32(_) | ArrowType::Time64(_) => TypeKind::Time,
-        ArrowType::Timestamp(..) => TypeKind::Timestamp,
-        ArrowType::Date32 | ArrowType::Date64 => TypeKind::Date,
+        ArrowType::Time32(_) | ArrowType::Time64(_) => TypeFamily::Time,
+        ArrowType::Timestamp(..) => TypeFamily::Timestamp,
+        ArrowType::Date32 | ArrowType::Date64 => TypeFamily::Date,
         ArrowType::List(_) | ArrowType::LargeList(_) | ArrowType::FixedSizeList(..) | ArrowType::Map(..) => {
-            TypeKind::Nested
+            TypeFamily::Nested
         }
-        _ => TypeKind::Other,
+        _ => TypeFamily::Other,
     }
 }

@@ -32,29 +32,29 @@ fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
         _ => String::new(),
     };
     let output = if request.options.boolean("standard-error", false)? {
-        Output::Stderr(stderr())
+        StandardStream::Stderr(stderr())
     } else {
-        Output::Stdout(stdout())
+        StandardStream::Stdout(stdout())
     };
-    Ok(Box::new(Print { output, encoder: Arc::new(Rows { prefix, schema: request.schema.clone() }) }))
+    Ok(Box::new(Print { output, encoder: Arc::new(RowText { prefix, schema: request.schema.clone() }) }))
 }
 
 struct Print {
-    output: Output,
-    encoder: Arc<Rows>,
+    output: StandardStream,
+    encoder: Arc<RowText>,
 }
 
-enum Output {
+enum StandardStream {
     Stdout(Stdout),
     Stderr(Stderr),
 }
 
-struct Rows {
+struct RowText {
     prefix: String,
     schema: Schema,
 }
 
-impl Encoder for Rows {
+impl Encoder for RowText {
     fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Encoded, Diagnostic> {
         let mut data = Vec::new();
         for row in 0..rows {
@@ -82,16 +82,16 @@ impl Sink for Print {
             return Err(Diagnostic::bug("columns reached the print connector"));
         };
         let written = match &mut self.output {
-            Output::Stdout(out) => out.write_all(&data),
-            Output::Stderr(out) => out.write_all(&data),
+            StandardStream::Stdout(out) => out.write_all(&data),
+            StandardStream::Stderr(out) => out.write_all(&data),
         };
         written.map_err(failed)
     }
 
     fn flush(&mut self) -> Result<(), Diagnostic> {
         match &mut self.output {
-            Output::Stdout(out) => out.flush(),
-            Output::Stderr(out) => out.flush(),
+            StandardStream::Stdout(out) => out.flush(),
+            StandardStream::Stderr(out) => out.flush(),
         }
         .map_err(failed)
     }

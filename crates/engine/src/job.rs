@@ -4,12 +4,12 @@ use crate::compiler::QueryCompiler;
 use crate::constant;
 use crate::memory::{self, TableProvider};
 use crate::placement::{self, TableLayout};
-use crate::programs::Programs;
 use crate::recovery::{self, Beginning, JobState};
 use crate::results::ResultTarget;
 use crate::session::{MemoryTables, RunMonitor, WrittenFiles};
 use crate::skipping;
-use millstream_codegen::lower::Lowered;
+use millstream_codegen::lower::{Lowered, lower_plan};
+use millstream_codegen::programs::Programs;
 use millstream_connectors::{self as connectors, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest};
 use millstream_plan::logical::{ColumnKind, Insert, Table};
 use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourceColumn, SourcePlan};
@@ -26,7 +26,7 @@ use std::sync::{Arc, PoisonError};
 /// A planned run with its row programs.
 pub(crate) struct Job {
     pub(crate) plan: QueryPlan,
-    pub(crate) programs: Programs,
+    pub(crate) programs: Programs<Arc<Lowered>>,
 }
 
 /// What a job is run with.
@@ -59,10 +59,11 @@ impl Job {
         for aggregation in &mut plan.aggregations {
             aggregation.combination = combination(&config.adaptivity, &aggregation.components, aggregation.combination);
         }
-        let mut programs = Programs::new(&plan, config)?;
+        let lower = |plan: &QueryPlan| lower_plan(plan, config.into(), config.adaptivity.filter_shape);
+        let mut programs = lower(&plan)?;
         let layouts: Vec<_> = plan.sources.iter().map(|source| table_layout(source, memory)).collect();
         if placement::place(&mut plan, &programs, &layouts, in_place) {
-            programs = Programs::new(&plan, config)?;
+            programs = lower(&plan)?;
         }
         Ok(Job { plan, programs })
     }
@@ -85,12 +86,7 @@ impl Job {
             stats.note_compilation(compilation);
             Ok(PipelineCode::new(lowered.clone(), kernel))
         };
-        let Programs { event_times, pipelines, lookups, operators } = &self.programs;
-        let event_times: Vec<Option<PipelineCode>> =
-            event_times.iter().map(|t| t.as_ref().map(&mut code).transpose()).collect::<Result<_, _>>()?;
-        let lookups = lookups.iter().map(&mut code).collect::<Result<_, _>>()?;
-        let pipelines = pipelines.iter().map(|p| p.code(&mut code)).collect::<Result<_, _>>()?;
-        let operators = operators.iter().map(|o| o.code(&mut code)).collect::<Result<_, _>>()?;
+        let Programs { event_times, pipelines, lookups, keyed } = self.programs.try_map(&mut code)?;
         let mut sources = Vec::new();
         for (number, event_time) in event_times.into_iter().enumerate() {
             let rows = open_source(&self.plan.sources[number], config, memory)?;
@@ -147,7 +143,8 @@ impl Job {
             Tier::Auto | Tier::Compiled => Some(compiler.clone()),
         };
         let Job { plan, .. } = self;
-        let input = RunInput { plan, sources, pipelines, operators, lookups, sinks, compiler: later, checkpoints };
+        let input =
+            RunInput { plan, sources, pipelines, operators: keyed, lookups, sinks, compiler: later, checkpoints };
         millstream_runtime::run(input, config, &stats, monitor.cancel())?;
         Ok(Some(stats))
     }

@@ -24,7 +24,6 @@ mod job;
 mod memory;
 mod packed;
 mod placement;
-mod programs;
 mod recovery;
 mod results;
 mod session;

@@ -9,12 +9,13 @@
 //! A column that [`MANY_READERS`] programs read is gathered, too: each of them goes through the whole records, which do
 //! not stay in the first cache from one program to the next, where the column would.
 
-use crate::programs::Programs;
 use millstream_codegen::lower::{Lowered, OutputSource};
 use millstream_codegen::program::{Op, Statement};
+use millstream_codegen::programs::Programs;
 use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, SourceColumn};
 use millstream_sql::InPlace;
 use millstream_types::RecordLayout;
+use std::sync::Arc;
 
 /// Programs from which on a column that all of them read is worth gathering.
 const MANY_READERS: usize = 4;
@@ -24,14 +25,14 @@ const MANY_READERS: usize = 4;
 /// must be made again.
 pub(crate) fn place(
     plan: &mut QueryPlan,
-    programs: &Programs,
+    programs: &Programs<Arc<Lowered>>,
     layouts: &[Option<TableLayout>],
     wanted: InPlace,
 ) -> bool {
     let mut changed = false;
     for (number, layout) in layouts.iter().enumerate() {
         let Some(layout) = layout.as_ref().filter(|_| wanted != InPlace::Never) else { continue };
-        let readers: Vec<&Lowered> = programs.readers(plan, number).collect();
+        let readers: Vec<&Lowered> = programs.readers(plan, number).map(|lowered| &**lowered).collect();
         let stays = |column: usize| wanted == InPlace::Always || stays_in_place(&readers, column);
         let stays: Vec<bool> = (0..plan.sources[number].columns.len()).map(stays).collect();
         for (column, _) in plan.sources[number].columns.iter_mut().zip(stays).filter(|(_, stays)| *stays) {

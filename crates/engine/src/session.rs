@@ -21,7 +21,7 @@ use millstream_runtime::{
     QueryStats, RunConfig, SpillConfig, SpillMode, StatsSnapshot, WorkerSet,
 };
 use millstream_sql::{
-    self as sql, Catalog, ExplainKind, InsertStatement, ParsedStatement, Relation, Settings, Statement, describe,
+    self as sql, Catalog, CatalogEntry, ExplainKind, InsertStatement, ParsedStatement, Settings, Statement, describe,
 };
 use millstream_storage::{Compression, StatePlace};
 use millstream_types::{DataType, Diagnostic, Field, MemorySize, Schema, code};
@@ -429,8 +429,8 @@ impl Session {
 
     fn definition(&self, name: &[sql::Ident]) -> Result<Outcome, Diagnostic> {
         Ok(Outcome::Text(match self.catalog.lookup(name)? {
-            Relation::Table(entry) => describe::show_create_table(&entry) + "\n",
-            Relation::View(view) => describe::show_create_view(&view) + "\n",
+            CatalogEntry::Table(entry) => describe::show_create_table(&entry) + "\n",
+            CatalogEntry::View(view) => describe::show_create_view(&view) + "\n",
         }))
     }
 

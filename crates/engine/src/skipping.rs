@@ -1,12 +1,12 @@
 //! What decoders may leave out: the filters at the head of all pipelines that read a source, and the columns that are needed
 //! of every row all the same.
 
-use crate::programs::{MakeCode, Programs};
 use millstream_codegen::head::{Head, columns, columns_of_vectors, head};
 use millstream_codegen::lower::Lowered;
+use millstream_codegen::programs::Programs;
 use millstream_plan::expr::ExprKind;
 use millstream_plan::pipeline::{QueryPlan, SourcePlan, WatermarkRule};
-use millstream_runtime::{HeadCode, HeadCondition};
+use millstream_runtime::{HeadCode, HeadCondition, PipelineCode};
 use millstream_types::Diagnostic;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 /// and what comes before them need all columns.
 pub(crate) fn head_code(
     plan: &QueryPlan,
-    programs: &Programs,
+    programs: &Programs<Arc<Lowered>>,
     number: usize,
-    code: &mut MakeCode<'_>,
+    code: &mut dyn FnMut(&Arc<Lowered>) -> Result<PipelineCode, Diagnostic>,
 ) -> Result<Option<HeadCode>, Diagnostic> {
     let source = &plan.sources[number];
     let mut needed = columns_of_time(source, programs.event_times[number].as_deref());

@@ -6,9 +6,12 @@
 //!
 //! A file per family: `strings`, `regex`, `datetime`, `math`, `decimal`, `casts`, `json`. What bodies compile and keep between
 //! rows lies below the context, and knows nothing of it: `like_pattern`, `java_regex`, `date_pattern`, `java_random`.
+//!
+//! What row programs do not compute with is in [`collection`] and [`printf`]: their bodies take whole Arrow columns.
 
 mod cache;
 mod casts;
+pub mod collection;
 mod context;
 mod date_parse;
 mod date_pattern;
@@ -23,6 +26,7 @@ mod json;
 mod like;
 mod like_pattern;
 mod math;
+pub mod printf;
 mod random;
 mod regex;
 mod search;

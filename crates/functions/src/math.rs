@@ -96,7 +96,7 @@ pub(crate) fn bit_not(_: &mut FunctionContext, a: i64) -> i64 {
 
 /// Which neighbour a number between two is rounded to.
 #[derive(Clone, Copy, PartialEq)]
-enum Mode {
+enum RoundingMode {
     /// The nearer one; away from zero when both are as near.
     HalfUp,
     /// Towards zero.
@@ -108,13 +108,13 @@ enum Mode {
 }
 
 /// `dividend / divisor` as a whole number; the divisor is positive.
-fn divide(dividend: i128, divisor: i128, mode: Mode) -> i128 {
+fn divide(dividend: i128, divisor: i128, mode: RoundingMode) -> i128 {
     let (quotient, remainder) = (dividend / divisor, dividend % divisor);
     let up = match mode {
-        Mode::Down => 0,
-        Mode::HalfUp if remainder.unsigned_abs() >= divisor.unsigned_abs().div_ceil(2) => remainder.signum(),
-        Mode::Floor if remainder < 0 => -1,
-        Mode::Ceil if remainder > 0 => 1,
+        RoundingMode::Down => 0,
+        RoundingMode::HalfUp if remainder.unsigned_abs() >= divisor.unsigned_abs().div_ceil(2) => remainder.signum(),
+        RoundingMode::Floor if remainder < 0 => -1,
+        RoundingMode::Ceil if remainder > 0 => 1,
         _ => 0,
     };
     quotient + up
@@ -122,7 +122,7 @@ fn divide(dividend: i128, divisor: i128, mode: Mode) -> i128 {
 
 /// Rounds a decimal of `scale` digits after the point to `places` digits (negative: before the point) and gives it
 /// `result_scale` digits. `None` when the result has no room in 128 bits.
-fn rescale(x: i128, scale: i32, places: i32, result_scale: i32, mode: Mode) -> Option<i128> {
+fn rescale(x: i128, scale: i32, places: i32, result_scale: i32, mode: RoundingMode) -> Option<i128> {
     let places = places.min(scale);
     let power = |exponent: i32| 10_i128.checked_pow(u32::try_from(exponent).ok()?);
     // 10^39 exceeds every decimal of 38 digits, so nothing remains of the number.
@@ -144,7 +144,7 @@ pub(crate) fn round_decimal(
     places: i32,
     result_scale: i32,
 ) -> Option<i128> {
-    rescale(x, scale, places, result_scale, Mode::HalfUp)
+    rescale(x, scale, places, result_scale, RoundingMode::HalfUp)
 }
 
 /// `TRUNCATE(x, places)` of a DECIMAL, as [`round_decimal`].
@@ -155,31 +155,31 @@ pub(crate) fn truncate_decimal(
     places: i32,
     result_scale: i32,
 ) -> Option<i128> {
-    rescale(x, scale, places, result_scale, Mode::Down)
+    rescale(x, scale, places, result_scale, RoundingMode::Down)
 }
 
 /// `FLOOR(x)` of a DECIMAL with `scale` digits after the point into one with none.
 pub(crate) fn floor_decimal(_: &mut FunctionContext, x: i128, scale: i32) -> Option<i128> {
-    rescale(x, scale, 0, 0, Mode::Floor)
+    rescale(x, scale, 0, 0, RoundingMode::Floor)
 }
 
 /// `CEIL(x)` of a DECIMAL, as [`floor_decimal`].
 pub(crate) fn ceil_decimal(_: &mut FunctionContext, x: i128, scale: i32) -> Option<i128> {
-    rescale(x, scale, 0, 0, Mode::Ceil)
+    rescale(x, scale, 0, 0, RoundingMode::Ceil)
 }
 
 /// `ROUND(x, places)` of an integer: only negative places change it; overflow wraps, as in Java.
 pub(crate) fn round_integer(_: &mut FunctionContext, x: i64, places: i32) -> i64 {
-    rescale(i128::from(x), 0, places, 0, Mode::HalfUp).unwrap_or(0) as i64
+    rescale(i128::from(x), 0, places, 0, RoundingMode::HalfUp).unwrap_or(0) as i64
 }
 
 /// `TRUNCATE(x, places)` of an integer.
 pub(crate) fn truncate_integer(_: &mut FunctionContext, x: i64, places: i32) -> i64 {
-    rescale(i128::from(x), 0, places, 0, Mode::Down).unwrap_or(0) as i64
+    rescale(i128::from(x), 0, places, 0, RoundingMode::Down).unwrap_or(0) as i64
 }
 
 /// Rounds on the shortest decimal digits that identify the number.
-fn round_digits(x: f64, places: i32, mode: Mode) -> f64 {
+fn round_digits(x: f64, places: i32, mode: RoundingMode) -> f64 {
     if !x.is_finite() || x == 0.0 {
         return x;
     }
@@ -201,10 +201,10 @@ fn round_digits(x: f64, places: i32, mode: Mode) -> f64 {
 
 /// `ROUND(x, places)` of a DOUBLE.
 pub(crate) fn round_double(_: &mut FunctionContext, x: f64, places: i32) -> f64 {
-    round_digits(x, places, Mode::HalfUp)
+    round_digits(x, places, RoundingMode::HalfUp)
 }
 
 /// `TRUNCATE(x, places)` of a DOUBLE.
 pub(crate) fn truncate_double(_: &mut FunctionContext, x: f64, places: i32) -> f64 {
-    round_digits(x, places, Mode::Down)
+    round_digits(x, places, RoundingMode::Down)
 }

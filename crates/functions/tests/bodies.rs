@@ -2,7 +2,8 @@
 //! called the way row programs call them.
 
 use millstream_abi::{CallStatus, Phys, RuntimeFn, Slot, Str};
-use millstream_functions::{FunctionContext, address};
+use millstream_functions::{FunctionContext, FunctionSettings, address};
+use millstream_types::text::zone::Zone;
 use std::ffi::c_void;
 
 /// An argument or a result.
@@ -459,31 +460,53 @@ fn parts_of_long_arguments_are_not_copied() {
     assert_eq!(part.high, text[24..].as_ptr() as u64);
 }
 
+/// Calls `function` with many different arguments. Gives what each call makes of its result and its status.
+fn sampled<T>(context: &mut FunctionContext, function: RuntimeFn, make: impl Fn(u32, Slot) -> T) -> Vec<T> {
+    let strings = ["", "a", "%_\\", "[", "(a", "10", "straße", "2020-01-01", "http://h/p?q=1#f"];
+    let numbers = [0, 1, -1, 3, i64::from(i32::MIN), i64::from(i32::MAX), i64::MAX, i64::MIN];
+    let sample = |pick: usize| {
+        let arguments = function.arguments().iter().enumerate().map(|(i, phys)| {
+            let pick = pick >> (3 * i);
+            match phys {
+                Phys::Str => Slot(Str::new(strings[pick % strings.len()].as_bytes()).bits().to_le_bytes()),
+                Phys::I32 => Slot::of((numbers[pick % numbers.len()] as i32).to_le_bytes()),
+                Phys::F64 => Slot::of((numbers[pick % numbers.len()] as f64).to_le_bytes()),
+                Phys::I128 => Slot::of(i128::from(numbers[pick % numbers.len()]).to_le_bytes()),
+                Phys::Bool => Slot::of([(pick % 2) as u8]),
+                _ => Slot::of(numbers[pick % numbers.len()].to_le_bytes()),
+            }
+        });
+        let arguments: Vec<Slot> = arguments.collect();
+        let mut out = Slot::ZERO;
+        // SAFETY: the context is a `FunctionContext` and the slots are of the function's argument types.
+        let status = unsafe { address(function)((&raw mut *context).cast(), arguments.as_ptr(), &raw mut out) };
+        let made = make(status, out);
+        context.take_failure();
+        context.reset();
+        made
+    };
+    (0..512).map(sample).collect()
+}
+
 /// Filters are put in another order when their calls are total: then a call is made for rows that it was not written for.
 #[test]
 fn total_functions_never_fail() {
-    let strings = ["", "a", "%_\\", "[", "(a", "10", "straße", "2020-01-01", "http://h/p?q=1#f"];
-    let numbers = [0, 1, -1, 3, i64::from(i32::MIN), i64::from(i32::MAX), i64::MAX, i64::MIN];
     let mut context = FunctionContext::new(Default::default());
     for &function in RuntimeFn::ALL.iter().filter(|f| f.is_total()) {
-        for pick in 0..512usize {
-            let arguments = function.arguments().iter().enumerate().map(|(i, phys)| {
-                let pick = pick >> (3 * i);
-                match phys {
-                    Phys::Str => Slot(Str::new(strings[pick % strings.len()].as_bytes()).bits().to_le_bytes()),
-                    Phys::I32 => Slot::of((numbers[pick % numbers.len()] as i32).to_le_bytes()),
-                    Phys::F64 => Slot::of((numbers[pick % numbers.len()] as f64).to_le_bytes()),
-                    Phys::I128 => Slot::of(i128::from(numbers[pick % numbers.len()]).to_le_bytes()),
-                    Phys::Bool => Slot::of([(pick % 2) as u8]),
-                    _ => Slot::of(numbers[pick % numbers.len()].to_le_bytes()),
-                }
-            });
-            let arguments: Vec<Slot> = arguments.collect();
-            let mut out = Slot::ZERO;
-            // SAFETY: the context is a `FunctionContext` and the slots are of the function's argument types.
-            let status = unsafe { address(function)((&raw mut context).cast(), arguments.as_ptr(), &raw mut out) };
-            assert_ne!(status, CallStatus::Error as u32, "{}", function.name());
-            context.reset();
-        }
+        let fails = sampled(&mut context, function, |status, _| status == CallStatus::Error as u32);
+        assert!(!fails.contains(&true), "{}", function.name());
+    }
+}
+
+/// The result of a pure function is computed where there is no session yet.
+#[test]
+fn pure_functions_do_not_read_the_session() {
+    // Allocations of 512 samples of 2 billion characters would take the test's time.
+    let is_small = |f: &&RuntimeFn| f.result() != Phys::Str;
+    let session = FunctionSettings { time_zone: Zone::Fixed(5400), query_start_ms: 4_102_444_800_000 };
+    for &function in RuntimeFn::ALL.iter().filter(|f| f.is_pure()).filter(is_small) {
+        let results = [FunctionSettings::default(), session.clone()]
+            .map(|settings| sampled(&mut FunctionContext::new(settings), function, |status, out| (status, out.0)));
+        assert!(results[0] == results[1], "{}", function.name());
     }
 }

@@ -162,6 +162,11 @@ impl PartialEq for VectorCall {
     }
 }
 
+/// The name of column `i` of what expressions make: they have no names, so their number is it.
+pub fn column_name(i: usize) -> String {
+    format!("column{i}")
+}
+
 impl Expr {
     /// An expression without a place in the text.
     pub fn new(kind: ExprKind, data_type: DataType, nullable: bool) -> Expr {

@@ -241,6 +241,18 @@ pub enum JoinKind {
 }
 
 impl JoinKind {
+    /// What EXPLAIN calls it. Checkpoints have it in capitals.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            JoinKind::Inner => "inner",
+            JoinKind::Left => "left",
+            JoinKind::Right => "right",
+            JoinKind::Full => "full",
+            JoinKind::Semi => "semi",
+            JoinKind::Anti => "anti",
+        }
+    }
+
     /// Whether the columns of the left can be missing.
     pub fn left_is_optional(self) -> bool {
         matches!(self, JoinKind::Right | JoinKind::Full)

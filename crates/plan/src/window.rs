@@ -168,6 +168,14 @@ impl Timeline {
         }
     }
 
+    /// What EXPLAIN says behind windows.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Timeline::Own => String::new(),
+            Timeline::Local(zone) => format!(" of local time in {zone}"),
+        }
+    }
+
     /// The lowest watermark that has [reached](Timeline::reached) a time.
     pub fn watermark_at(self, time: i64) -> i64 {
         match self {
@@ -214,6 +222,35 @@ impl WindowAssigner {
             | WindowAssigner::Count { .. }
             | WindowAssigner::Attached
             | WindowAssigner::Whole => None,
+        }
+    }
+
+    /// What EXPLAIN calls it, over a time.
+    pub(crate) fn text(self, time: &str) -> String {
+        match self {
+            WindowAssigner::Tumble(slicing) if slicing.offset_ms == 0 => {
+                format!("TUMBLE({time}, {} ms)", slicing.size_ms)
+            }
+            WindowAssigner::Tumble(slicing) => {
+                format!("TUMBLE({time}, {} ms, offset {} ms)", slicing.size_ms, slicing.offset_ms)
+            }
+            WindowAssigner::Overlap(overlap) => {
+                let (name, sizes, offset_ms) = match overlap {
+                    Overlap::Hop { size_ms, slide_ms, offset_ms } => {
+                        ("HOP", format!("{size_ms} ms every {slide_ms} ms"), offset_ms)
+                    }
+                    Overlap::Cumulate { size_ms, step_ms, offset_ms } => {
+                        ("CUMULATE", format!("{size_ms} ms in steps of {step_ms} ms"), offset_ms)
+                    }
+                };
+                let offset = if offset_ms == 0 { String::new() } else { format!(", offset {offset_ms} ms") };
+                format!("{name}({time}, {sizes}{offset})")
+            }
+            WindowAssigner::Session { gap_ms } => format!("SESSION({time}, gap {gap_ms} ms)"),
+            WindowAssigner::Count { size, slide } if size == slide => format!("COUNT_TUMBLE({size} rows)"),
+            WindowAssigner::Count { size, slide } => format!("COUNT_HOP({size} rows every {slide} rows)"),
+            WindowAssigner::Attached => format!("of each row (until {time})"),
+            WindowAssigner::Whole => "whole input".into(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::adaptive::slice_facts::SliceFacts;
 use crate::cancel::CancelToken;
-use crate::config::{MergeStrategy, RunConfig};
+use crate::config::RunConfig;
 use crate::durable::checkpointing::Checkpointing;
 use crate::durable::restored::{Restored, RestoredSplit};
 use crate::durable::spilling::Spilling;
@@ -69,7 +69,7 @@ pub(crate) fn build(
         return Err(Diagnostic::bug("the programs of keyed operators and lookup tables do not fit the plan"));
     }
     let config = RunConfig { workers: config.workers.max(1), ..config.clone() };
-    pipelines.iter_mut().for_each(|pipeline| leave_out(pipeline, &config));
+    pipelines.iter_mut().for_each(|pipeline| pipeline.leave_out(&config));
     let phases = plan.sources.iter().map(|s| s.phase + 1).max().unwrap_or(0);
     let budget = MemoryBudget::new(config.memory.of(available_memory()));
     stats.watch_memory(&budget);
@@ -130,14 +130,6 @@ pub(crate) fn build(
     let graph = Graph { plan, sources: runtimes, streams, pipelines, stations: all };
     let query = Query::new(host, graph, scheduler, Phases::new(left), timers, cancel.clone());
     Ok(Built { query, topology, facts })
-}
-
-/// Drops the code that a run does not use.
-fn leave_out(code: &mut StagedCode, config: &RunConfig) {
-    let layout = code.stages.last().and_then(|stage| stage.lowered.layout());
-    let strategy = layout.map(|layout| merge_strategy(config, layout));
-    code.partitioned.take_if(|_| strategy != Some(MergeStrategy::Partition));
-    code.shared.take_if(|_| !matches!(strategy, Some(MergeStrategy::Global | MergeStrategy::Auto)));
 }
 
 /// A pipeline with the tables that it probes.

@@ -2,14 +2,16 @@
 
 use crate::adaptive::VariantSlot;
 use crate::compile::ProgramCompiler;
-use crate::config::MergeStrategy;
+use crate::config::{MergeStrategy, RunConfig};
 use crate::durable::CheckpointConfig;
 use crate::widths::Widths;
 use arrow_array::ArrayRef;
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::Kernel;
 use millstream_codegen::lower::Lowered;
+use millstream_codegen::programs::Tables;
 use millstream_connectors::{Sink, Source};
+pub use millstream_plan::pipeline::{EventTimeColumns, event_time_columns};
 use millstream_plan::pipeline::{PipelineEnd, QueryPlan};
 use std::sync::Arc;
 
@@ -39,12 +41,8 @@ impl RunInput {
         let heads = self.sources.iter().filter_map(|s| s.head.as_ref());
         let heads = heads.flat_map(|head| head.conditions.iter().map(|condition| &condition.code));
         let event_times = self.sources.iter().filter_map(|s| s.event_time.as_ref());
-        let staged = self.pipelines.iter().flat_map(|p| {
-            let flat_maps = p.flat_maps.iter().flat_map(|f| f.probe.iter().chain(&f.residual));
-            let halves = p.partitioned.iter().flat_map(|halves| [&halves.scatter, &halves.fold]);
-            p.stages.iter().chain(flat_maps).chain(halves)
-        });
-        let keyed = self.operators.iter().flat_map(|o| o.keys.iter().chain(&o.residual).chain(&o.slots));
+        let staged = self.pipelines.iter().flat_map(StagedCode::all);
+        let keyed = self.operators.iter().flat_map(OperatorCode::all);
         let before = event_times.chain(&self.lookups);
         // Heads last: rows go through them twice, so that machine code of the others is worth more.
         let all = before.chain(staged).chain(keyed).chain(heads).cloned().collect();
@@ -134,79 +132,33 @@ impl SourceRows {
     }
 }
 
-/// What a source's event-time program computes over `SourcePlan::columns`; see [`event_time_columns`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EventTimeColumns {
-    /// Output column with the event time, when it is not a plain column of the source.
-    pub time: Option<usize>,
-    /// Output column with the watermark after the row, when the rule is an expression.
-    pub watermark: Option<usize>,
-}
+/// The programs of a pipeline with what executes them.
+pub type StagedCode = millstream_codegen::programs::Staged<PipelineCode>;
+/// The programs of a flat map with what executes them.
+pub type FlatMapCode = millstream_codegen::programs::FlatMapped<PipelineCode>;
+/// The two halves of a program that updates tables with what executes them.
+pub type PartitionedCode = millstream_codegen::programs::Partitioned<PipelineCode>;
+/// The programs of a keyed operator with what executes them.
+pub type OperatorCode = millstream_codegen::programs::Keyed<PipelineCode>;
 
-/// The output columns of the event-time program that a source needs: the event time first, then the watermark, each
-/// a TIMESTAMP(3) or BIGINT column and each only when it has to be computed. `None` when both follow from a plain
-/// column or from the clock, and then [`SourceInput::event_time`] is `None`.
-pub fn event_time_columns(watermark: &millstream_plan::pipeline::SourceWatermark) -> Option<EventTimeColumns> {
-    use millstream_plan::{expr::ExprKind, pipeline::WatermarkRule};
-    if watermark.rule == WatermarkRule::ProcessingTime {
-        return None;
-    }
-    let time = !matches!(watermark.time.kind, ExprKind::Column(_));
-    let rule = matches!(watermark.rule, WatermarkRule::Expression(_));
-    (time || rule).then(|| EventTimeColumns { time: time.then_some(0), watermark: rule.then_some(usize::from(time)) })
-}
-
-/// The programs of a pipeline: one stage more than it has flat maps.
-pub struct StagedCode {
-    /// In the order in which rows flow (`lower_pipeline`).
-    pub stages: Vec<PipelineCode>,
-    /// One for each flat map.
-    pub flat_maps: Vec<FlatMapCode>,
-    /// The last stage, cut in two, for [`crate::MergeStrategy::Partition`]; `None` if its rows cannot be partitioned or
-    /// the strategy is another.
-    pub partitioned: Option<PartitionedCode>,
-    /// The last stage for tables that workers share (`Program::shared`), for [`crate::MergeStrategy::Global`] and
-    /// [`crate::MergeStrategy::Auto`]; `None` if they cannot be shared or the strategy is another.
-    pub shared: Option<PipelineCode>,
-}
-
-impl StagedCode {
-    /// Whether there is code for the strategy.
-    pub(crate) fn suits(&self, strategy: MergeStrategy) -> bool {
+impl From<MergeStrategy> for Tables {
+    fn from(strategy: MergeStrategy) -> Tables {
         match strategy {
-            MergeStrategy::Local => true,
-            MergeStrategy::Partition => self.partitioned.is_some(),
-            MergeStrategy::Global | MergeStrategy::Auto => self.shared.is_some(),
+            MergeStrategy::Local => Tables::Own,
+            MergeStrategy::Partition => Tables::Partitioned,
+            MergeStrategy::Global | MergeStrategy::Auto => Tables::Shared,
         }
     }
 }
 
-/// The two halves of a program that updates tables (`millstream_codegen::partition`).
-pub struct PartitionedCode {
-    /// Emits what the other half needs and the hash of the key.
-    pub scatter: PipelineCode,
-    /// Updates tables with it.
-    pub fold: PipelineCode,
-}
-
-/// The programs of a flat map: those of lookups, none for the others.
-#[derive(Default)]
-pub struct FlatMapCode {
-    /// Finds the group of a row's keys in the lookup table (`lower_keys`), over the flat map's arguments.
-    pub probe: Option<PipelineCode>,
-    /// Selects the pairs for which the residual is TRUE (`lower_condition`), over the columns before the flat map, then
-    /// those of the table.
-    pub residual: Option<PipelineCode>,
-}
-
-/// The programs of a keyed operator.
-pub struct OperatorCode {
-    /// For each input: the groups of its rows by key (`lower_keys`), over its columns. All have one entry layout.
-    pub keys: Vec<PipelineCode>,
-    /// Selects the pairs for which the residual of a join is TRUE (`lower_condition`), over left, then right columns.
-    pub residual: Option<PipelineCode>,
-    /// Updates the entries of slots (`lower_slots`), over the columns of the input, then the slot.
-    pub slots: Option<PipelineCode>,
+impl From<&RunConfig> for Tables {
+    fn from(config: &RunConfig) -> Tables {
+        match config.merge {
+            // A single worker has nobody to share tables with.
+            MergeStrategy::Auto if config.workers <= 1 => Tables::Own,
+            merge => merge.into(),
+        }
+    }
 }
 
 /// A program and what executes it now. Clones share that: whoever compiles in the background keeps one.

@@ -25,7 +25,7 @@ pub(crate) const DATABASE: &str = "default_database";
 /// Tables and views by name.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
-    entries: BTreeMap<String, Relation>,
+    entries: BTreeMap<String, CatalogEntry>,
     functions: SqlFunctions,
     connectors: Option<Connectors>,
 }
@@ -41,7 +41,7 @@ pub struct Connectors {
 
 /// A table or a view.
 #[derive(Debug, Clone)]
-pub enum Relation {
+pub enum CatalogEntry {
     /// A table.
     Table(Arc<TableEntry>),
     /// A view.
@@ -70,12 +70,12 @@ pub struct View {
     pub definition: ViewDefinition,
 }
 
-impl Relation {
+impl CatalogEntry {
     /// Columns: a table's, or a view's at its creation.
     pub fn schema(&self) -> Schema {
         match self {
-            Relation::Table(entry) => entry.table.schema(),
-            Relation::View(view) => view.schema.clone(),
+            CatalogEntry::Table(entry) => entry.table.schema(),
+            CatalogEntry::View(view) => view.schema.clone(),
         }
     }
 }
@@ -122,7 +122,7 @@ impl Catalog {
     fn drop_relation(&mut self, name: &[Ident], if_exists: bool, is_table: bool) -> Result<bool, Diagnostic> {
         let found = local_name(name).and_then(|n| Some((n.to_owned(), self.entries.get(n)?)));
         match found {
-            Some((local, relation)) if matches!(relation, Relation::Table(_)) == is_table => {
+            Some((local, relation)) if matches!(relation, CatalogEntry::Table(_)) == is_table => {
                 self.entries.remove(&local);
                 Ok(true)
             }
@@ -137,7 +137,7 @@ impl Catalog {
     }
 
     /// The table or view of this name; the parts of a qualified name in order.
-    pub fn lookup<'a>(&self, name: impl IntoIterator<Item = &'a Ident>) -> Result<Relation, Diagnostic> {
+    pub fn lookup<'a>(&self, name: impl IntoIterator<Item = &'a Ident>) -> Result<CatalogEntry, Diagnostic> {
         let name: Vec<Ident> = name.into_iter().cloned().collect();
         let found = local_name(&name).and_then(|local| self.entries.get(local));
         found.cloned().ok_or_else(|| self.unknown(&name))
@@ -147,8 +147,8 @@ impl Catalog {
     pub fn lookup_table<'a>(&self, name: impl IntoIterator<Item = &'a Ident>) -> Result<Arc<Table>, Diagnostic> {
         let name: Vec<Ident> = name.into_iter().cloned().collect();
         match self.lookup(&name)? {
-            Relation::Table(entry) => Ok(Arc::clone(&entry.table)),
-            Relation::View(view) => {
+            CatalogEntry::Table(entry) => Ok(Arc::clone(&entry.table)),
+            CatalogEntry::View(view) => {
                 let diagnostic = Diagnostic::new(code::NOT_A_SINK, format!("'{}' is a view", view.name));
                 Err(at_span(diagnostic, span_of(&name)).advise("name a table"))
             }
@@ -162,7 +162,7 @@ impl Catalog {
 
     /// Names of the views, sorted.
     pub fn view_names(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().filter(|(_, r)| matches!(r, Relation::View(_))).map(|(name, _)| name.as_str())
+        self.entries.iter().filter(|(_, r)| matches!(r, CatalogEntry::View(_))).map(|(name, _)| name.as_str())
     }
 
     /// The name under which a new object goes; `None` when it is taken and that is no error.
@@ -172,7 +172,7 @@ impl Catalog {
             None => Ok(Some(local.to_owned())),
             Some(_) if if_not_exists => Ok(None),
             Some(relation) => {
-                let what = if matches!(relation, Relation::Table(_)) { "table" } else { "view" };
+                let what = if matches!(relation, CatalogEntry::Table(_)) { "table" } else { "view" };
                 let diagnostic = Diagnostic::new(code::ALREADY_EXISTS, format!("there is a {what} '{local}' already"));
                 Err(at_span(diagnostic, span_of(name)).advise("drop it first, or say IF NOT EXISTS"))
             }

@@ -1,6 +1,6 @@
 //! `DESCRIBE` and `SHOW CREATE …`: what the catalog knows, in Flink's words.
 
-use crate::catalog::{Relation, TableEntry, View};
+use crate::catalog::{CatalogEntry, TableEntry, View};
 use crate::ddl::{ColumnDefinition, ColumnSource};
 use millstream_types::secret;
 use std::fmt::Write;
@@ -12,10 +12,10 @@ pub const DESCRIBE_COLUMNS: [&str; 6] = ["name", "type", "null", "key", "extras"
 pub type DescribeRow = [Option<String>; 6];
 
 /// The rows of `DESCRIBE name`.
-pub fn describe(relation: &Relation) -> Vec<DescribeRow> {
+pub fn describe(relation: &CatalogEntry) -> Vec<DescribeRow> {
     match relation {
-        Relation::Table(entry) => describe_table(entry),
-        Relation::View(view) => {
+        CatalogEntry::Table(entry) => describe_table(entry),
+        CatalogEntry::View(view) => {
             let row = |f: &millstream_types::Field| {
                 let null = f.nullable.to_string().to_uppercase();
                 [Some(f.name.clone()), Some(f.data_type.to_string()), Some(null), None, None, None]

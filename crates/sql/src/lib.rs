@@ -31,7 +31,7 @@ pub mod statement;
 pub mod user_function;
 
 pub use bind::{bind_insert, bind_query};
-pub use catalog::{Catalog, Connectors, Relation};
+pub use catalog::{Catalog, CatalogEntry, Connectors};
 pub use diagnostics::render;
 pub use script::{is_complete, substitute_variables};
 pub use settings::{

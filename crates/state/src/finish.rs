@@ -26,7 +26,7 @@ pub(crate) fn column(objects: &[Option<&Object>], phys: Phys, finish: &Finish, d
             _ => wrong(object, finish),
         }),
         Finish::Mode => single(objects, phys, &arrow, |object, into| match object {
-            Object::List(list) => mode(&Sorted::of(list, phys), into),
+            Object::List(list) => mode(&SortedValues::of(list, phys), into),
             _ => wrong(object, finish),
         }),
         Finish::Count => counts(objects, &arrow, |object| match object {
@@ -113,21 +113,21 @@ fn values_column(values: Values, phys: Phys, nulls: Option<NullBuffer>, arrow: &
 }
 
 /// The values of a list in ascending order, without NULLs.
-enum Sorted<'a> {
+enum SortedValues<'a> {
     Words(Vec<i64>),
     Wides(Vec<i128>),
     Strings(Vec<&'a [u8]>),
 }
 
-impl<'a> Sorted<'a> {
-    fn of(list: &'a List, phys: Phys) -> Sorted<'a> {
+impl<'a> SortedValues<'a> {
+    fn of(list: &'a List, phys: Phys) -> SortedValues<'a> {
         match phys {
-            Phys::I128 => Sorted::Wides(sorted(list, |values, i| match values {
+            Phys::I128 => SortedValues::Wides(sorted(list, |values, i| match values {
                 Values::Wides(wides) => wides[i],
                 _ => 0,
             })),
-            Phys::Str => Sorted::Strings(sorted(list, Values::string)),
-            _ => Sorted::Words(sorted(list, |values, i| match values {
+            Phys::Str => SortedValues::Strings(sorted(list, Values::string)),
+            _ => SortedValues::Words(sorted(list, |values, i| match values {
                 Values::Words(words) => positive_zero(phys, words[i]),
                 _ => 0,
             })),
@@ -167,11 +167,11 @@ fn longest<T: PartialEq>(sorted: &[T]) -> Option<&T> {
     best.map(|(value, _)| value)
 }
 
-fn mode(sorted: &Sorted<'_>, into: &mut Values) -> bool {
+fn mode(sorted: &SortedValues<'_>, into: &mut Values) -> bool {
     match (sorted, into) {
-        (Sorted::Words(sorted), Values::Words(into)) => into.extend(longest(sorted)),
-        (Sorted::Wides(sorted), Values::Wides(into)) => into.extend(longest(sorted)),
-        (Sorted::Strings(sorted), Values::Strings(bytes, ends)) => {
+        (SortedValues::Words(sorted), Values::Words(into)) => into.extend(longest(sorted)),
+        (SortedValues::Wides(sorted), Values::Wides(into)) => into.extend(longest(sorted)),
+        (SortedValues::Strings(sorted), Values::Strings(bytes, ends)) => {
             if let Some(string) = longest(sorted) {
                 bytes.extend_from_slice(string);
                 ends.push(bytes.len());
@@ -180,9 +180,9 @@ fn mode(sorted: &Sorted<'_>, into: &mut Values) -> bool {
         _ => unreachable!("values of one type"),
     }
     match sorted {
-        Sorted::Words(sorted) => !sorted.is_empty(),
-        Sorted::Wides(sorted) => !sorted.is_empty(),
-        Sorted::Strings(sorted) => !sorted.is_empty(),
+        SortedValues::Words(sorted) => !sorted.is_empty(),
+        SortedValues::Wides(sorted) => !sorted.is_empty(),
+        SortedValues::Strings(sorted) => !sorted.is_empty(),
     }
 }
 
@@ -239,10 +239,10 @@ fn percentile(list: &List, fraction: f64) -> Option<f64> {
 }
 
 /// A value of a list: the leaf that it is in, and its place there.
-type Place<'a> = (&'a List, usize);
+type ListPlace<'a> = (&'a List, usize);
 
 /// The places of the distinct values of a list, each where it first came, in order of the input.
-fn first_of_each(list: &List) -> Vec<Place<'_>> {
+fn first_of_each(list: &List) -> Vec<ListPlace<'_>> {
     let places = list.in_order();
     let same = |a: usize, b: usize| places[a].0.compare(places[a].1, places[b].0, places[b].1);
     let mut by_value: Vec<usize> = (0..places.len()).collect();
@@ -253,7 +253,7 @@ fn first_of_each(list: &List) -> Vec<Place<'_>> {
     firsts.into_iter().map(|i| places[i]).collect()
 }
 
-fn join(places: Vec<Place<'_>>, separator: &str, into: &mut Values) -> bool {
+fn join(places: Vec<ListPlace<'_>>, separator: &str, into: &mut Values) -> bool {
     let Values::Strings(bytes, ends) = into else { unreachable!("only strings are joined") };
     let start = bytes.len();
     let mut count = 0;
@@ -276,7 +276,7 @@ fn arrays(
     objects: &[Option<&Object>],
     phys: Phys,
     arrow: &Arrow,
-    places: for<'a> fn(&'a List) -> Vec<Place<'a>>,
+    places: for<'a> fn(&'a List) -> Vec<ListPlace<'a>>,
 ) -> ArrayRef {
     let Arrow::List(element) = arrow else { unreachable!("an ARRAY is stored as a list, not as {arrow}") };
     let mut values = Values::new(phys);
@@ -313,7 +313,7 @@ fn multisets(objects: &[Option<&Object>], phys: Phys, arrow: &Arrow) -> ArrayRef
         let before = counts.len();
         match object {
             None => {}
-            Some(Object::List(list)) => push_runs(&Sorted::of(list, phys), &mut keys, &mut counts),
+            Some(Object::List(list)) => push_runs(&SortedValues::of(list, phys), &mut keys, &mut counts),
             Some(Object::Distinct(set)) => {
                 let ascending = set.ascending();
                 (0..ascending.len()).for_each(|i| keys.push_from(&ascending, i));
@@ -332,17 +332,17 @@ fn multisets(objects: &[Option<&Object>], phys: Phys, arrow: &Arrow) -> ArrayRef
 }
 
 /// Appends each distinct value and how often it is there.
-fn push_runs(sorted: &Sorted<'_>, keys: &mut Values, counts: &mut Vec<i64>) {
+fn push_runs(sorted: &SortedValues<'_>, keys: &mut Values, counts: &mut Vec<i64>) {
     match (sorted, keys) {
-        (Sorted::Words(sorted), Values::Words(keys)) => runs(sorted).for_each(|(&value, count)| {
+        (SortedValues::Words(sorted), Values::Words(keys)) => runs(sorted).for_each(|(&value, count)| {
             keys.push(value);
             counts.push(count);
         }),
-        (Sorted::Wides(sorted), Values::Wides(keys)) => runs(sorted).for_each(|(&value, count)| {
+        (SortedValues::Wides(sorted), Values::Wides(keys)) => runs(sorted).for_each(|(&value, count)| {
             keys.push(value);
             counts.push(count);
         }),
-        (Sorted::Strings(sorted), Values::Strings(bytes, ends)) => runs(sorted).for_each(|(value, count)| {
+        (SortedValues::Strings(sorted), Values::Strings(bytes, ends)) => runs(sorted).for_each(|(value, count)| {
             bytes.extend_from_slice(value);
             ends.push(bytes.len());
             counts.push(count);

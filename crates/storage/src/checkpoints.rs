@@ -33,7 +33,7 @@ pub struct Listed {
 
 /// The numbers in the name of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Numbers {
+struct FileNumbers {
     checkpoint: u64,
     /// 0 of stores that nobody else writes to.
     run: u64,
@@ -43,28 +43,28 @@ const MANIFEST: &str = "checkpoint-";
 const STATE: &str = "state-";
 const FROM: &str = "from-";
 
-impl Numbers {
+impl FileNumbers {
     fn text(self) -> String {
-        let Numbers { checkpoint, run } = self;
+        let FileNumbers { checkpoint, run } = self;
         if run == 0 { format!("{checkpoint:08}") } else { format!("{checkpoint:08}r{run}") }
     }
 
-    fn parse(text: &str) -> Option<Numbers> {
+    fn parse(text: &str) -> Option<FileNumbers> {
         let (checkpoint, run) = text.split_once('r').unwrap_or((text, "0"));
-        Some(Numbers { checkpoint: checkpoint.parse().ok()?, run: run.parse().ok()? })
+        Some(FileNumbers { checkpoint: checkpoint.parse().ok()?, run: run.parse().ok()? })
     }
 
-    fn of_manifest(name: &str) -> Option<Numbers> {
-        Numbers::parse(name.strip_prefix(MANIFEST)?.strip_suffix(".json")?)
+    fn of_manifest(name: &str) -> Option<FileNumbers> {
+        FileNumbers::parse(name.strip_prefix(MANIFEST)?.strip_suffix(".json")?)
     }
 
-    fn of_state(name: &str) -> Option<Numbers> {
-        Numbers::parse(name.strip_prefix(STATE)?.split_once('-')?.0)
+    fn of_state(name: &str) -> Option<FileNumbers> {
+        FileNumbers::parse(name.strip_prefix(STATE)?.split_once('-')?.0)
     }
 
-    fn of_beginning(name: &str) -> Option<Numbers> {
+    fn of_beginning(name: &str) -> Option<FileNumbers> {
         let (run, checkpoint) = name.strip_prefix(FROM)?.split_once('-')?;
-        Some(Numbers { checkpoint: checkpoint.parse().ok()?, run: run.parse().ok()? })
+        Some(FileNumbers { checkpoint: checkpoint.parse().ok()?, run: run.parse().ok()? })
     }
 
     fn manifest_name(self) -> String {
@@ -77,13 +77,13 @@ fn beginning_name(run: &Run, checkpoint: u64) -> String {
 }
 
 /// The manifests among files, the newest first, in two parts: those that count, and those that are void.
-type Manifests<'a> = Vec<(Numbers, &'a StoredFile)>;
+type Manifests<'a> = Vec<(FileNumbers, &'a StoredFile)>;
 
 fn manifests(files: &[StoredFile]) -> (Manifests<'_>, Manifests<'_>) {
-    let beginnings: Vec<Numbers> = files.iter().filter_map(|file| Numbers::of_beginning(&file.name)).collect();
-    let is_void = |of: Numbers| beginnings.iter().any(|from| of.run < from.run && of.checkpoint > from.checkpoint);
+    let beginnings: Vec<FileNumbers> = files.iter().filter_map(|file| FileNumbers::of_beginning(&file.name)).collect();
+    let is_void = |of: FileNumbers| beginnings.iter().any(|from| of.run < from.run && of.checkpoint > from.checkpoint);
     let mut all: Manifests<'_> =
-        files.iter().filter_map(|file| Some((Numbers::of_manifest(&file.name)?, file))).collect();
+        files.iter().filter_map(|file| Some((FileNumbers::of_manifest(&file.name)?, file))).collect();
     all.sort_by_key(|&(numbers, _)| std::cmp::Reverse(numbers));
     all.into_iter().partition(|&(numbers, _)| !is_void(numbers))
 }
@@ -104,8 +104,8 @@ impl Checkpoints {
         &self.store
     }
 
-    fn of_this_run(&self, checkpoint: u64) -> Numbers {
-        Numbers { checkpoint, run: self.run.as_ref().map_or(0, |run| run.number()) }
+    fn of_this_run(&self, checkpoint: u64) -> FileNumbers {
+        FileNumbers { checkpoint, run: self.run.as_ref().map_or(0, |run| run.number()) }
     }
 
     /// The numbers of all checkpoints, the newest first. Manifests are not read.
@@ -206,7 +206,7 @@ impl Checkpoints {
         for (_, file) in void {
             self.store.delete(&file.name)?;
         }
-        for (Numbers { checkpoint, .. }, file) in counting {
+        for (FileNumbers { checkpoint, .. }, file) in counting {
             if gone(checkpoint) {
                 self.store.delete(&file.name)?;
                 removed.push(checkpoint);
@@ -218,10 +218,10 @@ impl Checkpoints {
             }
         }
         let files = self.store.list()?;
-        let newest = files.iter().filter_map(|file| Numbers::of_beginning(&file.name)).map(|from| from.run).max();
+        let newest = files.iter().filter_map(|file| FileNumbers::of_beginning(&file.name)).map(|from| from.run).max();
         for file in files {
             let is_unneeded = || is_sure && !needed.contains(file.name.as_str());
-            let goes = match (Numbers::of_state(&file.name), Numbers::of_beginning(&file.name)) {
+            let goes = match (FileNumbers::of_state(&file.name), FileNumbers::of_beginning(&file.name)) {
                 // What a later run has written is not known here.
                 (Some(of), _) => of.run <= own_run && is_unneeded(),
                 (_, Some(from)) => newest.is_some_and(|newest| from.run < newest),

@@ -5,10 +5,10 @@
 //! Each slot has a key, the number of its slice, and a value that is made once and used for one slice after the other. A
 //! number may be in any of the `WAYS` slots from its home on.
 //!
-//! - `Slot::key`: `FREE`, or a number. Any thread may change it from `FREE` to its number by compare-and-swap (acquire, so
+//! - `SliceSlot::key`: `FREE`, or a number. Any thread may change it from `FREE` to its number by compare-and-swap (acquire, so
 //!   that it sees the value as the last user has left it). Only the *drainer*, one thread at a time, changes it back
 //!   (release), after it has emptied the value.
-//! - `Slot::value`: shared; what threads do with it is its own protocol. Between a claim and the drain only those use it who
+//! - `SliceSlot::value`: shared; what threads do with it is its own protocol. Between a claim and the drain only those use it who
 //!   have got it by [`SliceRing::claim`].
 //!
 //! Two threads that claim a number at the same time, while slots before it become free, may get two slots for it. Whoever
@@ -27,7 +27,7 @@ const WAYS: usize = 8;
 const FREE: i64 = i64::MIN;
 
 #[derive(Debug)]
-struct Slot<T> {
+struct SliceSlot<T> {
     key: AtomicI64,
     value: T,
 }
@@ -35,17 +35,17 @@ struct Slot<T> {
 /// See the file's description.
 #[derive(Debug)]
 pub struct SliceRing<T> {
-    slots: Box<[Slot<T>]>,
+    slots: Box<[SliceSlot<T>]>,
 }
 
 impl<T> SliceRing<T> {
     /// Of so many slots, a power of two; `value` makes the empty value of one.
     pub fn new(slots: usize, value: impl Fn() -> T) -> SliceRing<T> {
         assert!(slots.is_power_of_two(), "slots are found by masking");
-        SliceRing { slots: (0..slots).map(|_| Slot { key: AtomicI64::new(FREE), value: value() }).collect() }
+        SliceRing { slots: (0..slots).map(|_| SliceSlot { key: AtomicI64::new(FREE), value: value() }).collect() }
     }
 
-    fn ways(&self, number: i64) -> impl Iterator<Item = &Slot<T>> {
+    fn ways(&self, number: i64) -> impl Iterator<Item = &SliceSlot<T>> {
         // Numbers are multiples of the length of slices: the high bits of the product differ for neighbours.
         let home = (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(20) as usize;
         let mask = self.slots.len() - 1;

@@ -5,7 +5,7 @@ use super::{Lowered, Lowering, OutputSource, Scalar};
 use crate::buffers::phys_of;
 use crate::program::{Emit, Layout, Terminal};
 use millstream_abi::ErrorKind;
-use millstream_plan::expr::{Expr, ExprKind};
+use millstream_plan::expr::{Expr, ExprKind, column_name};
 use millstream_plan::pipeline::SinkPlan;
 use millstream_types::{Diagnostic, Field, Value};
 
@@ -28,8 +28,14 @@ impl Lowering<'_> {
     }
 
     /// Emits the columns.
-    pub(super) fn emit(mut self, name: &str) -> Result<Lowered, Diagnostic> {
-        let columns = self.current_columns();
+    pub(super) fn emit(self, name: &str) -> Result<Lowered, Diagnostic> {
+        self.emit_with(name, &[])
+    }
+
+    /// Emits the columns, followed by the arguments of a flat map.
+    pub(super) fn emit_with(mut self, name: &str, arguments: &[Expr]) -> Result<Lowered, Diagnostic> {
+        let mut columns = self.current_columns();
+        columns.extend_from_slice(arguments);
         let (emits, outputs) = self.emitted(&columns, &[])?;
         self.finish_emit(name, emits, outputs, &columns)
     }
@@ -60,7 +66,7 @@ impl Lowering<'_> {
                 Some(input) => OutputSource::Input(input),
                 None => {
                     let Scalar { value, valid } = self.expression(expr, depth)?;
-                    let name = names.get(i).cloned().unwrap_or_else(|| format!("column{i}"));
+                    let name = names.get(i).cloned().unwrap_or_else(|| column_name(i));
                     emits.push(Emit { name, value, valid });
                     OutputSource::Emitted(emits.len() - 1)
                 }

@@ -4,10 +4,12 @@
 use super::aggregate::key_layout;
 use super::{Lowered, Lowering};
 use crate::program::{Access, Terminal, Update};
+use crate::programs::Keyed;
 use millstream_abi::Accumulator;
 use millstream_plan::expr::Expr;
-use millstream_plan::pipeline::{ComponentUpdate, SlotAggregates};
+use millstream_plan::pipeline::{ComponentUpdate, KeyedOperator, SlotAggregates};
 use millstream_types::{DataType, Diagnostic, Field, Schema};
+use std::sync::Arc;
 
 /// Lowers the numbering of keys: for each row over the columns of `schema` it finds the entry of the key in the columns
 /// `keys`, or has it inserted, and reports its group (`Accumulator::Group`, the only accumulator). `fields` has name,
@@ -43,6 +45,38 @@ pub fn lower_slots(name: &str, schema: &Schema, aggregates: &SlotAggregates) -> 
     let with_slot = Schema::new(fields);
     let lowering = Lowering::new(&with_slot);
     lowering.update_entries(name, &[slot], &[key], &aggregates.components, &aggregates.updates)
+}
+
+/// Lowers the programs of keyed operator `index`, part by part.
+pub(super) struct ByKey<'a> {
+    pub(super) index: usize,
+    pub(super) operator: &'a KeyedOperator,
+}
+
+impl ByKey<'_> {
+    /// The keys of each input, and nothing else.
+    pub(super) fn keys(&self) -> Result<Keyed<Arc<Lowered>>, Diagnostic> {
+        let ByKey { index, operator } = self;
+        let mut keys = Vec::with_capacity(operator.inputs.len());
+        for (port, input) in operator.inputs.iter().enumerate() {
+            let name = format!("keys of input {port} of operator {index}");
+            keys.push(Arc::new(lower_keys(&name, &input.schema, &input.keys, &operator.keys)?));
+        }
+        Ok(Keyed { keys, residual: None, slots: None })
+    }
+
+    /// What a pair of rows must fulfil besides equal keys.
+    pub(super) fn condition(&self, residual: Option<&Expr>) -> Result<Option<Arc<Lowered>>, Diagnostic> {
+        let both = self.operator.inputs.iter().flat_map(|i| i.schema.fields.iter().cloned()).collect();
+        let name = format!("condition of operator {}", self.index);
+        residual.map(|r| lower_condition(&name, &Schema::new(both), r).map(Arc::new)).transpose()
+    }
+
+    /// The update of the aggregates of slots, over the columns of the first input.
+    pub(super) fn slots(&self, aggregates: &SlotAggregates) -> Result<Arc<Lowered>, Diagnostic> {
+        let name = format!("aggregates of operator {}", self.index);
+        lower_slots(&name, &self.operator.inputs[0].schema, aggregates).map(Arc::new)
+    }
 }
 
 impl Lowering<'_> {

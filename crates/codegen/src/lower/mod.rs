@@ -3,26 +3,38 @@
 //! A pipeline's operators are visited in the order in which rows flow. `scan` produces the columns of the input,
 //! lazily: a column is loaded where it is first used. `filter` and `project` consume them; a projection computes
 //! nothing by itself, its expressions are lowered where an operator above uses them. `emit`, `aggregate` and `exchange`
-//! end the program; so does a `flat_map`, behind which another program goes on. Which table a row of an aggregation goes
-//! to is in `assigner`; the programs of keyed operators and lookup tables are in `keyed`. Scalar expressions are in
-//! `expression`.
+//! end the program; so does a flat map (`windows`, `repeat`, `unnest`, `lookup`), behind which another program goes on. Which table a
+//! row of an aggregation goes to is in `assigner`. Every operator has the file of its name in `millstream_plan::operators`; what
+//! the programs of keyed ones share is in `keyed`. Scalar expressions are in `expression`.
 //!
 //! NULL becomes two values here: a `Scalar` is a value and, when it can be NULL, a second value that says whether
 //! it is there. What is not there is any value of its type that is harmless to compute with.
 
 mod aggregate;
 mod assigner;
+mod count;
 mod emit;
 mod exchange;
 mod expression;
 mod filter;
-mod flat_map;
+mod interval_join;
 mod keyed;
+mod lookup;
 mod lowered;
 mod nested_cast;
+mod over;
+mod plan;
 mod project;
+mod rank;
+mod regular_join;
+mod repeat;
 mod scan;
+mod session;
+mod unnest;
 mod vector;
+mod versioned_join;
+mod window_join;
+mod windows;
 
 #[cfg(test)]
 mod tests;
@@ -30,6 +42,7 @@ mod tests;
 pub use aggregate::entry_layout;
 pub use keyed::{lower_condition, lower_keys, lower_slots};
 pub use lowered::{Lowered, OutputSource, VectorColumn};
+pub use plan::lower_plan;
 
 use crate::builder::Builder;
 use crate::program::{Input, Site, Terminal, Value};
@@ -37,7 +50,7 @@ use crate::verify::verify;
 use millstream_abi::{ErrorKind, RuntimeFn};
 use millstream_plan::explain::Shown;
 use millstream_plan::expr::{Expr, Span};
-use millstream_plan::pipeline::{Operator, PipelineEnd, PipelineInput, QueryPlan, SourceColumn};
+use millstream_plan::pipeline::{FlatMap, Operator, PipelineEnd, PipelineInput, QueryPlan, SourceColumn};
 use millstream_types::{DataType, Diagnostic, Field, Place, Schema, code};
 
 /// Lowers pipeline `index` of a plan to its stages: one program more than it has flat maps. Each but the last emits the
@@ -175,6 +188,16 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// Ends the program before a flat map. The columns that the flat map makes are those of the program behind it.
+    fn flat_map(self, name: &str, flat_map: &FlatMap) -> Result<Lowered, Diagnostic> {
+        match flat_map {
+            FlatMap::Windows { time, .. } => self.windows(name, time),
+            FlatMap::Repeat { .. } => self.repeat(name),
+            FlatMap::Unnest { collection, .. } => self.unnest(name, collection),
+            FlatMap::Lookup { keys, .. } => self.lookup(name, keys),
+        }
+    }
+
     /// The number of projections passed: where expressions of the operators ahead look for their columns.
     fn depth(&self) -> usize {
         self.layers.len()
@@ -242,10 +265,4 @@ fn unsupported(message: String, span: Span) -> Diagnostic {
             length: span.length.max(1).into(),
         }),
     }
-}
-
-/// The columns that expressions make, by number.
-fn schema_of(columns: &[Expr]) -> Schema {
-    let field = |(i, e): (usize, &Expr)| Field::new(format!("column{i}"), e.data_type.clone(), e.nullable);
-    Schema::new(columns.iter().enumerate().map(field).collect())
 }

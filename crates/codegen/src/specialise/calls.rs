@@ -77,7 +77,7 @@ fn is_constant(op: &Op) -> bool {
 /// Whether the function may be called beforehand, and its result be written into a program.
 fn is_known(function: RuntimeFn) -> bool {
     let is_small = matches!(function.result(), Phys::Bool | Phys::I8 | Phys::I16 | Phys::I32 | Phys::I64);
-    function.is_total() && function.is_deterministic() && is_small
+    function.is_total() && function.is_pure() && is_small
 }
 
 /// The result of a call and its validity, where that is known: for all values of its arguments, or for few.

@@ -1,6 +1,6 @@
 //! Avro's binary form → columns. What the writer's schema has and nobody wants is skipped.
 //!
-//! A [`RecordReader`] is made once for a writer's schema and a table: it knows for each field of the writer where its values
+//! A [`AvroRecordReader`] is made once for a writer's schema and a table: it knows for each field of the writer where its values
 //! go. Fields are found by name; numbers become wider ones; what the writer does not have is NULL.
 
 use super::cursor::{Cursor, Fault, decimal, skip};
@@ -43,7 +43,7 @@ enum FieldReader {
 
 /// Reads records of one writer's schema into the columns of a table.
 #[derive(Debug)]
-pub(super) struct RecordReader {
+pub(super) struct AvroRecordReader {
     schema: AvroSchema,
     fields: Vec<FieldReader>,
     /// Columns that the writer does not have.
@@ -51,17 +51,17 @@ pub(super) struct RecordReader {
 }
 
 /// The columns that a query wants.
-pub(super) struct Wanted {
+pub(super) struct WantedFields {
     /// The fields of the table that any of them lies in.
     fields: Vec<Field>,
     /// For each column the field, the names on the way below it, its own name and whether it may be NULL.
     columns: Vec<(usize, Vec<String>, String, bool)>,
 }
 
-impl Wanted {
+impl WantedFields {
     /// Those with a path.
-    pub(super) fn of(request: &SourceRequest) -> Result<Wanted, Diagnostic> {
-        let mut wanted = Wanted { fields: Vec::new(), columns: Vec::new() };
+    pub(super) fn of(request: &SourceRequest) -> Result<WantedFields, Diagnostic> {
+        let mut wanted = WantedFields { fields: Vec::new(), columns: Vec::new() };
         for ColumnRequest { name, origin, nullable, .. } in &request.columns {
             let RequestOrigin::Path(path) = origin else { continue };
             let unknown = || Diagnostic::bug(format!("path {path:?} of column {name} leaves the schema"));
@@ -88,7 +88,7 @@ impl Wanted {
     pub(super) fn decode(
         &self,
         messages: &Messages,
-        open: impl Fn(&[u8]) -> Result<(Arc<RecordReader>, usize), Diagnostic>,
+        open: impl Fn(&[u8]) -> Result<(Arc<AvroRecordReader>, usize), Diagnostic>,
     ) -> Result<DecodedMessages, Diagnostic> {
         let builders = self.fields.iter().map(|field| ColumnBuilder::new(&field.data_type, messages.len()));
         let mut builders = builders.collect::<Result<Vec<_>, _>>()?;
@@ -138,14 +138,14 @@ fn malformed(fault: Fault, cursor: &Cursor<'_>, start: usize) -> Diagnostic {
     )
 }
 
-impl RecordReader {
+impl AvroRecordReader {
     /// Of a writer's schema.
-    pub(super) fn new(schema: AvroSchema, wanted: &Wanted) -> Result<RecordReader, String> {
+    pub(super) fn new(schema: AvroSchema, wanted: &WantedFields) -> Result<AvroRecordReader, String> {
         let AvroType::Record(fields) = schema.of(schema.root).clone() else {
             return Err("it is not that of a record".into());
         };
         let (fields, absent) = field_readers(&schema, &fields, &wanted.fields, 0)?;
-        Ok(RecordReader { schema, fields, absent })
+        Ok(AvroRecordReader { schema, fields, absent })
     }
 
     fn read(&self, cursor: &mut Cursor<'_>, builders: &mut [ColumnBuilder]) -> Result<(), Fault> {

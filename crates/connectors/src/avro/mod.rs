@@ -15,7 +15,7 @@ use crate::format::{BareFormat, MessageFormat};
 use crate::messages::{DecodedMessages, MessageDecoder, MessageEncoder, Messages, failure};
 use crate::option_table::{OptionInfo, option};
 use crate::{SinkRequest, SourceRequest};
-use decode::{RecordReader, Wanted};
+use decode::{AvroRecordReader, WantedFields};
 use encode::AvroEncoder;
 use millstream_types::{Diagnostic, Options, Place, code};
 use registry::Registry;
@@ -80,15 +80,15 @@ fn plain_decoder(request: &SourceRequest) -> Result<Box<dyn MessageDecoder>, Dia
     }
     let legacy = options.boolean("avro.timestamp_mapping.legacy", true)?;
     let schema = schema::derived(&request.schema.fields, legacy)?;
-    let wanted = Wanted::of(request)?;
-    let reader = AvroSchema::parse(&schema.to_string()).and_then(|schema| RecordReader::new(schema, &wanted));
+    let wanted = WantedFields::of(request)?;
+    let reader = AvroSchema::parse(&schema.to_string()).and_then(|schema| AvroRecordReader::new(schema, &wanted));
     let reader = reader.map_err(|e| Diagnostic::bug(format!("the schema of a table cannot be read: {e}")))?;
     Ok(Box::new(PlainDecoder { wanted, reader: Arc::new(reader) }))
 }
 
 struct PlainDecoder {
-    wanted: Wanted,
-    reader: Arc<RecordReader>,
+    wanted: WantedFields,
+    reader: Arc<AvroRecordReader>,
 }
 
 impl MessageDecoder for PlainDecoder {
@@ -105,7 +105,7 @@ fn plain_encoder(request: &SinkRequest) -> Result<Box<dyn MessageEncoder>, Diagn
 fn confluent_decoder(request: &SourceRequest) -> Result<Box<dyn MessageDecoder>, Diagnostic> {
     check_credentials(&request.options)?;
     let registry = Registry::open(&request.options)?;
-    Ok(Box::new(ConfluentDecoder { wanted: Wanted::of(request)?, registry, readers: Mutex::default() }))
+    Ok(Box::new(ConfluentDecoder { wanted: WantedFields::of(request)?, registry, readers: Mutex::default() }))
 }
 
 fn check_credentials(options: &Options) -> Result<(), Diagnostic> {
@@ -117,16 +117,16 @@ fn check_credentials(options: &Options) -> Result<(), Diagnostic> {
 }
 
 struct ConfluentDecoder {
-    wanted: Wanted,
+    wanted: WantedFields,
     registry: Registry,
     /// By number of the schema; or why its messages cannot be read.
-    readers: Mutex<HashMap<u32, Result<Arc<RecordReader>, String>>>,
+    readers: Mutex<HashMap<u32, Result<Arc<AvroRecordReader>, String>>>,
 }
 
 impl ConfluentDecoder {
     /// The reader of a schema, which is fetched the first time. Other workers wait meanwhile, since they would need it as
     /// well.
-    fn reader(&self, id: u32) -> Result<Arc<RecordReader>, Diagnostic> {
+    fn reader(&self, id: u32) -> Result<Arc<AvroRecordReader>, Diagnostic> {
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = readers.get(&id) {
             return known.clone().map_err(unreadable);
@@ -135,7 +135,7 @@ impl ConfluentDecoder {
         let describe = |e: String| format!("schema {id} of the registry cannot be used: {e}");
         let reader = text.and_then(|text| {
             let schema = AvroSchema::parse(&text).map_err(describe)?;
-            RecordReader::new(schema, &self.wanted).map(Arc::new).map_err(describe)
+            AvroRecordReader::new(schema, &self.wanted).map(Arc::new).map_err(describe)
         });
         if readers.len() >= MOST_SCHEMAS {
             readers.clear();

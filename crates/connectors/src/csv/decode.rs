@@ -12,7 +12,7 @@ use millstream_types::text::{TimestampStyle, parse_timestamp, parse_timestamp_lt
 use millstream_types::{Code, DataType, Diagnostic, Place, Schema, code};
 use std::borrow::Cow;
 
-pub(super) struct Column {
+pub(super) struct CsvColumn {
     pub(super) name: String,
     data_type: DataType,
     pub(super) nullable: bool,
@@ -23,14 +23,14 @@ pub(super) struct Column {
 /// A decoder for one table and the columns that a query wants of it.
 pub(super) struct CsvDecoder {
     fields: usize,
-    pub(super) columns: Vec<Column>,
+    pub(super) columns: Vec<CsvColumn>,
     /// For each field of a record the columns that read it.
     readers: Vec<Vec<usize>>,
     dialect: Dialect,
     ignore_errors: bool,
 }
 
-pub(super) struct Failure {
+pub(super) struct CsvFailure {
     code: Code,
     message: String,
     column: Option<String>,
@@ -38,8 +38,8 @@ pub(super) struct Failure {
     advice: Option<String>,
 }
 
-pub(super) fn malformed(message: impl Into<String>) -> Failure {
-    Failure { code: code::MALFORMED_RECORD, message: message.into(), column: None, advice: None }
+pub(super) fn malformed(message: impl Into<String>) -> CsvFailure {
+    CsvFailure { code: code::MALFORMED_RECORD, message: message.into(), column: None, advice: None }
 }
 
 /// A field as it stands in the chunk.
@@ -67,7 +67,7 @@ impl CsvDecoder {
             let reader = path.first().and_then(|field| readers.get_mut(*field));
             let reader = reader.ok_or_else(|| Diagnostic::bug(format!("column {name} is not in the schema")))?;
             reader.push(columns.len());
-            columns.push(Column { name, data_type, nullable, path: path.clone() });
+            columns.push(CsvColumn { name, data_type, nullable, path: path.clone() });
         }
         Ok(CsvDecoder { fields: schema.fields.len(), columns, readers, dialect, ignore_errors })
     }
@@ -76,12 +76,12 @@ impl CsvDecoder {
 impl RecordDecoder for CsvDecoder {
     fn decode(&self, chunk: &TextChunk) -> Decoded {
         let text = simdutf8::basic::from_utf8(&chunk.data).ok();
-        let mut state = match State::new(self, &chunk.data, text, chunk.data.len() / 64 + 16) {
+        let mut state = match CsvDecoding::new(self, &chunk.data, text, chunk.data.len() / 64 + 16) {
             Ok(state) => state,
             Err(error) => return Decoded { error: Some(error), ..Decoded::default() },
         };
         let mut error = state.records().err().map(|(at, failure)| diagnostic(chunk, at, failure));
-        let State { builders, rows, skipped, .. } = state;
+        let CsvDecoding { builders, rows, skipped, .. } = state;
         let mut columns = Vec::with_capacity(builders.len());
         for builder in builders {
             match builder.finish(&chunk.data) {
@@ -96,11 +96,11 @@ impl RecordDecoder for CsvDecoder {
     }
 }
 
-fn diagnostic(chunk: &TextChunk, at: usize, failure: Failure) -> Diagnostic {
+fn diagnostic(chunk: &TextChunk, at: usize, failure: CsvFailure) -> Diagnostic {
     failure.diagnostic(&chunk.data[at..], |column| chunk.place(at, column))
 }
 
-impl Failure {
+impl CsvFailure {
     /// The failure of the record that `text` begins with, whose place is known by its column.
     pub(super) fn diagnostic(self, text: &[u8], place: impl Fn(Option<String>) -> Place) -> Diagnostic {
         let place = place(self.column);
@@ -120,7 +120,7 @@ impl Failure {
     }
 }
 
-pub(super) struct State<'a> {
+pub(super) struct CsvDecoding<'a> {
     pub(super) plan: &'a CsvDecoder,
     /// The chunk, or as much of it as may be looked at.
     pub(super) data: &'a [u8],
@@ -131,19 +131,19 @@ pub(super) struct State<'a> {
     skipped: u64,
 }
 
-impl<'a> State<'a> {
+impl<'a> CsvDecoding<'a> {
     /// Nothing decoded yet, and room for some rows.
     pub(super) fn new(
         plan: &'a CsvDecoder,
         data: &'a [u8],
         text: Option<&'a str>,
         rows: usize,
-    ) -> Result<State<'a>, Diagnostic> {
+    ) -> Result<CsvDecoding<'a>, Diagnostic> {
         let builders = plan.columns.iter().map(|c| ColumnBuilder::new(&c.data_type, rows));
-        Ok(State { plan, data, text, builders: builders.collect::<Result<_, _>>()?, rows: 0, skipped: 0 })
+        Ok(CsvDecoding { plan, data, text, builders: builders.collect::<Result<_, _>>()?, rows: 0, skipped: 0 })
     }
 
-    fn records(&mut self) -> Result<(), (usize, Failure)> {
+    fn records(&mut self) -> Result<(), (usize, CsvFailure)> {
         let mut at = 0;
         while at < self.data.len() {
             let byte = self.data[at];
@@ -185,7 +185,7 @@ impl<'a> State<'a> {
     }
 
     /// Decodes the record at `at`; gives the position behind it.
-    pub(super) fn record(&mut self, mut at: usize) -> Result<usize, Failure> {
+    pub(super) fn record(&mut self, mut at: usize) -> Result<usize, CsvFailure> {
         let plan = self.plan;
         let mut count = 0;
         loop {
@@ -218,7 +218,7 @@ impl<'a> State<'a> {
     }
 
     /// Finds the field at `at`; gives it, the position of the next one, and whether it was the record's last.
-    fn field(&self, at: usize) -> Result<(RawField, usize, bool), Failure> {
+    fn field(&self, at: usize) -> Result<(RawField, usize, bool), CsvFailure> {
         if self.data.get(at).copied() == self.plan.dialect.quote && self.plan.dialect.quote.is_some() {
             return self.quoted_field(at + 1);
         }
@@ -245,7 +245,7 @@ impl<'a> State<'a> {
         Ok((RawField { start: at, end, quoted: false, altered }, next, last))
     }
 
-    fn quoted_field(&self, start: usize) -> Result<(RawField, usize, bool), Failure> {
+    fn quoted_field(&self, start: usize) -> Result<(RawField, usize, bool), CsvFailure> {
         let Dialect { delimiter, escape, quote, .. } = self.plan.dialect;
         let quote = quote.expect("called at a quote");
         let mut end = start;
@@ -274,7 +274,7 @@ impl<'a> State<'a> {
         }
     }
 
-    fn column(&mut self, position: usize, field: &RawField) -> Result<(), Failure> {
+    fn column(&mut self, position: usize, field: &RawField) -> Result<(), CsvFailure> {
         let column = &self.plan.columns[position];
         let raw = match self.text {
             Some(text) => &text[field.start..field.end],
@@ -304,7 +304,7 @@ impl<'a> State<'a> {
                 }
                 let message = format!("'{}' cannot be read as {}", excerpt(text.as_bytes()), column.data_type);
                 let advice = iso_advice(&text, &column.name, &column.data_type);
-                Err(Failure { code: code::WRONG_TYPE, message, column: Some(column.name.clone()), advice })
+                Err(CsvFailure { code: code::WRONG_TYPE, message, column: Some(column.name.clone()), advice })
             }
         }
     }
@@ -339,16 +339,16 @@ fn iso_advice(text: &str, column: &str, data_type: &DataType) -> Option<String> 
 }
 
 /// Whether an unquoted field is NULL: the null literal, or nothing where a value of another type than STRING is due.
-fn is_null(text: &str, dialect: &Dialect, column: &Column) -> bool {
+fn is_null(text: &str, dialect: &Dialect, column: &CsvColumn) -> bool {
     let string = column.path.len() == 1 && column.data_type.is_string();
     dialect.null_literal.as_deref() == Some(text) || (!string && text.is_empty())
 }
 
-pub(super) fn null(builder: &mut ColumnBuilder, column: &Column) -> Result<(), Failure> {
+pub(super) fn null(builder: &mut ColumnBuilder, column: &CsvColumn) -> Result<(), CsvFailure> {
     if !column.nullable {
         let message = "a NOT NULL column has no value in the record".to_string();
         let column = Some(column.name.clone());
-        return Err(Failure { code: code::NULL_IN_NOT_NULL, message, column, advice: None });
+        return Err(CsvFailure { code: code::NULL_IN_NOT_NULL, message, column, advice: None });
     }
     builder.push_null();
     Ok(())

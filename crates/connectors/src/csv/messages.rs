@@ -1,6 +1,6 @@
 //! CSV records that come one by one: each message is one record, with or without a line feed at its end.
 
-use super::decode::{CsvDecoder, Failure, State, malformed, null};
+use super::decode::{CsvDecoder, CsvDecoding, CsvFailure, malformed, null};
 use crate::messages::{DecodedMessages, MessageDecoder, Messages};
 use millstream_types::{Diagnostic, Place};
 use std::ops::Range;
@@ -8,7 +8,7 @@ use std::ops::Range;
 impl MessageDecoder for CsvDecoder {
     fn decode(&self, messages: &Messages) -> Result<DecodedMessages, Diagnostic> {
         let data = messages.data().as_slice();
-        let mut state = State::new(self, data, messages.text(), messages.len())?;
+        let mut state = CsvDecoding::new(self, data, messages.text(), messages.len())?;
         let mut decoded = DecodedMessages::default();
         decoded.rows.reserve(messages.len());
         for number in 0..messages.len() {
@@ -40,8 +40,8 @@ impl MessageDecoder for CsvDecoder {
     }
 }
 
-impl State<'_> {
-    fn message(&mut self, range: Range<usize>) -> Result<(), Failure> {
+impl CsvDecoding<'_> {
+    fn message(&mut self, range: Range<usize>) -> Result<(), CsvFailure> {
         if self.data[range.clone()].iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
             return Err(malformed("the message is empty"));
         }
@@ -53,7 +53,7 @@ impl State<'_> {
     }
 
     /// A row of NULLs, for a message that is absent.
-    fn absent(&mut self) -> Result<(), Failure> {
+    fn absent(&mut self) -> Result<(), CsvFailure> {
         self.builders.iter_mut().zip(&self.plan.columns).try_for_each(|(builder, column)| null(builder, column))
     }
 }

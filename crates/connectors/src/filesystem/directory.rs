@@ -33,11 +33,11 @@ pub(super) struct PartDirectory {
     /// Number of the next file.
     next: u64,
     open: Option<Part>,
-    spans: Option<Spans>,
+    spans: Option<DirectorySpans>,
 }
 
 /// Output falls into spans.
-struct Spans {
+struct DirectorySpans {
     job: SinkJob,
     /// Complete files of the span that is being written.
     sealed: Vec<Sealed>,
@@ -133,7 +133,7 @@ impl PartDirectory {
         sync_directory(&self.path);
         self.prefix = prefix(job, checkpoint);
         self.next = 0;
-        self.spans = Some(Spans { job: job.clone(), sealed: Vec::new(), ledger: Arc::default() });
+        self.spans = Some(DirectorySpans { job: job.clone(), sealed: Vec::new(), ledger: Arc::default() });
         Ok(())
     }
 

@@ -39,7 +39,7 @@ impl Compression {
 pub(super) struct RecordReader {
     file: InputFile,
     compression: Compression,
-    state: State,
+    state: ReadState,
     cutter: RecordCutter,
     /// The byte of the (decompressed) file at which reading begins.
     start: u64,
@@ -47,7 +47,7 @@ pub(super) struct RecordReader {
     witness: Option<Arc<FileWitness>>,
 }
 
-enum State {
+enum ReadState {
     /// Files are opened when their turn comes, so that a directory of many files needs few descriptors.
     Closed,
     Open(Box<dyn Read + Send>),
@@ -60,7 +60,14 @@ impl RecordReader {
         let extent = if compression == Compression::None { Extent::Bytes } else { Extent::Compressed };
         let path = file.path.clone().filter(|_| !file.stream);
         let witness = path.map(|path| FileWitness::new(path, extent));
-        RecordReader { file, compression, state: State::Closed, cutter: RecordCutter::new(framer), start: 0, witness }
+        RecordReader {
+            file,
+            compression,
+            state: ReadState::Closed,
+            cutter: RecordCutter::new(framer),
+            start: 0,
+            witness,
+        }
     }
 
     fn open(&self) -> Result<Box<dyn Read + Send>, Diagnostic> {
@@ -163,13 +170,13 @@ impl SplitReader for RecordReader {
 
     fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
         loop {
-            let mut reader = match std::mem::replace(&mut self.state, State::Ended) {
-                State::Ended => return self.cutter.finish(),
-                State::Open(reader) => reader,
-                State::Closed => self.open()?,
+            let mut reader = match std::mem::replace(&mut self.state, ReadState::Ended) {
+                ReadState::Ended => return self.cutter.finish(),
+                ReadState::Open(reader) => reader,
+                ReadState::Closed => self.open()?,
             };
             if self.fill(&mut *reader)? {
-                self.state = State::Open(reader);
+                self.state = ReadState::Open(reader);
                 if let Some(chunk) = self.cutter.cut()? {
                     return Ok(Some(chunk));
                 }

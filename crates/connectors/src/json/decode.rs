@@ -32,7 +32,7 @@ pub(super) struct Rules {
 
 /// Why a record cannot be used.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct JsonFailure {
     pub code: Code,
     /// Where, in the text being decoded.
     pub at: usize,
@@ -84,10 +84,10 @@ impl Remedy {
     }
 }
 
-impl From<Malformed> for Box<Failure> {
-    fn from(malformed: Malformed) -> Box<Failure> {
+impl From<Malformed> for Box<JsonFailure> {
+    fn from(malformed: Malformed) -> Box<JsonFailure> {
         let message = malformed.what.to_string();
-        Box::new(Failure {
+        Box::new(JsonFailure {
             code: code::MALFORMED_RECORD,
             at: malformed.at,
             message,
@@ -97,9 +97,9 @@ impl From<Malformed> for Box<Failure> {
     }
 }
 
-impl Failure {
+impl JsonFailure {
     /// The same failure, seen from the object that has the failed value in its field `name`.
-    pub(super) fn below(mut self: Box<Self>, name: &str) -> Box<Failure> {
+    pub(super) fn below(mut self: Box<Self>, name: &str) -> Box<JsonFailure> {
         let dot = if self.column.is_empty() { "" } else { "." };
         self.column = format!("{name}{dot}{}", self.column);
         self
@@ -108,17 +108,17 @@ impl Failure {
 
 /// Where the value of a field goes.
 #[derive(Debug, Clone)]
-enum Target {
+enum FieldTarget {
     Column(usize),
     Object(usize),
     /// Several columns read the field: a row and a part of it.
-    Many(Vec<Target>),
+    Many(Vec<FieldTarget>),
 }
 
 /// An object of which single fields are wanted; object 0 is the record.
 struct ObjectPlan {
     name: String,
-    fields: Vec<(String, Target)>,
+    fields: Vec<(String, FieldTarget)>,
     /// Every column that lies below.
     columns: Vec<usize>,
 }
@@ -161,7 +161,7 @@ impl JsonDecoder {
             let field = fields.get(position).ok_or_else(unknown)?;
             self.objects[object].columns.push(column);
             if depth + 1 == path.len() {
-                self.objects[object].add(&field.name, Target::Column(column));
+                self.objects[object].add(&field.name, FieldTarget::Column(column));
                 return Ok(());
             }
             let DataType::Row(nested) = &field.data_type else { return Err(unknown()) };
@@ -174,8 +174,10 @@ impl JsonDecoder {
     /// The object in the field `name` of `parent`, made if it is not there yet.
     fn object_below(&mut self, parent: usize, name: &str) -> usize {
         if let Some((_, target)) = self.objects[parent].fields.iter().find(|(n, _)| n == name) {
-            let targets = if let Target::Many(many) = target { &many[..] } else { std::slice::from_ref(target) };
-            if let Some(object) = targets.iter().find_map(|t| if let Target::Object(o) = t { Some(*o) } else { None }) {
+            let targets = if let FieldTarget::Many(many) = target { &many[..] } else { std::slice::from_ref(target) };
+            if let Some(object) =
+                targets.iter().find_map(|t| if let FieldTarget::Object(o) = t { Some(*o) } else { None })
+            {
                 return object;
             }
         }
@@ -183,17 +185,17 @@ impl JsonDecoder {
         let dot = if parent == 0 { "" } else { "." };
         let full_name = format!("{}{dot}{name}", self.objects[parent].name);
         self.objects.push(ObjectPlan { name: full_name, fields: Vec::new(), columns: Vec::new() });
-        self.objects[parent].add(name, Target::Object(object));
+        self.objects[parent].add(name, FieldTarget::Object(object));
         object
     }
 }
 
 impl ObjectPlan {
-    fn add(&mut self, name: &str, target: Target) {
+    fn add(&mut self, name: &str, target: FieldTarget) {
         match self.fields.iter_mut().find(|(n, _)| n == name) {
             None => self.fields.push((name.to_string(), target)),
-            Some((_, Target::Many(targets))) => targets.push(target),
-            Some((_, present)) => *present = Target::Many(vec![present.clone(), target]),
+            Some((_, FieldTarget::Many(targets))) => targets.push(target),
+            Some((_, present)) => *present = FieldTarget::Many(vec![present.clone(), target]),
         }
     }
 }
@@ -214,7 +216,7 @@ pub(super) fn check_map_keys(data_type: &DataType, column: &str) -> Result<(), D
 
 impl RecordDecoder for JsonDecoder {
     fn decode(&self, chunk: &TextChunk) -> Decoded {
-        let mut state = match State::new(self, chunk.data.len() / 256 + 16) {
+        let mut state = match JsonDecoding::new(self, chunk.data.len() / 256 + 16) {
             Ok(state) => state,
             Err(error) => return Decoded { error: Some(error), ..Decoded::default() },
         };
@@ -239,12 +241,12 @@ impl RecordDecoder for JsonDecoder {
 }
 
 /// What is wrong with the record at `start` of the chunk.
-fn diagnostic(chunk: &TextChunk, start: usize, failure: Failure) -> Diagnostic {
+fn diagnostic(chunk: &TextChunk, start: usize, failure: JsonFailure) -> Diagnostic {
     let place = |column| chunk.place(start, column);
     failure.diagnostic(&chunk.data, start, place)
 }
 
-impl Failure {
+impl JsonFailure {
     /// The failure of the record at `start` of `data`, whose place is known by its column.
     pub(super) fn diagnostic(self, data: &[u8], start: usize, place: impl Fn(Option<String>) -> Place) -> Diagnostic {
         let advice = self.remedy.map(|remedy| remedy.text(&self.column)).filter(|advice| !advice.is_empty());
@@ -272,10 +274,10 @@ fn malformed(data: &[u8], start: usize, at: usize, what: &str, place: Place) -> 
 }
 
 /// Start of the bad record, and what is wrong with it; both relative to the chunk.
-type BadRecord = (usize, Box<Failure>);
+type BadRecord = (usize, Box<JsonFailure>);
 
 /// The decoding of one chunk.
-pub(super) struct State<'a> {
+pub(super) struct JsonDecoding<'a> {
     plan: &'a JsonDecoder,
     objects: Vec<ObjectState>,
     pub(super) columns: Vec<(ColumnBuilder, Shape)>,
@@ -289,13 +291,13 @@ struct ObjectState {
     entered: usize,
 }
 
-impl<'a> State<'a> {
-    pub(super) fn new(plan: &'a JsonDecoder, capacity: usize) -> Result<State<'a>, Diagnostic> {
+impl<'a> JsonDecoding<'a> {
+    pub(super) fn new(plan: &'a JsonDecoder, capacity: usize) -> Result<JsonDecoding<'a>, Diagnostic> {
         let keys = |object: &ObjectPlan| KeyTable::new(object.fields.iter().map(|(name, _)| name.as_str()));
         let objects = plan.objects.iter().map(|o| ObjectState { keys: keys(o), entered: 0 }).collect();
         let columns =
             plan.columns.iter().map(|c| Ok((ColumnBuilder::new(&c.data_type, capacity)?, Shape::of(&c.data_type))));
-        Ok(State { plan, objects, columns: columns.collect::<Result<_, Diagnostic>>()?, rows: 0, skipped: 0 })
+        Ok(JsonDecoding { plan, objects, columns: columns.collect::<Result<_, Diagnostic>>()?, rows: 0, skipped: 0 })
     }
 
     /// Decodes a chunk that is not UTF-8 line by line, so that only the lines in question suffer.
@@ -366,7 +368,7 @@ impl<'a> State<'a> {
 
     /// Decodes a message, which is one record with nothing but space around it and lies at `base` of the buffer; none if
     /// it fails.
-    pub(super) fn message(&mut self, text: &str, base: usize) -> Result<(), Box<Failure>> {
+    pub(super) fn message(&mut self, text: &str, base: usize) -> Result<(), Box<JsonFailure>> {
         let start = skip_space(text.as_bytes(), 0);
         let outcome = self.record(text, base, start).and_then(|end| {
             let behind = skip_space(text.as_bytes(), end);
@@ -380,19 +382,19 @@ impl<'a> State<'a> {
     }
 
     /// A row of NULLs, for a message that is absent.
-    pub(super) fn absent(&mut self) -> Result<(), Box<Failure>> {
+    pub(super) fn absent(&mut self) -> Result<(), Box<JsonFailure>> {
         let plan = self.plan;
         let outcome = self.columns.iter_mut().zip(&plan.columns).try_for_each(|((builder, _), column)| {
             builder.push_null();
             let message = "a NOT NULL column has no value in the message".to_string();
             let (at, column_name) = (0, column.name.clone());
-            let missing = Failure { code: code::NULL_IN_NOT_NULL, at, message, column: column_name, remedy: None };
+            let missing = JsonFailure { code: code::NULL_IN_NOT_NULL, at, message, column: column_name, remedy: None };
             if column.nullable { Ok(()) } else { Err(Box::new(missing)) }
         });
         self.ended(outcome)
     }
 
-    fn ended(&mut self, outcome: Result<(), Box<Failure>>) -> Result<(), Box<Failure>> {
+    fn ended(&mut self, outcome: Result<(), Box<JsonFailure>>) -> Result<(), Box<JsonFailure>> {
         match &outcome {
             Ok(()) => self.rows += 1,
             Err(_) => self.undo(),
@@ -401,7 +403,7 @@ impl<'a> State<'a> {
     }
 
     /// Decodes the record at `at`; gives the position behind it.
-    fn record(&mut self, text: &str, base: usize, at: usize) -> Result<usize, Box<Failure>> {
+    fn record(&mut self, text: &str, base: usize, at: usize) -> Result<usize, Box<JsonFailure>> {
         if byte(text.as_bytes(), at) != b'{' {
             return Err(Malformed { at, what: "a record must be an object in braces" }.into());
         }
@@ -420,7 +422,7 @@ impl<'a> State<'a> {
     }
 
     /// Decodes the object whose inside starts at `at`; gives the position behind it.
-    fn object(&mut self, reader: &ValueReader<'_>, object: usize, at: usize) -> Result<usize, Box<Failure>> {
+    fn object(&mut self, reader: &ValueReader<'_>, object: usize, at: usize) -> Result<usize, Box<JsonFailure>> {
         let data = reader.text.as_bytes();
         let mut at = skip_space(data, at);
         if byte(data, at) == b'}' {
@@ -442,9 +444,9 @@ impl<'a> State<'a> {
         }
     }
 
-    fn target(&mut self, reader: &ValueReader<'_>, target: &Target, at: usize) -> Result<usize, Box<Failure>> {
+    fn target(&mut self, reader: &ValueReader<'_>, target: &FieldTarget, at: usize) -> Result<usize, Box<JsonFailure>> {
         match target {
-            Target::Column(column) => {
+            FieldTarget::Column(column) => {
                 let (builder, shape) = &mut self.columns[*column];
                 if builder.len() > self.rows {
                     builder.truncate(self.rows);
@@ -452,8 +454,8 @@ impl<'a> State<'a> {
                 let plan = &self.plan.columns[*column];
                 reader.field(builder, shape, plan.nullable, at).map_err(|f| f.below(&plan.name))
             }
-            Target::Object(object) => self.object_value(reader, *object, at),
-            Target::Many(targets) => {
+            FieldTarget::Object(object) => self.object_value(reader, *object, at),
+            FieldTarget::Many(targets) => {
                 let mut end = at;
                 for target in targets {
                     end = self.target(reader, target, at)?;
@@ -464,7 +466,7 @@ impl<'a> State<'a> {
     }
 
     /// Decodes the value of an object of which single fields are wanted.
-    fn object_value(&mut self, reader: &ValueReader<'_>, object: usize, at: usize) -> Result<usize, Box<Failure>> {
+    fn object_value(&mut self, reader: &ValueReader<'_>, object: usize, at: usize) -> Result<usize, Box<JsonFailure>> {
         let data = reader.text.as_bytes();
         // Only the last one of several equal keys counts.
         if std::mem::replace(&mut self.objects[object].entered, self.rows + 1) == self.rows + 1 {
@@ -493,9 +495,9 @@ impl<'a> State<'a> {
 
     fn forget_entered_below(&mut self, object: usize) {
         for (_, target) in &self.plan.objects[object].fields {
-            let targets = if let Target::Many(many) = target { &many[..] } else { std::slice::from_ref(target) };
+            let targets = if let FieldTarget::Many(many) = target { &many[..] } else { std::slice::from_ref(target) };
             for target in targets {
-                if let Target::Object(below) = target {
+                if let FieldTarget::Object(below) = target {
                     self.objects[*below].entered = 0;
                     self.forget_entered_below(*below);
                 }
@@ -504,7 +506,7 @@ impl<'a> State<'a> {
     }
 
     /// Makes every column below a NULL object NULL.
-    fn null_below(&mut self, reader: &ValueReader<'_>, object: usize, at: usize) -> Result<(), Box<Failure>> {
+    fn null_below(&mut self, reader: &ValueReader<'_>, object: usize, at: usize) -> Result<(), Box<JsonFailure>> {
         for &column in &self.plan.objects[object].columns {
             let plan = &self.plan.columns[column];
             if !plan.nullable {

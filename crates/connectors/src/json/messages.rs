@@ -1,6 +1,6 @@
 //! JSON objects that come one by one: each message is one object.
 
-use super::decode::{Failure, JsonDecoder, State};
+use super::decode::{JsonDecoder, JsonDecoding, JsonFailure};
 use super::scan::Malformed;
 use crate::messages::{DecodedMessages, MessageDecoder, Messages};
 use millstream_types::{Diagnostic, Place};
@@ -8,7 +8,7 @@ use std::ops::Range;
 
 impl MessageDecoder for JsonDecoder {
     fn decode(&self, messages: &Messages) -> Result<DecodedMessages, Diagnostic> {
-        let mut state = State::new(self, messages.len())?;
+        let mut state = JsonDecoding::new(self, messages.len())?;
         // Elsewhere a line feed ends a record, and the scanner stops there.
         let blanked =
             messages.data().contains(&b'\n').then(|| messages.map_bytes(|b| if b == b'\n' { b' ' } else { b }));
@@ -40,7 +40,11 @@ impl MessageDecoder for JsonDecoder {
 }
 
 /// The text of a message; `whole` is that of all, if they are text.
-fn text_of<'a>(whole: Option<&'a str>, messages: &'a Messages, range: Range<usize>) -> Result<&'a str, Box<Failure>> {
+fn text_of<'a>(
+    whole: Option<&'a str>,
+    messages: &'a Messages,
+    range: Range<usize>,
+) -> Result<&'a str, Box<JsonFailure>> {
     match whole {
         Some(text) => Ok(&text[range]),
         None => std::str::from_utf8(&messages.data()[range.clone()])

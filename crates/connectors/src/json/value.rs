@@ -4,7 +4,7 @@
 //! STRING columns take any value, of other kinds as their JSON text; timestamps, dates and times are strings; BYTES is
 //! base64.
 
-use super::decode::{Failure, Remedy, Rules, string_text};
+use super::decode::{JsonFailure, Remedy, Rules, string_text};
 use super::keys::{KeyTable, Meaning, START};
 use super::scan::{self, byte, skip_space, skip_value};
 use crate::text_chunk::excerpt;
@@ -37,7 +37,7 @@ impl Shape {
     }
 }
 
-type End = Result<usize, Box<Failure>>;
+type End = Result<usize, Box<JsonFailure>>;
 
 /// Reads values of a text that lies at `base` of its chunk.
 pub(super) struct ValueReader<'a> {
@@ -274,10 +274,10 @@ impl ValueReader<'_> {
     }
 
     /// Whether a field that is not in the record whose text starts at `at` may be NULL.
-    pub(super) fn missing(&self, at: usize, nullable: bool) -> Result<(), Box<Failure>> {
+    pub(super) fn missing(&self, at: usize, nullable: bool) -> Result<(), Box<JsonFailure>> {
         if self.rules.fail_on_missing {
             let message = format!("the field is missing in '{}'", self.line_from(at));
-            return Err(Box::new(Failure {
+            return Err(Box::new(JsonFailure {
                 code: code::MISSING_FIELD,
                 at,
                 message,
@@ -289,16 +289,20 @@ impl ValueReader<'_> {
     }
 
     /// The error for a NULL in a NOT NULL column.
-    pub(super) fn null_in_not_null(&self, at: usize) -> Box<Failure> {
+    pub(super) fn null_in_not_null(&self, at: usize) -> Box<JsonFailure> {
         let message = "a NOT NULL column has no value in the record".to_string();
-        Box::new(Failure { code: code::NULL_IN_NOT_NULL, at, message, column: String::new(), remedy: None })
+        Box::new(JsonFailure { code: code::NULL_IN_NOT_NULL, at, message, column: String::new(), remedy: None })
     }
 
     /// The error for a value that is not `expected`; or that of a value that is not even JSON.
-    pub(super) fn wrong_type(&self, expected: impl std::fmt::Display, at: usize) -> Result<Box<Failure>, Box<Failure>> {
+    pub(super) fn wrong_type(
+        &self,
+        expected: impl std::fmt::Display,
+        at: usize,
+    ) -> Result<Box<JsonFailure>, Box<JsonFailure>> {
         let end = skip_value(self.text.as_bytes(), at, 0)?;
         let message = format!("{} cannot be read as {expected}", excerpt(&self.text.as_bytes()[at..end]));
-        Ok(Box::new(Failure { code: code::WRONG_TYPE, at, message, column: String::new(), remedy: None }))
+        Ok(Box::new(JsonFailure { code: code::WRONG_TYPE, at, message, column: String::new(), remedy: None }))
     }
 
     fn line_from(&self, at: usize) -> String {

@@ -18,10 +18,10 @@ pub(super) struct Commits {
     cluster: Arc<Cluster>,
     /// `None`: not without checkpoints.
     interval: Option<Duration>,
-    state: Mutex<State>,
+    state: Mutex<AcknowledgeState>,
 }
 
-struct State {
+struct AcknowledgeState {
     next: Instant,
     /// Offsets of the next messages, of partitions that have been read since the last commit.
     offsets: BTreeMap<Arc<Partition>, i64>,
@@ -33,7 +33,7 @@ impl Commits {
     /// Nothing was read yet.
     pub(super) fn new(cluster: Arc<Cluster>, interval: Option<Duration>) -> Commits {
         let next = Instant::now() + interval.unwrap_or_default();
-        let state = Mutex::new(State { next, offsets: BTreeMap::new(), by_checkpoints: false });
+        let state = Mutex::new(AcknowledgeState { next, offsets: BTreeMap::new(), by_checkpoints: false });
         Commits { cluster, interval, state }
     }
 
@@ -78,7 +78,7 @@ impl Drop for Commits {
 }
 
 /// Commits behind checkpoints.
-pub(super) struct GroupAcknowledger(pub Arc<super::source::Shared>);
+pub(super) struct GroupAcknowledger(pub Arc<super::source::SharedByReaders>);
 
 impl Acknowledger for GroupAcknowledger {
     fn acknowledge(&mut self, positions: &[(String, Position)]) -> Result<(), Diagnostic> {

@@ -1,7 +1,7 @@
 //! Chunks of messages → columns: of values, of keys, and metadata; and what becomes of bad messages.
 
 use super::dead_letters::{DeadLetter, DeadLetters};
-use super::fields::{Part, Parts};
+use super::fields::{MessagePart, MessageParts};
 use super::metadata::{Envelopes, Metadata};
 use super::reader::Wants;
 use super::topics::Partition;
@@ -76,7 +76,7 @@ pub(super) struct KafkaDecoder {
 impl KafkaDecoder {
     /// The decoder of a table, and what it needs of messages.
     pub(super) fn open(request: &SourceRequest) -> Result<(KafkaDecoder, Wants), Diagnostic> {
-        let parts = Parts::of(&request.options, &request.schema)?;
+        let parts = MessageParts::of(&request.options, &request.schema)?;
         let (mut of_value, mut of_key, mut origins) = (Vec::new(), Vec::new(), Vec::new());
         for column in &request.columns {
             if let Some(metadata) = Metadata::requested(column)? {
@@ -86,7 +86,7 @@ impl KafkaDecoder {
             let RequestOrigin::Path(path) = &column.origin else {
                 return Err(Diagnostic::bug("messages have no packed records"));
             };
-            let within = |part: &Part, wanted: &mut Vec<ColumnRequest>| {
+            let within = |part: &MessagePart, wanted: &mut Vec<ColumnRequest>| {
                 let first = part.columns.iter().position(|at| Some(at) == path.first())?;
                 let path = std::iter::once(first).chain(path[1..].iter().copied()).collect();
                 wanted.push(ColumnRequest { origin: RequestOrigin::Path(path), ..column.clone() });
@@ -96,7 +96,7 @@ impl KafkaDecoder {
             let origin = origin.or_else(|| within(parts.key.as_ref()?, &mut of_key).map(Origin::Key));
             origins.push(origin.ok_or_else(|| Diagnostic::bug(format!("column {} is not in messages", column.name)))?);
         }
-        let decoder = |part: &Part, columns: Vec<ColumnRequest>| {
+        let decoder = |part: &MessagePart, columns: Vec<ColumnRequest>| {
             let (options, schema) = (part.options.clone(), part.schema.clone());
             (part.format.decoder)(&SourceRequest { options, schema, columns, ..request.clone() })
         };

@@ -17,10 +17,10 @@ pub(super) struct Discovery {
     topics: Topics,
     /// `None`: nothing is looked for.
     interval: Option<Duration>,
-    state: Mutex<State>,
+    state: Mutex<DiscoveryState>,
 }
 
-struct State {
+struct DiscoveryState {
     next: Instant,
     known: BTreeSet<Partition>,
     found: VecDeque<Partition>,
@@ -33,7 +33,7 @@ impl Discovery {
     pub(super) fn new(topics: Topics, interval: Option<Duration>, known: &[Partition], spares: usize) -> Discovery {
         let next = Instant::now() + interval.unwrap_or_default();
         let known = known.iter().cloned().collect();
-        let state = Mutex::new(State { next, known, found: VecDeque::new(), spares });
+        let state = Mutex::new(DiscoveryState { next, known, found: VecDeque::new(), spares });
         Discovery { topics, interval, state }
     }
 
@@ -65,7 +65,7 @@ impl Discovery {
     }
 }
 
-fn too_many(state: &State) -> Diagnostic {
+fn too_many(state: &DiscoveryState) -> Diagnostic {
     let names: Vec<String> = state.found.iter().map(Partition::to_string).collect();
     let message =
         format!("there are more new partitions than splits in reserve ({}): {}", state.spares, names.join(", "));

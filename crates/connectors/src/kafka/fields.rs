@@ -41,7 +41,7 @@ pub(crate) fn formats(options: &Options) -> Result<Vec<PartFormat>, Diagnostic> 
 }
 
 /// A part of a message: its value or its key.
-pub(super) struct Part {
+pub(super) struct MessagePart {
     /// How it is read and written.
     pub format: &'static MessageFormat,
     /// The options of the table, those of the format as if it were the only one.
@@ -55,14 +55,14 @@ pub(super) struct Part {
 }
 
 /// The parts of a table's messages.
-pub(super) struct Parts {
-    pub value: Part,
-    pub key: Option<Part>,
+pub(super) struct MessageParts {
+    pub value: MessagePart,
+    pub key: Option<MessagePart>,
 }
 
-impl Parts {
+impl MessageParts {
     /// By the options and the physical columns of a table.
-    pub(super) fn of(options: &Options, schema: &Schema) -> Result<Parts, Diagnostic> {
+    pub(super) fn of(options: &Options, schema: &Schema) -> Result<MessageParts, Diagnostic> {
         let mut formats = formats(options)?.into_iter();
         let value_format = formats.next().ok_or_else(|| Diagnostic::bug("a table has no format"))?;
         let prefix = options.get("key.fields-prefix").unwrap_or_default();
@@ -94,7 +94,7 @@ impl Parts {
         let columns: Vec<usize> = (0..schema.fields.len()).filter(in_value).collect();
         let fields = columns.iter().map(|at| schema.fields[*at].clone()).collect();
         let value = part(options, &value_format, columns, Schema::new(fields))?;
-        Ok(Parts { value, key })
+        Ok(MessageParts { value, key })
     }
 }
 
@@ -124,7 +124,7 @@ fn key_columns(options: &Options, schema: &Schema, prefix: &str) -> Result<Vec<u
     Ok(columns)
 }
 
-fn part(options: &Options, part: &PartFormat, columns: Vec<usize>, schema: Schema) -> Result<Part, Diagnostic> {
+fn part(options: &Options, part: &PartFormat, columns: Vec<usize>, schema: Schema) -> Result<MessagePart, Diagnostic> {
     let format = part.format.messages().ok_or_else(|| Diagnostic::bug("a format of messages has none"))?;
     let mut own = options.clone();
     for info in part.format.options().iter().filter(|_| !part.prefix.is_empty()) {
@@ -140,5 +140,5 @@ fn part(options: &Options, part: &PartFormat, columns: Vec<usize>, schema: Schem
     }
     let ignore = format!("{}.ignore-parse-errors", part.format.name());
     let ignores_errors = own.boolean(&ignore, false)?;
-    Ok(Part { format, options: own, columns, schema, ignores_errors })
+    Ok(MessagePart { format, options: own, columns, schema, ignores_errors })
 }

@@ -24,7 +24,7 @@ enum Mark {
 
 /// What is read of a table's partitions.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Extent {
+pub(super) struct TopicExtent {
     start: Mark,
     /// `None`: without end.
     end: Option<Mark>,
@@ -53,7 +53,7 @@ impl Reset {
 
 /// What is read of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct PartitionExtent {
     /// Offset of the first message.
     pub from: Offset,
     /// Offset of the first message that is not read any more.
@@ -62,9 +62,9 @@ pub(super) struct Span {
     pub is_there: bool,
 }
 
-impl Span {
+impl PartitionExtent {
     /// A partition that was found later.
-    pub(super) const WHOLE: Span = Span { from: Offset::Beginning, until: None, is_there: false };
+    pub(super) const WHOLE: PartitionExtent = PartitionExtent { from: Offset::Beginning, until: None, is_there: false };
 
     /// Whether it is known that there is nothing in it.
     pub(super) fn is_empty(&self) -> bool {
@@ -78,9 +78,9 @@ pub(super) fn is_bounded(options: &Options) -> bool {
     options.get("scan.bounded.mode").is_some_and(|mode| mode != "unbounded")
 }
 
-impl Extent {
+impl TopicExtent {
     /// By the options of a table.
-    pub(super) fn of(options: &Options) -> Result<Extent, Diagnostic> {
+    pub(super) fn of(options: &Options) -> Result<TopicExtent, Diagnostic> {
         let start = mark(options, "scan.startup")?.unwrap_or(Mark::Group);
         let end = mark(options, "scan.bounded")?;
         let reset = match options.get("properties.auto.offset.reset").map(str::to_ascii_lowercase).as_deref() {
@@ -91,7 +91,7 @@ impl Extent {
                 return Err(options.invalid("properties.auto.offset.reset", "earliest, latest or none"));
             }
         };
-        let extent = Extent { start, end, reset };
+        let extent = TopicExtent { start, end, reset };
         let by_group = extent.start == Mark::Group || extent.end == Some(Mark::Group);
         if by_group && options.get("properties.group.id").is_none() {
             return Err(Diagnostic::new(code::MISSING_OPTION, "offsets of a group are wanted, but no group is named")
@@ -112,10 +112,14 @@ impl Extent {
     }
 
     /// The span of each partition.
-    pub(super) fn spans(&self, cluster: &Cluster, partitions: &[Partition]) -> Result<Vec<Span>, Diagnostic> {
+    pub(super) fn spans(
+        &self,
+        cluster: &Cluster,
+        partitions: &[Partition],
+    ) -> Result<Vec<PartitionExtent>, Diagnostic> {
         let starts = self.offsets(cluster, partitions, &self.start, self.reset)?;
         let Some(end) = &self.end else {
-            let span = |from| Span { from, ..Span::WHOLE };
+            let span = |from| PartitionExtent { from, ..PartitionExtent::WHOLE };
             return Ok(starts.into_iter().map(span).collect());
         };
         let ends = self.offsets(cluster, partitions, end, Reset::Fail)?;
@@ -126,7 +130,7 @@ impl Extent {
                 Offset::Offset(until) => until,
                 _ => high,
             };
-            spans.push(Span { from, until: Some(until), is_there: until <= high });
+            spans.push(PartitionExtent { from, until: Some(until), is_there: until <= high });
         }
         Ok(spans)
     }

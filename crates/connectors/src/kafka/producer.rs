@@ -39,12 +39,12 @@ pub(super) struct Producer {
 /// What is on its way.
 #[derive(Default)]
 struct Deliveries {
-    state: Mutex<State>,
+    state: Mutex<ProducerState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct ProducerState {
     /// Messages that were sent and are neither delivered nor lost.
     pending: u64,
     /// The first that was lost: why, its topic, and its size.
@@ -191,7 +191,7 @@ impl Producer {
         &self.trouble
     }
 
-    fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> Result<T, Diagnostic> {
+    fn state<T>(&self, look: impl FnOnce(&mut ProducerState) -> T) -> Result<T, Diagnostic> {
         let mut state = self.deliveries.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &state.lost {
             Some((error, topic, size)) => Err(self.lost(error, topic, *size)),

@@ -7,8 +7,8 @@
 use super::client::{KafkaConsumer, Trouble, create, is_refusal, place, reason};
 use super::decode::KafkaChunk;
 use super::metadata::{Envelopes, Headers, Time};
-use super::offsets::{Reset, Span};
-use super::source::Shared;
+use super::offsets::{PartitionExtent, Reset};
+use super::source::SharedByReaders;
 use super::topics::Partition;
 use crate::messages::MessagesBuilder;
 use crate::{CHUNK_BYTES, Chunk, Position, SplitReader};
@@ -37,13 +37,13 @@ pub(super) struct Wants {
 
 /// The split of a partition.
 pub(super) struct PartitionReader {
-    shared: Arc<Shared>,
+    shared: Arc<SharedByReaders>,
     name: String,
-    state: State,
-    batch: Batch,
+    state: ReaderState,
+    batch: MessageBatch,
 }
 
-enum State {
+enum ReaderState {
     /// There is no partition yet.
     Spare,
     /// Nothing has been asked for yet.
@@ -62,7 +62,7 @@ struct Reading {
 /// Where and how reading starts.
 #[derive(Clone, Copy)]
 struct Start {
-    span: Span,
+    span: PartitionExtent,
     reset: Reset,
     /// Whether the start is the position of a checkpoint.
     is_resumed: bool,
@@ -70,7 +70,7 @@ struct Start {
 
 /// Messages that were taken from the client and are in no chunk yet.
 #[derive(Default)]
-struct Batch {
+struct MessageBatch {
     /// Where reading goes on behind the batch; `None` if that is where it has begun.
     next: Option<(Arc<Partition>, i64)>,
     values: MessagesBuilder,
@@ -80,39 +80,39 @@ struct Batch {
 
 impl PartitionReader {
     /// Of a partition.
-    pub(super) fn new(shared: Arc<Shared>, partition: Partition, span: Span) -> PartitionReader {
+    pub(super) fn new(shared: Arc<SharedByReaders>, partition: Partition, span: PartitionExtent) -> PartitionReader {
         let (name, reset) = (partition.to_string(), shared.reset);
-        let state = State::Chosen(Arc::new(partition), Start { span, reset, is_resumed: false });
-        PartitionReader { shared, name, state, batch: Batch::default() }
+        let state = ReaderState::Chosen(Arc::new(partition), Start { span, reset, is_resumed: false });
+        PartitionReader { shared, name, state, batch: MessageBatch::default() }
     }
 
     /// Of a partition that may be found later.
-    pub(super) fn spare(shared: Arc<Shared>, name: String) -> PartitionReader {
-        PartitionReader { shared, name, state: State::Spare, batch: Batch::default() }
+    pub(super) fn spare(shared: Arc<SharedByReaders>, name: String) -> PartitionReader {
+        PartitionReader { shared, name, state: ReaderState::Spare, batch: MessageBatch::default() }
     }
 
     /// Takes what the client has; waits a while for the first message.
     fn receive(&mut self, patience: Duration) -> Result<(), Diagnostic> {
         match &mut self.state {
-            State::Ended => {}
-            State::Spare => {
+            ReaderState::Ended => {}
+            ReaderState::Spare => {
                 if let Some(partition) = self.shared.found(patience)? {
                     self.name = partition.to_string();
-                    let start = Start { span: Span::WHOLE, reset: self.shared.reset, is_resumed: false };
-                    self.state = State::Chosen(Arc::new(partition), start);
+                    let start = Start { span: PartitionExtent::WHOLE, reset: self.shared.reset, is_resumed: false };
+                    self.state = ReaderState::Chosen(Arc::new(partition), start);
                 }
             }
-            State::Chosen(_, start) if start.span.is_empty() => self.state = State::Ended,
-            State::Chosen(partition, start) => {
+            ReaderState::Chosen(_, start) if start.span.is_empty() => self.state = ReaderState::Ended,
+            ReaderState::Chosen(partition, start) => {
                 if let (Offset::Offset(from), false) = (start.span.from, start.is_resumed) {
                     // A checkpoint that comes before the first message has to know where that will be.
                     self.batch.reaches(partition.clone(), from);
                 }
-                self.state = State::Reading(Reading::begin(&self.shared, partition.clone(), *start)?);
+                self.state = ReaderState::Reading(Reading::begin(&self.shared, partition.clone(), *start)?);
             }
-            State::Reading(reading) => {
+            ReaderState::Reading(reading) => {
                 if reading.receive(&mut self.batch, self.shared.wants, patience)? {
-                    self.state = State::Ended;
+                    self.state = ReaderState::Ended;
                 }
             }
         }
@@ -120,7 +120,7 @@ impl PartitionReader {
     }
 
     fn is_ready(&self) -> bool {
-        self.batch.next.is_some() || matches!(self.state, State::Ended)
+        self.batch.next.is_some() || matches!(self.state, ReaderState::Ended)
     }
 
     /// The chunk of what was received.
@@ -142,11 +142,11 @@ impl SplitReader for PartitionReader {
     }
 
     fn is_spare(&self) -> bool {
-        matches!(self.state, State::Spare)
+        matches!(self.state, ReaderState::Spare)
     }
 
     fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
-        if let State::Chosen(_, start) = &mut self.state {
+        if let ReaderState::Chosen(_, start) = &mut self.state {
             start.span.from = match from {
                 Some(position) => Offset::Offset(position.at.cast_signed()),
                 None => Offset::Beginning,
@@ -180,7 +180,7 @@ impl SplitReader for PartitionReader {
 
 impl Reading {
     /// Has the messages of a partition fetched.
-    fn begin(shared: &Shared, partition: Arc<Partition>, start: Start) -> Result<Reading, Diagnostic> {
+    fn begin(shared: &SharedByReaders, partition: Arc<Partition>, start: Start) -> Result<Reading, Diagnostic> {
         let Start { span, reset, .. } = start;
         let trouble = Trouble::default();
         let mut config = shared.config.clone();
@@ -195,7 +195,7 @@ impl Reading {
     }
 
     /// Takes what is there, up to a full batch; whether that is the end.
-    fn receive(&self, batch: &mut Batch, wants: Wants, patience: Duration) -> Result<bool, Diagnostic> {
+    fn receive(&self, batch: &mut MessageBatch, wants: Wants, patience: Duration) -> Result<bool, Diagnostic> {
         let mut patience = patience;
         while !batch.is_full() {
             match self.consumer.poll(patience) {
@@ -256,7 +256,7 @@ impl Reading {
     }
 }
 
-impl Batch {
+impl MessageBatch {
     fn len(&self) -> usize {
         self.values.len()
     }

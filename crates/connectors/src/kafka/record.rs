@@ -4,7 +4,7 @@
 //! time i64 | length of key, value and headers u32 | key | value | headers: (length u32 | name | length u32 | value)…
 //! ```
 
-use super::fields::{Part, Parts};
+use super::fields::{MessagePart, MessageParts};
 use crate::messages::{MessageEncoder, Messages};
 use crate::values::{ColumnView, Kind};
 use crate::{Encoded, Encoder, SinkRequest};
@@ -55,8 +55,8 @@ impl RecordEncoder {
         }
         let physical: Vec<usize> = (0..fields.len()).filter(|at| !metadata.contains_key(at)).collect();
         let schema = Schema::new(physical.iter().map(|at| fields[*at].clone()).collect());
-        let parts = Parts::of(&request.options, &schema)?;
-        let encoder = |part: &Part| -> Result<PartEncoder, Diagnostic> {
+        let parts = MessageParts::of(&request.options, &schema)?;
+        let encoder = |part: &MessagePart| -> Result<PartEncoder, Diagnostic> {
             let (options, schema, table) = (part.options.clone(), part.schema.clone(), request.table.clone());
             let encoder =
                 (part.format.encoder)(&SinkRequest { table, options, schema, metadata: vec![], primary_key: vec![] })?;

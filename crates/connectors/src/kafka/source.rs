@@ -4,7 +4,7 @@ use super::acknowledge::{Commits, GroupAcknowledger};
 use super::client::Cluster;
 use super::decode::{KafkaChunk, KafkaDecoder};
 use super::discovery::Discovery;
-use super::offsets::{Extent, Reset};
+use super::offsets::{Reset, TopicExtent};
 use super::properties::{client_config, default};
 use super::reader::{PartitionReader, Wants};
 use super::topics::{Partition, Topics};
@@ -24,7 +24,7 @@ const LEAST_READ_AHEAD_KB: usize = 2 << 10;
 pub(super) fn open(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
     let options = &request.options;
     let config = consumer_config(options)?;
-    let extent = Extent::of(options)?;
+    let extent = TopicExtent::of(options)?;
     let (decoder, wants) = KafkaDecoder::open(request)?;
     let decoder = Arc::new(decoder);
     Topics::of(options)?;
@@ -52,15 +52,15 @@ struct KafkaSource {
     table: String,
     options: Options,
     config: ClientConfig,
-    extent: Extent,
+    extent: TopicExtent,
     wants: Wants,
     decoder: Arc<KafkaDecoder>,
     /// Once there are splits.
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<SharedByReaders>>,
 }
 
 /// What the readers of a table share.
-pub(super) struct Shared {
+pub(super) struct SharedByReaders {
     pub(super) config: ClientConfig,
     pub(super) wants: Wants,
     pub(super) reset: Reset,
@@ -69,7 +69,7 @@ pub(super) struct Shared {
     discovery: Discovery,
 }
 
-impl Shared {
+impl SharedByReaders {
     /// A partition that was found since the start; waits for a while.
     pub(super) fn found(&self, patience: Duration) -> Result<Option<Partition>, Diagnostic> {
         self.discovery.claim(&self.cluster, patience)
@@ -93,7 +93,7 @@ impl Source for KafkaSource {
         default(&mut config, "queued.max.messages.kbytes", &read_ahead.to_string());
         let commits = Commits::new(cluster.clone(), commit_interval(options)?);
         let (wants, reset) = (self.wants, self.extent.reset());
-        let shared = Arc::new(Shared { config, wants, reset, commits, cluster, discovery });
+        let shared = Arc::new(SharedByReaders { config, wants, reset, commits, cluster, discovery });
         self.shared = Some(shared.clone());
 
         let mut splits: Vec<Box<dyn SplitReader>> = Vec::new();

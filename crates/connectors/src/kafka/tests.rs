@@ -1,6 +1,6 @@
 //! What can be tested without a broker; the rest is in `crates/engine/tests/kafka`.
 
-use super::offsets::{Extent, is_bounded};
+use super::offsets::{TopicExtent, is_bounded};
 use super::properties::client_config;
 use super::record::{RecordEncoder, records};
 use crate::messages::testing::options;
@@ -60,7 +60,7 @@ fn the_library_has_tls_sasl_and_all_compressions() {
 
 #[test]
 fn starts_and_ends_are_checked() {
-    let extent = |pairs: &[(&str, &str)]| Extent::of(&options(pairs));
+    let extent = |pairs: &[(&str, &str)]| TopicExtent::of(&options(pairs));
     assert_eq!(extent(&[]).unwrap_err().code, code::MISSING_OPTION);
     assert!(extent(&[("properties.group.id", "g")]).is_ok());
     let earliest = ("scan.startup.mode", "earliest-offset");

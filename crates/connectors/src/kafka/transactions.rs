@@ -60,12 +60,12 @@ struct Job {
 /// A transactional producer.
 struct Transactional {
     producer: Producer,
-    state: Mutex<State>,
+    state: Mutex<TransactionState>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct TransactionState {
     phase: Phase,
     /// Sinks that have ended their part of the span.
     ended: usize,
@@ -295,7 +295,7 @@ impl Transactional {
     fn open(config: &ClientConfig, patience: Duration) -> Result<Transactional, Diagnostic> {
         let producer = Producer::open(config)?;
         retried(&producer, patience, "transactions cannot be begun", || producer.client().init_transactions(ATTEMPT))?;
-        let state = State { phase: Phase::Idle, ended: 0, prepared: None, committed: None };
+        let state = TransactionState { phase: Phase::Idle, ended: 0, prepared: None, committed: None };
         Ok(Transactional { producer, state: Mutex::new(state), changed: Condvar::new() })
     }
 

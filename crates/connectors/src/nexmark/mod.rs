@@ -13,7 +13,7 @@ use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, Int8Array, Int16Array, Int32Array, Int64Array, StructArray, TimestampMillisecondArray};
 use arrow_buffer::NullBuffer;
 use millstream_types::{DataType, Diagnostic, Field, Options, Schema, code};
-use model::{EventField, Kind, Model};
+use model::{EventField, EventKind, Model};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
     let columns =
         request.columns.iter().map(|c| column(c, &request.schema, &request.table)).collect::<Result<_, _>>()?;
     let rows = if request.buffer_rows == 0 { crate::CHUNK_ROWS } else { request.buffer_rows.min(crate::CHUNK_ROWS) };
-    Ok(Box::new(NexmarkSource { generator: Arc::new(Generator { model, columns }), events, rows: rows as u64 }))
+    Ok(Box::new(NexmarkSource { generator: Arc::new(EventGenerator { model, columns }), events, rows: rows as u64 }))
 }
 
 /// The rate at which rows must be handed out, if the table asks for real time.
@@ -121,7 +121,7 @@ fn now_ms() -> i64 {
 }
 
 struct NexmarkSource {
-    generator: Arc<Generator>,
+    generator: Arc<EventGenerator>,
     /// 0: endless.
     events: u64,
     rows: u64,
@@ -130,7 +130,7 @@ struct NexmarkSource {
 impl Source for NexmarkSource {
     fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
         let end = if self.events == 0 { u64::MAX } else { self.events };
-        Ok(vec![Box::new(Numbers { next: 0, end, rows: self.rows })])
+        Ok(vec![Box::new(EventNumbers { next: 0, end, rows: self.rows })])
     }
 
     fn decoder(&self) -> Arc<dyn Decoder> {
@@ -147,13 +147,13 @@ impl Source for NexmarkSource {
 }
 
 /// Hands out ranges of event numbers.
-struct Numbers {
+struct EventNumbers {
     next: u64,
     end: u64,
     rows: u64,
 }
 
-impl SplitReader for Numbers {
+impl SplitReader for EventNumbers {
     fn name(&self) -> &str {
         "nexmark"
     }
@@ -175,7 +175,7 @@ impl SplitReader for Numbers {
 }
 
 /// Makes the columns of a range of events.
-struct Generator {
+struct EventGenerator {
     model: Model,
     columns: Vec<Column>,
 }
@@ -184,9 +184,9 @@ struct Generator {
 enum Column {
     EventType(DataType),
     /// One field of the events of a kind.
-    Leaf(Kind, EventField, DataType),
+    Leaf(EventKind, EventField, DataType),
     /// All fields of the events of a kind.
-    Row(Kind, Vec<(Field, EventField)>),
+    Row(EventKind, Vec<(Field, EventField)>),
 }
 
 fn column(request: &ColumnRequest, schema: &Schema, table: &str) -> Result<Column, Diagnostic> {
@@ -200,9 +200,9 @@ fn column(request: &ColumnRequest, schema: &Schema, table: &str) -> Result<Colum
         return Ok(Column::EventType(top.data_type.clone()));
     }
     let kind = match top.name.as_str() {
-        "person" => Kind::Person,
-        "auction" => Kind::Auction,
-        "bid" => Kind::Bid,
+        "person" => EventKind::Person,
+        "auction" => EventKind::Auction,
+        "bid" => EventKind::Bid,
         _ => return Err(unknown(&request.name)),
     };
     let DataType::Row(fields) = &top.data_type else { return Err(unknown(&request.name)) };
@@ -240,7 +240,7 @@ fn column(request: &ColumnRequest, schema: &Schema, table: &str) -> Result<Colum
     }
 }
 
-impl Decoder for Generator {
+impl Decoder for EventGenerator {
     fn decode(&self, chunk: Chunk) -> Decoded {
         let Ok(range) = chunk.payload.downcast::<Range<u64>>() else {
             let error = Diagnostic::bug("a chunk of another source reached the nexmark generator");
@@ -252,7 +252,7 @@ impl Decoder for Generator {
     }
 }
 
-impl Generator {
+impl EventGenerator {
     fn generate(&self, column: &Column, events: Range<u64>) -> ArrayRef {
         match column {
             Column::EventType(data_type) => integers(data_type, events.map(|e| Some(self.model.kind(e) as i64))),
@@ -266,7 +266,7 @@ impl Generator {
         }
     }
 
-    fn leaf(&self, kind: Kind, field: EventField, data_type: &DataType, events: Range<u64>) -> ArrayRef {
+    fn leaf(&self, kind: EventKind, field: EventField, data_type: &DataType, events: Range<u64>) -> ArrayRef {
         let model = &self.model;
         if field.is_text() {
             let mut builder = StringViewBuilder::with_capacity((events.end - events.start) as usize);

@@ -31,7 +31,7 @@ const HOT_CHANNELS: [&str; 4] = ["Google", "Facebook", "Baidu", "Apple"];
 
 /// The kinds of events; the number is the value of `event_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EventKind {
     Person = 0,
     Auction = 1,
     Bid = 2,
@@ -81,29 +81,29 @@ pub(crate) enum EventField {
 
 impl EventField {
     /// The field called `name` in the row of `kind`.
-    pub(crate) fn of(kind: Kind, name: &str) -> Option<EventField> {
+    pub(crate) fn of(kind: EventKind, name: &str) -> Option<EventField> {
         use EventField::*;
         let field = match (kind, name) {
             (_, "dateTime") => Time,
             (_, "extra") => Extra,
-            (Kind::Person | Kind::Auction, "id") => Id,
-            (Kind::Person, "name") => Name,
-            (Kind::Person, "emailAddress") => Email,
-            (Kind::Person, "creditCard") => CreditCard,
-            (Kind::Person, "city") => City,
-            (Kind::Person, "state") => State,
-            (Kind::Auction, "itemName") => Name,
-            (Kind::Auction, "description") => Description,
-            (Kind::Auction, "initialBid") => InitialBid,
-            (Kind::Auction, "reserve") => Reserve,
-            (Kind::Auction, "expires") => Expires,
-            (Kind::Auction, "seller") => Seller,
-            (Kind::Auction, "category") => Category,
-            (Kind::Bid, "auction") => Auction,
-            (Kind::Bid, "bidder") => Bidder,
-            (Kind::Bid, "price") => Price,
-            (Kind::Bid, "channel") => Channel,
-            (Kind::Bid, "url") => Url,
+            (EventKind::Person | EventKind::Auction, "id") => Id,
+            (EventKind::Person, "name") => Name,
+            (EventKind::Person, "emailAddress") => Email,
+            (EventKind::Person, "creditCard") => CreditCard,
+            (EventKind::Person, "city") => City,
+            (EventKind::Person, "state") => State,
+            (EventKind::Auction, "itemName") => Name,
+            (EventKind::Auction, "description") => Description,
+            (EventKind::Auction, "initialBid") => InitialBid,
+            (EventKind::Auction, "reserve") => Reserve,
+            (EventKind::Auction, "expires") => Expires,
+            (EventKind::Auction, "seller") => Seller,
+            (EventKind::Auction, "category") => Category,
+            (EventKind::Bid, "auction") => Auction,
+            (EventKind::Bid, "bidder") => Bidder,
+            (EventKind::Bid, "price") => Price,
+            (EventKind::Bid, "channel") => Channel,
+            (EventKind::Bid, "url") => Url,
             _ => return None,
         };
         Some(field)
@@ -131,14 +131,14 @@ impl Model {
     }
 
     /// What event number `event` is.
-    pub(crate) fn kind(&self, event: u64) -> Kind {
+    pub(crate) fn kind(&self, event: u64) -> EventKind {
         let place = event % self.total();
         if place < self.persons {
-            Kind::Person
+            EventKind::Person
         } else if place < self.persons + self.auctions {
-            Kind::Auction
+            EventKind::Auction
         } else {
-            Kind::Bid
+            EventKind::Bid
         }
     }
 
@@ -184,11 +184,11 @@ impl Model {
     }
 
     /// Value of a number or time field.
-    pub(crate) fn number(&self, kind: Kind, event: u64, field: EventField) -> i64 {
+    pub(crate) fn number(&self, kind: EventKind, event: u64, field: EventField) -> i64 {
         let mut random = self.random(event, field);
         let number = match field {
             EventField::Time => return self.time_ms(event),
-            EventField::Id if kind == Kind::Person => FIRST_ID + self.last_person(event),
+            EventField::Id if kind == EventKind::Person => FIRST_ID + self.last_person(event),
             EventField::Id => FIRST_ID + self.last_auction(event),
             EventField::Seller if random.below(self.hot_seller_ratio) > 0 => {
                 FIRST_ID + self.last_person(event) / HOT_STEP * HOT_STEP
@@ -221,10 +221,10 @@ impl Model {
     }
 
     /// Appends the value of a text field.
-    pub(crate) fn text(&self, kind: Kind, event: u64, field: EventField, out: &mut Vec<u8>) {
+    pub(crate) fn text(&self, kind: EventKind, event: u64, field: EventField, out: &mut Vec<u8>) {
         let mut random = self.random(event, field);
         match field {
-            EventField::Name if kind == Kind::Person => {
+            EventField::Name if kind == EventKind::Person => {
                 out.extend_from_slice(pick(&FIRST_NAMES, &mut random));
                 out.push(b' ');
                 out.extend_from_slice(pick(&LAST_NAMES, &mut random));
@@ -254,9 +254,9 @@ impl Model {
             EventField::Url => self.url(event, &mut random, out),
             EventField::Extra => {
                 let (size, rest) = match kind {
-                    Kind::Person => (self.person_bytes, 90),
-                    Kind::Auction => (self.auction_bytes, 160),
-                    Kind::Bid => (self.bid_bytes, 32),
+                    EventKind::Person => (self.person_bytes, 90),
+                    EventKind::Auction => (self.auction_bytes, 160),
+                    EventKind::Bid => (self.bid_bytes, 32),
                 };
                 // Around the size that is left to reach the average, by ± 20 %.
                 let wanted = size.saturating_sub(rest);
@@ -345,24 +345,24 @@ mod tests {
     #[test]
     fn proportions_and_ids_follow_the_number_of_the_event() {
         let m = model();
-        let kinds: Vec<Kind> = (0..50).map(|e| m.kind(e)).collect();
-        assert_eq!(kinds[0], Kind::Person);
-        assert_eq!(kinds[1..4], [Kind::Auction; 3]);
-        assert!(kinds[4..].iter().all(|k| *k == Kind::Bid));
-        assert_eq!(m.number(Kind::Person, 50, EventField::Id), 1001);
-        assert_eq!(m.number(Kind::Auction, 53, EventField::Id), 1005);
+        let kinds: Vec<EventKind> = (0..50).map(|e| m.kind(e)).collect();
+        assert_eq!(kinds[0], EventKind::Person);
+        assert_eq!(kinds[1..4], [EventKind::Auction; 3]);
+        assert!(kinds[4..].iter().all(|k| *k == EventKind::Bid));
+        assert_eq!(m.number(EventKind::Person, 50, EventField::Id), 1001);
+        assert_eq!(m.number(EventKind::Auction, 53, EventField::Id), 1005);
         assert_eq!(m.time_ms(20) - m.base_time_ms, 2);
     }
 
     #[test]
     fn bids_refer_to_auctions_and_persons_around_the_current_ones() {
         let m = model();
-        for event in (4..50_000).filter(|&e| m.kind(e) == Kind::Bid) {
-            let auction = m.number(Kind::Bid, event, EventField::Auction) as u64 - FIRST_ID;
+        for event in (4..50_000).filter(|&e| m.kind(e) == EventKind::Bid) {
+            let auction = m.number(EventKind::Bid, event, EventField::Auction) as u64 - FIRST_ID;
             assert!(auction <= m.last_auction(event) + ID_LEAD);
-            let bidder = m.number(Kind::Bid, event, EventField::Bidder) as u64 - FIRST_ID;
+            let bidder = m.number(EventKind::Bid, event, EventField::Bidder) as u64 - FIRST_ID;
             assert!(bidder <= m.last_person(event) + ID_LEAD);
-            let price = m.number(Kind::Bid, event, EventField::Price);
+            let price = m.number(EventKind::Bid, event, EventField::Price);
             assert!((100..=100_000_000).contains(&price));
         }
     }
@@ -372,7 +372,7 @@ mod tests {
         let m = model();
         let text = |event, field| {
             let mut out = Vec::new();
-            m.text(Kind::Bid, event, field, &mut out);
+            m.text(EventKind::Bid, event, field, &mut out);
             String::from_utf8(out).expect("generated text is ASCII")
         };
         let mut urls = std::collections::HashMap::new();

@@ -36,12 +36,12 @@ struct Shared {
     /// What the names of new files start with.
     prefix: String,
     database: Arc<Mutex<Database>>,
-    ledger: Mutex<Ledger>,
+    ledger: Mutex<EndedSpans>,
 }
 
 /// Spans that have ended. A checkpoint that never became whole leaves its spans here, and the next one takes them along.
 #[derive(Default)]
-struct Ledger {
+struct EndedSpans {
     ended: Vec<(u64, SpanRows)>,
     durable: Vec<DurableSpan>,
     /// A span could not be forced to disk: no later one is whole.
@@ -138,7 +138,7 @@ const ADVANCE: &str = "INSERT INTO millstream_progress VALUES ($1, $2, $3) \
      ON CONFLICT (job, sink) DO UPDATE SET checkpoint = EXCLUDED.checkpoint";
 
 impl Shared {
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    fn ledger(&self) -> MutexGuard<'_, EndedSpans> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

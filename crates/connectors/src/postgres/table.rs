@@ -17,7 +17,7 @@ pub(super) struct Table {
 }
 
 /// A column of the database's table.
-struct Column {
+struct CatalogColumn {
     name: String,
     /// As the database would write it: `numeric(10,2)`.
     type_name: String,
@@ -46,7 +46,7 @@ enum TypeKind {
 }
 
 /// What the catalog says of a table.
-struct Found {
+struct CatalogTable {
     oid: u32,
     name: String,
     /// It takes rows of `COPY`: views do not, nor do tables whose rows have policies.
@@ -138,16 +138,16 @@ fn check(connection: &mut Connection, statement: &str) -> Result<(), Diagnostic>
     connection.run(|client| Ok(client.batch_execute(&format!("EXPLAIN {statement}"))?))
 }
 
-fn find(client: &mut Client, name: &str) -> Result<Option<Found>, Failure> {
+fn find(client: &mut Client, name: &str) -> Result<Option<CatalogTable>, Failure> {
     let query = "SELECT c.oid, quote_ident(n.nspname) || '.' || quote_ident(c.relname), \
          c.relkind IN ('r', 'p') AND NOT c.relrowsecurity \
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)";
     let row = client.query_opt(query, &[&name])?;
     let Some(row) = row else { return Ok(None) };
-    Ok(Some(Found { oid: row.try_get(0)?, name: row.try_get(1)?, takes_copies: row.try_get(2)? }))
+    Ok(Some(CatalogTable { oid: row.try_get(0)?, name: row.try_get(1)?, takes_copies: row.try_get(2)? }))
 }
 
-fn columns(client: &mut Client, table: u32) -> Result<Vec<Column>, Failure> {
+fn columns(client: &mut Client, table: u32) -> Result<Vec<CatalogColumn>, Failure> {
     // Of a domain, the type below.
     let query = "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), b.typname::text, b.typcategory::text, \
          a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' \
@@ -157,7 +157,7 @@ fn columns(client: &mut Client, table: u32) -> Result<Vec<Column>, Failure> {
     let column = |row: postgres::Row| {
         let (base, category): (String, String) = (row.try_get(2)?, row.try_get(3)?);
         let kind = TypeKind::of(&base, &category);
-        Ok(Column { name: row.try_get(0)?, type_name: row.try_get(1)?, kind, required: row.try_get(4)? })
+        Ok(CatalogColumn { name: row.try_get(0)?, type_name: row.try_get(1)?, kind, required: row.try_get(4)? })
     };
     client.query(query, &[&table])?.into_iter().map(column).collect()
 }
@@ -182,9 +182,13 @@ impl TypeKind {
 }
 
 /// The column of the table for each one of the schema: that of its name, else the only one that differs in case.
-fn matched<'a>(fields: &[Field], columns: &'a [Column], table: &str) -> Result<Vec<&'a Column>, Diagnostic> {
+fn matched<'a>(
+    fields: &[Field],
+    columns: &'a [CatalogColumn],
+    table: &str,
+) -> Result<Vec<&'a CatalogColumn>, Diagnostic> {
     let target = |field: &Field| {
-        let same = |column: &&Column| column.name == field.name;
+        let same = |column: &&CatalogColumn| column.name == field.name;
         let mut alike = columns.iter().filter(|column| column.name.eq_ignore_ascii_case(&field.name));
         let alike = alike.next().filter(|_| alike.next().is_none());
         columns.iter().find(same).or(alike).ok_or_else(|| {
@@ -193,8 +197,8 @@ fn matched<'a>(fields: &[Field], columns: &'a [Column], table: &str) -> Result<V
             Diagnostic::new(code::INVALID_TABLE, text).advise(format!("its columns are: {}", names.join(", ")))
         })
     };
-    let targets: Vec<&Column> = fields.iter().map(target).collect::<Result<_, _>>()?;
-    let is_written = |column: &Column| targets.iter().any(|target| target.name == column.name);
+    let targets: Vec<&CatalogColumn> = fields.iter().map(target).collect::<Result<_, _>>()?;
+    let is_written = |column: &CatalogColumn| targets.iter().any(|target| target.name == column.name);
     if let Some(left_out) = columns.iter().find(|column| column.required && !is_written(column)) {
         let text =
             format!("the column '{}' of the table {table} of PostgreSQL is NOT NULL and gets no value", left_out.name);
@@ -205,7 +209,7 @@ fn matched<'a>(fields: &[Field], columns: &'a [Column], table: &str) -> Result<V
 }
 
 /// How values of a column are written for one of the table.
-fn form(field: &Field, target: &Column, table: &str) -> Result<Form, Diagnostic> {
+fn form(field: &Field, target: &CatalogColumn, table: &str) -> Result<Form, Diagnostic> {
     use TypeKind as K;
     let (plain, kinds): (Form, &[TypeKind]) = match &field.data_type {
         DataType::Char(_) | DataType::Varchar(_) => return Ok(Form::String),

@@ -7,11 +7,11 @@ use millstream_types::{DataType, RecordField};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Check {
     field: RecordField,
-    kind: Kind,
+    kind: FieldKind,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum FieldKind {
     /// UTF-8 up to the first byte of 0.
     Text,
     /// 0 or 1.
@@ -26,10 +26,10 @@ impl Check {
     /// The check of a field of this type, if there is something to check.
     pub(super) fn new(data_type: &DataType, field: RecordField) -> Option<Check> {
         let kind = match data_type {
-            DataType::Char(_) | DataType::Varchar(_) => Kind::Text,
-            DataType::Boolean => Kind::Boolean,
-            DataType::Decimal { precision, .. } => Kind::Decimal(10i128.pow(u32::from(*precision))),
-            DataType::Time(_) => Kind::Time,
+            DataType::Char(_) | DataType::Varchar(_) => FieldKind::Text,
+            DataType::Boolean => FieldKind::Boolean,
+            DataType::Decimal { precision, .. } => FieldKind::Decimal(10i128.pow(u32::from(*precision))),
+            DataType::Time(_) => FieldKind::Time,
             _ => return None,
         };
         Some(Check { field, kind })
@@ -38,13 +38,13 @@ impl Check {
     /// Calls `failed` with the number of each record of `length` bytes in `data` that does not satisfy it.
     pub(super) fn failures(&self, data: &[u8], length: usize, failed: impl FnMut(usize)) {
         match self.kind {
-            Kind::Text => self.each(data, length, is_text, failed),
-            Kind::Boolean => self.each(data, length, |bytes| bytes[0] <= 1, failed),
-            Kind::Decimal(bound) => {
+            FieldKind::Text => self.each(data, length, is_text, failed),
+            FieldKind::Boolean => self.each(data, length, |bytes| bytes[0] <= 1, failed),
+            FieldKind::Decimal(bound) => {
                 let fits = |bytes: &[u8]| i128::from_le_bytes(array(bytes)).unsigned_abs() < bound.unsigned_abs();
                 self.each(data, length, fits, failed);
             }
-            Kind::Time => {
+            FieldKind::Time => {
                 let fits = |bytes: &[u8]| (0..86_400_000).contains(&i32::from_le_bytes(array(bytes)));
                 self.each(data, length, fits, failed);
             }
@@ -66,16 +66,16 @@ impl Check {
     pub(super) fn complaint(&self, record: &[u8]) -> String {
         let bytes = &record[self.field.offset..self.field.offset + self.field.width];
         match self.kind {
-            Kind::Text => "the text is not UTF-8".into(),
-            Kind::Boolean => format!("the byte {} is no BOOLEAN, which is 0 or 1", bytes[0]),
-            Kind::Decimal(bound) => {
+            FieldKind::Text => "the text is not UTF-8".into(),
+            FieldKind::Boolean => format!("the byte {} is no BOOLEAN, which is 0 or 1", bytes[0]),
+            FieldKind::Decimal(bound) => {
                 format!(
                     "the unscaled number {} has more than {} digits",
                     i128::from_le_bytes(array(bytes)),
                     bound.ilog10()
                 )
             }
-            Kind::Time => format!("{} is no time of day in milliseconds", i32::from_le_bytes(array(bytes))),
+            FieldKind::Time => format!("{} is no time of day in milliseconds", i32::from_le_bytes(array(bytes))),
         }
     }
 }

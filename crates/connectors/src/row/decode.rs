@@ -16,14 +16,14 @@ use std::sync::Arc;
 pub struct RowDecoder {
     length: usize,
     /// Those of the request that are in the records, in order.
-    columns: Vec<Column>,
+    columns: Vec<RecordColumn>,
     /// With the names of their columns.
     checks: Vec<(Check, String)>,
     ignore_errors: bool,
 }
 
 #[derive(Debug)]
-struct Column {
+struct RecordColumn {
     data_type: DataType,
     field: RecordField,
     in_place: bool,
@@ -43,7 +43,7 @@ impl RowDecoder {
             let field = number.and_then(|n| layout.fields.get(n).copied());
             let field = field.ok_or_else(|| Diagnostic::bug(format!("column {} is in no record", column.name)))?;
             checks.extend(Check::new(&column.data_type, field).map(|check| (check, column.name.clone())));
-            columns.push(Column { data_type: column.data_type.clone(), field, in_place });
+            columns.push(RecordColumn { data_type: column.data_type.clone(), field, in_place });
         }
         Ok(RowDecoder { length: layout.length, columns, checks, ignore_errors: false })
     }
@@ -118,7 +118,7 @@ impl RowDecoder {
     /// The columns of well-formed records.
     fn columns(&self, data: &Buffer, rows: usize) -> Result<Vec<ArrayRef>, Diagnostic> {
         let mut records: Option<ArrayRef> = None;
-        let column = |column: &Column| {
+        let column = |column: &RecordColumn| {
             if column.in_place {
                 let whole = || Arc::new(FixedSizeBinaryArray::new(self.length as i32, data.clone(), None)) as ArrayRef;
                 return Ok(records.get_or_insert_with(whole).clone());
@@ -129,7 +129,7 @@ impl RowDecoder {
     }
 
     /// The values of a field of every record as an array.
-    fn gathered(&self, column: &Column, data: &Buffer, rows: usize) -> Result<ArrayRef, Diagnostic> {
+    fn gathered(&self, column: &RecordColumn, data: &Buffer, rows: usize) -> Result<ArrayRef, Diagnostic> {
         let RecordField { offset, width } = column.field;
         let fields = data.chunks_exact(self.length).map(|record| &record[offset..offset + width]);
         let places = (offset..).step_by(self.length);

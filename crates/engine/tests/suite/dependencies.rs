@@ -48,7 +48,7 @@ fn crates_depend_only_downwards() {
         ("millstream-abi", &[]),
         ("millstream-functions", &["types", "abi"]),
         ("millstream-plan", &["types", "abi"]),
-        ("millstream-sql", &["types", "abi", "plan"]),
+        ("millstream-sql", &["types", "abi", "plan", "functions"]),
         ("millstream-codegen", &["types", "abi", "plan", "functions"]),
         ("millstream-jit", &["types", "abi", "codegen", "functions"]),
         ("millstream-sync", &[]),

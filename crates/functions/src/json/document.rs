@@ -22,7 +22,7 @@ pub(crate) enum Value {
 impl Value {
     /// Reads a document; `None` when the text is not JSON.
     pub(crate) fn parse(text: &str) -> Option<Value> {
-        let mut reader = Reader { text, at: 0 };
+        let mut reader = JsonReader { text, at: 0 };
         let value = reader.value(DEEPEST)?;
         reader.skip_space();
         (reader.at == text.len()).then_some(value)
@@ -105,12 +105,12 @@ fn write_string(text: &str, out: &mut String) {
     out.push_str(&serde_json::Value::from(text).to_string());
 }
 
-struct Reader<'t> {
+struct JsonReader<'t> {
     text: &'t str,
     at: usize,
 }
 
-impl Reader<'_> {
+impl JsonReader<'_> {
     fn next(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }

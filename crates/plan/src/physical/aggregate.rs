@@ -147,9 +147,6 @@ impl Planner {
         let mut columns = columns_of(&Schema::new(key_fields.clone()));
         columns.extend(results);
         columns.extend(window_columns(keys.len() + slots.outputs.len(), &time.data_type));
-        let mut output = key_fields.clone();
-        output.extend(slots.output_fields());
-        output.extend(bound_fields());
         let kind = match assigner {
             WindowAssigner::Session { gap_ms } => KeyedKind::SessionAggregate { gap_ms, aggregates: slots },
             WindowAssigner::Count { size, slide } => KeyedKind::CountAggregate { size, slide, aggregates: slots },
@@ -157,13 +154,7 @@ impl Planner {
         };
         let of_payload =
             KeyedInput { schema: payload.schema(), keys: key_columns, time: Some(time_column), reach_ms: None };
-        let operator = self.operator(KeyedOperator {
-            kind,
-            timeline,
-            inputs: vec![of_payload],
-            keys: key_fields,
-            output: Schema::new(output),
-        });
+        let operator = self.operator(kind, timeline, vec![of_payload], key_fields);
         self.exchange(input, operator, 0, &payload, Some(time), &[])?;
         Ok(Branch::new(PipelineInput::Operator(operator), columns))
     }
@@ -184,21 +175,13 @@ impl Planner {
         };
         let arriving = payload.schema();
         let keys = key_columns.iter().map(|&i| arriving.fields[i].clone()).collect();
-        let mut output = arriving.fields.clone();
-        output.extend(bound_fields());
         let mut columns = columns_of(&schema);
         columns.extend(window_columns(arriving.fields.len(), &time.data_type));
         let of_payload = KeyedInput { schema: arriving, keys: key_columns, time: Some(time_column), reach_ms: None };
-        let (timeline, inputs, output) = (*timeline, vec![of_payload], Schema::new(output));
-        let operator = self.operator(KeyedOperator { kind, timeline, inputs, keys, output });
+        let operator = self.operator(kind, *timeline, vec![of_payload], keys);
         self.exchange(input, operator, 0, &payload, Some(time), &[])?;
         Ok(Branch::new(PipelineInput::Operator(operator), columns))
     }
-}
-
-/// `window_start` and `window_end` of a keyed operator's output.
-fn bound_fields() -> [Field; 2] {
-    ["window_start", "window_end"].map(|name| Field::new(name, DataType::Timestamp(3), false))
 }
 
 /// An aggregation by session or count window whose groups are exactly those whose windows they are.

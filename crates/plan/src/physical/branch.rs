@@ -1,6 +1,7 @@
 //! Branches: chains of fused operators that have not ended yet.
 
 use crate::expr::{Expr, ExprKind};
+use crate::operators::filter::conjuncts;
 use crate::pipeline::{FlatMap, Operator, PipelineInput};
 use crate::window::Overlap;
 use millstream_types::{DataType, Field, Value};
@@ -25,9 +26,10 @@ impl Branch {
 
     pub(super) fn filter(&mut self, predicate: &Expr) {
         self.settle();
-        let mut conjuncts = Vec::new();
-        split_conjuncts(predicate.clone().substitute(&self.columns), &mut conjuncts);
-        self.operators.extend(conjuncts.into_iter().map(Operator::Filter));
+        let predicate = predicate.clone().substitute(&self.columns);
+        let conditions =
+            conjuncts(&predicate).into_iter().filter(|e| e.kind != ExprKind::Literal(Value::Boolean(true)));
+        self.operators.extend(conditions.cloned().map(Operator::Filter));
     }
 
     pub(super) fn project<'a>(&mut self, columns: impl Iterator<Item = &'a Expr>) {
@@ -110,12 +112,4 @@ fn size(expr: &Expr) -> usize {
     let mut nodes = 0;
     expr.walk(&mut |_| nodes += 1);
     nodes
-}
-
-pub(super) fn split_conjuncts(expr: Expr, into: &mut Vec<Expr>) {
-    match expr.kind {
-        ExprKind::And(operands) => operands.into_iter().for_each(|e| split_conjuncts(e, into)),
-        ExprKind::Literal(Value::Boolean(true)) => {}
-        _ => into.push(expr),
-    }
 }

@@ -26,8 +26,6 @@ impl Planner {
             JoinStrategy::Window { timeline, .. } => *timeline,
             _ => Timeline::Own,
         };
-        // Rows behind the watermark are late for their window; other joins have them meet what is still there.
-        let reach_ms = matches!(strategy, JoinStrategy::Window { .. }).then_some(0);
         let (left_schema, right_schema) = (left.schema(), right.schema());
         let mut of_left = Payload::new(columns_of(&left_schema));
         let mut of_right = Payload::new(columns_of(&right_schema));
@@ -48,12 +46,6 @@ impl Planner {
             JoinStrategy::Regular { ttl_ms } => KeyedKind::RegularJoin { ttl_ms: *ttl_ms, residual },
             JoinStrategy::Lookup => return Err(Diagnostic::bug("a lookup join is not a keyed operator")),
         };
-        let mut output = left_arriving.clone();
-        output.fields.iter_mut().for_each(|f| f.nullable |= kind.left_is_optional());
-        if kind.shows_right() {
-            let optional = |f: &Field| Field::new(&f.name, f.data_type.clone(), f.nullable || kind.right_is_optional());
-            output.fields.extend(right_arriving.fields.iter().map(optional));
-        }
         let fields: Vec<Field> = left_keys
             .iter()
             .zip(&right_keys)
@@ -62,13 +54,14 @@ impl Planner {
                 Field::new(&l.name, l.data_type.clone(), l.nullable || r.nullable)
             })
             .collect();
+        let reach_ms = operator_kind.reach_ms();
         let left_input =
             KeyedInput { schema: left_arriving, keys: left_keys.clone(), time: left_time_column, reach_ms };
         let right_input =
             KeyedInput { schema: right_arriving, keys: right_keys.clone(), time: right_time_column, reach_ms };
-        let columns = joined_columns(&output, left_schema.fields.len(), right_schema.fields.len(), width, *kind);
-        let inputs = vec![left_input, right_input];
-        let operator = self.operator(KeyedOperator { kind: operator_kind, timeline, inputs, keys: fields, output });
+        let operator = self.operator(operator_kind, timeline, vec![left_input, right_input], fields);
+        let output = &self.operators[operator].output;
+        let columns = joined_columns(output, left_schema.fields.len(), right_schema.fields.len(), width, *kind);
         // A row whose key is NULL has no partner: only an outer side keeps it.
         let drops_left = matches!(kind, JoinKind::Inner | JoinKind::Right | JoinKind::Semi);
         let drops_right = !matches!(kind, JoinKind::Right | JoinKind::Full);

@@ -6,15 +6,22 @@ use super::expressions::columns_of;
 use super::payload::Payload;
 use crate::aggregate::Components;
 use crate::expr::{Expr, ExprKind};
-use crate::logical::{Frame, Rel};
+use crate::logical::Rel;
 use crate::pipeline::*;
 use crate::window::Timeline;
 use millstream_types::{DataType, Diagnostic, Field};
 
 impl Planner {
     /// Adds an operator.
-    pub(super) fn operator(&mut self, operator: KeyedOperator) -> usize {
-        self.operators.push(operator);
+    pub(super) fn operator(
+        &mut self,
+        kind: KeyedKind,
+        timeline: Timeline,
+        inputs: Vec<KeyedInput>,
+        keys: Vec<Field>,
+    ) -> usize {
+        let output = kind.output(&keys, &inputs);
+        self.operators.push(KeyedOperator { kind, timeline, inputs, keys, output });
         self.operators.len() - 1
     }
 
@@ -64,16 +71,12 @@ impl Planner {
             .map(|k| SortColumn { column: payload.add(&k.expr), descending: k.descending, nulls_first: k.nulls_first })
             .collect();
         let arriving = payload.schema();
-        let rank = Field::new("rownum", DataType::BigInt, false);
         let mut columns = columns_of(&schema);
         columns.push(Expr::column(arriving.fields.len(), DataType::BigInt, false));
-        let mut output = arriving.clone();
-        output.fields.push(rank);
         let key_fields = keys.iter().map(|&i| arriving.fields[i].clone()).collect();
         let kind = KeyedKind::Rank { order, function: *function, range: *range };
-        let arriving = KeyedInput { schema: arriving, keys, time: Some(time_column), reach_ms: Some(0) };
-        let inputs = vec![arriving];
-        let operator = self.operator(KeyedOperator { kind, timeline: *timeline, inputs, keys: key_fields, output });
+        let arriving = KeyedInput { schema: arriving, keys, time: Some(time_column), reach_ms: kind.reach_ms() };
+        let operator = self.operator(kind, *timeline, vec![arriving], key_fields);
         self.exchange(input, operator, 0, &payload, Some(time), &[])?;
         Ok(Branch::new(PipelineInput::Operator(operator), columns))
     }
@@ -95,16 +98,11 @@ impl Planner {
         let mut columns = columns_of(&schema);
         // The outputs follow the columns that arrive, whose number is known only now.
         columns.extend(results.into_iter().map(|e| shifted(e, first)));
-        let mut output = arriving.clone();
-        output.fields.extend(slots.output_fields());
         let key_fields = keys.iter().map(|&i| arriving.fields[i].clone()).collect();
         let kind = KeyedKind::Over { frame: *frame, aggregates: slots };
-        // With a bound rows are late by what was triggered for their key, which only the operator knows.
-        let is_bounded = matches!(frame, Frame::Rows(Some(_)) | Frame::Range(Some(_)));
-        let reach_ms = time.as_ref().filter(|_| !is_bounded).map(|_| 0);
+        let reach_ms = time.as_ref().and(kind.reach_ms());
         let arriving = KeyedInput { schema: arriving, keys, time: time_column, reach_ms };
-        let (timeline, inputs) = (Timeline::Own, vec![arriving]);
-        let operator = self.operator(KeyedOperator { kind, timeline, inputs, keys: key_fields, output });
+        let operator = self.operator(kind, Timeline::Own, vec![arriving], key_fields);
         self.exchange(input, operator, 0, &payload, time.as_ref(), &[])?;
         Ok(Branch::new(PipelineInput::Operator(operator), columns))
     }

@@ -3,8 +3,9 @@
 use super::expressions::same_computation;
 use crate::aggregate::Components;
 use crate::expr::{Expr, ExprKind};
+use crate::operators::project::schema_of;
 use crate::pipeline::*;
-use millstream_types::{Field, Schema, Value};
+use millstream_types::{Schema, Value};
 
 /// The columns that rows bring to a keyed operator: expressions over the columns of the relation below, each once.
 pub(super) struct Payload(Vec<Expr>);
@@ -38,8 +39,7 @@ impl Payload {
     }
 
     pub(super) fn schema(&self) -> Schema {
-        let named = |(i, e): (usize, &Expr)| Field::new(format!("column{i}"), e.data_type.clone(), e.nullable);
-        Schema::new(self.0.iter().enumerate().map(named).collect())
+        schema_of(&self.0)
     }
 
     /// Components whose arguments and guards are computed before the exchange.
@@ -65,12 +65,4 @@ fn only_if(guard: &Expr, value: &Expr) -> Expr {
     let null = Expr::literal(Value::Null, value.data_type.clone());
     let case = ExprKind::Case(vec![(guard.clone(), value.clone())], Box::new(null));
     Expr::new(case, value.data_type.clone(), true).at(value.span)
-}
-
-impl SlotAggregates {
-    /// Columns of the outputs.
-    pub(super) fn output_fields(&self) -> impl Iterator<Item = Field> + '_ {
-        let outputs = self.outputs.iter().enumerate();
-        outputs.map(|(i, o)| Field::new(format!("component{i}"), o.data_type.clone(), o.nullable))
-    }
 }

@@ -1,9 +1,11 @@
 //! Digests of expressions: equal for expressions that mean the same over the columns of tables.
 
 use super::Meaning;
-use crate::explain::Shown;
+use crate::explain::shown::Shown;
 use crate::expr::{CompareOp, Expr, ExprKind};
+use crate::window::Timeline;
 use millstream_types::{DataType, Schema, Value};
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -12,11 +14,11 @@ const SHOWN_CHARACTERS: usize = 200;
 
 /// What something means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Digest(u128);
+pub(crate) struct Digest(u128);
 
 impl Digest {
     /// With a text for messages.
-    pub(super) fn shown(self, text: impl fmt::Display) -> Meaning {
+    pub(crate) fn shown(self, text: impl fmt::Display) -> Meaning {
         let mut shortened = Shortened { text: String::new(), left: SHOWN_CHARACTERS };
         if write!(shortened, "{text}").is_err() {
             shortened.text.push('…');
@@ -42,40 +44,40 @@ impl Write for Shortened {
 }
 
 /// Puts together what is digested. Every part has its length before it, so that no text can look like two.
-pub(super) struct Digester(Xxh3);
+pub(crate) struct Digester(Xxh3);
 
 impl Digester {
     /// For a kind of things.
-    pub(super) fn new(kind: &str) -> Digester {
+    pub(crate) fn new(kind: &str) -> Digester {
         Digester(Xxh3::new()).text(kind)
     }
 
-    pub(super) fn bytes(mut self, bytes: &[u8]) -> Digester {
+    pub(crate) fn bytes(mut self, bytes: &[u8]) -> Digester {
         self.0.update(&(bytes.len() as u64).to_le_bytes());
         self.0.update(bytes);
         self
     }
 
-    pub(super) fn text(self, text: &str) -> Digester {
+    pub(crate) fn text(self, text: &str) -> Digester {
         self.bytes(text.as_bytes())
     }
 
-    pub(super) fn number(self, number: i64) -> Digester {
+    pub(crate) fn number(self, number: i64) -> Digester {
         self.bytes(&number.to_le_bytes())
     }
 
-    pub(super) fn digest(self, Digest(digest): Digest) -> Digester {
+    pub(crate) fn digest(self, Digest(digest): Digest) -> Digester {
         self.bytes(&digest.to_le_bytes())
     }
 
-    pub(super) fn digests(self, digests: impl IntoIterator<Item = Digest>) -> Digester {
+    pub(crate) fn digests(self, digests: impl IntoIterator<Item = Digest>) -> Digester {
         let digests: Vec<Digest> = digests.into_iter().collect();
         let counted = self.number(digests.len() as i64);
         digests.into_iter().fold(counted, Digester::digest)
     }
 
     /// The names of fields count, whatever characters they have.
-    pub(super) fn data_type(self, data_type: &DataType) -> Digester {
+    pub(crate) fn data_type(self, data_type: &DataType) -> Digester {
         match data_type {
             DataType::Row(fields) => {
                 let begun = self.text("ROW").number(fields.len() as i64);
@@ -101,14 +103,14 @@ impl Digester {
         }
     }
 
-    pub(super) fn end(self) -> Digest {
+    pub(crate) fn end(self) -> Digest {
         Digest(self.0.digest128())
     }
 }
 
 /// What is known of a column.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Known {
+pub(crate) enum Known {
     /// It is a column or a field of a table: which one. Its type belongs to what it means.
     Column(Digest),
     /// What was computed.
@@ -117,7 +119,7 @@ pub(super) enum Known {
 
 impl Known {
     /// What it means as a value of a type.
-    pub(super) fn of_type(self, data_type: &DataType) -> Digest {
+    pub(crate) fn of_type(self, data_type: &DataType) -> Digest {
         match self {
             Known::Column(column) => Digester::new("typed").digest(column).data_type(data_type).end(),
             Known::Value(value) => value,
@@ -140,7 +142,7 @@ fn place_of(expr: &Expr, columns: &[Known]) -> Option<Digest> {
 
 /// What an expression means over such columns.
 #[recursive::recursive]
-pub(super) fn of_expr(expr: &Expr, columns: &[Known]) -> Digest {
+pub(crate) fn of_expr(expr: &Expr, columns: &[Known]) -> Digest {
     if let Some(place) = place_of(expr, columns) {
         return Known::Column(place).of_type(&expr.data_type);
     }
@@ -183,7 +185,7 @@ pub(super) fn of_expr(expr: &Expr, columns: &[Known]) -> Digest {
 }
 
 /// What a field of a row means.
-pub(super) fn field_of(row: Digest, data_type: &DataType, field: usize) -> Digest {
+pub(crate) fn field_of(row: Digest, data_type: &DataType, field: usize) -> Digest {
     let named = Digester::new("field").digest(row);
     match data_type {
         DataType::Row(fields) => named.text(fields.get(field).map_or("", |field| &field.name)).end(),
@@ -213,6 +215,27 @@ fn unordered(kind: &str, operands: impl Iterator<Item = Digest>) -> Digest {
 }
 
 /// An expression with its meaning and, for messages, the names of its input's columns.
-pub(super) fn shown(expr: &Expr, columns: &[Known], schema: &Schema) -> Meaning {
+pub(crate) fn shown(expr: &Expr, columns: &[Known], schema: &Schema) -> Meaning {
     of_expr(expr, columns).shown(Shown(expr, schema))
+}
+
+/// The name of a type. Names of fields count, whatever characters they have: they are in the digest behind the text.
+pub(crate) fn type_text(data_type: &DataType, nullable: bool) -> String {
+    let not_null = if nullable { "" } else { " NOT NULL" };
+    match data_type {
+        DataType::Row(_) | DataType::Array(_) | DataType::Map(..) => {
+            let meaning = Digester::new("type").data_type(data_type).end().shown(data_type);
+            format!("{}{not_null} ({})", meaning.text, meaning.is)
+        }
+        plain => format!("{plain}{not_null}"),
+    }
+}
+
+/// Constants of a state by name, with the zone of its windows.
+pub(crate) fn parameters(constants: Vec<(&'static str, String)>, timeline: Timeline) -> BTreeMap<String, String> {
+    let zone = match timeline {
+        Timeline::Own => None,
+        Timeline::Local(zone) => Some(("time_zone", zone.to_string())),
+    };
+    constants.into_iter().chain(zone).map(|(name, value)| (name.to_string(), value)).collect()
 }

@@ -14,7 +14,7 @@
 
 mod check;
 mod fit;
-mod meaning;
+pub(crate) mod meaning;
 mod of_plan;
 
 pub use check::Mismatch;

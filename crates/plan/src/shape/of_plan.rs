@@ -1,22 +1,23 @@
 //! From a plan to what it keeps.
 
-use super::meaning::{Digest, Digester, Known, field_of, of_expr, shown};
+use super::meaning::{Digest, Digester, Known, field_of, of_expr, parameters, shown, type_text};
 use super::{ComponentShape, InputShape, Meaning, PlanShape, SHAPE_VERSION, SinkShape, SourceShape, StateShape};
-use crate::explain::Shown;
-use crate::expr::{Expr, ExprKind};
-use crate::logical::{Frame, JoinKind, RankFunction, Table};
+use crate::expansion::Brought;
+use crate::explain::shown::Shown;
+use crate::expr::Expr;
+use crate::keyed::arriving;
+use crate::logical::Table;
+use crate::operators::filter::conjuncts;
 use crate::pipeline::*;
-use crate::window::{Overlap, Timeline, WindowAssigner};
 use millstream_abi::Accumulator;
 use millstream_types::{DataType, Field, Schema};
-use std::collections::BTreeMap;
 
 impl PlanShape {
     /// Of a plan.
     pub fn of(plan: &QueryPlan) -> PlanShape {
         let mut walk = Walk {
             plan,
-            aggregations: plan.aggregations.iter().map(of_aggregation).collect(),
+            aggregations: plan.aggregations.iter().map(Aggregation::state).collect(),
             operators: plan.operators.iter().map(of_operator).collect(),
             lookups: vec![Vec::new(); plan.lookups.len()],
             sinks: vec![Vec::new(); plan.sinks.len()],
@@ -186,37 +187,10 @@ impl Walk<'_> {
     }
 
     fn flat_map(&self, flat_map: &FlatMap, rows: &mut Rows) {
-        let digester = match flat_map {
-            FlatMap::Windows { windows, .. } => {
-                let parameters = overlap_parameters(*windows);
-                parameters.iter().fold(Digester::new("windows"), |d, (name, value)| d.text(name).text(value))
-            }
-            FlatMap::Unnest { outer, ordinality, .. } => {
-                Digester::new("unnest").number(i64::from(*outer)).number(i64::from(*ordinality))
-            }
-            FlatMap::Repeat { times, numbered } => {
-                Digester::new("repeat").number(*times as i64).number(i64::from(*numbered))
-            }
-            FlatMap::Lookup { table, kind, residual, .. } => {
-                let keys = self.plan.lookups[*table].keys.iter().map(|&key| key as i64);
-                let digester =
-                    Digester::new("lookup").text(join_kind(*kind)).digests(self.lookups[*table].iter().copied());
-                let digester = keys.fold(digester, Digester::number);
-                // Over the columns before, then those of the table by their positions.
-                let width = self.plan.lookups[*table].schema.fields.len();
-                let table = (0..width).map(|i| Known::Value(position("looked up", i)));
-                let both: Vec<Known> = rows.columns.iter().copied().chain(table).collect();
-                digester.digests(residual.iter().map(|residual| of_expr(residual, &both)))
-            }
-        };
+        let brought = Brought { columns: &rows.columns, lookups: &self.plan.lookups, made_of: &self.lookups };
+        let (name, digester) = flat_map.step(&brought);
         let arguments = flat_map.arguments();
         let step = digester.digests(arguments.iter().map(|argument| of_expr(argument, &rows.columns))).end();
-        let name = match flat_map {
-            FlatMap::Windows { .. } => "windows of",
-            FlatMap::Unnest { .. } => "unnest",
-            FlatMap::Repeat { .. } => "repeat",
-            FlatMap::Lookup { .. } => "lookup by",
-        };
         let arguments: Vec<String> = arguments.iter().map(|a| Shown(a, &rows.schema).to_string()).collect();
         rows.input.steps.push(step.shown(format_args!("{name} {}", arguments.join(", "))));
         let appended = flat_map.appended(&self.plan.lookups);
@@ -229,10 +203,9 @@ impl Walk<'_> {
 impl Rows {
     /// Each condition by itself: how they are joined, and their order, mean nothing.
     fn filter(&mut self, predicate: &Expr) {
-        match &predicate.kind {
-            ExprKind::And(operands) => operands.iter().for_each(|operand| self.filter(operand)),
-            _ => self.input.filters.push(shown(predicate, &self.columns, &self.schema)),
-        }
+        let conditions =
+            conjuncts(predicate).into_iter().map(|condition| shown(condition, &self.columns, &self.schema));
+        self.input.filters.extend(conditions);
     }
 
     fn project(&mut self, columns: &[Expr]) {
@@ -273,23 +246,6 @@ fn add<T>(list: &mut Vec<T>, item: T, key: impl Fn(&T) -> String) {
 
 fn sorted_by(input: &InputShape) -> String {
     format!("{:08} {}", input.port, of_input(input).shown("").is)
-}
-
-/// What stands for column `i` where it is the position that counts.
-fn position(what: &str, i: usize) -> Digest {
-    Digester::new(what).number(i as i64).end()
-}
-
-/// The name of a type. Names of fields count, whatever characters they have: they are in the digest behind the text.
-fn type_text(data_type: &DataType, nullable: bool) -> String {
-    let not_null = if nullable { "" } else { " NOT NULL" };
-    match data_type {
-        DataType::Row(_) | DataType::Array(_) | DataType::Map(..) => {
-            let meaning = Digester::new("type").data_type(data_type).end().shown(data_type);
-            format!("{}{not_null} ({})", meaning.text, meaning.is)
-        }
-        plain => format!("{plain}{not_null}"),
-    }
 }
 
 fn of_source(source: &SourcePlan) -> Digest {
@@ -351,138 +307,13 @@ fn watermark(source: &SourcePlan) -> Option<Meaning> {
     })
 }
 
-fn of_aggregation(aggregation: &Aggregation) -> StateShape {
-    let component =
-        |accumulator: &Accumulator| ComponentShape { accumulator: accumulator.name(), argument: None, guard: None };
-    let mut parameters = window_parameters(aggregation.assigner);
-    parameters.extend(timeline_parameter(aggregation.timeline));
-    StateShape {
-        operator: "windowed aggregation".into(),
-        parameters,
-        keys: aggregation.keys.iter().map(|key| type_text(&key.data_type, key.nullable)).collect(),
-        components: aggregation.components.iter().map(component).collect(),
-        aggregates: aggregation.calls.clone(),
-        order: vec![],
-        condition: None,
-        inputs: vec![],
-    }
-}
-
-type Parameters = BTreeMap<String, String>;
-
-fn parameters<const N: usize>(list: [(&str, String); N]) -> Parameters {
-    list.map(|(name, value)| (name.to_string(), value)).into()
-}
-
-fn timeline_parameter(timeline: Timeline) -> Option<(String, String)> {
-    match timeline {
-        Timeline::Own => None,
-        Timeline::Local(zone) => Some(("time_zone".into(), zone.to_string())),
-    }
-}
-
-fn overlap_parameters(overlap: Overlap) -> Parameters {
-    match overlap {
-        Overlap::Hop { size_ms, slide_ms, offset_ms } => parameters([
-            ("window", "HOP".into()),
-            ("size_ms", size_ms.to_string()),
-            ("slide_ms", slide_ms.to_string()),
-            ("offset_ms", offset_ms.to_string()),
-        ]),
-        Overlap::Cumulate { size_ms, step_ms, offset_ms } => parameters([
-            ("window", "CUMULATE".into()),
-            ("size_ms", size_ms.to_string()),
-            ("step_ms", step_ms.to_string()),
-            ("offset_ms", offset_ms.to_string()),
-        ]),
-    }
-}
-
-fn window_parameters(assigner: WindowAssigner) -> Parameters {
-    match assigner {
-        WindowAssigner::Tumble(slicing) => parameters([
-            ("window", "TUMBLE".into()),
-            ("size_ms", slicing.size_ms.to_string()),
-            ("offset_ms", slicing.offset_ms.to_string()),
-        ]),
-        WindowAssigner::Overlap(overlap) => overlap_parameters(overlap),
-        WindowAssigner::Session { gap_ms } => {
-            parameters([("window", "SESSION".into()), ("gap_ms", gap_ms.to_string())])
-        }
-        WindowAssigner::Count { size, slide } => {
-            parameters([("window", "COUNT".into()), ("size_rows", size.to_string()), ("slide_rows", slide.to_string())])
-        }
-        WindowAssigner::Attached => parameters([("window", "of each row".into())]),
-        WindowAssigner::Whole => parameters([("window", "whole input".into())]),
-    }
-}
-
-/// Not EXPLAIN's words, which may change: these are in checkpoints.
-fn join_kind(kind: JoinKind) -> &'static str {
-    match kind {
-        JoinKind::Inner => "INNER",
-        JoinKind::Left => "LEFT",
-        JoinKind::Right => "RIGHT",
-        JoinKind::Full => "FULL",
-        JoinKind::Semi => "SEMI",
-        JoinKind::Anti => "ANTI",
-    }
-}
-
 fn of_operator(operator: &KeyedOperator) -> StateShape {
-    let fields = operator.inputs.iter().flat_map(|input| input.schema.fields.iter().cloned());
-    of_operator_over(operator, &Schema::new(fields.collect()))
+    of_operator_over(operator, &Schema::new(arriving(&operator.inputs).collect()))
 }
 
 /// With these names of its inputs' columns.
 fn of_operator_over(operator: &KeyedOperator, both: &Schema) -> StateShape {
-    let joined = |kind: &JoinKind| ("join", join_kind(*kind).to_string());
-    let (name, mut parameters, residual) = match &operator.kind {
-        KeyedKind::WindowJoin { kind, residual } => ("window join", parameters([joined(kind)]), residual.as_ref()),
-        KeyedKind::IntervalJoin { kind, lower_ms, upper_ms, residual } => (
-            "interval join",
-            parameters([joined(kind), ("lower_ms", lower_ms.to_string()), ("upper_ms", upper_ms.to_string())]),
-            residual.as_ref(),
-        ),
-        KeyedKind::VersionedJoin { kind, residual } => {
-            ("versioned join", parameters([joined(kind)]), residual.as_ref())
-        }
-        KeyedKind::RegularJoin { ttl_ms, residual } => {
-            let ttl = ttl_ms.map_or_else(|| "none".to_string(), |ms| ms.to_string());
-            ("join", parameters([("ttl_ms", ttl)]), residual.as_ref())
-        }
-        KeyedKind::Rank { function, range: (from, to), .. } => {
-            let function = match function {
-                RankFunction::RowNumber => "ROW_NUMBER",
-                RankFunction::Rank => "RANK",
-                RankFunction::DenseRank => "DENSE_RANK",
-            };
-            let range = [("from", from.to_string()), ("to", to.to_string()), ("function", function.to_string())];
-            ("ranking", parameters(range), None)
-        }
-        KeyedKind::Over { frame, .. } => {
-            let frame = match frame {
-                Frame::Rows(None) => "all rows before".to_string(),
-                Frame::Rows(Some(rows)) => format!("{rows} rows before"),
-                Frame::Range(None) => "all times before".to_string(),
-                Frame::Range(Some(ms)) => format!("{ms} ms before"),
-            };
-            ("OVER aggregation", parameters([("frame", frame)]), None)
-        }
-        KeyedKind::SessionAggregate { gap_ms, .. } => {
-            ("session aggregation", parameters([("gap_ms", gap_ms.to_string())]), None)
-        }
-        KeyedKind::SessionRows { gap_ms } => ("sessions", parameters([("gap_ms", gap_ms.to_string())]), None),
-        KeyedKind::CountAggregate { size, slide, .. } => (
-            "count window aggregation",
-            parameters([("size_rows", size.to_string()), ("slide_rows", slide.to_string())]),
-            None,
-        ),
-        KeyedKind::CountRows { size, slide } => {
-            ("count windows", parameters([("size_rows", size.to_string()), ("slide_rows", slide.to_string())]), None)
-        }
-    };
-    parameters.extend(timeline_parameter(operator.timeline));
+    let (name, constants) = operator.kind.state();
     let over_positions = |expr: &Expr| shown(expr, &[], both);
     let (components, aggregates) = operator.kind.aggregates().map_or_else(Default::default, |aggregates| {
         let component = |(accumulator, update): (&Accumulator, &ComponentUpdate)| ComponentShape {
@@ -492,18 +323,14 @@ fn of_operator_over(operator: &KeyedOperator, both: &Schema) -> StateShape {
         };
         (aggregates.components.iter().zip(&aggregates.updates).map(component).collect(), aggregates.calls.clone())
     });
-    let order = match &operator.kind {
-        KeyedKind::Rank { order, .. } => order.iter().map(sort_text).collect(),
-        _ => vec![],
-    };
     StateShape {
         operator: name.into(),
-        parameters,
+        parameters: parameters(constants, operator.timeline),
         keys: operator.keys.iter().map(|key| type_text(&key.data_type, key.nullable)).collect(),
         components,
         aggregates,
-        order,
-        condition: residual.map(over_positions),
+        order: operator.kind.order().iter().map(sort_text).collect(),
+        condition: operator.kind.residual().map(over_positions),
         inputs: vec![],
     }
 }

@@ -87,13 +87,13 @@ impl QueryBinder<'_> {
         }
         let qualifier = |local: &str| vec!["default_catalog".into(), "default_database".into(), local.to_owned()];
         match self.catalog.lookup(name.iter().copied()).map_err(|e| super::place::at(e, span))? {
-            catalog::Relation::Table(entry) => {
+            catalog::CatalogEntry::Table(entry) => {
                 let late = self.late_table(&entry.table, span)?;
                 let mut relation = scan(&entry.table, late);
                 qualify(&mut relation, qualifier(&entry.table.name));
                 Ok(relation)
             }
-            catalog::Relation::View(view) => {
+            catalog::CatalogEntry::View(view) => {
                 let mut relation = self.view(&view, span)?;
                 qualify(&mut relation, qualifier(&view.name));
                 for (column, name) in relation.columns.iter_mut().zip(&view.columns) {

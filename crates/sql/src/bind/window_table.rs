@@ -18,16 +18,16 @@ use millstream_types::{DataType, Diagnostic, Field, code};
 use sqlparser::ast;
 
 /// The operands of a window table function.
-struct Operands<'a> {
+struct WindowOperands<'a> {
     data: &'a ast::Expr,
     time: &'a ast::Expr,
     /// In the order of [`WindowKind::measures`].
     measures: Vec<&'a ast::Expr>,
 }
 
-impl<'a> Operands<'a> {
+impl<'a> WindowOperands<'a> {
     /// Sorts arguments, by position or by name.
-    fn of(kind: WindowKind, arguments: &'a [ast::FunctionArg], place: Span) -> Result<Operands<'a>, Diagnostic> {
+    fn of(kind: WindowKind, arguments: &'a [ast::FunctionArg], place: Span) -> Result<WindowOperands<'a>, Diagnostic> {
         let function = kind.name();
         let wrong = |message: String| {
             let usage = format!("write {function}(TABLE t, DESCRIPTOR(ts), {})", kind.example());
@@ -64,7 +64,7 @@ impl<'a> Operands<'a> {
         };
         // Only the last, the offset, can be missing.
         let measures = slots.into_iter().skip(2).flatten().collect();
-        Ok(Operands { data, time, measures })
+        Ok(WindowOperands { data, time, measures })
     }
 }
 
@@ -77,7 +77,7 @@ impl QueryBinder<'_> {
         place: Span,
     ) -> Result<Relation, Diagnostic> {
         let Some(kind) = WindowKind::of(name) else { return Err(misplaced(name, place)) };
-        let operands = Operands::of(kind, arguments, place)?;
+        let operands = WindowOperands::of(kind, arguments, place)?;
         let (mut input, partition) = self.window_input(kind, operands.data)?;
         for column in &mut input.columns {
             column.qualifier.clear();

@@ -1,6 +1,6 @@
 //! `CREATE`: definitions are checked and bound, and become tables, views and SQL functions of the catalog.
 
-use super::{Catalog, Relation, TableEntry, View, local_name, no_database};
+use super::{Catalog, CatalogEntry, TableEntry, View, local_name, no_database};
 use crate::bind;
 use crate::ddl::{
     ColumnDefinition, ColumnSource, FunctionDefinition, LikeClause, TableDefinition, ViewDefinition,
@@ -48,7 +48,7 @@ impl Catalog {
         if let Some(connectors) = self.connectors.filter(|_| table.options.get("connector").is_some()) {
             (connectors.check)(&name, &table.options)?;
         }
-        self.entries.insert(name, Relation::Table(Arc::new(TableEntry { table, definition })));
+        self.entries.insert(name, CatalogEntry::Table(Arc::new(TableEntry { table, definition })));
         Ok(true)
     }
 
@@ -68,13 +68,13 @@ impl Catalog {
         }
         let columns: Vec<String> = schema.fields.iter().map(|f| f.name.clone()).collect();
         let view = View { name: name.clone(), columns, schema, definition: definition.clone() };
-        self.entries.insert(name, Relation::View(Arc::new(view)));
+        self.entries.insert(name, CatalogEntry::View(Arc::new(view)));
         Ok(true)
     }
 
     /// The definition with the parts of the other table that LIKE takes over.
     fn with_like(&self, own: &TableDefinition, like: &LikeClause) -> Result<TableDefinition, Diagnostic> {
-        let Relation::Table(base) = self.lookup(&like.name)? else {
+        let CatalogEntry::Table(base) = self.lookup(&like.name)? else {
             let diagnostic = Diagnostic::new(code::INVALID_TABLE, "LIKE takes a table, not a view");
             return Err(at_span(diagnostic, span_of(&like.name)));
         };

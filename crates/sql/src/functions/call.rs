@@ -16,7 +16,7 @@ pub(super) struct Call {
 }
 
 /// What binding a call gives.
-pub(super) type Bound = Result<Expr, Diagnostic>;
+pub(super) type BoundCall = Result<Expr, Diagnostic>;
 
 impl Call {
     /// The arguments, when there are exactly `N`.

@@ -1,6 +1,6 @@
 //! Conditional functions: all of them are CASE in disguise.
 
-use super::call::{Bound, Call, case, compare, convert, fits, int, is_not_null, is_null, null, string};
+use super::call::{BoundCall, Call, case, compare, convert, fits, int, is_not_null, is_null, null, string};
 use super::function::{Binding, Category, Function, functions};
 use crate::bind::coercion;
 use Binding::Custom;
@@ -31,7 +31,7 @@ fn unified(call: Call, from: usize) -> Result<(Vec<Expr>, DataType), Diagnostic>
     Ok((arguments, common))
 }
 
-fn if_(call: Call) -> Bound {
+fn if_(call: Call) -> BoundCall {
     if call.arguments.len() != 3 || !fits(&call.arguments[0], |t| *t == DataType::Boolean) {
         return Err(call.mismatch());
     }
@@ -40,7 +40,7 @@ fn if_(call: Call) -> Bound {
     Ok(case(vec![(convert(condition, &DataType::Boolean), value)], otherwise, data_type))
 }
 
-fn if_null(call: Call) -> Bound {
+fn if_null(call: Call) -> BoundCall {
     if call.arguments.len() != 2 {
         return Err(call.mismatch());
     }
@@ -48,7 +48,7 @@ fn if_null(call: Call) -> Bound {
 }
 
 /// The arguments after one that is never NULL are never looked at.
-fn coalesce(call: Call) -> Bound {
+fn coalesce(call: Call) -> BoundCall {
     let (mut values, data_type) = unified(call, 0)?;
     if let Some(last) = values.iter().position(|value| !value.nullable) {
         values.truncate(last + 1);
@@ -62,7 +62,7 @@ fn coalesce(call: Call) -> Bound {
     Ok(Expr { nullable, ..case(branches, otherwise, data_type) })
 }
 
-fn null_if(call: Call) -> Bound {
+fn null_if(call: Call) -> BoundCall {
     let [a, b] = &call.arguments[..] else { return Err(call.mismatch()) };
     let Some(common) = coercion::comparison_type(&a.data_type, &b.data_type) else { return Err(call.mismatch()) };
     let [a, b] = call.take()?;
@@ -71,17 +71,17 @@ fn null_if(call: Call) -> Bound {
     Ok(case(vec![(equal, null(data_type.clone()))], a, data_type))
 }
 
-fn greatest(call: Call) -> Bound {
+fn greatest(call: Call) -> BoundCall {
     extreme(call, CompareOp::GreaterEqual)
 }
 
-fn least(call: Call) -> Bound {
+fn least(call: Call) -> BoundCall {
     extreme(call, CompareOp::LessEqual)
 }
 
 /// The value for which `op` holds against all that follow it. What precedes it is then beaten already, so a quadratic
 /// number of comparisons serves instead of expressions that double with every argument.
-fn extreme(call: Call, op: CompareOp) -> Bound {
+fn extreme(call: Call, op: CompareOp) -> BoundCall {
     let (mut values, data_type) = unified(call, 0)?;
     let nulls: Vec<Expr> = values.iter().filter(|v| v.nullable).map(|v| is_null(v.clone())).collect();
     let nullable = !nulls.is_empty();
@@ -102,7 +102,7 @@ fn extreme(call: Call, op: CompareOp) -> Bound {
     Ok(Expr { nullable, ..case(branches, otherwise, data_type) })
 }
 
-fn elt(call: Call) -> Bound {
+fn elt(call: Call) -> BoundCall {
     if !call.arguments.first().is_some_and(|index| fits(index, DataType::is_integer)) {
         return Err(call.mismatch());
     }
@@ -115,7 +115,7 @@ fn elt(call: Call) -> Bound {
     Ok(case(branches, null(data_type.clone()), data_type))
 }
 
-fn type_of(call: Call) -> Bound {
+fn type_of(call: Call) -> BoundCall {
     if call.arguments.len() == 2 && matches!(call.arguments[1].kind, ExprKind::Literal(Value::Boolean(_))) {
         let serializable = call.arguments[1].kind == ExprKind::Literal(Value::Boolean(true));
         return Ok(type_name(&call.arguments[0], serializable));

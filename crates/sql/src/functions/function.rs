@@ -1,6 +1,6 @@
 //! What a function is: its names, how it is called, what it is about, and how a call of it is bound.
 
-use super::call::{Bound, Call};
+use super::call::{BoundCall, Call};
 use super::overload::Overload;
 
 /// What a function is about.
@@ -83,7 +83,7 @@ pub(super) enum Binding {
     /// By choosing a native function.
     Overloads(&'static [Overload]),
     /// By code.
-    Custom(fn(Call) -> Bound),
+    Custom(fn(Call) -> BoundCall),
 }
 
 /// A function of ours.

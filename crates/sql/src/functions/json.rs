@@ -4,20 +4,19 @@
 //! reads JSON is native; what writes it ([`construct`], JSON_STRING) takes values of every type, so it is evaluated a
 //! buffer at a time.
 
-use super::call::{Bound, Call, case, compare, convert, fits, int, is_not_null, native, null, string, text_of};
-use super::collection::{Form, Input, quoted, strings_of_json, vector_call, write};
+use super::call::{BoundCall, Call, case, compare, convert, fits, int, is_not_null, native, null, string, text_of};
+use super::collection::{strings_of_json, vector_call};
 use super::function::{Binding, Category, Function, functions};
 use super::overload::Parameter::Text;
 use super::overload::{Gives, Overload};
 use crate::bind::coercion::is_castable;
 use crate::data_type::from_text;
 use Binding::{Custom, Overloads};
-use arrow_array::builder::StringViewBuilder;
-use arrow_array::cast::AsArray;
 use millstream_abi::RuntimeFn as F;
+use millstream_functions::collection::json::JsonConstructor;
+use millstream_functions::collection::write::{Form, texts};
 use millstream_plan::expr::{CompareOp, Expr, ExprKind};
 use millstream_types::{DataType, Diagnostic, Value, code};
-use std::sync::Arc;
 
 /// JSON functions.
 pub(super) const JSON: &[Function] = functions! {Json;
@@ -43,7 +42,7 @@ pub(super) const JSON: &[Function] = functions! {Json;
 };
 
 /// `string IS JSON`, with the kind as a word.
-fn is_json(call: Call) -> Bound {
+fn is_json(call: Call) -> BoundCall {
     let kind = match call.arguments.get(1).and_then(text_of) {
         Some("SCALAR") => 1,
         Some("ARRAY") => 2,
@@ -76,7 +75,7 @@ fn word(call: &Call, index: usize) -> &str {
     call.arguments.get(index).and_then(text_of).unwrap_or_default()
 }
 
-fn exists(call: Call) -> Bound {
+fn exists(call: Call) -> BoundCall {
     let [json, path] = document(&call)?;
     let on_error = match word(&call, 2) {
         "TRUE" => 1,
@@ -88,7 +87,7 @@ fn exists(call: Call) -> Bound {
 }
 
 /// A value of ON EMPTY or ON ERROR in the type of the result; booleans as JSON writes them.
-fn default_value(value: Expr, to: &DataType) -> Bound {
+fn default_value(value: Expr, to: &DataType) -> BoundCall {
     if let (ExprKind::Literal(Value::Boolean(truth)), true) = (&value.kind, to.is_string()) {
         return Ok(string(if *truth { "true" } else { "false" }));
     }
@@ -100,7 +99,7 @@ fn default_value(value: Expr, to: &DataType) -> Bound {
 }
 
 /// `JSON_VALUE`: json, path, type or NULL, a word and a value for nothing, a word and a value for an error.
-fn value(call: Call) -> Bound {
+fn value(call: Call) -> BoundCall {
     let [json, path] = document(&call)?;
     let returning = match word(&call, 2) {
         "" => DataType::STRING,
@@ -139,7 +138,7 @@ fn value(call: Call) -> Bound {
 }
 
 /// `JSON_QUERY`: json, path, type or NULL, and a word each for the wrapper, for nothing, for an error.
-fn query(call: Call) -> Bound {
+fn query(call: Call) -> BoundCall {
     let [json, path] = document(&call)?;
     let wrapper = match word(&call, 3) {
         "CONDITIONAL" => 1,
@@ -165,25 +164,11 @@ fn query(call: Call) -> Bound {
     }
 }
 
-fn json_string(call: Call) -> Bound {
+fn json_string(call: Call) -> BoundCall {
     let [value] = call.take()?;
     let data_type = value.data_type.clone();
-    let evaluate = move |input: &Input| {
-        let mut texts = StringViewBuilder::new();
-        let mut out = Vec::new();
-        for row in 0..input.rows {
-            if input.columns[0].is_null(row) || data_type == DataType::Null {
-                texts.append_null();
-                continue;
-            }
-            out.clear();
-            write(&mut out, &input.columns[0], row, &data_type, Form::Json);
-            texts.append_value(String::from_utf8_lossy(&out));
-        }
-        Ok(Arc::new(texts.finish()) as _)
-    };
     let value = if value.data_type == DataType::Null { convert(value, &DataType::STRING) } else { value };
-    Ok(vector_call("JSON_STRING", vec![value], DataType::STRING, evaluate))
+    Ok(vector_call("JSON_STRING", vec![value], DataType::STRING, move |input| texts(input, &data_type, Form::Json)))
 }
 
 /// Whether an expression is JSON that a constructor takes in as it is.
@@ -201,44 +186,14 @@ fn is_json_text(expr: &Expr) -> bool {
 fn construct(name: &str, keeps_null: bool, is_object: bool, arguments: Vec<Expr>) -> Expr {
     let typed = |a: Expr| if a.data_type == DataType::Null { convert(a, &DataType::STRING) } else { a };
     let arguments: Vec<Expr> = arguments.into_iter().map(typed).collect();
-    let values: Vec<(DataType, bool)> = arguments.iter().map(|a| (a.data_type.clone(), is_json_text(a))).collect();
-    let step = if is_object { 2 } else { 1 };
-    let brackets = if is_object { [b'{', b'}'] } else { [b'[', b']'] };
-    let evaluate = move |input: &Input| {
-        let mut texts = StringViewBuilder::new();
-        let mut out = Vec::new();
-        for row in 0..input.rows {
-            out.clear();
-            out.push(brackets[0]);
-            for at in (step - 1..input.columns.len()).step_by(step) {
-                let (column, (data_type, is_json)) = (&input.columns[at], &values[at]);
-                if column.is_null(row) && !keeps_null {
-                    continue;
-                }
-                if out.len() > 1 {
-                    out.push(b',');
-                }
-                if is_object {
-                    quoted(&mut out, input.columns[at - 1].as_string_view().value(row));
-                    out.push(b':');
-                }
-                if *is_json && column.is_valid(row) {
-                    out.extend_from_slice(column.as_string_view().value(row).as_bytes());
-                } else {
-                    write(&mut out, column, row, data_type, Form::Json);
-                }
-            }
-            out.push(brackets[1]);
-            texts.append_value(String::from_utf8_lossy(&out));
-        }
-        Ok(Arc::new(texts.finish()) as _)
-    };
+    let types = arguments.iter().map(|a| (a.data_type.clone(), is_json_text(a))).collect();
+    let constructor = JsonConstructor { is_object, keeps_null, arguments: types };
     let name = format!("{name}{}", if keeps_null { "" } else { " ABSENT ON NULL" });
-    Expr { nullable: false, ..vector_call(name, arguments, DataType::STRING, evaluate) }
+    Expr { nullable: false, ..vector_call(name, arguments, DataType::STRING, move |input| constructor.evaluate(input)) }
 }
 
 /// `JSON_OBJECT`: NULL or ABSENT, then keys and values in turn.
-fn object(mut call: Call) -> Bound {
+fn object(mut call: Call) -> BoundCall {
     let keeps_null = word(&call, 0) != "ABSENT";
     let members = call.arguments.split_off(1.min(call.arguments.len()));
     if let Some(key) = members.iter().step_by(2).find(|key| text_of(key).is_none()) {
@@ -249,7 +204,7 @@ fn object(mut call: Call) -> Bound {
 }
 
 /// `JSON_ARRAY`: NULL or ABSENT, then the values.
-fn array(mut call: Call) -> Bound {
+fn array(mut call: Call) -> BoundCall {
     let keeps_null = word(&call, 0) == "NULL";
     let values = call.arguments.split_off(1.min(call.arguments.len()));
     Ok(construct("JSON_ARRAY", keeps_null, false, values))

@@ -1,7 +1,7 @@
 //! Mathematical functions. Those that are exact keep the type of their argument; the others work on DOUBLE.
 
 use super::call::{
-    Bound, Call, arithmetic, case, compare, convert, double, fits, int, integer_of, is_cheap, native, null,
+    BoundCall, Call, arithmetic, case, compare, convert, double, fits, int, integer_of, is_cheap, native, null,
 };
 use super::function::{Binding, Category, Function, functions};
 use super::overload::Parameter::{Double, Int, Long};
@@ -86,7 +86,7 @@ fn through(function: F, x: Expr, arguments: Vec<Expr>, data_type: &DataType) -> 
 }
 
 /// `ABS(x)`: a comparison where that is cheaper than a call.
-fn abs(call: Call) -> Bound {
+fn abs(call: Call) -> BoundCall {
     let (x, data_type) = one_number(call)?;
     if !is_cheap(&x) {
         return Ok(match data_type {
@@ -116,7 +116,7 @@ fn number(value: i8, data_type: &DataType) -> Expr {
 }
 
 /// `SIGN(x)`, of the argument's type.
-fn sign(call: Call) -> Bound {
+fn sign(call: Call) -> BoundCall {
     let (x, data_type) = one_number(call)?;
     if data_type.is_floating() {
         return Ok(through(F::SignDouble, x, vec![], &data_type));
@@ -139,14 +139,14 @@ fn sign(call: Call) -> Bound {
     Ok(case(branches, null(data_type.clone()), data_type))
 }
 
-fn floor(call: Call) -> Bound {
+fn floor(call: Call) -> BoundCall {
     if call.arguments.len() == 2 {
         return temporal::floor_to(call);
     }
     to_whole(call, F::FloorDouble, F::FloorDecimal)
 }
 
-fn ceil(call: Call) -> Bound {
+fn ceil(call: Call) -> BoundCall {
     if call.arguments.len() == 2 {
         return temporal::ceil_to(call);
     }
@@ -154,7 +154,7 @@ fn ceil(call: Call) -> Bound {
 }
 
 /// FLOOR and CEIL: integers stay, DECIMAL(p, s) becomes DECIMAL(p, 0).
-fn to_whole(call: Call, for_double: F, for_decimal: F) -> Bound {
+fn to_whole(call: Call, for_double: F, for_decimal: F) -> BoundCall {
     let (x, data_type) = one_number(call)?;
     Ok(match data_type {
         DataType::Decimal { scale: 0, .. } => x,
@@ -166,16 +166,16 @@ fn to_whole(call: Call, for_double: F, for_decimal: F) -> Bound {
     })
 }
 
-fn round(call: Call) -> Bound {
+fn round(call: Call) -> BoundCall {
     to_places(call, F::RoundInteger, F::RoundDecimal, F::RoundDouble)
 }
 
-fn truncate(call: Call) -> Bound {
+fn truncate(call: Call) -> BoundCall {
     to_places(call, F::TruncateInteger, F::TruncateDecimal, F::TruncateDouble)
 }
 
 /// ROUND and TRUNCATE; without places, to whole numbers.
-fn to_places(mut call: Call, for_integer: F, for_decimal: F, for_double: F) -> Bound {
+fn to_places(mut call: Call, for_integer: F, for_decimal: F, for_double: F) -> BoundCall {
     let places = match call.arguments.len() {
         2 if fits(&call.arguments[1], DataType::is_integer) => {
             convert(call.arguments.pop().expect("there are two arguments"), &DataType::Int)
@@ -212,7 +212,7 @@ fn round_type(precision: u8, scale: u8, places: Option<i64>) -> DataType {
 }
 
 /// `MOD(a, b)`: of integers it has the divisor's type.
-fn modulo(call: Call) -> Bound {
+fn modulo(call: Call) -> BoundCall {
     if !call.arguments.iter().all(|a| fits(a, DataType::is_numeric)) {
         return Err(call.mismatch());
     }
@@ -248,7 +248,7 @@ fn divide(a: Expr, b: Expr) -> Expr {
     arithmetic(ArithmeticOp::Divide, a, b, DataType::Double)
 }
 
-fn log(call: Call) -> Bound {
+fn log(call: Call) -> BoundCall {
     if call.arguments.len() == 1 {
         let [x] = doubles(call)?;
         return Ok(ln(x));
@@ -257,32 +257,32 @@ fn log(call: Call) -> Bound {
     Ok(divide(ln(x), ln(base)))
 }
 
-fn log2(call: Call) -> Bound {
+fn log2(call: Call) -> BoundCall {
     let [x] = doubles(call)?;
     Ok(divide(ln(x), double(std::f64::consts::LN_2)))
 }
 
-fn cot(call: Call) -> Bound {
+fn cot(call: Call) -> BoundCall {
     let [x] = doubles(call)?;
     Ok(divide(double(1.0), native(F::Tan, vec![x], DataType::Double, false)))
 }
 
-fn degrees(call: Call) -> Bound {
+fn degrees(call: Call) -> BoundCall {
     let [x] = doubles(call)?;
     Ok(arithmetic(ArithmeticOp::Multiply, x, double(180.0 / std::f64::consts::PI), DataType::Double))
 }
 
-fn radians(call: Call) -> Bound {
+fn radians(call: Call) -> BoundCall {
     let [x] = doubles(call)?;
     Ok(arithmetic(ArithmeticOp::Multiply, x, double(std::f64::consts::PI / 180.0), DataType::Double))
 }
 
-fn pi(call: Call) -> Bound {
+fn pi(call: Call) -> BoundCall {
     let [] = call.take()?;
     Ok(double(std::f64::consts::PI))
 }
 
-fn e(call: Call) -> Bound {
+fn e(call: Call) -> BoundCall {
     let [] = call.take()?;
     Ok(double(std::f64::consts::E))
 }

@@ -175,7 +175,7 @@ impl Overload {
 }
 
 /// Binds a call to the first signature that takes its arguments.
-pub(super) fn choose(overloads: &[Overload], call: Call) -> super::call::Bound {
+pub(super) fn choose(overloads: &[Overload], call: Call) -> super::call::BoundCall {
     match overloads.iter().find(|overload| overload.fits(&call.arguments)) {
         Some(overload) => Ok(overload.apply(call.arguments)),
         None => Err(call.mismatch()),

@@ -1,6 +1,6 @@
 //! String, regular expression, encoding and hash functions.
 
-use super::call::{Bound, Call, case, convert, fits, is_null, native, string, text_of};
+use super::call::{BoundCall, Call, case, convert, fits, is_null, native, string, text_of};
 use super::function::{Binding, Category, Function, functions};
 use super::overload::Default::{Int as DefaultInt, Text as DefaultText};
 use super::overload::Parameter::{Bytes, Int, Long, Text, TextOrBytes};
@@ -157,13 +157,13 @@ pub(super) const HASH: &[Function] = functions! {Hash;
         "The SHA-2 digest of 224, 256, 384 or 512 bits.";
 };
 
-fn current_database(call: Call) -> Bound {
+fn current_database(call: Call) -> BoundCall {
     let [] = call.take::<0>()?;
     Ok(string(catalog::DATABASE))
 }
 
 /// `TRIM(string)` or, from the special syntax, `TRIM('BOTH' | 'LEADING' | 'TRAILING', characters, string)`.
-fn trim(call: Call) -> Bound {
+fn trim(call: Call) -> BoundCall {
     let function = match &call.arguments[..] {
         [_] => F::TrimBoth,
         [side, _, _] => match text_of(side) {
@@ -186,7 +186,7 @@ fn trim(call: Call) -> Bound {
 }
 
 /// `INSTR(string, search)` is LOCATE with its arguments the other way round.
-fn instr(call: Call) -> Bound {
+fn instr(call: Call) -> BoundCall {
     if !call.arguments.iter().all(|a| fits(a, DataType::is_string)) {
         return Err(call.mismatch());
     }
@@ -195,7 +195,7 @@ fn instr(call: Call) -> Bound {
 }
 
 /// Without a length, OVERLAY replaces as many characters as the replacement has.
-fn overlay(mut call: Call) -> Bound {
+fn overlay(mut call: Call) -> BoundCall {
     if call.arguments.len() == 3 && fits(&call.arguments[1], DataType::is_string) {
         let replacement = convert(call.arguments[1].clone(), &DataType::STRING);
         call.arguments.push(native(F::CharLength, vec![replacement], DataType::Int, false));
@@ -232,7 +232,7 @@ fn text_together(parts: &[Expr]) -> DataType {
 }
 
 /// `CONCAT(a, …)`
-fn concat(call: Call) -> Bound {
+fn concat(call: Call) -> BoundCall {
     let all = |accepts: fn(&DataType) -> bool| call.arguments.iter().all(|a| fits(a, accepts));
     let data_type = match () {
         () if call.arguments.is_empty() => return Err(call.mismatch()),
@@ -246,7 +246,7 @@ fn concat(call: Call) -> Bound {
 }
 
 /// `a || b`
-fn concatenation(call: Call) -> Bound {
+fn concatenation(call: Call) -> BoundCall {
     let data_type = text_together(&call.arguments);
     let result = concat(call)?;
     Ok(if result.data_type.is_string() { Expr { data_type, ..result } } else { result })
@@ -254,7 +254,7 @@ fn concatenation(call: Call) -> Bound {
 
 /// `CONCAT_WS(separator, a, …)`: every part gets the separator in front unless it is NULL, and the first separator is
 /// dropped from what they give together.
-fn concat_ws(call: Call) -> Bound {
+fn concat_ws(call: Call) -> BoundCall {
     if call.arguments.is_empty() || !call.arguments.iter().all(|a| fits(a, DataType::is_string)) {
         return Err(call.mismatch());
     }

@@ -3,7 +3,7 @@
 //! TIMESTAMP_LTZ arguments are turned to local time of the session's zone by a cast to TIMESTAMP, and results back.
 //! Units of time arrive as string constants.
 
-use super::call::{Bound, Call, arithmetic, at, convert, fits, int, integer_of, native, null, string, text_of};
+use super::call::{BoundCall, Call, arithmetic, at, convert, fits, int, integer_of, native, null, string, text_of};
 use super::function::{Binding, Category, Function, functions};
 use super::overload::Parameter::{Long, Text};
 use super::overload::{Gives, Overload};
@@ -85,7 +85,7 @@ fn is_temporal(data_type: &DataType) -> bool {
 }
 
 /// `EXTRACT(unit FROM x)`, with the unit first.
-fn extract(mut call: Call) -> Bound {
+fn extract(mut call: Call) -> BoundCall {
     if call.arguments.len() != 2 {
         return Err(call.mismatch());
     }
@@ -95,7 +95,7 @@ fn extract(mut call: Call) -> Bound {
 }
 
 /// A part of the only argument.
-fn part(call: Call, unit: DateTimeUnit) -> Bound {
+fn part(call: Call, unit: DateTimeUnit) -> BoundCall {
     if !call.arguments.iter().all(|a| fits(a, is_temporal)) {
         return Err(call.mismatch());
     }
@@ -111,16 +111,16 @@ fn part(call: Call, unit: DateTimeUnit) -> Bound {
 }
 
 /// `FLOOR(x TO unit)`
-pub(super) fn floor_to(call: Call) -> Bound {
+pub(super) fn floor_to(call: Call) -> BoundCall {
     to_unit(call, F::FloorDate, F::FloorTime, F::FloorTimestamp)
 }
 
 /// `CEIL(x TO unit)`
-pub(super) fn ceil_to(call: Call) -> Bound {
+pub(super) fn ceil_to(call: Call) -> BoundCall {
     to_unit(call, F::CeilDate, F::CeilTime, F::CeilTimestamp)
 }
 
-fn to_unit(call: Call, for_date: F, for_time: F, for_timestamp: F) -> Bound {
+fn to_unit(call: Call, for_date: F, for_time: F, for_timestamp: F) -> BoundCall {
     if !call.arguments.first().is_some_and(|x| fits(x, is_temporal)) {
         return Err(call.mismatch());
     }
@@ -140,7 +140,7 @@ fn to_unit(call: Call, for_date: F, for_time: F, for_timestamp: F) -> Bound {
     })
 }
 
-fn date_format(call: Call) -> Bound {
+fn date_format(call: Call) -> BoundCall {
     let [x, format] = &call.arguments[..] else { return Err(call.mismatch()) };
     let accepted = |t: &DataType| t.is_string() || t.is_timestamp() || *t == DataType::Date;
     if !fits(x, accepted) || !fits(format, DataType::is_string) {
@@ -161,7 +161,7 @@ fn date_format(call: Call) -> Bound {
 }
 
 /// A function of a text and perhaps a format that gives NULL for other texts.
-fn parse(call: Call, plain: F, with_format: F, data_type: DataType) -> Bound {
+fn parse(call: Call, plain: F, with_format: F, data_type: DataType) -> BoundCall {
     if !call.arguments.iter().all(|a| fits(a, DataType::is_string)) {
         return Err(call.mismatch());
     }
@@ -174,15 +174,15 @@ fn parse(call: Call, plain: F, with_format: F, data_type: DataType) -> Bound {
     Ok(native(function, arguments, data_type, true))
 }
 
-fn to_date(call: Call) -> Bound {
+fn to_date(call: Call) -> BoundCall {
     parse(call, F::ToDate, F::ToDateFormat, DataType::Date)
 }
 
-fn to_timestamp(call: Call) -> Bound {
+fn to_timestamp(call: Call) -> BoundCall {
     parse(call, F::ToTimestamp, F::ToTimestampFormat, DataType::Timestamp(3))
 }
 
-fn to_timestamp_ltz(call: Call) -> Bound {
+fn to_timestamp_ltz(call: Call) -> BoundCall {
     let result = DataType::TimestampLtz(3);
     if call.arguments.first().is_some_and(|x| x.data_type.is_string()) {
         const DEFAULTS: [&str; 2] = ["yyyy-MM-dd HH:mm:ss.SSS", "UTC"];
@@ -234,7 +234,7 @@ fn interval_of(unit: DateTimeUnit) -> Option<(i64, DataType)> {
 }
 
 /// `TIMESTAMPADD(unit, n, x)`; a DATE plus units of less than a day is a TIMESTAMP.
-fn timestamp_add(call: Call) -> Bound {
+fn timestamp_add(call: Call) -> BoundCall {
     let [_, n, x] = &call.arguments[..] else { return Err(call.mismatch()) };
     if !fits(n, DataType::is_integer) || !is_temporal(&x.data_type) {
         return Err(call.mismatch());
@@ -260,7 +260,7 @@ fn timestamp_add(call: Call) -> Bound {
 }
 
 /// `TIMESTAMPDIFF(unit, from, to)`, in local time and the finer precision of the two.
-fn timestamp_diff(call: Call) -> Bound {
+fn timestamp_diff(call: Call) -> BoundCall {
     let [_, from, to] = &call.arguments[..] else { return Err(call.mismatch()) };
     let accepted = |t: &DataType| t.is_timestamp() || *t == DataType::Date;
     if !fits(from, accepted) || !fits(to, accepted) {
@@ -282,23 +282,23 @@ fn timestamp_diff(call: Call) -> Bound {
     Ok(native(F::TimestampDiff, arguments, DataType::Int, false))
 }
 
-fn clock(call: Call, function: F, data_type: DataType) -> Bound {
+fn clock(call: Call, function: F, data_type: DataType) -> BoundCall {
     let [] = call.take()?;
     Ok(native(function, vec![], data_type, false))
 }
 
-fn current_timestamp(call: Call) -> Bound {
+fn current_timestamp(call: Call) -> BoundCall {
     clock(call, F::CurrentTimestamp, DataType::TimestampLtz(3))
 }
 
-fn local_timestamp(call: Call) -> Bound {
+fn local_timestamp(call: Call) -> BoundCall {
     clock(call, F::LocalTimestamp, DataType::Timestamp(3))
 }
 
-fn current_date(call: Call) -> Bound {
+fn current_date(call: Call) -> BoundCall {
     clock(call, F::CurrentDate, DataType::Date)
 }
 
-fn local_time(call: Call) -> Bound {
+fn local_time(call: Call) -> BoundCall {
     clock(call, F::LocalTime, DataType::Time(0))
 }

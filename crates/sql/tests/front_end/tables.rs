@@ -2,7 +2,7 @@
 
 use millstream_plan::expr::ExprKind;
 use millstream_plan::logical::ColumnKind;
-use millstream_sql::{Catalog, Relation, Settings, Statement, describe, parse_script};
+use millstream_sql::{Catalog, CatalogEntry, Settings, Statement, describe, parse_script};
 use millstream_types::{Diagnostic, code};
 use sqlparser::ast::Ident;
 
@@ -74,10 +74,10 @@ fn describes_a_table() {
 #[test]
 fn show_create_table_creates_the_same_table() {
     let first = catalog(TABLE);
-    let Relation::Table(entry) = first.lookup(&[Ident::new("t")]).unwrap() else { panic!() };
+    let CatalogEntry::Table(entry) = first.lookup(&[Ident::new("t")]).unwrap() else { panic!() };
     let text = describe::show_create_table(&entry);
     let second = catalog(&text);
-    let Relation::Table(again) = second.lookup(&[Ident::new("t")]).unwrap() else { panic!() };
+    let CatalogEntry::Table(again) = second.lookup(&[Ident::new("t")]).unwrap() else { panic!() };
     assert_eq!(describe::show_create_table(&again), text);
     assert_eq!(again.table.schema(), entry.table.schema());
     assert_eq!(again.table.options, entry.table.options);

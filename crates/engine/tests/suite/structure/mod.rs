@@ -5,6 +5,8 @@
 //! [`LARGEST`], no file longer than [`LONGEST`]. Where the tree is not there yet, a table has the number of today, which
 //! only ever goes down.
 //!
+//! No two types of a crate have one name (see `types`), and an operator has one name in all crates (see `operators`).
+//!
 //! `MILLSTREAM_STRUCTURE=print cargo test --test suite structure -- --nocapture` prints every component with its arrows,
 //! and for those that are too large some arrows without which they would not be.
 
@@ -12,7 +14,9 @@ mod arrows;
 mod components;
 mod modules;
 mod names;
+mod operators;
 mod tests;
+mod types;
 
 use arrows::Graph;
 use modules::Modules;
@@ -41,6 +45,8 @@ struct Measured {
     graph: Graph,
     /// Its files without those of tests, with their number of lines.
     files: Vec<(PathBuf, usize)>,
+    /// The modules of each of its types, by name.
+    types: BTreeMap<String, Vec<String>>,
 }
 
 /// Every crate of the workspace.
@@ -55,7 +61,8 @@ static CRATES: LazyLock<Vec<Measured>> = LazyLock::new(|| {
         let root = ["lib.rs", "main.rs"].map(|f| source.join(f)).into_iter().find(|f| f.exists()).unwrap();
         let tree = Modules::load(&root, &read);
         let relative = |(file, lines): &(PathBuf, usize)| (file.strip_prefix(&folder).unwrap().into(), *lines);
-        Measured { graph: Graph::of(&tree), files: tree.files.iter().map(relative).collect(), name }
+        let files = tree.files.iter().map(relative).collect();
+        Measured { graph: Graph::of(&tree), files, types: types::types_of(&tree), name }
     };
     names.into_iter().map(measure).collect()
 });

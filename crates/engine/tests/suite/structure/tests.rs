@@ -143,6 +143,15 @@ fn components_and_cuts() {
 }
 
 #[test]
+fn types_of_one_name_are_found() {
+    let text = "mod a { pub struct T; enum U {} } mod b { trait T {} type U = u8; struct V; #[cfg(test)] struct V; }
+        #[cfg(test)] mod tests { struct T; }";
+    let found = super::types::types_of(&tree(&[("lib.rs", text)]));
+    let expected = [("T", vec!["crate::a", "crate::b"]), ("U", vec!["crate::a", "crate::b"]), ("V", vec!["crate::b"])];
+    assert_eq!(found, expected.map(|(name, m)| (name.to_string(), m.into_iter().map(String::from).collect())).into());
+}
+
+#[test]
 fn numbers_only_go_down() {
     let check = |table, now: usize| super::check(table, &[("x".to_string(), now)].into(), 5).join("");
     assert_eq!(check(&[], 5), "");

@@ -22,7 +22,7 @@ pub(super) struct Interval {
 }
 
 /// `left - right ∘ offset` for event times.
-struct Bound {
+struct IntervalBound {
     columns: (usize, usize),
     op: CompareOp,
     offset_ms: i64,
@@ -35,8 +35,9 @@ impl Interval {
     pub fn find(left: &Relation, right: &Relation, pairing: &Pairing) -> Option<(Interval, Pairing)> {
         let scope = Scope::of(left.columns.iter().chain(&right.columns).cloned().collect());
         let width = left.columns.len();
-        let of_rest: Vec<Option<Bound>> = pairing.rest.iter().map(|c| bound(c, &scope, width)).collect();
-        let of_keys: Vec<Option<Bound>> = pairing.equalities.iter().map(|e| equal_times(e, left, right)).collect();
+        let of_rest: Vec<Option<IntervalBound>> = pairing.rest.iter().map(|c| bound(c, &scope, width)).collect();
+        let of_keys: Vec<Option<IntervalBound>> =
+            pairing.equalities.iter().map(|e| equal_times(e, left, right)).collect();
         let all = || of_rest.iter().chain(&of_keys).flatten();
         let mut tried = vec![];
         for first in all() {
@@ -54,7 +55,7 @@ impl Interval {
             let (left_column, right_column) = first.columns;
             let interval = Interval { left_column, right_column, lower_ms, upper_ms, place: first.place };
             // What the strategy sees to need not be tested again; equal times still serve as keys.
-            let consumed = |b: &Option<Bound>| b.as_ref().is_some_and(|b| b.columns == first.columns);
+            let consumed = |b: &Option<IntervalBound>| b.as_ref().is_some_and(|b| b.columns == first.columns);
             let rest = pairing.rest.iter().zip(&of_rest).filter(|(_, b)| !consumed(b)).map(|(e, _)| e.clone());
             let rest = rest.collect();
             return Some((interval, Pairing { equalities: pairing.equalities.clone(), rest }));
@@ -63,7 +64,7 @@ impl Interval {
     }
 }
 
-impl Bound {
+impl IntervalBound {
     /// Least and greatest difference in whole milliseconds.
     fn range(&self) -> (Option<i64>, Option<i64>) {
         let offset = self.offset_ms;
@@ -79,7 +80,7 @@ impl Bound {
 }
 
 /// What a conjunct over the columns of both sides says of their event times.
-fn bound(conjunct: &Expr, scope: &Scope, width: usize) -> Option<Bound> {
+fn bound(conjunct: &Expr, scope: &Scope, width: usize) -> Option<IntervalBound> {
     let ExprKind::Compare(op, a, b) = &conjunct.kind else { return None };
     if *op == CompareOp::NotEqual {
         return None;
@@ -87,7 +88,7 @@ fn bound(conjunct: &Expr, scope: &Scope, width: usize) -> Option<Bound> {
     let ((a, a_ms), (b, b_ms)) = (time_of(a, &scope.columns)?, time_of(b, &scope.columns)?);
     let place = conjunct.span;
     if a < width && b >= width {
-        return Some(Bound { columns: (a, b - width), op: *op, offset_ms: b_ms.checked_sub(a_ms)?, place });
+        return Some(IntervalBound { columns: (a, b - width), op: *op, offset_ms: b_ms.checked_sub(a_ms)?, place });
     }
     if b < width && a >= width {
         let op = match op {
@@ -97,17 +98,17 @@ fn bound(conjunct: &Expr, scope: &Scope, width: usize) -> Option<Bound> {
             CompareOp::GreaterEqual => CompareOp::LessEqual,
             same => *same,
         };
-        return Some(Bound { columns: (b, a - width), op, offset_ms: a_ms.checked_sub(b_ms)?, place });
+        return Some(IntervalBound { columns: (b, a - width), op, offset_ms: a_ms.checked_sub(b_ms)?, place });
     }
     None
 }
 
 /// An equality of event times, each of its side.
-fn equal_times(equality: &Equality, left: &Relation, right: &Relation) -> Option<Bound> {
+fn equal_times(equality: &Equality, left: &Relation, right: &Relation) -> Option<IntervalBound> {
     let (l, l_ms) = time_of(&equality.left, &left.columns)?;
     let (r, r_ms) = time_of(&equality.right, &right.columns)?;
     let offset_ms = r_ms.checked_sub(l_ms)?;
-    Some(Bound { columns: (l, r), op: CompareOp::Equal, offset_ms, place: equality.left.span })
+    Some(IntervalBound { columns: (l, r), op: CompareOp::Equal, offset_ms, place: equality.left.span })
 }
 
 /// An event time plus a constant: the column and milliseconds.

@@ -1,27 +1,22 @@
-//! Arrays, maps and rows: constructors, access, functions.
+//! Signatures of the functions on arrays, maps and rows; the bodies are in `millstream_functions::collection`.
 //!
 //! Row programs pass nested values on but do not compute with them, so everything here is evaluated a buffer at a time,
 //! over Arrow columns ([`vector`]). Elements that are looked for or added are cast to the common type of both sides;
 //! arrays whose elements differ in type are cast likewise ([`cast`]).
 
-mod array;
-mod lists;
-mod map;
 pub(crate) mod nested;
-mod row;
 mod vector;
-mod write;
 
-use super::call::{Bound, Call, convert, fits, int, integer_of, native, string};
+use super::call::{BoundCall, Call, convert, fits, int, integer_of, native, string};
 use super::function::{Binding, Category, Function, functions};
 use crate::bind::coercion::{common_type, is_implicit, least_common_type};
 use Binding::Custom;
 use millstream_abi::RuntimeFn;
+use millstream_functions::collection::{Input, Output, array, map, row};
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_types::{DataType, Diagnostic, Field, code};
 use std::sync::Arc;
-pub(super) use vector::{Input, Output, call as vector_call};
-pub(super) use write::{Form, quoted, write};
+pub(super) use vector::call as vector_call;
 
 /// Functions on arrays, maps and rows.
 pub(super) const COLLECTION: &[Function] = functions! {Collection;
@@ -93,7 +88,7 @@ fn unified(call: &mut Call) -> Result<DataType, Diagnostic> {
     Ok(common)
 }
 
-fn array(mut call: Call) -> Bound {
+fn array(mut call: Call) -> BoundCall {
     if call.arguments.is_empty() {
         return Err(call.mismatch().advise("write CAST(NULL AS ARRAY<type>), or at least one element"));
     }
@@ -101,7 +96,7 @@ fn array(mut call: Call) -> Bound {
     Ok(vector_call("ARRAY", call.arguments, array_of(element), array::construct))
 }
 
-fn map(call: Call) -> Bound {
+fn map(call: Call) -> BoundCall {
     if call.arguments.is_empty() || call.arguments.len() % 2 == 1 {
         return Err(call.mismatch());
     }
@@ -116,7 +111,7 @@ fn map(call: Call) -> Bound {
     Ok(vector_call("MAP", arguments, DataType::Map(Arc::new(key), Arc::new(value)), map::construct))
 }
 
-fn row(call: Call) -> Bound {
+fn row(call: Call) -> BoundCall {
     let typed = |argument: Expr| match argument.data_type {
         DataType::Null => convert(argument, &DataType::STRING),
         _ => argument,
@@ -127,7 +122,7 @@ fn row(call: Call) -> Bound {
     Ok(vector_call("ROW", arguments, DataType::Row(fields), row::construct))
 }
 
-fn item(call: Call) -> Bound {
+fn item(call: Call) -> BoundCall {
     let [container, at] = &call.arguments[..] else { return Err(call.mismatch()) };
     match container.data_type.clone() {
         DataType::Array(element) if fits(at, DataType::is_integer) => {
@@ -150,7 +145,7 @@ fn item(call: Call) -> Bound {
     }
 }
 
-fn cardinality(call: Call) -> Bound {
+fn cardinality(call: Call) -> BoundCall {
     let evaluate = match call.arguments.first().map(|a| &a.data_type) {
         Some(DataType::Array(_)) => array::cardinality,
         Some(DataType::Map(..)) => map::cardinality,
@@ -163,34 +158,34 @@ fn cardinality(call: Call) -> Bound {
 type Evaluate = fn(&Input) -> Output;
 
 /// A function of one array, whose type `result` gives from that of the elements.
-fn of_array(call: Call, evaluate: Evaluate, result: fn(DataType) -> DataType) -> Bound {
+fn of_array(call: Call, evaluate: Evaluate, result: fn(DataType) -> DataType) -> BoundCall {
     let [argument] = &call.arguments[..] else { return Err(call.mismatch()) };
     let Some(element) = element_of(&argument.data_type).cloned() else { return Err(call.mismatch()) };
     Ok(vector_call(call.function.name, call.arguments, result(element), evaluate))
 }
 
-fn element(call: Call) -> Bound {
+fn element(call: Call) -> BoundCall {
     of_array(call, array::element, |element| element)
 }
 
-fn max(call: Call) -> Bound {
+fn max(call: Call) -> BoundCall {
     of_array(call, array::max, |element| element)
 }
 
-fn min(call: Call) -> Bound {
+fn min(call: Call) -> BoundCall {
     of_array(call, array::min, |element| element)
 }
 
-fn distinct(call: Call) -> Bound {
+fn distinct(call: Call) -> BoundCall {
     of_array(call, array::distinct, array_of)
 }
 
-fn reverse(call: Call) -> Bound {
+fn reverse(call: Call) -> BoundCall {
     of_array(call, array::reverse, array_of)
 }
 
 /// A function of an array and an element, both in their common type.
-fn of_element(mut call: Call, evaluate: Evaluate, result: fn(DataType) -> DataType) -> Bound {
+fn of_element(mut call: Call, evaluate: Evaluate, result: fn(DataType) -> DataType) -> BoundCall {
     let [array, element] = &call.arguments[..] else { return Err(call.mismatch()) };
     let common = element_of(&array.data_type).and_then(|own| common_type(own, &element.data_type));
     let Some(common) = common else { return Err(call.mismatch()) };
@@ -199,28 +194,28 @@ fn of_element(mut call: Call, evaluate: Evaluate, result: fn(DataType) -> DataTy
     Ok(vector_call(call.function.name, call.arguments, result(common), evaluate))
 }
 
-fn contains(call: Call) -> Bound {
+fn contains(call: Call) -> BoundCall {
     of_element(call, array::contains, |_| DataType::Boolean)
 }
 
-fn position(call: Call) -> Bound {
+fn position(call: Call) -> BoundCall {
     of_element(call, array::position, |_| DataType::Int)
 }
 
-fn remove(call: Call) -> Bound {
+fn remove(call: Call) -> BoundCall {
     of_element(call, array::remove, array_of)
 }
 
-fn append(call: Call) -> Bound {
+fn append(call: Call) -> BoundCall {
     of_element(call, array::append, array_of)
 }
 
-fn prepend(call: Call) -> Bound {
+fn prepend(call: Call) -> BoundCall {
     of_element(call, array::prepend, array_of)
 }
 
 /// A function of several arrays, or maps, of one type.
-fn of_several(mut call: Call, evaluate: Evaluate, count: std::ops::RangeInclusive<usize>) -> Bound {
+fn of_several(mut call: Call, evaluate: Evaluate, count: std::ops::RangeInclusive<usize>) -> BoundCall {
     if !count.contains(&call.arguments.len()) {
         return Err(call.mismatch());
     }
@@ -228,35 +223,35 @@ fn of_several(mut call: Call, evaluate: Evaluate, count: std::ops::RangeInclusiv
     Ok(vector_call(call.function.name, call.arguments, common, evaluate))
 }
 
-fn all_arrays(call: Call, evaluate: Evaluate, count: std::ops::RangeInclusive<usize>) -> Bound {
+fn all_arrays(call: Call, evaluate: Evaluate, count: std::ops::RangeInclusive<usize>) -> BoundCall {
     let arrays = call.arguments.iter().any(|a| element_of(&a.data_type).is_some());
     if arrays { of_several(call, evaluate, count) } else { Err(call.mismatch()) }
 }
 
-fn concat(call: Call) -> Bound {
+fn concat(call: Call) -> BoundCall {
     all_arrays(call, array::concat, 1..=usize::MAX)
 }
 
-fn union(call: Call) -> Bound {
+fn union(call: Call) -> BoundCall {
     all_arrays(call, array::union, 2..=2)
 }
 
-fn intersect(call: Call) -> Bound {
+fn intersect(call: Call) -> BoundCall {
     all_arrays(call, array::intersect, 2..=2)
 }
 
-fn except(call: Call) -> Bound {
+fn except(call: Call) -> BoundCall {
     all_arrays(call, array::except, 2..=2)
 }
 
-fn map_union(call: Call) -> Bound {
+fn map_union(call: Call) -> BoundCall {
     let maps = call.arguments.iter().any(|a| matches!(a.data_type, DataType::Map(..)));
     if maps { of_several(call, map::union, 1..=usize::MAX) } else { Err(call.mismatch()) }
 }
 
 /// A function of an array, giving one of its type, with further arguments of other types, of which `required` must be
 /// there.
-fn with_others(mut call: Call, evaluate: Evaluate, others: &[DataType], required: usize) -> Bound {
+fn with_others(mut call: Call, evaluate: Evaluate, others: &[DataType], required: usize) -> BoundCall {
     let given = call.arguments.len();
     let fit = |(argument, to): (&Expr, &DataType)| is_implicit(&argument.data_type, to);
     let array = call.arguments.first().filter(|a| element_of(&a.data_type).is_some()).map(|a| a.data_type.clone());
@@ -269,15 +264,15 @@ fn with_others(mut call: Call, evaluate: Evaluate, others: &[DataType], required
     Ok(vector_call(call.function.name, call.arguments, array, evaluate))
 }
 
-fn slice(call: Call) -> Bound {
+fn slice(call: Call) -> BoundCall {
     with_others(call, array::slice, &[DataType::Int, DataType::Int], 1)
 }
 
-fn sort(call: Call) -> Bound {
+fn sort(call: Call) -> BoundCall {
     with_others(call, array::sort, &[DataType::Boolean, DataType::Boolean], 0)
 }
 
-fn join(call: Call) -> Bound {
+fn join(call: Call) -> BoundCall {
     if !call.arguments.first().and_then(|a| element_of(&a.data_type)).is_some_and(DataType::is_string) {
         return Err(call.mismatch());
     }
@@ -287,28 +282,28 @@ fn join(call: Call) -> Bound {
 }
 
 /// A function of one map.
-fn of_map(call: Call, evaluate: Evaluate, result: fn(DataType, DataType) -> DataType) -> Bound {
+fn of_map(call: Call, evaluate: Evaluate, result: fn(DataType, DataType) -> DataType) -> BoundCall {
     let [argument] = &call.arguments[..] else { return Err(call.mismatch()) };
     let DataType::Map(key, value) = argument.data_type.clone() else { return Err(call.mismatch()) };
     let result = result((*key).clone(), (*value).clone());
     Ok(vector_call(call.function.name, call.arguments, result, evaluate))
 }
 
-fn map_keys(call: Call) -> Bound {
+fn map_keys(call: Call) -> BoundCall {
     of_map(call, map::keys, |key, _| array_of(key))
 }
 
-fn map_values(call: Call) -> Bound {
+fn map_values(call: Call) -> BoundCall {
     of_map(call, map::values, |_, value| array_of(value))
 }
 
-fn map_entries(call: Call) -> Bound {
+fn map_entries(call: Call) -> BoundCall {
     of_map(call, map::entries, |key, value| {
         array_of(DataType::Row([Field::new("key", key, true), Field::new("value", value, true)].into()))
     })
 }
 
-fn map_from_arrays(call: Call) -> Bound {
+fn map_from_arrays(call: Call) -> BoundCall {
     let types: Vec<DataType> = call.arguments.iter().filter_map(|a| element_of(&a.data_type).cloned()).collect();
     let [key, value] = &types[..] else { return Err(call.mismatch()) };
     let result = DataType::Map(Arc::new(key.clone()), Arc::new(value.clone()));
@@ -323,7 +318,7 @@ fn strings(call: Call, count: usize) -> Result<Vec<Expr>, Diagnostic> {
     Ok(call.arguments.into_iter().map(|a| convert(a, &DataType::STRING)).collect())
 }
 
-fn split(call: Call) -> Bound {
+fn split(call: Call) -> BoundCall {
     Ok(vector_call("SPLIT", strings(call, 2)?, array_of(DataType::STRING), array::split))
 }
 
@@ -332,7 +327,7 @@ pub(super) fn strings_of_json(json: Expr) -> Expr {
     vector_call("STRINGS_OF_JSON", vec![json], array_of(DataType::STRING), array::of_json)
 }
 
-fn regexp_extract_all(mut call: Call) -> Bound {
+fn regexp_extract_all(mut call: Call) -> BoundCall {
     let group = match call.arguments.len() {
         3 if fits(&call.arguments[2], DataType::is_integer) => call.arguments.pop(),
         2 => Some(int(1)),
@@ -344,11 +339,11 @@ fn regexp_extract_all(mut call: Call) -> Bound {
     Ok(strings_of_json(native(RuntimeFn::RegexpExtractAll, arguments, DataType::STRING, true)))
 }
 
-fn regexp_split(call: Call) -> Bound {
+fn regexp_split(call: Call) -> BoundCall {
     Ok(strings_of_json(native(RuntimeFn::RegexpSplit, strings(call, 2)?, DataType::STRING, true)))
 }
 
-fn str_to_map(mut call: Call) -> Bound {
+fn str_to_map(mut call: Call) -> BoundCall {
     if call.arguments.len() == 1 {
         call.arguments.extend([string(","), string("=")]);
     }

@@ -1,11 +1,10 @@
 //! What expressions do with nested values: `=`, CASE and the cast to STRING.
 
-use super::vector::{Input, call as vector_call};
-use super::write::{Form, write};
-use arrow_array::builder::StringViewBuilder;
+use super::vector::call as vector_call;
+use millstream_functions::collection::row;
+use millstream_functions::collection::write::{Form, texts};
 use millstream_plan::expr::Expr;
 use millstream_types::DataType;
-use std::sync::Arc;
 
 /// Whether a nested value can be written as a STRING without knowing the session's time zone.
 pub(crate) fn is_printable(data_type: &DataType) -> bool {
@@ -21,30 +20,17 @@ pub(crate) fn is_printable(data_type: &DataType) -> bool {
 /// `CAST(nested AS STRING)`.
 pub(crate) fn to_text(expr: Expr) -> Expr {
     let (span, data_type) = (expr.span, expr.data_type.clone());
-    let evaluate = move |input: &Input| {
-        let mut texts = StringViewBuilder::new();
-        let mut out = Vec::new();
-        for row in 0..input.rows {
-            if input.columns[0].is_null(row) {
-                texts.append_null();
-                continue;
-            }
-            out.clear();
-            write(&mut out, &input.columns[0], row, &data_type, Form::Text);
-            texts.append_value(String::from_utf8_lossy(&out));
-        }
-        Ok(Arc::new(texts.finish()) as _)
-    };
-    vector_call("CAST AS STRING", vec![expr], DataType::STRING, evaluate).at(span)
+    vector_call("CAST AS STRING", vec![expr], DataType::STRING, move |input| texts(input, &data_type, Form::Text))
+        .at(span)
 }
 
 /// `a = b` of two values of one nested type.
 pub(crate) fn equals(a: Expr, b: Expr) -> Expr {
-    vector_call("=", vec![a, b], DataType::Boolean, super::row::equals)
+    vector_call("=", vec![a, b], DataType::Boolean, row::equals)
 }
 
 /// `CASE … END` of values of one nested type.
 pub(crate) fn case(branches: Vec<(Expr, Expr)>, otherwise: Expr, data_type: DataType) -> Expr {
     let arguments = branches.into_iter().flat_map(|(condition, value)| [condition, value]).chain([otherwise]).collect();
-    vector_call("CASE", arguments, data_type, super::row::case)
+    vector_call("CASE", arguments, data_type, row::case)
 }

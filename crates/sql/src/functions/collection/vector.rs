@@ -2,24 +2,11 @@
 
 use arrow_array::ArrayRef;
 use arrow_schema::DataType as Arrow;
+use millstream_functions::collection::{Input, Output};
 use millstream_plan::expr::{Expr, ExprKind, VectorCall, VectorFunction};
 use millstream_types::DataType;
 use std::fmt;
 use std::sync::Arc;
-
-/// What a function gets.
-#[derive(Debug)]
-pub(crate) struct Input<'a> {
-    /// The arguments, of `rows` rows each.
-    pub(crate) columns: &'a [ArrayRef],
-    /// Rows.
-    pub(crate) rows: usize,
-    /// Type of the column to give.
-    pub(crate) result: &'a Arrow,
-}
-
-/// The column, or why some row is bad.
-pub(crate) type Output = Result<ArrayRef, String>;
 
 /// A function with the types of one call.
 struct ColumnFunction<F> {

@@ -2,7 +2,7 @@
 
 use super::array::strings_of_json;
 use super::lists::{Keys, Lists, Pool, text};
-use super::vector::{Input, Output};
+use super::{Input, Output};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Int32Array, ListArray, MapArray, StructArray, UInt32Array};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
@@ -94,7 +94,7 @@ fn maps<'k>(
 }
 
 /// `MAP[key, value, …]`
-pub(super) fn construct(input: &Input) -> Output {
+pub fn construct(input: &Input) -> Output {
     let keys: Vec<&ArrayRef> = input.columns.iter().step_by(2).collect();
     let values: Vec<&ArrayRef> = input.columns.iter().skip(1).step_by(2).collect();
     let (keys, _, key_bases) = Pool::with_elements(&[], &keys)?;
@@ -109,7 +109,7 @@ pub(super) fn construct(input: &Input) -> Output {
 }
 
 /// `MAP_FROM_ARRAYS(keys, values)`
-pub(super) fn from_arrays(input: &Input) -> Output {
+pub fn from_arrays(input: &Input) -> Output {
     let (keys, key_lists) = Pool::of_lists(&[&input.columns[0]])?;
     let (values, value_lists) = Pool::of_lists(&[&input.columns[1]])?;
     let order = keys.keys()?;
@@ -132,7 +132,7 @@ pub(super) fn from_arrays(input: &Input) -> Output {
 }
 
 /// `MAP_UNION(map, …)`: where keys are equal, the later map wins.
-pub(super) fn union(input: &Input) -> Output {
+pub fn union(input: &Input) -> Output {
     let parts = input.columns.iter().map(keys_and_values).collect::<Result<Vec<_>, _>>()?;
     let columns: Vec<&ArrayRef> = parts.iter().map(|(keys, _)| keys).collect();
     let (keys, key_lists) = Pool::of_lists(&columns)?;
@@ -152,7 +152,7 @@ pub(super) fn union(input: &Input) -> Output {
 }
 
 /// The map of keys and values in turn, in the text of a JSON array.
-pub(super) fn of_json(input: &Input) -> Output {
+pub fn of_json(input: &Input) -> Output {
     let (strings, counts) = strings_of_json(&input.columns[0], input.rows)?;
     let pool = Pool { values: strings };
     let order = pool.keys()?;
@@ -168,7 +168,7 @@ pub(super) fn of_json(input: &Input) -> Output {
 }
 
 /// `map[key]`; NULL for a key that is not there.
-pub(super) fn item(input: &Input) -> Output {
+pub fn item(input: &Input) -> Output {
     let (keys, values) = keys_and_values(&input.columns[0])?;
     let (pool, lists, bases) = Pool::with_elements(&[&keys], &[&input.columns[1]])?;
     let (values, value_lists) = Pool::of_lists(&[&values])?;
@@ -181,26 +181,26 @@ pub(super) fn item(input: &Input) -> Output {
 }
 
 /// `CARDINALITY(map)`
-pub(super) fn cardinality(input: &Input) -> Output {
+pub fn cardinality(input: &Input) -> Output {
     let map = input.columns[0].as_map();
     let count = |row: usize| map.is_valid(row).then(|| map.value_length(row));
     Ok(Arc::new((0..input.rows).map(count).collect::<Int32Array>()))
 }
 
 /// `MAP_KEYS(map)`
-pub(super) fn keys(input: &Input) -> Output {
+pub fn keys(input: &Input) -> Output {
     let map = input.columns[0].as_map();
     as_lists(map, map.keys())
 }
 
 /// `MAP_VALUES(map)`
-pub(super) fn values(input: &Input) -> Output {
+pub fn values(input: &Input) -> Output {
     let map = input.columns[0].as_map();
     as_lists(map, map.values())
 }
 
 /// `MAP_ENTRIES(map)`
-pub(super) fn entries(input: &Input) -> Output {
+pub fn entries(input: &Input) -> Output {
     let map = input.columns[0].as_map();
     let Arrow::List(element) = input.result else { return Err(format!("{} is not a type of arrays", input.result)) };
     let Arrow::Struct(fields) = element.data_type() else {

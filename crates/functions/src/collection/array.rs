@@ -1,7 +1,7 @@
 //! Bodies of the functions on arrays.
 
 use super::lists::{Lists, Pool, text};
-use super::vector::{Input, Output};
+use super::{Input, Output};
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// `ARRAY[a, b, …]`
-pub(super) fn construct(input: &Input) -> Output {
+pub fn construct(input: &Input) -> Output {
     let elements: Vec<&ArrayRef> = input.columns.iter().collect();
     let (pool, _, bases) = Pool::with_elements(&[], &elements)?;
     pool.arrays(input.rows, input.result, |row, out| {
@@ -27,7 +27,7 @@ fn int(column: &ArrayRef, row: usize) -> Option<i32> {
 }
 
 /// `array[index]`: from 1; NULL outside.
-pub(super) fn item(input: &Input) -> Output {
+pub fn item(input: &Input) -> Output {
     let (pool, lists) = Pool::of_lists(&[&input.columns[0]])?;
     pool.pick((0..input.rows).map(|row| {
         let elements = lists[0].row(row)?;
@@ -37,14 +37,14 @@ pub(super) fn item(input: &Input) -> Output {
 }
 
 /// `CARDINALITY(array)`
-pub(super) fn cardinality(input: &Input) -> Output {
+pub fn cardinality(input: &Input) -> Output {
     let (_, lists) = Pool::of_lists(&[&input.columns[0]])?;
     let counts: Int32Array = (0..input.rows).map(|row| lists[0].row(row).map(|r| r.len() as i32)).collect();
     Ok(Arc::new(counts))
 }
 
 /// `ELEMENT(array)`: an array of more than one element is an error.
-pub(super) fn element(input: &Input) -> Output {
+pub fn element(input: &Input) -> Output {
     let (pool, lists) = Pool::of_lists(&[&input.columns[0]])?;
     let sole = |row: usize| match lists[0].row(row) {
         Some(elements) if elements.len() > 1 => {
@@ -70,18 +70,18 @@ fn search<T>(input: &Input, give: impl Fn(Option<usize>, bool) -> Option<T>) -> 
 }
 
 /// `ARRAY_CONTAINS(array, needle)`; a NULL needle is looked for too.
-pub(super) fn contains(input: &Input) -> Output {
+pub fn contains(input: &Input) -> Output {
     Ok(Arc::new(BooleanArray::from(search(input, |place, _| Some(place.is_some()))?)))
 }
 
 /// `ARRAY_POSITION(array, needle)`: from 1, 0 when it is not there, NULL for a NULL needle.
-pub(super) fn position(input: &Input) -> Output {
+pub fn position(input: &Input) -> Output {
     let position = |place: Option<usize>, is_null: bool| (!is_null).then(|| place.map_or(0, |at| at as i32 + 1));
     Ok(Arc::new(Int32Array::from(search(input, position)?)))
 }
 
 /// `ARRAY_REMOVE(array, needle)`; a NULL needle removes NULLs.
-pub(super) fn remove(input: &Input) -> Output {
+pub fn remove(input: &Input) -> Output {
     let (pool, lists, bases) = Pool::with_elements(&[&input.columns[0]], &[&input.columns[1]])?;
     let keys = pool.keys()?;
     pool.arrays(input.rows, input.result, |row, out| {
@@ -93,7 +93,7 @@ pub(super) fn remove(input: &Input) -> Output {
 }
 
 /// `ARRAY_APPEND(array, element)`
-pub(super) fn append(input: &Input) -> Output {
+pub fn append(input: &Input) -> Output {
     let (pool, lists, bases) = Pool::with_elements(&[&input.columns[0]], &[&input.columns[1]])?;
     pool.arrays(input.rows, input.result, |row, out| {
         let Some(elements) = lists[0].row(row) else { return Ok(false) };
@@ -103,7 +103,7 @@ pub(super) fn append(input: &Input) -> Output {
 }
 
 /// `ARRAY_PREPEND(array, element)`
-pub(super) fn prepend(input: &Input) -> Output {
+pub fn prepend(input: &Input) -> Output {
     let (pool, lists, bases) = Pool::with_elements(&[&input.columns[0]], &[&input.columns[1]])?;
     pool.arrays(input.rows, input.result, |row, out| {
         let Some(elements) = lists[0].row(row) else { return Ok(false) };
@@ -113,7 +113,7 @@ pub(super) fn prepend(input: &Input) -> Output {
 }
 
 /// `ARRAY_REVERSE(array)`
-pub(super) fn reverse(input: &Input) -> Output {
+pub fn reverse(input: &Input) -> Output {
     let (pool, lists) = Pool::of_lists(&[&input.columns[0]])?;
     pool.arrays(input.rows, input.result, |row, out| {
         let Some(elements) = lists[0].row(row) else { return Ok(false) };
@@ -123,7 +123,7 @@ pub(super) fn reverse(input: &Input) -> Output {
 }
 
 /// `ARRAY_CONCAT(array, …)`
-pub(super) fn concat(input: &Input) -> Output {
+pub fn concat(input: &Input) -> Output {
     let columns: Vec<&ArrayRef> = input.columns.iter().collect();
     let (pool, lists) = Pool::of_lists(&columns)?;
     pool.arrays(input.rows, input.result, |row, out| {
@@ -162,27 +162,27 @@ fn distinct_of(input: &Input, from: Range<usize>, keep: impl Fn(&Row, &HashSet<R
 }
 
 /// `ARRAY_DISTINCT(array)`
-pub(super) fn distinct(input: &Input) -> Output {
+pub fn distinct(input: &Input) -> Output {
     distinct_of(input, 0..1, |_, _| true)
 }
 
 /// `ARRAY_UNION(a, b)`
-pub(super) fn union(input: &Input) -> Output {
+pub fn union(input: &Input) -> Output {
     distinct_of(input, 0..2, |_, _| true)
 }
 
 /// `ARRAY_INTERSECT(a, b)`
-pub(super) fn intersect(input: &Input) -> Output {
+pub fn intersect(input: &Input) -> Output {
     distinct_of(input, 0..1, |key, last| last.contains(key))
 }
 
 /// `ARRAY_EXCEPT(a, b)`
-pub(super) fn except(input: &Input) -> Output {
+pub fn except(input: &Input) -> Output {
     distinct_of(input, 0..1, |key, last| !last.contains(key))
 }
 
 /// `ARRAY_SLICE(array, from [, to])`: both from 1, or negative from the end; `to` is included.
-pub(super) fn slice(input: &Input) -> Output {
+pub fn slice(input: &Input) -> Output {
     let (pool, lists) = Pool::of_lists(&[&input.columns[0]])?;
     pool.arrays(input.rows, input.result, |row, out| {
         let to = match input.columns.get(2) {
@@ -208,7 +208,7 @@ pub(super) fn slice(input: &Input) -> Output {
 }
 
 /// `ARRAY_SORT(array [, ascending [, nulls_first]])`: NULLs first when ascending and last when not, unless said.
-pub(super) fn sort(input: &Input) -> Output {
+pub fn sort(input: &Input) -> Output {
     let (pool, lists) = Pool::of_lists(&[&input.columns[0]])?;
     let keys = pool.keys()?;
     let truth = |index: usize, row: usize, otherwise: bool| match input.columns.get(index) {
@@ -239,17 +239,17 @@ fn extreme(input: &Input, better: fn(&Row, &Row) -> bool) -> Output {
 }
 
 /// `ARRAY_MAX(array)`
-pub(super) fn max(input: &Input) -> Output {
+pub fn max(input: &Input) -> Output {
     extreme(input, |next, best| next > best)
 }
 
 /// `ARRAY_MIN(array)`
-pub(super) fn min(input: &Input) -> Output {
+pub fn min(input: &Input) -> Output {
     extreme(input, |next, best| next < best)
 }
 
 /// `ARRAY_JOIN(array, delimiter [, null_replacement])`: without a replacement NULLs are left out.
-pub(super) fn join(input: &Input) -> Output {
+pub fn join(input: &Input) -> Output {
     let (pool, lists) = Pool::of_lists(&[&input.columns[0]])?;
     let string =
         |column: &ArrayRef, row: usize| column.is_valid(row).then(|| column.as_string_view().value(row).to_owned());
@@ -278,7 +278,7 @@ pub(super) fn join(input: &Input) -> Output {
 }
 
 /// `SPLIT(string, delimiter)`: an empty delimiter cuts between all characters.
-pub(super) fn split(input: &Input) -> Output {
+pub fn split(input: &Input) -> Output {
     let (strings, delimiters) = (input.columns[0].as_string_view(), input.columns[1].as_string_view());
     let mut parts = StringViewBuilder::new();
     let mut counts = Vec::with_capacity(input.rows);
@@ -338,7 +338,7 @@ pub(super) fn strings_of_json(column: &ArrayRef, rows: usize) -> Result<(ArrayRe
 }
 
 /// The text of a JSON array as ARRAY<STRING>.
-pub(super) fn of_json(input: &Input) -> Output {
+pub fn of_json(input: &Input) -> Output {
     let (strings, counts) = strings_of_json(&input.columns[0], input.rows)?;
     of_counts(strings, &counts, input)
 }

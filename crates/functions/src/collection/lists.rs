@@ -3,6 +3,7 @@
 //! Every array of a result is a choice among the elements of one *pool* (all elements of all arguments), so functions
 //! only compute positions; the elements are copied once, at the end, whatever their type.
 
+use super::Output;
 use arrow_array::builder::{BooleanBufferBuilder, BufferBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, ListArray, UInt32Array};
@@ -12,8 +13,6 @@ use arrow_schema::DataType as Arrow;
 use arrow_select::{concat, take};
 use std::fmt::Display;
 use std::ops::Range;
-
-use super::vector::Output;
 
 /// An error of Arrow as a message.
 pub(super) fn text(error: impl Display) -> String {

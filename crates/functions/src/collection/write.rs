@@ -1,5 +1,7 @@
 //! Values as text: as JSON, and as CAST writes nested values.
 
+use super::{Input, Output};
+use arrow_array::builder::StringViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Decimal128Type, DurationMillisecondType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
@@ -11,14 +13,32 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use millstream_types::text::{self, TimestampStyle};
 use millstream_types::{DataType, TimeUnit};
+use std::sync::Arc;
 
 /// How values are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     /// JSON.
     Json,
     /// `[1, 2]`, `{a=1}`, `(1, a)`, NULL.
     Text,
+}
+
+/// The values of the first argument, of the type `data_type`, as text. NULL stays NULL.
+pub fn texts(input: &Input, data_type: &DataType, form: Form) -> Output {
+    let column = &input.columns[0];
+    let mut texts = StringViewBuilder::new();
+    let mut out = Vec::new();
+    for row in 0..input.rows {
+        if column.is_null(row) {
+            texts.append_null();
+            continue;
+        }
+        out.clear();
+        write(&mut out, column, row, data_type, form);
+        texts.append_value(String::from_utf8_lossy(&out));
+    }
+    Ok(Arc::new(texts.finish()))
 }
 
 fn number<T: ArrowPrimitiveType>(column: &dyn Array, row: usize) -> T::Native {
@@ -26,7 +46,7 @@ fn number<T: ArrowPrimitiveType>(column: &dyn Array, row: usize) -> T::Native {
 }
 
 /// Appends the value of a row.
-pub(crate) fn write(out: &mut Vec<u8>, column: &dyn Array, row: usize, data_type: &DataType, form: Form) {
+pub(super) fn write(out: &mut Vec<u8>, column: &dyn Array, row: usize, data_type: &DataType, form: Form) {
     if column.is_null(row) || *data_type == DataType::Null {
         out.extend_from_slice(if form == Form::Json { b"null" } else { b"NULL" });
         return;
@@ -58,7 +78,7 @@ pub(crate) fn write(out: &mut Vec<u8>, column: &dyn Array, row: usize, data_type
 }
 
 /// Appends a JSON string.
-pub(crate) fn quoted(out: &mut Vec<u8>, s: &str) {
+pub(super) fn quoted(out: &mut Vec<u8>, s: &str) {
     out.extend_from_slice(serde_json::Value::from(s).to_string().as_bytes());
 }
 

@@ -1,14 +1,14 @@
 //! Bodies for values of any nested type: construction of rows, choice, equality, casts.
 
 use super::lists::{Pool, text};
-use super::vector::{Input, Output};
+use super::{Input, Output};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, StructArray};
 use arrow_schema::DataType as Arrow;
 use std::sync::Arc;
 
 /// `ROW(a, b, …)`
-pub(super) fn construct(input: &Input) -> Output {
+pub fn construct(input: &Input) -> Output {
     let Arrow::Struct(fields) = input.result else { return Err(format!("{} is not a type of rows", input.result)) };
     if input.columns.is_empty() {
         return Ok(Arc::new(StructArray::new_empty_fields(input.rows, None)));
@@ -19,7 +19,7 @@ pub(super) fn construct(input: &Input) -> Output {
 }
 
 /// `CASE WHEN a THEN b … ELSE z END`, of the arguments in this order.
-pub(super) fn case(input: &Input) -> Output {
+pub fn case(input: &Input) -> Output {
     let (branches, otherwise) = input.columns.split_at(input.columns.len() - 1);
     let conditions: Vec<&BooleanArray> = branches.iter().step_by(2).map(|c| c.as_boolean()).collect();
     let values: Vec<&ArrayRef> = branches.iter().skip(1).step_by(2).chain(otherwise).collect();
@@ -32,7 +32,7 @@ pub(super) fn case(input: &Input) -> Output {
 }
 
 /// `a = b`: NULL when one is NULL; within them, NULLs are equal.
-pub(super) fn equals(input: &Input) -> Output {
+pub fn equals(input: &Input) -> Output {
     let (pool, _, bases) = Pool::with_elements(&[], &[&input.columns[0], &input.columns[1]])?;
     let keys = pool.keys()?;
     let equal = |row: usize| {

@@ -1,0 +1,110 @@
+//! All programs of a plan: those of its sources, pipelines, lookup tables and keyed operators.
+
+use super::keyed::ByKey;
+use super::lowered::Lowered;
+use super::{
+    count, interval_join, lookup, lower_pipeline, lower_source, over, rank, regular_join, session, versioned_join,
+    window_join,
+};
+use crate::partition::partition;
+use crate::program::{FilterShape, Program};
+use crate::programs::{FlatMapped, Keyed, Partitioned, Programs, Staged, Tables};
+use crate::specialise::shaped;
+use millstream_plan::operators::project::schema_of;
+use millstream_plan::pipeline::{
+    FlatMap, KeyedKind, Operator, QueryPlan, SourcePlan, WatermarkRule, event_time_columns,
+};
+use millstream_types::Diagnostic;
+use std::sync::Arc;
+
+/// Lowers everything that a run may need whose aggregations have such `tables`. All filters of pipelines get the shape, if one is given.
+pub fn lower_plan(
+    plan: &QueryPlan,
+    tables: Tables,
+    shape: Option<FilterShape>,
+) -> Result<Programs<Arc<Lowered>>, Diagnostic> {
+    let sources = plan.sources.iter().enumerate();
+    let lookups = plan.lookups.iter().enumerate();
+    let operators = plan.operators.iter().enumerate();
+    Ok(Programs {
+        event_times: sources.map(|(i, s)| event_time(i, s)).collect::<Result<_, _>>()?,
+        pipelines: (0..plan.pipelines.len()).map(|i| staged(plan, i, tables, shape)).collect::<Result<_, _>>()?,
+        lookups: lookups.map(|(i, table)| lookup::keys_of_table(i, table)).collect::<Result<_, _>>()?,
+        keyed: operators.map(|(index, operator)| keyed(&ByKey { index, operator })).collect::<Result<_, _>>()?,
+    })
+}
+
+/// The program of a source's event time and watermark, if they are not plain columns.
+fn event_time(index: usize, source: &SourcePlan) -> Result<Option<Arc<Lowered>>, Diagnostic> {
+    let Some(watermark) = &source.watermark else { return Ok(None) };
+    let Some(columns) = event_time_columns(watermark) else { return Ok(None) };
+    let time = columns.time.map(|_| watermark.time.clone());
+    let rule = match &watermark.rule {
+        WatermarkRule::Expression(rule) => Some(rule.clone()),
+        WatermarkRule::Delay(_) | WatermarkRule::ProcessingTime => None,
+    };
+    let exprs: Vec<_> = time.into_iter().chain(rule).collect();
+    lower_source(&format!("event time of source {index}"), &source.columns, &exprs).map(|l| Some(Arc::new(l)))
+}
+
+fn staged(
+    plan: &QueryPlan,
+    index: usize,
+    tables: Tables,
+    shape: Option<FilterShape>,
+) -> Result<Staged<Arc<Lowered>>, Diagnostic> {
+    let shaped = |lowered: Lowered| match shape {
+        Some(shape) => Lowered { program: shaped(&lowered.program, shape), ..lowered },
+        None => lowered,
+    };
+    let stages: Vec<Arc<Lowered>> = lower_pipeline(plan, index)?.into_iter().map(shaped).map(Arc::new).collect();
+    let (mut partitioned, mut shared) = (None, None);
+    match (tables, stages.last()) {
+        (Tables::Partitioned, Some(last)) => {
+            partitioned = partition(last)?
+                .map(|halves| Partitioned { scatter: Arc::new(halves.scatter), fold: Arc::new(halves.fold) });
+        }
+        (Tables::Shared, Some(last)) => {
+            shared = last.program.shared().map(|program| {
+                // Statistics tell the two apart by their names.
+                let name = format!("{}, shared tables", program.name);
+                Arc::new(Lowered { program: Program { name, ..program }, ..Lowered::clone(last) })
+            });
+        }
+        (Tables::Own, _) | (_, None) => {}
+    }
+    let pipeline = &plan.pipelines[index];
+    let mut schema = pipeline.schema.clone();
+    let mut flat_maps = Vec::new();
+    for operator in &pipeline.operators {
+        match operator {
+            Operator::Filter(_) => {}
+            Operator::Project(columns) => schema = schema_of(columns),
+            Operator::FlatMap(flat_map) => {
+                flat_maps.push(match flat_map {
+                    FlatMap::Lookup { table, keys, residual, .. } => {
+                        lookup::probe(index, (*table, &plan.lookups[*table]), keys, residual.as_ref(), &schema)?
+                    }
+                    FlatMap::Windows { .. } | FlatMap::Repeat { .. } | FlatMap::Unnest { .. } => FlatMapped::default(),
+                });
+                schema.fields.extend(flat_map.appended(&plan.lookups));
+            }
+        }
+    }
+    Ok(Staged { stages, flat_maps, partitioned, shared })
+}
+
+fn keyed(by_key: &ByKey<'_>) -> Result<Keyed<Arc<Lowered>>, Diagnostic> {
+    match &by_key.operator.kind {
+        KeyedKind::WindowJoin { residual, .. } => window_join::lower(by_key, residual.as_ref()),
+        KeyedKind::IntervalJoin { residual, .. } => interval_join::lower(by_key, residual.as_ref()),
+        KeyedKind::RegularJoin { residual, .. } => regular_join::lower(by_key, residual.as_ref()),
+        KeyedKind::VersionedJoin { residual, .. } => versioned_join::lower(by_key, residual.as_ref()),
+        KeyedKind::Rank { .. } => rank::lower(by_key),
+        KeyedKind::Over { aggregates, .. } => over::lower(by_key, aggregates),
+        KeyedKind::SessionAggregate { aggregates, .. } => session::lower(by_key, Some(aggregates)),
+        KeyedKind::SessionRows { .. } => session::lower(by_key, None),
+        KeyedKind::CountAggregate { aggregates, .. } => count::lower(by_key, Some(aggregates)),
+        KeyedKind::CountRows { .. } => count::lower(by_key, None),
+    }
+}

@@ -1,0 +1,17 @@
+//! Programs of sessions: the keys, and the update of the aggregates of a slot, which is a session.
+
+use super::keyed::ByKey;
+use super::lowered::Lowered;
+use crate::programs::Keyed;
+use millstream_plan::pipeline::SlotAggregates;
+use millstream_types::Diagnostic;
+use std::sync::Arc;
+
+/// Lowers them.
+pub(super) fn lower(
+    by_key: &ByKey<'_>,
+    aggregates: Option<&SlotAggregates>,
+) -> Result<Keyed<Arc<Lowered>>, Diagnostic> {
+    let slots = aggregates.map(|aggregates| by_key.slots(aggregates)).transpose()?;
+    Ok(Keyed { slots, ..by_key.keys()? })
+}

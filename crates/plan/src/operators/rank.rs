@@ -1,0 +1,63 @@
+//! Ranks, and so Top-N: the rows of a key are put in order when the watermark reaches their window.
+
+use crate::keyed::{Keyed, KeyedInput, SortColumn, arriving};
+use crate::logical::RankFunction;
+use millstream_types::{DataType, Field, Schema};
+
+/// [`KeyedKind::Rank`](super::KeyedKind::Rank).
+pub(crate) struct Rank<'a> {
+    pub(crate) order: &'a [SortColumn],
+    pub(crate) function: RankFunction,
+    pub(crate) range: (u64, u64),
+}
+
+impl<'a> Keyed<'a> for Rank<'a> {
+    fn text(&self, inputs: &Schema) -> String {
+        let name = |s: &SortColumn| inputs.fields[s.column].name.clone() + direction(s.descending, s.nulls_first);
+        let order: Vec<String> = self.order.iter().map(name).collect();
+        format!("{} {} by [{}]", function_text(self.function), range_text(self.range), order.join(", "))
+    }
+
+    fn state(&self) -> (&'static str, Vec<(&'static str, String)>) {
+        let (from, to) = self.range;
+        let function = function_text(self.function).to_string();
+        ("ranking", vec![("from", from.to_string()), ("to", to.to_string()), ("function", function)])
+    }
+
+    fn output(&self, _: &[Field], inputs: &[KeyedInput]) -> Schema {
+        Schema::new(arriving(inputs).chain([Field::new("rownum", DataType::BigInt, false)]).collect())
+    }
+
+    fn order(&self) -> &'a [SortColumn] {
+        self.order
+    }
+
+    /// A row behind the watermark is late for its window.
+    fn reach_ms(&self) -> Option<i64> {
+        Some(0)
+    }
+}
+
+/// The function in SQL. Checkpoints have it, too.
+pub(crate) fn function_text(function: RankFunction) -> &'static str {
+    match function {
+        RankFunction::RowNumber => "ROW_NUMBER",
+        RankFunction::Rank => "RANK",
+        RankFunction::DenseRank => "DENSE_RANK",
+    }
+}
+
+/// The ranks that are kept, as EXPLAIN shows them.
+pub(crate) fn range_text((from, to): (u64, u64)) -> String {
+    format!("{from} to {to}")
+}
+
+/// What EXPLAIN puts behind a column to sort by.
+pub(crate) fn direction(descending: bool, nulls_first: bool) -> &'static str {
+    match (descending, nulls_first) {
+        (false, true) => "",
+        (false, false) => " NULLS LAST",
+        (true, false) => " DESC",
+        (true, true) => " DESC NULLS FIRST",
+    }
+}

@@ -1,0 +1,32 @@
+//! The repetition: each row so many times, for a UNION ALL of one relation with itself.
+
+use super::lookup::LookupTable;
+use crate::expansion::{Brought, Expansion};
+use crate::expr::Expr;
+use crate::shape::meaning::Digester;
+use millstream_types::{DataType, Field, Schema};
+
+/// [`FlatMap::Repeat`](super::FlatMap::Repeat).
+pub(crate) struct Repeat {
+    pub(crate) times: u64,
+    pub(crate) numbered: bool,
+}
+
+impl<'a> Expansion<'a> for Repeat {
+    fn arguments(&self) -> &'a [Expr] {
+        &[]
+    }
+
+    fn appended(&self, _: &[LookupTable]) -> Vec<Field> {
+        let number = Field::new("number", DataType::BigInt, false);
+        self.numbered.then_some(number).into_iter().collect()
+    }
+
+    fn text(&self, _: &Schema, _: &[LookupTable]) -> String {
+        format!("repeat {} times", self.times)
+    }
+
+    fn step(&self, _: &Brought<'_>) -> (&'static str, Digester) {
+        ("repeat", Digester::new("repeat").number(self.times as i64).number(i64::from(self.numbered)))
+    }
+}
