@@ -61,7 +61,9 @@ impl Context {
 
     fn execute_all(&mut self, text: &Text) -> Result<(), Failure> {
         let failed = |d| Failure::statement(d, text);
-        for statement in &self.session.parse(&text.sql).map_err(failed)? {
+        let statements = self.session.parse(&text.sql).map_err(failed)?;
+        self.session.announce(&statements);
+        for statement in &statements {
             if statement.is_insert() {
                 let run = self.prepare(statement).map_err(failed)?;
                 match run.is_endless() {

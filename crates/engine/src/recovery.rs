@@ -98,12 +98,33 @@ impl StateDirectory {
         &self.place
     }
 
-    /// The job that a statement with this plan is: the one that writes its tables and keeps what it does, or a new one.
-    pub(crate) fn job(&mut self, plan: &QueryPlan, settings: Checkpointed) -> Result<JobState, Diagnostic> {
+    /// The job that a statement with this plan is: the one that writes its tables and keeps what it does, or a new one. `to_come` are
+    /// the tables of the statements behind it.
+    pub(crate) fn job(
+        &mut self,
+        plan: &QueryPlan,
+        to_come: &[Vec<String>],
+        settings: Checkpointed,
+    ) -> Result<JobState, Diagnostic> {
         let shape = PlanShape::of(plan);
-        let chosen = self.jobs.iter().enumerate().filter_map(|(at, job)| Some((job.likeness(&shape)?, at)));
+        let alike: Vec<(Likeness, usize)> =
+            self.jobs.iter().enumerate().filter_map(|(at, job)| Some((job.likeness(&shape)?, at))).collect();
         // Of equally good ones the first.
-        let chosen = chosen.min_by_key(|(likeness, at)| (*likeness, *at)).map(|(_, at)| at);
+        let chosen = alike.iter().min().copied();
+        let writes = |tables: &&Vec<String>| shape.sinks.iter().any(|sink| tables.contains(&sink.table));
+        let others = to_come.iter().filter(writes).count();
+        if let Some((Likeness::Fits | Likeness::Writes, _)) = chosen
+            && others >= alike.len()
+        {
+            let message = format!(
+                "more INSERTs write the table of {} than jobs in {}: it cannot be told whether it is new, or one that was changed",
+                written(&shape),
+                self.place
+            );
+            return Err(Diagnostic::new(code::QUERY_CHANGED, message)
+                .advise("write new INSERTs into a table behind those that were there, or in one set with them"));
+        }
+        let chosen = chosen.map(|(_, at)| at);
         let mut note = None;
         let at = chosen.unwrap_or_else(|| {
             let is_used = |number: &usize| {

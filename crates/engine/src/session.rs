@@ -25,7 +25,7 @@ use millstream_sql::{
 };
 use millstream_storage::{Compression, StatePlace};
 use millstream_types::{DataType, Diagnostic, Field, MemorySize, Schema, code};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -155,6 +155,8 @@ pub struct Session {
     compiler: Arc<Compiler>,
     /// The state directory, once a job has used it.
     state: Option<StateDirectory>,
+    /// Tables that the inserts write which come next.
+    to_come: VecDeque<Vec<String>>,
 }
 
 /// The program's own tables by name.
@@ -175,6 +177,7 @@ impl Session {
             memory: MemoryTables::new(),
             compiler,
             state: None,
+            to_come: VecDeque::new(),
         }
     }
 
@@ -270,19 +273,25 @@ impl Session {
 
     /// Executes the statements of a script one after the other; rows of bare SELECTs are discarded.
     pub fn run(&mut self, script: &str) -> Result<(), Diagnostic> {
-        for statement in &self.parse(script)? {
-            self.execute(statement, &mut Collected::new(), &RunMonitor::new())?;
-        }
-        Ok(())
+        self.run_into(script, &mut Collected::new())
     }
 
     /// Executes a script and returns the rows of its last SELECT, DESCRIBE or SHOW.
     pub fn query(&mut self, script: &str) -> Result<RecordBatch, Diagnostic> {
         let mut results = Collected::new();
-        for statement in &self.parse(script)? {
-            self.execute(statement, &mut results, &RunMonitor::new())?;
-        }
+        self.run_into(script, &mut results)?;
         results.into_batch()
+    }
+
+    fn run_into(&mut self, script: &str, results: &mut Collected) -> Result<(), Diagnostic> {
+        let statements = self.parse(script)?;
+        self.announce(&statements);
+        statements.iter().try_for_each(|s| self.execute(s, results, &RunMonitor::new()).map(drop))
+    }
+
+    /// Says which statements come next, so that the jobs are found that inserts into one table were.
+    pub fn announce(&mut self, statements: &[ParsedStatement]) {
+        self.to_come = statements.iter().filter(|s| s.is_insert()).map(|s| s.targets()).collect();
     }
 
     /// Plans a query, an insert or a statement set, which gets its number, without running it. What is defined or set afterwards
@@ -401,10 +410,12 @@ impl Session {
 
     /// The job that an insert is, if there is a state directory.
     fn next_job(&mut self, plan: &QueryPlan) -> Result<Option<JobState>, Diagnostic> {
+        self.to_come.pop_front();
         self.open_state_directory()?;
         let interval = self.settings.checkpoint_interval();
         let settings = Checkpointed { interval, retained: self.settings.checkpoints_retained() };
-        self.state.as_mut().map(|state| state.job(plan, settings)).transpose()
+        let to_come = self.to_come.make_contiguous();
+        self.state.as_mut().map(|state| state.job(plan, to_come, settings)).transpose()
     }
 
     fn explanation(&self, inserts: Vec<Insert>, codegen: bool) -> Result<String, Diagnostic> {

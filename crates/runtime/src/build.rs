@@ -91,7 +91,7 @@ pub(crate) fn build(
     let topology = Topology::new(config.workers, config.numa_nodes);
     let scheduler = Arc::new(Scheduler::new(&config, &topology));
     stats.open(&streams, &scheduler, config.workers);
-    let groups = Groups::new(&plan);
+    let groups = WatermarkGroups::new(&plan);
     let groups = streams.iter().map(|stream| groups.of(&plan, stream.feed)).collect();
     let has_state = !plan.aggregations.is_empty() || !plan.operators.is_empty();
     let host = Arc::new(Host {
@@ -315,10 +315,10 @@ struct Stations<'a> {
     restored: Option<&'a Restored<'a>>,
 }
 
-type Made = Result<Vec<Arc<dyn Station>>, Diagnostic>;
+type BuiltStations = Result<Vec<Arc<dyn Station>>, Diagnostic>;
 
 impl Stations<'_> {
-    fn windows(&self, pipelines: &[StagedCode], nodes: usize, facts: &[Arc<SliceFacts>]) -> Made {
+    fn windows(&self, pipelines: &[StagedCode], nodes: usize, facts: &[Arc<SliceFacts>]) -> BuiltStations {
         let window = |(number, planned): (usize, &millstream_plan::pipeline::Aggregation)| {
             let layout = layout_of(self.plan, pipelines, number, &self.host.config)?;
             let count = counter_of_rows(self.plan, number);
@@ -335,7 +335,7 @@ impl Stations<'_> {
         self.plan.aggregations.iter().enumerate().map(window).collect()
     }
 
-    fn keyed(&self, codes: Vec<OperatorCode>) -> Made {
+    fn keyed(&self, codes: Vec<OperatorCode>) -> BuiltStations {
         let first = self.plan.aggregations.len();
         let operator = |(number, (planned, code)): (usize, (&_, OperatorCode))| {
             let id = StationId::new(first + number);
@@ -347,7 +347,7 @@ impl Stations<'_> {
         self.plan.operators.iter().zip(codes).enumerate().map(operator).collect()
     }
 
-    fn lookups<'t>(&self, parts: impl Iterator<Item = (PipelineCode, usize, &'t Arc<LookupTable>)>) -> Made {
+    fn lookups<'t>(&self, parts: impl Iterator<Item = (PipelineCode, usize, &'t Arc<LookupTable>)>) -> BuiltStations {
         let lookup = |(number, (code, phase, table)): (usize, (PipelineCode, usize, &Arc<LookupTable>))| {
             let id = station_of(self.plan, &PipelineEnd::Build { lookup: number });
             let (schema, lanes) = (self.plan.lookups[number].schema.clone(), self.ports[id.index()]);
@@ -411,15 +411,15 @@ fn counter_of_rows(plan: &QueryPlan, aggregation: usize) -> Option<usize> {
 }
 
 /// Sources whose watermarks advance the same operators: which splits flow control compares.
-struct Groups {
+struct WatermarkGroups {
     /// For each source, aggregation and keyed operator one that it is connected to, or itself.
     parents: Vec<usize>,
 }
 
-impl Groups {
-    fn new(plan: &QueryPlan) -> Groups {
+impl WatermarkGroups {
+    fn new(plan: &QueryPlan) -> WatermarkGroups {
         let nodes = plan.sources.len() + plan.aggregations.len() + plan.operators.len();
-        let mut groups = Groups { parents: (0..nodes).collect() };
+        let mut groups = WatermarkGroups { parents: (0..nodes).collect() };
         for pipeline in &plan.pipelines {
             let end = match pipeline.end {
                 PipelineEnd::Aggregate { aggregation, .. } => PipelineInput::Aggregation(aggregation),

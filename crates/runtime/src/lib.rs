@@ -7,13 +7,12 @@
 //!                                                   └────────── an aggregation's output is a stream too ◄───────┘
 //! ```
 //!
-//! A pipeline whose rows become several (windows of a row, UNNEST, lookups) runs in stages within one task: see `staged`.
-//! What is looked up is read first: see `lookup` and `phases`. Overlapping windows share their slices: see `overlap` and
-//! `combining`.
-//! Whether workers share tables is decided in `strategy`; rows that are exchanged by key first go through `lanes`.
-//! The rows of joins, sessions, ranks and the like are exchanged by key instead of going to tables: see `keyed`.
+//! The way of the code: `run` starts the threads of a query and supervises it. `query` has the one loop that acts on what follows from
+//! each change ([`station`]); `worker` performs tasks. Where pipelines end are stations: `window`, `keyed`, `lookup`, `sink`. What comes
+//! before them: `source` (reading and decoding), `stream` (order and watermarks), `pipeline` and `staged` (programs over a buffer).
+//! What they share: `host`. What outlives the process: `durable`. What may run next: `schedule`. What follows the data: `adaptive`.
 //!
-//! [`run`] blocks until the query has ended. A thread of its own gives it better code meanwhile: see `adaptive`. Any thread may read the [`QueryStats`] or use the [`CancelToken`].
+//! [`run()`] blocks until the query has ended. Any thread may read the [`QueryStats`] or use the [`CancelToken`].
 //!
 //! Invariants:
 //! - Order exists only before the sequencer of a stream and in front of a sink; between them buffers are processed in

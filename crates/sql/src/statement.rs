@@ -193,6 +193,16 @@ impl ParsedStatement {
         matches!(self.statement, Statement::Insert(_) | Statement::StatementSet(_))
     }
 
+    /// The tables that it writes rows into, without qualification.
+    pub fn targets(&self) -> Vec<String> {
+        let inserts = match &self.statement {
+            Statement::Insert(insert) => std::slice::from_ref(insert),
+            Statement::StatementSet(inserts) => inserts,
+            _ => &[],
+        };
+        inserts.iter().filter_map(|insert| insert.target.last()).map(|name| name.value.clone()).collect()
+    }
+
     /// `EXPLAIN ANALYZE` of a query or an insert.
     pub fn analyzed(&self) -> ParsedStatement {
         let inner = Box::new(self.statement.clone());

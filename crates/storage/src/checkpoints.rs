@@ -269,6 +269,7 @@ mod tests {
             written_ms: 0,
             version: "0".into(),
             is_finished: false,
+            is_later: false,
             shape: serde_json::Value::Null,
             sources: vec![],
             aggregations: vec![aggregation],

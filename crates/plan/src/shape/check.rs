@@ -44,7 +44,10 @@ impl PlanShape {
         }
         if self.sources != kept.sources {
             let tables = |shape: &PlanShape| list(shape.sources.iter().map(|source| &*source.from.text));
-            return Err(Mismatch(format!("the query read {}, and reads {} now", tables(kept), tables(self))));
+            return Err(Mismatch(match self.sources.is_empty() {
+                true => format!("the query read {}, and does not any more", tables(kept)),
+                false => format!("the query read {}, and reads {} now", tables(kept), tables(self)),
+            }));
         }
         let mut sinks = self.sinks.iter().zip(&kept.sinks);
         match sinks.find(|(now, kept)| now != kept) {

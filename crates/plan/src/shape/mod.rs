@@ -110,12 +110,20 @@ pub struct InputShape {
 }
 
 /// Where rows go.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SinkShape {
     /// Name of the table; empty for the caller of a query.
     pub table: String,
     /// Tables and stateful operators that its rows come from, sorted.
     pub from: Vec<Meaning>,
+    /// A digest of what its rows are. It may change, so it is not compared; it tells INSERTs into one table from each other.
+    pub rows: String,
+}
+
+impl PartialEq for SinkShape {
+    fn eq(&self, other: &SinkShape) -> bool {
+        (&self.table, &self.from) == (&other.table, &other.from)
+    }
 }
 
 /// Something that is compared by what it means.

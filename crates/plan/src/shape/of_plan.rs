@@ -21,19 +21,24 @@ impl PlanShape {
             operators: plan.operators.iter().map(of_operator).collect(),
             lookups: vec![Vec::new(); plan.lookups.len()],
             sinks: vec![Vec::new(); plan.sinks.len()],
+            written: vec![Vec::new(); plan.sinks.len()],
         };
         // Every input of a part comes before the pipelines that read its output.
         plan.pipelines.iter().for_each(|pipeline| walk.pipeline(pipeline));
-        let Walk { aggregations, mut operators, sinks, .. } = walk;
+        let Walk { aggregations, mut operators, sinks, written, .. } = walk;
         plan.operators.iter().zip(&mut operators).for_each(|(operator, state)| show_names(operator, state));
         let last = plan.sources.iter().map(|source| source.phase).max().unwrap_or(0);
         let source = |source: &SourcePlan| SourceShape {
             from: of_source(source).shown(source.name()),
             is_looked_up: source.phase < last,
         };
-        let sink = |(sink, from): (&SinkPlan, Vec<Meaning>)| SinkShape {
-            table: sink.table.as_ref().map_or_else(String::new, |table| table.name.clone()),
-            from,
+        let sink = |((sink, from), mut written): ((&SinkPlan, Vec<Meaning>), Vec<Digest>)| {
+            written.sort_unstable();
+            SinkShape {
+                table: sink.table.as_ref().map_or_else(String::new, |table| table.name.clone()),
+                from,
+                rows: Digester::new("rows").digests(written).end().shown("").is,
+            }
         };
         PlanShape {
             version: SHAPE_VERSION,
@@ -41,7 +46,7 @@ impl PlanShape {
             sources: plan.sources.iter().map(source).collect(),
             aggregations,
             operators,
-            sinks: plan.sinks.iter().zip(sinks).map(sink).collect(),
+            sinks: plan.sinks.iter().zip(sinks).zip(written).map(sink).collect(),
         }
     }
 }
@@ -54,6 +59,8 @@ struct Walk<'a> {
     /// What each lookup table is made of.
     lookups: Vec<Vec<Digest>>,
     sinks: Vec<Vec<Meaning>>,
+    /// What the pipelines that end in each sink write.
+    written: Vec<Vec<Digest>>,
 }
 
 /// The rows of a pipeline, as far as it has been followed.
@@ -77,7 +84,11 @@ impl Walk<'_> {
         input.filters.sort_by(|a, b| a.is.cmp(&b.is));
         input.filters.dedup();
         match &pipeline.end {
-            PipelineEnd::Sink(sink) => add(&mut self.sinks[*sink], input.from, |from| from.is.clone()),
+            PipelineEnd::Sink(sink) => {
+                input.take_columns(&schema, &columns);
+                self.written[*sink].push(of_input(&input));
+                add(&mut self.sinks[*sink], input.from, |from| from.is.clone());
+            }
             PipelineEnd::Build { lookup } => {
                 input.take_columns(&schema, &columns);
                 self.lookups[*lookup].push(of_input(&input));
@@ -85,7 +96,12 @@ impl Walk<'_> {
             }
             PipelineEnd::Exchange { operator, port } => {
                 input.take_columns(&schema, &columns);
-                let KeyedInput { keys, time, reach_ms, .. } = &self.plan.operators[*operator].inputs[*port];
+                let KeyedOperator { kind, inputs, .. } = &self.plan.operators[*operator];
+                let KeyedInput { keys, time, reach_ms, .. } = &inputs[*port];
+                if let KeyedKind::RegularJoin { .. } = kind {
+                    // It knows no time; a table has a watermark in the plan if some other part needs one.
+                    input.watermark = None;
+                }
                 (input.port, input.late_after_ms) = (*port, *reach_ms);
                 input.keys.clone_from(keys);
                 input.time = time.and_then(|time| input.values.get(time).cloned());

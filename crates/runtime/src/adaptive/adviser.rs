@@ -7,7 +7,7 @@ use super::chaos::{Chaos, Dice};
 use super::choosing::Surroundings;
 use super::load::LoadWatch;
 use super::slice_facts::SliceFacts;
-use super::unit::Unit;
+use super::unit::AdaptedProgram;
 use crate::compile::ProgramCompiler;
 use crate::input::{Adaptable, Codes, PipelineCode};
 use crate::query::Query;
@@ -81,7 +81,7 @@ impl Adviser {
         let mut units = self.units(query);
         let mut is_spare_left = !self.codes.spare.is_empty();
         while !query.is_over() {
-            let is_learning = units.iter().any(Unit::is_learning);
+            let is_learning = units.iter().any(AdaptedProgram::is_learning);
             thread::park_timeout(if !adapts {
                 SPARE_AFTER
             } else if is_learning {
@@ -117,17 +117,17 @@ impl Adviser {
     }
 
     /// See [`Adaptivity::measures_operators`](crate::Adaptivity::measures_operators).
-    fn measure(&self, mut units: Vec<Unit>, query: &Query) {
+    fn measure(&self, mut units: Vec<AdaptedProgram>, query: &Query) {
         for unit in units.iter_mut().filter(|_| query.host().config.adaptivity.measures_operators) {
             unit.measure(&mut |program| self.kernel(program, query), &query.host().stats.programs);
         }
     }
 
     /// Nothing, unless adaptivity is enabled.
-    fn units(&self, query: &Query) -> Vec<Unit> {
+    fn units(&self, query: &Query) -> Vec<AdaptedProgram> {
         let settings = &query.host().config.adaptivity;
         let adaptable = self.codes.adaptable.iter().filter(|_| settings.is_enabled);
-        let unit = |adaptable: &Adaptable| Unit::new(adaptable, settings, &query.host().config.settings);
+        let unit = |adaptable: &Adaptable| AdaptedProgram::new(adaptable, settings, &query.host().config.settings);
         adaptable.filter_map(unit).collect()
     }
 

@@ -10,7 +10,7 @@ use super::decisions::hysteresis::{COMPILED, Hysteresis, TABLES, Trust};
 use super::decisions::key_range::{self, Keys};
 use super::facts::Facts;
 use super::signals::Profile;
-use super::watch::Watch;
+use super::watch::SampleWatch;
 use crate::config::{Adaptivity, Assume};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
@@ -83,7 +83,7 @@ impl Choosing {
         &self,
         program: &Program,
         facts: &Facts,
-        (profile, watch): (&Profile, &Watch),
+        (profile, watch): (&Profile, &SampleWatch),
         current: &Choices,
         around: Surroundings,
     ) -> Option<Chosen> {
@@ -131,7 +131,7 @@ impl Choosing {
         }
     }
 
-    fn order_filters(&self, facts: &Facts, seen: (&Profile, &Watch), around: Surroundings, chosen: &mut Chosen) {
+    fn order_filters(&self, facts: &Facts, seen: (&Profile, &SampleWatch), around: Surroundings, chosen: &mut Chosen) {
         let chooses_shape = self.settings.filter_shape.is_none();
         if !(self.settings.filter_order || chooses_shape) || facts.filters.is_empty() {
             return;
@@ -223,13 +223,13 @@ impl Choosing {
             let (used, seen) = (chosen.choices.few.get(&input).cloned().unwrap_or_default(), column.few_texts());
             let (name, used_count) = (&program.inputs[input as usize].name, used.len());
             match (few_values::choose(&used, seen.as_deref(), calls), seen) {
-                (few_values::Choice::UseSeen, Some(seen)) => {
+                (few_values::FewValuesChoice::UseSeen, Some(seen)) => {
                     text.observed(format_args!("{} values of {name} were seen", seen.len()));
                     text.decided(format_args!("{name} is compared with them"));
                     chosen.choices.few.insert(input, seen);
                     chosen.is_forced |= setting == Assume::Always;
                 }
-                (few_values::Choice::GiveUp, _) => {
+                (few_values::FewValuesChoice::GiveUp, _) => {
                     text.observed(format_args!("{name} has other values than {used_count}"));
                     text.decided(format_args!("functions of {name} are called"));
                     chosen.choices.few.remove(&input);
@@ -255,7 +255,7 @@ impl Choosing {
             return;
         }
         let rows = profile.times().rows_per_slice();
-        let situation = key_range::Situation {
+        let situation = key_range::KeyRangeCase {
             seen,
             distinct: summary.keys,
             rows_per_table: rows.map(|rows| rows * profile.filters().passing(!0) / around.workers as f64),
@@ -269,12 +269,12 @@ impl Choosing {
         let mut text = Text { observed: &mut chosen.observed, decided: &mut chosen.decided };
         let keys = summary.keys.round();
         match situation.choose(used) {
-            key_range::Choice::Keep => return,
-            key_range::Choice::Use(keys) => {
+            key_range::KeyRangeChoice::Keep => return,
+            key_range::KeyRangeChoice::Use(keys) => {
                 text.decided(format_args!("keys are from {} to {}", keys.first, keys.last()));
                 chosen.choices.keys = Some(KeyRange { first: keys.first, len: keys.len });
             }
-            key_range::Choice::GiveUp => {
+            key_range::KeyRangeChoice::GiveUp => {
                 text.decided(format_args!("keys are anything"));
                 chosen.choices.keys = None;
             }

@@ -37,7 +37,7 @@ pub(crate) struct FilterFacts {
 impl Facts {
     /// Of a generic program.
     pub(crate) fn new(program: &Program) -> Facts {
-        let work = Work::new(program);
+        let work = OperationCosts::new(program);
         let keyed = match &program.terminal {
             Terminal::Update(update) if update.access == Access::Own && update.array().is_some() => {
                 Some(update.layout.clone())
@@ -57,7 +57,7 @@ impl Facts {
     }
 }
 
-fn filters(program: &Program, work: &Work<'_>) -> Vec<FilterFacts> {
+fn filters(program: &Program, work: &OperationCosts<'_>) -> Vec<FilterFacts> {
     let regions = regions(program);
     debug_assert_eq!(regions.len(), filter_count(program), "every filter has a region");
     let conditions = program.body.iter().filter_map(|statement| match statement {
@@ -90,18 +90,18 @@ fn nullable(program: &Program) -> BTreeMap<u32, usize> {
 }
 
 /// The operations of a program's top level.
-struct Work<'a> {
+struct OperationCosts<'a> {
     program: &'a Program,
     operations: HashMap<Value, &'a Op>,
 }
 
-impl<'a> Work<'a> {
-    fn new(program: &'a Program) -> Work<'a> {
+impl<'a> OperationCosts<'a> {
+    fn new(program: &'a Program) -> OperationCosts<'a> {
         let operation = |statement: &'a Statement| match statement {
             Statement::Let(value, op) => Some((*value, op)),
             _ => None,
         };
-        Work { program, operations: program.body.iter().filter_map(operation).collect() }
+        OperationCosts { program, operations: program.body.iter().filter_map(operation).collect() }
     }
 
     /// Nanoseconds of a value for a row, and whether strings are among what it is computed from; `None` if more than

@@ -21,7 +21,7 @@ use super::signals::Profile;
 use super::signals::meter::{Change, ChangeDetector, Metered};
 use super::slice_facts::SliceFacts;
 use super::variant::{Sample, Variant};
-use super::watch::Watch;
+use super::watch::SampleWatch;
 use crate::config::Adaptivity;
 use crate::input::{Adaptable, PipelineCode};
 use crate::stats::ProgramStats;
@@ -57,13 +57,13 @@ const MOST_BROKEN: f64 = 0.02;
 pub(crate) type MakeKernel<'a> = dyn FnMut(&Program) -> Option<Arc<dyn Kernel>> + 'a;
 
 /// See the file's description.
-pub(crate) struct Unit {
+pub(crate) struct AdaptedProgram {
     code: PipelineCode,
     /// The aggregation whose tables it updates, if any.
     aggregation: Option<usize>,
     generic: Arc<Variant>,
     facts: Facts,
-    watch: Watch,
+    watch: SampleWatch,
     profile: Profile,
     choosing: Choosing,
     trial: Option<Trial>,
@@ -96,20 +96,24 @@ struct Trial {
     current_at_start: Metered,
 }
 
-impl Unit {
+impl AdaptedProgram {
     /// Of a program that runs generic code; `None` when nothing can be chosen for it.
-    pub(crate) fn new(adaptable: &Adaptable, settings: &Adaptivity, functions: &FunctionSettings) -> Option<Unit> {
+    pub(crate) fn new(
+        adaptable: &Adaptable,
+        settings: &Adaptivity,
+        functions: &FunctionSettings,
+    ) -> Option<AdaptedProgram> {
         let code = &adaptable.code;
         let facts = Facts::new(&code.lowered.program);
         if !facts.is_adaptable() {
             return None;
         }
-        Some(Unit {
+        Some(AdaptedProgram {
             code: code.clone(),
             aggregation: adaptable.aggregation,
             generic: code.slot.current(),
             facts,
-            watch: Watch::new(&code.lowered, functions),
+            watch: SampleWatch::new(&code.lowered, functions),
             profile: Profile::default(),
             choosing: Choosing::new(settings),
             trial: None,

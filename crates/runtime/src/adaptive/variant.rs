@@ -76,9 +76,9 @@ pub(crate) struct Sample {
 
 /// The place of a program's current variant. Clones share it.
 #[derive(Clone)]
-pub struct VariantSlot(Arc<Place>);
+pub struct VariantSlot(Arc<SlotPlace>);
 
-struct Place {
+struct SlotPlace {
     running: ArcSwap<Running>,
     /// Buffers since there is a trial.
     turn: AtomicU32,
@@ -96,7 +96,7 @@ impl VariantSlot {
     /// A slot whose first variant is a kernel of the generic program.
     pub fn new(kernel: Arc<dyn Kernel>) -> VariantSlot {
         let running = Running { variant: Arc::new(Variant::generic(0, kernel)), trial: None };
-        VariantSlot(Arc::new(Place {
+        VariantSlot(Arc::new(SlotPlace {
             running: ArcSwap::from_pointee(running),
             turn: AtomicU32::new(0),
             variants: AtomicU32::new(1),

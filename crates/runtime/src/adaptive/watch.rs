@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// The programs that look at the rows before a program.
-pub(crate) struct Watch {
+pub(crate) struct SampleWatch {
     filters: Vec<Option<Probe>>,
     key: Option<Probe>,
     time: Option<Probe>,
@@ -62,12 +62,12 @@ impl Probe {
     }
 }
 
-impl Watch {
+impl SampleWatch {
     /// For a generic program.
-    pub(crate) fn new(lowered: &Lowered, settings: &FunctionSettings) -> Watch {
+    pub(crate) fn new(lowered: &Lowered, settings: &FunctionSettings) -> SampleWatch {
         let observed = observed(lowered);
         let probe = |lowered: Option<Lowered>| lowered.map(Probe::new);
-        Watch {
+        SampleWatch {
             filters: observed.filters.into_iter().map(probe).collect(),
             key: probe(observed.key),
             time: probe(observed.time),
@@ -78,7 +78,7 @@ impl Watch {
 
     /// Takes a sample into a profile.
     pub(crate) fn observe(&mut self, sample: &Sample, profile: &mut Profile) {
-        let Watch { filters, key, time, slice_ms, functions } = self;
+        let SampleWatch { filters, key, time, slice_ms, functions } = self;
         // Of a filter that cannot be observed nothing is known; it keeps its place.
         let unknown = || BooleanArray::from(vec![true; sample.rows]);
         let mut condition = |probe: &mut Option<Probe>| {

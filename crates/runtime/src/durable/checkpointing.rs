@@ -1,8 +1,8 @@
 //! The checkpoints of a running query: when they begin, and the way of their parts to the checkpointing thread.
 
+use super::blobs::Restorable;
 use super::config::CheckpointConfig;
 use super::part::Part;
-use super::stored::Restorable;
 use crate::buffer::Generation;
 use crate::schedule::timers::{after, earlier};
 use millstream_storage::SourceState;

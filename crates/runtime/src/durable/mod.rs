@@ -7,6 +7,7 @@
 //!
 //! When memory is short, the *spilling thread* ([`spiller`]) has stations write state to files of the run.
 
+pub(crate) mod blobs;
 pub(crate) mod checkpointing;
 mod config;
 pub(crate) mod cuts;
@@ -14,7 +15,6 @@ pub(crate) mod part;
 pub(crate) mod restored;
 pub(crate) mod spiller;
 pub(crate) mod spilling;
-pub(crate) mod stored;
 pub(crate) mod writer;
 
 pub use config::{CheckpointConfig, Recovered, Unfit, kept_shape};

@@ -1,8 +1,8 @@
 //! The checkpoint that a query is recovered from, as its sources and stations see it.
 
+use super::blobs::{CheckpointedBlob, Restorable, StateBlob};
 use super::checkpointing::Checkpointing;
 use super::config::Recovered;
-use super::stored::{CheckpointedBlob, Restorable, StateBlob};
 use crate::source::split::Begin;
 use millstream_connectors::{Position, SplitReader};
 use millstream_plan::pipeline::{QueryPlan, SourcePlan};

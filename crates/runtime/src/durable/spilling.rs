@@ -4,7 +4,7 @@
 //! cut, unless one is on its way; when it has come by an aggregation, the tables from before it are frozen, and nobody
 //! writes to them any more. The thread seals them, those of the latest windows first, writes their partitions as blocks, and gives
 //! their memory back, until the state is below [`Spilling::low`]. Meanwhile readers wait that would go on with more than 80 % of
-//! the budget (see `flow`). When the windows are complete, such tables are merged block by block (see `merging`).
+//! the budget (see `flow`). When the windows are complete, such tables are merged block by block (see `window::block_merges`).
 //!
 //! Slices of overlapping windows are spilled when that does not suffice, and so are the waiting rows and the partitions of keyed
 //! operators (`keyed::spilling`). What cannot be spilled: tables that are being merged, and lookup tables.

@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 
 /// Rows that have been made and not passed on.
 #[derive(Default)]
-struct Made {
+struct MadePairs {
     of: Vec<u32>,
     /// Rows of the table; `None` for rows that have no partner.
     partners: Vec<Option<u32>>,
@@ -36,7 +36,7 @@ impl<'a> Expansion<'_, 'a> {
         let probe = self.code.probe.as_ref().ok_or_else(|| Diagnostic::bug("a lookup has no program to probe with"))?;
         let keys = &self.rows.columns[self.kept()..];
         let partners = table.partners(probe, keys, self.rows.rows, tools.functions)?;
-        let mut probing = Probing { expansion: self, table, kind, made: Made::default(), undecided: None };
+        let mut probing = Probing { expansion: self, table, kind, made: MadePairs::default(), undecided: None };
         let Some(residual) = &self.code.residual else {
             for (row, partners) in partners.into_iter().enumerate() {
                 let row = row as u32;
@@ -106,7 +106,7 @@ struct Probing<'p, 'e, 'a> {
     expansion: &'p Expansion<'e, 'a>,
     table: &'p LookupRows,
     kind: JoinKind,
-    made: Made,
+    made: MadePairs,
     /// The row whose candidates are being looked at, and whether it has found a partner.
     undecided: Option<(u32, bool)>,
 }
@@ -178,7 +178,7 @@ impl<'a> Probing<'_, '_, 'a> {
 
     /// Passes on what has been made, in slices.
     fn pass(&mut self, tools: &mut Tools<'_>, arrive: &mut Arrive<'_, 'a>) -> Result<ControlFlow<()>, Diagnostic> {
-        let Made { of, partners } = std::mem::take(&mut self.made);
+        let MadePairs { of, partners } = std::mem::take(&mut self.made);
         let (rows, most) = (self.expansion.rows, self.expansion.most);
         for (of, partners) in of.chunks(most).zip(partners.chunks(most)) {
             let indices = UInt32Array::from(of.to_vec());

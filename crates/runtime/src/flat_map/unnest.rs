@@ -61,7 +61,7 @@ fn fields(rows: &StructArray) -> Result<Vec<ArrayRef>, Diagnostic> {
 
 /// Rows that have been made and not passed on.
 #[derive(Default)]
-struct Made {
+struct MadeElements {
     of: Vec<u32>,
     /// `None` for rows without elements.
     elements: Vec<Option<u32>>,
@@ -83,7 +83,7 @@ impl<'a> Expansion<'_, 'a> {
             return Err(Diagnostic::bug("the elements of a collection do not have the planned columns"));
         }
         let most = self.most;
-        let mut made = Made::default();
+        let mut made = MadeElements::default();
         for row in 0..self.rows.rows {
             let range = elements.range(row);
             let nothing = (outer && range.is_empty()).then_some((None, None));
@@ -107,7 +107,7 @@ impl<'a> Expansion<'_, 'a> {
         &self,
         elements: &Elements<'_>,
         ordinality: bool,
-        made: &mut Made,
+        made: &mut MadeElements,
         tools: &mut Tools<'_>,
         arrive: &mut Arrive<'_, 'a>,
     ) -> Result<ControlFlow<()>, Diagnostic> {

@@ -8,9 +8,9 @@
 use super::KeyedStation;
 use super::inbox::{Content, PartitionJob, Waiting, together};
 use crate::buffer::Generation;
+use crate::durable::blobs::{Saved, damaged};
 use crate::durable::part::{Gathering, Part, StoreFault};
 use crate::durable::restored::Restored;
-use crate::durable::stored::{Saved, damaged};
 use crate::schedule::threads::Watch;
 use crate::station::Consequences;
 use crate::stream::sequencer::Unit;

@@ -6,7 +6,7 @@
 
 use super::batch::Batch;
 use crate::buffer::Generation;
-use crate::durable::stored::StateBlob;
+use crate::durable::blobs::StateBlob;
 use crate::schedule::flow::Permit;
 use millstream_state::{Charge, MemoryBudget, MemoryClass};
 use millstream_storage::{ByteReader, PartitionState, SpilledBlob, WaitingRows};

@@ -3,7 +3,7 @@
 
 use super::operators::state_of;
 use super::state::State;
-use crate::durable::stored::{Saved, StateBlob};
+use crate::durable::blobs::{Saved, StateBlob};
 use crate::input::OperatorCode;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_state::{Charge, MemoryBudget, MemoryClass};

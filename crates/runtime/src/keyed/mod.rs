@@ -19,13 +19,14 @@
 
 mod batch;
 mod behind;
-mod counts;
+mod count;
 mod cut;
 mod encoding;
 mod exchange;
 mod fifo;
 mod groups;
 mod inbox;
+mod interval_join;
 mod kept;
 mod operators;
 mod order;
@@ -35,9 +36,10 @@ mod over_order;
 mod pairs;
 mod partitioning;
 mod rank;
+mod regular_join;
 mod rounds;
+mod session;
 mod session_rows;
-mod sessions;
 mod settling;
 mod slots;
 mod spilling;

@@ -1,8 +1,7 @@
 //! The keyed operators: the one place that lists them.
 
 use super::state::{Due, State};
-use super::stream_join::StreamJoin;
-use super::{counts, over, rank, session_rows, sessions, versioned_join, window_join};
+use super::{count, interval_join, over, rank, regular_join, session, session_rows, versioned_join, window_join};
 use crate::input::OperatorCode;
 use millstream_plan::logical::Frame;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
@@ -27,22 +26,22 @@ pub(super) fn state_of(plan: &KeyedOperator, code: &OperatorCode) -> Result<Box<
     Ok(match &plan.kind {
         KeyedKind::WindowJoin { kind, .. } => Box::new(window_join::WindowJoin::new(plan, *kind, code)?),
         KeyedKind::IntervalJoin { kind, lower_ms, upper_ms, .. } => {
-            Box::new(StreamJoin::interval(plan, *kind, *lower_ms, *upper_ms, code)?)
+            Box::new(interval_join::new(plan, *kind, (*lower_ms, *upper_ms), code)?)
         }
-        KeyedKind::RegularJoin { ttl_ms, .. } => Box::new(StreamJoin::regular(plan, *ttl_ms, code)?),
+        KeyedKind::RegularJoin { ttl_ms, .. } => Box::new(regular_join::new(plan, *ttl_ms, code)?),
         KeyedKind::VersionedJoin { kind, .. } => Box::new(versioned_join::VersionedJoin::new(plan, *kind, code)?),
         KeyedKind::Rank { order, function, range } => {
             Box::new(rank::Rank::new(plan, order.clone(), *function, *range, code)?)
         }
         KeyedKind::Over { frame, aggregates } => Box::new(over::Over::new(plan, *frame, aggregates, code)?),
         KeyedKind::SessionAggregate { gap_ms, aggregates } => {
-            Box::new(sessions::SessionAggregate::new(plan, *gap_ms, aggregates, code)?)
+            Box::new(session::SessionAggregate::new(plan, *gap_ms, aggregates, code)?)
         }
         KeyedKind::SessionRows { gap_ms } => Box::new(session_rows::SessionRows::new(plan, *gap_ms, code)?),
         KeyedKind::CountAggregate { size, slide, aggregates } => {
-            Box::new(counts::CountAggregate::new(plan, *size, *slide, aggregates, code)?)
+            Box::new(count::CountAggregate::new(plan, *size, *slide, aggregates, code)?)
         }
-        KeyedKind::CountRows { size, slide } => Box::new(counts::CountRows::new(plan, *size, *slide, code)?),
+        KeyedKind::CountRows { size, slide } => Box::new(count::CountRows::new(plan, *size, *slide, code)?),
     })
 }
 

@@ -9,7 +9,7 @@ use super::batch::Batch;
 use super::encoding::check_count;
 use super::fifo::{Element, Fifo};
 use super::groups::Groups;
-use super::over_order::{Ready, Waiting};
+use super::over_order::{ReadyRows, WaitingRanks};
 use super::slots::SlotTable;
 use super::state::{State, Work};
 use super::store::Doubling;
@@ -25,7 +25,7 @@ pub(crate) struct Over {
     frame: Frame,
     /// Of rows.
     schema: Schema,
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingRanks>,
     groups: Groups,
     table: SlotTable,
     /// By group.
@@ -48,7 +48,7 @@ struct Key {
 }
 
 /// A row, or peers; or that the frame of a key ends.
-struct Step {
+struct FrameStep {
     group: usize,
     /// `None`: the frame ends.
     element: Option<Element>,
@@ -68,7 +68,7 @@ impl Over {
         Ok(Over {
             frame,
             schema: input.schema.clone(),
-            waiting: Waiting::new(input, frame),
+            waiting: WaitingRanks::new(input, frame),
             groups: Groups::new(plan, code)?,
             table: SlotTable::new(aggregates, code)?,
             keys: Vec::new(),
@@ -79,13 +79,13 @@ impl Over {
     }
 
     /// Outputs rows with their aggregates.
-    fn process(&mut self, ready: Ready, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+    fn process(&mut self, ready: ReadyRows, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         self.keys.resize_with(self.groups.len(), Key::default);
         let rows = ready.batch.rows();
         if rows == 0 && ready.ended.is_empty() {
             return Ok(());
         }
-        let passed = Ready::passed(&ready.times, &ready.batch.ordinals);
+        let passed = ReadyRows::passed(&ready.times, &ready.batch.ordinals);
         let (mut steps, step_of) = self.steps(&ready);
         let slots = step_of.iter().map(|&s| steps[s].result).collect();
         let next = self.processed;
@@ -107,15 +107,15 @@ impl Over {
     }
 
     /// The steps in order, and which is that of each row.
-    fn steps(&mut self, ready: &Ready) -> (Vec<Step>, Vec<usize>) {
+    fn steps(&mut self, ready: &ReadyRows) -> (Vec<FrameStep>, Vec<usize>) {
         let has_peers = matches!(self.frame, Frame::Range(_)) && !ready.times.is_empty();
-        let mut steps: Vec<Step> = Vec::with_capacity(ready.groups.len() + ready.ended.len());
+        let mut steps: Vec<FrameStep> = Vec::with_capacity(ready.groups.len() + ready.ended.len());
         let mut step_of = Vec::with_capacity(ready.groups.len());
         let mut ended = ready.ended.iter().peekable();
         for row in 0..=ready.groups.len() {
             while let Some(&(_, group)) = ended.next_if(|(before, _)| *before == row) {
                 self.keys[group as usize].peers = None;
-                steps.push(Step { group: group as usize, element: None, result: 0 });
+                steps.push(FrameStep { group: group as usize, element: None, result: 0 });
             }
             let Some(&group) = ready.groups.get(row) else { break };
             let group = group as usize;
@@ -125,7 +125,7 @@ impl Over {
             let peers = key.peers.filter(is_peer);
             step_of.push(peers.unwrap_or_else(|| {
                 let slot = self.table.slots.allocate();
-                steps.push(Step { group, element: Some(Element { slot, first: time, last: time }), result: slot });
+                steps.push(FrameStep { group, element: Some(Element { slot, first: time, last: time }), result: slot });
                 key.peers = Some(steps.len() - 1);
                 steps.len() - 1
             }));
@@ -134,7 +134,7 @@ impl Over {
     }
 
     /// Computes the result of a row; what is in `retired` is not needed after the output.
-    fn step(&mut self, step: &mut Step, retired: &mut Vec<i64>) {
+    fn step(&mut self, step: &mut FrameStep, retired: &mut Vec<i64>) {
         let (key, slots) = (&mut self.keys[step.group], &mut self.table.slots);
         let Some(element) = step.element else { return key.last.clear(slots) };
         let time = element.first;
@@ -189,7 +189,7 @@ impl State for Over {
             let groups = self.groups.assign(0, &batch.columns, batch.rows(), work)?;
             let ready = match &mut self.waiting {
                 Some(waiting) => waiting.exchange(batch, (&groups, self.groups.len()), watermark, work)?,
-                None => Ready { batch, groups, ..Ready::default() },
+                None => ReadyRows { batch, groups, ..ReadyRows::default() },
             };
             self.process(ready, work)?;
         }
@@ -197,14 +197,14 @@ impl State for Over {
     }
 
     fn due(&self) -> i64 {
-        self.waiting.as_ref().map_or(i64::MAX, Waiting::due)
+        self.waiting.as_ref().map_or(i64::MAX, WaitingRanks::due)
     }
 
     fn bytes(&mut self) -> usize {
         if self.processed - self.frames.1 > self.keys.len() as u64 {
             self.frames = (self.keys.iter().map(|key| key.last.bytes()).sum(), self.processed);
         }
-        let waiting = self.waiting.as_ref().map_or(0, Waiting::bytes);
+        let waiting = self.waiting.as_ref().map_or(0, WaitingRanks::bytes);
         let keys = self.keys.capacity() * size_of::<Key>() + self.frames.0;
         self.groups.bytes() + self.table.bytes() + keys + waiting
     }

@@ -28,7 +28,7 @@ const NONE: u32 = u32::MAX;
 
 /// Rows that are processed now, in order.
 #[derive(Default)]
-pub(super) struct Ready {
+pub(super) struct ReadyRows {
     pub(super) batch: Batch,
     /// Empty without event time.
     pub(super) times: Vec<i64>,
@@ -38,7 +38,7 @@ pub(super) struct Ready {
 }
 
 /// Rows that the watermark has not reached.
-pub(super) struct Waiting {
+pub(super) struct WaitingRanks {
     /// Position of the time.
     time: usize,
     rows: RowStore,
@@ -134,15 +134,15 @@ impl Triggers {
     }
 }
 
-impl Waiting {
+impl WaitingRanks {
     /// No rows; `None` without event time.
-    pub(super) fn new(input: &KeyedInput, frame: Frame) -> Option<Waiting> {
+    pub(super) fn new(input: &KeyedInput, frame: Frame) -> Option<WaitingRanks> {
         let triggers = match frame {
             Frame::Rows(None) | Frame::Range(None) => None,
             Frame::Rows(Some(_)) => Some(Triggers::default()),
             Frame::Range(range_ms) => Some(Triggers { range_ms, ..Triggers::default() }),
         };
-        input.time.map(|time| Waiting {
+        input.time.map(|time| WaitingRanks {
             time,
             rows: RowStore::new(&input.schema),
             groups: Vec::new(),
@@ -160,8 +160,8 @@ impl Waiting {
         (groups, count): (&[u64], usize),
         watermark: i64,
         work: &mut Work<'_>,
-    ) -> Result<Ready, Diagnostic> {
-        let (rows, mut ready, mut numbers, mut late) = (batch.rows(), Ready::default(), Vec::new(), 0);
+    ) -> Result<ReadyRows, Diagnostic> {
+        let (rows, mut ready, mut numbers, mut late) = (batch.rows(), ReadyRows::default(), Vec::new(), 0);
         if let Some(triggers) = &mut self.triggers {
             triggers.keys.resize(count, Triggered::default());
         }
@@ -193,7 +193,7 @@ impl Waiting {
     }
 
     /// Processes what a watermark reaches; the numbers of the rows go to `numbers`.
-    fn trigger(&mut self, watermark: i64, ready: &mut Ready, numbers: &mut Vec<u32>) {
+    fn trigger(&mut self, watermark: i64, ready: &mut ReadyRows, numbers: &mut Vec<u32>) {
         loop {
             let next = self.order.peek().map(|Reverse((time, ..))| *time).filter(|&time| time <= watermark);
             // A row and an end of the same time: the end is one that has been moved, because of the row.
@@ -271,7 +271,7 @@ impl Waiting {
         Ok(())
     }
 
-    /// Has what [`Waiting::save`] has written, of so many groups; there is nothing so far.
+    /// Has what [`WaitingRanks::save`] has written, of so many groups; there is nothing so far.
     pub(super) fn restore(
         &mut self,
         groups: usize,
@@ -297,7 +297,7 @@ impl Waiting {
     }
 }
 
-impl Ready {
+impl ReadyRows {
     /// The watermark that rows of these times come behind, if some do: `i64::MIN` for those that do not.
     pub(super) fn passed(times: &[i64], ordinals: &[Ordinal]) -> Option<Vec<i64>> {
         let is_late = |(time, ordinal): (&i64, &Ordinal)| *time <= ordinal.watermark;

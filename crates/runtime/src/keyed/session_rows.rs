@@ -2,7 +2,7 @@
 
 use super::batch::Batch;
 use super::encoding::Owned;
-use super::sessions::Sessions;
+use super::session::Sessions;
 use super::state::{State, Work};
 use super::store::{Doubling, NO_ROW, RowStore};
 use crate::input::OperatorCode;

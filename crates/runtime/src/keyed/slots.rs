@@ -24,7 +24,7 @@ pub(crate) struct SlotTable {
 }
 
 /// What the callbacks of generated code work on.
-struct Host<'a> {
+struct SlotHost<'a> {
     table: Table,
     ordinals: &'a [Ordinal],
 }
@@ -63,7 +63,7 @@ impl SlotTable {
             work.code.slots.as_ref().ok_or_else(|| Diagnostic::bug("an operator has no program for its slots"))?;
         let mut columns = columns.to_vec();
         columns.push(Arc::new(Int64Array::from(slots)));
-        let mut host = Host { table: Table::new(Arc::clone(&self.layout)), ordinals };
+        let mut host = SlotHost { table: Table::new(Arc::clone(&self.layout)), ordinals };
         let pointer = (&raw mut host).cast();
         // SAFETY: the callbacks below keep the contracts of their types on a table of the program's layout, and nothing
         // else uses `host` until the run has returned.
@@ -118,38 +118,38 @@ impl SlotTable {
 }
 
 /// # Safety
-/// As for `FindSlice`, in a run with a [`Host`].
+/// As for `FindSlice`, in a run with a [`SlotHost`].
 unsafe extern "C" fn find_slice(context: *mut ExecContext, slice_start: i64) {
-    // SAFETY: the host is a `Host` that only the running program uses, and so is the context.
+    // SAFETY: the host is a `SlotHost` that only the running program uses, and so is the context.
     unsafe {
-        let host = (*context).host.cast::<Host<'_>>();
+        let host = (*context).host.cast::<SlotHost<'_>>();
         (*context).table = Table::header_of(&raw mut (*host).table);
         (*context).slice_start = slice_start;
     }
 }
 
 /// # Safety
-/// As for `InsertKey`, in a run with a [`Host`], after `find_slice`.
+/// As for `InsertKey`, in a run with a [`SlotHost`], after `find_slice`.
 unsafe extern "C" fn insert_key(context: *mut ExecContext, hash: u64, null_mask: u64, keys: *const Slot) -> *mut u8 {
     // SAFETY: as in `find_slice`; the only key is the slot.
     unsafe {
-        let host = (*context).host.cast::<Host<'_>>();
+        let host = (*context).host.cast::<SlotHost<'_>>();
         (*host).table.insert(hash, null_mask, std::slice::from_raw_parts(keys, 1))
     }
 }
 
 /// # Safety
-/// As for `ExecContext::keep_string`, in a run with a [`Host`], after `find_slice`.
+/// As for `ExecContext::keep_string`, in a run with a [`SlotHost`], after `find_slice`.
 unsafe extern "C" fn keep_string(context: *mut ExecContext, string: *mut Str) {
     // SAFETY: as in `find_slice`; `string` is a live value of the program.
     unsafe {
-        let host = (*context).host.cast::<Host<'_>>();
+        let host = (*context).host.cast::<SlotHost<'_>>();
         *string = (*host).table.keep_string(*string);
     }
 }
 
 /// # Safety
-/// As for `UpdateObject`, in a run with a [`Host`], after `find_slice`.
+/// As for `UpdateObject`, in a run with a [`SlotHost`], after `find_slice`.
 unsafe extern "C" fn update_object(
     context: *mut ExecContext,
     accumulator: *mut u8,
@@ -159,7 +159,7 @@ unsafe extern "C" fn update_object(
 ) {
     // SAFETY: as in `find_slice`; the accumulator is within an entry of the table, `value` null or a live slot.
     unsafe {
-        let host = (*context).host.cast::<Host<'_>>();
+        let host = (*context).host.cast::<SlotHost<'_>>();
         let ordinal = (*host).ordinals[row as usize];
         (*host).table.update_object(accumulator, component as usize, value.as_ref().copied(), ordinal);
     }

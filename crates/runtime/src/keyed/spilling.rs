@@ -10,7 +10,7 @@
 use super::KeyedStation;
 use super::batch::Batch;
 use super::inbox::WaitingGroup;
-use crate::durable::stored::StateBlob;
+use crate::durable::blobs::StateBlob;
 use crate::station::Consequences;
 use millstream_state::{Charge, MemoryClass};
 use millstream_storage::{ByteWriter, SpilledBlob};

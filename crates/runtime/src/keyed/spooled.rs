@@ -4,7 +4,7 @@ use super::encoding::restore_columns;
 use super::output::Item;
 use super::{KeyedJob, KeyedStation};
 use crate::buffer::Rows;
-use crate::durable::stored::unreadable;
+use crate::durable::blobs::unreadable;
 use crate::station::{Consequences, Job, Parked, Task, Unconsumed, Until};
 use crate::stream::sequencer::Unit;
 use millstream_storage::{ByteReader, SpillFiles};

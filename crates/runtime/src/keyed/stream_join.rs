@@ -4,15 +4,7 @@
 //! chain of its group on the other side; then it is in its own chain. A pair is output when the later of the two rows
 //! (in merged order) is consumed.
 //!
-//! **Interval join.** A row of the left at *l* meets rows of the right at *r* with `r + lower ≤ l ≤ r + upper`. So its last
-//! partner is at `l - lower`, and that of a row of the right at `r + upper`: when the watermark is beyond that, the row is
-//! *dead*. It is forgotten, and output with NULLs if its side is an outer one and it had no partner. A row that comes when
-//! the watermark has reached its last partner meets what is not dead, and is not kept: it is output with NULLs at once if it met
-//! nothing. This is decided by the watermark before each row in merged order; when rows are forgotten in fact does not
-//! matter. No row that came in time is older, when it is output, than the watermark minus how far rows reach, which is what the
-//! output's watermark is held back by; others bring the watermark along that they come behind.
-//!
-//! **Regular join.** All rows meet, or those that came within the time to live (processing time).
+//! When rows meet and die is in `interval_join` and `regular_join`.
 
 use super::batch::{Batch, times_of};
 use super::encoding::{check_count, restore_flags, save_flags};
@@ -22,7 +14,6 @@ use super::state::{State, Work};
 use super::store::{Doubling, RowStore};
 use super::window_join::groups_of;
 use crate::input::OperatorCode;
-use millstream_plan::logical::JoinKind;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_state::Ordinal;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
@@ -58,7 +49,7 @@ impl Reach {
         time.saturating_add(self.of(port))
     }
 
-    /// See the file's description.
+    /// See `interval_join`.
     pub(crate) fn held_back(self) -> i64 {
         self.of(0).max(self.of(1)).max(0).saturating_add(1)
     }
@@ -76,8 +67,9 @@ impl Reach {
     }
 }
 
+/// When rows meet, and for how long they are kept.
 #[derive(Debug, Clone, Copy)]
-enum Rule {
+pub(super) enum Rule {
     Interval(Reach),
     Regular { ttl_ms: Option<i64> },
 }
@@ -111,7 +103,7 @@ struct View<'a> {
     heads: &'a [u32],
 }
 
-/// See the file's description.
+/// See `interval_join`.
 pub(crate) struct StreamJoin {
     rule: Rule,
     sides: [Side; 2],
@@ -125,7 +117,7 @@ pub(crate) struct StreamJoin {
 
 /// Rows of an input of an interval join that have just come.
 #[derive(Default)]
-struct Arrived {
+struct NewRows {
     /// Number of the first.
     first: usize,
     ordinals: Vec<Ordinal>,
@@ -133,10 +125,10 @@ struct Arrived {
     is_kept: Vec<bool>,
 }
 
-impl Arrived {
+impl NewRows {
     /// The side of which the next row comes first, if so many of each have been.
     #[inline]
-    fn earlier(arrived: &[Arrived; 2], next: [usize; 2]) -> Option<usize> {
+    fn earlier(arrived: &[NewRows; 2], next: [usize; 2]) -> Option<usize> {
         match (arrived[0].ordinals.get(next[0]), arrived[1].ordinals.get(next[1])) {
             (Some(left), Some(right)) => Some(usize::from(right < left)),
             (Some(_), None) => Some(0),
@@ -239,32 +231,8 @@ impl Side {
 }
 
 impl StreamJoin {
-    /// An interval join without rows.
-    pub(crate) fn interval(
-        plan: &KeyedOperator,
-        kind: JoinKind,
-        lower: i64,
-        upper: i64,
-        code: &OperatorCode,
-    ) -> Result<StreamJoin, Diagnostic> {
-        if matches!(kind, JoinKind::Semi | JoinKind::Anti) {
-            return Err(Diagnostic::bug("there are no semi and anti joins of intervals"));
-        }
-        let (left, right) = (kind.right_is_optional(), kind.left_is_optional());
-        StreamJoin::new(plan, Rule::Interval(Reach::new(lower, upper)), [left, right], code)
-    }
-
-    /// A regular join without rows.
-    pub(crate) fn regular(
-        plan: &KeyedOperator,
-        ttl_ms: Option<u64>,
-        code: &OperatorCode,
-    ) -> Result<StreamJoin, Diagnostic> {
-        let ttl_ms = ttl_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
-        StreamJoin::new(plan, Rule::Regular { ttl_ms }, [false, false], code)
-    }
-
-    fn new(
+    /// Without rows; rows of outer sides without a partner are output, too.
+    pub(super) fn new(
         plan: &KeyedOperator,
         rule: Rule,
         is_outer: [bool; 2],
@@ -309,10 +277,10 @@ impl StreamJoin {
     }
 
     /// Takes rows of an input of an interval join in. Those that are not kept are in no chain.
-    fn arrive(&mut self, port: usize, reach: Reach, batch: Batch, work: &mut Work<'_>) -> Result<Arrived, Diagnostic> {
+    fn arrive(&mut self, port: usize, reach: Reach, batch: Batch, work: &mut Work<'_>) -> Result<NewRows, Diagnostic> {
         let first = self.sides[port].store.len();
         if batch.rows() == 0 {
-            return Ok(Arrived { first, ..Arrived::default() });
+            return Ok(NewRows { first, ..NewRows::default() });
         }
         let (batch, groups) = self.grouped(port, batch, work)?;
         let (side, life) = (&mut self.sides[port], reach.of(port).saturating_add(1));
@@ -330,7 +298,7 @@ impl StreamJoin {
         }
         side.link(first, self.groups.len());
         side.wait((0..is_kept.len()).filter(|&i| is_kept[i]).map(|i| first + i), life);
-        Ok(Arrived { first, ordinals, groups, is_kept })
+        Ok(NewRows { first, ordinals, groups, is_kept })
     }
 
     /// Has the rows of both inputs of an interval join meet those before them, in merged order.
@@ -349,7 +317,7 @@ impl StreamJoin {
         };
         let views = [left.view(), right.view()];
         let (mut pairs, mut next) = (Pairs::default(), [0, 0]);
-        while let Some(port) = Arrived::earlier(&arrived, next) {
+        while let Some(port) = NewRows::earlier(&arrived, next) {
             let (i, other) = (next[port], 1 - port);
             next[port] += 1;
             let (row, group) = (arrived[port].first + i, arrived[port].groups[i]);
@@ -379,7 +347,7 @@ impl StreamJoin {
     }
 
     /// Outputs rows of outer sides that came too late to be kept and met nothing.
-    fn emit_not_kept(&mut self, reach: Reach, arrived: &[Arrived; 2], work: &mut Work<'_>) -> Result<(), Diagnostic> {
+    fn emit_not_kept(&mut self, reach: Reach, arrived: &[NewRows; 2], work: &mut Work<'_>) -> Result<(), Diagnostic> {
         let stores = [&self.sides[0].store, &self.sides[1].store];
         for (port, (side, arrived)) in self.sides.iter().zip(arrived).enumerate().filter(|(_, (side, _))| side.is_outer)
         {

@@ -27,7 +27,7 @@ use std::collections::BinaryHeap;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A row of the left that waits: its time, its place and its number.
-type Waiting = Reverse<(i64, Ordinal, u32)>;
+type WaitingLeft = Reverse<(i64, Ordinal, u32)>;
 
 /// See the file's description.
 pub(crate) struct VersionedJoin {
@@ -39,16 +39,16 @@ pub(crate) struct VersionedJoin {
     left: RowStore,
     /// Of each row of the left.
     left_groups: Vec<u32>,
-    waiting: BinaryHeap<Waiting>,
+    waiting: BinaryHeap<WaitingLeft>,
     right: RowStore,
     /// By group.
-    keys: Vec<Key>,
+    keys: Vec<VersionKey>,
     groups: Groups,
     doubling: Doubling,
 }
 
 #[derive(Default)]
-struct Key {
+struct VersionKey {
     /// Time and row of each version, in order of time.
     versions: Vec<(i64, u32)>,
     /// The watermark that versions have been forgotten under.
@@ -64,7 +64,7 @@ struct Met {
     watermarks: Vec<i64>,
 }
 
-impl Key {
+impl VersionKey {
     /// The watermark has advanced.
     fn forget(&mut self, watermark: i64) {
         if self.forgotten.is_none_or(|before| watermark > before) {
@@ -113,7 +113,7 @@ impl VersionedJoin {
     fn consume(&mut self, left: Batch, right: Batch, met: &mut Met, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         let left_groups = self.groups.assign(0, &left.columns, left.rows(), work)?;
         let right_groups = self.groups.assign(1, &right.columns, right.rows(), work)?;
-        self.keys.resize_with(self.groups.len(), Key::default);
+        self.keys.resize_with(self.groups.len(), VersionKey::default);
         let times = |batch: &Batch, time: usize| batch.columns.get(time).map(times_of).transpose();
         let (left_times, right_times) = (times(&left, self.times[0])?, times(&right, self.times[1])?);
         let (left_times, right_times) = (left_times.as_deref().unwrap_or(&[]), right_times.as_deref().unwrap_or(&[]));
@@ -250,10 +250,10 @@ impl State for VersionedJoin {
         self.groups.bytes()
             + self.left.bytes()
             + self.left_groups.capacity() * size_of::<u32>()
-            + self.waiting.capacity() * size_of::<Waiting>()
+            + self.waiting.capacity() * size_of::<WaitingLeft>()
             + self.right.bytes()
             + self.right.len() * size_of::<(i64, u32)>()
-            + self.keys.capacity() * size_of::<Key>()
+            + self.keys.capacity() * size_of::<VersionKey>()
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
@@ -300,7 +300,7 @@ impl State for VersionedJoin {
             }
             let versions = times.into_iter().zip(next..).collect::<Vec<_>>();
             next += versions.len() as u32;
-            self.keys.push(Key { versions, forgotten: forgotten.first().copied() });
+            self.keys.push(VersionKey { versions, forgotten: forgotten.first().copied() });
         }
         check_count("versions", next as usize, versions)?;
         self.doubling.done(self.left.len() + self.right.len());

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use table::{LookupRows, LookupTable, Piece};
+use table::{LookupPiece, LookupRows, LookupTable};
 
 /// A lookup table on its way.
 pub(crate) struct LookupStation {
@@ -39,7 +39,7 @@ struct Collected {
     open_lanes: usize,
     scheduled: bool,
     /// By lane and by number of the buffer in it.
-    pieces: BTreeMap<(Port, u64), Vec<Piece>>,
+    pieces: BTreeMap<(Port, u64), Vec<LookupPiece>>,
     charge: Charge,
 }
 

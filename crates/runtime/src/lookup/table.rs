@@ -10,7 +10,7 @@ use millstream_types::{Diagnostic, Field, code};
 use std::sync::{Arc, OnceLock};
 
 /// Columns and their rows.
-pub(super) type Piece = (Vec<ArrayRef>, usize);
+pub(super) type LookupPiece = (Vec<ArrayRef>, usize);
 
 /// The place of a lookup table: pipelines have it before the rows are there.
 #[derive(Default)]
@@ -41,7 +41,7 @@ pub(crate) struct LookupRows {
 impl LookupRows {
     pub(super) fn new(
         fields: &[Field],
-        pieces: Vec<Piece>,
+        pieces: Vec<LookupPiece>,
         code: &PipelineCode,
         functions: &mut FunctionContext,
     ) -> Result<LookupRows, Diagnostic> {

@@ -1,7 +1,7 @@
 //! Timers: when the supervisor of a query has to wake up although nobody calls it.
 //!
-//! Four things happen by time: a sink is flushed some time after rows were written to it, a silent split is left out of
-//! the watermark, rows of regular joins expire, and windows of processing time end while no row comes. Each of them knows when
+//! Some things happen by time: a sink is flushed some time after rows were written to it, a silent split is left out of
+//! the watermark, rows of regular joins expire, windows of processing time end while no row comes, a checkpoint is due. Each of them knows when
 //! it is due next; the supervisor sleeps until the first of these moments, or for ever when there is none.
 //!
 //! Whoever makes something due first writes it down where the supervisor looks for it and then calls [`Timers::is_news`]

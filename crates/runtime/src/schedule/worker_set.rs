@@ -20,12 +20,12 @@ const PATIENCE: Duration = Duration::from_millis(20);
 pub struct WorkerSet {
     places: usize,
     patience: Duration,
-    taken: Mutex<Taken>,
+    taken: Mutex<TakenPlaces>,
     freed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenPlaces {
     /// Tasks that are being performed.
     running: usize,
     /// Those of them that are taken for waiting.

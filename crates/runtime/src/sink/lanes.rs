@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 /// Output of one task.
 #[derive(Debug)]
-pub(super) struct Piece {
-    pub(super) content: Content,
+pub(super) struct SinkPiece {
+    pub(super) content: PieceContent,
     pub(super) _permit: Option<Arc<Permit>>,
     pub(super) _charge: Charge,
 }
 
 #[derive(Debug)]
-pub(super) enum Content {
+pub(super) enum PieceContent {
     Encoded(Encoded),
     /// To be cut at the limit and encoded when it is written.
     Columns(Vec<ArrayRef>, usize),
@@ -50,7 +50,7 @@ pub(super) struct Lanes {
 
 /// What is done with the sink next.
 pub(super) enum Ready {
-    Piece(Piece),
+    SinkPiece(SinkPiece),
     /// All pieces of the generations before this one have been written.
     Cut(Generation),
 }
@@ -68,7 +68,7 @@ pub(super) struct Lane {
 /// What tasks have made of a buffer so far.
 #[derive(Default)]
 struct TaskOutput {
-    pieces: Vec<Piece>,
+    pieces: Vec<SinkPiece>,
     complete: bool,
     generation: Generation,
 }
@@ -119,7 +119,7 @@ impl Lanes {
         }
     }
 
-    pub(super) fn arrive(&mut self, lane: Port, place: (u64, Generation), piece: Option<Piece>, complete: bool) {
+    pub(super) fn arrive(&mut self, lane: Port, place: (u64, Generation), piece: Option<SinkPiece>, complete: bool) {
         let (number, generation) = place;
         let output = self.lanes[lane.index()].waiting.entry(number).or_default();
         output.pieces.extend(piece);
@@ -132,7 +132,7 @@ impl Lanes {
     fn drain(&mut self, lane: usize) {
         let lane = &mut self.lanes[lane];
         while let Some(output) = lane.waiting.get_mut(&lane.next).filter(|o| o.generation <= self.generation) {
-            self.ready.extend(output.pieces.drain(..).map(Ready::Piece));
+            self.ready.extend(output.pieces.drain(..).map(Ready::SinkPiece));
             if !output.complete {
                 break;
             }

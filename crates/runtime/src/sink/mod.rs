@@ -24,7 +24,7 @@ use crate::schedule::flow::Permit;
 use crate::schedule::threads::Watch;
 use crate::station::{Awaited, Consequences, Job, Station};
 use arrow_array::ArrayRef;
-use lanes::{Content, Lanes, Piece, Ready};
+use lanes::{Lanes, PieceContent, Ready, SinkPiece};
 use millstream_connectors::{Commit, Encoded, Encoder, Sink};
 use millstream_state::{Charge, MemoryClass};
 use millstream_storage::{Manifest, SinkState};
@@ -97,18 +97,20 @@ impl SinkStation {
     }
 
     /// Makes a piece of rows.
-    fn piece(&self, columns: Vec<ArrayRef>, rows: usize, permit: Option<Arc<Permit>>) -> Result<Piece, Diagnostic> {
+    fn piece(&self, columns: Vec<ArrayRef>, rows: usize, permit: Option<Arc<Permit>>) -> Result<SinkPiece, Diagnostic> {
         let content = if self.limited {
-            Content::Columns(columns, rows)
+            PieceContent::Columns(columns, rows)
         } else {
-            Content::Encoded(self.encoder.encode(&columns, rows)?)
+            PieceContent::Encoded(self.encoder.encode(&columns, rows)?)
         };
         let bytes = match &content {
-            Content::Encoded(Encoded::Bytes { data, .. }) => data.capacity(),
-            Content::Encoded(Encoded::Columns { columns, .. }) | Content::Columns(columns, _) => bytes_of(columns),
+            PieceContent::Encoded(Encoded::Bytes { data, .. }) => data.capacity(),
+            PieceContent::Encoded(Encoded::Columns { columns, .. }) | PieceContent::Columns(columns, _) => {
+                bytes_of(columns)
+            }
         };
         let charge = Charge::new(&self.host.flow.budget, MemoryClass::Sinks, bytes);
-        Ok(Piece { content, _permit: permit, _charge: charge })
+        Ok(SinkPiece { content, _permit: permit, _charge: charge })
     }
 
     /// Waits, before another piece of a buffer is made, while much is to be written by another worker, or behind what another
@@ -134,7 +136,7 @@ impl SinkStation {
         &self,
         lane: Port,
         buffer: (u64, Generation),
-        piece: Option<Piece>,
+        piece: Option<SinkPiece>,
         complete: bool,
         consequences: &mut Consequences,
     ) -> Result<(), Diagnostic> {
@@ -211,7 +213,7 @@ impl SinkStation {
             let mut reached = None;
             let mut result = pieces.into_iter().try_for_each(|ready| {
                 match ready {
-                    Ready::Piece(piece) => {
+                    Ready::SinkPiece(piece) => {
                         written += self.write_piece(&mut *writer, piece, &mut remaining)?;
                         self.written.notify_all();
                     }
@@ -246,10 +248,15 @@ impl SinkStation {
     }
 
     /// Writes a piece and returns its rows.
-    fn write_piece(&self, sink: &mut dyn Sink, piece: Piece, remaining: &mut Option<u64>) -> Result<u64, Diagnostic> {
+    fn write_piece(
+        &self,
+        sink: &mut dyn Sink,
+        piece: SinkPiece,
+        remaining: &mut Option<u64>,
+    ) -> Result<u64, Diagnostic> {
         let encoded = match piece.content {
-            Content::Encoded(encoded) => encoded,
-            Content::Columns(columns, rows) => {
+            PieceContent::Encoded(encoded) => encoded,
+            PieceContent::Columns(columns, rows) => {
                 let rows = remaining.map_or(rows, |r| rows.min(usize::try_from(r).unwrap_or(usize::MAX)));
                 if rows == 0 {
                     return Ok(0);

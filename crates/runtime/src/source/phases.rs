@@ -11,11 +11,11 @@ use std::ops::Range;
 
 /// The phases of a query.
 pub(crate) struct Phases {
-    state: Mutex<State>,
+    state: Mutex<PhaseState>,
     opened: Condvar,
 }
 
-struct State {
+struct PhaseState {
     /// Phases below this are open.
     open: usize,
     /// What each phase still has to finish.
@@ -25,7 +25,7 @@ struct State {
 impl Phases {
     /// Phases with so many things to finish each, none of them open.
     pub(crate) fn new(left: Vec<usize>) -> Phases {
-        Phases { state: Mutex::new(State { open: 0, left }), opened: Condvar::new() }
+        Phases { state: Mutex::new(PhaseState { open: 0, left }), opened: Condvar::new() }
     }
 
     /// Opens the first phase, and those after it that wait for nothing; returns them.
@@ -72,7 +72,7 @@ impl Phases {
     }
 }
 
-impl State {
+impl PhaseState {
     fn advance(&mut self) -> Range<usize> {
         let first = self.open;
         while self.open < self.left.len() && self.left[..self.open].iter().all(|&left| left == 0) {

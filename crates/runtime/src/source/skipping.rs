@@ -167,7 +167,7 @@ impl Trials {
     }
 
     /// A chunk was decoded like that, for so many nanoseconds per row; `surviving` is `None` where nothing was left out.
-    fn note(&mut self, skipped: bool, nanos: f64, surviving: Option<f64>) -> Option<Switch> {
+    fn note(&mut self, skipped: bool, nanos: f64, surviving: Option<f64>) -> Option<SkippingSwitch> {
         if self.left > 0 {
             let is_other = surviving.is_some_and(|share| (share - self.share).abs() > OTHER_SHARE);
             if self.skips && is_other {
@@ -194,7 +194,7 @@ impl Trials {
         let is_new = std::mem::replace(&mut self.skips, skips) != skips;
         self.futile = if is_new { 0 } else { (self.futile + 1).min(MOST_DOUBLINGS) };
         self.left = if skips { SKIPPED } else { DECODED << self.futile };
-        is_new.then_some(Switch { share: self.share, whole, picked, skips })
+        is_new.then_some(SkippingSwitch { share: self.share, whole, picked, skips })
     }
 
     fn begin(&mut self) {
@@ -212,17 +212,17 @@ fn median(costs: &mut [f64]) -> f64 {
 
 /// A change of the way in which chunks are decoded.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Switch {
+struct SkippingSwitch {
     share: f64,
     whole: f64,
     picked: f64,
     skips: bool,
 }
 
-impl Switch {
+impl SkippingSwitch {
     /// What was seen, for people.
     fn observed(&self) -> String {
-        let Switch { share, whole, picked, .. } = self;
+        let SkippingSwitch { share, whole, picked, .. } = self;
         format!(
             "{:.1} % of rows pass the first filters; a row costs {whole:.1} ns when all columns are decoded, {picked:.1} ns \
              when those behind the filters are decoded for such rows only",

@@ -145,10 +145,10 @@ impl ProfileSnapshot {
 
 /// The programs of a run. See the file's description.
 #[derive(Default)]
-pub(crate) struct ProgramStats(Mutex<State>);
+pub(crate) struct ProgramStats(Mutex<LearnedPrograms>);
 
 #[derive(Default)]
-struct State {
+struct LearnedPrograms {
     /// While the run lasts; with the variant that each began with.
     codes: Vec<(PipelineCode, Arc<Variant>)>,
     learned: BTreeMap<String, Learned>,
@@ -214,7 +214,7 @@ impl ProgramStats {
     }
 }
 
-impl State {
+impl LearnedPrograms {
     fn snapshot(&self) -> Vec<ProgramSnapshot> {
         let programs = self.codes.iter().map(|(code, first)| {
             let program = &code.lowered.program;

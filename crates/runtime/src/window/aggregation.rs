@@ -1,6 +1,6 @@
 //! A windowed aggregation at run time: which of its tables the watermarks of its inputs have completed.
 
-use super::lanes::Lanes;
+use super::lanes::KeyLanes;
 use super::overlap::OverlappingWindows;
 use super::strategy::Strategy;
 use super::table_ids::TableIds;
@@ -30,7 +30,7 @@ pub(crate) struct Aggregation {
     /// For overlapping windows, what their slices have become.
     pub(crate) overlap: Option<OverlappingWindows>,
     /// Where its rows are exchanged by key before they meet a table.
-    pub(crate) lanes: Option<Lanes>,
+    pub(crate) lanes: Option<KeyLanes>,
     /// Whether what a row does depends on the exact watermark before it, because rows of several streams are put in order.
     is_ordered: bool,
     /// Whether a component keeps the places of rows.
@@ -66,7 +66,7 @@ impl Aggregation {
         let keeps_places = layout.accumulators.iter().any(|(accumulator, _)| accumulator.keeps_places());
         let (fired, state) = (AtomicI64::new(i64::MIN), Mutex::new(Progress::new(inputs)));
         let is_ordered = keeps_places && inputs > 1;
-        let lanes = (strategy.merge() == MergeStrategy::Partition).then(|| Lanes::new(tables.first_lane()));
+        let lanes = (strategy.merge() == MergeStrategy::Partition).then(|| KeyLanes::new(tables.first_lane()));
         Aggregation {
             assigner,
             timeline,

@@ -40,7 +40,7 @@ pub(crate) struct Combining {
     is_invertible: bool,
     /// Ranges of partitions.
     ranges: usize,
-    state: Mutex<State>,
+    state: Mutex<CombiningState>,
 }
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ enum Policy {
 }
 
 #[derive(Debug)]
-struct State {
+struct CombiningState {
     now: Combination,
     /// By period, reports of the ranges that have come to its end.
     reports: BTreeMap<u64, Report>,
@@ -69,7 +69,7 @@ pub(crate) struct Report {
 
 /// A change.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Switch {
+pub(crate) struct CombiningSwitch {
     seen: Situation,
     chosen: Combination,
 }
@@ -111,7 +111,7 @@ impl Combining {
         };
         let now = combination(adaptivity, &components, planned);
         let is_invertible = components.iter().all(|c| c.is_invertible());
-        Combining { policy, is_invertible, ranges, state: Mutex::new(State { now, reports: BTreeMap::new() }) }
+        Combining { policy, is_invertible, ranges, state: Mutex::new(CombiningState { now, reports: BTreeMap::new() }) }
     }
 
     /// How a window is made in a range that has made the last one in the way `last`; `None`: the first one of all.
@@ -130,7 +130,7 @@ impl Combining {
 
     /// A range has made a window, of this number and contents; `report` is what it has seen and not told. Says what was seen
     /// if that changes how windows are made.
-    pub(crate) fn note(&self, window: u64, contents: WindowContents, report: &mut Report) -> Option<Switch> {
+    pub(crate) fn note(&self, window: u64, contents: WindowContents, report: &mut Report) -> Option<CombiningSwitch> {
         if !matches!(self.policy, Policy::Chosen) {
             return None;
         }
@@ -147,11 +147,11 @@ impl Combining {
         let together = state.reports.remove(&(window / PERIOD))?;
         let seen = together.situation(self.is_invertible);
         let chosen = seen.choose(state.now);
-        (std::mem::replace(&mut state.now, chosen) != chosen).then_some(Switch { seen, chosen })
+        (std::mem::replace(&mut state.now, chosen) != chosen).then_some(CombiningSwitch { seen, chosen })
     }
 }
 
-impl Switch {
+impl CombiningSwitch {
     /// What was seen, for people.
     pub(crate) fn observed(&self) -> String {
         let Situation { slices, keys_of_slice, keys_of_window, .. } = self.seen;
@@ -179,7 +179,7 @@ mod tests {
     }
 
     /// A period of windows in both ranges, of which one has all keys.
-    fn period(of: &Combining, number: u64, contents: WindowContents) -> Vec<Switch> {
+    fn period(of: &Combining, number: u64, contents: WindowContents) -> Vec<CombiningSwitch> {
         let mut switches = Vec::new();
         for contents in [WindowContents::default(), contents] {
             let mut report = Report::default();

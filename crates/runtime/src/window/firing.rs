@@ -1,6 +1,6 @@
 //! A window on its way from complete tables to rows.
 
-use super::sweep::Due;
+use super::sweep::DueWindow;
 use super::tables::Taken;
 use super::tables::frozen::Stored;
 use millstream_state::{PARTITIONS, Partial};
@@ -102,7 +102,7 @@ impl Firing {
     /// A window from `start` on that so many lanes make of slices, as their job `number`.
     pub(crate) fn of_slices(
         (start, lanes): (i64, usize),
-        due: Due<Vec<Taken>>,
+        due: DueWindow<Vec<Taken>>,
         number: u64,
         completed: Instant,
         units: &mut u64,

@@ -29,21 +29,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The lanes of an aggregation: one for each partition.
-pub(crate) struct Lanes {
-    lanes: [Mutex<Lane>; PARTITIONS],
+pub(crate) struct KeyLanes {
+    lanes: [Mutex<KeyLane>; PARTITIONS],
     /// The owner of the tables of the first lane.
     pub(super) first_owner: usize,
 }
 
 #[derive(Default)]
-struct Lane {
-    waiting: Vec<Piece>,
+struct KeyLane {
+    waiting: Vec<KeyPiece>,
     /// Whether a turn is scheduled or running.
     busy: bool,
 }
 
 /// Rows of a task for one lane.
-pub(super) struct Piece {
+pub(super) struct KeyPiece {
     pub(super) columns: Vec<ArrayRef>,
     pub(super) rows: usize,
     pub(super) of: Arc<Scattered>,
@@ -64,10 +64,10 @@ pub(crate) struct Scattered {
     _permit: Option<Arc<Permit>>,
 }
 
-impl Lanes {
+impl KeyLanes {
     /// Without rows, whose tables follow those of so many owners.
-    pub(crate) fn new(first_owner: usize) -> Lanes {
-        Lanes { lanes: Default::default(), first_owner }
+    pub(crate) fn new(first_owner: usize) -> KeyLanes {
+        KeyLanes { lanes: Default::default(), first_owner }
     }
 
     /// Puts rows into their lanes, by the hashes of their keys; the lanes that need a turn.
@@ -83,7 +83,7 @@ impl Lanes {
         for (lane, places) in parts.places() {
             let rows = places.len();
             of.left.fetch_add(1, Ordering::Relaxed);
-            let piece = Piece { columns: sliced(&columns, places.start, rows), rows, of: Arc::clone(of) };
+            let piece = KeyPiece { columns: sliced(&columns, places.start, rows), rows, of: Arc::clone(of) };
             let mut queue = self.lanes[lane].lock();
             queue.waiting.push(piece);
             if !std::mem::replace(&mut queue.busy, true) {
@@ -94,7 +94,7 @@ impl Lanes {
     }
 
     /// Takes the pieces out that wait in a lane; its turn ends when there are none.
-    pub(super) fn take(&self, lane: usize) -> Vec<Piece> {
+    pub(super) fn take(&self, lane: usize) -> Vec<KeyPiece> {
         let mut lane = self.lanes[lane].lock();
         let pieces = std::mem::take(&mut lane.waiting);
         lane.busy = !pieces.is_empty();

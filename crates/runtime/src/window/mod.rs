@@ -9,20 +9,20 @@
 //! - `strategy`: whether workers share tables, and whether they append rows.
 //! - `trigger`: from complete tables to windows (`firing`) and their rows.
 //! - `overlap`, `sweep`, `combining`, `overlapping`: windows that share slices.
-//! - `merging`: windows whose tables are in files, or large.
-//! - `lanes`, `folding`: rows that are exchanged by key before they meet a table.
+//! - `block_merges`: windows whose tables are in files, or large.
+//! - `lanes`, `partitioned`: rows that are exchanged by key before they meet a table.
 //! - `keeping`: cuts, checkpoints and spilling.
 
 mod aggregation;
+mod block_merges;
 pub(crate) mod combining;
 mod firing;
-mod folding;
 mod keeping;
 mod lanes;
-mod merging;
 mod ordered;
 mod overlap;
 mod overlapping;
+mod partitioned;
 pub(crate) mod strategy;
 mod sweep;
 mod table_ids;
@@ -43,8 +43,8 @@ use crate::station::{Awaited, Consequences, Job, Spillable, Station, Unconsumed}
 use crate::stats::TriggerStats;
 use crate::stream::Stream;
 use aggregation::Aggregation;
+use block_merges::{MergeQueue, StoredMerge};
 use firing::Firing;
-use merging::{MergeQueue, StoredMerge};
 use millstream_abi::EntryLayout;
 use millstream_codegen::execute::update;
 use millstream_plan::pipeline::{Aggregation as Planned, ComponentOutput};

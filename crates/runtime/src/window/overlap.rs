@@ -5,14 +5,14 @@
 //! windows that hold a slice with rows are jobs, however far the watermark has jumped, and a bounded number of them at a time.
 //!
 //! When memory is short, the slices are spilled. Then combiners forget what they have, and windows are merged anew from the
-//! tables of all of their slices, as windows of one slice are (`merging`): that reads a slice once for each of its
+//! tables of all of their slices, as windows of one slice are (`block_merges`): that reads a slice once for each of its
 //! windows, but needs a bounded amount of memory. The same happens when slices that were spilled before they were complete are too large to
 //! be read as a whole. When no slice is in files any more, all of them enter the combiners again.
 
 use super::combining::{Combining, Report};
 use super::firing::Firing;
 use super::ordered::Ordered;
-use super::sweep::{Due, Sweep};
+use super::sweep::{DueWindow, Sweep};
 use super::tables::frozen::Frozen;
 use super::tables::{FrozenByNumber, TablesByNumber, Taken};
 use crate::config::{RunConfig, SpillMode};
@@ -41,7 +41,7 @@ pub(crate) struct OverlappingWindows {
     /// How windows are made of slices.
     pub(crate) combining: Combining,
     /// One for each range of partitions.
-    pub(crate) lanes: Vec<Ordered<Lane, Arc<Firing>>>,
+    pub(crate) lanes: Vec<Ordered<SliceLane, Arc<Firing>>>,
     /// What slices that are in the windows to come consist of. Locked within the aggregation's progress.
     pub(crate) swept: Mutex<SweptTables>,
     /// Windows that have been fired and not been delivered.
@@ -134,7 +134,7 @@ impl SweptTables {
 }
 
 /// The slices of a range of partitions.
-pub(crate) struct Lane {
+pub(crate) struct SliceLane {
     /// What makes windows of them.
     pub(crate) combiner: Combiner,
     /// Of what the combiner has besides the partials.
@@ -159,7 +159,7 @@ impl OverlappingWindows {
         let ranges = config.workers.next_power_of_two().min(PARTITIONS);
         let size = PARTITIONS / ranges;
         let combining = Combining::new(&config.adaptivity, layout, planned, ranges);
-        let lane = |r: usize| Lane {
+        let lane = |r: usize| SliceLane {
             combiner: Combiner::new(Arc::clone(layout), combining.next(None), r * size..(r + 1) * size),
             charge: Charge::new(budget, MemoryClass::Partials, 0),
             report: Report::default(),
@@ -197,7 +197,7 @@ impl OverlappingWindows {
     }
 }
 
-impl Due<Vec<Taken>> {
+impl DueWindow<Vec<Taken>> {
     /// Has slices enter with this window that no combiner has. They have been in windows before, so they are late for this
     /// one, and count for it and those to come.
     pub(super) fn take_over(&mut self, overlap: Overlap, apart: FrozenByNumber) {

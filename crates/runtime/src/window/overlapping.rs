@@ -3,7 +3,7 @@
 use super::WindowStation;
 use super::firing::Firing;
 use super::overlap::{MOST_WINDOWS, OverlappingWindows, READ_SHARE, SweptTables};
-use super::sweep::{Due, Sweep};
+use super::sweep::{DueWindow, Sweep};
 use super::tables::{FrozenByNumber, TablesByNumber, Taken};
 use crate::station::{Consequences, Task};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl WindowStation {
         }
         let next_end = sweep.next_end(windows).map(|end| self.windows.timeline.watermark_at(end - 1));
         consequences.awaited.extend(next_end);
-        let window = |due: Due<Vec<Taken>>| {
+        let window = |due: DueWindow<Vec<Taken>>| {
             let (start, end) = (windows.start_of_window(due.end), due.end);
             match swept.is_by_blocks {
                 true => {

@@ -10,7 +10,7 @@ mod appending;
 
 use crate::adaptive::decisions::costs::Caches;
 use crate::adaptive::decisions::draws::{different, drawn_from};
-use crate::adaptive::decisions::sharing::{Seen, Sharing, Situation};
+use crate::adaptive::decisions::sharing::{Seen, Sharing, SharingCase};
 use crate::adaptive::slice_facts::SliceFacts;
 use crate::config::{MergeStrategy, RunConfig};
 use crate::window::tables::{Kind, Taken};
@@ -50,7 +50,7 @@ struct Fired {
 #[derive(Debug)]
 pub(crate) struct Strategy {
     merge: MergeStrategy,
-    situation: Situation,
+    situation: SharingCase,
     is_global: AtomicBool,
     /// Whether private tables append.
     appending: Appending,
@@ -69,7 +69,7 @@ impl Strategy {
         facts: Arc<SliceFacts>,
     ) -> Strategy {
         let merge = merge_strategy(config, layout);
-        let situation = Situation {
+        let situation = SharingCase {
             workers: config.workers,
             stride: layout.stride,
             accumulators: layout.accumulators.len(),

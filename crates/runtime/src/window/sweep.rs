@@ -25,7 +25,7 @@ impl<T> Default for Sweep<T> {
 
 /// A window to be fired.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Due<T> {
+pub(crate) struct DueWindow<T> {
     /// Its end.
     pub(crate) end: i64,
     /// What counts from it on, by slice.
@@ -65,7 +65,7 @@ impl<T> Sweep<T> {
         tables: impl IntoIterator<Item = (SliceTable, T)>,
         watermark: i64,
         most: usize,
-    ) -> Vec<Due<T>> {
+    ) -> Vec<DueWindow<T>> {
         for (SliceTable { slice_start, from_end }, table) in tables {
             self.waiting.entry(from_end).or_default().insert(slice_start, table);
         }
@@ -82,7 +82,7 @@ impl<T> Sweep<T> {
                 self.until = self.until.max(overlap.ends(slice).map_or(end, |(_, last)| last));
             }
             self.last = Some(end);
-            due.push(Due { end, enters, is_last: self.until <= end && self.waiting.is_empty() });
+            due.push(DueWindow { end, enters, is_last: self.until <= end && self.waiting.is_empty() });
         }
         due
     }
@@ -97,7 +97,7 @@ impl<T> Sweep<T> {
 mod tests {
     use super::*;
 
-    fn ends(due: &[Due<()>]) -> Vec<(i64, Vec<i64>, bool)> {
+    fn ends(due: &[DueWindow<()>]) -> Vec<(i64, Vec<i64>, bool)> {
         due.iter().map(|d| (d.end, d.enters.keys().copied().collect(), d.is_last)).collect()
     }
 

@@ -11,7 +11,7 @@
 
 use super::aggregation::Advance;
 use super::firing::{Firing, Then};
-use super::overlap::{Lane, OverlappingWindows};
+use super::overlap::{OverlappingWindows, SliceLane};
 use super::strategy::StrategySwitch;
 use super::tables::Taken;
 use super::{WindowJob, WindowStation};
@@ -224,7 +224,7 @@ impl WindowStation {
             consequences.parked.push(Parked { task, until: Until::Consumed(output) });
             return Ok(consequences);
         }
-        let step = overlap.lanes[lane].step(|state: &mut Lane, firing: &Arc<Firing>| {
+        let step = overlap.lanes[lane].step(|state: &mut SliceLane, firing: &Arc<Firing>| {
             self.make_window(lane, overlap, state, firing)?;
             self.deliver_made((lane, overlap), state, firing, &mut output, &mut consequences)
         })?;
@@ -240,10 +240,10 @@ impl WindowStation {
         &self,
         lane: usize,
         overlap: &OverlappingWindows,
-        state: &mut Lane,
+        state: &mut SliceLane,
         firing: &Firing,
     ) -> Result<(), Diagnostic> {
-        let Lane { combiner, charge, report, delivered } = state;
+        let SliceLane { combiner, charge, report, delivered } = state;
         let (Some((start, end)), &Then::Combine { number, .. }) = (firing.window, &firing.then) else {
             combiner.clear();
             charge.set(combiner.bytes());
@@ -279,12 +279,12 @@ impl WindowStation {
     fn deliver_made(
         &self,
         (lane, overlap): (usize, &OverlappingWindows),
-        state: &mut Lane,
+        state: &mut SliceLane,
         firing: &Firing,
         output: &mut Unconsumed,
         consequences: &mut Consequences,
     ) -> Result<bool, Diagnostic> {
-        let Lane { combiner, charge, delivered, .. } = state;
+        let SliceLane { combiner, charge, delivered, .. } = state;
         let Some(from) = *delivered else { return Ok(true) };
         let merged = combiner.made();
         let (mut rows, mut from) = (self.rows_of_window(firing, merged, from), from);

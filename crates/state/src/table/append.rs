@@ -1,4 +1,4 @@
-//! Tables that append: every row has an entry of its own, in a log, and no key is searched for (`runtime::strategy` says when
+//! Tables that append: every row has an entry of its own, in a log, and no key is searched for (`runtime::window::strategy` says when
 //! that pays).
 
 use super::{FIRST_CAPACITY, Table};

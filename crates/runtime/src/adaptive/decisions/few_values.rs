@@ -10,7 +10,7 @@ use super::hysteresis::COMPILED;
 
 /// What to do about the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub(crate) enum FewValuesChoice {
     /// Stay as it is.
     Keep,
     /// Compare with those that were seen.
@@ -21,16 +21,16 @@ pub(crate) enum Choice {
 
 /// What to do when a column is compared with `used` so far, none if there are no values, and these few values were `seen` of
 /// late; `None` if there were many.
-pub(crate) fn choose(used: &[Box<[u8]>], seen: Option<&[Box<[u8]>]>, calls: usize) -> Choice {
+pub(crate) fn choose(used: &[Box<[u8]>], seen: Option<&[Box<[u8]>]>, calls: usize) -> FewValuesChoice {
     let Some(seen) = seen else {
-        return if used.is_empty() { Choice::Keep } else { Choice::GiveUp };
+        return if used.is_empty() { FewValuesChoice::Keep } else { FewValuesChoice::GiveUp };
     };
     let is_known = !used.is_empty() && seen.iter().all(|value| used.contains(value));
     let (calls, values) = (calls as f64, seen.len() as f64);
     let compared = values * COMPARE + calls * values * OPERATION;
     match !is_known && !seen.is_empty() && compared < COMPILED.margin * calls * CALL {
-        true => Choice::UseSeen,
-        false => Choice::Keep,
+        true => FewValuesChoice::UseSeen,
+        false => FewValuesChoice::Keep,
     }
 }
 
@@ -45,17 +45,17 @@ mod tests {
     #[test]
     fn situations() {
         for (used, seen, calls, expected) in [
-            (0, Some(1), 1, Choice::UseSeen),
-            (0, Some(4), 1, Choice::UseSeen),
-            (0, Some(4), 3, Choice::UseSeen),
-            (0, Some(0), 1, Choice::Keep),
-            (0, Some(4), 0, Choice::Keep),
-            (0, Some(64), 1, Choice::Keep),
-            (0, None, 1, Choice::Keep),
-            (4, Some(4), 1, Choice::Keep),
-            (4, Some(2), 1, Choice::Keep),
-            (2, Some(4), 1, Choice::UseSeen),
-            (4, None, 1, Choice::GiveUp),
+            (0, Some(1), 1, FewValuesChoice::UseSeen),
+            (0, Some(4), 1, FewValuesChoice::UseSeen),
+            (0, Some(4), 3, FewValuesChoice::UseSeen),
+            (0, Some(0), 1, FewValuesChoice::Keep),
+            (0, Some(4), 0, FewValuesChoice::Keep),
+            (0, Some(64), 1, FewValuesChoice::Keep),
+            (0, None, 1, FewValuesChoice::Keep),
+            (4, Some(4), 1, FewValuesChoice::Keep),
+            (4, Some(2), 1, FewValuesChoice::Keep),
+            (2, Some(4), 1, FewValuesChoice::UseSeen),
+            (4, None, 1, FewValuesChoice::GiveUp),
         ] {
             let seen = seen.map(texts);
             assert_eq!(choose(&texts(used), seen.as_deref(), calls), expected, "{used} used, {seen:?}, {calls} calls");
@@ -66,8 +66,8 @@ mod tests {
     fn the_choice_does_not_swing() {
         for (values, calls) in (0..10).flat_map(|values| (0..10).map(move |calls| (values, calls))) {
             let seen = texts(values);
-            if choose(&[], Some(&seen), calls) == Choice::UseSeen {
-                assert_eq!(choose(&seen, Some(&seen), calls), Choice::Keep);
+            if choose(&[], Some(&seen), calls) == FewValuesChoice::UseSeen {
+                assert_eq!(choose(&seen, Some(&seen), calls), FewValuesChoice::Keep);
             }
         }
     }

@@ -141,7 +141,7 @@ fn members(set: u64) -> impl Iterator<Item = usize> {
 
 /// The cheapest way to the end from a state, by its first group.
 #[derive(Debug, Clone, Copy)]
-struct Step {
+struct FilterStep {
     nanos: f64,
     group: u64,
     ends: FilterShape,
@@ -151,8 +151,8 @@ struct Step {
 /// Dynamic programming over sets. `passing` is the share of rows that pass, by set.
 fn best(passing: &[f64], costs: &[FilterCost]) -> FilterPlan {
     let all = passing.len() - 1;
-    let mut steps: Vec<[Option<Step>; 3]> = vec![[None; 3]; all];
-    let rest = |steps: &[[Option<Step>; 3]], done: usize, within: Loop| match steps.get(done) {
+    let mut steps: Vec<[Option<FilterStep>; 3]> = vec![[None; 3]; all];
+    let rest = |steps: &[[Option<FilterStep>; 3]], done: usize, within: Loop| match steps.get(done) {
         None => Some(0.0),
         Some(of) => of[within as usize].map(|step| step.nanos),
     };
@@ -167,7 +167,7 @@ fn best(passing: &[f64], costs: &[FilterCost]) -> FilterPlan {
                     for ends in [FilterShape::Branch, FilterShape::Selection] {
                         let (nanos, next) = group.cost(costs, within, ends);
                         let Some(rest) = rest(&steps, done | set, next) else { continue };
-                        let step = Step { nanos: nanos + rest, group: set as u64, ends, next };
+                        let step = FilterStep { nanos: nanos + rest, group: set as u64, ends, next };
                         let kept = &mut steps[done][within as usize];
                         if kept.is_none_or(|kept| step.nanos < kept.nanos) {
                             *kept = Some(step);

@@ -72,7 +72,7 @@ impl Keys {
 
 /// What a table for a range is judged by.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Situation {
+pub(crate) struct KeyRangeCase {
     /// The recent keys.
     pub(crate) seen: Keys,
     /// How many of them there are, at a guess.
@@ -95,7 +95,7 @@ pub(crate) struct Situation {
 
 /// What to do about a range.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Choice {
+pub(crate) enum KeyRangeChoice {
     /// Stay as it is.
     Keep,
     /// Take keys to lie in this range.
@@ -104,34 +104,34 @@ pub(crate) enum Choice {
     GiveUp,
 }
 
-impl Situation {
+impl KeyRangeCase {
     /// What to do with the range `used` so far, if any. Keys that lie outside of it are among those seen.
-    pub(crate) fn choose(&self, used: Option<Keys>) -> Choice {
+    pub(crate) fn choose(&self, used: Option<Keys>) -> KeyRangeChoice {
         let Some(used) = used else { return self.begin() };
         if !used.contain(self.seen) {
             let grown = used.union(self.seen).and_then(|keys| keys.with_room(used.len / 2 + LEAST_ROOM));
             return match grown.filter(|&keys| self.pays(keys, 1.0)) {
-                Some(keys) => Choice::Use(keys),
+                Some(keys) => KeyRangeChoice::Use(keys),
                 // Keys have moved on, or there are outliers.
                 None => match self.begin() {
-                    Choice::Keep => Choice::GiveUp,
+                    KeyRangeChoice::Keep => KeyRangeChoice::GiveUp,
                     other => other,
                 },
             };
         }
         if !self.pays(used, 1.0 / TABLES.margin) {
             return match self.begin() {
-                Choice::Use(keys) => Choice::Use(keys),
-                _ => Choice::GiveUp,
+                KeyRangeChoice::Use(keys) => KeyRangeChoice::Use(keys),
+                _ => KeyRangeChoice::GiveUp,
             };
         }
-        Choice::Keep
+        KeyRangeChoice::Keep
     }
 
-    fn begin(&self) -> Choice {
+    fn begin(&self) -> KeyRangeChoice {
         match self.seen.with_room(self.seen.len / ROOM + LEAST_ROOM).filter(|&keys| self.pays(keys, TABLES.margin)) {
-            Some(keys) => Choice::Use(keys),
-            None => Choice::Keep,
+            Some(keys) => KeyRangeChoice::Use(keys),
+            None => KeyRangeChoice::Keep,
         }
     }
 
@@ -164,8 +164,8 @@ impl Situation {
 mod tests {
     use super::*;
 
-    fn situation(first: i64, last: i64, distinct: f64) -> Situation {
-        Situation {
+    fn situation(first: i64, last: i64, distinct: f64) -> KeyRangeCase {
+        KeyRangeCase {
             seen: Keys::between(first, last).expect("fewer than all"),
             distinct,
             rows_per_table: Some(1e6),
@@ -192,14 +192,21 @@ mod tests {
             (0, 40_000_000, 100.0, false),
         ] {
             let choice = situation(first, last, distinct).choose(None);
-            assert_eq!(matches!(choice, Choice::Use(_)), pays, "{first} to {last}, {distinct} keys: {choice:?}");
+            assert_eq!(
+                matches!(choice, KeyRangeChoice::Use(_)),
+                pays,
+                "{first} to {last}, {distinct} keys: {choice:?}"
+            );
         }
     }
 
     #[test]
     fn there_is_room_for_growth() {
-        assert_eq!(situation(10, 9_999, 1e4).choose(None), Choice::Use(Keys { first: 0, len: 9_999 + 1248 + 33 }));
-        let Choice::Use(keys) = situation(-100, 100, 201.0).choose(None) else { panic!("an array pays") };
+        assert_eq!(
+            situation(10, 9_999, 1e4).choose(None),
+            KeyRangeChoice::Use(Keys { first: 0, len: 9_999 + 1248 + 33 })
+        );
+        let KeyRangeChoice::Use(keys) = situation(-100, 100, 201.0).choose(None) else { panic!("an array pays") };
         assert!(keys.first < -100 && keys.last() > 100);
     }
 
@@ -207,35 +214,35 @@ mod tests {
     fn few_rows_in_a_slice_do_not_pay_for_a_long_range() {
         let mut of = situation(0, 1_000_000, 1000.0);
         of.rows_per_table = Some(1000.0);
-        assert_eq!(of.choose(None), Choice::Keep);
+        assert_eq!(of.choose(None), KeyRangeChoice::Keep);
         of.rows_per_table = Some(1e7);
-        assert!(matches!(of.choose(None), Choice::Use(_)));
+        assert!(matches!(of.choose(None), KeyRangeChoice::Use(_)));
         of.rows_per_table = None;
-        assert_eq!(of.choose(None), Choice::Keep, "nothing is known of the rows");
+        assert_eq!(of.choose(None), KeyRangeChoice::Keep, "nothing is known of the rows");
         of.distinct = 1e6;
-        assert!(matches!(of.choose(None), Choice::Use(_)), "the range is full");
+        assert!(matches!(of.choose(None), KeyRangeChoice::Use(_)), "the range is full");
     }
 
     #[test]
     fn memory_bounds_the_range() {
         let mut of = situation(0, 1_000_000, 1e6);
-        assert!(matches!(of.choose(None), Choice::Use(_)));
+        assert!(matches!(of.choose(None), KeyRangeChoice::Use(_)));
         of.memory_left = 100 << 20;
-        assert_eq!(of.choose(None), Choice::Keep);
+        assert_eq!(of.choose(None), KeyRangeChoice::Keep);
         of.memory_left = 0;
-        assert_eq!(of.choose(Some(Keys { first: 0, len: 1_100_000 })), Choice::GiveUp);
+        assert_eq!(of.choose(Some(Keys { first: 0, len: 1_100_000 })), KeyRangeChoice::GiveUp);
     }
 
     #[test]
     fn keys_outside_widen_the_range_or_end_it() {
         let used = Keys { first: 0, len: 10_000 };
         let of = situation(0, 10_500, 1e4);
-        let Choice::Use(wider) = of.choose(Some(used)) else { panic!("an array pays") };
+        let KeyRangeChoice::Use(wider) = of.choose(Some(used)) else { panic!("an array pays") };
         assert!(wider.contain(of.seen) && wider.len > 15_000, "{wider:?}");
         let jumped = situation(50_000_000_000, 50_000_010_000, 1e4);
-        let Choice::Use(moved) = jumped.choose(Some(used)) else { panic!("an array pays") };
+        let KeyRangeChoice::Use(moved) = jumped.choose(Some(used)) else { panic!("an array pays") };
         assert!(moved.contain(jumped.seen) && !moved.contain(used), "{moved:?}");
-        assert_eq!(situation(0, i64::MAX - 1, 1e4).choose(Some(used)), Choice::GiveUp);
+        assert_eq!(situation(0, i64::MAX - 1, 1e4).choose(Some(used)), KeyRangeChoice::GiveUp);
     }
 
     #[test]
@@ -243,9 +250,9 @@ mod tests {
         let (mut used, mut changes) = (None, 0);
         for last in (0..1_000_000).step_by(100) {
             match situation(0, last, last as f64 + 1.0).choose(used) {
-                Choice::Use(keys) => (used, changes) = (Some(keys), changes + 1),
-                Choice::Keep => {}
-                Choice::GiveUp => panic!("the range is full"),
+                KeyRangeChoice::Use(keys) => (used, changes) = (Some(keys), changes + 1),
+                KeyRangeChoice::Keep => {}
+                KeyRangeChoice::GiveUp => panic!("the range is full"),
             }
         }
         assert!((5..25).contains(&changes), "{changes} changes");
@@ -258,8 +265,8 @@ mod tests {
                 let mut of = situation(0, (1 << bits) - 1, distinct);
                 for rows in [1e2, 1e4, 1e6, 1e8] {
                     of.rows_per_table = Some(rows);
-                    let Choice::Use(keys) = of.choose(None) else { continue };
-                    assert_eq!(of.choose(Some(keys)), Choice::Keep, "{distinct} keys of 2^{bits}, {rows} rows");
+                    let KeyRangeChoice::Use(keys) = of.choose(None) else { continue };
+                    assert_eq!(of.choose(Some(keys)), KeyRangeChoice::Keep, "{distinct} keys of 2^{bits}, {rows} rows");
                 }
             }
         }

@@ -21,7 +21,7 @@ use super::hysteresis::TABLES;
 
 /// What is known of the rows of a slice that one worker gets.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Situation {
+pub(crate) struct AppendingCase {
     /// Rows.
     pub(crate) rows: f64,
     /// Keys that they are drawn from, at a guess.
@@ -40,7 +40,7 @@ pub(crate) struct Situation {
     pub(crate) caches: Caches,
 }
 
-impl Situation {
+impl AppendingCase {
     /// Whether rows are aggregated from now on.
     pub(crate) fn choose(&self, aggregates: bool) -> bool {
         if self.rows < 1.0 || self.appended_bytes() > self.memory_left as f64 / 4.0 {
@@ -88,8 +88,8 @@ impl Situation {
 mod tests {
     use super::*;
 
-    fn situation(rows: f64, keys: f64) -> Situation {
-        Situation {
+    fn situation(rows: f64, keys: f64) -> AppendingCase {
+        AppendingCase {
             rows,
             keys,
             heavy: 0.0,

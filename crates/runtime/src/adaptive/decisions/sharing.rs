@@ -38,7 +38,7 @@ pub(crate) enum Sharing {
 
 /// What does not change during a run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Situation {
+pub(crate) struct SharingCase {
     /// Workers.
     pub(crate) workers: usize,
     /// Bytes of an entry.
@@ -68,7 +68,7 @@ pub(crate) enum Seen {
     },
 }
 
-impl Situation {
+impl SharingCase {
     /// The strategy from now on, when a share of the rows is of a few `heavy` keys.
     pub(crate) fn choose(&self, now: Sharing, seen: Seen, heavy: f64) -> Sharing {
         if self.workers < 2 {
@@ -133,8 +133,8 @@ mod tests {
 
     const CACHES: Caches = Caches { second: 1 << 20, last: 32 << 20 };
 
-    fn situation(workers: usize) -> Situation {
-        Situation { workers, stride: 40, accumulators: 2, caches: CACHES }
+    fn situation(workers: usize) -> SharingCase {
+        SharingCase { workers, stride: 40, accumulators: 2, caches: CACHES }
     }
 
     /// What private tables show of so many keys.

@@ -4,7 +4,7 @@ use super::*;
 
 /// Decodes chunks one after the other; `cost` gives nanoseconds per row and the share of survivors. How many were decoded for
 /// survivors only, and the changes.
-fn run(trials: &mut Trials, chunks: u64, cost: impl Fn(bool) -> (f64, Option<f64>)) -> (u64, Vec<Switch>) {
+fn run(trials: &mut Trials, chunks: u64, cost: impl Fn(bool) -> (f64, Option<f64>)) -> (u64, Vec<SkippingSwitch>) {
     let (mut skipped, mut switches) = (0, Vec::new());
     for _ in 0..chunks {
         let skips = trials.next();
@@ -19,7 +19,7 @@ fn run(trials: &mut Trials, chunks: u64, cost: impl Fn(bool) -> (f64, Option<f64
 fn the_cheaper_way_is_kept() {
     let mut trials = Trials::default();
     let (skipped, switches) = run(&mut trials, 2000, |skips| (if skips { 20.0 } else { 50.0 }, Some(0.1)));
-    assert_eq!(switches, [Switch { share: 0.1, whole: 50.0, picked: 20.0, skips: true }]);
+    assert_eq!(switches, [SkippingSwitch { share: 0.1, whole: 50.0, picked: 20.0, skips: true }]);
     assert!((2000 - skipped) * 50 < 2000, "whole chunks are too few to break assumptions: {}", 2000 - skipped);
     let text = format!("{}: {}", switches[0].observed(), switches[0].decided());
     assert!(text.contains("10.0 %") && text.contains("50.0 ns") && text.contains("for rows that pass"), "{text}");

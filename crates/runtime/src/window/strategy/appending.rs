@@ -19,7 +19,7 @@
 use crate::adaptive::Dice;
 use crate::adaptive::decisions::costs::Caches;
 use crate::adaptive::decisions::draws::drawn_from;
-use crate::adaptive::decisions::pre_aggregation::Situation;
+use crate::adaptive::decisions::pre_aggregation::AppendingCase;
 use crate::config::{Adaptivity, PreAggregation};
 use millstream_abi::{Accumulator, EntryLayout};
 use millstream_state::{PARTITIONS, Partial};
@@ -36,7 +36,7 @@ const LEAST_ROWS: f64 = 1024.0;
 /// See the file's description. The atomic is relaxed: a table may be of either kind.
 #[derive(Debug)]
 pub(crate) struct Appending {
-    policy: Policy,
+    policy: AppendingPolicy,
     is_on: AtomicBool,
     stride: usize,
     /// The component that counts all rows.
@@ -48,7 +48,7 @@ pub(crate) struct Appending {
 }
 
 #[derive(Debug)]
-enum Policy {
+enum AppendingPolicy {
     Fixed,
     Chosen,
     Random(Dice),
@@ -87,12 +87,12 @@ impl Appending {
         let is_possible = !layout.keys.is_empty();
         let has_objects = layout.accumulators.iter().any(|(a, _)| matches!(a, Accumulator::Object(..)));
         let (policy, is_on) = match (adaptivity.pre_aggregation, adaptivity.chaos_seed) {
-            (PreAggregation::Never, _) => (Policy::Fixed, is_possible),
-            (PreAggregation::Auto, Some(seed)) if is_possible => (Policy::Random(Dice::new(seed)), false),
+            (PreAggregation::Never, _) => (AppendingPolicy::Fixed, is_possible),
+            (PreAggregation::Auto, Some(seed)) if is_possible => (AppendingPolicy::Random(Dice::new(seed)), false),
             (PreAggregation::Auto, None) if is_possible && !has_objects && adaptivity.is_enabled => {
-                (Policy::Chosen, false)
+                (AppendingPolicy::Chosen, false)
             }
-            _ => (Policy::Fixed, false),
+            _ => (AppendingPolicy::Fixed, false),
         };
         Appending {
             policy,
@@ -106,7 +106,7 @@ impl Appending {
 
     /// Whether it depends on what is seen.
     pub(super) fn is_chosen(&self) -> bool {
-        matches!(self.policy, Policy::Chosen)
+        matches!(self.policy, AppendingPolicy::Chosen)
     }
 
     /// Whether it was decided that tables append.
@@ -117,14 +117,14 @@ impl Appending {
     /// Whether a table that is made now appends.
     pub(crate) fn begins(&self) -> bool {
         match &self.policy {
-            Policy::Random(dice) => dice.below(2) == 0,
-            Policy::Fixed | Policy::Chosen => self.is_on(),
+            AppendingPolicy::Random(dice) => dice.below(2) == 0,
+            AppendingPolicy::Fixed | AppendingPolicy::Chosen => self.is_on(),
         }
     }
 
     /// Whether a table that appends ceases to, although there is memory.
     pub(crate) fn ceases(&self) -> bool {
-        matches!(&self.policy, Policy::Random(dice) if dice.below(8) == 0)
+        matches!(&self.policy, AppendingPolicy::Random(dice) if dice.below(8) == 0)
     }
 
     /// Whether the rows of all tables are known when they are sealed.
@@ -183,7 +183,7 @@ impl Appending {
         let (rows, keys) = (filled.rows / filled.tables, filled.keys / filled.tables);
         let all_keys = drawn_from((1.0 - heavy) * rows, keys);
         let slices = filled.slices.max(1.0);
-        let situation = Situation {
+        let situation = AppendingCase {
             rows,
             keys: all_keys,
             heavy,

@@ -7,7 +7,7 @@
 
 use super::{Kind, OpenTables, Taken};
 use crate::buffer::Generation;
-use crate::durable::stored::{Restorable, damaged, finish_checkpointed, unreadable};
+use crate::durable::blobs::{Restorable, damaged, finish_checkpointed, unreadable};
 use millstream_abi::EntryLayout;
 use millstream_state::{MemoryBudget, OutputTypes, PARTITIONS, Partial};
 use millstream_storage::{BlobRef, Damaged, PendingBlob, SpillFiles, Store, TableState};
@@ -43,7 +43,7 @@ enum Form {
 /// The contents of a table in files.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    place: Place,
+    place: FilePlace,
     /// The blocks of each partition.
     partitions: Vec<Vec<BlobRef>>,
     types: OutputTypes,
@@ -51,7 +51,7 @@ pub(crate) struct Stored {
 
 /// Whose files they are.
 #[derive(Debug)]
-enum Place {
+enum FilePlace {
     /// Those of a checkpoint.
     Checkpoint(Arc<dyn Store>),
     /// The run's own.
@@ -68,7 +68,7 @@ impl Frozen {
     /// A table of a checkpoint that a query is recovered from.
     pub(crate) fn restored(store: Arc<dyn Store>, state: TableState, types: OutputTypes) -> Frozen {
         let entries = usize::try_from(state.entries).unwrap_or(usize::MAX);
-        let stored = Stored { place: Place::Checkpoint(store), partitions: state.partitions.clone(), types };
+        let stored = Stored { place: FilePlace::Checkpoint(store), partitions: state.partitions.clone(), types };
         let form = Mutex::new(Form::Stored(Arc::new(stored)));
         Frozen { generation: OLD, kind: Kind::Own, entries, form, kept: OnceLock::from(state) }
     }
@@ -129,7 +129,7 @@ impl Frozen {
 
     /// Gives its memory up: what it has stands in files of the run, in these blocks of each partition.
     pub(crate) fn spill(&self, files: &Arc<SpillFiles>, partitions: Vec<Vec<BlobRef>>, types: OutputTypes) {
-        let stored = Stored { place: Place::Spilled(Arc::clone(files)), partitions, types };
+        let stored = Stored { place: FilePlace::Spilled(Arc::clone(files)), partitions, types };
         let before = std::mem::replace(&mut *self.form.lock(), Form::Stored(Arc::new(stored)));
         drop(before);
     }
@@ -162,7 +162,7 @@ impl Restorable for Stored {
 impl Stored {
     /// Whether they are in files of a checkpoint, whose blocks are larger than those that are spilled.
     pub(crate) fn is_of_checkpoint(&self) -> bool {
-        matches!(self.place, Place::Checkpoint(_))
+        matches!(self.place, FilePlace::Checkpoint(_))
     }
 
     /// Bytes in files.
@@ -177,8 +177,8 @@ impl Stored {
 
     fn failed(&self, what: &Damaged) -> Diagnostic {
         match &self.place {
-            Place::Checkpoint(_) => damaged(what.clone()),
-            Place::Spilled(_) => unreadable(what.clone()),
+            FilePlace::Checkpoint(_) => damaged(what.clone()),
+            FilePlace::Spilled(_) => unreadable(what.clone()),
         }
     }
 
@@ -197,15 +197,15 @@ impl Stored {
 
     fn begin(&self, blob: &BlobRef) -> PendingBlob {
         match &self.place {
-            Place::Checkpoint(store) => blob.begin(&**store),
-            Place::Spilled(files) => files.begin(blob),
+            FilePlace::Checkpoint(store) => blob.begin(&**store),
+            FilePlace::Spilled(files) => files.begin(blob),
         }
     }
 
     fn finish(&self, pending: PendingBlob) -> Result<Vec<u8>, Diagnostic> {
         match &self.place {
-            Place::Checkpoint(store) => finish_checkpointed(pending, &**store),
-            Place::Spilled(files) => files.finish(pending).map_err(unreadable),
+            FilePlace::Checkpoint(store) => finish_checkpointed(pending, &**store),
+            FilePlace::Spilled(files) => files.finish(pending).map_err(unreadable),
         }
     }
 }

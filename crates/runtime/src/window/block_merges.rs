@@ -17,7 +17,7 @@ use super::tables::OpenTables;
 use super::tables::frozen::{Stored, StoredBlocks};
 use super::{WindowJob, WindowStation};
 use crate::buffer::Rows;
-use crate::durable::stored::damaged;
+use crate::durable::blobs::damaged;
 use crate::station::{Consequences, Job, Parked, Task, Unconsumed, Until};
 use crate::stream::sequencer::Unit;
 use millstream_state::{BlockMerge, MergeFault, Merged, OutputTypes, Partial};

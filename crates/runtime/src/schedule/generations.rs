@@ -1,4 +1,4 @@
-//! The cuts of a query (see `durable::cuts`): when the next one may be made.
+//! Generations of state: the last one, and whether a cut may begin the next (`durable::cuts` makes it).
 
 use crate::buffer::Generation;
 use parking_lot::{Mutex, MutexGuard};

@@ -73,13 +73,13 @@ pub(crate) struct CountAggregate {
     time: usize,
     groups: Groups,
     table: SlotTable,
-    keys: Vec<Key>,
+    keys: Vec<CountKey>,
     /// Bytes of the slices of keys when they were measured, and rows since.
     slices: (usize, usize),
 }
 
 #[derive(Default)]
-struct Key {
+struct CountKey {
     /// Rows so far.
     rows: u64,
     /// Full slices of the windows that are open.
@@ -89,7 +89,7 @@ struct Key {
 }
 
 /// What happens to a key when its slices have been updated.
-enum Event {
+enum CountEvent {
     /// A slice is full.
     Slice(Element),
     /// A window is.
@@ -116,11 +116,11 @@ impl CountAggregate {
     }
 
     /// Counts the rows and updates their slices; what follows, in order.
-    fn count(&mut self, mut batch: Batch, work: &mut Work<'_>) -> Result<Vec<(u64, Event)>, Diagnostic> {
+    fn count(&mut self, mut batch: Batch, work: &mut Work<'_>) -> Result<Vec<(u64, CountEvent)>, Diagnostic> {
         let rows = batch.rows();
         let times = times_of(&batch.columns[self.time])?;
         let groups = self.groups.assign(0, &batch.columns, rows, work)?;
-        self.keys.resize_with(self.groups.len(), Key::default);
+        self.keys.resize_with(self.groups.len(), CountKey::default);
         self.slices.1 += rows;
         let (shape, length) = (self.shape, self.shape.slice());
         let (mut events, mut slots, mut counted) = (Vec::new(), Vec::with_capacity(rows), Vec::with_capacity(rows));
@@ -140,10 +140,10 @@ impl CountAggregate {
             slots.push(slice.slot);
             counted.push(row as u32);
             if (number + 1).is_multiple_of(length) {
-                events.extend(key.filling.take().map(|slice| (group, Event::Slice(slice))));
+                events.extend(key.filling.take().map(|slice| (group, CountEvent::Slice(slice))));
             }
             if shape.completes(number) {
-                events.push((group, Event::Window));
+                events.push((group, CountEvent::Window));
             }
         }
         if counted.len() < rows {
@@ -166,13 +166,13 @@ impl State for CountAggregate {
                 let (key, slots) = (&mut self.keys[group as usize], &mut self.table.slots);
                 match event {
                     // A window of one slice is that slice.
-                    Event::Slice(slice) if self.shape.slice() == self.shape.size => {
+                    CountEvent::Slice(slice) if self.shape.slice() == self.shape.size => {
                         groups.push(group);
                         windows.push(slice);
                     }
-                    Event::Slice(slice) => key.slices.push(slice, slots),
-                    Event::Window if self.shape.slice() == self.shape.size => {}
-                    Event::Window => {
+                    CountEvent::Slice(slice) => key.slices.push(slice, slots),
+                    CountEvent::Window if self.shape.slice() == self.shape.size => {}
+                    CountEvent::Window => {
                         if let Some(window) = key.slices.query(slots) {
                             groups.push(group);
                             windows.push(window);
@@ -203,7 +203,7 @@ impl State for CountAggregate {
         if self.slices.1 > self.keys.len() {
             self.slices = (self.keys.iter().map(|key| key.slices.bytes()).sum(), 0);
         }
-        self.groups.bytes() + self.table.bytes() + self.keys.capacity() * size_of::<Key>() + self.slices.0
+        self.groups.bytes() + self.table.bytes() + self.keys.capacity() * size_of::<CountKey>() + self.slices.0
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
@@ -223,10 +223,10 @@ impl State for CountAggregate {
         for _ in 0..self.groups.len() {
             let (rows, slices, filling) = (restore_rows(from)?, Fifo::restore(from)?, restore_elements(from)?);
             check_count("slices", filling.len(), filling.len().min(1))?;
-            self.keys.push(Key { rows, slices, filling: filling.first().copied() });
+            self.keys.push(CountKey { rows, slices, filling: filling.first().copied() });
         }
         self.slices = (self.keys.iter().map(|key| key.slices.bytes()).sum(), 0);
-        let slots = |key: &Key| key.slices.slots().chain(key.filling.map(|f| f.slot)).collect::<Vec<_>>();
+        let slots = |key: &CountKey| key.slices.slots().chain(key.filling.map(|f| f.slot)).collect::<Vec<_>>();
         Ok(self.table.check_owned(self.keys.iter().flat_map(slots))?)
     }
 }

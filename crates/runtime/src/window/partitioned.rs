@@ -1,6 +1,6 @@
 //! Rows that are exchanged by key: a task scatters them over the lanes, and turns of the lanes fold them into tables.
 
-use super::lanes::{Lanes, Piece, Scattered};
+use super::lanes::{KeyLanes, KeyPiece, Scattered};
 use super::task_tables::TaskTables;
 use super::{WindowJob, WindowStation};
 use crate::input::PartitionedCode;
@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 impl WindowStation {
-    fn lanes(&self) -> Result<&Lanes, Diagnostic> {
+    fn lanes(&self) -> Result<&KeyLanes, Diagnostic> {
         let lanes = self.windows.lanes.as_ref();
         lanes.ok_or_else(|| Diagnostic::bug("rows were partitioned for an aggregation without lanes"))
     }
@@ -63,7 +63,12 @@ impl WindowStation {
     }
 
     /// Folds rows into the tables of an owner; the watermarks that complete these, if someone wants to know.
-    fn fold_piece(&self, owner: usize, piece: &Piece, functions: &mut FunctionContext) -> Result<Vec<i64>, Diagnostic> {
+    fn fold_piece(
+        &self,
+        owner: usize,
+        piece: &KeyPiece,
+        functions: &mut FunctionContext,
+    ) -> Result<Vec<i64>, Diagnostic> {
         let started = Instant::now();
         let Scattered { fold, generation, origin, pipeline, .. } = &*piece.of;
         let mut tables = TaskTables::new(&self.windows, owner, *generation, *origin);

@@ -1,0 +1,27 @@
+//! Interval joins: a row of the left at *l* meets rows of the right at *r* with `r + lower ≤ l ≤ r + upper`. So its last
+//! partner is at `l - lower`, and that of a row of the right at `r + upper`: when the watermark is beyond that, the row is
+//! *dead*. It is forgotten, and output with NULLs if its side is an outer one and it had no partner. A row that comes when
+//! the watermark has reached its last partner meets what is not dead, and is not kept: it is output with NULLs at once if it met
+//! nothing. This is decided by the watermark before each row in merged order; when rows are forgotten in fact does not
+//! matter. No row that came in time is older, when it is output, than the watermark minus how far rows reach, which is what the
+//! output's watermark is held back by; others bring the watermark along that they come behind.
+
+use super::stream_join::{Reach, Rule, StreamJoin};
+use crate::input::OperatorCode;
+use millstream_plan::logical::JoinKind;
+use millstream_plan::pipeline::KeyedOperator;
+use millstream_types::Diagnostic;
+
+/// An interval join without rows, with bounds in milliseconds.
+pub(super) fn new(
+    plan: &KeyedOperator,
+    kind: JoinKind,
+    (lower, upper): (i64, i64),
+    code: &OperatorCode,
+) -> Result<StreamJoin, Diagnostic> {
+    if matches!(kind, JoinKind::Semi | JoinKind::Anti) {
+        return Err(Diagnostic::bug("there are no semi and anti joins of intervals"));
+    }
+    let is_outer = [kind.right_is_optional(), kind.left_is_optional()];
+    StreamJoin::new(plan, Rule::Interval(Reach::new(lower, upper)), is_outer, code)
+}
