@@ -10,11 +10,12 @@ use crate::status::Telling;
 use crate::{status, summary};
 use millstream::sql::{self, ParsedStatement};
 use millstream::{
-    CancelToken, Diagnostic, Discarded, Outcome, PreparedRun, RunMonitor, Session, SessionConfig, StatsSnapshot, code,
+    CancelToken, Diagnostic, Outcome, PreparedRun, RunMonitor, Session, SessionConfig, StatsSnapshot, code,
     user_code_directory,
 };
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::panic::resume_unwind;
+use std::sync::Arc;
 
 /// A session with the configuration applied.
 pub(crate) struct Context {
@@ -100,8 +101,8 @@ impl Context {
     }
 
     /// Names the queries that signals and requests are meant for.
-    fn watch(&self, monitors: &[RunMonitor]) {
-        let tokens: Vec<CancelToken> = monitors.iter().map(|monitor| monitor.cancel().clone()).collect();
+    fn watch<'a>(&self, monitors: impl IntoIterator<Item = &'a RunMonitor>) {
+        let tokens: Vec<CancelToken> = monitors.into_iter().map(|monitor| monitor.cancel().clone()).collect();
         self.control.iter().for_each(|control| control.watch(tokens.clone()));
         self.interrupt.watch(tokens);
     }
@@ -111,15 +112,15 @@ impl Context {
     fn run_together(&mut self, inserts: Vec<(PreparedRun, Text)>) -> Result<(), Failure> {
         let (mut runs, texts): (Vec<PreparedRun>, Vec<Text>) = inserts.into_iter().unzip();
         PreparedRun::share(&mut runs);
-        let monitors: Vec<RunMonitor> = runs.iter().map(|_| RunMonitor::new()).collect();
-        self.watch(&monitors);
+        let monitors: Vec<Arc<RunMonitor>> = runs.iter().map(PreparedRun::monitor).collect();
+        self.watch(monitors.iter().map(|monitor| &**monitor));
         let config = &self.config;
         let report = |stats: &StatsSnapshot| summary::report(config.stats, stats);
         // Several status lines would overwrite each other.
         let line = !config.quiet && runs.len() == 1;
         let telling = Telling { line, silence: !config.quiet, every: config.stats_every, report: &report };
         let run = |run: PreparedRun, monitor: &RunMonitor| {
-            let outcome = status::telling(&telling, monitor, || run.run(&mut Discarded, monitor));
+            let outcome = status::telling(&telling, monitor, || run.submit()?.wait());
             if outcome.is_err() {
                 monitors.iter().for_each(|other| other.cancel().stop());
             }
@@ -128,13 +129,13 @@ impl Context {
         let outcomes: Vec<Result<Outcome, Diagnostic>> = std::thread::scope(|scope| {
             let run = &run;
             let start = |(prepared, monitor)| scope.spawn(move || run(prepared, monitor));
-            let threads: Vec<_> = runs.into_iter().zip(&monitors).map(start).collect();
+            let threads: Vec<_> = runs.into_iter().zip(monitors.iter().map(|m| &**m)).map(start).collect();
             let end = |thread: std::thread::ScopedJoinHandle<'_, _>| {
                 thread.join().unwrap_or_else(|panic| resume_unwind(panic))
             };
             threads.into_iter().map(end).collect()
         });
-        self.watch(&[]);
+        self.watch([]);
         let mut failures = Vec::new();
         for ((outcome, monitor), text) in outcomes.into_iter().zip(&monitors).zip(&texts) {
             if let Err(failure) = self.tell(outcome, monitor) {
@@ -154,7 +155,7 @@ impl Context {
     /// Executes a statement at once.
     pub(crate) fn execute_one(&mut self, statement: &ParsedStatement) -> Result<(), Diagnostic> {
         let monitor = RunMonitor::new();
-        self.watch(std::slice::from_ref(&monitor));
+        self.watch([&monitor]);
         // A table that grows on the terminal and a status line under it would overwrite each other.
         let rows_on_terminal = stdout().is_terminal() && self.output.is_text() && statement.is_query();
         let show = !self.config.quiet && !rows_on_terminal;
@@ -163,7 +164,7 @@ impl Context {
         let silence = !config.quiet;
         let telling = Telling { line: show, silence, every: config.stats_every, report: &report };
         let outcome = status::telling(&telling, &monitor, || session.execute(statement, output, &monitor));
-        self.watch(&[]);
+        self.watch([]);
         self.tell(outcome, &monitor)
     }
 

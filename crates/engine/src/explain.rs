@@ -1,6 +1,6 @@
 //! EXPLAIN and EXPLAIN CODEGEN.
 
-use crate::job::Job;
+use crate::planned::PlannedRun;
 use millstream_codegen::lower::entry_layout;
 use millstream_plan::explain;
 use millstream_plan::logical::Insert;
@@ -10,7 +10,12 @@ use millstream_types::Diagnostic;
 use std::fmt::Write;
 
 /// The logical plans, the pipelines and, if asked for, the row programs with what LLVM makes of them.
-pub(crate) fn explain(inserts: &[Insert], job: &Job, config: &RunConfig, codegen: bool) -> Result<String, Diagnostic> {
+pub(crate) fn explain(
+    inserts: &[Insert],
+    job: &PlannedRun,
+    config: &RunConfig,
+    codegen: bool,
+) -> Result<String, Diagnostic> {
     let mut out = String::from("== Logical plan ==\n");
     for insert in inserts {
         out += &explain::logical(insert);

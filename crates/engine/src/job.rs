@@ -1,263 +1,215 @@
-//! A run: from bound inserts to executed pipelines.
+//! Statements that run in the background.
 
-use crate::compiler::QueryCompiler;
-use crate::constant;
-use crate::memory::{self, TableProvider};
-use crate::placement::{self, TableLayout};
-use crate::recovery::{self, Beginning, JobState};
-use crate::results::ResultTarget;
-use crate::session::{MemoryTables, RunMonitor, WrittenFiles};
-use crate::skipping;
-use millstream_codegen::lower::{Lowered, lower_plan};
-use millstream_codegen::programs::Programs;
-use millstream_connectors::{self as connectors, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest};
-use millstream_plan::logical::{ColumnKind, Insert, Table};
-use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourceColumn, SourcePlan};
-use millstream_plan::{fold, physical};
-use millstream_runtime::{
-    Compiled, MergeStrategy, PipelineCode, ProgramCompiler, QueryStats, RunConfig, RunInput, SourceInput, SourceRows,
-    combination,
-};
-use millstream_sql::{InPlace, Tier};
-use millstream_types::{DataType, Diagnostic, Options, Place, Schema, code};
-use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use crate::monitor::{Outcome, RunMonitor};
+use crate::results::{ResultTarget, batch_of};
+use crate::session::PreparedRun;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use millstream_connectors::{ColumnEncoder, Encoded, Encoder, Sink};
+use millstream_runtime::{CancelState, StatsSnapshot};
+use millstream_types::{Diagnostic, Schema, code};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-/// A planned run with its row programs.
-pub(crate) struct Job {
-    pub(crate) plan: QueryPlan,
-    pub(crate) programs: Programs<Arc<Lowered>>,
+/// Batches of the result that wait to be taken, at most. A query that has made more waits, and its readers with it.
+const BATCHES: usize = 8;
+/// How soon a query that waits looks whether it was cancelled.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A query, an insert or a statement set that runs in the background.
+///
+/// ```no_run
+/// # use millstream::{Session, SessionConfig};
+/// # let mut session = Session::new(SessionConfig::default());
+/// let statement = &session.parse("SELECT auction, price FROM bid WHERE price > 100")?[0];
+/// let job = session.submit(statement)?;
+/// while let Some(batch) = job.next_batch() {
+///     println!("{} rows", batch.num_rows());
+/// }
+/// job.wait()?;
+/// # Ok::<(), millstream::Diagnostic>(())
+/// ```
+///
+/// A job that is dropped is cancelled.
+#[derive(Debug)]
+pub struct Job {
+    monitor: Arc<RunMonitor>,
+    results: Arc<Channel>,
+    thread: Option<JoinHandle<Result<Outcome, Diagnostic>>>,
 }
 
-/// What a job is run with.
-pub(crate) struct RunWith<'a> {
-    pub(crate) tier: Tier,
-    pub(crate) compiler: &'a Arc<QueryCompiler>,
-    pub(crate) config: &'a RunConfig,
-    pub(crate) memory: &'a MemoryTables,
-    pub(crate) monitor: &'a RunMonitor,
-    /// Where its checkpoints are, if it has any.
-    pub(crate) state: Option<&'a JobState>,
-    /// Single files that are written beside it, and by it.
-    pub(crate) files: &'a WrittenFiles,
+/// The result on its way.
+#[derive(Debug, Default)]
+struct Channel {
+    waiting: Mutex<WaitingBatches>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct WaitingBatches {
+    schema: Option<Schema>,
+    batches: VecDeque<RecordBatch>,
+    /// No more come.
+    has_ended: bool,
+    /// Nobody takes any.
+    is_discarded: bool,
 }
 
 impl Job {
-    /// Optimises, cuts into pipelines, lowers, and decides which columns are read in place.
-    pub(crate) fn new(
-        inserts: Vec<Insert>,
-        config: &RunConfig,
-        in_place: InPlace,
-        memory: &MemoryTables,
-    ) -> Result<Job, Diagnostic> {
-        let mut evaluate = |e: &millstream_plan::expr::Expr| constant::fold(e, &config.settings);
-        let inserts: Vec<Insert> = inserts
-            .into_iter()
-            .map(|i| Insert { target: i.target, query: fold::fold_rel(i.query, &mut evaluate) })
-            .collect();
-        let mut plan = physical::plan(&inserts, config.settings.time_zone)?;
-        for aggregation in &mut plan.aggregations {
-            aggregation.combination = combination(&config.adaptivity, &aggregation.components, aggregation.combination);
-        }
-        let lower = |plan: &QueryPlan| lower_plan(plan, config.into(), config.adaptivity.filter_shape);
-        let mut programs = lower(&plan)?;
-        let layouts: Vec<_> = plan.sources.iter().map(|source| table_layout(source, memory)).collect();
-        if placement::place(&mut plan, &programs, &layouts, in_place) {
-            programs = lower(&plan)?;
-        }
-        Ok(Job { plan, programs })
-    }
-
-    /// Runs to the end. `results` receives the rows of a bare SELECT. With `state` the run goes on from its last checkpoint;
-    /// `None` if it has come to its end before.
-    pub(crate) fn run(
-        self,
-        with: &RunWith<'_>,
-        results: &mut dyn ResultTarget,
-    ) -> Result<Option<Arc<QueryStats>>, Diagnostic> {
-        let &RunWith { tier, compiler, config, memory, monitor, state, files } = with;
-        let stats = Arc::new(QueryStats::new(&self.plan));
-        let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
-            let is_spare = config.merge == MergeStrategy::Auto && lowered.program.is_shared();
-            if tier != Tier::Compiled || is_spare {
-                return Ok(PipelineCode::interpreted(lowered.clone()));
-            }
-            let Compiled { kernel, compilation } = compiler.compile_at_once(&lowered.program)?;
-            stats.note_compilation(compilation);
-            Ok(PipelineCode::new(lowered.clone(), kernel))
+    /// Starts a run.
+    pub(crate) fn start(run: PreparedRun) -> Result<Job, Diagnostic> {
+        let (monitor, results) = (run.monitor(), Arc::<Channel>::default());
+        let (watched, mut target) = (Arc::clone(&monitor), ChannelTarget(Arc::clone(&results), Arc::clone(&monitor)));
+        let body = move || {
+            let _ends = Ends(Arc::clone(&target.0));
+            run.run(&mut target, &watched)
         };
-        let Programs { event_times, pipelines, lookups, keyed } = self.programs.try_map(&mut code)?;
-        let mut sources = Vec::new();
-        for (number, event_time) in event_times.into_iter().enumerate() {
-            let rows = open_source(&self.plan.sources[number], config, memory)?;
-            let may_skip = config.adaptivity.skips_in_decoders() && rows.can_skip();
-            let head = match may_skip {
-                true => skipping::head_code(&self.plan, &self.programs, number, &mut code)?,
-                false => None,
-            };
-            sources.push(SourceInput { rows, event_time, head });
-        }
-        let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
-        for sink in &self.plan.sinks {
-            let opened = match &sink.table {
-                Some(table) => connectors::open_sink(&sink_request(table, sink.schema.clone()))?,
-                None => results.open(&sink.schema)?,
-            };
-            if let Some(file) = opened.file()
-                && !files.lock().unwrap_or_else(PoisonError::into_inner).insert(file.to_path_buf())
-            {
-                return Err(written_twice(file));
-            }
-            sinks.push(opened);
-        }
-        let checkpoints = match state.map(|state| state.begin(&self.plan, &mut sinks, monitor)).transpose()? {
-            None => None,
-            Some(Beginning::Run(config)) => Some(*config),
-            Some(Beginning::Finished(restored)) => {
-                let sources = sources.into_iter().enumerate().filter_map(|(number, source)| match source.rows {
-                    SourceRows::Connector(source) => Some((number, source)),
-                    SourceRows::Constant { .. } => None,
-                });
-                let unread = recovery::unread_inputs(restored.manifest(), sources.collect());
-                if let Some(first) = unread.first() {
-                    let more =
-                        if unread.len() > 1 { format!(" (and {} more)", unread.len() - 1) } else { String::new() };
-                    monitor.notice(format!(
-                        "the job has come to its end before, and nothing is read again, but {first}{more}; to read it, give \
-                         another state directory and output"
-                    ));
-                }
-                sinks.into_iter().try_for_each(|sink| sink.finish())?;
-                return Ok(None);
-            }
-        };
-        let restored = checkpoints.as_ref().and_then(|config| config.restored.as_ref());
-        let begins = |sink: usize| restored.is_none_or(|restored| restored.is_new_sink(sink));
-        let beginning = sinks.iter().enumerate().filter(|(sink, _)| begins(*sink));
-        if let Some(file) = beginning.map(|(_, sink)| sink).find_map(|sink| sink.replaces()) {
-            return Err(not_replaced(file));
-        }
-        monitor.started(&stats);
-        let later: Option<Arc<dyn ProgramCompiler>> = match tier {
-            Tier::Interpreted => None,
-            Tier::Auto | Tier::Compiled => Some(compiler.clone()),
-        };
-        let Job { plan, .. } = self;
-        let input =
-            RunInput { plan, sources, pipelines, operators: keyed, lookups, sinks, compiler: later, checkpoints };
-        millstream_runtime::run(input, config, &stats, monitor.cancel())?;
-        Ok(Some(stats))
+        let thread = thread::Builder::new().name("job".into()).spawn(body);
+        let thread =
+            thread.map_err(|e| Diagnostic::new(code::WORKER_FAILED, format!("a thread cannot be started: {e}")))?;
+        Ok(Job { monitor, results, thread: Some(thread) })
+    }
+
+    /// What it does, and what it has to tell.
+    pub fn monitor(&self) -> &RunMonitor {
+        &self.monitor
+    }
+
+    /// Its statistics, once it has begun.
+    pub fn stats(&self) -> Option<StatsSnapshot> {
+        self.monitor.stats().map(|stats| stats.snapshot())
+    }
+
+    /// Asks for a checkpoint; without a state directory nothing happens.
+    pub fn checkpoint(&self) {
+        self.monitor.cancel().checkpoint();
+    }
+
+    /// Asks it to end in good order: with a checkpoint if it has any, otherwise with what was read.
+    pub fn stop(&self) {
+        self.monitor.cancel().stop();
+    }
+
+    /// Asks it to end at once.
+    pub fn cancel(&self) {
+        self.monitor.cancel().abort();
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// The columns of the result of a SELECT, once they are known; waits for that. `None` when it ends without.
+    pub fn schema(&self) -> Option<Schema> {
+        let waiting = self.results.wait(|waiting| waiting.schema.is_some() || waiting.has_ended);
+        waiting.schema.clone()
+    }
+
+    /// The next batch of the result of a SELECT; waits for it. `None` when there are no more: [`Job::wait`] says why.
+    pub fn next_batch(&self) -> Option<RecordBatch> {
+        let mut waiting = self.results.wait(|waiting| !waiting.batches.is_empty() || waiting.has_ended);
+        let batch = waiting.batches.pop_front();
+        self.results.changed.notify_all();
+        batch
+    }
+
+    /// Waits for its end. Batches that were not taken are dropped.
+    pub fn wait(mut self) -> Result<Outcome, Diagnostic> {
+        self.join().unwrap_or_else(|| Err(Diagnostic::bug("a job was waited for twice")))
+    }
+
+    fn join(&mut self) -> Option<Result<Outcome, Diagnostic>> {
+        let thread = self.thread.take()?;
+        let mut waiting = self.results.lock();
+        waiting.is_discarded = true;
+        waiting.batches.clear();
+        drop(waiting);
+        self.results.changed.notify_all();
+        Some(thread.join().unwrap_or_else(|_| Err(Diagnostic::new(code::WORKER_FAILED, "a job panicked"))))
     }
 }
 
-/// Rows that are there are not lost because a query runs again.
-fn not_replaced(file: &Path) -> Diagnostic {
-    Diagnostic::new(
-        code::OUTPUT_EXISTS,
-        format!("the file '{}' exists, and INSERT INTO would replace it", file.display()),
-    )
-    .at(Place::Option("path".into()))
-    .advise("write INSERT OVERWRITE if it may be replaced; or give another 'path', or a directory: it gets more files")
-}
-
-/// Two inserts would each replace what the other has written.
-fn written_twice(file: &Path) -> Diagnostic {
-    let message = format!("two inserts that run together write the file '{}'", file.display());
-    Diagnostic::new(code::INVALID_OPTION, message)
-        .at(Place::Option("path".into()))
-        .advise("UNION ALL the queries in one INSERT, or give a directory as 'path': each insert adds its files")
-}
-
-fn open_source(source: &SourcePlan, config: &RunConfig, memory: &MemoryTables) -> Result<SourceRows, Diagnostic> {
-    match &source.scan {
-        ScanKind::Values(rows) => {
-            let types: Vec<DataType> = source.columns.iter().map(|c| c.data_type.clone()).collect();
-            let columns = constant::columns_of(rows, &types, &config.settings)?;
-            Ok(SourceRows::Constant { columns, rows: rows.len() })
-        }
-        ScanKind::Table(table) => {
-            // A chunk that a source makes by itself is not larger than a buffer.
-            let most = Some(config.most_adapted_rows()).filter(|&rows| rows < connectors::CHUNK_ROWS);
-            let rows = if config.buffer_rows == 0 { most.unwrap_or(0) } else { config.buffer_rows };
-            let request = source_request(table, source, rows);
-            Ok(SourceRows::Connector(match in_memory(table, memory) {
-                Some(table) => table.open(&request)?,
-                None => connectors::open_source(&request)?,
-            }))
+impl Drop for Job {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.cancel();
+            drop(self.join());
         }
     }
 }
 
-/// The program's own table, if it is one.
-fn in_memory<'a>(table: &Table, memory: &'a MemoryTables) -> Option<&'a Arc<dyn TableProvider>> {
-    memory.get(&table.name).filter(|_| table.options.get("connector") == Some(memory::CONNECTOR))
-}
+impl Channel {
+    fn lock(&self) -> MutexGuard<'_, WaitingBatches> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-/// The packed records of a source, if it has any.
-fn table_layout(source: &SourcePlan, memory: &MemoryTables) -> Option<TableLayout> {
-    let ScanKind::Table(table) = &source.scan else { return None };
-    let layout = match in_memory(table, memory) {
-        Some(provider) => provider.record_layout().cloned(),
-        None => connectors::record_layout(&table.options, &physical_schema(table)),
-    };
-    layout.map(|layout| TableLayout { layout, physical: physical_columns(table) })
-}
+    fn wait(&self, until: impl Fn(&WaitingBatches) -> bool) -> MutexGuard<'_, WaitingBatches> {
+        self.changed.wait_while(self.lock(), |waiting| !until(waiting)).unwrap_or_else(PoisonError::into_inner)
+    }
 
-fn physical_columns(table: &Table) -> Vec<usize> {
-    let is_physical = |i: &usize| matches!(table.columns[*i].kind, ColumnKind::Physical);
-    (0..table.columns.len()).filter(is_physical).collect()
-}
-
-fn physical_schema(table: &Table) -> Schema {
-    Schema::new(physical_columns(table).into_iter().map(|i| table.columns[i].field.clone()).collect())
-}
-
-/// The connector sees only the physical columns, so paths are renumbered to them.
-fn source_request(table: &Table, source: &SourcePlan, buffer_rows: usize) -> SourceRequest {
-    let physical = physical_columns(table);
-    let origin = |column: &SourceColumn| match &column.origin {
-        ColumnOrigin::Metadata(key) => RequestOrigin::Metadata(key.clone()),
-        ColumnOrigin::Path(path) => {
-            let first = physical.partition_point(|&i| i < path[0]);
-            match column.in_record {
-                Some(_) => RequestOrigin::Record(first),
-                None => RequestOrigin::Path(std::iter::once(first).chain(path[1..].iter().copied()).collect()),
+    /// Puts a batch in when there is room.
+    fn send(&self, batch: RecordBatch, monitor: &RunMonitor) -> Result<(), Diagnostic> {
+        let mut waiting = self.lock();
+        while waiting.batches.len() >= BATCHES && !waiting.is_discarded {
+            if monitor.cancel().state() == CancelState::Abort {
+                return Err(Diagnostic::new(code::CANCELLED, "the query was aborted"));
             }
+            waiting = self.changed.wait_timeout(waiting, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
-    };
-    let request = |column: &SourceColumn| ColumnRequest {
-        name: column.name.clone(),
-        origin: origin(column),
-        data_type: column.data_type.clone(),
-        nullable: column.nullable,
-    };
-    let options = connector_options(table);
-    SourceRequest {
-        table: table.name.clone(),
-        options,
-        schema: physical_schema(table),
-        columns: source.columns.iter().map(request).collect(),
-        buffer_rows,
+        if !waiting.is_discarded {
+            waiting.batches.push_back(batch);
+        }
+        drop(waiting);
+        self.changed.notify_all();
+        Ok(())
     }
 }
 
-fn sink_request(table: &Table, schema: Schema) -> SinkRequest {
-    let columns = table.writable().into_iter().map(|column| &table.columns[column].kind).enumerate();
-    let metadata = columns.filter_map(|(column, kind)| match kind {
-        ColumnKind::Metadata { key, .. } => Some((column, key.clone())),
-        _ => None,
-    });
-    let metadata = metadata.collect();
-    let key = table.primary_key.iter().map(|i| &table.columns[*i].field.name);
-    // Columns of a key are physical, so the sink has them.
-    let primary_key = key.filter_map(|name| schema.fields.iter().position(|field| field.name == *name)).collect();
-    SinkRequest { table: table.name.clone(), options: connector_options(table), schema, metadata, primary_key }
+/// Tells who waits for batches that the job has ended, in whatever way.
+struct Ends(Arc<Channel>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.lock().has_ended = true;
+        self.0.changed.notify_all();
+    }
 }
 
-/// The options without those that belong to the engine (event time).
-fn connector_options(table: &Table) -> Options {
-    let mut options = table.options.clone();
-    options.remove("scan.watermark.idle-timeout");
-    options.remove("late.table");
-    options
+/// Has results put into a channel.
+struct ChannelTarget(Arc<Channel>, Arc<RunMonitor>);
+
+impl ResultTarget for ChannelTarget {
+    fn open(&mut self, schema: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
+        self.0.lock().schema = Some(schema.clone());
+        self.0.changed.notify_all();
+        let (channel, monitor) = (Arc::clone(&self.0), Arc::clone(&self.1));
+        Ok(Box::new(ChannelSink { schema: schema.to_arrow(), channel, monitor }))
+    }
+}
+
+struct ChannelSink {
+    schema: SchemaRef,
+    channel: Arc<Channel>,
+    monitor: Arc<RunMonitor>,
+}
+
+impl Sink for ChannelSink {
+    fn encoder(&self) -> Arc<dyn Encoder> {
+        Arc::new(ColumnEncoder)
+    }
+
+    fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
+        self.channel.send(batch_of(&self.schema, piece)?, &self.monitor)
+    }
+
+    fn flush(&mut self) -> Result<(), Diagnostic> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
+        Ok(())
+    }
 }

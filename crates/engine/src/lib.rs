@@ -22,14 +22,17 @@ mod constant;
 mod explain;
 mod job;
 mod memory;
+mod monitor;
 mod packed;
 mod placement;
+mod planned;
 mod recovery;
 mod results;
 mod session;
 mod skipping;
 
 pub use compiler::user_code_directory;
+pub use job::Job;
 pub use memory::TableProvider;
 pub use millstream_codegen::kernel::Tier;
 pub use millstream_connectors as connectors;
@@ -45,5 +48,6 @@ pub use millstream_storage as storage;
 pub use millstream_types::{
     ALL_CODES, Code, DataType, Diagnostic, Field, Options, Place, RecordField, RecordLayout, Schema, code, secret, text,
 };
+pub use monitor::{Outcome, RunMonitor};
 pub use results::{Collected, Discarded, ResultTarget};
-pub use session::{Outcome, PreparedRun, RunMonitor, Session, SessionConfig};
+pub use session::{PreparedRun, Session, SessionConfig};

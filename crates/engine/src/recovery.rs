@@ -4,7 +4,7 @@
 //! A script that is run again finds each by the tables that it writes and by what it keeps, wherever it stands now. Those that have
 //! come to their end are not run again.
 
-use crate::session::RunMonitor;
+use crate::monitor::RunMonitor;
 use millstream_connectors::{Committed, Delivery, RestoredSink, Sink, SinkFiles, SinkJob, Source};
 use millstream_plan::pipeline::QueryPlan;
 use millstream_plan::shape::PlanShape;

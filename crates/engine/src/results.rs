@@ -1,6 +1,6 @@
 //! Where the rows of a bare SELECT go.
 
-use arrow_array::RecordBatch;
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use millstream_connectors::{ColumnEncoder, Encoded, Encoder, Sink, discarding_sink};
 use millstream_types::{Diagnostic, Schema};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -56,12 +56,7 @@ impl Sink for Collector {
     }
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
-        let Encoded::Columns { columns, rows } = piece else {
-            return Err(Diagnostic::bug("encoded bytes reached a result in memory"));
-        };
-        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
-            .map_err(|e| Diagnostic::bug(format!("the result does not have the announced columns: {e}")))?;
+        let batch = batch_of(&self.schema, piece)?;
         self.batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
         Ok(())
     }
@@ -73,6 +68,16 @@ impl Sink for Collector {
     fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
         Ok(())
     }
+}
+
+/// A piece of a result as a batch.
+pub(crate) fn batch_of(schema: &arrow_schema::SchemaRef, piece: Encoded) -> Result<RecordBatch, Diagnostic> {
+    let Encoded::Columns { columns, rows } = piece else {
+        return Err(Diagnostic::bug("encoded bytes reached a result in memory"));
+    };
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(schema.clone(), columns, &options)
+        .map_err(|e| Diagnostic::bug(format!("the result does not have the announced columns: {e}")))
 }
 
 /// Forgets results.

@@ -3,9 +3,11 @@
 use crate::analysis;
 use crate::compiler::{CodeDirectory, Compiler, QueryCompiler};
 use crate::explain;
-use crate::job::{Job, RunWith};
+use crate::job::Job;
 use crate::memory::{self, MemoryTable, TableProvider};
+use crate::monitor::{Outcome, RunMonitor};
 use crate::packed::PackedTable;
+use crate::planned::{PlannedRun, RunWith};
 use crate::recovery::{Checkpointed, JobState, StateDirectory};
 use crate::results::{Collected, Discarded, ResultTarget};
 use arrow_array::builder::StringViewBuilder;
@@ -17,8 +19,8 @@ use millstream_plan::logical::{ColumnKind, Insert, Target};
 use millstream_plan::pipeline::{Aggregation, Combination, QueryPlan, ScanKind};
 use millstream_plan::shape::PlanShape;
 use millstream_runtime::{
-    Adaptivity, Assume, CancelState, CancelToken, DecodeSkipping, ErrorPolicy, MergeStrategy, PreAggregation,
-    QueryStats, RunConfig, SpillConfig, SpillMode, StatsSnapshot, WorkerSet,
+    Adaptivity, Assume, CancelState, DecodeSkipping, ErrorPolicy, MergeStrategy, PreAggregation, QueryStats, RunConfig,
+    SpillConfig, SpillMode, WorkerSet,
 };
 use millstream_sql::{
     self as sql, Catalog, CatalogEntry, ExplainKind, InsertStatement, ParsedStatement, Settings, Statement, describe,
@@ -27,7 +29,7 @@ use millstream_storage::{Compression, StatePlace};
 use millstream_types::{DataType, Diagnostic, Field, MemorySize, Schema, code};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What a session is started with; everything else is a setting (`SET`).
@@ -41,74 +43,23 @@ pub struct SessionConfig {
     pub code_directory: Option<PathBuf>,
 }
 
-/// What a statement gave.
-#[derive(Debug)]
-pub enum Outcome {
-    /// A definition or a setting took effect; a short message.
-    Done(String),
-    /// A plan or a definition, to be printed as it is.
-    Text(String),
-    /// Rows of DESCRIBE or SHOW went to the result target.
-    Listed,
-    /// A query or an insert ran to its end.
-    Ran(Box<StatsSnapshot>),
-}
-
-/// Follows a run from another thread: its statistics, and a way to end it.
-#[derive(Debug, Default)]
-pub struct RunMonitor {
-    cancel: CancelToken,
-    stats: Mutex<Option<Arc<QueryStats>>>,
-    notices: Mutex<Vec<String>>,
-}
-
-impl RunMonitor {
-    /// A monitor for one statement.
-    pub fn new() -> RunMonitor {
-        RunMonitor::default()
-    }
-
-    /// Ends the run.
-    pub fn cancel(&self) -> &CancelToken {
-        &self.cancel
-    }
-
-    /// The statistics, once the run has started.
-    pub fn stats(&self) -> Option<Arc<QueryStats>> {
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// What is worth telling a user and is no error, since the last call: that a query goes on from a checkpoint, that one is
-    /// damaged.
-    pub fn take_notices(&self) -> Vec<String> {
-        std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub(crate) fn notice(&self, text: String) {
-        self.notices.lock().unwrap_or_else(PoisonError::into_inner).push(text);
-    }
-
-    pub(crate) fn started(&self, stats: &Arc<QueryStats>) {
-        *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = Some(stats.clone());
-    }
-}
-
 /// A run that has been planned.
 pub struct PreparedRun {
-    job: Job,
+    job: PlannedRun,
     config: RunConfig,
     tier: sql::Tier,
     compiler: Arc<QueryCompiler>,
     memory: MemoryTables,
     state: Option<JobState>,
     files: Arc<WrittenFiles>,
+    monitor: Arc<RunMonitor>,
 }
 
 /// Single files that are written by runs that take place beside each other.
 pub(crate) type WrittenFiles = Mutex<BTreeSet<PathBuf>>;
 
 impl PreparedRun {
-    /// What it keeps from one run to the next: it can go on from the checkpoint of another one if [`PlanShape::check`] says so.
+    /// What it keeps from one run to the next: it can go on from the checkpoint of another one if [`PlanShape::fit`] says so.
     pub fn shape(&self) -> PlanShape {
         PlanShape::of(&self.job.plan)
     }
@@ -133,9 +84,19 @@ impl PreparedRun {
         }
     }
 
+    /// What [`PreparedRun::submit`] tells of it: who wants to stop it can have that before it begins.
+    pub fn monitor(&self) -> Arc<RunMonitor> {
+        Arc::clone(&self.monitor)
+    }
+
+    /// Runs it in the background.
+    pub fn submit(self) -> Result<Job, Diagnostic> {
+        Job::start(self)
+    }
+
     /// Runs it; blocks until it has ended. `results` receives the rows of a bare SELECT.
     pub fn run(self, results: &mut dyn ResultTarget, monitor: &RunMonitor) -> Result<Outcome, Diagnostic> {
-        let PreparedRun { job, config, tier, compiler, memory, state, files } = self;
+        let PreparedRun { job, config, tier, compiler, memory, state, files, monitor: _ } = self;
         let (compiler, config, memory, files) = (&compiler, &config, &memory, &*files);
         let with = RunWith { tier, compiler, config, memory, monitor, state: state.as_ref(), files };
         Ok(match job.run(&with, results)? {
@@ -299,10 +260,16 @@ impl Session {
     pub fn prepare(&mut self, statement: &ParsedStatement) -> Result<PreparedRun, Diagnostic> {
         let inserts = self.bind(&statement.statement)?;
         let config = self.run_config();
-        let job = Job::new(inserts, &config, self.settings.in_place(), &self.memory)?;
+        let job = PlannedRun::new(inserts, &config, self.settings.in_place(), &self.memory)?;
         let state = if statement.is_insert() { self.next_job(&job.plan)? } else { None };
         let (tier, compiler, memory) = (self.settings.tier(), self.compiler_for(&config), self.memory.clone());
-        Ok(PreparedRun { job, config, tier, compiler, memory, state, files: Arc::default() })
+        let (files, monitor) = Default::default();
+        Ok(PreparedRun { job, config, tier, compiler, memory, state, files, monitor })
+    }
+
+    /// Runs a query, an insert or a statement set in the background. What is defined or set afterwards does not change it.
+    pub fn submit(&mut self, statement: &ParsedStatement) -> Result<Job, Diagnostic> {
+        self.prepare(statement)?.submit()
     }
 
     /// Executes one statement; blocks until it has ended.
@@ -376,7 +343,7 @@ impl Session {
     fn analysis(&self, inserts: Vec<Insert>, monitor: &RunMonitor) -> Result<String, Diagnostic> {
         let mut config = self.run_config();
         config.adaptivity.measures_operators = true;
-        let job = Job::new(inserts, &config, self.settings.in_place(), &self.memory)?;
+        let job = PlannedRun::new(inserts, &config, self.settings.in_place(), &self.memory)?;
         let plan = job.plan.clone();
         let merge = |aggregation: &Aggregation| explain::merge_text(&config, aggregation);
         match self.run_job(job, &config, &mut Discarded, monitor) {
@@ -392,7 +359,7 @@ impl Session {
 
     fn run_job(
         &self,
-        job: Job,
+        job: PlannedRun,
         config: &RunConfig,
         results: &mut dyn ResultTarget,
         monitor: &RunMonitor,
@@ -420,7 +387,7 @@ impl Session {
 
     fn explanation(&self, inserts: Vec<Insert>, codegen: bool) -> Result<String, Diagnostic> {
         let config = self.run_config();
-        let job = Job::new(inserts.clone(), &config, self.settings.in_place(), &self.memory)?;
+        let job = PlannedRun::new(inserts.clone(), &config, self.settings.in_place(), &self.memory)?;
         explain::explain(&inserts, &job, &config, codegen)
     }
 

@@ -19,8 +19,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Expressions and queries may be nested this deep.
 const MAX_NESTING: usize = 64;
-/// Operators that may follow one another in one expression, and queries in one UNION: each is a level of the tree that
-/// the binder walks recursively.
+/// Operators in a row in one expression, and queries in one UNION: each is a level that the binder walks recursively.
 const MAX_CHAIN: usize = 1_000;
 
 /// Which names a SHOW statement lists.
@@ -193,7 +192,7 @@ impl ParsedStatement {
         matches!(self.statement, Statement::Insert(_) | Statement::StatementSet(_))
     }
 
-    /// The tables that it writes rows into, without qualification.
+    /// The names of the tables that it writes rows into.
     pub fn targets(&self) -> Vec<String> {
         let inserts = match &self.statement {
             Statement::Insert(insert) => std::slice::from_ref(insert),

@@ -269,3 +269,53 @@ fn a_query_goes_on_where_it_was_stopped() {
     assert_seen(&kafka, &output, &(0..200).collect::<Vec<_>>());
     assert_eq!(kafka.committed("state", &input), Some(100));
 }
+
+#[test]
+fn inserts_are_added_to_a_set_and_change_places() {
+    let Some(kafka) = shared() else { return };
+    let (input, first, second) = (kafka.topic(1), kafka.topic(1), kafka.topic(1));
+    let directory = tempfile::tempdir().unwrap();
+    let started = |exactly: &str, inserts: &str| {
+        let script = format!(
+            "SET 'execution.checkpointing.dir' = '{}'; SET 'execution.checkpointing.interval' = '200 ms'; {}{}{}",
+            directory.path().display(),
+            kafka.table(
+                "t",
+                "n BIGINT",
+                &input,
+                "'scan.startup.mode' = 'earliest-offset', 'scan.bounded.mode' = 'unbounded'"
+            ),
+            kafka.table("a", "n BIGINT", &first, exactly),
+            kafka.table("b", "n BIGINT", &second, exactly),
+        );
+        let mut session = Session::new(SessionConfig::default());
+        session.run(&script).unwrap();
+        let set = format!("EXECUTE STATEMENT SET BEGIN {inserts} END");
+        let statement = &session.parse(&set).unwrap()[0];
+        session.submit(statement)
+    };
+    let exactly = "'sink.delivery-guarantee' = 'exactly-once'";
+    let (a, b) = ("INSERT INTO a SELECT n FROM t;", "INSERT INTO b SELECT n FROM t WHERE n >= 0;");
+    for (run, inserts) in [a.to_string(), [b, a].concat(), [a, b].concat()].into_iter().enumerate() {
+        let job = started(exactly, &inserts).unwrap();
+        let numbers = run * 100..(run + 1) * 100;
+        numbers.clone().for_each(|n| kafka.send(&input, 0, &[&format!("{{\"n\":{n}}}")]));
+        let since = Instant::now();
+        let has_come = |topic: &str| seen(&kafka, topic).len() >= numbers.end - if topic == second { 100 } else { 0 };
+        while !(has_come(&first) && (run == 0 || has_come(&second))) {
+            assert!(since.elapsed() < Duration::from_secs(40) && !job.has_ended(), "{run}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        job.stop();
+        assert_eq!(job.wait().unwrap_err().code, code::SUSPENDED);
+    }
+    assert_seen(&kafka, &first, &(0..300).collect::<Vec<_>>());
+    assert_seen(&kafka, &second, &(100..300).collect::<Vec<_>>());
+    // A sink that knows nothing of what was committed does not begin again.
+    let prefix = format!("{exactly}, 'sink.transactional-id-prefix' = 'other'");
+    for other in [&*prefix, "'sink.delivery-guarantee' = 'at-least-once'"] {
+        let error = started(other, &[a, b].concat()).unwrap().wait().unwrap_err();
+        assert_eq!(error.code, code::NOT_RECOVERABLE, "{error}");
+    }
+    assert_seen(&kafka, &first, &(0..300).collect::<Vec<_>>());
+}

@@ -237,7 +237,10 @@ fn inserts_may_come_and_change_places_and_not_go() {
         (set(&[&b]), "the state of the windowed aggregation by k"),
         (set(&[&a, &b, &a.replace("INTO o", "INTO q")]), "more often than the checkpoint"),
         // What has changed is told, whatever else is new.
-        (set(&[&other, &a.replace("SUM(v)", "SUM(k)"), &b]), "what it is given changed from v to k"),
+        (
+            set(&[&other, &a.replace("SUM(v)", "SUM(k)"), &b]),
+            "what it is given changed from k, v, TRUE, v, TRUE to k, k, TRUE, k, TRUE",
+        ),
     ];
     for (after, says) in cases {
         let refused = shape(&after).fit(&kept).unwrap_err().to_string();

@@ -1,0 +1,56 @@
+//! What a run gives, and how it is followed from another thread.
+
+use millstream_runtime::{CancelToken, QueryStats, StatsSnapshot};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a statement gave.
+#[derive(Debug)]
+pub enum Outcome {
+    /// A definition or a setting took effect; a short message.
+    Done(String),
+    /// A plan or a definition, to be printed as it is.
+    Text(String),
+    /// Rows of DESCRIBE or SHOW went to the result target.
+    Listed,
+    /// A query or an insert ran to its end.
+    Ran(Box<StatsSnapshot>),
+}
+
+/// Follows a run from another thread: its statistics, and a way to end it.
+#[derive(Debug, Default)]
+pub struct RunMonitor {
+    cancel: CancelToken,
+    stats: Mutex<Option<Arc<QueryStats>>>,
+    notices: Mutex<Vec<String>>,
+}
+
+impl RunMonitor {
+    /// A monitor for one statement.
+    pub fn new() -> RunMonitor {
+        RunMonitor::default()
+    }
+
+    /// Ends the run.
+    pub fn cancel(&self) -> &CancelToken {
+        &self.cancel
+    }
+
+    /// The statistics, once the run has started.
+    pub fn stats(&self) -> Option<Arc<QueryStats>> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is worth telling a user and is no error, since the last call: that a query goes on from a checkpoint, that one is
+    /// damaged.
+    pub fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn notice(&self, text: String) {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
+    pub(crate) fn started(&self, stats: &Arc<QueryStats>) {
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = Some(stats.clone());
+    }
+}

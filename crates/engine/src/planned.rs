@@ -1,0 +1,264 @@
+//! A run: from bound inserts to executed pipelines.
+
+use crate::compiler::QueryCompiler;
+use crate::constant;
+use crate::memory::{self, TableProvider};
+use crate::monitor::RunMonitor;
+use crate::placement::{self, TableLayout};
+use crate::recovery::{self, Beginning, JobState};
+use crate::results::ResultTarget;
+use crate::session::{MemoryTables, WrittenFiles};
+use crate::skipping;
+use millstream_codegen::lower::{Lowered, lower_plan};
+use millstream_codegen::programs::Programs;
+use millstream_connectors::{self as connectors, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest};
+use millstream_plan::logical::{ColumnKind, Insert, Table};
+use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourceColumn, SourcePlan};
+use millstream_plan::{fold, physical};
+use millstream_runtime::{
+    Compiled, MergeStrategy, PipelineCode, ProgramCompiler, QueryStats, RunConfig, RunInput, SourceInput, SourceRows,
+    combination,
+};
+use millstream_sql::{InPlace, Tier};
+use millstream_types::{DataType, Diagnostic, Options, Place, Schema, code};
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+/// A planned run with its row programs.
+pub(crate) struct PlannedRun {
+    pub(crate) plan: QueryPlan,
+    pub(crate) programs: Programs<Arc<Lowered>>,
+}
+
+/// What a job is run with.
+pub(crate) struct RunWith<'a> {
+    pub(crate) tier: Tier,
+    pub(crate) compiler: &'a Arc<QueryCompiler>,
+    pub(crate) config: &'a RunConfig,
+    pub(crate) memory: &'a MemoryTables,
+    pub(crate) monitor: &'a RunMonitor,
+    /// Where its checkpoints are, if it has any.
+    pub(crate) state: Option<&'a JobState>,
+    /// Single files that are written beside it, and by it.
+    pub(crate) files: &'a WrittenFiles,
+}
+
+impl PlannedRun {
+    /// Optimises, cuts into pipelines, lowers, and decides which columns are read in place.
+    pub(crate) fn new(
+        inserts: Vec<Insert>,
+        config: &RunConfig,
+        in_place: InPlace,
+        memory: &MemoryTables,
+    ) -> Result<PlannedRun, Diagnostic> {
+        let mut evaluate = |e: &millstream_plan::expr::Expr| constant::fold(e, &config.settings);
+        let inserts: Vec<Insert> = inserts
+            .into_iter()
+            .map(|i| Insert { target: i.target, query: fold::fold_rel(i.query, &mut evaluate) })
+            .collect();
+        let mut plan = physical::plan(&inserts, config.settings.time_zone)?;
+        for aggregation in &mut plan.aggregations {
+            aggregation.combination = combination(&config.adaptivity, &aggregation.components, aggregation.combination);
+        }
+        let lower = |plan: &QueryPlan| lower_plan(plan, config.into(), config.adaptivity.filter_shape);
+        let mut programs = lower(&plan)?;
+        let layouts: Vec<_> = plan.sources.iter().map(|source| table_layout(source, memory)).collect();
+        if placement::place(&mut plan, &programs, &layouts, in_place) {
+            programs = lower(&plan)?;
+        }
+        Ok(PlannedRun { plan, programs })
+    }
+
+    /// Runs to the end. `results` receives the rows of a bare SELECT. With `state` the run goes on from its last checkpoint;
+    /// `None` if it has come to its end before.
+    pub(crate) fn run(
+        self,
+        with: &RunWith<'_>,
+        results: &mut dyn ResultTarget,
+    ) -> Result<Option<Arc<QueryStats>>, Diagnostic> {
+        let &RunWith { tier, compiler, config, memory, monitor, state, files } = with;
+        let stats = Arc::new(QueryStats::new(&self.plan));
+        let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
+            let is_spare = config.merge == MergeStrategy::Auto && lowered.program.is_shared();
+            if tier != Tier::Compiled || is_spare {
+                return Ok(PipelineCode::interpreted(lowered.clone()));
+            }
+            let Compiled { kernel, compilation } = compiler.compile_at_once(&lowered.program)?;
+            stats.note_compilation(compilation);
+            Ok(PipelineCode::new(lowered.clone(), kernel))
+        };
+        let Programs { event_times, pipelines, lookups, keyed } = self.programs.try_map(&mut code)?;
+        let mut sources = Vec::new();
+        for (number, event_time) in event_times.into_iter().enumerate() {
+            let rows = open_source(&self.plan.sources[number], config, memory)?;
+            let may_skip = config.adaptivity.skips_in_decoders() && rows.can_skip();
+            let head = match may_skip {
+                true => skipping::head_code(&self.plan, &self.programs, number, &mut code)?,
+                false => None,
+            };
+            sources.push(SourceInput { rows, event_time, head });
+        }
+        let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+        for sink in &self.plan.sinks {
+            let opened = match &sink.table {
+                Some(table) => connectors::open_sink(&sink_request(table, sink.schema.clone()))?,
+                None => results.open(&sink.schema)?,
+            };
+            if let Some(file) = opened.file()
+                && !files.lock().unwrap_or_else(PoisonError::into_inner).insert(file.to_path_buf())
+            {
+                return Err(written_twice(file));
+            }
+            sinks.push(opened);
+        }
+        let checkpoints = match state.map(|state| state.begin(&self.plan, &mut sinks, monitor)).transpose()? {
+            None => None,
+            Some(Beginning::Run(config)) => Some(*config),
+            Some(Beginning::Finished(restored)) => {
+                let sources = sources.into_iter().enumerate().filter_map(|(number, source)| match source.rows {
+                    SourceRows::Connector(source) => Some((number, source)),
+                    SourceRows::Constant { .. } => None,
+                });
+                let unread = recovery::unread_inputs(restored.manifest(), sources.collect());
+                if let Some(first) = unread.first() {
+                    let more =
+                        if unread.len() > 1 { format!(" (and {} more)", unread.len() - 1) } else { String::new() };
+                    monitor.notice(format!(
+                        "the job has come to its end before, and nothing is read again, but {first}{more}; to read it, give \
+                         another state directory and output"
+                    ));
+                }
+                sinks.into_iter().try_for_each(|sink| sink.finish())?;
+                return Ok(None);
+            }
+        };
+        let restored = checkpoints.as_ref().and_then(|config| config.restored.as_ref());
+        let begins = |sink: usize| restored.is_none_or(|restored| restored.is_new_sink(sink));
+        let beginning = sinks.iter().enumerate().filter(|(sink, _)| begins(*sink));
+        if let Some(file) = beginning.map(|(_, sink)| sink).find_map(|sink| sink.replaces()) {
+            return Err(not_replaced(file));
+        }
+        monitor.started(&stats);
+        let later: Option<Arc<dyn ProgramCompiler>> = match tier {
+            Tier::Interpreted => None,
+            Tier::Auto | Tier::Compiled => Some(compiler.clone()),
+        };
+        let PlannedRun { plan, .. } = self;
+        let input =
+            RunInput { plan, sources, pipelines, operators: keyed, lookups, sinks, compiler: later, checkpoints };
+        millstream_runtime::run(input, config, &stats, monitor.cancel())?;
+        Ok(Some(stats))
+    }
+}
+
+/// Rows that are there are not lost because a query runs again.
+fn not_replaced(file: &Path) -> Diagnostic {
+    Diagnostic::new(
+        code::OUTPUT_EXISTS,
+        format!("the file '{}' exists, and INSERT INTO would replace it", file.display()),
+    )
+    .at(Place::Option("path".into()))
+    .advise("write INSERT OVERWRITE if it may be replaced; or give another 'path', or a directory: it gets more files")
+}
+
+/// Two inserts would each replace what the other has written.
+fn written_twice(file: &Path) -> Diagnostic {
+    let message = format!("two inserts that run together write the file '{}'", file.display());
+    Diagnostic::new(code::INVALID_OPTION, message)
+        .at(Place::Option("path".into()))
+        .advise("UNION ALL the queries in one INSERT, or give a directory as 'path': each insert adds its files")
+}
+
+fn open_source(source: &SourcePlan, config: &RunConfig, memory: &MemoryTables) -> Result<SourceRows, Diagnostic> {
+    match &source.scan {
+        ScanKind::Values(rows) => {
+            let types: Vec<DataType> = source.columns.iter().map(|c| c.data_type.clone()).collect();
+            let columns = constant::columns_of(rows, &types, &config.settings)?;
+            Ok(SourceRows::Constant { columns, rows: rows.len() })
+        }
+        ScanKind::Table(table) => {
+            // A chunk that a source makes by itself is not larger than a buffer.
+            let most = Some(config.most_adapted_rows()).filter(|&rows| rows < connectors::CHUNK_ROWS);
+            let rows = if config.buffer_rows == 0 { most.unwrap_or(0) } else { config.buffer_rows };
+            let request = source_request(table, source, rows);
+            Ok(SourceRows::Connector(match in_memory(table, memory) {
+                Some(table) => table.open(&request)?,
+                None => connectors::open_source(&request)?,
+            }))
+        }
+    }
+}
+
+/// The program's own table, if it is one.
+fn in_memory<'a>(table: &Table, memory: &'a MemoryTables) -> Option<&'a Arc<dyn TableProvider>> {
+    memory.get(&table.name).filter(|_| table.options.get("connector") == Some(memory::CONNECTOR))
+}
+
+/// The packed records of a source, if it has any.
+fn table_layout(source: &SourcePlan, memory: &MemoryTables) -> Option<TableLayout> {
+    let ScanKind::Table(table) = &source.scan else { return None };
+    let layout = match in_memory(table, memory) {
+        Some(provider) => provider.record_layout().cloned(),
+        None => connectors::record_layout(&table.options, &physical_schema(table)),
+    };
+    layout.map(|layout| TableLayout { layout, physical: physical_columns(table) })
+}
+
+fn physical_columns(table: &Table) -> Vec<usize> {
+    let is_physical = |i: &usize| matches!(table.columns[*i].kind, ColumnKind::Physical);
+    (0..table.columns.len()).filter(is_physical).collect()
+}
+
+fn physical_schema(table: &Table) -> Schema {
+    Schema::new(physical_columns(table).into_iter().map(|i| table.columns[i].field.clone()).collect())
+}
+
+/// The connector sees only the physical columns, so paths are renumbered to them.
+fn source_request(table: &Table, source: &SourcePlan, buffer_rows: usize) -> SourceRequest {
+    let physical = physical_columns(table);
+    let origin = |column: &SourceColumn| match &column.origin {
+        ColumnOrigin::Metadata(key) => RequestOrigin::Metadata(key.clone()),
+        ColumnOrigin::Path(path) => {
+            let first = physical.partition_point(|&i| i < path[0]);
+            match column.in_record {
+                Some(_) => RequestOrigin::Record(first),
+                None => RequestOrigin::Path(std::iter::once(first).chain(path[1..].iter().copied()).collect()),
+            }
+        }
+    };
+    let request = |column: &SourceColumn| ColumnRequest {
+        name: column.name.clone(),
+        origin: origin(column),
+        data_type: column.data_type.clone(),
+        nullable: column.nullable,
+    };
+    let options = connector_options(table);
+    SourceRequest {
+        table: table.name.clone(),
+        options,
+        schema: physical_schema(table),
+        columns: source.columns.iter().map(request).collect(),
+        buffer_rows,
+    }
+}
+
+fn sink_request(table: &Table, schema: Schema) -> SinkRequest {
+    let columns = table.writable().into_iter().map(|column| &table.columns[column].kind).enumerate();
+    let metadata = columns.filter_map(|(column, kind)| match kind {
+        ColumnKind::Metadata { key, .. } => Some((column, key.clone())),
+        _ => None,
+    });
+    let metadata = metadata.collect();
+    let key = table.primary_key.iter().map(|i| &table.columns[*i].field.name);
+    // Columns of a key are physical, so the sink has them.
+    let primary_key = key.filter_map(|name| schema.fields.iter().position(|field| field.name == *name)).collect();
+    SinkRequest { table: table.name.clone(), options: connector_options(table), schema, metadata, primary_key }
+}
+
+/// The options without those that belong to the engine (event time).
+fn connector_options(table: &Table) -> Options {
+    let mut options = table.options.clone();
+    options.remove("scan.watermark.idle-timeout");
+    options.remove("late.table");
+    options
+}
