@@ -178,8 +178,8 @@ impl WindowStation {
 
     /// The merges that begin now.
     fn next_merges(&self, queue: &mut MergeQueue) -> Vec<Task> {
-        let begun = queue.begin(self.host.config.workers).into_iter();
-        begun.map(|merge| self.merge_task(merge)).collect()
+        let workers = self.host.config.workers;
+        std::iter::from_fn(|| queue.begin(workers)).map(|merge| self.merge_task(merge)).collect()
     }
 
     fn merge_task(&self, merge: Box<StoredMerge>) -> Task {
@@ -221,17 +221,14 @@ impl WindowStation {
 }
 
 impl MergeQueue {
-    /// The merges that begin now.
-    fn begin(&mut self, workers: usize) -> Vec<Box<StoredMerge>> {
-        let mut begun = Vec::new();
-        while let Some(entry) = self.waiting.first_entry() {
-            let is_lowest = self.running.first().is_none_or(|running| entry.key() < running);
-            if self.running.len() >= workers.min(MERGES) && !is_lowest {
-                break;
-            }
-            self.running.insert(*entry.key());
-            begun.push(entry.remove());
+    /// The next merge that begins now, if one does.
+    fn begin(&mut self, workers: usize) -> Option<Box<StoredMerge>> {
+        let entry = self.waiting.first_entry()?;
+        let is_lowest = self.running.first().is_none_or(|running| entry.key() < running);
+        if self.running.len() >= workers.min(MERGES) && !is_lowest {
+            return None;
         }
-        begun
+        self.running.insert(*entry.key());
+        Some(entry.remove())
     }
 }
