@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The way of the code: `run` starts the threads of a query and supervises it. `query` has the one loop that acts on what follows from
-//! each change ([`station`]); `worker` performs tasks. Where pipelines end are stations: `window`, `keyed`, `lookup`, `sink`. What comes
+//! each change (`station`); `worker` performs tasks. Where pipelines end are stations: `window`, `keyed`, `lookup`, `sink`. What comes
 //! before them: `source` (reading and decoding), `stream` (order and watermarks), `pipeline` and `staged` (programs over a buffer).
 //! What they share: `host`. What outlives the process: `durable`. What may run next: `schedule`. What follows the data: `adaptive`.
 //!

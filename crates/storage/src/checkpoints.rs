@@ -190,6 +190,11 @@ impl Checkpoints {
         let mut file = self.store.create(&self.of_this_run(manifest.checkpoint).manifest_name())?;
         file.write(&manifest.encode())?;
         file.finish()?;
+        self.check_owner()
+    }
+
+    /// Checks that no other process has taken over.
+    pub fn check_owner(&self) -> io::Result<()> {
         match &self.run {
             Some(run) if !run.is_newest()? => Err(io::Error::other("another process has taken over the job")),
             _ => Ok(()),

@@ -186,7 +186,12 @@ impl<'a> Writer<'a> {
         let failed = |e: io::Error| self.failed(number, StoreFault::Store(e));
         manifest.bytes_written = pack.finish().map_err(failed)?;
         for (commit, sink) in commits.iter_mut().zip(&mut manifest.sinks) {
-            sink.token = commit.as_mut().map(|commit| commit.prepare()).transpose()?;
+            let prepared = commit.as_mut().map(|commit| commit.prepare()).transpose();
+            if prepared.is_err() {
+                // Whoever has taken over has removed what this process had written.
+                self.config.checkpoints.check_owner().map_err(failed)?;
+            }
+            sink.token = prepared?;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         manifest.written_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
