@@ -11,7 +11,7 @@
 //!    for each permit: a sink that does not write, and windows that put out more than is consumed, stop the input;
 //! 3. over 80 % of the budget, unless its split is one of those with the lowest watermark among the splits that advance
 //!    windows together. Splits ahead of it wait, because only the watermark of the slowest completes windows and frees
-//!    their memory. While state is being spilled (see `spill`) all splits wait there, and what is in flight counts
+//!    their memory. While state is being spilled (see `durable::spilling`) all splits wait there, and what is in flight counts
 //!    as what it may grow to. Of queries that may spill only a sixteenth of what state leaves is in flight.
 //!
 //! If the budget is exceeded by state alone, nothing is being spilled, nothing is in flight, and no worker has anything to do, then only the slowest
@@ -27,7 +27,7 @@
 //!
 //! What rules 1 and 2 wait for comes without further input. A chunk that is decoded waits only for chunks of its split
 //! that were read before it and have their permits already. Buffers wait for nothing; triggers and the jobs of keyed
-//! operators wait at most for output that is not consumed, and the next of each stream never does (see `spill::parking`);
+//! operators wait at most for output that is not consumed, and the next of each stream never does (see `parking`);
 //! their numbers are given when they are ready to run. A piece of output waits for those before
 //! it in its lane, which are made of such buffers, and for its sink. Rows that an operator keeps until a watermark are
 //! state: they hold no permit. So by and by all of them are given back, except while a sink stands still, and then
