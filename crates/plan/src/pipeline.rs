@@ -179,7 +179,7 @@ pub enum PipelineEnd {
     Aggregate {
         /// Which aggregation.
         aggregation: usize,
-        /// Event time of a row in milliseconds; `None` when all time is one slice. For [`WindowAssigner::Attached`] the
+        /// Event time of a row in milliseconds; `None` when all time is one slice. For [`Attached`](crate::window::WindowAssigner::Attached) the
         /// row's `window_time`: the table's number is that plus 1, the end of the window.
         time: Option<Expr>,
         /// Key values, in the order of [`Aggregation::keys`].

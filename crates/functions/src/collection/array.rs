@@ -337,7 +337,7 @@ pub(super) fn strings_of_json(column: &ArrayRef, rows: usize) -> Result<(ArrayRe
     Ok((Arc::new(strings.finish()), counts))
 }
 
-/// The text of a JSON array as ARRAY<STRING>.
+/// The text of a JSON array as `ARRAY<STRING>`.
 pub fn of_json(input: &Input) -> Output {
     let (strings, counts) = strings_of_json(&input.columns[0], input.rows)?;
     of_counts(strings, &counts, input)
