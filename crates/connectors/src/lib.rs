@@ -416,8 +416,8 @@ pub struct SinkJob {
     /// Number of this process among those of the job: those after it have higher ones. An earlier process that does not know yet that
     /// it is superseded may still write, so files that are not to be its have the number in their names.
     pub run: u64,
-    /// Whether the job goes on from a checkpoint. A sink without a span of that checkpoint is new then.
-    pub resumes: bool,
+    /// The checkpoint that the job goes on from. A sink without a span of that is new then.
+    pub resumes: Option<u64>,
     /// A local directory of the job's state for files that the sink itself wants to find after a failure; it may not be there
     /// yet. Other sinks of the job may use the same, so names carry the number of the sink.
     pub directory: PathBuf,

@@ -113,16 +113,17 @@ impl StateDirectory {
         let chosen = alike.iter().min().copied();
         let writes = |tables: &&Vec<String>| shape.sinks.iter().any(|sink| tables.contains(&sink.table));
         let others = to_come.iter().filter(writes).count();
+        // One that has changed is the only one of its table, or nobody can tell.
         if let Some((Likeness::Fits | Likeness::Writes, _)) = chosen
-            && others >= alike.len()
+            && (others > 0 || alike.len() > 1)
         {
             let message = format!(
-                "more INSERTs write the table of {} than jobs in {}: it cannot be told whether it is new, or one that was changed",
+                "several INSERTs or jobs in {} write the table of {}: it cannot be told which of them it was, as it has changed or is new",
+                self.place,
                 written(&shape),
-                self.place
             );
             return Err(Diagnostic::new(code::QUERY_CHANGED, message)
-                .advise("write new INSERTs into a table behind those that were there, or in one set with them"));
+                .advise("write new INSERTs into a table behind those that were there, change none of them, or put them into one set (EXECUTE STATEMENT SET)"));
         }
         let chosen = chosen.map(|(_, at)| at);
         let mut note = None;
@@ -241,14 +242,17 @@ impl JobState {
         let mut order: Vec<usize> = (0..sinks.len()).collect();
         order.sort_by_key(|&sink| number_of(sink));
         let shared = Arc::default();
-        let sink_job = |sink: usize, resumes: bool| {
+        let sink_job = |sink: usize, resumes: Option<u64>| {
             let (directory, remote, shared) = (self.directory.clone(), self.remote.clone(), Arc::clone(&shared));
             SinkJob { job: job.clone(), sink: number_of(sink), run: self.run, resumes, directory, remote, shared }
         };
         let mut committed = Committed::Resumable;
         let was_there = |sink: &&usize| known.as_ref().is_none_or(|known| !known.is_new_sink(**sink));
         for &sink in order.iter().filter(was_there) {
-            committed = together(committed, sinks[sink].committed(&sink_job(sink, known.is_some()))?)?;
+            committed = together(
+                committed,
+                sinks[sink].committed(&sink_job(sink, known.as_ref().map(|known| known.manifest().checkpoint)))?,
+            )?;
         }
         let restored = choose(&checkpoints, listed, committed, monitor)?.map(recovered).transpose()?;
         let restored = match (restored, &known) {
@@ -268,7 +272,8 @@ impl JobState {
             {
                 return Err(not_exactly_once_any_more(checkpoint));
             }
-            sinks[sink].begin(&sink_job(sink, restored.is_some()), span.as_ref())
+            sinks[sink]
+                .begin(&sink_job(sink, restored.as_ref().map(|restored| restored.manifest().checkpoint)), span.as_ref())
         });
         if let Err(diagnostic) = begun {
             // Why the sinks refuse is what counts.

@@ -197,7 +197,10 @@ fn inserts_into_one_table_are_told_from_each_other() {
     // A new one in front of it could be what it was changed to.
     let refused = job.command(&format!("{one}; {zero}"), 1_000_000, "").output().unwrap();
     let errors = text(&refused.stderr);
-    assert!(refused.status.code() == Some(1) && errors.contains("more INSERTs write the table"), "{errors}");
+    assert!(
+        refused.status.code() == Some(1) && errors.contains("several INSERTs or jobs in state write the table"),
+        "{errors}"
+    );
     job.go_on(&format!("{zero}; {one}"), "");
     assert_eq!(job.rows("more"), expected(&[0, 1]));
     // Each is found, in another order, and the new one behind them begins.

@@ -47,7 +47,7 @@ impl Job {
             job: "job-1".into(),
             sink: self.sink,
             run: 1,
-            resumes: false,
+            resumes: None,
             directory,
             remote,
             shared: Arc::default(),

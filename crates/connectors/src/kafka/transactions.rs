@@ -206,10 +206,11 @@ impl Sink for TransactionalSink {
         let mut last = locked(&joined.last);
         let wanted = restored.map(|restored| restored.checkpoint);
         // A new sink of a job that goes on shares the token of the others, or has none.
-        if *last == wanted || (wanted.is_none() && job.resumes) {
+        let is_new = wanted.is_none() && job.resumes.is_some();
+        if *last == wanted || (is_new && *last == job.resumes) {
             return Ok(());
         }
-        if wanted.is_none() {
+        if wanted.is_none() && !is_new {
             // A job of this name has been there before; its tokens must not count for this one.
             let first = &joined.turns[0];
             first.begin(self.timeout)?;
@@ -221,7 +222,7 @@ impl Sink for TransactionalSink {
         let last = last.map_or("none".to_string(), |last| last.to_string());
         let message = format!(
             "the sink has committed checkpoint {last} last, so the job cannot go on from checkpoint {}",
-            wanted.unwrap_or_default()
+            wanted.or(job.resumes).unwrap_or_default()
         );
         Err(Diagnostic::new(code::NOT_RECOVERABLE, message).at(place(&self.route.topic)).advise(
             "recover from the checkpoint that was committed, or start the job anew with another state directory",

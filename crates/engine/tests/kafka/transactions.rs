@@ -34,7 +34,7 @@ fn job(name: &str) -> SinkJob {
         job: name.into(),
         sink: 0,
         run: 1,
-        resumes: false,
+        resumes: None,
         directory: std::path::PathBuf::new(),
         remote: None,
         shared: Arc::default(),

@@ -250,6 +250,10 @@ fn inserts_may_come_and_change_places_and_not_go() {
     let constant = |number: u32| shape(&set(&[&format!("INSERT INTO q VALUES ('{number}')"), &a]));
     constant(1).fit(&stored(&constant(1))).unwrap();
     assert!(constant(2).fit(&stored(&constant(1))).is_err());
+    // Which of two equal ones has been read cannot be told.
+    let twice = shape(&set(&["INSERT INTO p VALUES ('1')", "INSERT INTO q VALUES ('1')", &a]));
+    let refused = twice.fit(&stored(&constant(1))).unwrap_err().to_string();
+    assert!(refused.contains("more often than the checkpoint"), "{refused}");
     let table = TABLES.to_string()
         + "CREATE TABLE `values` (a STRING) WITH ('connector'='filesystem', 'path'='v.csv', 'format'='csv');";
     let of_table = shape_with(&table, &set(&["INSERT INTO q SELECT a FROM `values`", &a]));

@@ -57,6 +57,10 @@ impl PlanShape {
         };
         let twin = twin(&self.aggregations, &fit.aggregations, &kept.aggregations)
             .or_else(|| twin(&self.operators, &fit.operators, &kept.operators));
+        // Constant rows, and a table that is read by two clocks, can be in a plan several times.
+        let new_sources = self.sources.iter().zip(&fit.sources).filter(|(_, place)| place.is_none());
+        let twin_source = new_sources.map(|(source, _)| source).find(|source| kept.sources.contains(source));
+        let twin = twin.or_else(|| twin_source.map(|source| format!("source {}", source.from.text)));
         match twin {
             Some(name) => Err(Mismatch(format!(
                 "the query has the {name} more often than the checkpoint, so it cannot be told which of them goes on; run the \

@@ -20,7 +20,7 @@ fn job() -> SinkJob {
         job: "job-1".into(),
         sink: 2,
         run: 5,
-        resumes: false,
+        resumes: None,
         directory: PathBuf::new(),
         remote: None,
         shared: std::sync::Arc::default(),
