@@ -170,7 +170,7 @@ impl KnownJob {
         format!("job-{}{written}", self.number)
     }
 
-    /// `None` if it writes none of the tables of a statement, so that it cannot be that of it.
+    /// `None` if it writes none of the tables of the statement, so it cannot be the statement's job.
     fn likeness(&self, statement: &PlanShape) -> Option<Likeness> {
         let kept = self.kept.as_ref().filter(|_| !self.is_taken)?;
         let writes = |table: &str| statement.sinks.iter().any(|sink| sink.table == table);

@@ -1,6 +1,6 @@
 //! What a run offers to its stations and sources: configuration, counters, memory, files, and the checkpoint under way.
 //!
-//! Nothing here knows a stream or a station, so whoever has it can change nothing of another part of the query.
+//! Nothing here holds a stream or a station, so whoever has it can change nothing of another part of the query.
 
 use crate::buffer::{Generation, Rows};
 use crate::columns::bytes_of;

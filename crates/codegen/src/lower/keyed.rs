@@ -65,6 +65,15 @@ impl ByKey<'_> {
         Ok(Keyed { keys, residual: None, slots: None })
     }
 
+    /// The keys, and the update of the aggregates if there are any.
+    pub(super) fn keys_and_slots(
+        &self,
+        aggregates: Option<&SlotAggregates>,
+    ) -> Result<Keyed<Arc<Lowered>>, Diagnostic> {
+        let slots = aggregates.map(|aggregates| self.slots(aggregates)).transpose()?;
+        Ok(Keyed { slots, ..self.keys()? })
+    }
+
     /// What a pair of rows must fulfil besides equal keys.
     pub(super) fn condition(&self, residual: Option<&Expr>) -> Result<Option<Arc<Lowered>>, Diagnostic> {
         let both = self.operator.inputs.iter().flat_map(|i| i.schema.fields.iter().cloned()).collect();

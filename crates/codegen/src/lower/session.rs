@@ -12,6 +12,5 @@ pub(super) fn lower(
     by_key: &ByKey<'_>,
     aggregates: Option<&SlotAggregates>,
 ) -> Result<Keyed<Arc<Lowered>>, Diagnostic> {
-    let slots = aggregates.map(|aggregates| by_key.slots(aggregates)).transpose()?;
-    Ok(Keyed { slots, ..by_key.keys()? })
+    by_key.keys_and_slots(aggregates)
 }

@@ -33,7 +33,20 @@ pub enum Unfit {
 
 /// What a checkpoint keeps; `None` if it does not say so in this version.
 pub fn kept_shape(manifest: &Manifest) -> Option<PlanShape> {
-    serde_json::from_value(manifest.shape.clone()).ok().filter(|kept: &PlanShape| kept.version == SHAPE_VERSION)
+    described(manifest).ok()
+}
+
+/// What a checkpoint says that it keeps.
+fn described(manifest: &Manifest) -> Result<PlanShape, Damaged> {
+    let version = manifest.shape["version"].as_u64();
+    if version != Some(u64::from(SHAPE_VERSION)) {
+        let version = version.map_or_else(|| "none".to_string(), |version| version.to_string());
+        return Err(Damaged(format!(
+            "it describes its state in version {version}; this version of Millstream reads version {SHAPE_VERSION}"
+        )));
+    }
+    let kept = serde_json::from_value(manifest.shape.clone());
+    kept.map_err(|e| Damaged(format!("it does not say what it keeps: {e}")))
 }
 
 /// A checkpoint as the parts of a plan see it that goes on from it.
@@ -51,22 +64,11 @@ impl Recovered {
     /// # Errors
     /// When the plan keeps something else, or the checkpoint does not have what it says.
     pub fn new(plan: &QueryPlan, manifest: Manifest) -> Result<Recovered, Unfit> {
-        let damaged = |what: String| Err(Unfit::Damaged(Damaged(what)));
-        let version = manifest.shape["version"].as_u64();
-        if version != Some(u64::from(SHAPE_VERSION)) {
-            let version = version.map_or_else(|| "none".to_string(), |version| version.to_string());
-            return damaged(format!(
-                "it describes its state in version {version}; this version of Millstream reads version {SHAPE_VERSION}"
-            ));
-        }
-        let kept: PlanShape = match serde_json::from_value(manifest.shape.clone()) {
-            Ok(kept) => kept,
-            Err(e) => return damaged(format!("it does not say what it keeps: {e}")),
-        };
-        let described = (kept.sources.len(), kept.aggregations.len(), kept.operators.len(), kept.sinks.len());
+        let kept = described(&manifest).map_err(Unfit::Damaged)?;
+        let said = (kept.sources.len(), kept.aggregations.len(), kept.operators.len(), kept.sinks.len());
         let Manifest { sources, aggregations, operators, sinks, .. } = &manifest;
-        if described != (sources.len(), aggregations.len(), operators.len(), sinks.len()) {
-            return damaged("it does not keep what it says".into());
+        if said != (sources.len(), aggregations.len(), operators.len(), sinks.len()) {
+            return Err(Unfit::Damaged(Damaged("it does not keep what it says".into())));
         }
         let fit = PlanShape::of(plan).fit(&kept).map_err(Unfit::Changed)?;
         if manifest.is_finished && !fit.is_complete() {
