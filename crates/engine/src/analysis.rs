@@ -52,9 +52,9 @@ impl Analysis<'_> {
 
     fn trigger(&self, trigger: Option<&TriggerSnapshot>, what: &str) -> Vec<String> {
         let note = |x: &TriggerSnapshot| {
-            let (begun, rows) = (counted(x.begun, what), counted(x.rows_out, "row"));
+            let (begun, rows) = (counted(x.begun.count(), what), counted(x.rows_out, "row"));
             let cost = self.per_row(x.busy, x.rows_out);
-            format!("{begun}, delivered after {}, {rows} out{cost}", time(x.delay.mean()))
+            format!("{begun}, delivered after {}, {rows} out{cost}", time(x.delay.mean))
         };
         trigger.map(note).into_iter().collect()
     }
@@ -76,7 +76,7 @@ impl Analysis<'_> {
                     "" => "generic",
                     choices => choices,
                 };
-                let cost = variant.nanos_per_row().map_or(String::new(), |nanos| format!(", {}", self.cost(nanos)));
+                let cost = variant.nanos_per_row.map_or(String::new(), |nanos| format!(", {}", self.cost(nanos)));
                 let rows = counted(variant.rows, "row");
                 let current = if variant.is_current { ", in use" } else { "" };
                 notes.push(format!(

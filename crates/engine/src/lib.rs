@@ -38,10 +38,10 @@ pub use millstream_codegen::kernel::Tier;
 pub use millstream_connectors as connectors;
 pub use millstream_plan::shape::{Fit, PlanShape};
 pub use millstream_runtime::{
-    Allocator, CancelState, CancelToken, CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, Event,
+    Allocator, Begun, CancelState, CancelToken, CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, Event,
     HardwareSnapshot, KeysSnapshot, MemoryClass, MemorySnapshot, PipelineSnapshot, ProfileSnapshot, ProgramSnapshot,
-    QueryStats, SinkSnapshot, SourceSnapshot, SpillSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot,
-    VariantSnapshot, WorkerSnapshot, set_allocator,
+    QueryStats, STATS_VERSION, SinkSnapshot, SourceSnapshot, SpillSnapshot, SplitSnapshot, StatsSnapshot, Times,
+    TriggerSnapshot, VariantSnapshot, WorkerSnapshot, set_allocator,
 };
 pub use millstream_sql as sql;
 pub use millstream_storage as storage;

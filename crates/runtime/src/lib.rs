@@ -68,9 +68,9 @@ pub use input::{
 pub use millstream_state::{Allocator, MemoryClass, MemorySnapshot, set_allocator};
 pub use schedule::worker_set::WorkerSet;
 pub use stats::{
-    CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, HardwareSnapshot, KeysSnapshot, PipelineSnapshot,
-    ProfileSnapshot, ProgramSnapshot, QueryStats, SinkSnapshot, SourceSnapshot, SpillSnapshot, SplitSnapshot,
-    StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
+    Begun, CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, HardwareSnapshot, KeysSnapshot,
+    PipelineSnapshot, ProfileSnapshot, ProgramSnapshot, QueryStats, STATS_VERSION, SinkSnapshot, SourceSnapshot,
+    SpillSnapshot, SplitSnapshot, StatsSnapshot, Times, TriggerSnapshot, VariantSnapshot, WorkerSnapshot,
 };
 pub use window::combining::combination;
 pub use window::strategy::merge_strategy;

@@ -19,6 +19,7 @@
 //! the wake-up cannot fall in between. All else is relaxed: the numbers guide decisions and guard no memory.
 
 use crate::resident::Resident;
+use serde::{Serialize, Serializer};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -268,16 +269,24 @@ impl Drop for Charge {
 }
 
 /// The numbers of a budget at one moment, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct MemorySnapshot {
     /// What may be held.
+    #[serde(rename = "limit_bytes")]
     pub limit: u64,
     /// What is held.
+    #[serde(rename = "used_bytes")]
     pub used: u64,
     /// The most that was held.
+    #[serde(rename = "peak_bytes")]
     pub peak: u64,
     /// What each class holds.
+    #[serde(serialize_with = "by_name")]
     pub by_class: [(MemoryClass, u64); MemoryClass::ALL.len()],
+}
+
+fn by_name<S: Serializer>(classes: &[(MemoryClass, u64)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(classes.iter().map(|(class, bytes)| (class.name(), bytes)))
 }
 
 impl Default for MemorySnapshot {

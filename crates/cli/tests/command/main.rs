@@ -201,12 +201,12 @@ fn statistics_add_up_and_keep_their_names() {
         names(&s),
         "aggregations buffers bytes_in checkpoints compilations cycles_per_nano elapsed_s events first_error hardware memory operators pipelines \
          programs queued records_failed_total records_late_total records_malformed_total rows_in rows_out sinks sources \
-         spill trigger_delay watermark_ms windows workers workers_idle"
+         spill trigger_delay version watermark_ms windows workers workers_idle"
     );
     let variant = "buffers choices current cycles_per_row nanos_per_row number rows tier time_s";
     let programs = s["programs"].as_array().unwrap();
     let variants = |program: &Value| program["variants"].as_array().unwrap().clone();
-    assert!(programs.iter().all(|p| names(p) == "name profile variants"), "{s}");
+    assert!(programs.iter().all(|p| names(p) == "filter_nanos name profile variants"), "{s}");
     assert!(programs.iter().flat_map(variants).all(|v| names(&v) == variant), "{s}");
     let times = "count max_s mean_s p50_s p99_s sum_s";
     let (source, splits) = (&s["sources"][0], s["sources"][0]["splits"].as_array().unwrap());

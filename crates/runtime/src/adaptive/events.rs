@@ -1,6 +1,8 @@
 //! What was observed of a running query, what was decided, and what that gained: the answer to "why did it recompile?".
 
+use crate::stats::forms::{gain, seconds};
 use parking_lot::Mutex;
+use serde::Serialize;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -8,9 +10,10 @@ use std::time::Duration;
 const KEPT: usize = 1000;
 
 /// A change of how a query runs. Rows are the same before and after.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Event {
     /// Since the start of the run.
+    #[serde(rename = "at_s", serialize_with = "seconds")]
     pub at: Duration,
     /// The part of the query: `pipeline 0`, `aggregation 1`.
     pub subject: String,
@@ -19,6 +22,7 @@ pub struct Event {
     /// What was done about it.
     pub decided: String,
     /// What came of it, once that is known: nanoseconds per row before and after.
+    #[serde(flatten, serialize_with = "gain")]
     pub gain: Option<(f64, f64)>,
 }
 

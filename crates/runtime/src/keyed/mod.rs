@@ -94,6 +94,7 @@ pub(crate) struct KeyedStation {
     number: usize,
     id: StationId,
     host: Arc<Host>,
+    stats: Arc<TriggerStats>,
     /// The stream of its output.
     output: Arc<Stream>,
     plan: KeyedOperator,
@@ -184,6 +185,7 @@ impl KeyedStation {
             number,
             id,
             host: Arc::clone(host),
+            stats: Arc::clone(&host.stats.operators[number]),
             output: Arc::clone(output),
             due: Due::of(&plan.kind),
             windows: matches!(plan.kind, KeyedKind::WindowJoin { .. } | KeyedKind::Rank { .. })
@@ -201,10 +203,6 @@ impl KeyedStation {
             plan: plan.clone(),
             code,
         })
-    }
-
-    fn stats(&self) -> &TriggerStats {
-        &self.host.stats.operators[self.number]
     }
 
     /// Locks the progress.
@@ -340,7 +338,7 @@ impl Station for KeyedStation {
             KeyedJob::Work(turn) => self.work_on(turn, &mut context.functions),
             KeyedJob::PutOut(output) => self.deliver_spooled(output),
         };
-        self.stats().spent(started.elapsed());
+        self.stats.spent(started.elapsed());
         consequences
     }
 

@@ -49,7 +49,7 @@ impl KeyedStation {
         let needs_job = |p: &Partition| p.inbox.lock().needs_job(watermark);
         let partitions: Vec<usize> = (0..self.partitions.len()).filter(|&p| needs_job(&self.partitions[p])).collect();
         let (marks, completed) = (self.complete(self.plan.timeline.reached(watermark)), Instant::now());
-        self.stats().begun.fetch_add(partitions.len() as u64, Relaxed);
+        self.stats.begun.fetch_add(partitions.len() as u64, Relaxed);
         for (first, &partition) in (progress.units..).zip(&partitions) {
             let units = Units { marks: Arc::clone(&marks), first, step: partitions.len() as u64 };
             let job = PartitionJob::Advance { watermark, units, completed };

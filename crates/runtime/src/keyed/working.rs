@@ -78,10 +78,10 @@ impl KeyedStation {
             drop(inbox);
             self.rounds.consumed(bytes);
             let output = self.advance(partition, waiting, watermark, functions, &mut consequences)?;
-            self.stats().rows_out.fetch_add(output.rows() as u64, Relaxed);
+            self.stats.rows_out.fetch_add(output.rows() as u64, Relaxed);
             self.finish_job(&job, output, &mut consequences);
             if let PartitionJob::Advance { completed, .. } = job {
-                self.stats().delay.record(completed.elapsed());
+                self.stats.delay.record(completed.elapsed());
             }
         }
         if self.rounds.job_done() {

@@ -23,6 +23,7 @@ use crate::pipeline::{Arrived, WorkerContext};
 use crate::schedule::flow::Permit;
 use crate::schedule::threads::Watch;
 use crate::station::{Awaited, Consequences, Job, Station};
+use crate::stats::SinkStats;
 use arrow_array::ArrayRef;
 use lanes::{Lanes, PieceContent, Ready, SinkPiece};
 use millstream_connectors::{Commit, Encoded, Encoder, Sink};
@@ -48,6 +49,7 @@ pub(crate) struct SinkStation {
     /// What checkpoints say of it, but for its token.
     state: SinkState,
     host: Arc<Host>,
+    stats: Arc<SinkStats>,
     encoder: Arc<dyn Encoder>,
     limited: bool,
     /// Nothing more is written; tasks that end here need not run.
@@ -83,6 +85,7 @@ impl SinkStation {
             number,
             state,
             host: Arc::clone(host),
+            stats: Arc::clone(&host.stats.sinks[number]),
             encoder: sink.encoder(),
             limited: limit.is_some(),
             done: AtomicBool::new(false),
@@ -228,7 +231,7 @@ impl SinkStation {
                 result = writer.flush();
             }
             self.host.stats.rows_out.fetch_add(written, Ordering::Relaxed);
-            self.host.stats.sinks[self.number].wrote(written, started.elapsed());
+            self.stats.wrote(written, started.elapsed());
             let mut lanes = self.lanes.lock();
             lanes.sink = Some(writer);
             self.written.notify_all();

@@ -2,6 +2,7 @@
 
 use super::histogram::{Histogram, Times};
 use crate::schedule::threads::Watch;
+use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -21,13 +22,16 @@ pub(crate) struct CheckpointStats {
 }
 
 /// What is known of the checkpoints of a run.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct CheckpointSnapshot {
     /// Begun so far.
     pub begun: u64,
+    /// Complete so far.
+    pub complete: u64,
     /// Number of the last complete one; 0 if there is none.
     pub last: u64,
     /// Bytes that all of them have written.
+    #[serde(rename = "written_bytes")]
     pub bytes_written: u64,
     /// Bytes that the last one consists of, some of them written by earlier ones.
     pub state_bytes: u64,
@@ -55,12 +59,14 @@ impl CheckpointStats {
 
     /// The numbers so far.
     pub(crate) fn snapshot(&self) -> CheckpointSnapshot {
+        let duration = self.duration.times();
         CheckpointSnapshot {
             begun: self.begun.load(Relaxed),
+            complete: duration.count,
             last: self.last.load(Relaxed),
             bytes_written: self.bytes.load(Relaxed),
             state_bytes: self.state_bytes.load(Relaxed),
-            duration: self.duration.times(),
+            duration,
             handing_over: self.handing_over.times(),
             handing_over_processor: self.handing_over_processor.times(),
         }

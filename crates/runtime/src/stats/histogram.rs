@@ -3,6 +3,8 @@
 //! A power of two is cut into four buckets, so that a percentile is at most a quarter too high. Any thread records; a
 //! summary that is made meanwhile may lack the newest samples in one of its numbers.
 
+use super::forms::seconds;
+use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -21,25 +23,25 @@ pub(crate) struct Histogram {
 }
 
 /// The times of something that was done many times, at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Times {
     /// Samples.
     pub count: u64,
     /// Their sum.
+    #[serde(rename = "sum_s", serialize_with = "seconds")]
     pub sum: Duration,
+    /// Their mean; 0 without samples.
+    #[serde(rename = "mean_s", serialize_with = "seconds")]
+    pub mean: Duration,
     /// The median, up to a quarter too high.
+    #[serde(rename = "p50_s", serialize_with = "seconds")]
     pub p50: Duration,
     /// The 99th percentile, up to a quarter too high.
+    #[serde(rename = "p99_s", serialize_with = "seconds")]
     pub p99: Duration,
     /// The longest.
+    #[serde(rename = "max_s", serialize_with = "seconds")]
     pub max: Duration,
-}
-
-impl Times {
-    /// The mean; 0 without samples.
-    pub fn mean(&self) -> Duration {
-        Duration::from_nanos(u64::try_from(self.sum.as_nanos()).unwrap_or(u64::MAX) / self.count.max(1))
-    }
 }
 
 impl Histogram {
@@ -75,8 +77,8 @@ impl Histogram {
             });
             Duration::from_nanos(reached.map_or(0, |bucket| end_of(bucket).min(most)))
         };
-        let (p50, p99) = (percentile(50), percentile(99));
-        Times { count, sum: Duration::from_nanos(sum), p50, p99, max: Duration::from_nanos(most) }
+        let [sum_of, mean, max] = [sum, sum / count.max(1), most].map(Duration::from_nanos);
+        Times { count, sum: sum_of, mean, p50: percentile(50), p99: percentile(99), max }
     }
 }
 
@@ -126,7 +128,7 @@ mod tests {
         slow.record(Duration::from_micros(10));
         let times = Histogram::times_of([&fast, &slow]);
         assert_eq!((times.count, times.sum, times.max), (100, Duration::from_micros(109), Duration::from_micros(10)));
-        assert_eq!(times.mean(), Duration::from_nanos(1090));
+        assert_eq!(times.mean, Duration::from_nanos(1090));
         assert!(times.p50 >= Duration::from_nanos(1000) && times.p99 <= Duration::from_nanos(1250), "{times:?}");
         slow.record(Duration::from_micros(10));
         assert_eq!(Histogram::times_of([&fast, &slow]).p99, Duration::from_micros(10));

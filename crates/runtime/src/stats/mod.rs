@@ -5,6 +5,7 @@
 
 mod checkpoints;
 mod cycles;
+pub(crate) mod forms;
 mod histogram;
 mod programs;
 mod snapshot;
@@ -18,8 +19,8 @@ pub use histogram::Times;
 pub(crate) use programs::ProgramStats;
 pub use programs::{ColumnSnapshot, KeysSnapshot, ProfileSnapshot, ProgramSnapshot, VariantSnapshot};
 pub use snapshot::{
-    CodeOrigin, Compilation, HardwareSnapshot, PipelineSnapshot, SinkSnapshot, SourceSnapshot, SplitSnapshot,
-    StatsSnapshot, TriggerSnapshot, WorkerSnapshot,
+    Begun, CodeOrigin, Compilation, HardwareSnapshot, PipelineSnapshot, STATS_VERSION, SinkSnapshot, SourceSnapshot,
+    SplitSnapshot, StatsSnapshot, TriggerSnapshot, WorkerSnapshot,
 };
 pub use spill::SpillSnapshot;
 
@@ -57,9 +58,9 @@ pub struct QueryStats {
     pub(crate) programs: ProgramStats,
     pub(crate) sources: Vec<SourceStats>,
     pub(crate) pipelines: Vec<PipelineStats>,
-    pub(crate) aggregations: Vec<TriggerStats>,
-    pub(crate) operators: Vec<TriggerStats>,
-    pub(crate) sinks: Vec<SinkStats>,
+    pub(crate) aggregations: Vec<Arc<TriggerStats>>,
+    pub(crate) operators: Vec<Arc<TriggerStats>>,
+    pub(crate) sinks: Vec<Arc<SinkStats>>,
     pub(crate) hardware: HardwareTotals,
     pub(crate) checkpoints: CheckpointStats,
     pub(crate) spill: Arc<SpillCounters>,
@@ -135,9 +136,11 @@ pub(crate) struct PipelineStats {
     watermarks: OnceLock<Vec<Watermark>>,
 }
 
-/// Counters of an aggregation's or a keyed operator's trigger.
-#[derive(Debug, Default)]
+/// Counters of a windowed aggregation or a keyed operator, which the station has.
+#[derive(Debug)]
 pub(crate) struct TriggerStats {
+    name: String,
+    unit: fn(u64) -> Begun,
     pub(crate) begun: AtomicU64,
     pub(crate) rows_out: AtomicU64,
     busy_nanos: AtomicU64,
@@ -145,6 +148,11 @@ pub(crate) struct TriggerStats {
 }
 
 impl TriggerStats {
+    fn new(name: String, unit: fn(u64) -> Begun) -> Arc<TriggerStats> {
+        let (begun, rows_out, busy_nanos, delay) = Default::default();
+        Arc::new(TriggerStats { name, unit, begun, rows_out, busy_nanos, delay })
+    }
+
     /// A worker has spent so much time on it.
     pub(crate) fn spent(&self, time: Duration) {
         self.busy_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
@@ -284,6 +292,9 @@ impl WorkerStats {
 impl QueryStats {
     /// Zeroes for a plan.
     pub fn new(plan: &QueryPlan) -> QueryStats {
+        let triggers = |what: &str, count: usize, unit: fn(u64) -> Begun| {
+            (0..count).map(|i| TriggerStats::new(format!("{what} {i}"), unit)).collect()
+        };
         QueryStats {
             started: Instant::now(),
             cycles: CycleClock::start(),
@@ -299,9 +310,9 @@ impl QueryStats {
             programs: ProgramStats::default(),
             sources: plan.sources.iter().enumerate().map(|(i, s)| SourceStats::new(i, s)).collect(),
             pipelines: plan.pipelines.iter().map(|_| PipelineStats::default()).collect(),
-            aggregations: plan.aggregations.iter().map(|_| TriggerStats::default()).collect(),
-            operators: plan.operators.iter().map(|_| TriggerStats::default()).collect(),
-            sinks: plan.sinks.iter().enumerate().map(|(i, s)| SinkStats::new(i, s)).collect(),
+            aggregations: triggers("aggregation", plan.aggregations.len(), Begun::Windows),
+            operators: triggers("operator", plan.operators.len(), Begun::Jobs),
+            sinks: plan.sinks.iter().enumerate().map(|(i, s)| Arc::new(SinkStats::new(i, s))).collect(),
             hardware: HardwareTotals::default(),
             checkpoints: CheckpointStats::default(),
             spill: Arc::default(),
@@ -399,10 +410,10 @@ impl QueryStats {
                 pipelines[reached.pipeline].epochs_in_flight += stream.epochs_in_flight(channel);
             }
         }
-        let triggers = |what: &'static str, of: &[TriggerStats]| {
-            of.iter().enumerate().map(|(i, t)| t.snapshot(format!("{what} {i}"), is_over)).collect()
-        };
+        let triggers = |of: &[Arc<TriggerStats>]| of.iter().map(|t| t.snapshot(is_over)).collect();
+        let cycles_per_nano = self.cycles.per_nano();
         StatsSnapshot {
+            version: STATS_VERSION,
             checkpoints: self.checkpoints.snapshot(),
             spill: SpillSnapshot::of(&self.spill),
             elapsed,
@@ -418,17 +429,17 @@ impl QueryStats {
             windows_fired: self.windows_fired.load(Relaxed),
             watermark_ms: sources.iter().filter_map(|s| s.watermark_ms).min(),
             trigger_delay: Histogram::times_of(self.aggregations.iter().chain(&self.operators).map(|t| &t.delay)),
-            first_error: self.first_error.lock().clone(),
+            first_error: self.first_error.lock().as_ref().map(ToString::to_string),
             compilations: self.compilations.lock().clone(),
             events: self.events.all().0,
-            programs: self.programs.snapshot(),
+            programs: self.programs.snapshot(cycles_per_nano),
             memory: self.memory.get().map_or_else(MemorySnapshot::default, |budget| budget.snapshot()),
             sources,
             pipelines,
-            aggregations: triggers("aggregation", &self.aggregations),
-            operators: triggers("operator", &self.operators),
-            sinks: self.sinks.iter().map(SinkStats::snapshot).collect(),
-            cycles_per_nano: self.cycles.per_nano(),
+            aggregations: triggers(&self.aggregations),
+            operators: triggers(&self.operators),
+            sinks: self.sinks.iter().map(|s| s.snapshot()).collect(),
+            cycles_per_nano,
             hardware: self.hardware.per_row().map(|counted| HardwareSnapshot {
                 mispredictions_per_row: counted.mispredictions,
                 cache_misses_per_row: counted.cache_misses,
@@ -499,12 +510,12 @@ impl PipelineStats {
 }
 
 impl TriggerStats {
-    fn snapshot(&self, name: String, is_over: bool) -> TriggerSnapshot {
+    fn snapshot(&self, is_over: bool) -> TriggerSnapshot {
         let delay = self.delay.times();
         let begun = self.begun.load(Relaxed);
         TriggerSnapshot {
-            name,
-            begun,
+            name: self.name.clone(),
+            begun: (self.unit)(begun),
             in_flight: left(begun, delay.count, is_over),
             rows_out: self.rows_out.load(Relaxed),
             busy: Duration::from_nanos(self.busy_nanos.load(Relaxed)),

@@ -2,6 +2,7 @@
 //!
 //! Current variants are asked when a snapshot is taken; of others, and of the rows, the adviser tells from time to time. When the run has ended, the last numbers remain and the code is let go.
 
+use super::forms::{range, seconds_of_nanos, text};
 use crate::adaptive::Variant;
 use crate::adaptive::signals::Profile;
 use crate::input::PipelineCode;
@@ -9,6 +10,7 @@ use millstream_codegen::kernel::Tier;
 use millstream_codegen::program::Program;
 use millstream_codegen::specialise::Choices;
 use parking_lot::Mutex;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 const KEPT: usize = 64;
 
 /// A program at one moment.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProgramSnapshot {
     /// As EXPLAIN calls it: `pipeline 0`.
     pub name: String,
@@ -31,11 +33,12 @@ pub struct ProgramSnapshot {
 }
 
 /// A variant of a program at one moment.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct VariantSnapshot {
     /// From 0, over the life of the program.
     pub number: u32,
     /// Whether it is interpreted or machine code.
+    #[serde(serialize_with = "text")]
     pub tier: Tier,
     /// What it is specialised for; empty for generic code.
     pub choices: String,
@@ -44,21 +47,30 @@ pub struct VariantSnapshot {
     /// Buffers, or parts of buffers.
     pub buffers: u64,
     /// Nanoseconds that workers have spent in it.
+    #[serde(rename = "time_s", serialize_with = "seconds_of_nanos")]
     pub nanos: u64,
+    /// Those for each row; `None` before the first.
+    pub nanos_per_row: Option<f64>,
+    /// The same in cycles of the reference clock; `None` where programs cannot read it, too.
+    pub cycles_per_row: Option<f64>,
     /// Whether it runs now, or ran at the end.
+    #[serde(rename = "current")]
     pub is_current: bool,
 }
 
 /// What is known of the recent rows of a program, from samples. Shares are from 0 to 1.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ProfileSnapshot {
     /// Sampled rows.
+    #[serde(rename = "sampled_rows")]
     pub rows: u64,
     /// The share of rows that pass each filter, in the order of the generic program.
+    #[serde(rename = "filter_shares")]
     pub filters: Vec<f64>,
     /// The grouping keys.
     pub keys: Option<KeysSnapshot>,
     /// The share of rows whose event time is before that of a row before them in their buffer.
+    #[serde(rename = "out_of_order_share")]
     pub out_of_order: Option<f64>,
     /// By how many milliseconds these are behind, on average.
     pub disorder_ms: Option<f64>,
@@ -69,24 +81,27 @@ pub struct ProfileSnapshot {
 }
 
 /// The grouping keys of recent rows that pass all filters.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct KeysSnapshot {
     /// How many there are, at a guess.
     pub distinct: f64,
     /// The share of rows of the most frequent one.
+    #[serde(rename = "heaviest_share")]
     pub heaviest: f64,
     /// The share of rows without a key, if it is one integer.
     pub null_share: f64,
     /// The least and the greatest, if they are one integer.
+    #[serde(flatten, serialize_with = "range")]
     pub range: Option<(i64, i64)>,
 }
 
 /// The recent values of a column.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ColumnSnapshot {
     /// Its name.
     pub name: String,
     /// The share of NULLs.
+    #[serde(rename = "null_share")]
     pub null_rate: f64,
     /// How many values it has, if few.
     pub distinct: Option<usize>,
@@ -104,13 +119,10 @@ impl VariantSnapshot {
             rows: metered.rows,
             buffers: metered.buffers,
             nanos: metered.nanos,
+            nanos_per_row: (metered.rows > 0).then(|| metered.nanos as f64 / metered.rows as f64),
+            cycles_per_row: None,
             is_current,
         }
-    }
-
-    /// Nanoseconds per row; `None` before the first row.
-    pub fn nanos_per_row(&self) -> Option<f64> {
-        (self.rows > 0).then(|| self.nanos as f64 / self.rows as f64)
     }
 }
 
@@ -143,7 +155,7 @@ impl ProfileSnapshot {
     }
 }
 
-/// The programs of a run. See the file's description.
+/// The programs of a run.
 #[derive(Default)]
 pub(crate) struct ProgramStats(Mutex<LearnedPrograms>);
 
@@ -167,7 +179,7 @@ struct Learned {
 
 impl fmt::Debug for ProgramStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.snapshot()).finish()
+        f.debug_list().entries(self.snapshot(None)).finish()
     }
 }
 
@@ -207,10 +219,14 @@ impl ProgramStats {
         state.codes.clear();
     }
 
-    /// The programs of now that have processed rows, or of the end of the run.
-    pub(crate) fn snapshot(&self) -> Vec<ProgramSnapshot> {
+    /// The programs of now that have processed rows, or of the end of the run, with a clock of so many cycles.
+    pub(crate) fn snapshot(&self, cycles_per_nano: Option<f64>) -> Vec<ProgramSnapshot> {
         let state = self.0.lock();
-        if state.codes.is_empty() { state.last.clone() } else { state.snapshot() }
+        let mut programs = if state.codes.is_empty() { state.last.clone() } else { state.snapshot() };
+        for variant in programs.iter_mut().flat_map(|program| &mut program.variants) {
+            variant.cycles_per_row = variant.nanos_per_row.zip(cycles_per_nano).map(|(nanos, cycles)| nanos * cycles);
+        }
+        programs
     }
 }
 

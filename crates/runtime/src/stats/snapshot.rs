@@ -1,23 +1,33 @@
-//! The statistics of a query at one moment.
+//! The statistics of a query at one moment: data without a way back into the query.
+//!
+//! Serialised they are the object that `docs/statistics.md` describes.
 
 use super::checkpoints::CheckpointSnapshot;
+use super::forms::{origin, seconds};
 use super::histogram::Times;
 use super::programs::ProgramSnapshot;
 use super::spill::SpillSnapshot;
 use crate::adaptive::Event;
 use millstream_state::MemorySnapshot;
-use millstream_types::Diagnostic;
+use serde::Serialize;
 use std::time::Duration;
+
+/// The number of the form of [`StatsSnapshot`]. It is raised when a field is renamed, changes its meaning or is dropped, and stays
+/// when one is added.
+pub const STATS_VERSION: u32 = 1;
 
 /// The counters at one moment. Counts and sums only grow; what waits or is in flight goes up and down, and is 0 after
 /// the end.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct StatsSnapshot {
+    /// [`STATS_VERSION`].
+    pub version: u32,
     /// Checkpoints.
     pub checkpoints: CheckpointSnapshot,
     /// State that was spilled.
     pub spill: SpillSnapshot,
     /// Since the statistics were made, until the end of the run.
+    #[serde(rename = "elapsed_s", serialize_with = "seconds")]
     pub elapsed: Duration,
     /// Rows decoded from all sources.
     pub rows_in: u64,
@@ -26,12 +36,16 @@ pub struct StatsSnapshot {
     /// Rows written to all sinks.
     pub rows_out: u64,
     /// Rows that came too late: dropped, or joined with what was still kept.
+    #[serde(rename = "records_late_total")]
     pub late_rows: u64,
     /// Malformed records that the format's options skipped.
+    #[serde(rename = "records_malformed_total")]
     pub skipped_rows: u64,
     /// Rows dropped by [`crate::ErrorPolicy::Skip`].
+    #[serde(rename = "records_failed_total")]
     pub error_rows: u64,
     /// Windows written (a window without rows is none).
+    #[serde(rename = "windows")]
     pub windows_fired: u64,
     /// Buffers processed by all pipelines.
     pub buffers: u64,
@@ -44,7 +58,7 @@ pub struct StatsSnapshot {
     /// Trigger delays of all aggregations and keyed operators.
     pub trigger_delay: Times,
     /// The error of one of the rows in `error_rows`.
-    pub first_error: Option<Diagnostic>,
+    pub first_error: Option<String>,
     /// The programs for which there is machine code, in order of its making.
     pub compilations: Vec<Compilation>,
     /// What was adapted to the data, in order; the last thousand.
@@ -73,7 +87,7 @@ pub struct StatsSnapshot {
 }
 
 /// What hardware counters have counted while workers were at work, per row that came into a pipeline.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct HardwareSnapshot {
     /// Mispredicted branches.
     pub mispredictions_per_row: f64,
@@ -82,15 +96,17 @@ pub struct HardwareSnapshot {
 }
 
 /// The making of machine code for a program.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Compilation {
     /// Name of the program, such as `pipeline 0`.
     pub program: String,
     /// How long it took to make the code, or to load it from disk; zero when it was in memory.
+    #[serde(rename = "time_s", serialize_with = "seconds")]
     pub time: Duration,
     /// Length of the code.
     pub code_bytes: u64,
     /// Where it came from.
+    #[serde(flatten, serialize_with = "origin")]
     pub origin: CodeOrigin,
     /// What was wrong with the code kept on disk: why a file was not used, or why the code could not be kept.
     pub cache_problem: Option<String>,
@@ -119,7 +135,7 @@ impl CodeOrigin {
 }
 
 /// Counters of a source at one moment: sums over its splits.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SourceSnapshot {
     /// Number and table, as EXPLAIN says: `source 0: table bid`.
     pub name: String,
@@ -142,7 +158,7 @@ pub struct SourceSnapshot {
 }
 
 /// Counters of a split at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SplitSnapshot {
     /// What its connector calls it: a file's path, a shard.
     pub name: String,
@@ -157,13 +173,15 @@ pub struct SplitSnapshot {
     /// Up to where all its rows have been processed, in milliseconds; `None` before the first watermark and after the end.
     pub watermark_ms: Option<i64>,
     /// Whether it has been silent for so long that it does not hold the watermark back.
+    #[serde(rename = "idle")]
     pub is_idle: bool,
     /// Whether it has been read to its end.
+    #[serde(rename = "ended")]
     pub has_ended: bool,
 }
 
 /// Counters of a pipeline at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PipelineSnapshot {
     /// As EXPLAIN calls it: `pipeline 0`.
     pub name: String,
@@ -186,40 +204,65 @@ pub struct PipelineSnapshot {
 }
 
 /// Counters of an aggregation or a keyed operator at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TriggerSnapshot {
     /// As EXPLAIN calls it: `aggregation 0`, `operator 0`.
     pub name: String,
-    /// Windows that a watermark has completed; for a keyed operator, jobs of a partition.
-    pub begun: u64,
+    /// What watermarks have called for.
+    #[serde(flatten)]
+    pub begun: Begun,
     /// Those of `begun` whose rows have not all been delivered.
     pub in_flight: u64,
     /// Rows delivered.
     pub rows_out: u64,
     /// Time that workers have spent on it: sealing and merging tables, combining windows, doing jobs.
+    #[serde(rename = "busy_s", serialize_with = "seconds")]
     pub busy: Duration,
     /// The time of each from the watermark that completed it until its rows were all buffers of the next pipeline.
+    #[serde(rename = "trigger_delay")]
     pub delay: Times,
 }
 
+/// What the watermarks of a station have called for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Begun {
+    /// Windows that are complete.
+    Windows(u64),
+    /// Jobs of a partition of a keyed operator.
+    Jobs(u64),
+}
+
+impl Begun {
+    /// How many.
+    pub fn count(self) -> u64 {
+        match self {
+            Begun::Windows(count) | Begun::Jobs(count) => count,
+        }
+    }
+}
+
 /// Counters of a sink at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SinkSnapshot {
     /// Number and table, as EXPLAIN says: `sink 0: results`.
     pub name: String,
     /// Rows written.
     pub rows: u64,
     /// Time spent on writing. (Rows are encoded before, in the pipeline's tasks.)
+    #[serde(rename = "busy_s", serialize_with = "seconds")]
     pub busy: Duration,
 }
 
 /// Counters of a worker at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct WorkerSnapshot {
     /// Tasks done.
     pub tasks: u64,
     /// Time spent on tasks that are done.
+    #[serde(rename = "busy_s", serialize_with = "seconds")]
     pub busy: Duration,
     /// The rest of the time: asleep, looking for work, or in a task that is not done.
+    #[serde(rename = "idle_s", serialize_with = "seconds")]
     pub idle: Duration,
 }

@@ -1,18 +1,22 @@
 //! What has been spilled.
 
 use millstream_storage::SpillCounters;
+use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What is known of the state of a run that was spilled.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct SpillSnapshot {
     /// Bytes written.
+    #[serde(rename = "written_bytes")]
     pub bytes_written: u64,
     /// Bytes read back.
+    #[serde(rename = "read_bytes")]
     pub bytes_read: u64,
     /// Files written.
     pub files: u64,
     /// Bytes of the files that are there.
+    #[serde(rename = "held_bytes")]
     pub bytes_held: u64,
 }
 

@@ -69,6 +69,7 @@ pub(crate) struct WindowStation {
     number: usize,
     id: StationId,
     host: Arc<Host>,
+    stats: Arc<TriggerStats>,
     /// The stream of its output.
     output: Arc<Stream>,
     windows: Aggregation,
@@ -134,14 +135,11 @@ impl WindowStation {
             number,
             id,
             host: Arc::clone(host),
+            stats: Arc::clone(&host.stats.aggregations[number]),
             output: Arc::clone(output),
             windows: Aggregation::new(windows, types, inputs, overlap, tables, strategy),
             merges: Mutex::default(),
         })
-    }
-
-    fn stats(&self) -> &TriggerStats {
-        &self.host.stats.aggregations[self.number]
     }
 
     /// Rows into tables.
@@ -208,7 +206,7 @@ impl Station for WindowStation {
             WindowJob::MergeStored(merge, output) => self.merge_stored(merge, output),
             WindowJob::Combine(lane, output) => self.combine(lane, output),
         };
-        self.stats().spent(started.elapsed());
+        self.stats.spent(started.elapsed());
         consequences
     }
 

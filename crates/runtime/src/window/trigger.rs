@@ -97,7 +97,7 @@ impl WindowStation {
             }
         };
         self.host.stats.windows_fired.fetch_add(firings.len() as u64, Ordering::Relaxed);
-        self.stats().begun.fetch_add(firings.len() as u64, Ordering::Relaxed);
+        self.stats.begun.fetch_add(firings.len() as u64, Ordering::Relaxed);
         consequences.tasks.extend(firings.into_iter().flat_map(|firing| self.begin(Arc::new(firing))));
         !may_be_more
     }
@@ -336,7 +336,7 @@ impl WindowStation {
             let range = merged.within(rest, most_bytes);
             from = range.end;
             let rows = range.len();
-            self.stats().rows_out.fetch_add(rows as u64, Ordering::Relaxed);
+            self.stats.rows_out.fetch_add(rows as u64, Ordering::Relaxed);
             Some(Rows { columns: merged.columns(range, &self.windows.types, &window), rows, ..Rows::default() })
         })
     }
@@ -358,7 +358,7 @@ impl WindowStation {
     /// A range of partitions of a window has been delivered.
     pub(super) fn window_delivered(&self, firing: &Firing) {
         if firing.undelivered.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.stats().delay.record(firing.completed.elapsed());
+            self.stats.delay.record(firing.completed.elapsed());
             self.windows.overlap.iter().for_each(OverlappingWindows::window_delivered);
         }
     }

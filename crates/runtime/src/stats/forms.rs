@@ -1,0 +1,48 @@
+//! Forms of values in serialised statistics: times in seconds, and what is told in two fields.
+
+use super::snapshot::CodeOrigin;
+use serde::Serializer;
+use serde::ser::SerializeMap;
+use std::fmt::Display;
+use std::time::Duration;
+
+pub(crate) fn seconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(time.as_secs_f64())
+}
+
+pub(super) fn seconds_of_nanos<S: Serializer>(nanos: &u64, to: S) -> Result<S::Ok, S::Error> {
+    seconds(&Duration::from_nanos(*nanos), to)
+}
+
+pub(super) fn text<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(value)
+}
+
+/// `origin` and `reused`.
+pub(super) fn origin<S: Serializer>(origin: &CodeOrigin, to: S) -> Result<S::Ok, S::Error> {
+    let mut map = to.serialize_map(Some(2))?;
+    map.serialize_entry("origin", origin.name())?;
+    map.serialize_entry("reused", &(*origin != CodeOrigin::Compiled))?;
+    map.end()
+}
+
+/// `least` and `greatest`.
+pub(super) fn range<S: Serializer>(range: &Option<(i64, i64)>, to: S) -> Result<S::Ok, S::Error> {
+    pair(range, ["least", "greatest"], to)
+}
+
+/// `nanos_per_row_before` and `nanos_per_row_after`.
+pub(crate) fn gain<S: Serializer>(gain: &Option<(f64, f64)>, to: S) -> Result<S::Ok, S::Error> {
+    pair(gain, ["nanos_per_row_before", "nanos_per_row_after"], to)
+}
+
+fn pair<T: serde::Serialize + Copy, S: Serializer>(
+    of: &Option<(T, T)>,
+    names: [&str; 2],
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    let mut map = to.serialize_map(Some(2))?;
+    map.serialize_entry(names[0], &of.map(|pair| pair.0))?;
+    map.serialize_entry(names[1], &of.map(|pair| pair.1))?;
+    map.end()
+}
