@@ -8,7 +8,6 @@ use millstream::{Begun, StatsSnapshot, Times};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write, stderr};
-use std::time::Duration;
 
 /// Writes the summary of a query that has ended, as asked for.
 pub(crate) fn summarise(form: Option<StatsArgument>, quiet: bool, stats: &StatsSnapshot) {

@@ -20,8 +20,8 @@ pub(crate) struct Rows {
     pub(crate) rows: usize,
     /// Event times, if the stream's watermark follows from its rows.
     pub(crate) times: Option<RowTimes>,
-    /// What the watermark before each row is at least, where an operator puts out rows that are late: how far the stream's own
-    /// watermark has come by then depends on timing. `i64::MIN` for rows that are not late whatever it is.
+    /// The watermark before each row, where a keyed operator puts it out as the watermark passes: the highest one under which it
+    /// is not put out. The stream's own watermark is at or below it; how far it has come by then depends on timing.
     pub(crate) watermarks: Option<Vec<i64>>,
     /// Keeps the chunk that the rows came from in flight.
     pub(crate) permit: Option<Arc<Permit>>,

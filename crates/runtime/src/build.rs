@@ -7,7 +7,7 @@ use crate::durable::checkpointing::Checkpointing;
 use crate::durable::restored::{Restored, RestoredSplit};
 use crate::durable::spilling::Spilling;
 use crate::host::Host;
-use crate::ids::{Port, SplitId, StationId, StreamId};
+use crate::ids::{Port, SplitId, StationId, StreamId, StreamNumber};
 use crate::input::{OperatorCode, PipelineCode, RunInput, SourceInput, SourceRows, StagedCode};
 use crate::keyed::{KeyedStation, most_behind};
 use crate::lookup::LookupStation;
@@ -41,7 +41,7 @@ use millstream_plan::pipeline::{
 };
 use millstream_state::{MemoryBudget, available_memory};
 use millstream_storage::SinkState;
-use millstream_types::Diagnostic;
+use millstream_types::{Diagnostic, code};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -149,7 +149,7 @@ fn pipeline(plan: &QueryPlan, number: usize, code: StagedCode, tables: &[Arc<Loo
         code,
         flat_maps: planned.operators.iter().filter_map(flat_map).collect(),
         reads_watermark: planned.reads_watermark(),
-        place: before as u32,
+        place: before as u16,
         input: if let PipelineEnd::Exchange { port, .. } = planned.end { port } else { 0 },
     }
 }
@@ -166,13 +166,21 @@ fn station_of(plan: &QueryPlan, end: &PipelineEnd) -> StationId {
     })
 }
 
+/// Sources, stations and pipelines of a plan are fewer: places of rows have their numbers in 15 bits.
+const MOST_PARTS: usize = 1 << 15;
+
 fn check_sizes(plan: &QueryPlan, sources: usize, pipelines: usize, sinks: usize) -> Result<(), Diagnostic> {
     let (given, wanted) = ((sources, pipelines, sinks), (plan.sources.len(), plan.pipelines.len(), plan.sinks.len()));
     if given != wanted {
         let message = format!("the parts of a run do not fit its plan: {given:?} instead of {wanted:?}");
         return Err(Diagnostic::bug(message));
     }
-    Ok(())
+    let parts = plan.pipelines.len().max(plan.sources.len() + plan.aggregations.len() + plan.operators.len());
+    match parts < MOST_PARTS {
+        true => Ok(()),
+        false => Err(Diagnostic::new(code::UNSUPPORTED, format!("a statement of {parts} parts is too large"))
+            .advise("say it in several statements; at most 32,767 tables, aggregations and joins go into one")),
+    }
 }
 
 /// Streams and their channels, as they are numbered.
@@ -180,8 +188,6 @@ struct Streams<'a> {
     plan: &'a QueryPlan,
     restored: Option<&'a Restored<'a>>,
     streams: Vec<Arc<Stream>>,
-    /// Number of the next stream that no checkpoint knows.
-    next_number: u32,
     /// Channels that end in each station so far.
     ports: Vec<usize>,
 }
@@ -189,17 +195,26 @@ struct Streams<'a> {
 impl<'a> Streams<'a> {
     fn new(plan: &'a QueryPlan, restored: Option<&'a Restored<'a>>) -> Streams<'a> {
         let stations = plan.aggregations.len() + plan.operators.len() + plan.lookups.len() + plan.sinks.len();
-        let next_number = restored.map_or(0, Restored::next_stream);
-        Streams { plan, restored, streams: Vec::new(), next_number, ports: vec![0; stations] }
+        Streams { plan, restored, streams: Vec::new(), ports: vec![0; stations] }
     }
 
-    /// Adds a stream, with a channel for every pipeline that reads it, and the number that it has in a checkpoint.
-    fn stream(&mut self, input: PipelineInput, feed: Feed, sequencer: Sequencer, restored: Option<u32>) -> StreamId {
+    /// The number of an input of pipelines: what a checkpoint says, or its place among those of the plan.
+    fn number(&self, input: PipelineInput) -> u16 {
+        let kept = self.restored.map(Restored::manifest);
+        let (sources, aggregations) = (self.plan.sources.len(), self.plan.aggregations.len());
+        let (kept, place) = match input {
+            PipelineInput::Source(s) => (kept.map(|kept| kept.sources[s].number), s),
+            PipelineInput::Aggregation(a) => (kept.map(|kept| kept.aggregations[a].number), sources + a),
+            PipelineInput::Operator(o) => (kept.map(|kept| kept.operators[o].number), sources + aggregations + o),
+        };
+        // A plan has fewer: `check_sizes`.
+        kept.unwrap_or(place as u16)
+    }
+
+    /// Adds a stream, with a channel for every pipeline that reads it.
+    fn stream(&mut self, input: PipelineInput, split: u32, feed: Feed, sequencer: Sequencer) -> StreamId {
         let id = StreamId::new(self.streams.len());
-        let number = restored.unwrap_or_else(|| {
-            self.next_number += 1;
-            self.next_number - 1
-        });
+        let number = StreamNumber { input: self.number(input), split };
         let mut channels = Vec::new();
         for (pipeline, planned) in self.plan.pipelines.iter().enumerate().filter(|(_, p)| p.input == input) {
             let station = station_of(self.plan, &planned.end);
@@ -213,19 +228,14 @@ impl<'a> Streams<'a> {
 
     /// Adds the outputs of aggregations and keyed operators, which are the first stations.
     fn outputs(&mut self) -> Vec<Arc<Stream>> {
-        let kept = self.restored.map(|restored| restored.recovered());
-        let aggregations = (0..self.plan.aggregations.len())
-            .map(|a| (PipelineInput::Aggregation(a), kept.and_then(|kept| kept.stream_of_aggregation(a))));
-        let operators = (0..self.plan.operators.len())
-            .map(|o| (PipelineInput::Operator(o), kept.and_then(|kept| kept.stream_of_operator(o))));
-        let outputs: Vec<(PipelineInput, Option<u32>)> = aggregations.chain(operators).collect();
-        let rows = self.restored.map_or(0, Restored::rows_of_outputs);
-        let output = |(station, (input, number))| {
+        let aggregations = (0..self.plan.aggregations.len()).map(PipelineInput::Aggregation);
+        let inputs = aggregations.chain((0..self.plan.operators.len()).map(PipelineInput::Operator));
+        let output = |(station, input)| {
             let feed = Feed::Station(StationId::new(station));
-            let stream = self.stream(input, feed, Sequencer::new(None, rows, None), number);
+            let stream = self.stream(input, 0, feed, Sequencer::new(None, 0, None));
             Arc::clone(&self.streams[stream.index()])
         };
-        outputs.into_iter().enumerate().map(output).collect()
+        inputs.enumerate().map(output).collect()
     }
 
     /// Adds the splits of a source; also returns how many of them are read at a time.
@@ -256,8 +266,7 @@ impl<'a> Streams<'a> {
                 constant = Some((columns, rows));
                 let begin = self.restored.map_or(Begin::Fresh, |restored| restored.constant(index));
                 let name = "values".to_string();
-                let stream = self.restored.and_then(|restored| restored.stream_of_constant(index));
-                (vec![RestoredSplit { reader: None, name, stream, begin, position: None, rows: 0, input: None }], 0)
+                (vec![RestoredSplit { reader: None, name, number: 0, begin, position: None, rows: 0, input: None }], 0)
             }
             SourceRows::Connector(mut source) => {
                 let readers = source.splits()?;
@@ -265,7 +274,7 @@ impl<'a> Streams<'a> {
                 acknowledger = source.acknowledger();
                 let splits = match self.restored {
                     Some(restored) => restored.splits(index, readers)?,
-                    None => readers.into_iter().map(RestoredSplit::fresh).collect(),
+                    None => readers.into_iter().zip(0..).map(RestoredSplit::fresh).collect(),
                 };
                 let count = splits.len();
                 (splits, if source.is_bounded() { count.min(config.readers.max(1)) } else { count })
@@ -276,10 +285,10 @@ impl<'a> Streams<'a> {
         let mut unread = VecDeque::new();
         let mut runtimes = Vec::with_capacity(splits.len());
         for (place, split) in splits.into_iter().enumerate() {
-            let RestoredSplit { reader, name, stream: number, begin, position, rows, input } = split;
+            let RestoredSplit { reader, name, number, begin, position, rows, input } = split;
             let sequencer = Sequencer::new(clock(), rows, position);
             let feed = Feed::Split(SplitId { source: index, split: place });
-            let stream = self.stream(PipelineInput::Source(index), feed, sequencer, number);
+            let stream = self.stream(PipelineInput::Source(index), number, feed, sequencer);
             let is_spare = reader.as_ref().is_some_and(|reader| reader.is_spare());
             let input = Described { witness: reader.as_ref().and_then(|reader| reader.witness()), before: input };
             runtimes.push(Split::new(stream, &name, begin, is_spare, input));
@@ -289,6 +298,7 @@ impl<'a> Streams<'a> {
         }
         let idle_timeout = plan.watermark.as_ref().and_then(|w| w.idle_timeout_ms).filter(|&ms| ms > 0);
         let runtime = SourceRuntime {
+            number: self.number(PipelineInput::Source(index)),
             decoder,
             event_time,
             skipping,

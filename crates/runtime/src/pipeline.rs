@@ -27,7 +27,7 @@ pub(crate) struct Pipeline {
     /// Whether results depend on the exact watermark before a row, besides the windows that it belongs to.
     pub(crate) reads_watermark: bool,
     /// Its place among those with the same end.
-    pub(crate) place: u32,
+    pub(crate) place: u16,
     /// Which input of a keyed operator it brings rows for; 0 elsewhere.
     pub(crate) input: usize,
 }

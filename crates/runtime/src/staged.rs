@@ -11,6 +11,7 @@
 use crate::buffer::{Buffer, Piece};
 use crate::columns::{selected, sliced};
 use crate::host::Host;
+use crate::ids::StreamNumber;
 use crate::input::PipelineCode;
 use crate::row_errors::RowErrors;
 use crate::stats::QueryStats;
@@ -23,16 +24,17 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Bits of a position that number the rows made of one row.
+/// Bits of a position that number the rows made of one row. The other 40 are the number of that row: so many rows of a split are
+/// 35 years of a thousand a second.
 const PLACE_BITS: u32 = 24;
 
 /// Where rows come from, in their places ([`Ordinal`]): the same after a restart, whatever files are new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Origin {
-    /// Number of the stream.
-    pub(crate) stream: u32,
+    /// The stream.
+    pub(crate) stream: StreamNumber,
     /// The pipeline's place among those with the same end.
-    pub(crate) pipeline: u32,
+    pub(crate) pipeline: u16,
 }
 
 /// Rows before a stage.
@@ -123,7 +125,8 @@ impl<'a> Staged<'a> {
         let origin = self.origins.as_ref().map_or(row as u64, |o| o[row].into());
         let place = self.places.get(row).copied().unwrap_or(0).min((1 << PLACE_BITS) - 1);
         let position = (self.first_row + origin) << PLACE_BITS | u64::from(place);
-        Ordinal { watermark, stream, position, pipeline }
+        let StreamNumber { input, split } = stream;
+        Ordinal { watermark, input, split, position, pipeline }
     }
 }
 

@@ -266,7 +266,7 @@ mod tests {
         let blobs = others.iter().flat_map(|manifest| manifest.blobs().cloned()).chain([own]).collect();
         let table = TableState { id: 1, entries: 1, partitions: vec![blobs] };
         let aggregation =
-            AggregationState { stream: 0, watermark: 5, tables: vec![table], slices: vec![], swept: None };
+            AggregationState { number: 0, watermark: 5, tables: vec![table], slices: vec![], swept: None };
         Manifest {
             format: FORMAT,
             checkpoint,

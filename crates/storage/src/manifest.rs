@@ -13,7 +13,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of manifests and of the state that they name. One of another version is refused.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 
 /// What the damage of a manifest of another version says.
 const OTHER_FORMAT: &str = "it has the format";
@@ -25,8 +25,10 @@ pub fn is_of_other_format(damage: &str) -> bool {
 
 /// Rows, lines, bytes of inputs and checkpoints are fewer.
 const MOST_COUNTED: u64 = 1 << 62;
-/// Streams are fewer.
-const MOST_STREAMS: u32 = 1 << 31;
+/// Splits of a source are fewer.
+const MOST_SPLITS: u32 = 1 << 31;
+/// Sources, aggregations and keyed operators are fewer.
+const MOST_INPUTS: u16 = 1 << 15;
 /// Rows and bytes of a part of the state are fewer.
 const MOST_STORED: u64 = 1 << 44;
 
@@ -79,7 +81,9 @@ pub struct BlobRef {
 pub struct SourceState {
     /// Its table.
     pub table: String,
-    /// In the order of their streams.
+    /// Its number among the inputs of the job's pipelines, which rows that are kept have in their places.
+    pub number: u16,
+    /// In the order of their numbers.
     pub splits: Vec<SplitState>,
 }
 
@@ -88,8 +92,8 @@ pub struct SourceState {
 pub struct SplitState {
     /// Its name.
     pub name: String,
-    /// Number of its stream, which rows that are kept have beside their places.
-    pub stream: u32,
+    /// Its number among those of the source, which rows that are kept have in their places.
+    pub number: u32,
     /// Where reading goes on, in the connector's unit; `None` at the start, or where splits have no positions.
     pub at: Option<u64>,
     /// Number of the next line, in files of lines.
@@ -107,8 +111,8 @@ pub struct SplitState {
 /// What a windowed aggregation keeps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AggregationState {
-    /// Number of the stream of its output.
-    pub stream: u32,
+    /// Its number among the inputs of the job's pipelines, as that of a source.
+    pub number: u16,
     /// Watermark that its windows have been fired for, in milliseconds.
     pub watermark: i64,
     /// Tables of windows that are not complete.
@@ -133,8 +137,8 @@ pub struct TableState {
 /// What a keyed operator keeps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OperatorState {
-    /// Number of the stream of its output.
-    pub stream: u32,
+    /// Its number among the inputs of the job's pipelines, as that of a source.
+    pub number: u16,
     /// Watermark up to which rows have been consumed, in milliseconds.
     pub watermark: i64,
     /// What each partition keeps.
@@ -242,14 +246,15 @@ impl Manifest {
         sizes.extend(waiting.flat_map(|rows| [rows.about.rows as u64, rows.about.bytes as u64]));
         counts.into_iter().all(|count| count < MOST_COUNTED)
             && sizes.into_iter().all(|size| size < MOST_STORED)
-            && self.streams().all(|stream| stream < MOST_STREAMS)
+            && self.inputs().all(|input| input < MOST_INPUTS)
+            && self.sources.iter().flat_map(|source| &source.splits).all(|split| split.number < MOST_SPLITS)
     }
 
-    /// The numbers of all streams.
-    pub fn streams(&self) -> impl Iterator<Item = u32> {
-        let splits = self.sources.iter().flat_map(|source| &source.splits).map(|split| split.stream);
-        let aggregations = self.aggregations.iter().map(|aggregation| aggregation.stream);
-        splits.chain(aggregations).chain(self.operators.iter().map(|operator| operator.stream))
+    /// The numbers of all inputs of pipelines.
+    pub fn inputs(&self) -> impl Iterator<Item = u16> {
+        let aggregations = self.aggregations.iter().map(|aggregation| aggregation.number);
+        let operators = self.operators.iter().map(|operator| operator.number);
+        aggregations.chain(operators).chain(self.sources.iter().map(|source| source.number))
     }
 
     /// All blobs that the checkpoint consists of.
@@ -290,15 +295,15 @@ mod tests {
             is_finished: false,
             is_later: false,
             shape: Value::Null,
-            sources: vec![SourceState { table: "t".into(), splits: vec![split] }],
+            sources: vec![SourceState { table: "t".into(), number: 0, splits: vec![split] }],
             aggregations: vec![AggregationState {
-                stream: 1,
+                number: 1,
                 watermark: 0,
                 tables: vec![table],
                 slices: vec![],
                 swept: None,
             }],
-            operators: vec![OperatorState { stream: 2, watermark: 0, partitions: vec![partition], windows: vec![] }],
+            operators: vec![OperatorState { number: 2, watermark: 0, partitions: vec![partition], windows: vec![] }],
             sinks: vec![SinkState { number: 0, table: "t".into(), token: None }],
             bytes_written: 0,
         }

@@ -107,16 +107,6 @@ impl Recovered {
         let sinks = self.manifest.sinks.iter().enumerate();
         sinks.filter(|(sink, _)| self.is_new_sink(*sink)).map(|(_, sink)| sink.table.as_str())
     }
-
-    /// The number of the stream of a windowed aggregation's output, if it had one.
-    pub(crate) fn stream_of_aggregation(&self, aggregation: usize) -> Option<u32> {
-        self.fit.aggregations[aggregation].map(|_| self.manifest.aggregations[aggregation].stream)
-    }
-
-    /// The number of the stream of a keyed operator's output, if it had one.
-    pub(crate) fn stream_of_operator(&self, operator: usize) -> Option<u32> {
-        self.fit.operators[operator].map(|_| self.manifest.operators[operator].stream)
-    }
 }
 
 /// A manifest with its parts in the order of the plan, and parts without contents for what is new.
@@ -125,22 +115,25 @@ fn arranged(plan: &QueryPlan, manifest: Manifest, fit: &Fit) -> Manifest {
         let part = |(now, place): (usize, &Option<usize>)| place.map_or_else(|| new(now), |place| kept[place].clone());
         places.iter().enumerate().map(part).collect()
     }
+    let mut inputs = manifest.inputs().max().map_or(0, |last| last + 1)..;
+    let mut next_input = || inputs.next().unwrap_or(u16::MAX);
     let mut next_number = manifest.sinks.iter().map(|sink| sink.number + 1).max().unwrap_or(0);
     let table = |sink: usize| plan.sinks[sink].table.as_ref().map_or_else(String::new, |table| table.name.clone());
     Manifest {
         sources: places(&manifest.sources, &fit.sources, |source| SourceState {
             table: plan.sources[source].name().to_string(),
+            number: next_input(),
             splits: Vec::new(),
         }),
         aggregations: places(&manifest.aggregations, &fit.aggregations, |_| AggregationState {
-            stream: 0,
+            number: next_input(),
             watermark: i64::MIN,
             tables: Vec::new(),
             slices: Vec::new(),
             swept: None,
         }),
         operators: places(&manifest.operators, &fit.operators, |_| OperatorState {
-            stream: 0,
+            number: next_input(),
             watermark: i64::MIN,
             partitions: Vec::new(),
             windows: Vec::new(),

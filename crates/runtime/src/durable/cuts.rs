@@ -34,7 +34,11 @@ pub(crate) fn make_cut(query: &Query, is_checkpoint: bool) -> bool {
     }
     let mut sources = Vec::with_capacity(query.sources().len());
     for (number, source) in query.sources().iter().enumerate() {
-        let mut state = SourceState { table: query.plan().sources[number].name().to_string(), splits: Vec::new() };
+        let mut state = SourceState {
+            table: query.plan().sources[number].name().to_string(),
+            number: source.number,
+            splits: Vec::new(),
+        };
         for split in &source.splits {
             let stream = query.stream(split.stream);
             let (consequences, reached) = stream.cut(generation);
@@ -42,7 +46,7 @@ pub(crate) fn make_cut(query: &Query, is_checkpoint: bool) -> bool {
             if !split.is_spare() && (reached.position.is_some() || !split.was_spare()) {
                 state.splits.push(SplitState {
                     name: split.name().to_string(),
-                    stream: stream.number,
+                    number: stream.number.split,
                     at: reached.position.map(|position| position.at),
                     line: reached.position.map_or(0, |position| position.line),
                     rows: reached.rows,

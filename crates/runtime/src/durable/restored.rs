@@ -2,7 +2,6 @@
 
 use super::blobs::{CheckpointedBlob, Restorable, StateBlob};
 use super::checkpointing::Checkpointing;
-use super::config::Recovered;
 use crate::source::split::Begin;
 use millstream_connectors::{Position, SplitReader};
 use millstream_plan::pipeline::{QueryPlan, SourcePlan};
@@ -15,7 +14,6 @@ use std::sync::{Arc, Weak};
 /// See the module; checked to be of a plan with as many parts.
 pub(crate) struct Restored<'a> {
     checkpointing: &'a Checkpointing,
-    recovered: &'a Recovered,
     manifest: &'a Manifest,
     /// Sources that are read from their beginning: new ones, and those that were read to their end before the first checkpoint.
     is_fresh: Vec<bool>,
@@ -27,8 +25,8 @@ pub(crate) struct RestoredSplit {
     pub(crate) reader: Option<Box<dyn SplitReader>>,
     /// Its name.
     pub(crate) name: String,
-    /// Number of its stream, if it had one.
-    pub(crate) stream: Option<u32>,
+    /// Its number among those of the source.
+    pub(crate) number: u32,
     /// How its reader begins.
     pub(crate) begin: Begin,
     /// How far it had come.
@@ -51,12 +49,7 @@ impl<'a> Restored<'a> {
         let last = plan.sources.iter().map(|source| source.phase).max().unwrap_or(0);
         let is_fresh = |(i, source): (usize, &SourcePlan)| source.phase < last || recovered.is_new_source(i);
         let is_fresh = plan.sources.iter().enumerate().map(is_fresh).collect();
-        Ok(Some(Restored { checkpointing, recovered, manifest, is_fresh }))
-    }
-
-    /// How its parts are those of the plan.
-    pub(crate) fn recovered(&self) -> &'a Recovered {
-        self.recovered
+        Ok(Some(Restored { checkpointing, manifest, is_fresh }))
     }
 
     /// What it says of itself.
@@ -96,7 +89,7 @@ impl<'a> Restored<'a> {
         readers: Vec<Box<dyn SplitReader>>,
     ) -> Result<Vec<RestoredSplit>, Diagnostic> {
         if self.is_fresh[source] {
-            return Ok(readers.into_iter().map(RestoredSplit::fresh).collect());
+            return Ok(readers.into_iter().zip(0..).map(RestoredSplit::fresh).collect());
         }
         let state = &self.manifest.sources[source];
         let mut found: BTreeMap<String, Box<dyn SplitReader>> = BTreeMap::new();
@@ -107,7 +100,7 @@ impl<'a> Restored<'a> {
         }
         let mut splits = Vec::with_capacity(found.len());
         for split in &state.splits {
-            let SplitState { name, stream, at, line, rows, ended, input, .. } = split.clone();
+            let SplitState { name, number, at, line, rows, ended, input, .. } = split.clone();
             let reader = found.remove(&name);
             if reader.is_none() && !ended && at.is_some() {
                 let message = format!("'{name}' of table {} is gone, but had not been read to its end", state.table);
@@ -126,22 +119,12 @@ impl<'a> Restored<'a> {
                 (false, Some(_)) => Begin::Resume(position),
                 (false, None) => Begin::Fresh,
             };
-            splits.push(RestoredSplit { reader, name, stream: Some(stream), begin, position, rows, input });
+            splits.push(RestoredSplit { reader, name, number, begin, position, rows, input });
         }
-        let new = order.into_iter().filter_map(|name| found.remove(&name));
-        splits.extend(new.map(|reader| RestoredSplit { begin: Begin::Resume(None), ..RestoredSplit::fresh(reader) }));
+        let next = state.splits.iter().map(|split| split.number + 1).max().unwrap_or(0);
+        let new = order.into_iter().filter_map(|name| found.remove(&name)).zip(next..);
+        splits.extend(new.map(|new| RestoredSplit { begin: Begin::Resume(None), ..RestoredSplit::fresh(new) }));
         Ok(splits)
-    }
-
-    /// The number of a constant source's stream, if it had one.
-    pub(crate) fn stream_of_constant(&self, source: usize) -> Option<u32> {
-        let split = self.manifest.sources[source].splits.first()?;
-        (!self.is_fresh[source]).then_some(split.stream)
-    }
-
-    /// The number of the first stream that had none.
-    pub(crate) fn next_stream(&self) -> u32 {
-        self.manifest.streams().max().map_or(0, |last| last + 1)
     }
 
     /// What a constant source begins with.
@@ -149,25 +132,12 @@ impl<'a> Restored<'a> {
         let has_ended = self.manifest.sources[source].splits.first().is_some_and(|split| split.ended);
         if has_ended && !self.is_fresh[source] { Begin::Ended } else { Begin::Fresh }
     }
-
-    /// Rows that the output of an operator counts from, so that rows from before come before those to come.
-    pub(crate) fn rows_of_outputs(&self) -> u64 {
-        self.manifest.checkpoint << 40
-    }
 }
 
 impl RestoredSplit {
     /// A split that no checkpoint knows.
-    pub(crate) fn fresh(reader: Box<dyn SplitReader>) -> RestoredSplit {
+    pub(crate) fn fresh((reader, number): (Box<dyn SplitReader>, u32)) -> RestoredSplit {
         let name = reader.name().to_string();
-        RestoredSplit {
-            reader: Some(reader),
-            name,
-            stream: None,
-            begin: Begin::Fresh,
-            position: None,
-            rows: 0,
-            input: None,
-        }
+        RestoredSplit { reader: Some(reader), name, number, begin: Begin::Fresh, position: None, rows: 0, input: None }
     }
 }

@@ -73,8 +73,9 @@ pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
     let state = |(number, source): (usize, &SourceRuntime)| {
         let rows = |split| query.host().stats.sources[number].split(split).rows.load(Relaxed);
         let splits = source.splits.iter().enumerate();
-        let splits = splits.filter_map(|(i, split)| split.as_read(query.stream(split.stream).number, rows(i)));
-        SourceState { table: query.plan().sources[number].name().to_string(), splits: splits.collect() }
+        let splits = splits.filter_map(|(i, split)| split.as_read(query.stream(split.stream).number.split, rows(i)));
+        let table = query.plan().sources[number].name().to_string();
+        SourceState { table, number: source.number, splits: splits.collect() }
     };
     last.manifest.sources = query.sources().iter().enumerate().map(state).collect();
     writer.commit(last, true)

@@ -148,10 +148,10 @@ mod tests {
     use arrow_array::types::Int64Type;
     use std::sync::Arc;
 
-    fn batch(rows: &[(i64, u32, u64)]) -> Batch {
+    fn batch(rows: &[(i64, u16, u64)]) -> Batch {
         let ordinals: Vec<Ordinal> = rows
             .iter()
-            .map(|&(watermark, stream, position)| Ordinal { watermark, stream, position, pipeline: 0 })
+            .map(|&(watermark, input, position)| Ordinal { watermark, input, split: 0, position, pipeline: 0 })
             .collect();
         let column =
             Int64Array::from_iter_values(rows.iter().map(|r| r.0.wrapping_mul(10_000) + r.1 as i64 * 100 + r.2 as i64));
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_split_keeps_the_order_within_partitions() {
-        let rows: Vec<(i64, u32, u64)> = (0..100).map(|i| (i, 0, i as u64)).collect();
+        let rows: Vec<(i64, u16, u64)> = (0..100).map(|i| (i, 0, i as u64)).collect();
         let hashes: Vec<i64> = (0..100i64).map(|i| (i % 7) << 60 | i).collect();
         let mut seen = 0;
         for (partition, part) in batch(&rows).split(&hashes, 6).unwrap() {

@@ -115,8 +115,8 @@ impl CountAggregate {
         })
     }
 
-    /// Counts the rows and updates their slices; what follows, in order.
-    fn count(&mut self, mut batch: Batch, work: &mut Work<'_>) -> Result<Vec<(u64, CountEvent)>, Diagnostic> {
+    /// Counts the rows and updates their slices; what follows, in order: groups, watermarks before their rows, events.
+    fn count(&mut self, mut batch: Batch, work: &mut Work<'_>) -> Result<Vec<(u64, i64, CountEvent)>, Diagnostic> {
         let rows = batch.rows();
         let times = times_of(&batch.columns[self.time])?;
         let groups = self.groups.assign(0, &batch.columns, rows, work)?;
@@ -125,7 +125,7 @@ impl CountAggregate {
         let (shape, length) = (self.shape, self.shape.slice());
         let (mut events, mut slots, mut counted) = (Vec::new(), Vec::with_capacity(rows), Vec::with_capacity(rows));
         for (row, (&group, &time)) in groups.iter().zip(times.iter()).enumerate() {
-            let key = &mut self.keys[group as usize];
+            let (key, watermark) = (&mut self.keys[group as usize], batch.ordinals[row].watermark);
             let number = key.rows;
             key.rows += 1;
             if shape.skips(number) {
@@ -140,10 +140,10 @@ impl CountAggregate {
             slots.push(slice.slot);
             counted.push(row as u32);
             if (number + 1).is_multiple_of(length) {
-                events.extend(key.filling.take().map(|slice| (group, CountEvent::Slice(slice))));
+                events.extend(key.filling.take().map(|slice| (group, watermark, CountEvent::Slice(slice))));
             }
             if shape.completes(number) {
-                events.push((group, CountEvent::Window));
+                events.push((group, watermark, CountEvent::Window));
             }
         }
         if counted.len() < rows {
@@ -161,14 +161,15 @@ impl State for CountAggregate {
             if batch.rows() == 0 {
                 continue;
             }
-            let (mut groups, mut windows) = (Vec::new(), Vec::new());
-            for (group, event) in self.count(batch, work)? {
+            let (mut groups, mut windows, mut watermarks) = (Vec::new(), Vec::new(), Vec::new());
+            for (group, watermark, event) in self.count(batch, work)? {
                 let (key, slots) = (&mut self.keys[group as usize], &mut self.table.slots);
                 match event {
                     // A window of one slice is that slice.
                     CountEvent::Slice(slice) if self.shape.slice() == self.shape.size => {
                         groups.push(group);
                         windows.push(slice);
+                        watermarks.push(watermark);
                     }
                     CountEvent::Slice(slice) => key.slices.push(slice, slots),
                     CountEvent::Window if self.shape.slice() == self.shape.size => {}
@@ -176,19 +177,21 @@ impl State for CountAggregate {
                         if let Some(window) = key.slices.query(slots) {
                             groups.push(group);
                             windows.push(window);
+                            watermarks.push(watermark);
                         }
                         (0..leave).for_each(|_| key.slices.pop(slots));
                     }
                 }
             }
             work.stats.windows_fired.fetch_add(windows.len() as u64, Relaxed);
-            for (groups, windows) in groups.chunks(work.most_rows).zip(windows.chunks(work.most_rows)) {
+            let parts = groups.chunks(work.most_rows).zip(windows.chunks(work.most_rows));
+            for ((groups, windows), watermarks) in parts.zip(watermarks.chunks(work.most_rows)) {
                 let slots: Vec<i64> = windows.iter().map(|w| w.slot).collect();
                 let mut columns = self.groups.columns(groups);
                 columns.extend(self.table.columns(&slots));
                 columns.push(timestamps(windows.iter().map(|w| w.first).collect()));
                 columns.push(timestamps(windows.iter().map(|w| w.last.saturating_add(1)).collect()));
-                work.emit(columns, windows.len());
+                work.emit_behind(columns, watermarks.to_vec());
                 slots.into_iter().for_each(|slot| self.table.slots.remove(slot));
             }
         }
@@ -271,12 +274,12 @@ impl CountRows {
         })
     }
 
-    fn emit(&self, output: &mut Vec<(u32, i64, i64)>, work: &mut Work<'_>) -> Result<(), Diagnostic> {
+    fn emit(&self, output: &mut Vec<(u32, i64, i64, i64)>, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         for part in output.chunks(work.most_rows) {
             let mut columns = self.rows.gather(&part.iter().map(|o| o.0).collect::<Vec<_>>())?;
             columns.push(timestamps(part.iter().map(|o| o.1).collect()));
             columns.push(timestamps(part.iter().map(|o| o.2).collect()));
-            work.emit(columns, part.len());
+            work.emit_behind(columns, part.iter().map(|o| o.3).collect());
         }
         output.clear();
         Ok(())
@@ -311,9 +314,10 @@ impl State for CountRows {
             let groups = self.groups.assign(0, &batch.columns, rows, work)?;
             self.keys.resize_with(self.groups.len(), KeyRows::default);
             self.times.extend_from_slice(&times_of(&batch.columns[self.time])?);
+            let ordinals = batch.ordinals;
             let first = self.rows.push(batch.columns, rows)?;
             let mut output = Vec::new();
-            for (row, &group) in (first..).zip(&groups) {
+            for ((row, &group), ordinal) in (first..).zip(&groups).zip(ordinals) {
                 let key = &mut self.keys[group as usize];
                 let number = key.rows;
                 key.rows += 1;
@@ -327,7 +331,7 @@ impl State for CountRows {
                 let times = || key.open.iter().map(|&row| self.times[row as usize]);
                 let start = times().min().unwrap_or(0);
                 let end = times().max().unwrap_or(0).saturating_add(1);
-                output.extend(key.open.iter().map(|&row| (row, start, end)));
+                output.extend(key.open.iter().map(|&row| (row, start, end, ordinal.watermark)));
                 key.open.drain(..shape.leave() as usize);
                 work.stats.windows_fired.fetch_add(1, Relaxed);
                 if output.len() >= work.most_rows {

@@ -117,8 +117,8 @@ impl Part for KeptPartition {
 impl KeyedStation {
     /// What is kept when all inputs have ended.
     pub(super) fn ended(&self) -> OperatorState {
-        let (stream, watermark) = (self.output.number, i64::MAX);
-        OperatorState { stream, watermark, partitions: Vec::new(), windows: Vec::new() }
+        let (number, watermark) = (self.output.number.input, i64::MAX);
+        OperatorState { number, watermark, partitions: Vec::new(), windows: Vec::new() }
     }
 
     /// All inputs have ended before the cut.

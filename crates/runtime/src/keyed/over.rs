@@ -85,12 +85,12 @@ impl Over {
         if rows == 0 && ready.ended.is_empty() {
             return Ok(());
         }
-        let passed = ReadyRows::passed(&ready.times, &ready.batch.ordinals);
+        let watermarks = ready.watermarks();
         let (mut steps, step_of) = self.steps(&ready);
         let slots = step_of.iter().map(|&s| steps[s].result).collect();
         let next = self.processed;
         self.processed += rows as u64;
-        let in_order = |position| Ordinal { watermark: 0, stream: 0, position, pipeline: 0 };
+        let in_order = |position| Ordinal { watermark: 0, input: 0, split: 0, position, pipeline: 0 };
         let ordinals: Vec<Ordinal> = (next..self.processed).map(in_order).collect();
         self.table.update(&ready.batch.columns, slots, &ordinals, work)?;
         let mut retired = Vec::new();
@@ -102,7 +102,7 @@ impl Over {
         let mut columns = ready.batch.columns;
         columns.extend(self.table.columns(&results));
         retired.into_iter().for_each(|slot| self.table.slots.remove(slot));
-        work.emit_behind(columns, rows, passed.as_deref());
+        work.emit_behind(columns, watermarks);
         Ok(())
     }
 

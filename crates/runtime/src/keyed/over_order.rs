@@ -298,13 +298,12 @@ impl WaitingRanks {
 }
 
 impl ReadyRows {
-    /// The watermark that rows of these times come behind, if some do: `i64::MIN` for those that do not.
-    pub(super) fn passed(times: &[i64], ordinals: &[Ordinal]) -> Option<Vec<i64>> {
-        let is_late = |(time, ordinal): (&i64, &Ordinal)| *time <= ordinal.watermark;
-        times.iter().zip(ordinals).any(is_late).then(|| {
-            let passed = |(time, ordinal)| if is_late((time, ordinal)) { ordinal.watermark } else { i64::MIN };
-            times.iter().zip(ordinals).map(passed).collect()
-        })
+    /// The watermarks that the rows are put out behind, as for [`Work::emit_behind`].
+    pub(super) fn watermarks(&self) -> Vec<i64> {
+        let behind = |(i, ordinal): (usize, &Ordinal)| {
+            self.times.get(i).map_or(ordinal.watermark, |time| ordinal.watermark.max(time.saturating_sub(1)))
+        };
+        self.batch.ordinals.iter().enumerate().map(behind).collect()
     }
 }
 

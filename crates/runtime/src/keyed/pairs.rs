@@ -12,7 +12,7 @@ use millstream_types::Diagnostic;
 pub(crate) struct Pairs {
     left: Vec<u32>,
     right: Vec<u32>,
-    /// As `Rows::watermarks`, up to the last pair that is late.
+    /// As for [`Work::emit_behind`]; empty where pairs are put out without.
     watermarks: Vec<i64>,
 }
 
@@ -41,13 +41,10 @@ impl Pairs {
         self.right.push(right);
     }
 
-    /// Adds a pair that comes behind a watermark; `i64::MIN` when it is not late.
+    /// Adds a pair that is put out behind a watermark.
     #[inline]
     pub(crate) fn push_behind(&mut self, left: u32, right: u32, watermark: i64) {
-        if watermark > i64::MIN {
-            self.watermarks.resize(self.left.len(), i64::MIN);
-            self.watermarks.push(watermark);
-        }
+        self.watermarks.push(watermark);
         self.push(left, right);
     }
 
@@ -69,13 +66,10 @@ impl Pairs {
             columns.extend(sides.right.gather(&self.right)?);
         }
         let mut watermarks = std::mem::take(&mut self.watermarks);
-        if !watermarks.is_empty() {
-            watermarks.resize(rows, i64::MIN);
-        }
         if !has_residual {
             self.mark(sides, 0..rows);
             if sides.shows_pairs {
-                work.emit_behind(columns, rows, Some(&watermarks[..]).filter(|all| !all.is_empty()));
+                emit_pairs(columns, rows, watermarks, work);
             }
             self.clear();
             return Ok(());
@@ -92,7 +86,7 @@ impl Pairs {
                 let kept = UInt32Array::from(kept);
                 columns = columns.iter().map(|c| selected(c, &kept)).collect::<Result<_, _>>()?;
             }
-            work.emit_behind(columns, length, Some(&watermarks[..]).filter(|all| !all.is_empty()));
+            emit_pairs(columns, length, watermarks, work);
         }
         Ok(())
     }
@@ -117,6 +111,13 @@ impl Pairs {
     }
 }
 
+fn emit_pairs(columns: Vec<ArrayRef>, rows: usize, watermarks: Vec<i64>, work: &mut Work<'_>) {
+    match watermarks.is_empty() {
+        true => work.emit(columns, rows),
+        false => work.emit_behind(columns, watermarks),
+    }
+}
+
 /// The numbers of the rows, columns of the left and then of the right, for which the residual is TRUE.
 pub(crate) fn residual_of(columns: &[ArrayRef], rows: usize, work: &mut Work<'_>) -> Result<Vec<u32>, Diagnostic> {
     let condition = work.code.residual.as_ref().ok_or_else(|| Diagnostic::bug("a join has no residual"))?;
@@ -127,7 +128,7 @@ pub(crate) fn residual_of(columns: &[ArrayRef], rows: usize, work: &mut Work<'_>
     work.errors.fatal().map_or(Ok(kept), Err)
 }
 
-/// Outputs rows of an input with NULLs for the other one, and the watermarks that they come behind, if any.
+/// Outputs rows of an input with NULLs for the other one; behind watermarks, where there are any.
 pub(crate) fn emit_padded(
     stores: [&RowStore; 2],
     port: usize,
@@ -141,7 +142,7 @@ pub(crate) fn emit_padded(
         let mut columns = stores[0].gather(of(0))?;
         columns.extend(stores[1].gather(of(1))?);
         let first = place * work.most_rows;
-        work.emit_behind(columns, part.len(), watermarks.get(first..first + part.len()));
+        emit_pairs(columns, part.len(), watermarks.get(first..first + part.len()).unwrap_or(&[]).to_vec(), work);
     }
     Ok(())
 }

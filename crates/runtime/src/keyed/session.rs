@@ -13,6 +13,7 @@ use super::store::{Doubling, timestamps};
 use crate::input::OperatorCode;
 use arrow_array::ArrayRef;
 use millstream_plan::pipeline::{KeyedOperator, SlotAggregates};
+use millstream_plan::window::Timeline;
 use millstream_state::Ordinal;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::Diagnostic;
@@ -274,6 +275,12 @@ impl Sessions {
         [of(|s| s.start), of(|s| s.end)]
     }
 
+    /// The watermarks that sessions are put out behind, as for [`Work::emit_behind`].
+    pub(crate) fn watermarks(&self, numbers: &[u32], timeline: Timeline) -> Vec<i64> {
+        let behind = |&n: &u32| timeline.watermark_at(self.all[n as usize].end - 1).saturating_sub(1);
+        numbers.iter().map(behind).collect()
+    }
+
     /// Forgets keys without open sessions, when there are many.
     pub(crate) fn forget(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         if !self.doubling.is_due(self.groups.len(), work.is_tight) {
@@ -345,7 +352,7 @@ impl State for SessionAggregate {
             let mut columns = self.sessions.groups.columns(&groups);
             columns.extend(self.table.columns(&slots));
             columns.extend(self.sessions.bounds(part));
-            work.emit(columns, part.len());
+            work.emit_behind(columns, self.sessions.watermarks(part, work.timeline));
             slots.into_iter().for_each(|slot| self.table.slots.remove(slot));
         }
         complete.into_iter().for_each(|session| self.sessions.free(session));

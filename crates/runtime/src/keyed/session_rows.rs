@@ -104,7 +104,7 @@ impl State for SessionRows {
         for (rows, owners) in rows.chunks(work.most_rows).zip(owners.chunks(work.most_rows)) {
             let mut columns = self.rows.gather(rows)?;
             columns.extend(self.sessions.bounds(owners));
-            work.emit(columns, rows.len());
+            work.emit_behind(columns, self.sessions.watermarks(owners, work.timeline));
         }
         complete.into_iter().for_each(|session| self.sessions.free(session));
         self.forget(work.is_tight)?;

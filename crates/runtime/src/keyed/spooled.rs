@@ -22,6 +22,8 @@ struct SpooledUnit {
 /// Units whose rows are, in part, in files.
 pub(super) struct SpooledOutput {
     files: Arc<SpillFiles>,
+    /// As [`Unit::place`].
+    partition: Option<usize>,
     units: VecDeque<SpooledUnit>,
     /// What of it is not consumed, since it waited for that last.
     output: Unconsumed,
@@ -31,10 +33,11 @@ impl SpooledOutput {
     /// With the numbers of the units, the watermarks before them, and their items.
     pub(super) fn new(
         files: Arc<SpillFiles>,
+        partition: Option<usize>,
         units: impl Iterator<Item = (u64, Option<i64>, Vec<Item>)>,
     ) -> SpooledOutput {
         let units = units.map(|(number, before, items)| SpooledUnit { number, before, items: items.into() });
-        SpooledOutput { files, units: units.collect(), output: Unconsumed::default() }
+        SpooledOutput { files, partition, units: units.collect(), output: Unconsumed::default() }
     }
 }
 
@@ -59,13 +62,13 @@ impl KeyedStation {
             return Ok(consequences);
         }
         let item = unit.items.pop_front();
-        let (before, continues) = (unit.before, !unit.items.is_empty());
+        let (before, place, continues) = (unit.before, spooled.partition, !unit.items.is_empty());
         if !continues {
             spooled.units.pop_front();
         }
         let rows = item.map(|item| self.read_item(item, &spooled.files)).transpose()?;
         let rows = rows.into_iter().map(|rows| self.host.held(rows, &mut spooled.output)).collect();
-        consequences.deliver(self.output.id, number, Unit { rows, before, continues, ..Unit::default() });
+        consequences.deliver(self.output.id, number, Unit { rows, before, place, continues, ..Unit::default() });
         consequences.then = Some(Job::new(KeyedJob::PutOut(spooled)));
         Ok(consequences)
     }

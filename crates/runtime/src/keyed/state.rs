@@ -55,6 +55,8 @@ pub(crate) struct Work<'a> {
     pub(crate) is_tight: bool,
     /// Milliseconds since the query started.
     pub(crate) now_ms: i64,
+    /// What the watermark of the output is behind the operator's.
+    pub(crate) held_back_ms: i64,
     /// What the times of windows are.
     pub(crate) timeline: Timeline,
     /// `window_time` of the rows that are output; of operators without windows what the job's watermark has reached.
@@ -64,13 +66,19 @@ pub(crate) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Adds rows to the output, none of which is late there.
+    /// Adds rows of the window to the output, or rows whose order nobody can rely on.
     pub(crate) fn emit(&mut self, columns: Vec<ArrayRef>, rows: usize) {
-        self.emit_behind(columns, rows, None);
+        self.push(columns, rows, None);
     }
 
-    /// Adds rows to the output, with the watermarks that some of them come behind, as [`Rows::watermarks`].
-    pub(crate) fn emit_behind(&mut self, columns: Vec<ArrayRef>, rows: usize, watermarks: Option<&[i64]>) {
+    /// Adds rows to the output, each with the highest watermark of the operator under which it is not put out. The rows of one
+    /// watermark come in an order that depends on the input alone; so does then their place ([`Ordinal`](millstream_state::Ordinal)).
+    pub(crate) fn emit_behind(&mut self, columns: Vec<ArrayRef>, mut watermarks: Vec<i64>) {
+        watermarks.iter_mut().for_each(|watermark| *watermark = watermark.saturating_sub(self.held_back_ms));
+        self.push(columns, watermarks.len(), Some(&watermarks));
+    }
+
+    fn push(&mut self, columns: Vec<ArrayRef>, rows: usize, watermarks: Option<&[i64]>) {
         let bytes = bytes_of(&columns) / rows.max(1);
         for first in (0..rows).step_by(self.most_rows) {
             let length = self.most_rows.min(rows - first);

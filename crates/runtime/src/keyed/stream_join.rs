@@ -54,13 +54,6 @@ impl Reach {
         self.of(0).max(self.of(1)).max(0).saturating_add(1)
     }
 
-    /// The watermark of the output that a row comes behind, as `Rows::watermarks`.
-    #[inline]
-    fn passed(self, time: i64, watermark: i64) -> i64 {
-        let passed = watermark.saturating_sub(self.held_back());
-        if time <= passed { passed } else { i64::MIN }
-    }
-
     #[inline]
     fn matches(self, left: i64, right: i64) -> bool {
         right.saturating_add(self.lower) <= left && left <= right.saturating_add(self.upper)
@@ -322,7 +315,6 @@ impl StreamJoin {
             next[port] += 1;
             let (row, group) = (arrived[port].first + i, arrived[port].groups[i]);
             let (time, watermark) = (views[port].times[row], arrived[port].ordinals[i].watermark);
-            let passed = reach.passed(time, watermark);
             let others = (arrived[other].first + next[other]) as u32;
             let mut partner = match group {
                 NONE => NONE,
@@ -333,7 +325,7 @@ impl StreamJoin {
                 let (l, r) = if port == 0 { (time, other_time) } else { (other_time, time) };
                 if partner < others && watermark <= reach.last(other, other_time) && reach.matches(l, r) {
                     let (l, r) = if port == 0 { (row as u32, partner) } else { (partner, row as u32) };
-                    pairs.push_behind(l, r, passed);
+                    pairs.push_behind(l, r, watermark);
                     if pairs.len() == work.most_rows {
                         pairs.flush(&mut sides, work)?;
                     }
@@ -343,20 +335,19 @@ impl StreamJoin {
         }
         pairs.flush(&mut sides, work)?;
         (self.sides[0].matched, self.sides[1].matched) = (left_matched, right_matched);
-        self.emit_not_kept(reach, &arrived, work)
+        self.emit_not_kept(&arrived, work)
     }
 
     /// Outputs rows of outer sides that came too late to be kept and met nothing.
-    fn emit_not_kept(&mut self, reach: Reach, arrived: &[NewRows; 2], work: &mut Work<'_>) -> Result<(), Diagnostic> {
+    fn emit_not_kept(&mut self, arrived: &[NewRows; 2], work: &mut Work<'_>) -> Result<(), Diagnostic> {
         let stores = [&self.sides[0].store, &self.sides[1].store];
         for (port, (side, arrived)) in self.sides.iter().zip(arrived).enumerate().filter(|(_, (side, _))| side.is_outer)
         {
             let is_alone = |&i: &usize| !arrived.is_kept[i] && !side.matched[arrived.first + i];
             let alone: Vec<usize> = (0..arrived.is_kept.len()).filter(is_alone).collect();
-            let passed = |&i: &usize| reach.passed(side.times[arrived.first + i], arrived.ordinals[i].watermark);
-            let passed: Vec<i64> = alone.iter().map(passed).collect();
+            let watermarks: Vec<i64> = alone.iter().map(|&i| arrived.ordinals[i].watermark).collect();
             let rows: Vec<u32> = alone.iter().map(|i| (arrived.first + i) as u32).collect();
-            emit_padded(stores, port, &rows, &passed, work)?;
+            emit_padded(stores, port, &rows, &watermarks, work)?;
         }
         Ok(())
     }
@@ -392,8 +383,8 @@ impl StreamJoin {
 
     /// Outputs rows of outer sides that are dead and had no partner.
     fn emit_unmatched(&mut self, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        let mut alone = [Vec::new(), Vec::new()];
-        for (side, alone) in self.sides.iter_mut().zip(&mut alone) {
+        let mut alone = [(Vec::new(), Vec::new()), (Vec::new(), Vec::new())];
+        for (side, (alone, watermarks)) in self.sides.iter_mut().zip(&mut alone) {
             while let Some(Reverse((deadline, row))) = side.deadlines.peek().copied() {
                 if deadline > watermark {
                     break;
@@ -401,11 +392,15 @@ impl StreamJoin {
                 side.deadlines.pop();
                 if !side.matched[row as usize] {
                     alone.push(row);
+                    watermarks.push(deadline - 1);
                 }
             }
         }
         let stores = [&self.sides[0].store, &self.sides[1].store];
-        alone.iter().enumerate().try_for_each(|(port, rows)| emit_padded(stores, port, rows, &[], work))
+        let mut emit = |(port, (rows, watermarks)): (usize, &(Vec<u32>, Vec<i64>))| {
+            emit_padded(stores, port, rows, watermarks, work)
+        };
+        alone.iter().enumerate().try_for_each(&mut emit)
     }
 
     /// Forgets what is dead, when so much has come that it pays, or the time to live has passed.

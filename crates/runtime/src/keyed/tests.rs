@@ -157,7 +157,8 @@ fn steps(random: &Dice, (inputs, has_late): (usize, bool), count: usize) -> Vec<
             let count = if random.below(5) == 0 { 0 } else { random.below(60) };
             let row = |_| {
                 position += 1;
-                let ordinal = Ordinal { watermark: before, stream: port as u32, position, pipeline: port as u32 };
+                let ordinal =
+                    Ordinal { watermark: before, input: port as u16, split: 0, position, pipeline: port as u16 };
                 let behind = if has_late && random.below(4) == 0 { random.below(150) as i64 } else { 0 };
                 let time = before + 1 + random.below(12) as i64 * 10 - behind;
                 let name = match random.below(9) {
@@ -210,6 +211,7 @@ fn advance(
         most_rows: 50,
         is_tight: true,
         now_ms,
+        held_back_ms: 0,
         timeline: Timeline::Own,
         window: step.watermark,
         output: output::Output::in_memory(),

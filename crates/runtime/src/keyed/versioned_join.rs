@@ -60,7 +60,7 @@ struct VersionKey {
 struct Met {
     left: Vec<u32>,
     right: Vec<u32>,
-    /// As `Rows::watermarks`.
+    /// As for [`Work::emit_behind`].
     watermarks: Vec<i64>,
 }
 
@@ -164,7 +164,7 @@ impl VersionedJoin {
             }
             met.left.push(row);
             met.right.push(version);
-            met.watermarks.push(if time <= ordinal.watermark { ordinal.watermark } else { i64::MIN });
+            met.watermarks.push(ordinal.watermark.max(time.saturating_sub(1)));
             if met.left.len() == work.most_rows {
                 self.flush(met, work)?;
             }
@@ -188,9 +188,7 @@ impl VersionedJoin {
         let of = |rows: &[u32]| kept.iter().map(|&i| rows[i]).collect::<Vec<u32>>();
         let mut columns = self.left.gather(&of(&left))?;
         columns.extend(self.right.gather(&of(&right))?);
-        let watermarks: Vec<i64> = kept.iter().map(|&i| watermarks[i]).collect();
-        let is_any_late = watermarks.iter().any(|&watermark| watermark > i64::MIN);
-        work.emit_behind(columns, kept.len(), is_any_late.then_some(&watermarks[..]));
+        work.emit_behind(columns, kept.iter().map(|&i| watermarks[i]).collect());
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! A worker's turn at a partition: jobs are done one by one, and what each puts out is delivered before the next.
 
 use super::batch::Batch;
+use super::behind::held_back;
 use super::inbox::{PartitionJob, Waiting};
 use super::output::{Finished, Item, Output};
 use super::spooled::SpooledOutput;
@@ -79,7 +80,7 @@ impl KeyedStation {
             self.rounds.consumed(bytes);
             let output = self.advance(partition, waiting, watermark, functions, &mut consequences)?;
             self.stats.rows_out.fetch_add(output.rows() as u64, Relaxed);
-            self.finish_job(&job, output, &mut consequences);
+            self.finish_job(partition, &job, output, &mut consequences);
             if let PartitionJob::Advance { completed, .. } = job {
                 self.stats.delay.record(completed.elapsed());
             }
@@ -134,6 +135,7 @@ impl KeyedStation {
             most_rows: self.host.buffer_size.rows(),
             is_tight: self.host.flow.is_tight(),
             now_ms: self.now_ms(),
+            held_back_ms: held_back(&self.plan),
             timeline: self.plan.timeline,
             window: reached,
             output: match spilling.may_spill() {
@@ -167,7 +169,7 @@ impl KeyedStation {
     }
 
     /// Delivers what a job has output.
-    fn finish_job(&self, job: &PartitionJob, output: Finished, consequences: &mut Consequences) {
+    fn finish_job(&self, partition: usize, job: &PartitionJob, output: Finished, consequences: &mut Consequences) {
         let (mut items, files) = (output.items.into_iter().peekable(), output.files);
         if let PartitionJob::Advance { units, .. } = job {
             let unit = |(number, &mark): (usize, &i64)| {
@@ -177,11 +179,12 @@ impl KeyedStation {
                 let before = self.windows.as_ref().map(|_| timeline.watermark_at(mark).saturating_sub(1));
                 (units.first + number as u64 * units.step, before, std::iter::from_fn(of_mark).collect())
             };
-            return self.deliver_items(files, units.marks.iter().enumerate().map(unit), consequences);
+            let units = units.marks.iter().enumerate().map(unit);
+            return self.deliver_items(Some(partition), files, units, consequences);
         }
         let items: Vec<Item> = items.map(|(_, item)| item).collect();
         if !items.is_empty() {
-            self.deliver_items(files, std::iter::once((self.next_unit(), None, items)), consequences);
+            self.deliver_items(None, files, std::iter::once((self.next_unit(), None, items)), consequences);
         }
         if let PartitionJob::Last = job {
             let mut open = self.open.lock();
@@ -199,21 +202,22 @@ impl KeyedStation {
         consequences.deliver(self.output.id, self.next_unit(), unit);
     }
 
-    /// Delivers units of the output: their numbers, watermarks before them, and items. Those that are in files are put out by a
-    /// task of their own.
+    /// Delivers units of the output of a partition: their numbers, watermarks before them, and items. Those that are in files are put
+    /// out by a task of their own. (The output of a regular join is in no order, so its rows are numbered as they come.)
     fn deliver_items(
         &self,
+        partition: Option<usize>,
         files: Option<std::sync::Arc<millstream_storage::SpillFiles>>,
         units: impl Iterator<Item = (u64, Option<i64>, Vec<Item>)>,
         consequences: &mut Consequences,
     ) {
         if let Some(files) = files {
-            let output = Box::new(SpooledOutput::new(files, units));
+            let output = Box::new(SpooledOutput::new(files, partition, units));
             return consequences.tasks.push(self.put_out(output));
         }
         for (number, before, items) in units {
             let rows = items.into_iter().filter_map(Item::in_memory).collect();
-            consequences.deliver(self.output.id, number, Unit { rows, before, ..Unit::default() });
+            consequences.deliver(self.output.id, number, Unit { rows, before, place: partition, ..Unit::default() });
         }
     }
 }

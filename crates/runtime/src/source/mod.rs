@@ -35,6 +35,8 @@ pub(crate) type Constant = (Vec<ArrayRef>, usize);
 
 /// A source of the plan.
 pub(crate) struct SourceRuntime {
+    /// In the places of its rows; see [`StreamNumber`](crate::ids::StreamNumber).
+    pub(crate) number: u16,
     /// `None` for constant rows.
     pub(crate) decoder: Option<Arc<dyn Decoder>>,
     pub(crate) event_time: Option<EventTime>,

@@ -71,9 +71,9 @@ impl Split {
     }
 
     /// The same for the last checkpoint, with the number of its stream and the rows that came of it; `None` if nothing has.
-    pub(crate) fn as_read(&self, stream: u32, rows: u64) -> Option<SplitState> {
+    pub(crate) fn as_read(&self, number: u32, rows: u64) -> Option<SplitState> {
         let (name, ended) = (self.name().to_string(), self.reading.lock().ended);
-        let state = SplitState { name, stream, rows, watermark: i64::MAX, ended, ..SplitState::default() };
+        let state = SplitState { name, number, rows, watermark: i64::MAX, ended, ..SplitState::default() };
         (!self.is_spare()).then_some(state)
     }
 

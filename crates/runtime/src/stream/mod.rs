@@ -7,7 +7,7 @@
 pub(crate) mod sequencer;
 
 use crate::buffer::{Buffer, Generation};
-use crate::ids::{Port, SplitId, StationId, StreamId};
+use crate::ids::{Port, SplitId, StationId, StreamId, StreamNumber};
 use crate::station::{BufferPlace, Consequences, ProcessTask, Task};
 use millstream_sync::epochs::{EpochRing, EpochWriter, Outcome, Release};
 use parking_lot::Mutex;
@@ -42,9 +42,8 @@ pub(crate) enum Feed {
 pub(crate) struct Stream {
     /// Its place among the streams of the query.
     pub(crate) id: StreamId,
-    /// Its number in the places of rows. A query that goes on from a checkpoint keeps those that were there, also
-    /// if a source has more splits now.
-    pub(crate) number: u32,
+    /// Its number in the places of rows.
+    pub(crate) number: StreamNumber,
     /// Where its units come from.
     pub(crate) feed: Feed,
     /// Its readers.
@@ -64,7 +63,7 @@ struct Entrance {
 impl Stream {
     /// With the sequencer of its rows.
     pub(crate) fn new(
-        (id, number): (StreamId, u32),
+        (id, number): (StreamId, StreamNumber),
         feed: Feed,
         channels: Vec<Channel>,
         sequencer: Sequencer,

@@ -12,6 +12,9 @@ use millstream_types::Diagnostic;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+/// Bits of the number of a row that count those of its unit, for streams of stations.
+const ROWS_OF_UNIT_BITS: u32 = 32;
+
 /// What arrives at a stream under one number.
 #[derive(Debug, Default)]
 pub(crate) struct Unit {
@@ -20,6 +23,9 @@ pub(crate) struct Unit {
     /// What the watermark before the rows is at least: a window's rows come when the windows before it are complete, also
     /// where the stream gets to know of several at once.
     pub(crate) before: Option<i64>,
+    /// Where the rows of the unit stand among those of the station's other units under the same watermark: a partition. `None` for
+    /// splits, whose rows are numbered through.
+    pub(crate) place: Option<usize>,
     /// The stream's watermark after the rows, where it does not follow from them.
     pub(crate) watermark: Option<i64>,
     /// The generation that begins after the rows and the watermark, if one does.
@@ -68,6 +74,8 @@ pub(crate) struct Sequencer {
     next_unit: u64,
     /// Units whose predecessors are not there yet; bounded by the chunks in flight.
     waiting: BTreeMap<u64, Unit>,
+    /// Whether the next part of a unit is not its first.
+    is_continued: bool,
     next_buffer: u64,
     next_row: u64,
     watermark: i64,
@@ -85,6 +93,7 @@ impl Sequencer {
         Sequencer {
             next_unit: 0,
             waiting: BTreeMap::new(),
+            is_continued: false,
             next_buffer: 0,
             next_row: rows,
             watermark: i64::MIN,
@@ -109,6 +118,10 @@ impl Sequencer {
         }
         while let Some(unit) = self.waiting.remove(&self.next_unit) {
             self.next_unit += u64::from(!unit.continues);
+            if let (Some(place), false) = (unit.place, self.is_continued) {
+                self.next_row = (place as u64) << ROWS_OF_UNIT_BITS;
+            }
+            self.is_continued = unit.continues;
             for mut rows in unit.rows {
                 let brings = match &mut self.clock {
                     Some(clock) => clock.stamp(&mut rows),
@@ -214,6 +227,25 @@ mod tests {
         let min = i64::MIN;
         assert_eq!(out, [format!("0:1@{min}"), "w9".into(), "1:2@9".into(), "2:3@9".into(), "end".into()]);
         assert_eq!(sequencer.units(), 3);
+    }
+
+    #[test]
+    fn rows_of_stations_are_numbered_within_their_unit() {
+        let (mut sequencer, mut out) = (Sequencer::new(None, 0, None), Vec::new());
+        let mut arrive = |number, unit| {
+            sequencer.arrive(number, unit, |s| {
+                if let Sequenced::Buffer(buffer) = s {
+                    out.push((buffer.stamp.first_row >> 32, buffer.stamp.first_row as u32));
+                }
+            });
+            out.clone()
+        };
+        let of = |place, rows, continues| Unit { place: Some(place), continues, ..unit(rows, None) };
+        assert!(arrive(1, of(7, 2, true)).is_empty());
+        assert!(arrive(1, of(7, 3, true)).is_empty());
+        assert_eq!(arrive(0, of(5, 4, false)), [(5, 0), (7, 0), (7, 2)]);
+        assert_eq!(arrive(1, of(7, 1, false)).last(), Some(&(7, 5)));
+        assert_eq!(arrive(2, of(5, 1, false)).last(), Some(&(5, 0)));
     }
 
     #[test]

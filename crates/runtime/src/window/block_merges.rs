@@ -198,9 +198,10 @@ impl WindowStation {
             consequences.parked.push(Parked { task: self.merge_task(merge), until });
             return Ok(consequences);
         }
-        let (unit, before) = (merge.unit(), self.before(&merge.firing));
+        let (unit, before, place) =
+            (merge.unit(), self.before(&merge.firing), Some(merge.firing.partitions(merge.group).start));
         let mut deliver = |rows: Vec<Rows>, continues| {
-            consequences.deliver(self.output.id, unit, Unit { rows, before, continues, ..Unit::default() });
+            consequences.deliver(self.output.id, unit, Unit { rows, before, place, continues, ..Unit::default() });
         };
         if let Some(merged) = merge.piece(&windows.tables, &windows.types, self.host.spilling.block_bytes())? {
             for rows in self.rows_of_window(&merge.firing, &merged, 0) {

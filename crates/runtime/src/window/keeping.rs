@@ -39,8 +39,8 @@ struct KeptWindows {
 impl WindowStation {
     /// What is kept when all windows have been fired.
     pub(super) fn ended(&self) -> AggregationState {
-        let (stream, watermark) = (self.output.number, i64::MAX);
-        AggregationState { stream, watermark, tables: vec![], slices: vec![], swept: None }
+        let (number, watermark) = (self.output.number.input, i64::MAX);
+        AggregationState { number, watermark, tables: vec![], slices: vec![], swept: None }
     }
 
     /// A cut has come by: what is kept is handed over. Under the lock of the progress, when the windows that belong before the cut

@@ -12,7 +12,7 @@ use std::ptr;
 use std::sync::Arc;
 
 /// Place of rows for objects that do not keep it.
-const NO_PLACE: Ordinal = Ordinal { watermark: i64::MIN, stream: 0, position: 0, pipeline: 0 };
+const NO_PLACE: Ordinal = Ordinal { watermark: i64::MIN, input: 0, split: 0, position: 0, pipeline: 0 };
 /// Tables that a task has used last, so that rows that go back and forth between a few of them need not search them again.
 const RECENT: usize = 8;
 

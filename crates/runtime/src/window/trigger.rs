@@ -201,7 +201,8 @@ impl WindowStation {
     fn merge(&self, firing: &Firing, group: usize, consequences: &mut Consequences) {
         let merged = merge(&firing.sealed_tables(), firing.partitions(group));
         let rows = self.rows_of_window(firing, &merged, 0).collect();
-        let unit = Unit { rows, before: self.before(firing), ..Unit::default() };
+        let unit =
+            Unit { rows, before: self.before(firing), place: Some(firing.partitions(group).start), ..Unit::default() };
         consequences.deliver(self.output.id, firing.unit(group), unit);
         self.window_delivered(firing);
         self.fire_held(consequences);
@@ -293,7 +294,8 @@ impl WindowStation {
             from += part.as_ref().map_or(0, |part| part.rows);
             let continues = from < merged.len();
             let rows = part.into_iter().collect();
-            let unit = Unit { rows, before: self.before(firing), continues, ..Unit::default() };
+            let (before, place) = (self.before(firing), Some(lane * (PARTITIONS / overlap.lanes.len())));
+            let unit = Unit { rows, before, place, continues, ..Unit::default() };
             consequences.deliver(self.output.id, firing.unit(lane), unit);
             if !continues {
                 break;

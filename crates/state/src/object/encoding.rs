@@ -14,8 +14,8 @@ impl Ordinal {
     pub fn save(&self, out: &mut ByteWriter) {
         out.i64(self.watermark);
         out.u64(self.position);
-        out.u32(self.stream);
-        out.u32(self.pipeline);
+        out.u32(self.split);
+        out.u32(u32::from(self.input) << 16 | u32::from(self.pipeline));
     }
 
     /// Reads what [`Ordinal::save`] has written.
@@ -23,8 +23,8 @@ impl Ordinal {
     /// # Errors
     /// When there are not enough bytes.
     pub fn restore(from: &mut ByteReader<'_>) -> Result<Ordinal, Damaged> {
-        let (watermark, position) = (from.i64()?, from.u64()?);
-        Ok(Ordinal { watermark, position, stream: from.u32()?, pipeline: from.u32()? })
+        let (watermark, position, split, numbers) = (from.i64()?, from.u64()?, from.u32()?, from.u32()?);
+        Ok(Ordinal { watermark, input: (numbers >> 16) as u16, split, position, pipeline: numbers as u16 })
     }
 }
 

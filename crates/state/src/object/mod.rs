@@ -20,19 +20,23 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 pub(crate) use values::{Values, key_of_number, number_of_key, positive_zero};
 
-/// Place of a row in the input of a query, in the order in which keyed operators consume rows: it does not depend on
-/// workers, so neither do results that depend on the order of rows.
+/// Place of a row in the input of a query, in the order in which keyed operators consume rows: it depends on the input alone,
+/// neither on workers nor on when a watermark came, so neither do results that depend on the order of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ordinal {
-    /// Watermark of the row's stream before it, in milliseconds.
+    /// Watermark of the row's stream before it, in milliseconds. Of rows that a station has put out it is the highest one under
+    /// which they are not put out: `window_end - 2` of a window's rows.
     pub watermark: i64,
-    /// Stream.
-    pub stream: u32,
-    /// Place in the stream.
+    /// Number of the source or station that the row comes from; a job keeps it over restarts and changes of its script.
+    pub input: u16,
+    /// Number of the source's split; 0 for stations.
+    pub split: u32,
+    /// Of a split: rows of it before this one. Of a station: the partition, and the row's place among those that it puts out
+    /// there under the same watermark. Behind that the row's place among those made of one.
     pub position: u64,
     /// Pipeline that has brought the row: several may make rows of one, such as those of a UNION ALL of a table with
     /// itself.
-    pub pipeline: u32,
+    pub pipeline: u16,
 }
 
 /// What an entry points to.
@@ -286,7 +290,7 @@ mod tests {
     use crate::table::Table;
 
     fn place(position: u64) -> Ordinal {
-        Ordinal { watermark: 0, stream: 0, position, pipeline: 0 }
+        Ordinal { watermark: 0, input: 0, split: 0, position, pipeline: 0 }
     }
 
     fn table_of_numbers(numbers: std::ops::Range<i64>) -> Table {

@@ -56,7 +56,8 @@ impl Row {
     fn ordinal(&self) -> Ordinal {
         Ordinal {
             watermark: self.place as i64 / 9,
-            stream: (self.place / 3 % 3) as u32,
+            input: (self.place / 3 % 3) as u16,
+            split: 0,
             position: self.place % 3,
             pipeline: 0,
         }
