@@ -1,6 +1,5 @@
-//! Forms of values in serialised statistics: times in seconds, and what is told in two fields.
+//! Forms of values in serialised statistics: times in seconds, and pairs that are two fields.
 
-use super::snapshot::CodeOrigin;
 use serde::Serializer;
 use serde::ser::SerializeMap;
 use std::fmt::Display;
@@ -16,14 +15,6 @@ pub(super) fn seconds_of_nanos<S: Serializer>(nanos: &u64, to: S) -> Result<S::O
 
 pub(super) fn text<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(value)
-}
-
-/// `origin` and `reused`.
-pub(super) fn origin<S: Serializer>(origin: &CodeOrigin, to: S) -> Result<S::Ok, S::Error> {
-    let mut map = to.serialize_map(Some(2))?;
-    map.serialize_entry("origin", origin.name())?;
-    map.serialize_entry("reused", &(*origin != CodeOrigin::Compiled))?;
-    map.end()
 }
 
 /// `least` and `greatest`.

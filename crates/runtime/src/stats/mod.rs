@@ -4,6 +4,7 @@
 //! counters, what has begun and what was added before; so nothing is locked. A snapshot is not a consistent cut.
 
 mod checkpoints;
+mod compilation;
 mod cycles;
 pub(crate) mod forms;
 mod histogram;
@@ -13,14 +14,15 @@ mod spill;
 
 pub use checkpoints::CheckpointSnapshot;
 pub(crate) use checkpoints::CheckpointStats;
+pub use compilation::{CodeOrigin, Compilation};
 use cycles::CycleClock;
 pub(crate) use histogram::Histogram;
 pub use histogram::Times;
 pub(crate) use programs::ProgramStats;
 pub use programs::{ColumnSnapshot, KeysSnapshot, ProfileSnapshot, ProgramSnapshot, VariantSnapshot};
 pub use snapshot::{
-    Begun, CodeOrigin, Compilation, HardwareSnapshot, PipelineSnapshot, STATS_VERSION, SinkSnapshot, SourceSnapshot,
-    SplitSnapshot, StatsSnapshot, TriggerSnapshot, WorkerSnapshot,
+    Begun, HardwareSnapshot, PipelineSnapshot, STATS_VERSION, SinkSnapshot, SourceSnapshot, SplitSnapshot,
+    StatsSnapshot, TriggerSnapshot, WorkerSnapshot,
 };
 pub use spill::SpillSnapshot;
 

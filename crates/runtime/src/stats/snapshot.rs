@@ -3,7 +3,8 @@
 //! Serialised they are the object that `docs/statistics.md` describes.
 
 use super::checkpoints::CheckpointSnapshot;
-use super::forms::{origin, seconds};
+use super::compilation::Compilation;
+use super::forms::seconds;
 use super::histogram::Times;
 use super::programs::ProgramSnapshot;
 use super::spill::SpillSnapshot;
@@ -93,45 +94,6 @@ pub struct HardwareSnapshot {
     pub mispredictions_per_row: f64,
     /// Misses of the last cache.
     pub cache_misses_per_row: f64,
-}
-
-/// The making of machine code for a program.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Compilation {
-    /// Name of the program, such as `pipeline 0`.
-    pub program: String,
-    /// How long it took to make the code, or to load it from disk; zero when it was in memory.
-    #[serde(rename = "time_s", serialize_with = "seconds")]
-    pub time: Duration,
-    /// Length of the code.
-    pub code_bytes: u64,
-    /// Where it came from.
-    #[serde(flatten, serialize_with = "origin")]
-    pub origin: CodeOrigin,
-    /// What was wrong with the code kept on disk: why a file was not used, or why the code could not be kept.
-    pub cache_problem: Option<String>,
-}
-
-/// Where machine code came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum CodeOrigin {
-    /// It was made for the query.
-    Compiled,
-    /// A query of the same process had it made or loaded.
-    Memory,
-    /// Another process had kept it.
-    Disk,
-}
-
-impl CodeOrigin {
-    /// As in the statistics.
-    pub fn name(self) -> &'static str {
-        match self {
-            CodeOrigin::Compiled => "compiled",
-            CodeOrigin::Memory => "memory",
-            CodeOrigin::Disk => "disk",
-        }
-    }
 }
 
 /// Counters of a source at one moment: sums over its splits.
