@@ -362,11 +362,11 @@ fn rewrite_checkpoints(folder: &Path, change: impl Fn(&str) -> String) {
 #[test]
 fn state_of_another_version_is_refused_with_both_numbers() {
     let job = Copying::stopped();
-    rewrite_checkpoints(job.folder.path(), |body| body.replacen("\"format\":6", "\"format\":5", 1));
-    job.refused("MS3012", "it has the format 5; this version reads format 6");
+    rewrite_checkpoints(job.folder.path(), |body| body.replacen("\"format\":7", "\"format\":6", 1));
+    job.refused("MS3012", "it has the format 6; this version reads format 7");
     // The name of the job had no checksum once.
     fs::write(job.path("state/job-1/job"), "18ea61ab6b8dcc787a69").unwrap();
-    job.refused("MS3012", "it has the format 5; this version reads format 6");
+    job.refused("MS3012", "it has the format 6; this version reads format 7");
 }
 
 #[test]

@@ -6,7 +6,6 @@ use millstream::{Diagnostic, Session};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use tempfile::TempDir;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -75,10 +74,10 @@ impl Stopped {
         assert!(whole.is_ok_and(|has_ended| has_ended));
         stopped.expected = stopped.rows();
         assert!(stopped.expected.len() > ROWS * 3);
-        // The machine decides how far the job comes; until it has left two checkpoints and is not at its end.
-        for ms in (200..).step_by(100) {
+        // The machine decides how many checkpoints come before that row; until two have.
+        for row in (100..).step_by(50) {
             stopped.put_back();
-            let has_ended = stopped.run(300, "2", true, Some(Duration::from_millis(ms))).unwrap();
+            let has_ended = stopped.run(300, "2", true, Some(row)).unwrap();
             let mut files = Vec::new();
             read_all(stopped.folder.path(), &["state", "out"], &mut files);
             let manifests = files.iter().filter(|(path, _)| is_manifest(path)).count();
@@ -148,7 +147,7 @@ impl Stopped {
         rate: usize,
         workers: &str,
         has_state: bool,
-        stop_after: Option<Duration>,
+        stop_at_row: Option<u64>,
     ) -> Result<bool, Diagnostic> {
         let state = self.folder.path().join("state").display().to_string();
         let mut settings = vec![
@@ -159,7 +158,7 @@ impl Stopped {
         ];
         if has_state {
             // A run to the end takes as much time for a checkpoint as for the rows.
-            let interval = if stop_after.is_some() { "20 ms" } else { "1 min" };
+            let interval = if stop_at_row.is_some() { "20 ms" } else { "1 min" };
             settings.extend([
                 ("execution.checkpointing.dir", state.as_str()),
                 ("execution.checkpointing.interval", interval),
@@ -179,7 +178,7 @@ impl Stopped {
                 self.folder.path().join("out").join(name).display()
             ))?;
         }
-        run_or_stop(&mut session, INSERTS, stop_after)
+        run_or_stop(&mut session, INSERTS, stop_at_row)
     }
 
     /// The rows of all tables that are to be seen, with the table's name, sorted.

@@ -5,6 +5,7 @@ use arrow_array::types::Int64Type;
 use millstream::{Collected, Diagnostic, RunMonitor, Session, SessionConfig, StatsSnapshot, code};
 use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs a script within so much memory, without spilling, and gives the number of rows of its last query.
@@ -53,6 +54,21 @@ fn counting(name: &str, first: u64, rows: u64, options: &str) -> String {
     )
 }
 
+/// Runs the test that calls this in a process of its own, for what the other tests hold counts for every query of a process;
+/// whether this is the process that has called, where nothing is left to do.
+fn has_run_alone() -> bool {
+    const ALONE: &str = "MILLSTREAM_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return false;
+    }
+    let thread = std::thread::current();
+    let test = thread.name().expect("a test's thread has its name");
+    let run = Command::new(std::env::current_exe().unwrap()).args(["--exact", test]).env(ALONE, "1").output().unwrap();
+    let printed = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success() && printed.contains("1 passed"), "{printed}{}", String::from_utf8_lossy(&run.stderr));
+    true
+}
+
 const COUNT: &str = "SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' DAY)) \
      GROUP BY window_start, window_end, id";
 
@@ -88,6 +104,9 @@ fn more_keys_than_fit_are_spilled() {
 
 #[test]
 fn ten_times_the_budget_takes_little_more_than_that() {
+    if has_run_alone() {
+        return;
+    }
     let directory = tempfile::tempdir().unwrap();
     let table = counting("t", 0, 4_000_000, "");
     // In memory they would be two million keys, too far apart for an array, in each of two tables, of about 80 bytes each.
@@ -99,7 +118,7 @@ fn ten_times_the_budget_takes_little_more_than_that() {
     assert_eq!(counts, vec![2; 2_000_000]);
     assert!(stats.spill.bytes_written > 64 << 20, "{:?}", stats.spill);
     // A tenth more at most is what is aimed at, and measured by the benchmark; here others use the machine.
-    assert!(stats.memory.peak <= (32 << 20) / 2 * 3, "{:?}", stats.memory);
+    assert!(stats.memory.peak <= (32 << 20) / 4 * 5, "{:?}", stats.memory);
 }
 
 /// Queries whose keyed operator keeps much more than a few megabytes, with the number of their rows and the sum of the last
@@ -198,6 +217,9 @@ fn keeping_operators() -> Vec<(&'static str, String, usize, i64)> {
 
 #[test]
 fn slices_of_overlapping_windows_are_spilled() {
+    if has_run_alone() {
+        return;
+    }
     let directory = tempfile::tempdir().unwrap();
     let table = counting("t", 0, 1_036_800, "");
     // Twelve days. Each window has up to 345,600 keys, in four slices; a third of the keys comes again after a day.
@@ -216,13 +238,17 @@ fn slices_of_overlapping_windows_are_spilled() {
         assert!(stats.spill.bytes_written > 12 << 20, "{window}: {:?}", stats.spill);
         assert_eq!(stats.spill.bytes_held, 0, "{window}");
         let (peak, in_memory) = (stats.memory.peak, in_memory.1.memory.peak);
-        assert!(peak <= 4 * (12 << 20) && peak < in_memory, "{window}: {peak} instead of {in_memory} bytes");
+        assert!(peak <= 2 * (12 << 20), "{window}: {peak} bytes");
+        assert!(in_memory > 2 * (12 << 20), "{window}: {in_memory} bytes");
     }
     assert!(is_empty(directory.path()));
 }
 
 #[test]
 fn what_operators_keep_is_spilled() {
+    if has_run_alone() {
+        return;
+    }
     let directory = tempfile::tempdir().unwrap();
     for (number, (what, script, rows, sum)) in keeping_operators().into_iter().enumerate() {
         let (compression, io) = if number % 2 == 0 { ("none", "direct") } else { ("zstd", "buffered") };
@@ -231,8 +257,8 @@ fn what_operators_keep_is_spilled() {
         let (numbers, stats) = run_spilling(directory.path(), &settings, &script).expect(what);
         assert_eq!((numbers.len(), numbers.iter().sum::<i64>()), (rows, sum), "{what}");
         assert!(stats.spill.bytes_written > 1 << 19, "{what}: {:?}", stats.spill);
-        // Of so little memory, what a few tasks hold at a moment is a large part, the more when others use the machine.
-        assert!(stats.memory.peak <= 4 * (8 << 20), "{what}: {:?}", stats.memory);
+        // Of so little memory, what a few tasks hold at a moment is a large part.
+        assert!(stats.memory.peak <= 2 * (8 << 20), "{what}: {:?}", stats.memory);
         assert_eq!(stats.spill.bytes_held, 0, "{what}");
         assert!(is_empty(directory.path()), "{what}");
     }

@@ -9,10 +9,12 @@ use crate::tests_dir;
 use arrow_array::cast::AsArray;
 use millstream::{Collected, Diagnostic, RunMonitor, Session};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 /// How the parts of a run differ: workers, and whether state is spilled.
 const RUNS: [(&str, &str); 4] = [("2", "auto"), ("1", "always"), ("4", "auto"), ("3", "always")];
+
+/// The runs that are stopped: all but the last.
+const STOPS: u64 = RUNS.len() as u64 - 1;
 
 fn session(folder: &Path, (workers, spill): (&str, &str)) -> Session {
     let state = folder.join("state").to_string_lossy().into_owned();
@@ -27,17 +29,27 @@ fn session(folder: &Path, (workers, spill): (&str, &str)) -> Session {
     Configuration::new("recovered", &settings).session()
 }
 
-/// Defines the tables of Nexmark, the view `q` of a query, and the table `out` for its rows.
-fn define(session: &mut Session, folder: &Path, ddl: &str, query: &str) -> Result<(), Diagnostic> {
+/// The files of Nexmark, with their rows: each is read in a second, in twenty parts.
+const FILES: [(&str, u64); 4] = [("person", 400), ("auction", 1200), ("bid", 18_400), ("events", 20_000)];
+
+/// Defines the tables of Nexmark, the view `q` of a query, and the table `out` for its rows; how many rows the query reads.
+fn define(session: &mut Session, folder: &Path, ddl: &str, query: &str) -> Result<u64, Diagnostic> {
     let data = tests_dir().join("nexmark").to_string_lossy().into_owned();
-    let ddl = std::fs::read_to_string(tests_dir().join("nexmark").join(ddl)).unwrap().replace("${DATA}", &data);
+    let mut ddl = std::fs::read_to_string(tests_dir().join("nexmark").join(ddl)).unwrap().replace("${DATA}", &data);
+    let query = std::fs::read_to_string(tests_dir().join(format!("nexmark/queries/{query}.sql"))).unwrap();
+    let mut read = 0;
+    for (table, rows) in FILES {
+        let path = format!("{table}.jsonl.zst'");
+        if ddl.contains(&path) {
+            ddl = ddl.replace(&path, &format!("{path}, 'scan.rate-limit.rows-per-second' = '{rows}'"));
+            let is_read = table == "events" || query.split(|c: char| !c.is_alphanumeric()).any(|word| word == table);
+            read += if is_read { rows } else { 0 };
+        }
+    }
     session.run(&ddl)?;
     session.run(COUNT_CHAR)?;
-    define_query(
-        session,
-        folder,
-        &std::fs::read_to_string(tests_dir().join(format!("nexmark/queries/{query}.sql"))).unwrap(),
-    )
+    define_query(session, folder, &query)?;
+    Ok(read)
 }
 
 /// The same of a query over tables that are there.
@@ -57,35 +69,21 @@ fn define_query(session: &mut Session, folder: &Path, query: &str) -> Result<(),
     ))
 }
 
-/// Runs the query until it ends, or, for a while, until it has stopped; whether it has ended.
-fn run(session: &mut Session, stop_after: Option<Duration>) -> Result<bool, Diagnostic> {
-    run_or_stop(session, "INSERT INTO `out` SELECT * FROM q", stop_after)
-}
-
-/// How long the query takes when it is not stopped.
-fn undisturbed(ddl: &str, query: &str) -> Result<Duration, Diagnostic> {
-    let folder = tempfile::tempdir().unwrap();
-    let mut session = session(folder.path(), RUNS[0]);
-    define(&mut session, folder.path(), ddl, query)?;
-    let start = Instant::now();
-    run(&mut session, None)?;
-    Ok(start.elapsed())
+/// Runs the query until it ends, or until that many rows have been read; whether it has ended.
+fn run(session: &mut Session, stop_at_row: Option<u64>) -> Result<bool, Diagnostic> {
+    run_or_stop(session, "INSERT INTO `out` SELECT * FROM q", stop_at_row)
 }
 
 /// The number of times that the query has been stopped before its end, and how its rows differ from Flink's.
-fn check(ddl: &str, query: &str, seed: u32) -> Result<(usize, String), Diagnostic> {
-    let usual = undisturbed(ddl, query)?;
+fn check(ddl: &str, query: &str, seed: u64) -> Result<(usize, String), Diagnostic> {
     let folder = tempfile::tempdir().unwrap();
     let mut stopped = 0;
-    for (number, settings) in RUNS.into_iter().enumerate() {
+    for (number, settings) in (0..).zip(RUNS) {
         let mut session = session(folder.path(), settings);
-        define(&mut session, folder.path(), ddl, query)?;
-        let is_last = number + 1 == RUNS.len();
-        // Soon enough that the query is still at work, however fast the machine is, at another point of it each time.
-        let stop_after = usual * (1 + (seed * 7 + number as u32 * 13) % 8) / 20;
-        if !run(&mut session, (!is_last).then_some(stop_after))? {
-            stopped += 1;
-        }
+        let rows = define(&mut session, folder.path(), ddl, query)?;
+        // At another row of each query and run, and early enough that the last run has rows left.
+        let percent = 8 + (seed * 7 + number * 13) % 13;
+        stopped += usize::from(!run(&mut session, (number < STOPS).then_some(rows * percent / 100))?);
     }
     let mut session = session(folder.path(), RUNS[0]);
     define(&mut session, folder.path(), ddl, query)?;
@@ -108,8 +106,7 @@ fn queries_that_are_stopped_and_go_on_give_flinks_rows() {
         }
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
-    // How many depends on the machine: where readers are much faster than workers, they have read all when the stop comes.
-    assert!(stopped > 0, "no stop came before the end of a query");
+    assert_eq!(stopped, QUERIES.len() * STOPS as usize, "a stop came after the end of a query");
 }
 
 /// Queries of `tests/flink` with late rows, or rows that wait.
@@ -129,14 +126,14 @@ const LATE: [&str; 9] = [
 fn check_late(query: &str, seed: u64) -> Result<(usize, String), Diagnostic> {
     let (folder, mut stopped) = (tempfile::tempdir().unwrap(), 0);
     let read = |file: String| std::fs::read_to_string(flink::folder().join(file)).unwrap();
-    let slow = "'scan.rate-limit.rows-per-second' = '500', 'format' = 'json'";
+    let slow = "'scan.rate-limit.rows-per-second' = '200', 'format' = 'json'";
     let ddl = read("queries/ddl.sql".into()).replace("'format' = 'json'", slow);
     for (number, settings) in (0..).zip(RUNS) {
         let mut session = session(folder.path(), settings);
         flink::execute(&mut session, &ddl)?;
         define_query(&mut session, folder.path(), &read(format!("queries/{query}.sql")))?;
-        let stop_after = (number < 3).then(|| Duration::from_millis(40 + (seed * 37 + number * 53) % 90));
-        stopped += usize::from(!run(&mut session, stop_after)?);
+        let stop_at_row = (number < STOPS).then(|| 15 + (seed * 37 + number * 53) % 30);
+        stopped += usize::from(!run(&mut session, stop_at_row)?);
     }
     let mut session = session(folder.path(), RUNS[0]);
     flink::execute(&mut session, &ddl)?;
@@ -160,5 +157,5 @@ fn queries_with_late_rows_that_are_stopped_and_go_on_give_flinks_rows() {
         }
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
-    assert!(stopped > LATE.len(), "{stopped} stops");
+    assert_eq!(stopped, LATE.len() * STOPS as usize, "a stop came after the end of a query");
 }

@@ -1,25 +1,35 @@
 //! Inserts that are stopped with a checkpoint.
 
 use millstream::{Collected, Diagnostic, Outcome, RunMonitor, Session, code};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Runs an insert until it ends, or, for a while, until it has stopped; whether it has ended.
-pub fn run_or_stop(session: &mut Session, insert: &str, stop_after: Option<Duration>) -> Result<bool, Diagnostic> {
-    let monitor = RunMonitor::new();
+/// Runs an insert to its end, or until its sources have read that many rows in this run; whether it has ended. Sources with a
+/// rate limit keep what they read between two looks small, so that the place of the stop does not depend on the machine.
+pub fn run_or_stop(session: &mut Session, insert: &str, stop_at_row: Option<u64>) -> Result<bool, Diagnostic> {
+    let (monitor, is_over) = (&RunMonitor::new(), &AtomicBool::new(false));
     let statement = &session.parse(insert)?[0];
-    let cancel = monitor.cancel().clone();
-    let stopper = stop_after.map(|time| {
-        std::thread::spawn(move || {
-            std::thread::sleep(time);
-            cancel.stop();
-        })
+    let outcome = std::thread::scope(|scope| {
+        if let Some(rows) = stop_at_row {
+            scope.spawn(move || stop_at(rows, monitor, is_over));
+        }
+        let outcome = session.execute(statement, &mut Collected::new(), monitor);
+        is_over.store(true, Ordering::Relaxed);
+        outcome
     });
-    let outcome = session.execute(statement, &mut Collected::new(), &monitor);
-    stopper.into_iter().for_each(|thread| thread.join().unwrap());
     match outcome {
         Ok(Outcome::Ran(_) | Outcome::Done(_)) => Ok(true),
         Err(diagnostic) if diagnostic.code == code::SUSPENDED => Ok(false),
         Ok(_) => panic!("an insert has no other outcome"),
         Err(diagnostic) => Err(diagnostic),
+    }
+}
+
+fn stop_at(rows: u64, monitor: &RunMonitor, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        if monitor.stats().is_some_and(|stats| stats.snapshot().rows_in >= rows) {
+            return monitor.cancel().stop();
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
