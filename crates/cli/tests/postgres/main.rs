@@ -2,6 +2,7 @@
 //!
 //! - `queries`: SQL whose rows end up in tables of every kind, and what is refused;
 //! - `spans`: spans under checkpoints, whatever step a process dies at;
+//! - `changed`: jobs that are changed between two runs;
 //! - `kills`, `from_kafka`: jobs of the command that are killed at random moments;
 //! - `encryption`: TLS, with every `sslmode`;
 //! - `failures`: a server that goes away and comes back, and one that does not.
@@ -10,6 +11,7 @@
 #[path = "../../../engine/tests/kafka/broker.rs"]
 #[allow(dead_code, reason = "what the tests of the connector need besides")]
 mod broker;
+mod changed;
 #[path = "../support/draws.rs"]
 mod draws;
 mod encryption;
