@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::benchmarks::Window;
+use crate::benchmarks::{Comparison, Window, Workload};
 use crate::generator::Plan;
 use crate::suite::{Failure, Options};
 use clap::{Parser, Subcommand};
@@ -65,6 +65,9 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Generate(Plan),
+    Compare(Comparison),
+    #[command(hide = true)]
+    Workload(Workload),
     #[command(hide = true)]
     Window(Window),
 }

@@ -36,6 +36,11 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Some(Command::Generate(plan)) => return generator::command(plan),
+        Some(Command::Compare(comparison)) => return comparison.run(),
+        Some(Command::Workload(workload)) => {
+            println!("{}", workload.run()?);
+            return Ok(());
+        }
         Some(Command::Window(window)) => {
             println!("{}", window.once()?);
             return Ok(());

@@ -2,6 +2,7 @@
 
 mod adaptive;
 mod ads;
+mod builds;
 mod flink;
 mod ingestion;
 mod joins;
@@ -29,6 +30,7 @@ mod ysb;
 mod ysb_stream;
 
 use crate::suite::Benchmark;
+pub(crate) use builds::{Comparison, Workload};
 pub(crate) use resources::once;
 pub(crate) use state::Window;
 

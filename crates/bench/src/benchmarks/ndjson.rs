@@ -1,5 +1,6 @@
 //! Bids per bidder and 10 seconds over a file of bids, beside DuckDB on the same file.
 
+use super::builds::Prepared;
 use crate::suite::{Across, Benchmark, Case, Failure, Peer, Runs, Suite, System, query, session};
 use millstream::{Session, SessionConfig};
 use std::path::{Path, PathBuf};
@@ -18,11 +19,33 @@ pub(crate) const BENCHMARK: Benchmark = Benchmark {
 
 const BIDS: u64 = 1_000_000;
 
+const COUNT: &str = "SELECT bidder, window_start, COUNT(*) AS bids
+    FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+    GROUP BY bidder, window_start, window_end";
+
 /// Writes the file, runs both systems in turn, compares and reports.
 fn run(suite: &mut Suite) -> Result<(), Failure> {
     let (bids, threads) = (suite.rows(BIDS), suite.threads());
     let file = suite.generate("the file", || data_file(&suite.options.directory, bids))?;
     let bytes = std::fs::metadata(&file)?.len();
+    let mut session = over(&file, threads)?;
+    let mut duckdb = Peer::python("bench_peers.py");
+    duckdb.args(["duckdb", "tumbling", "ndjson"]).arg(&file).arg(threads.to_string());
+    let systems = [System::measured("millstream", threads, move || query(&mut session, COUNT)).touching(bytes)];
+    let peers = Peer::system(suite, "duckdb", threads, &mut duckdb).map(|peer| peer.touching(bytes));
+    let case = Case::new("bids per bidder", bids).with_all(systems).with_all(peers);
+    suite.measure(Across::Different, vec![case])?;
+    Ok(())
+}
+
+/// The count over so many bids, or several times as many, having made both files.
+pub(super) fn counted(directory: &Path, bids: u64, times: u64, threads: usize) -> Result<Prepared, Failure> {
+    data_file(directory, bids)?;
+    let file = data_file(directory, bids * times)?;
+    Ok((over(&file, threads)?, COUNT.into(), bids * times))
+}
+
+fn over(file: &Path, threads: usize) -> Result<Session, Failure> {
     let mut session = session(threads)?;
     session.run(&format!(
         "CREATE TABLE bid (
@@ -32,16 +55,7 @@ fn run(suite: &mut Suite) -> Result<(), Failure> {
          ) WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'json')",
         file.display()
     ))?;
-    let sql = "SELECT bidder, window_start, COUNT(*) AS bids
-               FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECOND))
-               GROUP BY bidder, window_start, window_end";
-    let mut duckdb = Peer::python("bench_peers.py");
-    duckdb.args(["duckdb", "tumbling", "ndjson"]).arg(&file).arg(threads.to_string());
-    let systems = [System::measured("millstream", threads, move || query(&mut session, sql)).touching(bytes)];
-    let peers = Peer::system(suite, "duckdb", threads, &mut duckdb).map(|peer| peer.touching(bytes));
-    let case = Case::new("bids per bidder", bids).with_all(systems).with_all(peers);
-    suite.measure(Across::Different, vec![case])?;
-    Ok(())
+    Ok(session)
 }
 
 /// The file with so many bids, made once by the nexmark generator.

@@ -89,7 +89,7 @@ fn count(name: &str, rows: u64, is_twice: bool) -> Result<[f64; COUNTERS.len()],
 }
 
 /// The number after a label, such as `==7== D1  misses:  1,234  ( 1,000 rd + 234 wr)`.
-fn counter(text: &str, label: &str) -> Option<f64> {
+pub(super) fn counter(text: &str, label: &str) -> Option<f64> {
     let mut lines = text.lines().map(|line| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" "));
     let line = lines.find(|line| line.starts_with(label))?;
     let number = line[label.len()..].split_whitespace().next()?;

@@ -2,6 +2,7 @@
 
 pub(crate) mod data;
 
+use super::builds::Prepared;
 use crate::suite::{Across, Benchmark, Case, Failure, Runs, Suite, discard, first_checked, session};
 use data::{Combined, Events, Format};
 use millstream::Session;
@@ -91,6 +92,15 @@ pub(crate) fn prepared(threads: usize) -> Result<Session, Failure> {
     session.run(COUNT_CHAR)?;
     session.run(&side_input())?;
     Ok(session)
+}
+
+/// A query from memory, over the rounds that it is measured over or several times as many.
+pub(super) fn one(name: &str, events: u64, times: u64, threads: usize) -> Result<Prepared, Failure> {
+    let query = QUERIES.iter().find(|query| query.name == name).ok_or("no such query")?;
+    let events = Events::generate(events, threads)?;
+    let (mut session, rounds) = (prepared(threads)?, query.rounds * times);
+    events.register(&mut session, rounds)?;
+    Ok((session, query.sql.into(), events.rows(query.tables) * rounds))
 }
 
 fn run(suite: &mut Suite) -> Result<(), Failure> {

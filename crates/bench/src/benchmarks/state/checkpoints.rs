@@ -7,6 +7,7 @@
 use super::stream::{BLOCK, Keys, Stream};
 use super::watched::{Emptied, Ran, run};
 use super::{Missed, record};
+use crate::benchmarks::builds::Prepared;
 use crate::suite::{Failure, Suite, median, session};
 use millstream::{CheckpointSnapshot, Collected, Session};
 use serde_json::{Map, Value, json};
@@ -27,6 +28,9 @@ const CHANGING: u64 = 100;
 /// What checkpoints may write of a state in which little changes, as a part of it.
 const WRITTEN: f64 = 0.1;
 
+/// Event time of the rows of [`counted`]: two windows and a half.
+const COUNTED_MS: u64 = 25_000;
+
 const QUERY: &str = "INSERT INTO counts SELECT k, window_start, COUNT(*)
     FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '10' SECOND))
     WHERE event_type = 0 GROUP BY k, window_start, window_end";
@@ -40,6 +44,12 @@ pub(super) fn measure(suite: &mut Suite, missed: &mut Missed) -> Result<(), Fail
     pairs(suite, missed, "dense keys", Keys::Random(keys))?;
     pairs(suite, missed, "scattered keys", Keys::Scattered(keys))?;
     changing(suite, missed, keys)
+}
+
+/// The count of views with so many keys over so many blocks, for a session that is given a directory for checkpoints.
+pub(crate) fn counted(keys: u64, blocks: u64, threads: usize) -> Result<Prepared, Failure> {
+    let stream = Stream::new(Keys::Random(keys), blocks, blocks * BLOCK / COUNTED_MS).kept();
+    Ok((over(&stream, threads, None)?, QUERY.into(), stream.rows()))
 }
 
 /// A session over the stream, with a checkpoint every second if there is a directory for it.

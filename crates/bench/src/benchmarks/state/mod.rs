@@ -12,8 +12,10 @@ mod watched;
 mod windows;
 
 use crate::suite::{Benchmark, Failure, Record, Runs, Suite, median};
+pub(super) use checkpoints::counted;
 use serde_json::{Map, Value};
 pub(super) use stream::{BLOCK, Keys, Stream};
+pub(super) use watched::Emptied;
 pub(crate) use windows::Window;
 
 pub(crate) const BENCHMARK: Benchmark = Benchmark {

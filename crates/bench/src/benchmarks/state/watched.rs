@@ -53,17 +53,17 @@ pub(super) fn run(
 
 /// A directory that is empty, and gone in the end.
 #[derive(Debug)]
-pub(super) struct Emptied(PathBuf);
+pub(crate) struct Emptied(PathBuf);
 
 impl Emptied {
-    pub(super) fn new(path: PathBuf) -> Result<Emptied, Failure> {
+    pub(crate) fn new(path: PathBuf) -> Result<Emptied, Failure> {
         let directory = Emptied(path);
         directory.remove()?;
         std::fs::create_dir_all(&directory.0)?;
         Ok(directory)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 

@@ -3,6 +3,7 @@
 mod data;
 mod loops;
 
+use super::builds::Prepared;
 use crate::by_hand::{
     Cell, Count, CountSum, Layout, Moments, Records, SharedCell, Values, in_threads, local, output, output_slices,
     select, systems,
@@ -12,6 +13,7 @@ use crate::suite::{Across, Benchmark, Case, Checksum, Failure, Runs, Suite, Syst
 use arrow_array::RecordBatch;
 use data::{Data, RECORD, Shape};
 use loops::{Columns, Input, Rows};
+use millstream::Session;
 use std::marker::PhantomData;
 
 pub(crate) const BENCHMARK: Benchmark = Benchmark {
@@ -65,8 +67,8 @@ fn run(suite: &mut Suite) -> Result<(), Failure> {
     count_windows(suite, &Data::new(Shape { keys: COUNTED_CAMPAIGNS, ..half }))
 }
 
-/// Millstream over these batches.
-fn engine(batches: &[RecordBatch], threads: usize, sql: &str) -> Result<System<'static>, Failure> {
+/// A session over these batches, and the query for them.
+fn over(batches: &[RecordBatch], threads: usize, sql: &str) -> Result<(Session, String), Failure> {
     let is_small = batches.first().is_some_and(|batch| batch.column(0).data_type().is_integer());
     let (of_type, view) = if is_small { ("TINYINT", "0") } else { ("STRING", "'view'") };
     let mut session = session(threads)?;
@@ -79,8 +81,22 @@ fn engine(batches: &[RecordBatch], threads: usize, sql: &str) -> Result<System<'
         batches.to_vec(),
     )?;
     session.run(&format!("CREATE VIEW views AS SELECT * FROM events WHERE event_type = {view}"))?;
-    let sql = sql.replace("'view'", view);
+    Ok((session, sql.replace("'view'", view)))
+}
+
+/// Millstream over these batches.
+fn engine(batches: &[RecordBatch], threads: usize, sql: &str) -> Result<System<'static>, Failure> {
+    let (mut session, sql) = over(batches, threads, sql)?;
     Ok(System::measured("millstream", threads, move || query(&mut session, &sql)))
+}
+
+/// The count over so many rows, or several times as many, having made both.
+pub(super) fn views(rows: u64, times: u64, threads: usize) -> Result<Prepared, Failure> {
+    let shape = Shape { rows, keys: CAMPAIGNS, rows_per_ms: ROWS_PER_MS };
+    let few = Data::new(shape).small()?;
+    let many = Data::new(Shape { rows: 2 * rows, rows_per_ms: 2 * ROWS_PER_MS, ..shape }).small()?;
+    let (session, sql) = over(if times == 1 { &few } else { &many }, threads, COUNT)?;
+    Ok((session, sql, rows * times))
 }
 
 /// Millstream over the packed records, which it reads in place or gathers into columns first.
