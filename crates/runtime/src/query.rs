@@ -176,7 +176,8 @@ impl Query {
 
     /// Acts on consequences, and on what follows from them in turn, until nothing does. [`Consequences::then`] is the caller's.
     pub(crate) fn act(&self, consequences: Consequences) {
-        let mut pending = VecDeque::from([consequences]);
+        let mut pending = VecDeque::new();
+        self.act_once(consequences, &mut pending);
         while let Some(consequences) = pending.pop_front() {
             self.act_once(consequences, &mut pending);
         }

@@ -117,13 +117,20 @@ impl Batch {
     /// All rows of the batches in merged order.
     pub(crate) fn merge(mut batches: Vec<Batch>) -> Result<Batch, Diagnostic> {
         batches.retain(|b| b.rows() > 0);
+        if batches.is_empty() {
+            return Ok(Batch::default());
+        }
         batches.sort_by_key(|b| b.ordinals[0]);
-        let width = batches.first().map_or(0, |b| b.columns.len());
-        let ordinals: Vec<Ordinal> = batches.iter().flat_map(|b| b.ordinals.iter().copied()).collect();
-        if ordinals.is_sorted() {
-            if batches.len() <= 1 {
-                return Ok(batches.pop().unwrap_or_default());
-            }
+        let follow = |(before, after): (&Batch, &Batch)| before.ordinals.last() <= after.ordinals.first();
+        let are_in_order =
+            batches.iter().all(|b| b.ordinals.is_sorted()) && batches.iter().zip(&batches[1..]).all(follow);
+        if are_in_order && batches.len() == 1 {
+            return Ok(batches.pop().unwrap_or_default());
+        }
+        let mut ordinals = Vec::with_capacity(batches.iter().map(Batch::rows).sum());
+        batches.iter().for_each(|b| ordinals.extend_from_slice(&b.ordinals));
+        let width = batches[0].columns.len();
+        if are_in_order {
             let column = |i: usize| joined(&batches.iter().map(|b| &b.columns[i]).collect::<Vec<_>>());
             return Ok(Batch { columns: (0..width).map(column).collect::<Result<_, _>>()?, ordinals });
         }
