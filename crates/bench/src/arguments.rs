@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::benchmarks::{Comparison, Window, Workload};
+use crate::benchmarks::{BuildPair, OneWorkload, Window};
 use crate::generator::Plan;
 use crate::suite::{Failure, Options};
 use clap::{Parser, Subcommand};
@@ -65,9 +65,9 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Generate(Plan),
-    Compare(Comparison),
+    Compare(BuildPair),
     #[command(hide = true)]
-    Workload(Workload),
+    Workload(OneWorkload),
     #[command(hide = true)]
     Window(Window),
 }

@@ -9,7 +9,6 @@ use super::state::Emptied;
 use super::{ndjson, nexmark, resources, state, ysb};
 use crate::suite::{Failure, median, query};
 use clap::Args;
-use millstream::Session;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,7 +27,7 @@ const CHECKPOINTED: &str = "checkpointed/count";
 
 /// Compare this build with another one: time in pairs of runs, and instructions per row.
 #[derive(Debug, Args)]
-pub(crate) struct Comparison {
+pub(crate) struct BuildPair {
     /// The program `millstream-bench` of the other build
     other: PathBuf,
     /// Workloads [default: all]
@@ -46,7 +45,7 @@ pub(crate) struct Comparison {
 
 /// One workload in this process.
 #[derive(Debug, Args)]
-pub(crate) struct Workload {
+pub(crate) struct OneWorkload {
     name: String,
     /// Measured runs after one to warm up; 0 for a single one, which is counted
     #[arg(long, default_value_t = 5)]
@@ -58,7 +57,7 @@ pub(crate) struct Workload {
     directory: PathBuf,
 }
 
-impl Comparison {
+impl BuildPair {
     /// Runs all pairs and prints a line for each workload.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let this = std::env::current_exe()?;
@@ -137,7 +136,7 @@ impl Comparison {
     }
 }
 
-impl Workload {
+impl OneWorkload {
     /// The median of the measured runs in seconds, and the rows of one.
     pub(crate) fn run(&self) -> Result<Value, Failure> {
         let counted = self.repetitions == 0;
@@ -173,9 +172,6 @@ impl Workload {
     }
 }
 
-/// A session in which a query runs over so many rows.
-pub(super) type Prepared = (Session, String, u64);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,7 +181,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for (name, _) in WORKLOADS {
             let workload =
-                Workload { name: name.into(), repetitions: 0, twice: true, directory: folder.path().to_path_buf() };
+                OneWorkload { name: name.into(), repetitions: 0, twice: true, directory: folder.path().to_path_buf() };
             assert!(workload.run().unwrap()["rows"].as_u64().unwrap() > 10_000, "{name}");
         }
     }

@@ -30,7 +30,7 @@ mod ysb;
 mod ysb_stream;
 
 use crate::suite::Benchmark;
-pub(crate) use builds::{Comparison, Workload};
+pub(crate) use builds::{BuildPair, OneWorkload};
 pub(crate) use resources::once;
 pub(crate) use state::Window;
 

@@ -1,7 +1,6 @@
 //! Bids per bidder and 10 seconds over a file of bids, beside DuckDB on the same file.
 
-use super::builds::Prepared;
-use crate::suite::{Across, Benchmark, Case, Failure, Peer, Runs, Suite, System, query, session};
+use crate::suite::{Across, Benchmark, Case, Failure, Peer, Prepared, Runs, Suite, System, query, session};
 use millstream::{Session, SessionConfig};
 use std::path::{Path, PathBuf};
 

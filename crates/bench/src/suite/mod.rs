@@ -32,6 +32,7 @@ pub(crate) use report::write as write_report;
 pub(crate) use written::Written;
 
 use bandwidth::Bandwidth;
+use millstream::Session;
 use std::cell::RefCell;
 use std::error::Error;
 use std::path::PathBuf;
@@ -40,6 +41,9 @@ use std::time::Duration;
 
 /// Why a benchmark ends: a query failed, results differ.
 pub(crate) type Failure = Box<dyn Error>;
+
+/// A session in which a query runs over so many rows.
+pub(crate) type Prepared = (Session, String, u64);
 
 /// What a benchmark is, in its own words, and how to run it.
 #[derive(Debug)]

@@ -2,8 +2,7 @@
 
 pub(crate) mod data;
 
-use super::builds::Prepared;
-use crate::suite::{Across, Benchmark, Case, Failure, Runs, Suite, discard, first_checked, session};
+use crate::suite::{Across, Benchmark, Case, Failure, Prepared, Runs, Suite, discard, first_checked, session};
 use data::{Combined, Events, Format};
 use millstream::Session;
 

@@ -7,8 +7,7 @@
 use super::stream::{BLOCK, Keys, Stream};
 use super::watched::{Emptied, Ran, run};
 use super::{Missed, record};
-use crate::benchmarks::builds::Prepared;
-use crate::suite::{Failure, Suite, median, session};
+use crate::suite::{Failure, Prepared, Suite, median, session};
 use millstream::{CheckpointSnapshot, Collected, Session};
 use serde_json::{Map, Value, json};
 use std::path::Path;

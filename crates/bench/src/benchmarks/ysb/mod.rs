@@ -3,13 +3,14 @@
 mod data;
 mod loops;
 
-use super::builds::Prepared;
 use crate::by_hand::{
     Cell, Count, CountSum, Layout, Moments, Records, SharedCell, Values, in_threads, local, output, output_slices,
     select, systems,
 };
 use crate::iterator::{Aggregate, Comparison, Expression, Filter, Scan, Windows, drain};
-use crate::suite::{Across, Benchmark, Case, Checksum, Failure, Runs, Suite, System, hash_double, query, session};
+use crate::suite::{
+    Across, Benchmark, Case, Checksum, Failure, Prepared, Runs, Suite, System, hash_double, query, session,
+};
 use arrow_array::RecordBatch;
 use data::{Data, RECORD, Shape};
 use loops::{Columns, Input, Rows};
