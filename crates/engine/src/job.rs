@@ -1,8 +1,8 @@
 //! Statements that run in the background.
 
 use crate::monitor::{Outcome, RunMonitor};
+use crate::planned::PreparedRun;
 use crate::results::{ResultTarget, batch_of};
-use crate::session::PreparedRun;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use millstream_connectors::{ColumnEncoder, Encoded, Encoder, Sink};

@@ -47,7 +47,7 @@ struct KnownJob {
 }
 
 /// How a session's jobs are checkpointed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Checkpointed {
     /// From one checkpoint to the next.
     pub(crate) interval: Option<Duration>,
