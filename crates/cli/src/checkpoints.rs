@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::control;
 use crate::failure::Failure;
 use crate::output::print;
-use crate::status::{amount, timestamp};
+use crate::units::{amount, timestamp};
 use millstream::storage::{Checkpoints, Damaged, Listed, Manifest, SplitState, StatePlace, store_failed};
 use millstream::{Diagnostic, PlanShape, code};
 use std::collections::BTreeSet;

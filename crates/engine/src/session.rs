@@ -21,7 +21,7 @@ use millstream_sql::{
     self as sql, Catalog, CatalogEntry, ExplainKind, InsertStatement, ParsedStatement, Statement, describe,
 };
 use millstream_storage::StatePlace;
-use millstream_types::{DataType, Diagnostic, Field, Schema, code};
+use millstream_types::{DataType, Diagnostic, Field, Options, Schema, code};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Session {
         Session {
             config,
             catalog: Catalog::with_connectors(sql::Connectors { is_bounded: memory::is_bounded, check: memory::check }),
-            settings: Settings::default(),
+            settings: Settings::new(Options::new()),
             memory: MemoryTables::new(),
             compiler,
             state: None,

@@ -67,31 +67,6 @@ macro_rules! settings {
 }
 
 const WHEN: &[(&str, When)] = &[("auto", When::Auto), ("always", When::Always), ("never", When::Never)];
-const MERGES: &[(&str, MergeStrategy)] = &[
-    ("auto", MergeStrategy::Auto),
-    ("local", MergeStrategy::Local),
-    ("global", MergeStrategy::Global),
-    ("partition", MergeStrategy::Partition),
-];
-const TIERS: &[(&str, Option<Tier>)] = &[
-    ("auto", None),
-    ("interpret", Some(Tier::Interpreted)),
-    ("compile", Some(Tier::Compiled)),
-    ("interpreted", Some(Tier::Interpreted)),
-    ("compiled", Some(Tier::Compiled)),
-];
-const SHAPES: &[(&str, Option<FilterShape>)] = &[
-    ("auto", None),
-    ("branch", Some(FilterShape::Branch)),
-    ("mask", Some(FilterShape::Mask)),
-    ("selection", Some(FilterShape::Selection)),
-];
-const COMBINATIONS: &[(&str, Option<Combination>)] = &[
-    ("auto", None),
-    ("recompute", Some(Combination::Recompute)),
-    ("subtract", Some(Combination::Subtract)),
-    ("two-stacks", Some(Combination::TwoStacks)),
-];
 const ANY: RangeInclusive<u64> = 0..=u64::MAX;
 
 settings! {
@@ -115,7 +90,7 @@ settings! {
         "What a bad row (failed cast, division by zero) does: fail the query, or be skipped and counted.";
     "pipeline.buffer-rows" = "0", integer(run.buffer_rows, 0..=RunConfig::MAX_BUFFER_ROWS as u64),
         "Most rows in a buffer; 0 adapts it to the load: few when workers wait, many when rows do.";
-    "pipeline.memory" = "auto", memory_or_auto(run.memory),
+    "pipeline.memory" = "auto", memory(run.memory, &[("auto", MemorySize::Auto)]),
         "What a query may hold in buffers, tables and other state: '4 GiB', '500 MB', a share of the memory of the machine or \
          container ('60%'), or (auto) 60 %, less in a small container, where 88 MiB stay free. Over 80 % of it sources are slowed; \
          a query whose state neither fits nor can be spilled fails.";
@@ -130,19 +105,24 @@ settings! {
     "pipeline.spill.compression" = "none", one_of(run.spill.compression, &[("none", Compression::None), ("zstd", Compression::Zstd)]),
         "How spilled state is compressed: not at all, which costs least on a fast disk, or by zstd at its fastest level, for \
          a slow or a small one.";
-    "pipeline.spill.io" = "auto", one_of(
-        run.spill.cached,
-        &[("auto", MemorySize::Share(10)), ("direct", MemorySize::Bytes(0)), ("buffered", MemorySize::Bytes(u64::MAX))]
-    ),
+    "pipeline.spill.io" = "auto", one_of(run.spill.cached, &[
+        ("auto", MemorySize::Share(10)), ("direct", MemorySize::Bytes(0)), ("buffered", MemorySize::Bytes(u64::MAX)),
+    ]),
         "How spilled state is written and read: through the page cache of the system, which is faster while there is memory that \
          nobody else wants, or directly, so that it takes no memory; 'auto' gives a tenth of the machine's memory to the page cache, \
          and writes what is more directly. Either is asynchronous where the system has io_uring.";
-    "pipeline.spill.budget" = "80%", memory(run.spill.budget),
+    "pipeline.spill.budget" = "80%", memory(run.spill.budget, &[]),
         "What the files of a query may take there: '100 GiB', or a share of what is free when it spills first. A query that \
          needs more fails.";
-    "pipeline.tier" = "auto", one_of(tier, TIERS),
+    "pipeline.tier" = "auto", one_of(tier, &[
+        ("auto", None), ("interpret", Some(Tier::Interpreted)), ("compile", Some(Tier::Compiled)),
+        ("interpreted", Some(Tier::Interpreted)), ("compiled", Some(Tier::Compiled)),
+    ]),
         "Run interpreted, compiled, or interpreted until the machine code is ready.";
-    "pipeline.merge" = "auto", one_of(run.merge, MERGES),
+    "pipeline.merge" = "auto", one_of(run.merge, &[
+        ("auto", MergeStrategy::Auto), ("local", MergeStrategy::Local), ("global", MergeStrategy::Global),
+        ("partition", MergeStrategy::Partition),
+    ]),
         "How workers share the tables of an aggregation: a table for each worker, merged at the end of a window (local); \
          one lock-free table for each NUMA node (global); rows exchanged by key first (partition); or as it suits (auto).";
     "pipeline.dense-tables" = "auto", one_of(run.dense_tables, &[("auto", true), ("never", false)]),
@@ -153,7 +133,10 @@ settings! {
     "pipeline.filter-order" = "auto", one_of(run.adaptivity.filter_order, &[("auto", true), ("written", false)]),
         "The order in which the conditions of WHERE are looked at: cheap and selective ones first (auto), or as written. \
          Conditions that can fail keep their place.";
-    "pipeline.filter-shape" = "auto", one_of(run.adaptivity.filter_shape, SHAPES),
+    "pipeline.filter-shape" = "auto", one_of(run.adaptivity.filter_shape, &[
+        ("auto", None), ("branch", Some(FilterShape::Branch)), ("mask", Some(FilterShape::Mask)),
+        ("selection", Some(FilterShape::Selection)),
+    ]),
         "How machine code drops rows: by a branch, by and-ing conditions without branches (mask), by writing down the numbers \
          of the rows that are left (selection), or as selectivities suggest (auto).";
     "pipeline.key-range" = "auto", one_of(run.adaptivity.key_range, WHEN),
@@ -162,7 +145,10 @@ settings! {
     "pipeline.pre-aggregate" = "auto", one_of(run.adaptivity.pre_aggregation, WHEN),
         "Whether the rows of a worker are aggregated in its table before tables are merged (always), appended to it without \
          a look at their keys where that is possible (never), or appended while nearly every row has a key of its own (auto).";
-    "pipeline.combine" = "auto", one_of(run.adaptivity.combination, COMBINATIONS),
+    "pipeline.combine" = "auto", one_of(run.adaptivity.combination, &[
+        ("auto", None), ("recompute", Some(Combination::Recompute)), ("subtract", Some(Combination::Subtract)),
+        ("two-stacks", Some(Combination::TwoStacks)),
+    ]),
         "How the windows of HOP and CUMULATE are made of the slices that they share: merged anew for each window (recompute), \
          by adding what enters and subtracting what leaves (subtract; two-stacks where that is not exact), with two stacks of \
          slices (two-stacks), or as planned at first, and then as the keys of slices and windows suggest (auto).";
@@ -231,17 +217,12 @@ fn duration(place: &mut Option<Duration>, text: &str) -> Read {
     Ok(text.to_owned())
 }
 
-/// A size of memory: `4 GiB`, `500 MB`, or a share such as `60%`.
-fn memory(place: &mut MemorySize, text: &str) -> Read {
-    *place = MemorySize::parse(text).ok_or("a size such as '4 GiB' or '500 MB', or a share such as '60%'")?;
-    Ok(text.to_owned())
-}
-
-fn memory_or_auto(place: &mut MemorySize, text: &str) -> Read {
-    match text.eq_ignore_ascii_case("auto") {
-        true => one_of(place, text, &[("auto", MemorySize::Auto)]),
-        false => memory(place, text),
-    }
+/// One of these words, or a size of memory: `4 GiB`, `500 MB`, or a share such as `60%`.
+fn memory(place: &mut MemorySize, text: &str, words: &[(&str, MemorySize)]) -> Read {
+    one_of(place, text, words).or_else(|_| {
+        *place = MemorySize::parse(text).ok_or("a size such as '4 GiB' or '500 MB', or a share such as '60%'")?;
+        Ok(text.to_owned())
+    })
 }
 
 /// The path of a directory, or an address.
@@ -270,17 +251,12 @@ pub(crate) struct Settings {
     pub(crate) values: Values,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings::of(Options::new())
-    }
-}
-
 impl Settings {
-    fn of(texts: Options) -> Settings {
+    /// Defaults, but for what is set by texts that have been checked.
+    pub(crate) fn new(texts: Options) -> Settings {
         let mut values = Values::default();
         for Setting { key, default, read, .. } in SETTINGS {
-            // An empty text sets nothing; the others have been checked.
+            // An empty text sets nothing.
             let _ = read(&mut values, texts.get(key).unwrap_or(default));
         }
         Settings { texts, values }
@@ -310,7 +286,7 @@ impl Settings {
             texts = std::mem::take(&mut self.texts);
             texts.remove(key);
         }
-        *self = Settings::of(texts);
+        *self = Settings::new(texts);
         Ok(())
     }
 
@@ -367,7 +343,7 @@ mod tests {
 
     #[test]
     fn defaults_and_values() {
-        let mut settings = Settings::default();
+        let mut settings = Settings::new(Options::new());
         let workers = settings.values.run.workers;
         assert_eq!((settings.values.run.buffer_rows, settings.values.tier), (0, None));
         assert_eq!((settings.values.bind.is_batch, settings.values.run.error_policy), (false, ErrorPolicy::Fail));
@@ -393,12 +369,12 @@ mod tests {
         settings.reset(Some("pipeline.buffer-rows")).unwrap();
         assert_eq!((settings.values.run.buffer_rows, settings.values.run.workers), (0, 7));
         settings.reset(None).unwrap();
-        assert_eq!((settings.list(), settings.values.run.workers), (Settings::default().list(), workers));
+        assert_eq!((settings.list(), settings.values.run.workers), (Settings::new(Options::new()).list(), workers));
     }
 
     #[test]
     fn flink_keys_are_accepted_and_unknown_ones_are_not() {
-        let mut settings = Settings::default();
+        let mut settings = Settings::new(Options::new());
         for key in
             ["table.exec.mini-batch.enabled", "sql-client.execution.result-mode", "table.dml-sync", "restart-strategy"]
         {
@@ -439,7 +415,7 @@ mod tests {
 
     #[test]
     fn listing_shows_defaults_and_values() {
-        let mut settings = Settings::default();
+        let mut settings = Settings::new(Options::new());
         settings.set("parallelism.default", "2").unwrap();
         let list = settings.list();
         assert_eq!((list["parallelism.default"], list["pipeline.tier"]), ("2", "auto"));
@@ -462,7 +438,7 @@ mod tests {
     /// Those who have no settings, tests of the runtime among them, run as sessions do.
     #[test]
     fn defaults_are_those_of_the_runtime() {
-        let values = Settings::default().values;
+        let values = Settings::new(Options::new()).values;
         assert_eq!(format!("{:?}", values.run), format!("{:?}", RunConfig::default()));
     }
 }
