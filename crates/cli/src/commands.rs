@@ -49,24 +49,25 @@ fn read(file: &Path) -> Result<String, Failure> {
     Ok(text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_string))
 }
 
-/// `millstream run`
-pub(crate) fn run(script: &Script, common: &Common) -> Result<(), Failure> {
+/// A session that has executed a script.
+fn executed(script: &Script, common: &Common) -> Result<Context, Failure> {
     let mut context = Context::new(common)?;
     for text in texts(&context, script)? {
         context.execute(&text)?;
     }
-    context.finish()
+    context.finish()?;
+    Ok(context)
+}
+
+/// `millstream run`
+pub(crate) fn run(script: &Script, common: &Common) -> Result<(), Failure> {
+    executed(script, common).map(drop)
 }
 
 /// `millstream sql`
 pub(crate) fn sql(arguments: &Shell, common: &Common) -> Result<(), Failure> {
-    let mut context = Context::new(common)?;
     let script = Script { file: arguments.file.clone(), statements: arguments.statements.clone() };
-    for text in texts(&context, &script)? {
-        context.execute(&text)?;
-    }
-    context.finish()?;
-    shell::run(&mut context)
+    shell::run(&mut executed(&script, common)?)
 }
 
 /// `millstream explain`: definitions and settings are executed, queries and inserts explained, or run and analysed.

@@ -123,7 +123,7 @@ impl PreparedRun {
         results: &mut dyn ResultTarget,
         monitor: &RunMonitor,
     ) -> Result<Option<Arc<QueryStats>>, Diagnostic> {
-        let PreparedRun { plan, programs, config, tier, compiler, memory, state, files, monitor: _ } = self;
+        let PreparedRun { plan, programs, config, tier, compiler, memory, state, files, .. } = self;
         let stats = Arc::new(QueryStats::new(&plan));
         let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
             let is_spare = config.merge == MergeStrategy::Auto && lowered.program.is_shared();
@@ -186,10 +186,7 @@ impl PreparedRun {
             return Err(not_replaced(file));
         }
         monitor.started(&stats);
-        let later: Option<Arc<dyn ProgramCompiler>> = match tier {
-            Some(Tier::Interpreted) => None,
-            Some(Tier::Compiled) | None => Some(compiler),
-        };
+        let later = (tier != Some(Tier::Interpreted)).then_some(compiler as Arc<dyn ProgramCompiler>);
         let input =
             RunInput { plan, sources, pipelines, operators: keyed, lookups, sinks, compiler: later, checkpoints };
         millstream_runtime::run(input, &config, &stats, monitor.cancel())?;
