@@ -215,7 +215,7 @@ pub(crate) enum MergeArgument {
 }
 
 /// Form of the rows of a SELECT.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OutputArgument {
     /// Aligned text, for people

@@ -72,8 +72,8 @@ impl Config {
     }
 }
 
-/// A number or a word as a setting has it.
-fn text(value: impl Serialize) -> String {
+/// A number or a word as an option has it.
+pub(crate) fn text(value: impl Serialize) -> String {
     match json!(value) {
         Value::String(word) => word,
         number => number.to_string(),

@@ -182,6 +182,7 @@ settings! {
         "For tests: a new generation of tables begins with every so many buffers of a stream; 0 is never.";
 }
 
+/// One of these words, in any case.
 fn one_of<T: Copy>(place: &mut T, text: &str, words: &[(&str, T)]) -> Read {
     // Flink writes some of these in capitals; the command line says `interpret` and `compile`.
     let lower = text.to_ascii_lowercase();
@@ -193,6 +194,7 @@ fn one_of<T: Copy>(place: &mut T, text: &str, words: &[(&str, T)]) -> Read {
     Ok((*word).to_owned())
 }
 
+/// A whole number in this range.
 fn integer<T: TryFrom<u64>>(place: &mut T, text: &str, allowed: RangeInclusive<u64>) -> Read {
     let number = text.parse().ok().filter(|number| allowed.contains(number));
     let expected = || format!("a whole number from {} to {}", allowed.start(), allowed.end());
