@@ -3,9 +3,12 @@
 //! Every option has an environment variable `MILLSTREAM_…`; those that are settings rather than parts of one command
 //! also have a key in `millstream.toml`. A flag wins over the environment, the environment over the file.
 
-use clap::builder::BoolishValueParser;
+use clap::builder::{BoolishValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 /// Stream processing with Flink's SQL on one well-used machine.
@@ -113,8 +116,9 @@ pub(crate) struct Explain {
     pub(crate) analyze: bool,
 }
 
-/// Options of every command.
-#[derive(Debug, Args)]
+/// Options of every command, and the keys of `millstream.toml`, which are optional there; unknown ones are errors.
+#[derive(Debug, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Common {
     /// Worker threads [default: number of cores]
     #[arg(long, global = true, env = "MILLSTREAM_WORKERS", value_name = "N")]
@@ -140,9 +144,11 @@ pub(crate) struct Common {
     pub(crate) pin: bool,
     /// Set a session option, as SET 'key' = 'value' does; may be repeated
     #[arg(long = "set", global = true, env = "MILLSTREAM_SET", value_name = "KEY=VALUE", value_delimiter = ';')]
+    #[serde(skip)]
     pub(crate) settings: Vec<String>,
     /// Value of ${NAME} in scripts (else the environment variable NAME); may be repeated
     #[arg(long = "var", global = true, env = "MILLSTREAM_VAR", value_name = "NAME=VALUE", value_delimiter = ';')]
+    #[serde(skip)]
     pub(crate) variables: Vec<String>,
     /// Form of the rows of a SELECT [default: table on a terminal, else json]
     #[arg(long, short = 'o', global = true, env = "MILLSTREAM_OUTPUT", value_name = "FORMAT")]
@@ -154,42 +160,48 @@ pub(crate) struct Common {
     #[arg(long, global = true, env = "MILLSTREAM_STATS", value_name = "FORM")]
     pub(crate) stats: Option<StatsArgument>,
     /// Also write it while a query runs, after each so many seconds
-    #[arg(long, global = true, env = "MILLSTREAM_STATS_EVERY", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) stats_every: Option<u64>,
+    #[arg(long, global = true, env = "MILLSTREAM_STATS_EVERY", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..).try_map(NonZeroU64::try_from))]
+    pub(crate) stats_every: Option<NonZeroU64>,
     /// Configuration file [default: millstream.toml in this directory, if there is one]
     #[arg(long, global = true, env = "MILLSTREAM_CONFIG", value_name = "FILE")]
+    #[serde(skip)]
     pub(crate) config: Option<PathBuf>,
+    /// Session options in the file, as by SET
+    #[arg(skip)]
+    pub(crate) set: BTreeMap<String, Scalar>,
+    /// Values of `${NAME}` in the file
+    #[arg(skip)]
+    pub(crate) var: BTreeMap<String, Scalar>,
+}
+
+/// A value that becomes text: people write `"pipeline.buffer-rows" = 1` as well as `= "1"`.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a string, a number or a boolean")]
+pub(crate) enum Scalar {
+    Text(String),
+    Integer(i64),
+    Float(f64),
+    Boolean(bool),
 }
 
 /// How pipelines execute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TierArgument {
     /// Interpreted at once, compiled in the background
     Auto,
     /// Interpreted only
     #[value(name = "interpret", alias = "interpreted")]
-    #[serde(rename = "interpret", alias = "interpreted")]
+    #[serde(rename(deserialize = "interpret"), alias = "interpreted")]
     Interpreted,
     /// Compiled before the first row
     #[value(name = "compile", alias = "compiled")]
-    #[serde(rename = "compile", alias = "compiled")]
+    #[serde(rename(deserialize = "compile"), alias = "compiled")]
     Compiled,
 }
 
-impl TierArgument {
-    /// Value of the session option `pipeline.tier`.
-    pub(crate) fn key(self) -> &'static str {
-        match self {
-            TierArgument::Auto => "auto",
-            TierArgument::Interpreted => "interpreted",
-            TierArgument::Compiled => "compiled",
-        }
-    }
-}
-
 /// How workers share the tables of an aggregation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum MergeArgument {
     /// As the numbers of keys, rows and workers suggest
@@ -202,20 +214,8 @@ pub(crate) enum MergeArgument {
     Partition,
 }
 
-impl MergeArgument {
-    /// Value of the session option `pipeline.merge`.
-    pub(crate) fn key(self) -> &'static str {
-        match self {
-            MergeArgument::Auto => "auto",
-            MergeArgument::Local => "local",
-            MergeArgument::Global => "global",
-            MergeArgument::Partition => "partition",
-        }
-    }
-}
-
 /// Form of the rows of a SELECT.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OutputArgument {
     /// Aligned text, for people
@@ -231,7 +231,7 @@ pub(crate) enum OutputArgument {
 }
 
 /// Form of the summary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum StatsArgument {
     /// A few lines for people, with the times and queues of every part of the query

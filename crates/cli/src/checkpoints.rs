@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::control;
 use crate::failure::Failure;
 use crate::output::print;
-use crate::status::{amount, timestamp};
+use crate::units::{amount, timestamp};
 use millstream::storage::{Checkpoints, Damaged, Listed, Manifest, SplitState, StatePlace, store_failed};
 use millstream::{Diagnostic, PlanShape, code};
 use std::collections::BTreeSet;
@@ -60,10 +60,11 @@ fn failed(place: &StatePlace, error: &std::io::Error) -> Failure {
     Failure::usage(store_failed(code::READ_FAILED, &what, error))
 }
 
-/// The jobs of a state directory, in their order.
-fn jobs(place: &StatePlace) -> Result<Vec<Job>, Failure> {
+/// The jobs of a state directory in their order, or the only one that is meant.
+fn jobs(place: &StatePlace, only: Option<usize>) -> Result<Vec<Job>, Failure> {
     let job = |number| Job { number, name: format!("job-{number}"), checkpoints: place.checkpoints(number) };
-    Ok(place.jobs().map_err(|e| failed(place, &e))?.into_iter().map(job).collect())
+    let numbers = place.jobs().map_err(|e| failed(place, &e))?.into_iter();
+    Ok(numbers.filter(|&number| only.is_none_or(|only| only == number)).map(job).collect())
 }
 
 /// Whether everything is there that a checkpoint names; its blobs are read if there are at most so many bytes.
@@ -77,23 +78,20 @@ fn listed(job: &Job, place: &StatePlace) -> Result<Vec<Listed>, Failure> {
 
 fn list(place: &StatePlace) -> Result<(), Failure> {
     let mut rows = vec![["job", "checkpoint", "taken", "state", "written", "condition"].map(String::from)];
-    for job in jobs(place)? {
+    for job in jobs(place, None)? {
         for Listed { checkpoint, manifest } in listed(&job, place)? {
             let (name, number) = (job.name.clone(), checkpoint.to_string());
             rows.push(match manifest {
                 Ok(manifest) => {
-                    let condition = match verified(&job, &manifest, 0, place)? {
-                        Ok(()) if manifest.is_finished => "finished".into(),
-                        Ok(()) => "complete".into(),
-                        Err(Damaged(what)) => format!("damaged: {what}"),
-                    };
+                    let good = if manifest.is_finished { "finished" } else { "complete" };
+                    let condition = condition(verified(&job, &manifest, 0, place)?, good);
                     let taken = timestamp(i64::try_from(manifest.written_ms).unwrap_or(i64::MAX));
                     let (state, written) = (bytes(manifest.state_bytes()), bytes(manifest.bytes_written));
                     [name, number, taken, state, written, condition]
                 }
-                Err(Damaged(what)) => {
+                Err(damaged) => {
                     let none = String::new;
-                    [name, number, none(), none(), none(), format!("damaged: {what}")]
+                    [name, number, none(), none(), none(), condition(Err(damaged), "")]
                 }
             });
         }
@@ -109,14 +107,17 @@ fn list(place: &StatePlace) -> Result<(), Failure> {
     print(&text).map_err(Failure::usage)
 }
 
+fn condition(whole: Result<(), Damaged>, good: &str) -> String {
+    whole.map_or_else(|Damaged(what)| format!("damaged: {what}"), |()| good.into())
+}
+
 fn bytes(count: u64) -> String {
     format!("{}B", amount(count as f64))
 }
 
 /// The checkpoint that is meant; the newest one if none is named.
 fn find(place: &StatePlace, checkpoint: Option<u64>, job: Option<usize>) -> Result<(Job, Manifest), Failure> {
-    let wanted = |name: &str| job.is_none_or(|number| name == format!("job-{number}"));
-    for job in jobs(place)?.into_iter().filter(|job| wanted(&job.name)) {
+    for job in jobs(place, job)? {
         for listed in listed(&job, place)? {
             if checkpoint.is_none_or(|number| number == listed.checkpoint) {
                 let damaged = |Damaged(what)| Failure::usage(Diagnostic::new(code::CHECKPOINT_DAMAGED, what));
@@ -188,7 +189,7 @@ fn watermark_text(watermark: i64) -> String {
 
 fn verify(place: &StatePlace, checkpoint: Option<u64>) -> Result<(), Failure> {
     let (mut text, mut damaged, mut found) = (String::new(), 0, 0);
-    for job in jobs(place)? {
+    for job in jobs(place, None)? {
         for listed in listed(&job, place)? {
             if checkpoint.is_some_and(|number| number != listed.checkpoint) {
                 continue;
@@ -198,14 +199,8 @@ fn verify(place: &StatePlace, checkpoint: Option<u64>) -> Result<(), Failure> {
                 Ok(manifest) => verified(&job, &manifest, u64::MAX, place)?,
                 Err(damaged) => Err(damaged),
             };
-            let condition = whole.map_or_else(
-                |Damaged(what)| {
-                    damaged += 1;
-                    format!("damaged: {what}")
-                },
-                |()| "whole".into(),
-            );
-            let _ = writeln!(text, "{} checkpoint {}: {condition}", job.name, listed.checkpoint);
+            damaged += usize::from(whole.is_err());
+            let _ = writeln!(text, "{} checkpoint {}: {}", job.name, listed.checkpoint, condition(whole, "whole"));
         }
     }
     print(&text).map_err(Failure::usage)?;
@@ -232,8 +227,7 @@ fn delete(place: &StatePlace, wanted: &[u64], job: Option<usize>) -> Result<(), 
             return Err(failure);
         }
     }
-    let is_meant = |name: &str| job.is_none_or(|number| name == format!("job-{number}"));
-    for job in jobs(place)?.into_iter().filter(|job| is_meant(&job.name)) {
+    for job in jobs(place, job)? {
         let checkpoints = place.own_checkpoints(job.number, &lock).map_err(|e| failed(place, &e))?;
         let removed = checkpoints.delete(|checkpoint| wanted.contains(&checkpoint), BTreeSet::new());
         for checkpoint in removed.map_err(|e| failed(place, &e))? {

@@ -23,10 +23,13 @@ fn texts(context: &Context, script: &Script) -> Result<Vec<Text>, Failure> {
 }
 
 fn read(file: &Path) -> Result<String, Failure> {
-    let failed = |code, message: String| {
-        let place = Place::Data { resource: file.display().to_string(), offset: None, line: None, column: None };
-        let advice = "give the path of a SQL script, `-` for standard input, or -e 'SQL'";
+    let failed = |code, message: String, offset: Option<usize>, advice: &str| {
+        let (resource, offset) = (file.display().to_string(), offset.map(|offset| offset as u64));
+        let place = Place::Data { resource, offset, line: None, column: None };
         Failure::usage(Diagnostic::new(code, message).at(place).advise(advice))
+    };
+    let unread = |code, message| {
+        failed(code, message, None, "give the path of a SQL script, `-` for standard input, or -e 'SQL'")
     };
     let bytes = if file == Path::new("-") {
         let mut bytes = Vec::new();
@@ -35,41 +38,36 @@ fn read(file: &Path) -> Result<String, Failure> {
         std::fs::read(file)
     };
     let bytes = bytes.map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => failed(code::FILE_NOT_FOUND, "the script does not exist".into()),
-        _ => failed(code::READ_FAILED, format!("the script cannot be read: {e}")),
+        std::io::ErrorKind::NotFound => unread(code::FILE_NOT_FOUND, "the script does not exist".into()),
+        _ => unread(code::READ_FAILED, format!("the script cannot be read: {e}")),
     })?;
     let text = String::from_utf8(bytes).map_err(|e| {
-        let place = Place::Data {
-            resource: file.display().to_string(),
-            offset: Some(e.utf8_error().valid_up_to() as u64),
-            line: None,
-            column: None,
-        };
-        let diagnostic = Diagnostic::new(code::SYNTAX, "the script is not UTF-8 text");
-        Failure::usage(diagnostic.at(place).advise("save the script as UTF-8"))
+        let (message, valid) = ("the script is not UTF-8 text".into(), e.utf8_error().valid_up_to());
+        failed(code::SYNTAX, message, Some(valid), "save the script as UTF-8")
     })?;
     // Editors on Windows put a byte order mark before the text.
     Ok(text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_string))
 }
 
-/// `millstream run`
-pub(crate) fn run(script: &Script, common: &Common) -> Result<(), Failure> {
+/// A session that has executed a script.
+fn executed(script: &Script, common: &Common) -> Result<Context, Failure> {
     let mut context = Context::new(common)?;
     for text in texts(&context, script)? {
         context.execute(&text)?;
     }
-    context.finish()
+    context.finish()?;
+    Ok(context)
+}
+
+/// `millstream run`
+pub(crate) fn run(script: &Script, common: &Common) -> Result<(), Failure> {
+    executed(script, common).map(drop)
 }
 
 /// `millstream sql`
 pub(crate) fn sql(arguments: &Shell, common: &Common) -> Result<(), Failure> {
-    let mut context = Context::new(common)?;
     let script = Script { file: arguments.file.clone(), statements: arguments.statements.clone() };
-    for text in texts(&context, &script)? {
-        context.execute(&text)?;
-    }
-    context.finish()?;
-    shell::run(&mut context)
+    shell::run(&mut executed(&script, common)?)
 }
 
 /// `millstream explain`: definitions and settings are executed, queries and inserts explained, or run and analysed.

@@ -1,46 +1,13 @@
 //! `millstream.toml`: defaults for the options of the command line, and session settings.
 
-use crate::arguments::{Common, MergeArgument, OutputArgument, StatsArgument, TierArgument};
+use crate::arguments::{Common, OutputArgument, Scalar, StatsArgument};
 use crate::failure::Failure;
 use millstream::{Diagnostic, Place, code};
-use serde::Deserialize;
+use serde::Serialize;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::Duration;
-
-/// The file's keys; all optional, unknown ones are errors.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct File {
-    workers: Option<usize>,
-    tier: Option<TierArgument>,
-    buffer_rows: Option<usize>,
-    merge: Option<MergeArgument>,
-    memory: Option<String>,
-    state_dir: Option<String>,
-    pin: Option<bool>,
-    output: Option<OutputArgument>,
-    quiet: Option<bool>,
-    stats: Option<StatsArgument>,
-    stats_every: Option<NonZeroU64>,
-    /// Session options, as by SET.
-    #[serde(default)]
-    set: BTreeMap<String, Scalar>,
-    /// Values of `${NAME}`.
-    #[serde(default)]
-    var: BTreeMap<String, Scalar>,
-}
-
-/// A value that becomes text: people write `"pipeline.buffer-rows" = 1` as well as `= "1"`.
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a string, a number or a boolean")]
-enum Scalar {
-    Text(String),
-    Integer(i64),
-    Float(f64),
-    Boolean(bool),
-}
 
 impl Scalar {
     fn into_text(self) -> String {
@@ -72,13 +39,11 @@ impl Config {
         let file = read(common.config.as_deref())?;
         let mut settings: Vec<(String, String)> =
             file.set.into_iter().map(|(key, value)| (key, value.into_text())).collect();
-        let mut set = |key: &str, value: Option<String>| {
-            settings.extend(value.map(|v| (key.to_string(), v)));
-        };
-        set("parallelism.default", common.workers.or(file.workers).map(|n| n.to_string()));
-        set("pipeline.buffer-rows", common.buffer_rows.or(file.buffer_rows).map(|n| n.to_string()));
-        set("pipeline.tier", common.tier.or(file.tier).map(|t| t.key().to_string()));
-        set("pipeline.merge", common.merge.or(file.merge).map(|m| m.key().to_string()));
+        let mut set = |key: &str, value: Option<String>| settings.extend(value.map(|value| (key.to_string(), value)));
+        set("parallelism.default", common.workers.or(file.workers).map(text));
+        set("pipeline.buffer-rows", common.buffer_rows.or(file.buffer_rows).map(text));
+        set("pipeline.tier", common.tier.or(file.tier).map(text));
+        set("pipeline.merge", common.merge.or(file.merge).map(text));
         set("pipeline.memory", common.memory.clone().or(file.memory));
         set("execution.checkpointing.dir", common.state_dir.clone().or(file.state_dir));
         for pair in &common.settings {
@@ -92,10 +57,10 @@ impl Config {
         }
         Ok(Config {
             output: common.output.or(file.output),
-            quiet: common.quiet || file.quiet.unwrap_or(false),
+            quiet: common.quiet || file.quiet,
             stats: common.stats.or(file.stats),
-            stats_every: common.stats_every.or(file.stats_every.map(NonZeroU64::get)).map(Duration::from_secs),
-            pin: common.pin || file.pin.unwrap_or(false),
+            stats_every: common.stats_every.or(file.stats_every).map(|seconds| Duration::from_secs(seconds.get())),
+            pin: common.pin || file.pin,
             settings,
             variables,
         })
@@ -104,6 +69,14 @@ impl Config {
     /// Value of `${name}`: of `--var` and the file, else of the environment.
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
         self.variables.get(name).cloned().or_else(|| std::env::var(name).ok())
+    }
+}
+
+/// A number or a word as an option has it.
+pub(crate) fn text(value: impl Serialize) -> String {
+    match json!(value) {
+        Value::String(word) => word,
+        number => number.to_string(),
     }
 }
 
@@ -121,12 +94,12 @@ fn split_pair(pair: &str, form: &str) -> Result<(String, String), Failure> {
     }
 }
 
-fn read(named: Option<&Path>) -> Result<File, Failure> {
+fn read(named: Option<&Path>) -> Result<Common, Failure> {
     let default = Path::new("millstream.toml");
     let path = match named {
         Some(path) => path,
         None if default.is_file() => default,
-        None => return Ok(File::default()),
+        None => return Ok(Common::default()),
     };
     let invalid = |message: String, line: Option<u64>| {
         Failure::usage(

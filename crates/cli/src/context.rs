@@ -6,12 +6,10 @@ use crate::control::Control;
 use crate::failure::{Failure, Text};
 use crate::interrupt::Interrupt;
 use crate::output::{StandardOutput, print};
-use crate::status::Telling;
 use crate::{status, summary};
 use millstream::sql::{self, ParsedStatement};
 use millstream::{
-    CancelToken, Diagnostic, Outcome, PreparedRun, RunMonitor, Session, SessionConfig, StatsSnapshot, code,
-    user_code_directory,
+    CancelToken, Diagnostic, Outcome, PreparedRun, RunMonitor, Session, SessionConfig, code, user_code_directory,
 };
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::panic::resume_unwind;
@@ -115,12 +113,10 @@ impl Context {
         let monitors: Vec<Arc<RunMonitor>> = runs.iter().map(PreparedRun::monitor).collect();
         self.watch(monitors.iter().map(|monitor| &**monitor));
         let config = &self.config;
-        let report = |stats: &StatsSnapshot| summary::report(config.stats, stats);
         // Several status lines would overwrite each other.
         let line = !config.quiet && runs.len() == 1;
-        let telling = Telling { line, silence: !config.quiet, every: config.stats_every, report: &report };
         let run = |run: PreparedRun, monitor: &RunMonitor| {
-            let outcome = status::telling(&telling, monitor, || run.submit()?.wait());
+            let outcome = status::telling(line, config, monitor, || run.submit()?.wait());
             if outcome.is_err() {
                 monitors.iter().for_each(|other| other.cancel().stop());
             }
@@ -158,12 +154,9 @@ impl Context {
         self.watch([&monitor]);
         // A table that grows on the terminal and a status line under it would overwrite each other.
         let rows_on_terminal = stdout().is_terminal() && self.output.is_text() && statement.is_query();
-        let show = !self.config.quiet && !rows_on_terminal;
+        let line = !self.config.quiet && !rows_on_terminal;
         let (session, output, config) = (&mut self.session, &mut self.output, &self.config);
-        let report = |stats: &StatsSnapshot| summary::report(config.stats, stats);
-        let silence = !config.quiet;
-        let telling = Telling { line: show, silence, every: config.stats_every, report: &report };
-        let outcome = status::telling(&telling, &monitor, || session.execute(statement, output, &monitor));
+        let outcome = status::telling(line, config, &monitor, || session.execute(statement, output, &monitor));
         self.watch([]);
         self.tell(outcome, &monitor)
     }

@@ -3,7 +3,7 @@
 
 use crate::arguments::Arguments;
 use clap::CommandFactory;
-use millstream::{ALL_CODES, connectors, sql};
+use millstream::{ALL_CODES, connectors, settings_markdown, sql};
 use std::fmt::Write;
 
 /// The pages: name of the file and its text.
@@ -16,7 +16,7 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
         ),
         ("errors.md", errors()),
         ("functions.md", format!("{GENERATED}{}", sql::functions::reference_markdown())),
-        ("settings.md", settings()),
+        ("settings.md", format!("{GENERATED}{}", settings_markdown())),
     ]
 }
 
@@ -58,27 +58,6 @@ fn errors() -> String {
     );
     for info in ALL_CODES {
         let _ = writeln!(out, "| {} | {} | {} |", info.code, info.title, info.remedy);
-    }
-    out
-}
-
-fn settings() -> String {
-    let mut out = format!(
-        "{GENERATED}# Session options\n\n\
-         `SET 'key' = 'value'`, `--set key=value`, or the table `[set]` of `millstream.toml`.\n\n\
-         | key | default | meaning |\n| --- | --- | --- |\n"
-    );
-    for setting in sql::settings::KNOWN.iter().filter(|s| !s.is_without_effect()) {
-        let _ = writeln!(out, "| `{}` | {} | {} |", setting.key, setting.default, setting.meaning);
-    }
-    out += "\nKeys of Flink that are accepted and change nothing, and why rows cannot depend on them. Every other key is refused.\n\n\
-            | key | values | why |\n| --- | --- | --- |\n";
-    for setting in sql::settings::KNOWN.iter().filter(|s| s.is_without_effect()) {
-        let values = match setting.kind {
-            sql::settings::Kind::Fixed(words) => words.join(", "),
-            _ => "any".to_owned(),
-        };
-        let _ = writeln!(out, "| `{}` | {values} | {} |", setting.key, setting.meaning);
     }
     out
 }

@@ -20,6 +20,7 @@ mod silence;
 mod status;
 mod summary;
 mod table;
+mod units;
 
 use arguments::{Arguments, Command};
 use clap::Parser;

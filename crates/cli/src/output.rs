@@ -1,6 +1,7 @@
 //! Standard output: text, and the rows of a SELECT in the form that was asked for.
 
 use crate::arguments::OutputArgument;
+use crate::config::text;
 use crate::table::TableSink;
 use millstream::connectors::{Sink, SinkRequest, open_sink, stdout_error};
 use millstream::{Diagnostic, Options, ResultTarget, Schema};
@@ -32,17 +33,14 @@ impl StandardOutput {
 
 impl ResultTarget for StandardOutput {
     fn open(&mut self, schema: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
-        let format = match self.form {
-            OutputArgument::Text => return Ok(Box::new(TableSink::new(schema))),
-            OutputArgument::Json => "json",
-            OutputArgument::Csv => "csv",
-            OutputArgument::Arrow => "arrow",
-            OutputArgument::Parquet => "parquet",
-        };
+        if self.is_text() {
+            return Ok(Box::new(TableSink::new(schema)));
+        }
         let mut options = Options::new();
         options.set("connector", "filesystem");
         options.set("path", "-");
-        options.set("format", format);
+        // The other forms are called as the formats are.
+        options.set("format", text(self.form));
         if self.form == OutputArgument::Csv {
             options.set("csv.header", "true");
         }

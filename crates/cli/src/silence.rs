@@ -1,6 +1,6 @@
 //! Why nothing comes out of a query: what is told when no row has come out for ten seconds.
 
-use crate::status::timestamp;
+use crate::units::timestamp;
 use millstream::{SplitSnapshot, StatsSnapshot};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,17 +17,6 @@ pub(crate) struct Silence {
     told: Option<String>,
 }
 
-/// What of a query's statistics says why it is silent.
-struct Facts<'a> {
-    rows_out: u64,
-    /// Tasks and buffers that wait for a worker or a sink.
-    queued: u64,
-    /// Whether rows wait for a watermark: there are windows, joins or the like.
-    has_windows: bool,
-    /// By name of the source.
-    sources: Vec<(&'a str, &'a [SplitSnapshot])>,
-}
-
 impl Silence {
     pub(crate) fn new(now: Instant) -> Silence {
         Silence { out: (now, 0), splits: BTreeMap::new(), told: None }
@@ -36,28 +25,22 @@ impl Silence {
     /// The reason for a silence, when it is time to tell it and it is another than the last one. `stats` is `None` as long as sources
     /// and sinks are being opened.
     pub(crate) fn look(&mut self, stats: Option<&StatsSnapshot>, now: Instant) -> Option<String> {
-        let facts = stats.map(|stats| Facts {
-            rows_out: stats.rows_out,
-            queued: stats.queued,
-            has_windows: !stats.aggregations.is_empty() || !stats.operators.is_empty(),
-            sources: stats.sources.iter().map(|source| (source.name.as_str(), source.splits.as_slice())).collect(),
-        });
-        self.observe(facts.as_ref(), now).filter(|reason| self.told.replace(reason.clone()).as_ref() != Some(reason))
+        self.observe(stats, now).filter(|reason| self.told.replace(reason.clone()).as_ref() != Some(reason))
     }
 
-    fn observe(&mut self, facts: Option<&Facts<'_>>, now: Instant) -> Option<String> {
+    fn observe(&mut self, stats: Option<&StatsSnapshot>, now: Instant) -> Option<String> {
         let is_silent = |since: Instant| now.saturating_duration_since(since) >= PATIENCE;
-        let Some(facts) = facts else {
+        let Some(stats) = stats else {
             let waits = "the query has not begun after 10 s: a source or a sink does not answer yet";
             return is_silent(self.out.0).then(|| waits.to_string());
         };
-        if facts.rows_out != self.out.1 {
-            self.out = (now, facts.rows_out);
+        if stats.rows_out != self.out.1 {
+            self.out = (now, stats.rows_out);
             self.told = None;
         }
-        for (source, splits) in &facts.sources {
-            for split in *splits {
-                let last = self.splits.entry((source.to_string(), split.name.clone())).or_insert((now, split.rows));
+        for source in &stats.sources {
+            for split in &source.splits {
+                let last = self.splits.entry((source.name.clone(), split.name.clone())).or_insert((now, split.rows));
                 if last.1 != split.rows {
                     *last = (now, split.rows);
                 }
@@ -66,20 +49,20 @@ impl Silence {
         if !is_silent(self.out.0) {
             return None;
         }
-        if let Some((source, _)) = facts.sources.iter().find(|(_, splits)| splits.is_empty()) {
-            return Some(format!("nothing has come out for 10 s: {source} does not answer yet"));
+        if let Some(source) = stats.sources.iter().find(|source| source.splits.is_empty()) {
+            return Some(format!("nothing has come out for 10 s: {} does not answer yet", source.name));
         }
-        if facts.queued > 0 {
+        if stats.queued > 0 {
             return None;
         }
         let silent = |(source, split): &(&str, &SplitSnapshot)| {
             let last = self.splits.get(&(source.to_string(), split.name.clone()));
             !split.has_ended && !split.is_idle && last.is_some_and(|(since, _)| is_silent(*since))
         };
-        let open: Vec<(&str, &SplitSnapshot)> = facts
+        let open: Vec<(&str, &SplitSnapshot)> = stats
             .sources
             .iter()
-            .flat_map(|(source, splits)| splits.iter().map(|split| (*source, split)))
+            .flat_map(|source| source.splits.iter().map(|split| (source.name.as_str(), split)))
             .filter(|(_, split)| !split.has_ended)
             .collect();
         if !open.is_empty() && open.iter().all(silent) {
@@ -92,7 +75,8 @@ impl Silence {
         let at = split
             .watermark_ms
             .map_or_else(|| "no watermark yet".into(), |ms| format!("its watermark is {}", timestamp(ms)));
-        facts.has_windows.then(|| {
+        // Rows wait for a watermark where there are windows, joins or the like.
+        (!stats.aggregations.is_empty() || !stats.operators.is_empty()).then(|| {
             format!(
                 "nothing has come out for 10 s: windows and joins wait for '{}' of {source}, which sends no rows ({at}); \
                  'scan.watermark.idle-timeout' = '10 s' in its WITH (…) has them go on without it",
@@ -105,14 +89,19 @@ impl Silence {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use millstream::{Begun, SourceSnapshot, Times, TriggerSnapshot};
 
     fn split(name: &str, rows: u64, watermark_ms: Option<i64>) -> SplitSnapshot {
         let (bytes, chunks, queued) = (0, 0, 0);
         SplitSnapshot { name: name.into(), rows, bytes, chunks, queued, watermark_ms, is_idle: false, has_ended: false }
     }
 
-    fn facts<'a>(rows_out: u64, splits: &'a [SplitSnapshot]) -> Facts<'a> {
-        Facts { rows_out, queued: 0, has_windows: true, sources: vec![("source 0: table t", splits)] }
+    fn stats(rows_out: u64, splits: &[SplitSnapshot]) -> StatsSnapshot {
+        let source = SourceSnapshot { name: "source 0: table t".into(), splits: splits.to_vec(), ..Default::default() };
+        let (begun, delay) = (Begun::Windows(0), Times::default());
+        let windows =
+            TriggerSnapshot { name: "windows".into(), begun, in_flight: 0, rows_out: 0, busy: Duration::ZERO, delay };
+        StatsSnapshot { rows_out, sources: vec![source], aggregations: vec![windows], ..Default::default() }
     }
 
     #[test]
@@ -122,24 +111,24 @@ mod tests {
         let mut silence = Silence::new(start);
         assert_eq!(silence.observe(None, at(9)), None);
         assert!(silence.observe(None, at(10)).unwrap().contains("has not begun"));
-        assert!(silence.observe(Some(&facts(0, &[])), at(11)).unwrap().contains("table t does not answer"));
+        assert!(silence.observe(Some(&stats(0, &[])), at(11)).unwrap().contains("table t does not answer"));
         // One of two splits is silent: windows wait for it.
         for second in 12..22 {
             let splits = [split("a", second, Some(5000)), split("b", 0, None)];
-            assert_eq!(silence.observe(Some(&facts(0, &splits)), at(second)), None);
+            assert_eq!(silence.observe(Some(&stats(0, &splits)), at(second)), None);
         }
         let splits = [split("a", 22, Some(5000)), split("b", 0, None)];
-        let reason = silence.observe(Some(&facts(0, &splits)), at(22)).unwrap();
+        let reason = silence.observe(Some(&stats(0, &splits)), at(22)).unwrap();
         assert!(
             reason.contains("wait for 'b'") && reason.contains("no watermark yet") && reason.contains("idle-timeout"),
             "{reason}"
         );
         // Nobody waits for it where there are no windows, or when rows come out.
-        assert_eq!(silence.observe(Some(&Facts { has_windows: false, ..facts(0, &splits) }), at(22)), None);
-        assert_eq!(silence.observe(Some(&facts(7, &splits)), at(23)), None);
-        let reason = silence.observe(Some(&facts(7, &splits)), at(33)).unwrap();
+        assert_eq!(silence.observe(Some(&StatsSnapshot { aggregations: vec![], ..stats(0, &splits) }), at(22)), None);
+        assert_eq!(silence.observe(Some(&stats(7, &splits)), at(23)), None);
+        let reason = silence.observe(Some(&stats(7, &splits)), at(33)).unwrap();
         assert!(reason.contains("table t has sent no rows (a and 1 others)"), "{reason}");
         // What waits for a worker or a sink is not the source's fault.
-        assert_eq!(silence.observe(Some(&Facts { queued: 1, ..facts(7, &splits) }), at(34)), None);
+        assert_eq!(silence.observe(Some(&StatsSnapshot { queued: 1, ..stats(7, &splits) }), at(34)), None);
     }
 }

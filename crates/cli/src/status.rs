@@ -1,7 +1,11 @@
 //! The status line of a running query on standard error.
 
+use crate::arguments::StatsArgument;
+use crate::config::Config;
 use crate::silence::Silence;
-use millstream::{RunMonitor, StatsSnapshot, text};
+use crate::summary;
+use crate::units::{amount, duration, timestamp};
+use millstream::{RunMonitor, StatsSnapshot};
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,29 +14,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const PATIENCE: Duration = Duration::from_millis(700);
 const REFRESH: Duration = Duration::from_millis(250);
 
-/// What is told of a query while it runs.
-pub(crate) struct Telling<'a> {
-    /// Whether there is a status line, if standard error is a terminal.
-    pub(crate) line: bool,
-    /// Whether it is told why nothing comes out.
-    pub(crate) silence: bool,
-    /// How often there is a report, if at all.
-    pub(crate) every: Option<Duration>,
-    /// Writes a report.
-    pub(crate) report: &'a (dyn Fn(&StatsSnapshot) + Sync),
-}
-
-/// Runs `query` with a status line and reports beside it, as asked for.
-pub(crate) fn telling<T>(telling: &Telling<'_>, monitor: &RunMonitor, query: impl FnOnce() -> T) -> T {
+/// Runs `query` with reports beside it, with word of why nothing comes out, and with a status line if `line` says so and standard error
+/// is a terminal, as the configuration asks for.
+pub(crate) fn telling<T>(line: bool, config: &Config, monitor: &RunMonitor, query: impl FnOnce() -> T) -> T {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let ended = &ended;
-        let painter = (telling.line && stderr().is_terminal()).then(|| scope.spawn(|| paint(monitor, ended)));
+        let painter = (line && stderr().is_terminal()).then(|| scope.spawn(|| paint(monitor, ended)));
         let teller = scope.spawn(move || {
             let mut silence = Silence::new(Instant::now());
             while !ended.load(Relaxed) {
                 tell_notices(monitor);
-                if telling.silence {
+                if !config.quiet {
                     let stats = monitor.stats().map(|stats| stats.snapshot());
                     if let Some(reason) = silence.look(stats.as_ref(), Instant::now()) {
                         let _ = writeln!(stderr(), "note: {reason}");
@@ -41,7 +34,7 @@ pub(crate) fn telling<T>(telling: &Telling<'_>, monitor: &RunMonitor, query: imp
                 std::thread::park_timeout(REFRESH);
             }
         });
-        let reporter = telling.every.map(|every| scope.spawn(move || report(every, telling.report, monitor, ended)));
+        let reporter = config.stats_every.map(|every| scope.spawn(move || report(every, config.stats, monitor, ended)));
         let result = query();
         ended.store(true, Relaxed);
         painter.iter().chain(&reporter).chain([&teller]).for_each(|thread| thread.thread().unpark());
@@ -57,13 +50,13 @@ pub(crate) fn tell_notices(monitor: &RunMonitor) {
     }
 }
 
-fn report(every: Duration, report: &dyn Fn(&StatsSnapshot), monitor: &RunMonitor, ended: &AtomicBool) {
+fn report(every: Duration, form: Option<StatsArgument>, monitor: &RunMonitor, ended: &AtomicBool) {
     let mut next = Instant::now() + every;
     while !ended.load(Relaxed) {
         std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
         if Instant::now() >= next && !ended.load(Relaxed) {
             next += every;
-            monitor.stats().iter().for_each(|stats| report(&stats.snapshot()));
+            monitor.stats().iter().for_each(|stats| summary::report(form, &stats.snapshot()));
         }
     }
 }
@@ -125,33 +118,4 @@ fn lag(watermark_ms: i64) -> String {
         Some(lag) if lag < WEEK => format!(" ({} ago)", duration(lag)),
         _ => String::new(),
     }
-}
-
-/// A time with two digits or three and a unit: 12.3 ms.
-pub(crate) fn duration(time: Duration) -> String {
-    match time.as_secs_f64() {
-        s if s >= 7200.0 => format!("{:.1} h", s / 3600.0),
-        s if s >= 120.0 => format!("{:.1} min", s / 60.0),
-        s if s >= 1.0 => format!("{s:.1} s"),
-        s if s >= 1e-3 => format!("{:.1} ms", s * 1e3),
-        s => format!("{:.1} µs", s * 1e6),
-    }
-}
-
-/// A number with three digits and a unit: 12.3 M.
-pub(crate) fn amount(x: f64) -> String {
-    match x {
-        x if x >= 1e9 => format!("{:.2} G", x / 1e9),
-        x if x >= 1e6 => format!("{:.2} M", x / 1e6),
-        x if x >= 1e4 => format!("{:.1} k", x / 1e3),
-        x => format!("{x:.0} "),
-    }
-    .trim_end()
-    .to_string()
-}
-
-pub(crate) fn timestamp(ms: i64) -> String {
-    let mut out = Vec::new();
-    text::write_timestamp(&mut out, ms, millstream::DataType::Timestamp(3).time_unit(), 0);
-    String::from_utf8_lossy(&out).into_owned()
 }

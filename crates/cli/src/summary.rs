@@ -3,7 +3,7 @@
 //! The fields of the object are described in `docs/statistics.md`; names stay what they are.
 
 use crate::arguments::StatsArgument;
-use crate::status::{amount, duration, timestamp};
+use crate::units::{amount, duration, timestamp};
 use millstream::{Begun, StatsSnapshot, Times};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -56,17 +56,14 @@ fn line(s: &StatsSnapshot) -> String {
         text += &format!(", {}B/s", amount(s.bytes_in as f64 / seconds.max(1e-9)));
     }
     text += ")";
-    if s.windows_fired > 0 {
-        text += &format!(", {} windows", s.windows_fired);
-    }
-    if s.late_rows > 0 {
-        text += &format!(", {} late rows", s.late_rows);
-    }
-    if s.skipped_rows > 0 {
-        text += &format!(", {} malformed records skipped", s.skipped_rows);
-    }
-    if s.error_rows > 0 {
-        text += &format!(", {} failed rows skipped", s.error_rows);
+    let counts = [
+        (s.windows_fired, "windows"),
+        (s.late_rows, "late rows"),
+        (s.skipped_rows, "malformed records skipped"),
+        (s.error_rows, "failed rows skipped"),
+    ];
+    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+        text += &format!(", {count} {what}");
     }
     if let Some(error) = &s.first_error {
         text += &format!("\nfirst skipped row: {error}");

@@ -4,18 +4,14 @@
 //! would have computed.
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    Date32Type, Decimal128Type, DurationMillisecondType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, IntervalYearMonthType, Time32MillisecondType, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType,
-};
+use arrow_array::types::{Decimal128Type, Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef};
 use millstream_codegen::execute::{self, Flow};
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::lower::lower_expressions;
 use millstream_functions::{FunctionContext, FunctionSettings};
 use millstream_plan::expr::Expr;
-use millstream_types::{DataType, Diagnostic, Schema, TimeUnit, Value};
+use millstream_types::{DataType, Diagnostic, Schema, Value};
 use std::sync::Arc;
 
 /// Evaluates expressions without columns: one row, one array for each.
@@ -62,27 +58,18 @@ fn value_of(array: &dyn Array, data_type: &DataType) -> Option<Value> {
     if array.is_null(0) {
         return Some(Value::Null);
     }
-    macro_rules! int {
-        ($ty:ty) => {
-            Value::Int(array.as_primitive::<$ty>().value(0).into())
-        };
-    }
+    let data = array.to_data();
     Some(match data_type {
         DataType::Null => Value::Null,
         DataType::Boolean => Value::Boolean(array.as_boolean().value(0)),
-        DataType::TinyInt => int!(Int8Type),
-        DataType::SmallInt => int!(Int16Type),
-        DataType::Int => int!(Int32Type),
-        DataType::BigInt => int!(Int64Type),
-        DataType::Date => int!(Date32Type),
-        DataType::Time(_) => int!(Time32MillisecondType),
-        DataType::IntervalMonth => int!(IntervalYearMonthType),
-        DataType::IntervalMilli => int!(DurationMillisecondType),
-        DataType::Timestamp(_) | DataType::TimestampLtz(_) => match data_type.time_unit() {
-            TimeUnit::Milli => int!(TimestampMillisecondType),
-            TimeUnit::Micro => int!(TimestampMicrosecondType),
-            TimeUnit::Nano => int!(TimestampNanosecondType),
-        },
+        DataType::TinyInt => Value::Int(data.buffer::<i8>(0)[0].into()),
+        DataType::SmallInt => Value::Int(data.buffer::<i16>(0)[0].into()),
+        DataType::Int | DataType::Date | DataType::Time(_) | DataType::IntervalMonth => {
+            Value::Int(data.buffer::<i32>(0)[0].into())
+        }
+        DataType::BigInt | DataType::Timestamp(_) | DataType::TimestampLtz(_) | DataType::IntervalMilli => {
+            Value::Int(data.buffer::<i64>(0)[0].into())
+        }
         DataType::Float => Value::Float(array.as_primitive::<Float32Type>().value(0).into()),
         DataType::Double => Value::Float(array.as_primitive::<Float64Type>().value(0)),
         DataType::Decimal { .. } => Value::Decimal(array.as_primitive::<Decimal128Type>().value(0)),

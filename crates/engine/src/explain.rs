@@ -1,6 +1,6 @@
 //! EXPLAIN and EXPLAIN CODEGEN.
 
-use crate::planned::PlannedRun;
+use crate::planned::PreparedRun;
 use millstream_codegen::lower::entry_layout;
 use millstream_plan::explain;
 use millstream_plan::logical::Insert;
@@ -10,21 +10,16 @@ use millstream_types::Diagnostic;
 use std::fmt::Write;
 
 /// The logical plans, the pipelines and, if asked for, the row programs with what LLVM makes of them.
-pub(crate) fn explain(
-    inserts: &[Insert],
-    job: &PlannedRun,
-    config: &RunConfig,
-    codegen: bool,
-) -> Result<String, Diagnostic> {
+pub(crate) fn explain(inserts: &[Insert], run: &PreparedRun, codegen: bool) -> Result<String, Diagnostic> {
     let mut out = String::from("== Logical plan ==\n");
     for insert in inserts {
         out += &explain::logical(insert);
     }
     out += "\n== Pipelines ==\n";
-    out += &explain::pipelines(&job.plan, |aggregation| merge_text(config, aggregation));
+    out += &explain::pipelines(&run.plan, |aggregation| merge_text(&run.config, aggregation));
     if codegen {
         let options = millstream_jit::CompileOptions::default();
-        for lowered in job.programs.all() {
+        for lowered in run.programs.all() {
             // Writing to a String cannot fail.
             let _ = write!(out, "\n== Row program ==\n{}", lowered.program);
             for vector in &lowered.vectors {

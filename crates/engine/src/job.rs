@@ -1,11 +1,10 @@
 //! Statements that run in the background.
 
 use crate::monitor::{Outcome, RunMonitor};
-use crate::results::{ResultTarget, batch_of};
-use crate::session::PreparedRun;
+use crate::planned::PreparedRun;
+use crate::results::{ResultTarget, batch_sink};
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
-use millstream_connectors::{ColumnEncoder, Encoded, Encoder, Sink};
+use millstream_connectors::Sink;
 use millstream_runtime::{CancelState, StatsSnapshot};
 use millstream_types::{Diagnostic, Schema, code};
 use std::collections::VecDeque;
@@ -186,30 +185,6 @@ impl ResultTarget for ChannelTarget {
         self.0.lock().schema = Some(schema.clone());
         self.0.changed.notify_all();
         let (channel, monitor) = (Arc::clone(&self.0), Arc::clone(&self.1));
-        Ok(Box::new(ChannelSink { schema: schema.to_arrow(), channel, monitor }))
-    }
-}
-
-struct ChannelSink {
-    schema: SchemaRef,
-    channel: Arc<Channel>,
-    monitor: Arc<RunMonitor>,
-}
-
-impl Sink for ChannelSink {
-    fn encoder(&self) -> Arc<dyn Encoder> {
-        Arc::new(ColumnEncoder)
-    }
-
-    fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
-        self.channel.send(batch_of(&self.schema, piece)?, &self.monitor)
-    }
-
-    fn flush(&mut self) -> Result<(), Diagnostic> {
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
-        Ok(())
+        Ok(batch_sink(schema, move |batch| channel.send(batch, &monitor)))
     }
 }

@@ -29,6 +29,7 @@ mod planned;
 mod recovery;
 mod results;
 mod session;
+mod settings;
 mod skipping;
 
 pub use compiler::user_code_directory;
@@ -49,5 +50,7 @@ pub use millstream_types::{
     ALL_CODES, Code, DataType, Diagnostic, Field, Options, Place, RecordField, RecordLayout, Schema, code, secret, text,
 };
 pub use monitor::{Outcome, RunMonitor};
+pub use planned::PreparedRun;
 pub use results::{Collected, Discarded, ResultTarget};
-pub use session::{PreparedRun, Session, SessionConfig};
+pub use session::{Session, SessionConfig};
+pub use settings::settings_markdown;

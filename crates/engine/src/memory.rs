@@ -9,6 +9,7 @@ use millstream_connectors::{
     Chunk, ColumnRequest, Decoded, Decoder, Position, RequestOrigin, Source, SourceRequest, SplitReader,
 };
 use millstream_types::{Diagnostic, Options, RecordLayout, Schema, code};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -31,6 +32,9 @@ pub trait TableProvider: fmt::Debug + Send + Sync {
         None
     }
 }
+
+/// The program's own tables by name.
+pub(crate) type MemoryTables = BTreeMap<String, Arc<dyn TableProvider>>;
 
 /// Whether a table with these options ends by itself.
 pub(crate) fn is_bounded(options: &Options) -> bool {

@@ -13,7 +13,7 @@ use millstream_codegen::lower::{Lowered, OutputSource};
 use millstream_codegen::program::{Op, Statement};
 use millstream_codegen::programs::Programs;
 use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, SourceColumn};
-use millstream_sql::InPlace;
+use millstream_runtime::When;
 use millstream_types::RecordLayout;
 use std::sync::Arc;
 
@@ -27,13 +27,13 @@ pub(crate) fn place(
     plan: &mut QueryPlan,
     programs: &Programs<Arc<Lowered>>,
     layouts: &[Option<TableLayout>],
-    wanted: InPlace,
+    wanted: When,
 ) -> bool {
     let mut changed = false;
     for (number, layout) in layouts.iter().enumerate() {
-        let Some(layout) = layout.as_ref().filter(|_| wanted != InPlace::Never) else { continue };
+        let Some(layout) = layout.as_ref().filter(|_| wanted != When::Never) else { continue };
         let readers: Vec<&Lowered> = programs.readers(plan, number).map(|lowered| &**lowered).collect();
-        let stays = |column: usize| wanted == InPlace::Always || stays_in_place(&readers, column);
+        let stays = |column: usize| wanted == When::Always || stays_in_place(&readers, column);
         let stays: Vec<bool> = (0..plan.sources[number].columns.len()).map(stays).collect();
         for (column, _) in plan.sources[number].columns.iter_mut().zip(stays).filter(|(_, stays)| *stays) {
             column.in_record = layout.place(column);

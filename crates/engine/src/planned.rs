@@ -2,55 +2,58 @@
 
 use crate::compiler::QueryCompiler;
 use crate::constant;
-use crate::memory::{self, TableProvider};
-use crate::monitor::RunMonitor;
+use crate::job::Job;
+use crate::memory::{self, MemoryTables, TableProvider};
+use crate::monitor::{Outcome, RunMonitor};
 use crate::placement::{self, TableLayout};
 use crate::recovery::{self, Beginning, JobState};
 use crate::results::ResultTarget;
-use crate::session::{MemoryTables, WrittenFiles};
+use crate::settings::Values;
 use crate::skipping;
+use millstream_codegen::kernel::Tier;
 use millstream_codegen::lower::{Lowered, lower_plan};
 use millstream_codegen::programs::Programs;
 use millstream_connectors::{self as connectors, ColumnRequest, RequestOrigin, Sink, SinkRequest, SourceRequest};
 use millstream_plan::logical::{ColumnKind, Insert, Table};
 use millstream_plan::pipeline::{ColumnOrigin, QueryPlan, ScanKind, SourceColumn, SourcePlan};
+use millstream_plan::shape::PlanShape;
 use millstream_plan::{fold, physical};
 use millstream_runtime::{
     Compiled, MergeStrategy, PipelineCode, ProgramCompiler, QueryStats, RunConfig, RunInput, SourceInput, SourceRows,
-    combination,
+    WorkerSet, combination,
 };
-use millstream_sql::{InPlace, Tier};
-use millstream_types::{DataType, Diagnostic, Options, Place, Schema, code};
-use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use millstream_types::{DataType, Diagnostic, MemorySize, Options, Place, Schema, code};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// A planned run with its row programs.
-pub(crate) struct PlannedRun {
+/// A run that has been planned.
+pub struct PreparedRun {
     pub(crate) plan: QueryPlan,
     pub(crate) programs: Programs<Arc<Lowered>>,
-}
-
-/// What a job is run with.
-pub(crate) struct RunWith<'a> {
-    pub(crate) tier: Tier,
-    pub(crate) compiler: &'a Arc<QueryCompiler>,
-    pub(crate) config: &'a RunConfig,
-    pub(crate) memory: &'a MemoryTables,
-    pub(crate) monitor: &'a RunMonitor,
+    pub(crate) config: RunConfig,
+    /// `None`: interpreted until there is machine code.
+    tier: Option<Tier>,
+    compiler: Arc<QueryCompiler>,
+    memory: MemoryTables,
     /// Where its checkpoints are, if it has any.
-    pub(crate) state: Option<&'a JobState>,
-    /// Single files that are written beside it, and by it.
-    pub(crate) files: &'a WrittenFiles,
+    pub(crate) state: Option<JobState>,
+    files: Arc<WrittenFiles>,
+    monitor: Arc<RunMonitor>,
 }
 
-impl PlannedRun {
+/// Single files that are written by runs that take place beside each other.
+type WrittenFiles = Mutex<BTreeSet<PathBuf>>;
+
+impl PreparedRun {
     /// Optimises, cuts into pipelines, lowers, and decides which columns are read in place.
     pub(crate) fn new(
         inserts: Vec<Insert>,
-        config: &RunConfig,
-        in_place: InPlace,
-        memory: &MemoryTables,
-    ) -> Result<PlannedRun, Diagnostic> {
+        config: RunConfig,
+        settings: &Values,
+        compiler: Arc<QueryCompiler>,
+        memory: MemoryTables,
+    ) -> Result<PreparedRun, Diagnostic> {
         let mut evaluate = |e: &millstream_plan::expr::Expr| constant::fold(e, &config.settings);
         let inserts: Vec<Insert> = inserts
             .into_iter()
@@ -60,46 +63,90 @@ impl PlannedRun {
         for aggregation in &mut plan.aggregations {
             aggregation.combination = combination(&config.adaptivity, &aggregation.components, aggregation.combination);
         }
-        let lower = |plan: &QueryPlan| lower_plan(plan, config.into(), config.adaptivity.filter_shape);
+        let lower = |plan: &QueryPlan| lower_plan(plan, (&config).into(), config.adaptivity.filter_shape);
         let mut programs = lower(&plan)?;
-        let layouts: Vec<_> = plan.sources.iter().map(|source| table_layout(source, memory)).collect();
-        if placement::place(&mut plan, &programs, &layouts, in_place) {
+        let layouts: Vec<_> = plan.sources.iter().map(|source| table_layout(source, &memory)).collect();
+        if placement::place(&mut plan, &programs, &layouts, settings.in_place) {
             programs = lower(&plan)?;
         }
-        Ok(PlannedRun { plan, programs })
+        let (tier, files, monitor) = (settings.tier, Arc::default(), Arc::default());
+        Ok(PreparedRun { plan, programs, config, tier, compiler, memory, state: None, files, monitor })
+    }
+
+    /// What it keeps from one run to the next: it can go on from the checkpoint of another one if [`PlanShape::fit`] says so.
+    pub fn shape(&self) -> PlanShape {
+        PlanShape::of(&self.plan)
+    }
+
+    /// Whether it reads a table that does not end by itself.
+    pub fn is_endless(&self) -> bool {
+        self.plan.sources.iter().any(|source| match &source.scan {
+            ScanKind::Table(table) => !memory::is_bounded(&table.options),
+            ScanKind::Values(_) => false,
+        })
+    }
+
+    /// Has runs take place beside each other: each gets its part of the memory budget, they have one set of workers, and no two may
+    /// write one file.
+    pub fn share(runs: &mut [PreparedRun]) {
+        let (files, parts) = (Arc::<WrittenFiles>::default(), runs.len().max(1) as u64);
+        let workers = WorkerSet::new(runs.iter().map(|run| run.config.workers).max().unwrap_or(1));
+        for run in runs {
+            run.config.worker_set = (parts > 1).then(|| Arc::clone(&workers));
+            run.config.memory = MemorySize::Bytes((run.config.memory_bytes() / parts).max(1));
+            run.files = Arc::clone(&files);
+        }
+    }
+
+    /// What [`PreparedRun::submit`] tells of it: who wants to stop it can have that before it begins.
+    pub fn monitor(&self) -> Arc<RunMonitor> {
+        Arc::clone(&self.monitor)
+    }
+
+    /// Runs it in the background.
+    pub fn submit(self) -> Result<Job, Diagnostic> {
+        Job::start(self)
+    }
+
+    /// Runs it; blocks until it has ended. `results` receives the rows of a bare SELECT.
+    pub fn run(self, results: &mut dyn ResultTarget, monitor: &RunMonitor) -> Result<Outcome, Diagnostic> {
+        Ok(match self.execute(results, monitor)? {
+            Some(stats) => Outcome::Ran(Box::new(stats.snapshot())),
+            None => Outcome::Done("the job had come to its end before, so nothing was done".into()),
+        })
     }
 
     /// Runs to the end. `results` receives the rows of a bare SELECT. With `state` the run goes on from its last checkpoint;
     /// `None` if it has come to its end before.
-    pub(crate) fn run(
+    pub(crate) fn execute(
         self,
-        with: &RunWith<'_>,
         results: &mut dyn ResultTarget,
+        monitor: &RunMonitor,
     ) -> Result<Option<Arc<QueryStats>>, Diagnostic> {
-        let &RunWith { tier, compiler, config, memory, monitor, state, files } = with;
-        let stats = Arc::new(QueryStats::new(&self.plan));
+        let PreparedRun { plan, programs, config, tier, compiler, memory, state, files, .. } = self;
+        let stats = Arc::new(QueryStats::new(&plan));
         let mut code = |lowered: &Arc<Lowered>| -> Result<PipelineCode, Diagnostic> {
             let is_spare = config.merge == MergeStrategy::Auto && lowered.program.is_shared();
-            if tier != Tier::Compiled || is_spare {
+            if tier != Some(Tier::Compiled) || is_spare {
                 return Ok(PipelineCode::interpreted(lowered.clone()));
             }
             let Compiled { kernel, compilation } = compiler.compile_at_once(&lowered.program)?;
             stats.note_compilation(compilation);
             Ok(PipelineCode::new(lowered.clone(), kernel))
         };
-        let Programs { event_times, pipelines, lookups, keyed } = self.programs.try_map(&mut code)?;
+        let Programs { event_times, pipelines, lookups, keyed } = programs.try_map(&mut code)?;
         let mut sources = Vec::new();
         for (number, event_time) in event_times.into_iter().enumerate() {
-            let rows = open_source(&self.plan.sources[number], config, memory)?;
+            let rows = open_source(&plan.sources[number], &config, &memory)?;
             let may_skip = config.adaptivity.skips_in_decoders() && rows.can_skip();
             let head = match may_skip {
-                true => skipping::head_code(&self.plan, &self.programs, number, &mut code)?,
+                true => skipping::head_code(&plan, &programs, number, &mut code)?,
                 false => None,
             };
             sources.push(SourceInput { rows, event_time, head });
         }
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
-        for sink in &self.plan.sinks {
+        for sink in &plan.sinks {
             let opened = match &sink.table {
                 Some(table) => connectors::open_sink(&sink_request(table, sink.schema.clone()))?,
                 None => results.open(&sink.schema)?,
@@ -111,7 +158,7 @@ impl PlannedRun {
             }
             sinks.push(opened);
         }
-        let checkpoints = match state.map(|state| state.begin(&self.plan, &mut sinks, monitor)).transpose()? {
+        let checkpoints = match state.map(|state| state.begin(&plan, &mut sinks, monitor)).transpose()? {
             None => None,
             Some(Beginning::Run(config)) => Some(*config),
             Some(Beginning::Finished(restored)) => {
@@ -139,14 +186,10 @@ impl PlannedRun {
             return Err(not_replaced(file));
         }
         monitor.started(&stats);
-        let later: Option<Arc<dyn ProgramCompiler>> = match tier {
-            Tier::Interpreted => None,
-            Tier::Auto | Tier::Compiled => Some(compiler.clone()),
-        };
-        let PlannedRun { plan, .. } = self;
+        let later = (tier != Some(Tier::Interpreted)).then_some(compiler as Arc<dyn ProgramCompiler>);
         let input =
             RunInput { plan, sources, pipelines, operators: keyed, lookups, sinks, compiler: later, checkpoints };
-        millstream_runtime::run(input, config, &stats, monitor.cancel())?;
+        millstream_runtime::run(input, &config, &stats, monitor.cancel())?;
         Ok(Some(stats))
     }
 }

@@ -47,7 +47,7 @@ struct KnownJob {
 }
 
 /// How a session's jobs are checkpointed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Checkpointed {
     /// From one checkpoint to the next.
     pub(crate) interval: Option<Duration>,
@@ -79,18 +79,13 @@ pub(crate) enum Beginning {
 impl StateDirectory {
     /// Takes a directory, which is made if it is not there.
     pub(crate) fn open(place: StatePlace) -> Result<StateDirectory, Diagnostic> {
-        match place.lock() {
-            Ok(Ok(lock)) => {
-                let jobs = known_jobs(&place).map_err(|e| unusable(&place.to_string(), &e))?;
-                Ok(StateDirectory { place, lock, jobs })
-            }
-            Ok(Err(holder)) => {
-                let message = format!("{holder} uses the state directory {place}");
-                Err(Diagnostic::new(code::STATE_IN_USE, message)
-                    .at(Place::Option("execution.checkpointing.dir".into())))
-            }
-            Err(e) => Err(unusable(&place.to_string(), &e)),
-        }
+        let unusable = |e| unusable(&place.to_string(), &e);
+        let lock = place.lock().map_err(unusable)?.map_err(|holder| {
+            let message = format!("{holder} uses the state directory {place}");
+            Diagnostic::new(code::STATE_IN_USE, message).at(Place::Option("execution.checkpointing.dir".into()))
+        })?;
+        let jobs = known_jobs(&place).map_err(unusable)?;
+        Ok(StateDirectory { place, lock, jobs })
     }
 
     /// Where it is.

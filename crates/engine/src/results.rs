@@ -1,6 +1,7 @@
 //! Where the rows of a bare SELECT go.
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::SchemaRef;
 use millstream_connectors::{ColumnEncoder, Encoded, Encoder, Sink, discarding_sink};
 use millstream_types::{Diagnostic, Schema};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,24 +42,41 @@ impl ResultTarget for Collected {
     fn open(&mut self, schema: &Schema) -> Result<Box<dyn Sink>, Diagnostic> {
         self.schema = schema.clone();
         self.batches = Arc::default();
-        Ok(Box::new(Collector { schema: schema.to_arrow(), batches: self.batches.clone() }))
+        let batches = self.batches.clone();
+        Ok(batch_sink(schema, move |batch| {
+            batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+            Ok(())
+        }))
     }
 }
 
-struct Collector {
-    schema: arrow_schema::SchemaRef,
-    batches: Arc<Mutex<Vec<RecordBatch>>>,
+/// A sink that hands on each piece of a result as a batch.
+pub(crate) fn batch_sink(
+    schema: &Schema,
+    hand_on: impl FnMut(RecordBatch) -> Result<(), Diagnostic> + Send + 'static,
+) -> Box<dyn Sink> {
+    Box::new(BatchSink { schema: schema.to_arrow(), hand_on })
 }
 
-impl Sink for Collector {
+struct BatchSink<F> {
+    schema: SchemaRef,
+    hand_on: F,
+}
+
+impl<F: FnMut(RecordBatch) -> Result<(), Diagnostic> + Send> Sink for BatchSink<F> {
     fn encoder(&self) -> Arc<dyn Encoder> {
         Arc::new(ColumnEncoder)
     }
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
-        let batch = batch_of(&self.schema, piece)?;
-        self.batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
-        Ok(())
+        let Encoded::Columns { columns, rows } = piece else {
+            return Err(Diagnostic::bug("encoded bytes reached a result in memory"));
+        };
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options);
+        (self.hand_on)(
+            batch.map_err(|e| Diagnostic::bug(format!("the result does not have the announced columns: {e}")))?,
+        )
     }
 
     fn flush(&mut self) -> Result<(), Diagnostic> {
@@ -68,16 +86,6 @@ impl Sink for Collector {
     fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
         Ok(())
     }
-}
-
-/// A piece of a result as a batch.
-pub(crate) fn batch_of(schema: &arrow_schema::SchemaRef, piece: Encoded) -> Result<RecordBatch, Diagnostic> {
-    let Encoded::Columns { columns, rows } = piece else {
-        return Err(Diagnostic::bug("encoded bytes reached a result in memory"));
-    };
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(schema.clone(), columns, &options)
-        .map_err(|e| Diagnostic::bug(format!("the result does not have the announced columns: {e}")))
 }
 
 /// Forgets results.

@@ -35,40 +35,15 @@ pub enum MergeStrategy {
     Partition,
 }
 
-/// Whether rows are aggregated in the tables of workers, or appended and aggregated when tables are merged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PreAggregation {
-    /// As the rows for each key suggest; may change during the run.
+/// When something is done that rows do not depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum When {
+    /// When it is expected to pay; may change during the run.
     #[default]
     Auto,
-    /// Aggregated.
-    Always,
-    /// Appended where that is possible: where there are keys, in tables that are not shared.
-    Never,
-}
-
-/// Whether code may assume something of the data that has been true of all rows seen so far. What it assumes is guarded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Assume {
-    /// When it is expected to pay, and a trial shows that it does.
-    #[default]
-    Auto,
-    /// Whenever the rows seen so far allow it.
+    /// Wherever it can be.
     Always,
     /// Not at all.
-    Never,
-}
-
-/// Whether columns that are only needed behind the filters at the head of pipelines are decoded for the rows that these let
-/// through only, where a decoder can do that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum DecodeSkipping {
-    /// When that costs less.
-    #[default]
-    Auto,
-    /// Always.
-    Always,
-    /// Never: all columns are decoded.
     Never,
 }
 
@@ -81,24 +56,27 @@ pub struct Adaptivity {
     pub filter_order: bool,
     /// How filters drop rows; `None`: that is chosen, too.
     pub filter_shape: Option<FilterShape>,
-    /// Columns without NULL.
-    pub not_null: Assume,
-    /// Columns with one value.
-    pub constants: Assume,
-    /// Columns of strings that mostly have one of a few values.
-    pub few_values: Assume,
-    /// Ranges of integer keys.
-    pub key_range: Assume,
-    /// Aggregation before tables are merged.
-    pub pre_aggregation: PreAggregation,
+    /// Whether code may assume that columns without NULL so far have none. What code assumes is guarded, here and in the three that
+    /// follow: when a trial shows that it pays, or whenever the rows seen so far allow it.
+    pub not_null: When,
+    /// The same of columns with one value.
+    pub constants: When,
+    /// The same of columns of strings that mostly have one of a few values.
+    pub few_values: When,
+    /// The same of ranges of integer keys.
+    pub key_range: When,
+    /// Whether rows are aggregated in the tables of workers, as the rows for each key suggest, or else appended where that is possible
+    /// (where there are keys, in tables that are not shared) and aggregated when tables are merged.
+    pub pre_aggregation: When,
     /// How overlapping windows are made of slices, where that is exact; `None`: that is chosen.
     pub combination: Option<Combination>,
     /// How many workers are at work; otherwise all are.
     pub active_workers: bool,
     /// Whether the cost of each filter is measured when the query has ended, for whoever wants to know.
     pub measures_operators: bool,
-    /// What is decoded of rows that filters drop.
-    pub decode_skipping: DecodeSkipping,
+    /// Whether columns that are only needed behind the filters at the head of pipelines are decoded for the rows that these let
+    /// through only, where a decoder can do that; otherwise all columns are decoded.
+    pub decode_skipping: When,
     /// For tests: instead of all that, variants are switched at random, within buffers too, as this seed says, and so is
     /// what tables and windows do, unless it is set.
     pub chaos_seed: Option<u64>,
@@ -108,7 +86,7 @@ impl Adaptivity {
     /// Whether anything may be left out when chunks are decoded.
     pub fn skips_in_decoders(&self) -> bool {
         let is_asked = self.is_enabled || self.chaos_seed.is_some();
-        self.decode_skipping == DecodeSkipping::Always || (self.decode_skipping == DecodeSkipping::Auto && is_asked)
+        self.decode_skipping == When::Always || (self.decode_skipping == When::Auto && is_asked)
     }
 }
 
@@ -118,37 +96,25 @@ impl Default for Adaptivity {
             is_enabled: true,
             filter_order: true,
             filter_shape: None,
-            not_null: Assume::Auto,
-            constants: Assume::Auto,
-            few_values: Assume::Auto,
-            key_range: Assume::Auto,
-            pre_aggregation: PreAggregation::Auto,
+            not_null: When::Auto,
+            constants: When::Auto,
+            few_values: When::Auto,
+            key_range: When::Auto,
+            pre_aggregation: When::Auto,
             combination: None,
             active_workers: true,
             measures_operators: false,
-            decode_skipping: DecodeSkipping::Auto,
+            decode_skipping: When::Auto,
             chaos_seed: None,
         }
     }
 }
 
-/// When state is spilled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SpillMode {
-    /// When memory is short.
-    #[default]
-    Auto,
-    /// Never: a query whose state does not fit ends.
-    Never,
-    /// For tests: whatever can be is spilled at once.
-    Always,
-}
-
 /// Whether and where state is spilled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpillConfig {
-    /// When.
-    pub mode: SpillMode,
+    /// When memory is short; for tests, whatever can be at once; or never: a query whose state does not fit ends.
+    pub mode: When,
     /// Below which directory; it is made when something is spilled.
     pub directory: PathBuf,
     /// What all files of a query may take there: bytes, or a share of what is free when the first is written.
@@ -164,7 +130,7 @@ impl Default for SpillConfig {
     fn default() -> SpillConfig {
         let directory = user_directory().join("spill");
         SpillConfig {
-            mode: SpillMode::Auto,
+            mode: When::Auto,
             directory,
             budget: MemorySize::Share(80),
             compression: Compression::None,

@@ -57,9 +57,7 @@ mod worker;
 pub use adaptive::Event;
 pub use cancel::{CancelState, CancelToken};
 pub use compile::{Compiled, ProgramCompiler};
-pub use config::{
-    Adaptivity, Assume, DecodeSkipping, ErrorPolicy, MergeStrategy, PreAggregation, RunConfig, SpillConfig, SpillMode,
-};
+pub use config::{Adaptivity, ErrorPolicy, MergeStrategy, RunConfig, SpillConfig, When};
 pub use durable::{CheckpointConfig, Recovered, Unfit, kept_shape};
 pub use input::{
     EventTimeColumns, FlatMapCode, HeadCode, HeadCondition, OperatorCode, PartitionedCode, PipelineCode, RunInput,

@@ -11,7 +11,7 @@ use support::*;
 /// Ways to aggregate, of which all but the first let tables append.
 fn ways() -> [Adaptivity; 4] {
     let with = |pre_aggregation, chaos_seed| Adaptivity { pre_aggregation, chaos_seed, ..Adaptivity::default() };
-    use PreAggregation::{Always, Auto, Never};
+    use When::{Always, Auto, Never};
     [with(Always, None), with(Never, None), with(Auto, Some(1)), with(Auto, Some(2))]
 }
 
@@ -87,7 +87,7 @@ fn appended_rows_take_a_share_of_the_memory() {
     let rows: Vec<Row> = (0..200_000).map(|i| (Some(i % 1000), i % 10, None)).collect();
     let splits: Vec<Vec<Row>> = rows.chunks(100_000).map(<[Row]>::to_vec).collect();
     let (expected, _) = tumbling_model(&splits, 1000, 2000);
-    let adaptivity = Adaptivity { pre_aggregation: PreAggregation::Never, ..Adaptivity::default() };
+    let adaptivity = Adaptivity { pre_aggregation: When::Never, ..Adaptivity::default() };
     let config = RunConfig { adaptivity, memory: MemorySize::Bytes(4 << 20), ..config(2, 1000) };
     let (mut rows, _) = run_to_end(tumbling_plan(1000, 2000), MemorySource::of(&splits, 1000), config);
     rows.sort();

@@ -228,7 +228,7 @@ fn left_far_ahead(then: Vec<Step>) -> (Result<(), millstream_types::Diagnostic>,
     let (shared, memory) = (Arc::clone(&stats), MemorySize::Bytes(JOIN_MEMORY));
     let query = std::thread::spawn(move || {
         // What is spilled needs no waiting.
-        let spill = SpillConfig { mode: SpillMode::Never, ..SpillConfig::default() };
+        let spill = SpillConfig { mode: When::Never, ..SpillConfig::default() };
         millstream_runtime::run(run, &RunConfig { memory, spill, ..config(2, 0) }, &shared, &CancelToken::new())
     });
     while stats.snapshot().memory.used < JOIN_MEMORY / 5 * 4 {
@@ -274,7 +274,7 @@ fn a_state_that_does_not_fit_is_an_error() {
         .for_each(|input| *input = KeyedInput { time: None, ..keyed::keyed_input(None) });
     let sink = MemorySink::default();
     let written = Arc::clone(&sink.written);
-    let spill = SpillConfig { mode: SpillMode::Never, ..SpillConfig::default() };
+    let spill = SpillConfig { mode: When::Never, ..SpillConfig::default() };
     let small = RunConfig { memory: MemorySize::Bytes(JOIN_MEMORY), spill, ..config(2, 0) };
     let (result, stats) = run_within(input(plan, sources.into(), vec![sink]), small, CancelToken::new());
     let error = result.unwrap_err();

@@ -173,7 +173,7 @@ fn what_depends_on_the_order_of_rows_does_not_depend_on_workers() {
     let expected = sorted(expected(&contents, text));
     let list = ObjectKind::List { keeps_nulls: false };
     for (workers, buffer_rows, chunk_rows) in [(1, 0, 1000), (1, 1, 64), (2, 7, 50), (8, 3, 33)] {
-        for pre_aggregation in [PreAggregation::Always, PreAggregation::Never] {
+        for pre_aggregation in [When::Always, When::Never] {
             let parts = vec![
                 object(ObjectKind::First, Finish::Value, TIME),
                 object(ObjectKind::Last, Finish::Value, TIME),

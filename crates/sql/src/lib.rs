@@ -7,7 +7,7 @@
 //! | [`data_type`] | the text of data types |
 //! | [`statement`], [`ddl`] | tokens to statements |
 //! | [`catalog`], [`describe`] | tables and views, `DESCRIBE`, `SHOW CREATE` |
-//! | [`settings`] | `SET` |
+//! | [`settings`] | what binding depends on |
 //! | [`functions`] | signatures of the functions: which body, which types |
 //! | [`bind`] | queries to [`millstream_plan::logical`] |
 //! | [`diagnostics`] | errors of parsing in our words; rendering with a caret |
@@ -34,10 +34,7 @@ pub use bind::{bind_insert, bind_query};
 pub use catalog::{Catalog, CatalogEntry, Connectors};
 pub use diagnostics::render;
 pub use script::{is_complete, substitute_variables};
-pub use settings::{
-    Assume, CodeCache, Combine, DecodeSkipping, ErrorPolicy, FilterShape, InPlace, Merge, PreAggregate, Settings,
-    Spill, Tier,
-};
+pub use settings::BindSettings;
 pub use statement::{
     ExplainKind, InsertStatement, NamePattern, ParsedStatement, Statement, parse_script, parse_statement,
 };

@@ -36,17 +36,6 @@ const TRIMMED_EVERY: u128 = 16;
 /// A file that is still being written after this time belongs to a process that is gone.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(3600);
 
-/// What there is for a key.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    /// The object file.
-    Object(Vec<u8>),
-    /// A file that is not to be used; why.
-    Rejected(String),
-    /// No file, or no directory.
-    Nothing,
-}
-
 /// A directory for code. It is made when something is written.
 #[derive(Debug, Clone)]
 pub(crate) struct CodeDirectory {
@@ -67,35 +56,24 @@ impl CodeDirectory {
         CodeDirectory { path, limit: LIMIT }
     }
 
-    /// The object file that is kept for a key.
-    pub(super) fn read(&self, key: &CodeKey) -> Found {
+    /// The object file that is kept for a key; `None` if there is none, or no directory. Fails, with the reason, when a file is not to
+    /// be used.
+    pub(super) fn read(&self, key: &CodeKey) -> Result<Option<Vec<u8>>, String> {
         let path = self.file(key);
         let file = match fs::symlink_metadata(&path) {
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                return Found::Nothing;
-            }
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
             file => file,
         };
-        let read = || -> Result<Vec<u8>, String> {
-            check_own(&self.path).map_err(|e| refused(&self.path, &e))?;
-            let file = file.map_err(|e| refused(&path, &e))?;
-            check_own(&path).map_err(|e| refused(&path, &e))?;
-            if !file.is_file() || file.len() > FILE_LIMIT {
-                return Err(format!("'{}' is not a file of machine code", path.display()));
-            }
-            fs::read(&path).map_err(|e| failed(&path, &e))
-        };
-        let bytes = match read() {
-            Ok(bytes) => bytes,
-            Err(reason) => return Found::Rejected(reason),
-        };
-        match unpack(&bytes, key) {
-            Ok(object) => {
-                note_use(&path);
-                Found::Object(object.to_vec())
-            }
-            Err(what) => Found::Rejected(format!("'{}' {what}", path.display())),
+        check_own(&self.path).map_err(|e| refused(&self.path, &e))?;
+        let file = file.map_err(|e| refused(&path, &e))?;
+        check_own(&path).map_err(|e| refused(&path, &e))?;
+        if !file.is_file() || file.len() > FILE_LIMIT {
+            return Err(format!("'{}' is not a file of machine code", path.display()));
         }
+        let bytes = fs::read(&path).map_err(|e| failed(&path, &e))?;
+        let object = unpack(&bytes, key).map_err(|what| format!("'{}' {what}", path.display()))?;
+        note_use(&path);
+        Ok(Some(object.to_vec()))
     }
 
     /// Keeps an object file. Fails, with the reason, when the directory or the disk does not allow it.

@@ -10,7 +10,6 @@ mod turns;
 pub(crate) use directory::CodeDirectory;
 pub use directory::user_code_directory;
 
-use directory::Found;
 use key::CodeKey;
 use millstream_codegen::program::{Program, Terminal};
 use millstream_jit::{CompileOptions, CompiledPipeline};
@@ -72,13 +71,13 @@ impl Compiler {
         }
         let started = Instant::now();
         let mut problem = None;
-        match directory.map_or(Found::Nothing, |directory| directory.read(&key)) {
-            Found::Object(object) => match millstream_jit::load(&program.name, &object) {
+        match directory.map_or(Ok(None), |directory| directory.read(&key)) {
+            Ok(Some(object)) => match millstream_jit::load(&program.name, &object) {
                 Ok(code) => return Ok(compiled(self.remember(key, code), CodeOrigin::Disk, started.elapsed(), None)),
                 Err(error) => problem = Some(error.message),
             },
-            Found::Rejected(reason) => problem = Some(reason),
-            Found::Nothing => {}
+            Err(reason) => problem = Some(reason),
+            Ok(None) => {}
         }
         let _turn = turn()?;
         // Another query may have had the turn before, for the same program.

@@ -11,7 +11,7 @@ use super::decisions::key_range::{self, Keys};
 use super::facts::Facts;
 use super::signals::Profile;
 use super::watch::SampleWatch;
-use crate::config::{Adaptivity, Assume};
+use crate::config::{Adaptivity, When};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use millstream_abi::Phys;
@@ -75,7 +75,7 @@ impl Choosing {
     /// Whether something is to be assumed whatever it costs.
     pub(crate) fn forces(&self) -> bool {
         let Adaptivity { not_null, constants, few_values, key_range, .. } = self.settings;
-        [not_null, constants, few_values, key_range].contains(&Assume::Always)
+        [not_null, constants, few_values, key_range].contains(&When::Always)
     }
 
     /// What to specialise for from now on, if it is something else than `current`.
@@ -179,9 +179,9 @@ impl Choosing {
         let trust = |input: &u32| self.trust_columns.get(input).unwrap_or(&never);
         let mut text = Text { observed: &mut chosen.observed, decided: &mut chosen.decided };
         // What is forced is worth anything.
-        let worth = |setting: Assume, gain: f64| if setting == Assume::Always { f64::INFINITY } else { gain };
+        let worth = |setting: When, gain: f64| if setting == When::Always { f64::INFINITY } else { gain };
         let Adaptivity { not_null, constants, .. } = self.settings;
-        for (&input, &uses) in facts.nullable.iter().filter(|_| not_null != Assume::Never) {
+        for (&input, &uses) in facts.nullable.iter().filter(|_| not_null != When::Never) {
             let Some(column) = profile.columns().get(input as usize) else { continue };
             let gain = worth(not_null, VALIDITY * uses as f64);
             if !chosen.choices.not_null.contains(&input) && assume(column.rows_since_null(), gain, trust(&input), now) {
@@ -189,10 +189,10 @@ impl Choosing {
                 text.observed(format_args!("no NULL in {} sampled rows of {name}", column.rows_since_null()));
                 text.decided(format_args!("{name} is not NULL"));
                 chosen.choices.not_null.insert(input);
-                chosen.is_forced |= not_null == Assume::Always;
+                chosen.is_forced |= not_null == When::Always;
             }
         }
-        for (&input, saved) in facts.constants.iter().filter(|_| constants != Assume::Never) {
+        for (&input, saved) in facts.constants.iter().filter(|_| constants != When::Never) {
             let Some((value, rows)) = profile.columns().get(input as usize).and_then(|c| c.constant()) else {
                 continue;
             };
@@ -204,14 +204,14 @@ impl Choosing {
                 text.observed(format_args!("{rows} sampled rows of {name} are alike"));
                 text.decided(format_args!("{name} is constant"));
                 chosen.choices.constants.insert(input, constant);
-                chosen.is_forced |= constants == Assume::Always;
+                chosen.is_forced |= constants == When::Always;
             }
         }
     }
 
     fn compare_few(&self, program: &Program, facts: &Facts, profile: &Profile, now: Duration, chosen: &mut Chosen) {
         let (setting, is_open) = (self.settings.few_values, self.few.is_open(now));
-        if setting == Assume::Never || !(is_open || setting == Assume::Always) {
+        if setting == When::Never || !(is_open || setting == When::Always) {
             return;
         }
         let mut text = Text { observed: &mut chosen.observed, decided: &mut chosen.decided };
@@ -227,13 +227,13 @@ impl Choosing {
                     text.observed(format_args!("{} values of {name} were seen", seen.len()));
                     text.decided(format_args!("{name} is compared with them"));
                     chosen.choices.few.insert(input, seen);
-                    chosen.is_forced |= setting == Assume::Always;
+                    chosen.is_forced |= setting == When::Always;
                 }
                 (few_values::FewValuesChoice::GiveUp, _) => {
                     text.observed(format_args!("{name} has other values than {used_count}"));
                     text.decided(format_args!("functions of {name} are called"));
                     chosen.choices.few.remove(&input);
-                    chosen.is_forced |= setting == Assume::Always;
+                    chosen.is_forced |= setting == When::Always;
                 }
                 _ => {}
             }
@@ -248,8 +248,8 @@ impl Choosing {
             return;
         };
         let setting = self.settings.key_range;
-        let Some(seen) = Keys::between(least, most).filter(|_| setting != Assume::Never) else { return };
-        let (now, is_forced) = (around.now, setting == Assume::Always);
+        let Some(seen) = Keys::between(least, most).filter(|_| setting != When::Never) else { return };
+        let (now, is_forced) = (around.now, setting == When::Always);
         let is_distrusted = used.is_none() && self.trust_keys.rows_needed(now, 1).is_none();
         if is_distrusted || !(is_forced || self.keys.is_open(now)) {
             return;

@@ -9,7 +9,7 @@
 //! Slices of overlapping windows are spilled when that does not suffice, and so are the waiting rows and the partitions of keyed
 //! operators (`keyed::spilling`). What cannot be spilled: tables that are being merged, and lookup tables.
 
-use crate::config::{SpillConfig, SpillMode};
+use crate::config::{SpillConfig, When};
 use crate::station::Task;
 use millstream_state::{MemoryBudget, available_memory};
 use millstream_storage::{SpillCounters, SpillDirectory, SpillFormat, SpillWriter};
@@ -66,17 +66,17 @@ impl Spilling {
 
     /// Whether there is anything that a thread could spill.
     pub(crate) fn needs_thread(&self) -> bool {
-        self.config.mode == SpillMode::Auto && self.has_state
+        self.config.mode == When::Auto && self.has_state
     }
 
     /// Whether anything may be spilled.
     pub(crate) fn may_spill(&self) -> bool {
-        self.config.mode != SpillMode::Never
+        self.config.mode != When::Never
     }
 
     /// Whether everything is spilled at once.
     pub(crate) fn is_eager(&self) -> bool {
-        self.config.mode == SpillMode::Always
+        self.config.mode == When::Always
     }
 
     /// Bytes of state from which on it is spilled: tables may double before a cut comes by, and are sealed to another copy.
@@ -105,7 +105,7 @@ impl Spilling {
 
     /// Whether there is more state than there should be.
     pub(crate) fn is_short(&self) -> bool {
-        self.config.mode == SpillMode::Auto && self.budget.state() > self.high()
+        self.config.mode == When::Auto && self.budget.state() > self.high()
     }
 
     /// Whether there are at most so many bytes of state.

@@ -55,7 +55,7 @@ mod working;
 mod tests;
 
 use crate::buffer::Generation;
-use crate::config::SpillMode;
+use crate::config::When;
 use crate::durable::restored::Restored;
 use crate::host::Host;
 use crate::ids::{Port, StationId, StreamId};
@@ -174,7 +174,7 @@ impl KeyedStation {
         let budget = &host.flow.budget;
         // One that had ended keeps nothing, so any number serves.
         let bits = restored.and_then(|from| bits_of_partitions(from.manifest().operators[number].partitions.len()));
-        let may_spill = host.config.spill.mode != SpillMode::Never;
+        let may_spill = host.config.spill.mode != When::Never;
         let partition_bits = bits.unwrap_or_else(|| partition_bits(budget.limit(), may_spill));
         let partition = |_| {
             let (inbox, kept) = (Inbox::new(plan.inputs.len(), budget), Kept::new(plan, &code, budget)?);

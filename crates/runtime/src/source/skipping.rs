@@ -12,7 +12,7 @@
 
 use crate::adaptive::Dice;
 use crate::adaptive::decisions::skipping;
-use crate::config::{Adaptivity, DecodeSkipping};
+use crate::config::{Adaptivity, When};
 use crate::input::HeadCode;
 use crate::stats::QueryStats;
 use arrow_array::ArrayRef;
@@ -60,7 +60,7 @@ impl Skipping {
     /// Of a source of the plan.
     pub(crate) fn new(source: usize, head: HeadCode, settings: &Adaptivity) -> Skipping {
         let choice = match (settings.decode_skipping, settings.chaos_seed) {
-            (DecodeSkipping::Always, _) => Choice::Always,
+            (When::Always, _) => Choice::Always,
             (_, Some(seed)) => Choice::Random(Dice::new(seed)),
             (_, None) => Choice::Measured(Mutex::default()),
         };

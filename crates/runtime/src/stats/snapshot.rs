@@ -19,7 +19,7 @@ pub const STATS_VERSION: u32 = 1;
 
 /// The counters at one moment. Counts and sums only grow; what waits or is in flight goes up and down, and is 0 after
 /// the end.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct StatsSnapshot {
     /// [`STATS_VERSION`].
     pub version: u32,
@@ -97,7 +97,7 @@ pub struct HardwareSnapshot {
 }
 
 /// Counters of a source at one moment: sums over its splits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SourceSnapshot {
     /// Number and table, as EXPLAIN says: `source 0: table bid`.
     pub name: String,

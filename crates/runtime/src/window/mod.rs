@@ -33,7 +33,7 @@ mod trigger;
 use crate::adaptive::decisions::sharing::Sharing;
 use crate::adaptive::slice_facts::SliceFacts;
 use crate::buffer::Generation;
-use crate::config::{MergeStrategy, SpillMode};
+use crate::config::{MergeStrategy, When};
 use crate::durable::restored::Restored;
 use crate::host::Host;
 use crate::ids::{Port, StationId, StreamId};
@@ -128,7 +128,7 @@ impl WindowStation {
             MergeStrategy::Global | MergeStrategy::Auto => (0, nodes),
         };
         let owners = Owners { own: config.workers + lanes, nodes, workers: config.workers };
-        let spills = config.spill.mode != SpillMode::Never;
+        let spills = config.spill.mode != When::Never;
         let tables = OpenTables::new(Arc::clone(&layout), owners, (config.dense_tables, spills), budget);
         let windows = (plan.assigner, plan.timeline);
         Ok(WindowStation {

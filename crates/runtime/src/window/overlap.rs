@@ -15,7 +15,7 @@ use super::ordered::Ordered;
 use super::sweep::{DueWindow, Sweep};
 use super::tables::frozen::Frozen;
 use super::tables::{FrozenByNumber, TablesByNumber, Taken};
-use crate::config::{RunConfig, SpillMode};
+use crate::config::{RunConfig, When};
 use crate::station::progress::Forward;
 use millstream_abi::EntryLayout;
 use millstream_plan::pipeline::Combination;
@@ -154,7 +154,7 @@ impl OverlappingWindows {
         config: &RunConfig,
         budget: &Arc<MemoryBudget>,
     ) -> OverlappingWindows {
-        let is_by_blocks = config.spill.mode == SpillMode::Always;
+        let is_by_blocks = config.spill.mode == When::Always;
         let swept = SweptTables { tables: FrozenByNumber::new(), apart: FrozenByNumber::new(), is_by_blocks };
         let ranges = config.workers.next_power_of_two().min(PARTITIONS);
         let size = PARTITIONS / ranges;

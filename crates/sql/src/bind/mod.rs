@@ -52,7 +52,7 @@ mod window_kind;
 mod window_table;
 
 use crate::catalog::Catalog;
-use crate::settings::Settings;
+use crate::settings::BindSettings;
 use crate::statement::InsertStatement;
 use crate::user_function::SqlFunctions;
 pub(crate) use call::is_builtin_function;
@@ -67,13 +67,17 @@ use scope::{Column, Scope};
 use sqlparser::ast;
 
 /// Binds a query whose rows are shown or returned. Names of the result's columns are unique.
-pub fn bind_query(catalog: &Catalog, settings: &Settings, query: &ast::Query) -> Result<Rel, Diagnostic> {
+pub fn bind_query(catalog: &Catalog, settings: &BindSettings, query: &ast::Query) -> Result<Rel, Diagnostic> {
     let relation = QueryBinder::new(catalog, settings).query(query, true)?;
     Ok(finished(relation).rel)
 }
 
 /// Binds an INSERT.
-pub fn bind_insert(catalog: &Catalog, settings: &Settings, statement: &InsertStatement) -> Result<Insert, Diagnostic> {
+pub fn bind_insert(
+    catalog: &Catalog,
+    settings: &BindSettings,
+    statement: &InsertStatement,
+) -> Result<Insert, Diagnostic> {
     let mut table = catalog.lookup_table(&statement.target)?;
     if statement.overwrites {
         table = insert::overwritten(&table, &statement.target)?;

@@ -8,7 +8,7 @@ use super::place::{error, from_parser, span_of, unsupported};
 use super::relation::{Relation, rename, union_all};
 use super::scope::{Column, Scope};
 use crate::catalog::{Catalog, View};
-use crate::settings::Settings;
+use crate::settings::BindSettings;
 use millstream_plan::common::Common;
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::Rel;
@@ -59,7 +59,7 @@ pub(crate) struct QueryBinder<'a> {
     /// Tables and views.
     pub catalog: &'a Catalog,
     /// Settings of the session.
-    pub settings: &'a Settings,
+    pub settings: &'a BindSettings,
     /// Names and queries of the WITH clauses around the current place, the innermost last.
     common: Vec<(String, Named)>,
     /// Views that the statement has named.
@@ -74,7 +74,7 @@ pub(crate) struct QueryBinder<'a> {
 
 impl<'a> QueryBinder<'a> {
     /// A binder without any WITH clause.
-    pub fn new(catalog: &'a Catalog, settings: &'a Settings) -> QueryBinder<'a> {
+    pub fn new(catalog: &'a Catalog, settings: &'a BindSettings) -> QueryBinder<'a> {
         let (views, operators) = (Rc::default(), Rc::default());
         QueryBinder { catalog, settings, common: vec![], views, operators, view_depth: 0, subquery_depth: 0 }
     }
@@ -243,7 +243,7 @@ impl<'a> QueryBinder<'a> {
         let expressions = outputs.into_iter().map(|(e, _)| e).collect();
         let grouping = Grouping::distinct(&scope);
         let columns = input.columns.clone();
-        let is_batch = self.settings.is_batch();
+        let is_batch = self.settings.is_batch;
         let (aggregated, expressions) = grouping
             .aggregate(input, &AggregateList::default(), expressions, is_batch, span)
             .map_err(|e| match e.code {

@@ -7,7 +7,7 @@ use crate::ddl::{
     WatermarkDefinition, span_of,
 };
 use crate::diagnostics::{at_span, nearest};
-use crate::settings::Settings;
+use crate::settings::BindSettings;
 use crate::user_function::{SqlFunction, SqlFunctions};
 use millstream_plan::expr::{Expr, ExprKind};
 use millstream_plan::logical::{ColumnKind, Table, TableColumn, Watermark};
@@ -53,7 +53,7 @@ impl Catalog {
     }
 
     /// Creates a view; `false` when it exists already and `IF NOT EXISTS` was said.
-    pub fn create_view(&mut self, definition: &ViewDefinition, settings: &Settings) -> Result<bool, Diagnostic> {
+    pub fn create_view(&mut self, definition: &ViewDefinition, settings: &BindSettings) -> Result<bool, Diagnostic> {
         let Some(name) = self.free_name(&definition.name, definition.if_not_exists)? else { return Ok(false) };
         let mut schema = bind::bind_query(self, settings, &definition.query)?.schema();
         if !definition.columns.is_empty() {

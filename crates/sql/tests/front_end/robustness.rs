@@ -2,7 +2,7 @@
 
 use crate::{NEXMARK, NEXMARK_FLAT};
 use millstream_sql::{
-    Catalog, Settings, Statement, is_complete, parse_script, parse_statement, render, substitute_variables,
+    BindSettings, Catalog, Statement, is_complete, parse_script, parse_statement, render, substitute_variables,
 };
 
 /// A fixed pseudo-random sequence, so that a failure can be repeated.
@@ -186,6 +186,6 @@ fn what_is_parsed_can_be_bound() {
     ] {
         let statement = parse_statement(&format!("SELECT {text}")).unwrap_or_else(|e| panic!("{e}"));
         let Statement::Query(query) = statement else { panic!("{text}") };
-        millstream_sql::bind_query(&catalog, &Settings::new(), &query).unwrap_or_else(|e| panic!("{e}"));
+        millstream_sql::bind_query(&catalog, &BindSettings::default(), &query).unwrap_or_else(|e| panic!("{e}"));
     }
 }

@@ -2,12 +2,12 @@
 
 use millstream_plan::expr::ExprKind;
 use millstream_plan::logical::ColumnKind;
-use millstream_sql::{Catalog, CatalogEntry, Settings, Statement, describe, parse_script};
+use millstream_sql::{BindSettings, Catalog, CatalogEntry, Statement, describe, parse_script};
 use millstream_types::{Diagnostic, code};
 use sqlparser::ast::Ident;
 
 fn run(catalog: &mut Catalog, sql: &str) -> Result<(), Diagnostic> {
-    let settings = Settings::new();
+    let settings = BindSettings::default();
     for parsed in parse_script(sql)? {
         match parsed.statement {
             Statement::CreateTable(t) => catalog.create_table(&t)?,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::buffer::{Buffer, Rows, Stamp};
-use crate::config::Assume;
+use crate::config::When;
 use crate::staged::Staged;
 use arrow_array::{ArrayRef, Int64Array, StringViewArray};
 use millstream_abi::{ExecContext, Phys, RuntimeFn, Status};
@@ -134,10 +134,10 @@ fn nothing() -> Adaptivity {
     Adaptivity {
         filter_order: false,
         filter_shape: Some(FilterShape::Auto),
-        not_null: Assume::Never,
-        constants: Assume::Never,
-        few_values: Assume::Never,
-        key_range: Assume::Never,
+        not_null: When::Never,
+        constants: When::Never,
+        few_values: When::Never,
+        key_range: When::Never,
         ..Adaptivity::default()
     }
 }
@@ -185,7 +185,7 @@ fn a_variant_that_has_become_dear_is_doubted() {
 
 #[test]
 fn what_is_forced_is_not_tried() {
-    let mut run = Run::with(&Adaptivity { not_null: Assume::Always, ..nothing() });
+    let mut run = Run::with(&Adaptivity { not_null: When::Always, ..nothing() });
     let is_assumed = (0..100).any(|_| {
         run.buffer(|i| Some(i as i64));
         run.choices().not_null.contains(&1)

@@ -20,7 +20,7 @@ use crate::adaptive::Dice;
 use crate::adaptive::decisions::costs::Caches;
 use crate::adaptive::decisions::draws::drawn_from;
 use crate::adaptive::decisions::pre_aggregation::AppendingCase;
-use crate::config::{Adaptivity, PreAggregation};
+use crate::config::{Adaptivity, When};
 use millstream_abi::{Accumulator, EntryLayout};
 use millstream_state::{PARTITIONS, Partial};
 use parking_lot::Mutex;
@@ -87,9 +87,9 @@ impl Appending {
         let is_possible = !layout.keys.is_empty();
         let has_objects = layout.accumulators.iter().any(|(a, _)| matches!(a, Accumulator::Object(..)));
         let (policy, is_on) = match (adaptivity.pre_aggregation, adaptivity.chaos_seed) {
-            (PreAggregation::Never, _) => (AppendingPolicy::Fixed, is_possible),
-            (PreAggregation::Auto, Some(seed)) if is_possible => (AppendingPolicy::Random(Dice::new(seed)), false),
-            (PreAggregation::Auto, None) if is_possible && !has_objects && adaptivity.is_enabled => {
+            (When::Never, _) => (AppendingPolicy::Fixed, is_possible),
+            (When::Auto, Some(seed)) if is_possible => (AppendingPolicy::Random(Dice::new(seed)), false),
+            (When::Auto, None) if is_possible && !has_objects && adaptivity.is_enabled => {
                 (AppendingPolicy::Chosen, false)
             }
             _ => (AppendingPolicy::Fixed, false),
@@ -236,7 +236,7 @@ mod tests {
             let appending = Appending::new(&adaptivity, layout, None);
             (appending.is_chosen(), appending.begins(), appending.ceases())
         };
-        use PreAggregation::{Always, Auto, Never};
+        use When::{Always, Auto, Never};
         let kinds = [&counts, &lists, &all];
         assert_eq!(kinds.map(|k| of(Auto, k)), [(true, false, false), (false, false, false), (false, false, false)]);
         assert_eq!(kinds.map(|k| of(Never, k)), [(false, true, false), (false, true, false), (false, false, false)]);
@@ -250,7 +250,7 @@ mod tests {
         assert!((0..100).any(|_| appending.begins()) && (0..100).any(|_| !appending.begins()));
         assert!((0..100).any(|_| appending.ceases()) && (0..100).any(|_| !appending.ceases()));
         assert!(!appending.is_chosen());
-        let set = Adaptivity { pre_aggregation: PreAggregation::Always, ..adaptivity };
+        let set = Adaptivity { pre_aggregation: When::Always, ..adaptivity };
         let appending = Appending::new(&set, &layout(Accumulator::Count), None);
         assert!((0..100).all(|_| !appending.begins() && !appending.ceases()));
     }

@@ -157,7 +157,7 @@ impl QueryBinder<'_> {
 
     /// Whether a relation ends by itself: all tables that it reads do.
     pub(super) fn is_bounded(&self, rel: &millstream_plan::logical::Rel) -> bool {
-        self.settings.is_batch() || rel.tables().iter().all(|table| self.catalog.is_bounded(table))
+        self.settings.is_batch || rel.tables().iter().all(|table| self.catalog.is_bounded(table))
     }
 }
 

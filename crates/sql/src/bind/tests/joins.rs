@@ -87,7 +87,7 @@ fn keys_have_one_type_and_conditions_are_split() {
 #[test]
 fn time_to_live() {
     let mut session = streams();
-    session.settings.set("table.exec.state.ttl", "90 min").unwrap();
+    session.settings.state_ttl = Some(std::time::Duration::from_secs(90 * 60));
     let plan = session.plan("SELECT l.id FROM l JOIN r ON l.id = r.id");
     assert!(plan.contains("Join inner regular (rows kept for 5400000 ms) on [id = id]"), "{plan}");
 }

@@ -17,7 +17,7 @@ mod window_joins;
 mod windows;
 
 use crate::catalog::{Catalog, Connectors};
-use crate::settings::Settings;
+use crate::settings::BindSettings;
 use crate::statement::{Statement, parse_script};
 use millstream_plan::explain;
 use millstream_plan::logical::{Insert, Rel, Target};
@@ -46,14 +46,14 @@ fn is_file(options: &Options) -> bool {
 /// What the statements of a script bind to.
 struct Session {
     catalog: Catalog,
-    settings: Settings,
+    settings: BindSettings,
 }
 
 impl Session {
     fn new(ddl: &str) -> Session {
         let mut session = Session {
             catalog: Catalog::with_connectors(Connectors { is_bounded: is_file, check: |_, _| Ok(()) }),
-            settings: Settings::new(),
+            settings: BindSettings::default(),
         };
         for parsed in parse_script(ddl).expect("the definitions parse") {
             match parsed.statement {
@@ -73,7 +73,7 @@ impl Session {
     }
 
     fn batch(mut self) -> Session {
-        self.settings.set("execution.runtime-mode", "batch").expect("the setting exists");
+        self.settings.is_batch = true;
         self
     }
 
