@@ -310,7 +310,7 @@ impl Query {
         let mut opened = VecDeque::new();
         self.open_phases(self.phases.begin(), &mut opened);
         opened.into_iter().for_each(|consequences| self.act(consequences));
-        self.graph.stations.iter().for_each(|station| self.act(station.start()));
+        self.graph.stations.iter().for_each(|station| self.act(station.settle()));
     }
 
     /// Whether all phases are open: what is looked up is there.

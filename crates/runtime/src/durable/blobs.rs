@@ -1,7 +1,7 @@
 //! State in files: of the run, or of the checkpoint that the query was recovered from, whence it is read when it is needed.
 
-use crate::durable::part::StoreFault;
-use millstream_storage::{BlobRef, Damaged, PackWriter, PendingBlob, SpilledBlob, Store, store_failed};
+use crate::durable::part::Gathering;
+use millstream_storage::{BlobRef, Damaged, PendingBlob, SpilledBlob, Store, store_failed};
 use millstream_types::{Diagnostic, code};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -89,12 +89,12 @@ pub(crate) enum Saved {
 
 impl Saved {
     /// Where it is in files of checkpoints, written if need be.
-    pub(crate) fn store(self, pack: &mut PackWriter) -> Result<BlobRef, StoreFault> {
-        Ok(match self {
-            Saved::Bytes(bytes) => pack.write(&bytes)?,
-            Saved::Blob(StateBlob::Checkpointed(stored)) => stored.blob.clone(),
-            Saved::Blob(StateBlob::Spilled(blob)) => pack.write(&blob.read().map_err(unreadable)?)?,
-        })
+    pub(crate) fn store(self, into: &mut Gathering) -> Result<BlobRef, Diagnostic> {
+        match self {
+            Saved::Bytes(bytes) => into.write(&bytes),
+            Saved::Blob(StateBlob::Checkpointed(stored)) => Ok(stored.blob.clone()),
+            Saved::Blob(StateBlob::Spilled(blob)) => into.write(&blob.read().map_err(unreadable)?),
+        }
     }
 }
 

@@ -2,13 +2,13 @@
 
 use super::checkpointing::{Checkpointing, Handed, Message};
 use super::config::CheckpointConfig;
-use super::part::{Gathering, StoreFault};
+use super::part::{Gathering, not_written};
 use crate::query::Query;
 use crate::source::SourceRuntime;
 use millstream_connectors::{Acknowledger, Commit, Position};
 use millstream_plan::shape::PlanShape;
-use millstream_storage::{FORMAT, Manifest, SourceState, SplitState, store_failed};
-use millstream_types::{Diagnostic, code};
+use millstream_storage::{FORMAT, Manifest, SourceState, SplitState};
+use millstream_types::Diagnostic;
 use serde_json::Value;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -47,7 +47,7 @@ pub(crate) fn write_checkpoints(query: &Query, messages: Receiver<Message>) -> R
             Some(current) if current.gathering.manifest.checkpoint == number => current,
             _ => writer.begin(number),
         };
-        current.take(handed).map_err(|e| writer.failed(number, e))?;
+        current.take(handed)?;
         if current.missing == Some(0) {
             writer.complete(current)?;
             writer.checkpointing.complete(number);
@@ -67,7 +67,7 @@ pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
     let mut last = writer.begin(number).gathering;
     for station in query.stations() {
         if let Some(part) = station.last_part(number)? {
-            part.store(&mut last).map_err(|e| writer.failed(number, e))?;
+            part.store(&mut last)?;
         }
     }
     let state = |(number, source): (usize, &SourceRuntime)| {
@@ -83,7 +83,7 @@ pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
 
 impl Pending {
     /// Takes what was handed over, and writes what it has to keep.
-    fn take(&mut self, handed: Handed) -> Result<(), StoreFault> {
+    fn take(&mut self, handed: Handed) -> Result<(), Diagnostic> {
         match handed {
             Handed::Sources(sources, parts) => {
                 self.gathering.manifest.sources = sources;
@@ -113,32 +113,17 @@ impl<'a> Writer<'a> {
             format: FORMAT,
             checkpoint: number,
             job: self.config.job.clone(),
-            written_ms: 0,
             version: env!("CARGO_PKG_VERSION").into(),
-            is_finished: false,
             is_later: self.checkpointing.has_completed(),
             shape: self.shape.clone(),
-            sources: Vec::new(),
-            aggregations: Vec::new(),
-            operators: Vec::new(),
-            sinks: Vec::new(),
-            bytes_written: 0,
+            ..Manifest::default()
         };
         self.query.stations().iter().for_each(|station| station.describe(&mut manifest));
         let commits = manifest.sinks.iter().map(|_| None).collect();
-        let gathering = Gathering { pack: self.config.checkpoints.pack(number), manifest, commits };
+        let checkpoints = &self.config.checkpoints;
+        let (pack, place) = (checkpoints.pack(number), checkpoints.store().place());
+        let gathering = Gathering { pack, place, manifest, commits };
         Pending { begun: Instant::now(), gathering, missing: None, arrived: 0 }
-    }
-
-    fn failed(&self, number: u64, error: StoreFault) -> Diagnostic {
-        match error {
-            StoreFault::Diagnostic(diagnostic) => diagnostic,
-            StoreFault::Store(error) => {
-                let place = self.config.checkpoints.store().place();
-                let what = format!("checkpoint {number} could not be written to {place}");
-                store_failed(code::CHECKPOINT_FAILED, &what, &error)
-            }
-        }
     }
 
     /// All parts are there.
@@ -181,10 +166,10 @@ impl<'a> Writer<'a> {
 
     /// Prepares the spans, writes the manifest, commits the spans, and removes older checkpoints.
     fn commit(&self, gathering: Gathering, is_finished: bool) -> Result<(), Diagnostic> {
-        let Gathering { pack, mut manifest, mut commits } = gathering;
-        let number = manifest.checkpoint;
+        let Gathering { pack, place, mut manifest, mut commits } = gathering;
         self.describe_inputs(&mut manifest.sources);
-        let failed = |e: io::Error| self.failed(number, StoreFault::Store(e));
+        let number = manifest.checkpoint;
+        let failed = |e: io::Error| not_written(number, &place, &e);
         manifest.bytes_written = pack.finish().map_err(failed)?;
         for (commit, sink) in commits.iter_mut().zip(&mut manifest.sinks) {
             let prepared = commit.as_mut().map(|commit| commit.prepare()).transpose();

@@ -12,6 +12,7 @@ mod windows;
 use crate::input::FlatMapCode;
 use crate::lookup::table::LookupTable;
 use crate::staged::{Arrive, Staged, Tools};
+use arrow_array::{ArrayRef, UInt32Array};
 use millstream_plan::pipeline::FlatMap;
 use millstream_types::Diagnostic;
 use std::ops::ControlFlow;
@@ -45,6 +46,29 @@ impl<'a> Expansion<'_, 'a> {
                 self.unnest(*outer, *ordinality, columns.len(), tools, arrive)
             }
             FlatMap::Lookup { kind, .. } => self.look_up(*kind, tools, arrive),
+        }
+    }
+
+    /// Makes rows: each of a row, with something that `append` makes the appended columns of.
+    fn make<T>(
+        &self,
+        made: impl IntoIterator<Item = (u32, T)>,
+        append: impl Fn(Vec<T>) -> Result<Vec<ArrayRef>, Diagnostic>,
+        tools: &mut Tools<'_>,
+        arrive: &mut Arrive<'_, 'a>,
+    ) -> Result<ControlFlow<()>, Diagnostic> {
+        let mut made = made.into_iter();
+        loop {
+            let (of, appended): (Vec<u32>, Vec<T>) = made.by_ref().take(self.most).unzip();
+            if of.is_empty() {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let of = UInt32Array::from(of);
+            let mut columns = self.rows.take(self.kept(), &of)?;
+            columns.extend(append(appended)?);
+            if arrive(tools, self.rows.made(columns, of.values()))?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use super::KeyedStation;
 use super::inbox::{Content, PartitionJob, Waiting, together};
 use crate::buffer::Generation;
 use crate::durable::blobs::{Saved, damaged};
-use crate::durable::part::{Gathering, Part, StoreFault};
+use crate::durable::part::{Gathering, Part};
 use crate::durable::restored::Restored;
 use crate::schedule::threads::Watch;
 use crate::station::Consequences;
@@ -84,7 +84,7 @@ impl StoredPartitions {
 }
 
 impl Part for KeptOperator {
-    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, StoreFault> {
+    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, Diagnostic> {
         let mut stored = self.stored.lock();
         stored.operator = Some(self.state);
         Ok(stored.enter(self.number, self.has_ended, into))
@@ -92,7 +92,7 @@ impl Part for KeptOperator {
 }
 
 impl Part for KeptPartition {
-    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, StoreFault> {
+    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, Diagnostic> {
         let mut stored = self.stored.lock();
         let before = stored.before[self.partition].as_ref();
         let unchanged =
@@ -101,12 +101,12 @@ impl Part for KeptPartition {
             None => unchanged()?.clone(),
             Some(SavedPartition { state, due, waiting }) => {
                 let state = match state {
-                    Some(state) => state.store(&mut into.pack)?,
+                    Some(state) => state.store(into)?,
                     None => unchanged()?.state.clone(),
                 };
                 let rows = waiting.into_iter();
-                let rows = rows.map(|(about, rows)| Ok(WaitingState { blob: rows.store(&mut into.pack)?, about }));
-                PartitionState { state, due, waiting: rows.collect::<Result<_, StoreFault>>()? }
+                let rows = rows.map(|(about, rows)| Ok(WaitingState { blob: rows.store(into)?, about }));
+                PartitionState { state, due, waiting: rows.collect::<Result<_, Diagnostic>>()? }
             }
         };
         stored.now[self.partition] = Some(state);
@@ -118,7 +118,7 @@ impl KeyedStation {
     /// What is kept when all inputs have ended.
     pub(super) fn ended(&self) -> OperatorState {
         let (number, watermark) = (self.output.number.input, i64::MAX);
-        OperatorState { number, watermark, partitions: Vec::new(), windows: Vec::new() }
+        OperatorState { number, watermark, ..OperatorState::default() }
     }
 
     /// All inputs have ended before the cut.

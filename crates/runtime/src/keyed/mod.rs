@@ -47,6 +47,7 @@ mod spooled;
 mod state;
 mod store;
 mod stream_join;
+mod timed_rows;
 mod versioned_join;
 mod window_join;
 mod working;
@@ -58,11 +59,11 @@ use crate::buffer::Generation;
 use crate::config::SpillMode;
 use crate::durable::restored::Restored;
 use crate::host::Host;
-use crate::ids::{Port, StationId, StreamId};
+use crate::ids::{StationId, StreamId};
 use crate::input::OperatorCode;
 use crate::pipeline::{Arrived, WorkerContext};
 use crate::station::progress::Progress;
-use crate::station::{Awaited, Consequences, Job, Spillable, Station, Task};
+use crate::station::{Consequences, Job, Spillable, Station, Task};
 use crate::stats::TriggerStats;
 use crate::stream::Stream;
 use batch::{Batch, times_of};
@@ -73,7 +74,7 @@ use inbox::{Inbox, PartitionJob};
 use kept::Kept;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
 use millstream_storage::Manifest;
-use millstream_sync::epochs::{End, Release};
+use millstream_sync::epochs::End;
 use millstream_types::Diagnostic;
 use operators::check;
 use parking_lot::{Mutex, MutexGuard};
@@ -205,11 +206,6 @@ impl KeyedStation {
         })
     }
 
-    /// Locks the progress.
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock()
-    }
-
     /// Locks the inbox of a partition.
     fn inbox(&self, partition: usize) -> MutexGuard<'_, Inbox> {
         self.partitions[partition].inbox.lock()
@@ -248,7 +244,7 @@ impl KeyedStation {
 
     /// Takes over how far the inputs had come, before the first row.
     fn restore_progress(&self, watermark: i64, windows: impl IntoIterator<Item = i64>) {
-        let mut progress = self.progress();
+        let mut progress = self.progress.lock();
         *progress = Progress::restored(progress.inputs(), watermark);
         if let Some(open) = &self.windows {
             open.lock().extend(windows);
@@ -262,7 +258,7 @@ impl KeyedStation {
 
     /// The watermark that rows behind the operator may rely on.
     fn output_watermark(&self) -> i64 {
-        match self.progress().watermark() {
+        match self.progress.lock().watermark() {
             _ if self.due == Due::Arrival => i64::MIN,
             i64::MAX => i64::MAX,
             watermark => watermark.saturating_sub(self.held_back_ms),
@@ -271,7 +267,7 @@ impl KeyedStation {
 
     /// The number of the next unit of its output, which is the caller's to deliver.
     fn next_unit(&self) -> u64 {
-        let mut progress = self.progress();
+        let mut progress = self.progress.lock();
         progress.units += 1;
         progress.units - 1
     }
@@ -323,15 +319,6 @@ impl Station for KeyedStation {
         self.exchange(arrived, context)
     }
 
-    fn release(&self, port: Port, release: Release) -> Consequences {
-        self.progress().release(port, release);
-        self.settle()
-    }
-
-    fn start(&self) -> Consequences {
-        self.settle()
-    }
-
     fn perform(&self, job: Job, context: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
         let started = Instant::now();
         let consequences = match job.take()? {
@@ -342,24 +329,18 @@ impl Station for KeyedStation {
         consequences
     }
 
-    fn set_idle(&self, port: Port, is_idle: bool) -> (i64, Consequences) {
-        let mut progress = self.progress();
-        progress.set_idle(port, is_idle);
-        let watermark = progress.watermark();
-        drop(progress);
-        (watermark, self.settle())
+    fn settle(&self) -> Consequences {
+        let mut consequences = Consequences::default();
+        self.settle_into(&mut consequences);
+        consequences
     }
 
-    fn watermark(&self) -> i64 {
-        self.progress().watermark()
+    fn progress(&self) -> Option<MutexGuard<'_, Progress>> {
+        Some(self.progress.lock())
     }
 
     fn output(&self) -> Option<(StreamId, i64)> {
         Some((self.output.id, self.output_watermark()))
-    }
-
-    fn await_cut(&self, generation: Generation) -> Awaited {
-        if self.progress().await_cut(generation) { Awaited::Yes } else { Awaited::No }
     }
 
     fn describe(&self, manifest: &mut Manifest) {

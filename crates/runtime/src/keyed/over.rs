@@ -6,7 +6,7 @@
 //! order: without a bound each is merged with the one before; with a bound they go through two stacks.
 
 use super::batch::Batch;
-use super::encoding::check_count;
+use super::encoding::restore_optional;
 use super::fifo::{Element, Fifo};
 use super::groups::Groups;
 use super::over_order::{ReadyRows, WaitingRanks};
@@ -18,13 +18,11 @@ use millstream_plan::logical::Frame;
 use millstream_plan::pipeline::{KeyedOperator, SlotAggregates};
 use millstream_state::Ordinal;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
-use millstream_types::{Diagnostic, Schema};
+use millstream_types::Diagnostic;
 
 /// See the file's description.
 pub(crate) struct Over {
     frame: Frame,
-    /// Of rows.
-    schema: Schema,
     waiting: Option<WaitingRanks>,
     groups: Groups,
     table: SlotTable,
@@ -64,11 +62,9 @@ impl Over {
         aggregates: &SlotAggregates,
         code: &OperatorCode,
     ) -> Result<Over, Diagnostic> {
-        let input = &plan.inputs[0];
         Ok(Over {
             frame,
-            schema: input.schema.clone(),
-            waiting: WaitingRanks::new(input, frame),
+            waiting: WaitingRanks::new(&plan.inputs[0], frame),
             groups: Groups::new(plan, code)?,
             table: SlotTable::new(aggregates, code)?,
             keys: Vec::new(),
@@ -226,7 +222,7 @@ impl State for Over {
     fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
         self.groups.restore(from)?;
         if let Some(waiting) = &mut self.waiting {
-            waiting.restore(self.groups.len(), &self.schema, from)?;
+            waiting.restore(self.groups.len(), from)?;
         }
         self.table.restore(from)?;
         self.processed = from.u64()?;
@@ -234,9 +230,8 @@ impl State for Over {
             return Err(Damaged(format!("{} rows cannot have been processed", self.processed)).into());
         }
         for _ in 0..self.groups.len() {
-            let (running, last) = (from.i64s()?, Fifo::restore(from)?);
-            check_count("sums", running.len(), running.len().min(1))?;
-            self.keys.push(Key { running: running.first().copied(), last, peers: None });
+            let (running, last) = (restore_optional("sums", from)?, Fifo::restore(from)?);
+            self.keys.push(Key { running, last, peers: None });
         }
         self.frames = (self.keys.iter().map(|key| key.last.bytes()).sum(), self.processed);
         self.doubling.done(self.keys.len());

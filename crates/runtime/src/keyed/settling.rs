@@ -12,19 +12,13 @@ use std::time::Instant;
 
 impl KeyedStation {
     /// Acts on what the inputs have released together: makes jobs, and passes the watermark on.
-    pub(super) fn settle(&self) -> Consequences {
-        let mut consequences = Consequences::default();
-        self.settle_into(&mut consequences);
-        consequences
-    }
-
     pub(super) fn settle_into(&self, consequences: &mut Consequences) {
         while self.step(consequences) {}
     }
 
     /// Acts on the next step of the inputs, if there is one.
     fn step(&self, consequences: &mut Consequences) -> bool {
-        let mut progress = self.progress();
+        let mut progress = self.progress.lock();
         if !self.joins_arrivals() {
             let is_only_watermark = progress.is_next_only_watermark();
             if let Err(at) = self.rounds.begin(Instant::now(), is_only_watermark) {

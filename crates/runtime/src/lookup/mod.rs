@@ -63,14 +63,6 @@ impl LookupStation {
         let collected = Collected { open_lanes: lanes, scheduled: false, pieces: BTreeMap::new(), charge };
         Ok(LookupStation { id, host: Arc::clone(host), schema, code, phase, collected: Mutex::new(collected), table })
     }
-
-    /// Has the table made when all lanes have ended.
-    fn build_if_ended(&self) -> Consequences {
-        let mut collected = self.collected.lock();
-        let is_ended = collected.open_lanes == 0 && !std::mem::replace(&mut collected.scheduled, true);
-        let tasks = is_ended.then(|| Task::awaited(self.id, Build));
-        Consequences { tasks: tasks.into_iter().collect(), ..Consequences::default() }
-    }
 }
 
 impl Station for LookupStation {
@@ -92,11 +84,15 @@ impl Station for LookupStation {
             return Consequences::default();
         }
         self.collected.lock().open_lanes -= 1;
-        self.build_if_ended()
+        self.settle()
     }
 
-    fn start(&self) -> Consequences {
-        self.build_if_ended()
+    /// Has the table made when all lanes have ended.
+    fn settle(&self) -> Consequences {
+        let mut collected = self.collected.lock();
+        let is_ended = collected.open_lanes == 0 && !std::mem::replace(&mut collected.scheduled, true);
+        let tasks = is_ended.then(|| Task::awaited(self.id, Build));
+        Consequences { tasks: tasks.into_iter().collect(), ..Consequences::default() }
     }
 
     fn perform(&self, job: Job, context: &mut WorkerContext) -> Result<Consequences, Diagnostic> {

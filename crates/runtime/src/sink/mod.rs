@@ -16,7 +16,7 @@ mod lanes;
 
 use crate::buffer::Generation;
 use crate::columns::{bytes_of, sliced};
-use crate::durable::part::{Gathering, Part, StoreFault};
+use crate::durable::part::{Gathering, Part};
 use crate::host::Host;
 use crate::ids::Port;
 use crate::pipeline::{Arrived, WorkerContext};
@@ -66,7 +66,7 @@ struct Span {
 }
 
 impl Part for Span {
-    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, StoreFault> {
+    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, Diagnostic> {
         into.commits[self.sink] = self.commit;
         Ok(true)
     }
@@ -275,14 +275,6 @@ impl SinkStation {
         sink.write(encoded)?;
         Ok(rows)
     }
-
-    /// What follows from writing what is ready.
-    fn driven(&self) -> Consequences {
-        let mut consequences = Consequences::default();
-        let result = self.drive(&mut consequences);
-        consequences.note(result);
-        consequences
-    }
 }
 
 impl Station for SinkStation {
@@ -312,11 +304,15 @@ impl Station for SinkStation {
             return Consequences::default();
         }
         drop(lanes);
-        self.driven()
+        self.settle()
     }
 
-    fn start(&self) -> Consequences {
-        self.driven()
+    /// Writes what is ready.
+    fn settle(&self) -> Consequences {
+        let mut consequences = Consequences::default();
+        let result = self.drive(&mut consequences);
+        consequences.note(result);
+        consequences
     }
 
     fn perform(&self, _: Job, _: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
