@@ -74,16 +74,13 @@ pub(crate) fn build(
     let budget = MemoryBudget::new(config.memory.of(available_memory()));
     stats.watch_memory(&budget);
     let checkpointing = checkpoints.map(|config| Arc::new(Checkpointing::new(config)));
-    let restored = match &checkpointing {
-        Some(checkpointing) => Restored::new(checkpointing, &plan)?,
-        None => None,
-    };
+    let restored = checkpointing.as_ref().map(|it| Restored::new(it, &plan)).transpose()?.flatten();
     let mut streams = Streams::new(&plan, restored.as_ref());
     let mut runtimes = Vec::with_capacity(sources.len());
     let mut readers = vec![0; phases];
     for (index, (source, source_plan)) in sources.into_iter().zip(&plan.sources).enumerate() {
-        let (runtime, at_a_time) = streams.source(index, source, source_plan, &config, stats)?;
-        readers[source_plan.phase] += at_a_time;
+        let runtime = streams.source(index, source, source_plan, &config, stats)?;
+        readers[source_plan.phase] += runtime.readers;
         runtimes.push(runtime);
     }
     let outputs = streams.outputs();
@@ -238,7 +235,7 @@ impl<'a> Streams<'a> {
         inputs.enumerate().map(output).collect()
     }
 
-    /// Adds the splits of a source; also returns how many of them are read at a time.
+    /// Adds the splits of a source.
     fn source(
         &mut self,
         index: usize,
@@ -246,7 +243,7 @@ impl<'a> Streams<'a> {
         plan: &SourcePlan,
         config: &RunConfig,
         stats: &QueryStats,
-    ) -> Result<(SourceRuntime, usize), Diagnostic> {
+    ) -> Result<SourceRuntime, Diagnostic> {
         let code = input.event_time;
         let settings = &config.adaptivity;
         let head = input.head.filter(|_| settings.skips_in_decoders());
@@ -261,7 +258,7 @@ impl<'a> Streams<'a> {
             None => None,
         };
         let (mut decoder, mut constant, mut acknowledger) = (None, None, None);
-        let (splits, parallel) = match input.rows {
+        let (splits, readers) = match input.rows {
             SourceRows::Constant { columns, rows } => {
                 constant = Some((columns, rows));
                 let begin = self.restored.map_or(Begin::Fresh, |restored| restored.constant(index));
@@ -297,7 +294,7 @@ impl<'a> Streams<'a> {
             }
         }
         let idle_timeout = plan.watermark.as_ref().and_then(|w| w.idle_timeout_ms).filter(|&ms| ms > 0);
-        let runtime = SourceRuntime {
+        Ok(SourceRuntime {
             number: self.number(PipelineInput::Source(index)),
             decoder,
             event_time,
@@ -308,9 +305,8 @@ impl<'a> Streams<'a> {
             unread: Mutex::new(unread),
             acknowledger: Mutex::new(acknowledger),
             constant: Mutex::new(constant),
-            readers: parallel,
-        };
-        Ok((runtime, parallel))
+            readers,
+        })
     }
 }
 

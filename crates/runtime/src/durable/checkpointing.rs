@@ -24,7 +24,7 @@ pub(crate) enum Handed {
     /// How far sources had been read, and how many stations hand over what they have.
     Sources(Vec<SourceState>, usize),
     /// What a station has.
-    Part(Box<dyn Part>),
+    Part(Part),
 }
 
 /// The checkpoints of a running query.

@@ -5,11 +5,9 @@ use millstream_storage::{BlobRef, Manifest, PackWriter, store_failed};
 use millstream_types::{Diagnostic, code};
 use std::io;
 
-/// What a station keeps. It shares memory with the station and is written by the checkpointing thread, later.
-pub(crate) trait Part: Send {
-    /// Writes what no checkpoint has, and enters where it is; whether nothing more comes of its station.
-    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, Diagnostic>;
-}
+/// What a station keeps. It shares memory with the station, and is called by the checkpointing thread, later: it writes what no
+/// checkpoint has, and enters where it is; whether nothing more comes of its station.
+pub(crate) type Part = Box<dyn FnOnce(&mut Gathering) -> Result<bool, Diagnostic> + Send>;
 
 /// A checkpoint whose parts are coming.
 pub(crate) struct Gathering {

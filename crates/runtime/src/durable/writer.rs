@@ -67,7 +67,7 @@ pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
     let mut last = writer.begin(number).gathering;
     for station in query.stations() {
         if let Some(part) = station.last_part(number)? {
-            part.store(&mut last)?;
+            part(&mut last)?;
         }
     }
     let state = |(number, source): (usize, &SourceRuntime)| {
@@ -90,7 +90,7 @@ impl Pending {
                 self.missing = Some(parts - self.arrived);
             }
             Handed::Part(part) => {
-                if part.store(&mut self.gathering)? {
+                if part(&mut self.gathering)? {
                     self.arrived += 1;
                     self.missing = self.missing.map(|missing| missing - 1);
                 }

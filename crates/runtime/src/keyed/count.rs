@@ -161,37 +161,32 @@ impl State for CountAggregate {
             if batch.rows() == 0 {
                 continue;
             }
-            let (mut groups, mut windows, mut watermarks) = (Vec::new(), Vec::new(), Vec::new());
+            // Groups, windows and the watermarks that they come behind.
+            let mut full: Vec<(u64, Element, i64)> = Vec::new();
             for (group, watermark, event) in self.count(batch, work)? {
                 let (key, slots) = (&mut self.keys[group as usize], &mut self.table.slots);
                 match event {
                     // A window of one slice is that slice.
                     CountEvent::Slice(slice) if self.shape.slice() == self.shape.size => {
-                        groups.push(group);
-                        windows.push(slice);
-                        watermarks.push(watermark);
+                        full.push((group, slice, watermark));
                     }
                     CountEvent::Slice(slice) => key.slices.push(slice, slots),
                     CountEvent::Window if self.shape.slice() == self.shape.size => {}
                     CountEvent::Window => {
-                        if let Some(window) = key.slices.query(slots) {
-                            groups.push(group);
-                            windows.push(window);
-                            watermarks.push(watermark);
-                        }
+                        full.extend(key.slices.query(slots).map(|window| (group, window, watermark)));
                         (0..leave).for_each(|_| key.slices.pop(slots));
                     }
                 }
             }
-            work.stats.windows_fired.fetch_add(windows.len() as u64, Relaxed);
-            let parts = groups.chunks(work.most_rows).zip(windows.chunks(work.most_rows));
-            for ((groups, windows), watermarks) in parts.zip(watermarks.chunks(work.most_rows)) {
-                let slots: Vec<i64> = windows.iter().map(|w| w.slot).collect();
-                let mut columns = self.groups.columns(groups);
+            work.stats.windows_fired.fetch_add(full.len() as u64, Relaxed);
+            for part in full.chunks(work.most_rows) {
+                let groups: Vec<u64> = part.iter().map(|(group, ..)| *group).collect();
+                let slots: Vec<i64> = part.iter().map(|(_, window, _)| window.slot).collect();
+                let mut columns = self.groups.columns(&groups);
                 columns.extend(self.table.columns(&slots));
-                columns.push(timestamps(windows.iter().map(|w| w.first).collect()));
-                columns.push(timestamps(windows.iter().map(|w| w.last.saturating_add(1)).collect()));
-                work.emit_behind(columns, watermarks.to_vec());
+                columns.push(timestamps(part.iter().map(|(_, window, _)| window.first).collect()));
+                columns.push(timestamps(part.iter().map(|(_, window, _)| window.last.saturating_add(1)).collect()));
+                work.emit_behind(columns, part.iter().map(|(.., watermark)| *watermark).collect());
                 slots.into_iter().for_each(|slot| self.table.slots.remove(slot));
             }
         }

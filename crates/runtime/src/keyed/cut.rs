@@ -9,7 +9,7 @@ use super::KeyedStation;
 use super::inbox::{Content, PartitionJob, Waiting, together};
 use crate::buffer::Generation;
 use crate::durable::blobs::{Saved, damaged};
-use crate::durable::part::{Gathering, Part};
+use crate::durable::part::Gathering;
 use crate::durable::restored::Restored;
 use crate::schedule::threads::Watch;
 use crate::station::Consequences;
@@ -21,34 +21,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Where checkpoints have the partitions of an operator.
-#[derive(Default)]
 pub(super) struct StoredPartitions {
+    /// Position of the operator in the plan.
+    number: usize,
     /// In the last one.
     before: Vec<Option<PartitionState>>,
     /// In the one whose parts are coming.
     now: Vec<Option<PartitionState>>,
     /// What the operator keeps besides, once it has been handed over.
     operator: Option<OperatorState>,
-}
-
-/// What an operator keeps besides its partitions.
-struct KeptOperator {
-    /// Position in the plan.
-    number: usize,
-    stored: Arc<Mutex<StoredPartitions>>,
-    state: OperatorState,
-    /// Whether partitions have nothing any more.
-    has_ended: bool,
-}
-
-/// What a partition keeps.
-struct KeptPartition {
-    /// Position of the operator in the plan.
-    number: usize,
-    stored: Arc<Mutex<StoredPartitions>>,
-    partition: usize,
-    /// `None` if that is what it was at the last checkpoint.
-    kept: Option<SavedPartition>,
 }
 
 /// What a partition keeps, when the cut came by.
@@ -63,41 +44,36 @@ struct SavedPartition {
 
 impl StoredPartitions {
     /// Of an operator with so many partitions, none of which has been stored.
-    pub(super) fn new(partitions: usize) -> Arc<Mutex<StoredPartitions>> {
+    pub(super) fn new(number: usize, partitions: usize) -> Arc<Mutex<StoredPartitions>> {
         let (before, now) = (vec![None; partitions], vec![None; partitions]);
-        Arc::new(Mutex::new(StoredPartitions { before, now, operator: None }))
+        Arc::new(Mutex::new(StoredPartitions { number, before, now, operator: None }))
     }
 
     /// Enters the operator when all has come; whether it has.
-    fn enter(&mut self, number: usize, has_ended: bool, into: &mut Gathering) -> bool {
+    fn enter(&mut self, has_ended: bool, into: &mut Gathering) -> bool {
         if self.operator.is_none() || !(has_ended || self.now.iter().all(Option::is_some)) {
             return false;
         }
         if let Some(state) = self.operator.take() {
             let partitions = if has_ended { Vec::new() } else { self.now.iter().flatten().cloned().collect() };
-            into.manifest.operators[number] = OperatorState { partitions, ..state };
+            into.manifest.operators[self.number] = OperatorState { partitions, ..state };
         }
         let none = vec![None; self.now.len()];
         self.before = std::mem::replace(&mut self.now, none);
         true
     }
-}
 
-impl Part for KeptOperator {
-    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, Diagnostic> {
-        let mut stored = self.stored.lock();
-        stored.operator = Some(self.state);
-        Ok(stored.enter(self.number, self.has_ended, into))
-    }
-}
-
-impl Part for KeptPartition {
-    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, Diagnostic> {
-        let mut stored = self.stored.lock();
-        let before = stored.before[self.partition].as_ref();
+    /// Writes what a partition keeps; `None` if that is what it was at the last checkpoint.
+    fn store(
+        &mut self,
+        partition: usize,
+        kept: Option<SavedPartition>,
+        into: &mut Gathering,
+    ) -> Result<bool, Diagnostic> {
+        let before = self.before[partition].as_ref();
         let unchanged =
             || before.ok_or_else(|| Diagnostic::bug("a partition that was not stored says it is unchanged"));
-        let state = match self.kept {
+        let state = match kept {
             None => unchanged()?.clone(),
             Some(SavedPartition { state, due, waiting }) => {
                 let state = match state {
@@ -109,8 +85,8 @@ impl Part for KeptPartition {
                 PartitionState { state, due, waiting: rows.collect::<Result<_, Diagnostic>>()? }
             }
         };
-        stored.now[self.partition] = Some(state);
-        Ok(stored.enter(self.number, false, into))
+        self.now[partition] = Some(state);
+        Ok(self.enter(false, into))
     }
 }
 
@@ -121,19 +97,18 @@ impl KeyedStation {
         OperatorState { number, watermark, ..OperatorState::default() }
     }
 
-    /// All inputs have ended before the cut.
-    pub(super) fn hand_over_end(&self, generation: Generation) {
-        let (number, stored) = (self.number, Arc::clone(&self.stored));
-        self.host.hand_over(generation, || KeptOperator { number, stored, state: self.ended(), has_ended: true });
-    }
-
-    /// The operator has come to a cut at a watermark; its partitions get jobs for it next.
-    pub(super) fn hand_over(&self, generation: Generation, watermark: i64, consequences: &mut Consequences) {
-        let (number, stored, windows) = (self.number, Arc::clone(&self.stored), self.open_windows());
-        let state = OperatorState { watermark, windows, ..self.ended() };
-        self.host.hand_over(generation, || KeptOperator { number, stored, state, has_ended: false });
-        // The next cut must not come to a regular join before this one has come by all of its partitions.
-        consequences.cuts += usize::from(!self.joins_arrivals());
+    /// The operator has come to a cut at a watermark, and its partitions get jobs for it next; or all inputs have ended before it.
+    pub(super) fn hand_over(&self, generation: Generation, reached: Option<i64>) {
+        let state = match reached {
+            Some(watermark) => OperatorState { watermark, windows: self.open_windows(), ..self.ended() },
+            None => self.ended(),
+        };
+        let (stored, has_ended) = (Arc::clone(&self.stored), reached.is_none());
+        self.host.hand_over(generation, move |into| {
+            let mut stored = stored.lock();
+            stored.operator = Some(state);
+            Ok(stored.enter(has_ended, into))
+        });
     }
 
     /// Saves what a partition keeps, if the cut is a checkpoint.
@@ -161,8 +136,8 @@ impl KeyedStation {
             })
         };
         let kept = is_changed.then(saved).transpose()?;
-        let (number, stored) = (self.number, Arc::clone(&self.stored));
-        self.host.hand_over(generation, || KeptPartition { number, stored, partition, kept });
+        let stored = Arc::clone(&self.stored);
+        self.host.hand_over(generation, move |into| stored.lock().store(partition, kept, into));
         self.host.stats.checkpoints.note_handing_over(&watch);
         Ok(())
     }
@@ -205,7 +180,10 @@ impl KeyedStation {
     /// Takes over what a checkpoint has kept, before the first row.
     pub(super) fn restore_operator(&self, from: &Restored<'_>) -> Result<(), Diagnostic> {
         let state = &from.manifest().operators[self.number];
-        self.restore_progress(state.watermark, state.windows.iter().copied());
+        self.progress.lock().restore(state.watermark);
+        if let Some(open) = &self.windows {
+            open.lock().extend(&state.windows);
+        }
         if state.partitions.is_empty() {
             return Ok(());
         }

@@ -83,7 +83,7 @@ impl KeyedStation {
             if inbox.is_busy {
                 inbox.permits.extend(permit.clone());
             }
-            first_due = first_due.min(inbox.rows_due);
+            first_due = first_due.min(inbox.all.due);
         }
         if is_deferred {
             consequences.due_at(self.rounds.defer(Instant::now()));

@@ -4,7 +4,6 @@ use super::state::Work;
 use crate::groups;
 use crate::input::OperatorCode;
 use arrow_array::{ArrayRef, new_null_array};
-use millstream_abi::EntryLayout;
 use millstream_plan::pipeline::{KeyedInput, KeyedOperator};
 use millstream_state::GroupTable;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
@@ -13,7 +12,6 @@ use std::sync::Arc;
 
 /// See the file's description.
 pub(crate) struct Groups {
-    layout: Arc<EntryLayout>,
     table: GroupTable,
     /// Key columns.
     types: Vec<DataType>,
@@ -29,9 +27,8 @@ impl Groups {
         if layouts.any(|other| other != Some(layout)) {
             return Err(Diagnostic::bug("the inputs of an operator disagree about its keys"));
         }
-        let layout = Arc::new(layout.clone());
         let types = plan.keys.iter().map(|k| k.data_type.clone()).collect();
-        Ok(Groups { table: GroupTable::new(Arc::clone(&layout)), layout, types, input: plan.inputs[0].clone() })
+        Ok(Groups { table: GroupTable::new(Arc::new(layout.clone())), types, input: plan.inputs[0].clone() })
     }
 
     /// Number of groups; they are numbered from 0.
@@ -75,13 +72,13 @@ impl Groups {
 
     /// Has the groups that [`Groups::save`] has written instead.
     pub(crate) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Damaged> {
-        self.table = GroupTable::restore(Arc::clone(&self.layout), &self.types, from)?;
+        self.table = GroupTable::restore(Arc::clone(self.table.layout()), &self.types, from)?;
         Ok(())
     }
 
     /// Forgets all groups.
     pub(crate) fn clear(&mut self) {
-        self.table = GroupTable::new(Arc::clone(&self.layout));
+        self.table = GroupTable::new(Arc::clone(self.table.layout()));
     }
 
     /// Forgets all groups but these, which are distinct: the *i*-th of them is group *i* from now on.

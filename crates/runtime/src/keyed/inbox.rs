@@ -37,15 +37,10 @@ pub(super) struct Inbox {
     spilled_state: u64,
     /// Bytes of the partition's state if that is in files of a checkpoint, else 0. It is read once, however much of it there is.
     restored_state: u64,
-    rows: usize,
-    /// Of all rows that wait but those that are held, wherever they are.
-    bytes: u64,
+    /// All rows that wait but those that are held, wherever they are.
+    pub(super) all: WaitingRows,
     /// For those in memory.
     charge: Charge,
-    /// Smallest watermark before a row.
-    earliest: i64,
-    /// Smallest watermark at which a row makes a job necessary.
-    pub(super) rows_due: i64,
     /// `State::due` after the last job.
     pub(super) state_due: i64,
     pub(super) jobs: VecDeque<PartitionJob>,
@@ -110,6 +105,9 @@ pub(super) struct Units {
     pub(super) step: u64,
 }
 
+/// No rows.
+const NOTHING: WaitingRows = WaitingRows { input: 0, rows: 0, bytes: 0, earliest: i64::MAX, due: i64::MAX };
+
 /// What rows are together.
 pub(super) fn together(one: WaitingRows, other: WaitingRows) -> WaitingRows {
     WaitingRows {
@@ -160,11 +158,8 @@ impl Inbox {
             are_rows_changed: true,
             spilled_state: 0,
             restored_state: 0,
-            rows: 0,
-            bytes: 0,
+            all: NOTHING,
             charge: Charge::new(budget, MemoryClass::Operators, 0),
-            earliest: i64::MAX,
-            rows_due: i64::MAX,
             state_due: i64::MAX,
             jobs: VecDeque::new(),
             is_busy: false,
@@ -194,12 +189,8 @@ impl Inbox {
     }
 
     fn add_waiting(&mut self, waiting: Waiting) {
-        let about = &waiting.about;
-        self.rows += about.rows;
-        self.bytes += about.bytes as u64;
-        self.earliest = self.earliest.min(about.earliest);
-        self.rows_due = self.rows_due.min(about.due);
-        self.batches[about.input].push(waiting);
+        self.all = together(self.all, waiting.about);
+        self.batches[waiting.about.input].push(waiting);
     }
 
     /// The partition is what it was when the query was stopped, and its state in files.
@@ -226,13 +217,12 @@ impl Inbox {
 
     /// Bytes of memory that a job needs at most for the rows that wait: those in files are read, and all are put in order.
     pub(super) fn needs(&self) -> usize {
-        usize::try_from(self.bytes.saturating_mul(2)).unwrap_or(usize::MAX)
+        self.all.bytes.saturating_mul(2)
     }
 
     /// Takes out what a job up to a watermark may consume, by input, and the bytes of it.
     pub(super) fn take(&mut self, watermark: i64) -> (Vec<Vec<Waiting>>, u64) {
-        let before = self.bytes;
-        (self.rows, self.bytes, self.earliest, self.rows_due) = (0, 0, i64::MAX, i64::MAX);
+        let before = std::mem::replace(&mut self.all, NOTHING);
         self.are_rows_changed = true;
         let mut taken = Vec::with_capacity(self.batches.len());
         for port in 0..self.batches.len() {
@@ -243,7 +233,7 @@ impl Inbox {
             self.charge.set(self.charge.bytes().saturating_sub(bytes));
             taken.push(needed);
         }
-        (taken, before - self.bytes)
+        (taken, (before.bytes - self.all.bytes) as u64)
     }
 
     /// Keeps rows from behind a cut apart.
@@ -307,18 +297,18 @@ impl Inbox {
 
     /// Whether any rows wait.
     pub(super) fn has_rows(&self) -> bool {
-        self.rows > 0
+        self.all.rows > 0
     }
 
     /// Whether it pays to read the partition's state for the rows that wait, if it is in files of the run.
     pub(super) fn is_worth_reading(&self) -> bool {
-        self.bytes.saturating_mul(WORTH_READING) >= self.spilled_state
+        (self.all.bytes as u64).saturating_mul(WORTH_READING) >= self.spilled_state
     }
 
     /// Whether the partition has something to do when the operator's watermark has advanced.
     pub(super) fn needs_job(&self, watermark: i64) -> bool {
-        let is_full = self.rows >= MANY_ROWS && self.earliest < watermark && self.is_worth_reading();
-        self.is_busy || is_full || self.rows_due <= watermark || self.state_due <= watermark
+        let is_full = self.all.rows >= MANY_ROWS && self.all.earliest < watermark && self.is_worth_reading();
+        self.is_busy || is_full || self.all.due <= watermark || self.state_due <= watermark
     }
 
     /// Adds a job; whether a task has to be made for it.

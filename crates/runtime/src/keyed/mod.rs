@@ -18,7 +18,6 @@
 //! The units of the output stream are numbered when jobs are made; the watermark follows behind them.
 
 mod batch;
-mod behind;
 mod count;
 mod cut;
 mod encoding;
@@ -67,16 +66,15 @@ use crate::station::{Consequences, Job, Spillable, Station, Task};
 use crate::stats::TriggerStats;
 use crate::stream::Stream;
 use batch::{Batch, times_of};
-pub(crate) use behind::most_behind;
-use behind::{held_back, lag};
 use cut::StoredPartitions;
 use inbox::{Inbox, PartitionJob};
 use kept::Kept;
-use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
+use millstream_plan::pipeline::KeyedOperator;
 use millstream_storage::Manifest;
 use millstream_sync::epochs::End;
 use millstream_types::Diagnostic;
-use operators::check;
+pub(crate) use operators::most_behind;
+use operators::{Facts, check};
 use parking_lot::{Mutex, MutexGuard};
 use partitioning::{bits_of_partitions, partition_bits};
 use rounds::Rounds;
@@ -100,10 +98,10 @@ pub(crate) struct KeyedStation {
     output: Arc<Stream>,
     plan: KeyedOperator,
     code: OperatorCode,
-    due: Due,
+    facts: Facts,
     /// What the output watermark is behind the operator's.
     held_back_ms: i64,
-    /// By how much the operator looks at all watermarks later than they are; see [`lag`].
+    /// By how much the operator looks at all watermarks later than they are; see [`Facts::lag_ms`].
     lag_ms: i64,
     progress: Mutex<Progress>,
     /// Bits of the hash of a key that choose its partition.
@@ -172,6 +170,8 @@ impl KeyedStation {
         restored: Option<&Restored<'_>>,
     ) -> Result<KeyedStation, Diagnostic> {
         check(plan, &code)?;
+        let facts = Facts::of(&plan.kind);
+        let lag_ms = if are_derived { facts.lag_ms } else { 0 };
         let budget = &host.flow.budget;
         // One that had ended keeps nothing, so any number serves.
         let bits = restored.and_then(|from| bits_of_partitions(from.manifest().operators[number].partitions.len()));
@@ -188,14 +188,13 @@ impl KeyedStation {
             host: Arc::clone(host),
             stats: Arc::clone(&host.stats.operators[number]),
             output: Arc::clone(output),
-            due: Due::of(&plan.kind),
-            windows: matches!(plan.kind, KeyedKind::WindowJoin { .. } | KeyedKind::Rank { .. })
-                .then(|| Mutex::new(BTreeSet::new())),
-            held_back_ms: held_back(plan).saturating_add(lag(plan, are_derived)),
-            lag_ms: lag(plan, are_derived),
+            facts,
+            windows: facts.has_windows.then(Mutex::default),
+            held_back_ms: facts.held_back_ms.saturating_add(lag_ms),
+            lag_ms,
             progress: Mutex::new(Progress::new(inputs)),
             open: Mutex::new((partitions.len(), End::Complete)),
-            stored: StoredPartitions::new(partitions.len()),
+            stored: StoredPartitions::new(number, partitions.len()),
             partition_bits,
             partitions,
             uncut: Mutex::default(),
@@ -219,7 +218,7 @@ impl KeyedStation {
 
     /// Whether rows are consumed as they come, whatever the watermark is.
     fn joins_arrivals(&self) -> bool {
-        self.due == Due::Arrival
+        self.facts.due == Due::Arrival
     }
 
     /// Adds a job of a partition, with its task, unless there is one already.
@@ -242,15 +241,6 @@ impl KeyedStation {
         Ok(())
     }
 
-    /// Takes over how far the inputs had come, before the first row.
-    fn restore_progress(&self, watermark: i64, windows: impl IntoIterator<Item = i64>) {
-        let mut progress = self.progress.lock();
-        *progress = Progress::restored(progress.inputs(), watermark);
-        if let Some(open) = &self.windows {
-            open.lock().extend(windows);
-        }
-    }
-
     /// The windows that have rows and are not complete.
     fn open_windows(&self) -> Vec<i64> {
         self.windows.as_ref().map_or_else(Vec::new, |windows| windows.lock().iter().copied().collect())
@@ -259,7 +249,7 @@ impl KeyedStation {
     /// The watermark that rows behind the operator may rely on.
     fn output_watermark(&self) -> i64 {
         match self.progress.lock().watermark() {
-            _ if self.due == Due::Arrival => i64::MIN,
+            _ if self.joins_arrivals() => i64::MIN,
             i64::MAX => i64::MAX,
             watermark => watermark.saturating_sub(self.held_back_ms),
         }
@@ -299,7 +289,7 @@ impl KeyedStation {
     /// The smallest watermark at which a row of the batch makes a job necessary.
     fn due_of(&self, input: usize, batch: &Batch) -> Result<i64, Diagnostic> {
         let consumed = batch.earliest().saturating_add(1);
-        match (self.due, self.plan.inputs[input].time) {
+        match (self.facts.due, self.plan.inputs[input].time) {
             (Due::Time(after), Some(time)) => {
                 let first = times_of(&batch.columns[time])?.iter().copied().min().unwrap_or(i64::MAX);
                 Ok(consumed.max(self.plan.timeline.watermark_at(first.saturating_add(after))))
@@ -363,7 +353,7 @@ impl Station for KeyedStation {
 
     fn due(&self, now: Instant) -> Result<Consequences, Diagnostic> {
         let mut consequences = Consequences::default();
-        if self.due == Due::Arrival {
+        if self.joins_arrivals() {
             self.forget_expired(now, &mut consequences);
         }
         self.begin_round(now, &mut consequences);

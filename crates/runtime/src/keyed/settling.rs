@@ -31,7 +31,7 @@ impl KeyedStation {
         let Some(Forward { watermark, cut, end }) = forward else { return false };
         if let (Some(generation), None) = (reached, cut) {
             // All inputs have ended: nothing is kept, and no partition has anything to say.
-            self.hand_over_end(generation);
+            self.hand_over(generation, None);
             consequences.cuts += 1;
         }
         if self.joins_arrivals() {
@@ -51,7 +51,8 @@ impl KeyedStation {
         }
         progress.units += (marks.len() * partitions.len()) as u64;
         if let Some(generation) = cut {
-            self.hand_over(generation, progress.watermark(), consequences);
+            self.hand_over(generation, Some(progress.watermark()));
+            consequences.cuts += 1;
             for partition in 0..self.partitions.len() {
                 let job = PartitionJob::Cut(generation);
                 self.add_job(&mut self.inbox(partition), partition, job, consequences);
@@ -71,7 +72,8 @@ impl KeyedStation {
         let job = match forward {
             Some(Forward { cut: Some(generation), .. }) => {
                 self.uncut.lock().left = self.partitions.len();
-                self.hand_over(generation, i64::MIN, consequences);
+                // The next cut must not come before this one has come by all partitions, so it is not counted here.
+                self.hand_over(generation, Some(i64::MIN));
                 PartitionJob::Cut(generation)
             }
             Some(Forward { end: Some(end), .. }) => {

@@ -71,9 +71,7 @@ impl SlotTable {
         let kernel = code.kernel();
         let errors = &mut work.errors;
         update(&code.lowered, &*kernel, &columns, rows, &[i64::MIN], hooks, work.functions, &mut |e| errors.take(e))?;
-        if let Some(fatal) = work.errors.fatal() {
-            return Err(fatal);
-        }
+        work.errors.check()?;
         self.slots.absorb(host.table);
         self.updated += rows;
         Ok(())

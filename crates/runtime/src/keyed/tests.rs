@@ -16,7 +16,9 @@ use millstream_codegen::lower::{Lowered, lower_keys, lower_slots};
 use millstream_functions::{FunctionContext, FunctionSettings};
 use millstream_plan::expr::Expr;
 use millstream_plan::logical::{Frame, JoinKind, RankFunction};
-use millstream_plan::pipeline::{ComponentOutput, ComponentUpdate, KeyedInput, QueryPlan, SlotAggregates, SortColumn};
+use millstream_plan::pipeline::{
+    ComponentOutput, ComponentUpdate, KeyedInput, KeyedKind, QueryPlan, SlotAggregates, SortColumn,
+};
 use millstream_plan::window::Timeline;
 use millstream_state::Ordinal;
 use millstream_storage::{ByteReader, ByteWriter};
@@ -214,7 +216,7 @@ fn advance(
         held_back_ms: 0,
         timeline: Timeline::Own,
         window: step.watermark,
-        output: output::Output::in_memory(),
+        output: output::Output::default(),
     };
     state.advance(step.inputs.iter().map(batch).collect(), step.watermark, &mut work)?;
     let finished = work.output.finish()?.items.into_iter();

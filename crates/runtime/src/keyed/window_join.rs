@@ -8,6 +8,7 @@ use super::groups::Groups;
 use super::pairs::{Matched, Pairs, Sides, emit_alone, emit_padded};
 use super::state::{State, Work};
 use super::store::RowStore;
+use crate::groups::ByGroup;
 use crate::input::OperatorCode;
 use millstream_plan::logical::JoinKind;
 use millstream_plan::pipeline::KeyedOperator;
@@ -125,39 +126,6 @@ impl Windows {
     /// `window_time` of the first window.
     pub(crate) fn due(&self) -> i64 {
         self.open.first_key_value().map_or(i64::MAX, |(&time, _)| time)
-    }
-}
-
-/// The rows of each group, one group after the other.
-pub(crate) struct ByGroup {
-    /// End of each group's rows in `rows`.
-    ends: Vec<u32>,
-    rows: Vec<u32>,
-}
-
-impl ByGroup {
-    /// Lists rows by group, in order within each.
-    pub(crate) fn new(groups: &[u64], count: usize) -> ByGroup {
-        let mut ends = vec![0u32; count + 1];
-        groups.iter().for_each(|&g| ends[g as usize + 1] += 1);
-        for g in 0..count {
-            ends[g + 1] += ends[g];
-        }
-        let mut rows = vec![0; groups.len()];
-        for (row, &group) in groups.iter().enumerate() {
-            let end = &mut ends[group as usize];
-            rows[*end as usize] = row as u32;
-            *end += 1;
-        }
-        ByGroup { ends, rows }
-    }
-
-    /// The rows of a group.
-    #[inline]
-    pub(crate) fn rows(&self, group: u64) -> &[u32] {
-        let group = group as usize;
-        let start = if group == 0 { 0 } else { self.ends[group - 1] };
-        &self.rows[start as usize..self.ends[group] as usize]
     }
 }
 

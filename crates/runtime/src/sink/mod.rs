@@ -59,19 +59,6 @@ pub(crate) struct SinkStation {
     written: Condvar,
 }
 
-/// What a sink hands over of a checkpoint: the end of its span.
-struct Span {
-    sink: usize,
-    commit: Option<Box<dyn Commit>>,
-}
-
-impl Part for Span {
-    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, Diagnostic> {
-        into.commits[self.sink] = self.commit;
-        Ok(true)
-    }
-}
-
 impl SinkStation {
     /// For a sink in which `lanes` lanes end.
     pub(crate) fn new(
@@ -154,6 +141,18 @@ impl SinkStation {
         self.drive(consequences)
     }
 
+    /// What is handed over of a checkpoint: the end of the sink's span.
+    fn span(
+        &self,
+        commit: Option<Box<dyn Commit>>,
+    ) -> impl FnOnce(&mut Gathering) -> Result<bool, Diagnostic> + Send + use<> {
+        let sink = self.number;
+        move |into: &mut Gathering| {
+            into.commits[sink] = commit;
+            Ok(true)
+        }
+    }
+
     /// Ends the span of a sink that the cut will not reach, because it has got all.
     fn end_span_of_done(&self, generation: Generation) -> Result<(), Diagnostic> {
         let Some(number) = self.host.checkpoint_before(generation) else { return Ok(()) };
@@ -163,7 +162,7 @@ impl SinkStation {
         }
         let commit = lanes.sink.as_deref_mut().map(|sink| sink.cut(number)).transpose()?.flatten();
         drop(lanes);
-        self.host.hand_over(generation, || Span { sink: self.number, commit });
+        self.host.hand_over(generation, self.span(commit));
         Ok(())
     }
 
@@ -172,7 +171,7 @@ impl SinkStation {
         if let Some(number) = self.host.checkpoint_before(generation) {
             let watch = Watch::start();
             let commit = writer.cut(number)?;
-            self.host.hand_over(generation, || Span { sink: self.number, commit });
+            self.host.hand_over(generation, self.span(commit));
             self.host.stats.checkpoints.note_handing_over(&watch);
         }
         Ok(())
@@ -349,10 +348,10 @@ impl Station for SinkStation {
         Ok(consequences)
     }
 
-    fn last_part(&self, checkpoint: u64) -> Result<Option<Box<dyn Part>>, Diagnostic> {
+    fn last_part(&self, checkpoint: u64) -> Result<Option<Part>, Diagnostic> {
         let mut lanes = self.lanes.lock();
         let commit = lanes.sink.as_deref_mut().map(|sink| sink.cut(checkpoint)).transpose()?.flatten();
-        Ok(Some(Box::new(Span { sink: self.number, commit })))
+        Ok(Some(Box::new(self.span(commit))))
     }
 
     fn finish(&self) -> Result<(), Diagnostic> {

@@ -105,7 +105,7 @@ pub(crate) trait Station: Send + Sync {
     }
 
     /// All rows have come, and no thread is at work any more: what belongs to the last checkpoint of the job.
-    fn last_part(&self, _checkpoint: u64) -> Result<Option<Box<dyn Part>>, Diagnostic> {
+    fn last_part(&self, _checkpoint: u64) -> Result<Option<Part>, Diagnostic> {
         Ok(None)
     }
 

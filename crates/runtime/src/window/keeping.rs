@@ -7,7 +7,7 @@ use super::tables::frozen::Frozen;
 use super::tables::{FrozenByNumber, OpenTables};
 use crate::buffer::Generation;
 use crate::durable::blobs::damaged;
-use crate::durable::part::{Gathering, Part};
+use crate::durable::part::Gathering;
 use crate::durable::restored::Restored;
 use crate::schedule::threads::Watch;
 use crate::station::Consequences;
@@ -49,7 +49,7 @@ impl WindowStation {
         let watch = Watch::start();
         let windows = &self.windows;
         let has_ended = forward.cut.is_none();
-        self.host.hand_over(generation, || {
+        if self.host.checkpoint_before(generation).is_some() {
             let mut kept = KeptWindows {
                 number: self.number,
                 tables: Arc::clone(&windows.tables),
@@ -65,8 +65,8 @@ impl WindowStation {
                     kept.swept = overlap.swept.lock().all();
                 }
             }
-            kept
-        });
+            self.host.hand_over(generation, move |into| kept.store(into));
+        }
         self.host.stats.checkpoints.note_handing_over(&watch);
     }
 
@@ -160,9 +160,9 @@ fn restored_tables(
     Ok(tables)
 }
 
-impl Part for KeptWindows {
-    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, Diagnostic> {
-        let KeptWindows { number, tables, state, open, swept } = *self;
+impl KeptWindows {
+    fn store(self, into: &mut Gathering) -> Result<bool, Diagnostic> {
+        let KeptWindows { number, tables, state, open, swept } = self;
         let open = compacted(&tables, open)?;
         let written = write_tables(&open, &tables, into)?;
         let slices = write_tables(&swept, &tables, into)?;
