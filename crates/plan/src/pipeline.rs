@@ -17,7 +17,10 @@ pub use crate::keyed::{KeyedInput, SortColumn};
 use crate::logical::Table;
 pub use crate::operators::aggregate::Aggregation;
 pub use crate::operators::lookup::LookupTable;
-pub use crate::operators::{FlatMap, KeyedKind, Operator};
+pub use crate::operators::{
+    CountWindows, FlatMap, IntervalJoin, KeyedKind, Lookup, Operator, Over, Rank, RegularJoin, Repeat, Sessions,
+    Unnest, VersionedJoin, WindowJoin, Windows,
+};
 use crate::window::Timeline;
 pub use millstream_abi::Combination;
 use millstream_types::text::zone::Zone;

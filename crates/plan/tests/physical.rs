@@ -158,7 +158,7 @@ fn a_union_is_a_pipeline_for_each_input() {
 /// The flat maps of a pipeline, as (times, numbered).
 fn repetitions(pipeline: &Pipeline) -> Vec<(u64, bool)> {
     let repetition = |operator: &Operator| match operator {
-        Operator::FlatMap(FlatMap::Repeat { times, numbered }) => Some((*times, *numbered)),
+        Operator::FlatMap(FlatMap::Repeat(Repeat { times, numbered })) => Some((*times, *numbered)),
         _ => None,
     };
     pipeline.operators.iter().filter_map(repetition).collect()

@@ -39,12 +39,12 @@ impl<'a> Expansion<'_, 'a> {
             return Err(Diagnostic::bug("a program did not emit the arguments of the flat map behind it"));
         }
         match self.flat_map {
-            FlatMap::Windows { windows, .. } => self.windows(*windows, tools, arrive),
-            FlatMap::Repeat { times, numbered } => self.repeat(*times, *numbered, tools, arrive),
-            FlatMap::Unnest { outer, ordinality, columns, .. } => {
-                self.unnest(*outer, *ordinality, columns.len(), tools, arrive)
+            FlatMap::Windows(windows) => self.windows(windows.windows, tools, arrive),
+            FlatMap::Repeat(repeat) => self.repeat(repeat.times, repeat.numbered, tools, arrive),
+            FlatMap::Unnest(unnest) => {
+                self.unnest(unnest.outer, unnest.ordinality, unnest.columns.len(), tools, arrive)
             }
-            FlatMap::Lookup { kind, .. } => self.look_up(*kind, tools, arrive),
+            FlatMap::Lookup(lookup) => self.look_up(lookup.kind, tools, arrive),
         }
     }
 

@@ -8,7 +8,7 @@ use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
 /// the watermark of an operator's output stops wherever timing has it. So sessions of such rows wait for one more
 /// millisecond: then the two are always one session, as those that touch are.
 pub(super) fn lag(plan: &KeyedOperator, are_derived: bool) -> i64 {
-    let has_sessions = matches!(plan.kind, KeyedKind::SessionAggregate { .. } | KeyedKind::SessionRows { .. });
+    let has_sessions = matches!(plan.kind, KeyedKind::Sessions(_));
     i64::from(are_derived && has_sessions)
 }
 
@@ -20,8 +20,8 @@ pub(crate) fn most_behind(plan: &KeyedOperator) -> i64 {
 
 /// What the rows of an operator's output can be behind its watermark.
 pub(super) fn held_back(plan: &KeyedOperator) -> i64 {
-    match plan.kind {
-        KeyedKind::IntervalJoin { lower_ms, upper_ms, .. } => Reach::new(lower_ms, upper_ms).held_back(),
+    match &plan.kind {
+        KeyedKind::IntervalJoin(join) => Reach::new(join.lower_ms, join.upper_ms).held_back(),
         _ => 0,
     }
 }

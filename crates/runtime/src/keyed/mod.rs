@@ -188,7 +188,7 @@ impl KeyedStation {
             stats: Arc::clone(&host.stats.operators[number]),
             output: Arc::clone(output),
             due: Due::of(&plan.kind),
-            windows: matches!(plan.kind, KeyedKind::WindowJoin { .. } | KeyedKind::Rank { .. })
+            windows: matches!(plan.kind, KeyedKind::WindowJoin(_) | KeyedKind::Rank(_))
                 .then(|| Mutex::new(BTreeSet::new())),
             held_back_ms: held_back(plan).saturating_add(lag(plan, are_derived)),
             lag_ms: lag(plan, are_derived),
