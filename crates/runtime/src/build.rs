@@ -133,8 +133,8 @@ pub(crate) fn build(
 fn pipeline(plan: &QueryPlan, number: usize, code: StagedCode, tables: &[Arc<LookupTable>]) -> Pipeline {
     let planned = &plan.pipelines[number];
     let flat_map = |operator: &Operator| match operator {
-        Operator::FlatMap(flat_map @ FlatMap::Lookup { table, .. }) => {
-            Some((flat_map.clone(), Some(Arc::clone(&tables[*table]))))
+        Operator::FlatMap(flat_map @ FlatMap::Lookup(lookup)) => {
+            Some((flat_map.clone(), Some(Arc::clone(&tables[lookup.table]))))
         }
         Operator::FlatMap(flat_map) => Some((flat_map.clone(), None)),
         Operator::Filter(_) | Operator::Project(_) => None,

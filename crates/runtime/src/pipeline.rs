@@ -6,7 +6,7 @@ use crate::host::Host;
 use crate::ids::Port;
 use crate::input::{PipelineCode, StagedCode};
 use crate::lookup::table::LookupTable;
-use crate::staged::{Arrive, Origin, Staged, Tools, emit_stage};
+use crate::staged::{Arrive, Origin, Staged, Tools, Wanted, emit_stage};
 use crate::station::BufferPlace;
 use arrow_array::ArrayRef;
 use millstream_functions::FunctionContext;
@@ -51,7 +51,7 @@ impl Arrived<'_> {
         &self,
         host: &Host,
         context: &mut WorkerContext,
-        take: &mut dyn FnMut(Vec<ArrayRef>, usize) -> Result<ControlFlow<()>, Diagnostic>,
+        take: &mut dyn FnMut(Vec<ArrayRef>, usize) -> Wanted,
     ) -> Result<(), Diagnostic> {
         let Arrived { pipeline, buffer, .. } = self;
         let piece = match pipeline.reads_watermark {
@@ -112,7 +112,7 @@ impl Pipeline {
         rows: Staged<'a>,
         tools: &mut Tools<'_>,
         arrive: &mut Arrive<'_, 'a>,
-    ) -> Result<ControlFlow<()>, Diagnostic> {
+    ) -> Wanted {
         let Some((flat_map, table)) = self.flat_maps.get(index) else { return arrive(tools, rows) };
         emit_stage(&self.code.stages[index], rows, tools, &mut |tools, rows, emitted| {
             if emitted.rows == 0 {

@@ -8,7 +8,7 @@ use super::Expansion;
 use crate::columns::all_selected;
 use crate::input::PipelineCode;
 use crate::lookup::table::LookupRows;
-use crate::staged::{Arrive, Staged, Tools, emit_once};
+use crate::staged::{Arrive, Staged, Tools, Wanted, emit_once};
 use arrow_array::UInt32Array;
 use millstream_plan::logical::JoinKind;
 use millstream_types::Diagnostic;
@@ -18,12 +18,7 @@ use std::ops::ControlFlow;
 type Candidate = (u32, u32);
 
 impl<'a> Expansion<'_, 'a> {
-    pub(super) fn look_up(
-        &self,
-        kind: JoinKind,
-        tools: &mut Tools<'_>,
-        arrive: &mut Arrive<'_, 'a>,
-    ) -> Result<ControlFlow<()>, Diagnostic> {
+    pub(super) fn look_up(&self, kind: JoinKind, tools: &mut Tools<'_>, arrive: &mut Arrive<'_, 'a>) -> Wanted {
         let table = self.table.ok_or_else(|| Diagnostic::bug("a lookup has no table"))?.rows()?;
         let probe = self.code.probe.as_ref().ok_or_else(|| Diagnostic::bug("a lookup has no program to probe with"))?;
         let keys = &self.rows.columns[self.kept()..];

@@ -1,10 +1,8 @@
 //! A row several times: inputs of a UNION ALL that are made of the same rows.
 
 use super::Expansion;
-use crate::staged::{Arrive, Tools};
+use crate::staged::{Arrive, Tools, Wanted};
 use arrow_array::Int64Array;
-use millstream_types::Diagnostic;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 impl<'a> Expansion<'_, 'a> {
@@ -14,7 +12,7 @@ impl<'a> Expansion<'_, 'a> {
         numbered: bool,
         tools: &mut Tools<'_>,
         arrive: &mut Arrive<'_, 'a>,
-    ) -> Result<ControlFlow<()>, Diagnostic> {
+    ) -> Wanted {
         let rows = 0..self.rows.rows as u32;
         if numbered {
             let made = rows.flat_map(|row| (0..times as i64).map(move |number| (row, number)));

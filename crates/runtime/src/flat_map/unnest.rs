@@ -2,13 +2,13 @@
 
 use super::Expansion;
 use crate::columns::all_selected;
-use crate::staged::{Arrive, Tools};
+use crate::staged::{Arrive, Tools, Wanted};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Int32Array, StructArray, UInt32Array, make_array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
+use millstream_plan::pipeline::Unnest;
 use millstream_types::Diagnostic;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// The elements of a column of collections.
@@ -60,29 +60,22 @@ fn fields(rows: &StructArray) -> Result<Vec<ArrayRef>, Diagnostic> {
 }
 
 impl<'a> Expansion<'_, 'a> {
-    /// `columns` are appended in all.
-    pub(super) fn unnest(
-        &self,
-        outer: bool,
-        ordinality: bool,
-        columns: usize,
-        tools: &mut Tools<'_>,
-        arrive: &mut Arrive<'_, 'a>,
-    ) -> Result<ControlFlow<()>, Diagnostic> {
+    pub(super) fn unnest(&self, unnest: &Unnest, tools: &mut Tools<'_>, arrive: &mut Arrive<'_, 'a>) -> Wanted {
+        let Unnest { outer, ordinality, columns, .. } = unnest;
         let elements = Elements::of(&self.rows.columns[self.kept()])?;
-        if elements.columns.len() + usize::from(ordinality) != columns {
+        if elements.columns.len() + usize::from(*ordinality) != columns.len() {
             return Err(Diagnostic::bug("the elements of a collection do not have the planned columns"));
         }
         let made = (0..self.rows.rows).flat_map(|row| {
             let range = elements.range(row);
-            let nothing = (outer && range.is_empty()).then_some((None, None));
+            let nothing = (*outer && range.is_empty()).then_some((None, None));
             let some = range.zip(1..).map(|(element, ordinal)| (Some(element), Some(ordinal)));
             some.chain(nothing).map(move |element| (row as u32, element))
         });
         let append = |made: Vec<(Option<u32>, Option<i32>)>| {
             let (chosen, ordinals): (Vec<_>, Vec<_>) = made.into_iter().unzip();
             let mut columns = all_selected(&elements.columns, &UInt32Array::from(chosen))?;
-            if ordinality {
+            if *ordinality {
                 columns.push(Arc::new(Int32Array::from(ordinals)));
             }
             Ok(columns)

@@ -1,23 +1,17 @@
 //! A row once for each of its windows.
 
 use super::Expansion;
-use crate::staged::{Arrive, Tools};
+use crate::staged::{Arrive, Tools, Wanted};
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{Array, ArrayRef, PrimitiveArray};
 use millstream_plan::window::Overlap;
 use millstream_types::Diagnostic;
 use std::iter::successors;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 impl<'a> Expansion<'_, 'a> {
-    pub(super) fn windows(
-        &self,
-        overlap: Overlap,
-        tools: &mut Tools<'_>,
-        arrive: &mut Arrive<'_, 'a>,
-    ) -> Result<ControlFlow<()>, Diagnostic> {
+    pub(super) fn windows(&self, overlap: Overlap, tools: &mut Tools<'_>, arrive: &mut Arrive<'_, 'a>) -> Wanted {
         let column = &self.rows.columns[self.kept()];
         let times = column
             .as_primitive_opt::<TimestampMillisecondType>()

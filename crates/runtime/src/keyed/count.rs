@@ -8,7 +8,7 @@ use super::slots::SlotTable;
 use super::state::{State, Work};
 use super::store::{Doubling, RowStore, timestamps};
 use crate::input::OperatorCode;
-use millstream_plan::pipeline::{KeyedOperator, SlotAggregates};
+use millstream_plan::pipeline::{CountWindows, KeyedOperator, SlotAggregates};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::Diagnostic;
 use std::collections::VecDeque;
@@ -100,13 +100,12 @@ impl CountAggregate {
     /// No rows.
     pub(crate) fn new(
         plan: &KeyedOperator,
-        size: u64,
-        slide: u64,
+        windows: &CountWindows,
         aggregates: &SlotAggregates,
         code: &OperatorCode,
     ) -> Result<CountAggregate, Diagnostic> {
         Ok(CountAggregate {
-            shape: Shape { size: size.max(1), slide: slide.max(1) },
+            shape: Shape { size: windows.size.max(1), slide: windows.slide.max(1) },
             time: plan.inputs[0].time.unwrap_or(0),
             groups: Groups::new(plan, code)?,
             table: SlotTable::new(aggregates, code)?,
@@ -254,12 +253,11 @@ impl CountRows {
     /// No rows.
     pub(crate) fn new(
         plan: &KeyedOperator,
-        size: u64,
-        slide: u64,
+        windows: &CountWindows,
         code: &OperatorCode,
     ) -> Result<CountRows, Diagnostic> {
         Ok(CountRows {
-            shape: Shape { size: size.max(1), slide: slide.max(1) },
+            shape: Shape { size: windows.size.max(1), slide: windows.slide.max(1) },
             time: plan.inputs[0].time.unwrap_or(0),
             groups: Groups::new(plan, code)?,
             rows: RowStore::new(&plan.inputs[0].schema),

@@ -1,8 +1,15 @@
 //! The keyed operators: the one place that lists them.
 
+use super::count::{CountAggregate, CountRows};
+use super::over::Over;
+use super::rank::Rank;
+use super::session::SessionAggregate;
+use super::session_rows::SessionRows;
 use super::state::{Due, State};
 use super::stream_join::Reach;
-use super::{count, interval_join, over, rank, regular_join, session, session_rows, versioned_join, window_join};
+use super::versioned_join::VersionedJoin;
+use super::window_join::WindowJoin;
+use super::{interval_join, regular_join};
 use crate::input::OperatorCode;
 use millstream_plan::logical::Frame;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
@@ -23,30 +30,24 @@ pub(super) struct Facts {
     /// the watermark of an operator's output stops wherever timing has it. So sessions of such rows wait for one more
     /// millisecond: then the two are always one session, as those that touch are.
     pub(super) lag_ms: i64,
-    inputs: usize,
     needs_time: bool,
 }
 
 impl Facts {
     pub(super) fn of(kind: &KeyedKind) -> Facts {
-        let due = Due::Consumed;
-        let one = Facts { due, has_windows: false, held_back_ms: 0, lag_ms: 0, inputs: 1, needs_time: true };
-        let join = Facts { inputs: 2, ..one };
+        let usual = Facts { due: Due::Consumed, has_windows: false, held_back_ms: 0, lag_ms: 0, needs_time: true };
         match kind {
-            KeyedKind::WindowJoin { .. } => Facts { due: Due::Time(0), has_windows: true, ..join },
-            KeyedKind::IntervalJoin { lower_ms, upper_ms, .. } => {
-                Facts { held_back_ms: Reach::new(*lower_ms, *upper_ms).held_back(), ..join }
+            KeyedKind::WindowJoin(_) | KeyedKind::Rank(_) => Facts { due: Due::Time(0), has_windows: true, ..usual },
+            KeyedKind::IntervalJoin(join) => {
+                Facts { held_back_ms: Reach::new(join.lower_ms, join.upper_ms).held_back(), ..usual }
             }
-            KeyedKind::RegularJoin { .. } => Facts { due: Due::Arrival, needs_time: false, ..join },
-            KeyedKind::VersionedJoin { .. } => Facts { due: Due::LeftTime, ..join },
-            KeyedKind::Rank { .. } => Facts { due: Due::Time(0), has_windows: true, ..one },
-            KeyedKind::Over { frame, .. } => {
-                Facts { due: Due::Time(0), needs_time: matches!(frame, Frame::Range(Some(_))), ..one }
+            KeyedKind::RegularJoin(_) => Facts { due: Due::Arrival, needs_time: false, ..usual },
+            KeyedKind::VersionedJoin(_) => Facts { due: Due::LeftTime, ..usual },
+            KeyedKind::Over(over) => {
+                Facts { due: Due::Time(0), needs_time: matches!(over.frame, Frame::Range(Some(_))), ..usual }
             }
-            KeyedKind::SessionAggregate { gap_ms, .. } | KeyedKind::SessionRows { gap_ms } => {
-                Facts { due: Due::Time(gap_ms - 1), lag_ms: 1, ..one }
-            }
-            KeyedKind::CountAggregate { .. } | KeyedKind::CountRows { .. } => one,
+            KeyedKind::Sessions(sessions) => Facts { due: Due::Time(sessions.gap_ms - 1), lag_ms: 1, ..usual },
+            KeyedKind::CountWindows(_) => usual,
         }
     }
 }
@@ -61,35 +62,32 @@ pub(crate) fn most_behind(plan: &KeyedOperator) -> i64 {
 /// The state of a partition at its start.
 pub(super) fn state_of(plan: &KeyedOperator, code: &OperatorCode) -> Result<Box<dyn State>, Diagnostic> {
     Ok(match &plan.kind {
-        KeyedKind::WindowJoin { kind, .. } => Box::new(window_join::WindowJoin::new(plan, *kind, code)?),
-        KeyedKind::IntervalJoin { kind, lower_ms, upper_ms, .. } => {
-            Box::new(interval_join::new(plan, *kind, (*lower_ms, *upper_ms), code)?)
-        }
-        KeyedKind::RegularJoin { ttl_ms, .. } => Box::new(regular_join::new(plan, *ttl_ms, code)?),
-        KeyedKind::VersionedJoin { kind, .. } => Box::new(versioned_join::VersionedJoin::new(plan, *kind, code)?),
-        KeyedKind::Rank { order, function, range } => {
-            Box::new(rank::Rank::new(plan, order.clone(), *function, *range, code)?)
-        }
-        KeyedKind::Over { frame, aggregates } => Box::new(over::Over::new(plan, *frame, aggregates, code)?),
-        KeyedKind::SessionAggregate { gap_ms, aggregates } => {
-            Box::new(session::SessionAggregate::new(plan, *gap_ms, aggregates, code)?)
-        }
-        KeyedKind::SessionRows { gap_ms } => Box::new(session_rows::SessionRows::new(plan, *gap_ms, code)?),
-        KeyedKind::CountAggregate { size, slide, aggregates } => {
-            Box::new(count::CountAggregate::new(plan, *size, *slide, aggregates, code)?)
-        }
-        KeyedKind::CountRows { size, slide } => Box::new(count::CountRows::new(plan, *size, *slide, code)?),
+        KeyedKind::WindowJoin(join) => Box::new(WindowJoin::new(plan, join.kind, code)?),
+        KeyedKind::IntervalJoin(join) => Box::new(interval_join::new(plan, join, code)?),
+        KeyedKind::RegularJoin(join) => Box::new(regular_join::new(plan, join.ttl_ms, code)?),
+        KeyedKind::VersionedJoin(join) => Box::new(VersionedJoin::new(plan, join.kind, code)?),
+        KeyedKind::Rank(rank) => Box::new(Rank::new(plan, rank, code)?),
+        KeyedKind::Over(over) => Box::new(Over::new(plan, over, code)?),
+        KeyedKind::Sessions(sessions) => match &sessions.aggregates {
+            Some(aggregates) => Box::new(SessionAggregate::new(plan, sessions.gap_ms, aggregates, code)?),
+            None => Box::new(SessionRows::new(plan, sessions.gap_ms, code)?),
+        },
+        KeyedKind::CountWindows(windows) => match &windows.aggregates {
+            Some(aggregates) => Box::new(CountAggregate::new(plan, windows, aggregates, code)?),
+            None => Box::new(CountRows::new(plan, windows, code)?),
+        },
     })
 }
 
 /// Checks that an operator has the parts that its kind needs, so that states may rely on them.
 pub(super) fn check(plan: &KeyedOperator, code: &OperatorCode) -> Result<(), Diagnostic> {
-    let Facts { inputs, needs_time, .. } = Facts::of(&plan.kind);
+    let (keyed, needs_time) = (plan.kind.keyed(), Facts::of(&plan.kind).needs_time);
+    let inputs = if keyed.pairs().is_some() { 2 } else { 1 };
     let fits = plan.inputs.len() == inputs
         && code.keys.len() == inputs
         && (!needs_time || plan.inputs.iter().all(|i| i.time.is_some()))
-        && code.slots.is_some() == plan.kind.aggregates().is_some()
-        && code.residual.is_some() == plan.kind.residual().is_some();
+        && code.slots.is_some() == keyed.aggregates().is_some()
+        && code.residual.is_some() == keyed.residual().is_some();
     if !fits {
         return Err(Diagnostic::bug("a keyed operator lacks a part that its kind needs"));
     }

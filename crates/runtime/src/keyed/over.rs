@@ -15,7 +15,7 @@ use super::state::{State, Work};
 use super::store::Doubling;
 use crate::input::OperatorCode;
 use millstream_plan::logical::Frame;
-use millstream_plan::pipeline::{KeyedOperator, SlotAggregates};
+use millstream_plan::pipeline::{self, KeyedOperator};
 use millstream_state::Ordinal;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::Diagnostic;
@@ -56,17 +56,12 @@ struct FrameStep {
 
 impl Over {
     /// No rows.
-    pub(crate) fn new(
-        plan: &KeyedOperator,
-        frame: Frame,
-        aggregates: &SlotAggregates,
-        code: &OperatorCode,
-    ) -> Result<Over, Diagnostic> {
+    pub(crate) fn new(plan: &KeyedOperator, over: &pipeline::Over, code: &OperatorCode) -> Result<Over, Diagnostic> {
         Ok(Over {
-            frame,
-            waiting: WaitingRanks::new(&plan.inputs[0], frame),
+            frame: over.frame,
+            waiting: WaitingRanks::new(&plan.inputs[0], over.frame),
             groups: Groups::new(plan, code)?,
-            table: SlotTable::new(aggregates, code)?,
+            table: SlotTable::new(&over.aggregates, code)?,
             keys: Vec::new(),
             processed: 0,
             doubling: Doubling::default(),
