@@ -1,7 +1,6 @@
 //! The checkpointing thread: puts the parts of checkpoints into files and completes them.
 
 use super::checkpointing::{Checkpointing, Handed, Message};
-use super::config::CheckpointConfig;
 use super::part::{Gathering, not_written};
 use crate::query::Query;
 use crate::source::SourceRuntime;
@@ -29,7 +28,6 @@ struct Pending {
 struct Writer<'a> {
     query: &'a Query,
     checkpointing: &'a Checkpointing,
-    config: &'a CheckpointConfig,
     /// What the plan keeps.
     shape: Value,
     acknowledgers: Vec<Option<Box<dyn Acknowledger>>>,
@@ -105,14 +103,14 @@ impl<'a> Writer<'a> {
     fn new(query: &'a Query) -> Option<Writer<'a>> {
         let checkpointing = query.host().checkpointing.as_ref()?;
         let shape = serde_json::to_value(PlanShape::of(query.plan())).expect("shapes are texts, numbers and lists");
-        Some(Writer { query, checkpointing, config: &checkpointing.config, shape, acknowledgers: Vec::new() })
+        Some(Writer { query, checkpointing, shape, acknowledgers: Vec::new() })
     }
 
     fn begin(&self, number: u64) -> Pending {
         let mut manifest = Manifest {
             format: FORMAT,
             checkpoint: number,
-            job: self.config.job.clone(),
+            job: self.checkpointing.config.job.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
             is_later: self.checkpointing.has_completed(),
             shape: self.shape.clone(),
@@ -120,7 +118,7 @@ impl<'a> Writer<'a> {
         };
         self.query.stations().iter().for_each(|station| station.describe(&mut manifest));
         let commits = manifest.sinks.iter().map(|_| None).collect();
-        let checkpoints = &self.config.checkpoints;
+        let checkpoints = &self.checkpointing.config.checkpoints;
         let (pack, place) = (checkpoints.pack(number), checkpoints.store().place());
         let gathering = Gathering { pack, place, manifest, commits };
         Pending { begun: Instant::now(), gathering, missing: None, arrived: 0 }
@@ -175,22 +173,22 @@ impl<'a> Writer<'a> {
             let prepared = commit.as_mut().map(|commit| commit.prepare()).transpose();
             if prepared.is_err() {
                 // Whoever has taken over has removed what this process had written.
-                self.config.checkpoints.check_owner().map_err(failed)?;
+                self.checkpointing.config.checkpoints.check_owner().map_err(failed)?;
             }
             sink.token = prepared?;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         manifest.written_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         manifest.is_finished = is_finished;
-        self.config.checkpoints.write(&manifest).map_err(failed)?;
+        self.checkpointing.config.checkpoints.write(&manifest).map_err(failed)?;
         let mut commits: Vec<Box<dyn Commit>> = commits.into_iter().flatten().collect();
         commits.sort_by_key(|commit| !commit.dies_with_process());
         commits.into_iter().try_for_each(|commit| commit.commit())?;
         // Numbers have gaps where a process has ended: those that are there count.
-        let kept = self.config.checkpoints.numbers().map_err(failed)?;
-        let oldest = kept.get(self.config.retained.max(1) - 1).copied().unwrap_or(0);
+        let kept = self.checkpointing.config.checkpoints.numbers().map_err(failed)?;
+        let oldest = kept.get(self.checkpointing.config.retained.max(1) - 1).copied().unwrap_or(0);
         let read = self.checkpointing.files_read();
-        self.config.checkpoints.delete(|checkpoint| checkpoint < oldest, read).map_err(failed)?;
+        self.checkpointing.config.checkpoints.delete(|checkpoint| checkpoint < oldest, read).map_err(failed)?;
         let stats = &self.query.host().stats.checkpoints;
         stats.bytes.fetch_add(manifest.bytes_written, Relaxed);
         stats.state_bytes.store(manifest.state_bytes(), Relaxed);

@@ -19,7 +19,8 @@ type Candidate = (u32, u32);
 
 impl<'a> Expansion<'_, 'a> {
     pub(super) fn look_up(&self, kind: JoinKind, tools: &mut Tools<'_>, arrive: &mut Arrive<'_, 'a>) -> Wanted {
-        let table = self.table.ok_or_else(|| Diagnostic::bug("a lookup has no table"))?.rows()?;
+        let table = self.table.ok_or_else(|| Diagnostic::bug("a lookup has no table"))?.get();
+        let table = table.ok_or_else(|| Diagnostic::bug("a lookup table was used before it was complete"))?;
         let probe = self.code.probe.as_ref().ok_or_else(|| Diagnostic::bug("a lookup has no program to probe with"))?;
         let keys = &self.rows.columns[self.kept()..];
         let partners = table.partners(probe, keys, self.rows.rows, tools.functions)?;

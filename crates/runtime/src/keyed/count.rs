@@ -119,7 +119,7 @@ impl CountAggregate {
         let rows = batch.rows();
         let times = times_of(&batch.columns[self.time])?;
         let groups = self.groups.assign(0, &batch.columns, rows, work)?;
-        self.keys.resize_with(self.groups.len(), CountKey::default);
+        self.keys.resize_with(self.groups.table.len(), CountKey::default);
         self.slices.1 += rows;
         let (shape, length) = (self.shape, self.shape.slice());
         let (mut events, mut slots, mut counted) = (Vec::new(), Vec::with_capacity(rows), Vec::with_capacity(rows));
@@ -200,12 +200,12 @@ impl State for CountAggregate {
         if self.slices.1 > self.keys.len() {
             self.slices = (self.keys.iter().map(|key| key.slices.bytes()).sum(), 0);
         }
-        self.groups.bytes() + self.table.bytes() + self.keys.capacity() * size_of::<CountKey>() + self.slices.0
+        self.groups.table.bytes() + self.table.bytes() + self.keys.capacity() * size_of::<CountKey>() + self.slices.0
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.groups.save(out);
-        self.table.save(out);
+        self.groups.table.save(out);
+        self.table.slots.save(out);
         for key in &self.keys {
             out.u64(key.rows);
             key.slices.save(out);
@@ -217,7 +217,7 @@ impl State for CountAggregate {
     fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
         self.groups.restore(from)?;
         self.table.restore(from)?;
-        for _ in 0..self.groups.len() {
+        for _ in 0..self.groups.table.len() {
             let (rows, slices, filling) = (restore_rows(from)?, Fifo::restore(from)?, restore_elements(from)?);
             check_count("slices", filling.len(), filling.len().min(1))?;
             self.keys.push(CountKey { rows, slices, filling: filling.first().copied() });
@@ -305,7 +305,7 @@ impl State for CountRows {
                 continue;
             }
             let groups = self.groups.assign(0, &batch.columns, rows, work)?;
-            self.keys.resize_with(self.groups.len(), KeyRows::default);
+            self.keys.resize_with(self.groups.table.len(), KeyRows::default);
             self.times.extend_from_slice(&times_of(&batch.columns[self.time])?);
             let ordinals = batch.ordinals;
             let first = self.rows.push(batch.columns, rows)?;
@@ -342,11 +342,11 @@ impl State for CountRows {
 
     fn bytes(&mut self) -> usize {
         let rows = self.rows.bytes() + self.times.capacity() * size_of::<i64>() + self.rows.len() * size_of::<u32>();
-        self.groups.bytes() + rows + self.keys.capacity() * size_of::<KeyRows>()
+        self.groups.table.bytes() + rows + self.keys.capacity() * size_of::<KeyRows>()
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.groups.save(out);
+        self.groups.table.save(out);
         self.rows.save(out);
         out.i64s(&self.times);
         for key in &self.keys {
@@ -363,7 +363,7 @@ impl State for CountRows {
         self.times = from.i64s()?;
         check_count("times", self.times.len(), self.rows.len())?;
         let mut owned = Owned::new(self.rows.len());
-        for _ in 0..self.groups.len() {
+        for _ in 0..self.groups.table.len() {
             let (rows, open) = (restore_rows(from)?, VecDeque::from(from.u32s()?));
             check_count("rows in windows", open.len(), self.shape.open(rows) as usize)?;
             open.iter().try_for_each(|&row| owned.take(row as usize))?;

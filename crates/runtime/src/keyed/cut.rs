@@ -169,9 +169,7 @@ impl KeyedStation {
         let ends = std::mem::take(&mut uncut.then_last);
         drop(uncut);
         if ends {
-            for partition in 0..self.partitions.len() {
-                self.add_job(&mut self.inbox(partition), partition, PartitionJob::Last, consequences);
-            }
+            self.add_to_all(PartitionJob::Last, consequences);
         }
         consequences.cuts += 1;
         Ok(())

@@ -6,13 +6,13 @@ use crate::input::OperatorCode;
 use arrow_array::{ArrayRef, new_null_array};
 use millstream_plan::pipeline::{KeyedInput, KeyedOperator};
 use millstream_state::GroupTable;
-use millstream_storage::{ByteReader, ByteWriter, Damaged};
+use millstream_storage::{ByteReader, Damaged};
 use millstream_types::{DataType, Diagnostic};
 use std::sync::Arc;
 
 /// See the file's description.
 pub(crate) struct Groups {
-    table: GroupTable,
+    pub(super) table: GroupTable,
     /// Key columns.
     types: Vec<DataType>,
     input: KeyedInput,
@@ -29,21 +29,6 @@ impl Groups {
         }
         let types = plan.keys.iter().map(|k| k.data_type.clone()).collect();
         Ok(Groups { table: GroupTable::new(Arc::new(layout.clone())), types, input: plan.inputs[0].clone() })
-    }
-
-    /// Number of groups; they are numbered from 0.
-    pub(crate) fn len(&self) -> usize {
-        self.table.len()
-    }
-
-    /// Bytes of memory.
-    pub(crate) fn bytes(&self) -> usize {
-        self.table.bytes()
-    }
-
-    /// Whether a column of the key is NULL.
-    pub(crate) fn is_null(&self, group: u64) -> bool {
-        self.table.is_null(group)
     }
 
     /// The key columns of groups.
@@ -65,12 +50,7 @@ impl Groups {
         groups::assign(&mut self.table, &work.code.keys[port], columns, rows, work.functions)
     }
 
-    /// Writes the keys.
-    pub(crate) fn save(&self, out: &mut ByteWriter) {
-        self.table.save(out);
-    }
-
-    /// Has the groups that [`Groups::save`] has written instead.
+    /// Has the groups that [`GroupTable::save`] has written instead.
     pub(crate) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Damaged> {
         self.table = GroupTable::restore(Arc::clone(self.table.layout()), &self.types, from)?;
         Ok(())

@@ -83,26 +83,24 @@ pub(super) struct WaitingGroup {
 
 #[derive(Clone)]
 pub(super) enum PartitionJob {
-    /// Up to a watermark, known since a moment; the output goes to these units.
-    Advance { watermark: i64, units: Units, completed: Instant },
+    /// Up to a watermark, known since a moment. The output goes window by window, and in each partition by partition, however many
+    /// windows an advance of the watermark completes; operators without windows have one unit.
+    Advance {
+        watermark: i64,
+        /// Windows that are complete, in order; or only the watermark.
+        marks: Arc<[i64]>,
+        /// The unit of the first.
+        first: u64,
+        /// From one to the next.
+        step: u64,
+        completed: Instant,
+    },
     /// Whatever has come, of a regular join; the unit is numbered at the end.
     Arrived,
     /// A cut to a generation: what is kept is saved for the checkpoint, and, of a regular join, what is held can come.
     Cut(Generation),
     /// The last one of a regular join.
     Last,
-}
-
-/// Where the output of a job goes: window by window, and in each partition by partition, however many windows an advance
-/// of the watermark completes. Operators without windows have one unit.
-#[derive(Clone)]
-pub(super) struct Units {
-    /// Windows that are complete, in order; or only the watermark.
-    pub(super) marks: Arc<[i64]>,
-    /// The unit of the first.
-    pub(super) first: u64,
-    /// From one to the next.
-    pub(super) step: u64,
 }
 
 /// No rows.

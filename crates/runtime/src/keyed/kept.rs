@@ -87,14 +87,6 @@ impl Kept {
         self.charge.bytes()
     }
 
-    /// Its encoding, if it is in memory.
-    pub(super) fn encoded(&self) -> Result<Option<Vec<u8>>, Diagnostic> {
-        match &self.place {
-            Place::Memory(state) => encode(&**state).map(Some),
-            Place::File(_) => Ok(None),
-        }
-    }
-
     /// Gives its memory up, if it has any: its encoding is in a file.
     pub(super) fn filed(&mut self, blob: StateBlob) {
         self.place = Place::File(blob);
@@ -106,7 +98,7 @@ impl Kept {
         if moment_ms == i64::MAX { moment_ms } else { moment_ms.saturating_sub(self.now_ms) }
     }
 
-    /// What a checkpoint keeps of it.
+    /// What is kept of it in a file: its encoding, if it is in memory.
     pub(super) fn save(&self) -> Result<Saved, Diagnostic> {
         match &self.place {
             Place::Memory(state) => encode(&**state).map(Saved::Bytes),

@@ -229,6 +229,13 @@ impl KeyedStation {
         }
     }
 
+    /// The same for all partitions.
+    fn add_to_all(&self, job: PartitionJob, consequences: &mut Consequences) {
+        for partition in 0..self.partitions.len() {
+            self.add_job(&mut self.inbox(partition), partition, job.clone(), consequences);
+        }
+    }
+
     /// The task that does the jobs of a partition.
     fn task(&self, partition: usize) -> Task {
         Task::awaited(self.id, KeyedJob::Work(Turn::new(partition)))

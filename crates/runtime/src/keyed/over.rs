@@ -71,7 +71,7 @@ impl Over {
 
     /// Outputs rows with their aggregates.
     fn process(&mut self, ready: ReadyRows, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        self.keys.resize_with(self.groups.len(), Key::default);
+        self.keys.resize_with(self.groups.table.len(), Key::default);
         let rows = ready.batch.rows();
         if rows == 0 && ready.ended.is_empty() {
             return Ok(());
@@ -179,7 +179,7 @@ impl State for Over {
         for batch in inputs {
             let groups = self.groups.assign(0, &batch.columns, batch.rows(), work)?;
             let ready = match &mut self.waiting {
-                Some(waiting) => waiting.exchange(batch, (&groups, self.groups.len()), watermark, work)?,
+                Some(waiting) => waiting.exchange(batch, (&groups, self.groups.table.len()), watermark, work)?,
                 None => ReadyRows { batch, groups, ..ReadyRows::default() },
             };
             self.process(ready, work)?;
@@ -197,15 +197,15 @@ impl State for Over {
         }
         let waiting = self.waiting.as_ref().map_or(0, WaitingRanks::bytes);
         let keys = self.keys.capacity() * size_of::<Key>() + self.frames.0;
-        self.groups.bytes() + self.table.bytes() + keys + waiting
+        self.groups.table.bytes() + self.table.bytes() + keys + waiting
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.groups.save(out);
+        self.groups.table.save(out);
         if let Some(waiting) = &self.waiting {
             waiting.save(out)?;
         }
-        self.table.save(out);
+        self.table.slots.save(out);
         out.u64(self.processed);
         for key in &self.keys {
             out.i64s(key.running.as_slice());
@@ -217,14 +217,14 @@ impl State for Over {
     fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
         self.groups.restore(from)?;
         if let Some(waiting) = &mut self.waiting {
-            waiting.restore(self.groups.len(), from)?;
+            waiting.restore(self.groups.table.len(), from)?;
         }
         self.table.restore(from)?;
         self.processed = from.u64()?;
         if self.processed > i64::MAX as u64 {
             return Err(Damaged(format!("{} rows cannot have been processed", self.processed)).into());
         }
-        for _ in 0..self.groups.len() {
+        for _ in 0..self.groups.table.len() {
             let (running, last) = (restore_optional("sums", from)?, Fifo::restore(from)?);
             self.keys.push(Key { running, last, peers: None });
         }

@@ -1,6 +1,6 @@
 //! When a keyed operator acts on its watermark: jobs for its partitions, and the watermark behind them.
 
-use super::inbox::{PartitionJob, Units};
+use super::inbox::PartitionJob;
 use super::{KeyedStation, Partition};
 use crate::schedule::timers::after;
 use crate::station::Consequences;
@@ -45,18 +45,15 @@ impl KeyedStation {
         let (marks, completed) = (self.complete(self.plan.timeline.reached(watermark)), Instant::now());
         self.stats.begun.fetch_add(partitions.len() as u64, Relaxed);
         for (first, &partition) in (progress.units..).zip(&partitions) {
-            let units = Units { marks: Arc::clone(&marks), first, step: partitions.len() as u64 };
-            let job = PartitionJob::Advance { watermark, units, completed };
+            let (marks, step) = (Arc::clone(&marks), partitions.len() as u64);
+            let job = PartitionJob::Advance { watermark, marks, first, step, completed };
             self.add_job(&mut self.inbox(partition), partition, job, consequences);
         }
         progress.units += (marks.len() * partitions.len()) as u64;
         if let Some(generation) = cut {
             self.hand_over(generation, Some(progress.watermark()));
             consequences.cuts += 1;
-            for partition in 0..self.partitions.len() {
-                let job = PartitionJob::Cut(generation);
-                self.add_job(&mut self.inbox(partition), partition, job, consequences);
-            }
+            self.add_to_all(PartitionJob::Cut(generation), consequences);
         }
         let last_unit = progress.units;
         progress.units += 1;

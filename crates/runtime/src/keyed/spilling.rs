@@ -10,7 +10,7 @@
 use super::KeyedStation;
 use super::batch::Batch;
 use super::inbox::WaitingGroup;
-use crate::durable::blobs::StateBlob;
+use crate::durable::blobs::{Saved, StateBlob};
 use crate::station::Consequences;
 use millstream_state::{Charge, MemoryClass};
 use millstream_storage::{ByteWriter, SpilledBlob};
@@ -27,7 +27,7 @@ impl KeyedStation {
     pub(super) fn spill_state(&self, partition: usize) -> Result<(), Diagnostic> {
         let spilling = &self.host.spilling;
         let mut kept = self.kept(partition)?;
-        let Some(encoded) = kept.encoded()? else { return Ok(()) };
+        let Saved::Bytes(encoded) = kept.save()? else { return Ok(()) };
         let _encoded = Charge::new(&self.host.flow.budget, MemoryClass::Operators, encoded.len());
         let mut writer = spilling.writer()?;
         let blob = writer.write(&encoded).map_err(|e| spilling.failed(&e))?;

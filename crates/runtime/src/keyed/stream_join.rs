@@ -225,7 +225,7 @@ impl StreamJoin {
     /// Gives the rows of an input their groups, [`NONE`] for keys with NULL; such rows of inner sides are left out.
     fn grouped(&mut self, port: usize, batch: Batch, work: &mut Work<'_>) -> Result<(Batch, Vec<u32>), Diagnostic> {
         let groups = self.groups.assign(port, &batch.columns, batch.rows(), work)?;
-        let is_null: Vec<bool> = groups.iter().map(|&group| self.groups.is_null(group)).collect();
+        let is_null: Vec<bool> = groups.iter().map(|&group| self.groups.table.is_null(group)).collect();
         if self.sides[port].is_outer || !is_null.contains(&true) {
             let group = |(&group, &is_null): (&u64, &bool)| if is_null { NONE } else { group as u32 };
             return Ok((batch, groups.iter().zip(&is_null).map(group).collect()));
@@ -243,7 +243,7 @@ impl StreamJoin {
         side.times.resize(first + rows, work.now_ms);
         side.store.push(batch.columns, rows)?;
         side.groups.extend(groups);
-        side.link(first, self.groups.len());
+        side.link(first, self.groups.table.len());
         Ok(first)
     }
 
@@ -267,7 +267,7 @@ impl StreamJoin {
         if side.is_outer {
             side.matched.resize(first + ordinals.len(), false);
         }
-        side.link(first, self.groups.len());
+        side.link(first, self.groups.table.len());
         side.wait((0..is_kept.len()).filter(|&i| is_kept[i]).map(|i| first + i));
         Ok(NewRows { first, ordinals, groups, is_kept })
     }
@@ -391,7 +391,7 @@ impl StreamJoin {
             side.heads.clear();
             side.deadlines.clear();
         }
-        let count = self.groups.len();
+        let count = self.groups.table.len();
         for side in &mut self.sides {
             side.link(0, count);
             side.wait(0..side.times.len());
@@ -443,11 +443,11 @@ impl State for StreamJoin {
     }
 
     fn bytes(&mut self) -> usize {
-        self.groups.bytes() + self.sides.iter().map(Side::bytes).sum::<usize>()
+        self.groups.table.bytes() + self.sides.iter().map(Side::bytes).sum::<usize>()
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.groups.save(out);
+        self.groups.table.save(out);
         let now = if let Rule::Regular { .. } = self.rule { self.now_ms } else { 0 };
         self.sides.iter().for_each(|side| side.save(now, out));
         Ok(())
@@ -456,7 +456,7 @@ impl State for StreamJoin {
     fn restore(&mut self, from: &mut ByteReader<'_>, now_ms: i64) -> Result<(), Diagnostic> {
         self.groups.restore(from)?;
         let now = if let Rule::Regular { .. } = self.rule { now_ms } else { 0 };
-        self.sides.iter_mut().try_for_each(|side| side.restore(self.groups.len(), now, from))?;
+        self.sides.iter_mut().try_for_each(|side| side.restore(self.groups.table.len(), now, from))?;
         self.now_ms = now_ms;
         self.doubling.done(self.sides.iter().map(|side| side.store.len()).sum());
         match self.rule {

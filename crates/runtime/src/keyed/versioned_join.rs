@@ -104,7 +104,7 @@ impl VersionedJoin {
     fn consume(&mut self, left: Batch, right: Batch, met: &mut Met, work: &mut Work<'_>) -> Result<(), Diagnostic> {
         let left_groups = self.groups.assign(0, &left.columns, left.rows(), work)?;
         let right_groups = self.groups.assign(1, &right.columns, right.rows(), work)?;
-        self.keys.resize_with(self.groups.len(), VersionKey::default);
+        self.keys.resize_with(self.groups.table.len(), VersionKey::default);
         let times = |batch: &Batch, time: usize| batch.columns.get(time).map(times_of).transpose();
         let (left_times, right_times) = (times(&left, self.left.time)?, times(&right, self.time)?);
         let (left_times, right_times) = (left_times.as_deref().unwrap_or(&[]), right_times.as_deref().unwrap_or(&[]));
@@ -122,7 +122,7 @@ impl VersionedJoin {
                 self.keys[left_groups[row] as usize].forget(ordinal.watermark);
                 late += u64::from(left_times[row] <= ordinal.watermark);
                 self.left.wait(left_times[row], ordinal, first_left + row as u32);
-            } else if !self.groups.is_null(right_groups[row]) {
+            } else if !self.groups.table.is_null(right_groups[row]) {
                 // NULL equals nothing, so nothing is a version of it.
                 let key = &mut self.keys[right_groups[row] as usize];
                 key.forget(ordinal.watermark);
@@ -217,7 +217,7 @@ impl State for VersionedJoin {
     }
 
     fn bytes(&mut self) -> usize {
-        self.groups.bytes()
+        self.groups.table.bytes()
             + self.left.bytes()
             + self.right.bytes()
             + self.right.len() * size_of::<(i64, u32)>()
@@ -225,7 +225,7 @@ impl State for VersionedJoin {
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.groups.save(out);
+        self.groups.table.save(out);
         self.left.save(out)?;
         let versions: Vec<u32> = self.keys.iter().flat_map(|key| &key.versions).map(|&(_, row)| row).collect();
         save_columns(&self.right.gather(&versions)?, versions.len(), out);
@@ -238,7 +238,7 @@ impl State for VersionedJoin {
 
     fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
         self.groups.restore(from)?;
-        let groups = self.groups.len();
+        let groups = self.groups.table.len();
         self.left.restore(groups, from)?;
         let types = self.schema.fields.iter().map(|field| field.data_type.to_arrow());
         let (columns, versions) = restore_columns(types, from)?;

@@ -163,8 +163,8 @@ impl WindowJoin {
         }
         let left_groups = groups_of(&mut self.groups, 0, left, work)?;
         let right_groups = groups_of(&mut self.groups, 1, right, work)?;
-        let by_group = ByGroup::new(&right_groups, self.groups.len());
-        let is_null: Vec<bool> = (0..self.groups.len() as u64).map(|g| self.groups.is_null(g)).collect();
+        let by_group = ByGroup::new(&right_groups, self.groups.table.len());
+        let is_null: Vec<bool> = (0..self.groups.table.len() as u64).map(|g| self.groups.table.is_null(g)).collect();
         self.groups.clear();
         let keeps_left = matches!(self.kind, JoinKind::Left | JoinKind::Full | JoinKind::Semi | JoinKind::Anti);
         let mut left_matched: Matched = vec![false; if keeps_left { left.len() } else { 0 }];

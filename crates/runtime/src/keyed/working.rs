@@ -26,10 +26,10 @@ impl KeyedStation {
         let mut consequences = Consequences::default();
         let mut inbox = self.inbox(partition);
         consequences.held = std::mem::take(&mut inbox.permits);
-        if let Some(PartitionJob::Advance { units, .. }) = inbox.jobs.front()
-            && !self.host.may_put_out(&self.output, units.first)
+        if let Some(&PartitionJob::Advance { first, .. }) = inbox.jobs.front()
+            && !self.host.may_put_out(&self.output, first)
         {
-            let until = Until::Next(self.output.id, units.first);
+            let until = Until::Next(self.output.id, first);
             let is_in_memory = inbox.state_in_files() == 0;
             drop(inbox);
             consequences.held.clear();
@@ -168,16 +168,16 @@ impl KeyedStation {
     /// Delivers what a job has output.
     fn finish_job(&self, partition: usize, job: &PartitionJob, output: Finished, consequences: &mut Consequences) {
         let (mut items, files) = (output.items.into_iter().peekable(), output.files);
-        if let PartitionJob::Advance { units, .. } = job {
+        if let PartitionJob::Advance { marks, first, step, .. } = job {
             let unit = |(number, &mark): (usize, &i64)| {
                 let of_mark = || items.next_if(|(window, _)| *window <= mark).map(|(_, item)| item);
                 // As for windowed aggregations: the windows before this one are complete.
                 let timeline = self.plan.timeline;
                 let before = self.windows.as_ref().map(|_| timeline.watermark_at(mark).saturating_sub(1));
-                let number = units.first + number as u64 * units.step;
+                let number = first + number as u64 * step;
                 SpooledUnit { number, before, items: std::iter::from_fn(of_mark).collect() }
             };
-            let units = units.marks.iter().enumerate().map(unit);
+            let units = marks.iter().enumerate().map(unit);
             return self.deliver_items(Some(partition), files, units, consequences);
         }
         let items: VecDeque<Item> = items.map(|(_, item)| item).collect();

@@ -101,7 +101,7 @@ impl Station for LookupStation {
         let pieces = pieces.into_values().flatten().collect();
         let rows = LookupRows::new(&self.schema.fields, pieces, &self.code, &mut context.functions)?;
         self.collected.lock().charge.set(rows.bytes());
-        self.table.set(rows)?;
+        self.table.set(rows).map_err(|_| Diagnostic::bug("a lookup table was made twice"))?;
         Ok(Consequences { phases: vec![self.phase], ..Consequences::default() })
     }
 }

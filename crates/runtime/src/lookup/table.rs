@@ -13,20 +13,7 @@ use std::sync::{Arc, OnceLock};
 pub(super) type LookupPiece = (Vec<ArrayRef>, usize);
 
 /// The place of a lookup table: pipelines have it before the rows are there.
-#[derive(Default)]
-pub(crate) struct LookupTable(OnceLock<LookupRows>);
-
-impl LookupTable {
-    /// The rows; a bug when they are not there yet.
-    pub(crate) fn rows(&self) -> Result<&LookupRows, Diagnostic> {
-        self.0.get().ok_or_else(|| Diagnostic::bug("a lookup table was used before it was complete"))
-    }
-
-    /// The rows are there; once.
-    pub(super) fn set(&self, rows: LookupRows) -> Result<(), Diagnostic> {
-        self.0.set(rows).map_err(|_| Diagnostic::bug("a lookup table was made twice"))
-    }
-}
+pub(crate) type LookupTable = OnceLock<LookupRows>;
 
 /// Rows by key.
 pub(crate) struct LookupRows {
