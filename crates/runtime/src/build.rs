@@ -88,8 +88,12 @@ pub(crate) fn build(
     let topology = Topology::new(config.workers, config.numa_nodes);
     let scheduler = Arc::new(Scheduler::new(&config, &topology));
     stats.open(&streams, &scheduler, config.workers);
-    let groups = WatermarkGroups::new(&plan);
-    let groups = streams.iter().map(|stream| groups.of(&plan, stream.feed)).collect();
+    let groups = watermark_groups(&plan);
+    let group = |stream: &Arc<Stream>| match stream.feed {
+        Feed::Split(split) => groups[split.source],
+        Feed::Station(_) => None,
+    };
+    let groups = streams.iter().map(group).collect();
     let has_state = !plan.aggregations.is_empty() || !plan.operators.is_empty();
     let host = Arc::new(Host {
         spilling: Spilling::new(&config.spill, has_state, &budget, &stats.spill),
@@ -416,47 +420,30 @@ fn counter_of_rows(plan: &QueryPlan, aggregation: usize) -> Option<usize> {
     components.filter(|(_, c)| **c == Accumulator::Count).map(|(component, _)| component).find(|&c| counts(c))
 }
 
-/// Sources whose watermarks advance the same operators: which splits flow control compares.
-struct WatermarkGroups {
-    /// For each source, aggregation and keyed operator one that it is connected to, or itself.
-    parents: Vec<usize>,
-}
-
-impl WatermarkGroups {
-    fn new(plan: &QueryPlan) -> WatermarkGroups {
-        let nodes = plan.sources.len() + plan.aggregations.len() + plan.operators.len();
-        let mut groups = WatermarkGroups { parents: (0..nodes).collect() };
-        for pipeline in &plan.pipelines {
-            let end = match pipeline.end {
-                PipelineEnd::Aggregate { aggregation, .. } => PipelineInput::Aggregation(aggregation),
-                PipelineEnd::Exchange { operator, .. } => PipelineInput::Operator(operator),
-                PipelineEnd::Sink(_) | PipelineEnd::Build { .. } => continue,
-            };
-            let (from, into) = (groups.find(plan, pipeline.input), groups.find(plan, end));
-            groups.parents[from] = into;
-        }
-        groups
-    }
-
-    fn find(&self, plan: &QueryPlan, input: PipelineInput) -> usize {
-        let mut node = match input {
-            PipelineInput::Source(source) => source,
-            PipelineInput::Aggregation(aggregation) => plan.sources.len() + aggregation,
-            PipelineInput::Operator(operator) => plan.sources.len() + plan.aggregations.len() + operator,
+/// For each source the number of those whose watermarks advance the same operators: flow control compares their splits. `None` where
+/// reading on completes no window.
+fn watermark_groups(plan: &QueryPlan) -> Vec<Option<usize>> {
+    let (sources, aggregations) = (plan.sources.len(), plan.aggregations.len());
+    let place = |input| match input {
+        PipelineInput::Source(source) => source,
+        PipelineInput::Aggregation(aggregation) => sources + aggregation,
+        PipelineInput::Operator(operator) => sources + aggregations + operator,
+    };
+    // Of each source, aggregation and keyed operator.
+    let mut groups: Vec<usize> = (0..sources + aggregations + plan.operators.len()).collect();
+    for pipeline in &plan.pipelines {
+        let end = match pipeline.end {
+            PipelineEnd::Aggregate { aggregation, .. } => PipelineInput::Aggregation(aggregation),
+            PipelineEnd::Exchange { operator, .. } => PipelineInput::Operator(operator),
+            PipelineEnd::Sink(_) | PipelineEnd::Build { .. } => continue,
         };
-        while self.parents[node] != node {
-            node = self.parents[node];
-        }
-        node
+        let (from, into) = (groups[place(pipeline.input)], groups[place(end)]);
+        groups.iter_mut().filter(|group| **group == from).for_each(|group| *group = into);
     }
-
-    /// The group of the splits of a source; `None` where reading on completes no window.
-    fn of(&self, plan: &QueryPlan, feed: Feed) -> Option<usize> {
-        let Feed::Split(SplitId { source, .. }) = feed else { return None };
-        let rule = plan.sources[source].watermark.as_ref().map(|w| &w.rule);
-        let has_event_time = rule.is_some_and(|rule| *rule != WatermarkRule::ProcessingTime);
-        has_event_time.then(|| self.find(plan, PipelineInput::Source(source)))
-    }
+    let has_event_time = |source: &SourcePlan| {
+        source.watermark.as_ref().is_some_and(|watermark| watermark.rule != WatermarkRule::ProcessingTime)
+    };
+    plan.sources.iter().zip(groups).map(|(source, group)| has_event_time(source).then_some(group)).collect()
 }
 
 /// Whether no rows of a keyed operator come from a source without another operator in between.

@@ -99,10 +99,9 @@ impl KeyedStation {
 
     /// The operator has come to a cut at a watermark, and its partitions get jobs for it next; or all inputs have ended before it.
     pub(super) fn hand_over(&self, generation: Generation, reached: Option<i64>) {
-        let state = match reached {
-            Some(watermark) => OperatorState { watermark, windows: self.open_windows(), ..self.ended() },
-            None => self.ended(),
-        };
+        let windows = self.windows.as_ref().filter(|_| reached.is_some());
+        let windows = windows.map_or_else(Vec::new, |windows| windows.lock().iter().copied().collect());
+        let state = OperatorState { watermark: reached.unwrap_or(i64::MAX), windows, ..self.ended() };
         let (stored, has_ended) = (Arc::clone(&self.stored), reached.is_none());
         self.host.hand_over(generation, move |into| {
             let mut stored = stored.lock();

@@ -248,11 +248,6 @@ impl KeyedStation {
         Ok(())
     }
 
-    /// The windows that have rows and are not complete.
-    fn open_windows(&self) -> Vec<i64> {
-        self.windows.as_ref().map_or_else(Vec::new, |windows| windows.lock().iter().copied().collect())
-    }
-
     /// The watermark that rows behind the operator may rely on.
     fn output_watermark(&self) -> i64 {
         match self.progress.lock().watermark() {

@@ -277,16 +277,9 @@ impl StreamJoin {
         let [left, right] = <[Batch; 2]>::try_from(inputs).map_err(|_| Diagnostic::bug("a join has two inputs"))?;
         let arrived = [self.arrive(0, reach, left, work)?, self.arrive(1, reach, right, work)?];
         let [left, right] = &mut self.sides;
-        let (mut left_matched, mut right_matched) =
-            (std::mem::take(&mut left.matched), std::mem::take(&mut right.matched));
-        let mut sides = Sides {
-            left: &left.store,
-            right: &right.store,
-            left_matched: &mut left_matched,
-            right_matched: &mut right_matched,
-            shows_pairs: true,
-        };
+        let matched = [std::mem::take(&mut left.matched), std::mem::take(&mut right.matched)];
         let views = [&*left, &*right];
+        let mut sides = Sides { stores: views.map(|side| &side.store), matched, shows_pairs: true };
         let mut pairs = Pairs::default();
         for (port, i, before) in merged([&arrived[0].ordinals, &arrived[1].ordinals]) {
             let (row, other) = (arrived[port].first + i, 1 - port);
@@ -305,7 +298,7 @@ impl StreamJoin {
             }
         }
         pairs.flush(&mut sides, work)?;
-        (self.sides[0].matched, self.sides[1].matched) = (left_matched, right_matched);
+        [self.sides[0].matched, self.sides[1].matched] = sides.matched;
         self.emit_not_kept(&arrived, work)
     }
 
@@ -324,10 +317,7 @@ impl StreamJoin {
 
     /// Finds the partners of the rows of an input of a regular join from number `first` on.
     fn probe(&mut self, port: usize, first: usize, ttl_ms: Option<i64>, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        let [left, right] = &self.sides;
-        let (left_matched, right_matched) = (&mut Vec::new(), &mut Vec::new());
-        let mut sides =
-            Sides { left: &left.store, right: &right.store, left_matched, right_matched, shows_pairs: true };
+        let mut sides = Sides { stores: self.stores(), matched: Default::default(), shows_pairs: true };
         let (new, other) = (&self.sides[port], &self.sides[1 - port]);
         let mut pairs = Pairs::default();
         for row in first..new.groups.len() {
