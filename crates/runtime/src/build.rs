@@ -149,7 +149,8 @@ fn pipeline(plan: &QueryPlan, number: usize, code: StagedCode, tables: &[Arc<Loo
         number,
         code,
         flat_maps: planned.operators.iter().filter_map(flat_map).collect(),
-        reads_watermark: planned.reads_watermark(),
+        // A row that is exchanged has the watermark in its place.
+        reads_watermark: planned.reads_watermark() || matches!(planned.end, PipelineEnd::Exchange { .. }),
         place: before as u16,
         input: if let PipelineEnd::Exchange { port, .. } = planned.end { port } else { 0 },
     }

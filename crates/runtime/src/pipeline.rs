@@ -8,7 +8,7 @@ use crate::input::{PipelineCode, StagedCode};
 use crate::lookup::table::LookupTable;
 use crate::staged::{Arrive, Origin, Staged, Tools, Wanted, emit_stage};
 use crate::station::BufferPlace;
-use arrow_array::ArrayRef;
+use millstream_codegen::execute::Emitted;
 use millstream_functions::FunctionContext;
 use millstream_plan::pipeline::FlatMap;
 use millstream_types::Diagnostic;
@@ -51,7 +51,7 @@ impl Arrived<'_> {
         &self,
         host: &Host,
         context: &mut WorkerContext,
-        take: &mut dyn FnMut(Vec<ArrayRef>, usize) -> Wanted,
+        take: &mut dyn FnMut(&Staged<'_>, Emitted) -> Wanted,
     ) -> Result<(), Diagnostic> {
         let Arrived { pipeline, buffer, .. } = self;
         let piece = match pipeline.reads_watermark {
@@ -61,11 +61,11 @@ impl Arrived<'_> {
         let mut rows_out = 0;
         let mut tools = Tools::new(host, &mut context.functions);
         pipeline.run(host, Staged::new(buffer, piece), &mut tools, &mut |tools, rows| {
-            emit_stage(pipeline.last_stage(), rows, tools, &mut |_, _, emitted| {
+            emit_stage(pipeline.last_stage(), rows, tools, &mut |_, rows, emitted| {
                 rows_out += emitted.rows as u64;
                 match emitted.rows {
                     0 => Ok(ControlFlow::Continue(())),
-                    rows => take(emitted.columns, rows),
+                    _ => take(&rows, emitted),
                 }
             })
         })?;

@@ -192,10 +192,6 @@ impl State for CountAggregate {
         Ok(())
     }
 
-    fn due(&self) -> i64 {
-        i64::MAX
-    }
-
     fn bytes(&mut self) -> usize {
         if self.slices.1 > self.keys.len() {
             self.slices = (self.keys.iter().map(|key| key.slices.bytes()).sum(), 0);
@@ -334,10 +330,6 @@ impl State for CountRows {
             self.emit(&mut output, work)?;
         }
         self.forget(work.is_tight)
-    }
-
-    fn due(&self) -> i64 {
-        i64::MAX
     }
 
     fn bytes(&mut self) -> usize {

@@ -69,10 +69,10 @@ impl Station for LookupStation {
     /// What is taken does not hold back the reading of what it was made of: all of it is kept.
     fn take(&self, arrived: &Arrived<'_>, context: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
         let number = arrived.buffer.stamp.sequence;
-        arrived.emit(&self.host, context, &mut |columns, rows| {
-            let bytes = bytes_of(&columns);
+        arrived.emit(&self.host, context, &mut |_, emitted| {
+            let bytes = bytes_of(&emitted.columns);
             let collected = &mut *self.collected.lock();
-            collected.pieces.entry((arrived.port, number)).or_default().push((columns, rows));
+            collected.pieces.entry((arrived.port, number)).or_default().push((emitted.columns, emitted.rows));
             collected.charge.set(collected.charge.bytes() + bytes);
             Ok(ControlFlow::Continue(()))
         })?;

@@ -284,11 +284,11 @@ impl Station for SinkStation {
         let mut consequences = Consequences { finished: vec![arrived.place], ..Consequences::default() };
         if !self.is_done() {
             let mut is_first = true;
-            arrived.emit(&self.host, context, &mut |columns, rows| {
+            arrived.emit(&self.host, context, &mut |_, emitted| {
                 if !std::mem::take(&mut is_first) {
                     self.wait_for_others(port, number.0);
                 }
-                let piece = self.piece(columns, rows, arrived.buffer.permit.clone())?;
+                let piece = self.piece(emitted.columns, emitted.rows, arrived.buffer.permit.clone())?;
                 self.write(port, number, Some(piece), false, &mut consequences)?;
                 Ok(if self.is_done() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             })?;
