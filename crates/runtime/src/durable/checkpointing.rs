@@ -35,7 +35,7 @@ pub(crate) struct Checkpointing {
     /// For the checkpointing thread, until that has it.
     receiver: Mutex<Option<Receiver<Message>>>,
     /// What was restored, as long as somebody may read it: the files stay, whichever checkpoints name them.
-    restored: Mutex<Vec<Weak<dyn Restorable>>>,
+    pub(super) restored: Mutex<Vec<Weak<dyn Restorable>>>,
 }
 
 struct Schedule {
@@ -63,11 +63,6 @@ impl Checkpointing {
             receiver: Mutex::new(Some(receiver)),
             restored: Mutex::default(),
         }
-    }
-
-    /// Takes note of what is read from the files of a checkpoint when it is needed.
-    pub(crate) fn note_restored(&self, restored: Weak<dyn Restorable>) {
-        self.restored.lock().push(restored);
     }
 
     /// The files of checkpoints that may still be read.

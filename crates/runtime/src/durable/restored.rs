@@ -65,7 +65,7 @@ impl<'a> Restored<'a> {
     /// Has the files stay that something is read from when it is needed.
     pub(crate) fn keep<T: Restorable + 'static>(&self, restored: &Arc<T>) {
         let restored: Weak<dyn Restorable> = Arc::downgrade(&(Arc::clone(restored) as Arc<dyn Restorable>));
-        self.checkpointing.note_restored(restored);
+        self.checkpointing.restored.lock().push(restored);
     }
 
     /// A blob of it, to be read when it is needed.

@@ -121,9 +121,9 @@ impl KeyedStation {
         let is_state_changed = std::mem::take(&mut inbox.is_state_changed) || self.joins_arrivals();
         let is_changed = std::mem::take(&mut inbox.are_rows_changed) || is_state_changed;
         // From behind the cut rows may wait that the next checkpoint has to save.
-        inbox.are_rows_changed = inbox.waiting().iter().flatten().any(|waiting| waiting.generation >= generation);
+        inbox.are_rows_changed = inbox.batches.iter().flatten().any(|waiting| waiting.generation >= generation);
         // Copies, which share the rows.
-        let waiting = if is_changed { inbox.waiting().to_vec() } else { Vec::new() };
+        let waiting = if is_changed { inbox.batches.clone() } else { Vec::new() };
         let due = inbox.state_due;
         drop(inbox);
         let saved = || {
@@ -206,9 +206,10 @@ impl KeyedStation {
             if rows.about.input >= self.plan.inputs.len() {
                 return Err(damaged(Damaged("rows wait for an input that an operator does not have".into())));
             }
-            self.rounds.came(inbox.put_restored(rows.about, from.blob(&rows.blob)));
+            let content = Content::File(from.blob(&rows.blob));
+            self.rounds.came(inbox.put_anywhere(Generation::default(), content, rows.about));
         }
-        if self.joins_arrivals() && inbox.has_rows() {
+        if self.joins_arrivals() && inbox.all.rows > 0 {
             // Nobody else would ask for a job before the next row comes.
             self.rounds.defer(Instant::now());
         }

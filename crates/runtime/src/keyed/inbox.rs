@@ -23,8 +23,8 @@ pub(super) const WORTH_READING: u64 = 2;
 
 /// Rows and jobs that wait for a partition.
 pub(super) struct Inbox {
-    /// By input.
-    batches: Vec<Vec<Waiting>>,
+    /// The rows that wait, by input; not those that are held.
+    pub(super) batches: Vec<Vec<Waiting>>,
     /// Rows from behind a cut that has not come by, of a regular join, with their input.
     held: Vec<(usize, Generation, Batch)>,
     /// Of a regular join: the generation that it has come to.
@@ -34,7 +34,7 @@ pub(super) struct Inbox {
     /// Whether the rows that wait are others than at the last checkpoint.
     pub(super) are_rows_changed: bool,
     /// Bytes of the partition's state if that is in files of the run, else 0.
-    spilled_state: u64,
+    pub(super) spilled_state: u64,
     /// Bytes of the partition's state if that is in files of a checkpoint, else 0. It is read once, however much of it there is.
     restored_state: u64,
     /// All rows that wait but those that are held, wherever they are.
@@ -174,12 +174,8 @@ impl Inbox {
         self.put_anywhere(generation, Content::Memory(batch), WaitingRows { input: port, rows, bytes, earliest, due })
     }
 
-    /// Takes rows in that waited when the query was stopped; their bytes.
-    pub(super) fn put_restored(&mut self, about: WaitingRows, blob: StateBlob) -> u64 {
-        self.put_anywhere(Generation::default(), Content::File(blob), about)
-    }
-
-    fn put_anywhere(&mut self, generation: Generation, content: Content, about: WaitingRows) -> u64 {
+    /// Takes rows in, wherever they are; their bytes.
+    pub(super) fn put_anywhere(&mut self, generation: Generation, content: Content, about: WaitingRows) -> u64 {
         let number = self.came;
         self.came += 1;
         self.add_waiting(Waiting { generation, content, number, about });
@@ -195,11 +191,6 @@ impl Inbox {
     pub(super) fn restored(&mut self, saved: &PartitionState) {
         (self.is_state_changed, self.are_rows_changed) = (false, false);
         (self.restored_state, self.state_due) = (saved.state.bytes, saved.due);
-    }
-
-    /// The partition's state is in files of the run, of so many bytes.
-    pub(super) fn state_spilled(&mut self, bytes: u64) {
-        self.spilled_state = bytes;
     }
 
     /// Bytes of the partition's state if that is in files, else 0.
@@ -249,11 +240,6 @@ impl Inbox {
         held
     }
 
-    /// The rows that wait, by input; not those that are held.
-    pub(super) fn waiting(&self) -> &[Vec<Waiting>] {
-        &self.batches
-    }
-
     /// Bytes of memory of rows that wait or are held.
     pub(super) fn bytes_in_memory(&self) -> usize {
         self.charge.bytes()
@@ -291,11 +277,6 @@ impl Inbox {
             let content = Content::File(StateBlob::Spilled(blob));
             self.batches[port].push(Waiting { number, content, ..group });
         }
-    }
-
-    /// Whether any rows wait.
-    pub(super) fn has_rows(&self) -> bool {
-        self.all.rows > 0
     }
 
     /// Whether it pays to read the partition's state for the rows that wait, if it is in files of the run.

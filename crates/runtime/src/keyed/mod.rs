@@ -151,13 +151,6 @@ struct Turn {
     may_spill: bool,
 }
 
-impl Turn {
-    /// At its begin.
-    fn new(partition: usize) -> Turn {
-        Turn { partition, loaded: None, may_spill: true }
-    }
-}
-
 impl KeyedStation {
     /// With `inputs` channels that end in it; whether all of them come from other operators. A query that is recovered keeps the
     /// number of partitions that it had.
@@ -238,7 +231,7 @@ impl KeyedStation {
 
     /// The task that does the jobs of a partition.
     fn task(&self, partition: usize) -> Task {
-        Task::awaited(self.id, KeyedJob::Work(Turn::new(partition)))
+        Task::awaited(self.id, KeyedJob::Work(Turn { partition, loaded: None, may_spill: true }))
     }
 
     /// Has rows wait for a partition.

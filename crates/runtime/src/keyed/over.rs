@@ -188,7 +188,7 @@ impl State for Over {
     }
 
     fn due(&self) -> i64 {
-        self.waiting.as_ref().map_or(i64::MAX, WaitingRanks::due)
+        self.waiting.as_ref().map_or(i64::MAX, |waiting| waiting.rows.due())
     }
 
     fn bytes(&mut self) -> usize {

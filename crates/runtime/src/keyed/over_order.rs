@@ -40,7 +40,7 @@ pub(super) struct ReadyRows {
 
 /// Rows that the watermark has not reached.
 pub(super) struct WaitingRanks {
-    rows: TimedRows,
+    pub(super) rows: TimedRows,
     /// With a bounded frame.
     triggers: Option<Triggers>,
     doubling: Doubling,
@@ -218,11 +218,6 @@ impl WaitingRanks {
         triggers.ends = ends.into_iter().map(|Reverse((end, g))| Reverse((end, numbers[g as usize]))).collect();
         let number = |group: &mut u32| *group = numbers.get(*group as usize).copied().unwrap_or(NONE);
         self.rows.groups.iter_mut().for_each(number);
-    }
-
-    /// The time of the first row.
-    pub(super) fn due(&self) -> i64 {
-        self.rows.due()
     }
 
     /// Bytes of memory.

@@ -127,7 +127,7 @@ impl KeyedStation {
         self.rounds.begin_anyway();
         for partition in 0..self.partitions.len() {
             let mut inbox = self.inbox(partition);
-            if inbox.has_rows() && inbox.jobs.is_empty() {
+            if inbox.all.rows > 0 && inbox.jobs.is_empty() {
                 self.add_job(&mut inbox, partition, PartitionJob::Arrived, consequences);
             }
         }

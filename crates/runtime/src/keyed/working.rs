@@ -33,7 +33,7 @@ impl KeyedStation {
             let is_in_memory = inbox.state_in_files() == 0;
             drop(inbox);
             consequences.held.clear();
-            if is_in_memory && self.is_to_spill(self.kept(partition)?.bytes_in_memory()) {
+            if is_in_memory {
                 self.spill_state(partition)?;
             }
             self.unload(&mut turn, &mut consequences);
@@ -55,9 +55,7 @@ impl KeyedStation {
                 drop(inbox);
                 // Once: whether jobs have come meanwhile is to be seen.
                 turn.may_spill = false;
-                if self.is_to_spill(self.kept(partition)?.bytes_in_memory()) {
-                    self.spill_state(partition)?;
-                }
+                self.spill_state(partition)?;
                 consequences.then = Some(Job::new(KeyedJob::Work(turn)));
                 return Ok(consequences);
             }
