@@ -79,21 +79,24 @@ pub(crate) fn finish_checkpointed(pending: PendingBlob, store: &dyn Store) -> Re
     }
 }
 
-/// Encoded state that a checkpoint keeps.
-pub(crate) enum Saved {
-    /// In memory.
-    Bytes(Vec<u8>),
-    /// In a file; one of a checkpoint is named again.
-    Blob(StateBlob),
+/// Where something is.
+#[derive(Clone)]
+pub(crate) enum Place<T> {
+    Memory(T),
+    /// Encoded, in a file.
+    File(StateBlob),
 }
+
+/// Encoded state that a checkpoint keeps. What is in a file of a checkpoint is named again.
+pub(crate) type Saved = Place<Vec<u8>>;
 
 impl Saved {
     /// Where it is in files of checkpoints, written if need be.
     pub(crate) fn store(self, into: &mut Gathering) -> Result<BlobRef, Diagnostic> {
         match self {
-            Saved::Bytes(bytes) => into.write(&bytes),
-            Saved::Blob(StateBlob::Checkpointed(stored)) => Ok(stored.blob.clone()),
-            Saved::Blob(StateBlob::Spilled(blob)) => into.write(&blob.read().map_err(unreadable)?),
+            Place::Memory(bytes) => into.write(&bytes),
+            Place::File(StateBlob::Checkpointed(stored)) => Ok(stored.blob.clone()),
+            Place::File(StateBlob::Spilled(blob)) => into.write(&blob.read().map_err(unreadable)?),
         }
     }
 }

@@ -6,9 +6,9 @@
 //! keeps those from behind a cut apart until the cut has come by.
 
 use super::KeyedStation;
-use super::inbox::{Content, PartitionJob, Waiting, together};
+use super::inbox::{PartitionJob, Waiting, together};
 use crate::buffer::Generation;
-use crate::durable::blobs::{Saved, damaged};
+use crate::durable::blobs::{Place, Saved, damaged};
 use crate::durable::part::Gathering;
 use crate::durable::restored::Restored;
 use crate::schedule::threads::Watch;
@@ -206,7 +206,7 @@ impl KeyedStation {
             if rows.about.input >= self.plan.inputs.len() {
                 return Err(damaged(Damaged("rows wait for an input that an operator does not have".into())));
             }
-            let content = Content::File(from.blob(&rows.blob));
+            let content = Place::File(from.blob(&rows.blob));
             self.rounds.came(inbox.put_anywhere(Generation::default(), content, rows.about));
         }
         if self.joins_arrivals() && inbox.all.rows > 0 {
@@ -224,13 +224,13 @@ fn save_waiting(waiting: &[Waiting], generation: Generation) -> Vec<(WaitingRows
     let (mut saved, mut in_memory, mut out) = (Vec::new(), None, ByteWriter::new());
     for waiting in waiting.iter().filter(|waiting| waiting.generation < generation) {
         match &waiting.content {
-            Content::Memory(batch) => {
+            Place::Memory(batch) => {
                 batch.save(&mut out);
                 in_memory = Some(in_memory.map_or(waiting.about, |others| together(others, waiting.about)));
             }
-            Content::File(blob) => saved.push((waiting.about, Saved::Blob(blob.clone()))),
+            Place::File(blob) => saved.push((waiting.about, Place::File(blob.clone()))),
         }
     }
-    saved.extend(in_memory.map(|about| (about, Saved::Bytes(out.into_bytes()))));
+    saved.extend(in_memory.map(|about| (about, Place::Memory(out.into_bytes()))));
     saved
 }

@@ -6,7 +6,7 @@
 
 use super::batch::Batch;
 use crate::buffer::Generation;
-use crate::durable::blobs::StateBlob;
+use crate::durable::blobs::{Place, StateBlob};
 use crate::schedule::flow::Permit;
 use millstream_state::{Charge, MemoryBudget, MemoryClass};
 use millstream_storage::{ByteReader, PartitionState, SpilledBlob, WaitingRows};
@@ -57,18 +57,11 @@ pub(super) struct Inbox {
 #[derive(Clone)]
 pub(super) struct Waiting {
     pub(super) generation: Generation,
-    pub(super) content: Content,
+    pub(super) content: Place<Batch>,
     /// Tells it from the others of its partition.
     number: u64,
     /// What they are; their bytes are of memory, if they are there.
     pub(super) about: WaitingRows,
-}
-
-/// Where rows wait.
-#[derive(Clone)]
-pub(super) enum Content {
-    Memory(Batch),
-    File(StateBlob),
 }
 
 /// Rows that wait and can be spilled together.
@@ -121,8 +114,8 @@ impl Waiting {
     /// The rows, read if need be.
     pub(super) fn batches(self, schema: &Schema) -> Result<Vec<Batch>, Diagnostic> {
         let blob = match self.content {
-            Content::Memory(batch) => return Ok(vec![batch]),
-            Content::File(blob) => blob,
+            Place::Memory(batch) => return Ok(vec![batch]),
+            Place::File(blob) => blob,
         };
         let bytes = blob.read()?;
         let (mut from, mut batches) = (ByteReader::new(&bytes), Vec::new());
@@ -139,8 +132,8 @@ impl Waiting {
 
     fn bytes_in_memory(&self) -> usize {
         match self.content {
-            Content::Memory(_) => self.about.bytes,
-            Content::File(_) => 0,
+            Place::Memory(_) => self.about.bytes,
+            Place::File(_) => 0,
         }
     }
 }
@@ -171,11 +164,11 @@ impl Inbox {
         let (rows, bytes, earliest) = (batch.rows(), batch.bytes(), batch.earliest());
         self.are_rows_changed = true;
         self.charge.set(self.charge.bytes() + bytes);
-        self.put_anywhere(generation, Content::Memory(batch), WaitingRows { input: port, rows, bytes, earliest, due })
+        self.put_anywhere(generation, Place::Memory(batch), WaitingRows { input: port, rows, bytes, earliest, due })
     }
 
     /// Takes rows in, wherever they are; their bytes.
-    pub(super) fn put_anywhere(&mut self, generation: Generation, content: Content, about: WaitingRows) -> u64 {
+    pub(super) fn put_anywhere(&mut self, generation: Generation, content: Place<Batch>, about: WaitingRows) -> u64 {
         let number = self.came;
         self.came += 1;
         self.add_waiting(Waiting { generation, content, number, about });
@@ -251,7 +244,7 @@ impl Inbox {
         for (port, waiting) in
             self.batches.iter().enumerate().flat_map(|(port, all)| all.iter().map(move |w| (port, w)))
         {
-            let Content::Memory(batch) = &waiting.content else { continue };
+            let Place::Memory(batch) = &waiting.content else { continue };
             let fresh = || WaitingGroup { port, numbers: Vec::new(), batches: Vec::new() };
             let group = groups.entry((port, waiting.generation)).or_insert_with(fresh);
             group.numbers.push(waiting.number);
@@ -274,7 +267,7 @@ impl Inbox {
             // Known by another number, because somebody else may have a copy of some of them, and come with that later.
             let number = self.came;
             self.came += 1;
-            let content = Content::File(StateBlob::Spilled(blob));
+            let content = Place::File(StateBlob::Spilled(blob));
             self.batches[port].push(Waiting { number, content, ..group });
         }
     }

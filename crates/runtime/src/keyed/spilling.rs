@@ -10,7 +10,7 @@
 use super::KeyedStation;
 use super::batch::Batch;
 use super::inbox::WaitingGroup;
-use crate::durable::blobs::{Saved, StateBlob};
+use crate::durable::blobs::{Place, StateBlob};
 use crate::station::Consequences;
 use millstream_state::{Charge, MemoryClass};
 use millstream_storage::{ByteWriter, SpilledBlob};
@@ -30,7 +30,7 @@ impl KeyedStation {
         if !self.is_to_spill(kept.bytes_in_memory()) {
             return Ok(false);
         }
-        let Saved::Bytes(encoded) = kept.save()? else { return Ok(false) };
+        let Place::Memory(encoded) = kept.save()? else { return Ok(false) };
         let _encoded = Charge::new(&self.host.flow.budget, MemoryClass::Operators, encoded.len());
         let mut writer = spilling.writer()?;
         let blob = writer.write(&encoded).map_err(|e| spilling.failed(&e))?;
