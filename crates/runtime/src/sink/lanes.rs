@@ -31,6 +31,7 @@ pub(super) enum PieceContent {
 /// See the module; with the sink, changed under one lock.
 pub(super) struct Lanes {
     lanes: Vec<Lane>,
+    open_lanes: usize,
     pub(super) ready: VecDeque<Ready>,
     /// Generation of the pieces that are written now. Those of the next one wait until no lane has any of this.
     generation: Generation,
@@ -77,6 +78,7 @@ impl Lanes {
     pub(super) fn new(sink: Box<dyn Sink>, lanes: usize, limit: Option<u64>) -> Lanes {
         Lanes {
             lanes: (0..lanes).map(|_| Lane::default()).collect(),
+            open_lanes: lanes,
             ready: VecDeque::new(),
             generation: Generation::default(),
             awaited: None,
@@ -95,7 +97,7 @@ impl Lanes {
 
     /// Whether nothing more comes, or is wanted.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.remaining == Some(0) || self.lanes.iter().all(|lane| lane.has_ended)
+        self.remaining == Some(0) || self.open_lanes == 0
     }
 
     /// Takes out what waits in all lanes.
@@ -155,7 +157,9 @@ impl Lanes {
             return false;
         }
         lane.reached = reached.max(lane.reached);
-        lane.has_ended |= release.ended;
+        if release.ended && !std::mem::replace(&mut lane.has_ended, true) {
+            self.open_lanes -= 1;
+        }
         self.align();
         true
     }
