@@ -74,7 +74,7 @@ use millstream_storage::Manifest;
 use millstream_sync::epochs::End;
 use millstream_types::Diagnostic;
 pub(crate) use operators::most_behind;
-use operators::{Facts, check};
+use operators::{Behaviour, check};
 use parking_lot::{Mutex, MutexGuard};
 use partitioning::{bits_of_partitions, partition_bits};
 use rounds::Rounds;
@@ -98,10 +98,10 @@ pub(crate) struct KeyedStation {
     output: Arc<Stream>,
     plan: KeyedOperator,
     code: OperatorCode,
-    facts: Facts,
+    behaviour: Behaviour,
     /// What the output watermark is behind the operator's.
     held_back_ms: i64,
-    /// By how much the operator looks at all watermarks later than they are; see [`Facts::lag_ms`].
+    /// By how much the operator looks at all watermarks later than they are; see [`Behaviour::lag_ms`].
     lag_ms: i64,
     progress: Mutex<Progress>,
     /// Bits of the hash of a key that choose its partition.
@@ -163,8 +163,8 @@ impl KeyedStation {
         restored: Option<&Restored<'_>>,
     ) -> Result<KeyedStation, Diagnostic> {
         check(plan, &code)?;
-        let facts = Facts::of(&plan.kind);
-        let lag_ms = if are_derived { facts.lag_ms } else { 0 };
+        let behaviour = Behaviour::of(&plan.kind);
+        let lag_ms = if are_derived { behaviour.lag_ms } else { 0 };
         let budget = &host.flow.budget;
         // One that had ended keeps nothing, so any number serves.
         let bits = restored.and_then(|from| bits_of_partitions(from.manifest().operators[number].partitions.len()));
@@ -181,9 +181,9 @@ impl KeyedStation {
             host: Arc::clone(host),
             stats: Arc::clone(&host.stats.operators[number]),
             output: Arc::clone(output),
-            facts,
-            windows: facts.has_windows.then(Mutex::default),
-            held_back_ms: facts.held_back_ms.saturating_add(lag_ms),
+            behaviour,
+            windows: behaviour.has_windows.then(Mutex::default),
+            held_back_ms: behaviour.held_back_ms.saturating_add(lag_ms),
             lag_ms,
             progress: Mutex::new(Progress::new(inputs)),
             open: Mutex::new((partitions.len(), End::Complete)),
@@ -211,7 +211,7 @@ impl KeyedStation {
 
     /// Whether rows are consumed as they come, whatever the watermark is.
     fn joins_arrivals(&self) -> bool {
-        self.facts.due == Due::Arrival
+        self.behaviour.due == Due::Arrival
     }
 
     /// Adds a job of a partition, with its task, unless there is one already.
@@ -284,7 +284,7 @@ impl KeyedStation {
     /// The smallest watermark at which a row of the batch makes a job necessary.
     fn due_of(&self, input: usize, batch: &Batch) -> Result<i64, Diagnostic> {
         let consumed = batch.earliest().saturating_add(1);
-        match (self.facts.due, self.plan.inputs[input].time) {
+        match (self.behaviour.due, self.plan.inputs[input].time) {
             (Due::Time(after), Some(time)) => {
                 let first = times_of(&batch.columns[time])?.iter().copied().min().unwrap_or(i64::MAX);
                 Ok(consumed.max(self.plan.timeline.watermark_at(first.saturating_add(after))))

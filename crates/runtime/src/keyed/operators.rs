@@ -15,9 +15,9 @@ use millstream_plan::logical::Frame;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
 use millstream_types::Diagnostic;
 
-/// What the runtime has to know of an operator before it has rows.
+/// How an operator of a kind behaves, whatever rows come.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Facts {
+pub(super) struct Behaviour {
     pub(super) due: Due,
     /// Whether it outputs whole windows.
     pub(super) has_windows: bool,
@@ -33,20 +33,22 @@ pub(super) struct Facts {
     needs_time: bool,
 }
 
-impl Facts {
-    pub(super) fn of(kind: &KeyedKind) -> Facts {
-        let usual = Facts { due: Due::Consumed, has_windows: false, held_back_ms: 0, lag_ms: 0, needs_time: true };
+impl Behaviour {
+    pub(super) fn of(kind: &KeyedKind) -> Behaviour {
+        let usual = Behaviour { due: Due::Consumed, has_windows: false, held_back_ms: 0, lag_ms: 0, needs_time: true };
         match kind {
-            KeyedKind::WindowJoin(_) | KeyedKind::Rank(_) => Facts { due: Due::Time(0), has_windows: true, ..usual },
+            KeyedKind::WindowJoin(_) | KeyedKind::Rank(_) => {
+                Behaviour { due: Due::Time(0), has_windows: true, ..usual }
+            }
             KeyedKind::IntervalJoin(join) => {
-                Facts { held_back_ms: Reach::new(join.lower_ms, join.upper_ms).held_back(), ..usual }
+                Behaviour { held_back_ms: Reach::new(join.lower_ms, join.upper_ms).held_back(), ..usual }
             }
-            KeyedKind::RegularJoin(_) => Facts { due: Due::Arrival, needs_time: false, ..usual },
-            KeyedKind::VersionedJoin(_) => Facts { due: Due::LeftTime, ..usual },
+            KeyedKind::RegularJoin(_) => Behaviour { due: Due::Arrival, needs_time: false, ..usual },
+            KeyedKind::VersionedJoin(_) => Behaviour { due: Due::LeftTime, ..usual },
             KeyedKind::Over(over) => {
-                Facts { due: Due::Time(0), needs_time: matches!(over.frame, Frame::Range(Some(_))), ..usual }
+                Behaviour { due: Due::Time(0), needs_time: matches!(over.frame, Frame::Range(Some(_))), ..usual }
             }
-            KeyedKind::Sessions(sessions) => Facts { due: Due::Time(sessions.gap_ms - 1), lag_ms: 1, ..usual },
+            KeyedKind::Sessions(sessions) => Behaviour { due: Due::Time(sessions.gap_ms - 1), lag_ms: 1, ..usual },
             KeyedKind::CountWindows(_) => usual,
         }
     }
@@ -55,7 +57,7 @@ impl Facts {
 /// By how much the watermark behind an operator can be behind that before it at most.
 pub(crate) fn most_behind(plan: &KeyedOperator) -> i64 {
     // A lag there is only where the operator's inputs are derived; to wait for it in vain does no harm.
-    let Facts { held_back_ms, lag_ms, .. } = Facts::of(&plan.kind);
+    let Behaviour { held_back_ms, lag_ms, .. } = Behaviour::of(&plan.kind);
     held_back_ms.saturating_add(lag_ms)
 }
 
@@ -81,7 +83,7 @@ pub(super) fn state_of(plan: &KeyedOperator, code: &OperatorCode) -> Result<Box<
 
 /// Checks that an operator has the parts that its kind needs, so that states may rely on them.
 pub(super) fn check(plan: &KeyedOperator, code: &OperatorCode) -> Result<(), Diagnostic> {
-    let (keyed, needs_time) = (plan.kind.keyed(), Facts::of(&plan.kind).needs_time);
+    let (keyed, needs_time) = (plan.kind.keyed(), Behaviour::of(&plan.kind).needs_time);
     let inputs = if keyed.pairs().is_some() { 2 } else { 1 };
     let fits = plan.inputs.len() == inputs
         && code.keys.len() == inputs

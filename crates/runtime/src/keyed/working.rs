@@ -135,7 +135,7 @@ impl KeyedStation {
             most_rows: self.host.buffer_size.rows(),
             is_tight: self.host.flow.is_tight(),
             now_ms: self.now_ms(),
-            held_back_ms: self.facts.held_back_ms,
+            held_back_ms: self.behaviour.held_back_ms,
             timeline: self.plan.timeline,
             window: reached,
             output: Output::new(spilling.may_spill().then(|| (spilling, spilling.most_unconsumed()))),
@@ -145,14 +145,14 @@ impl KeyedStation {
         state.advance(inputs, reached, &mut work)?;
         work.errors.check()?;
         let (output, now_ms) = (work.output, work.now_ms);
-        let due = match self.facts.due {
+        let due = match self.behaviour.due {
             Due::Arrival => state.due(),
             _ => self.plan.timeline.watermark_at(state.due()),
         };
         kept.worked(now_ms);
         drop(kept);
         self.inbox(partition).state_due = due;
-        match self.facts.due {
+        match self.behaviour.due {
             Due::Arrival if due < i64::MAX => {
                 let wait_ms = u64::try_from(due.saturating_sub(self.now_ms())).unwrap_or(0);
                 consequences.due_at(after(Instant::now(), wait_ms));
