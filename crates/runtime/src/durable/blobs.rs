@@ -3,14 +3,7 @@
 use crate::durable::part::Gathering;
 use millstream_storage::{BlobRef, Damaged, PendingBlob, SpilledBlob, Store, store_failed};
 use millstream_types::{Diagnostic, code};
-use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// What is read from the files of a checkpoint when it is needed: they stay as long as somebody has it.
-pub(crate) trait Restorable: Send + Sync {
-    /// The files that it is read from.
-    fn files(&self) -> BTreeSet<Arc<str>>;
-}
 
 /// A blob of the checkpoint that a query was recovered from.
 #[derive(Debug)]
@@ -19,12 +12,6 @@ pub(crate) struct CheckpointedBlob {
     pub(crate) store: Arc<dyn Store>,
     /// Which it is.
     pub(crate) blob: BlobRef,
-}
-
-impl Restorable for CheckpointedBlob {
-    fn files(&self) -> BTreeSet<Arc<str>> {
-        BTreeSet::from([Arc::clone(&self.blob.file)])
-    }
 }
 
 /// Encoded state in a file.

@@ -25,12 +25,6 @@ pub(super) struct Kept {
 /// what is ordered.
 const DECODED: usize = 3;
 
-fn encode(state: &dyn State) -> Result<Vec<u8>, Diagnostic> {
-    let mut out = ByteWriter::new();
-    state.save(&mut out)?;
-    Ok(out.into_bytes())
-}
-
 impl Kept {
     /// The state of a partition at its start.
     pub(super) fn new(
@@ -96,7 +90,11 @@ impl Kept {
     /// What is kept of it in a file: its encoding, if it is in memory.
     pub(super) fn save(&self) -> Result<Saved, Diagnostic> {
         match &self.place {
-            Place::Memory(state) => encode(&**state).map(Place::Memory),
+            Place::Memory(state) => {
+                let mut out = ByteWriter::new();
+                state.save(&mut out)?;
+                Ok(Place::Memory(out.into_bytes()))
+            }
             Place::File(blob) => Ok(Place::File(blob.clone())),
         }
     }

@@ -154,7 +154,7 @@ fn restored_tables(
             return Err(damaged(Damaged("a table has more entries than bytes".into())));
         }
         let frozen = Frozen::restored(Arc::clone(from.store()), state.clone(), windows.types.clone());
-        frozen.stored().iter().for_each(|stored| from.keep(stored));
+        frozen.stored().iter().for_each(|stored| from.keep(stored, state.partitions.iter().flatten()));
         tables.entry(state.id).or_default().push(Arc::new(frozen));
     }
     Ok(tables)
