@@ -7,7 +7,7 @@
 use crate::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use crate::pipeline::{ComponentOutput, ComponentUpdate};
 use millstream_abi::{Accumulator, Finish, ObjectKind, Phys};
-use millstream_types::{DataType, Value};
+use millstream_types::{DataType, Field, Value};
 
 /// Digits of decimals of which 10¹² can be added up in 128 bits.
 const NEVER_WRAPS: u8 = 26;
@@ -121,6 +121,21 @@ pub struct AggregateCall {
 }
 
 impl AggregateCall {
+    /// The column of its results.
+    pub fn field(&self, name: &str) -> Field {
+        Field::new(name, self.data_type.clone(), self.nullable)
+    }
+
+    /// Its arguments, and what it filters by.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        self.arguments.iter().chain(&self.filter)
+    }
+
+    /// The same, to change in place.
+    pub fn expressions_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        self.arguments.iter_mut().chain(&mut self.filter)
+    }
+
     /// The function with what it is told but its arguments: `AVG`, `DISTINCT SUM`, `LISTAGG ';'`. Calls of other outlines give other
     /// results even from the same components.
     pub fn outline(&self) -> String {
@@ -148,56 +163,61 @@ pub struct Components {
     pub outputs: Vec<ComponentOutput>,
     /// The calls, as [`AggregateCall::outline`] names them.
     pub calls: Vec<String>,
+    /// Column of the first output in the results.
+    first: usize,
 }
 
 impl Components {
-    /// Adds the components of `call` and returns its result as an expression over a trigger's output, in which
-    /// output *i* is column `first + i`.
-    pub fn decompose(&mut self, call: &AggregateCall, first: usize) -> Expr {
+    /// The components of all `calls`, and their results as expressions over a trigger's output, in which output *i* is column
+    /// `first + i`.
+    pub fn of(calls: &[(AggregateCall, String)], first: usize) -> (Components, Vec<Expr>) {
+        let mut components = Components { first, ..Components::default() };
+        let results = calls.iter().map(|(call, _)| components.decompose(call)).collect();
+        (components, results)
+    }
+
+    /// Adds the components of `call` and returns its result.
+    fn decompose(&mut self, call: &AggregateCall) -> Expr {
         use AggregateFunction as F;
         self.calls.push(call.outline());
-        let Some(argument) = call.arguments.first() else { return self.count(None, call, first) };
+        let Some(argument) = call.arguments.first() else { return self.count(None, call) };
         if call.distinct && matches!(call.function, F::Count | F::Sum | F::Avg) {
-            return self.distinct(argument, call, first);
+            return self.distinct(argument, call);
         }
         match call.function {
-            F::CountRows => self.count(None, call, first),
-            F::Count => self.count(Some(argument), call, first),
+            F::CountRows => self.count(None, call),
+            F::Count => self.count(Some(argument), call),
             F::Sum => {
-                let sum = self.add(sum_of(&call.data_type), call.data_type.clone(), argument, call, first);
-                let sum = self.unless_wrapped(sum, argument, call, first);
-                self.null_when_empty(checked(sum), argument, call, first)
+                let sum = self.add(sum_of(&call.data_type), call.data_type.clone(), argument, call);
+                let sum = self.unless_wrapped(sum, argument, call);
+                self.null_when_empty(checked(sum), argument, call)
             }
-            F::Avg => self.average(argument, call, first),
-            F::Min | F::Max => self.extreme(argument, call.function == F::Min, call, first),
-            F::BoolAnd | F::BoolOr => self.extreme(argument, call.function == F::BoolAnd, call, first),
-            F::StddevPop | F::StddevSamp | F::VarPop | F::VarSamp => self.moments(argument, argument, call, first),
+            F::Avg => self.average(argument, call),
+            F::Min | F::Max => self.extreme(argument, call.function == F::Min, call),
+            F::BoolAnd | F::BoolOr => self.extreme(argument, call.function == F::BoolAnd, call),
+            F::StddevPop | F::StddevSamp | F::VarPop | F::VarSamp => self.moments(argument, argument, call),
             F::CovarPop | F::CovarSamp | F::Corr => {
                 let other = call.arguments.get(1).unwrap_or(argument);
-                self.moments(argument, other, call, first)
+                self.moments(argument, other, call)
             }
-            F::FirstValue => self.object(ObjectKind::First, Finish::Value, argument, call, first),
-            F::LastValue => self.object(ObjectKind::Last, Finish::Value, argument, call, first),
-            F::ApproxCountDistinct => self.object(ObjectKind::Cardinality, Finish::Estimate, argument, call, first),
-            F::Median => {
+            F::FirstValue => self.object(ObjectKind::First, Finish::Value, argument, call),
+            F::LastValue => self.object(ObjectKind::Last, Finish::Value, argument, call),
+            F::ApproxCountDistinct => self.object(ObjectKind::Cardinality, Finish::Estimate, argument, call),
+            F::Median | F::Percentile | F::ApproxPercentile => {
                 let number = argument.clone().cast_to(DataType::Double);
-                self.object(ObjectKind::Bag, Finish::Percentile(0.5), &number, call, first)
+                let (kind, finish) = match call.function {
+                    F::ApproxPercentile => (ObjectKind::Quantiles, Finish::Quantile(fraction(call))),
+                    _ => (ObjectKind::Bag, Finish::Percentile(fraction(call))),
+                };
+                self.object(kind, finish, &number, call)
             }
-            F::Percentile => {
-                let number = argument.clone().cast_to(DataType::Double);
-                self.object(ObjectKind::Bag, Finish::Percentile(fraction(call)), &number, call, first)
-            }
-            F::ApproxPercentile => {
-                let number = argument.clone().cast_to(DataType::Double);
-                self.object(ObjectKind::Quantiles, Finish::Quantile(fraction(call)), &number, call, first)
-            }
-            F::Mode => self.object(ObjectKind::Bag, Finish::Mode, argument, call, first),
-            F::Collect if call.distinct => self.object(ObjectKind::Distinct, Finish::Multiset, argument, call, first),
-            F::Collect => self.object(ObjectKind::Bag, Finish::Multiset, argument, call, first),
+            F::Mode => self.object(ObjectKind::Bag, Finish::Mode, argument, call),
+            F::Collect if call.distinct => self.object(ObjectKind::Distinct, Finish::Multiset, argument, call),
+            F::Collect => self.object(ObjectKind::Bag, Finish::Multiset, argument, call),
             F::ArrayAgg => {
                 let keeps_nulls = call.parameters.first() == Some(&Value::Boolean(true));
                 let finish = if call.distinct { Finish::DistinctArray } else { Finish::Array };
-                self.object(list(keeps_nulls), finish, argument, call, first)
+                self.object(list(keeps_nulls), finish, argument, call)
             }
             F::ListAgg => {
                 let separator = match call.parameters.first() {
@@ -208,7 +228,7 @@ impl Components {
                     true => Finish::DistinctJoin(separator.into()),
                     false => Finish::Join(separator.into()),
                 };
-                self.object(list(false), finish, argument, call, first)
+                self.object(list(false), finish, argument, call)
             }
         }
     }
@@ -223,145 +243,125 @@ impl Components {
     }
 
     /// The column of an output, which is made unless it is there.
-    fn output(&mut self, output: ComponentOutput, first: usize) -> Expr {
+    fn output(&mut self, output: ComponentOutput) -> Expr {
         let (data_type, nullable) = (output.data_type.clone(), output.nullable);
         let index = self.outputs.iter().position(|o| *o == output).unwrap_or_else(|| {
             self.outputs.push(output);
             self.outputs.len() - 1
         });
-        Expr::column(first + index, data_type, nullable)
+        Expr::column(self.first + index, data_type, nullable)
     }
 
-    fn push(&mut self, accumulator: Accumulator, data_type: DataType, update: ComponentUpdate, first: usize) -> Expr {
+    fn push(&mut self, accumulator: Accumulator, data_type: DataType, update: ComponentUpdate) -> Expr {
         let component = self.component(accumulator, update);
-        self.output(ComponentOutput::value(component, accumulator, data_type), first)
+        self.output(ComponentOutput::value(component, accumulator, data_type))
     }
 
-    fn add(
-        &mut self,
-        kind: Accumulator,
-        output: DataType,
-        argument: &Expr,
-        call: &AggregateCall,
-        first: usize,
-    ) -> Expr {
+    fn add(&mut self, kind: Accumulator, output: DataType, argument: &Expr, call: &AggregateCall) -> Expr {
         let update = ComponentUpdate { argument: Some(argument.clone()), guard: call.filter.clone() };
-        self.push(kind, output, update, first)
+        self.push(kind, output, update)
     }
 
     /// A result that an object makes in the type of the call.
-    fn object(
-        &mut self,
-        kind: ObjectKind,
-        finish: Finish,
-        argument: &Expr,
-        call: &AggregateCall,
-        first: usize,
-    ) -> Expr {
+    fn object(&mut self, kind: ObjectKind, finish: Finish, argument: &Expr, call: &AggregateCall) -> Expr {
         let update = ComponentUpdate { argument: Some(argument.clone()), guard: call.filter.clone() };
         let component = self.component(Accumulator::Object(kind, phys_of_value(&argument.data_type)), update);
         let nullable = finish != Finish::Estimate && finish != Finish::Count;
-        self.output(ComponentOutput { component, finish, data_type: call.data_type.clone(), nullable }, first)
+        self.output(ComponentOutput { component, finish, data_type: call.data_type.clone(), nullable })
     }
 
     /// COUNT, SUM and AVG of the distinct values.
-    fn distinct(&mut self, argument: &Expr, call: &AggregateCall, first: usize) -> Expr {
+    fn distinct(&mut self, argument: &Expr, call: &AggregateCall) -> Expr {
         let count = AggregateCall { data_type: DataType::BigInt, nullable: false, ..call.clone() };
-        let count = self.object(ObjectKind::Distinct, Finish::Count, argument, &count, first);
+        let count = self.object(ObjectKind::Distinct, Finish::Count, argument, &count);
         let sum_type = match call.function {
             AggregateFunction::Count => return count,
             AggregateFunction::Sum => call.data_type.clone(),
             _ => widest(&argument.data_type),
         };
         let sum = AggregateCall { data_type: sum_type, nullable: true, ..call.clone() };
-        let sum = checked(self.object(ObjectKind::Distinct, Finish::Sum, argument, &sum, first));
+        let sum = checked(self.object(ObjectKind::Distinct, Finish::Sum, argument, &sum));
         match call.function {
             AggregateFunction::Sum => sum,
             _ => unless_few(&count, 1, quotient(sum, &count, call)),
         }
     }
 
-    fn count(&mut self, argument: Option<&Expr>, call: &AggregateCall, first: usize) -> Expr {
+    fn count(&mut self, argument: Option<&Expr>, call: &AggregateCall) -> Expr {
         let update = ComponentUpdate { argument: argument.filter(|a| a.nullable).cloned(), guard: call.filter.clone() };
-        self.push(Accumulator::Count, DataType::BigInt, update, first)
+        self.push(Accumulator::Count, DataType::BigInt, update)
     }
 
     /// A result is missing only through NULLs, a FILTER, or as that of a global aggregation over no rows.
-    fn null_when_empty(&mut self, value: Expr, argument: &Expr, call: &AggregateCall, first: usize) -> Expr {
+    fn null_when_empty(&mut self, value: Expr, argument: &Expr, call: &AggregateCall) -> Expr {
         if !call.nullable {
             return value;
         }
-        let count = self.count(Some(argument), call, first);
+        let count = self.count(Some(argument), call);
         unless_few(&count, 1, value)
     }
 
     /// A sum of decimals so wide that 128 bits could wrap in a window that can be: NULL when they have, which the sum as
     /// DOUBLE tells. It need not be exact: 128 bits hold more than 38 digits, beyond which [`checked`] gives NULL anyway.
-    fn unless_wrapped(&mut self, sum: Expr, argument: &Expr, call: &AggregateCall, first: usize) -> Expr {
+    fn unless_wrapped(&mut self, sum: Expr, argument: &Expr, call: &AggregateCall) -> Expr {
         let DataType::Decimal { precision, scale } = argument.data_type else { return sum };
         if precision <= NEVER_WRAPS {
             return sum;
         }
         let number = argument.clone().cast_to(DataType::Double);
-        let about = self.add(Accumulator::SumF64, DataType::Double, &number, call, first);
+        let about = self.add(Accumulator::SumF64, DataType::Double, &number, call);
         let bound = 1.5 * 10f64.powi(38 - i32::from(scale));
         let limit = |value: f64| Expr::literal(Value::Float(value), DataType::Double);
-        let inside = ExprKind::And(vec![
-            compare(CompareOp::Less, limit(-bound), about.clone()),
-            compare(CompareOp::Less, about, limit(bound)),
+        let inside = Expr::all(vec![
+            Expr::compare(CompareOp::Less, limit(-bound), about.clone()),
+            Expr::compare(CompareOp::Less, about, limit(bound)),
         ]);
-        let data_type = sum.data_type.clone();
-        let null = Expr::literal(Value::Null, data_type.clone());
-        let inside = Expr::new(inside, DataType::Boolean, false);
-        Expr::new(ExprKind::Case(vec![(inside, sum)], Box::new(null)), data_type, true)
+        value_if(inside, sum)
     }
 
-    fn average(&mut self, argument: &Expr, call: &AggregateCall, first: usize) -> Expr {
+    fn average(&mut self, argument: &Expr, call: &AggregateCall) -> Expr {
         let (accumulator, sum_type) = (sum_of(&argument.data_type), widest(&argument.data_type));
-        let sum = self.add(accumulator, sum_type, argument, call, first);
-        let sum = self.unless_wrapped(sum, argument, call, first);
-        let count = self.count(Some(argument), call, first);
+        let sum = self.add(accumulator, sum_type, argument, call);
+        let sum = self.unless_wrapped(sum, argument, call);
+        let count = self.count(Some(argument), call);
         // The division stands in a lazy branch, so an empty group does not divide by zero.
-        self.null_when_empty(quotient(sum, &count, call), argument, call, first)
+        self.null_when_empty(quotient(sum, &count, call), argument, call)
     }
 
     /// Variances, deviations, covariances and correlation of pairs (y, x), from the sums of y, x, y², x² and y·x: with n
     /// pairs, the sum of the products of deviations is Σyx - Σy·Σx / n.
-    fn moments(&mut self, y: &Expr, x: &Expr, call: &AggregateCall, first: usize) -> Expr {
+    fn moments(&mut self, y: &Expr, x: &Expr, call: &AggregateCall) -> Expr {
         use AggregateFunction as F;
         let double = |e: &Expr| e.clone().cast_to(DataType::Double);
         let (y, x) = (double(y), double(x));
         // Each sum takes in the pairs where neither is NULL: their product says so.
-        let product = |a: &Expr, b: &Expr| arithmetic(ArithmeticOp::Multiply, a.clone(), b.clone());
+        let product = |a: &Expr, b: &Expr| Expr::arithmetic(ArithmeticOp::Multiply, a.clone(), b.clone());
         let guard = |other: &Expr| {
-            let there = Expr::new(ExprKind::IsNotNull(Box::new(other.clone())), DataType::Boolean, false);
+            let there = other.clone().is_not_null();
             match (&call.filter, other.nullable && y != x) {
                 (filter, false) => filter.clone(),
                 (None, true) => Some(there),
-                (Some(filter), true) => {
-                    let nullable = filter.nullable;
-                    Some(Expr::new(ExprKind::And(vec![filter.clone(), there]), DataType::Boolean, nullable))
-                }
+                (Some(filter), true) => Some(Expr::all(vec![filter.clone(), there])),
             }
         };
         let mut sum = |value: Expr, other: &Expr| {
             let update = ComponentUpdate { argument: Some(value), guard: guard(other) };
-            self.push(Accumulator::SumF64, DataType::Double, update, first)
+            self.push(Accumulator::SumF64, DataType::Double, update)
         };
         let (sum_y, sum_x) = (sum(y.clone(), &x), sum(x.clone(), &y));
         let (sum_yx, sum_yy, sum_xx) = (sum(product(&y, &x), &x), sum(product(&y, &y), &x), sum(product(&x, &x), &y));
         // The number of values of one variable is that of COUNT and AVG too.
         let product_of_pair = product(&y, &x);
-        let count = self.count(call.arguments.first().filter(|_| y == x).or(Some(&product_of_pair)), call, first);
+        let count = self.count(call.arguments.first().filter(|_| y == x).or(Some(&product_of_pair)), call);
         let n = count.clone().cast_to(DataType::Double);
-        let divide = |a: Expr, b: Expr| arithmetic(ArithmeticOp::Divide, a, b);
-        let subtract = |a: Expr, b: Expr| arithmetic(ArithmeticOp::Subtract, a, b);
+        let divide = |a: Expr, b: Expr| Expr::arithmetic(ArithmeticOp::Divide, a, b);
+        let subtract = |a: Expr, b: Expr| Expr::arithmetic(ArithmeticOp::Subtract, a, b);
         let deviations = |ab: Expr, a: &Expr, b: &Expr| subtract(ab, divide(product(a, b), n.clone()));
         let zero = || Expr::literal(Value::Float(0.0), DataType::Double);
         // Rounding can bring the sum of squares of equal values below zero.
         let squares = |xx: Expr, x: &Expr| {
             let value = deviations(xx, x, x);
-            let negative = compare(CompareOp::Less, value.clone(), zero());
+            let negative = Expr::compare(CompareOp::Less, value.clone(), zero());
             Expr::new(ExprKind::Case(vec![(negative, zero())], Box::new(value)), DataType::Double, false)
         };
         let root =
@@ -376,37 +376,24 @@ impl Components {
             F::CovarSamp => unless_few(&count, 2, divide(deviations(sum_yx, &sum_y, &sum_x), less_one)),
             _ => {
                 let spread = root(product(&squares(sum_yy, &sum_y), &squares(sum_xx, &sum_x)));
-                let varies = compare(CompareOp::Greater, spread.clone(), zero());
-                let null = Expr::literal(Value::Null, DataType::Double);
-                let value = divide(deviations(sum_yx, &sum_y, &sum_x), spread);
-                Expr::new(ExprKind::Case(vec![(varies, value)], Box::new(null)), DataType::Double, true)
+                let varies = Expr::compare(CompareOp::Greater, spread.clone(), zero());
+                value_if(varies, divide(deviations(sum_yx, &sum_y, &sum_x), spread))
             }
         }
     }
 
-    fn extreme(&mut self, argument: &Expr, is_min: bool, call: &AggregateCall, first: usize) -> Expr {
+    fn extreme(&mut self, argument: &Expr, is_min: bool, call: &AggregateCall) -> Expr {
         let pick = |min, max| if is_min { min } else { max };
         let data_type = &argument.data_type;
         if *data_type == DataType::Boolean {
             // FALSE < TRUE: the extreme of 0 and 1.
-            let number = Expr::new(
-                ExprKind::Case(
-                    vec![
-                        (argument.clone(), Expr::literal(Value::Int(1), DataType::TinyInt)),
-                        (
-                            Expr::new(ExprKind::IsNull(Box::new(argument.clone())), DataType::Boolean, false),
-                            Expr::literal(Value::Null, DataType::TinyInt),
-                        ),
-                    ],
-                    Box::new(Expr::literal(Value::Int(0), DataType::TinyInt)),
-                ),
-                DataType::TinyInt,
-                argument.nullable,
-            );
+            let tiny = |n| Expr::literal(Value::Int(n), DataType::TinyInt);
+            let is_null = Expr::new(ExprKind::IsNull(Box::new(argument.clone())), DataType::Boolean, false);
+            let cases = vec![(argument.clone(), tiny(1)), (is_null, Expr::null(DataType::TinyInt))];
+            let number = Expr::new(ExprKind::Case(cases, Box::new(tiny(0))), DataType::TinyInt, argument.nullable);
             let kind = pick(Accumulator::MinI64, Accumulator::MaxI64);
-            let value = self.add(kind, DataType::TinyInt, &number, call, first);
-            let one = Expr::literal(Value::Int(1), DataType::TinyInt);
-            return self.null_when_empty(compare(CompareOp::Equal, value, one), &number, call, first);
+            let value = self.add(kind, DataType::TinyInt, &number, call);
+            return self.null_when_empty(Expr::compare(CompareOp::Equal, value, tiny(1)), &number, call);
         }
         let kind = match data_type {
             DataType::Decimal { .. } => pick(Accumulator::MinI128, Accumulator::MaxI128),
@@ -414,10 +401,10 @@ impl Components {
             t if t.is_string() || t.is_binary() => pick(Accumulator::MinStr, Accumulator::MaxStr),
             _ => pick(Accumulator::MinI64, Accumulator::MaxI64),
         };
-        let value = self.add(kind, data_type.clone(), argument, call, first);
+        let value = self.add(kind, data_type.clone(), argument, call);
         match kind {
             Accumulator::MinStr | Accumulator::MaxStr => value,
-            _ => self.null_when_empty(value, argument, call, first),
+            _ => self.null_when_empty(value, argument, call),
         }
     }
 }
@@ -444,22 +431,17 @@ fn phys_of_value(data_type: &DataType) -> Phys {
     }
 }
 
-fn arithmetic(op: ArithmeticOp, a: Expr, b: Expr) -> Expr {
-    let (data_type, nullable) = (a.data_type.clone(), a.nullable || b.nullable);
-    Expr::new(ExprKind::Arithmetic(op, Box::new(a), Box::new(b)), data_type, nullable)
-}
-
-fn compare(op: CompareOp, a: Expr, b: Expr) -> Expr {
-    let nullable = a.nullable || b.nullable;
-    Expr::new(ExprKind::Compare(op, Box::new(a), Box::new(b)), DataType::Boolean, nullable)
-}
-
 /// NULL when the count is below `least`, else the value, which is computed only then.
 fn unless_few(count: &Expr, least: i64, value: Expr) -> Expr {
-    let few = compare(CompareOp::Less, count.clone(), Expr::literal(Value::Int(least), DataType::BigInt));
-    let data_type = value.data_type.clone();
-    let null = Expr::literal(Value::Null, data_type.clone());
+    let few = Expr::compare(CompareOp::Less, count.clone(), Expr::literal(Value::Int(least), DataType::BigInt));
+    let (data_type, null) = (value.data_type.clone(), Expr::null(value.data_type.clone()));
     Expr::new(ExprKind::Case(vec![(few, null)], Box::new(value)), data_type, true)
+}
+
+/// The value if the condition is TRUE, else NULL.
+fn value_if(condition: Expr, value: Expr) -> Expr {
+    let (data_type, null) = (value.data_type.clone(), Expr::null(value.data_type.clone()));
+    Expr::new(ExprKind::Case(vec![(condition, value)], Box::new(null)), data_type, true)
 }
 
 /// The mean, in the type of AVG.

@@ -46,17 +46,15 @@ impl PartialEq for Common {
 /// Common relations can be a chain of thousands: it is dropped in a loop.
 impl Drop for Common {
     fn drop(&mut self) {
-        let mut pending = vec![std::mem::replace(&mut self.rel, Rel::Union { inputs: vec![] })];
+        let mut pending = vec![self.rel.take()];
         while let Some(mut rel) = pending.pop() {
             if let Rel::Common(common) = rel {
                 if let Some(mut last) = Arc::into_inner(common) {
-                    pending.push(std::mem::replace(&mut last.rel, Rel::Union { inputs: vec![] }));
+                    pending.push(last.rel.take());
                 }
                 continue;
             }
-            for input in rel.inputs_mut() {
-                pending.push(std::mem::replace(input, Rel::Union { inputs: vec![] }));
-            }
+            pending.extend(rel.inputs_mut().into_iter().map(Rel::take));
         }
     }
 }

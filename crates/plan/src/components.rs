@@ -19,13 +19,6 @@ pub struct SlotAggregates {
     pub calls: Vec<String>,
 }
 
-impl SlotAggregates {
-    /// Columns of the outputs.
-    pub(crate) fn output_fields(&self) -> impl Iterator<Item = Field> + '_ {
-        output_fields(&self.outputs)
-    }
-}
-
 /// A column that shows an accumulator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComponentOutput {

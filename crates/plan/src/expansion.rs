@@ -6,9 +6,9 @@ use crate::shape::meaning::{Digest, Digester, Known};
 use millstream_types::{Field, Schema};
 
 /// What a flat map says of itself. Its file in `operators` answers; EXPLAIN, the shape of states and the lowering ask.
-pub(crate) trait Expansion<'a> {
+pub(crate) trait Expansion {
     /// Values that it needs of each row: appended to the columns that the program before it emits.
-    fn arguments(&self) -> &'a [Expr];
+    fn arguments(&self) -> &[Expr];
 
     /// Columns that it appends.
     fn appended(&self, lookups: &[LookupTable]) -> Vec<Field>;

@@ -5,7 +5,7 @@
 
 use arrow_array::ArrayRef;
 use millstream_abi::RuntimeFn;
-use millstream_types::{DataType, Value};
+use millstream_types::{DataType, Field, Value};
 use std::fmt;
 use std::sync::Arc;
 
@@ -167,6 +167,35 @@ pub fn column_name(i: usize) -> String {
     format!("column{i}")
 }
 
+/// The direct operands of a kind of expression, in order.
+macro_rules! operands {
+    ($kind:expr, $each:ident, $inner:ident) => {
+        match $kind {
+            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::CurrentWatermark | ExprKind::ProcessingTime => {
+                vec![]
+            }
+            ExprKind::Field(e, _)
+            | ExprKind::Negate(e)
+            | ExprKind::Not(e)
+            | ExprKind::IsNull(e)
+            | ExprKind::IsNotNull(e)
+            | ExprKind::IsBoolean(e, _)
+            | ExprKind::InList(e, _)
+            | ExprKind::Cast { operand: e, .. }
+            | ExprKind::WindowStart(e, _) => vec![e.$inner()],
+            ExprKind::Arithmetic(_, a, b) | ExprKind::AddInterval(a, b) | ExprKind::Compare(_, a, b) => {
+                vec![a.$inner(), b.$inner()]
+            }
+            ExprKind::And(es) | ExprKind::Or(es) | ExprKind::Call(_, es) | ExprKind::Vector(_, es) => {
+                es.$each().collect()
+            }
+            ExprKind::Case(branches, otherwise) => {
+                branches.$each().flat_map(|(c, v)| [c, v]).chain([otherwise.$inner()]).collect()
+            }
+        }
+    };
+}
+
 impl Expr {
     /// An expression without a place in the text.
     pub fn new(kind: ExprKind, data_type: DataType, nullable: bool) -> Expr {
@@ -196,6 +225,54 @@ impl Expr {
         Expr::literal(Value::Boolean(value), DataType::Boolean)
     }
 
+    /// NULL of a type.
+    pub fn null(data_type: DataType) -> Expr {
+        Expr::literal(Value::Null, data_type)
+    }
+
+    /// `left op right` in the type of the left.
+    pub fn arithmetic(op: ArithmeticOp, left: Expr, right: Expr) -> Expr {
+        let (data_type, nullable) = (left.data_type.clone(), left.nullable || right.nullable);
+        Expr::new(ExprKind::Arithmetic(op, Box::new(left), Box::new(right)), data_type, nullable)
+    }
+
+    /// `left op right`
+    pub fn compare(op: CompareOp, left: Expr, right: Expr) -> Expr {
+        let nullable = left.nullable || right.nullable;
+        Expr::new(ExprKind::Compare(op, Box::new(left), Box::new(right)), DataType::Boolean, nullable)
+    }
+
+    /// The conjunction of two or more conditions.
+    pub fn all(conditions: Vec<Expr>) -> Expr {
+        let nullable = conditions.iter().any(|e| e.nullable);
+        Expr::new(ExprKind::And(conditions), DataType::Boolean, nullable)
+    }
+
+    /// `self IS NOT NULL`
+    #[must_use]
+    pub fn is_not_null(self) -> Expr {
+        Expr::new(ExprKind::IsNotNull(Box::new(self)), DataType::Boolean, false)
+    }
+
+    /// This time, plus milliseconds.
+    #[must_use]
+    pub fn plus_ms(self, ms: i64) -> Expr {
+        let (data_type, nullable) = (self.data_type.clone(), self.nullable);
+        let interval = Expr::literal(Value::Int(ms), DataType::IntervalMilli);
+        Expr::new(ExprKind::AddInterval(Box::new(self), Box::new(interval)), data_type, nullable)
+    }
+
+    /// The column that it is under a name.
+    pub fn field(&self, name: impl Into<String>) -> Field {
+        Field::new(name, self.data_type.clone(), self.nullable)
+    }
+
+    /// Takes the expression out of a place where another one is put.
+    #[must_use]
+    pub fn take(&mut self) -> Expr {
+        std::mem::replace(self, Expr::boolean(false))
+    }
+
     /// `self` cast to `data_type`, or `self` when it has that type already.
     #[must_use]
     pub fn cast_to(self, data_type: DataType) -> Expr {
@@ -208,52 +285,12 @@ impl Expr {
 
     /// Direct operands, in order.
     pub fn children(&self) -> Vec<&Expr> {
-        match &self.kind {
-            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::CurrentWatermark | ExprKind::ProcessingTime => {
-                vec![]
-            }
-            ExprKind::Field(e, _)
-            | ExprKind::Negate(e)
-            | ExprKind::Not(e)
-            | ExprKind::IsNull(e)
-            | ExprKind::IsNotNull(e)
-            | ExprKind::IsBoolean(e, _)
-            | ExprKind::InList(e, _)
-            | ExprKind::Cast { operand: e, .. }
-            | ExprKind::WindowStart(e, _) => vec![e],
-            ExprKind::Arithmetic(_, a, b) | ExprKind::AddInterval(a, b) | ExprKind::Compare(_, a, b) => vec![a, b],
-            ExprKind::And(es) | ExprKind::Or(es) | ExprKind::Call(_, es) | ExprKind::Vector(_, es) => {
-                es.iter().collect()
-            }
-            ExprKind::Case(branches, otherwise) => {
-                branches.iter().flat_map(|(c, v)| [c, v]).chain([&**otherwise]).collect()
-            }
-        }
+        operands!(&self.kind, iter, as_ref)
     }
 
     /// Direct operands, in order, to change in place.
     pub fn children_mut(&mut self) -> Vec<&mut Expr> {
-        match &mut self.kind {
-            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::CurrentWatermark | ExprKind::ProcessingTime => {
-                vec![]
-            }
-            ExprKind::Field(e, _)
-            | ExprKind::Negate(e)
-            | ExprKind::Not(e)
-            | ExprKind::IsNull(e)
-            | ExprKind::IsNotNull(e)
-            | ExprKind::IsBoolean(e, _)
-            | ExprKind::InList(e, _)
-            | ExprKind::Cast { operand: e, .. }
-            | ExprKind::WindowStart(e, _) => vec![e],
-            ExprKind::Arithmetic(_, a, b) | ExprKind::AddInterval(a, b) | ExprKind::Compare(_, a, b) => vec![a, b],
-            ExprKind::And(es) | ExprKind::Or(es) | ExprKind::Call(_, es) | ExprKind::Vector(_, es) => {
-                es.iter_mut().collect()
-            }
-            ExprKind::Case(branches, otherwise) => {
-                branches.iter_mut().flat_map(|(c, v)| [c, v]).chain([&mut **otherwise]).collect()
-            }
-        }
+        operands!(&mut self.kind, iter_mut, as_mut)
     }
 
     /// Calls `visit` on this expression and everything below it, parents first.
@@ -268,24 +305,37 @@ impl Expr {
     #[must_use]
     pub fn rewrite(mut self, change: &mut impl FnMut(Expr) -> Expr) -> Expr {
         for child in self.children_mut() {
-            let taken = std::mem::replace(child, Expr::boolean(false));
-            *child = taken.rewrite(change);
+            *child = child.take().rewrite(change);
         }
         change(self)
+    }
+
+    /// Calls `visit` with every input column that it uses.
+    pub fn each_column(&self, mut visit: impl FnMut(usize)) {
+        self.walk(&mut |e| {
+            if let ExprKind::Column(i) = e.kind {
+                visit(i);
+            }
+        });
+    }
+
+    /// The same over an input whose columns have other positions.
+    #[must_use]
+    pub fn renumbered(self, position: impl Fn(usize) -> usize) -> Expr {
+        self.rewrite(&mut |mut e| {
+            if let ExprKind::Column(i) = &mut e.kind {
+                *i = position(*i);
+            }
+            e
+        })
     }
 
     /// Replaces every input column by the expression of that position: what a projection below computes.
     #[must_use]
     pub fn substitute(self, columns: &[Expr]) -> Expr {
         self.rewrite(&mut |e| match e.kind {
-            ExprKind::Column(i) => {
-                let span = e.span;
-                let mut replacement = columns[i].clone();
-                if replacement.span == Span::default() {
-                    replacement.span = span;
-                }
-                replacement
-            }
+            ExprKind::Column(i) if columns[i].span == Span::default() => columns[i].clone().at(e.span),
+            ExprKind::Column(i) => columns[i].clone(),
             _ => e,
         })
     }

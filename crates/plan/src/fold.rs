@@ -20,12 +20,10 @@ fn fold_within(mut rel: Rel, evaluate: &mut dyn FnMut(&Expr) -> Option<Value>, c
         return Rel::Common(changed.once(common, |changed, rel| fold_within(rel.clone(), evaluate, changed)));
     }
     for input in rel.inputs_mut() {
-        let taken = std::mem::replace(input, Rel::Union { inputs: vec![] });
-        *input = fold_within(taken, evaluate, changed);
+        *input = fold_within(input.take(), evaluate, changed);
     }
     for expr in rel.expressions_mut() {
-        let taken = std::mem::replace(expr, Expr::boolean(false));
-        *expr = fold(taken, evaluate);
+        *expr = fold(expr.take(), evaluate);
     }
     rel
 }

@@ -1,6 +1,6 @@
 //! What all keyed operators have: inputs with keys and times, and answers about themselves.
 
-use crate::components::SlotAggregates;
+use crate::components::{SlotAggregates, output_fields};
 use crate::expr::Expr;
 use crate::logical::JoinKind;
 use millstream_types::{DataType, Field, Schema};
@@ -32,30 +32,38 @@ pub struct SortColumn {
     pub nulls_first: bool,
 }
 
-/// What a keyed operator says of itself. Its file in `operators` answers; EXPLAIN, the shape of its state, the planner and the
-/// lowering ask.
-pub(crate) trait Keyed<'a> {
+/// What a keyed operator says of itself. Its file in `operators` answers; EXPLAIN, the shape of its state, the planner, the
+/// lowering and the runtime ask.
+pub trait Keyed {
     /// What EXPLAIN calls it, over the columns of its inputs. Condition and components follow.
     fn text(&self, inputs: &Schema) -> String;
 
     /// What checkpoints call it, and its constants by name. These words stay: other words make checkpoints unusable.
     fn state(&self) -> (&'static str, Vec<(&'static str, String)>);
 
-    /// The columns that it puts out.
-    fn output(&self, keys: &[Field], inputs: &[KeyedInput]) -> Schema;
-
-    /// What a pair of rows must fulfil besides equal keys, over left, then right columns.
-    fn residual(&self) -> Option<&'a Expr> {
+    /// Of a join: which rows without a partner it keeps, and what a pair of rows must fulfil besides equal keys, over left, then right
+    /// columns.
+    fn pairs(&self) -> Option<(JoinKind, Option<&Expr>)> {
         None
+    }
+
+    /// What a pair of rows must fulfil besides equal keys.
+    fn residual(&self) -> Option<&Expr> {
+        self.pairs()?.1
     }
 
     /// What it aggregates in slots.
-    fn aggregates(&self) -> Option<&'a SlotAggregates> {
+    fn aggregates(&self) -> Option<&SlotAggregates> {
         None
     }
 
+    /// Columns that it puts out behind the others.
+    fn appended(&self) -> Vec<Field> {
+        vec![]
+    }
+
     /// What rows of a key are ordered by.
-    fn order(&self) -> &'a [SortColumn] {
+    fn order(&self) -> &[SortColumn] {
         &[]
     }
 
@@ -68,10 +76,21 @@ pub(crate) trait Keyed<'a> {
     fn shows_keys(&self) -> bool {
         false
     }
+
+    /// The columns that it puts out: those of the pairs of a join; else those that it shows, what it aggregates, and what it appends.
+    fn output(&self, keys: &[Field], inputs: &[KeyedInput]) -> Schema {
+        if let Some((kind, _)) = self.pairs() {
+            return joined(kind, inputs);
+        }
+        let mut fields: Vec<Field> = if self.shows_keys() { keys.to_vec() } else { arriving(inputs).collect() };
+        fields.extend(self.aggregates().into_iter().flat_map(|aggregates| output_fields(&aggregates.outputs)));
+        fields.extend(self.appended());
+        Schema::new(fields)
+    }
 }
 
 /// The columns of a join: left, right (SEMI, ANTI: left).
-pub(crate) fn joined(kind: JoinKind, inputs: &[KeyedInput]) -> Schema {
+fn joined(kind: JoinKind, inputs: &[KeyedInput]) -> Schema {
     let [left, right] = inputs else { return Schema::default() };
     let optional = |is_optional: bool| move |f: &Field| Field { nullable: f.nullable || is_optional, ..f.clone() };
     let mut fields: Vec<Field> = left.schema.fields.iter().map(optional(kind.left_is_optional())).collect();
@@ -86,10 +105,9 @@ pub(crate) fn join_constant(kind: JoinKind) -> (&'static str, String) {
     ("join", kind.text().to_uppercase())
 }
 
-/// The columns of its input, or of what it aggregates, and the window.
-pub(crate) fn windowed(columns: impl Iterator<Item = Field>) -> Schema {
-    let bounds = ["window_start", "window_end"].map(|name| Field::new(name, DataType::Timestamp(3), false));
-    Schema::new(columns.chain(bounds).collect())
+/// `window_start` and `window_end`.
+pub(crate) fn window_bounds() -> Vec<Field> {
+    ["window_start", "window_end"].map(|name| Field::new(name, DataType::Timestamp(3), false)).to_vec()
 }
 
 /// The columns that arrive at an operator of one input, as far as it has one.

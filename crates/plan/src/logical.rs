@@ -310,6 +310,28 @@ pub enum JoinStrategy {
     Lookup,
 }
 
+impl JoinStrategy {
+    /// The times of left and right that rows meet by, besides their keys.
+    pub fn times(&self) -> Option<(&Expr, &Expr)> {
+        match self {
+            JoinStrategy::Window { left_time, right_time, .. }
+            | JoinStrategy::Interval { left_time, right_time, .. }
+            | JoinStrategy::Versioned { left_time, right_time } => Some((left_time, right_time)),
+            JoinStrategy::Regular { .. } | JoinStrategy::Lookup => None,
+        }
+    }
+
+    /// The same, to change in place.
+    pub fn times_mut(&mut self) -> Option<(&mut Expr, &mut Expr)> {
+        match self {
+            JoinStrategy::Window { left_time, right_time, .. }
+            | JoinStrategy::Interval { left_time, right_time, .. }
+            | JoinStrategy::Versioned { left_time, right_time } => Some((left_time, right_time)),
+            JoinStrategy::Regular { .. } | JoinStrategy::Lookup => None,
+        }
+    }
+}
+
 /// A column to sort by.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SortKey {
@@ -350,23 +372,14 @@ impl Rel {
             Rel::Values { schema, .. } => schema.clone(),
             Rel::Common(common) => common.schema().clone(),
             Rel::Filter { input, .. } | Rel::Limit { input, .. } => input.schema(),
-            Rel::Project { columns, .. } => {
-                Schema::new(columns.iter().map(|(e, name)| Field::new(name, e.data_type.clone(), e.nullable)).collect())
-            }
+            Rel::Project { columns, .. } => Schema::new(columns.iter().map(|(e, name)| e.field(name)).collect()),
             Rel::Aggregate { window, keys, aggregates, .. } => {
-                let mut fields: Vec<Field> =
-                    keys.iter().map(|(e, name)| Field::new(name, e.data_type.clone(), e.nullable)).collect();
-                fields.extend(aggregates.iter().map(|(a, name)| Field::new(name, a.data_type.clone(), a.nullable)));
-                if let Some(time) = &window.time {
-                    fields.extend(window_fields(&time.data_type));
-                }
+                let mut fields: Vec<Field> = keys.iter().map(|(e, name)| e.field(name)).collect();
+                fields.extend(aggregates.iter().map(|(call, name)| call.field(name)));
+                fields.extend(window.time.iter().flat_map(|time| window_fields(&time.data_type)));
                 Schema::new(fields)
             }
-            Rel::Windowed { input, time, .. } => {
-                let mut schema = input.schema();
-                schema.fields.extend(window_fields(&time.data_type));
-                schema
-            }
+            Rel::Windowed { input, time, .. } => input.schema_with(window_fields(&time.data_type)),
             Rel::Join { left, right, kind, .. } => {
                 let (mut schema, mut right) = (left.schema(), right.schema());
                 if !kind.shows_right() {
@@ -377,22 +390,11 @@ impl Rel {
                 schema.fields.append(&mut right.fields);
                 schema
             }
-            Rel::Rank { input, .. } => {
-                let mut schema = input.schema();
-                schema.fields.push(Field::new("rownum", DataType::BigInt, false));
-                schema
-            }
+            Rel::Rank { input, .. } => input.schema_with([Field::new("rownum", DataType::BigInt, false)]),
             Rel::Over { input, aggregates, .. } => {
-                let mut schema = input.schema();
-                let field = |(a, name): &(AggregateCall, String)| Field::new(name, a.data_type.clone(), a.nullable);
-                schema.fields.extend(aggregates.iter().map(field));
-                schema
+                input.schema_with(aggregates.iter().map(|(call, name)| call.field(name)))
             }
-            Rel::Unnest { input, columns, .. } => {
-                let mut schema = input.schema();
-                schema.fields.extend(columns.iter().cloned());
-                schema
-            }
+            Rel::Unnest { input, columns, .. } => input.schema_with(columns.iter().cloned()),
             Rel::Union { inputs } => {
                 let mut schema = inputs[0].schema();
                 for other in &inputs[1..] {
@@ -403,6 +405,13 @@ impl Rel {
                 schema
             }
         }
+    }
+
+    /// Its columns, and others behind them.
+    fn schema_with(&self, appended: impl IntoIterator<Item = Field>) -> Schema {
+        let mut schema = self.schema();
+        schema.fields.extend(appended);
+        schema
     }
 }
 
@@ -453,6 +462,12 @@ impl Rel {
         }
     }
 
+    /// Takes the relation out of a place where another one is put.
+    #[must_use]
+    pub fn take(&mut self) -> Rel {
+        std::mem::replace(self, Rel::Union { inputs: vec![] })
+    }
+
     /// The expressions of this operator alone, to change in place; those of a scanned table are not among them.
     pub fn expressions_mut(&mut self) -> Vec<&mut Expr> {
         match self {
@@ -462,26 +477,19 @@ impl Rel {
             Rel::Project { columns, .. } => columns.iter_mut().map(|(e, _)| e).collect(),
             Rel::Windowed { time, partition, .. } => [time].into_iter().chain(partition).collect(),
             Rel::Aggregate { window, keys, aggregates, .. } => {
-                let calls =
-                    aggregates.iter_mut().flat_map(|(call, _)| call.arguments.iter_mut().chain(&mut call.filter));
+                let calls = aggregates.iter_mut().flat_map(|(call, _)| call.expressions_mut());
                 let window = window.time.iter_mut().chain(&mut window.start);
                 window.chain(keys.iter_mut().map(|(e, _)| e)).chain(calls).collect()
             }
             Rel::Join { strategy, keys, residual, .. } => {
-                let times = match strategy {
-                    JoinStrategy::Window { left_time, right_time, .. }
-                    | JoinStrategy::Interval { left_time, right_time, .. }
-                    | JoinStrategy::Versioned { left_time, right_time } => vec![left_time, right_time],
-                    JoinStrategy::Regular { .. } | JoinStrategy::Lookup => vec![],
-                };
-                times.into_iter().chain(keys.iter_mut().flat_map(|(l, r)| [l, r])).chain(residual).collect()
+                let times = strategy.times_mut().into_iter().flat_map(|(left, right)| [left, right]);
+                times.chain(keys.iter_mut().flat_map(|(l, r)| [l, r])).chain(residual).collect()
             }
             Rel::Rank { time, partition, order, .. } => {
                 [time].into_iter().chain(partition).chain(order.iter_mut().map(|k| &mut k.expr)).collect()
             }
             Rel::Over { time, partition, aggregates, .. } => {
-                let calls =
-                    aggregates.iter_mut().flat_map(|(call, _)| call.arguments.iter_mut().chain(&mut call.filter));
+                let calls = aggregates.iter_mut().flat_map(|(call, _)| call.expressions_mut());
                 time.iter_mut().chain(partition).chain(calls).collect()
             }
             Rel::Unnest { collection, .. } => vec![collection],

@@ -13,11 +13,14 @@
 
 pub use crate::components::{ComponentOutput, ComponentUpdate, SlotAggregates};
 use crate::expr::{Expr, ExprKind};
-pub use crate::keyed::{KeyedInput, SortColumn};
+pub use crate::keyed::{Keyed, KeyedInput, SortColumn};
 use crate::logical::Table;
 pub use crate::operators::aggregate::Aggregation;
 pub use crate::operators::lookup::LookupTable;
-pub use crate::operators::{FlatMap, KeyedKind, Operator};
+pub use crate::operators::{
+    CountWindows, FlatMap, IntervalJoin, KeyedKind, Lookup, Operator, Over, Rank, RegularJoin, Repeat, Sessions,
+    Unnest, VersionedJoin, WindowJoin, Windows,
+};
 use crate::window::Timeline;
 pub use millstream_abi::Combination;
 use millstream_types::text::zone::Zone;

@@ -74,16 +74,13 @@ pub(crate) fn build(
     let budget = MemoryBudget::new(config.memory.of(available_memory()));
     stats.watch_memory(&budget);
     let checkpointing = checkpoints.map(|config| Arc::new(Checkpointing::new(config)));
-    let restored = match &checkpointing {
-        Some(checkpointing) => Restored::new(checkpointing, &plan)?,
-        None => None,
-    };
+    let restored = checkpointing.as_ref().map(|it| Restored::new(it, &plan)).transpose()?.flatten();
     let mut streams = Streams::new(&plan, restored.as_ref());
     let mut runtimes = Vec::with_capacity(sources.len());
     let mut readers = vec![0; phases];
     for (index, (source, source_plan)) in sources.into_iter().zip(&plan.sources).enumerate() {
-        let (runtime, at_a_time) = streams.source(index, source, source_plan, &config, stats)?;
-        readers[source_plan.phase] += at_a_time;
+        let runtime = streams.source(index, source, source_plan, &config, stats)?;
+        readers[source_plan.phase] += runtime.readers;
         runtimes.push(runtime);
     }
     let outputs = streams.outputs();
@@ -91,8 +88,12 @@ pub(crate) fn build(
     let topology = Topology::new(config.workers, config.numa_nodes);
     let scheduler = Arc::new(Scheduler::new(&config, &topology));
     stats.open(&streams, &scheduler, config.workers);
-    let groups = WatermarkGroups::new(&plan);
-    let groups = streams.iter().map(|stream| groups.of(&plan, stream.feed)).collect();
+    let groups = watermark_groups(&plan);
+    let group = |stream: &Arc<Stream>| match stream.feed {
+        Feed::Split(split) => groups[split.source],
+        Feed::Station(_) => None,
+    };
+    let groups = streams.iter().map(group).collect();
     let has_state = !plan.aggregations.is_empty() || !plan.operators.is_empty();
     let host = Arc::new(Host {
         spilling: Spilling::new(&config.spill, has_state, &budget, &stats.spill),
@@ -136,8 +137,8 @@ pub(crate) fn build(
 fn pipeline(plan: &QueryPlan, number: usize, code: StagedCode, tables: &[Arc<LookupTable>]) -> Pipeline {
     let planned = &plan.pipelines[number];
     let flat_map = |operator: &Operator| match operator {
-        Operator::FlatMap(flat_map @ FlatMap::Lookup { table, .. }) => {
-            Some((flat_map.clone(), Some(Arc::clone(&tables[*table]))))
+        Operator::FlatMap(flat_map @ FlatMap::Lookup(lookup)) => {
+            Some((flat_map.clone(), Some(Arc::clone(&tables[lookup.table]))))
         }
         Operator::FlatMap(flat_map) => Some((flat_map.clone(), None)),
         Operator::Filter(_) | Operator::Project(_) => None,
@@ -148,7 +149,8 @@ fn pipeline(plan: &QueryPlan, number: usize, code: StagedCode, tables: &[Arc<Loo
         number,
         code,
         flat_maps: planned.operators.iter().filter_map(flat_map).collect(),
-        reads_watermark: planned.reads_watermark(),
+        // A row that is exchanged has the watermark in its place.
+        reads_watermark: planned.reads_watermark() || matches!(planned.end, PipelineEnd::Exchange { .. }),
         place: before as u16,
         input: if let PipelineEnd::Exchange { port, .. } = planned.end { port } else { 0 },
     }
@@ -238,7 +240,7 @@ impl<'a> Streams<'a> {
         inputs.enumerate().map(output).collect()
     }
 
-    /// Adds the splits of a source; also returns how many of them are read at a time.
+    /// Adds the splits of a source.
     fn source(
         &mut self,
         index: usize,
@@ -246,7 +248,7 @@ impl<'a> Streams<'a> {
         plan: &SourcePlan,
         config: &RunConfig,
         stats: &QueryStats,
-    ) -> Result<(SourceRuntime, usize), Diagnostic> {
+    ) -> Result<SourceRuntime, Diagnostic> {
         let code = input.event_time;
         let settings = &config.adaptivity;
         let head = input.head.filter(|_| settings.skips_in_decoders());
@@ -261,7 +263,7 @@ impl<'a> Streams<'a> {
             None => None,
         };
         let (mut decoder, mut constant, mut acknowledger) = (None, None, None);
-        let (splits, parallel) = match input.rows {
+        let (splits, readers) = match input.rows {
             SourceRows::Constant { columns, rows } => {
                 constant = Some((columns, rows));
                 let begin = self.restored.map_or(Begin::Fresh, |restored| restored.constant(index));
@@ -297,7 +299,7 @@ impl<'a> Streams<'a> {
             }
         }
         let idle_timeout = plan.watermark.as_ref().and_then(|w| w.idle_timeout_ms).filter(|&ms| ms > 0);
-        let runtime = SourceRuntime {
+        Ok(SourceRuntime {
             number: self.number(PipelineInput::Source(index)),
             decoder,
             event_time,
@@ -308,9 +310,8 @@ impl<'a> Streams<'a> {
             unread: Mutex::new(unread),
             acknowledger: Mutex::new(acknowledger),
             constant: Mutex::new(constant),
-            readers: parallel,
-        };
-        Ok((runtime, parallel))
+            readers,
+        })
     }
 }
 
@@ -420,47 +421,30 @@ fn counter_of_rows(plan: &QueryPlan, aggregation: usize) -> Option<usize> {
     components.filter(|(_, c)| **c == Accumulator::Count).map(|(component, _)| component).find(|&c| counts(c))
 }
 
-/// Sources whose watermarks advance the same operators: which splits flow control compares.
-struct WatermarkGroups {
-    /// For each source, aggregation and keyed operator one that it is connected to, or itself.
-    parents: Vec<usize>,
-}
-
-impl WatermarkGroups {
-    fn new(plan: &QueryPlan) -> WatermarkGroups {
-        let nodes = plan.sources.len() + plan.aggregations.len() + plan.operators.len();
-        let mut groups = WatermarkGroups { parents: (0..nodes).collect() };
-        for pipeline in &plan.pipelines {
-            let end = match pipeline.end {
-                PipelineEnd::Aggregate { aggregation, .. } => PipelineInput::Aggregation(aggregation),
-                PipelineEnd::Exchange { operator, .. } => PipelineInput::Operator(operator),
-                PipelineEnd::Sink(_) | PipelineEnd::Build { .. } => continue,
-            };
-            let (from, into) = (groups.find(plan, pipeline.input), groups.find(plan, end));
-            groups.parents[from] = into;
-        }
-        groups
-    }
-
-    fn find(&self, plan: &QueryPlan, input: PipelineInput) -> usize {
-        let mut node = match input {
-            PipelineInput::Source(source) => source,
-            PipelineInput::Aggregation(aggregation) => plan.sources.len() + aggregation,
-            PipelineInput::Operator(operator) => plan.sources.len() + plan.aggregations.len() + operator,
+/// For each source the number of those whose watermarks advance the same operators: flow control compares their splits. `None` where
+/// reading on completes no window.
+fn watermark_groups(plan: &QueryPlan) -> Vec<Option<usize>> {
+    let (sources, aggregations) = (plan.sources.len(), plan.aggregations.len());
+    let place = |input| match input {
+        PipelineInput::Source(source) => source,
+        PipelineInput::Aggregation(aggregation) => sources + aggregation,
+        PipelineInput::Operator(operator) => sources + aggregations + operator,
+    };
+    // Of each source, aggregation and keyed operator.
+    let mut groups: Vec<usize> = (0..sources + aggregations + plan.operators.len()).collect();
+    for pipeline in &plan.pipelines {
+        let end = match pipeline.end {
+            PipelineEnd::Aggregate { aggregation, .. } => PipelineInput::Aggregation(aggregation),
+            PipelineEnd::Exchange { operator, .. } => PipelineInput::Operator(operator),
+            PipelineEnd::Sink(_) | PipelineEnd::Build { .. } => continue,
         };
-        while self.parents[node] != node {
-            node = self.parents[node];
-        }
-        node
+        let (from, into) = (groups[place(pipeline.input)], groups[place(end)]);
+        groups.iter_mut().filter(|group| **group == from).for_each(|group| *group = into);
     }
-
-    /// The group of the splits of a source; `None` where reading on completes no window.
-    fn of(&self, plan: &QueryPlan, feed: Feed) -> Option<usize> {
-        let Feed::Split(SplitId { source, .. }) = feed else { return None };
-        let rule = plan.sources[source].watermark.as_ref().map(|w| &w.rule);
-        let has_event_time = rule.is_some_and(|rule| *rule != WatermarkRule::ProcessingTime);
-        has_event_time.then(|| self.find(plan, PipelineInput::Source(source)))
-    }
+    let has_event_time = |source: &SourcePlan| {
+        source.watermark.as_ref().is_some_and(|watermark| watermark.rule != WatermarkRule::ProcessingTime)
+    };
+    plan.sources.iter().zip(groups).map(|(source, group)| has_event_time(source).then_some(group)).collect()
 }
 
 /// Whether no rows of a keyed operator come from a source without another operator in between.

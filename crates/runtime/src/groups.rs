@@ -10,6 +10,45 @@ use millstream_functions::FunctionContext;
 use millstream_state::{GroupLookup, GroupTable};
 use millstream_types::Diagnostic;
 
+/// The rows of each group, one group after the other.
+pub(crate) struct ByGroup {
+    /// Rows `rows[starts[g]..starts[g + 1]]` are those of group *g*.
+    starts: Vec<u32>,
+    rows: Vec<u32>,
+}
+
+impl ByGroup {
+    /// Lists rows by their group, of which there are `count`, in order within each.
+    pub(crate) fn new(groups: &[u64], count: usize) -> ByGroup {
+        // First where the group before begins, and one place more, which the rows move on to where it ends.
+        let mut starts = vec![0u32; count + 2];
+        groups.iter().for_each(|&group| starts[group as usize + 2] += 1);
+        for group in 0..count {
+            starts[group + 2] += starts[group + 1];
+        }
+        let mut rows = vec![0; groups.len()];
+        for (row, &group) in groups.iter().enumerate() {
+            let place = &mut starts[group as usize + 1];
+            rows[*place as usize] = row as u32;
+            *place += 1;
+        }
+        starts.truncate(count + 1);
+        ByGroup { starts, rows }
+    }
+
+    /// The rows of a group.
+    #[inline]
+    pub(crate) fn rows(&self, group: u64) -> &[u32] {
+        let group = group as usize;
+        &self.rows[self.starts[group] as usize..self.starts[group + 1] as usize]
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        (self.starts.len() + self.rows.len()) * size_of::<u32>()
+    }
+}
+
 /// The groups of rows; keys that the table does not have are added to it.
 pub(crate) fn assign(
     table: &mut GroupTable,

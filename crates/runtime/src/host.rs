@@ -6,7 +6,7 @@ use crate::buffer::{Generation, Rows};
 use crate::columns::bytes_of;
 use crate::config::RunConfig;
 use crate::durable::checkpointing::{Checkpointing, Handed};
-use crate::durable::part::Part;
+use crate::durable::part::Gathering;
 use crate::durable::spilling::{Spilling, UNCONSUMED};
 use crate::row_errors::RowErrors;
 use crate::schedule::buffer_size::BufferSize;
@@ -14,6 +14,7 @@ use crate::schedule::flow::Flow;
 use crate::station::Unconsumed;
 use crate::stats::QueryStats;
 use crate::stream::Stream;
+use millstream_types::Diagnostic;
 use std::sync::Arc;
 
 /// See the module.
@@ -41,9 +42,13 @@ impl Host {
 
     /// Hands a part of the checkpoint over that ends before a generation, if there is one. It never waits, so it happens under the
     /// lock of whatever the part is of: a checkpoint that a station says it has passed is one that it has handed its part of.
-    pub(crate) fn hand_over<P: Part + 'static>(&self, generation: Generation, part: impl FnOnce() -> P) {
+    pub(crate) fn hand_over(
+        &self,
+        generation: Generation,
+        part: impl FnOnce(&mut Gathering) -> Result<bool, Diagnostic> + Send + 'static,
+    ) {
         if let Some(checkpointing) = &self.checkpointing {
-            checkpointing.hand_over(generation, || Handed::Part(Box::new(part())));
+            checkpointing.hand_over(generation, || Handed::Part(Box::new(part)));
         }
     }
 

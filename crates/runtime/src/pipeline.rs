@@ -6,9 +6,9 @@ use crate::host::Host;
 use crate::ids::Port;
 use crate::input::{PipelineCode, StagedCode};
 use crate::lookup::table::LookupTable;
-use crate::staged::{Arrive, Origin, Staged, Tools, emit_stage};
+use crate::staged::{Arrive, Origin, Staged, Tools, Wanted, emit_stage};
 use crate::station::BufferPlace;
-use arrow_array::ArrayRef;
+use millstream_codegen::execute::Emitted;
 use millstream_functions::FunctionContext;
 use millstream_plan::pipeline::FlatMap;
 use millstream_types::Diagnostic;
@@ -51,7 +51,7 @@ impl Arrived<'_> {
         &self,
         host: &Host,
         context: &mut WorkerContext,
-        take: &mut dyn FnMut(Vec<ArrayRef>, usize) -> Result<ControlFlow<()>, Diagnostic>,
+        take: &mut dyn FnMut(&Staged<'_>, Emitted) -> Wanted,
     ) -> Result<(), Diagnostic> {
         let Arrived { pipeline, buffer, .. } = self;
         let piece = match pipeline.reads_watermark {
@@ -61,11 +61,11 @@ impl Arrived<'_> {
         let mut rows_out = 0;
         let mut tools = Tools::new(host, &mut context.functions);
         pipeline.run(host, Staged::new(buffer, piece), &mut tools, &mut |tools, rows| {
-            emit_stage(pipeline.last_stage(), rows, tools, &mut |_, _, emitted| {
+            emit_stage(pipeline.last_stage(), rows, tools, &mut |_, rows, emitted| {
                 rows_out += emitted.rows as u64;
                 match emitted.rows {
                     0 => Ok(ControlFlow::Continue(())),
-                    rows => take(emitted.columns, rows),
+                    _ => take(&rows, emitted),
                 }
             })
         })?;
@@ -112,7 +112,7 @@ impl Pipeline {
         rows: Staged<'a>,
         tools: &mut Tools<'_>,
         arrive: &mut Arrive<'_, 'a>,
-    ) -> Result<ControlFlow<()>, Diagnostic> {
+    ) -> Wanted {
         let Some((flat_map, table)) = self.flat_maps.get(index) else { return arrive(tools, rows) };
         emit_stage(&self.code.stages[index], rows, tools, &mut |tools, rows, emitted| {
             if emitted.rows == 0 {

@@ -64,6 +64,7 @@ pub(crate) struct Query {
 }
 
 /// Whether and why a query ends.
+#[derive(Default)]
 struct Life {
     sinks_open: AtomicUsize,
     /// No more input is wanted. Set before readers are woken; a reader that misses it reads one chunk more.
@@ -95,15 +96,8 @@ impl Query {
         cancel: CancelToken,
     ) -> Query {
         let sinks = graph.plan.sinks.len();
-        let life = Life {
-            sinks_open: AtomicUsize::new(sinks),
-            stopping: AtomicBool::new(false),
-            cut_short: AtomicBool::new(false),
-            over: AtomicBool::new(sinks == 0),
-            failure: Mutex::new(None),
-            readers: Mutex::new(0),
-            reader_left: Condvar::new(),
-        };
+        let (sinks_open, over) = (AtomicUsize::new(sinks), AtomicBool::new(sinks == 0));
+        let life = Life { sinks_open, over, ..Life::default() };
         let cuts = Cuts::new(host.config.cut_every);
         Query { host, graph, scheduler, parking: Parking::default(), phases, cuts, timers, cancel, life }
     }
@@ -310,7 +304,7 @@ impl Query {
         let mut opened = VecDeque::new();
         self.open_phases(self.phases.begin(), &mut opened);
         opened.into_iter().for_each(|consequences| self.act(consequences));
-        self.graph.stations.iter().for_each(|station| self.act(station.start()));
+        self.graph.stations.iter().for_each(|station| self.act(station.settle()));
     }
 
     /// Whether all phases are open: what is looked up is there.

@@ -32,6 +32,11 @@ impl<'a> RowErrors<'a> {
         }
     }
 
+    /// Fails with the error that ends the query, if there was one.
+    pub(crate) fn check(&mut self) -> Result<(), Diagnostic> {
+        self.fatal().map_or(Ok(()), Err)
+    }
+
     /// The error that ends the query, if there was one.
     pub(crate) fn fatal(&mut self) -> Option<Diagnostic> {
         self.fatal.take()

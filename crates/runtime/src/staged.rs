@@ -147,11 +147,14 @@ impl<'a> Tools<'a> {
     }
 }
 
+/// Whether more rows are wanted.
+pub(crate) type Wanted = Result<ControlFlow<()>, Diagnostic>;
+
 /// Takes rows; says whether more are wanted.
-pub(crate) type Arrive<'f, 'a> = dyn FnMut(&mut Tools<'_>, Staged<'a>) -> Result<ControlFlow<()>, Diagnostic> + 'f;
+pub(crate) type Arrive<'f, 'a> = dyn FnMut(&mut Tools<'_>, Staged<'a>) -> Wanted + 'f;
 
 /// Takes what a program has emitted of some rows; says whether more are wanted.
-type Take<'f, 'a> = dyn FnMut(&mut Tools<'_>, Staged<'a>, Emitted) -> Result<ControlFlow<()>, Diagnostic> + 'f;
+type Take<'f, 'a> = dyn FnMut(&mut Tools<'_>, Staged<'a>, Emitted) -> Wanted + 'f;
 
 /// Runs a program that emits rows; `take` gets them in slices, for of few rows it may make much (see [`crate::widths`]). Counts late
 /// rows. Fails when a bad row does.
@@ -160,7 +163,7 @@ pub(crate) fn emit_stage<'a>(
     rows: Staged<'a>,
     tools: &mut Tools<'_>,
     take: &mut Take<'_, 'a>,
-) -> Result<ControlFlow<()>, Diagnostic> {
+) -> Wanted {
     let mut first = 0;
     while first < rows.rows {
         let count = code.widths.most_rows().min(rows.rows - first);

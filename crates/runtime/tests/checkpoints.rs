@@ -4,7 +4,7 @@
 mod support;
 
 use millstream_connectors::{Commit, Encoded, Encoder, Sink};
-use millstream_plan::pipeline::{KeyedKind, QueryPlan};
+use millstream_plan::pipeline::{KeyedKind, QueryPlan, Sessions};
 use millstream_runtime::*;
 use millstream_storage::{Checkpoints, LocalStore, Manifest, Store, StoreWriter, StoredFile};
 use millstream_types::{Diagnostic, MemorySize, code};
@@ -269,8 +269,8 @@ fn chains_of_windows_do_too() {
 #[test]
 fn keyed_operators_do_too() {
     let [sessions, _] = windowed_operators(
-        KeyedKind::SessionAggregate { gap_ms: 30, aggregates: aggregates() },
-        KeyedKind::SessionRows { gap_ms: 30 },
+        KeyedKind::Sessions(Sessions { gap_ms: 30, aggregates: Some(aggregates()) }),
+        KeyedKind::Sessions(Sessions { gap_ms: 30, aggregates: None }),
     );
     goes_on_after_every_failure(&keyed::plan(sessions), &random_splits(13, 3, 400, 15));
 }
@@ -278,7 +278,10 @@ fn keyed_operators_do_too() {
 /// Sessions of 400 names that are open for a long time, and of one more.
 fn long_sessions() -> (QueryPlan, [Vec<Row>; 3]) {
     let gap_ms = 100_000;
-    let kinds = (KeyedKind::SessionAggregate { gap_ms, aggregates: aggregates() }, KeyedKind::SessionRows { gap_ms });
+    let kinds = (
+        KeyedKind::Sessions(Sessions { gap_ms, aggregates: Some(aggregates()) }),
+        KeyedKind::Sessions(Sessions { gap_ms, aggregates: None }),
+    );
     let [sessions, _] = windowed_operators(kinds.0, kinds.1);
     let row = |time: i64, number: i64| (Some(time), number, Some(format!("the long name of number {number}")));
     let both = (0..400).map(|n| row(n, n)).chain((0..400).map(|n| row(50_000 + 10 * n, n)));

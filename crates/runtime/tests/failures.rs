@@ -154,7 +154,7 @@ fn panicking_sessions() -> QueryPlan {
     output.extend(["start", "end"].map(|name| Field::new(name, TIME, false)));
     keyed::plan(KeyedOperator {
         timeline: Timeline::Own,
-        kind: KeyedKind::SessionAggregate { gap_ms: 5, aggregates },
+        kind: KeyedKind::Sessions(Sessions { gap_ms: 5, aggregates: Some(aggregates) }),
         inputs: vec![keyed::keyed_input(None)],
         keys: keyed::name_key(),
         output: Schema::new(output),
@@ -206,7 +206,12 @@ fn interval_join() -> QueryPlan {
     };
     keyed::plan(KeyedOperator {
         timeline: Timeline::Own,
-        kind: KeyedKind::IntervalJoin { kind: JoinKind::Inner, lower_ms: -5, upper_ms: 5, residual: None },
+        kind: KeyedKind::IntervalJoin(IntervalJoin {
+            kind: JoinKind::Inner,
+            lower_ms: -5,
+            upper_ms: 5,
+            residual: None,
+        }),
         inputs: vec![keyed::keyed_input(Some(5)), keyed::keyed_input(Some(5))],
         keys: keyed::name_key(),
         output: Schema::new(side("left").into_iter().chain(side("right")).collect()),
@@ -267,7 +272,7 @@ fn a_state_that_does_not_fit_is_an_error() {
     let sides = [distinct(0..400_000, 1, 500), distinct(400_000..800_000, 1, 500)];
     let sources = sides.map(|steps| connector(MemorySource { splits: vec![steps], bounded: true }));
     let mut plan = interval_join();
-    plan.operators[0].kind = KeyedKind::RegularJoin { ttl_ms: None, residual: None };
+    plan.operators[0].kind = KeyedKind::RegularJoin(RegularJoin { ttl_ms: None, residual: None });
     plan.operators[0]
         .inputs
         .iter_mut()

@@ -67,7 +67,7 @@ fn window_joins_pair_rows_of_the_same_window() {
             let expected = joined(&left, &right, kind, meets);
             let operator = KeyedOperator {
                 timeline: Timeline::Own,
-                kind: KeyedKind::WindowJoin { kind, residual: residual.clone() },
+                kind: KeyedKind::WindowJoin(WindowJoin { kind, residual: residual.clone() }),
                 inputs: vec![keyed_input(Some(0)), keyed_input(Some(0))],
                 keys: name_key(),
                 output: joined_output(kind),
@@ -156,7 +156,12 @@ fn interval_joins_pair_rows_whose_times_are_near() {
             let expected = output.iter().map(|(l, r, _)| format!("{},{}", shown(l), shown(r))).collect();
             let operator = KeyedOperator {
                 timeline: Timeline::Own,
-                kind: KeyedKind::IntervalJoin { kind, lower_ms: lower, upper_ms: upper, residual: residual.clone() },
+                kind: KeyedKind::IntervalJoin(IntervalJoin {
+                    kind,
+                    lower_ms: lower,
+                    upper_ms: upper,
+                    residual: residual.clone(),
+                }),
                 inputs: vec![keyed_input(None), keyed_input(None)],
                 keys: name_key(),
                 output: joined_output(kind),
@@ -235,7 +240,7 @@ fn versioned_joins_find_the_version_of_the_time() {
         };
         let operator = KeyedOperator {
             timeline: Timeline::Own,
-            kind: KeyedKind::VersionedJoin { kind, residual: residual.clone() },
+            kind: KeyedKind::VersionedJoin(VersionedJoin { kind, residual: residual.clone() }),
             inputs: vec![keyed_input(None), keyed_input(None)],
             keys: name_key(),
             output: joined_output(JoinKind::Full),
@@ -270,7 +275,7 @@ fn versioned_joins_forget_versions_and_keys() {
     let by_number = || KeyedInput { keys: vec![1], ..keyed_input(None) };
     let operator = KeyedOperator {
         timeline: Timeline::Own,
-        kind: KeyedKind::VersionedJoin { kind: JoinKind::Inner, residual: None },
+        kind: KeyedKind::VersionedJoin(VersionedJoin { kind: JoinKind::Inner, residual: None }),
         inputs: vec![by_number(), by_number()],
         keys: vec![Field::new("key", DataType::BigInt, false)],
         output: joined_output(JoinKind::Full),
@@ -304,7 +309,7 @@ fn interval_joins_forget_rows_and_keys_that_are_dead() {
     let by_key = || KeyedInput { keys: vec![1], ..keyed_input(None) };
     let operator = KeyedOperator {
         timeline: Timeline::Own,
-        kind: KeyedKind::IntervalJoin { kind: JoinKind::Full, lower_ms: -5, upper_ms: 5, residual: None },
+        kind: KeyedKind::IntervalJoin(IntervalJoin { kind: JoinKind::Full, lower_ms: -5, upper_ms: 5, residual: None }),
         inputs: vec![by_key(), by_key()],
         keys: vec![Field::new("key", DataType::BigInt, false)],
         output: joined_output(JoinKind::Full),
@@ -329,7 +334,7 @@ fn regular_joins_pair_all_rows() {
         for ttl_ms in [None, Some(3_600_000)] {
             let operator = KeyedOperator {
                 timeline: Timeline::Own,
-                kind: KeyedKind::RegularJoin { ttl_ms, residual: residual.clone() },
+                kind: KeyedKind::RegularJoin(RegularJoin { ttl_ms, residual: residual.clone() }),
                 inputs: vec![
                     KeyedInput { time: None, ..keyed_input(None) },
                     KeyedInput { time: None, ..keyed_input(None) },
@@ -346,7 +351,7 @@ fn regular_joins_pair_all_rows() {
 fn joins_without_rows_end() {
     let join = KeyedOperator {
         timeline: Timeline::Own,
-        kind: KeyedKind::RegularJoin { ttl_ms: None, residual: None },
+        kind: KeyedKind::RegularJoin(RegularJoin { ttl_ms: None, residual: None }),
         inputs: vec![keyed_input(None), keyed_input(None)],
         keys: name_key(),
         output: joined_output(JoinKind::Inner),
@@ -386,7 +391,7 @@ fn only_what_comes_late_is_late_behind_an_interval_join() {
             }
             let join = KeyedOperator {
                 timeline: Timeline::Own,
-                kind: KeyedKind::IntervalJoin { kind, lower_ms: lower, upper_ms: upper, residual: None },
+                kind: KeyedKind::IntervalJoin(IntervalJoin { kind, lower_ms: lower, upper_ms: upper, residual: None }),
                 inputs: vec![keyed_input(None), keyed_input(None)],
                 keys: name_key(),
                 output: joined_output(kind),

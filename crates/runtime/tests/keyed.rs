@@ -52,11 +52,11 @@ fn ranks_number_the_rows_of_a_window() {
         }
         let operator = KeyedOperator {
             timeline: Timeline::Own,
-            kind: KeyedKind::Rank {
+            kind: KeyedKind::Rank(Rank {
                 order: vec![SortColumn { column: 1, descending, nulls_first: true }],
                 function,
                 range,
-            },
+            }),
             inputs: vec![keyed_input(Some(0))],
             keys: name_key(),
             output: with(&[("rank", DataType::BigInt)]),
@@ -74,11 +74,11 @@ fn a_window_of_many_rows_is_cut_down_to_the_first_ranks() {
     let expected: Vec<String> = (1..=10).map(|rank| format!("999,{},NULL,{rank}", numbers[rank - 1])).collect();
     let operator = KeyedOperator {
         timeline: Timeline::Own,
-        kind: KeyedKind::Rank {
+        kind: KeyedKind::Rank(Rank {
             order: vec![SortColumn { column: 1, descending: false, nulls_first: true }],
             function: RankFunction::RowNumber,
             range: (1, 10),
-        },
+        }),
         inputs: vec![keyed_input(Some(0))],
         keys: name_key(),
         output: with(&[("rank", DataType::BigInt)]),
@@ -138,7 +138,7 @@ fn over(frame: Frame, time: Option<usize>, reach_ms: Option<i64>) -> KeyedOperat
     output.fields.extend(aggregate_fields());
     KeyedOperator {
         timeline: Timeline::Own,
-        kind: KeyedKind::Over { frame, aggregates: aggregates() },
+        kind: KeyedKind::Over(Over { frame, aggregates: aggregates() }),
         inputs: vec![KeyedInput { time, ..keyed_input(reach_ms) }],
         keys: name_key(),
         output,
@@ -206,8 +206,8 @@ fn sessions_end_where_nothing_comes_for_the_gap() {
             }
         }
         let [aggregate, of_rows] = windowed_operators(
-            KeyedKind::SessionAggregate { gap_ms, aggregates: aggregates() },
-            KeyedKind::SessionRows { gap_ms },
+            KeyedKind::Sessions(Sessions { gap_ms, aggregates: Some(aggregates()) }),
+            KeyedKind::Sessions(Sessions { gap_ms, aggregates: None }),
         );
         check(&format!("gap {gap_ms}"), &aggregate, &inputs, aggregates_expected, late);
         check(&format!("rows, gap {gap_ms}"), &of_rows, &inputs, rows_expected, late);
@@ -275,7 +275,7 @@ fn sessions_of_many_keys_leave_nothing_behind() {
     input.schema.fields[0].nullable = false;
     let operator = KeyedOperator {
         timeline: Timeline::Own,
-        kind: KeyedKind::SessionAggregate { gap_ms: 50, aggregates: aggregates() },
+        kind: KeyedKind::Sessions(Sessions { gap_ms: 50, aggregates: Some(aggregates()) }),
         inputs: vec![input],
         keys: vec![Field::new("key", DataType::BigInt, false)],
         output: Schema::new(output),
@@ -302,8 +302,8 @@ fn count_windows_are_full_or_nothing() {
         }
         let (size, slide) = (size as u64, slide as u64);
         let [aggregate, of_rows] = windowed_operators(
-            KeyedKind::CountAggregate { size, slide, aggregates: aggregates() },
-            KeyedKind::CountRows { size, slide },
+            KeyedKind::CountWindows(CountWindows { size, slide, aggregates: Some(aggregates()) }),
+            KeyedKind::CountWindows(CountWindows { size, slide, aggregates: None }),
         );
         check(&format!("{size} every {slide}"), &aggregate, &inputs, aggregates_expected, 0);
         check(&format!("rows, {size} every {slide}"), &of_rows, &inputs, rows_expected, 0);
@@ -313,8 +313,8 @@ fn count_windows_are_full_or_nothing() {
 #[test]
 fn operators_without_rows_end() {
     let [aggregate, _] = windowed_operators(
-        KeyedKind::SessionAggregate { gap_ms: 10, aggregates: aggregates() },
-        KeyedKind::SessionRows { gap_ms: 10 },
+        KeyedKind::Sessions(Sessions { gap_ms: 10, aggregates: Some(aggregates()) }),
+        KeyedKind::Sessions(Sessions { gap_ms: 10, aggregates: None }),
     );
     check("nothing", &aggregate, &[vec![]], vec![], 0);
     check("empty splits", &aggregate, &[vec![vec![], vec![]]], vec![], 0);
@@ -323,8 +323,8 @@ fn operators_without_rows_end() {
 #[test]
 fn a_stopped_query_does_not_output_incomplete_windows() {
     let [aggregate, _] = windowed_operators(
-        KeyedKind::SessionAggregate { gap_ms: 10, aggregates: aggregates() },
-        KeyedKind::SessionRows { gap_ms: 10 },
+        KeyedKind::Sessions(Sessions { gap_ms: 10, aggregates: Some(aggregates()) }),
+        KeyedKind::Sessions(Sessions { gap_ms: 10, aggregates: None }),
     );
     let row = |time: i64| (Some(time), 1, Some("n".to_string()));
     let gate = Arc::new(Gate::default());

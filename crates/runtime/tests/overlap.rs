@@ -241,7 +241,8 @@ fn attached_plan(overlap: Overlap, delay_ms: i64) -> QueryPlan {
         vec![Field::new("key", DataType::BigInt, false), Field::new("window_start", TIME, false)],
     );
     let schema = aggregation.output_schema();
-    plan.pipelines[0].operators = vec![Operator::FlatMap(FlatMap::Windows { windows: overlap, time: time_column() })];
+    plan.pipelines[0].operators =
+        vec![Operator::FlatMap(FlatMap::Windows(Windows { windows: overlap, time: time_column() }))];
     plan.pipelines[0].end = PipelineEnd::Aggregate {
         aggregation: 0,
         time: Some(Expr::column(5, TIME, false)),
@@ -284,7 +285,7 @@ fn a_window_function_alone_gives_rows_in_their_order() {
     let rows: Vec<Row> = vec![(Some(-1), 1, None), (Some(25), 2, Some("b".into())), (Some(4), 3, None)];
     let mut plan = copy_plan(None);
     plan.pipelines[0].operators =
-        vec![Operator::FlatMap(FlatMap::Windows { windows: hop(10, 5, 0), time: time_column() })];
+        vec![Operator::FlatMap(FlatMap::Windows(Windows { windows: hop(10, 5, 0), time: time_column() }))];
     plan.sinks[0].schema.fields.extend(["start", "end", "time"].map(|n| Field::new(n, TIME, false)));
     let expected = [
         "-1,1,NULL,-10,0,-1",

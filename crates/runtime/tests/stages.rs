@@ -31,8 +31,12 @@ fn unnest_plan(collection: DataType, columns: Vec<Field>, outer: bool, ordinalit
         in_record: None,
     };
     source.columns = fields.iter().enumerate().map(column).collect();
-    let unnest =
-        FlatMap::Unnest { collection: Expr::column(1, collection, true), outer, ordinality, columns: columns.clone() };
+    let unnest = FlatMap::Unnest(Unnest {
+        collection: Expr::column(1, collection, true),
+        outer,
+        ordinality,
+        columns: columns.clone(),
+    });
     let mut projected = vec![Expr::column(0, DataType::BigInt, false)];
     projected.extend(columns.iter().enumerate().map(|(i, f)| Expr::column(2 + i, f.data_type.clone(), true)));
     let sink = Schema::new(fields[..1].iter().chain(&columns).cloned().collect());
@@ -128,7 +132,7 @@ fn lookup_plan(kind: JoinKind, key: Expr, residual: Option<Expr>) -> QueryPlan {
     let (mut table, mut probed) = (source_plan(None), source_plan(None));
     (table.phase, probed.phase) = (0, 1);
     let lookup = LookupTable { name: "table".into(), schema: source_schema(), keys: vec![1] };
-    let flat_map = FlatMap::Lookup { table: 0, kind, keys: vec![key], residual };
+    let flat_map = FlatMap::Lookup(Lookup { table: 0, kind, keys: vec![key], residual });
     let mut projected = vec![key_column(), Expr::column(2, DataType::STRING, true)];
     if kind.shows_right() {
         projected.push(Expr::column(5, DataType::STRING, true));

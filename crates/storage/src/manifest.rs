@@ -33,7 +33,7 @@ const MOST_INPUTS: u16 = 1 << 15;
 const MOST_STORED: u64 = 1 << 44;
 
 /// A checkpoint.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Manifest {
     /// [`FORMAT`].
     pub format: u32,
@@ -109,7 +109,7 @@ pub struct SplitState {
 }
 
 /// What a windowed aggregation keeps.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AggregationState {
     /// Its number among the inputs of the job's pipelines, as that of a source.
     pub number: u16,
@@ -135,7 +135,7 @@ pub struct TableState {
 }
 
 /// What a keyed operator keeps.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct OperatorState {
     /// Its number among the inputs of the job's pipelines, as that of a source.
     pub number: u16,

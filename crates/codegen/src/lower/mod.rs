@@ -191,10 +191,10 @@ impl<'a> Lowering<'a> {
     /// Ends the program before a flat map. The columns that the flat map makes are those of the program behind it.
     fn flat_map(self, name: &str, flat_map: &FlatMap) -> Result<Lowered, Diagnostic> {
         match flat_map {
-            FlatMap::Windows { time, .. } => self.windows(name, time),
-            FlatMap::Repeat { .. } => self.repeat(name),
-            FlatMap::Unnest { collection, .. } => self.unnest(name, collection),
-            FlatMap::Lookup { keys, .. } => self.lookup(name, keys),
+            FlatMap::Windows(windows) => self.windows(name, &windows.time),
+            FlatMap::Repeat(_) => self.repeat(name),
+            FlatMap::Unnest(unnest) => self.unnest(name, &unnest.collection),
+            FlatMap::Lookup(lookup) => self.lookup(name, &lookup.keys),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::programs::{FlatMapped, Keyed, Partitioned, Programs, Staged, Tables};
 use crate::specialise::shaped;
 use millstream_plan::operators::project::schema_of;
 use millstream_plan::pipeline::{
-    FlatMap, KeyedKind, Operator, QueryPlan, SourcePlan, WatermarkRule, event_time_columns,
+    FlatMap, KeyedKind, Lookup, Operator, QueryPlan, SourcePlan, WatermarkRule, event_time_columns,
 };
 use millstream_types::Diagnostic;
 use std::sync::Arc;
@@ -82,10 +82,10 @@ fn staged(
             Operator::Project(columns) => schema = schema_of(columns),
             Operator::FlatMap(flat_map) => {
                 flat_maps.push(match flat_map {
-                    FlatMap::Lookup { table, keys, residual, .. } => {
+                    FlatMap::Lookup(Lookup { table, keys, residual, .. }) => {
                         lookup::probe(index, (*table, &plan.lookups[*table]), keys, residual.as_ref(), &schema)?
                     }
-                    FlatMap::Windows { .. } | FlatMap::Repeat { .. } | FlatMap::Unnest { .. } => FlatMapped::default(),
+                    FlatMap::Windows(_) | FlatMap::Repeat(_) | FlatMap::Unnest(_) => FlatMapped::default(),
                 });
                 schema.fields.extend(flat_map.appended(&plan.lookups));
             }
@@ -96,15 +96,13 @@ fn staged(
 
 fn keyed(by_key: &ByKey<'_>) -> Result<Keyed<Arc<Lowered>>, Diagnostic> {
     match &by_key.operator.kind {
-        KeyedKind::WindowJoin { residual, .. } => window_join::lower(by_key, residual.as_ref()),
-        KeyedKind::IntervalJoin { residual, .. } => interval_join::lower(by_key, residual.as_ref()),
-        KeyedKind::RegularJoin { residual, .. } => regular_join::lower(by_key, residual.as_ref()),
-        KeyedKind::VersionedJoin { residual, .. } => versioned_join::lower(by_key, residual.as_ref()),
-        KeyedKind::Rank { .. } => rank::lower(by_key),
-        KeyedKind::Over { aggregates, .. } => over::lower(by_key, aggregates),
-        KeyedKind::SessionAggregate { aggregates, .. } => session::lower(by_key, Some(aggregates)),
-        KeyedKind::SessionRows { .. } => session::lower(by_key, None),
-        KeyedKind::CountAggregate { aggregates, .. } => count::lower(by_key, Some(aggregates)),
-        KeyedKind::CountRows { .. } => count::lower(by_key, None),
+        KeyedKind::WindowJoin(join) => window_join::lower(by_key, join.residual.as_ref()),
+        KeyedKind::IntervalJoin(join) => interval_join::lower(by_key, join.residual.as_ref()),
+        KeyedKind::RegularJoin(join) => regular_join::lower(by_key, join.residual.as_ref()),
+        KeyedKind::VersionedJoin(join) => versioned_join::lower(by_key, join.residual.as_ref()),
+        KeyedKind::Rank(_) => rank::lower(by_key),
+        KeyedKind::Over(over) => over::lower(by_key, &over.aggregates),
+        KeyedKind::Sessions(session) => session::lower(by_key, session.aggregates.as_ref()),
+        KeyedKind::CountWindows(count) => count::lower(by_key, count.aggregates.as_ref()),
     }
 }

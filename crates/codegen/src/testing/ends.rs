@@ -5,7 +5,7 @@ use millstream_abi::{Accumulator, ObjectKind, Phys};
 use millstream_plan::expr::Expr;
 use millstream_plan::pipeline::{
     Aggregation, Combination, ComponentOutput, ComponentUpdate, KeyedInput, KeyedKind, KeyedOperator, Operator,
-    PipelineEnd, QueryPlan, SinkPlan,
+    PipelineEnd, QueryPlan, Sessions, SinkPlan,
 };
 use millstream_plan::window::{Overlap, Slicing, Timeline, WindowAssigner};
 use millstream_types::text::zone::Zone;
@@ -139,7 +139,7 @@ pub(super) fn exchange(random: &mut Random, current: &Schema, plan: &mut QueryPl
     fields.iter_mut().for_each(|f| f.nullable |= random.chance(3));
     let timeline = timeline(random);
     plan.operators.push(KeyedOperator {
-        kind: KeyedKind::SessionRows { gap_ms: 1 },
+        kind: KeyedKind::Sessions(Sessions { gap_ms: 1, aggregates: None }),
         timeline,
         inputs: vec![KeyedInput { schema: current.clone(), keys, time, reach_ms }],
         keys: fields,

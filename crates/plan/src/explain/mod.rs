@@ -239,10 +239,11 @@ fn source_text(index: usize, source: &SourcePlan, out: &mut String) {
 
 fn operator_text(operator: &KeyedOperator) -> String {
     let both = Schema::new(arriving(&operator.inputs).collect());
-    let condition = condition(operator.kind.residual(), &both);
-    let components = operator.kind.aggregates().map(|a| format!(", {}", components_text(&a.components)));
+    let kind = operator.kind.keyed();
+    let condition = condition(kind.residual(), &both);
+    let components = kind.aggregates().map(|a| format!(", {}", components_text(&a.components)));
     let keys: Vec<&str> = operator.keys.iter().map(|k| k.name.as_str()).collect();
-    let (what, timeline) = (operator.kind.text(&both), operator.timeline.text());
+    let (what, timeline) = (kind.text(&both), operator.timeline.text());
     format!("{what}{condition}{}{timeline}, partitioned by [{}]", components.unwrap_or_default(), keys.join(", "))
 }
 
@@ -273,7 +274,7 @@ fn pipeline_text(
                 schema = project::schema_of(columns);
             }
             Operator::FlatMap(flat_map) => {
-                let _ = writeln!(out, "  {}", flat_map.text(&schema, &plan.lookups));
+                let _ = writeln!(out, "  {}", flat_map.expansion().text(&schema, &plan.lookups));
                 (stage, filter) = (stage + 1, 0);
                 schema.fields.extend(flat_map.appended(&plan.lookups));
             }

@@ -1,20 +1,24 @@
 //! Count windows: so many rows of a key in order of arrival, aggregated or as they are.
 
 use crate::components::SlotAggregates;
-use crate::keyed::{Keyed, KeyedInput, arriving, windowed};
+use crate::keyed::{Keyed, window_bounds};
 use millstream_types::{Field, Schema};
 
-/// [`KeyedKind::CountAggregate`](super::KeyedKind::CountAggregate) and [`KeyedKind::CountRows`](super::KeyedKind::CountRows).
-pub(crate) struct Count<'a> {
-    pub(crate) size: u64,
-    pub(crate) slide: u64,
-    /// `None`: the rows are kept as they are.
-    pub(crate) aggregates: Option<&'a SlotAggregates>,
+/// `size` rows of a key in order of arrival, every `slide` rows; only full windows are put out. Columns as for sessions; the window is
+/// from the smallest time in it to 1 ms after the largest.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CountWindows {
+    /// Rows.
+    pub size: u64,
+    /// Rows.
+    pub slide: u64,
+    /// What is computed; `None`: the rows are kept as they are.
+    pub aggregates: Option<SlotAggregates>,
 }
 
-impl<'a> Keyed<'a> for Count<'a> {
+impl Keyed for CountWindows {
     fn text(&self, _: &Schema) -> String {
-        let Count { size, slide, aggregates } = self;
+        let CountWindows { size, slide, aggregates } = self;
         let rows_of = if aggregates.is_some() { "" } else { "rows of " };
         format!("{rows_of}windows of {size} rows every {slide} rows")
     }
@@ -24,15 +28,12 @@ impl<'a> Keyed<'a> for Count<'a> {
         (name, vec![("size_rows", self.size.to_string()), ("slide_rows", self.slide.to_string())])
     }
 
-    fn output(&self, keys: &[Field], inputs: &[KeyedInput]) -> Schema {
-        match self.aggregates {
-            Some(aggregates) => windowed(keys.iter().cloned().chain(aggregates.output_fields())),
-            None => windowed(arriving(inputs)),
-        }
+    fn aggregates(&self) -> Option<&SlotAggregates> {
+        self.aggregates.as_ref()
     }
 
-    fn aggregates(&self) -> Option<&'a SlotAggregates> {
-        self.aggregates
+    fn appended(&self) -> Vec<Field> {
+        window_bounds()
     }
 
     fn shows_keys(&self) -> bool {

@@ -1,19 +1,25 @@
 //! The interval join: rows of equal keys meet when their times lie close together. A row is kept while a partner can come.
 
 use crate::expr::Expr;
-use crate::keyed::{Keyed, KeyedInput, join_constant, joined};
+use crate::keyed::{Keyed, join_constant};
 use crate::logical::JoinKind;
-use millstream_types::{Field, Schema};
+use millstream_types::Schema;
 
-/// [`KeyedKind::IntervalJoin`](super::KeyedKind::IntervalJoin).
-pub(crate) struct IntervalJoin<'a> {
-    pub(crate) kind: JoinKind,
-    pub(crate) lower_ms: i64,
-    pub(crate) upper_ms: i64,
-    pub(crate) residual: Option<&'a Expr>,
+/// Rows of equal keys with `right + lower ≤ left ≤ right + upper`. Output watermark: held back so that no output is
+/// late. Columns: left, right.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IntervalJoin {
+    /// Inner, Left, Right or Full.
+    pub kind: JoinKind,
+    /// Milliseconds.
+    pub lower_ms: i64,
+    /// Milliseconds.
+    pub upper_ms: i64,
+    /// Over left, then right columns.
+    pub residual: Option<Expr>,
 }
 
-impl<'a> Keyed<'a> for IntervalJoin<'a> {
+impl Keyed for IntervalJoin {
     fn text(&self, _: &Schema) -> String {
         let IntervalJoin { kind, lower_ms, upper_ms, .. } = self;
         format!("{} interval join, left from right {lower_ms:+} ms to {upper_ms:+} ms", kind.text())
@@ -24,11 +30,7 @@ impl<'a> Keyed<'a> for IntervalJoin<'a> {
         ("interval join", [join_constant(self.kind)].into_iter().chain(bounds).collect())
     }
 
-    fn output(&self, _: &[Field], inputs: &[KeyedInput]) -> Schema {
-        joined(self.kind, inputs)
-    }
-
-    fn residual(&self) -> Option<&'a Expr> {
-        self.residual
+    fn pairs(&self) -> Option<(JoinKind, Option<&Expr>)> {
+        Some((self.kind, self.residual.as_ref()))
     }
 }

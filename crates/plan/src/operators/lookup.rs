@@ -28,17 +28,23 @@ impl LookupTable {
     }
 }
 
-/// [`FlatMap::Lookup`](super::FlatMap::Lookup).
-pub(crate) struct Lookup<'a> {
-    pub(crate) table: usize,
-    pub(crate) kind: JoinKind,
-    pub(crate) keys: &'a [Expr],
-    pub(crate) residual: Option<&'a Expr>,
+/// Once for each row of a lookup table with the same keys for which the residual is TRUE. Appends the columns of
+/// that row; SEMI and ANTI append nothing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lookup {
+    /// Index into [`QueryPlan::lookups`](crate::pipeline::QueryPlan::lookups).
+    pub table: usize,
+    /// Inner, Left, Semi or Anti.
+    pub kind: JoinKind,
+    /// Values of the table's keys, in their order and of their types.
+    pub keys: Vec<Expr>,
+    /// Over the columns before the flat map, then those of the table.
+    pub residual: Option<Expr>,
 }
 
-impl<'a> Expansion<'a> for Lookup<'a> {
-    fn arguments(&self) -> &'a [Expr] {
-        self.keys
+impl Expansion for Lookup {
+    fn arguments(&self) -> &[Expr] {
+        &self.keys
     }
 
     fn appended(&self, lookups: &[LookupTable]) -> Vec<Field> {
@@ -52,7 +58,7 @@ impl<'a> Expansion<'a> for Lookup<'a> {
     fn text(&self, schema: &Schema, lookups: &[LookupTable]) -> String {
         let Lookup { table, kind, keys, residual } = self;
         let both = schema.fields.iter().chain(&lookups[*table].schema.fields).cloned().collect();
-        let residual = condition(*residual, &Schema::new(both));
+        let residual = condition(residual.as_ref(), &Schema::new(both));
         format!("probe lookup {table} ({}) by {}{residual}", kind.text(), list(keys, schema))
     }
 
@@ -65,6 +71,6 @@ impl<'a> Expansion<'a> for Lookup<'a> {
         let position = |i| Known::Value(Digester::new("looked up").number(i as i64).end());
         let both: Vec<Known> =
             brought.columns.iter().copied().chain((0..table.schema.fields.len()).map(position)).collect();
-        ("lookup by", digester.digests(self.residual.map(|residual| of_expr(residual, &both))))
+        ("lookup by", digester.digests(self.residual.iter().map(|residual| of_expr(residual, &both))))
     }
 }

@@ -27,15 +27,23 @@ pub(crate) mod versioned_join;
 pub(crate) mod window_join;
 pub(crate) mod windows;
 
-use crate::components::SlotAggregates;
-use crate::expansion::{Brought, Expansion};
+use crate::expansion::Expansion;
 use crate::expr::Expr;
-use crate::keyed::{Keyed, KeyedInput, SortColumn};
-use crate::logical::{Frame, JoinKind, RankFunction};
-use crate::shape::meaning::Digester;
-use crate::window::Overlap;
+use crate::keyed::Keyed;
+pub use count::CountWindows;
+pub use interval_join::IntervalJoin;
+pub use lookup::Lookup;
 use lookup::LookupTable;
-use millstream_types::{Field, Schema};
+use millstream_types::Field;
+pub use over::Over;
+pub use rank::Rank;
+pub use regular_join::RegularJoin;
+pub use repeat::Repeat;
+pub use session::Sessions;
+pub use unnest::Unnest;
+pub use versioned_join::VersionedJoin;
+pub use window_join::WindowJoin;
+pub use windows::Windows;
 
 /// An operator within a pipeline.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,57 +60,23 @@ pub enum Operator {
 /// Makes any number of rows of each: its columns, followed by others.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FlatMap {
-    /// Once for each window of the row. Appends `window_start`, `window_end` and `window_time` in the type of `time`,
-    /// milliseconds since the epoch.
-    Windows {
-        /// Which windows.
-        windows: Overlap,
-        /// TIMESTAMP(3) or TIMESTAMP_LTZ(3). NULL makes the row an error.
-        time: Expr,
-    },
-    /// So many times. Appends, if they are numbered, the number of the row among those, from 0 (BIGINT).
-    Repeat {
-        /// At least 1.
-        times: u64,
-        /// Whether a column is appended.
-        numbered: bool,
-    },
+    /// Once for each window.
+    Windows(Windows),
+    /// So many times.
+    Repeat(Repeat),
     /// Once for each element of a collection.
-    Unnest {
-        /// ARRAY or MAP.
-        collection: Expr,
-        /// Whether a row without elements is kept, with NULL.
-        outer: bool,
-        /// Whether the last of `columns` is the position of the element from 1.
-        ordinality: bool,
-        /// The appended columns.
-        columns: Vec<Field>,
-    },
-    /// Once for each row of a lookup table with the same keys for which the residual is TRUE. Appends the columns of
-    /// that row; SEMI and ANTI append nothing.
-    Lookup {
-        /// Index into [`QueryPlan::lookups`](crate::pipeline::QueryPlan::lookups).
-        table: usize,
-        /// Inner, Left, Semi or Anti.
-        kind: JoinKind,
-        /// Values of the table's keys, in their order and of their types.
-        keys: Vec<Expr>,
-        /// Over the columns before the flat map, then those of the table.
-        residual: Option<Expr>,
-    },
+    Unnest(Unnest),
+    /// Once for each row of a lookup table.
+    Lookup(Lookup),
 }
 
 impl FlatMap {
-    fn expansion<'a>(&'a self) -> Box<dyn Expansion<'a> + 'a> {
+    pub(crate) fn expansion(&self) -> &dyn Expansion {
         match self {
-            FlatMap::Windows { windows, time } => Box::new(windows::Windows { windows: *windows, time }),
-            FlatMap::Repeat { times, numbered } => Box::new(repeat::Repeat { times: *times, numbered: *numbered }),
-            FlatMap::Unnest { collection, outer, ordinality, columns } => {
-                Box::new(unnest::Unnest { collection, outer: *outer, ordinality: *ordinality, columns })
-            }
-            FlatMap::Lookup { table, kind, keys, residual } => {
-                Box::new(lookup::Lookup { table: *table, kind: *kind, keys, residual: residual.as_ref() })
-            }
+            FlatMap::Windows(windows) => windows,
+            FlatMap::Repeat(repeat) => repeat,
+            FlatMap::Unnest(unnest) => unnest,
+            FlatMap::Lookup(lookup) => lookup,
         }
     }
 
@@ -115,176 +89,41 @@ impl FlatMap {
     pub fn appended(&self, lookups: &[LookupTable]) -> Vec<Field> {
         self.expansion().appended(lookups)
     }
-
-    /// What EXPLAIN says of it, over columns of `schema`.
-    pub(crate) fn text(&self, schema: &Schema, lookups: &[LookupTable]) -> String {
-        self.expansion().text(schema, lookups)
-    }
-
-    /// What it means for the states behind it, without its arguments.
-    pub(crate) fn step(&self, brought: &Brought<'_>) -> (&'static str, Digester) {
-        self.expansion().step(brought)
-    }
 }
 
 /// What a keyed operator does.
 #[derive(Debug, Clone, PartialEq)]
 pub enum KeyedKind {
-    /// Rows of equal keys and equal `window_time`; output when the watermark reaches that. Columns: left, right (SEMI,
-    /// ANTI: left).
-    WindowJoin {
-        /// Any.
-        kind: JoinKind,
-        /// Over left, then right columns.
-        residual: Option<Expr>,
-    },
-    /// Rows of equal keys with `right + lower ≤ left ≤ right + upper`. Output watermark: held back so that no output is
-    /// late. Columns: left, right.
-    IntervalJoin {
-        /// Inner, Left, Right or Full.
-        kind: JoinKind,
-        /// Milliseconds.
-        lower_ms: i64,
-        /// Milliseconds.
-        upper_ms: i64,
-        /// Over left, then right columns.
-        residual: Option<Expr>,
-    },
-    /// Rows of equal keys, as they come. Columns: left, right.
-    RegularJoin {
-        /// Rows are forgotten after this many milliseconds of processing time.
-        ttl_ms: Option<u64>,
-        /// Over left, then right columns.
-        residual: Option<Expr>,
-    },
-    /// Rows of the left with the version of their key, the newest row of the right up to their time; output when the watermark
-    /// reaches that. Columns: left, right.
-    VersionedJoin {
-        /// Inner or Left.
-        kind: JoinKind,
-        /// Over left, then right columns.
-        residual: Option<Expr>,
-    },
-    /// Ranks of the rows of a partition (the key) when the watermark reaches their `window_time`. Columns: those of the
-    /// input, then the rank (BIGINT).
-    Rank {
-        /// Order within a partition.
-        order: Vec<SortColumn>,
-        /// How ties are numbered.
-        function: RankFunction,
-        /// Ranks that are kept, from 1, both ends included.
-        range: (u64, u64),
-    },
-    /// Aggregates over each row and rows before it, in order of time (without [`KeyedInput::time`]: of arrival). Columns:
-    /// those of the input, then the aggregates' outputs.
-    Over {
-        /// Rows that count.
-        frame: Frame,
-        /// What is computed.
-        aggregates: SlotAggregates,
-    },
-    /// Aggregates of each session of a key. Columns: keys, the aggregates' outputs, `window_start` and `window_end` as
-    /// TIMESTAMP(3).
-    SessionAggregate {
-        /// Milliseconds.
-        gap_ms: i64,
-        /// What is computed.
-        aggregates: SlotAggregates,
-    },
-    /// Rows with their session: columns of the input, `window_start` and `window_end` as TIMESTAMP(3).
-    SessionRows {
-        /// Milliseconds.
-        gap_ms: i64,
-    },
-    /// Aggregates of `size` rows of a key in order of arrival, every `slide` rows. Columns as for sessions; the window is
-    /// from the smallest time in it to 1 ms after the largest.
-    CountAggregate {
-        /// Rows.
-        size: u64,
-        /// Rows.
-        slide: u64,
-        /// What is computed.
-        aggregates: SlotAggregates,
-    },
-    /// Rows of full count windows: columns of the input, `window_start` and `window_end` as TIMESTAMP(3).
-    CountRows {
-        /// Rows.
-        size: u64,
-        /// Rows.
-        slide: u64,
-    },
+    /// Rows of equal windows.
+    WindowJoin(WindowJoin),
+    /// Rows whose times lie close together.
+    IntervalJoin(IntervalJoin),
+    /// Rows as they come.
+    RegularJoin(RegularJoin),
+    /// Rows of the left with the version of their key.
+    VersionedJoin(VersionedJoin),
+    /// Ranks of the rows of a window.
+    Rank(Rank),
+    /// Aggregates over each row and rows before it.
+    Over(Over),
+    /// Sessions, aggregated or as they are.
+    Sessions(Sessions),
+    /// Windows of so many rows, aggregated or as they are.
+    CountWindows(CountWindows),
 }
 
 impl KeyedKind {
-    fn keyed<'a>(&'a self) -> Box<dyn Keyed<'a> + 'a> {
+    /// What it says of itself.
+    pub fn keyed(&self) -> &dyn Keyed {
         match self {
-            KeyedKind::WindowJoin { kind, residual } => {
-                Box::new(window_join::WindowJoin { kind: *kind, residual: residual.as_ref() })
-            }
-            KeyedKind::IntervalJoin { kind, lower_ms, upper_ms, residual } => {
-                let (kind, lower_ms, upper_ms, residual) = (*kind, *lower_ms, *upper_ms, residual.as_ref());
-                Box::new(interval_join::IntervalJoin { kind, lower_ms, upper_ms, residual })
-            }
-            KeyedKind::RegularJoin { ttl_ms, residual } => {
-                Box::new(regular_join::RegularJoin { ttl_ms: *ttl_ms, residual: residual.as_ref() })
-            }
-            KeyedKind::VersionedJoin { kind, residual } => {
-                Box::new(versioned_join::VersionedJoin { kind: *kind, residual: residual.as_ref() })
-            }
-            KeyedKind::Rank { order, function, range } => {
-                Box::new(rank::Rank { order, function: *function, range: *range })
-            }
-            KeyedKind::Over { frame, aggregates } => Box::new(over::Over { frame: *frame, aggregates }),
-            KeyedKind::SessionAggregate { gap_ms, aggregates } => {
-                Box::new(session::Session { gap_ms: *gap_ms, aggregates: Some(aggregates) })
-            }
-            KeyedKind::SessionRows { gap_ms } => Box::new(session::Session { gap_ms: *gap_ms, aggregates: None }),
-            KeyedKind::CountAggregate { size, slide, aggregates } => {
-                Box::new(count::Count { size: *size, slide: *slide, aggregates: Some(aggregates) })
-            }
-            KeyedKind::CountRows { size, slide } => {
-                Box::new(count::Count { size: *size, slide: *slide, aggregates: None })
-            }
+            KeyedKind::WindowJoin(join) => join,
+            KeyedKind::IntervalJoin(join) => join,
+            KeyedKind::RegularJoin(join) => join,
+            KeyedKind::VersionedJoin(join) => join,
+            KeyedKind::Rank(rank) => rank,
+            KeyedKind::Over(over) => over,
+            KeyedKind::Sessions(session) => session,
+            KeyedKind::CountWindows(count) => count,
         }
-    }
-
-    /// What EXPLAIN calls it, over the columns of its inputs, without condition and components.
-    pub(crate) fn text(&self, inputs: &Schema) -> String {
-        self.keyed().text(inputs)
-    }
-
-    /// What checkpoints call it, and its constants by name.
-    pub(crate) fn state(&self) -> (&'static str, Vec<(&'static str, String)>) {
-        self.keyed().state()
-    }
-
-    /// The columns that it puts out.
-    pub fn output(&self, keys: &[Field], inputs: &[KeyedInput]) -> Schema {
-        self.keyed().output(keys, inputs)
-    }
-
-    /// What a pair of rows must fulfil besides equal keys, over left, then right columns.
-    pub fn residual(&self) -> Option<&Expr> {
-        self.keyed().residual()
-    }
-
-    /// What it aggregates in slots, if it does.
-    pub fn aggregates(&self) -> Option<&SlotAggregates> {
-        self.keyed().aggregates()
-    }
-
-    /// What rows of a key are ordered by.
-    pub(crate) fn order(&self) -> &[SortColumn] {
-        self.keyed().order()
-    }
-
-    /// [`KeyedInput::reach_ms`] of its inputs, when their rows have times.
-    pub fn reach_ms(&self) -> Option<i64> {
-        self.keyed().reach_ms()
-    }
-
-    /// Whether its output begins with the keys; else with all columns that arrive.
-    pub fn shows_keys(&self) -> bool {
-        self.keyed().shows_keys()
     }
 }

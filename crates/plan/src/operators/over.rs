@@ -1,17 +1,21 @@
 //! OVER: aggregates of each row and of the rows of its key before it.
 
 use crate::components::SlotAggregates;
-use crate::keyed::{Keyed, KeyedInput, arriving};
+use crate::keyed::Keyed;
 use crate::logical::Frame;
-use millstream_types::{Field, Schema};
+use millstream_types::Schema;
 
-/// [`KeyedKind::Over`](super::KeyedKind::Over).
-pub(crate) struct Over<'a> {
-    pub(crate) frame: Frame,
-    pub(crate) aggregates: &'a SlotAggregates,
+/// Aggregates over each row and rows before it, in order of time (without [`KeyedInput::time`](crate::keyed::KeyedInput::time): of
+/// arrival). Columns: those of the input, then the aggregates' outputs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Over {
+    /// Rows that count.
+    pub frame: Frame,
+    /// What is computed.
+    pub aggregates: SlotAggregates,
 }
 
-impl<'a> Keyed<'a> for Over<'a> {
+impl Keyed for Over {
     fn text(&self, _: &Schema) -> String {
         format!("over {}", frame_text(self.frame))
     }
@@ -20,12 +24,8 @@ impl<'a> Keyed<'a> for Over<'a> {
         ("OVER aggregation", vec![("frame", frame_text(self.frame))])
     }
 
-    fn output(&self, _: &[Field], inputs: &[KeyedInput]) -> Schema {
-        Schema::new(arriving(inputs).chain(self.aggregates.output_fields()).collect())
-    }
-
-    fn aggregates(&self) -> Option<&'a SlotAggregates> {
-        Some(self.aggregates)
+    fn aggregates(&self) -> Option<&SlotAggregates> {
+        Some(&self.aggregates)
     }
 
     /// With a bound, a row is late by what was put out for its key. Only the operator knows that.

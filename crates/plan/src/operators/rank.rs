@@ -1,17 +1,22 @@
 //! Ranks, and so Top-N: the rows of a key are put in order when the watermark reaches their window.
 
-use crate::keyed::{Keyed, KeyedInput, SortColumn, arriving};
+use crate::keyed::{Keyed, SortColumn};
 use crate::logical::RankFunction;
 use millstream_types::{DataType, Field, Schema};
 
-/// [`KeyedKind::Rank`](super::KeyedKind::Rank).
-pub(crate) struct Rank<'a> {
-    pub(crate) order: &'a [SortColumn],
-    pub(crate) function: RankFunction,
-    pub(crate) range: (u64, u64),
+/// Ranks of the rows of a partition (the key) when the watermark reaches their `window_time`. Columns: those of the
+/// input, then the rank (BIGINT).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rank {
+    /// Order within a partition.
+    pub order: Vec<SortColumn>,
+    /// How ties are numbered.
+    pub function: RankFunction,
+    /// Ranks that are kept, from 1, both ends included.
+    pub range: (u64, u64),
 }
 
-impl<'a> Keyed<'a> for Rank<'a> {
+impl Keyed for Rank {
     fn text(&self, inputs: &Schema) -> String {
         let name = |s: &SortColumn| inputs.fields[s.column].name.clone() + direction(s.descending, s.nulls_first);
         let order: Vec<String> = self.order.iter().map(name).collect();
@@ -24,12 +29,12 @@ impl<'a> Keyed<'a> for Rank<'a> {
         ("ranking", vec![("from", from.to_string()), ("to", to.to_string()), ("function", function)])
     }
 
-    fn output(&self, _: &[Field], inputs: &[KeyedInput]) -> Schema {
-        Schema::new(arriving(inputs).chain([Field::new("rownum", DataType::BigInt, false)]).collect())
+    fn appended(&self) -> Vec<Field> {
+        vec![Field::new("rownum", DataType::BigInt, false)]
     }
 
-    fn order(&self) -> &'a [SortColumn] {
-        self.order
+    fn order(&self) -> &[SortColumn] {
+        &self.order
     }
 
     /// A row behind the watermark is late for its window.

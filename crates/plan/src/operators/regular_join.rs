@@ -1,22 +1,25 @@
 //! The regular join: rows of equal keys meet as they come. A row is kept for good, or for some processing time.
 
 use crate::expr::Expr;
-use crate::keyed::{Keyed, KeyedInput, joined};
+use crate::keyed::Keyed;
 use crate::logical::JoinKind;
-use millstream_types::{Field, Schema};
+use millstream_types::Schema;
 
 /// What EXPLAIN calls it.
 pub(crate) fn regular_text(ttl_ms: Option<u64>) -> String {
     ttl_ms.map_or("regular".into(), |ms| format!("regular (rows kept for {ms} ms)"))
 }
 
-/// [`KeyedKind::RegularJoin`](super::KeyedKind::RegularJoin).
-pub(crate) struct RegularJoin<'a> {
-    pub(crate) ttl_ms: Option<u64>,
-    pub(crate) residual: Option<&'a Expr>,
+/// Rows of equal keys, as they come. Columns: left, right.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RegularJoin {
+    /// Rows are forgotten after this many milliseconds of processing time.
+    pub ttl_ms: Option<u64>,
+    /// Over left, then right columns.
+    pub residual: Option<Expr>,
 }
 
-impl<'a> Keyed<'a> for RegularJoin<'a> {
+impl Keyed for RegularJoin {
     fn text(&self, _: &Schema) -> String {
         format!("{} join", regular_text(self.ttl_ms))
     }
@@ -26,11 +29,7 @@ impl<'a> Keyed<'a> for RegularJoin<'a> {
         ("join", vec![("ttl_ms", ttl)])
     }
 
-    fn output(&self, _: &[Field], inputs: &[KeyedInput]) -> Schema {
-        joined(JoinKind::Inner, inputs)
-    }
-
-    fn residual(&self) -> Option<&'a Expr> {
-        self.residual
+    fn pairs(&self) -> Option<(JoinKind, Option<&Expr>)> {
+        Some((JoinKind::Inner, self.residual.as_ref()))
     }
 }

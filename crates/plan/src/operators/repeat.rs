@@ -6,14 +6,17 @@ use crate::expr::Expr;
 use crate::shape::meaning::Digester;
 use millstream_types::{DataType, Field, Schema};
 
-/// [`FlatMap::Repeat`](super::FlatMap::Repeat).
-pub(crate) struct Repeat {
-    pub(crate) times: u64,
-    pub(crate) numbered: bool,
+/// So many times. Appends, if they are numbered, the number of the row among those, from 0 (BIGINT).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Repeat {
+    /// At least 1.
+    pub times: u64,
+    /// Whether a column is appended.
+    pub numbered: bool,
 }
 
-impl<'a> Expansion<'a> for Repeat {
-    fn arguments(&self) -> &'a [Expr] {
+impl Expansion for Repeat {
+    fn arguments(&self) -> &[Expr] {
         &[]
     }
 

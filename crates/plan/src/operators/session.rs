@@ -1,19 +1,22 @@
 //! Sessions: the rows of a key that lie close together, aggregated or as they are.
 
 use crate::components::SlotAggregates;
-use crate::keyed::{Keyed, KeyedInput, arriving, windowed};
+use crate::keyed::{Keyed, window_bounds};
 use millstream_types::{Field, Schema};
 
-/// [`KeyedKind::SessionAggregate`](super::KeyedKind::SessionAggregate) and [`KeyedKind::SessionRows`](super::KeyedKind::SessionRows).
-pub(crate) struct Session<'a> {
-    pub(crate) gap_ms: i64,
-    /// `None`: the rows are kept as they are.
-    pub(crate) aggregates: Option<&'a SlotAggregates>,
+/// Sessions of a key. Columns: keys, the aggregates' outputs, or the columns of the input; then `window_start` and `window_end` as
+/// TIMESTAMP(3).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sessions {
+    /// Milliseconds.
+    pub gap_ms: i64,
+    /// What is computed; `None`: the rows are kept as they are.
+    pub aggregates: Option<SlotAggregates>,
 }
 
-impl<'a> Keyed<'a> for Session<'a> {
+impl Keyed for Sessions {
     fn text(&self, _: &Schema) -> String {
-        let Session { gap_ms, aggregates } = self;
+        let Sessions { gap_ms, aggregates } = self;
         let rows_of = if aggregates.is_some() { "" } else { "rows of " };
         format!("{rows_of}sessions, gap {gap_ms} ms")
     }
@@ -23,15 +26,12 @@ impl<'a> Keyed<'a> for Session<'a> {
         (name, vec![("gap_ms", self.gap_ms.to_string())])
     }
 
-    fn output(&self, keys: &[Field], inputs: &[KeyedInput]) -> Schema {
-        match self.aggregates {
-            Some(aggregates) => windowed(keys.iter().cloned().chain(aggregates.output_fields())),
-            None => windowed(arriving(inputs)),
-        }
+    fn aggregates(&self) -> Option<&SlotAggregates> {
+        self.aggregates.as_ref()
     }
 
-    fn aggregates(&self) -> Option<&'a SlotAggregates> {
-        self.aggregates
+    fn appended(&self) -> Vec<Field> {
+        window_bounds()
     }
 
     fn shows_keys(&self) -> bool {

@@ -7,26 +7,31 @@ use crate::expr::Expr;
 use crate::shape::meaning::Digester;
 use millstream_types::{Field, Schema};
 
-/// [`FlatMap::Unnest`](super::FlatMap::Unnest).
-pub(crate) struct Unnest<'a> {
-    pub(crate) collection: &'a Expr,
-    pub(crate) outer: bool,
-    pub(crate) ordinality: bool,
-    pub(crate) columns: &'a [Field],
+/// Once for each element of a collection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unnest {
+    /// ARRAY or MAP.
+    pub collection: Expr,
+    /// Whether a row without elements is kept, with NULL.
+    pub outer: bool,
+    /// Whether the last of `columns` is the position of the element from 1.
+    pub ordinality: bool,
+    /// The appended columns.
+    pub columns: Vec<Field>,
 }
 
-impl<'a> Expansion<'a> for Unnest<'a> {
-    fn arguments(&self) -> &'a [Expr] {
-        std::slice::from_ref(self.collection)
+impl Expansion for Unnest {
+    fn arguments(&self) -> &[Expr] {
+        std::slice::from_ref(&self.collection)
     }
 
     fn appended(&self, _: &[LookupTable]) -> Vec<Field> {
-        self.columns.to_vec()
+        self.columns.clone()
     }
 
     fn text(&self, schema: &Schema, _: &[LookupTable]) -> String {
         let outer = if self.outer { " outer" } else { "" };
-        format!("unnest{outer} {}", Shown(self.collection, schema))
+        format!("unnest{outer} {}", Shown(&self.collection, schema))
     }
 
     fn step(&self, _: &Brought<'_>) -> (&'static str, Digester) {

@@ -1,17 +1,21 @@
 //! The versioned join: a row of the left meets the newest row of the right up to its time.
 
 use crate::expr::Expr;
-use crate::keyed::{Keyed, KeyedInput, join_constant, joined};
+use crate::keyed::{Keyed, join_constant};
 use crate::logical::JoinKind;
-use millstream_types::{Field, Schema};
+use millstream_types::Schema;
 
-/// [`KeyedKind::VersionedJoin`](super::KeyedKind::VersionedJoin).
-pub(crate) struct VersionedJoin<'a> {
-    pub(crate) kind: JoinKind,
-    pub(crate) residual: Option<&'a Expr>,
+/// Rows of the left with the version of their key, the newest row of the right up to their time; output when the watermark
+/// reaches that. Columns: left, right.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VersionedJoin {
+    /// Inner or Left.
+    pub kind: JoinKind,
+    /// Over left, then right columns.
+    pub residual: Option<Expr>,
 }
 
-impl<'a> Keyed<'a> for VersionedJoin<'a> {
+impl Keyed for VersionedJoin {
     fn text(&self, _: &Schema) -> String {
         format!("{} versioned join", self.kind.text())
     }
@@ -20,11 +24,7 @@ impl<'a> Keyed<'a> for VersionedJoin<'a> {
         ("versioned join", vec![join_constant(self.kind)])
     }
 
-    fn output(&self, _: &[Field], inputs: &[KeyedInput]) -> Schema {
-        joined(self.kind, inputs)
-    }
-
-    fn residual(&self) -> Option<&'a Expr> {
-        self.residual
+    fn pairs(&self) -> Option<(JoinKind, Option<&Expr>)> {
+        Some((self.kind, self.residual.as_ref()))
     }
 }

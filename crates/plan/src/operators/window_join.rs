@@ -1,17 +1,20 @@
 //! The window join: rows of equal keys in equal windows meet when the watermark reaches the end of the window.
 
 use crate::expr::Expr;
-use crate::keyed::{Keyed, KeyedInput, join_constant, joined};
+use crate::keyed::{Keyed, join_constant};
 use crate::logical::JoinKind;
-use millstream_types::{Field, Schema};
+use millstream_types::Schema;
 
-/// [`KeyedKind::WindowJoin`](super::KeyedKind::WindowJoin).
-pub(crate) struct WindowJoin<'a> {
-    pub(crate) kind: JoinKind,
-    pub(crate) residual: Option<&'a Expr>,
+/// Rows of equal keys and equal `window_time`; output when the watermark reaches that. Columns: left, right (SEMI, ANTI: left).
+#[derive(Debug, Clone, PartialEq)]
+pub struct WindowJoin {
+    /// Any.
+    pub kind: JoinKind,
+    /// Over left, then right columns.
+    pub residual: Option<Expr>,
 }
 
-impl<'a> Keyed<'a> for WindowJoin<'a> {
+impl Keyed for WindowJoin {
     fn text(&self, _: &Schema) -> String {
         format!("{} window join", self.kind.text())
     }
@@ -20,12 +23,8 @@ impl<'a> Keyed<'a> for WindowJoin<'a> {
         ("window join", vec![join_constant(self.kind)])
     }
 
-    fn output(&self, _: &[Field], inputs: &[KeyedInput]) -> Schema {
-        joined(self.kind, inputs)
-    }
-
-    fn residual(&self) -> Option<&'a Expr> {
-        self.residual
+    fn pairs(&self) -> Option<(JoinKind, Option<&Expr>)> {
+        Some((self.kind, self.residual.as_ref()))
     }
 
     /// A row behind the watermark is late for its window.

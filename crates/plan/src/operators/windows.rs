@@ -9,15 +9,19 @@ use crate::window::{Overlap, WindowAssigner};
 use millstream_types::{Field, Schema};
 use std::collections::BTreeMap;
 
-/// [`FlatMap::Windows`](super::FlatMap::Windows).
-pub(crate) struct Windows<'a> {
-    pub(crate) windows: Overlap,
-    pub(crate) time: &'a Expr,
+/// Once for each window of the row. Appends `window_start`, `window_end` and `window_time` in the type of `time`,
+/// milliseconds since the epoch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Windows {
+    /// Which windows.
+    pub windows: Overlap,
+    /// TIMESTAMP(3) or TIMESTAMP_LTZ(3). NULL makes the row an error.
+    pub time: Expr,
 }
 
-impl<'a> Expansion<'a> for Windows<'a> {
-    fn arguments(&self) -> &'a [Expr] {
-        std::slice::from_ref(self.time)
+impl Expansion for Windows {
+    fn arguments(&self) -> &[Expr] {
+        std::slice::from_ref(&self.time)
     }
 
     fn appended(&self, _: &[LookupTable]) -> Vec<Field> {
@@ -26,7 +30,7 @@ impl<'a> Expansion<'a> for Windows<'a> {
     }
 
     fn text(&self, schema: &Schema, _: &[LookupTable]) -> String {
-        let time = Shown(self.time, schema).to_string();
+        let time = Shown(&self.time, schema).to_string();
         format!("repeat for each window {}", WindowAssigner::Overlap(self.windows).text(&time))
     }
 

@@ -2,7 +2,7 @@
 
 use super::Planner;
 use super::branch::Branch;
-use super::expressions::{columns_of, same_computation};
+use super::expressions::{columns_from, columns_of, same_computation};
 use super::payload::Payload;
 use crate::aggregate::{AggregateCall, Components};
 use crate::expr::{Expr, ExprKind};
@@ -31,18 +31,14 @@ impl Planner {
         }
         match (window.assigner, &window.time) {
             (WindowAssigner::Session { .. } | WindowAssigner::Count { .. }, Some(time)) => {
-                let keys: Vec<(&Expr, &str)> = keys.iter().map(|(e, name)| (e, name.as_str())).collect();
-                self.slot_aggregate(input, window.assigner, (time, window.timeline), &keys, aggregates)
+                self.slot_aggregate(input, window.assigner, (time, window.timeline), keys, aggregates)
             }
-            (WindowAssigner::Attached, _) => match windows_of_keys(input, window, keys, aggregates) {
-                Some(direct) => {
-                    let keys: Vec<(&Expr, &str)> = direct.keys.iter().map(|(e, name)| (e, name.as_str())).collect();
-                    let time = (direct.time, direct.timeline);
-                    self.slot_aggregate(direct.input, direct.assigner, time, &keys, &direct.aggregates)
+            _ => match windows_of_keys(input, window, keys, aggregates) {
+                Some(Direct { input, assigner, time, timeline, keys, aggregates }) => {
+                    self.slot_aggregate(input, assigner, (time, timeline), &keys, &aggregates)
                 }
                 None => self.slice_aggregate(input, window, keys, aggregates),
             },
-            _ => self.slice_aggregate(input, window, keys, aggregates),
         }
     }
 
@@ -68,14 +64,14 @@ impl Planner {
             assigner = WindowAssigner::Overlap(windows);
         }
         let is_attached = assigner == WindowAssigner::Attached;
-        let mut fields: Vec<Field> = keys.iter().map(|(e, n)| Field::new(n, e.data_type.clone(), e.nullable)).collect();
+        let mut fields: Vec<Field> = keys.iter().map(|(e, name)| e.field(name)).collect();
         let mut columns = columns_of(&Schema::new(fields.clone()));
         if is_attached {
             fields.push(Field::new("window_start", DataType::Timestamp(3), false));
         }
         let first = fields.len();
-        let mut components = Components::default();
-        columns.extend(aggregates.iter().map(|(call, _)| components.decompose(call, first)));
+        let (components, results) = Components::of(aggregates, first);
+        columns.extend(results);
         let aggregation = self.aggregations.len();
         for Input { branch, time, start } in inputs {
             if let Some(time) = &time {
@@ -133,30 +129,18 @@ impl Planner {
         input: &Rel,
         assigner: WindowAssigner,
         (time, timeline): (&Expr, Timeline),
-        keys: &[(&Expr, &str)],
+        keys: &[(Expr, String)],
         aggregates: &[(AggregateCall, String)],
     ) -> Result<Branch, Diagnostic> {
-        let mut payload = Payload::new(vec![]);
-        let key_columns: Vec<usize> = keys.iter().map(|(e, _)| payload.add(e)).collect();
-        let time_column = payload.add(time);
-        let mut components = Components::default();
-        let results: Vec<Expr> = aggregates.iter().map(|(call, _)| components.decompose(call, keys.len())).collect();
+        let mut payload = Payload::new(vec![], keys.iter().map(|(e, _)| e), Some(time));
+        let (components, results) = Components::of(aggregates, keys.len());
         let slots = payload.slots(components);
-        let key_fields: Vec<Field> =
-            keys.iter().map(|(e, n)| Field::new(*n, e.data_type.clone(), e.nullable)).collect();
-        let mut columns = columns_of(&Schema::new(key_fields.clone()));
+        let key_fields: Vec<Field> = keys.iter().map(|(e, name)| e.field(name)).collect();
+        let mut columns = columns_from(0, &key_fields);
         columns.extend(results);
         columns.extend(window_columns(keys.len() + slots.outputs.len(), &time.data_type));
-        let kind = match assigner {
-            WindowAssigner::Session { gap_ms } => KeyedKind::SessionAggregate { gap_ms, aggregates: slots },
-            WindowAssigner::Count { size, slide } => KeyedKind::CountAggregate { size, slide, aggregates: slots },
-            _ => return Err(Diagnostic::bug("only sessions and count windows are aggregated by slots")),
-        };
-        let of_payload =
-            KeyedInput { schema: payload.schema(), keys: key_columns, time: Some(time_column), reach_ms: None };
-        let operator = self.operator(kind, timeline, vec![of_payload], key_fields);
-        self.exchange(input, operator, 0, &payload, Some(time), &[])?;
-        Ok(Branch::new(PipelineInput::Operator(operator), columns))
+        let kind = windows_by_key(assigner, Some(slots))?;
+        self.keyed(input, kind, timeline, &payload, key_fields, columns)
     }
 
     /// Rows with their sessions or count windows.
@@ -165,22 +149,20 @@ impl Planner {
             return Err(Diagnostic::bug("not a window table function"));
         };
         let schema = input.schema();
-        let mut payload = Payload::new(columns_of(&schema));
-        let key_columns: Vec<usize> = partition.iter().map(|e| payload.add(e)).collect();
-        let time_column = payload.add(time);
-        let kind = match *assigner {
-            WindowAssigner::Session { gap_ms } => KeyedKind::SessionRows { gap_ms },
-            WindowAssigner::Count { size, slide } => KeyedKind::CountRows { size, slide },
-            _ => return Err(Diagnostic::bug("only sessions and count windows keep rows")),
-        };
-        let arriving = payload.schema();
-        let keys = key_columns.iter().map(|&i| arriving.fields[i].clone()).collect();
+        let payload = Payload::new(columns_of(&schema), partition, Some(time));
         let mut columns = columns_of(&schema);
-        columns.extend(window_columns(arriving.fields.len(), &time.data_type));
-        let of_payload = KeyedInput { schema: arriving, keys: key_columns, time: Some(time_column), reach_ms: None };
-        let operator = self.operator(kind, *timeline, vec![of_payload], keys);
-        self.exchange(input, operator, 0, &payload, Some(time), &[])?;
-        Ok(Branch::new(PipelineInput::Operator(operator), columns))
+        columns.extend(window_columns(payload.columns().len(), &time.data_type));
+        let kind = windows_by_key(*assigner, None)?;
+        self.keyed(input, kind, *timeline, &payload, payload.key_fields(), columns)
+    }
+}
+
+/// The operator that makes sessions or count windows.
+fn windows_by_key(assigner: WindowAssigner, aggregates: Option<SlotAggregates>) -> Result<KeyedKind, Diagnostic> {
+    match assigner {
+        WindowAssigner::Session { gap_ms } => Ok(KeyedKind::Sessions(Sessions { gap_ms, aggregates })),
+        WindowAssigner::Count { size, slide } => Ok(KeyedKind::CountWindows(CountWindows { size, slide, aggregates })),
+        _ => Err(Diagnostic::bug("only sessions and count windows are made by key")),
     }
 }
 
@@ -201,6 +183,9 @@ fn windows_of_keys<'a>(
     keys: &[(Expr, String)],
     aggregates: &[(AggregateCall, String)],
 ) -> Option<Direct<'a>> {
+    if window.assigner != WindowAssigner::Attached {
+        return None;
+    }
     let mut below = input;
     let mut columns = columns_of(&input.schema());
     while let Rel::Project { input, columns: projected } = below {
@@ -217,20 +202,18 @@ fn windows_of_keys<'a>(
     let keys: Vec<(Expr, String)> = keys.iter().map(|(e, name)| (over(e), name.clone())).collect();
     let mut aggregates = aggregates.to_vec();
     for (call, _) in &mut aggregates {
-        call.arguments.iter_mut().chain(&mut call.filter).for_each(|e| *e = over(e));
+        call.expressions_mut().for_each(|e| *e = over(e));
     }
     let is_bound = |e: &Option<Expr>, column: usize| e.as_ref().is_some_and(|e| is_column(&over(e), column));
-    let values = keys
-        .iter()
-        .map(|(e, _)| e)
-        .chain(aggregates.iter().flat_map(|(call, _)| call.arguments.iter().chain(&call.filter)));
+    let are_below = keys.iter().all(|(e, _)| is_below(e, width))
+        && aggregates.iter().flat_map(|(call, _)| call.expressions()).all(|e| is_below(e, width));
     let same = |a: &Expr, b: &Expr| same_computation(a, b);
     let keys_are_partition = partition.iter().all(|p| keys.iter().any(|(k, _)| same(p, k)))
         && keys.iter().all(|(k, _)| partition.iter().any(|p| same(p, k)));
     let fits = is_bound(&window.start, width)
         && window.time.as_ref().is_some_and(|e| is_window_time(&over(e), width))
         && keys_are_partition
-        && values.into_iter().all(|e| is_below(e, width));
+        && are_below;
     fits.then_some(Direct { input, assigner: *assigner, time, timeline: *timeline, keys, aggregates })
 }
 
@@ -250,17 +233,14 @@ fn take_windows_over(
     for input in inputs.iter() {
         let operators = &input.branch.operators;
         let place = operators.iter().rposition(|o| matches!(o, Operator::FlatMap(_)))?;
-        let (Some(Operator::Project(below)), Operator::FlatMap(FlatMap::Windows { windows, .. })) =
+        let (Some(Operator::Project(below)), Operator::FlatMap(FlatMap::Windows(Windows { windows, .. }))) =
             (operators.get(place.checked_sub(1)?), &operators[place])
         else {
             return None;
         };
         let width = below.len();
         let over = |e: &Expr| e.clone().substitute(&input.branch.columns);
-        let values = keys
-            .iter()
-            .map(|(e, _)| e)
-            .chain(aggregates.iter().flat_map(|(call, _)| call.arguments.iter().chain(&call.filter)));
+        let values = keys.iter().map(|(e, _)| e).chain(aggregates.iter().flat_map(|(call, _)| call.expressions()));
         let only_filters = operators[place + 1..]
             .iter()
             .all(|o| matches!(o, Operator::Filter(predicate) if is_below(predicate, width)));
@@ -275,7 +255,7 @@ fn take_windows_over(
         places.push(place);
     }
     for (input, place) in inputs.iter_mut().zip(places) {
-        if let Operator::FlatMap(FlatMap::Windows { time, .. }) = input.branch.operators.remove(place) {
+        if let Operator::FlatMap(FlatMap::Windows(Windows { time, .. })) = input.branch.operators.remove(place) {
             input.time = Some(time);
         }
     }
@@ -304,7 +284,7 @@ fn is_window_time(expr: &Expr, first: usize) -> bool {
 /// Whether an expression uses only columns before `width`.
 fn is_below(expr: &Expr, width: usize) -> bool {
     let mut below = true;
-    expr.walk(&mut |e| below &= !matches!(e.kind, ExprKind::Column(i) if i >= width));
+    expr.each_column(|i| below &= i < width);
     below
 }
 
@@ -324,7 +304,6 @@ fn attached_columns(start: usize, end: usize, time_type: &DataType) -> [Expr; 3]
 
 fn end_columns(end: usize, time_type: &DataType) -> [Expr; 2] {
     let end = Expr::column(end, time_type.clone(), false);
-    let last = Expr::literal(Value::Int(-1), DataType::IntervalMilli);
-    let time = ExprKind::AddInterval(Box::new(end.clone()), Box::new(last));
-    [end.cast_to(DataType::Timestamp(3)), Expr::new(time, time_type.clone(), false)]
+    let time = end.clone().plus_ms(-1);
+    [end.cast_to(DataType::Timestamp(3)), time]
 }

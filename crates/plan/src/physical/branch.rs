@@ -1,8 +1,9 @@
 //! Branches: chains of fused operators that have not ended yet.
 
+use super::expressions::columns_from;
 use crate::expr::{Expr, ExprKind};
 use crate::operators::filter::conjuncts;
-use crate::pipeline::{FlatMap, Operator, PipelineInput};
+use crate::pipeline::{FlatMap, Operator, PipelineInput, Windows};
 use crate::window::Overlap;
 use millstream_types::{DataType, Field, Value};
 
@@ -57,9 +58,7 @@ impl Branch {
     pub(super) fn flat_map(&mut self, appended: Vec<Field>, make: impl FnOnce(&dyn Fn(&Expr) -> Expr) -> FlatMap) {
         self.keep();
         let flat_map = make(&|e| e.clone().substitute(&self.columns));
-        let first = self.columns.len();
-        let appended = appended.into_iter().enumerate();
-        self.columns.extend(appended.map(|(i, f)| Expr::column(first + i, f.data_type, f.nullable)));
+        self.columns.extend(columns_from(self.columns.len(), &appended));
         self.operators.push(Operator::FlatMap(flat_map));
     }
 
@@ -89,7 +88,7 @@ impl Branch {
     pub(super) fn windows(&mut self, windows: Overlap, time: &Expr) {
         let width = self.columns.len();
         let bounds = vec![Field::new("window", time.data_type.clone(), false); 3];
-        self.flat_map(bounds, |over| FlatMap::Windows { windows, time: over(time) });
+        self.flat_map(bounds, |over| FlatMap::Windows(Windows { windows, time: over(time) }));
         // Of the session's zone, if that is UTC: other windows over TIMESTAMP_LTZ are of local time.
         for bound in &mut self.columns[width..width + 2] {
             *bound = bound.clone().cast_to(DataType::Timestamp(3));

@@ -2,12 +2,17 @@
 
 use crate::expr::Expr;
 use crate::logical::{ColumnKind, Table, TableColumn};
-use millstream_types::Schema;
+use millstream_types::{Field, Schema};
 
 /// The columns of a relation, each as an expression.
 pub(super) fn columns_of(schema: &Schema) -> Vec<Expr> {
-    let fields = schema.fields.iter().enumerate();
-    fields.map(|(i, f)| Expr::column(i, f.data_type.clone(), f.nullable)).collect()
+    columns_from(0, &schema.fields)
+}
+
+/// Columns of which the first is column `first`, each as an expression.
+pub(super) fn columns_from(first: usize, fields: &[Field]) -> Vec<Expr> {
+    let fields = fields.iter().enumerate();
+    fields.map(|(i, f)| Expr::column(first + i, f.data_type.clone(), f.nullable)).collect()
 }
 
 /// Every column of a table over its physical and metadata columns.

@@ -9,7 +9,7 @@ use super::expressions::{columns_of, same_computation};
 use crate::common::Common;
 use crate::expr::{CompareOp, Expr, ExprKind};
 use crate::logical::Rel;
-use crate::pipeline::{FlatMap, Operator};
+use crate::pipeline::{FlatMap, Operator, Repeat};
 use millstream_types::{DataType, Field, Value};
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl<'a> Path<'a> {
                 Rel::Filter { predicate, .. } => {
                     let more = predicate.clone().substitute(&path.columns);
                     path.predicate = Some(match path.predicate.take() {
-                        Some(before) => both(before, more),
+                        Some(before) => Expr::all(vec![before, more]),
                         None => more,
                     });
                 }
@@ -66,11 +66,6 @@ impl<'a> Path<'a> {
     }
 }
 
-fn both(left: Expr, right: Expr) -> Expr {
-    let nullable = left.nullable || right.nullable;
-    Expr::new(ExprKind::And(vec![left, right]), DataType::Boolean, nullable)
-}
-
 impl Branch {
     /// The rows of all `paths` over the relation that this is a branch of.
     pub(super) fn fan_out(&mut self, paths: &[Path<'_>]) {
@@ -83,7 +78,7 @@ impl Branch {
         }
         let number = Expr::column(self.columns.len(), DataType::BigInt, false);
         let appended = vec![Field::new("number", DataType::BigInt, false)];
-        self.flat_map(appended, |_| FlatMap::Repeat { times: paths.len() as u64, numbered: true });
+        self.flat_map(appended, |_| FlatMap::Repeat(Repeat { times: paths.len() as u64, numbered: true }));
         if paths.iter().any(|path| path.predicate.is_some()) {
             let predicates = paths.iter().map(|path| path.predicate.clone().unwrap_or_else(|| Expr::boolean(true)));
             self.filter(&chosen(&number, predicates.collect()));
@@ -95,13 +90,14 @@ impl Branch {
 
     /// Each row so many times.
     fn repeat(&mut self, times: u64) {
-        if let Some(Operator::FlatMap(FlatMap::Repeat { times: before, numbered: false })) = self.operators.last_mut()
+        if let Some(Operator::FlatMap(FlatMap::Repeat(Repeat { times: before, numbered: false }))) =
+            self.operators.last_mut()
             && let Some(all) = before.checked_mul(times)
         {
             *before = all;
             return;
         }
-        self.flat_map(vec![], |_| FlatMap::Repeat { times, numbered: false });
+        self.flat_map(vec![], |_| FlatMap::Repeat(Repeat { times, numbered: false }));
     }
 }
 
@@ -113,9 +109,7 @@ fn chosen(number: &Expr, mut values: Vec<Expr>) -> Expr {
         Some(last) => {
             let data_type = last.data_type.clone();
             let is = |n: i64| {
-                let n = Expr::literal(Value::Int(n), DataType::BigInt);
-                let equal = ExprKind::Compare(CompareOp::Equal, Box::new(number.clone()), Box::new(n));
-                Expr::new(equal, DataType::Boolean, false)
+                Expr::compare(CompareOp::Equal, number.clone(), Expr::literal(Value::Int(n), DataType::BigInt))
             };
             let cases = (0..).zip(values).map(|(n, value)| (is(n), value)).collect();
             Expr::new(ExprKind::Case(cases, Box::new(last)), data_type, nullable)

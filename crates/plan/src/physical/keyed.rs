@@ -5,24 +5,40 @@ use super::branch::Branch;
 use super::expressions::columns_of;
 use super::payload::Payload;
 use crate::aggregate::Components;
-use crate::expr::{Expr, ExprKind};
+use crate::expr::Expr;
 use crate::logical::Rel;
 use crate::pipeline::*;
 use crate::window::Timeline;
 use millstream_types::{DataType, Diagnostic, Field};
 
 impl Planner {
-    /// Adds an operator.
+    /// Adds an operator of these inputs.
     pub(super) fn operator(
         &mut self,
         kind: KeyedKind,
         timeline: Timeline,
-        inputs: Vec<KeyedInput>,
+        inputs: &[&Payload<'_>],
         keys: Vec<Field>,
     ) -> usize {
-        let output = kind.output(&keys, &inputs);
+        let inputs: Vec<KeyedInput> = inputs.iter().map(|payload| payload.input(&kind)).collect();
+        let output = kind.keyed().output(&keys, &inputs);
         self.operators.push(KeyedOperator { kind, timeline, inputs, keys, output });
         self.operators.len() - 1
+    }
+
+    /// The branch of an operator over `input`, with `columns` over its output.
+    pub(super) fn keyed(
+        &mut self,
+        input: &Rel,
+        kind: KeyedKind,
+        timeline: Timeline,
+        payload: &Payload<'_>,
+        keys: Vec<Field>,
+        columns: Vec<Expr>,
+    ) -> Result<Branch, Diagnostic> {
+        let operator = self.operator(kind, timeline, &[payload], keys);
+        self.exchange(input, operator, 0, payload, &[])?;
+        Ok(Branch::new(PipelineInput::Operator(operator), columns))
     }
 
     /// Ends the branches of `input` in an input of an operator. Rows where one of `not_null`, positions of the payload,
@@ -32,20 +48,17 @@ impl Planner {
         input: &Rel,
         operator: usize,
         port: usize,
-        payload: &Payload,
-        time: Option<&Expr>,
+        payload: &Payload<'_>,
         not_null: &[usize],
     ) -> Result<(), Diagnostic> {
-        let is_timed = !matches!(self.operators[operator].kind, KeyedKind::RegularJoin { .. });
+        let is_timed = !matches!(self.operators[operator].kind, KeyedKind::RegularJoin(_));
+        let time = payload.time.map(|(time, _)| time);
         for mut branch in self.branches(input)? {
             branch.settle();
             if is_timed {
                 self.use_time(&mut branch, time);
             }
-            for &key in not_null.iter().filter(|&&i| payload.columns()[i].nullable) {
-                let there = ExprKind::IsNotNull(Box::new(payload.columns()[key].clone()));
-                branch.filter(&Expr::new(there, DataType::Boolean, false));
-            }
+            payload.leave_out_nulls(not_null, &mut branch);
             if let (Some(time), Some(reach_ms)) = (time, self.operators[operator].inputs[port].reach_ms) {
                 let time = time.clone().substitute(&branch.columns);
                 let timeline = self.operators[operator].timeline;
@@ -63,22 +76,15 @@ impl Planner {
             return Err(Diagnostic::bug("not a rank"));
         };
         let schema = input.schema();
-        let mut payload = Payload::new(columns_of(&schema));
-        let keys: Vec<usize> = partition.iter().map(|e| payload.add(e)).collect();
-        let time_column = payload.add(time);
+        let mut payload = Payload::new(columns_of(&schema), partition, Some(time));
         let order = order
             .iter()
             .map(|k| SortColumn { column: payload.add(&k.expr), descending: k.descending, nulls_first: k.nulls_first })
             .collect();
-        let arriving = payload.schema();
         let mut columns = columns_of(&schema);
-        columns.push(Expr::column(arriving.fields.len(), DataType::BigInt, false));
-        let key_fields = keys.iter().map(|&i| arriving.fields[i].clone()).collect();
-        let kind = KeyedKind::Rank { order, function: *function, range: *range };
-        let arriving = KeyedInput { schema: arriving, keys, time: Some(time_column), reach_ms: kind.reach_ms() };
-        let operator = self.operator(kind, *timeline, vec![arriving], key_fields);
-        self.exchange(input, operator, 0, &payload, Some(time), &[])?;
-        Ok(Branch::new(PipelineInput::Operator(operator), columns))
+        columns.push(Expr::column(payload.columns().len(), DataType::BigInt, false));
+        let kind = KeyedKind::Rank(Rank { order, function: *function, range: *range });
+        self.keyed(input, kind, *timeline, &payload, payload.key_fields(), columns)
     }
 
     /// The branch of rows with their OVER aggregates.
@@ -87,32 +93,14 @@ impl Planner {
             return Err(Diagnostic::bug("not an OVER aggregation"));
         };
         let schema = input.schema();
-        let mut payload = Payload::new(columns_of(&schema));
-        let keys: Vec<usize> = partition.iter().map(|e| payload.add(e)).collect();
-        let time_column = time.as_ref().map(|t| payload.add(t));
-        let mut components = Components::default();
-        let results: Vec<Expr> = aggregates.iter().map(|(call, _)| components.decompose(call, 0)).collect();
-        let slots = payload.slots(components);
-        let arriving = payload.schema();
-        let first = arriving.fields.len();
+        let mut payload = Payload::new(columns_of(&schema), partition, time.as_ref());
+        let (components, results) = Components::of(aggregates, 0);
+        let aggregates = payload.slots(components);
+        let first = payload.columns().len();
         let mut columns = columns_of(&schema);
         // The outputs follow the columns that arrive, whose number is known only now.
-        columns.extend(results.into_iter().map(|e| shifted(e, first)));
-        let key_fields = keys.iter().map(|&i| arriving.fields[i].clone()).collect();
-        let kind = KeyedKind::Over { frame: *frame, aggregates: slots };
-        let reach_ms = time.as_ref().and(kind.reach_ms());
-        let arriving = KeyedInput { schema: arriving, keys, time: time_column, reach_ms };
-        let operator = self.operator(kind, Timeline::Own, vec![arriving], key_fields);
-        self.exchange(input, operator, 0, &payload, time.as_ref(), &[])?;
-        Ok(Branch::new(PipelineInput::Operator(operator), columns))
+        columns.extend(results.into_iter().map(|e| e.renumbered(|i| first + i)));
+        let kind = KeyedKind::Over(Over { frame: *frame, aggregates });
+        self.keyed(input, kind, Timeline::Own, &payload, payload.key_fields(), columns)
     }
-}
-
-fn shifted(expr: Expr, by: usize) -> Expr {
-    expr.rewrite(&mut |mut e| {
-        if let ExprKind::Column(i) = &mut e.kind {
-            *i += by;
-        }
-        e
-    })
 }

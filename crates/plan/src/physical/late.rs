@@ -12,7 +12,7 @@ use crate::logical::Table;
 use crate::pipeline::*;
 use crate::window::{Overlap, Slicing, Timeline, WindowAssigner};
 use millstream_abi::RuntimeFn;
-use millstream_types::{DataType, Schema, Value};
+use millstream_types::{DataType, Schema};
 use std::sync::Arc;
 
 /// Whether a row is late for windows over `time`; `None` where no row can be.
@@ -30,7 +30,7 @@ pub(super) fn of_slices(assigner: WindowAssigner, time: &Expr, timeline: Timelin
     };
     let start = ExprKind::WindowStart(Box::new(time.clone()), slicing);
     let start = Expr::new(start, time.data_type.clone(), time.nullable);
-    let last = after(&start, length_ms - 1);
+    let last = start.plus_ms(length_ms - 1);
     let late = compare(CompareOp::LessEqual, last.clone(), watermark(time, timeline));
     // With a slide longer than the size some rows lie in no window: they are not late.
     let inside = compare(CompareOp::LessEqual, time.clone(), last);
@@ -39,13 +39,7 @@ pub(super) fn of_slices(assigner: WindowAssigner, time: &Expr, timeline: Timelin
 
 /// Whether a row is late whose last partner can come `reach_ms` after it.
 pub(super) fn of_rows(time: &Expr, timeline: Timeline, reach_ms: i64) -> Option<Expr> {
-    Some(compare(CompareOp::LessEqual, after(time, reach_ms), watermark(time, timeline)))
-}
-
-fn after(time: &Expr, ms: i64) -> Expr {
-    let interval = Expr::literal(Value::Int(ms), DataType::IntervalMilli);
-    let kind = ExprKind::AddInterval(Box::new(time.clone()), Box::new(interval));
-    Expr::new(kind, time.data_type.clone(), time.nullable)
+    Some(compare(CompareOp::LessEqual, time.clone().plus_ms(reach_ms), watermark(time, timeline)))
 }
 
 fn watermark(time: &Expr, timeline: Timeline) -> Expr {

@@ -99,7 +99,8 @@ impl Planner {
         };
         let mut query = query.clone();
         zone::to_local_time(&mut query, zone);
-        let query = prune::prune(&query, &vec![true; query.schema().fields.len()]);
+        let needed = vec![true; query.schema().fields.len()];
+        let query = prune::prune(query, &needed);
         let sink = self.sinks.len();
         self.sinks.push(SinkPlan { table, schema, limit });
         for branch in self.branches(&query)? {
@@ -130,11 +131,9 @@ impl Planner {
             Rel::Union { inputs } => self.union(inputs),
             Rel::Common(common) => self.common(common),
             Rel::Unnest { input, collection, outer, ordinality, columns } => self.each_branch(input, |b| {
-                b.flat_map(columns.clone(), |over| FlatMap::Unnest {
-                    collection: over(collection),
-                    outer: *outer,
-                    ordinality: *ordinality,
-                    columns: columns.clone(),
+                b.flat_map(columns.clone(), |over| {
+                    let (collection, columns) = (over(collection), columns.clone());
+                    FlatMap::Unnest(Unnest { collection, outer: *outer, ordinality: *ordinality, columns })
                 });
             }),
             Rel::Windowed { input, assigner: WindowAssigner::Overlap(windows), time, .. } => {
@@ -312,12 +311,7 @@ impl Planner {
             };
             let time_column = pipeline.schema.fields.len().wrapping_sub(1);
             pipeline.rewrite_input(&mut |e| {
-                e.rewrite(&mut |mut e| {
-                    if e.kind == ExprKind::Column(TIME_COLUMN) {
-                        e.kind = ExprKind::Column(time_column);
-                    }
-                    e
-                })
+                e.renumbered(|column| if column == TIME_COLUMN { time_column } else { column })
             });
         }
         Ok(QueryPlan {
@@ -364,7 +358,7 @@ impl Pipeline {
     /// Rewrites every expression that refers to the input's columns: all up to and including the first projection. (A
     /// flat map always follows a projection.)
     fn rewrite_input(&mut self, change: &mut dyn FnMut(Expr) -> Expr) {
-        let mut apply = |e: &mut Expr| *e = change(std::mem::replace(e, Expr::boolean(false)));
+        let mut apply = |e: &mut Expr| *e = change(e.take());
         for operator in &mut self.operators {
             match operator {
                 Operator::Filter(predicate) => apply(predicate),
@@ -391,7 +385,7 @@ impl Pipeline {
         let mut look = |e: &Expr| e.walk(&mut |e| found |= e.kind == ExprKind::CurrentWatermark);
         self.each_expression(&mut look);
         for operator in &self.operators {
-            if let Operator::FlatMap(FlatMap::Lookup { residual: Some(residual), .. }) = operator {
+            if let Operator::FlatMap(FlatMap::Lookup(Lookup { residual: Some(residual), .. })) = operator {
                 look(residual);
             }
         }

@@ -1,32 +1,47 @@
 //! What rows bring along to keyed operators.
 
+use super::branch::Branch;
 use super::expressions::same_computation;
 use crate::aggregate::Components;
 use crate::expr::{Expr, ExprKind};
 use crate::operators::project::schema_of;
 use crate::pipeline::*;
-use millstream_types::{Schema, Value};
+use millstream_types::{Field, Schema};
 
-/// The columns that rows bring to a keyed operator: expressions over the columns of the relation below, each once.
-pub(super) struct Payload(Vec<Expr>);
+/// What rows bring to a keyed operator: expressions over the columns of the relation below, each once.
+pub(super) struct Payload<'a> {
+    columns: Vec<Expr>,
+    /// Positions of the keys.
+    pub(super) keys: Vec<usize>,
+    /// The time, over the columns of the relation below, and its position.
+    pub(super) time: Option<(&'a Expr, usize)>,
+}
 
-impl Payload {
-    pub(super) fn new(columns: Vec<Expr>) -> Payload {
-        Payload(columns)
+impl<'a> Payload<'a> {
+    /// These columns, and what of keys and time is not among them.
+    pub(super) fn new(
+        columns: Vec<Expr>,
+        keys: impl IntoIterator<Item = &'a Expr>,
+        time: Option<&'a Expr>,
+    ) -> Payload<'a> {
+        let mut payload = Payload { columns, keys: vec![], time: None };
+        payload.keys = keys.into_iter().map(|key| payload.add(key)).collect();
+        payload.time = time.map(|time| (time, payload.add(time)));
+        payload
     }
 
     /// Position of an expression, which is added unless it is there.
     pub(super) fn add(&mut self, expr: &Expr) -> usize {
         let same = |known: &Expr| same_computation(known, expr);
-        self.0.iter().position(same).unwrap_or_else(|| {
-            self.0.push(expr.clone());
-            self.0.len() - 1
+        self.columns.iter().position(same).unwrap_or_else(|| {
+            self.columns.push(expr.clone());
+            self.columns.len() - 1
         })
     }
 
     /// The expressions.
     pub(super) fn columns(&self) -> &[Expr] {
-        &self.0
+        &self.columns
     }
 
     /// The column of an expression.
@@ -39,12 +54,31 @@ impl Payload {
     }
 
     pub(super) fn schema(&self) -> Schema {
-        schema_of(&self.0)
+        schema_of(&self.columns)
+    }
+
+    /// The input that takes it.
+    pub(super) fn input(&self, kind: &KeyedKind) -> KeyedInput {
+        let time = self.time.map(|(_, position)| position);
+        let reach_ms = time.and_then(|_| kind.keyed().reach_ms());
+        KeyedInput { schema: self.schema(), keys: self.keys.clone(), time, reach_ms }
+    }
+
+    /// Its keys as columns.
+    pub(super) fn key_fields(&self) -> Vec<Field> {
+        let schema = self.schema();
+        self.keys.iter().map(|&key| schema.fields[key].clone()).collect()
+    }
+
+    /// Leaves the rows of a branch out where one of the `columns` is NULL.
+    pub(super) fn leave_out_nulls(&self, columns: &[usize], branch: &mut Branch) {
+        let nullable = columns.iter().map(|&column| &self.columns[column]).filter(|value| value.nullable);
+        nullable.for_each(|value| branch.filter(&value.clone().is_not_null()));
     }
 
     /// Components whose arguments and guards are computed before the exchange.
     pub(super) fn slots(&mut self, components: Components) -> SlotAggregates {
-        let Components { list, outputs, calls } = components;
+        let Components { list, outputs, calls, .. } = components;
         let mut updates = Vec::with_capacity(list.len());
         let mut kinds = Vec::with_capacity(list.len());
         for (kind, update) in list {
@@ -62,7 +96,7 @@ impl Payload {
 }
 
 fn only_if(guard: &Expr, value: &Expr) -> Expr {
-    let null = Expr::literal(Value::Null, value.data_type.clone());
+    let null = Expr::null(value.data_type.clone());
     let case = ExprKind::Case(vec![(guard.clone(), value.clone())], Box::new(null));
     Expr::new(case, value.data_type.clone(), true).at(value.span)
 }

@@ -94,8 +94,7 @@ impl SourceBuilder {
 
     fn narrow_children(&mut self, mut expr: Expr, time: Option<&Expr>) -> Expr {
         for child in expr.children_mut() {
-            let taken = std::mem::replace(child, Expr::boolean(false));
-            *child = self.narrow(taken, time);
+            *child = self.narrow(child.take(), time);
         }
         expr
     }

@@ -64,7 +64,7 @@ fn change_within(rel: &mut Rel, zone: Zone, changed: &mut Changed) {
 }
 
 fn change(expr: &mut Expr, change: impl FnOnce(Expr) -> Expr) {
-    *expr = change(std::mem::replace(expr, Expr::boolean(false)));
+    *expr = change(expr.take());
 }
 
 fn is_instant(expr: &Expr) -> bool {
@@ -79,8 +79,7 @@ fn window_time_as_instant(rel: &mut Rel) {
         change(time, |time| time.cast_to(DataType::TimestampLtz(3)));
     }
     let columns = columns.into_iter().zip(schema.fields).map(|(e, field)| (e, field.name)).collect();
-    let input = std::mem::replace(rel, Rel::Union { inputs: vec![] });
-    *rel = Rel::Project { input: Box::new(input), columns };
+    *rel = Rel::Project { input: Box::new(rel.take()), columns };
 }
 
 /// Computes the bounds of tumbling windows of instants within an expression in local time.
@@ -94,7 +93,7 @@ fn bounds_in_local_time(mut expr: Expr) -> Expr {
         && is_bound(operand)
     {
         // As they are shown.
-        return local(std::mem::replace(operand, Expr::boolean(false))).cast_to(data_type);
+        return local(operand.take()).cast_to(data_type);
     }
     for child in expr.children_mut() {
         change(child, bounds_in_local_time);

@@ -98,7 +98,7 @@ impl Walk<'_> {
                 input.take_columns(&schema, &columns);
                 let KeyedOperator { kind, inputs, .. } = &self.plan.operators[*operator];
                 let KeyedInput { keys, time, reach_ms, .. } = &inputs[*port];
-                if let KeyedKind::RegularJoin { .. } = kind {
+                if let KeyedKind::RegularJoin(_) = kind {
                     // It knows no time; a table has a watermark in the plan if some other part needs one.
                     input.watermark = None;
                 }
@@ -158,8 +158,8 @@ impl Walk<'_> {
             }
             PipelineInput::Operator(o) => {
                 let KeyedOperator { kind, keys, inputs, .. } = &self.plan.operators[o];
-                let outputs = kind.aggregates().map_or(&[][..], |aggregates| &aggregates.outputs);
-                let first = match kind.shows_keys() {
+                let outputs = kind.keyed().aggregates().map_or(&[][..], |aggregates| &aggregates.outputs);
+                let first = match kind.keyed().shows_keys() {
                     true => keys.len(),
                     false => inputs.iter().map(|input| input.schema.fields.len()).sum(),
                 };
@@ -190,7 +190,7 @@ impl Walk<'_> {
         let (state, only_keys) = match input {
             PipelineInput::Source(_) => return vec![],
             PipelineInput::Aggregation(a) => (&self.aggregations[a], true),
-            PipelineInput::Operator(o) => (&self.operators[o], self.plan.operators[o].kind.shows_keys()),
+            PipelineInput::Operator(o) => (&self.operators[o], self.plan.operators[o].kind.keyed().shows_keys()),
         };
         let of_port = |port: usize| state.inputs.iter().find(|input| input.port == port);
         match only_keys {
@@ -204,7 +204,7 @@ impl Walk<'_> {
 
     fn flat_map(&self, flat_map: &FlatMap, rows: &mut Rows) {
         let brought = Brought { columns: &rows.columns, lookups: &self.plan.lookups, made_of: &self.lookups };
-        let (name, digester) = flat_map.step(&brought);
+        let (name, digester) = flat_map.expansion().step(&brought);
         let arguments = flat_map.arguments();
         let step = digester.digests(arguments.iter().map(|argument| of_expr(argument, &rows.columns))).end();
         let arguments: Vec<String> = arguments.iter().map(|a| Shown(a, &rows.schema).to_string()).collect();
@@ -329,9 +329,9 @@ fn of_operator(operator: &KeyedOperator) -> StateShape {
 
 /// With these names of its inputs' columns.
 fn of_operator_over(operator: &KeyedOperator, both: &Schema) -> StateShape {
-    let (name, constants) = operator.kind.state();
+    let (name, constants) = operator.kind.keyed().state();
     let over_positions = |expr: &Expr| shown(expr, &[], both);
-    let (components, aggregates) = operator.kind.aggregates().map_or_else(Default::default, |aggregates| {
+    let (components, aggregates) = operator.kind.keyed().aggregates().map_or_else(Default::default, |aggregates| {
         let component = |(accumulator, update): (&Accumulator, &ComponentUpdate)| ComponentShape {
             accumulator: accumulator.name(),
             argument: update.argument.as_ref().map(over_positions),
@@ -345,8 +345,8 @@ fn of_operator_over(operator: &KeyedOperator, both: &Schema) -> StateShape {
         keys: operator.keys.iter().map(|key| type_text(&key.data_type, key.nullable)).collect(),
         components,
         aggregates,
-        order: operator.kind.order().iter().map(sort_text).collect(),
-        condition: operator.kind.residual().map(over_positions),
+        order: operator.kind.keyed().order().iter().map(sort_text).collect(),
+        condition: operator.kind.keyed().residual().map(over_positions),
         inputs: vec![],
     }
 }

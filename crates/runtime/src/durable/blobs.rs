@@ -1,16 +1,9 @@
 //! State in files: of the run, or of the checkpoint that the query was recovered from, whence it is read when it is needed.
 
-use crate::durable::part::StoreFault;
-use millstream_storage::{BlobRef, Damaged, PackWriter, PendingBlob, SpilledBlob, Store, store_failed};
+use crate::durable::part::Gathering;
+use millstream_storage::{BlobRef, Damaged, PendingBlob, SpilledBlob, Store, store_failed};
 use millstream_types::{Diagnostic, code};
-use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// What is read from the files of a checkpoint when it is needed: they stay as long as somebody has it.
-pub(crate) trait Restorable: Send + Sync {
-    /// The files that it is read from.
-    fn files(&self) -> BTreeSet<Arc<str>>;
-}
 
 /// A blob of the checkpoint that a query was recovered from.
 #[derive(Debug)]
@@ -19,12 +12,6 @@ pub(crate) struct CheckpointedBlob {
     pub(crate) store: Arc<dyn Store>,
     /// Which it is.
     pub(crate) blob: BlobRef,
-}
-
-impl Restorable for CheckpointedBlob {
-    fn files(&self) -> BTreeSet<Arc<str>> {
-        BTreeSet::from([Arc::clone(&self.blob.file)])
-    }
 }
 
 /// Encoded state in a file.
@@ -79,22 +66,25 @@ pub(crate) fn finish_checkpointed(pending: PendingBlob, store: &dyn Store) -> Re
     }
 }
 
-/// Encoded state that a checkpoint keeps.
-pub(crate) enum Saved {
-    /// In memory.
-    Bytes(Vec<u8>),
-    /// In a file; one of a checkpoint is named again.
-    Blob(StateBlob),
+/// Where something is.
+#[derive(Clone)]
+pub(crate) enum Place<T> {
+    Memory(T),
+    /// Encoded, in a file.
+    File(StateBlob),
 }
+
+/// Encoded state that a checkpoint keeps. What is in a file of a checkpoint is named again.
+pub(crate) type Saved = Place<Vec<u8>>;
 
 impl Saved {
     /// Where it is in files of checkpoints, written if need be.
-    pub(crate) fn store(self, pack: &mut PackWriter) -> Result<BlobRef, StoreFault> {
-        Ok(match self {
-            Saved::Bytes(bytes) => pack.write(&bytes)?,
-            Saved::Blob(StateBlob::Checkpointed(stored)) => stored.blob.clone(),
-            Saved::Blob(StateBlob::Spilled(blob)) => pack.write(&blob.read().map_err(unreadable)?)?,
-        })
+    pub(crate) fn store(self, into: &mut Gathering) -> Result<BlobRef, Diagnostic> {
+        match self {
+            Place::Memory(bytes) => into.write(&bytes),
+            Place::File(StateBlob::Checkpointed(stored)) => Ok(stored.blob.clone()),
+            Place::File(StateBlob::Spilled(blob)) => into.write(&blob.read().map_err(unreadable)?),
+        }
     }
 }
 

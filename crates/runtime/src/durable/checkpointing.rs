@@ -1,6 +1,5 @@
 //! The checkpoints of a running query: when they begin, and the way of their parts to the checkpointing thread.
 
-use super::blobs::Restorable;
 use super::config::CheckpointConfig;
 use super::part::Part;
 use crate::buffer::Generation;
@@ -8,6 +7,7 @@ use crate::schedule::timers::{after, earlier};
 use millstream_storage::SourceState;
 use millstream_types::{Diagnostic, code};
 use parking_lot::Mutex;
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -24,7 +24,7 @@ pub(crate) enum Handed {
     /// How far sources had been read, and how many stations hand over what they have.
     Sources(Vec<SourceState>, usize),
     /// What a station has.
-    Part(Box<dyn Part>),
+    Part(Part),
 }
 
 /// The checkpoints of a running query.
@@ -34,8 +34,8 @@ pub(crate) struct Checkpointing {
     parts: Mutex<Option<Sender<Message>>>,
     /// For the checkpointing thread, until that has it.
     receiver: Mutex<Option<Receiver<Message>>>,
-    /// What was restored, as long as somebody may read it: the files stay, whichever checkpoints name them.
-    restored: Mutex<Vec<Weak<dyn Restorable>>>,
+    /// What was restored, with its files: as long as somebody may read it they stay, whichever checkpoints name them.
+    pub(super) restored: Mutex<Vec<(Weak<dyn Any + Send + Sync>, BTreeSet<Arc<str>>)>>,
 }
 
 struct Schedule {
@@ -65,16 +65,11 @@ impl Checkpointing {
         }
     }
 
-    /// Takes note of what is read from the files of a checkpoint when it is needed.
-    pub(crate) fn note_restored(&self, restored: Weak<dyn Restorable>) {
-        self.restored.lock().push(restored);
-    }
-
     /// The files of checkpoints that may still be read.
     pub(crate) fn files_read(&self) -> BTreeSet<Arc<str>> {
         let mut restored = self.restored.lock();
-        restored.retain(|restored| restored.strong_count() > 0);
-        restored.iter().filter_map(Weak::upgrade).flat_map(|restored| restored.files()).collect()
+        restored.retain(|(restored, _)| restored.strong_count() > 0);
+        restored.iter().flat_map(|(_, files)| files).cloned().collect()
     }
 
     /// What the checkpointing thread listens to; once.

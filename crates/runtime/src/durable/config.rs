@@ -128,15 +128,12 @@ fn arranged(plan: &QueryPlan, manifest: Manifest, fit: &Fit) -> Manifest {
         aggregations: places(&manifest.aggregations, &fit.aggregations, |_| AggregationState {
             number: next_input(),
             watermark: i64::MIN,
-            tables: Vec::new(),
-            slices: Vec::new(),
-            swept: None,
+            ..AggregationState::default()
         }),
         operators: places(&manifest.operators, &fit.operators, |_| OperatorState {
             number: next_input(),
             watermark: i64::MIN,
-            partitions: Vec::new(),
-            windows: Vec::new(),
+            ..OperatorState::default()
         }),
         sinks: places(&manifest.sinks, &fit.sinks, |sink| {
             next_number += 1;

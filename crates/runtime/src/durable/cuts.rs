@@ -43,18 +43,10 @@ pub(crate) fn make_cut(query: &Query, is_checkpoint: bool) -> bool {
             let stream = query.stream(split.stream);
             let (consequences, reached) = stream.cut(generation);
             // One that has just been found has a position in its first unit, or will be found again.
-            if !split.is_spare() && (reached.position.is_some() || !split.was_spare()) {
-                state.splits.push(SplitState {
-                    name: split.name().to_string(),
-                    number: stream.number.split,
-                    at: reached.position.map(|position| position.at),
-                    line: reached.position.map_or(0, |position| position.line),
-                    rows: reached.rows,
-                    watermark: reached.watermark,
-                    ended: reached.ended,
-                    // Whoever writes the checkpoint has time to look.
-                    input: None,
-                });
+            if !split.is_spare() && (reached.at.is_some() || !split.was_spare()) {
+                // What was read of it is described by whoever writes the checkpoint: that one has time to look.
+                let (name, number) = (split.name().to_string(), stream.number.split);
+                state.splits.push(SplitState { name, number, ..reached });
             }
             query.act(consequences);
         }

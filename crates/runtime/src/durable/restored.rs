@@ -1,6 +1,6 @@
 //! The checkpoint that a query is recovered from, as its sources and stations see it.
 
-use super::blobs::{CheckpointedBlob, Restorable, StateBlob};
+use super::blobs::{CheckpointedBlob, StateBlob};
 use super::checkpointing::Checkpointing;
 use crate::source::split::Begin;
 use millstream_connectors::{Position, SplitReader};
@@ -8,6 +8,7 @@ use millstream_plan::pipeline::{QueryPlan, SourcePlan};
 use millstream_storage::{BlobRef, Manifest, SplitState, Store};
 use millstream_types::{Diagnostic, code};
 use serde_json::Value;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
@@ -62,16 +63,21 @@ impl<'a> Restored<'a> {
         self.checkpointing.config.checkpoints.store()
     }
 
-    /// Has the files stay that something is read from when it is needed.
-    pub(crate) fn keep<T: Restorable + 'static>(&self, restored: &Arc<T>) {
-        let restored: Weak<dyn Restorable> = Arc::downgrade(&(Arc::clone(restored) as Arc<dyn Restorable>));
-        self.checkpointing.note_restored(restored);
+    /// Has the files of blobs stay as long as somebody has what is read from them when it is needed.
+    pub(crate) fn keep<'b, T: Send + Sync + 'static>(
+        &self,
+        restored: &Arc<T>,
+        blobs: impl IntoIterator<Item = &'b BlobRef>,
+    ) {
+        let files = blobs.into_iter().map(|blob| Arc::clone(&blob.file)).collect();
+        let restored: Weak<dyn Any + Send + Sync> = Arc::<T>::downgrade(restored);
+        self.checkpointing.restored.lock().push((restored, files));
     }
 
     /// A blob of it, to be read when it is needed.
     pub(crate) fn blob(&self, blob: &BlobRef) -> StateBlob {
         let stored = Arc::new(CheckpointedBlob { store: Arc::clone(self.store()), blob: blob.clone() });
-        self.keep(&stored);
+        self.keep(&stored, [blob]);
         StateBlob::Checkpointed(stored)
     }
 

@@ -1,14 +1,13 @@
 //! The checkpointing thread: puts the parts of checkpoints into files and completes them.
 
 use super::checkpointing::{Checkpointing, Handed, Message};
-use super::config::CheckpointConfig;
-use super::part::{Gathering, StoreFault};
+use super::part::{Gathering, not_written};
 use crate::query::Query;
 use crate::source::SourceRuntime;
 use millstream_connectors::{Acknowledger, Commit, Position};
 use millstream_plan::shape::PlanShape;
-use millstream_storage::{FORMAT, Manifest, SourceState, SplitState, store_failed};
-use millstream_types::{Diagnostic, code};
+use millstream_storage::{FORMAT, Manifest, SourceState, SplitState};
+use millstream_types::Diagnostic;
 use serde_json::Value;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,7 +28,6 @@ struct Pending {
 struct Writer<'a> {
     query: &'a Query,
     checkpointing: &'a Checkpointing,
-    config: &'a CheckpointConfig,
     /// What the plan keeps.
     shape: Value,
     acknowledgers: Vec<Option<Box<dyn Acknowledger>>>,
@@ -47,7 +45,7 @@ pub(crate) fn write_checkpoints(query: &Query, messages: Receiver<Message>) -> R
             Some(current) if current.gathering.manifest.checkpoint == number => current,
             _ => writer.begin(number),
         };
-        current.take(handed).map_err(|e| writer.failed(number, e))?;
+        current.take(handed)?;
         if current.missing == Some(0) {
             writer.complete(current)?;
             writer.checkpointing.complete(number);
@@ -67,7 +65,7 @@ pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
     let mut last = writer.begin(number).gathering;
     for station in query.stations() {
         if let Some(part) = station.last_part(number)? {
-            part.store(&mut last).map_err(|e| writer.failed(number, e))?;
+            part(&mut last)?;
         }
     }
     let state = |(number, source): (usize, &SourceRuntime)| {
@@ -83,14 +81,14 @@ pub(crate) fn finish_job(query: &Query) -> Result<(), Diagnostic> {
 
 impl Pending {
     /// Takes what was handed over, and writes what it has to keep.
-    fn take(&mut self, handed: Handed) -> Result<(), StoreFault> {
+    fn take(&mut self, handed: Handed) -> Result<(), Diagnostic> {
         match handed {
             Handed::Sources(sources, parts) => {
                 self.gathering.manifest.sources = sources;
                 self.missing = Some(parts - self.arrived);
             }
             Handed::Part(part) => {
-                if part.store(&mut self.gathering)? {
+                if part(&mut self.gathering)? {
                     self.arrived += 1;
                     self.missing = self.missing.map(|missing| missing - 1);
                 }
@@ -105,40 +103,25 @@ impl<'a> Writer<'a> {
     fn new(query: &'a Query) -> Option<Writer<'a>> {
         let checkpointing = query.host().checkpointing.as_ref()?;
         let shape = serde_json::to_value(PlanShape::of(query.plan())).expect("shapes are texts, numbers and lists");
-        Some(Writer { query, checkpointing, config: &checkpointing.config, shape, acknowledgers: Vec::new() })
+        Some(Writer { query, checkpointing, shape, acknowledgers: Vec::new() })
     }
 
     fn begin(&self, number: u64) -> Pending {
         let mut manifest = Manifest {
             format: FORMAT,
             checkpoint: number,
-            job: self.config.job.clone(),
-            written_ms: 0,
+            job: self.checkpointing.config.job.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
-            is_finished: false,
             is_later: self.checkpointing.has_completed(),
             shape: self.shape.clone(),
-            sources: Vec::new(),
-            aggregations: Vec::new(),
-            operators: Vec::new(),
-            sinks: Vec::new(),
-            bytes_written: 0,
+            ..Manifest::default()
         };
         self.query.stations().iter().for_each(|station| station.describe(&mut manifest));
         let commits = manifest.sinks.iter().map(|_| None).collect();
-        let gathering = Gathering { pack: self.config.checkpoints.pack(number), manifest, commits };
+        let checkpoints = &self.checkpointing.config.checkpoints;
+        let (pack, place) = (checkpoints.pack(number), checkpoints.store().place());
+        let gathering = Gathering { pack, place, manifest, commits };
         Pending { begun: Instant::now(), gathering, missing: None, arrived: 0 }
-    }
-
-    fn failed(&self, number: u64, error: StoreFault) -> Diagnostic {
-        match error {
-            StoreFault::Diagnostic(diagnostic) => diagnostic,
-            StoreFault::Store(error) => {
-                let place = self.config.checkpoints.store().place();
-                let what = format!("checkpoint {number} could not be written to {place}");
-                store_failed(code::CHECKPOINT_FAILED, &what, &error)
-            }
-        }
     }
 
     /// All parts are there.
@@ -181,31 +164,31 @@ impl<'a> Writer<'a> {
 
     /// Prepares the spans, writes the manifest, commits the spans, and removes older checkpoints.
     fn commit(&self, gathering: Gathering, is_finished: bool) -> Result<(), Diagnostic> {
-        let Gathering { pack, mut manifest, mut commits } = gathering;
-        let number = manifest.checkpoint;
+        let Gathering { pack, place, mut manifest, mut commits } = gathering;
         self.describe_inputs(&mut manifest.sources);
-        let failed = |e: io::Error| self.failed(number, StoreFault::Store(e));
+        let number = manifest.checkpoint;
+        let failed = |e: io::Error| not_written(number, &place, &e);
         manifest.bytes_written = pack.finish().map_err(failed)?;
         for (commit, sink) in commits.iter_mut().zip(&mut manifest.sinks) {
             let prepared = commit.as_mut().map(|commit| commit.prepare()).transpose();
             if prepared.is_err() {
                 // Whoever has taken over has removed what this process had written.
-                self.config.checkpoints.check_owner().map_err(failed)?;
+                self.checkpointing.config.checkpoints.check_owner().map_err(failed)?;
             }
             sink.token = prepared?;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         manifest.written_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         manifest.is_finished = is_finished;
-        self.config.checkpoints.write(&manifest).map_err(failed)?;
+        self.checkpointing.config.checkpoints.write(&manifest).map_err(failed)?;
         let mut commits: Vec<Box<dyn Commit>> = commits.into_iter().flatten().collect();
         commits.sort_by_key(|commit| !commit.dies_with_process());
         commits.into_iter().try_for_each(|commit| commit.commit())?;
         // Numbers have gaps where a process has ended: those that are there count.
-        let kept = self.config.checkpoints.numbers().map_err(failed)?;
-        let oldest = kept.get(self.config.retained.max(1) - 1).copied().unwrap_or(0);
+        let kept = self.checkpointing.config.checkpoints.numbers().map_err(failed)?;
+        let oldest = kept.get(self.checkpointing.config.retained.max(1) - 1).copied().unwrap_or(0);
         let read = self.checkpointing.files_read();
-        self.config.checkpoints.delete(|checkpoint| checkpoint < oldest, read).map_err(failed)?;
+        self.checkpointing.config.checkpoints.delete(|checkpoint| checkpoint < oldest, read).map_err(failed)?;
         let stats = &self.query.host().stats.checkpoints;
         stats.bytes.fetch_add(manifest.bytes_written, Relaxed);
         stats.state_bytes.store(manifest.state_bytes(), Relaxed);

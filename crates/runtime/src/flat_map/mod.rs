@@ -11,7 +11,8 @@ mod windows;
 
 use crate::input::FlatMapCode;
 use crate::lookup::table::LookupTable;
-use crate::staged::{Arrive, Staged, Tools};
+use crate::staged::{Arrive, Staged, Tools, Wanted};
+use arrow_array::{ArrayRef, UInt32Array};
 use millstream_plan::pipeline::FlatMap;
 use millstream_types::Diagnostic;
 use std::ops::ControlFlow;
@@ -30,21 +31,38 @@ pub(crate) struct Expansion<'e, 'a> {
 
 impl<'a> Expansion<'_, 'a> {
     /// Makes the rows; says whether more are wanted.
-    pub(crate) fn run(
-        &self,
-        tools: &mut Tools<'_>,
-        arrive: &mut Arrive<'_, 'a>,
-    ) -> Result<ControlFlow<()>, Diagnostic> {
+    pub(crate) fn run(&self, tools: &mut Tools<'_>, arrive: &mut Arrive<'_, 'a>) -> Wanted {
         if self.rows.columns.len() < self.flat_map.arguments().len() {
             return Err(Diagnostic::bug("a program did not emit the arguments of the flat map behind it"));
         }
         match self.flat_map {
-            FlatMap::Windows { windows, .. } => self.windows(*windows, tools, arrive),
-            FlatMap::Repeat { times, numbered } => self.repeat(*times, *numbered, tools, arrive),
-            FlatMap::Unnest { outer, ordinality, columns, .. } => {
-                self.unnest(*outer, *ordinality, columns.len(), tools, arrive)
+            FlatMap::Windows(windows) => self.windows(windows.windows, tools, arrive),
+            FlatMap::Repeat(repeat) => self.repeat(repeat.times, repeat.numbered, tools, arrive),
+            FlatMap::Unnest(unnest) => self.unnest(unnest, tools, arrive),
+            FlatMap::Lookup(lookup) => self.look_up(lookup.kind, tools, arrive),
+        }
+    }
+
+    /// Makes rows: each of a row, with something that `append` makes the appended columns of.
+    fn make<T>(
+        &self,
+        made: impl IntoIterator<Item = (u32, T)>,
+        append: impl Fn(Vec<T>) -> Result<Vec<ArrayRef>, Diagnostic>,
+        tools: &mut Tools<'_>,
+        arrive: &mut Arrive<'_, 'a>,
+    ) -> Wanted {
+        let mut made = made.into_iter();
+        loop {
+            let (of, appended): (Vec<u32>, Vec<T>) = made.by_ref().take(self.most).unzip();
+            if of.is_empty() {
+                return Ok(ControlFlow::Continue(()));
             }
-            FlatMap::Lookup { kind, .. } => self.look_up(*kind, tools, arrive),
+            let of = UInt32Array::from(of);
+            let mut columns = self.rows.take(self.kept(), &of)?;
+            columns.extend(append(appended)?);
+            if arrive(tools, self.rows.made(columns, of.values()))?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
         }
     }
 

@@ -1,10 +1,8 @@
 //! A row several times: inputs of a UNION ALL that are made of the same rows.
 
 use super::Expansion;
-use crate::staged::{Arrive, Tools};
-use arrow_array::{ArrayRef, Int64Array, UInt32Array};
-use millstream_types::Diagnostic;
-use std::ops::ControlFlow;
+use crate::staged::{Arrive, Tools, Wanted};
+use arrow_array::Int64Array;
 use std::sync::Arc;
 
 impl<'a> Expansion<'_, 'a> {
@@ -14,31 +12,14 @@ impl<'a> Expansion<'_, 'a> {
         numbered: bool,
         tools: &mut Tools<'_>,
         arrive: &mut Arrive<'_, 'a>,
-    ) -> Result<ControlFlow<()>, Diagnostic> {
-        let most = self.most;
-        let (mut row, mut number) = (0, 0);
-        while row < self.rows.rows {
-            let (mut of, mut numbers) = (Vec::with_capacity(most), Vec::new());
-            while row < self.rows.rows && of.len() < most {
-                of.push(row as u32);
-                if numbered {
-                    numbers.push(number as i64);
-                }
-                number += 1;
-                if number == times {
-                    (row, number) = (row + 1, 0);
-                }
-            }
-            let of = UInt32Array::from(of);
-            let mut columns = self.rows.take(self.kept(), &of)?;
-            if numbered {
-                let numbers: ArrayRef = Arc::new(Int64Array::from(numbers));
-                columns.push(numbers);
-            }
-            if let ControlFlow::Break(()) = arrive(tools, self.rows.made(columns, of.values()))? {
-                return Ok(ControlFlow::Break(()));
-            }
+    ) -> Wanted {
+        let rows = 0..self.rows.rows as u32;
+        if numbered {
+            let made = rows.flat_map(|row| (0..times as i64).map(move |number| (row, number)));
+            self.make(made, |numbers| Ok(vec![Arc::new(Int64Array::from(numbers))]), tools, arrive)
+        } else {
+            let made = rows.flat_map(|row| (0..times).map(move |_| (row, ())));
+            self.make(made, |_| Ok(vec![]), tools, arrive)
         }
-        Ok(ControlFlow::Continue(()))
     }
 }

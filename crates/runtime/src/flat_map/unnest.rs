@@ -1,14 +1,14 @@
 //! A row once for each element of its collection.
 
 use super::Expansion;
-use crate::columns::selected;
-use crate::staged::{Arrive, Tools};
+use crate::columns::all_selected;
+use crate::staged::{Arrive, Tools, Wanted};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Int32Array, StructArray, UInt32Array, make_array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
+use millstream_plan::pipeline::Unnest;
 use millstream_types::Diagnostic;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// The elements of a column of collections.
@@ -59,70 +59,27 @@ fn fields(rows: &StructArray) -> Result<Vec<ArrayRef>, Diagnostic> {
     rows.columns().iter().map(field).collect()
 }
 
-/// Rows that have been made and not passed on.
-#[derive(Default)]
-struct MadeElements {
-    of: Vec<u32>,
-    /// `None` for rows without elements.
-    elements: Vec<Option<u32>>,
-    ordinals: Vec<Option<i32>>,
-}
-
 impl<'a> Expansion<'_, 'a> {
-    /// `columns` are appended in all.
-    pub(super) fn unnest(
-        &self,
-        outer: bool,
-        ordinality: bool,
-        columns: usize,
-        tools: &mut Tools<'_>,
-        arrive: &mut Arrive<'_, 'a>,
-    ) -> Result<ControlFlow<()>, Diagnostic> {
+    pub(super) fn unnest(&self, unnest: &Unnest, tools: &mut Tools<'_>, arrive: &mut Arrive<'_, 'a>) -> Wanted {
+        let Unnest { outer, ordinality, columns, .. } = unnest;
         let elements = Elements::of(&self.rows.columns[self.kept()])?;
-        if elements.columns.len() + usize::from(ordinality) != columns {
+        if elements.columns.len() + usize::from(*ordinality) != columns.len() {
             return Err(Diagnostic::bug("the elements of a collection do not have the planned columns"));
         }
-        let most = self.most;
-        let mut made = MadeElements::default();
-        for row in 0..self.rows.rows {
+        let made = (0..self.rows.rows).flat_map(|row| {
             let range = elements.range(row);
-            let nothing = (outer && range.is_empty()).then_some((None, None));
+            let nothing = (*outer && range.is_empty()).then_some((None, None));
             let some = range.zip(1..).map(|(element, ordinal)| (Some(element), Some(ordinal)));
-            for (element, ordinal) in some.chain(nothing) {
-                made.of.push(row as u32);
-                made.elements.push(element);
-                made.ordinals.push(ordinal);
-                if made.of.len() == most
-                    && let ControlFlow::Break(()) =
-                        self.pass_elements(&elements, ordinality, &mut made, tools, arrive)?
-                {
-                    return Ok(ControlFlow::Break(()));
-                }
+            some.chain(nothing).map(move |element| (row as u32, element))
+        });
+        let append = |made: Vec<(Option<u32>, Option<i32>)>| {
+            let (chosen, ordinals): (Vec<_>, Vec<_>) = made.into_iter().unzip();
+            let mut columns = all_selected(&elements.columns, &UInt32Array::from(chosen))?;
+            if *ordinality {
+                columns.push(Arc::new(Int32Array::from(ordinals)));
             }
-        }
-        self.pass_elements(&elements, ordinality, &mut made, tools, arrive)
-    }
-
-    fn pass_elements(
-        &self,
-        elements: &Elements<'_>,
-        ordinality: bool,
-        made: &mut MadeElements,
-        tools: &mut Tools<'_>,
-        arrive: &mut Arrive<'_, 'a>,
-    ) -> Result<ControlFlow<()>, Diagnostic> {
-        let made = std::mem::take(made);
-        if made.of.is_empty() {
-            return Ok(ControlFlow::Continue(()));
-        }
-        let (of, chosen) = (UInt32Array::from(made.of), UInt32Array::from(made.elements));
-        let mut columns = self.rows.take(self.kept(), &of)?;
-        for column in &elements.columns {
-            columns.push(selected(column, &chosen)?);
-        }
-        if ordinality {
-            columns.push(Arc::new(Int32Array::from(made.ordinals)));
-        }
-        arrive(tools, self.rows.made(columns, of.values()))
+            Ok(columns)
+        };
+        self.make(made, append, tools, arrive)
     }
 }

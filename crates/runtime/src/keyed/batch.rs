@@ -29,6 +29,21 @@ pub(crate) fn times_of(column: &ArrayRef) -> Result<ScalarBuffer<i64>, Diagnosti
     }
 }
 
+/// The rows of two inputs in merged order: of each the input, its number there, and how many of the other input come before it.
+pub(crate) fn merged([left, right]: [&[Ordinal]; 2]) -> impl Iterator<Item = (usize, usize, usize)> {
+    let mut next = [0, 0];
+    std::iter::from_fn(move || {
+        let port = match (left.get(next[0]), right.get(next[1])) {
+            (Some(left), Some(right)) => usize::from(right < left),
+            (Some(_), None) => 0,
+            (None, Some(_)) => 1,
+            (None, None) => return None,
+        };
+        next[port] += 1;
+        Some((port, next[port] - 1, next[1 - port]))
+    })
+}
+
 impl Batch {
     /// Number of rows.
     pub(crate) fn rows(&self) -> usize {

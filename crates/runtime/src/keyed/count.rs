@@ -8,7 +8,7 @@ use super::slots::SlotTable;
 use super::state::{State, Work};
 use super::store::{Doubling, RowStore, timestamps};
 use crate::input::OperatorCode;
-use millstream_plan::pipeline::{KeyedOperator, SlotAggregates};
+use millstream_plan::pipeline::{CountWindows, KeyedOperator, SlotAggregates};
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::Diagnostic;
 use std::collections::VecDeque;
@@ -100,13 +100,12 @@ impl CountAggregate {
     /// No rows.
     pub(crate) fn new(
         plan: &KeyedOperator,
-        size: u64,
-        slide: u64,
+        windows: &CountWindows,
         aggregates: &SlotAggregates,
         code: &OperatorCode,
     ) -> Result<CountAggregate, Diagnostic> {
         Ok(CountAggregate {
-            shape: Shape { size: size.max(1), slide: slide.max(1) },
+            shape: Shape { size: windows.size.max(1), slide: windows.slide.max(1) },
             time: plan.inputs[0].time.unwrap_or(0),
             groups: Groups::new(plan, code)?,
             table: SlotTable::new(aggregates, code)?,
@@ -120,7 +119,7 @@ impl CountAggregate {
         let rows = batch.rows();
         let times = times_of(&batch.columns[self.time])?;
         let groups = self.groups.assign(0, &batch.columns, rows, work)?;
-        self.keys.resize_with(self.groups.len(), CountKey::default);
+        self.keys.resize_with(self.groups.table.len(), CountKey::default);
         self.slices.1 += rows;
         let (shape, length) = (self.shape, self.shape.slice());
         let (mut events, mut slots, mut counted) = (Vec::new(), Vec::with_capacity(rows), Vec::with_capacity(rows));
@@ -161,57 +160,48 @@ impl State for CountAggregate {
             if batch.rows() == 0 {
                 continue;
             }
-            let (mut groups, mut windows, mut watermarks) = (Vec::new(), Vec::new(), Vec::new());
+            // Groups, windows and the watermarks that they come behind.
+            let mut full: Vec<(u64, Element, i64)> = Vec::new();
             for (group, watermark, event) in self.count(batch, work)? {
                 let (key, slots) = (&mut self.keys[group as usize], &mut self.table.slots);
                 match event {
                     // A window of one slice is that slice.
                     CountEvent::Slice(slice) if self.shape.slice() == self.shape.size => {
-                        groups.push(group);
-                        windows.push(slice);
-                        watermarks.push(watermark);
+                        full.push((group, slice, watermark));
                     }
                     CountEvent::Slice(slice) => key.slices.push(slice, slots),
                     CountEvent::Window if self.shape.slice() == self.shape.size => {}
                     CountEvent::Window => {
-                        if let Some(window) = key.slices.query(slots) {
-                            groups.push(group);
-                            windows.push(window);
-                            watermarks.push(watermark);
-                        }
+                        full.extend(key.slices.query(slots).map(|window| (group, window, watermark)));
                         (0..leave).for_each(|_| key.slices.pop(slots));
                     }
                 }
             }
-            work.stats.windows_fired.fetch_add(windows.len() as u64, Relaxed);
-            let parts = groups.chunks(work.most_rows).zip(windows.chunks(work.most_rows));
-            for ((groups, windows), watermarks) in parts.zip(watermarks.chunks(work.most_rows)) {
-                let slots: Vec<i64> = windows.iter().map(|w| w.slot).collect();
-                let mut columns = self.groups.columns(groups);
+            work.stats.windows_fired.fetch_add(full.len() as u64, Relaxed);
+            for part in full.chunks(work.most_rows) {
+                let groups: Vec<u64> = part.iter().map(|(group, ..)| *group).collect();
+                let slots: Vec<i64> = part.iter().map(|(_, window, _)| window.slot).collect();
+                let mut columns = self.groups.columns(&groups);
                 columns.extend(self.table.columns(&slots));
-                columns.push(timestamps(windows.iter().map(|w| w.first).collect()));
-                columns.push(timestamps(windows.iter().map(|w| w.last.saturating_add(1)).collect()));
-                work.emit_behind(columns, watermarks.to_vec());
+                columns.push(timestamps(part.iter().map(|(_, window, _)| window.first).collect()));
+                columns.push(timestamps(part.iter().map(|(_, window, _)| window.last.saturating_add(1)).collect()));
+                work.emit_behind(columns, part.iter().map(|(.., watermark)| *watermark).collect());
                 slots.into_iter().for_each(|slot| self.table.slots.remove(slot));
             }
         }
         Ok(())
     }
 
-    fn due(&self) -> i64 {
-        i64::MAX
-    }
-
     fn bytes(&mut self) -> usize {
         if self.slices.1 > self.keys.len() {
             self.slices = (self.keys.iter().map(|key| key.slices.bytes()).sum(), 0);
         }
-        self.groups.bytes() + self.table.bytes() + self.keys.capacity() * size_of::<CountKey>() + self.slices.0
+        self.groups.table.bytes() + self.table.bytes() + self.keys.capacity() * size_of::<CountKey>() + self.slices.0
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.groups.save(out);
-        self.table.save(out);
+        self.groups.table.save(out);
+        self.table.slots.save(out);
         for key in &self.keys {
             out.u64(key.rows);
             key.slices.save(out);
@@ -223,7 +213,7 @@ impl State for CountAggregate {
     fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
         self.groups.restore(from)?;
         self.table.restore(from)?;
-        for _ in 0..self.groups.len() {
+        for _ in 0..self.groups.table.len() {
             let (rows, slices, filling) = (restore_rows(from)?, Fifo::restore(from)?, restore_elements(from)?);
             check_count("slices", filling.len(), filling.len().min(1))?;
             self.keys.push(CountKey { rows, slices, filling: filling.first().copied() });
@@ -259,12 +249,11 @@ impl CountRows {
     /// No rows.
     pub(crate) fn new(
         plan: &KeyedOperator,
-        size: u64,
-        slide: u64,
+        windows: &CountWindows,
         code: &OperatorCode,
     ) -> Result<CountRows, Diagnostic> {
         Ok(CountRows {
-            shape: Shape { size: size.max(1), slide: slide.max(1) },
+            shape: Shape { size: windows.size.max(1), slide: windows.slide.max(1) },
             time: plan.inputs[0].time.unwrap_or(0),
             groups: Groups::new(plan, code)?,
             rows: RowStore::new(&plan.inputs[0].schema),
@@ -312,7 +301,7 @@ impl State for CountRows {
                 continue;
             }
             let groups = self.groups.assign(0, &batch.columns, rows, work)?;
-            self.keys.resize_with(self.groups.len(), KeyRows::default);
+            self.keys.resize_with(self.groups.table.len(), KeyRows::default);
             self.times.extend_from_slice(&times_of(&batch.columns[self.time])?);
             let ordinals = batch.ordinals;
             let first = self.rows.push(batch.columns, rows)?;
@@ -343,17 +332,13 @@ impl State for CountRows {
         self.forget(work.is_tight)
     }
 
-    fn due(&self) -> i64 {
-        i64::MAX
-    }
-
     fn bytes(&mut self) -> usize {
         let rows = self.rows.bytes() + self.times.capacity() * size_of::<i64>() + self.rows.len() * size_of::<u32>();
-        self.groups.bytes() + rows + self.keys.capacity() * size_of::<KeyRows>()
+        self.groups.table.bytes() + rows + self.keys.capacity() * size_of::<KeyRows>()
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.groups.save(out);
+        self.groups.table.save(out);
         self.rows.save(out);
         out.i64s(&self.times);
         for key in &self.keys {
@@ -370,7 +355,7 @@ impl State for CountRows {
         self.times = from.i64s()?;
         check_count("times", self.times.len(), self.rows.len())?;
         let mut owned = Owned::new(self.rows.len());
-        for _ in 0..self.groups.len() {
+        for _ in 0..self.groups.table.len() {
             let (rows, open) = (restore_rows(from)?, VecDeque::from(from.u32s()?));
             check_count("rows in windows", open.len(), self.shape.open(rows) as usize)?;
             open.iter().try_for_each(|&row| owned.take(row as usize))?;

@@ -6,10 +6,10 @@
 //! keeps those from behind a cut apart until the cut has come by.
 
 use super::KeyedStation;
-use super::inbox::{Content, PartitionJob, Waiting, together};
+use super::inbox::{PartitionJob, Waiting, together};
 use crate::buffer::Generation;
-use crate::durable::blobs::{Saved, damaged};
-use crate::durable::part::{Gathering, Part, StoreFault};
+use crate::durable::blobs::{Place, Saved, damaged};
+use crate::durable::part::Gathering;
 use crate::durable::restored::Restored;
 use crate::schedule::threads::Watch;
 use crate::station::Consequences;
@@ -21,34 +21,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Where checkpoints have the partitions of an operator.
-#[derive(Default)]
 pub(super) struct StoredPartitions {
+    /// Position of the operator in the plan.
+    number: usize,
     /// In the last one.
     before: Vec<Option<PartitionState>>,
     /// In the one whose parts are coming.
     now: Vec<Option<PartitionState>>,
     /// What the operator keeps besides, once it has been handed over.
     operator: Option<OperatorState>,
-}
-
-/// What an operator keeps besides its partitions.
-struct KeptOperator {
-    /// Position in the plan.
-    number: usize,
-    stored: Arc<Mutex<StoredPartitions>>,
-    state: OperatorState,
-    /// Whether partitions have nothing any more.
-    has_ended: bool,
-}
-
-/// What a partition keeps.
-struct KeptPartition {
-    /// Position of the operator in the plan.
-    number: usize,
-    stored: Arc<Mutex<StoredPartitions>>,
-    partition: usize,
-    /// `None` if that is what it was at the last checkpoint.
-    kept: Option<SavedPartition>,
 }
 
 /// What a partition keeps, when the cut came by.
@@ -63,54 +44,49 @@ struct SavedPartition {
 
 impl StoredPartitions {
     /// Of an operator with so many partitions, none of which has been stored.
-    pub(super) fn new(partitions: usize) -> Arc<Mutex<StoredPartitions>> {
+    pub(super) fn new(number: usize, partitions: usize) -> Arc<Mutex<StoredPartitions>> {
         let (before, now) = (vec![None; partitions], vec![None; partitions]);
-        Arc::new(Mutex::new(StoredPartitions { before, now, operator: None }))
+        Arc::new(Mutex::new(StoredPartitions { number, before, now, operator: None }))
     }
 
     /// Enters the operator when all has come; whether it has.
-    fn enter(&mut self, number: usize, has_ended: bool, into: &mut Gathering) -> bool {
+    fn enter(&mut self, has_ended: bool, into: &mut Gathering) -> bool {
         if self.operator.is_none() || !(has_ended || self.now.iter().all(Option::is_some)) {
             return false;
         }
         if let Some(state) = self.operator.take() {
             let partitions = if has_ended { Vec::new() } else { self.now.iter().flatten().cloned().collect() };
-            into.manifest.operators[number] = OperatorState { partitions, ..state };
+            into.manifest.operators[self.number] = OperatorState { partitions, ..state };
         }
         let none = vec![None; self.now.len()];
         self.before = std::mem::replace(&mut self.now, none);
         true
     }
-}
 
-impl Part for KeptOperator {
-    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, StoreFault> {
-        let mut stored = self.stored.lock();
-        stored.operator = Some(self.state);
-        Ok(stored.enter(self.number, self.has_ended, into))
-    }
-}
-
-impl Part for KeptPartition {
-    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, StoreFault> {
-        let mut stored = self.stored.lock();
-        let before = stored.before[self.partition].as_ref();
+    /// Writes what a partition keeps; `None` if that is what it was at the last checkpoint.
+    fn store(
+        &mut self,
+        partition: usize,
+        kept: Option<SavedPartition>,
+        into: &mut Gathering,
+    ) -> Result<bool, Diagnostic> {
+        let before = self.before[partition].as_ref();
         let unchanged =
             || before.ok_or_else(|| Diagnostic::bug("a partition that was not stored says it is unchanged"));
-        let state = match self.kept {
+        let state = match kept {
             None => unchanged()?.clone(),
             Some(SavedPartition { state, due, waiting }) => {
                 let state = match state {
-                    Some(state) => state.store(&mut into.pack)?,
+                    Some(state) => state.store(into)?,
                     None => unchanged()?.state.clone(),
                 };
                 let rows = waiting.into_iter();
-                let rows = rows.map(|(about, rows)| Ok(WaitingState { blob: rows.store(&mut into.pack)?, about }));
-                PartitionState { state, due, waiting: rows.collect::<Result<_, StoreFault>>()? }
+                let rows = rows.map(|(about, rows)| Ok(WaitingState { blob: rows.store(into)?, about }));
+                PartitionState { state, due, waiting: rows.collect::<Result<_, Diagnostic>>()? }
             }
         };
-        stored.now[self.partition] = Some(state);
-        Ok(stored.enter(self.number, false, into))
+        self.now[partition] = Some(state);
+        Ok(self.enter(false, into))
     }
 }
 
@@ -118,22 +94,20 @@ impl KeyedStation {
     /// What is kept when all inputs have ended.
     pub(super) fn ended(&self) -> OperatorState {
         let (number, watermark) = (self.output.number.input, i64::MAX);
-        OperatorState { number, watermark, partitions: Vec::new(), windows: Vec::new() }
+        OperatorState { number, watermark, ..OperatorState::default() }
     }
 
-    /// All inputs have ended before the cut.
-    pub(super) fn hand_over_end(&self, generation: Generation) {
-        let (number, stored) = (self.number, Arc::clone(&self.stored));
-        self.host.hand_over(generation, || KeptOperator { number, stored, state: self.ended(), has_ended: true });
-    }
-
-    /// The operator has come to a cut at a watermark; its partitions get jobs for it next.
-    pub(super) fn hand_over(&self, generation: Generation, watermark: i64, consequences: &mut Consequences) {
-        let (number, stored, windows) = (self.number, Arc::clone(&self.stored), self.open_windows());
-        let state = OperatorState { watermark, windows, ..self.ended() };
-        self.host.hand_over(generation, || KeptOperator { number, stored, state, has_ended: false });
-        // The next cut must not come to a regular join before this one has come by all of its partitions.
-        consequences.cuts += usize::from(!self.joins_arrivals());
+    /// The operator has come to a cut at a watermark, and its partitions get jobs for it next; or all inputs have ended before it.
+    pub(super) fn hand_over(&self, generation: Generation, reached: Option<i64>) {
+        let windows = self.windows.as_ref().filter(|_| reached.is_some());
+        let windows = windows.map_or_else(Vec::new, |windows| windows.lock().iter().copied().collect());
+        let state = OperatorState { watermark: reached.unwrap_or(i64::MAX), windows, ..self.ended() };
+        let (stored, has_ended) = (Arc::clone(&self.stored), reached.is_none());
+        self.host.hand_over(generation, move |into| {
+            let mut stored = stored.lock();
+            stored.operator = Some(state);
+            Ok(stored.enter(has_ended, into))
+        });
     }
 
     /// Saves what a partition keeps, if the cut is a checkpoint.
@@ -147,9 +121,9 @@ impl KeyedStation {
         let is_state_changed = std::mem::take(&mut inbox.is_state_changed) || self.joins_arrivals();
         let is_changed = std::mem::take(&mut inbox.are_rows_changed) || is_state_changed;
         // From behind the cut rows may wait that the next checkpoint has to save.
-        inbox.are_rows_changed = inbox.waiting().iter().flatten().any(|waiting| waiting.generation >= generation);
+        inbox.are_rows_changed = inbox.batches.iter().flatten().any(|waiting| waiting.generation >= generation);
         // Copies, which share the rows.
-        let waiting = if is_changed { inbox.waiting().to_vec() } else { Vec::new() };
+        let waiting = if is_changed { inbox.batches.clone() } else { Vec::new() };
         let due = inbox.state_due;
         drop(inbox);
         let saved = || {
@@ -161,8 +135,8 @@ impl KeyedStation {
             })
         };
         let kept = is_changed.then(saved).transpose()?;
-        let (number, stored) = (self.number, Arc::clone(&self.stored));
-        self.host.hand_over(generation, || KeptPartition { number, stored, partition, kept });
+        let stored = Arc::clone(&self.stored);
+        self.host.hand_over(generation, move |into| stored.lock().store(partition, kept, into));
         self.host.stats.checkpoints.note_handing_over(&watch);
         Ok(())
     }
@@ -194,9 +168,7 @@ impl KeyedStation {
         let ends = std::mem::take(&mut uncut.then_last);
         drop(uncut);
         if ends {
-            for partition in 0..self.partitions.len() {
-                self.add_job(&mut self.inbox(partition), partition, PartitionJob::Last, consequences);
-            }
+            self.add_to_all(PartitionJob::Last, consequences);
         }
         consequences.cuts += 1;
         Ok(())
@@ -205,7 +177,10 @@ impl KeyedStation {
     /// Takes over what a checkpoint has kept, before the first row.
     pub(super) fn restore_operator(&self, from: &Restored<'_>) -> Result<(), Diagnostic> {
         let state = &from.manifest().operators[self.number];
-        self.restore_progress(state.watermark, state.windows.iter().copied());
+        self.progress.lock().restore(state.watermark);
+        if let Some(open) = &self.windows {
+            open.lock().extend(&state.windows);
+        }
         if state.partitions.is_empty() {
             return Ok(());
         }
@@ -231,9 +206,10 @@ impl KeyedStation {
             if rows.about.input >= self.plan.inputs.len() {
                 return Err(damaged(Damaged("rows wait for an input that an operator does not have".into())));
             }
-            self.rounds.came(inbox.put_restored(rows.about, from.blob(&rows.blob)));
+            let content = Place::File(from.blob(&rows.blob));
+            self.rounds.came(inbox.put_anywhere(Generation::default(), content, rows.about));
         }
-        if self.joins_arrivals() && inbox.has_rows() {
+        if self.joins_arrivals() && inbox.all.rows > 0 {
             // Nobody else would ask for a job before the next row comes.
             self.rounds.defer(Instant::now());
         }
@@ -248,13 +224,13 @@ fn save_waiting(waiting: &[Waiting], generation: Generation) -> Vec<(WaitingRows
     let (mut saved, mut in_memory, mut out) = (Vec::new(), None, ByteWriter::new());
     for waiting in waiting.iter().filter(|waiting| waiting.generation < generation) {
         match &waiting.content {
-            Content::Memory(batch) => {
+            Place::Memory(batch) => {
                 batch.save(&mut out);
                 in_memory = Some(in_memory.map_or(waiting.about, |others| together(others, waiting.about)));
             }
-            Content::File(blob) => saved.push((waiting.about, Saved::Blob(blob.clone()))),
+            Place::File(blob) => saved.push((waiting.about, Place::File(blob.clone()))),
         }
     }
-    saved.extend(in_memory.map(|about| (about, Saved::Bytes(out.into_bytes()))));
+    saved.extend(in_memory.map(|about| (about, Place::Memory(out.into_bytes()))));
     saved
 }

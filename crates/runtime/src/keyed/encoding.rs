@@ -53,6 +53,13 @@ pub(super) fn check_count(what: &str, found: usize, expected: usize) -> Result<(
     }
 }
 
+/// A number that may be missing: written as a list of one, or none.
+pub(super) fn restore_optional(what: &str, from: &mut ByteReader<'_>) -> Result<Option<i64>, Damaged> {
+    let numbers = from.i64s()?;
+    check_count(what, numbers.len(), numbers.len().min(1))?;
+    Ok(numbers.first().copied())
+}
+
 /// Truth values as bytes.
 pub(super) fn save_flags(flags: &[bool], out: &mut ByteWriter) {
     out.bytes(&flags.iter().map(|&flag| u8::from(flag)).collect::<Vec<_>>());

@@ -4,7 +4,6 @@ use super::KeyedStation;
 use super::batch::{Batch, times_of};
 use super::inbox::PartitionJob;
 use crate::pipeline::{Arrived, WorkerContext};
-use crate::staged::{Staged, Tools, emit_stage};
 use crate::station::Consequences;
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
@@ -13,7 +12,6 @@ use millstream_state::Ordinal;
 use millstream_types::Diagnostic;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 impl KeyedStation {
@@ -23,19 +21,13 @@ impl KeyedStation {
         arrived: &Arrived<'_>,
         context: &mut WorkerContext,
     ) -> Result<Consequences, Diagnostic> {
-        let Arrived { pipeline, buffer, .. } = arrived;
-        let (mut rows_out, mut consequences) = (0, Consequences::default());
-        let mut tools = Tools::new(&self.host, &mut context.functions);
-        pipeline.run(&self.host, Staged::new(buffer, buffer.whole()), &mut tools, &mut |tools, rows| {
-            emit_stage(pipeline.last_stage(), rows, tools, &mut |_, rows, emitted| {
-                rows_out += emitted.rows as u64;
-                let ordinal = |&row: &u32| rows.ordinal(row as usize, arrived.origin);
-                let ordinals = emitted.selection.iter().map(ordinal).collect();
-                self.route(arrived, emitted.columns, ordinals, &mut consequences)?;
-                Ok(ControlFlow::Continue(()))
-            })
+        let mut consequences = Consequences::default();
+        arrived.emit(&self.host, context, &mut |rows, emitted| {
+            let ordinal = |&row: &u32| rows.ordinal(row as usize, arrived.origin);
+            let ordinals = emitted.selection.iter().map(ordinal).collect();
+            self.route(arrived, emitted.columns, ordinals, &mut consequences)?;
+            Ok(ControlFlow::Continue(()))
         })?;
-        self.host.stats.pipelines[pipeline.number].rows_out.fetch_add(rows_out, Relaxed);
         consequences.finished.push(arrived.place);
         Ok(consequences)
     }
@@ -52,9 +44,6 @@ impl KeyedStation {
             (arrived.pipeline.input, arrived.buffer.stamp.generation, &arrived.buffer.permit);
         let hashes = columns.pop().ok_or_else(|| Diagnostic::bug("an exchange got no hash"))?;
         let hashes = hashes.as_primitive_opt::<Int64Type>().ok_or_else(|| Diagnostic::bug("a hash is no BIGINT"))?;
-        if ordinals.is_empty() {
-            return Ok(());
-        }
         if let Some(time) = self.plan.inputs[input].time.filter(|_| arrived.is_derived) {
             // When the watermark advances between the rows that an operator outputs depends on timing. That a row is not
             // late does not: so the watermark before it counts as the highest under which it is not.
@@ -83,7 +72,7 @@ impl KeyedStation {
             if inbox.is_busy {
                 inbox.permits.extend(permit.clone());
             }
-            first_due = first_due.min(inbox.rows_due);
+            first_due = first_due.min(inbox.all.due);
         }
         if is_deferred {
             consequences.due_at(self.rounds.defer(Instant::now()));

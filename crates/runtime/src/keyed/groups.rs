@@ -4,17 +4,15 @@ use super::state::Work;
 use crate::groups;
 use crate::input::OperatorCode;
 use arrow_array::{ArrayRef, new_null_array};
-use millstream_abi::EntryLayout;
 use millstream_plan::pipeline::{KeyedInput, KeyedOperator};
 use millstream_state::GroupTable;
-use millstream_storage::{ByteReader, ByteWriter, Damaged};
+use millstream_storage::{ByteReader, Damaged};
 use millstream_types::{DataType, Diagnostic};
 use std::sync::Arc;
 
 /// See the file's description.
 pub(crate) struct Groups {
-    layout: Arc<EntryLayout>,
-    table: GroupTable,
+    pub(super) table: GroupTable,
     /// Key columns.
     types: Vec<DataType>,
     input: KeyedInput,
@@ -29,24 +27,8 @@ impl Groups {
         if layouts.any(|other| other != Some(layout)) {
             return Err(Diagnostic::bug("the inputs of an operator disagree about its keys"));
         }
-        let layout = Arc::new(layout.clone());
         let types = plan.keys.iter().map(|k| k.data_type.clone()).collect();
-        Ok(Groups { table: GroupTable::new(Arc::clone(&layout)), layout, types, input: plan.inputs[0].clone() })
-    }
-
-    /// Number of groups; they are numbered from 0.
-    pub(crate) fn len(&self) -> usize {
-        self.table.len()
-    }
-
-    /// Bytes of memory.
-    pub(crate) fn bytes(&self) -> usize {
-        self.table.bytes()
-    }
-
-    /// Whether a column of the key is NULL.
-    pub(crate) fn is_null(&self, group: u64) -> bool {
-        self.table.is_null(group)
+        Ok(Groups { table: GroupTable::new(Arc::new(layout.clone())), types, input: plan.inputs[0].clone() })
     }
 
     /// The key columns of groups.
@@ -68,20 +50,15 @@ impl Groups {
         groups::assign(&mut self.table, &work.code.keys[port], columns, rows, work.functions)
     }
 
-    /// Writes the keys.
-    pub(crate) fn save(&self, out: &mut ByteWriter) {
-        self.table.save(out);
-    }
-
-    /// Has the groups that [`Groups::save`] has written instead.
+    /// Has the groups that [`GroupTable::save`] has written instead.
     pub(crate) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Damaged> {
-        self.table = GroupTable::restore(Arc::clone(&self.layout), &self.types, from)?;
+        self.table = GroupTable::restore(Arc::clone(self.table.layout()), &self.types, from)?;
         Ok(())
     }
 
     /// Forgets all groups.
     pub(crate) fn clear(&mut self) {
-        self.table = GroupTable::new(Arc::clone(&self.layout));
+        self.table = GroupTable::new(Arc::clone(self.table.layout()));
     }
 
     /// Forgets all groups but these, which are distinct: the *i*-th of them is group *i* from now on.

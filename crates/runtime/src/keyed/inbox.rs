@@ -6,7 +6,7 @@
 
 use super::batch::Batch;
 use crate::buffer::Generation;
-use crate::durable::blobs::StateBlob;
+use crate::durable::blobs::{Place, StateBlob};
 use crate::schedule::flow::Permit;
 use millstream_state::{Charge, MemoryBudget, MemoryClass};
 use millstream_storage::{ByteReader, PartitionState, SpilledBlob, WaitingRows};
@@ -23,8 +23,8 @@ pub(super) const WORTH_READING: u64 = 2;
 
 /// Rows and jobs that wait for a partition.
 pub(super) struct Inbox {
-    /// By input.
-    batches: Vec<Vec<Waiting>>,
+    /// The rows that wait, by input; not those that are held.
+    pub(super) batches: Vec<Vec<Waiting>>,
     /// Rows from behind a cut that has not come by, of a regular join, with their input.
     held: Vec<(usize, Generation, Batch)>,
     /// Of a regular join: the generation that it has come to.
@@ -34,18 +34,13 @@ pub(super) struct Inbox {
     /// Whether the rows that wait are others than at the last checkpoint.
     pub(super) are_rows_changed: bool,
     /// Bytes of the partition's state if that is in files of the run, else 0.
-    spilled_state: u64,
+    pub(super) spilled_state: u64,
     /// Bytes of the partition's state if that is in files of a checkpoint, else 0. It is read once, however much of it there is.
     restored_state: u64,
-    rows: usize,
-    /// Of all rows that wait but those that are held, wherever they are.
-    bytes: u64,
+    /// All rows that wait but those that are held, wherever they are.
+    pub(super) all: WaitingRows,
     /// For those in memory.
     charge: Charge,
-    /// Smallest watermark before a row.
-    earliest: i64,
-    /// Smallest watermark at which a row makes a job necessary.
-    pub(super) rows_due: i64,
     /// `State::due` after the last job.
     pub(super) state_due: i64,
     pub(super) jobs: VecDeque<PartitionJob>,
@@ -62,18 +57,11 @@ pub(super) struct Inbox {
 #[derive(Clone)]
 pub(super) struct Waiting {
     pub(super) generation: Generation,
-    pub(super) content: Content,
+    pub(super) content: Place<Batch>,
     /// Tells it from the others of its partition.
     number: u64,
     /// What they are; their bytes are of memory, if they are there.
     pub(super) about: WaitingRows,
-}
-
-/// Where rows wait.
-#[derive(Clone)]
-pub(super) enum Content {
-    Memory(Batch),
-    File(StateBlob),
 }
 
 /// Rows that wait and can be spilled together.
@@ -88,8 +76,18 @@ pub(super) struct WaitingGroup {
 
 #[derive(Clone)]
 pub(super) enum PartitionJob {
-    /// Up to a watermark, known since a moment; the output goes to these units.
-    Advance { watermark: i64, units: Units, completed: Instant },
+    /// Up to a watermark, known since a moment. The output goes window by window, and in each partition by partition, however many
+    /// windows an advance of the watermark completes; operators without windows have one unit.
+    Advance {
+        watermark: i64,
+        /// Windows that are complete, in order; or only the watermark.
+        marks: Arc<[i64]>,
+        /// The unit of the first.
+        first: u64,
+        /// From one to the next.
+        step: u64,
+        completed: Instant,
+    },
     /// Whatever has come, of a regular join; the unit is numbered at the end.
     Arrived,
     /// A cut to a generation: what is kept is saved for the checkpoint, and, of a regular join, what is held can come.
@@ -98,17 +96,8 @@ pub(super) enum PartitionJob {
     Last,
 }
 
-/// Where the output of a job goes: window by window, and in each partition by partition, however many windows an advance
-/// of the watermark completes. Operators without windows have one unit.
-#[derive(Clone)]
-pub(super) struct Units {
-    /// Windows that are complete, in order; or only the watermark.
-    pub(super) marks: Arc<[i64]>,
-    /// The unit of the first.
-    pub(super) first: u64,
-    /// From one to the next.
-    pub(super) step: u64,
-}
+/// No rows.
+const NOTHING: WaitingRows = WaitingRows { input: 0, rows: 0, bytes: 0, earliest: i64::MAX, due: i64::MAX };
 
 /// What rows are together.
 pub(super) fn together(one: WaitingRows, other: WaitingRows) -> WaitingRows {
@@ -125,8 +114,8 @@ impl Waiting {
     /// The rows, read if need be.
     pub(super) fn batches(self, schema: &Schema) -> Result<Vec<Batch>, Diagnostic> {
         let blob = match self.content {
-            Content::Memory(batch) => return Ok(vec![batch]),
-            Content::File(blob) => blob,
+            Place::Memory(batch) => return Ok(vec![batch]),
+            Place::File(blob) => blob,
         };
         let bytes = blob.read()?;
         let (mut from, mut batches) = (ByteReader::new(&bytes), Vec::new());
@@ -143,8 +132,8 @@ impl Waiting {
 
     fn bytes_in_memory(&self) -> usize {
         match self.content {
-            Content::Memory(_) => self.about.bytes,
-            Content::File(_) => 0,
+            Place::Memory(_) => self.about.bytes,
+            Place::File(_) => 0,
         }
     }
 }
@@ -160,11 +149,8 @@ impl Inbox {
             are_rows_changed: true,
             spilled_state: 0,
             restored_state: 0,
-            rows: 0,
-            bytes: 0,
+            all: NOTHING,
             charge: Charge::new(budget, MemoryClass::Operators, 0),
-            earliest: i64::MAX,
-            rows_due: i64::MAX,
             state_due: i64::MAX,
             jobs: VecDeque::new(),
             is_busy: false,
@@ -178,15 +164,11 @@ impl Inbox {
         let (rows, bytes, earliest) = (batch.rows(), batch.bytes(), batch.earliest());
         self.are_rows_changed = true;
         self.charge.set(self.charge.bytes() + bytes);
-        self.put_anywhere(generation, Content::Memory(batch), WaitingRows { input: port, rows, bytes, earliest, due })
+        self.put_anywhere(generation, Place::Memory(batch), WaitingRows { input: port, rows, bytes, earliest, due })
     }
 
-    /// Takes rows in that waited when the query was stopped; their bytes.
-    pub(super) fn put_restored(&mut self, about: WaitingRows, blob: StateBlob) -> u64 {
-        self.put_anywhere(Generation::default(), Content::File(blob), about)
-    }
-
-    fn put_anywhere(&mut self, generation: Generation, content: Content, about: WaitingRows) -> u64 {
+    /// Takes rows in, wherever they are; their bytes.
+    pub(super) fn put_anywhere(&mut self, generation: Generation, content: Place<Batch>, about: WaitingRows) -> u64 {
         let number = self.came;
         self.came += 1;
         self.add_waiting(Waiting { generation, content, number, about });
@@ -194,23 +176,14 @@ impl Inbox {
     }
 
     fn add_waiting(&mut self, waiting: Waiting) {
-        let about = &waiting.about;
-        self.rows += about.rows;
-        self.bytes += about.bytes as u64;
-        self.earliest = self.earliest.min(about.earliest);
-        self.rows_due = self.rows_due.min(about.due);
-        self.batches[about.input].push(waiting);
+        self.all = together(self.all, waiting.about);
+        self.batches[waiting.about.input].push(waiting);
     }
 
     /// The partition is what it was when the query was stopped, and its state in files.
     pub(super) fn restored(&mut self, saved: &PartitionState) {
         (self.is_state_changed, self.are_rows_changed) = (false, false);
         (self.restored_state, self.state_due) = (saved.state.bytes, saved.due);
-    }
-
-    /// The partition's state is in files of the run, of so many bytes.
-    pub(super) fn state_spilled(&mut self, bytes: u64) {
-        self.spilled_state = bytes;
     }
 
     /// Bytes of the partition's state if that is in files, else 0.
@@ -226,13 +199,12 @@ impl Inbox {
 
     /// Bytes of memory that a job needs at most for the rows that wait: those in files are read, and all are put in order.
     pub(super) fn needs(&self) -> usize {
-        usize::try_from(self.bytes.saturating_mul(2)).unwrap_or(usize::MAX)
+        self.all.bytes.saturating_mul(2)
     }
 
     /// Takes out what a job up to a watermark may consume, by input, and the bytes of it.
     pub(super) fn take(&mut self, watermark: i64) -> (Vec<Vec<Waiting>>, u64) {
-        let before = self.bytes;
-        (self.rows, self.bytes, self.earliest, self.rows_due) = (0, 0, i64::MAX, i64::MAX);
+        let before = std::mem::replace(&mut self.all, NOTHING);
         self.are_rows_changed = true;
         let mut taken = Vec::with_capacity(self.batches.len());
         for port in 0..self.batches.len() {
@@ -243,7 +215,7 @@ impl Inbox {
             self.charge.set(self.charge.bytes().saturating_sub(bytes));
             taken.push(needed);
         }
-        (taken, before - self.bytes)
+        (taken, (before.bytes - self.all.bytes) as u64)
     }
 
     /// Keeps rows from behind a cut apart.
@@ -261,11 +233,6 @@ impl Inbox {
         held
     }
 
-    /// The rows that wait, by input; not those that are held.
-    pub(super) fn waiting(&self) -> &[Vec<Waiting>] {
-        &self.batches
-    }
-
     /// Bytes of memory of rows that wait or are held.
     pub(super) fn bytes_in_memory(&self) -> usize {
         self.charge.bytes()
@@ -277,7 +244,7 @@ impl Inbox {
         for (port, waiting) in
             self.batches.iter().enumerate().flat_map(|(port, all)| all.iter().map(move |w| (port, w)))
         {
-            let Content::Memory(batch) = &waiting.content else { continue };
+            let Place::Memory(batch) = &waiting.content else { continue };
             let fresh = || WaitingGroup { port, numbers: Vec::new(), batches: Vec::new() };
             let group = groups.entry((port, waiting.generation)).or_insert_with(fresh);
             group.numbers.push(waiting.number);
@@ -300,25 +267,20 @@ impl Inbox {
             // Known by another number, because somebody else may have a copy of some of them, and come with that later.
             let number = self.came;
             self.came += 1;
-            let content = Content::File(StateBlob::Spilled(blob));
+            let content = Place::File(StateBlob::Spilled(blob));
             self.batches[port].push(Waiting { number, content, ..group });
         }
     }
 
-    /// Whether any rows wait.
-    pub(super) fn has_rows(&self) -> bool {
-        self.rows > 0
-    }
-
     /// Whether it pays to read the partition's state for the rows that wait, if it is in files of the run.
     pub(super) fn is_worth_reading(&self) -> bool {
-        self.bytes.saturating_mul(WORTH_READING) >= self.spilled_state
+        (self.all.bytes as u64).saturating_mul(WORTH_READING) >= self.spilled_state
     }
 
     /// Whether the partition has something to do when the operator's watermark has advanced.
     pub(super) fn needs_job(&self, watermark: i64) -> bool {
-        let is_full = self.rows >= MANY_ROWS && self.earliest < watermark && self.is_worth_reading();
-        self.is_busy || is_full || self.rows_due <= watermark || self.state_due <= watermark
+        let is_full = self.all.rows >= MANY_ROWS && self.all.earliest < watermark && self.is_worth_reading();
+        self.is_busy || is_full || self.all.due <= watermark || self.state_due <= watermark
     }
 
     /// Adds a job; whether a task has to be made for it.

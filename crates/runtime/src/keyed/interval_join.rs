@@ -9,19 +9,14 @@
 use super::stream_join::{Reach, Rule, StreamJoin};
 use crate::input::OperatorCode;
 use millstream_plan::logical::JoinKind;
-use millstream_plan::pipeline::KeyedOperator;
+use millstream_plan::pipeline::{IntervalJoin, KeyedOperator};
 use millstream_types::Diagnostic;
 
-/// An interval join without rows, with bounds in milliseconds.
-pub(super) fn new(
-    plan: &KeyedOperator,
-    kind: JoinKind,
-    (lower, upper): (i64, i64),
-    code: &OperatorCode,
-) -> Result<StreamJoin, Diagnostic> {
-    if matches!(kind, JoinKind::Semi | JoinKind::Anti) {
+/// An interval join without rows.
+pub(super) fn new(plan: &KeyedOperator, join: &IntervalJoin, code: &OperatorCode) -> Result<StreamJoin, Diagnostic> {
+    if matches!(join.kind, JoinKind::Semi | JoinKind::Anti) {
         return Err(Diagnostic::bug("there are no semi and anti joins of intervals"));
     }
-    let is_outer = [kind.right_is_optional(), kind.left_is_optional()];
-    StreamJoin::new(plan, Rule::Interval(Reach::new(lower, upper)), is_outer, code)
+    let is_outer = [join.kind.right_is_optional(), join.kind.left_is_optional()];
+    StreamJoin::new(plan, Rule::Interval(Reach::new(join.lower_ms, join.upper_ms)), is_outer, code)
 }

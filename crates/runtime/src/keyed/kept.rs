@@ -3,7 +3,7 @@
 
 use super::operators::state_of;
 use super::state::State;
-use crate::durable::blobs::{Saved, StateBlob};
+use crate::durable::blobs::{Place, Saved, StateBlob};
 use crate::input::OperatorCode;
 use millstream_plan::pipeline::KeyedOperator;
 use millstream_state::{Charge, MemoryBudget, MemoryClass};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// See the file's description.
 pub(super) struct Kept {
-    place: Place,
+    place: Place<Box<dyn State>>,
     charge: Charge,
     /// Bytes of memory when it was there last; 0 if it has not been.
     decoded: usize,
@@ -24,17 +24,6 @@ pub(super) struct Kept {
 /// So many times as large as its encoding state is at most in memory, about: tables have empty places, and order is kept beside
 /// what is ordered.
 const DECODED: usize = 3;
-
-enum Place {
-    Memory(Box<dyn State>),
-    File(StateBlob),
-}
-
-fn encode(state: &dyn State) -> Result<Vec<u8>, Diagnostic> {
-    let mut out = ByteWriter::new();
-    state.save(&mut out)?;
-    Ok(out.into_bytes())
-}
 
 impl Kept {
     /// The state of a partition at its start.
@@ -87,14 +76,6 @@ impl Kept {
         self.charge.bytes()
     }
 
-    /// Its encoding, if it is in memory.
-    pub(super) fn encoded(&self) -> Result<Option<Vec<u8>>, Diagnostic> {
-        match &self.place {
-            Place::Memory(state) => encode(&**state).map(Some),
-            Place::File(_) => Ok(None),
-        }
-    }
-
     /// Gives its memory up, if it has any: its encoding is in a file.
     pub(super) fn filed(&mut self, blob: StateBlob) {
         self.place = Place::File(blob);
@@ -106,11 +87,15 @@ impl Kept {
         if moment_ms == i64::MAX { moment_ms } else { moment_ms.saturating_sub(self.now_ms) }
     }
 
-    /// What a checkpoint keeps of it.
+    /// What is kept of it in a file: its encoding, if it is in memory.
     pub(super) fn save(&self) -> Result<Saved, Diagnostic> {
         match &self.place {
-            Place::Memory(state) => encode(&**state).map(Saved::Bytes),
-            Place::File(blob) => Ok(Saved::Blob(blob.clone())),
+            Place::Memory(state) => {
+                let mut out = ByteWriter::new();
+                state.save(&mut out)?;
+                Ok(Place::Memory(out.into_bytes()))
+            }
+            Place::File(blob) => Ok(Place::File(blob.clone())),
         }
     }
 }

@@ -18,7 +18,6 @@
 //! The units of the output stream are numbered when jobs are made; the watermark follows behind them.
 
 mod batch;
-mod behind;
 mod count;
 mod cut;
 mod encoding;
@@ -47,6 +46,7 @@ mod spooled;
 mod state;
 mod store;
 mod stream_join;
+mod timed_rows;
 mod versioned_join;
 mod window_join;
 mod working;
@@ -58,24 +58,23 @@ use crate::buffer::Generation;
 use crate::config::When;
 use crate::durable::restored::Restored;
 use crate::host::Host;
-use crate::ids::{Port, StationId, StreamId};
+use crate::ids::{StationId, StreamId};
 use crate::input::OperatorCode;
 use crate::pipeline::{Arrived, WorkerContext};
 use crate::station::progress::Progress;
-use crate::station::{Awaited, Consequences, Job, Spillable, Station, Task};
+use crate::station::{Consequences, Job, Spillable, Station, Task};
 use crate::stats::TriggerStats;
 use crate::stream::Stream;
 use batch::{Batch, times_of};
-pub(crate) use behind::most_behind;
-use behind::{held_back, lag};
 use cut::StoredPartitions;
 use inbox::{Inbox, PartitionJob};
 use kept::Kept;
-use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
+use millstream_plan::pipeline::KeyedOperator;
 use millstream_storage::Manifest;
-use millstream_sync::epochs::{End, Release};
+use millstream_sync::epochs::End;
 use millstream_types::Diagnostic;
-use operators::check;
+pub(crate) use operators::most_behind;
+use operators::{Behaviour, check};
 use parking_lot::{Mutex, MutexGuard};
 use partitioning::{bits_of_partitions, partition_bits};
 use rounds::Rounds;
@@ -99,10 +98,10 @@ pub(crate) struct KeyedStation {
     output: Arc<Stream>,
     plan: KeyedOperator,
     code: OperatorCode,
-    due: Due,
+    behaviour: Behaviour,
     /// What the output watermark is behind the operator's.
     held_back_ms: i64,
-    /// By how much the operator looks at all watermarks later than they are; see [`lag`].
+    /// By how much the operator looks at all watermarks later than they are; see [`Behaviour::lag_ms`].
     lag_ms: i64,
     progress: Mutex<Progress>,
     /// Bits of the hash of a key that choose its partition.
@@ -152,13 +151,6 @@ struct Turn {
     may_spill: bool,
 }
 
-impl Turn {
-    /// At its begin.
-    fn new(partition: usize) -> Turn {
-        Turn { partition, loaded: None, may_spill: true }
-    }
-}
-
 impl KeyedStation {
     /// With `inputs` channels that end in it; whether all of them come from other operators. A query that is recovered keeps the
     /// number of partitions that it had.
@@ -171,6 +163,8 @@ impl KeyedStation {
         restored: Option<&Restored<'_>>,
     ) -> Result<KeyedStation, Diagnostic> {
         check(plan, &code)?;
+        let behaviour = Behaviour::of(&plan.kind);
+        let lag_ms = if are_derived { behaviour.lag_ms } else { 0 };
         let budget = &host.flow.budget;
         // One that had ended keeps nothing, so any number serves.
         let bits = restored.and_then(|from| bits_of_partitions(from.manifest().operators[number].partitions.len()));
@@ -187,14 +181,13 @@ impl KeyedStation {
             host: Arc::clone(host),
             stats: Arc::clone(&host.stats.operators[number]),
             output: Arc::clone(output),
-            due: Due::of(&plan.kind),
-            windows: matches!(plan.kind, KeyedKind::WindowJoin { .. } | KeyedKind::Rank { .. })
-                .then(|| Mutex::new(BTreeSet::new())),
-            held_back_ms: held_back(plan).saturating_add(lag(plan, are_derived)),
-            lag_ms: lag(plan, are_derived),
+            behaviour,
+            windows: behaviour.has_windows.then(Mutex::default),
+            held_back_ms: behaviour.held_back_ms.saturating_add(lag_ms),
+            lag_ms,
             progress: Mutex::new(Progress::new(inputs)),
             open: Mutex::new((partitions.len(), End::Complete)),
-            stored: StoredPartitions::new(partitions.len()),
+            stored: StoredPartitions::new(number, partitions.len()),
             partition_bits,
             partitions,
             uncut: Mutex::default(),
@@ -203,11 +196,6 @@ impl KeyedStation {
             plan: plan.clone(),
             code,
         })
-    }
-
-    /// Locks the progress.
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock()
     }
 
     /// Locks the inbox of a partition.
@@ -223,7 +211,7 @@ impl KeyedStation {
 
     /// Whether rows are consumed as they come, whatever the watermark is.
     fn joins_arrivals(&self) -> bool {
-        self.due == Due::Arrival
+        self.behaviour.due == Due::Arrival
     }
 
     /// Adds a job of a partition, with its task, unless there is one already.
@@ -234,9 +222,16 @@ impl KeyedStation {
         }
     }
 
+    /// The same for all partitions.
+    fn add_to_all(&self, job: PartitionJob, consequences: &mut Consequences) {
+        for partition in 0..self.partitions.len() {
+            self.add_job(&mut self.inbox(partition), partition, job.clone(), consequences);
+        }
+    }
+
     /// The task that does the jobs of a partition.
     fn task(&self, partition: usize) -> Task {
-        Task::awaited(self.id, KeyedJob::Work(Turn::new(partition)))
+        Task::awaited(self.id, KeyedJob::Work(Turn { partition, loaded: None, may_spill: true }))
     }
 
     /// Has rows wait for a partition.
@@ -246,24 +241,10 @@ impl KeyedStation {
         Ok(())
     }
 
-    /// Takes over how far the inputs had come, before the first row.
-    fn restore_progress(&self, watermark: i64, windows: impl IntoIterator<Item = i64>) {
-        let mut progress = self.progress();
-        *progress = Progress::restored(progress.inputs(), watermark);
-        if let Some(open) = &self.windows {
-            open.lock().extend(windows);
-        }
-    }
-
-    /// The windows that have rows and are not complete.
-    fn open_windows(&self) -> Vec<i64> {
-        self.windows.as_ref().map_or_else(Vec::new, |windows| windows.lock().iter().copied().collect())
-    }
-
     /// The watermark that rows behind the operator may rely on.
     fn output_watermark(&self) -> i64 {
-        match self.progress().watermark() {
-            _ if self.due == Due::Arrival => i64::MIN,
+        match self.progress.lock().watermark() {
+            _ if self.joins_arrivals() => i64::MIN,
             i64::MAX => i64::MAX,
             watermark => watermark.saturating_sub(self.held_back_ms),
         }
@@ -271,7 +252,7 @@ impl KeyedStation {
 
     /// The number of the next unit of its output, which is the caller's to deliver.
     fn next_unit(&self) -> u64 {
-        let mut progress = self.progress();
+        let mut progress = self.progress.lock();
         progress.units += 1;
         progress.units - 1
     }
@@ -303,7 +284,7 @@ impl KeyedStation {
     /// The smallest watermark at which a row of the batch makes a job necessary.
     fn due_of(&self, input: usize, batch: &Batch) -> Result<i64, Diagnostic> {
         let consumed = batch.earliest().saturating_add(1);
-        match (self.due, self.plan.inputs[input].time) {
+        match (self.behaviour.due, self.plan.inputs[input].time) {
             (Due::Time(after), Some(time)) => {
                 let first = times_of(&batch.columns[time])?.iter().copied().min().unwrap_or(i64::MAX);
                 Ok(consumed.max(self.plan.timeline.watermark_at(first.saturating_add(after))))
@@ -323,15 +304,6 @@ impl Station for KeyedStation {
         self.exchange(arrived, context)
     }
 
-    fn release(&self, port: Port, release: Release) -> Consequences {
-        self.progress().release(port, release);
-        self.settle()
-    }
-
-    fn start(&self) -> Consequences {
-        self.settle()
-    }
-
     fn perform(&self, job: Job, context: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
         let started = Instant::now();
         let consequences = match job.take()? {
@@ -342,24 +314,18 @@ impl Station for KeyedStation {
         consequences
     }
 
-    fn set_idle(&self, port: Port, is_idle: bool) -> (i64, Consequences) {
-        let mut progress = self.progress();
-        progress.set_idle(port, is_idle);
-        let watermark = progress.watermark();
-        drop(progress);
-        (watermark, self.settle())
+    fn settle(&self) -> Consequences {
+        let mut consequences = Consequences::default();
+        self.settle_into(&mut consequences);
+        consequences
     }
 
-    fn watermark(&self) -> i64 {
-        self.progress().watermark()
+    fn progress(&self) -> Option<MutexGuard<'_, Progress>> {
+        Some(self.progress.lock())
     }
 
     fn output(&self) -> Option<(StreamId, i64)> {
         Some((self.output.id, self.output_watermark()))
-    }
-
-    fn await_cut(&self, generation: Generation) -> Awaited {
-        if self.progress().await_cut(generation) { Awaited::Yes } else { Awaited::No }
     }
 
     fn describe(&self, manifest: &mut Manifest) {
@@ -382,7 +348,7 @@ impl Station for KeyedStation {
 
     fn due(&self, now: Instant) -> Result<Consequences, Diagnostic> {
         let mut consequences = Consequences::default();
-        if self.due == Due::Arrival {
+        if self.joins_arrivals() {
             self.forget_expired(now, &mut consequences);
         }
         self.begin_round(now, &mut consequences);

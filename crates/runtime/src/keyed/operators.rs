@@ -1,83 +1,95 @@
 //! The keyed operators: the one place that lists them.
 
+use super::count::{CountAggregate, CountRows};
+use super::over::Over;
+use super::rank::Rank;
+use super::session::SessionAggregate;
+use super::session_rows::SessionRows;
 use super::state::{Due, State};
-use super::{count, interval_join, over, rank, regular_join, session, session_rows, versioned_join, window_join};
+use super::stream_join::Reach;
+use super::versioned_join::VersionedJoin;
+use super::window_join::WindowJoin;
+use super::{interval_join, regular_join};
 use crate::input::OperatorCode;
 use millstream_plan::logical::Frame;
 use millstream_plan::pipeline::{KeyedKind, KeyedOperator};
 use millstream_types::Diagnostic;
 
-impl Due {
-    pub(super) fn of(kind: &KeyedKind) -> Due {
+/// How an operator of a kind behaves, whatever rows come.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Behaviour {
+    pub(super) due: Due,
+    /// Whether it outputs whole windows.
+    pub(super) has_windows: bool,
+    /// What the rows of its output can be behind its watermark.
+    pub(super) held_back_ms: i64,
+    /// By how much it looks at all watermarks later than they are, if its inputs come from other operators.
+    ///
+    /// Whether a session that ends at the very time of the next row of its key has been output before that row depends on
+    /// where the watermark has stopped in between. When it follows from the rows of a split, that is the same in every run;
+    /// the watermark of an operator's output stops wherever timing has it. So sessions of such rows wait for one more
+    /// millisecond: then the two are always one session, as those that touch are.
+    pub(super) lag_ms: i64,
+    needs_time: bool,
+}
+
+impl Behaviour {
+    pub(super) fn of(kind: &KeyedKind) -> Behaviour {
+        let usual = Behaviour { due: Due::Consumed, has_windows: false, held_back_ms: 0, lag_ms: 0, needs_time: true };
         match kind {
-            KeyedKind::WindowJoin { .. } | KeyedKind::Rank { .. } | KeyedKind::Over { .. } => Due::Time(0),
-            KeyedKind::SessionAggregate { gap_ms, .. } | KeyedKind::SessionRows { gap_ms } => Due::Time(gap_ms - 1),
-            KeyedKind::VersionedJoin { .. } => Due::LeftTime,
-            KeyedKind::IntervalJoin { .. } | KeyedKind::CountAggregate { .. } | KeyedKind::CountRows { .. } => {
-                Due::Consumed
+            KeyedKind::WindowJoin(_) | KeyedKind::Rank(_) => {
+                Behaviour { due: Due::Time(0), has_windows: true, ..usual }
             }
-            KeyedKind::RegularJoin { .. } => Due::Arrival,
+            KeyedKind::IntervalJoin(join) => {
+                Behaviour { held_back_ms: Reach::new(join.lower_ms, join.upper_ms).held_back(), ..usual }
+            }
+            KeyedKind::RegularJoin(_) => Behaviour { due: Due::Arrival, needs_time: false, ..usual },
+            KeyedKind::VersionedJoin(_) => Behaviour { due: Due::LeftTime, ..usual },
+            KeyedKind::Over(over) => {
+                Behaviour { due: Due::Time(0), needs_time: matches!(over.frame, Frame::Range(Some(_))), ..usual }
+            }
+            KeyedKind::Sessions(sessions) => Behaviour { due: Due::Time(sessions.gap_ms - 1), lag_ms: 1, ..usual },
+            KeyedKind::CountWindows(_) => usual,
         }
     }
+}
+
+/// By how much the watermark behind an operator can be behind that before it at most.
+pub(crate) fn most_behind(plan: &KeyedOperator) -> i64 {
+    // A lag there is only where the operator's inputs are derived; to wait for it in vain does no harm.
+    let Behaviour { held_back_ms, lag_ms, .. } = Behaviour::of(&plan.kind);
+    held_back_ms.saturating_add(lag_ms)
 }
 
 /// The state of a partition at its start.
 pub(super) fn state_of(plan: &KeyedOperator, code: &OperatorCode) -> Result<Box<dyn State>, Diagnostic> {
     Ok(match &plan.kind {
-        KeyedKind::WindowJoin { kind, .. } => Box::new(window_join::WindowJoin::new(plan, *kind, code)?),
-        KeyedKind::IntervalJoin { kind, lower_ms, upper_ms, .. } => {
-            Box::new(interval_join::new(plan, *kind, (*lower_ms, *upper_ms), code)?)
-        }
-        KeyedKind::RegularJoin { ttl_ms, .. } => Box::new(regular_join::new(plan, *ttl_ms, code)?),
-        KeyedKind::VersionedJoin { kind, .. } => Box::new(versioned_join::VersionedJoin::new(plan, *kind, code)?),
-        KeyedKind::Rank { order, function, range } => {
-            Box::new(rank::Rank::new(plan, order.clone(), *function, *range, code)?)
-        }
-        KeyedKind::Over { frame, aggregates } => Box::new(over::Over::new(plan, *frame, aggregates, code)?),
-        KeyedKind::SessionAggregate { gap_ms, aggregates } => {
-            Box::new(session::SessionAggregate::new(plan, *gap_ms, aggregates, code)?)
-        }
-        KeyedKind::SessionRows { gap_ms } => Box::new(session_rows::SessionRows::new(plan, *gap_ms, code)?),
-        KeyedKind::CountAggregate { size, slide, aggregates } => {
-            Box::new(count::CountAggregate::new(plan, *size, *slide, aggregates, code)?)
-        }
-        KeyedKind::CountRows { size, slide } => Box::new(count::CountRows::new(plan, *size, *slide, code)?),
+        KeyedKind::WindowJoin(join) => Box::new(WindowJoin::new(plan, join.kind, code)?),
+        KeyedKind::IntervalJoin(join) => Box::new(interval_join::new(plan, join, code)?),
+        KeyedKind::RegularJoin(join) => Box::new(regular_join::new(plan, join.ttl_ms, code)?),
+        KeyedKind::VersionedJoin(join) => Box::new(VersionedJoin::new(plan, join.kind, code)?),
+        KeyedKind::Rank(rank) => Box::new(Rank::new(plan, rank, code)?),
+        KeyedKind::Over(over) => Box::new(Over::new(plan, over, code)?),
+        KeyedKind::Sessions(sessions) => match &sessions.aggregates {
+            Some(aggregates) => Box::new(SessionAggregate::new(plan, sessions.gap_ms, aggregates, code)?),
+            None => Box::new(SessionRows::new(plan, sessions.gap_ms, code)?),
+        },
+        KeyedKind::CountWindows(windows) => match &windows.aggregates {
+            Some(aggregates) => Box::new(CountAggregate::new(plan, windows, aggregates, code)?),
+            None => Box::new(CountRows::new(plan, windows, code)?),
+        },
     })
 }
 
 /// Checks that an operator has the parts that its kind needs, so that states may rely on them.
 pub(super) fn check(plan: &KeyedOperator, code: &OperatorCode) -> Result<(), Diagnostic> {
-    let is_join = matches!(
-        plan.kind,
-        KeyedKind::WindowJoin { .. }
-            | KeyedKind::IntervalJoin { .. }
-            | KeyedKind::RegularJoin { .. }
-            | KeyedKind::VersionedJoin { .. }
-    );
-    let inputs = if is_join { 2 } else { 1 };
-    let mut needs_time = true;
-    let mut needs_slots = false;
-    match &plan.kind {
-        KeyedKind::RegularJoin { .. } => needs_time = false,
-        KeyedKind::Over { frame, .. } => {
-            needs_slots = true;
-            needs_time = matches!(frame, Frame::Range(Some(_)));
-        }
-        KeyedKind::SessionAggregate { .. } | KeyedKind::CountAggregate { .. } => needs_slots = true,
-        _ => {}
-    }
-    let residual = match &plan.kind {
-        KeyedKind::WindowJoin { residual, .. }
-        | KeyedKind::IntervalJoin { residual, .. }
-        | KeyedKind::RegularJoin { residual, .. }
-        | KeyedKind::VersionedJoin { residual, .. } => residual.is_some(),
-        _ => false,
-    };
+    let (keyed, needs_time) = (plan.kind.keyed(), Behaviour::of(&plan.kind).needs_time);
+    let inputs = if keyed.pairs().is_some() { 2 } else { 1 };
     let fits = plan.inputs.len() == inputs
         && code.keys.len() == inputs
         && (!needs_time || plan.inputs.iter().all(|i| i.time.is_some()))
-        && code.slots.is_some() == needs_slots
-        && code.residual.is_some() == residual;
+        && code.slots.is_some() == keyed.aggregates().is_some()
+        && code.residual.is_some() == keyed.residual().is_some();
     if !fits {
         return Err(Diagnostic::bug("a keyed operator lacks a part that its kind needs"));
     }

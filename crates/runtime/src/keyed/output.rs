@@ -13,12 +13,13 @@ use millstream_types::Diagnostic;
 use std::sync::Arc;
 
 /// The output of a job while it runs, in order of windows.
+#[derive(Default)]
 pub(crate) struct Output<'a> {
     /// Behind what is in files.
     rows: Vec<(i64, Rows)>,
     /// Bytes of `rows`, about.
     bytes: u64,
-    /// Where it goes when it is more than so many bytes.
+    /// Where it goes when it is more than so many bytes; else all of it is in memory.
     spilling: Option<(&'a Spilling, u64)>,
     spooled: Vec<(i64, Item)>,
     writer: Option<SpillWriter>,
@@ -66,14 +67,9 @@ impl Finished {
 }
 
 impl<'a> Output<'a> {
-    /// Nothing, and all of it in memory.
-    pub(crate) fn in_memory() -> Output<'a> {
-        Output { rows: Vec::new(), bytes: 0, spilling: None, spooled: Vec::new(), writer: None, failure: None }
-    }
-
-    /// Nothing, of which more than `most` bytes go to files.
-    pub(crate) fn spooled(spilling: &'a Spilling, most: u64) -> Output<'a> {
-        Output { spilling: Some((spilling, most)), ..Output::in_memory() }
+    /// Nothing yet; what is more than so many bytes goes to files, if any may.
+    pub(super) fn new(spilling: Option<(&'a Spilling, u64)>) -> Output<'a> {
+        Output { spilling, ..Output::default() }
     }
 
     /// Adds rows of a window, with about so many bytes.

@@ -6,7 +6,7 @@
 //! order: without a bound each is merged with the one before; with a bound they go through two stacks.
 
 use super::batch::Batch;
-use super::encoding::check_count;
+use super::encoding::restore_optional;
 use super::fifo::{Element, Fifo};
 use super::groups::Groups;
 use super::over_order::{ReadyRows, WaitingRanks};
@@ -15,16 +15,14 @@ use super::state::{State, Work};
 use super::store::Doubling;
 use crate::input::OperatorCode;
 use millstream_plan::logical::Frame;
-use millstream_plan::pipeline::{KeyedOperator, SlotAggregates};
+use millstream_plan::pipeline::{self, KeyedOperator};
 use millstream_state::Ordinal;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
-use millstream_types::{Diagnostic, Schema};
+use millstream_types::Diagnostic;
 
 /// See the file's description.
 pub(crate) struct Over {
     frame: Frame,
-    /// Of rows.
-    schema: Schema,
     waiting: Option<WaitingRanks>,
     groups: Groups,
     table: SlotTable,
@@ -58,19 +56,12 @@ struct FrameStep {
 
 impl Over {
     /// No rows.
-    pub(crate) fn new(
-        plan: &KeyedOperator,
-        frame: Frame,
-        aggregates: &SlotAggregates,
-        code: &OperatorCode,
-    ) -> Result<Over, Diagnostic> {
-        let input = &plan.inputs[0];
+    pub(crate) fn new(plan: &KeyedOperator, over: &pipeline::Over, code: &OperatorCode) -> Result<Over, Diagnostic> {
         Ok(Over {
-            frame,
-            schema: input.schema.clone(),
-            waiting: WaitingRanks::new(input, frame),
+            frame: over.frame,
+            waiting: WaitingRanks::new(&plan.inputs[0], over.frame),
             groups: Groups::new(plan, code)?,
-            table: SlotTable::new(aggregates, code)?,
+            table: SlotTable::new(&over.aggregates, code)?,
             keys: Vec::new(),
             processed: 0,
             doubling: Doubling::default(),
@@ -80,7 +71,7 @@ impl Over {
 
     /// Outputs rows with their aggregates.
     fn process(&mut self, ready: ReadyRows, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        self.keys.resize_with(self.groups.len(), Key::default);
+        self.keys.resize_with(self.groups.table.len(), Key::default);
         let rows = ready.batch.rows();
         if rows == 0 && ready.ended.is_empty() {
             return Ok(());
@@ -188,7 +179,7 @@ impl State for Over {
         for batch in inputs {
             let groups = self.groups.assign(0, &batch.columns, batch.rows(), work)?;
             let ready = match &mut self.waiting {
-                Some(waiting) => waiting.exchange(batch, (&groups, self.groups.len()), watermark, work)?,
+                Some(waiting) => waiting.exchange(batch, (&groups, self.groups.table.len()), watermark, work)?,
                 None => ReadyRows { batch, groups, ..ReadyRows::default() },
             };
             self.process(ready, work)?;
@@ -197,7 +188,7 @@ impl State for Over {
     }
 
     fn due(&self) -> i64 {
-        self.waiting.as_ref().map_or(i64::MAX, WaitingRanks::due)
+        self.waiting.as_ref().map_or(i64::MAX, |waiting| waiting.rows.due())
     }
 
     fn bytes(&mut self) -> usize {
@@ -206,15 +197,15 @@ impl State for Over {
         }
         let waiting = self.waiting.as_ref().map_or(0, WaitingRanks::bytes);
         let keys = self.keys.capacity() * size_of::<Key>() + self.frames.0;
-        self.groups.bytes() + self.table.bytes() + keys + waiting
+        self.groups.table.bytes() + self.table.bytes() + keys + waiting
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.groups.save(out);
+        self.groups.table.save(out);
         if let Some(waiting) = &self.waiting {
             waiting.save(out)?;
         }
-        self.table.save(out);
+        self.table.slots.save(out);
         out.u64(self.processed);
         for key in &self.keys {
             out.i64s(key.running.as_slice());
@@ -226,17 +217,16 @@ impl State for Over {
     fn restore(&mut self, from: &mut ByteReader<'_>, _now_ms: i64) -> Result<(), Diagnostic> {
         self.groups.restore(from)?;
         if let Some(waiting) = &mut self.waiting {
-            waiting.restore(self.groups.len(), &self.schema, from)?;
+            waiting.restore(self.groups.table.len(), from)?;
         }
         self.table.restore(from)?;
         self.processed = from.u64()?;
         if self.processed > i64::MAX as u64 {
             return Err(Damaged(format!("{} rows cannot have been processed", self.processed)).into());
         }
-        for _ in 0..self.groups.len() {
-            let (running, last) = (from.i64s()?, Fifo::restore(from)?);
-            check_count("sums", running.len(), running.len().min(1))?;
-            self.keys.push(Key { running: running.first().copied(), last, peers: None });
+        for _ in 0..self.groups.table.len() {
+            let (running, last) = (restore_optional("sums", from)?, Fifo::restore(from)?);
+            self.keys.push(Key { running, last, peers: None });
         }
         self.frames = (self.keys.iter().map(|key| key.last.bytes()).sum(), self.processed);
         self.doubling.done(self.keys.len());

@@ -11,14 +11,15 @@
 //! says when a key can be forgotten.
 
 use super::batch::{Batch, times_of};
-use super::encoding::check_count;
+use super::encoding::{check_count, restore_optional};
 use super::state::Work;
-use super::store::{Doubling, RowStore};
+use super::store::Doubling;
+use super::timed_rows::TimedRows;
 use millstream_plan::logical::Frame;
 use millstream_plan::pipeline::KeyedInput;
 use millstream_state::Ordinal;
 use millstream_storage::{ByteReader, ByteWriter, Damaged};
-use millstream_types::{Diagnostic, Schema};
+use millstream_types::Diagnostic;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -39,12 +40,7 @@ pub(super) struct ReadyRows {
 
 /// Rows that the watermark has not reached.
 pub(super) struct WaitingRanks {
-    /// Position of the time.
-    time: usize,
-    rows: RowStore,
-    /// Of each row of the store.
-    groups: Vec<u32>,
-    order: BinaryHeap<Reverse<(i64, Ordinal, u32)>>,
+    pub(super) rows: TimedRows,
     /// With a bounded frame.
     triggers: Option<Triggers>,
     doubling: Doubling,
@@ -116,19 +112,16 @@ impl Triggers {
 
     /// Has what [`Triggers::save`] has written of so many groups.
     fn restore(&mut self, groups: usize, from: &mut ByteReader<'_>) -> Result<(), Damaged> {
-        let optional = |from: &mut ByteReader<'_>| {
-            let times = from.i64s()?;
-            check_count("times", times.len(), times.len().min(1))?;
-            Ok::<_, Damaged>(times.first().copied())
-        };
         let count = from.count(2)?;
         check_count("keys", count, groups)?;
         for _ in 0..count {
-            self.keys.push(Triggered { last: optional(from)?, end: optional(from)? });
+            self.keys.push(Triggered { last: restore_optional("times", from)?, end: restore_optional("times", from)? });
         }
         let (ends, of) = (from.i64s()?, from.u32s()?);
         check_count("groups of ends", of.len(), ends.len())?;
-        check_groups(&of, groups)?;
+        if let Some(group) = of.iter().find(|&&group| group as usize >= groups) {
+            return Err(Damaged(format!("there is no group {group}")));
+        }
         self.ends = ends.into_iter().zip(of).map(Reverse).collect();
         Ok(())
     }
@@ -142,14 +135,8 @@ impl WaitingRanks {
             Frame::Rows(Some(_)) => Some(Triggers::default()),
             Frame::Range(range_ms) => Some(Triggers { range_ms, ..Triggers::default() }),
         };
-        input.time.map(|time| WaitingRanks {
-            time,
-            rows: RowStore::new(&input.schema),
-            groups: Vec::new(),
-            order: BinaryHeap::new(),
-            triggers,
-            doubling: Doubling::default(),
-        })
+        let rows = || TimedRows::new(input);
+        input.time.map(|_| WaitingRanks { rows: rows(), triggers, doubling: Doubling::default() })
     }
 
     /// Takes rows of these groups in, of which there are `count` in all, and gives what is processed before the last of them and at
@@ -166,9 +153,8 @@ impl WaitingRanks {
             triggers.keys.resize(count, Triggered::default());
         }
         if rows > 0 {
-            let times = times_of(&batch.columns[self.time])?;
-            let first = self.rows.push(batch.columns, rows)?;
-            self.groups.extend(groups.iter().map(|&group| group as u32));
+            let times = times_of(&batch.columns[self.rows.time])?;
+            let first = self.rows.push(batch.columns, groups)?;
             // What has come before was processed up to the last job's watermark, which is not above that before the first row.
             let mut current = i64::MIN;
             for (i, ordinal) in batch.ordinals.into_iter().enumerate() {
@@ -177,17 +163,19 @@ impl WaitingRanks {
                     self.trigger(current, &mut ready, &mut numbers);
                 }
                 match self.triggers.as_mut().is_none_or(|triggers| triggers.admit(groups[i] as u32, times[i])) {
-                    true => self.order.push(Reverse((times[i], ordinal, first + i as u32))),
+                    true => self.rows.wait(times[i], ordinal, first + i as u32),
                     false => late += 1,
                 }
             }
             work.stats.late_rows.fetch_add(late, Relaxed);
         }
         self.trigger(watermark, &mut ready, &mut numbers);
-        ready.groups = numbers.iter().map(|&row| self.groups[row as usize].into()).collect();
-        ready.batch.columns = self.rows.gather(&numbers)?;
-        if self.order.is_empty() || self.doubling.is_due(self.rows.len(), work.is_tight) {
-            self.forget_processed()?;
+        ready.groups = numbers.iter().map(|&row| self.rows.groups[row as usize].into()).collect();
+        ready.batch.columns = self.rows.rows.gather(&numbers)?;
+        // Rows that have been processed, and late ones.
+        if self.rows.is_empty() || self.doubling.is_due(self.rows.rows.len(), work.is_tight) {
+            self.rows.forget()?;
+            self.doubling.done(self.rows.rows.len());
         }
         Ok(ready)
     }
@@ -195,16 +183,15 @@ impl WaitingRanks {
     /// Processes what a watermark reaches; the numbers of the rows go to `numbers`.
     fn trigger(&mut self, watermark: i64, ready: &mut ReadyRows, numbers: &mut Vec<u32>) {
         loop {
-            let next = self.order.peek().map(|Reverse((time, ..))| *time).filter(|&time| time <= watermark);
             // A row and an end of the same time: the end is one that has been moved, because of the row.
-            let until = next.unwrap_or(watermark.saturating_add(1));
+            let until = self.rows.due().min(watermark.saturating_add(1));
             if let Some(end) = self.triggers.as_mut().and_then(|triggers| triggers.end_before(until)) {
                 ready.ended.extend(end.map(|group| (numbers.len(), group)));
                 continue;
             }
-            let Some(Reverse((time, ordinal, row))) = next.and_then(|_| self.order.pop()) else { return };
+            let Some((time, ordinal, row)) = self.rows.next(watermark) else { return };
             if let Some(triggers) = &mut self.triggers {
-                triggers.keys[self.groups[row as usize] as usize].last = Some(time);
+                triggers.keys[self.rows.group(row)].last = Some(time);
             }
             numbers.push(row);
             ready.times.push(time);
@@ -212,25 +199,11 @@ impl WaitingRanks {
         }
     }
 
-    /// Forgets rows that have been processed, and late ones.
-    fn forget_processed(&mut self) -> Result<(), Diagnostic> {
-        let mut left: Vec<Reverse<(i64, Ordinal, u32)>> = std::mem::take(&mut self.order).into_vec();
-        left.sort_unstable_by_key(|Reverse((.., row))| *row);
-        let kept: Vec<u32> = left.iter().map(|Reverse((.., row))| *row).collect();
-        self.rows.keep(&kept)?;
-        self.groups = kept.iter().map(|&row| self.groups[row as usize]).collect();
-        let renumbered = left.into_iter().enumerate();
-        self.order = renumbered.map(|(i, Reverse((time, o, _)))| Reverse((time, o, i as u32))).collect();
-        self.doubling.done(self.rows.len());
-        Ok(())
-    }
-
     /// The groups that something is known of, in ascending order; with RANGE and a bound.
     pub(super) fn living(&self) -> Option<Vec<u64>> {
         let triggers = self.triggers.as_ref().filter(|triggers| triggers.range_ms.is_some())?;
         let mut lives: Vec<bool> = triggers.keys.iter().map(|key| key.end.is_some()).collect();
-        let waiting = self.order.iter().map(|Reverse((.., row))| self.groups[*row as usize]);
-        waiting.for_each(|group| lives[group as usize] = true);
+        self.rows.waiting_groups().for_each(|group| lives[group] = true);
         triggers.ends.iter().for_each(|Reverse((_, group))| lives[*group as usize] = true);
         Some((0..lives.len() as u64).filter(|&group| lives[group as usize]).collect())
     }
@@ -244,55 +217,28 @@ impl WaitingRanks {
         let ends = std::mem::take(&mut triggers.ends).into_vec();
         triggers.ends = ends.into_iter().map(|Reverse((end, g))| Reverse((end, numbers[g as usize]))).collect();
         let number = |group: &mut u32| *group = numbers.get(*group as usize).copied().unwrap_or(NONE);
-        self.groups.iter_mut().for_each(number);
-    }
-
-    /// The time of the first row.
-    pub(super) fn due(&self) -> i64 {
-        self.order.peek().map_or(i64::MAX, |Reverse((time, ..))| *time)
+        self.rows.groups.iter_mut().for_each(number);
     }
 
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
-        self.rows.bytes()
-            + self.groups.capacity() * size_of::<u32>()
-            + self.order.capacity() * size_of::<Reverse<(i64, Ordinal, u32)>>()
-            + self.triggers.as_ref().map_or(0, Triggers::bytes)
+        self.rows.bytes() + self.triggers.as_ref().map_or(0, Triggers::bytes)
     }
 
     /// Writes the rows that wait, in the order of their numbers, and what has been triggered.
     pub(super) fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        let mut waiting: Vec<(u32, Ordinal)> = self.order.iter().map(|&Reverse((_, o, row))| (row, o)).collect();
-        waiting.sort_unstable_by_key(|&(row, _)| row);
-        let (numbers, ordinals): (Vec<u32>, Vec<Ordinal>) = waiting.into_iter().unzip();
-        Batch { columns: self.rows.gather(&numbers)?, ordinals }.save(out);
-        out.u32s(&numbers.iter().map(|&row| self.groups[row as usize]).collect::<Vec<_>>());
+        self.rows.save(out)?;
         self.triggers.iter().for_each(|triggers| triggers.save(out));
         Ok(())
     }
 
     /// Has what [`WaitingRanks::save`] has written, of so many groups; there is nothing so far.
-    pub(super) fn restore(
-        &mut self,
-        groups: usize,
-        schema: &Schema,
-        from: &mut ByteReader<'_>,
-    ) -> Result<(), Diagnostic> {
-        let batch = Batch::restore(schema, from)?;
-        self.groups = from.u32s()?;
-        check_count("groups of rows", self.groups.len(), batch.rows())?;
-        check_groups(&self.groups, groups)?;
+    pub(super) fn restore(&mut self, groups: usize, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
+        self.rows.restore(groups, from)?;
         if let Some(triggers) = &mut self.triggers {
             triggers.restore(groups, from)?;
         }
-        let rows = batch.rows();
-        if rows > 0 {
-            let times = times_of(&batch.columns[self.time])?;
-            self.rows.push(batch.columns, rows)?;
-            let places = times.iter().zip(batch.ordinals).zip(0..);
-            self.order.extend(places.map(|((&time, ordinal), row)| Reverse((time, ordinal, row))));
-        }
-        self.doubling.done(rows);
+        self.doubling.done(self.rows.rows.len());
         Ok(())
     }
 }
@@ -304,12 +250,5 @@ impl ReadyRows {
             self.times.get(i).map_or(ordinal.watermark, |time| ordinal.watermark.max(time.saturating_sub(1)))
         };
         self.batch.ordinals.iter().enumerate().map(behind).collect()
-    }
-}
-
-fn check_groups(numbers: &[u32], groups: usize) -> Result<(), Damaged> {
-    match numbers.iter().find(|&&group| group as usize >= groups) {
-        Some(group) => Err(Damaged(format!("there is no group {group}"))),
-        None => Ok(()),
     }
 }

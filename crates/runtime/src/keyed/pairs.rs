@@ -21,14 +21,10 @@ pub(crate) type Matched = Vec<bool>;
 
 /// What is done with pairs for which the residual is TRUE.
 pub(crate) struct Sides<'a> {
-    /// Rows of the left.
-    pub(crate) left: &'a RowStore,
-    /// Rows of the right.
-    pub(crate) right: &'a RowStore,
-    /// Set for rows of the left that have a partner.
-    pub(crate) left_matched: &'a mut Matched,
-    /// As for the left.
-    pub(crate) right_matched: &'a mut Matched,
+    /// Rows of the left and of the right.
+    pub(crate) stores: [&'a RowStore; 2],
+    /// Set for rows of each side that have a partner.
+    pub(crate) matched: [Matched; 2],
     /// Whether pairs are output.
     pub(crate) shows_pairs: bool,
 }
@@ -62,8 +58,8 @@ impl Pairs {
         let has_residual = work.code.residual.is_some();
         let mut columns = Vec::new();
         if has_residual || sides.shows_pairs {
-            columns = sides.left.gather(&self.left)?;
-            columns.extend(sides.right.gather(&self.right)?);
+            columns = sides.stores[0].gather(&self.left)?;
+            columns.extend(sides.stores[1].gather(&self.right)?);
         }
         let mut watermarks = std::mem::take(&mut self.watermarks);
         if !has_residual {
@@ -92,15 +88,14 @@ impl Pairs {
     }
 
     fn mark(&self, sides: &mut Sides<'_>, kept: impl Iterator<Item = usize>) {
-        if sides.left_matched.is_empty() && sides.right_matched.is_empty() {
+        if sides.matched.iter().all(Vec::is_empty) {
             return;
         }
         for i in kept {
-            if let Some(matched) = sides.left_matched.get_mut(self.left[i] as usize) {
-                *matched = true;
-            }
-            if let Some(matched) = sides.right_matched.get_mut(self.right[i] as usize) {
-                *matched = true;
+            for (row, matched) in [self.left[i], self.right[i]].into_iter().zip(&mut sides.matched) {
+                if let Some(matched) = matched.get_mut(row as usize) {
+                    *matched = true;
+                }
             }
         }
     }
@@ -143,18 +138,6 @@ pub(crate) fn emit_padded(
         columns.extend(stores[1].gather(of(1))?);
         let first = place * work.most_rows;
         emit_pairs(columns, part.len(), watermarks.get(first..first + part.len()).unwrap_or(&[]).to_vec(), work);
-    }
-    Ok(())
-}
-
-/// Outputs the columns of some rows, in buffers.
-pub(crate) fn emit_alone(
-    rows: &[u32],
-    work: &mut Work<'_>,
-    columns: impl Fn(&[u32]) -> Result<Vec<ArrayRef>, Diagnostic>,
-) -> Result<(), Diagnostic> {
-    for part in rows.chunks(work.most_rows) {
-        work.emit(columns(part)?, part.len());
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::columns::selected;
 use crate::input::OperatorCode;
 use arrow_array::{ArrayRef, Int64Array, UInt32Array};
 use millstream_plan::logical::RankFunction;
-use millstream_plan::pipeline::{KeyedOperator, SortColumn};
+use millstream_plan::pipeline::{self, KeyedOperator};
 use millstream_storage::{ByteReader, ByteWriter};
 use millstream_types::Diagnostic;
 use std::collections::BTreeMap;
@@ -25,10 +25,7 @@ const MANY_ROWS: usize = 16 << 10;
 
 /// See the file's description.
 pub(crate) struct Rank {
-    order: Vec<SortColumn>,
-    function: RankFunction,
-    /// First and last rank that are kept.
-    range: (u64, u64),
+    plan: pipeline::Rank,
     windows: Windows,
     /// Rows that the last cut has left in a window.
     left: BTreeMap<i64, usize>,
@@ -45,15 +42,9 @@ struct Ranked {
 
 impl Rank {
     /// No rows.
-    pub(crate) fn new(
-        plan: &KeyedOperator,
-        order: Vec<SortColumn>,
-        function: RankFunction,
-        range: (u64, u64),
-        code: &OperatorCode,
-    ) -> Result<Rank, Diagnostic> {
+    pub(crate) fn new(plan: &KeyedOperator, rank: &pipeline::Rank, code: &OperatorCode) -> Result<Rank, Diagnostic> {
         let (windows, groups) = (Windows::new(plan), Groups::new(plan, code)?);
-        Ok(Rank { order, function, range, windows, left: BTreeMap::new(), groups })
+        Ok(Rank { plan: rank.clone(), windows, left: BTreeMap::new(), groups })
     }
 
     /// The rows with ranks from `first` to the last that is kept.
@@ -62,7 +53,7 @@ impl Rank {
         let columns = store.gather(&rows)?;
         let groups = groups_of(&mut self.groups, 0, store, work)?;
         self.groups.clear();
-        let keys = self.order.iter().map(|&s| SortKeys::new(&columns[s.column], s));
+        let keys = self.plan.order.iter().map(|&s| SortKeys::new(&columns[s.column], s));
         let keys: Vec<SortKeys> = keys.collect::<Result<_, _>>()?;
         let group = |row: u32| groups[row as usize];
         rows.sort_unstable_by(|&a, &b| {
@@ -81,12 +72,12 @@ impl Rank {
                 }
             }
             before = Some(row);
-            let number = match self.function {
+            let number = match self.plan.function {
                 RankFunction::RowNumber => place,
                 RankFunction::Rank => rank,
                 RankFunction::DenseRank => dense,
             };
-            if (first..=self.range.1).contains(&number) {
+            if (first..=self.plan.range.1).contains(&number) {
                 ranked.rows.push(row);
                 ranked.ranks.push(i64::try_from(number).unwrap_or(i64::MAX));
             }
@@ -96,7 +87,7 @@ impl Rank {
 
     /// Cuts a window down, if it has grown enough.
     fn cut(&mut self, window: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        if self.range.1 == u64::MAX {
+        if self.plan.range.1 == u64::MAX {
             return Ok(());
         }
         let left = self.left.get(&window).copied().unwrap_or(0);
@@ -123,7 +114,7 @@ impl State for Rank {
         while let Some((window, stores)) = self.windows.complete(watermark) {
             self.left.remove(&window);
             work.window = window;
-            let Ranked { columns, rows, ranks } = self.rank(&stores[0], self.range.0, work)?;
+            let Ranked { columns, rows, ranks } = self.rank(&stores[0], self.plan.range.0, work)?;
             for (rows, ranks) in rows.chunks(work.most_rows).zip(ranks.chunks(work.most_rows)) {
                 let picked = UInt32Array::from(rows.to_vec());
                 let mut output: Vec<ArrayRef> =

@@ -95,7 +95,7 @@ impl Sessions {
 
     /// Writes the open sessions.
     pub(crate) fn save(&self, out: &mut ByteWriter) {
-        self.groups.save(out);
+        self.groups.table.save(out);
         for chain in self.chains() {
             out.length(chain.len());
             for session in chain.into_iter().map(|number| &self.all[number as usize]) {
@@ -109,7 +109,7 @@ impl Sessions {
     /// Has the sessions that [`Sessions::save`] has written; there are none so far.
     pub(crate) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Damaged> {
         self.groups.restore(from)?;
-        for group in 0..self.groups.len() as u32 {
+        for group in 0..self.groups.table.len() as u32 {
             let (first, count) = (self.all.len(), from.count(16 + Ordinal::ENCODED_BYTES)?);
             self.heads.push(if count > 0 { first as u32 } else { NONE });
             for number in first..first + count {
@@ -122,7 +122,7 @@ impl Sessions {
                 self.deadlines.push(Reverse((end - 1, number as u32, 0)));
             }
         }
-        self.doubling.done(self.groups.len());
+        self.doubling.done(self.groups.table.len());
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl Sessions {
         }
         let times = times_of(&batch.columns[self.time])?;
         let groups = self.groups.assign(0, &batch.columns, rows, work)?;
-        self.heads.resize(self.groups.len(), NONE);
+        self.heads.resize(self.groups.table.len(), NONE);
         let (mut before, mut reached) = (i64::MIN, work.timeline.reached(i64::MIN));
         for ((&time, &ordinal), &group) in times.iter().zip(&batch.ordinals).zip(&groups) {
             if ordinal.watermark != before {
@@ -262,7 +262,7 @@ impl Sessions {
 
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.groups.bytes()
+        self.groups.table.bytes()
             + self.all.capacity() * size_of::<Session>()
             + (self.free.capacity() + self.heads.capacity()) * size_of::<u32>()
             + self.deadlines.capacity() * size_of::<Reverse<(i64, u32, u32)>>()
@@ -283,7 +283,7 @@ impl Sessions {
 
     /// Forgets keys without open sessions, when there are many.
     pub(crate) fn forget(&mut self, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        if !self.doubling.is_due(self.groups.len(), work.is_tight) {
+        if !self.doubling.is_due(self.groups.table.len(), work.is_tight) {
             return Ok(());
         }
         let kept: Vec<u64> = (0..self.heads.len() as u64).filter(|&g| self.heads[g as usize] != NONE).collect();
@@ -369,7 +369,7 @@ impl State for SessionAggregate {
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
         self.sessions.save(out);
-        self.table.save(out);
+        self.table.slots.save(out);
         out.i64s(&self.sessions.open().map(|session| self.slots[session as usize]).collect::<Vec<_>>());
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! When a keyed operator acts on its watermark: jobs for its partitions, and the watermark behind them.
 
-use super::inbox::{PartitionJob, Units};
+use super::inbox::PartitionJob;
 use super::{KeyedStation, Partition};
 use crate::schedule::timers::after;
 use crate::station::Consequences;
@@ -12,19 +12,13 @@ use std::time::Instant;
 
 impl KeyedStation {
     /// Acts on what the inputs have released together: makes jobs, and passes the watermark on.
-    pub(super) fn settle(&self) -> Consequences {
-        let mut consequences = Consequences::default();
-        self.settle_into(&mut consequences);
-        consequences
-    }
-
     pub(super) fn settle_into(&self, consequences: &mut Consequences) {
         while self.step(consequences) {}
     }
 
     /// Acts on the next step of the inputs, if there is one.
     fn step(&self, consequences: &mut Consequences) -> bool {
-        let mut progress = self.progress();
+        let mut progress = self.progress.lock();
         if !self.joins_arrivals() {
             let is_only_watermark = progress.is_next_only_watermark();
             if let Err(at) = self.rounds.begin(Instant::now(), is_only_watermark) {
@@ -37,7 +31,7 @@ impl KeyedStation {
         let Some(Forward { watermark, cut, end }) = forward else { return false };
         if let (Some(generation), None) = (reached, cut) {
             // All inputs have ended: nothing is kept, and no partition has anything to say.
-            self.hand_over_end(generation);
+            self.hand_over(generation, None);
             consequences.cuts += 1;
         }
         if self.joins_arrivals() {
@@ -51,17 +45,15 @@ impl KeyedStation {
         let (marks, completed) = (self.complete(self.plan.timeline.reached(watermark)), Instant::now());
         self.stats.begun.fetch_add(partitions.len() as u64, Relaxed);
         for (first, &partition) in (progress.units..).zip(&partitions) {
-            let units = Units { marks: Arc::clone(&marks), first, step: partitions.len() as u64 };
-            let job = PartitionJob::Advance { watermark, units, completed };
+            let (marks, step) = (Arc::clone(&marks), partitions.len() as u64);
+            let job = PartitionJob::Advance { watermark, marks, first, step, completed };
             self.add_job(&mut self.inbox(partition), partition, job, consequences);
         }
         progress.units += (marks.len() * partitions.len()) as u64;
         if let Some(generation) = cut {
-            self.hand_over(generation, progress.watermark(), consequences);
-            for partition in 0..self.partitions.len() {
-                let job = PartitionJob::Cut(generation);
-                self.add_job(&mut self.inbox(partition), partition, job, consequences);
-            }
+            self.hand_over(generation, Some(progress.watermark()));
+            consequences.cuts += 1;
+            self.add_to_all(PartitionJob::Cut(generation), consequences);
         }
         let last_unit = progress.units;
         progress.units += 1;
@@ -77,7 +69,8 @@ impl KeyedStation {
         let job = match forward {
             Some(Forward { cut: Some(generation), .. }) => {
                 self.uncut.lock().left = self.partitions.len();
-                self.hand_over(generation, i64::MIN, consequences);
+                // The next cut must not come before this one has come by all partitions, so it is not counted here.
+                self.hand_over(generation, Some(i64::MIN));
                 PartitionJob::Cut(generation)
             }
             Some(Forward { end: Some(end), .. }) => {
@@ -134,7 +127,7 @@ impl KeyedStation {
         self.rounds.begin_anyway();
         for partition in 0..self.partitions.len() {
             let mut inbox = self.inbox(partition);
-            if inbox.has_rows() && inbox.jobs.is_empty() {
+            if inbox.all.rows > 0 && inbox.jobs.is_empty() {
                 self.add_job(&mut inbox, partition, PartitionJob::Arrived, consequences);
             }
         }

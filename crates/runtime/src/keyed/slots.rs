@@ -8,7 +8,7 @@ use millstream_abi::{EntryLayout, ExecContext, Slot, Str};
 use millstream_codegen::execute::{TableHooks, update};
 use millstream_plan::pipeline::SlotAggregates;
 use millstream_state::{Ordinal, Output, OutputTypes, Slots, Table};
-use millstream_storage::{ByteReader, ByteWriter, Damaged};
+use millstream_storage::{ByteReader, Damaged};
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
@@ -71,9 +71,7 @@ impl SlotTable {
         let kernel = code.kernel();
         let errors = &mut work.errors;
         update(&code.lowered, &*kernel, &columns, rows, &[i64::MIN], hooks, work.functions, &mut |e| errors.take(e))?;
-        if let Some(fatal) = work.errors.fatal() {
-            return Err(fatal);
-        }
+        work.errors.check()?;
         self.slots.absorb(host.table);
         self.updated += rows;
         Ok(())
@@ -88,12 +86,7 @@ impl SlotTable {
         self.slots.bytes() + self.object_bytes
     }
 
-    /// Writes the slots.
-    pub(crate) fn save(&self, out: &mut ByteWriter) {
-        self.slots.save(out);
-    }
-
-    /// Has the slots that [`SlotTable::save`] has written instead.
+    /// Has the slots that [`Slots::save`] has written instead.
     pub(crate) fn restore(&mut self, from: &mut ByteReader<'_>) -> Result<(), Damaged> {
         self.slots = Slots::restore(Arc::clone(&self.layout), &self.types, from)?;
         (self.object_bytes, self.updated) = (self.slots.object_bytes(), 0);

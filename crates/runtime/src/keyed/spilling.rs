@@ -10,7 +10,7 @@
 use super::KeyedStation;
 use super::batch::Batch;
 use super::inbox::WaitingGroup;
-use crate::durable::blobs::StateBlob;
+use crate::durable::blobs::{Place, StateBlob};
 use crate::station::Consequences;
 use millstream_state::{Charge, MemoryClass};
 use millstream_storage::{ByteWriter, SpilledBlob};
@@ -18,16 +18,19 @@ use millstream_types::Diagnostic;
 
 impl KeyedStation {
     /// Whether a partition of so many bytes is written to a file when its jobs are done.
-    pub(super) fn is_to_spill(&self, bytes: usize) -> bool {
+    fn is_to_spill(&self, bytes: usize) -> bool {
         let spilling = &self.host.spilling;
         bytes > 0 && (spilling.is_eager() || spilling.is_too_much(bytes, self.partitions.len()))
     }
 
-    /// Writes the state of a partition, which the caller works on, to a file.
-    pub(super) fn spill_state(&self, partition: usize) -> Result<(), Diagnostic> {
+    /// Writes the state of a partition, which the caller works on, to a file, if it is worth it; whether it has.
+    pub(super) fn spill_state(&self, partition: usize) -> Result<bool, Diagnostic> {
         let spilling = &self.host.spilling;
         let mut kept = self.kept(partition)?;
-        let Some(encoded) = kept.encoded()? else { return Ok(()) };
+        if !self.is_to_spill(kept.bytes_in_memory()) {
+            return Ok(false);
+        }
+        let Place::Memory(encoded) = kept.save()? else { return Ok(false) };
         let _encoded = Charge::new(&self.host.flow.budget, MemoryClass::Operators, encoded.len());
         let mut writer = spilling.writer()?;
         let blob = writer.write(&encoded).map_err(|e| spilling.failed(&e))?;
@@ -36,9 +39,9 @@ impl KeyedStation {
         let bytes = blob.bytes;
         kept.filed(StateBlob::Spilled(SpilledBlob::new(&files, blob)));
         drop(kept);
-        self.inbox(partition).state_spilled(bytes);
+        self.inbox(partition).spilled_state = bytes;
         self.rounds.spilled(bytes);
-        Ok(())
+        Ok(true)
     }
 
     /// Spills states of partitions that nobody works on, until there are at most so many bytes of state; how many of them.
@@ -61,11 +64,7 @@ impl KeyedStation {
         }
         inbox.is_busy = true;
         drop(inbox);
-        let bytes = self.kept(partition)?.bytes_in_memory();
-        let is_worth_it = self.is_to_spill(bytes);
-        if is_worth_it {
-            self.spill_state(partition)?;
-        }
+        let is_spilled = self.spill_state(partition)?;
         let mut inbox = self.inbox(partition);
         let permits = std::mem::take(&mut inbox.permits);
         inbox.is_busy = !inbox.jobs.is_empty();
@@ -73,7 +72,7 @@ impl KeyedStation {
         drop(inbox);
         drop(permits);
         consequences.tasks.extend(is_busy.then(|| self.task(partition)));
-        Ok(is_worth_it)
+        Ok(is_spilled)
     }
 
     /// Spills the rows that wait for partitions in memory, until there is little enough state; of how many partitions.

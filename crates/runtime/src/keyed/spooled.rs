@@ -12,33 +12,22 @@ use millstream_types::Diagnostic;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A unit of the output stream that is put out item by item.
-struct SpooledUnit {
-    number: u64,
-    before: Option<i64>,
-    items: VecDeque<Item>,
+/// A unit of the output stream whose items are put out one by one, if some are in files.
+pub(super) struct SpooledUnit {
+    pub(super) number: u64,
+    /// The watermark before it.
+    pub(super) before: Option<i64>,
+    pub(super) items: VecDeque<Item>,
 }
 
 /// Units whose rows are, in part, in files.
 pub(super) struct SpooledOutput {
-    files: Arc<SpillFiles>,
+    pub(super) files: Arc<SpillFiles>,
     /// As [`Unit::place`].
-    partition: Option<usize>,
-    units: VecDeque<SpooledUnit>,
+    pub(super) partition: Option<usize>,
+    pub(super) units: VecDeque<SpooledUnit>,
     /// What of it is not consumed, since it waited for that last.
-    output: Unconsumed,
-}
-
-impl SpooledOutput {
-    /// With the numbers of the units, the watermarks before them, and their items.
-    pub(super) fn new(
-        files: Arc<SpillFiles>,
-        partition: Option<usize>,
-        units: impl Iterator<Item = (u64, Option<i64>, Vec<Item>)>,
-    ) -> SpooledOutput {
-        let units = units.map(|(number, before, items)| SpooledUnit { number, before, items: items.into() });
-        SpooledOutput { files, partition, units: units.collect(), output: Unconsumed::default() }
-    }
+    pub(super) output: Unconsumed,
 }
 
 impl KeyedStation {

@@ -21,7 +21,9 @@ pub(crate) trait State: Send {
 
     /// The smallest time to be reached (regular joins: time of [`Work::now_ms`]) at which there is something to do even if no row
     /// comes; `i64::MAX` when there is none before the end.
-    fn due(&self) -> i64;
+    fn due(&self) -> i64 {
+        i64::MAX
+    }
 
     /// Bytes of memory, about; asked for after every job, so it has to be cheap.
     fn bytes(&mut self) -> usize;

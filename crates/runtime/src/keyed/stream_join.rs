@@ -6,7 +6,7 @@
 //!
 //! When rows meet and die is in `interval_join` and `regular_join`.
 
-use super::batch::{Batch, times_of};
+use super::batch::{Batch, merged, times_of};
 use super::encoding::{check_count, restore_flags, save_flags};
 use super::groups::Groups;
 use super::pairs::{Matched, Pairs, Sides, emit_padded};
@@ -20,6 +20,7 @@ use millstream_storage::{ByteReader, ByteWriter, Damaged};
 use millstream_types::Diagnostic;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::iter::successors;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// End of a chain, and the group of keys with NULL.
@@ -81,19 +82,12 @@ struct Side {
     is_outer: bool,
     /// Of outer sides.
     matched: Matched,
+    /// After how long a row is dead; `None` in regular joins.
+    life: Option<i64>,
     /// When the rows of an outer side are dead.
     deadlines: BinaryHeap<Reverse<(i64, u32)>>,
     /// Position of the event time.
     time: Option<usize>,
-}
-
-/// What a probe reads of a side.
-#[derive(Clone, Copy)]
-struct View<'a> {
-    times: &'a [i64],
-    groups: &'a [u32],
-    next: &'a [u32],
-    heads: &'a [u32],
 }
 
 /// See `interval_join`.
@@ -118,21 +112,8 @@ struct NewRows {
     is_kept: Vec<bool>,
 }
 
-impl NewRows {
-    /// The side of which the next row comes first, if so many of each have been.
-    #[inline]
-    fn earlier(arrived: &[NewRows; 2], next: [usize; 2]) -> Option<usize> {
-        match (arrived[0].ordinals.get(next[0]), arrived[1].ordinals.get(next[1])) {
-            (Some(left), Some(right)) => Some(usize::from(right < left)),
-            (Some(_), None) => Some(0),
-            (None, Some(_)) => Some(1),
-            (None, None) => None,
-        }
-    }
-}
-
 impl Side {
-    fn new(plan: &KeyedOperator, port: usize, is_outer: bool) -> Side {
+    fn new(plan: &KeyedOperator, port: usize, is_outer: bool, rule: Rule) -> Side {
         Side {
             store: RowStore::new(&plan.inputs[port].schema),
             times: Vec::new(),
@@ -141,6 +122,10 @@ impl Side {
             heads: Vec::new(),
             is_outer,
             matched: Vec::new(),
+            life: match rule {
+                Rule::Interval(reach) => Some(reach.of(port).saturating_add(1)),
+                Rule::Regular { .. } => None,
+            },
             deadlines: BinaryHeap::new(),
             time: plan.inputs[port].time,
         }
@@ -161,8 +146,8 @@ impl Side {
     }
 
     /// Has rows that are kept wait for a partner, if it is an outer side.
-    fn wait(&mut self, rows: impl Iterator<Item = usize>, life: i64) {
-        if self.is_outer {
+    fn wait(&mut self, rows: impl Iterator<Item = usize>) {
+        if let (true, Some(life)) = (self.is_outer, self.life) {
             let deadline = |row: usize| Reverse((self.times[row].saturating_add(life), row as u32));
             self.deadlines.extend(rows.map(deadline));
         }
@@ -183,13 +168,7 @@ impl Side {
 
     /// Has the rows that [`Side::save`] has written, of so many groups, with times that are relative to `now`; there are none
     /// so far.
-    fn restore(
-        &mut self,
-        groups: usize,
-        life: Option<i64>,
-        now: i64,
-        from: &mut ByteReader<'_>,
-    ) -> Result<(), Diagnostic> {
+    fn restore(&mut self, groups: usize, now: i64, from: &mut ByteReader<'_>) -> Result<(), Diagnostic> {
         self.store.restore(from)?;
         (self.times, self.groups) = (from.i64s()?, from.u32s()?);
         self.times.iter_mut().for_each(|time| *time = time.saturating_add(now));
@@ -204,7 +183,7 @@ impl Side {
             let is_waiting = restore_flags(from)?;
             check_count("marks of rows", self.matched.len(), self.store.len())?;
             check_count("deadlines", is_waiting.len(), self.store.len())?;
-            self.wait((0..is_waiting.len()).filter(|&row| is_waiting[row]), life.unwrap_or(0));
+            self.wait((0..is_waiting.len()).filter(|&row| is_waiting[row]));
         }
         Ok(())
     }
@@ -218,8 +197,11 @@ impl Side {
             + self.deadlines.capacity() * size_of::<Reverse<(i64, u32)>>()
     }
 
-    fn view(&self) -> View<'_> {
-        View { times: &self.times, groups: &self.groups, next: &self.next, heads: &self.heads }
+    /// The rows of a group, newest first.
+    fn chain(&self, group: u32) -> impl Iterator<Item = u32> {
+        let row = |row: u32| (row != NONE).then_some(row);
+        let head = row(group).and_then(|group| self.heads.get(group as usize).copied()).and_then(row);
+        successors(head, move |&newer| row(self.next[newer as usize]))
     }
 }
 
@@ -231,23 +213,19 @@ impl StreamJoin {
         is_outer: [bool; 2],
         code: &OperatorCode,
     ) -> Result<StreamJoin, Diagnostic> {
-        let sides = [Side::new(plan, 0, is_outer[0]), Side::new(plan, 1, is_outer[1])];
+        let sides = [0, 1].map(|port| Side::new(plan, port, is_outer[port], rule));
         let groups = Groups::new(plan, code)?;
         Ok(StreamJoin { rule, sides, groups, doubling: Doubling::default(), next_sweep: i64::MAX, now_ms: 0 })
     }
 
-    /// After how long a row of an interval join is dead.
-    fn life(&self, port: usize) -> Option<i64> {
-        match self.rule {
-            Rule::Interval(reach) => Some(reach.of(port).saturating_add(1)),
-            Rule::Regular { .. } => None,
-        }
+    fn stores(&self) -> [&RowStore; 2] {
+        [&self.sides[0].store, &self.sides[1].store]
     }
 
     /// Gives the rows of an input their groups, [`NONE`] for keys with NULL; such rows of inner sides are left out.
     fn grouped(&mut self, port: usize, batch: Batch, work: &mut Work<'_>) -> Result<(Batch, Vec<u32>), Diagnostic> {
         let groups = self.groups.assign(port, &batch.columns, batch.rows(), work)?;
-        let is_null: Vec<bool> = groups.iter().map(|&group| self.groups.is_null(group)).collect();
+        let is_null: Vec<bool> = groups.iter().map(|&group| self.groups.table.is_null(group)).collect();
         if self.sides[port].is_outer || !is_null.contains(&true) {
             let group = |(&group, &is_null): (&u64, &bool)| if is_null { NONE } else { group as u32 };
             return Ok((batch, groups.iter().zip(&is_null).map(group).collect()));
@@ -265,7 +243,7 @@ impl StreamJoin {
         side.times.resize(first + rows, work.now_ms);
         side.store.push(batch.columns, rows)?;
         side.groups.extend(groups);
-        side.link(first, self.groups.len());
+        side.link(first, self.groups.table.len());
         Ok(first)
     }
 
@@ -276,7 +254,7 @@ impl StreamJoin {
             return Ok(NewRows { first, ..NewRows::default() });
         }
         let (batch, groups) = self.grouped(port, batch, work)?;
-        let (side, life) = (&mut self.sides[port], reach.of(port).saturating_add(1));
+        let side = &mut self.sides[port];
         let time = side.time.ok_or_else(|| Diagnostic::bug("rows of an interval join have no time"))?;
         let (times, ordinals) = (times_of(&batch.columns[time])?, batch.ordinals);
         let watermarks = times.iter().zip(&ordinals).map(|(&time, ordinal)| (time, ordinal.watermark));
@@ -289,8 +267,8 @@ impl StreamJoin {
         if side.is_outer {
             side.matched.resize(first + ordinals.len(), false);
         }
-        side.link(first, self.groups.len());
-        side.wait((0..is_kept.len()).filter(|&i| is_kept[i]).map(|i| first + i), life);
+        side.link(first, self.groups.table.len());
+        side.wait((0..is_kept.len()).filter(|&i| is_kept[i]).map(|i| first + i));
         Ok(NewRows { first, ordinals, groups, is_kept })
     }
 
@@ -299,28 +277,15 @@ impl StreamJoin {
         let [left, right] = <[Batch; 2]>::try_from(inputs).map_err(|_| Diagnostic::bug("a join has two inputs"))?;
         let arrived = [self.arrive(0, reach, left, work)?, self.arrive(1, reach, right, work)?];
         let [left, right] = &mut self.sides;
-        let (mut left_matched, mut right_matched) =
-            (std::mem::take(&mut left.matched), std::mem::take(&mut right.matched));
-        let mut sides = Sides {
-            left: &left.store,
-            right: &right.store,
-            left_matched: &mut left_matched,
-            right_matched: &mut right_matched,
-            shows_pairs: true,
-        };
-        let views = [left.view(), right.view()];
-        let (mut pairs, mut next) = (Pairs::default(), [0, 0]);
-        while let Some(port) = NewRows::earlier(&arrived, next) {
-            let (i, other) = (next[port], 1 - port);
-            next[port] += 1;
-            let (row, group) = (arrived[port].first + i, arrived[port].groups[i]);
+        let matched = [std::mem::take(&mut left.matched), std::mem::take(&mut right.matched)];
+        let views = [&*left, &*right];
+        let mut sides = Sides { stores: views.map(|side| &side.store), matched, shows_pairs: true };
+        let mut pairs = Pairs::default();
+        for (port, i, before) in merged([&arrived[0].ordinals, &arrived[1].ordinals]) {
+            let (row, other) = (arrived[port].first + i, 1 - port);
             let (time, watermark) = (views[port].times[row], arrived[port].ordinals[i].watermark);
-            let others = (arrived[other].first + next[other]) as u32;
-            let mut partner = match group {
-                NONE => NONE,
-                group => views[other].heads.get(group as usize).copied().unwrap_or(NONE),
-            };
-            while partner != NONE {
+            let others = (arrived[other].first + before) as u32;
+            for partner in views[other].chain(arrived[port].groups[i]) {
                 let other_time = views[other].times[partner as usize];
                 let (l, r) = if port == 0 { (time, other_time) } else { (other_time, time) };
                 if partner < others && watermark <= reach.last(other, other_time) && reach.matches(l, r) {
@@ -330,43 +295,33 @@ impl StreamJoin {
                         pairs.flush(&mut sides, work)?;
                     }
                 }
-                partner = views[other].next[partner as usize];
             }
         }
         pairs.flush(&mut sides, work)?;
-        (self.sides[0].matched, self.sides[1].matched) = (left_matched, right_matched);
+        [self.sides[0].matched, self.sides[1].matched] = sides.matched;
         self.emit_not_kept(&arrived, work)
     }
 
     /// Outputs rows of outer sides that came too late to be kept and met nothing.
     fn emit_not_kept(&mut self, arrived: &[NewRows; 2], work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        let stores = [&self.sides[0].store, &self.sides[1].store];
         for (port, (side, arrived)) in self.sides.iter().zip(arrived).enumerate().filter(|(_, (side, _))| side.is_outer)
         {
             let is_alone = |&i: &usize| !arrived.is_kept[i] && !side.matched[arrived.first + i];
             let alone: Vec<usize> = (0..arrived.is_kept.len()).filter(is_alone).collect();
             let watermarks: Vec<i64> = alone.iter().map(|&i| arrived.ordinals[i].watermark).collect();
             let rows: Vec<u32> = alone.iter().map(|i| (arrived.first + i) as u32).collect();
-            emit_padded(stores, port, &rows, &watermarks, work)?;
+            emit_padded(self.stores(), port, &rows, &watermarks, work)?;
         }
         Ok(())
     }
 
     /// Finds the partners of the rows of an input of a regular join from number `first` on.
     fn probe(&mut self, port: usize, first: usize, ttl_ms: Option<i64>, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        let [left, right] = &self.sides;
-        let (left_matched, right_matched) = (&mut Vec::new(), &mut Vec::new());
-        let mut sides =
-            Sides { left: &left.store, right: &right.store, left_matched, right_matched, shows_pairs: true };
-        let (new, other) = if port == 0 { (left.view(), right.view()) } else { (right.view(), left.view()) };
+        let mut sides = Sides { stores: self.stores(), matched: Default::default(), shows_pairs: true };
+        let (new, other) = (&self.sides[port], &self.sides[1 - port]);
         let mut pairs = Pairs::default();
         for row in first..new.groups.len() {
-            let group = new.groups[row];
-            let mut partner = match group {
-                NONE => NONE,
-                group => other.heads.get(group as usize).copied().unwrap_or(NONE),
-            };
-            while partner != NONE {
+            for partner in other.chain(new.groups[row]) {
                 let came = other.times[partner as usize];
                 if ttl_ms.is_none_or(|ttl| came.saturating_add(ttl) > work.now_ms) {
                     let (l, r) = if port == 0 { (row as u32, partner) } else { (partner, row as u32) };
@@ -375,7 +330,6 @@ impl StreamJoin {
                         pairs.flush(&mut sides, work)?;
                     }
                 }
-                partner = other.next[partner as usize];
             }
         }
         pairs.flush(&mut sides, work)
@@ -383,24 +337,20 @@ impl StreamJoin {
 
     /// Outputs rows of outer sides that are dead and had no partner.
     fn emit_unmatched(&mut self, watermark: i64, work: &mut Work<'_>) -> Result<(), Diagnostic> {
-        let mut alone = [(Vec::new(), Vec::new()), (Vec::new(), Vec::new())];
-        for (side, (alone, watermarks)) in self.sides.iter_mut().zip(&mut alone) {
-            while let Some(Reverse((deadline, row))) = side.deadlines.peek().copied() {
-                if deadline > watermark {
-                    break;
-                }
+        for port in [0, 1] {
+            let (side, mut alone, mut watermarks) = (&mut self.sides[port], Vec::new(), Vec::new());
+            while let Some(&Reverse((deadline, row))) =
+                side.deadlines.peek().filter(|Reverse((at, _))| *at <= watermark)
+            {
                 side.deadlines.pop();
                 if !side.matched[row as usize] {
                     alone.push(row);
                     watermarks.push(deadline - 1);
                 }
             }
+            emit_padded(self.stores(), port, &alone, &watermarks, work)?;
         }
-        let stores = [&self.sides[0].store, &self.sides[1].store];
-        let mut emit = |(port, (rows, watermarks)): (usize, &(Vec<u32>, Vec<i64>))| {
-            emit_padded(stores, port, rows, watermarks, work)
-        };
-        alone.iter().enumerate().try_for_each(&mut emit)
+        Ok(())
     }
 
     /// Forgets what is dead, when so much has come that it pays, or the time to live has passed.
@@ -414,10 +364,10 @@ impl StreamJoin {
         if !self.doubling.is_due(kept, work.is_tight) && work.now_ms < self.next_sweep {
             return self.plan_sweep(ttl, work.now_ms);
         }
-        let lives = [0, 1].map(|port| self.life(port).unwrap_or(ttl));
         self.groups.clear();
         for (port, side) in self.sides.iter_mut().enumerate() {
-            let is_alive = |&row: &u32| side.times[row as usize].saturating_add(lives[port]) > now;
+            let life = side.life.unwrap_or(ttl);
+            let is_alive = |&row: &u32| side.times[row as usize].saturating_add(life) > now;
             let alive: Vec<u32> = (0..side.times.len() as u32).filter(is_alive).collect();
             let had_null: Vec<bool> = alive.iter().map(|&row| side.groups[row as usize] == NONE).collect();
             side.store.keep(&alive)?;
@@ -431,11 +381,10 @@ impl StreamJoin {
             side.heads.clear();
             side.deadlines.clear();
         }
-        let count = self.groups.len();
-        let lives = [0, 1].map(|port| self.life(port));
-        for (side, life) in self.sides.iter_mut().zip(lives) {
+        let count = self.groups.table.len();
+        for side in &mut self.sides {
             side.link(0, count);
-            life.into_iter().for_each(|life| side.wait(0..side.times.len(), life));
+            side.wait(0..side.times.len());
         }
         self.doubling.done(self.sides.iter().map(|s| s.store.len()).sum());
         self.next_sweep = i64::MAX;
@@ -484,11 +433,11 @@ impl State for StreamJoin {
     }
 
     fn bytes(&mut self) -> usize {
-        self.groups.bytes() + self.sides.iter().map(Side::bytes).sum::<usize>()
+        self.groups.table.bytes() + self.sides.iter().map(Side::bytes).sum::<usize>()
     }
 
     fn save(&self, out: &mut ByteWriter) -> Result<(), Diagnostic> {
-        self.groups.save(out);
+        self.groups.table.save(out);
         let now = if let Rule::Regular { .. } = self.rule { self.now_ms } else { 0 };
         self.sides.iter().for_each(|side| side.save(now, out));
         Ok(())
@@ -497,10 +446,7 @@ impl State for StreamJoin {
     fn restore(&mut self, from: &mut ByteReader<'_>, now_ms: i64) -> Result<(), Diagnostic> {
         self.groups.restore(from)?;
         let now = if let Rule::Regular { .. } = self.rule { now_ms } else { 0 };
-        let lives = [0, 1].map(|port| self.life(port));
-        for (side, life) in self.sides.iter_mut().zip(lives) {
-            side.restore(self.groups.len(), life, now, from)?;
-        }
+        self.sides.iter_mut().try_for_each(|side| side.restore(self.groups.table.len(), now, from))?;
         self.now_ms = now_ms;
         self.doubling.done(self.sides.iter().map(|side| side.store.len()).sum());
         match self.rule {

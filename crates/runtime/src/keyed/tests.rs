@@ -16,7 +16,10 @@ use millstream_codegen::lower::{Lowered, lower_keys, lower_slots};
 use millstream_functions::{FunctionContext, FunctionSettings};
 use millstream_plan::expr::Expr;
 use millstream_plan::logical::{Frame, JoinKind, RankFunction};
-use millstream_plan::pipeline::{ComponentOutput, ComponentUpdate, KeyedInput, QueryPlan, SlotAggregates, SortColumn};
+use millstream_plan::pipeline::{
+    ComponentOutput, ComponentUpdate, CountWindows, IntervalJoin, KeyedInput, KeyedKind, Over, QueryPlan, Rank,
+    RegularJoin, Sessions, SlotAggregates, SortColumn, VersionedJoin, WindowJoin,
+};
 use millstream_plan::window::Timeline;
 use millstream_state::Ordinal;
 use millstream_storage::{ByteReader, ByteWriter};
@@ -81,29 +84,29 @@ fn aggregates() -> SlotAggregates {
 fn kinds() -> Vec<KeyedKind> {
     let mut kinds = Vec::new();
     for kind in [JoinKind::Inner, JoinKind::Full, JoinKind::Anti] {
-        kinds.push(KeyedKind::WindowJoin { kind, residual: None });
+        kinds.push(KeyedKind::WindowJoin(WindowJoin { kind, residual: None }));
     }
     for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Full] {
-        kinds.push(KeyedKind::IntervalJoin { kind, lower_ms: -20, upper_ms: 35, residual: None });
+        kinds.push(KeyedKind::IntervalJoin(IntervalJoin { kind, lower_ms: -20, upper_ms: 35, residual: None }));
     }
     for ttl_ms in [None, Some(25)] {
-        kinds.push(KeyedKind::RegularJoin { ttl_ms, residual: None });
+        kinds.push(KeyedKind::RegularJoin(RegularJoin { ttl_ms, residual: None }));
     }
     for kind in [JoinKind::Inner, JoinKind::Left] {
-        kinds.push(KeyedKind::VersionedJoin { kind, residual: None });
+        kinds.push(KeyedKind::VersionedJoin(VersionedJoin { kind, residual: None }));
     }
     let order = vec![SortColumn { column: 1, descending: true, nulls_first: true }];
-    kinds.push(KeyedKind::Rank { order, function: RankFunction::Rank, range: (1, 3) });
+    kinds.push(KeyedKind::Rank(Rank { order, function: RankFunction::Rank, range: (1, 3) }));
     for frame in [Frame::Rows(None), Frame::Rows(Some(3)), Frame::Range(None), Frame::Range(Some(40))] {
-        kinds.push(KeyedKind::Over { frame, aggregates: aggregates() });
+        kinds.push(KeyedKind::Over(Over { frame, aggregates: aggregates() }));
     }
     for gap_ms in [3, 30] {
-        kinds.push(KeyedKind::SessionAggregate { gap_ms, aggregates: aggregates() });
-        kinds.push(KeyedKind::SessionRows { gap_ms });
+        kinds.push(KeyedKind::Sessions(Sessions { gap_ms, aggregates: Some(aggregates()) }));
+        kinds.push(KeyedKind::Sessions(Sessions { gap_ms, aggregates: None }));
     }
     for (size, slide) in [(4, 4), (6, 4), (2, 5), (1, 3)] {
-        kinds.push(KeyedKind::CountAggregate { size, slide, aggregates: aggregates() });
-        kinds.push(KeyedKind::CountRows { size, slide });
+        kinds.push(KeyedKind::CountWindows(CountWindows { size, slide, aggregates: Some(aggregates()) }));
+        kinds.push(KeyedKind::CountWindows(CountWindows { size, slide, aggregates: None }));
     }
     kinds
 }
@@ -121,15 +124,16 @@ fn operator(kind: KeyedKind) -> (KeyedOperator, OperatorCode) {
     let keys = vec![Field::new("name", DataType::STRING, true)];
     let code = |lowered: Lowered| PipelineCode::interpreted(Arc::new(lowered));
     let slots = match &kind {
-        KeyedKind::Over { aggregates, .. }
-        | KeyedKind::SessionAggregate { aggregates, .. }
-        | KeyedKind::CountAggregate { aggregates, .. } => Some(lower_slots("slots", &schema(), aggregates).unwrap()),
+        KeyedKind::Over(over) => Some(&over.aggregates),
+        KeyedKind::Sessions(Sessions { aggregates, .. }) | KeyedKind::CountWindows(CountWindows { aggregates, .. }) => {
+            aggregates.as_ref()
+        }
         _ => None,
     };
     let programs = OperatorCode {
         keys: (0..inputs).map(|_| code(lower_keys("keys", &schema(), &[2], &keys).unwrap())).collect(),
         residual: None,
-        slots: slots.map(code),
+        slots: slots.map(|slots| code(lower_slots("slots", &schema(), slots).unwrap())),
     };
     // Nobody asks what is output.
     (
@@ -141,8 +145,8 @@ fn operator(kind: KeyedKind) -> (KeyedOperator, OperatorCode) {
 /// Whether an operator gets late rows, too, and decides about them itself.
 fn takes_late_rows(kind: &KeyedKind) -> bool {
     match kind {
-        KeyedKind::Over { frame, .. } => matches!(frame, Frame::Rows(Some(_)) | Frame::Range(Some(_))),
-        KeyedKind::SessionAggregate { .. } | KeyedKind::SessionRows { .. } => true,
+        KeyedKind::Over(over) => matches!(over.frame, Frame::Rows(Some(_)) | Frame::Range(Some(_))),
+        KeyedKind::Sessions(_) => true,
         KeyedKind::IntervalJoin { .. } | KeyedKind::VersionedJoin { .. } => true,
         _ => false,
     }
@@ -214,7 +218,7 @@ fn advance(
         held_back_ms: 0,
         timeline: Timeline::Own,
         window: step.watermark,
-        output: output::Output::in_memory(),
+        output: output::Output::default(),
     };
     state.advance(step.inputs.iter().map(batch).collect(), step.watermark, &mut work)?;
     let finished = work.output.finish()?.items.into_iter();

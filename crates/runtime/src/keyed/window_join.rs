@@ -5,9 +5,10 @@
 
 use super::batch::{Batch, times_of};
 use super::groups::Groups;
-use super::pairs::{Matched, Pairs, Sides, emit_alone, emit_padded};
+use super::pairs::{Matched, Pairs, Sides, emit_padded};
 use super::state::{State, Work};
 use super::store::RowStore;
+use crate::groups::ByGroup;
 use crate::input::OperatorCode;
 use millstream_plan::logical::JoinKind;
 use millstream_plan::pipeline::KeyedOperator;
@@ -128,39 +129,6 @@ impl Windows {
     }
 }
 
-/// The rows of each group, one group after the other.
-pub(crate) struct ByGroup {
-    /// End of each group's rows in `rows`.
-    ends: Vec<u32>,
-    rows: Vec<u32>,
-}
-
-impl ByGroup {
-    /// Lists rows by group, in order within each.
-    pub(crate) fn new(groups: &[u64], count: usize) -> ByGroup {
-        let mut ends = vec![0u32; count + 1];
-        groups.iter().for_each(|&g| ends[g as usize + 1] += 1);
-        for g in 0..count {
-            ends[g + 1] += ends[g];
-        }
-        let mut rows = vec![0; groups.len()];
-        for (row, &group) in groups.iter().enumerate() {
-            let end = &mut ends[group as usize];
-            rows[*end as usize] = row as u32;
-            *end += 1;
-        }
-        ByGroup { ends, rows }
-    }
-
-    /// The rows of a group.
-    #[inline]
-    pub(crate) fn rows(&self, group: u64) -> &[u32] {
-        let group = group as usize;
-        let start = if group == 0 { 0 } else { self.ends[group - 1] };
-        &self.rows[start as usize..self.ends[group] as usize]
-    }
-}
-
 /// The groups of all rows of a store.
 pub(crate) fn groups_of(
     groups: &mut Groups,
@@ -195,21 +163,20 @@ impl WindowJoin {
         }
         let left_groups = groups_of(&mut self.groups, 0, left, work)?;
         let right_groups = groups_of(&mut self.groups, 1, right, work)?;
-        let by_group = ByGroup::new(&right_groups, self.groups.len());
-        let is_null: Vec<bool> = (0..self.groups.len() as u64).map(|g| self.groups.is_null(g)).collect();
+        let by_group = ByGroup::new(&right_groups, self.groups.table.len());
+        let is_null: Vec<bool> = (0..self.groups.table.len() as u64).map(|g| self.groups.table.is_null(g)).collect();
         self.groups.clear();
         let keeps_left = matches!(self.kind, JoinKind::Left | JoinKind::Full | JoinKind::Semi | JoinKind::Anti);
-        let mut left_matched: Matched = vec![false; if keeps_left { left.len() } else { 0 }];
-        let mut right_matched: Matched = vec![false; if self.kind.left_is_optional() { right.len() } else { 0 }];
+        let left_matched: Matched = vec![false; if keeps_left { left.len() } else { 0 }];
+        let right_matched: Matched = vec![false; if self.kind.left_is_optional() { right.len() } else { 0 }];
         let shows_pairs = self.kind.shows_right();
         let only_existence = !shows_pairs && work.code.residual.is_none();
-        let (left_matched, right_matched) = (&mut left_matched, &mut right_matched);
-        let mut sides = Sides { left, right, left_matched, right_matched, shows_pairs };
+        let mut sides = Sides { stores: [left, right], matched: [left_matched, right_matched], shows_pairs };
         let mut pairs = Pairs::default();
         for (row, &group) in left_groups.iter().enumerate() {
             let partners = if is_null[group as usize] { &[] } else { by_group.rows(group) };
             if only_existence {
-                sides.left_matched[row] = !partners.is_empty();
+                sides.matched[0][row] = !partners.is_empty();
                 continue;
             }
             for &partner in partners {
@@ -223,14 +190,14 @@ impl WindowJoin {
         let rows = |matched: &Matched, wanted: bool| -> Vec<u32> {
             (0..matched.len()).filter(|&i| matched[i] == wanted).map(|i| i as u32).collect()
         };
-        match self.kind {
-            JoinKind::Semi => emit_alone(&rows(sides.left_matched, true), work, |part| left.gather(part)),
-            JoinKind::Anti => emit_alone(&rows(sides.left_matched, false), work, |part| left.gather(part)),
-            _ => {
-                emit_padded([left, right], 0, &rows(sides.left_matched, false), &[], work)?;
-                emit_padded([left, right], 1, &rows(sides.right_matched, false), &[], work)
-            }
+        if shows_pairs {
+            emit_padded([left, right], 0, &rows(&sides.matched[0], false), &[], work)?;
+            return emit_padded([left, right], 1, &rows(&sides.matched[1], false), &[], work);
         }
+        for part in rows(&sides.matched[0], self.kind == JoinKind::Semi).chunks(work.most_rows) {
+            work.emit(left.gather(part)?, part.len());
+        }
+        Ok(())
     }
 }
 

@@ -1,18 +1,20 @@
 //! A worker's turn at a partition: jobs are done one by one, and what each puts out is delivered before the next.
 
 use super::batch::Batch;
-use super::behind::held_back;
 use super::inbox::{PartitionJob, Waiting};
 use super::output::{Finished, Item, Output};
-use super::spooled::SpooledOutput;
+use super::spooled::{SpooledOutput, SpooledUnit};
 use super::state::{Due, Work};
 use super::{KeyedJob, KeyedStation, Turn};
 use crate::schedule::timers::after;
-use crate::station::{Consequences, Job, Parked, Until};
+use crate::station::{Consequences, Job, Parked, Unconsumed, Until};
 use crate::stream::sequencer::Unit;
 use millstream_functions::FunctionContext;
 use millstream_state::{Charge, MemoryClass};
+use millstream_storage::SpillFiles;
 use millstream_types::Diagnostic;
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
@@ -24,14 +26,14 @@ impl KeyedStation {
         let mut consequences = Consequences::default();
         let mut inbox = self.inbox(partition);
         consequences.held = std::mem::take(&mut inbox.permits);
-        if let Some(PartitionJob::Advance { units, .. }) = inbox.jobs.front()
-            && !self.host.may_put_out(&self.output, units.first)
+        if let Some(&PartitionJob::Advance { first, .. }) = inbox.jobs.front()
+            && !self.host.may_put_out(&self.output, first)
         {
-            let until = Until::Next(self.output.id, units.first);
+            let until = Until::Next(self.output.id, first);
             let is_in_memory = inbox.state_in_files() == 0;
             drop(inbox);
             consequences.held.clear();
-            if is_in_memory && self.is_to_spill(self.kept(partition)?.bytes_in_memory()) {
+            if is_in_memory {
                 self.spill_state(partition)?;
             }
             self.unload(&mut turn, &mut consequences);
@@ -53,9 +55,7 @@ impl KeyedStation {
                 drop(inbox);
                 // Once: whether jobs have come meanwhile is to be seen.
                 turn.may_spill = false;
-                if self.is_to_spill(self.kept(partition)?.bytes_in_memory()) {
-                    self.spill_state(partition)?;
-                }
+                self.spill_state(partition)?;
                 consequences.then = Some(Job::new(KeyedJob::Work(turn)));
                 return Ok(consequences);
             }
@@ -135,29 +135,24 @@ impl KeyedStation {
             most_rows: self.host.buffer_size.rows(),
             is_tight: self.host.flow.is_tight(),
             now_ms: self.now_ms(),
-            held_back_ms: held_back(&self.plan),
+            held_back_ms: self.behaviour.held_back_ms,
             timeline: self.plan.timeline,
             window: reached,
-            output: match spilling.may_spill() {
-                true => Output::spooled(spilling, spilling.most_unconsumed()),
-                false => Output::in_memory(),
-            },
+            output: Output::new(spilling.may_spill().then(|| (spilling, spilling.most_unconsumed()))),
         };
         let mut kept = self.kept(partition)?;
         let state = kept.state(&self.plan, &self.code)?;
         state.advance(inputs, reached, &mut work)?;
-        if let Some(fatal) = work.errors.fatal() {
-            return Err(fatal);
-        }
+        work.errors.check()?;
         let (output, now_ms) = (work.output, work.now_ms);
-        let due = match self.due {
+        let due = match self.behaviour.due {
             Due::Arrival => state.due(),
             _ => self.plan.timeline.watermark_at(state.due()),
         };
         kept.worked(now_ms);
         drop(kept);
         self.inbox(partition).state_due = due;
-        match self.due {
+        match self.behaviour.due {
             Due::Arrival if due < i64::MAX => {
                 let wait_ms = u64::try_from(due.saturating_sub(self.now_ms())).unwrap_or(0);
                 consequences.due_at(after(Instant::now(), wait_ms));
@@ -171,20 +166,22 @@ impl KeyedStation {
     /// Delivers what a job has output.
     fn finish_job(&self, partition: usize, job: &PartitionJob, output: Finished, consequences: &mut Consequences) {
         let (mut items, files) = (output.items.into_iter().peekable(), output.files);
-        if let PartitionJob::Advance { units, .. } = job {
+        if let PartitionJob::Advance { marks, first, step, .. } = job {
             let unit = |(number, &mark): (usize, &i64)| {
                 let of_mark = || items.next_if(|(window, _)| *window <= mark).map(|(_, item)| item);
                 // As for windowed aggregations: the windows before this one are complete.
                 let timeline = self.plan.timeline;
                 let before = self.windows.as_ref().map(|_| timeline.watermark_at(mark).saturating_sub(1));
-                (units.first + number as u64 * units.step, before, std::iter::from_fn(of_mark).collect())
+                let number = first + number as u64 * step;
+                SpooledUnit { number, before, items: std::iter::from_fn(of_mark).collect() }
             };
-            let units = units.marks.iter().enumerate().map(unit);
+            let units = marks.iter().enumerate().map(unit);
             return self.deliver_items(Some(partition), files, units, consequences);
         }
-        let items: Vec<Item> = items.map(|(_, item)| item).collect();
+        let items: VecDeque<Item> = items.map(|(_, item)| item).collect();
         if !items.is_empty() {
-            self.deliver_items(None, files, std::iter::once((self.next_unit(), None, items)), consequences);
+            let unit = SpooledUnit { number: self.next_unit(), before: None, items };
+            self.deliver_items(None, files, std::iter::once(unit), consequences);
         }
         if let PartitionJob::Last = job {
             let mut open = self.open.lock();
@@ -202,20 +199,21 @@ impl KeyedStation {
         consequences.deliver(self.output.id, self.next_unit(), unit);
     }
 
-    /// Delivers units of the output of a partition: their numbers, watermarks before them, and items. Those that are in files are put
-    /// out by a task of their own. (The output of a regular join is in no order, so its rows are numbered as they come.)
+    /// Delivers units of the output of a partition. Those that are in files are put out by a task of their own. (The output of a
+    /// regular join is in no order, so its rows are numbered as they come.)
     fn deliver_items(
         &self,
         partition: Option<usize>,
-        files: Option<std::sync::Arc<millstream_storage::SpillFiles>>,
-        units: impl Iterator<Item = (u64, Option<i64>, Vec<Item>)>,
+        files: Option<Arc<SpillFiles>>,
+        units: impl Iterator<Item = SpooledUnit>,
         consequences: &mut Consequences,
     ) {
         if let Some(files) = files {
-            let output = Box::new(SpooledOutput::new(files, partition, units));
+            let (units, output) = (units.collect(), Unconsumed::default());
+            let output = Box::new(SpooledOutput { files, partition, units, output });
             return consequences.tasks.push(self.put_out(output));
         }
-        for (number, before, items) in units {
+        for SpooledUnit { number, before, items } in units {
             let rows = items.into_iter().filter_map(Item::in_memory).collect();
             consequences.deliver(self.output.id, number, Unit { rows, before, place: partition, ..Unit::default() });
         }

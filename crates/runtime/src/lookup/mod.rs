@@ -63,24 +63,16 @@ impl LookupStation {
         let collected = Collected { open_lanes: lanes, scheduled: false, pieces: BTreeMap::new(), charge };
         Ok(LookupStation { id, host: Arc::clone(host), schema, code, phase, collected: Mutex::new(collected), table })
     }
-
-    /// Has the table made when all lanes have ended.
-    fn build_if_ended(&self) -> Consequences {
-        let mut collected = self.collected.lock();
-        let is_ended = collected.open_lanes == 0 && !std::mem::replace(&mut collected.scheduled, true);
-        let tasks = is_ended.then(|| Task::awaited(self.id, Build));
-        Consequences { tasks: tasks.into_iter().collect(), ..Consequences::default() }
-    }
 }
 
 impl Station for LookupStation {
     /// What is taken does not hold back the reading of what it was made of: all of it is kept.
     fn take(&self, arrived: &Arrived<'_>, context: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
         let number = arrived.buffer.stamp.sequence;
-        arrived.emit(&self.host, context, &mut |columns, rows| {
-            let bytes = bytes_of(&columns);
+        arrived.emit(&self.host, context, &mut |_, emitted| {
+            let bytes = bytes_of(&emitted.columns);
             let collected = &mut *self.collected.lock();
-            collected.pieces.entry((arrived.port, number)).or_default().push((columns, rows));
+            collected.pieces.entry((arrived.port, number)).or_default().push((emitted.columns, emitted.rows));
             collected.charge.set(collected.charge.bytes() + bytes);
             Ok(ControlFlow::Continue(()))
         })?;
@@ -92,11 +84,15 @@ impl Station for LookupStation {
             return Consequences::default();
         }
         self.collected.lock().open_lanes -= 1;
-        self.build_if_ended()
+        self.settle()
     }
 
-    fn start(&self) -> Consequences {
-        self.build_if_ended()
+    /// Has the table made when all lanes have ended.
+    fn settle(&self) -> Consequences {
+        let mut collected = self.collected.lock();
+        let is_ended = collected.open_lanes == 0 && !std::mem::replace(&mut collected.scheduled, true);
+        let tasks = is_ended.then(|| Task::awaited(self.id, Build));
+        Consequences { tasks: tasks.into_iter().collect(), ..Consequences::default() }
     }
 
     fn perform(&self, job: Job, context: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
@@ -105,7 +101,7 @@ impl Station for LookupStation {
         let pieces = pieces.into_values().flatten().collect();
         let rows = LookupRows::new(&self.schema.fields, pieces, &self.code, &mut context.functions)?;
         self.collected.lock().charge.set(rows.bytes());
-        self.table.set(rows)?;
+        self.table.set(rows).map_err(|_| Diagnostic::bug("a lookup table was made twice"))?;
         Ok(Consequences { phases: vec![self.phase], ..Consequences::default() })
     }
 }

@@ -1,7 +1,7 @@
 //! The rows of a lookup table by key, when they are there: nothing changes any more, and all workers read.
 
 use crate::columns::{bytes_of, compact};
-use crate::groups;
+use crate::groups::{self, ByGroup};
 use crate::input::PipelineCode;
 use arrow_array::{Array, ArrayRef, new_empty_array};
 use millstream_functions::FunctionContext;
@@ -13,29 +13,14 @@ use std::sync::{Arc, OnceLock};
 pub(super) type LookupPiece = (Vec<ArrayRef>, usize);
 
 /// The place of a lookup table: pipelines have it before the rows are there.
-#[derive(Default)]
-pub(crate) struct LookupTable(OnceLock<LookupRows>);
-
-impl LookupTable {
-    /// The rows; a bug when they are not there yet.
-    pub(crate) fn rows(&self) -> Result<&LookupRows, Diagnostic> {
-        self.0.get().ok_or_else(|| Diagnostic::bug("a lookup table was used before it was complete"))
-    }
-
-    /// The rows are there; once.
-    pub(super) fn set(&self, rows: LookupRows) -> Result<(), Diagnostic> {
-        self.0.set(rows).map_err(|_| Diagnostic::bug("a lookup table was made twice"))
-    }
-}
+pub(crate) type LookupTable = OnceLock<LookupRows>;
 
 /// Rows by key.
 pub(crate) struct LookupRows {
     /// Columns of all rows.
     pub(crate) columns: Vec<ArrayRef>,
     groups: GroupTable,
-    /// Rows `rows[starts[g]..starts[g + 1]]` are those of group *g*.
-    starts: Vec<u32>,
-    rows: Vec<u32>,
+    by_group: ByGroup,
 }
 
 impl LookupRows {
@@ -65,24 +50,13 @@ impl LookupRows {
         let layout = code.lowered.layout().ok_or_else(|| Diagnostic::bug("a program does not number keys"))?;
         let mut groups = GroupTable::new(Arc::new(layout.clone()));
         let group_of = groups::assign(&mut groups, code, &columns, rows, functions)?;
-        let mut starts = vec![0u32; groups.len() + 1];
-        group_of.iter().for_each(|&group| starts[group as usize + 1] += 1);
-        for group in 0..groups.len() {
-            starts[group + 1] += starts[group];
-        }
-        let mut next = starts.clone();
-        let mut by_group = vec![0u32; rows];
-        for (row, &group) in group_of.iter().enumerate() {
-            let place = &mut next[group as usize];
-            by_group[*place as usize] = row as u32;
-            *place += 1;
-        }
-        Ok(LookupRows { columns, groups, starts, rows: by_group })
+        let by_group = ByGroup::new(&group_of, groups.len());
+        Ok(LookupRows { columns, groups, by_group })
     }
 
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
-        bytes_of(&self.columns) + self.groups.bytes() + (self.starts.len() + self.rows.len()) * size_of::<u32>()
+        bytes_of(&self.columns) + self.groups.bytes() + self.by_group.bytes()
     }
 
     /// For each row of `keys` the rows of the table that have the same; none where a key is NULL.
@@ -94,12 +68,8 @@ impl LookupRows {
         functions: &mut FunctionContext,
     ) -> Result<Vec<&'t [u32]>, Diagnostic> {
         let groups = groups::look_up(&self.groups, code, keys, rows, functions)?;
-        let partners = |group: u64| match usize::try_from(group) {
-            Ok(g) if g < self.groups.len() && !self.groups.is_null(group) => {
-                &self.rows[self.starts[g] as usize..self.starts[g + 1] as usize]
-            }
-            _ => &[],
-        };
+        let is_found = |group| group < self.groups.len() as u64 && !self.groups.is_null(group);
+        let partners = |group| if is_found(group) { self.by_group.rows(group) } else { &[] };
         Ok(groups.into_iter().map(partners).collect())
     }
 }

@@ -16,7 +16,7 @@ mod lanes;
 
 use crate::buffer::Generation;
 use crate::columns::{bytes_of, sliced};
-use crate::durable::part::{Gathering, Part, StoreFault};
+use crate::durable::part::{Gathering, Part};
 use crate::host::Host;
 use crate::ids::Port;
 use crate::pipeline::{Arrived, WorkerContext};
@@ -57,19 +57,6 @@ pub(crate) struct SinkStation {
     lanes: Mutex<Lanes>,
     /// Pieces have been written.
     written: Condvar,
-}
-
-/// What a sink hands over of a checkpoint: the end of its span.
-struct Span {
-    sink: usize,
-    commit: Option<Box<dyn Commit>>,
-}
-
-impl Part for Span {
-    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, StoreFault> {
-        into.commits[self.sink] = self.commit;
-        Ok(true)
-    }
 }
 
 impl SinkStation {
@@ -154,6 +141,18 @@ impl SinkStation {
         self.drive(consequences)
     }
 
+    /// What is handed over of a checkpoint: the end of the sink's span.
+    fn span(
+        &self,
+        commit: Option<Box<dyn Commit>>,
+    ) -> impl FnOnce(&mut Gathering) -> Result<bool, Diagnostic> + Send + use<> {
+        let sink = self.number;
+        move |into: &mut Gathering| {
+            into.commits[sink] = commit;
+            Ok(true)
+        }
+    }
+
     /// Ends the span of a sink that the cut will not reach, because it has got all.
     fn end_span_of_done(&self, generation: Generation) -> Result<(), Diagnostic> {
         let Some(number) = self.host.checkpoint_before(generation) else { return Ok(()) };
@@ -163,7 +162,7 @@ impl SinkStation {
         }
         let commit = lanes.sink.as_deref_mut().map(|sink| sink.cut(number)).transpose()?.flatten();
         drop(lanes);
-        self.host.hand_over(generation, || Span { sink: self.number, commit });
+        self.host.hand_over(generation, self.span(commit));
         Ok(())
     }
 
@@ -172,7 +171,7 @@ impl SinkStation {
         if let Some(number) = self.host.checkpoint_before(generation) {
             let watch = Watch::start();
             let commit = writer.cut(number)?;
-            self.host.hand_over(generation, || Span { sink: self.number, commit });
+            self.host.hand_over(generation, self.span(commit));
             self.host.stats.checkpoints.note_handing_over(&watch);
         }
         Ok(())
@@ -275,14 +274,6 @@ impl SinkStation {
         sink.write(encoded)?;
         Ok(rows)
     }
-
-    /// What follows from writing what is ready.
-    fn driven(&self) -> Consequences {
-        let mut consequences = Consequences::default();
-        let result = self.drive(&mut consequences);
-        consequences.note(result);
-        consequences
-    }
 }
 
 impl Station for SinkStation {
@@ -293,11 +284,11 @@ impl Station for SinkStation {
         let mut consequences = Consequences { finished: vec![arrived.place], ..Consequences::default() };
         if !self.is_done() {
             let mut is_first = true;
-            arrived.emit(&self.host, context, &mut |columns, rows| {
+            arrived.emit(&self.host, context, &mut |_, emitted| {
                 if !std::mem::take(&mut is_first) {
                     self.wait_for_others(port, number.0);
                 }
-                let piece = self.piece(columns, rows, arrived.buffer.permit.clone())?;
+                let piece = self.piece(emitted.columns, emitted.rows, arrived.buffer.permit.clone())?;
                 self.write(port, number, Some(piece), false, &mut consequences)?;
                 Ok(if self.is_done() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             })?;
@@ -312,11 +303,15 @@ impl Station for SinkStation {
             return Consequences::default();
         }
         drop(lanes);
-        self.driven()
+        self.settle()
     }
 
-    fn start(&self) -> Consequences {
-        self.driven()
+    /// Writes what is ready.
+    fn settle(&self) -> Consequences {
+        let mut consequences = Consequences::default();
+        let result = self.drive(&mut consequences);
+        consequences.note(result);
+        consequences
     }
 
     fn perform(&self, _: Job, _: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
@@ -353,10 +348,10 @@ impl Station for SinkStation {
         Ok(consequences)
     }
 
-    fn last_part(&self, checkpoint: u64) -> Result<Option<Box<dyn Part>>, Diagnostic> {
+    fn last_part(&self, checkpoint: u64) -> Result<Option<Part>, Diagnostic> {
         let mut lanes = self.lanes.lock();
         let commit = lanes.sink.as_deref_mut().map(|sink| sink.cut(checkpoint)).transpose()?.flatten();
-        Ok(Some(Box::new(Span { sink: self.number, commit })))
+        Ok(Some(Box::new(self.span(commit))))
     }
 
     fn finish(&self) -> Result<(), Diagnostic> {

@@ -25,6 +25,8 @@ use crate::pipeline::{Arrived, WorkerContext};
 use millstream_storage::Manifest;
 use millstream_sync::epochs::Release;
 use millstream_types::Diagnostic;
+use parking_lot::MutexGuard;
+use progress::Progress;
 use std::time::Instant;
 
 /// Where pipelines end.
@@ -33,25 +35,37 @@ pub(crate) trait Station: Send + Sync {
     /// among [`Consequences::finished`] when its rows are in the station's state or written, here or later.
     fn take(&self, arrived: &Arrived<'_>, context: &mut WorkerContext) -> Result<Consequences, Diagnostic>;
 
-    /// A port has released a watermark, passed a cut, or ended.
-    fn release(&self, port: Port, release: Release) -> Consequences;
-
     /// Does a job that a [`Task`] of the station brings, or a part of it ([`Consequences::then`]).
     fn perform(&self, job: Job, context: &mut WorkerContext) -> Result<Consequences, Diagnostic>;
 
-    /// Before the first row: what follows from inputs that have ended, or that there are none of.
-    fn start(&self) -> Consequences {
-        Consequences::default()
+    /// Acts on what the ports have released. Also called before the first row: inputs may have ended, or there are none.
+    fn settle(&self) -> Consequences;
+
+    /// How far the ports have come, locked, if they do so together.
+    fn progress(&self) -> Option<MutexGuard<'_, Progress>> {
+        None
+    }
+
+    /// A port has released a watermark, passed a cut, or ended.
+    fn release(&self, port: Port, release: Release) -> Consequences {
+        if let Some(mut progress) = self.progress() {
+            progress.release(port, release);
+        }
+        self.settle()
     }
 
     /// Leaves a port out of the watermark, or takes it back in; also the watermark that has been acted on.
-    fn set_idle(&self, _port: Port, _is_idle: bool) -> (i64, Consequences) {
-        (self.watermark(), Consequences::default())
+    fn set_idle(&self, port: Port, is_idle: bool) -> (i64, Consequences) {
+        let Some(mut progress) = self.progress() else { return (i64::MIN, Consequences::default()) };
+        progress.set_idle(port, is_idle);
+        let watermark = progress.watermark();
+        drop(progress);
+        (watermark, self.settle())
     }
 
     /// The watermark that has been acted on; `i64::MIN` where there is none.
     fn watermark(&self) -> i64 {
-        i64::MIN
+        self.progress().map_or(i64::MIN, |progress| progress.watermark())
     }
 
     /// The stream of its output, and the watermark that rows behind it may rely on.
@@ -60,8 +74,11 @@ pub(crate) trait Station: Send + Sync {
     }
 
     /// A cut begins a generation; what the station has to do with it. Called before any port can release it.
-    fn await_cut(&self, _generation: Generation) -> Awaited {
-        Awaited::No
+    fn await_cut(&self, generation: Generation) -> Awaited {
+        match self.progress().is_some_and(|mut progress| progress.await_cut(generation)) {
+            true => Awaited::Yes,
+            false => Awaited::No,
+        }
     }
 
     /// Hands over what belongs before a cut that will not come by; see [`Awaited::Passed`].
@@ -88,7 +105,7 @@ pub(crate) trait Station: Send + Sync {
     }
 
     /// All rows have come, and no thread is at work any more: what belongs to the last checkpoint of the job.
-    fn last_part(&self, _checkpoint: u64) -> Result<Option<Box<dyn Part>>, Diagnostic> {
+    fn last_part(&self, _checkpoint: u64) -> Result<Option<Part>, Diagnostic> {
         Ok(None)
     }
 

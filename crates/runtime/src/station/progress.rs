@@ -59,9 +59,9 @@ impl Progress {
         Progress { inputs, watermark: i64::MIN, generation: first, ended: false, awaited: None, units: 0 }
     }
 
-    /// The same, for a query that is recovered, where the inputs had come to a watermark together. `i64::MAX`: to their end.
-    pub(crate) fn restored(inputs: usize, watermark: i64) -> Progress {
-        Progress { watermark, ..Progress::new(inputs) }
+    /// The query is recovered: the inputs had come to a watermark together. `i64::MAX`: to their end.
+    pub(crate) fn restore(&mut self, watermark: i64) {
+        self.watermark = watermark;
     }
 
     /// The next step that the inputs have made together, which is recorded; to be asked for until there is none.
@@ -96,11 +96,6 @@ impl Progress {
             (input.generation, input.cut) = (Generation(release.generation), release.cut);
         }
         input.ended |= release.ended;
-    }
-
-    /// Number of inputs.
-    pub(crate) fn inputs(&self) -> usize {
-        self.inputs.len()
     }
 
     /// Leaves an input out of the minimum, or takes it back in.

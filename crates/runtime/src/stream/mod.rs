@@ -9,9 +9,10 @@ pub(crate) mod sequencer;
 use crate::buffer::{Buffer, Generation};
 use crate::ids::{Port, SplitId, StationId, StreamId, StreamNumber};
 use crate::station::{BufferPlace, Consequences, ProcessTask, Task};
+use millstream_storage::SplitState;
 use millstream_sync::epochs::{EpochRing, EpochWriter, Outcome, Release};
 use parking_lot::Mutex;
-use sequencer::{Reached, Sequenced, Sequencer, Unit};
+use sequencer::{Sequenced, Sequencer, Unit};
 use std::sync::Arc;
 
 /// Epochs of a stream that a pipeline tells apart at a time. More than that are never in progress in a useful way: their
@@ -112,7 +113,7 @@ impl Stream {
     }
 
     /// See [`Sequencer::cut`]; also how far the stream has come there.
-    pub(crate) fn cut(&self, generation: Generation) -> (Consequences, Reached) {
+    pub(crate) fn cut(&self, generation: Generation) -> (Consequences, SplitState) {
         let mut reached = None;
         let consequences = self.change(|sequencer, pass| {
             sequencer.cut(generation, pass);

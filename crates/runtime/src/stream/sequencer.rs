@@ -7,6 +7,7 @@
 use crate::buffer::{Buffer, Generation, Rows, Stamp};
 use crate::source::processing_time::ProcessingTime;
 use millstream_connectors::Position;
+use millstream_storage::SplitState;
 use millstream_sync::epochs::End;
 use millstream_types::Diagnostic;
 use std::collections::BTreeMap;
@@ -53,19 +54,6 @@ pub(crate) enum Sequenced {
     End(End),
     /// The stream cannot go on.
     Error(Diagnostic),
-}
-
-/// How far a stream has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reached {
-    /// Where its last unit with a position ends.
-    pub(crate) position: Option<Position>,
-    /// Rows so far.
-    pub(crate) rows: u64,
-    /// Its watermark.
-    pub(crate) watermark: i64,
-    /// Whether nothing more comes.
-    pub(crate) ended: bool,
 }
 
 /// Order and watermark of one stream.
@@ -168,9 +156,11 @@ impl Sequencer {
         }
     }
 
-    /// How far the stream has come.
-    pub(crate) fn reached(&self) -> Reached {
-        Reached { position: self.position, rows: self.next_row, watermark: self.watermark, ended: self.ended }
+    /// How far the stream has come: of what a checkpoint says of a split, all but what it is.
+    pub(crate) fn reached(&self) -> SplitState {
+        let (at, line) = (self.position.map(|position| position.at), self.position.map_or(0, |position| position.line));
+        let (rows, watermark, ended) = (self.next_row, self.watermark, self.ended);
+        SplitState { at, line, rows, watermark, ended, ..SplitState::default() }
     }
 
     /// Lets the watermark follow the clock, if the stream has one.

@@ -121,8 +121,7 @@ impl Aggregation {
 
     /// Takes over how far the inputs had come, before the first row.
     pub(crate) fn restore(&self, watermark: i64) {
-        let mut progress = self.progress();
-        *progress = Progress::restored(progress.inputs(), watermark);
+        self.progress().restore(watermark);
         self.fired.store(self.timeline.reached(watermark), Ordering::Release);
     }
 

@@ -7,13 +7,13 @@ use super::tables::frozen::Frozen;
 use super::tables::{FrozenByNumber, OpenTables};
 use crate::buffer::Generation;
 use crate::durable::blobs::damaged;
-use crate::durable::part::{Gathering, Part, StoreFault};
+use crate::durable::part::Gathering;
 use crate::durable::restored::Restored;
 use crate::schedule::threads::Watch;
 use crate::station::Consequences;
 use crate::station::progress::Forward;
 use millstream_state::{PARTITIONS, Partial};
-use millstream_storage::{AggregationState, BlobRef, Damaged, PackWriter, SpillWriter, TableState};
+use millstream_storage::{AggregationState, BlobRef, Damaged, SpillWriter, TableState};
 use millstream_types::Diagnostic;
 use std::collections::BTreeMap;
 use std::io;
@@ -40,7 +40,7 @@ impl WindowStation {
     /// What is kept when all windows have been fired.
     pub(super) fn ended(&self) -> AggregationState {
         let (number, watermark) = (self.output.number.input, i64::MAX);
-        AggregationState { number, watermark, tables: vec![], slices: vec![], swept: None }
+        AggregationState { number, watermark, ..AggregationState::default() }
     }
 
     /// A cut has come by: what is kept is handed over. Under the lock of the progress, when the windows that belong before the cut
@@ -49,7 +49,7 @@ impl WindowStation {
         let watch = Watch::start();
         let windows = &self.windows;
         let has_ended = forward.cut.is_none();
-        self.host.hand_over(generation, || {
+        if self.host.checkpoint_before(generation).is_some() {
             let mut kept = KeptWindows {
                 number: self.number,
                 tables: Arc::clone(&windows.tables),
@@ -65,8 +65,8 @@ impl WindowStation {
                     kept.swept = overlap.swept.lock().all();
                 }
             }
-            kept
-        });
+            self.host.hand_over(generation, move |into| kept.store(into));
+        }
         self.host.stats.checkpoints.note_handing_over(&watch);
     }
 
@@ -154,18 +154,18 @@ fn restored_tables(
             return Err(damaged(Damaged("a table has more entries than bytes".into())));
         }
         let frozen = Frozen::restored(Arc::clone(from.store()), state.clone(), windows.types.clone());
-        frozen.stored().iter().for_each(|stored| from.keep(stored));
+        frozen.stored().iter().for_each(|stored| from.keep(stored, state.partitions.iter().flatten()));
         tables.entry(state.id).or_default().push(Arc::new(frozen));
     }
     Ok(tables)
 }
 
-impl Part for KeptWindows {
-    fn store(self: Box<Self>, into: &mut Gathering) -> Result<bool, StoreFault> {
-        let KeptWindows { number, tables, state, open, swept } = *self;
+impl KeptWindows {
+    fn store(self, into: &mut Gathering) -> Result<bool, Diagnostic> {
+        let KeptWindows { number, tables, state, open, swept } = self;
         let open = compacted(&tables, open)?;
-        let written = write_tables(&open, &tables, &mut into.pack)?;
-        let slices = write_tables(&swept, &tables, &mut into.pack)?;
+        let written = write_tables(&open, &tables, into)?;
+        let slices = write_tables(&swept, &tables, into)?;
         into.manifest.aggregations[number] = AggregationState { tables: written, slices, ..state };
         Ok(true)
     }
@@ -195,13 +195,13 @@ fn compacted(open: &OpenTables, mut tables: FrozenByNumber) -> Result<FrozenByNu
 fn write_tables(
     tables: &FrozenByNumber,
     open: &OpenTables,
-    pack: &mut PackWriter,
-) -> Result<Vec<TableState>, StoreFault> {
+    into: &mut Gathering,
+) -> Result<Vec<TableState>, Diagnostic> {
     let mut states = Vec::new();
     for (&id, tables) in tables {
         for table in tables {
             if table.kept().is_none() {
-                table.keep(write_table(table, open, pack)?);
+                table.keep(write_table(table, open, into)?);
             }
             states.extend(table.kept().map(|kept| TableState { id, ..kept.clone() }));
         }
@@ -210,13 +210,13 @@ fn write_tables(
 }
 
 /// Writes a table; one that is spilled is copied block by block.
-fn write_table(table: &Frozen, open: &OpenTables, pack: &mut PackWriter) -> Result<TableState, StoreFault> {
+fn write_table(table: &Frozen, open: &OpenTables, into: &mut Gathering) -> Result<TableState, Diagnostic> {
     let mut partitions = vec![Vec::new(); PARTITIONS];
     let entries = match table.stored() {
         Some(stored) => {
             for (partition, blobs) in partitions.iter_mut().enumerate() {
                 for block in stored.blocks(partition) {
-                    blobs.push(pack.write(&block?)?);
+                    blobs.push(into.write(&block?)?);
                 }
             }
             table.len()
@@ -224,7 +224,7 @@ fn write_table(table: &Frozen, open: &OpenTables, pack: &mut PackWriter) -> Resu
         None => {
             let partial = table.partial(open)?;
             for (partition, blobs) in partitions.iter_mut().enumerate() {
-                *blobs = partial.blocks(partition).map(|block| pack.write(&block)).collect::<io::Result<_>>()?;
+                *blobs = partial.blocks(partition).map(|block| into.write(&block)).collect::<Result<_, _>>()?;
             }
             partial.len()
         }

@@ -32,14 +32,14 @@ mod trigger;
 
 use crate::adaptive::decisions::sharing::Sharing;
 use crate::adaptive::slice_facts::SliceFacts;
-use crate::buffer::Generation;
 use crate::config::{MergeStrategy, When};
 use crate::durable::restored::Restored;
 use crate::host::Host;
-use crate::ids::{Port, StationId, StreamId};
+use crate::ids::{StationId, StreamId};
 use crate::pipeline::{Arrived, WorkerContext};
 use crate::staged::{Staged, Tools};
-use crate::station::{Awaited, Consequences, Job, Spillable, Station, Unconsumed};
+use crate::station::progress::Progress;
+use crate::station::{Consequences, Job, Spillable, Station, Unconsumed};
 use crate::stats::TriggerStats;
 use crate::stream::Stream;
 use aggregation::Aggregation;
@@ -51,10 +51,9 @@ use millstream_plan::pipeline::{Aggregation as Planned, ComponentOutput};
 use millstream_plan::window::WindowAssigner;
 use millstream_state::{Output, OutputTypes, PARTITIONS};
 use millstream_storage::Manifest;
-use millstream_sync::epochs::Release;
 use millstream_types::Diagnostic;
 use overlap::OverlappingWindows;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -187,15 +186,6 @@ impl Station for WindowStation {
         }
     }
 
-    fn release(&self, port: Port, release: Release) -> Consequences {
-        self.windows.progress().release(port, release);
-        self.settle()
-    }
-
-    fn start(&self) -> Consequences {
-        self.settle()
-    }
-
     fn perform(&self, job: Job, context: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
         let started = Instant::now();
         let consequences = match job.take()? {
@@ -210,24 +200,18 @@ impl Station for WindowStation {
         consequences
     }
 
-    fn set_idle(&self, port: Port, is_idle: bool) -> (i64, Consequences) {
-        let mut progress = self.windows.progress();
-        progress.set_idle(port, is_idle);
-        let watermark = progress.watermark();
-        drop(progress);
-        (watermark, self.settle())
+    fn settle(&self) -> Consequences {
+        let mut consequences = Consequences::default();
+        while self.step(&mut consequences) {}
+        consequences
     }
 
-    fn watermark(&self) -> i64 {
-        self.windows.progress().watermark()
+    fn progress(&self) -> Option<MutexGuard<'_, Progress>> {
+        Some(self.windows.progress())
     }
 
     fn output(&self) -> Option<(StreamId, i64)> {
         Some((self.output.id, self.watermark()))
-    }
-
-    fn await_cut(&self, generation: Generation) -> Awaited {
-        if self.windows.progress().await_cut(generation) { Awaited::Yes } else { Awaited::No }
     }
 
     fn describe(&self, manifest: &mut Manifest) {

@@ -32,15 +32,9 @@ use std::time::Instant;
 const ROWS_SHARE: u64 = 64;
 
 impl WindowStation {
-    /// Acts on what the inputs have released together: fires windows, and passes the watermark on.
-    pub(super) fn settle(&self) -> Consequences {
-        let mut consequences = Consequences::default();
-        while self.step(&mut consequences) {}
-        consequences
-    }
-
-    /// Acts on the next step of the inputs, if there is one.
-    fn step(&self, consequences: &mut Consequences) -> bool {
+    /// Acts on the next step of what the inputs have released together, if there is one: fires windows, and passes the watermark
+    /// on.
+    pub(super) fn step(&self, consequences: &mut Consequences) -> bool {
         let windows = &self.windows;
         let mut progress = windows.progress();
         let step = windows.advance(&mut progress);

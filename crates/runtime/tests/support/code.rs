@@ -67,7 +67,7 @@ fn schema_of(columns: &[Expr]) -> Schema {
 }
 
 fn lookup_code(plan: &QueryPlan, flat_map: &FlatMap, schema: &Schema) -> FlatMapCode {
-    let FlatMap::Lookup { table, keys, residual, .. } = flat_map else { return FlatMapCode::default() };
+    let FlatMap::Lookup(Lookup { table, keys, residual, .. }) = flat_map else { return FlatMapCode::default() };
     let lookup = &plan.lookups[*table];
     let positions: Vec<usize> = (0..keys.len()).collect();
     let probe = lower_keys("probe", &schema_of(keys), &positions, &key_fields(lookup)).unwrap();
@@ -85,13 +85,14 @@ fn operator_code(operator: &KeyedOperator) -> OperatorCode {
     let keys = operator.inputs.iter().map(|i| code(lower_keys("keys", &i.schema, &i.keys, &operator.keys).unwrap()));
     let both = || Schema::new(operator.inputs.iter().flat_map(|i| i.schema.fields.clone()).collect());
     let (residual, slots) = match &operator.kind {
-        KeyedKind::WindowJoin { residual, .. }
-        | KeyedKind::IntervalJoin { residual, .. }
-        | KeyedKind::RegularJoin { residual, .. }
-        | KeyedKind::VersionedJoin { residual, .. } => (residual.as_ref(), None),
-        KeyedKind::Over { aggregates, .. }
-        | KeyedKind::SessionAggregate { aggregates, .. }
-        | KeyedKind::CountAggregate { aggregates, .. } => (None, Some(aggregates)),
+        KeyedKind::WindowJoin(join) => (join.residual.as_ref(), None),
+        KeyedKind::IntervalJoin(join) => (join.residual.as_ref(), None),
+        KeyedKind::RegularJoin(join) => (join.residual.as_ref(), None),
+        KeyedKind::VersionedJoin(join) => (join.residual.as_ref(), None),
+        KeyedKind::Over(over) => (None, Some(&over.aggregates)),
+        KeyedKind::Sessions(Sessions { aggregates, .. }) | KeyedKind::CountWindows(CountWindows { aggregates, .. }) => {
+            (None, aggregates.as_ref())
+        }
         _ => (None, None),
     };
     OperatorCode {

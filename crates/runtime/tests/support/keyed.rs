@@ -320,8 +320,8 @@ pub fn sessions_of_output(rows: Vec<Arrived>, gap_ms: i64) -> Vec<String> {
 /// Adds sessions to a plan whose last pipeline comes out of an operator: of `columns` of its output, as in the source.
 pub fn with_sessions(mut plan: QueryPlan, columns: Vec<Expr>, gap_ms: i64) -> QueryPlan {
     let [sessions, _] = windowed_operators(
-        KeyedKind::SessionAggregate { gap_ms, aggregates: aggregates() },
-        KeyedKind::SessionRows { gap_ms },
+        KeyedKind::Sessions(Sessions { gap_ms, aggregates: Some(aggregates()) }),
+        KeyedKind::Sessions(Sessions { gap_ms, aggregates: None }),
     );
     let (operator, output) = (plan.operators.len(), sessions.output.clone());
     plan.operators.push(sessions);

@@ -14,8 +14,8 @@ use millstream_functions::FunctionContext;
 use millstream_plan::expr::{CompareOp, Expr};
 use millstream_plan::logical::JoinKind;
 use millstream_plan::pipeline::{
-    ComponentUpdate, FlatMap, KeyedInput, KeyedKind, KeyedOperator, LookupTable, Operator, Pipeline, PipelineEnd,
-    PipelineInput, QueryPlan, SlotAggregates,
+    ComponentUpdate, FlatMap, KeyedInput, KeyedKind, KeyedOperator, Lookup, LookupTable, Operator, Pipeline,
+    PipelineEnd, PipelineInput, QueryPlan, Sessions, SlotAggregates, Windows,
 };
 use millstream_plan::window::{Overlap, Timeline};
 use millstream_types::{DataType, Field, Schema, code};
@@ -28,7 +28,7 @@ fn exchange(schema: Schema, keys: Vec<usize>, time: Option<usize>, reach_ms: Opt
     let pipeline = Pipeline { input: PipelineInput::Source(0), schema: schema.clone(), operators: vec![], end };
     let operator = KeyedOperator {
         timeline: Timeline::Own,
-        kind: KeyedKind::SessionRows { gap_ms: 1 },
+        kind: KeyedKind::Sessions(Sessions { gap_ms: 1, aggregates: None }),
         inputs: vec![KeyedInput { schema, keys, time, reach_ms }],
         keys: fields,
         output: Schema::default(),
@@ -268,10 +268,15 @@ fn flat_maps_cut_pipelines_into_stages() {
     let auction = Expr::column(2, DataType::BigInt, false);
     let operators = vec![
         Operator::Filter(compare(CompareOp::Greater, column("price"), big(0))),
-        Operator::FlatMap(FlatMap::Windows { windows, time: column("time") }),
+        Operator::FlatMap(FlatMap::Windows(Windows { windows, time: column("time") })),
         Operator::Project(vec![column("extra"), Expr::column(7, DataType::Timestamp(3), false), column("auction")]),
         Operator::Filter(compare(CompareOp::Less, auction.clone(), big(9))),
-        Operator::FlatMap(FlatMap::Lookup { table: 0, kind: JoinKind::Left, keys: vec![auction], residual: None }),
+        Operator::FlatMap(FlatMap::Lookup(Lookup {
+            table: 0,
+            kind: JoinKind::Left,
+            keys: vec![auction],
+            residual: None,
+        })),
     ];
     let mut plan = plan(operators, PipelineEnd::Build { lookup: 1 });
     let name = Field::new("name", DataType::STRING, false);

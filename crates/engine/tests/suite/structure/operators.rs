@@ -19,7 +19,7 @@ fn modules(path: &str) -> BTreeSet<String> {
 fn operators(answering: &str) -> BTreeSet<String> {
     let says_so = |name: &String| {
         let text = std::fs::read_to_string(folder(&format!("plan/src/operators/{name}.rs"))).unwrap();
-        text.contains(&format!(" {answering}<'a> for "))
+        text.contains(&format!(" {answering} for "))
     };
     modules("plan/src/operators").into_iter().filter(says_so).collect()
 }

@@ -7,13 +7,12 @@
 
 use super::{Kind, OpenTables, Taken};
 use crate::buffer::Generation;
-use crate::durable::blobs::{Restorable, damaged, finish_checkpointed, unreadable};
+use crate::durable::blobs::{damaged, finish_checkpointed, unreadable};
 use millstream_abi::EntryLayout;
 use millstream_state::{MemoryBudget, OutputTypes, PARTITIONS, Partial};
 use millstream_storage::{BlobRef, Damaged, PendingBlob, SpillFiles, Store, TableState};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -150,12 +149,6 @@ impl Frozen {
         let partial = Arc::new(stored.read(0..PARTITIONS, tables)?);
         *form = Form::Sealed(Arc::clone(&partial));
         Ok(partial)
-    }
-}
-
-impl Restorable for Stored {
-    fn files(&self) -> BTreeSet<Arc<str>> {
-        self.partitions.iter().flatten().map(|blob| Arc::clone(&blob.file)).collect()
     }
 }
 
