@@ -39,7 +39,7 @@ pub(crate) fn run(
     let built = catch_unwind(AssertUnwindSafe(|| build(input, config, stats, cancel)));
     let Built { query, topology, facts } = built.map_err(|panic| panicked("a connector", &*panic))??;
     let query = Arc::new(query);
-    let adviser = Adviser::new(codes, compiler.clone(), facts);
+    let adviser = Adviser { codes, compiler: compiler.clone(), facts };
     adviser.prepare(&query);
     let mut threads = Threads::default();
     let result = threads.start(&query, &topology, adviser).and_then(|()| {

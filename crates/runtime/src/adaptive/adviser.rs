@@ -3,7 +3,8 @@
 //! It never touches rows or tables, and no worker ever waits for it: all that it does to the query is to store a variant in a
 //! slot. Programs that cannot be compiled stay interpreted; the rows are the same.
 
-use super::chaos::{Chaos, Dice};
+use super::chaos::Chaos;
+use super::choice::Dice;
 use super::choosing::Surroundings;
 use super::load::LoadWatch;
 use super::slice_facts::SliceFacts;
@@ -29,22 +30,14 @@ const DISTURB_EVERY: Duration = Duration::from_micros(300);
 
 /// See the file's description.
 pub(crate) struct Adviser {
-    codes: Codes,
-    compiler: Option<Arc<dyn ProgramCompiler>>,
+    /// The programs of the run.
+    pub(crate) codes: Codes,
+    pub(crate) compiler: Option<Arc<dyn ProgramCompiler>>,
     /// By aggregation.
-    facts: Vec<Arc<SliceFacts>>,
+    pub(crate) facts: Vec<Arc<SliceFacts>>,
 }
 
 impl Adviser {
-    /// For the programs of a run.
-    pub(crate) fn new(
-        codes: Codes,
-        compiler: Option<Arc<dyn ProgramCompiler>>,
-        facts: Vec<Arc<SliceFacts>>,
-    ) -> Adviser {
-        Adviser { codes, compiler, facts }
-    }
-
     /// Before the first row: variants that are switched at random, if the run is one of those.
     pub(crate) fn prepare(&self, query: &Query) {
         if query.host().config.adaptivity.measures_operators {
@@ -108,7 +101,7 @@ impl Adviser {
                 nanos_per_row: None,
             };
             for unit in &mut units {
-                let slices = unit.aggregation().map(|aggregation| &*self.facts[aggregation]);
+                let slices = unit.aggregation.map(|aggregation| &*self.facts[aggregation]);
                 unit.tick(around, slices, &mut |program| self.kernel(program, query), &query.host().stats.events);
                 unit.tell(around.now, &query.host().stats.programs);
             }

@@ -16,6 +16,7 @@
 
 mod adviser;
 mod chaos;
+mod choice;
 mod choosing;
 pub(crate) mod decisions;
 mod events;
@@ -28,7 +29,9 @@ mod variant;
 mod watch;
 
 pub(crate) use adviser::Adviser;
-pub(crate) use chaos::Dice;
+#[cfg(test)]
+pub(crate) use choice::Dice;
+pub(crate) use choice::{Decision, Policy};
 pub use events::Event;
 pub(crate) use events::EventLog;
 pub(crate) use variant::{Variant, VariantSlot};

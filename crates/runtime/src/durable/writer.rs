@@ -3,6 +3,7 @@
 use super::checkpointing::{Checkpointing, Handed, Message};
 use super::config::CheckpointConfig;
 use super::part::{Gathering, StoreFault};
+use crate::adaptive::Decision;
 use crate::query::Query;
 use crate::source::SourceRuntime;
 use millstream_connectors::{Acknowledger, Commit, Position};
@@ -155,11 +156,8 @@ impl<'a> Writer<'a> {
             };
             let positions: Vec<(String, Position)> = source.splits.iter().filter_map(position).collect();
             if let Err(diagnostic) = acknowledger.acknowledge(&positions) {
-                stats.note_event(
-                    format!("source {}", source.table),
-                    diagnostic.to_string(),
-                    "positions of the checkpoint are not told to the outside".into(),
-                );
+                let decided = "positions of the checkpoint are not told to the outside";
+                stats.note_event(format!("source {}", source.table), Decision::new(diagnostic.to_string(), decided));
             }
         }
         stats.checkpoints.note(number, begun.elapsed());

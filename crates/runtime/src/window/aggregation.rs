@@ -66,7 +66,7 @@ impl Aggregation {
         let keeps_places = layout.accumulators.iter().any(|(accumulator, _)| accumulator.keeps_places());
         let (fired, state) = (AtomicI64::new(i64::MIN), Mutex::new(Progress::new(inputs)));
         let is_ordered = keeps_places && inputs > 1;
-        let lanes = (strategy.merge() == MergeStrategy::Partition).then(|| KeyLanes::new(tables.first_lane()));
+        let lanes = (strategy.merge == MergeStrategy::Partition).then(|| KeyLanes::new(tables.first_lane()));
         Aggregation {
             assigner,
             timeline,

@@ -122,7 +122,7 @@ impl WindowStation {
             _ => None,
         };
         let strategy = Strategy::new(config, &layout, count, facts);
-        let (lanes, nodes) = match strategy.merge() {
+        let (lanes, nodes) = match strategy.merge {
             MergeStrategy::Local => (0, 0),
             MergeStrategy::Partition => (PARTITIONS, 0),
             MergeStrategy::Global | MergeStrategy::Auto => (0, nodes),

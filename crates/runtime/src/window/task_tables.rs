@@ -133,7 +133,7 @@ impl<'a> TaskTables<'a> {
     /// it.
     fn settle(&self) {
         self.recent.iter().for_each(|(_, table)| table.settle());
-        let appending = self.runtime.strategy.appending();
+        let appending = &self.runtime.strategy.appending;
         for (_, found) in &self.recent {
             if let Found::Own(table) = *found
                 // SAFETY: a live table that only this task uses.
@@ -152,7 +152,7 @@ impl<'a> TaskTables<'a> {
         let (node, owner, generation, runtime) = (self.node, self.owner, self.generation, self.runtime);
         self.look_for(number, is_table, |tables| match node {
             None => {
-                let appends = || runtime.strategy.appending().begins();
+                let appends = || runtime.strategy.appending.begins();
                 Found::Own(tables.find(owner, generation, number, appends))
             }
             Some(node) => Found::Shared(tables.find_shared(node, generation, number)),

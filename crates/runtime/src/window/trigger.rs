@@ -12,9 +12,9 @@
 use super::aggregation::Advance;
 use super::firing::{Firing, Then};
 use super::overlap::{OverlappingWindows, SliceLane};
-use super::strategy::StrategySwitch;
 use super::tables::Taken;
 use super::{WindowJob, WindowStation};
+use crate::adaptive::Decision;
 use crate::buffer::Rows;
 use crate::schedule::threads::Watch;
 use crate::station::progress::{Forward, Progress};
@@ -85,7 +85,7 @@ impl WindowStation {
         }
         tables.retain(|_, tables| !tables.iter().all(Taken::is_empty));
         let fired = tables.values().flatten();
-        self.note_switch(windows.strategy.note_slices(tables.len(), fired, windows.tables.memory_left()));
+        self.note(windows.strategy.note_slices(tables.len(), fired, windows.tables.memory_left()));
         let (firings, may_be_more) = match &windows.overlap {
             Some(overlap) => {
                 self.fire_overlapping(overlap, tables, reached, completed, &mut progress.units, consequences)
@@ -145,7 +145,7 @@ impl WindowStation {
             }
         }
         let slices = firing.slices.lock().len();
-        self.note_switch(windows.strategy.note_slices_sealed(slices, windows.tables.memory_left()));
+        self.note(windows.strategy.note_slices_sealed(slices, windows.tables.memory_left()));
         match firing.then {
             Then::Merge(1) if !self.is_merged_by_blocks(&firing) => self.merge(&firing, 0, &mut consequences),
             _ => consequences.tasks = self.sealed(&firing),
@@ -154,16 +154,11 @@ impl WindowStation {
     }
 
     /// Writes down a change of the strategy.
-    fn note_switch(&self, switch: Option<StrategySwitch>) {
-        if let Some(switch) = switch {
-            self.note_event(switch.observed(), switch.decided());
+    fn note(&self, decision: Option<Decision>) {
+        if let Some(decision) = decision {
+            self.host.stats.note_event(format!("aggregation {}", self.number), decision);
         }
     }
-
-    fn note_event(&self, observed: String, decided: String) {
-        self.host.stats.note_event(format!("aggregation {}", self.number), observed, decided);
-    }
-
     /// The tasks that follow when all tables of a window are sealed.
     pub(super) fn sealed(&self, firing: &Arc<Firing>) -> Vec<Task> {
         match firing.then {
@@ -268,9 +263,7 @@ impl WindowStation {
         }
         combiner.window(start, end);
         charge.set(combiner.bytes());
-        if let Some(switch) = overlap.combining.note(number, combiner.contents(), report) {
-            self.note_event(switch.observed(), switch.decided());
-        }
+        self.note(overlap.combining.note(number, combiner.contents(), report));
         *delivered = Some(0);
         Ok(())
     }

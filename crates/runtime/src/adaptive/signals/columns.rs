@@ -22,7 +22,7 @@ pub(crate) struct ColumnProfile {
     rows: u64,
     nulls: u64,
     /// Sampled rows since the last NULL.
-    since_null: u64,
+    pub(crate) since_null: u64,
     /// The last value, unless it was NULL, and its word.
     last: Option<(ArrayRef, u128)>,
     /// Sampled rows since the value before it was another one.
@@ -102,11 +102,6 @@ impl ColumnProfile {
         (self.rows > 0).then(|| self.nulls as f64 / self.rows as f64)
     }
 
-    /// Sampled rows since the last NULL.
-    pub(crate) fn rows_since_null(&self) -> u64 {
-        self.since_null
-    }
-
     /// The value that the last sampled rows all have, as an array of one row, and how many rows these are. `None` if the
     /// last one was NULL, or the type is not looked into.
     pub(crate) fn constant(&self) -> Option<(&ArrayRef, u64)> {
@@ -176,18 +171,18 @@ mod tests {
         let mut profile = ColumnProfile::default();
         assert_eq!((profile.null_rate(), profile.distinct()), (None, None));
         numbers(&mut profile, [Some(1), Some(5), Some(5)]);
-        assert_eq!((constant(&profile), profile.rows_since_null()), (Some((5, 2)), 3));
+        assert_eq!((constant(&profile), profile.since_null), (Some((5, 2)), 3));
         numbers(&mut profile, [Some(5); 100]);
-        assert_eq!((constant(&profile), profile.rows_since_null()), (Some((5, 102)), 103));
+        assert_eq!((constant(&profile), profile.since_null), (Some((5, 102)), 103));
         numbers(&mut profile, [Some(5), None, Some(5)]);
-        assert_eq!((constant(&profile), profile.rows_since_null()), (Some((5, 1)), 1));
+        assert_eq!((constant(&profile), profile.since_null), (Some((5, 1)), 1));
         assert!(profile.null_rate().is_some_and(|rate| (rate - 1.0 / 106.0).abs() < 1e-9));
         numbers(&mut profile, [Some(6)]);
         assert_eq!(constant(&profile), Some((6, 1)));
         numbers(&mut profile, []);
         assert_eq!(constant(&profile), Some((6, 1)));
         numbers(&mut profile, [None]);
-        assert_eq!((constant(&profile), profile.rows_since_null()), (None, 0));
+        assert_eq!((constant(&profile), profile.since_null), (None, 0));
     }
 
     #[test]
