@@ -154,7 +154,7 @@ impl Adviser {
 fn disturb(seed: u64, query: &Query) {
     let dice = Dice::new(seed);
     while !query.is_over() {
-        query.scheduler().set_active(1 + dice.below(query.host().config.workers as u64) as usize);
+        query.scheduler().queues.set_active(1 + dice.below(query.host().config.workers as u64) as usize);
         thread::park_timeout(DISTURB_EVERY);
     }
 }

@@ -44,16 +44,16 @@ impl LoadWatch {
             return;
         }
         self.looked_at = now;
-        let (host, scheduler) = (query.host(), query.scheduler());
-        let (active, waiting) = (scheduler.active(), scheduler.queued());
+        let (host, tasks) = (query.host(), &query.scheduler().queues);
+        let (active, waiting) = (tasks.active(), tasks.queued());
         if let Some((from, to)) = self.size.settled(host.buffer_size.rows(), now) {
             let observed = format!("{waiting} tasks wait for {active} workers");
             let decided = format!("{to} rows a buffer instead of {from}");
             host.stats.note_event("buffers", Decision { observed, decided });
         }
-        let (tasks, busy) = host.stats.work_done();
-        let (done, spent) = (tasks - self.tasks, busy.saturating_sub(self.busy));
-        (self.tasks, self.busy) = (tasks, busy);
+        let (all_done, busy) = host.stats.work_done();
+        let (done, spent) = (all_done - self.tasks, busy.saturating_sub(self.busy));
+        (self.tasks, self.busy) = (all_done, busy);
         if done > 0 {
             self.task_nanos = spent.as_nanos() as f64 / done as f64;
         }
@@ -61,7 +61,7 @@ impl LoadWatch {
         let load = Load { elapsed, busy: spent, waiting, active, task_nanos: self.task_nanos };
         let decided = workers.observe(load);
         if decided != active {
-            scheduler.set_active(decided);
+            tasks.set_active(decided);
             let share = spent.as_secs_f64() / elapsed.as_secs_f64();
             let observed = format!("{active} workers at work, {share:.2} of them busy, {waiting} tasks wait");
             let decided = format!("{decided} of {} workers at work", host.config.workers);

@@ -2,7 +2,6 @@
 
 use super::WindowStation;
 use super::aggregation::Aggregation;
-use super::sweep::Sweep;
 use super::tables::frozen::Frozen;
 use super::tables::{FrozenByNumber, OpenTables};
 use crate::buffer::Generation;
@@ -61,8 +60,8 @@ impl WindowStation {
                 kept.state.watermark = forward.watermark;
                 kept.open = windows.tables.frozen_before(generation);
                 if let Some(overlap) = &windows.overlap {
-                    kept.state.swept = overlap.sweep.lock().reached();
-                    kept.swept = overlap.swept.lock().all();
+                    kept.state.swept = overlap.sweep.lock().reached;
+                    kept.swept = overlap.swept.lock().tables.clone();
                 }
             }
             kept
@@ -86,8 +85,10 @@ impl WindowStation {
             if state.tables.iter().any(|table| all.table(table.id).from_end <= last) {
                 return Err(wrong("a slice is of windows that were fired"));
             }
-            *overlap.sweep.lock() = Sweep::restored(last, until);
-            overlap.swept.lock().restore(restored_tables(windows, &state.slices, from)?);
+            overlap.sweep.lock().reached = Some((last, until));
+            let mut swept = overlap.swept.lock();
+            swept.tables = restored_tables(windows, &state.slices, from)?;
+            swept.combine_again();
         }
         Ok(())
     }

@@ -145,15 +145,13 @@ impl WindowStation {
     /// Rows into tables.
     fn update(&self, arrived: &Arrived<'_>, context: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
         let (windows, Arrived { pipeline, buffer, .. }) = (&self.windows, arrived);
-        let (mut tables, mut code) =
-            (TaskTables::new(windows, context.index, buffer.stamp.generation, arrived.origin), pipeline.last_stage());
+        let of = (buffer.stamp.generation, arrived.origin);
+        let mut tables = TaskTables::new(windows, context.index, of, self.host.follows_clock);
+        let mut code = pipeline.last_stage();
         if let (Sharing::Global, Some(shared)) =
             (windows.strategy.sharing(windows.tables.is_spilling_near()), &pipeline.code.shared)
         {
-            (tables, code) = (tables.shared(context.node), shared);
-        }
-        if self.host.follows_clock {
-            tables.collect_dues();
+            (tables.node, code) = (Some(context.node), shared);
         }
         for piece in windows.pieces(buffer, pipeline.reads_watermark) {
             let mut tools = Tools::new(&self.host, &mut context.functions);

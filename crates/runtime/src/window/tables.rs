@@ -47,7 +47,7 @@ pub(super) mod frozen;
 
 use super::table_ids::TableIds;
 use crate::buffer::Generation;
-use frozen::Frozen;
+use frozen::{Frozen, Stored};
 use millstream_abi::{EntryLayout, KeyRange};
 use millstream_state::{ArrayShape, ArrayTable, MemoryBudget, MemoryClass, Partial, SharedTable, Table, TableHint};
 use millstream_sync::pool::Pool;
@@ -123,6 +123,14 @@ impl Taken {
             Taken::Shared(table) => table.len(),
             Taken::Array(table) => table.shape().range().len as usize,
             Taken::Frozen(table) => table.len(),
+        }
+    }
+
+    /// What it is in files, if it is.
+    pub(crate) fn stored(&self) -> Option<Arc<Stored>> {
+        match self {
+            Taken::Frozen(table) => table.stored(),
+            Taken::Own(_) | Taken::Shared(_) | Taken::Array(_) => None,
         }
     }
 

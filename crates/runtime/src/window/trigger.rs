@@ -124,11 +124,7 @@ impl WindowStation {
         let mut consequences = Consequences::default();
         loop {
             let Some((slice, table)) = firing.tables.lock().pop() else { return Ok(consequences) };
-            let stored = match &table {
-                Taken::Frozen(table) => table.stored(),
-                Taken::Own(_) | Taken::Shared(_) | Taken::Array(_) => None,
-            };
-            match stored {
+            match table.stored() {
                 Some(stored) => firing.stored.lock().push((slice, stored)),
                 None => {
                     let kind = table.kind();

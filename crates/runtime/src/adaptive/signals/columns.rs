@@ -28,24 +28,10 @@ pub(crate) struct ColumnProfile {
     /// Sampled rows since the value before it was another one.
     since_change: u64,
     /// Values since the last halving, and between the two before.
-    values: [Values; 2],
+    values: [BTreeSet<u128>; 2],
     texts: u64,
     text_bytes: u64,
     inline_texts: u64,
-}
-
-/// Up to [`DICTIONARY`] different values; one more means many.
-#[derive(Debug, Default)]
-struct Values(Vec<u128>);
-
-impl Values {
-    fn add(&mut self, word: u128) {
-        if self.0.len() <= DICTIONARY
-            && let Err(place) = self.0.binary_search(&word)
-        {
-            self.0.insert(place, word);
-        }
-    }
 }
 
 impl ColumnProfile {
@@ -61,7 +47,10 @@ impl ColumnProfile {
         let Some(cells) = Cells::of(column) else { return };
         self.follow(column, &cells);
         for row in (0..rows).step_by(rows.div_ceil(COUNTED).max(1)).filter(|&row| column.is_valid(row)) {
-            self.values[0].add(cells.word(row));
+            // One more than [`DICTIONARY`] means many.
+            if self.values[0].len() <= DICTIONARY {
+                self.values[0].insert(cells.word(row));
+            }
             if let Some(length) = cells.length(row) {
                 self.texts += 1;
                 self.text_bytes += u64::from(length);
@@ -94,7 +83,7 @@ impl ColumnProfile {
             *count /= 2;
         }
         self.values.swap(0, 1);
-        self.values[0].0.clear();
+        self.values[0].clear();
     }
 
     /// The share of NULLs; `None` before the first row.
@@ -108,12 +97,14 @@ impl ColumnProfile {
         self.last.as_ref().map(|(value, _)| (value, self.since_change))
     }
 
+    /// The different values that were seen recently, in order.
+    fn recent(&self) -> impl Iterator<Item = &u128> {
+        self.values[0].union(&self.values[1])
+    }
+
     /// How many different values were seen recently; `None` if more than [`DICTIONARY`], or nothing is known.
     pub(crate) fn distinct(&self) -> Option<usize> {
-        let mut all: Vec<u128> = self.values.iter().flat_map(|values| &values.0).copied().collect();
-        all.sort_unstable();
-        all.dedup();
-        Some(all.len()).filter(|count| (1..=DICTIONARY).contains(count))
+        Some(self.recent().count()).filter(|count| (1..=DICTIONARY).contains(count))
     }
 
     /// The strings that were seen recently, in order, if they are few and short enough to be held in place.
@@ -121,13 +112,12 @@ impl ColumnProfile {
         if self.distinct()? > FEW || self.inline_texts() != Some(1.0) {
             return None;
         }
-        let words: BTreeSet<u128> = self.values.iter().flat_map(|values| &values.0).copied().collect();
-        let text = |word: u128| {
+        let text = |word: &u128| {
             let bytes = word.to_le_bytes();
             let length = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
             bytes.get(4..4 + length).map(Box::from)
         };
-        words.into_iter().map(text).collect()
+        self.recent().map(text).collect()
     }
 
     /// The mean length of strings, in bytes; `None` for other types.
