@@ -182,7 +182,7 @@ impl AdaptedProgram {
             slices.note_skew(summary.heavy);
         }
         if let Some(rows) = slices.rows_per_slice() {
-            self.profile.times.note_slice(rows);
+            self.profile.times.fired = Some(rows);
         }
     }
 
@@ -284,7 +284,8 @@ impl AdaptedProgram {
         self.last = variant.meter.read();
         self.deoptimisations = variant.specialised().map_or(0, Specialised::deoptimisations);
         self.code.slot.swap(variant);
-        self.detector.reset();
+        // The cost of the other code is learned anew.
+        self.detector = ChangeDetector::default();
     }
 
     fn choose(&mut self, around: Surroundings, make: &mut MakeKernel<'_>, events: &EventLog) {

@@ -43,7 +43,7 @@ pub(crate) fn make_cut(query: &Query, is_checkpoint: bool) -> bool {
             let stream = query.stream(split.stream);
             let (consequences, reached) = stream.cut(generation);
             // One that has just been found has a position in its first unit, or will be found again.
-            if !split.is_spare() && (reached.position.is_some() || !split.was_spare()) {
+            if !split.is_spare() && (reached.position.is_some() || !split.was_spare) {
                 state.splits.push(SplitState {
                     name: split.name().to_string(),
                     number: stream.number.split,

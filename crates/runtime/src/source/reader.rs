@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
             set_idle(query, split.stream, true);
         } else {
             self.heard(&mut split.reading.lock());
-            flow.begin(split.stream);
+            flow.set_silent(split.stream, false);
         }
         while !query.is_stopping() {
             reader.aim(flow.aim());
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
                 split.name.store(Arc::new(reader.name().to_string()));
             }
             if split.is_spare.swap(false, Relaxed) {
-                flow.begin(split.stream);
+                flow.set_silent(split.stream, false);
             }
             self.hand_over(chunk)?;
         }

@@ -39,18 +39,14 @@ const OTHER_SHARE: f64 = 0.15;
 /// See the file's description.
 pub(crate) struct Skipping {
     source: usize,
-    head: HeadCode,
+    /// Its columns are decoded of every row.
+    pub(crate) head: HeadCode,
     /// Who decides about the next chunk; where nobody does, it is decoded for survivors only.
     policy: Policy,
     trials: Mutex<Trials>,
 }
 
 impl Skipping {
-    /// The columns that are decoded of every row.
-    pub(crate) fn whole_columns(&self) -> &[usize] {
-        &self.head.columns
-    }
-
     /// Of a source of the plan.
     pub(crate) fn new(source: usize, head: HeadCode, settings: &Adaptivity) -> Skipping {
         let policy = Policy::new(settings.decode_skipping != DecodeSkipping::Always, settings);

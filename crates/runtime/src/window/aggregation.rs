@@ -11,7 +11,7 @@ use crate::station::progress::{Forward, Progress};
 use millstream_abi::EntryLayout;
 use millstream_plan::window::{Timeline, WindowAssigner};
 use millstream_state::OutputTypes;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -38,7 +38,7 @@ pub(crate) struct Aggregation {
     /// What the watermark whose tables have been fired has reached. Written under the state's lock, read by every task when it starts.
     /// Release/acquire is more than needed, for the value only serves an assertion.
     fired: AtomicI64,
-    state: Mutex<Progress>,
+    pub(crate) progress: Mutex<Progress>,
 }
 
 /// What an advance of the inputs brings.
@@ -62,11 +62,11 @@ impl Aggregation {
         tables: OpenTables,
         strategy: Strategy,
     ) -> Aggregation {
-        let layout = Arc::clone(tables.layout());
+        let layout = Arc::clone(&tables.layout);
         let keeps_places = layout.accumulators.iter().any(|(accumulator, _)| accumulator.keeps_places());
-        let (fired, state) = (AtomicI64::new(i64::MIN), Mutex::new(Progress::new(inputs)));
+        let (fired, progress) = (AtomicI64::new(i64::MIN), Mutex::new(Progress::new(inputs)));
         let is_ordered = keeps_places && inputs > 1;
-        let lanes = (strategy.merge == MergeStrategy::Partition).then(|| KeyLanes::new(tables.first_lane()));
+        let lanes = (strategy.merge == MergeStrategy::Partition).then(|| KeyLanes::new(tables.owners.workers));
         Aggregation {
             assigner,
             timeline,
@@ -79,7 +79,7 @@ impl Aggregation {
             is_ordered,
             keeps_places,
             fired,
-            state,
+            progress,
         }
     }
 
@@ -114,14 +114,9 @@ impl Aggregation {
         }
     }
 
-    /// Locks the progress.
-    pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.state.lock()
-    }
-
     /// Takes over how far the inputs had come, before the first row.
     pub(crate) fn restore(&self, watermark: i64) {
-        let mut progress = self.progress();
+        let mut progress = self.progress.lock();
         *progress = Progress::restored(progress.inputs(), watermark);
         self.fired.store(self.timeline.reached(watermark), Ordering::Release);
     }
@@ -171,7 +166,7 @@ mod tests {
     }
 
     fn release(aggregation: &Aggregation, port: usize, watermark: i64, ended: bool) -> Option<Advance> {
-        let mut progress = aggregation.progress();
+        let mut progress = aggregation.progress.lock();
         progress.release(Port::new(port), Release { watermark, generation: 0, cut: i64::MIN, ended });
         aggregation.advance(&mut progress)
     }
@@ -194,10 +189,10 @@ mod tests {
     fn the_slowest_input_that_is_not_idle_decides() {
         let aggregation = tumbling(2);
         assert_eq!(release(&aggregation, 0, 50, false), None);
-        aggregation.progress().set_idle(Port::new(1), true);
-        let advance = aggregation.advance(&mut aggregation.progress()).unwrap();
+        aggregation.progress.lock().set_idle(Port::new(1), true);
+        let advance = aggregation.advance(&mut aggregation.progress.lock()).unwrap();
         assert_eq!((advance.forward.watermark, advance.forward.end), (50, None));
-        aggregation.progress().set_idle(Port::new(1), false);
+        aggregation.progress.lock().set_idle(Port::new(1), false);
         assert_eq!(release(&aggregation, 0, 90, false), None);
         assert_eq!(release(&aggregation, 1, 60, true).unwrap().forward.watermark, 60);
         let end = release(&aggregation, 0, 90, true).unwrap();

@@ -120,9 +120,9 @@ impl StoredMerge {
                 blocks += if table.is_of_checkpoint() { CHECKPOINT_BLOCK } else { block_bytes };
                 sources.push(in_files(table, partition, tables));
             }
-            let share = usize::try_from(tables.budget().limit() / GROUP_SHARE).unwrap_or(usize::MAX);
+            let share = usize::try_from(tables.budget.limit() / GROUP_SHARE).unwrap_or(usize::MAX);
             let most = share.max(blocks.saturating_mul(BLOCKS_OF_EACH));
-            self.current = Some(BlockMerge::new(tables.layout(), most, sources));
+            self.current = Some(BlockMerge::new(&tables.layout, most, sources));
         }
     }
 }
@@ -135,7 +135,7 @@ fn in_memory(
     types: &OutputTypes,
     block_bytes: usize,
 ) -> BlockSource {
-    let (layout, budget, types) = (Arc::clone(tables.layout()), Arc::clone(tables.budget()), types.clone());
+    let (layout, budget, types) = (Arc::clone(&tables.layout), Arc::clone(&tables.budget), types.clone());
     let mut at = 0;
     Box::new(std::iter::from_fn(move || {
         let (block, next) = partial.block_at(partition, at, block_bytes)?;
@@ -146,7 +146,7 @@ fn in_memory(
 
 /// The blocks of a partition of a table in files.
 fn in_files(table: Arc<Stored>, partition: usize, tables: &OpenTables) -> BlockSource {
-    let blocks = StoredBlocks::new(table, partition, tables.layout(), tables.budget());
+    let blocks = StoredBlocks::new(table, partition, &tables.layout, &tables.budget);
     Box::new(blocks.map(|block| block.map_err(BlockError)))
 }
 

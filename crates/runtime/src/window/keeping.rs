@@ -74,7 +74,7 @@ impl WindowStation {
         let (windows, state) = (&self.windows, &from.manifest().aggregations[self.number]);
         let wrong = |what: &str| damaged(Damaged(what.into()));
         windows.restore(state.watermark);
-        windows.tables.restore(restored_tables(windows, &state.tables, from)?);
+        *windows.tables.frozen.lock() = restored_tables(windows, &state.tables, from)?;
         if let (Some(overlap), Some((last, until))) = (&windows.overlap, state.swept) {
             // Windows between the two are looked at one by one.
             let all = overlap.overlap;
@@ -183,7 +183,7 @@ fn compacted(open: &OpenTables, mut tables: FrozenByNumber) -> Result<FrozenByNu
         }
         for tier in tiers.into_values().filter(|tier| tier.len() >= TIER) {
             let partials = tier.iter().map(|table| table.partial(open)).collect::<Result<Vec<_>, _>>()?;
-            let one = Arc::new(Frozen::compacted(Partial::compacted(&partials, open.budget())));
+            let one = Arc::new(Frozen::compacted(Partial::compacted(&partials, &open.budget)));
             open.replace(id, &tier, &one);
             tables.retain(|table| !tier.iter().any(|other| Arc::ptr_eq(other, table)));
             tables.push(one);
@@ -201,10 +201,10 @@ fn write_tables(
     let mut states = Vec::new();
     for (&id, tables) in tables {
         for table in tables {
-            if table.kept().is_none() {
-                table.keep(write_table(table, open, pack)?);
+            if table.kept.get().is_none() {
+                let _ = table.kept.set(write_table(table, open, pack)?);
             }
-            states.extend(table.kept().map(|kept| TableState { id, ..kept.clone() }));
+            states.extend(table.kept.get().map(|kept| TableState { id, ..kept.clone() }));
         }
     }
     Ok(states)

@@ -186,7 +186,7 @@ impl Station for WindowStation {
     }
 
     fn release(&self, port: Port, release: Release) -> Consequences {
-        self.windows.progress().release(port, release);
+        self.windows.progress.lock().release(port, release);
         self.settle()
     }
 
@@ -209,7 +209,7 @@ impl Station for WindowStation {
     }
 
     fn set_idle(&self, port: Port, is_idle: bool) -> (i64, Consequences) {
-        let mut progress = self.windows.progress();
+        let mut progress = self.windows.progress.lock();
         progress.set_idle(port, is_idle);
         let watermark = progress.watermark();
         drop(progress);
@@ -217,7 +217,7 @@ impl Station for WindowStation {
     }
 
     fn watermark(&self) -> i64 {
-        self.windows.progress().watermark()
+        self.windows.progress.lock().watermark()
     }
 
     fn output(&self) -> Option<(StreamId, i64)> {
@@ -225,7 +225,7 @@ impl Station for WindowStation {
     }
 
     fn await_cut(&self, generation: Generation) -> Awaited {
-        if self.windows.progress().await_cut(generation) { Awaited::Yes } else { Awaited::No }
+        if self.windows.progress.lock().await_cut(generation) { Awaited::Yes } else { Awaited::No }
     }
 
     fn describe(&self, manifest: &mut Manifest) {

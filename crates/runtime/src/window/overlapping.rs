@@ -66,7 +66,7 @@ impl WindowStation {
     /// The slices that no combiner has or will have: they can be spilled. Empty for windows that do not overlap.
     pub(super) fn slices_to_spill(&self, consequences: &mut Consequences) -> FrozenByNumber {
         let Some(overlap) = &self.windows.overlap else { return FrozenByNumber::new() };
-        let _progress = self.windows.progress();
+        let _progress = self.windows.progress.lock();
         let (mut sweep, mut swept) = (overlap.sweep.lock(), overlap.swept.lock());
         if !swept.is_by_blocks && !swept.tables.is_empty() {
             consequences.tasks.extend(self.combine_no_more(&mut sweep, &mut swept));

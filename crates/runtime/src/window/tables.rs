@@ -112,7 +112,7 @@ impl Taken {
             Taken::Own(_) => Kind::Own,
             Taken::Shared(_) => Kind::Shared,
             Taken::Array(_) => Kind::Array,
-            Taken::Frozen(table) => table.kind(),
+            Taken::Frozen(table) => table.kind,
         }
     }
 
@@ -323,9 +323,9 @@ pub(crate) type FrozenByNumber = BTreeMap<i64, Vec<Arc<Frozen>>>;
 /// See the file's description.
 #[derive(Debug)]
 pub(crate) struct OpenTables {
-    layout: Arc<EntryLayout>,
-    budget: Arc<MemoryBudget>,
-    owners: Owners,
+    pub(crate) layout: Arc<EntryLayout>,
+    pub(crate) budget: Arc<MemoryBudget>,
+    pub(super) owners: Owners,
     /// Whether tables may keep the entries of a dense range of keys in an array.
     dense: bool,
     /// Whether tables may be spilled.
@@ -333,7 +333,7 @@ pub(crate) struct OpenTables {
     /// Of even and of odd generations: two are written to at most (see `cuts`). Those of odd ones are made when there is one.
     generations: [OnceLock<Slices>; 2],
     /// Tables of earlier generations, whose windows are not complete. Nobody writes to them.
-    frozen: Mutex<FrozenByNumber>,
+    pub(super) frozen: Mutex<FrozenByNumber>,
     /// What the next shared table begins with.
     hint: Mutex<TableHint>,
     /// Tables that were sealed, for slices to come.
@@ -358,21 +358,11 @@ impl OpenTables {
         OpenTables { layout, budget, owners, dense, spills, generations, frozen, hint, free, free_shared, shapes }
     }
 
-    /// Of entries.
-    pub(crate) fn layout(&self) -> &Arc<EntryLayout> {
-        &self.layout
-    }
-
     /// Gives the memory up that is kept for slices to come.
     pub(crate) fn forget_free(&self) {
         while self.free.take().is_some() {}
         while self.free_shared.take().is_some() {}
         self.shapes.lock().clear();
-    }
-
-    /// The owner that is the first lane.
-    pub(crate) fn first_lane(&self) -> usize {
-        self.owners.workers
     }
 
     fn of(&self, generation: Generation) -> &OnceLock<Slices> {
@@ -451,11 +441,6 @@ impl OpenTables {
         }
     }
 
-    /// The memory that tables count in.
-    pub(crate) fn budget(&self) -> &Arc<MemoryBudget> {
-        &self.budget
-    }
-
     /// The tables that nobody writes to any more and whose windows are not complete.
     pub(crate) fn frozen(&self) -> FrozenByNumber {
         self.frozen.lock().clone()
@@ -464,7 +449,7 @@ impl OpenTables {
     /// Those of generations before this one.
     pub(crate) fn frozen_before(&self, generation: Generation) -> FrozenByNumber {
         let mut tables = self.frozen();
-        tables.values_mut().for_each(|tables| tables.retain(|table| table.generation() < generation));
+        tables.values_mut().for_each(|tables| tables.retain(|table| table.generation < generation));
         tables.retain(|_, tables| !tables.is_empty());
         tables
     }
@@ -478,11 +463,6 @@ impl OpenTables {
     fn is_full(&self, table: &Table) -> bool {
         let share = self.budget.limit() / (8 * self.owners.own.max(1) as u64);
         self.is_spilling_near() && table.is_fuller_than(usize::try_from(share).unwrap_or(usize::MAX))
-    }
-
-    /// Takes tables of a checkpoint over, before the first row.
-    pub(crate) fn restore(&self, tables: FrozenByNumber) {
-        *self.frozen.lock() = tables;
     }
 
     /// Bytes of the budget that are left for state.

@@ -42,7 +42,7 @@ impl WindowStation {
     /// Acts on the next step of the inputs, if there is one.
     fn step(&self, consequences: &mut Consequences) -> bool {
         let windows = &self.windows;
-        let mut progress = windows.progress();
+        let mut progress = windows.progress.lock();
         let step = windows.advance(&mut progress);
         let Some(Advance { forward, completes, is_rest }) = step else { return false };
         if let Some(generation) = forward.cut.filter(|_| !is_rest) {

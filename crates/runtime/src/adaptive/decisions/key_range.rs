@@ -78,22 +78,17 @@ impl KeyRangeCase {
     /// What to do with the range `used` so far, if any. Keys that lie outside of it are among those seen.
     pub(crate) fn choose(&self, used: Option<KeyRange>) -> Revision<KeyRange> {
         let Some(used) = used else { return self.begin() };
+        // Keys have moved on, or there are outliers, or rows have become few.
+        let anew = || match self.begin() {
+            Revision::Keep => Revision::GiveUp,
+            other => other,
+        };
         if !used.contains(self.seen) {
             let grown = union(used, self.seen).and_then(|keys| with_room(keys, used.len / 2 + LEAST_ROOM));
-            return match grown.filter(|&keys| self.pays(keys, 1.0)) {
-                Some(keys) => Revision::Use(keys),
-                // Keys have moved on, or there are outliers.
-                None => match self.begin() {
-                    Revision::Keep => Revision::GiveUp,
-                    other => other,
-                },
-            };
+            return grown.filter(|&keys| self.pays(keys, 1.0)).map_or_else(anew, Revision::Use);
         }
         if !self.pays(used, 1.0 / TABLES.margin) {
-            return match self.begin() {
-                Revision::Use(keys) => Revision::Use(keys),
-                _ => Revision::GiveUp,
-            };
+            return anew();
         }
         Revision::Keep
     }

@@ -21,12 +21,12 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug)]
 pub(crate) struct Frozen {
     /// Of its rows.
-    generation: Generation,
-    kind: Kind,
+    pub(super) generation: Generation,
+    pub(super) kind: Kind,
     entries: usize,
     form: Mutex<Form>,
     /// Where it is kept by checkpoints.
-    kept: OnceLock<TableState>,
+    pub(crate) kept: OnceLock<TableState>,
 }
 
 /// Generation of tables that belong before any cut to come.
@@ -88,30 +88,9 @@ impl Frozen {
         }
     }
 
-    /// The generation of its rows, or one before.
-    pub(super) fn generation(&self) -> Generation {
-        self.generation
-    }
-
-    /// What it was.
-    pub(crate) fn kind(&self) -> Kind {
-        self.kind
-    }
-
     /// Number of entries when it was taken.
     pub(crate) fn len(&self) -> usize {
         self.entries
-    }
-
-    /// Where checkpoints keep it, if they do.
-    pub(crate) fn kept(&self) -> Option<&TableState> {
-        self.kept.get()
-    }
-
-    /// Notes where checkpoints keep it.
-    pub(crate) fn keep(&self, state: TableState) {
-        // The checkpointing thread is the only one, and looks before it writes.
-        let _ = self.kept.set(state);
     }
 
     /// Whether its contents are in files only.
