@@ -182,24 +182,21 @@ struct Threads {
 impl Threads {
     fn start(&mut self, query: &Arc<Query>, topology: &Topology, adviser: Adviser) -> Result<(), Diagnostic> {
         if adviser.is_needed(query) {
-            let shared = Arc::clone(query);
-            self.adviser = Some(spawn("adviser".into(), move || adviser.run(&shared))?);
+            self.adviser = Some(spawn("adviser".into(), query, move |query| adviser.run(query))?);
         }
         if let Some(messages) = query.host().checkpointing.as_ref().and_then(|checkpointing| checkpointing.listen()) {
-            let shared = Arc::clone(query);
-            self.checkpoints = Some(spawn("checkpoints".into(), move || {
+            self.checkpoints = Some(spawn("checkpoints".into(), query, move |query| {
                 never_interrupt();
-                let written = caught("the checkpointing thread", || write_checkpoints(&shared, messages));
-                written.inspect_err(|diagnostic| shared.fail(diagnostic.clone()))
+                let written = caught("the checkpointing thread", || write_checkpoints(query, messages));
+                written.inspect_err(|diagnostic| query.fail(diagnostic.clone()))
             })?);
         }
         if query.host().spilling.needs_thread() {
             query.host().flow.expect_spilling();
-            let shared = Arc::clone(query);
-            self.spilling = Some(spawn("spilling".into(), move || {
+            self.spilling = Some(spawn("spilling".into(), query, |query| {
                 never_interrupt();
-                let spilled = caught("the spilling thread", || spill_when_asked(&shared));
-                spilled.unwrap_or_else(|diagnostic| shared.fail(diagnostic));
+                let spilled = caught("the spilling thread", || spill_when_asked(query));
+                spilled.unwrap_or_else(|diagnostic| query.fail(diagnostic));
             })?);
         }
         let cores =
@@ -207,20 +204,19 @@ impl Threads {
         for index in 0..topology.nodes.len() {
             let fitting = topology.cores[index].and_then(|id| cores.iter().find(|core| core.id == id));
             let core = fitting.or_else(|| cores.get(index % cores.len().max(1))).copied();
-            let (shared, node) = (Arc::clone(query), topology.nodes[index]);
-            self.workers.push(spawn(format!("worker-{index}"), move || {
+            let node = topology.nodes[index];
+            self.workers.push(spawn(format!("worker-{index}"), query, move |query| {
                 // A core that cannot be had is no reason not to work.
                 let _pinned = core.is_some_and(core_affinity::set_for_current);
-                worker::work(&shared, index, node);
+                worker::work(query, index, node);
             })?);
         }
         for (source, runtime) in query.sources().iter().enumerate() {
             for reader in 0..runtime.readers {
                 query.reader_came();
-                let shared = Arc::clone(query);
-                self.readers.push(spawn(format!("reader-{source}-{reader}"), move || {
-                    read(&shared, source);
-                    shared.reader_left();
+                self.readers.push(spawn(format!("reader-{source}-{reader}"), query, move |query| {
+                    read(query, source);
+                    query.reader_left();
                 })?);
             }
         }
@@ -250,10 +246,10 @@ impl Threads {
 
 fn spawn<T: Send + 'static>(
     name: String,
-    body: impl FnOnce() -> T + Send + 'static,
+    query: &Arc<Query>,
+    body: impl FnOnce(&Query) -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, Diagnostic> {
-    thread::Builder::new()
-        .name(name)
-        .spawn(body)
-        .map_err(|e| Diagnostic::new(code::WORKER_FAILED, format!("a thread cannot be started: {e}")))
+    let query = Arc::clone(query);
+    let thread = thread::Builder::new().name(name).spawn(move || body(&query));
+    thread.map_err(|e| Diagnostic::new(code::WORKER_FAILED, format!("a thread cannot be started: {e}")))
 }

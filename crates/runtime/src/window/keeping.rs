@@ -129,13 +129,11 @@ impl WindowStation {
 
     fn write_blocks(&self, table: &Frozen, writer: &mut SpillWriter) -> Result<Vec<Vec<BlobRef>>, Diagnostic> {
         let (spilling, partial) = (&self.host.spilling, table.partial(&self.windows.tables)?);
-        let mut partitions = Vec::with_capacity(PARTITIONS);
-        for partition in 0..PARTITIONS {
+        let mut written = |partition| {
             let blocks = partial.blocks_of(partition, spilling.block_bytes());
-            let blobs = blocks.map(|block| writer.write(&block)).collect::<io::Result<_>>();
-            partitions.push(blobs.map_err(|e| spilling.failed(&e))?);
-        }
-        Ok(partitions)
+            blocks.map(|block| writer.write(&block)).collect::<io::Result<_>>()
+        };
+        (0..PARTITIONS).map(&mut written).collect::<io::Result<_>>().map_err(|e| spilling.failed(&e))
     }
 }
 
@@ -212,22 +210,15 @@ fn write_tables(
 
 /// Writes a table; one that is spilled is copied block by block.
 fn write_table(table: &Frozen, open: &OpenTables, pack: &mut PackWriter) -> Result<TableState, StoreFault> {
-    let mut partitions = vec![Vec::new(); PARTITIONS];
-    let entries = match table.stored() {
+    let (entries, partitions) = match table.stored() {
         Some(stored) => {
-            for (partition, blobs) in partitions.iter_mut().enumerate() {
-                for block in stored.blocks(partition) {
-                    blobs.push(pack.write(&block?)?);
-                }
-            }
-            table.len()
+            let mut copied = |partition| stored.blocks(partition).map(|block| Ok(pack.write(&block?)?)).collect();
+            (table.len(), (0..PARTITIONS).map(&mut copied).collect::<Result<_, StoreFault>>()?)
         }
         None => {
             let partial = table.partial(open)?;
-            for (partition, blobs) in partitions.iter_mut().enumerate() {
-                *blobs = partial.blocks(partition).map(|block| pack.write(&block)).collect::<io::Result<_>>()?;
-            }
-            partial.len()
+            let mut written = |partition| partial.blocks(partition).map(|block| pack.write(&block)).collect();
+            (partial.len(), (0..PARTITIONS).map(&mut written).collect::<io::Result<_>>()?)
         }
     };
     Ok(TableState { id: 0, entries: entries as u64, partitions })
