@@ -179,11 +179,10 @@ impl AdaptedProgram {
     /// Tells the aggregation whose tables it updates what it knows of the keys, and learns what that knows of slices.
     fn confer(&mut self, slices: &SliceFacts) {
         if let Some(summary) = self.profile.keys.summary() {
-            slices.note_skew(summary.heavy);
+            *slices.heavy.lock() = summary.heavy;
         }
-        if let Some(rows) = slices.rows_per_slice() {
-            self.profile.times.fired = Some(rows);
-        }
+        let rows = *slices.rows.lock();
+        self.profile.times.fired = rows.or(self.profile.times.fired);
     }
 
     /// At the end of a query whose operators are to be measured: what each filter costs a row, as the current variant applies

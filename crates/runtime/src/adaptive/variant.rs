@@ -10,7 +10,6 @@ use arrow_array::ArrayRef;
 use millstream_codegen::kernel::{Kernel, Tier};
 use millstream_codegen::specialise::{Choices, Specialised};
 use parking_lot::Mutex;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
@@ -157,12 +156,5 @@ impl VariantSlot {
             let columns = columns.iter().map(|column| column.slice(0, rows)).collect();
             *self.0.sample.lock() = Some(Sample { columns, rows });
         }
-    }
-}
-
-impl fmt::Debug for VariantSlot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let variant = self.current();
-        write!(f, "VariantSlot(variant {}, {})", variant.number, variant.tier())
     }
 }

@@ -154,7 +154,7 @@ impl WindowStation {
     /// Whether a window is merged block by block: a window of one slice, some of whose tables are in files, or whose rows would take
     /// much memory.
     pub(super) fn is_merged_by_blocks(&self, firing: &Firing) -> bool {
-        self.host.spilling.is_eager() || firing.has_stored_tables() || self.is_heavy(firing)
+        self.host.spilling.is_eager() || !firing.stored.lock().is_empty() || self.is_heavy(firing)
     }
 
     fn is_heavy(&self, firing: &Firing) -> bool {

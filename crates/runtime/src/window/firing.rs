@@ -125,11 +125,6 @@ impl Firing {
         self.first_unit + group as u64
     }
 
-    /// The unit that a lane puts out for it, if it is a window.
-    pub(crate) fn first_output(&self, lane: usize) -> Option<u64> {
-        self.window.map(|_| self.unit(lane))
-    }
-
     /// Its tables that are in memory; all have been sealed.
     pub(crate) fn sealed_tables(&self) -> Vec<Arc<Partial>> {
         self.slices.lock().iter().flat_map(|(_, partials)| partials).cloned().collect()
@@ -138,11 +133,6 @@ impl Firing {
     /// Its tables that are in files.
     pub(crate) fn stored_tables(&self) -> Vec<Arc<Stored>> {
         self.stored.lock().iter().map(|(_, table)| Arc::clone(table)).collect()
-    }
-
-    /// Whether there are any.
-    pub(crate) fn has_stored_tables(&self) -> bool {
-        !self.stored.lock().is_empty()
     }
 
     /// The partitions of a range.

@@ -25,7 +25,7 @@ impl WindowStation {
         let (mut sweep, mut swept) = (overlap.sweep.lock(), overlap.swept.lock());
         let (spilling, windows) = (&self.host.spilling, overlap.overlap);
         // Not while tables wait for their first window: they enter with that.
-        let may_combine = swept.is_by_blocks && sweep.is_none_waiting();
+        let may_combine = swept.is_by_blocks && sweep.waiting.is_empty();
         if may_combine && !spilling.is_eager() && !spilling.is_short() && !swept.is_any_stored() {
             swept.is_by_blocks = false;
             swept.combine_again();

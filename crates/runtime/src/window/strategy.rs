@@ -125,7 +125,7 @@ impl Strategy {
 
     fn note_fired(&self, fired: Fired, memory_left: u64) -> Option<Decision> {
         let rows = self.rows.swap(0, Relaxed) as f64;
-        self.facts.note_rows(rows / fired.slices);
+        *self.facts.rows.lock() = Some(rows / fired.slices).filter(|&rows| rows > 0.0);
         let switch = self.estimated(&fired, rows).and_then(|filled| self.judge_appending(filled, memory_left));
         if switch.is_some() {
             return switch;
@@ -161,7 +161,8 @@ impl Strategy {
 
     /// What private tables would be like instead of shared ones.
     fn unshared(&self, shared: Filled) -> Filled {
-        let (workers, rows) = (self.situation.workers as f64, (1.0 - self.facts.heavy()) * shared.rows / shared.tables);
+        let (workers, rows) =
+            (self.situation.workers as f64, (1.0 - *self.facts.heavy.lock()) * shared.rows / shared.tables);
         let keys = different(drawn_from(rows, shared.keys / shared.tables), rows / workers);
         let tables = workers * shared.tables;
         Filled { tables, keys: keys * tables, ..shared }
@@ -189,7 +190,7 @@ impl Strategy {
     fn judge_appending(&self, filled: Filled, memory_left: u64) -> Option<Decision> {
         let is_open = self.merge == MergeStrategy::Auto;
         let sharing = (&self.situation, is_open);
-        let decision = self.appending.judge(filled, sharing, self.facts.heavy(), memory_left)?;
+        let decision = self.appending.judge(filled, sharing, *self.facts.heavy.lock(), memory_left)?;
         if is_open {
             self.is_global.store(false, Relaxed);
         }
@@ -197,7 +198,7 @@ impl Strategy {
     }
 
     fn judge(&self, seen: Seen) -> Option<Decision> {
-        let chosen = self.situation.choose(self.sharing(false), seen, self.facts.heavy());
+        let chosen = self.situation.choose(self.sharing(false), seen, *self.facts.heavy.lock());
         let is_global = chosen == Sharing::Global;
         if self.is_global.swap(is_global, Relaxed) == is_global {
             return None;

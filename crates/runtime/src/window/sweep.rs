@@ -11,7 +11,7 @@ pub(crate) struct Sweep {
     /// End of the last window, and of the last window that holds a slice taken so far.
     pub(crate) reached: Option<(i64, i64)>,
     /// Tables that were taken and whose first window has not been fired, by its end and by slice.
-    waiting: BTreeMap<i64, BTreeMap<i64, Vec<Taken>>>,
+    pub(crate) waiting: BTreeMap<i64, BTreeMap<i64, Vec<Taken>>>,
     /// Jobs of the lanes so far.
     jobs: u64,
 }
@@ -68,11 +68,6 @@ impl Sweep {
             due.push(DueWindow { end, enters, is_last: until <= end && self.waiting.is_empty() });
         }
         due
-    }
-
-    /// Whether no table waits for its first window.
-    pub(crate) fn is_none_waiting(&self) -> bool {
-        self.waiting.is_empty()
     }
 }
 

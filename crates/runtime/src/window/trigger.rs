@@ -203,7 +203,7 @@ impl WindowStation {
     pub(super) fn combine(&self, lane: usize, output: Option<Unconsumed>) -> Result<Consequences, Diagnostic> {
         let overlap = self.windows.overlap.as_ref();
         let overlap = overlap.ok_or_else(|| Diagnostic::bug("windows that do not overlap were combined"))?;
-        let next = overlap.lanes[lane].next(|firing| (firing.end(), firing.first_output(lane)));
+        let next = overlap.lanes[lane].next(|firing| (firing.end(), firing.window.map(|_| firing.unit(lane))));
         let (end, first) = next.unwrap_or((i64::MAX, None));
         if let (None, Some(unit)) = (&output, first)
             && !self.host.may_put_out(&self.output, unit)

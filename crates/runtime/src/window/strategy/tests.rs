@@ -24,7 +24,7 @@ fn slices_are_judged_when_they_fire() {
     assert_eq!(strategy.sharing(false), Sharing::Local);
     let switch = strategy.note_entries(entries, 0).expect("many keys");
     assert!(switch.observed.contains("10000000 rows") && switch.decided.contains("share"), "{switch:?}");
-    assert_eq!(strategy.facts.rows_per_slice(), Some(10_000_000.0));
+    assert_eq!(*strategy.facts.rows.lock(), Some(10_000_000.0));
     assert_eq!(strategy.sharing(false), Sharing::Global);
     strategy.note_task(10_000_000);
     assert_eq!(strategy.note_entries(10, 10), None);
@@ -32,7 +32,7 @@ fn slices_are_judged_when_they_fire() {
     strategy.note_task(10_000_000);
     assert!(strategy.note_entries(0, 10).is_some());
     assert_eq!(strategy.sharing(false), Sharing::Local);
-    strategy.facts.note_skew(0.9);
+    *strategy.facts.heavy.lock() = 0.9;
     strategy.note_task(10_000_000);
     assert_eq!(strategy.note_entries(entries, 0), None);
     assert_eq!(strategy.sharing(false), Sharing::Local, "heavy keys stay private");
