@@ -21,7 +21,6 @@ use crate::worker;
 use millstream_sync::epochs::End;
 use millstream_types::{Diagnostic, code};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -140,7 +139,7 @@ fn checkpoint_if_due(query: &Query, now: Instant) -> Result<Option<Instant>, Dia
     let cut = || query.are_phases_open() && make_cut(query, true);
     let (next, has_begun) = checkpointing.begin_if_due(now, asked, cut)?;
     if has_begun {
-        query.host().stats.checkpoints.begun.fetch_add(1, Ordering::Relaxed);
+        query.host().stats.checkpoints.counts.lock().begun += 1;
     }
     Ok(next)
 }

@@ -73,21 +73,15 @@ impl Adviser {
         self.compile(&self.codes.all, query);
         let mut units = self.units(query);
         let mut is_spare_left = !self.codes.spare.is_empty();
-        while !query.is_over() {
-            let is_learning = units.iter().any(AdaptedProgram::is_learning);
-            thread::park_timeout(if !adapts {
-                SPARE_AFTER
-            } else if is_learning {
-                SOON
-            } else {
-                LATER
+        while !query.is_over() && (adapts || is_spare_left) {
+            thread::park_timeout(match units.iter().any(AdaptedProgram::is_learning) {
+                _ if !adapts => SPARE_AFTER,
+                true => SOON,
+                false => LATER,
             });
             if is_spare_left && started.elapsed() >= SPARE_AFTER {
                 self.compile(&self.codes.spare, query);
                 is_spare_left = false;
-            }
-            if !adapts && !is_spare_left {
-                return;
             }
             if !adapts {
                 continue;
@@ -99,10 +93,11 @@ impl Adviser {
                 workers: query.host().config.workers,
                 memory_left: memory.limit().saturating_sub(memory.used()),
                 nanos_per_row: None,
+                events: &query.host().stats.events,
             };
             for unit in &mut units {
                 let slices = unit.aggregation.map(|aggregation| &*self.facts[aggregation]);
-                unit.tick(around, slices, &mut |program| self.kernel(program, query), &query.host().stats.events);
+                unit.tick(around, slices, &mut |program| self.kernel(program, query));
                 unit.tell(around.now, &query.host().stats.programs);
             }
         }

@@ -8,6 +8,7 @@ use super::decisions::costs::{Caches, GUARD, VALIDITY};
 use super::decisions::filters::{self, FilterCost};
 use super::decisions::hysteresis::{COMPILED, Hysteresis, TABLES, Trust};
 use super::decisions::{few_values, key_range};
+use super::events::EventLog;
 use super::facts::Facts;
 use super::signals::Profile;
 use super::watch::SampleWatch;
@@ -25,7 +26,7 @@ const LEAST_ROWS: u64 = 2048;
 
 /// What of a run matters to a choice.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Surroundings {
+pub(crate) struct Surroundings<'a> {
     /// Since the start of the run.
     pub(crate) now: Duration,
     /// Workers that run the program.
@@ -34,6 +35,8 @@ pub(crate) struct Surroundings {
     pub(crate) memory_left: u64,
     /// What a row costs as it is, in nanoseconds, if that is known.
     pub(crate) nanos_per_row: Option<f64>,
+    /// Where decisions are told.
+    pub(crate) events: &'a EventLog,
 }
 
 /// What a choice is made by: the program, its rows, and the run.
@@ -43,7 +46,7 @@ pub(crate) struct Known<'a> {
     pub(crate) facts: &'a Facts,
     pub(crate) profile: &'a Profile,
     pub(crate) watch: &'a SampleWatch,
-    pub(crate) around: Surroundings,
+    pub(crate) around: Surroundings<'a>,
 }
 
 impl<'a> Known<'a> {

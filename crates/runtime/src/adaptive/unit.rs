@@ -16,7 +16,7 @@
 use super::choice::Decision;
 use super::choosing::{Choosing, Chosen, Known, Surroundings};
 use super::decisions::hysteresis::{COMPILED, Hysteresis};
-use super::events::{EventId, EventLog};
+use super::events::EventId;
 use super::facts::Facts;
 use super::signals::meter::{Change, ChangeDetector, Metered};
 use super::signals::{KeyProfile, Profile};
@@ -140,10 +140,9 @@ impl AdaptedProgram {
     /// Looks at what has happened since the last time, and acts on it. `slices` are those of its aggregation.
     pub(crate) fn tick(
         &mut self,
-        mut around: Surroundings,
+        mut around: Surroundings<'_>,
         slices: Option<&SliceFacts>,
         make: &mut MakeKernel<'_>,
-        events: &EventLog,
     ) {
         let now = around.now;
         if self.look()
@@ -156,13 +155,13 @@ impl AdaptedProgram {
             self.sample_at = now + if self.burst > 0 { SAMPLE_SOON } else { SAMPLE_LATER };
             self.burst = self.burst.saturating_sub(1);
         }
-        self.read_meter(events, now);
+        self.read_meter(around);
         around.nanos_per_row = self.nanos_per_row;
         match self.trial.take() {
-            Some(trial) => self.trial = self.judge(trial, events, now),
+            Some(trial) => self.trial = self.judge(trial, around),
             None if now >= self.choose_at => {
                 self.choose_at = now + CHOOSE_EVERY;
-                self.choose(around, make, events);
+                self.choose(around, make);
             }
             None => {}
         }
@@ -227,7 +226,7 @@ impl AdaptedProgram {
     }
 
     /// What the current variant has cost since the last time, and how often its assumptions broke.
-    fn read_meter(&mut self, events: &EventLog, now: Duration) {
+    fn read_meter(&mut self, around: Surroundings<'_>) {
         let current = self.code.slot.current();
         if current.specialised().is_none() && current.number != self.generic.number {
             // Machine code has come. What was on trial was compared with the interpreter.
@@ -244,20 +243,20 @@ impl AdaptedProgram {
         if change.is_some() {
             self.doubt = change;
             self.burst = BURST;
-            self.sample_at = now;
+            self.sample_at = around.now;
         }
         if let Some(special) = current.specialised() {
             let broken = special.deoptimisations() - self.deoptimisations;
             self.deoptimisations = special.deoptimisations();
             if broken as f64 > MOST_BROKEN * since.buffers as f64 {
                 let assumed = format!("variant {} assumes in {broken} of {} buffers", current.number, since.buffers);
-                self.give_up(special, &assumed, events, now);
+                self.give_up(special, &assumed, around);
             }
         }
     }
 
     /// Goes back to generic code because assumptions do not hold.
-    fn give_up(&mut self, special: &Specialised, assumed: &str, events: &EventLog, now: Duration) {
+    fn give_up(&mut self, special: &Specialised, assumed: &str, Surroundings { now, events, .. }: Surroundings<'_>) {
         let (columns, keys) = special.broken();
         self.choosing.broke(&columns, keys, now);
         if keys {
@@ -287,7 +286,7 @@ impl AdaptedProgram {
         self.detector = ChangeDetector::default();
     }
 
-    fn choose(&mut self, around: Surroundings, make: &mut MakeKernel<'_>, events: &EventLog) {
+    fn choose(&mut self, around: Surroundings<'_>, make: &mut MakeKernel<'_>) {
         let current = self.code.slot.current();
         let program = &self.code.lowered.program;
         let AdaptedProgram { facts, profile, watch, .. } = &*self;
@@ -311,7 +310,7 @@ impl AdaptedProgram {
             true => format!("{name} from now on, as it is set: {decided}"),
             false => format!("{name} on trial: {decided}"),
         };
-        let event = events.note(around.now, &program.name, Decision { observed, decided });
+        let event = around.events.note(around.now, &program.name, Decision { observed, decided });
         if chosen.is_forced {
             return self.adopt(variant);
         }
@@ -331,7 +330,7 @@ impl AdaptedProgram {
     }
 
     /// The trial, unless it is decided.
-    fn judge(&mut self, trial: Trial, events: &EventLog, now: Duration) -> Option<Trial> {
+    fn judge(&mut self, trial: Trial, Surroundings { now, events, .. }: Surroundings<'_>) -> Option<Trial> {
         let current = self.code.slot.current();
         let tried = trial.variant.meter.read().since(trial.tried_at_start);
         let used = current.meter.read().since(trial.current_at_start);

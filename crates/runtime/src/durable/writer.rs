@@ -204,9 +204,9 @@ impl<'a> Writer<'a> {
         let oldest = kept.get(self.config.retained.max(1) - 1).copied().unwrap_or(0);
         let read = self.checkpointing.files_read();
         self.config.checkpoints.delete(|checkpoint| checkpoint < oldest, read).map_err(failed)?;
-        let stats = &self.query.host().stats.checkpoints;
-        stats.bytes.fetch_add(manifest.bytes_written, Relaxed);
-        stats.state_bytes.store(manifest.state_bytes(), Relaxed);
+        let mut counts = self.query.host().stats.checkpoints.counts.lock();
+        counts.bytes_written += manifest.bytes_written;
+        counts.state_bytes = manifest.state_bytes();
         Ok(())
     }
 }

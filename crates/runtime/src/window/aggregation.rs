@@ -10,7 +10,6 @@ use crate::config::MergeStrategy;
 use crate::station::progress::{Forward, Progress};
 use millstream_abi::EntryLayout;
 use millstream_plan::window::{Timeline, WindowAssigner};
-use millstream_state::OutputTypes;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -22,7 +21,6 @@ pub(crate) struct Aggregation {
     /// watermarks as they are.
     pub(crate) timeline: Timeline,
     pub(crate) layout: Arc<EntryLayout>,
-    pub(crate) types: OutputTypes,
     /// The tables of slices that are not complete.
     pub(crate) tables: Arc<OpenTables>,
     /// Which tables its rows go to.
@@ -56,7 +54,6 @@ impl Aggregation {
     /// With `inputs` channels that end in it.
     pub(crate) fn new(
         (assigner, timeline): (WindowAssigner, Timeline),
-        types: OutputTypes,
         inputs: usize,
         overlap: Option<OverlappingWindows>,
         tables: OpenTables,
@@ -71,7 +68,6 @@ impl Aggregation {
             assigner,
             timeline,
             layout,
-            types,
             tables: Arc::new(tables),
             strategy,
             overlap,
@@ -147,22 +143,21 @@ mod tests {
     use crate::ids::Port;
     use crate::window::tables::Owners;
     use millstream_plan::window::Slicing;
-    use millstream_state::MemoryBudget;
+    use millstream_state::{MemoryBudget, OutputTypes};
     use millstream_sync::epochs::{End, Release};
 
     fn tumbling(inputs: usize) -> Aggregation {
         let layout = Arc::new(EntryLayout::new(&[], &[]));
-        let types = OutputTypes { keys: vec![], outputs: vec![] };
         let slicing = Slicing { size_ms: 10, offset_ms: 0 };
         let tables = OpenTables::new(
-            Arc::clone(&layout),
+            (Arc::clone(&layout), OutputTypes { keys: vec![], outputs: vec![] }),
             Owners { own: 1, nodes: 0, workers: 1 },
             (true, false),
             &MemoryBudget::new(1 << 20),
         );
         let strategy = Strategy::new(&RunConfig::default(), &layout, None, Default::default());
         let windows = (WindowAssigner::Tumble(slicing), Timeline::Own);
-        Aggregation::new(windows, types, inputs, None, tables, strategy)
+        Aggregation::new(windows, inputs, None, tables, strategy)
     }
 
     fn release(aggregation: &Aggregation, port: usize, watermark: i64, ended: bool) -> Option<Advance> {

@@ -1,7 +1,6 @@
 //! What outlives a window's process, or does not fit into memory: parts of checkpoints, and tables in files.
 
 use super::WindowStation;
-use super::aggregation::Aggregation;
 use super::tables::frozen::Frozen;
 use super::tables::{FrozenByNumber, OpenTables};
 use crate::buffer::Generation;
@@ -74,7 +73,7 @@ impl WindowStation {
         let (windows, state) = (&self.windows, &from.manifest().aggregations[self.number]);
         let wrong = |what: &str| damaged(Damaged(what.into()));
         windows.restore(state.watermark);
-        *windows.tables.frozen.lock() = restored_tables(windows, &state.tables, from)?;
+        *windows.tables.frozen.lock() = restored_tables(&state.tables, from)?;
         if let (Some(overlap), Some((last, until))) = (&windows.overlap, state.swept) {
             // Windows between the two are looked at one by one.
             let all = overlap.overlap;
@@ -87,7 +86,7 @@ impl WindowStation {
             }
             overlap.sweep.lock().reached = Some((last, until));
             let mut swept = overlap.swept.lock();
-            swept.tables = restored_tables(windows, &state.slices, from)?;
+            swept.tables = restored_tables(&state.slices, from)?;
             swept.combine_again();
         }
         Ok(())
@@ -120,8 +119,7 @@ impl WindowStation {
             }
             let files = writer.finish().map_err(|e| spilling.failed(&e))?;
             spilled += written.len();
-            let types = &self.windows.types;
-            written.into_iter().for_each(|(table, blobs)| table.spill(&files, blobs, types.clone()));
+            written.into_iter().for_each(|(table, blobs)| table.spill(&files, blobs));
             self.windows.tables.forget_free();
         }
         Ok(spilled)
@@ -138,11 +136,7 @@ impl WindowStation {
 }
 
 /// Tables of a checkpoint, which are read when they are needed.
-fn restored_tables(
-    windows: &Aggregation,
-    states: &[TableState],
-    from: &Restored<'_>,
-) -> Result<FrozenByNumber, Diagnostic> {
+fn restored_tables(states: &[TableState], from: &Restored<'_>) -> Result<FrozenByNumber, Diagnostic> {
     let mut tables = FrozenByNumber::new();
     for state in states {
         if state.partitions.len() != PARTITIONS {
@@ -152,7 +146,7 @@ fn restored_tables(
         if state.entries > bytes {
             return Err(damaged(Damaged("a table has more entries than bytes".into())));
         }
-        let frozen = Frozen::restored(Arc::clone(from.store()), state.clone(), windows.types.clone());
+        let frozen = Frozen::restored(Arc::clone(from.store()), state.clone());
         frozen.stored().iter().for_each(|stored| from.keep(stored));
         tables.entry(state.id).or_default().push(Arc::new(frozen));
     }

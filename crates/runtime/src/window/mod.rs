@@ -129,7 +129,7 @@ impl WindowStation {
         };
         let owners = Owners { own: config.workers + lanes, nodes, workers: config.workers };
         let spills = config.spill.mode != SpillMode::Never;
-        let tables = OpenTables::new(Arc::clone(&layout), owners, (config.dense_tables, spills), budget);
+        let tables = OpenTables::new((Arc::clone(&layout), types), owners, (config.dense_tables, spills), budget);
         let windows = (plan.assigner, plan.timeline);
         Ok(WindowStation {
             number,
@@ -137,7 +137,7 @@ impl WindowStation {
             host: Arc::clone(host),
             stats: Arc::clone(&host.stats.aggregations[number]),
             output: Arc::clone(output),
-            windows: Aggregation::new(windows, types, inputs, overlap, tables, strategy),
+            windows: Aggregation::new(windows, inputs, overlap, tables, strategy),
             merges: Mutex::default(),
         })
     }

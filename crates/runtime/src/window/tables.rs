@@ -49,7 +49,9 @@ use super::table_ids::TableIds;
 use crate::buffer::Generation;
 use frozen::{Frozen, Stored};
 use millstream_abi::{EntryLayout, KeyRange};
-use millstream_state::{ArrayShape, ArrayTable, MemoryBudget, MemoryClass, Partial, SharedTable, Table, TableHint};
+use millstream_state::{
+    ArrayShape, ArrayTable, MemoryBudget, MemoryClass, OutputTypes, Partial, SharedTable, Table, TableHint,
+};
 use millstream_sync::pool::Pool;
 use millstream_sync::slices::SliceRing;
 use millstream_types::Diagnostic;
@@ -324,6 +326,8 @@ pub(crate) type FrozenByNumber = BTreeMap<i64, Vec<Arc<Frozen>>>;
 #[derive(Debug)]
 pub(crate) struct OpenTables {
     pub(crate) layout: Arc<EntryLayout>,
+    /// Of the output.
+    pub(crate) types: OutputTypes,
     pub(crate) budget: Arc<MemoryBudget>,
     pub(super) owners: Owners,
     /// Whether tables may keep the entries of a dense range of keys in an array.
@@ -346,7 +350,7 @@ pub(crate) struct OpenTables {
 impl OpenTables {
     /// Without slices. `dense`: as in `RunConfig::dense_tables`; `spills`: whether tables may be spilled.
     pub(crate) fn new(
-        layout: Arc<EntryLayout>,
+        (layout, types): (Arc<EntryLayout>, OutputTypes),
         owners: Owners,
         (dense, spills): (bool, bool),
         budget: &Arc<MemoryBudget>,
@@ -355,7 +359,20 @@ impl OpenTables {
         let (budget, generations) = (Arc::clone(budget), Default::default());
         let (free, free_shared) = (Pool::new(FREE_TABLES), Pool::new(FREE_TABLES));
         let shapes = Mutex::new(Vec::new());
-        OpenTables { layout, budget, owners, dense, spills, generations, frozen, hint, free, free_shared, shapes }
+        OpenTables {
+            layout,
+            types,
+            budget,
+            owners,
+            dense,
+            spills,
+            generations,
+            frozen,
+            hint,
+            free,
+            free_shared,
+            shapes,
+        }
     }
 
     /// Gives the memory up that is kept for slices to come.
@@ -418,14 +435,13 @@ impl OpenTables {
 
     /// Notes that nobody writes tables of the generation before this one any more.
     pub(crate) fn freeze_before(&self, generation: Generation) {
-        let mut taken = TablesByNumber::new();
-        if let Some(slices) = self.of(Generation(generation.0 - 1)).get() {
+        let (before, mut taken) = (Generation(generation.0 - 1), TablesByNumber::new());
+        if let Some(slices) = self.of(before).get() {
             slices.take(|_| true, &mut taken);
         }
         let mut frozen = self.frozen.lock();
         for (number, tables) in taken {
             let tables = tables.into_iter().filter(|table| !table.is_empty());
-            let before = Generation(generation.0 - 1);
             frozen.entry(number).or_default().extend(tables.map(|table| Arc::new(Frozen::new(table, before))));
         }
     }

@@ -20,7 +20,6 @@ use crate::schedule::threads::Watch;
 use crate::station::progress::{Forward, Progress};
 use crate::station::{Consequences, Job, Parked, Task, Unconsumed, Until};
 use crate::stream::sequencer::Unit;
-use crate::window::ordered::Step;
 use millstream_plan::window::WindowAssigner;
 use millstream_state::{Merged, PARTITIONS, Table, merge};
 use millstream_types::Diagnostic;
@@ -216,11 +215,11 @@ impl WindowStation {
             consequences.parked.push(Parked { task, until: Until::Consumed(output) });
             return Ok(consequences);
         }
-        let step = overlap.lanes[lane].step(|state: &mut SliceLane, firing: &Arc<Firing>| {
+        let goes_on = overlap.lanes[lane].step(|state: &mut SliceLane, firing: &Arc<Firing>| {
             self.make_window(lane, overlap, state, firing)?;
             self.deliver_made((lane, overlap), state, firing, &mut output, &mut consequences)
         })?;
-        if step == Step::GoesOn {
+        if goes_on {
             consequences.then = Some(Job::new(WindowJob::Combine(lane, Some(output))));
         }
         self.fire_held(&mut consequences);
@@ -328,7 +327,7 @@ impl WindowStation {
             from = range.end;
             let rows = range.len();
             self.stats.rows_out.fetch_add(rows as u64, Ordering::Relaxed);
-            Some(Rows { columns: merged.columns(range, &self.windows.types, &window), rows, ..Rows::default() })
+            Some(Rows { columns: merged.columns(range, &self.windows.tables.types, &window), rows, ..Rows::default() })
         })
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::adaptive::EventLog;
 use crate::buffer::{Buffer, Rows, Stamp};
 use crate::config::Assume;
 use crate::staged::Staged;
@@ -84,10 +85,11 @@ impl Run {
             emit(lowered, kernel, columns, ROWS, &[i64::MIN], &mut functions, &mut |_| Flow::Stop).unwrap()
         });
         self.now += Duration::from_millis(10);
-        let around = Surroundings { now: self.now, workers: 1, memory_left: 1 << 30, nanos_per_row: None };
+        let around =
+            Surroundings { now: self.now, workers: 1, memory_left: 1 << 30, nanos_per_row: None, events: &self.events };
         let mut make =
             |program: &Program| Some(Arc::new(Interpreter::new(Arc::new(program.clone()))) as Arc<dyn Kernel>);
-        self.unit.tick(around, None, &mut make, &self.events);
+        self.unit.tick(around, None, &mut make);
         emitted.rows
     }
 
