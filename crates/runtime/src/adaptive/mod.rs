@@ -7,6 +7,7 @@
 //! ```
 //!
 //! - `signals`: what is known of the rows, from samples, and of the cost of processing them.
+//! - `choice`: the form that choices outside of programs have, too: of tables, windows and decoders (`window`, `source`).
 //! - `decisions`: what follows from it: pure functions with a cost model each, which can be tested without a query.
 //! - `adviser`: the thread that looks, chooses, compiles and replaces; a `unit` for each program that can be specialised.
 //! - `load`: what is adapted for the query as a whole: workers at work.

@@ -18,7 +18,7 @@ use super::tables::frozen::StoredBlocks;
 use super::{WindowJob, WindowStation};
 use crate::buffer::Rows;
 use crate::durable::blobs::damaged;
-use crate::station::{Consequences, Job, Parked, Task, Unconsumed, Until};
+use crate::station::{Consequences, Job, Task, Unconsumed, Until};
 use crate::stream::sequencer::Unit;
 use millstream_state::{BlockMerge, MergeFault, Merged, Partial};
 use millstream_storage::Damaged;
@@ -177,9 +177,7 @@ impl WindowStation {
     ) -> Result<Consequences, Diagnostic> {
         let (windows, mut consequences) = (&self.windows, Consequences::default());
         if output.bytes() > self.host.spilling.most_unconsumed() {
-            let until = Until::Consumed(output);
-            consequences.parked.push(Parked { task: self.merge_task(merge), until });
-            return Ok(consequences);
+            return Ok(Consequences::parked(self.merge_task(merge), Until::Consumed(output)));
         }
         let (unit, before, place) =
             (merge.unit(), self.before(&merge.firing), Some(merge.firing.partitions(merge.group).start));

@@ -18,7 +18,7 @@ use crate::adaptive::Decision;
 use crate::buffer::Rows;
 use crate::schedule::threads::Watch;
 use crate::station::progress::{Forward, Progress};
-use crate::station::{Consequences, Job, Parked, Task, Unconsumed, Until};
+use crate::station::{Consequences, Job, Task, Unconsumed, Until};
 use crate::stream::sequencer::Unit;
 use millstream_plan::window::WindowAssigner;
 use millstream_state::{Merged, PARTITIONS, Table, merge};
@@ -170,17 +170,12 @@ impl WindowStation {
         }
     }
 
-    /// Has a job wait until its first unit may be put out.
-    fn park(&self, unit: u64, end: i64, job: WindowJob) -> Consequences {
-        let parked = Parked { task: self.task(end, job), until: Until::Next(self.output.id, unit) };
-        Consequences { parked: vec![parked], ..Consequences::default() }
-    }
-
     /// Merges one range of partitions in memory, if its rows may be put out.
     pub(super) fn merge_in_turn(&self, firing: Arc<Firing>, group: usize) -> Result<Consequences, Diagnostic> {
         let unit = firing.unit(group);
         if !self.host.may_put_out(&self.output, unit) {
-            return Ok(self.park(unit, firing.end(), WindowJob::Merge(firing, group)));
+            let task = self.task(firing.end(), WindowJob::Merge(firing, group));
+            return Ok(Consequences::parked(task, Until::Next(self.output.id, unit)));
         }
         let mut consequences = Consequences::default();
         self.merge(&firing, group, &mut consequences);
@@ -204,16 +199,15 @@ impl WindowStation {
         let overlap = overlap.ok_or_else(|| Diagnostic::bug("windows that do not overlap were combined"))?;
         let next = overlap.lanes[lane].next(|firing| (firing.end(), firing.window.map(|_| firing.unit(lane))));
         let (end, first) = next.unwrap_or((i64::MAX, None));
+        let again = || self.task(end, WindowJob::Combine(lane, None));
         if let (None, Some(unit)) = (&output, first)
             && !self.host.may_put_out(&self.output, unit)
         {
-            return Ok(self.park(unit, end, WindowJob::Combine(lane, None)));
+            return Ok(Consequences::parked(again(), Until::Next(self.output.id, unit)));
         }
         let (mut output, mut consequences) = (output.unwrap_or_default(), Consequences::default());
         if output.bytes() > self.host.spilling.most_unconsumed() {
-            let task = self.task(end, WindowJob::Combine(lane, None));
-            consequences.parked.push(Parked { task, until: Until::Consumed(output) });
-            return Ok(consequences);
+            return Ok(Consequences::parked(again(), Until::Consumed(output)));
         }
         let goes_on = overlap.lanes[lane].step(|state: &mut SliceLane, firing: &Arc<Firing>| {
             self.make_window(lane, overlap, state, firing)?;
