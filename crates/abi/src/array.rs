@@ -26,6 +26,16 @@ impl KeyRange {
     /// The longest that there are arrays for.
     pub const MOST_KEYS: u64 = 1 << 24;
 
+    /// The last one.
+    pub fn last(self) -> i64 {
+        self.first.wrapping_add_unsigned(self.len - 1)
+    }
+
+    /// Whether all of the others are among them.
+    pub fn contains(self, others: KeyRange) -> bool {
+        self.first <= others.first && others.last() <= self.last()
+    }
+
     /// Number of a key within the range, counted from 0.
     #[inline]
     pub fn index(self, key: i64) -> Option<usize> {

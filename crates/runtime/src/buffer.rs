@@ -82,7 +82,7 @@ impl Buffer {
     /// The watermark before each row, or a single one where all see the same.
     pub(crate) fn exact_watermarks(&self) -> Cow<'_, [i64]> {
         let before = self.stamp.watermark;
-        match self.times.as_ref().filter(|times| times.max_watermark() > before) {
+        match self.times.as_ref().filter(|times| times.max_watermark > before) {
             Some(times) => Cow::Borrowed(self.row_watermarks.get_or_init(|| times.watermarks_before(before))),
             None => self.row_watermarks.get().map_or_else(|| vec![before].into(), |all| all.into()),
         }

@@ -27,7 +27,7 @@ use crate::source::processing_time::ProcessingTime;
 use crate::source::skipping::Skipping;
 use crate::source::split::{Begin, Described, Split};
 use crate::station::Station;
-use crate::stats::{QueryStats, SplitStats};
+use crate::stats::QueryStats;
 use crate::stream::sequencer::Sequencer;
 use crate::stream::{Channel, Feed, Stream};
 use crate::window::WindowStation;
@@ -282,7 +282,7 @@ impl<'a> Streams<'a> {
                 (splits, if source.is_bounded() { count.min(config.readers.max(1)) } else { count })
             }
         };
-        stats.sources[index].open(splits.iter().map(|split| SplitStats::new(&split.name)).collect());
+        stats.sources[index].open(splits.iter().map(|split| split.name.to_string()));
         let clock = || clock_type.clone().map(ProcessingTime::new);
         let mut unread = VecDeque::new();
         let mut runtimes = Vec::with_capacity(splits.len());

@@ -137,12 +137,7 @@ fn views(column: &ArrayRef, buffers: usize) -> ArrayRef {
     fn copied<T: ByteViewType>(views: &GenericByteViewArray<T>, buffers: usize) -> Option<ArrayRef> {
         (views.data_buffers().len() > buffers).then(|| Arc::new(views.gc()) as ArrayRef)
     }
-    let copy = if let Some(strings) = column.as_byte_view_opt::<StringViewType>() {
-        copied(strings, buffers)
-    } else if let Some(bytes) = column.as_byte_view_opt::<BinaryViewType>() {
-        copied(bytes, buffers)
-    } else {
-        None
-    };
-    copy.unwrap_or_else(|| Arc::clone(column))
+    let strings = column.as_byte_view_opt::<StringViewType>().and_then(|views| copied(views, buffers));
+    let bytes = || column.as_byte_view_opt::<BinaryViewType>().and_then(|views| copied(views, buffers));
+    strings.or_else(bytes).unwrap_or_else(|| Arc::clone(column))
 }

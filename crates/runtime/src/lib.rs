@@ -64,6 +64,7 @@ pub use input::{
     SourceInput, SourceRows, StagedCode, event_time_columns,
 };
 pub use millstream_state::{Allocator, MemoryClass, MemorySnapshot, set_allocator};
+pub use run::run;
 pub use schedule::worker_set::WorkerSet;
 pub use stats::{
     Begun, CheckpointSnapshot, CodeOrigin, ColumnSnapshot, Compilation, HardwareSnapshot, KeysSnapshot,
@@ -72,22 +73,3 @@ pub use stats::{
 };
 pub use window::combining::combination;
 pub use window::strategy::merge_strategy;
-
-use millstream_types::Diagnostic;
-use std::sync::Arc;
-
-/// Runs a query until the end of its input, until every sink has its `LIMIT`, until the first error, or until it is
-/// cancelled.
-///
-/// `stats` must have been made for the plan, and for this run only. A query that was cancelled returns
-/// [`CANCELLED`](millstream_types::code::CANCELLED), after its sinks were finished if it was only asked to stop. On any other error no sink
-/// is finished. All threads have ended on return, except readers that are blocked in their connector: these end when
-/// their read returns, and touch nothing of the query any more.
-pub fn run(
-    input: RunInput,
-    config: &RunConfig,
-    stats: &Arc<QueryStats>,
-    cancel: &CancelToken,
-) -> Result<(), Diagnostic> {
-    run::run(input, config, stats, cancel)
-}

@@ -33,6 +33,7 @@ use parking_lot::{Condvar, Mutex};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -83,6 +84,11 @@ pub(crate) fn panicked(who: &str, panic: &(dyn Any + Send)) -> Diagnostic {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
     Diagnostic::new(code::WORKER_FAILED, format!("{who} panicked: {text}"))
+}
+
+/// Does something that may panic; a panic is its error.
+pub(crate) fn caught<T>(who: &str, does: impl FnOnce() -> Result<T, Diagnostic>) -> Result<T, Diagnostic> {
+    catch_unwind(AssertUnwindSafe(does)).unwrap_or_else(|panic| Err(panicked(who, &*panic)))
 }
 
 impl Query {
@@ -393,7 +399,7 @@ impl Query {
         self.host.flow.open();
         self.phases.wake();
         self.host.spilling.close();
-        self.scheduler.close();
+        self.scheduler.queues.close();
     }
 
     /// Lets go what is held outside of the process. No thread is at work any more, but for readers that are stuck.

@@ -10,7 +10,7 @@ use crate::durable::spiller::spill_when_asked;
 use crate::durable::writer::{finish_job, write_checkpoints};
 use crate::ids::SplitId;
 use crate::input::RunInput;
-use crate::query::{Query, panicked};
+use crate::query::{Query, caught, panicked};
 use crate::schedule::threads::never_interrupt;
 use crate::schedule::timers::{after, earlier};
 use crate::schedule::topology::Topology;
@@ -20,14 +20,18 @@ use crate::stats::QueryStats;
 use crate::worker;
 use millstream_sync::epochs::End;
 use millstream_types::{Diagnostic, code};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// See [`crate::run`].
-pub(crate) fn run(
+/// Runs a query until the end of its input, until every sink has its `LIMIT`, until the first error, or until it is
+/// cancelled.
+///
+/// `stats` must have been made for the plan, and for this run only. A query that was cancelled returns
+/// [`CANCELLED`](millstream_types::code::CANCELLED), after its sinks were finished if it was only asked to stop. On any other error no sink
+/// is finished. All threads have ended on return, except readers that are blocked in their connector: these end when
+/// their read returns, and touch nothing of the query any more.
+pub fn run(
     input: RunInput,
     config: &RunConfig,
     stats: &Arc<QueryStats>,
@@ -36,10 +40,9 @@ pub(crate) fn run(
     let codes = input.codes();
     stats.programs.begin(codes.all.iter().chain(&codes.spare).cloned().collect());
     let compiler = input.compiler.clone();
-    let built = catch_unwind(AssertUnwindSafe(|| build(input, config, stats, cancel)));
-    let Built { query, topology, facts } = built.map_err(|panic| panicked("a connector", &*panic))??;
+    let Built { query, topology, facts } = caught("a connector", || build(input, config, stats, cancel))?;
     let query = Arc::new(query);
-    let adviser = Adviser::new(codes, compiler.clone(), facts);
+    let adviser = Adviser { codes, compiler: compiler.clone(), facts };
     adviser.prepare(&query);
     let mut threads = Threads::default();
     let result = threads.start(&query, &topology, adviser).and_then(|()| {
@@ -76,8 +79,7 @@ fn supervise(query: &Query) -> Result<(), Diagnostic> {
     let ends_by_checkpoint = takes_checkpoints(query);
     while !query.is_over() {
         timers.begin();
-        let due = catch_unwind(AssertUnwindSafe(|| do_due(query, Instant::now())));
-        let next = due.map_err(|panic| panicked("a timer or a sink", &*panic))??;
+        let next = caught("a timer or a sink", || do_due(query, Instant::now()))?;
         timers.arm(next);
         let stopping = query.is_stopping();
         let asked = |state| match state {
@@ -137,7 +139,7 @@ fn checkpoint_if_due(query: &Query, now: Instant) -> Result<Option<Instant>, Dia
     let cut = || query.are_phases_open() && make_cut(query, true);
     let (next, has_begun) = checkpointing.begin_if_due(now, asked, cut)?;
     if has_begun {
-        query.host().stats.checkpoints.begun.fetch_add(1, Ordering::Relaxed);
+        query.host().stats.checkpoints.counts.lock().begun += 1;
     }
     Ok(next)
 }
@@ -154,13 +156,12 @@ fn stop(query: &Query) {
 
 /// Finishes the sinks, if the query has come to its end.
 fn finish(query: &Query) -> Result<(), Diagnostic> {
-    let finished = catch_unwind(AssertUnwindSafe(|| {
+    caught("a sink", || {
         if !query.was_cut_short() {
             finish_job(query)?;
         }
         query.stations().iter().try_for_each(|station| station.finish())
-    }));
-    finished.map_err(|panic| panicked("a sink", &*panic))??;
+    })?;
     if query.was_cut_short() {
         return Err(Diagnostic::new(code::CANCELLED, "the query was stopped before the end of its input"));
     }
@@ -180,50 +181,41 @@ struct Threads {
 impl Threads {
     fn start(&mut self, query: &Arc<Query>, topology: &Topology, adviser: Adviser) -> Result<(), Diagnostic> {
         if adviser.is_needed(query) {
-            let shared = Arc::clone(query);
-            self.adviser = Some(spawn("adviser".into(), move || adviser.run(&shared))?);
+            self.adviser = Some(spawn("adviser".into(), query, move |query| adviser.run(query))?);
         }
         if let Some(messages) = query.host().checkpointing.as_ref().and_then(|checkpointing| checkpointing.listen()) {
-            let shared = Arc::clone(query);
-            self.checkpoints = Some(spawn("checkpoints".into(), move || {
+            self.checkpoints = Some(spawn("checkpoints".into(), query, move |query| {
                 never_interrupt();
-                let written = catch_unwind(AssertUnwindSafe(|| write_checkpoints(&shared, messages)));
-                let written = written.unwrap_or_else(|panic| Err(panicked("the checkpointing thread", &*panic)));
-                written.inspect_err(|diagnostic| shared.fail(diagnostic.clone()))
+                let written = caught("the checkpointing thread", || write_checkpoints(query, messages));
+                written.inspect_err(|diagnostic| query.fail(diagnostic.clone()))
             })?);
         }
         if query.host().spilling.needs_thread() {
             query.host().flow.expect_spilling();
-            let shared = Arc::clone(query);
-            self.spilling = Some(spawn("spilling".into(), move || {
+            self.spilling = Some(spawn("spilling".into(), query, |query| {
                 never_interrupt();
-                let spilled = catch_unwind(AssertUnwindSafe(|| spill_when_asked(&shared)));
-                match spilled {
-                    Ok(Ok(())) => {}
-                    Ok(Err(diagnostic)) => shared.fail(diagnostic),
-                    Err(panic) => shared.fail(panicked("the spilling thread", &*panic)),
-                }
+                let spilled = caught("the spilling thread", || spill_when_asked(query));
+                spilled.unwrap_or_else(|diagnostic| query.fail(diagnostic));
             })?);
         }
         let cores =
             if query.host().config.pin { core_affinity::get_core_ids().unwrap_or_default() } else { Vec::new() };
-        for index in 0..topology.workers() {
-            let fitting = topology.core(index).and_then(|id| cores.iter().find(|core| core.id == id));
+        for index in 0..topology.nodes.len() {
+            let fitting = topology.cores[index].and_then(|id| cores.iter().find(|core| core.id == id));
             let core = fitting.or_else(|| cores.get(index % cores.len().max(1))).copied();
-            let (shared, node) = (Arc::clone(query), topology.node(index));
-            self.workers.push(spawn(format!("worker-{index}"), move || {
+            let node = topology.nodes[index];
+            self.workers.push(spawn(format!("worker-{index}"), query, move |query| {
                 // A core that cannot be had is no reason not to work.
                 let _pinned = core.is_some_and(core_affinity::set_for_current);
-                worker::work(&shared, index, node);
+                worker::work(query, index, node);
             })?);
         }
         for (source, runtime) in query.sources().iter().enumerate() {
             for reader in 0..runtime.readers {
                 query.reader_came();
-                let shared = Arc::clone(query);
-                self.readers.push(spawn(format!("reader-{source}-{reader}"), move || {
-                    read(&shared, source);
-                    shared.reader_left();
+                self.readers.push(spawn(format!("reader-{source}-{reader}"), query, move |query| {
+                    read(query, source);
+                    query.reader_left();
                 })?);
             }
         }
@@ -233,38 +225,30 @@ impl Threads {
     /// Joins all threads, except readers that are stuck in their connector: nothing can interrupt them, but all that
     /// they still do is to find the query over. What is wrong with the last checkpoint is known only then.
     fn join(self, query: &Query) -> Result<(), Diagnostic> {
-        if let Some(adviser) = self.adviser {
-            adviser.thread().unpark();
-            if let Err(panic) = adviser.join() {
-                query.fail(panicked("the adviser", &*panic));
+        let join = |who: &str, thread: JoinHandle<()>| {
+            if let Err(panic) = thread.join() {
+                query.fail(panicked(who, &*panic));
             }
-        }
-        for worker in self.workers {
-            if let Err(panic) = worker.join() {
-                query.fail(panicked("a worker", &*panic));
-            }
-        }
+        };
+        self.adviser.iter().for_each(|adviser| adviser.thread().unpark());
+        self.adviser.into_iter().for_each(|adviser| join("the adviser", adviser));
+        self.workers.into_iter().for_each(|worker| join("a worker", worker));
         query.host().checkpointing.iter().for_each(|checkpointing| checkpointing.close());
         let checkpointed = self.checkpoints.map_or(Ok(Ok(())), JoinHandle::join);
-        if let Some(Err(panic)) = self.spilling.map(JoinHandle::join) {
-            query.fail(panicked("the spilling thread", &*panic));
-        }
+        self.spilling.into_iter().for_each(|spilling| join("the spilling thread", spilling));
         query.wait_for_readers();
-        for reader in self.readers.into_iter().filter(JoinHandle::is_finished) {
-            if let Err(panic) = reader.join() {
-                query.fail(panicked("a reader", &*panic));
-            }
-        }
+        let readers = self.readers.into_iter().filter(JoinHandle::is_finished);
+        readers.for_each(|reader| join("a reader", reader));
         checkpointed.unwrap_or_else(|panic| Err(panicked("the checkpointing thread", &*panic)))
     }
 }
 
 fn spawn<T: Send + 'static>(
     name: String,
-    body: impl FnOnce() -> T + Send + 'static,
+    query: &Arc<Query>,
+    body: impl FnOnce(&Query) -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, Diagnostic> {
-    thread::Builder::new()
-        .name(name)
-        .spawn(body)
-        .map_err(|e| Diagnostic::new(code::WORKER_FAILED, format!("a thread cannot be started: {e}")))
+    let query = Arc::clone(query);
+    let thread = thread::Builder::new().name(name).spawn(move || body(&query));
+    thread.map_err(|e| Diagnostic::new(code::WORKER_FAILED, format!("a thread cannot be started: {e}")))
 }

@@ -3,12 +3,11 @@
 use crate::adaptive::signals::counters::HardwareCounters;
 use crate::durable::cuts::make_cut;
 use crate::pipeline::WorkerContext;
-use crate::query::{Query, panicked};
+use crate::query::{Query, caught};
 use crate::station::{Consequences, DecodeTask, ProcessTask, Task};
 use millstream_functions::FunctionContext;
 use millstream_state::release_before_sleep;
 use millstream_types::Diagnostic;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
@@ -22,13 +21,12 @@ pub(crate) fn work(query: &Query, index: usize, node: usize) {
         let place = host.config.worker_set.as_ref().map(|set| set.take());
         let (started, rows) = (Instant::now(), task.rows());
         // After a panic the worker's own state may be inconsistent, but the query is over then.
-        match catch_unwind(AssertUnwindSafe(|| perform(query, &mut context, task, started))) {
-            Ok(Ok(())) => {
+        match caught("a worker", || perform(query, &mut context, task, started)) {
+            Ok(()) => {
                 query.spill_if_needed();
                 host.flow.overrun().into_iter().for_each(|diagnostic| query.fail(diagnostic));
             }
-            Ok(Err(diagnostic)) => query.fail(diagnostic),
-            Err(panic) => query.fail(panicked("a worker", &*panic)),
+            Err(diagnostic) => query.fail(diagnostic),
         }
         drop(place);
         stats.count(started.elapsed());
@@ -38,10 +36,10 @@ pub(crate) fn work(query: &Query, index: usize, node: usize) {
 
 /// The most urgent task, if there are any before the end. Who has to wait for it gives back what is free of its memory.
 fn next_task(query: &Query, worker: usize) -> Option<Task> {
-    if query.scheduler().queued() == 0 {
+    if query.scheduler().queues.queued() == 0 {
         release_before_sleep();
     }
-    query.scheduler().next(worker)
+    query.scheduler().queues.next(worker)
 }
 
 /// Performs a task that has been started, and acts on what follows.
@@ -65,8 +63,12 @@ fn perform(query: &Query, context: &mut WorkerContext, task: Task, started: Inst
 fn decode(query: &Query, context: &mut WorkerContext, task: DecodeTask, started: Instant) -> Result<(), Diagnostic> {
     let (host, source) = (query.host(), task.split.source);
     let (stream, number, plan) = (task.stream, task.unit, &query.plan().sources[source]);
-    let unit =
-        query.sources()[source].decode(plan, task, (host, &|| query.scheduler().queued()), &mut context.functions)?;
+    let unit = query.sources()[source].decode(
+        plan,
+        task,
+        (host, &|| query.scheduler().queues.queued()),
+        &mut context.functions,
+    )?;
     let buffers = unit.rows.len() as u64;
     let mut consequences = Consequences::default();
     consequences.deliver(stream, number, unit);

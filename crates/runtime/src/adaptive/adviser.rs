@@ -3,7 +3,8 @@
 //! It never touches rows or tables, and no worker ever waits for it: all that it does to the query is to store a variant in a
 //! slot. Programs that cannot be compiled stay interpreted; the rows are the same.
 
-use super::chaos::{Chaos, Dice};
+use super::chaos::Chaos;
+use super::choice::Dice;
 use super::choosing::Surroundings;
 use super::load::LoadWatch;
 use super::slice_facts::SliceFacts;
@@ -29,22 +30,14 @@ const DISTURB_EVERY: Duration = Duration::from_micros(300);
 
 /// See the file's description.
 pub(crate) struct Adviser {
-    codes: Codes,
-    compiler: Option<Arc<dyn ProgramCompiler>>,
+    /// The programs of the run.
+    pub(crate) codes: Codes,
+    pub(crate) compiler: Option<Arc<dyn ProgramCompiler>>,
     /// By aggregation.
-    facts: Vec<Arc<SliceFacts>>,
+    pub(crate) facts: Vec<Arc<SliceFacts>>,
 }
 
 impl Adviser {
-    /// For the programs of a run.
-    pub(crate) fn new(
-        codes: Codes,
-        compiler: Option<Arc<dyn ProgramCompiler>>,
-        facts: Vec<Arc<SliceFacts>>,
-    ) -> Adviser {
-        Adviser { codes, compiler, facts }
-    }
-
     /// Before the first row: variants that are switched at random, if the run is one of those.
     pub(crate) fn prepare(&self, query: &Query) {
         if query.host().config.adaptivity.measures_operators {
@@ -80,21 +73,15 @@ impl Adviser {
         self.compile(&self.codes.all, query);
         let mut units = self.units(query);
         let mut is_spare_left = !self.codes.spare.is_empty();
-        while !query.is_over() {
-            let is_learning = units.iter().any(AdaptedProgram::is_learning);
-            thread::park_timeout(if !adapts {
-                SPARE_AFTER
-            } else if is_learning {
-                SOON
-            } else {
-                LATER
+        while !query.is_over() && (adapts || is_spare_left) {
+            thread::park_timeout(match units.iter().any(AdaptedProgram::is_learning) {
+                _ if !adapts => SPARE_AFTER,
+                true => SOON,
+                false => LATER,
             });
             if is_spare_left && started.elapsed() >= SPARE_AFTER {
                 self.compile(&self.codes.spare, query);
                 is_spare_left = false;
-            }
-            if !adapts && !is_spare_left {
-                return;
             }
             if !adapts {
                 continue;
@@ -106,10 +93,11 @@ impl Adviser {
                 workers: query.host().config.workers,
                 memory_left: memory.limit().saturating_sub(memory.used()),
                 nanos_per_row: None,
+                events: &query.host().stats.events,
             };
             for unit in &mut units {
-                let slices = unit.aggregation().map(|aggregation| &*self.facts[aggregation]);
-                unit.tick(around, slices, &mut |program| self.kernel(program, query), &query.host().stats.events);
+                let slices = unit.aggregation.map(|aggregation| &*self.facts[aggregation]);
+                unit.tick(around, slices, &mut |program| self.kernel(program, query));
                 unit.tell(around.now, &query.host().stats.programs);
             }
         }
@@ -161,7 +149,7 @@ impl Adviser {
 fn disturb(seed: u64, query: &Query) {
     let dice = Dice::new(seed);
     while !query.is_over() {
-        query.scheduler().set_active(1 + dice.below(query.host().config.workers as u64) as usize);
+        query.scheduler().queues.set_active(1 + dice.below(query.host().config.workers as u64) as usize);
         thread::park_timeout(DISTURB_EVERY);
     }
 }

@@ -1,35 +1,18 @@
 //! What is switched at random, for tests: whatever is chosen, and whenever, the rows are the same.
 
+use super::choice::Dice;
 use super::unit::MakeKernel;
 use millstream_abi::{ExecContext, Status, StatusKind};
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::kernel::{Kernel, Tier};
 use millstream_codegen::program::Program;
-use millstream_codegen::specialise::random::{STEP, scrambled};
 use millstream_codegen::specialise::{Specialised, random_choices, specialise};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Specialised variants of a program.
 const VARIANTS: u64 = 3;
 /// Most pieces of a buffer that different variants process.
 const PIECES: u64 = 4;
-
-/// Random numbers, for several threads at once.
-#[derive(Debug)]
-pub(crate) struct Dice(AtomicU64);
-
-impl Dice {
-    /// Whose numbers follow from the seed, and from who throws when.
-    pub(crate) fn new(seed: u64) -> Dice {
-        Dice(AtomicU64::new(seed))
-    }
-
-    /// A number below a bound.
-    pub(crate) fn below(&self, bound: u64) -> u64 {
-        scrambled(self.0.fetch_add(STEP, Relaxed)) % bound
-    }
-}
 
 /// A kernel that runs each buffer in pieces of random length, each by a random variant: the generic program interpreted and
 /// compiled, and specialised ones that assume things at random, most of which do not hold.

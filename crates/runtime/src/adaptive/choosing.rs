@@ -2,12 +2,13 @@
 //!
 //! Each choice is made by a function of `decisions`; here they are asked, bounded by the settings, and put together.
 
-use super::decisions::assumptions::assume;
+use super::choice::Decision;
+use super::decisions::assumptions::{Revision, assume};
 use super::decisions::costs::{Caches, GUARD, VALIDITY};
-use super::decisions::few_values;
-use super::decisions::filters::{self, FilterCost, FilterShape as Planned};
+use super::decisions::filters::{self, FilterCost};
 use super::decisions::hysteresis::{COMPILED, Hysteresis, TABLES, Trust};
-use super::decisions::key_range::{self, Keys};
+use super::decisions::{few_values, key_range};
+use super::events::EventLog;
 use super::facts::Facts;
 use super::signals::Profile;
 use super::watch::SampleWatch;
@@ -15,10 +16,9 @@ use crate::config::{Adaptivity, When};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use millstream_abi::Phys;
-use millstream_codegen::program::{FilterShape, KeyRange, Program};
+use millstream_codegen::program::{FilterShape, Program};
 use millstream_codegen::specialise::{Choices, Constant, FilterChoice, can_be_constant};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::time::Duration;
 
 /// Least sampled rows before anything is chosen.
@@ -26,7 +26,7 @@ const LEAST_ROWS: u64 = 2048;
 
 /// What of a run matters to a choice.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Surroundings {
+pub(crate) struct Surroundings<'a> {
     /// Since the start of the run.
     pub(crate) now: Duration,
     /// Workers that run the program.
@@ -35,16 +35,46 @@ pub(crate) struct Surroundings {
     pub(crate) memory_left: u64,
     /// What a row costs as it is, in nanoseconds, if that is known.
     pub(crate) nanos_per_row: Option<f64>,
+    /// Where decisions are told.
+    pub(crate) events: &'a EventLog,
+}
+
+/// What a choice is made by: the program, its rows, and the run.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) facts: &'a Facts,
+    pub(crate) profile: &'a Profile,
+    pub(crate) watch: &'a SampleWatch,
+    pub(crate) around: Surroundings<'a>,
+}
+
+impl<'a> Known<'a> {
+    fn name(self, input: u32) -> &'a str {
+        &self.program.inputs[input as usize].name
+    }
 }
 
 /// Choices, and why.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub(crate) choices: Choices,
-    pub(crate) observed: String,
-    pub(crate) decided: String,
+    pub(crate) why: Decision,
     /// Whether it is not to be tried first.
     pub(crate) is_forced: bool,
+}
+
+impl Chosen {
+    /// Adds why one of the choices is made, as it is set or not.
+    fn note(&mut self, setting: When, observed: String, decided: String) {
+        for (text, what) in [(&mut self.why.observed, observed), (&mut self.why.decided, decided)] {
+            if !text.is_empty() {
+                text.push_str("; ");
+            }
+            text.push_str(&what);
+        }
+        self.is_forced |= setting == When::Always;
+    }
 }
 
 /// What was chosen before, as far as it bears on the next choice.
@@ -79,39 +109,27 @@ impl Choosing {
     }
 
     /// What to specialise for from now on, if it is something else than `current`.
-    pub(crate) fn choose(
-        &self,
-        program: &Program,
-        facts: &Facts,
-        (profile, watch): (&Profile, &SampleWatch),
-        current: &Choices,
-        around: Surroundings,
-    ) -> Option<Chosen> {
-        if profile.rows() < LEAST_ROWS {
+    pub(crate) fn choose(&self, known: Known<'_>, current: &Choices) -> Option<Chosen> {
+        if known.profile.rows < LEAST_ROWS {
             return None;
         }
-        let mut chosen =
-            Chosen { choices: current.clone(), observed: String::new(), decided: String::new(), is_forced: false };
-        self.order_filters(facts, (profile, watch), around, &mut chosen);
-        self.assume_columns(program, facts, profile, around.now, &mut chosen);
-        self.compare_few(program, facts, profile, around.now, &mut chosen);
-        self.assume_keys(facts, profile, around, &mut chosen);
+        let mut chosen = Chosen { choices: current.clone(), why: Decision::default(), is_forced: false };
+        self.order_filters(known, &mut chosen);
+        self.assume_columns(known, &mut chosen);
+        self.compare_few(known, &mut chosen);
+        self.assume_keys(known, &mut chosen);
         (chosen.choices != *current).then_some(chosen)
     }
 
     /// What a variant has come to that was chosen: nanoseconds per row without and with it.
     pub(crate) fn judged(&mut self, from: &Choices, to: &Choices, (before, after): (f64, f64), now: Duration) {
-        if from.filters != to.filters {
-            self.filters.changed(now);
-            self.filters.judged(before, after);
-        }
-        if from.few != to.few {
-            self.few.changed(now);
-            self.few.judged(before, after);
-        }
-        if from.keys != to.keys {
-            self.keys.changed(now);
-            self.keys.judged(before, after);
+        let changed = [
+            (&mut self.filters, from.filters != to.filters),
+            (&mut self.few, from.few != to.few),
+            (&mut self.keys, from.keys != to.keys),
+        ];
+        for (hysteresis, _) in changed.into_iter().filter(|(_, is_changed)| *is_changed) {
+            hysteresis.judged(now, before, after);
         }
         if after >= before {
             let assumed = to.not_null.iter().chain(to.constants.keys());
@@ -131,12 +149,12 @@ impl Choosing {
         }
     }
 
-    fn order_filters(&self, facts: &Facts, seen: (&Profile, &SampleWatch), around: Surroundings, chosen: &mut Chosen) {
+    fn order_filters(&self, known: Known<'_>, chosen: &mut Chosen) {
+        let Known { facts, profile, watch, around, .. } = known;
         let chooses_shape = self.settings.filter_shape.is_none();
         if !(self.settings.filter_order || chooses_shape) || facts.filters.is_empty() {
             return;
         }
-        let (profile, watch) = seen;
         let costs: Vec<FilterCost> = (facts.filters.iter().enumerate())
             .map(|(filter, facts)| FilterCost {
                 nanos: facts.nanos.or_else(|| watch.nanos(filter)).unwrap_or(20.0),
@@ -144,121 +162,111 @@ impl Choosing {
                 after: if self.settings.filter_order { facts.after } else { !(!0 << filter.min(63)) },
             })
             .collect();
-        let Some(plan) = filters::plan(profile.filters(), &costs) else { return };
+        let Some(mut plan) = filters::plan(&profile.filters, &costs) else { return };
         let used = now_used(&chosen.choices.filters, facts, &costs);
-        let nanos = filters::cost_of(profile.filters(), &costs, &used);
+        let nanos = filters::cost_of(&profile.filters, &costs, &used);
         // What the rest of the row costs counts, too: a better order must matter.
         let rest = around.nanos_per_row.map_or(0.0, |all| (all - nanos).max(0.0));
         if !self.filters.allows(around.now, nanos + rest, plan.nanos + rest) {
             return;
         }
-        let shape = |filter: usize, planned: Planned| match planned {
-            _ if !chooses_shape => facts.filters[filter].shape,
-            Planned::Branch => FilterShape::Branch,
-            Planned::Mask => FilterShape::Mask,
-            Planned::Selection => FilterShape::Selection,
-        };
-        let filters =
-            plan.filters.iter().map(|&(filter, planned)| FilterChoice { filter, shape: shape(filter, planned) });
-        let filters: Vec<FilterChoice> = filters.collect();
-        if filters == chosen.choices.filters {
+        if !chooses_shape {
+            plan.filters.iter_mut().for_each(|choice| choice.shape = facts.filters[choice.filter].shape);
+        }
+        if plan.filters == chosen.choices.filters {
             return;
         }
-        let mut text = Text { observed: &mut chosen.observed, decided: &mut chosen.decided };
-        for (filter, FilterCost { nanos, .. }) in costs.iter().enumerate() {
-            let share = profile.filters().selectivity(filter) * 100.0;
-            text.observed(format_args!("filter {filter} passes {share:.1} % at {nanos:.1} ns"));
-        }
-        let shown = filters.iter().map(|c| format!("{} by {}", c.filter, c.shape));
-        text.decided(format_args!("filters in the order {}", shown.collect::<Vec<_>>().join(", ")));
-        chosen.choices.filters = filters;
+        let seen = costs.iter().enumerate().map(|(filter, FilterCost { nanos, .. })| {
+            let share = profile.filters.selectivity(filter) * 100.0;
+            format!("filter {filter} passes {share:.1} % at {nanos:.1} ns")
+        });
+        let shown = plan.filters.iter().map(|c| format!("{} by {}", c.filter, c.shape));
+        let decided = format!("filters in the order {}", shown.collect::<Vec<_>>().join(", "));
+        chosen.note(When::Auto, seen.collect::<Vec<_>>().join("; "), decided);
+        chosen.choices.filters = plan.filters;
     }
 
-    fn assume_columns(&self, program: &Program, facts: &Facts, profile: &Profile, now: Duration, chosen: &mut Chosen) {
+    fn assume_columns(&self, known: Known<'_>, chosen: &mut Chosen) {
+        let Known { program, facts, profile, around, .. } = known;
         let never = Trust::default();
         let trust = |input: &u32| self.trust_columns.get(input).unwrap_or(&never);
-        let mut text = Text { observed: &mut chosen.observed, decided: &mut chosen.decided };
         // What is forced is worth anything.
         let worth = |setting: When, gain: f64| if setting == When::Always { f64::INFINITY } else { gain };
         let Adaptivity { not_null, constants, .. } = self.settings;
         for (&input, &uses) in facts.nullable.iter().filter(|_| not_null != When::Never) {
-            let Some(column) = profile.columns().get(input as usize) else { continue };
-            let gain = worth(not_null, VALIDITY * uses as f64);
-            if !chosen.choices.not_null.contains(&input) && assume(column.rows_since_null(), gain, trust(&input), now) {
-                let name = &program.inputs[input as usize].name;
-                text.observed(format_args!("no NULL in {} sampled rows of {name}", column.rows_since_null()));
-                text.decided(format_args!("{name} is not NULL"));
+            let Some(column) = profile.columns.get(input as usize) else { continue };
+            let (rows, gain) = (column.since_null, worth(not_null, VALIDITY * uses as f64));
+            if !chosen.choices.not_null.contains(&input) && assume(rows, gain, trust(&input), around.now) {
+                let name = known.name(input);
+                let observed = format!("no NULL in {rows} sampled rows of {name}");
+                chosen.note(not_null, observed, format!("{name} is not NULL"));
                 chosen.choices.not_null.insert(input);
-                chosen.is_forced |= not_null == When::Always;
             }
         }
         for (&input, saved) in facts.constants.iter().filter(|_| constants != When::Never) {
-            let Some((value, rows)) = profile.columns().get(input as usize).and_then(|c| c.constant()) else {
+            let Some((value, rows)) = profile.columns.get(input as usize).and_then(|c| c.constant()) else {
                 continue;
             };
             let Some(constant) = constant_of(value, program.inputs[input as usize].phys) else { continue };
             let is_new = !chosen.choices.constants.contains_key(&input);
             let fits = can_be_constant(program, input, &constant);
-            if is_new && fits && assume(rows, worth(constants, saved - GUARD), trust(&input), now) {
-                let name = &program.inputs[input as usize].name;
-                text.observed(format_args!("{rows} sampled rows of {name} are alike"));
-                text.decided(format_args!("{name} is constant"));
+            if is_new && fits && assume(rows, worth(constants, saved - GUARD), trust(&input), around.now) {
+                let name = known.name(input);
+                let observed = format!("{rows} sampled rows of {name} are alike");
+                chosen.note(constants, observed, format!("{name} is constant"));
                 chosen.choices.constants.insert(input, constant);
-                chosen.is_forced |= constants == When::Always;
             }
         }
     }
 
-    fn compare_few(&self, program: &Program, facts: &Facts, profile: &Profile, now: Duration, chosen: &mut Chosen) {
-        let (setting, is_open) = (self.settings.few_values, self.few.is_open(now));
+    fn compare_few(&self, known: Known<'_>, chosen: &mut Chosen) {
+        let (setting, is_open) = (self.settings.few_values, self.few.is_open(known.around.now));
         if setting == When::Never || !(is_open || setting == When::Always) {
             return;
         }
-        let mut text = Text { observed: &mut chosen.observed, decided: &mut chosen.decided };
-        for (&input, &calls) in &facts.few {
-            let Some(column) = profile.columns().get(input as usize) else { continue };
+        for (&input, &calls) in &known.facts.few {
+            let Some(column) = known.profile.columns.get(input as usize) else { continue };
             if chosen.choices.constants.contains_key(&input) {
                 continue;
             }
-            let (used, seen) = (chosen.choices.few.get(&input).cloned().unwrap_or_default(), column.few_texts());
-            let (name, used_count) = (&program.inputs[input as usize].name, used.len());
-            match (few_values::choose(&used, seen.as_deref(), calls), seen) {
-                (few_values::FewValuesChoice::UseSeen, Some(seen)) => {
-                    text.observed(format_args!("{} values of {name} were seen", seen.len()));
-                    text.decided(format_args!("{name} is compared with them"));
+            let used = chosen.choices.few.get(&input).cloned().unwrap_or_default();
+            let name = known.name(input);
+            match few_values::choose(&used, column.few_texts(), calls) {
+                Revision::Keep => {}
+                Revision::Use(seen) => {
+                    let observed = format!("{} values of {name} were seen", seen.len());
+                    chosen.note(setting, observed, format!("{name} is compared with them"));
                     chosen.choices.few.insert(input, seen);
-                    chosen.is_forced |= setting == When::Always;
                 }
-                (few_values::FewValuesChoice::GiveUp, _) => {
-                    text.observed(format_args!("{name} has other values than {used_count}"));
-                    text.decided(format_args!("functions of {name} are called"));
+                Revision::GiveUp => {
+                    let observed = format!("{name} has other values than {}", used.len());
+                    chosen.note(setting, observed, format!("functions of {name} are called"));
                     chosen.choices.few.remove(&input);
-                    chosen.is_forced |= setting == When::Always;
                 }
-                _ => {}
             }
         }
     }
 
-    fn assume_keys(&self, facts: &Facts, profile: &Profile, around: Surroundings, chosen: &mut Chosen) {
-        let used = chosen.choices.keys.map(|range| Keys { first: range.first, len: range.len });
+    fn assume_keys(&self, known: Known<'_>, chosen: &mut Chosen) {
+        let Known { facts, profile, around, .. } = known;
         let (Some(layout), Some((least, most)), Some(summary)) =
-            (&facts.keyed, profile.keys().range(), profile.keys().summary())
+            (&facts.keyed, profile.keys.range(), profile.keys.summary())
         else {
             return;
         };
         let setting = self.settings.key_range;
-        let Some(seen) = Keys::between(least, most).filter(|_| setting != When::Never) else { return };
-        let (now, is_forced) = (around.now, setting == When::Always);
-        let is_distrusted = used.is_none() && self.trust_keys.rows_needed(now, 1).is_none();
-        if is_distrusted || !(is_forced || self.keys.is_open(now)) {
+        let Some(seen) = key_range::between(least, most).filter(|_| setting != When::Never) else { return };
+        let is_forced = setting == When::Always;
+        let used = chosen.choices.keys;
+        let is_distrusted = used.is_none() && self.trust_keys.rows_needed(around.now, 1).is_none();
+        if is_distrusted || !(is_forced || self.keys.is_open(around.now)) {
             return;
         }
-        let rows = profile.times().rows_per_slice();
+        let rows = profile.times.rows_per_slice();
         let situation = key_range::KeyRangeCase {
             seen,
             distinct: summary.keys,
-            rows_per_table: rows.map(|rows| rows * profile.filters().passing(!0) / around.workers as f64),
+            rows_per_table: rows.map(|rows| rows * profile.filters.passing(!0) / around.workers as f64),
             stride: layout.stride.saturating_sub(layout.accumulators.first().map_or(0, |a| a.1)),
             hash_stride: layout.stride,
             tables: 2 * around.workers,
@@ -266,62 +274,26 @@ impl Choosing {
             caches: self.caches,
             is_forced,
         };
-        let mut text = Text { observed: &mut chosen.observed, decided: &mut chosen.decided };
-        let keys = summary.keys.round();
-        match situation.choose(used) {
-            key_range::KeyRangeChoice::Keep => return,
-            key_range::KeyRangeChoice::Use(keys) => {
-                text.decided(format_args!("keys are from {} to {}", keys.first, keys.last()));
-                chosen.choices.keys = Some(KeyRange { first: keys.first, len: keys.len });
-            }
-            key_range::KeyRangeChoice::GiveUp => {
-                text.decided(format_args!("keys are anything"));
-                chosen.choices.keys = None;
-            }
-        }
-        text.observed(format_args!("about {keys} keys from {least} to {most}"));
-        chosen.is_forced |= is_forced;
+        let (keys, decided) = match situation.choose(used) {
+            Revision::Keep => return,
+            Revision::Use(keys) => (Some(keys), format!("keys are from {} to {}", keys.first, keys.last())),
+            Revision::GiveUp => (None, "keys are anything".into()),
+        };
+        chosen.choices.keys = keys;
+        chosen.note(setting, format!("about {} keys from {least} to {most}", summary.keys.round()), decided);
     }
-}
-
-/// Sentences of an event.
-struct Text<'a> {
-    observed: &'a mut String,
-    decided: &'a mut String,
-}
-
-impl Text<'_> {
-    fn observed(&mut self, what: std::fmt::Arguments<'_>) {
-        append(self.observed, what);
-    }
-
-    fn decided(&mut self, what: std::fmt::Arguments<'_>) {
-        append(self.decided, what);
-    }
-}
-
-fn append(text: &mut String, what: std::fmt::Arguments<'_>) {
-    if !text.is_empty() {
-        text.push_str("; ");
-    }
-    // Writing to a String cannot fail.
-    let _ = text.write_fmt(what);
 }
 
 /// The filters as they are applied now. Without choices cheap ones are and-ed, and the last one makes a selection.
-fn now_used(choices: &[FilterChoice], facts: &Facts, costs: &[FilterCost]) -> Vec<(usize, Planned)> {
+fn now_used(choices: &[FilterChoice], facts: &Facts, costs: &[FilterCost]) -> Vec<FilterChoice> {
     let last = facts.filters.len() - 1;
-    let planned = |filter: usize, shape: FilterShape| match shape {
-        FilterShape::Branch => Planned::Branch,
-        FilterShape::Mask => Planned::Mask,
-        FilterShape::Selection => Planned::Selection,
-        FilterShape::Auto if costs[filter].vectorises && filter < last => Planned::Mask,
-        FilterShape::Auto => Planned::Selection,
-    };
-    match choices.is_empty() {
-        true => (0..=last).map(|filter| (filter, planned(filter, facts.filters[filter].shape))).collect(),
-        false => choices.iter().map(|c| (c.filter, planned(c.filter, c.shape))).collect(),
+    let all = (0..=last).map(|filter| FilterChoice { filter, shape: facts.filters[filter].shape });
+    let mut used = if choices.is_empty() { all.collect() } else { choices.to_vec() };
+    for FilterChoice { filter, shape } in used.iter_mut().filter(|choice| choice.shape == FilterShape::Auto) {
+        let is_mask = costs[*filter].vectorises && *filter < last;
+        *shape = if is_mask { FilterShape::Mask } else { FilterShape::Selection };
     }
+    used
 }
 
 /// The one value of an array as a constant.

@@ -1,5 +1,6 @@
 //! What was observed of a running query, what was decided, and what that gained: the answer to "why did it recompile?".
 
+use super::choice::Decision;
 use crate::stats::forms::{gain, seconds};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -43,9 +44,10 @@ struct Events {
 
 impl EventLog {
     /// Appends an event.
-    pub(crate) fn note(&self, event: Event) -> EventId {
+    pub(crate) fn note(&self, at: Duration, subject: impl Into<String>, decision: Decision) -> EventId {
+        let Decision { observed, decided } = decision;
         let mut events = self.0.lock();
-        events.kept.push_back(event);
+        events.kept.push_back(Event { at, subject: subject.into(), observed, decided, gain: None });
         if events.kept.len() > KEPT {
             events.kept.pop_front();
             events.dropped += 1;
@@ -62,10 +64,9 @@ impl EventLog {
         }
     }
 
-    /// The last events in order, and how many there were in all.
-    pub(crate) fn all(&self) -> (Vec<Event>, u64) {
-        let events = self.0.lock();
-        (events.kept.iter().cloned().collect(), events.dropped + events.kept.len() as u64)
+    /// The last events in order.
+    pub(crate) fn all(&self) -> Vec<Event> {
+        self.0.lock().kept.iter().cloned().collect()
     }
 }
 
@@ -82,12 +83,14 @@ mod tests {
     #[test]
     fn the_last_events_are_kept_and_judged() {
         let log = EventLog::default();
-        let ids: Vec<EventId> = (0..KEPT as u64 + 5).map(|at| log.note(event(at))).collect();
+        let note =
+            |Event { at, subject, observed, decided, .. }: Event| log.note(at, subject, Decision { observed, decided });
+        let ids: Vec<EventId> = (0..KEPT as u64 + 5).map(|at| note(event(at))).collect();
         log.judge(ids[2], 1.0, 2.0);
         log.judge(ids[5], 3.0, 2.0);
         log.judge(*ids.last().unwrap(), 4.0, 1.0);
-        let (events, count) = log.all();
-        assert_eq!((events.len(), count), (KEPT, KEPT as u64 + 5));
+        let events = log.all();
+        assert_eq!((events.len(), log.0.lock().dropped), (KEPT, 5));
         assert_eq!(events[0], Event { gain: Some((3.0, 2.0)), ..event(5) });
         assert_eq!(events.last().unwrap().gain, Some((4.0, 1.0)));
         assert_eq!(events.iter().filter(|e| e.gain.is_some()).count(), 2);

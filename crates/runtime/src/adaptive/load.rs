@@ -1,6 +1,7 @@
 //! What is adapted for a query as a whole: how many workers are at work. The size of buffers adapts by itself with every chunk
 //! (`buffer_size`); here it is only told, when it has settled.
 
+use super::choice::Decision;
 use super::decisions::workers::{ActiveWorkers, Load};
 use crate::query::Query;
 use std::time::Duration;
@@ -24,9 +25,10 @@ pub(crate) struct LoadWatch {
 impl LoadWatch {
     /// At the start of a query.
     pub(crate) fn new(query: &Query) -> LoadWatch {
-        let adapts = query.host().config.adaptivity.active_workers && query.host().config.workers > 1;
+        let config = &query.host().config;
+        let adapts = config.adaptivity.active_workers && config.workers > 1;
         LoadWatch {
-            workers: adapts.then(|| ActiveWorkers::new(query.host().config.workers)),
+            workers: adapts.then(|| ActiveWorkers::new(config.workers)),
             looked_at: Duration::ZERO,
             tasks: 0,
             busy: Duration::ZERO,
@@ -42,29 +44,28 @@ impl LoadWatch {
             return;
         }
         self.looked_at = now;
-        if let Some((from, to)) = self.size.settled(query.host().buffer_size.rows(), now) {
-            let observed =
-                format!("{} tasks wait for {} workers", query.scheduler().queued(), query.scheduler().active());
-            query.host().stats.note_event("buffers".into(), observed, format!("{to} rows a buffer instead of {from}"));
+        let (host, tasks) = (query.host(), &query.scheduler().queues);
+        let (active, waiting) = (tasks.active(), tasks.queued());
+        if let Some((from, to)) = self.size.settled(host.buffer_size.rows(), now) {
+            let observed = format!("{waiting} tasks wait for {active} workers");
+            let decided = format!("{to} rows a buffer instead of {from}");
+            host.stats.note_event("buffers", Decision { observed, decided });
         }
-        let (tasks, busy) = query.host().stats.work_done();
-        let (done, spent) = (tasks - self.tasks, busy.saturating_sub(self.busy));
-        (self.tasks, self.busy) = (tasks, busy);
+        let (all_done, busy) = host.stats.work_done();
+        let (done, spent) = (all_done - self.tasks, busy.saturating_sub(self.busy));
+        (self.tasks, self.busy) = (all_done, busy);
         if done > 0 {
             self.task_nanos = spent.as_nanos() as f64 / done as f64;
         }
         let Some(workers) = &mut self.workers else { return };
-        let (active, waiting) = (query.scheduler().active(), query.scheduler().queued());
         let load = Load { elapsed, busy: spent, waiting, active, task_nanos: self.task_nanos };
         let decided = workers.observe(load);
         if decided != active {
-            query.scheduler().set_active(decided);
+            tasks.set_active(decided);
             let share = spent.as_secs_f64() / elapsed.as_secs_f64();
-            query.host().stats.note_event(
-                "workers".into(),
-                format!("{active} workers at work, {share:.2} of them busy, {waiting} tasks wait"),
-                format!("{decided} of {} workers at work", query.host().config.workers),
-            );
+            let observed = format!("{active} workers at work, {share:.2} of them busy, {waiting} tasks wait");
+            let decided = format!("{decided} of {} workers at work", host.config.workers);
+            host.stats.note_event("workers", Decision { observed, decided });
         }
     }
 }

@@ -7,6 +7,7 @@
 //! ```
 //!
 //! - `signals`: what is known of the rows, from samples, and of the cost of processing them.
+//! - `choice`: the form that choices outside of programs have, too: of tables, windows and decoders (`window`, `source`).
 //! - `decisions`: what follows from it: pure functions with a cost model each, which can be tested without a query.
 //! - `adviser`: the thread that looks, chooses, compiles and replaces; a `unit` for each program that can be specialised.
 //! - `load`: what is adapted for the query as a whole: workers at work.
@@ -16,6 +17,7 @@
 
 mod adviser;
 mod chaos;
+mod choice;
 mod choosing;
 pub(crate) mod decisions;
 mod events;
@@ -28,7 +30,9 @@ mod variant;
 mod watch;
 
 pub(crate) use adviser::Adviser;
-pub(crate) use chaos::Dice;
+#[cfg(test)]
+pub(crate) use choice::Dice;
+pub(crate) use choice::{Decision, Policy};
 pub use events::Event;
 pub(crate) use events::EventLog;
 pub(crate) use variant::{Variant, VariantSlot};

@@ -13,12 +13,13 @@
 //!
 //! [`VariantSlot::try_out`]: super::variant::VariantSlot::try_out
 
-use super::choosing::{Choosing, Chosen, Surroundings};
+use super::choice::Decision;
+use super::choosing::{Choosing, Chosen, Known, Surroundings};
 use super::decisions::hysteresis::{COMPILED, Hysteresis};
-use super::events::{Event, EventId, EventLog};
+use super::events::EventId;
 use super::facts::Facts;
-use super::signals::Profile;
 use super::signals::meter::{Change, ChangeDetector, Metered};
+use super::signals::{KeyProfile, Profile};
 use super::slice_facts::SliceFacts;
 use super::variant::{Sample, Variant};
 use super::watch::SampleWatch;
@@ -60,7 +61,7 @@ pub(crate) type MakeKernel<'a> = dyn FnMut(&Program) -> Option<Arc<dyn Kernel>> 
 pub(crate) struct AdaptedProgram {
     code: PipelineCode,
     /// The aggregation whose tables it updates, if any.
-    aggregation: Option<usize>,
+    pub(crate) aggregation: Option<usize>,
     generic: Arc<Variant>,
     facts: Facts,
     watch: SampleWatch,
@@ -87,7 +88,6 @@ pub(crate) struct AdaptedProgram {
 /// A variant that is compared with the current one.
 struct Trial {
     variant: Arc<Variant>,
-    chosen: Chosen,
     event: EventId,
     /// Whether nothing speaks for it but a change of the cost.
     is_doubt: bool,
@@ -137,18 +137,12 @@ impl AdaptedProgram {
         self.burst > 0 || self.trial.is_some()
     }
 
-    /// The aggregation whose tables it updates, if any.
-    pub(crate) fn aggregation(&self) -> Option<usize> {
-        self.aggregation
-    }
-
     /// Looks at what has happened since the last time, and acts on it. `slices` are those of its aggregation.
     pub(crate) fn tick(
         &mut self,
-        mut around: Surroundings,
+        mut around: Surroundings<'_>,
         slices: Option<&SliceFacts>,
         make: &mut MakeKernel<'_>,
-        events: &EventLog,
     ) {
         let now = around.now;
         if self.look()
@@ -161,13 +155,13 @@ impl AdaptedProgram {
             self.sample_at = now + if self.burst > 0 { SAMPLE_SOON } else { SAMPLE_LATER };
             self.burst = self.burst.saturating_sub(1);
         }
-        self.read_meter(events, now);
+        self.read_meter(around);
         around.nanos_per_row = self.nanos_per_row;
         match self.trial.take() {
-            Some(trial) => self.trial = self.judge(trial, events, now),
+            Some(trial) => self.trial = self.judge(trial, around),
             None if now >= self.choose_at => {
                 self.choose_at = now + CHOOSE_EVERY;
-                self.choose(around, make, events);
+                self.choose(around, make);
             }
             None => {}
         }
@@ -183,12 +177,11 @@ impl AdaptedProgram {
 
     /// Tells the aggregation whose tables it updates what it knows of the keys, and learns what that knows of slices.
     fn confer(&mut self, slices: &SliceFacts) {
-        if let Some(summary) = self.profile.keys().summary() {
-            slices.note_skew(summary.heavy);
+        if let Some(summary) = self.profile.keys.summary() {
+            *slices.heavy.lock() = summary.heavy;
         }
-        if let Some(rows) = slices.rows_per_slice() {
-            self.profile.note_slice(rows);
-        }
+        let rows = *slices.rows.lock();
+        self.profile.times.fired = rows.or(self.profile.times.fired);
     }
 
     /// At the end of a query whose operators are to be measured: what each filter costs a row, as the current variant applies
@@ -233,7 +226,7 @@ impl AdaptedProgram {
     }
 
     /// What the current variant has cost since the last time, and how often its assumptions broke.
-    fn read_meter(&mut self, events: &EventLog, now: Duration) {
+    fn read_meter(&mut self, around: Surroundings<'_>) {
         let current = self.code.slot.current();
         if current.specialised().is_none() && current.number != self.generic.number {
             // Machine code has come. What was on trial was compared with the interpreter.
@@ -250,25 +243,25 @@ impl AdaptedProgram {
         if change.is_some() {
             self.doubt = change;
             self.burst = BURST;
-            self.sample_at = now;
+            self.sample_at = around.now;
         }
         if let Some(special) = current.specialised() {
             let broken = special.deoptimisations() - self.deoptimisations;
             self.deoptimisations = special.deoptimisations();
             if broken as f64 > MOST_BROKEN * since.buffers as f64 {
                 let assumed = format!("variant {} assumes in {broken} of {} buffers", current.number, since.buffers);
-                self.give_up(special, &assumed, events, now);
+                self.give_up(special, &assumed, around);
             }
         }
     }
 
     /// Goes back to generic code because assumptions do not hold.
-    fn give_up(&mut self, special: &Specialised, assumed: &str, events: &EventLog, now: Duration) {
+    fn give_up(&mut self, special: &Specialised, assumed: &str, Surroundings { now, events, .. }: Surroundings<'_>) {
         let (columns, keys) = special.broken();
         self.choosing.broke(&columns, keys, now);
         if keys {
             // What was known of them is past.
-            self.profile.forget_keys();
+            self.profile.keys = KeyProfile::default();
             self.code.slot.take_sample();
         }
         self.adopt(Arc::clone(&self.generic));
@@ -279,13 +272,9 @@ impl AdaptedProgram {
             [] => "keys out of range".to_string(),
             names => format!("values of {}", names.join(", ")),
         };
-        events.note(Event {
-            at: now,
-            subject: self.code.lowered.program.name.clone(),
-            observed: format!("{what} broke what {assumed}"),
-            decided: format!("back to variant {}, the generic one", self.generic.number),
-            gain: None,
-        });
+        let observed = format!("{what} broke what {assumed}");
+        let decided = format!("back to variant {}, the generic one", self.generic.number);
+        events.note(now, &self.code.lowered.program.name, Decision { observed, decided });
         (self.burst, self.sample_at, self.choose_at) = (BURST, now, now);
     }
 
@@ -293,14 +282,15 @@ impl AdaptedProgram {
         self.last = variant.meter.read();
         self.deoptimisations = variant.specialised().map_or(0, Specialised::deoptimisations);
         self.code.slot.swap(variant);
-        self.detector.reset();
+        // The cost of the other code is learned anew.
+        self.detector = ChangeDetector::default();
     }
 
-    fn choose(&mut self, around: Surroundings, make: &mut MakeKernel<'_>, events: &EventLog) {
+    fn choose(&mut self, around: Surroundings<'_>, make: &mut MakeKernel<'_>) {
         let current = self.code.slot.current();
         let program = &self.code.lowered.program;
-        let seen = (&self.profile, &self.watch);
-        let chosen = self.choosing.choose(program, &self.facts, seen, &current.choices(), around);
+        let AdaptedProgram { facts, profile, watch, .. } = &*self;
+        let chosen = self.choosing.choose(Known { program, facts, profile, watch, around }, &current.choices());
         let is_doubt = chosen.is_none();
         let Some(chosen) = chosen.or_else(|| self.doubted(&current, around.now)) else { return };
         self.doubt = None;
@@ -315,22 +305,18 @@ impl AdaptedProgram {
                 (variant, name)
             }
         };
-        let event = events.note(Event {
-            at: around.now,
-            subject: program.name.clone(),
-            observed: chosen.observed.clone(),
-            decided: match chosen.is_forced {
-                true => format!("{name} from now on, as it is set: {}", chosen.decided),
-                false => format!("{name} on trial: {}", chosen.decided),
-            },
-            gain: None,
-        });
+        let Decision { observed, decided } = chosen.why;
+        let decided = match chosen.is_forced {
+            true => format!("{name} from now on, as it is set: {decided}"),
+            false => format!("{name} on trial: {decided}"),
+        };
+        let event = around.events.note(around.now, &program.name, Decision { observed, decided });
         if chosen.is_forced {
             return self.adopt(variant);
         }
         let (tried_at_start, current_at_start) = (variant.meter.read(), current.meter.read());
         self.code.slot.try_out(Arc::clone(&variant));
-        self.trial = Some(Trial { variant, chosen, event, is_doubt, tried_at_start, current_at_start });
+        self.trial = Some(Trial { variant, event, is_doubt, tried_at_start, current_at_start });
     }
 
     /// The generic variant, if the cost has changed under a specialised one and what was learned since speaks for no other.
@@ -338,16 +324,13 @@ impl AdaptedProgram {
         let is_due = self.burst == 0 && self.doubts.is_open(now) && !self.choosing.forces();
         let is_due = is_due && current.specialised().is_some();
         let Change { from, to } = self.doubt.filter(|_| is_due)?;
-        Some(Chosen {
-            choices: Choices::default(),
-            observed: format!("a row costs {to:.2} ns instead of {from:.2} ns"),
-            decided: "nothing else follows from what was seen".into(),
-            is_forced: false,
-        })
+        let observed = format!("a row costs {to:.2} ns instead of {from:.2} ns");
+        let why = Decision::new(observed, "nothing else follows from what was seen");
+        Some(Chosen { choices: Choices::default(), why, is_forced: false })
     }
 
     /// The trial, unless it is decided.
-    fn judge(&mut self, trial: Trial, events: &EventLog, now: Duration) -> Option<Trial> {
+    fn judge(&mut self, trial: Trial, Surroundings { now, events, .. }: Surroundings<'_>) -> Option<Trial> {
         let current = self.code.slot.current();
         let tried = trial.variant.meter.read().since(trial.tried_at_start);
         let used = current.meter.read().since(trial.current_at_start);
@@ -361,29 +344,24 @@ impl AdaptedProgram {
         );
         let (Some(before), Some(after)) = costs else { return Some(trial) };
         events.judge(trial.event, before, after);
-        let (from, to) = (current.choices(), &trial.chosen.choices);
+        let (from, to) = (current.choices(), trial.variant.choices());
         let margin = if from.keys == to.keys { TRIAL_MARGIN } else { TABLES_MARGIN };
         let is_better = after <= margin * before;
         if is_better || !trial.is_doubt {
-            self.choosing.judged(&from, to, (margin * before, after), now);
+            self.choosing.judged(&from, &to, (margin * before, after), now);
         }
         if trial.is_doubt {
-            self.doubts.changed(now);
-            self.doubts.judged(margin * before, after);
+            self.doubts.judged(now, margin * before, after);
         }
         let next = if is_better { Arc::clone(&trial.variant) } else { current };
         let number = trial.variant.number;
-        events.note(Event {
-            at: now,
-            subject: self.code.lowered.program.name.clone(),
-            observed: format!("variant {number} costs {after:.2} ns a row instead of {before:.2} ns"),
-            decided: if is_better {
-                format!("variant {number} from now on")
-            } else {
-                format!("variant {number} is dropped")
-            },
-            gain: is_better.then_some((before, after)),
-        });
+        let observed = format!("variant {number} costs {after:.2} ns a row instead of {before:.2} ns");
+        let what = if is_better { "from now on" } else { "is dropped" };
+        let decided = format!("variant {number} {what}");
+        let event = events.note(now, &self.code.lowered.program.name, Decision { observed, decided });
+        if is_better {
+            events.judge(event, before, after);
+        }
         self.adopt(next);
         None
     }

@@ -10,7 +10,6 @@ use arrow_array::ArrayRef;
 use millstream_codegen::kernel::{Kernel, Tier};
 use millstream_codegen::specialise::{Choices, Specialised};
 use parking_lot::Mutex;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
@@ -29,12 +28,8 @@ pub struct Variant {
 
 impl Variant {
     /// Of the generic program.
-    fn generic(number: u32, kernel: Arc<dyn Kernel>) -> Variant {
-        Variant { number, kernel, special: None, meter: VariantMeter::default() }
-    }
-
-    fn special(number: u32, special: Arc<Specialised>) -> Variant {
-        Variant { number, kernel: special.clone(), special: Some(special), meter: VariantMeter::default() }
+    fn new(number: u32, kernel: Arc<dyn Kernel>, special: Option<Arc<Specialised>>) -> Arc<Variant> {
+        Arc::new(Variant { number, kernel, special, meter: VariantMeter::default() })
     }
 
     /// How it executes.
@@ -95,7 +90,7 @@ struct Running {
 impl VariantSlot {
     /// A slot whose first variant is a kernel of the generic program.
     pub fn new(kernel: Arc<dyn Kernel>) -> VariantSlot {
-        let running = Running { variant: Arc::new(Variant::generic(0, kernel)), trial: None };
+        let running = Running { variant: Variant::new(0, kernel, None), trial: None };
         VariantSlot(Arc::new(SlotPlace {
             running: ArcSwap::from_pointee(running),
             turn: AtomicU32::new(0),
@@ -111,12 +106,13 @@ impl VariantSlot {
 
     /// A variant of the generic program.
     pub(crate) fn generic(&self, kernel: Arc<dyn Kernel>) -> Arc<Variant> {
-        Arc::new(Variant::generic(self.next_number(), kernel))
+        Variant::new(self.next_number(), kernel, None)
     }
 
     /// A specialised variant.
     pub(crate) fn special(&self, special: Specialised) -> Arc<Variant> {
-        Arc::new(Variant::special(self.next_number(), Arc::new(special)))
+        let special = Arc::new(special);
+        Variant::new(self.next_number(), Arc::<Specialised>::clone(&special), Some(special))
     }
 
     /// Replaces the variant and ends a trial: buffers started after this run the new one. One atomic store; never blocks.
@@ -160,12 +156,5 @@ impl VariantSlot {
             let columns = columns.iter().map(|column| column.slice(0, rows)).collect();
             *self.0.sample.lock() = Some(Sample { columns, rows });
         }
-    }
-}
-
-impl fmt::Debug for VariantSlot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let variant = self.current();
-        write!(f, "VariantSlot(variant {}, {})", variant.number, variant.tier())
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn make_cut(query: &Query, is_checkpoint: bool) -> bool {
             let stream = query.stream(split.stream);
             let (consequences, reached) = stream.cut(generation);
             // One that has just been found has a position in its first unit, or will be found again.
-            if !split.is_spare() && (reached.at.is_some() || !split.was_spare()) {
+            if !split.is_spare() && (reached.at.is_some() || !split.was_spare) {
                 // What was read of it is described by whoever writes the checkpoint: that one has time to look.
                 let (name, number) = (split.name().to_string(), stream.number.split);
                 state.splits.push(SplitState { name, number, ..reached });

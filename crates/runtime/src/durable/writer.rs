@@ -2,6 +2,7 @@
 
 use super::checkpointing::{Checkpointing, Handed, Message};
 use super::part::{Gathering, not_written};
+use crate::adaptive::Decision;
 use crate::query::Query;
 use crate::source::SourceRuntime;
 use millstream_connectors::{Acknowledger, Commit, Position};
@@ -138,11 +139,8 @@ impl<'a> Writer<'a> {
             };
             let positions: Vec<(String, Position)> = source.splits.iter().filter_map(position).collect();
             if let Err(diagnostic) = acknowledger.acknowledge(&positions) {
-                stats.note_event(
-                    format!("source {}", source.table),
-                    diagnostic.to_string(),
-                    "positions of the checkpoint are not told to the outside".into(),
-                );
+                let decided = "positions of the checkpoint are not told to the outside";
+                stats.note_event(format!("source {}", source.table), Decision::new(diagnostic.to_string(), decided));
             }
         }
         stats.checkpoints.note(number, begun.elapsed());
@@ -189,9 +187,9 @@ impl<'a> Writer<'a> {
         let oldest = kept.get(self.checkpointing.config.retained.max(1) - 1).copied().unwrap_or(0);
         let read = self.checkpointing.files_read();
         self.checkpointing.config.checkpoints.delete(|checkpoint| checkpoint < oldest, read).map_err(failed)?;
-        let stats = &self.query.host().stats.checkpoints;
-        stats.bytes.fetch_add(manifest.bytes_written, Relaxed);
-        stats.state_bytes.store(manifest.state_bytes(), Relaxed);
+        let mut counts = self.query.host().stats.checkpoints.counts.lock();
+        counts.bytes_written += manifest.bytes_written;
+        counts.state_bytes = manifest.state_bytes();
         Ok(())
     }
 }

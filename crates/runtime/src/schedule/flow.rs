@@ -98,6 +98,7 @@ pub(crate) struct Flow {
     pub(crate) budget: Arc<MemoryBudget>,
 }
 
+#[derive(Default)]
 struct InFlight {
     /// By stream.
     splits: Vec<SplitFlow>,
@@ -117,6 +118,7 @@ struct InFlight {
 }
 
 /// How much tables grow for each byte that is consumed: more at once, less by and by.
+#[derive(Default)]
 struct Growth {
     by: u64,
     /// What had been consumed, and how far tables had grown, when it was looked at last.
@@ -188,26 +190,18 @@ impl Flow {
         let split = |group| SplitFlow { in_flight: 0, group, speaks: false, watermark: i64::MIN, usual_bytes: 0 };
         let state = InFlight {
             splits: groups.into_iter().map(split).collect(),
-            total: 0,
-            consumed: 0,
-            growth: Growth { by: UNSEEN_GROWTH, consumed: 0, grown: 0 },
-            waiting: 0,
-            exceeded_at: None,
-            grown_at: None,
-            open: false,
+            growth: Growth { by: UNSEEN_GROWTH, ..Growth::default() },
+            ..InFlight::default()
         };
-        let (state, freed, limit) = (Mutex::new(state), Condvar::new(), limit.max(2));
-        let (may_spill, is_spilling) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (spilled_in_vain, overrun) = (AtomicU64::new(0), far_over(budget.limit(), available_memory()));
         let flow = Arc::new(Flow {
-            state,
-            freed,
-            limit,
+            state: Mutex::new(state),
+            freed: Condvar::new(),
+            limit: limit.max(2),
             limit_per_split,
-            may_spill,
-            is_spilling,
-            spilled_in_vain,
-            overrun,
+            may_spill: AtomicBool::new(false),
+            is_spilling: AtomicBool::new(false),
+            spilled_in_vain: AtomicU64::new(0),
+            overrun: far_over(budget.limit(), available_memory()),
             budget,
         });
         let waiting = Arc::downgrade(&flow);
@@ -361,12 +355,7 @@ impl Flow {
         Permit { flow: Arc::clone(self), stream: None, read_bytes: 0, charge }
     }
 
-    /// A split is read from now on.
-    pub(crate) fn begin(&self, stream: StreamId) {
-        self.change(stream, |split| split.speaks = true);
-    }
-
-    /// A split has ended, or falls silent, or speaks again.
+    /// A split has ended, or falls silent; or it is read from now on, or speaks again.
     pub(crate) fn set_silent(&self, stream: StreamId, silent: bool) {
         self.change(stream, |split| split.speaks = !silent);
     }

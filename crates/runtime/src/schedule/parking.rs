@@ -5,7 +5,6 @@
 //! waits for workers and sinks alone. So nobody waits forever.
 
 use crate::host::Host;
-use crate::ids::StreamId;
 use crate::station::{Parked, Task, Until};
 use crate::stream::Stream;
 use parking_lot::Mutex;
@@ -43,7 +42,7 @@ impl Parking {
         let most = host.spilling.most_unconsumed() / 2;
         let mut parked = self.tasks.lock();
         let goes_on = |parked: &mut Parked| match &mut parked.until {
-            Until::Next(stream, unit) => host.may_put_out(stream_of(streams, *stream), *unit),
+            Until::Next(stream, unit) => host.may_put_out(&streams[stream.index()], *unit),
             Until::Consumed(output) => output.bytes() <= most,
         };
         let tasks = parked.extract_if(.., goes_on).map(|parked| parked.task).collect();
@@ -62,8 +61,4 @@ impl Parking {
     pub(crate) fn clear(&self) {
         self.tasks.lock().clear();
     }
-}
-
-fn stream_of(streams: &[Arc<Stream>], id: StreamId) -> &Stream {
-    &streams[id.index()]
 }

@@ -17,7 +17,8 @@ use std::cell::Cell;
 
 /// The queues of a query.
 pub(crate) struct Scheduler {
-    queues: TaskQueues<Task>,
+    /// Tasks that wait for a worker, and who takes them.
+    pub(crate) queues: TaskQueues<Task>,
     workers: usize,
 }
 
@@ -31,7 +32,7 @@ impl Scheduler {
     /// Empty queues for the workers of a topology.
     pub(crate) fn new(config: &RunConfig, topology: &Topology) -> Scheduler {
         let choice = config.shuffle_seed.map_or(Choice::Urgent, Choice::Shuffled);
-        Scheduler { queues: TaskQueues::new(&topology.nodes_of_workers(), choice), workers: topology.workers() }
+        Scheduler { queues: TaskQueues::new(&topology.nodes, choice), workers: topology.nodes.len() }
     }
 
     /// Adds tasks. Dropped when the scheduler is closed.
@@ -40,19 +41,9 @@ impl Scheduler {
             self.queues.push(WORKER.get(), tasks.into_iter().map(|task| (urgency(&task), task)));
             let (active, waiting) = (self.queues.active(), self.queues.queued());
             if active < self.workers && is_rush(active, waiting) {
-                self.set_active(active + waiting);
+                self.queues.set_active(active + waiting);
             }
         }
-    }
-
-    /// Workers that take tasks.
-    pub(crate) fn active(&self) -> usize {
-        self.queues.active()
-    }
-
-    /// Lets so many workers take tasks, and the others rest.
-    pub(crate) fn set_active(&self, workers: usize) {
-        self.queues.set_active(workers);
     }
 
     /// Makes the calling thread a worker.
@@ -60,29 +51,9 @@ impl Scheduler {
         WORKER.set(Some(worker));
     }
 
-    /// The most urgent task; waits for one. `None` when the scheduler is closed.
-    pub(crate) fn next(&self, worker: usize) -> Option<Task> {
-        self.queues.next(worker)
-    }
-
-    /// Drops all tasks and sends the workers home.
-    pub(crate) fn close(&self) {
-        self.queues.close();
-    }
-
-    /// Tasks that wait for a worker.
-    pub(crate) fn queued(&self) -> usize {
-        self.queues.queued()
-    }
-
     /// Whether no worker has anything to do.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.queued() == 0 && self.idle() == self.workers
-    }
-
-    /// Workers that wait for a task.
-    pub(crate) fn idle(&self) -> usize {
-        self.queues.idle()
+        self.queues.queued() == 0 && self.queues.idle() == self.workers
     }
 }
 

@@ -11,9 +11,9 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Topology {
     /// Node of each worker, from 0.
-    nodes: Vec<usize>,
+    pub(crate) nodes: Vec<usize>,
     /// Core of each worker; `None` when it is not known.
-    cores: Vec<Option<usize>>,
+    pub(crate) cores: Vec<Option<usize>>,
 }
 
 impl Topology {
@@ -35,29 +35,9 @@ impl Topology {
         Topology { nodes: (0..workers).map(|w| w % count).collect(), cores: (0..workers).map(core).collect() }
     }
 
-    /// Number of workers.
-    pub(crate) fn workers(&self) -> usize {
-        self.nodes.len()
-    }
-
-    /// The node of each worker.
-    pub(crate) fn nodes_of_workers(&self) -> Vec<usize> {
-        self.nodes.clone()
-    }
-
-    /// The node of a worker.
-    pub(crate) fn node(&self, worker: usize) -> usize {
-        self.nodes[worker]
-    }
-
     /// Number of nodes that have workers.
     pub(crate) fn nodes(&self) -> usize {
         self.nodes.iter().max().map_or(1, |&last| last + 1)
-    }
-
-    /// The core of a worker.
-    pub(crate) fn core(&self, worker: usize) -> Option<usize> {
-        self.cores[worker]
     }
 }
 
@@ -97,9 +77,9 @@ mod tests {
     #[test]
     fn workers_are_dealt_out_over_nodes_and_then_over_their_cores() {
         let topology = Topology::of(6, &[vec![0, 1], vec![4, 5]]);
-        assert_eq!(topology.nodes_of_workers(), [0, 1, 0, 1, 0, 1]);
+        assert_eq!(topology.nodes, [0, 1, 0, 1, 0, 1]);
         assert_eq!(topology.cores, [0, 4, 1, 5, 0, 4].map(Some));
-        assert_eq!((topology.nodes(), topology.workers(), topology.node(3), topology.core(2)), (2, 6, 1, Some(1)));
+        assert_eq!((topology.nodes(), topology.nodes[3], topology.cores[2]), (2, 1, Some(1)));
     }
 
     #[test]
@@ -107,8 +87,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(nodes_of_machine(&folder.path().join("none")), Vec::<Vec<usize>>::new());
         let topology = Topology::of(2, &[]);
-        assert_eq!((topology.nodes(), topology.core(1)), (1, None));
-        assert_eq!(Topology::new(4, 2).nodes_of_workers(), [0, 1, 0, 1]);
+        assert_eq!((topology.nodes(), topology.cores[1]), (1, None));
+        assert_eq!(Topology::new(4, 2).nodes, [0, 1, 0, 1]);
     }
 
     #[test]

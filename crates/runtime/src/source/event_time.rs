@@ -31,16 +31,6 @@ pub(crate) struct EventTime {
     program: Option<(PipelineCode, EventTimeColumns)>,
 }
 
-/// Columns of a chunk with the event times of its rows.
-pub(crate) struct Timed {
-    /// The source's columns, and the time when it is computed.
-    pub(crate) columns: Vec<ArrayRef>,
-    /// Rows left.
-    pub(crate) rows: usize,
-    /// Times and watermarks of all rows.
-    pub(crate) times: RowTimes,
-}
-
 impl EventTime {
     /// For a source of these columns.
     pub(crate) fn new(
@@ -57,23 +47,24 @@ impl EventTime {
             WatermarkRule::Delay(ms) => ms,
             WatermarkRule::Expression(_) | WatermarkRule::ProcessingTime => 0,
         };
-        match (event_time_columns(watermark), code) {
-            (Some(outputs), Some(code)) => Ok(EventTime { time, in_record, delay_ms, program: Some((code, outputs)) }),
-            (None, None) => Ok(EventTime { time, in_record, delay_ms, program: None }),
-            _ => Err(Diagnostic::bug(
+        let outputs = event_time_columns(watermark);
+        match outputs.is_some() == code.is_some() {
+            true => Ok(EventTime { time, in_record, delay_ms, program: code.zip(outputs) }),
+            false => Err(Diagnostic::bug(
                 "a source has an event-time program exactly when its time or watermark is computed",
             )),
         }
     }
 
-    /// Computes the times of a chunk's rows. Rows whose time cannot be computed are left out when `on_error` says so.
+    /// Computes the times of a chunk's rows: gives its columns, and the time when it is computed; the rows that are left; and
+    /// the times and watermarks of all of them. Rows whose time cannot be computed are left out when `on_error` says so.
     pub(crate) fn attach(
         &self,
         mut columns: Vec<ArrayRef>,
         mut rows: usize,
         functions: &mut FunctionContext,
         on_error: &mut dyn FnMut(RowError) -> Flow,
-    ) -> Result<Timed, Diagnostic> {
+    ) -> Result<(Vec<ArrayRef>, usize, RowTimes), Diagnostic> {
         let mut watermark = None;
         if let Some((code, outputs)) = &self.program {
             let kernel = code.kernel();
@@ -92,7 +83,7 @@ impl EventTime {
             Some(watermark) => RowTimes::new(time, watermark, 0),
             None => RowTimes::new(time.clone(), time, self.delay_ms),
         };
-        Ok(Timed { columns, rows, times })
+        Ok((columns, rows, times))
     }
 }
 
@@ -188,7 +179,7 @@ pub(crate) struct RowTimes {
     watermark: Millis,
     delay_ms: i64,
     min_time: i64,
-    max_watermark: i64,
+    pub(crate) max_watermark: i64,
 }
 
 impl RowTimes {
@@ -247,11 +238,6 @@ impl RowTimes {
         pieces
     }
 
-    /// Largest watermark; `i64::MIN` when no row brings one.
-    pub(crate) fn max_watermark(&self) -> i64 {
-        self.max_watermark
-    }
-
     /// The watermark before each row, given the one before the first: the running maximum.
     pub(crate) fn watermarks_before(&self, before: i64) -> Vec<i64> {
         let mut running = before;
@@ -288,9 +274,9 @@ mod tests {
         let times = times(vec![Some(10), None, Some(30), Some(20), Some(40)], 5);
         assert_eq!(times.watermarks_before(i64::MIN), [i64::MIN, 5, 5, 25, 25]);
         assert_eq!(times.watermarks_before(7), [7, 7, 7, 25, 25]);
-        assert_eq!((times.min_time, times.max_watermark()), (10, 35));
+        assert_eq!((times.min_time, times.max_watermark), (10, 35));
         let part = times.slice(1, 2);
-        assert_eq!((part.min_time, part.max_watermark()), (30, 25));
+        assert_eq!((part.min_time, part.max_watermark), (30, 25));
     }
 
     #[test]
@@ -354,7 +340,7 @@ mod tests {
     #[test]
     fn extreme_times_neither_overflow_nor_end_the_input() {
         let extreme = times(vec![Some(i64::MAX), Some(i64::MIN)], -1);
-        assert_eq!(extreme.max_watermark(), LAST_WATERMARK);
+        assert_eq!(extreme.max_watermark, LAST_WATERMARK);
         let extreme = times(vec![Some(i64::MIN)], 1);
         assert_eq!(extreme.watermarks_before(i64::MIN), [i64::MIN]);
         assert_eq!(times(vec![None], 0).min_time, i64::MAX);

@@ -78,7 +78,7 @@ impl SourceRuntime {
         let mut times: Option<RowTimes> = None;
         if let Some(event_time) = self.event_time.as_ref().filter(|_| rows > 0) {
             let timed = event_time.attach(columns, rows, functions, &mut |e| errors.take(e))?;
-            (columns, rows, times) = (timed.columns, timed.rows, Some(timed.times));
+            (columns, rows, times) = (timed.0, timed.1, Some(timed.2));
         }
         let cut = |start: usize| {
             let length = most_rows.min(rows - start);
@@ -142,7 +142,7 @@ impl SourceRuntime {
         }
         split.rows.fetch_add(decoded.rows as u64, Relaxed);
         if decoded.rows > 0 {
-            let whole = self.skipping.as_ref().map(|skipping| skipping.whole_columns());
+            let whole = self.skipping.as_ref().map(|skipping| &*skipping.head.columns);
             counters.look_for_values(&decoded.columns, whole);
         }
         host.stats.skipped_rows.fetch_add(decoded.skipped, Relaxed);

@@ -2,14 +2,13 @@
 
 use super::split::{Begin, Reading, Split};
 use crate::ids::{SplitId, StreamId};
-use crate::query::Query;
+use crate::query::{Query, caught};
 use crate::schedule::timers::{after, earlier};
 use crate::station::{Consequences, DecodeTask, Task};
 use crate::stream::sequencer::Unit;
 use millstream_connectors::{Chunk, SplitReader};
 use millstream_sync::epochs::End;
 use millstream_types::Diagnostic;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -43,10 +42,8 @@ pub(crate) fn read(query: &Query, source: usize) {
             this.end(End::Stopped);
             continue;
         }
-        match catch_unwind(AssertUnwindSafe(|| this.read(&mut *reader))) {
-            Ok(Ok(())) => {}
-            Ok(Err(diagnostic)) => return query.fail(diagnostic),
-            Err(panic) => return query.fail(crate::query::panicked("a reader", &*panic)),
+        if let Err(diagnostic) = caught("a reader", || this.read(&mut *reader)) {
+            return query.fail(diagnostic);
         }
     }
 }
@@ -114,7 +111,7 @@ impl<'a> Reader<'a> {
             set_idle(query, split.stream, true);
         } else {
             self.heard(&mut split.reading.lock());
-            flow.begin(split.stream);
+            flow.set_silent(split.stream, false);
         }
         while !query.is_stopping() {
             reader.aim(flow.aim());
@@ -129,7 +126,7 @@ impl<'a> Reader<'a> {
                 split.name.store(Arc::new(reader.name().to_string()));
             }
             if split.is_spare.swap(false, Relaxed) {
-                flow.begin(split.stream);
+                flow.set_silent(split.stream, false);
             }
             self.hand_over(chunk)?;
         }

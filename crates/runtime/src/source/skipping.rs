@@ -10,8 +10,8 @@
 //! cheaper way is kept for the next ones ([`skipping::choose`]). Times are those of whole chunks with everything that a way
 //! costs, so the model needs no constants.
 
-use crate::adaptive::Dice;
 use crate::adaptive::decisions::skipping;
+use crate::adaptive::{Decision, Policy};
 use crate::config::{Adaptivity, When};
 use crate::input::HeadCode;
 use crate::stats::QueryStats;
@@ -39,32 +39,18 @@ const OTHER_SHARE: f64 = 0.15;
 /// See the file's description.
 pub(crate) struct Skipping {
     source: usize,
-    head: HeadCode,
-    choice: Choice,
-}
-
-/// Who decides about the next chunk.
-enum Choice {
-    Always,
-    Measured(Mutex<Trials>),
-    /// For tests.
-    Random(Dice),
+    /// Its columns are decoded of every row.
+    pub(crate) head: HeadCode,
+    /// Who decides about the next chunk; where nobody does, it is decoded for survivors only.
+    policy: Policy,
+    trials: Mutex<Trials>,
 }
 
 impl Skipping {
-    /// The columns that are decoded of every row.
-    pub(crate) fn whole_columns(&self) -> &[usize] {
-        &self.head.columns
-    }
-
     /// Of a source of the plan.
     pub(crate) fn new(source: usize, head: HeadCode, settings: &Adaptivity) -> Skipping {
-        let choice = match (settings.decode_skipping, settings.chaos_seed) {
-            (When::Always, _) => Choice::Always,
-            (_, Some(seed)) => Choice::Random(Dice::new(seed)),
-            (_, None) => Choice::Measured(Mutex::default()),
-        };
-        Skipping { source, head, choice }
+        let policy = Policy::new(settings.decode_skipping != When::Always, settings);
+        Skipping { source, head, policy, trials: Mutex::default() }
     }
 
     /// Decodes a chunk, leaving out what is not needed when that is worth it.
@@ -75,22 +61,19 @@ impl Skipping {
         functions: &mut FunctionContext,
         stats: &QueryStats,
     ) -> Decoded {
-        let skips = match &self.choice {
-            Choice::Always => true,
-            Choice::Measured(trials) => trials.lock().next(),
-            Choice::Random(dice) => dice.below(2) == 0,
+        let skips = match &self.policy {
+            Policy::Fixed => true,
+            Policy::Chosen => self.trials.lock().next(),
+            Policy::Random(dice) => dice.below(2) == 0,
         };
         let started = Instant::now();
         let mut filter = Filter { head: &self.head, functions, surviving: None };
         let decoded = if skips { decoder.decode_survivors(chunk, &mut filter) } else { decoder.decode(chunk) };
-        if let Choice::Measured(trials) = &self.choice
-            && decoded.rows > 0
-            && decoded.error.is_none()
-        {
+        if self.policy.is_chosen() && decoded.rows > 0 && decoded.error.is_none() {
             let nanos = started.elapsed().as_nanos() as f64 / decoded.rows as f64;
-            let switch = trials.lock().note(skips, nanos, filter.surviving);
-            if let Some(switch) = switch {
-                stats.note_event(format!("source {}", self.source), switch.observed(), switch.decided());
+            let decision = self.trials.lock().note(skips, nanos, filter.surviving);
+            if let Some(decision) = decision {
+                stats.note_event(format!("source {}", self.source), decision);
             }
         }
         decoded
@@ -167,7 +150,7 @@ impl Trials {
     }
 
     /// A chunk was decoded like that, for so many nanoseconds per row; `surviving` is `None` where nothing was left out.
-    fn note(&mut self, skipped: bool, nanos: f64, surviving: Option<f64>) -> Option<SkippingSwitch> {
+    fn note(&mut self, skipped: bool, nanos: f64, surviving: Option<f64>) -> Option<Decision> {
         if self.left > 0 {
             let is_other = surviving.is_some_and(|share| (share - self.share).abs() > OTHER_SHARE);
             if self.skips && is_other {
@@ -194,7 +177,20 @@ impl Trials {
         let is_new = std::mem::replace(&mut self.skips, skips) != skips;
         self.futile = if is_new { 0 } else { (self.futile + 1).min(MOST_DOUBLINGS) };
         self.left = if skips { SKIPPED } else { DECODED << self.futile };
-        is_new.then_some(SkippingSwitch { share: self.share, whole, picked, skips })
+        is_new.then(|| self.decision(whole, picked))
+    }
+
+    fn decision(&self, whole: f64, picked: f64) -> Decision {
+        let observed = format!(
+            "{:.1} % of rows pass the first filters; a row costs {whole:.1} ns when all columns are decoded, {picked:.1} ns \
+             when those behind the filters are decoded for such rows only",
+            self.share * 100.0
+        );
+        let decided = match self.skips {
+            true => "columns behind the first filters are decoded for rows that pass",
+            false => "all columns are decoded",
+        };
+        Decision::new(observed, decided)
     }
 
     fn begin(&mut self) {
@@ -208,35 +204,6 @@ impl Trials {
 fn median(costs: &mut [f64]) -> f64 {
     costs.sort_unstable_by(f64::total_cmp);
     costs[costs.len() / 2]
-}
-
-/// A change of the way in which chunks are decoded.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct SkippingSwitch {
-    share: f64,
-    whole: f64,
-    picked: f64,
-    skips: bool,
-}
-
-impl SkippingSwitch {
-    /// What was seen, for people.
-    fn observed(&self) -> String {
-        let SkippingSwitch { share, whole, picked, .. } = self;
-        format!(
-            "{:.1} % of rows pass the first filters; a row costs {whole:.1} ns when all columns are decoded, {picked:.1} ns \
-             when those behind the filters are decoded for such rows only",
-            share * 100.0
-        )
-    }
-
-    /// What is done, for people.
-    fn decided(&self) -> String {
-        match self.skips {
-            true => "columns behind the first filters are decoded for rows that pass".into(),
-            false => "all columns are decoded".into(),
-        }
-    }
 }
 
 #[cfg(test)]

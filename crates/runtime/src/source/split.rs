@@ -20,7 +20,7 @@ pub(crate) struct Split {
     /// chunk is handed over.
     pub(super) is_spare: AtomicBool,
     /// Whether it was so at first.
-    was_spare: bool,
+    pub(crate) was_spare: bool,
     /// How its reader begins.
     pub(super) begin: Begin,
     input: Described,
@@ -75,11 +75,6 @@ impl Split {
         let (name, ended) = (self.name().to_string(), self.reading.lock().ended);
         let state = SplitState { name, number, rows, watermark: i64::MAX, ended, ..SplitState::default() };
         (!self.is_spare()).then_some(state)
-    }
-
-    /// Whether it was spare at first.
-    pub(crate) fn was_spare(&self) -> bool {
-        self.was_spare
     }
 
     /// Whether nothing has come of it and perhaps never will.

@@ -77,6 +77,11 @@ impl Unconsumed {
 }
 
 impl Consequences {
+    /// A task waits, and nothing else follows.
+    pub(crate) fn parked(task: Task, until: Until) -> Consequences {
+        Consequences { parked: vec![Parked { task, until }], ..Consequences::default() }
+    }
+
     /// A unit of a stream.
     pub(crate) fn deliver(&mut self, stream: StreamId, number: u64, unit: Unit) {
         self.deliveries.push((stream, number, unit));

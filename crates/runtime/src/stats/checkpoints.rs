@@ -2,20 +2,15 @@
 
 use super::histogram::{Histogram, Times};
 use crate::schedule::threads::Watch;
+use parking_lot::Mutex;
 use serde::Serialize;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// See the file's description.
 #[derive(Debug, Default)]
 pub(crate) struct CheckpointStats {
-    /// Begun so far.
-    pub(crate) begun: AtomicU64,
-    /// Written by all of them.
-    pub(crate) bytes: AtomicU64,
-    /// What the last one consists of.
-    pub(crate) state_bytes: AtomicU64,
-    last: AtomicU64,
+    /// All but the times.
+    pub(crate) counts: Mutex<CheckpointSnapshot>,
     duration: Histogram,
     handing_over: Histogram,
     handing_over_processor: Histogram,
@@ -46,7 +41,7 @@ pub struct CheckpointSnapshot {
 impl CheckpointStats {
     /// A checkpoint is complete.
     pub(crate) fn note(&self, number: u64, took: Duration) {
-        self.last.store(number, Relaxed);
+        self.counts.lock().last = number;
         self.duration.record(took);
     }
 
@@ -61,14 +56,11 @@ impl CheckpointStats {
     pub(crate) fn snapshot(&self) -> CheckpointSnapshot {
         let duration = self.duration.times();
         CheckpointSnapshot {
-            begun: self.begun.load(Relaxed),
             complete: duration.count,
-            last: self.last.load(Relaxed),
-            bytes_written: self.bytes.load(Relaxed),
-            state_bytes: self.state_bytes.load(Relaxed),
             duration,
             handing_over: self.handing_over.times(),
             handing_over_processor: self.handing_over_processor.times(),
+            ..self.counts.lock().clone()
         }
     }
 }

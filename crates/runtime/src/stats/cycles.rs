@@ -8,16 +8,19 @@ const LEAST: Duration = Duration::from_micros(100);
 /// The processor's reference clock, read together with the wall clock at one moment.
 #[derive(Debug)]
 pub(crate) struct CycleClock {
-    started: Instant,
+    /// The moment.
+    pub(super) started: Instant,
     counter: Option<u64>,
 }
 
-impl CycleClock {
+impl Default for CycleClock {
     /// Starts now.
-    pub(crate) fn start() -> CycleClock {
+    fn default() -> CycleClock {
         CycleClock { started: Instant::now(), counter: counter() }
     }
+}
 
+impl CycleClock {
     /// Cycles of the reference clock per nanosecond, measured since the start; `None` too soon after it, and where programs
     /// cannot read that clock. Its frequency is fixed: a core that is clocked higher or lower does more or less in a cycle.
     pub(crate) fn per_nano(&self) -> Option<f64> {
@@ -44,7 +47,7 @@ mod tests {
 
     #[test]
     fn cycles_are_those_of_a_processor() {
-        let clock = CycleClock::start();
+        let clock = CycleClock::default();
         std::thread::sleep(Duration::from_millis(2));
         let cycles = clock.per_nano();
         assert_eq!(cycles.is_some(), counter().is_some());

@@ -21,13 +21,14 @@ pub use histogram::Times;
 pub(crate) use programs::ProgramStats;
 pub use programs::{ColumnSnapshot, KeysSnapshot, ProfileSnapshot, ProgramSnapshot, VariantSnapshot};
 pub use snapshot::{
-    Begun, HardwareSnapshot, PipelineSnapshot, STATS_VERSION, SinkSnapshot, SourceSnapshot, SplitSnapshot,
-    StatsSnapshot, TriggerSnapshot, WorkerSnapshot,
+    Begun, PipelineSnapshot, STATS_VERSION, SinkSnapshot, SourceSnapshot, SplitSnapshot, StatsSnapshot,
+    TriggerSnapshot, WorkerSnapshot,
 };
 pub use spill::SpillSnapshot;
 
+pub use crate::adaptive::signals::counters::HardwareSnapshot;
 use crate::adaptive::signals::counters::HardwareTotals;
-use crate::adaptive::{Event, EventLog};
+use crate::adaptive::{Decision, EventLog};
 use crate::ids::SplitId;
 use crate::schedule::scheduler::Scheduler;
 use crate::stream::Stream;
@@ -40,13 +41,12 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Counters of a run; shared by the engine's callers and the workers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct QueryStats {
-    started: Instant,
-    cycles: CycleClock,
+    clock: CycleClock,
     /// How long the run has taken, once it has ended.
     ended: OnceLock<Duration>,
     pub(crate) rows_out: AtomicU64,
@@ -107,7 +107,7 @@ struct NullableColumn {
 }
 
 /// Counters of a split.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SplitStats {
     name: String,
     pub(crate) rows: AtomicU64,
@@ -219,23 +219,6 @@ impl Watermark {
     }
 }
 
-impl SplitStats {
-    /// Of the split with a name.
-    pub(crate) fn new(name: &str) -> SplitStats {
-        SplitStats {
-            name: name.to_string(),
-            rows: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            read: AtomicU64::new(0),
-            begun: AtomicU64::new(0),
-            chunks: AtomicU64::new(0),
-            watermark: Watermark::default(),
-            is_idle: AtomicBool::new(false),
-            has_ended: AtomicBool::new(false),
-        }
-    }
-}
-
 impl SourceStats {
     fn new(index: usize, plan: &SourcePlan) -> SourceStats {
         let rows = match &plan.scan {
@@ -264,7 +247,8 @@ impl SourceStats {
     }
 
     /// Notes the splits.
-    pub(crate) fn open(&self, splits: Vec<SplitStats>) {
+    pub(crate) fn open(&self, names: impl Iterator<Item = String>) {
+        let splits = names.map(|name| SplitStats { name, ..SplitStats::default() }).collect();
         // Unset so far: `QueryStats::check` has been asked.
         let _ = self.splits.set(splits);
     }
@@ -298,29 +282,12 @@ impl QueryStats {
             (0..count).map(|i| TriggerStats::new(format!("{what} {i}"), unit)).collect()
         };
         QueryStats {
-            started: Instant::now(),
-            cycles: CycleClock::start(),
-            ended: OnceLock::new(),
-            rows_out: AtomicU64::new(0),
-            late_rows: AtomicU64::new(0),
-            skipped_rows: AtomicU64::new(0),
-            error_rows: AtomicU64::new(0),
-            windows_fired: AtomicU64::new(0),
-            first_error: Mutex::new(None),
-            compilations: Mutex::default(),
-            events: EventLog::default(),
-            programs: ProgramStats::default(),
             sources: plan.sources.iter().enumerate().map(|(i, s)| SourceStats::new(i, s)).collect(),
             pipelines: plan.pipelines.iter().map(|_| PipelineStats::default()).collect(),
             aggregations: triggers("aggregation", plan.aggregations.len(), Begun::Windows),
             operators: triggers("operator", plan.operators.len(), Begun::Jobs),
             sinks: plan.sinks.iter().enumerate().map(|(i, s)| Arc::new(SinkStats::new(i, s))).collect(),
-            hardware: HardwareTotals::default(),
-            checkpoints: CheckpointStats::default(),
-            spill: Arc::default(),
-            memory: OnceLock::new(),
-            workers: OnceLock::new(),
-            asked: Mutex::default(),
+            ..QueryStats::default()
         }
     }
 
@@ -350,7 +317,7 @@ impl QueryStats {
     pub(crate) fn end(&self) {
         *self.asked.lock() = None;
         self.programs.end();
-        let _ = self.ended.set(self.started.elapsed());
+        let _ = self.ended.set(self.clock.started.elapsed());
     }
 
     /// Counters of a worker.
@@ -384,8 +351,8 @@ impl QueryStats {
     }
 
     /// Something was adapted to the data.
-    pub(crate) fn note_event(&self, subject: String, observed: String, decided: String) {
-        self.events.note(Event { at: self.started.elapsed(), subject, observed, decided, gain: None });
+    pub(crate) fn note_event(&self, subject: impl Into<String>, decision: Decision) {
+        self.events.note(self.clock.started.elapsed(), subject, decision);
     }
 
     /// Pipeline `pipeline` has processed its input stream number `stream` up to a watermark.
@@ -401,7 +368,7 @@ impl QueryStats {
 
     /// The numbers of now.
     pub fn snapshot(&self) -> StatsSnapshot {
-        let elapsed = self.ended.get().copied().unwrap_or_else(|| self.started.elapsed());
+        let elapsed = self.ended.get().copied().unwrap_or_else(|| self.clock.started.elapsed());
         let is_over = self.ended.get().is_some();
         let sources: Vec<SourceSnapshot> = self.sources.iter().map(|s| s.snapshot(is_over)).collect();
         let mut pipelines: Vec<PipelineSnapshot> =
@@ -413,7 +380,7 @@ impl QueryStats {
             }
         }
         let triggers = |of: &[Arc<TriggerStats>]| of.iter().map(|t| t.snapshot(is_over)).collect();
-        let cycles_per_nano = self.cycles.per_nano();
+        let cycles_per_nano = self.clock.per_nano();
         StatsSnapshot {
             version: STATS_VERSION,
             checkpoints: self.checkpoints.snapshot(),
@@ -422,8 +389,8 @@ impl QueryStats {
             rows_in: sources.iter().map(|s| s.rows).sum(),
             bytes_in: sources.iter().map(|s| s.bytes).sum(),
             buffers: pipelines.iter().map(|p| p.buffers).sum(),
-            queued: asked.as_ref().map_or(0, |asked| asked.scheduler.queued() as u64),
-            workers_idle: asked.as_ref().map_or(0, |asked| asked.scheduler.idle() as u64),
+            queued: asked.as_ref().map_or(0, |asked| asked.scheduler.queues.queued() as u64),
+            workers_idle: asked.as_ref().map_or(0, |asked| asked.scheduler.queues.idle() as u64),
             rows_out: self.rows_out.load(Relaxed),
             late_rows: self.late_rows.load(Relaxed),
             skipped_rows: self.skipped_rows.load(Relaxed),
@@ -433,7 +400,7 @@ impl QueryStats {
             trigger_delay: Histogram::times_of(self.aggregations.iter().chain(&self.operators).map(|t| &t.delay)),
             first_error: self.first_error.lock().as_ref().map(ToString::to_string),
             compilations: self.compilations.lock().clone(),
-            events: self.events.all().0,
+            events: self.events.all(),
             programs: self.programs.snapshot(cycles_per_nano),
             memory: self.memory.get().map_or_else(MemorySnapshot::default, |budget| budget.snapshot()),
             sources,
@@ -442,10 +409,7 @@ impl QueryStats {
             operators: triggers(&self.operators),
             sinks: self.sinks.iter().map(|s| s.snapshot()).collect(),
             cycles_per_nano,
-            hardware: self.hardware.per_row().map(|counted| HardwareSnapshot {
-                mispredictions_per_row: counted.mispredictions,
-                cache_misses_per_row: counted.cache_misses,
-            }),
+            hardware: self.hardware.per_row(),
             workers: self.workers.get().iter().flat_map(|w| w.iter()).map(|w| w.snapshot(elapsed)).collect(),
         }
     }

@@ -129,8 +129,8 @@ impl VariantSnapshot {
 impl ProfileSnapshot {
     /// Of a program with these inputs.
     pub(crate) fn of(profile: &Profile, program: &Program) -> ProfileSnapshot {
-        let keys = profile.keys();
-        let columns = program.inputs.iter().zip(profile.columns()).filter_map(|(input, column)| {
+        let keys = &profile.keys;
+        let columns = program.inputs.iter().zip(&profile.columns).filter_map(|(input, column)| {
             Some(ColumnSnapshot {
                 name: input.name.clone(),
                 null_rate: column.null_rate()?,
@@ -139,17 +139,17 @@ impl ProfileSnapshot {
             })
         });
         ProfileSnapshot {
-            rows: profile.rows(),
-            filters: (0..profile.filters().len()).map(|filter| profile.filters().selectivity(filter)).collect(),
+            rows: profile.rows,
+            filters: (0..profile.filters.len()).map(|filter| profile.filters.selectivity(filter)).collect(),
             keys: keys.summary().map(|summary| KeysSnapshot {
                 distinct: summary.keys,
                 heaviest: summary.heaviest,
                 null_share: keys.nulls().unwrap_or(0.0),
                 range: keys.range(),
             }),
-            out_of_order: profile.times().out_of_order(),
-            disorder_ms: profile.times().disorder_ms(),
-            rows_per_slice: profile.times().rows_per_slice(),
+            out_of_order: profile.times.out_of_order(),
+            disorder_ms: profile.times.disorder_ms(),
+            rows_per_slice: profile.times.rows_per_slice(),
             columns: columns.collect(),
         }
     }
@@ -169,7 +169,7 @@ struct LearnedPrograms {
 }
 
 /// What the adviser tells of a program.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Learned {
     /// By number; those that ran last.
     variants: BTreeMap<u32, VariantSnapshot>,
@@ -236,14 +236,14 @@ impl LearnedPrograms {
             let program = &code.lowered.program;
             let first = VariantSnapshot::of(first, program, false);
             let current = VariantSnapshot::of(&code.slot.current(), program, true);
-            let learned = self.learned.get(&program.name);
-            let mut variants = learned.map_or_else(BTreeMap::new, |learned| learned.variants.clone());
+            let Learned { mut variants, profile, filter_nanos } =
+                self.learned.get(&program.name).cloned().unwrap_or_default();
             variants.extend([first, current].map(|variant| (variant.number, variant)));
             ProgramSnapshot {
                 name: program.name.clone(),
                 variants: variants.into_values().filter(|variant| variant.rows > 0 || variant.is_current).collect(),
-                profile: learned.and_then(|learned| learned.profile.clone()),
-                filter_nanos: learned.map_or_else(Vec::new, |learned| learned.filter_nanos.clone()),
+                profile,
+                filter_nanos,
             }
         });
         programs.filter(|program| program.variants.iter().any(|variant| variant.rows > 0)).collect()
@@ -270,8 +270,7 @@ fn choices_text(program: &Program, choices: &Choices) -> String {
         parts.push(format!("{} mostly one of {}", name(input), values.len()));
     }
     if let Some(keys) = choices.keys {
-        let last = keys.first.wrapping_add_unsigned(keys.len - 1);
-        parts.push(format!("keys from {} to {last}", keys.first));
+        parts.push(format!("keys from {} to {}", keys.first, keys.last()));
     }
     parts.join("; ")
 }

@@ -9,6 +9,7 @@ use super::histogram::Times;
 use super::programs::ProgramSnapshot;
 use super::spill::SpillSnapshot;
 use crate::adaptive::Event;
+use crate::adaptive::signals::counters::HardwareSnapshot;
 use millstream_state::MemorySnapshot;
 use serde::Serialize;
 use std::time::Duration;
@@ -85,15 +86,6 @@ pub struct StatsSnapshot {
     pub cycles_per_nano: Option<f64>,
     /// What hardware counters say; `None` where the machine has none or does not let programs use them.
     pub hardware: Option<HardwareSnapshot>,
-}
-
-/// What hardware counters have counted while workers were at work, per row that came into a pipeline.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct HardwareSnapshot {
-    /// Mispredicted branches.
-    pub mispredictions_per_row: f64,
-    /// Misses of the last cache.
-    pub cache_misses_per_row: f64,
 }
 
 /// Counters of a source at one moment: sums over its splits.

@@ -113,7 +113,7 @@ impl Sequencer {
             for mut rows in unit.rows {
                 let brings = match &mut self.clock {
                     Some(clock) => clock.stamp(&mut rows),
-                    None => rows.times.as_ref().map_or(i64::MIN, |t| t.max_watermark()),
+                    None => rows.times.as_ref().map_or(i64::MIN, |t| t.max_watermark),
                 };
                 let stamp = Stamp {
                     sequence: self.next_buffer,

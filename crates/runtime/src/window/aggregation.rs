@@ -10,8 +10,7 @@ use crate::config::MergeStrategy;
 use crate::station::progress::{Forward, Progress};
 use millstream_abi::EntryLayout;
 use millstream_plan::window::{Timeline, WindowAssigner};
-use millstream_state::OutputTypes;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -22,7 +21,6 @@ pub(crate) struct Aggregation {
     /// watermarks as they are.
     pub(crate) timeline: Timeline,
     pub(crate) layout: Arc<EntryLayout>,
-    pub(crate) types: OutputTypes,
     /// The tables of slices that are not complete.
     pub(crate) tables: Arc<OpenTables>,
     /// Which tables its rows go to.
@@ -38,7 +36,7 @@ pub(crate) struct Aggregation {
     /// What the watermark whose tables have been fired has reached. Written under the state's lock, read by every task when it starts.
     /// Release/acquire is more than needed, for the value only serves an assertion.
     fired: AtomicI64,
-    state: Mutex<Progress>,
+    pub(crate) progress: Mutex<Progress>,
 }
 
 /// What an advance of the inputs brings.
@@ -56,22 +54,20 @@ impl Aggregation {
     /// With `inputs` channels that end in it.
     pub(crate) fn new(
         (assigner, timeline): (WindowAssigner, Timeline),
-        types: OutputTypes,
         inputs: usize,
         overlap: Option<OverlappingWindows>,
         tables: OpenTables,
         strategy: Strategy,
     ) -> Aggregation {
-        let layout = Arc::clone(tables.layout());
+        let layout = Arc::clone(&tables.layout);
         let keeps_places = layout.accumulators.iter().any(|(accumulator, _)| accumulator.keeps_places());
-        let (fired, state) = (AtomicI64::new(i64::MIN), Mutex::new(Progress::new(inputs)));
+        let (fired, progress) = (AtomicI64::new(i64::MIN), Mutex::new(Progress::new(inputs)));
         let is_ordered = keeps_places && inputs > 1;
-        let lanes = (strategy.merge() == MergeStrategy::Partition).then(|| KeyLanes::new(tables.first_lane()));
+        let lanes = (strategy.merge == MergeStrategy::Partition).then(|| KeyLanes::new(tables.owners.workers));
         Aggregation {
             assigner,
             timeline,
             layout,
-            types,
             tables: Arc::new(tables),
             strategy,
             overlap,
@@ -79,7 +75,7 @@ impl Aggregation {
             is_ordered,
             keeps_places,
             fired,
-            state,
+            progress,
         }
     }
 
@@ -114,14 +110,9 @@ impl Aggregation {
         }
     }
 
-    /// Locks the progress.
-    pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
-        self.state.lock()
-    }
-
     /// Takes over how far the inputs had come, before the first row.
     pub(crate) fn restore(&self, watermark: i64) {
-        self.progress().restore(watermark);
+        self.progress.lock().restore(watermark);
         self.fired.store(self.timeline.reached(watermark), Ordering::Release);
     }
 
@@ -151,26 +142,25 @@ mod tests {
     use crate::ids::Port;
     use crate::window::tables::Owners;
     use millstream_plan::window::Slicing;
-    use millstream_state::MemoryBudget;
+    use millstream_state::{MemoryBudget, OutputTypes};
     use millstream_sync::epochs::{End, Release};
 
     fn tumbling(inputs: usize) -> Aggregation {
         let layout = Arc::new(EntryLayout::new(&[], &[]));
-        let types = OutputTypes { keys: vec![], outputs: vec![] };
         let slicing = Slicing { size_ms: 10, offset_ms: 0 };
         let tables = OpenTables::new(
-            Arc::clone(&layout),
+            (Arc::clone(&layout), OutputTypes { keys: vec![], outputs: vec![] }),
             Owners { own: 1, nodes: 0, workers: 1 },
             (true, false),
             &MemoryBudget::new(1 << 20),
         );
         let strategy = Strategy::new(&RunConfig::default(), &layout, None, Default::default());
         let windows = (WindowAssigner::Tumble(slicing), Timeline::Own);
-        Aggregation::new(windows, types, inputs, None, tables, strategy)
+        Aggregation::new(windows, inputs, None, tables, strategy)
     }
 
     fn release(aggregation: &Aggregation, port: usize, watermark: i64, ended: bool) -> Option<Advance> {
-        let mut progress = aggregation.progress();
+        let mut progress = aggregation.progress.lock();
         progress.release(Port::new(port), Release { watermark, generation: 0, cut: i64::MIN, ended });
         aggregation.advance(&mut progress)
     }
@@ -193,10 +183,10 @@ mod tests {
     fn the_slowest_input_that_is_not_idle_decides() {
         let aggregation = tumbling(2);
         assert_eq!(release(&aggregation, 0, 50, false), None);
-        aggregation.progress().set_idle(Port::new(1), true);
-        let advance = aggregation.advance(&mut aggregation.progress()).unwrap();
+        aggregation.progress.lock().set_idle(Port::new(1), true);
+        let advance = aggregation.advance(&mut aggregation.progress.lock()).unwrap();
         assert_eq!((advance.forward.watermark, advance.forward.end), (50, None));
-        aggregation.progress().set_idle(Port::new(1), false);
+        aggregation.progress.lock().set_idle(Port::new(1), false);
         assert_eq!(release(&aggregation, 0, 90, false), None);
         assert_eq!(release(&aggregation, 1, 60, true).unwrap().forward.watermark, 60);
         let end = release(&aggregation, 0, 90, true).unwrap();

@@ -14,13 +14,13 @@
 
 use super::firing::Firing;
 use super::tables::OpenTables;
-use super::tables::frozen::{Stored, StoredBlocks};
+use super::tables::frozen::StoredBlocks;
 use super::{WindowJob, WindowStation};
 use crate::buffer::Rows;
 use crate::durable::blobs::damaged;
-use crate::station::{Consequences, Job, Parked, Task, Unconsumed, Until};
+use crate::station::{Consequences, Job, Task, Unconsumed, Until};
 use crate::stream::sequencer::Unit;
-use millstream_state::{BlockMerge, MergeFault, Merged, OutputTypes, Partial};
+use millstream_state::{BlockMerge, MergeFault, Merged, Partial};
 use millstream_storage::Damaged;
 use millstream_types::{Diagnostic, code, memory_text};
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,12 +98,7 @@ impl StoredMerge {
     }
 
     /// Merges the next few rows; `None` at the end.
-    fn piece(
-        &mut self,
-        tables: &OpenTables,
-        types: &OutputTypes,
-        block_bytes: usize,
-    ) -> Result<Option<Merged>, Diagnostic> {
+    fn piece(&mut self, tables: &Arc<OpenTables>, block_bytes: usize) -> Result<Option<Merged>, Diagnostic> {
         loop {
             if let Some(piece) = self.current.as_mut().and_then(Iterator::next) {
                 return piece.map(Some).map_err(|BlockError(diagnostic)| diagnostic);
@@ -114,47 +109,35 @@ impl StoredMerge {
             let mut blocks = 0;
             for partial in self.firing.sealed_tables() {
                 blocks += block_bytes;
-                sources.push(in_memory(partial, partition, tables, types, block_bytes));
+                sources.push(in_memory(partial, partition, tables, block_bytes));
             }
             for table in self.firing.stored_tables() {
                 blocks += if table.is_of_checkpoint() { CHECKPOINT_BLOCK } else { block_bytes };
-                sources.push(in_files(table, partition, tables));
+                let blocks = StoredBlocks::new(table, partition, tables);
+                sources.push(Box::new(blocks.map(|block| block.map_err(BlockError))));
             }
-            let share = usize::try_from(tables.budget().limit() / GROUP_SHARE).unwrap_or(usize::MAX);
+            let share = usize::try_from(tables.budget.limit() / GROUP_SHARE).unwrap_or(usize::MAX);
             let most = share.max(blocks.saturating_mul(BLOCKS_OF_EACH));
-            self.current = Some(BlockMerge::new(tables.layout(), most, sources));
+            self.current = Some(BlockMerge::new(&tables.layout, most, sources));
         }
     }
 }
 
 /// The entries of a partition of a table in memory: copies of blocks, made when they are needed.
-fn in_memory(
-    partial: Arc<Partial>,
-    partition: usize,
-    tables: &OpenTables,
-    types: &OutputTypes,
-    block_bytes: usize,
-) -> BlockSource {
-    let (layout, budget, types) = (Arc::clone(tables.layout()), Arc::clone(tables.budget()), types.clone());
-    let mut at = 0;
+fn in_memory(partial: Arc<Partial>, partition: usize, tables: &Arc<OpenTables>, block_bytes: usize) -> BlockSource {
+    let (tables, mut at) = (Arc::clone(tables), 0);
     Box::new(std::iter::from_fn(move || {
         let (block, next) = partial.block_at(partition, at, block_bytes)?;
         at = next;
-        Some(Partial::restore_block(&layout, &types, &budget, &block).map_err(BlockError::from))
+        Some(Partial::restore_block(&tables.layout, &tables.types, &tables.budget, &block).map_err(BlockError::from))
     }))
-}
-
-/// The blocks of a partition of a table in files.
-fn in_files(table: Arc<Stored>, partition: usize, tables: &OpenTables) -> BlockSource {
-    let blocks = StoredBlocks::new(table, partition, tables.layout(), tables.budget());
-    Box::new(blocks.map(|block| block.map_err(BlockError)))
 }
 
 impl WindowStation {
     /// Whether a window is merged block by block: a window of one slice, some of whose tables are in files, or whose rows would take
     /// much memory.
     pub(super) fn is_merged_by_blocks(&self, firing: &Firing) -> bool {
-        self.host.spilling.is_eager() || firing.has_stored_tables() || self.is_heavy(firing)
+        self.host.spilling.is_eager() || !firing.stored.lock().is_empty() || self.is_heavy(firing)
     }
 
     fn is_heavy(&self, firing: &Firing) -> bool {
@@ -194,16 +177,14 @@ impl WindowStation {
     ) -> Result<Consequences, Diagnostic> {
         let (windows, mut consequences) = (&self.windows, Consequences::default());
         if output.bytes() > self.host.spilling.most_unconsumed() {
-            let until = Until::Consumed(output);
-            consequences.parked.push(Parked { task: self.merge_task(merge), until });
-            return Ok(consequences);
+            return Ok(Consequences::parked(self.merge_task(merge), Until::Consumed(output)));
         }
         let (unit, before, place) =
             (merge.unit(), self.before(&merge.firing), Some(merge.firing.partitions(merge.group).start));
         let mut deliver = |rows: Vec<Rows>, continues| {
             consequences.deliver(self.output.id, unit, Unit { rows, before, place, continues, ..Unit::default() });
         };
-        if let Some(merged) = merge.piece(&windows.tables, &windows.types, self.host.spilling.block_bytes())? {
+        if let Some(merged) = merge.piece(&windows.tables, self.host.spilling.block_bytes())? {
             for rows in self.rows_of_window(&merge.firing, &merged, 0) {
                 deliver(vec![self.host.held(rows, &mut output)], true);
             }

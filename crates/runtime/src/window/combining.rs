@@ -10,8 +10,8 @@
 //! slices of that window. Averages over many windows, the margin of the decision, and the length of a period keep that from
 //! happening often.
 
-use crate::adaptive::Dice;
 use crate::adaptive::decisions::combination::Situation;
+use crate::adaptive::{Decision, Policy};
 use crate::config::Adaptivity;
 use millstream_abi::{Accumulator, Combination, EntryLayout};
 use millstream_state::WindowContents;
@@ -44,13 +44,6 @@ pub(crate) struct Combining {
 }
 
 #[derive(Debug)]
-enum Policy {
-    Fixed,
-    Chosen,
-    Random(Dice),
-}
-
-#[derive(Debug)]
 struct CombiningState {
     now: Combination,
     /// By period, reports of the ranges that have come to its end.
@@ -65,13 +58,6 @@ pub(crate) struct Report {
     slices: f64,
     entries: f64,
     keys: f64,
-}
-
-/// A change.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct CombiningSwitch {
-    seen: Situation,
-    chosen: Combination,
 }
 
 impl Report {
@@ -104,11 +90,7 @@ impl Combining {
     /// Of windows that were `planned` to be made in some way, by so many ranges of partitions.
     pub(crate) fn new(adaptivity: &Adaptivity, layout: &EntryLayout, planned: Combination, ranges: usize) -> Combining {
         let components: Vec<Accumulator> = layout.accumulators.iter().map(|(a, _)| *a).collect();
-        let policy = match (adaptivity.combination, adaptivity.chaos_seed) {
-            (None, Some(seed)) => Policy::Random(Dice::new(seed)),
-            (None, None) if adaptivity.is_enabled => Policy::Chosen,
-            _ => Policy::Fixed,
-        };
+        let policy = Policy::new(adaptivity.combination.is_none(), adaptivity);
         let now = combination(adaptivity, &components, planned);
         let is_invertible = components.iter().all(|c| c.is_invertible());
         Combining { policy, is_invertible, ranges, state: Mutex::new(CombiningState { now, reports: BTreeMap::new() }) }
@@ -130,8 +112,8 @@ impl Combining {
 
     /// A range has made a window, of this number and contents; `report` is what it has seen and not told. Says what was seen
     /// if that changes how windows are made.
-    pub(crate) fn note(&self, window: u64, contents: WindowContents, report: &mut Report) -> Option<CombiningSwitch> {
-        if !matches!(self.policy, Policy::Chosen) {
+    pub(crate) fn note(&self, window: u64, contents: WindowContents, report: &mut Report) -> Option<Decision> {
+        if !self.policy.is_chosen() {
             return None;
         }
         report.add(contents);
@@ -147,26 +129,19 @@ impl Combining {
         let together = state.reports.remove(&(window / PERIOD))?;
         let seen = together.situation(self.is_invertible);
         let chosen = seen.choose(state.now);
-        (std::mem::replace(&mut state.now, chosen) != chosen).then_some(CombiningSwitch { seen, chosen })
+        (std::mem::replace(&mut state.now, chosen) != chosen).then(|| decision(&seen, chosen))
     }
 }
 
-impl CombiningSwitch {
-    /// What was seen, for people.
-    pub(crate) fn observed(&self) -> String {
-        let Situation { slices, keys_of_slice, keys_of_window, .. } = self.seen;
-        format!("{slices:.1} slices of {keys_of_slice:.0} keys make a window of {keys_of_window:.0} keys")
-    }
-
-    /// What is done, for people.
-    pub(crate) fn decided(&self) -> String {
-        match self.chosen {
-            Combination::Recompute => "slices are merged anew for each window",
-            Combination::Subtract => "slices are added when they enter a window, and subtracted when they leave",
-            Combination::TwoStacks => "slices are kept in two stacks",
-        }
-        .into()
-    }
+fn decision(seen: &Situation, chosen: Combination) -> Decision {
+    let Situation { slices, keys_of_slice, keys_of_window, .. } = seen;
+    let decided = match chosen {
+        Combination::Recompute => "slices are merged anew for each window",
+        Combination::Subtract => "slices are added when they enter a window, and subtracted when they leave",
+        Combination::TwoStacks => "slices are kept in two stacks",
+    };
+    let observed = format!("{slices:.1} slices of {keys_of_slice:.0} keys make a window of {keys_of_window:.0} keys");
+    Decision::new(observed, decided)
 }
 
 #[cfg(test)]
@@ -179,7 +154,7 @@ mod tests {
     }
 
     /// A period of windows in both ranges, of which one has all keys.
-    fn period(of: &Combining, number: u64, contents: WindowContents) -> Vec<CombiningSwitch> {
+    fn period(of: &Combining, number: u64, contents: WindowContents) -> Vec<Decision> {
         let mut switches = Vec::new();
         for contents in [WindowContents::default(), contents] {
             let mut report = Report::default();
@@ -197,13 +172,13 @@ mod tests {
         let few = WindowContents { slices: 2, entries: 2000, keys: 1000 };
         let switches = period(&of, 0, few);
         assert_eq!(switches.len(), 1);
-        assert!(switches[0].observed().contains("2.0 slices of 1000 keys make a window of 1000 keys"), "{switches:?}");
+        assert!(switches[0].observed.contains("2.0 slices of 1000 keys make a window of 1000 keys"), "{switches:?}");
         assert_eq!((of.next(Some(Subtract)), of.next(None)), (Recompute, Recompute));
         assert!(period(&of, 1, few).is_empty());
         let many = WindowContents { slices: 100, entries: 100_000, keys: 1000 };
-        assert!(period(&of, 2, many)[0].decided().contains("subtracted"));
+        assert!(period(&of, 2, many)[0].decided.contains("subtracted"));
         let of = combining(Adaptivity::default(), Accumulator::MaxI64, Recompute);
-        assert!(period(&of, 0, many)[0].decided().contains("stacks"));
+        assert!(period(&of, 0, many)[0].decided.contains("stacks"));
         assert!(period(&of, 1, WindowContents::default()).is_empty(), "nothing to judge");
     }
 

@@ -56,6 +56,35 @@ pub(super) enum Then {
 }
 
 impl Firing {
+    /// Of tables by slice, and of so many units of the output stream.
+    fn new(
+        window: Option<(i64, i64)>,
+        tables: impl IntoIterator<Item = (i64, Vec<Taken>)>,
+        (then, outputs): (Then, usize),
+        completed: Instant,
+        units: &mut u64,
+    ) -> Firing {
+        let (mut slices, mut all) = (Vec::new(), Vec::new());
+        for (slice, tables) in tables {
+            all.extend(tables.into_iter().map(|table| (slices.len(), table)));
+            slices.push((slice, Vec::new()));
+        }
+        let first_unit = *units;
+        *units += outputs as u64;
+        Firing {
+            window,
+            first_unit,
+            is_small: all.iter().map(|(_, table)| table.len()).sum::<usize>() <= SMALL_WINDOW_ENTRIES,
+            unsealed: AtomicUsize::new(all.len()),
+            completed,
+            undelivered: AtomicUsize::new(outputs),
+            tables: Mutex::new(all),
+            slices: Mutex::new(slices),
+            stored: Mutex::default(),
+            then,
+        }
+    }
+
     /// A window of these tables.
     pub(crate) fn of_tables(
         window: Option<(i64, i64)>,
@@ -64,71 +93,26 @@ impl Firing {
         units: &mut u64,
     ) -> Firing {
         let entries: usize = tables.iter().map(Taken::len).sum();
-        let is_small = entries <= SMALL_WINDOW_ENTRIES;
         let groups = entries.div_ceil(SMALL_WINDOW_ENTRIES).next_power_of_two().min(PARTITIONS);
-        let first_unit = *units;
-        *units += groups as u64;
-        let tables: Vec<(usize, Taken)> = tables.into_iter().map(|t| (0, t)).collect();
-        Firing {
-            window,
-            first_unit,
-            is_small,
-            unsealed: AtomicUsize::new(tables.len()),
-            completed,
-            undelivered: AtomicUsize::new(groups),
-            tables: Mutex::new(tables),
-            slices: Mutex::new(vec![(window.map_or(0, |(start, _)| start), Vec::new())]),
-            stored: Mutex::default(),
-            then: Then::Merge(groups),
-        }
+        let start = window.map_or(0, |(start, _)| start);
+        Firing::new(window, [(start, tables)], (Then::Merge(groups), groups), completed, units)
     }
 
     /// No window: job `number` of the lanes, which forget all slices.
     pub(crate) fn of_nothing(number: u64) -> Firing {
-        Firing {
-            window: None,
-            first_unit: 0,
-            is_small: true,
-            tables: Mutex::default(),
-            unsealed: AtomicUsize::new(0),
-            completed: Instant::now(),
-            undelivered: AtomicUsize::new(0),
-            slices: Mutex::default(),
-            stored: Mutex::default(),
-            then: Then::Forget { number },
-        }
+        Firing::new(None, [], (Then::Forget { number }, 0), Instant::now(), &mut 0)
     }
 
     /// A window from `start` on that so many lanes make of slices, as their job `number`.
     pub(crate) fn of_slices(
         (start, lanes): (i64, usize),
-        due: DueWindow<Vec<Taken>>,
+        due: DueWindow,
         number: u64,
         completed: Instant,
         units: &mut u64,
     ) -> Firing {
-        let slices = due.enters.keys().map(|&slice| (slice, Vec::new())).collect();
-        let tables: Vec<(usize, Taken)> = due
-            .enters
-            .into_values()
-            .enumerate()
-            .flat_map(|(i, tables)| tables.into_iter().map(move |t| (i, t)))
-            .collect();
-        let entries: usize = tables.iter().map(|(_, t)| t.len()).sum();
-        let first_unit = *units;
-        *units += lanes as u64;
-        Firing {
-            window: Some((start, due.end)),
-            first_unit,
-            is_small: entries <= SMALL_WINDOW_ENTRIES,
-            unsealed: AtomicUsize::new(tables.len()),
-            completed,
-            undelivered: AtomicUsize::new(lanes),
-            tables: Mutex::new(tables),
-            slices: Mutex::new(slices),
-            stored: Mutex::default(),
-            then: Then::Combine { number, is_last: due.is_last },
-        }
+        let then = Then::Combine { number, is_last: due.is_last };
+        Firing::new(Some((start, due.end)), due.enters, (then, lanes), completed, units)
     }
 
     /// End of the window, for the order of the work.
@@ -141,11 +125,6 @@ impl Firing {
         self.first_unit + group as u64
     }
 
-    /// The unit that a lane puts out for it, if it is a window.
-    pub(crate) fn first_output(&self, lane: usize) -> Option<u64> {
-        self.window.map(|_| self.unit(lane))
-    }
-
     /// Its tables that are in memory; all have been sealed.
     pub(crate) fn sealed_tables(&self) -> Vec<Arc<Partial>> {
         self.slices.lock().iter().flat_map(|(_, partials)| partials).cloned().collect()
@@ -154,11 +133,6 @@ impl Firing {
     /// Its tables that are in files.
     pub(crate) fn stored_tables(&self) -> Vec<Arc<Stored>> {
         self.stored.lock().iter().map(|(_, table)| Arc::clone(table)).collect()
-    }
-
-    /// Whether there are any.
-    pub(crate) fn has_stored_tables(&self) -> bool {
-        !self.stored.lock().is_empty()
     }
 
     /// The partitions of a range.

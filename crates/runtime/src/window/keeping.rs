@@ -1,8 +1,6 @@
 //! What outlives a window's process, or does not fit into memory: parts of checkpoints, and tables in files.
 
 use super::WindowStation;
-use super::aggregation::Aggregation;
-use super::sweep::Sweep;
 use super::tables::frozen::Frozen;
 use super::tables::{FrozenByNumber, OpenTables};
 use crate::buffer::Generation;
@@ -61,8 +59,8 @@ impl WindowStation {
                 kept.state.watermark = forward.watermark;
                 kept.open = windows.tables.frozen_before(generation);
                 if let Some(overlap) = &windows.overlap {
-                    kept.state.swept = overlap.sweep.lock().reached();
-                    kept.swept = overlap.swept.lock().all();
+                    kept.state.swept = overlap.sweep.lock().reached;
+                    kept.swept = overlap.swept.lock().tables.clone();
                 }
             }
             self.host.hand_over(generation, move |into| kept.store(into));
@@ -75,7 +73,7 @@ impl WindowStation {
         let (windows, state) = (&self.windows, &from.manifest().aggregations[self.number]);
         let wrong = |what: &str| damaged(Damaged(what.into()));
         windows.restore(state.watermark);
-        windows.tables.restore(restored_tables(windows, &state.tables, from)?);
+        *windows.tables.frozen.lock() = restored_tables(&state.tables, from)?;
         if let (Some(overlap), Some((last, until))) = (&windows.overlap, state.swept) {
             // Windows between the two are looked at one by one.
             let all = overlap.overlap;
@@ -86,8 +84,10 @@ impl WindowStation {
             if state.tables.iter().any(|table| all.table(table.id).from_end <= last) {
                 return Err(wrong("a slice is of windows that were fired"));
             }
-            *overlap.sweep.lock() = Sweep::restored(last, until);
-            overlap.swept.lock().restore(restored_tables(windows, &state.slices, from)?);
+            overlap.sweep.lock().reached = Some((last, until));
+            let mut swept = overlap.swept.lock();
+            swept.tables = restored_tables(&state.slices, from)?;
+            swept.combine_again();
         }
         Ok(())
     }
@@ -119,8 +119,7 @@ impl WindowStation {
             }
             let files = writer.finish().map_err(|e| spilling.failed(&e))?;
             spilled += written.len();
-            let types = &self.windows.types;
-            written.into_iter().for_each(|(table, blobs)| table.spill(&files, blobs, types.clone()));
+            written.into_iter().for_each(|(table, blobs)| table.spill(&files, blobs));
             self.windows.tables.forget_free();
         }
         Ok(spilled)
@@ -128,22 +127,16 @@ impl WindowStation {
 
     fn write_blocks(&self, table: &Frozen, writer: &mut SpillWriter) -> Result<Vec<Vec<BlobRef>>, Diagnostic> {
         let (spilling, partial) = (&self.host.spilling, table.partial(&self.windows.tables)?);
-        let mut partitions = Vec::with_capacity(PARTITIONS);
-        for partition in 0..PARTITIONS {
+        let mut written = |partition| {
             let blocks = partial.blocks_of(partition, spilling.block_bytes());
-            let blobs = blocks.map(|block| writer.write(&block)).collect::<io::Result<_>>();
-            partitions.push(blobs.map_err(|e| spilling.failed(&e))?);
-        }
-        Ok(partitions)
+            blocks.map(|block| writer.write(&block)).collect::<io::Result<_>>()
+        };
+        (0..PARTITIONS).map(&mut written).collect::<io::Result<_>>().map_err(|e| spilling.failed(&e))
     }
 }
 
 /// Tables of a checkpoint, which are read when they are needed.
-fn restored_tables(
-    windows: &Aggregation,
-    states: &[TableState],
-    from: &Restored<'_>,
-) -> Result<FrozenByNumber, Diagnostic> {
+fn restored_tables(states: &[TableState], from: &Restored<'_>) -> Result<FrozenByNumber, Diagnostic> {
     let mut tables = FrozenByNumber::new();
     for state in states {
         if state.partitions.len() != PARTITIONS {
@@ -153,7 +146,7 @@ fn restored_tables(
         if state.entries > bytes {
             return Err(damaged(Damaged("a table has more entries than bytes".into())));
         }
-        let frozen = Frozen::restored(Arc::clone(from.store()), state.clone(), windows.types.clone());
+        let frozen = Frozen::restored(Arc::clone(from.store()), state.clone());
         frozen.stored().iter().for_each(|stored| from.keep(stored, state.partitions.iter().flatten()));
         tables.entry(state.id).or_default().push(Arc::new(frozen));
     }
@@ -182,7 +175,7 @@ fn compacted(open: &OpenTables, mut tables: FrozenByNumber) -> Result<FrozenByNu
         }
         for tier in tiers.into_values().filter(|tier| tier.len() >= TIER) {
             let partials = tier.iter().map(|table| table.partial(open)).collect::<Result<Vec<_>, _>>()?;
-            let one = Arc::new(Frozen::compacted(Partial::compacted(&partials, open.budget())));
+            let one = Arc::new(Frozen::compacted(Partial::compacted(&partials, &open.budget)));
             open.replace(id, &tier, &one);
             tables.retain(|table| !tier.iter().any(|other| Arc::ptr_eq(other, table)));
             tables.push(one);
@@ -200,10 +193,10 @@ fn write_tables(
     let mut states = Vec::new();
     for (&id, tables) in tables {
         for table in tables {
-            if table.kept().is_none() {
-                table.keep(write_table(table, open, into)?);
+            if table.kept.get().is_none() {
+                let _ = table.kept.set(write_table(table, open, into)?);
             }
-            states.extend(table.kept().map(|kept| TableState { id, ..kept.clone() }));
+            states.extend(table.kept.get().map(|kept| TableState { id, ..kept.clone() }));
         }
     }
     Ok(states)
@@ -211,22 +204,15 @@ fn write_tables(
 
 /// Writes a table; one that is spilled is copied block by block.
 fn write_table(table: &Frozen, open: &OpenTables, into: &mut Gathering) -> Result<TableState, Diagnostic> {
-    let mut partitions = vec![Vec::new(); PARTITIONS];
-    let entries = match table.stored() {
+    let (entries, partitions) = match table.stored() {
         Some(stored) => {
-            for (partition, blobs) in partitions.iter_mut().enumerate() {
-                for block in stored.blocks(partition) {
-                    blobs.push(into.write(&block?)?);
-                }
-            }
-            table.len()
+            let mut copied = |partition| stored.blocks(partition).map(|block| into.write(&block?)).collect();
+            (table.len(), (0..PARTITIONS).map(&mut copied).collect::<Result<_, _>>()?)
         }
         None => {
             let partial = table.partial(open)?;
-            for (partition, blobs) in partitions.iter_mut().enumerate() {
-                *blobs = partial.blocks(partition).map(|block| into.write(&block)).collect::<Result<_, _>>()?;
-            }
-            partial.len()
+            let mut written = |partition| partial.blocks(partition).map(|block| into.write(&block)).collect();
+            (partial.len(), (0..PARTITIONS).map(&mut written).collect::<Result<_, _>>()?)
         }
     };
     Ok(TableState { id: 0, entries: entries as u64, partitions })

@@ -121,14 +121,14 @@ impl WindowStation {
             _ => None,
         };
         let strategy = Strategy::new(config, &layout, count, facts);
-        let (lanes, nodes) = match strategy.merge() {
+        let (lanes, nodes) = match strategy.merge {
             MergeStrategy::Local => (0, 0),
             MergeStrategy::Partition => (PARTITIONS, 0),
             MergeStrategy::Global | MergeStrategy::Auto => (0, nodes),
         };
         let owners = Owners { own: config.workers + lanes, nodes, workers: config.workers };
         let spills = config.spill.mode != When::Never;
-        let tables = OpenTables::new(Arc::clone(&layout), owners, (config.dense_tables, spills), budget);
+        let tables = OpenTables::new((Arc::clone(&layout), types), owners, (config.dense_tables, spills), budget);
         let windows = (plan.assigner, plan.timeline);
         Ok(WindowStation {
             number,
@@ -136,7 +136,7 @@ impl WindowStation {
             host: Arc::clone(host),
             stats: Arc::clone(&host.stats.aggregations[number]),
             output: Arc::clone(output),
-            windows: Aggregation::new(windows, types, inputs, overlap, tables, strategy),
+            windows: Aggregation::new(windows, inputs, overlap, tables, strategy),
             merges: Mutex::default(),
         })
     }
@@ -144,15 +144,13 @@ impl WindowStation {
     /// Rows into tables.
     fn update(&self, arrived: &Arrived<'_>, context: &mut WorkerContext) -> Result<Consequences, Diagnostic> {
         let (windows, Arrived { pipeline, buffer, .. }) = (&self.windows, arrived);
-        let (mut tables, mut code) =
-            (TaskTables::new(windows, context.index, buffer.stamp.generation, arrived.origin), pipeline.last_stage());
+        let of = (buffer.stamp.generation, arrived.origin);
+        let mut tables = TaskTables::new(windows, context.index, of, self.host.follows_clock);
+        let mut code = pipeline.last_stage();
         if let (Sharing::Global, Some(shared)) =
             (windows.strategy.sharing(windows.tables.is_spilling_near()), &pipeline.code.shared)
         {
-            (tables, code) = (tables.shared(context.node), shared);
-        }
-        if self.host.follows_clock {
-            tables.collect_dues();
+            (tables.node, code) = (Some(context.node), shared);
         }
         for piece in windows.pieces(buffer, pipeline.reads_watermark) {
             let mut tools = Tools::new(&self.host, &mut context.functions);
@@ -207,7 +205,7 @@ impl Station for WindowStation {
     }
 
     fn progress(&self) -> Option<MutexGuard<'_, Progress>> {
-        Some(self.windows.progress())
+        Some(self.windows.progress.lock())
     }
 
     fn output(&self) -> Option<(StreamId, i64)> {

@@ -48,9 +48,10 @@ impl<S, J> Ordered<S, J> {
         queue.waiting.get(&queue.next).map(look)
     }
 
-    /// A step of a turn: performs the next job; `perform` says whether it is done. An error ends the lane for good, with the jobs
+    /// A step of a turn: performs the next job; `perform` says whether it is done. Returns whether another step is promised: the
+    /// caller has to see to it that it is called again. Else no job is ready, and whoever adds the next one begins another turn. An error ends the lane for good, with the jobs
     /// that are left dropped with it.
-    pub(crate) fn step<E>(&self, perform: impl FnOnce(&mut S, &J) -> Result<bool, E>) -> Result<Step, E> {
+    pub(crate) fn step<E>(&self, perform: impl FnOnce(&mut S, &J) -> Result<bool, E>) -> Result<bool, E> {
         let mut state = self.state.lock();
         let mut queue = self.queue.lock();
         let next = queue.next;
@@ -58,7 +59,7 @@ impl<S, J> Ordered<S, J> {
             // The turn ends before the lock on the queue does: the next turn finds the state free.
             drop(state);
             queue.scheduled = false;
-            return Ok(Step::Ended);
+            return Ok(false);
         };
         drop(queue);
         let is_done = perform(&mut state, &job)?;
@@ -69,17 +70,8 @@ impl<S, J> Ordered<S, J> {
         } else {
             queue.waiting.insert(next, job);
         }
-        Ok(Step::GoesOn)
+        Ok(true)
     }
-}
-
-/// What has become of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Another step is promised: the caller has to see to it that [`Ordered::step`] is called again.
-    GoesOn,
-    /// No job is ready. Whoever adds the next one begins another turn.
-    Ended,
 }
 
 #[cfg(test)]
@@ -98,10 +90,10 @@ mod tests {
             done.push(*job);
             Ok::<bool, ()>(true)
         };
-        while lane.step(keep).unwrap() == Step::GoesOn {}
+        while lane.step(keep).unwrap() {}
         assert!(!lane.add(4, 'e'));
         assert!(lane.add(3, 'd'));
-        while lane.step(keep).unwrap() == Step::GoesOn {}
+        while lane.step(keep).unwrap() {}
         assert_eq!(*lane.state.lock(), ['a', 'b', 'c', 'd', 'e']);
     }
 
@@ -126,7 +118,7 @@ mod tests {
                                 *expected += usize::from(!is_again);
                                 Ok::<bool, ()>(!is_again)
                             };
-                            while lane.step(&mut check).unwrap() == Step::GoesOn {}
+                            while lane.step(&mut check).unwrap() {}
                         }
                     }
                 });

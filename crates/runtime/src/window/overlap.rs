@@ -37,7 +37,7 @@ pub(crate) struct OverlappingWindows {
     /// The windows.
     pub(crate) overlap: Overlap,
     /// Locked within the aggregation's progress.
-    pub(crate) sweep: Mutex<Sweep<Vec<Taken>>>,
+    pub(crate) sweep: Mutex<Sweep>,
     /// How windows are made of slices.
     pub(crate) combining: Combining,
     /// One for each range of partitions.
@@ -54,7 +54,7 @@ pub(crate) struct OverlappingWindows {
 /// Tables of slices of which some windows have been fired, by number.
 #[derive(Debug)]
 pub(crate) struct SweptTables {
-    tables: FrozenByNumber,
+    pub(super) tables: FrozenByNumber,
     /// Those that no combiner has, and that enter with the next window: of a checkpoint, or that have been in files.
     pub(super) apart: FrozenByNumber,
     /// Whether windows are merged from these tables, instead of being made by combiners.
@@ -62,12 +62,6 @@ pub(crate) struct SweptTables {
 }
 
 impl SweptTables {
-    /// Has those of a checkpoint that a query is recovered from.
-    pub(crate) fn restore(&mut self, tables: FrozenByNumber) {
-        self.tables = tables;
-        self.combine_again();
-    }
-
     /// From the next window on, combiners have all of them.
     pub(super) fn combine_again(&mut self) {
         self.apart = self.tables.clone();
@@ -85,11 +79,7 @@ impl SweptTables {
 
     /// Bytes in files of those that have not entered a combiner, if `tables` have not.
     pub(super) fn bytes_to_read(&self, tables: &TablesByNumber) -> u64 {
-        let frozen = |taken: &Taken| match taken {
-            Taken::Frozen(table) => table.stored(),
-            Taken::Own(_) | Taken::Shared(_) | Taken::Array(_) => None,
-        };
-        let entering = tables.values().flatten().filter_map(frozen);
+        let entering = tables.values().flatten().filter_map(Taken::stored);
         let apart = self.apart.values().flatten().filter_map(|table| table.stored());
         entering.chain(apart).map(|stored| stored.bytes()).sum()
     }
@@ -120,16 +110,6 @@ impl SweptTables {
         let is_over =
             |number: i64| overlap.ends(overlap.table(number).slice_start).is_none_or(|(_, last)| last <= last_end);
         self.tables.retain(|&number, _| !is_over(number));
-    }
-
-    /// Whether there are none.
-    pub(super) fn is_empty(&self) -> bool {
-        self.tables.is_empty()
-    }
-
-    /// All of them.
-    pub(crate) fn all(&self) -> FrozenByNumber {
-        self.tables.clone()
     }
 }
 
@@ -197,7 +177,7 @@ impl OverlappingWindows {
     }
 }
 
-impl DueWindow<Vec<Taken>> {
+impl DueWindow {
     /// Has slices enter with this window that no combiner has. They have been in windows before, so they are late for this
     /// one, and count for it and those to come.
     pub(super) fn take_over(&mut self, overlap: Overlap, apart: FrozenByNumber) {

@@ -4,7 +4,7 @@ use super::WindowStation;
 use super::firing::Firing;
 use super::overlap::{MOST_WINDOWS, OverlappingWindows, READ_SHARE, SweptTables};
 use super::sweep::{DueWindow, Sweep};
-use super::tables::{FrozenByNumber, TablesByNumber, Taken};
+use super::tables::{FrozenByNumber, TablesByNumber};
 use crate::station::{Consequences, Task};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ impl WindowStation {
         let (mut sweep, mut swept) = (overlap.sweep.lock(), overlap.swept.lock());
         let (spilling, windows) = (&self.host.spilling, overlap.overlap);
         // Not while tables wait for their first window: they enter with that.
-        let may_combine = swept.is_by_blocks && sweep.is_none_waiting();
+        let may_combine = swept.is_by_blocks && sweep.waiting.is_empty();
         if may_combine && !spilling.is_eager() && !spilling.is_short() && !swept.is_any_stored() {
             swept.is_by_blocks = false;
             swept.combine_again();
@@ -41,7 +41,7 @@ impl WindowStation {
         }
         let next_end = sweep.next_end(windows).map(|end| self.windows.timeline.watermark_at(end - 1));
         consequences.awaited.extend(next_end);
-        let window = |due: DueWindow<Vec<Taken>>| {
+        let window = |due: DueWindow| {
             let (start, end) = (windows.start_of_window(due.end), due.end);
             match swept.is_by_blocks {
                 true => {
@@ -58,7 +58,7 @@ impl WindowStation {
     }
 
     /// Has combiners forget what they have, behind the windows that are on their way: windows to come are merged by blocks.
-    fn combine_no_more(&self, sweep: &mut Sweep<Vec<Taken>>, swept: &mut SweptTables) -> Vec<Task> {
+    fn combine_no_more(&self, sweep: &mut Sweep, swept: &mut SweptTables) -> Vec<Task> {
         swept.combine_no_more();
         self.sealed(&Arc::new(Firing::of_nothing(sweep.next_job())))
     }
@@ -66,11 +66,11 @@ impl WindowStation {
     /// The slices that no combiner has or will have: they can be spilled. Empty for windows that do not overlap.
     pub(super) fn slices_to_spill(&self, consequences: &mut Consequences) -> FrozenByNumber {
         let Some(overlap) = &self.windows.overlap else { return FrozenByNumber::new() };
-        let _progress = self.windows.progress();
+        let _progress = self.windows.progress.lock();
         let (mut sweep, mut swept) = (overlap.sweep.lock(), overlap.swept.lock());
-        if !swept.is_by_blocks && !swept.is_empty() {
+        if !swept.is_by_blocks && !swept.tables.is_empty() {
             consequences.tasks.extend(self.combine_no_more(&mut sweep, &mut swept));
         }
-        swept.all()
+        swept.tables.clone()
     }
 }

@@ -71,10 +71,7 @@ impl WindowStation {
     ) -> Result<Vec<i64>, Diagnostic> {
         let started = Instant::now();
         let Scattered { fold, generation, origin, pipeline, .. } = &*piece.of;
-        let mut tables = TaskTables::new(&self.windows, owner, *generation, *origin);
-        if self.host.follows_clock {
-            tables.collect_dues();
-        }
+        let mut tables = TaskTables::new(&self.windows, owner, (*generation, *origin), self.host.follows_clock);
         // SAFETY: the layout is that of the program (`build` has checked it); the tables are this lane's, which is
         // busy with this turn alone.
         let hooks = unsafe { tables.hooks() };

@@ -8,6 +8,7 @@
 
 mod appending;
 
+use crate::adaptive::Decision;
 use crate::adaptive::decisions::costs::Caches;
 use crate::adaptive::decisions::draws::{different, drawn_from};
 use crate::adaptive::decisions::sharing::{Seen, Sharing, SharingCase};
@@ -15,7 +16,7 @@ use crate::adaptive::slice_facts::SliceFacts;
 use crate::config::{MergeStrategy, RunConfig};
 use crate::window::tables::{Kind, Taken};
 pub(crate) use appending::Appending;
-use appending::{AppendingSwitch, Filled};
+use appending::Filled;
 use millstream_abi::EntryLayout;
 use millstream_codegen::partition::can_partition;
 use millstream_state::Partial;
@@ -49,11 +50,12 @@ struct Fired {
 /// The strategy of an aggregation, and what was seen of its slices. All atomics are relaxed: tasks may use any strategy.
 #[derive(Debug)]
 pub(crate) struct Strategy {
-    merge: MergeStrategy,
+    /// What was decided before the run.
+    pub(crate) merge: MergeStrategy,
     situation: SharingCase,
     is_global: AtomicBool,
     /// Whether private tables append.
-    appending: Appending,
+    pub(crate) appending: Appending,
     /// Of keys and slices, shared with whoever specialises the programs.
     facts: Arc<SliceFacts>,
     /// Rows since a slice was judged last.
@@ -80,16 +82,6 @@ impl Strategy {
         Strategy { merge, situation, is_global, appending, facts, rows: AtomicU64::new(0) }
     }
 
-    /// Whether private tables append.
-    pub(crate) fn appending(&self) -> &Appending {
-        &self.appending
-    }
-
-    /// What was decided before the run.
-    pub(crate) fn merge(&self) -> MergeStrategy {
-        self.merge
-    }
-
     /// What the next task uses. When memory is short, it is to be tables that can be spilled one by one, unless something else
     /// was asked for.
     pub(crate) fn sharing(&self, is_short: bool) -> Sharing {
@@ -99,7 +91,7 @@ impl Strategy {
 
     /// A task has put so many rows into tables.
     pub(crate) fn note_task(&self, rows: usize) {
-        if self.merge == MergeStrategy::Auto || self.appending.is_chosen() {
+        if self.merge == MergeStrategy::Auto || self.appending.policy.is_chosen() {
             self.rows.fetch_add(rows as u64, Relaxed);
         }
     }
@@ -111,8 +103,8 @@ impl Strategy {
         slices: usize,
         tables: impl Iterator<Item = &'a Taken>,
         memory_left: u64,
-    ) -> Option<StrategySwitch> {
-        if slices == 0 || !(self.merge == MergeStrategy::Auto || self.appending.is_chosen()) {
+    ) -> Option<Decision> {
+        if slices == 0 || !(self.merge == MergeStrategy::Auto || self.appending.policy.is_chosen()) {
             return None;
         }
         let mut fired = Fired { slices: slices as f64, ..Fired::default() };
@@ -131,19 +123,21 @@ impl Strategy {
         self.note_fired(fired, memory_left)
     }
 
-    fn note_fired(&self, fired: Fired, memory_left: u64) -> Option<StrategySwitch> {
+    fn note_fired(&self, fired: Fired, memory_left: u64) -> Option<Decision> {
         let rows = self.rows.swap(0, Relaxed) as f64;
-        self.facts.note_rows(rows / fired.slices);
+        *self.facts.rows.lock() = Some(rows / fired.slices).filter(|&rows| rows > 0.0);
         let switch = self.estimated(&fired, rows).and_then(|filled| self.judge_appending(filled, memory_left));
         if switch.is_some() {
             return switch;
         }
-        let rows = rows / fired.slices;
+        let judge = |tables, entries| {
+            self.judge(Seen { tables, rows: rows / fired.slices, entries: entries as f64 / fired.slices })
+        };
         // Slices of several kinds were in between: the next ones tell more.
         match (fired.private, fired.shared) {
             _ if self.merge != MergeStrategy::Auto || fired.appended > 0 || self.appending.is_on() => None,
-            (private, 0) => self.judge(Seen::Private { rows, entries: private as f64 / fired.slices }),
-            (0, shared) => self.judge(Seen::Shared { rows, entries: shared as f64 / fired.slices }),
+            (private, 0) => judge(Sharing::Local, private),
+            (0, shared) => judge(Sharing::Global, shared),
             _ => None,
         }
     }
@@ -167,7 +161,8 @@ impl Strategy {
 
     /// What private tables would be like instead of shared ones.
     fn unshared(&self, shared: Filled) -> Filled {
-        let (workers, rows) = (self.situation.workers as f64, (1.0 - self.facts.heavy()) * shared.rows / shared.tables);
+        let (workers, rows) =
+            (self.situation.workers as f64, (1.0 - *self.facts.heavy.lock()) * shared.rows / shared.tables);
         let keys = different(drawn_from(rows, shared.keys / shared.tables), rows / workers);
         let tables = workers * shared.tables;
         Filled { tables, keys: keys * tables, ..shared }
@@ -187,68 +182,37 @@ impl Strategy {
 
     /// All tables of so many slices were sealed, while so many bytes of memory are left; says what was seen if that changes
     /// the strategy.
-    pub(crate) fn note_slices_sealed(&self, slices: usize, memory_left: u64) -> Option<StrategySwitch> {
+    pub(crate) fn note_slices_sealed(&self, slices: usize, memory_left: u64) -> Option<Decision> {
         self.judge_appending(self.appending.take_sealed(slices as f64)?, memory_left)
     }
 
     /// Whether private tables are to begin or to cease to append.
-    fn judge_appending(&self, filled: Filled, memory_left: u64) -> Option<StrategySwitch> {
-        let heavy = self.facts.heavy();
-        let shared = |rows, keys| match self.merge {
-            MergeStrategy::Auto => self.situation.shared(rows, keys, heavy),
-            _ => f64::INFINITY,
-        };
-        let switch = self.appending.judge(filled, shared, heavy, (self.situation.caches, memory_left))?;
-        if self.merge == MergeStrategy::Auto {
+    fn judge_appending(&self, filled: Filled, memory_left: u64) -> Option<Decision> {
+        let is_open = self.merge == MergeStrategy::Auto;
+        let sharing = (&self.situation, is_open);
+        let decision = self.appending.judge(filled, sharing, *self.facts.heavy.lock(), memory_left)?;
+        if is_open {
             self.is_global.store(false, Relaxed);
         }
-        Some(StrategySwitch::Appending(switch))
+        Some(decision)
     }
 
-    fn judge(&self, seen: Seen) -> Option<StrategySwitch> {
-        let chosen = self.situation.choose(self.sharing(false), seen, self.facts.heavy());
+    fn judge(&self, seen: Seen) -> Option<Decision> {
+        let chosen = self.situation.choose(self.sharing(false), seen, *self.facts.heavy.lock());
         let is_global = chosen == Sharing::Global;
-        (self.is_global.swap(is_global, Relaxed) != is_global).then_some(StrategySwitch::Sharing { seen, chosen })
-    }
-}
-
-/// A change of the strategy.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum StrategySwitch {
-    /// Of whether workers share tables.
-    Sharing {
-        /// What was seen.
-        seen: Seen,
-        /// From now on.
-        chosen: Sharing,
-    },
-    /// Of what their own tables do.
-    Appending(AppendingSwitch),
-}
-
-impl StrategySwitch {
-    /// What was seen, for people.
-    pub(crate) fn observed(&self) -> String {
-        match self {
-            StrategySwitch::Sharing { seen: Seen::Private { rows, entries }, .. } => {
-                format!("{rows:.0} rows of a slice made {entries:.0} entries in tables of workers")
-            }
-            StrategySwitch::Sharing { seen: Seen::Shared { rows, entries }, .. } => {
-                format!("{rows:.0} rows of a slice made {entries:.0} entries in a shared table")
-            }
-            StrategySwitch::Appending(switch) => switch.observed(),
+        if self.is_global.swap(is_global, Relaxed) == is_global {
+            return None;
         }
-    }
-
-    /// What is done, for people.
-    pub(crate) fn decided(&self) -> String {
-        match self {
-            StrategySwitch::Sharing { chosen: Sharing::Local, .. } => {
-                "a table for each worker, merged at the end of a slice".into()
-            }
-            StrategySwitch::Sharing { chosen: Sharing::Global, .. } => "one table that workers share".into(),
-            StrategySwitch::Appending(switch) => switch.decided(),
-        }
+        let Seen { rows, entries, tables } = seen;
+        let tables = match tables {
+            Sharing::Local => "tables of workers",
+            Sharing::Global => "a shared table",
+        };
+        let decided = match chosen {
+            Sharing::Local => "a table for each worker, merged at the end of a slice",
+            Sharing::Global => "one table that workers share",
+        };
+        Some(Decision::new(format!("{rows:.0} rows of a slice made {entries:.0} entries in {tables}"), decided))
     }
 }
 

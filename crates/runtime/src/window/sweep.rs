@@ -1,60 +1,44 @@
 //! Which overlapping windows a watermark completes: only those that hold a slice with rows, in the order of their ends, however
 //! far the watermark has jumped.
 
+use super::tables::Taken;
 use millstream_plan::window::{Overlap, SliceTable};
 use std::collections::BTreeMap;
 
 /// How far the windows have been fired.
-#[derive(Debug)]
-pub(crate) struct Sweep<T> {
-    /// End of the last window.
-    last: Option<i64>,
-    /// End of the last window that holds a slice taken so far.
-    until: i64,
+#[derive(Debug, Default)]
+pub(crate) struct Sweep {
+    /// End of the last window, and of the last window that holds a slice taken so far.
+    pub(crate) reached: Option<(i64, i64)>,
     /// Tables that were taken and whose first window has not been fired, by its end and by slice.
-    waiting: BTreeMap<i64, BTreeMap<i64, T>>,
+    pub(crate) waiting: BTreeMap<i64, BTreeMap<i64, Vec<Taken>>>,
     /// Jobs of the lanes so far.
     jobs: u64,
 }
 
-impl<T> Default for Sweep<T> {
-    fn default() -> Sweep<T> {
-        Sweep { last: None, until: i64::MIN, waiting: BTreeMap::new(), jobs: 0 }
-    }
-}
-
 /// A window to be fired.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct DueWindow<T> {
+#[derive(Debug)]
+pub(crate) struct DueWindow {
     /// Its end.
     pub(crate) end: i64,
     /// What counts from it on, by slice.
-    pub(crate) enters: BTreeMap<i64, T>,
+    pub(crate) enters: BTreeMap<i64, Vec<Taken>>,
     /// Whether no later window needs what has been taken so far.
     pub(crate) is_last: bool,
 }
 
-impl<T> Sweep<T> {
-    /// Of a checkpoint, with the end of the last window and that of the last window that holds a slice.
-    pub(crate) fn restored(last: i64, until: i64) -> Sweep<T> {
-        Sweep { last: Some(last), until, ..Sweep::default() }
-    }
-
+impl Sweep {
     /// The number of the next job of the lanes.
     pub(crate) fn next_job(&mut self) -> u64 {
         self.jobs += 1;
         self.jobs - 1
     }
 
-    /// End of the last window, and of the last window that holds a slice taken so far.
-    pub(crate) fn reached(&self) -> Option<(i64, i64)> {
-        self.last.map(|last| (last, self.until))
-    }
-
     /// End of the next window that holds a slice taken so far: one that is in the last window and in a later one is in the
     /// next.
     pub(crate) fn next_end(&self, overlap: Overlap) -> Option<i64> {
-        self.last.and_then(|last| last.checked_add(overlap.step_ms())).filter(|&end| end <= self.until)
+        let (last, until) = self.reached?;
+        last.checked_add(overlap.step_ms()).filter(|&end| end <= until)
     }
 
     /// The next windows with rows that a watermark completes, in order, given the tables that it has completed: `most` of
@@ -62,10 +46,10 @@ impl<T> Sweep<T> {
     pub(crate) fn due(
         &mut self,
         overlap: Overlap,
-        tables: impl IntoIterator<Item = (SliceTable, T)>,
+        tables: impl IntoIterator<Item = (SliceTable, Vec<Taken>)>,
         watermark: i64,
         most: usize,
-    ) -> Vec<DueWindow<T>> {
+    ) -> Vec<DueWindow> {
         for (SliceTable { slice_start, from_end }, table) in tables {
             self.waiting.entry(from_end).or_default().insert(slice_start, table);
         }
@@ -78,18 +62,12 @@ impl<T> Sweep<T> {
                 break;
             };
             let enters = self.waiting.remove(&end).unwrap_or_default();
-            for &slice in enters.keys() {
-                self.until = self.until.max(overlap.ends(slice).map_or(end, |(_, last)| last));
-            }
-            self.last = Some(end);
-            due.push(DueWindow { end, enters, is_last: self.until <= end && self.waiting.is_empty() });
+            let last_ends = enters.keys().map(|&slice| overlap.ends(slice).map_or(end, |(_, last)| last));
+            let until = last_ends.chain(self.reached.map(|(_, until)| until)).max().unwrap_or(i64::MIN);
+            self.reached = Some((end, until));
+            due.push(DueWindow { end, enters, is_last: until <= end && self.waiting.is_empty() });
         }
         due
-    }
-
-    /// Whether no table waits for its first window.
-    pub(crate) fn is_none_waiting(&self) -> bool {
-        self.waiting.is_empty()
     }
 }
 
@@ -97,12 +75,12 @@ impl<T> Sweep<T> {
 mod tests {
     use super::*;
 
-    fn ends(due: &[DueWindow<()>]) -> Vec<(i64, Vec<i64>, bool)> {
+    fn ends(due: &[DueWindow]) -> Vec<(i64, Vec<i64>, bool)> {
         due.iter().map(|d| (d.end, d.enters.keys().copied().collect(), d.is_last)).collect()
     }
 
-    fn table(slice_start: i64, from_end: i64) -> (SliceTable, ()) {
-        (SliceTable { slice_start, from_end }, ())
+    fn table(slice_start: i64, from_end: i64) -> (SliceTable, Vec<Taken>) {
+        (SliceTable { slice_start, from_end }, Vec::new())
     }
 
     #[test]
@@ -125,11 +103,14 @@ mod tests {
     fn a_bounded_number_of_windows_is_fired_at_a_time() {
         let overlap = Overlap::Hop { size_ms: 4, slide_ms: 1, offset_ms: 0 };
         let mut sweep = Sweep::default();
-        let mut next = |tables: &[(SliceTable, ())]| ends(&sweep.due(overlap, tables.iter().copied(), 9, 3));
-        assert_eq!(next(&[table(0, 1), table(2, 3)]), [(1, vec![0], false), (2, vec![], false), (3, vec![2], false)]);
-        assert_eq!(next(&[]), [(4, vec![], false), (5, vec![], false), (6, vec![], true)]);
-        assert_eq!(next(&[table(1, 8)]), [(8, vec![1], true)], "a straggler");
-        assert_eq!(next(&[]), []);
+        let mut next = |tables: Vec<(SliceTable, Vec<Taken>)>| ends(&sweep.due(overlap, tables, 9, 3));
+        assert_eq!(
+            next(vec![table(0, 1), table(2, 3)]),
+            [(1, vec![0], false), (2, vec![], false), (3, vec![2], false)]
+        );
+        assert_eq!(next(vec![]), [(4, vec![], false), (5, vec![], false), (6, vec![], true)]);
+        assert_eq!(next(vec![table(1, 8)]), [(8, vec![1], true)], "a straggler");
+        assert_eq!(next(vec![]), []);
     }
 
     #[test]

@@ -47,9 +47,11 @@ pub(super) mod frozen;
 
 use super::table_ids::TableIds;
 use crate::buffer::Generation;
-use frozen::Frozen;
+use frozen::{Frozen, Stored};
 use millstream_abi::{EntryLayout, KeyRange};
-use millstream_state::{ArrayShape, ArrayTable, MemoryBudget, MemoryClass, Partial, SharedTable, Table, TableHint};
+use millstream_state::{
+    ArrayShape, ArrayTable, MemoryBudget, MemoryClass, OutputTypes, Partial, SharedTable, Table, TableHint,
+};
 use millstream_sync::pool::Pool;
 use millstream_sync::slices::SliceRing;
 use millstream_types::Diagnostic;
@@ -112,7 +114,7 @@ impl Taken {
             Taken::Own(_) => Kind::Own,
             Taken::Shared(_) => Kind::Shared,
             Taken::Array(_) => Kind::Array,
-            Taken::Frozen(table) => table.kind(),
+            Taken::Frozen(table) => table.kind,
         }
     }
 
@@ -123,6 +125,14 @@ impl Taken {
             Taken::Shared(table) => table.len(),
             Taken::Array(table) => table.shape().range().len as usize,
             Taken::Frozen(table) => table.len(),
+        }
+    }
+
+    /// What it is in files, if it is.
+    pub(crate) fn stored(&self) -> Option<Arc<Stored>> {
+        match self {
+            Taken::Frozen(table) => table.stored(),
+            Taken::Own(_) | Taken::Shared(_) | Taken::Array(_) => None,
         }
     }
 
@@ -315,9 +325,11 @@ pub(crate) type FrozenByNumber = BTreeMap<i64, Vec<Arc<Frozen>>>;
 /// See the file's description.
 #[derive(Debug)]
 pub(crate) struct OpenTables {
-    layout: Arc<EntryLayout>,
-    budget: Arc<MemoryBudget>,
-    owners: Owners,
+    pub(crate) layout: Arc<EntryLayout>,
+    /// Of the output.
+    pub(crate) types: OutputTypes,
+    pub(crate) budget: Arc<MemoryBudget>,
+    pub(super) owners: Owners,
     /// Whether tables may keep the entries of a dense range of keys in an array.
     dense: bool,
     /// Whether tables may be spilled.
@@ -325,7 +337,7 @@ pub(crate) struct OpenTables {
     /// Of even and of odd generations: two are written to at most (see `cuts`). Those of odd ones are made when there is one.
     generations: [OnceLock<Slices>; 2],
     /// Tables of earlier generations, whose windows are not complete. Nobody writes to them.
-    frozen: Mutex<FrozenByNumber>,
+    pub(super) frozen: Mutex<FrozenByNumber>,
     /// What the next shared table begins with.
     hint: Mutex<TableHint>,
     /// Tables that were sealed, for slices to come.
@@ -338,7 +350,7 @@ pub(crate) struct OpenTables {
 impl OpenTables {
     /// Without slices. `dense`: as in `RunConfig::dense_tables`; `spills`: whether tables may be spilled.
     pub(crate) fn new(
-        layout: Arc<EntryLayout>,
+        (layout, types): (Arc<EntryLayout>, OutputTypes),
         owners: Owners,
         (dense, spills): (bool, bool),
         budget: &Arc<MemoryBudget>,
@@ -347,12 +359,20 @@ impl OpenTables {
         let (budget, generations) = (Arc::clone(budget), Default::default());
         let (free, free_shared) = (Pool::new(FREE_TABLES), Pool::new(FREE_TABLES));
         let shapes = Mutex::new(Vec::new());
-        OpenTables { layout, budget, owners, dense, spills, generations, frozen, hint, free, free_shared, shapes }
-    }
-
-    /// Of entries.
-    pub(crate) fn layout(&self) -> &Arc<EntryLayout> {
-        &self.layout
+        OpenTables {
+            layout,
+            types,
+            budget,
+            owners,
+            dense,
+            spills,
+            generations,
+            frozen,
+            hint,
+            free,
+            free_shared,
+            shapes,
+        }
     }
 
     /// Gives the memory up that is kept for slices to come.
@@ -360,11 +380,6 @@ impl OpenTables {
         while self.free.take().is_some() {}
         while self.free_shared.take().is_some() {}
         self.shapes.lock().clear();
-    }
-
-    /// The owner that is the first lane.
-    pub(crate) fn first_lane(&self) -> usize {
-        self.owners.workers
     }
 
     fn of(&self, generation: Generation) -> &OnceLock<Slices> {
@@ -420,14 +435,13 @@ impl OpenTables {
 
     /// Notes that nobody writes tables of the generation before this one any more.
     pub(crate) fn freeze_before(&self, generation: Generation) {
-        let mut taken = TablesByNumber::new();
-        if let Some(slices) = self.of(Generation(generation.0 - 1)).get() {
+        let (before, mut taken) = (Generation(generation.0 - 1), TablesByNumber::new());
+        if let Some(slices) = self.of(before).get() {
             slices.take(|_| true, &mut taken);
         }
         let mut frozen = self.frozen.lock();
         for (number, tables) in taken {
             let tables = tables.into_iter().filter(|table| !table.is_empty());
-            let before = Generation(generation.0 - 1);
             frozen.entry(number).or_default().extend(tables.map(|table| Arc::new(Frozen::new(table, before))));
         }
     }
@@ -443,11 +457,6 @@ impl OpenTables {
         }
     }
 
-    /// The memory that tables count in.
-    pub(crate) fn budget(&self) -> &Arc<MemoryBudget> {
-        &self.budget
-    }
-
     /// The tables that nobody writes to any more and whose windows are not complete.
     pub(crate) fn frozen(&self) -> FrozenByNumber {
         self.frozen.lock().clone()
@@ -456,7 +465,7 @@ impl OpenTables {
     /// Those of generations before this one.
     pub(crate) fn frozen_before(&self, generation: Generation) -> FrozenByNumber {
         let mut tables = self.frozen();
-        tables.values_mut().for_each(|tables| tables.retain(|table| table.generation() < generation));
+        tables.values_mut().for_each(|tables| tables.retain(|table| table.generation < generation));
         tables.retain(|_, tables| !tables.is_empty());
         tables
     }
@@ -470,11 +479,6 @@ impl OpenTables {
     fn is_full(&self, table: &Table) -> bool {
         let share = self.budget.limit() / (8 * self.owners.own.max(1) as u64);
         self.is_spilling_near() && table.is_fuller_than(usize::try_from(share).unwrap_or(usize::MAX))
-    }
-
-    /// Takes tables of a checkpoint over, before the first row.
-    pub(crate) fn restore(&self, tables: FrozenByNumber) {
-        *self.frozen.lock() = tables;
     }
 
     /// Bytes of the budget that are left for state.

@@ -43,8 +43,9 @@ impl Found {
 pub(crate) struct TaskTables<'a> {
     runtime: &'a Aggregation,
     owner: usize,
-    /// The NUMA node whose tables the task uses; `None`: it uses those of its own.
-    node: Option<usize>,
+    /// The NUMA node whose tables the task uses, for a program that shares tables with the other workers of a node
+    /// ([`Access::Shared`](millstream_codegen::program::Access::Shared)); `None`: it uses those of its own.
+    pub(crate) node: Option<usize>,
     generation: Generation,
     origin: Origin,
     /// Tables that this watermark completes were fired when the task began.
@@ -63,13 +64,13 @@ pub(crate) struct TaskTables<'a> {
 }
 
 impl<'a> TaskTables<'a> {
-    /// For a task of an owner that updates an aggregation with what comes from an origin, in tables of a
-    /// generation.
+    /// For a task of an owner that updates an aggregation with what comes from an origin, in tables of a generation.
+    /// `is_due_told` has it collect the watermarks that complete its tables.
     pub(crate) fn new(
         runtime: &'a Aggregation,
         owner: usize,
-        generation: Generation,
-        origin: Origin,
+        (generation, origin): (Generation, Origin),
+        is_due_told: bool,
     ) -> TaskTables<'a> {
         TaskTables {
             runtime,
@@ -84,20 +85,8 @@ impl<'a> TaskTables<'a> {
             current: Found::Nothing,
             shape: None,
             met_fired: None,
-            dues: None,
+            dues: is_due_told.then(Vec::new),
         }
-    }
-
-    /// The same for a program that shares tables with the other workers of a node ([`Access::Shared`]).
-    ///
-    /// [`Access::Shared`]: millstream_codegen::program::Access
-    pub(crate) fn shared(self, node: usize) -> TaskTables<'a> {
-        TaskTables { node: Some(node), ..self }
-    }
-
-    /// Has the task collect the watermarks that complete its tables.
-    pub(crate) fn collect_dues(&mut self) {
-        self.dues = Some(Vec::new());
     }
 
     /// At the end of a task, when its programs do not run any more: the watermarks that were collected.
@@ -133,7 +122,7 @@ impl<'a> TaskTables<'a> {
     /// it.
     fn settle(&self) {
         self.recent.iter().for_each(|(_, table)| table.settle());
-        let appending = self.runtime.strategy.appending();
+        let appending = &self.runtime.strategy.appending;
         for (_, found) in &self.recent {
             if let Found::Own(table) = *found
                 // SAFETY: a live table that only this task uses.
@@ -152,7 +141,7 @@ impl<'a> TaskTables<'a> {
         let (node, owner, generation, runtime) = (self.node, self.owner, self.generation, self.runtime);
         self.look_for(number, is_table, |tables| match node {
             None => {
-                let appends = || runtime.strategy.appending().begins();
+                let appends = || runtime.strategy.appending.begins();
                 Found::Own(tables.find(owner, generation, number, appends))
             }
             Some(node) => Found::Shared(tables.find_shared(node, generation, number)),

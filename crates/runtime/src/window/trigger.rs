@@ -12,15 +12,14 @@
 use super::aggregation::Advance;
 use super::firing::{Firing, Then};
 use super::overlap::{OverlappingWindows, SliceLane};
-use super::strategy::StrategySwitch;
 use super::tables::Taken;
 use super::{WindowJob, WindowStation};
+use crate::adaptive::Decision;
 use crate::buffer::Rows;
 use crate::schedule::threads::Watch;
 use crate::station::progress::{Forward, Progress};
-use crate::station::{Consequences, Job, Parked, Task, Unconsumed, Until};
+use crate::station::{Consequences, Job, Task, Unconsumed, Until};
 use crate::stream::sequencer::Unit;
-use crate::window::ordered::Step;
 use millstream_plan::window::WindowAssigner;
 use millstream_state::{Merged, PARTITIONS, Table, merge};
 use millstream_types::Diagnostic;
@@ -36,7 +35,7 @@ impl WindowStation {
     /// on.
     pub(super) fn step(&self, consequences: &mut Consequences) -> bool {
         let windows = &self.windows;
-        let mut progress = windows.progress();
+        let mut progress = windows.progress.lock();
         let step = windows.advance(&mut progress);
         let Some(Advance { forward, completes, is_rest }) = step else { return false };
         if let Some(generation) = forward.cut.filter(|_| !is_rest) {
@@ -79,7 +78,7 @@ impl WindowStation {
         }
         tables.retain(|_, tables| !tables.iter().all(Taken::is_empty));
         let fired = tables.values().flatten();
-        self.note_switch(windows.strategy.note_slices(tables.len(), fired, windows.tables.memory_left()));
+        self.note(windows.strategy.note_slices(tables.len(), fired, windows.tables.memory_left()));
         let (firings, may_be_more) = match &windows.overlap {
             Some(overlap) => {
                 self.fire_overlapping(overlap, tables, reached, completed, &mut progress.units, consequences)
@@ -118,11 +117,7 @@ impl WindowStation {
         let mut consequences = Consequences::default();
         loop {
             let Some((slice, table)) = firing.tables.lock().pop() else { return Ok(consequences) };
-            let stored = match &table {
-                Taken::Frozen(table) => table.stored(),
-                Taken::Own(_) | Taken::Shared(_) | Taken::Array(_) => None,
-            };
-            match stored {
+            match table.stored() {
                 Some(stored) => firing.stored.lock().push((slice, stored)),
                 None => {
                     let kind = table.kind();
@@ -139,7 +134,7 @@ impl WindowStation {
             }
         }
         let slices = firing.slices.lock().len();
-        self.note_switch(windows.strategy.note_slices_sealed(slices, windows.tables.memory_left()));
+        self.note(windows.strategy.note_slices_sealed(slices, windows.tables.memory_left()));
         match firing.then {
             Then::Merge(1) if !self.is_merged_by_blocks(&firing) => self.merge(&firing, 0, &mut consequences),
             _ => consequences.tasks = self.sealed(&firing),
@@ -148,16 +143,11 @@ impl WindowStation {
     }
 
     /// Writes down a change of the strategy.
-    fn note_switch(&self, switch: Option<StrategySwitch>) {
-        if let Some(switch) = switch {
-            self.note_event(switch.observed(), switch.decided());
+    fn note(&self, decision: Option<Decision>) {
+        if let Some(decision) = decision {
+            self.host.stats.note_event(format!("aggregation {}", self.number), decision);
         }
     }
-
-    fn note_event(&self, observed: String, decided: String) {
-        self.host.stats.note_event(format!("aggregation {}", self.number), observed, decided);
-    }
-
     /// The tasks that follow when all tables of a window are sealed.
     pub(super) fn sealed(&self, firing: &Arc<Firing>) -> Vec<Task> {
         match firing.then {
@@ -174,17 +164,12 @@ impl WindowStation {
         }
     }
 
-    /// Has a job wait until its first unit may be put out.
-    fn park(&self, unit: u64, end: i64, job: WindowJob) -> Consequences {
-        let parked = Parked { task: self.task(end, job), until: Until::Next(self.output.id, unit) };
-        Consequences { parked: vec![parked], ..Consequences::default() }
-    }
-
     /// Merges one range of partitions in memory, if its rows may be put out.
     pub(super) fn merge_in_turn(&self, firing: Arc<Firing>, group: usize) -> Result<Consequences, Diagnostic> {
         let unit = firing.unit(group);
         if !self.host.may_put_out(&self.output, unit) {
-            return Ok(self.park(unit, firing.end(), WindowJob::Merge(firing, group)));
+            let task = self.task(firing.end(), WindowJob::Merge(firing, group));
+            return Ok(Consequences::parked(task, Until::Next(self.output.id, unit)));
         }
         let mut consequences = Consequences::default();
         self.merge(&firing, group, &mut consequences);
@@ -206,24 +191,23 @@ impl WindowStation {
     pub(super) fn combine(&self, lane: usize, output: Option<Unconsumed>) -> Result<Consequences, Diagnostic> {
         let overlap = self.windows.overlap.as_ref();
         let overlap = overlap.ok_or_else(|| Diagnostic::bug("windows that do not overlap were combined"))?;
-        let next = overlap.lanes[lane].next(|firing| (firing.end(), firing.first_output(lane)));
+        let next = overlap.lanes[lane].next(|firing| (firing.end(), firing.window.map(|_| firing.unit(lane))));
         let (end, first) = next.unwrap_or((i64::MAX, None));
+        let again = || self.task(end, WindowJob::Combine(lane, None));
         if let (None, Some(unit)) = (&output, first)
             && !self.host.may_put_out(&self.output, unit)
         {
-            return Ok(self.park(unit, end, WindowJob::Combine(lane, None)));
+            return Ok(Consequences::parked(again(), Until::Next(self.output.id, unit)));
         }
         let (mut output, mut consequences) = (output.unwrap_or_default(), Consequences::default());
         if output.bytes() > self.host.spilling.most_unconsumed() {
-            let task = self.task(end, WindowJob::Combine(lane, None));
-            consequences.parked.push(Parked { task, until: Until::Consumed(output) });
-            return Ok(consequences);
+            return Ok(Consequences::parked(again(), Until::Consumed(output)));
         }
-        let step = overlap.lanes[lane].step(|state: &mut SliceLane, firing: &Arc<Firing>| {
+        let goes_on = overlap.lanes[lane].step(|state: &mut SliceLane, firing: &Arc<Firing>| {
             self.make_window(lane, overlap, state, firing)?;
             self.deliver_made((lane, overlap), state, firing, &mut output, &mut consequences)
         })?;
-        if step == Step::GoesOn {
+        if goes_on {
             consequences.then = Some(Job::new(WindowJob::Combine(lane, Some(output))));
         }
         self.fire_held(&mut consequences);
@@ -262,9 +246,7 @@ impl WindowStation {
         }
         combiner.window(start, end);
         charge.set(combiner.bytes());
-        if let Some(switch) = overlap.combining.note(number, combiner.contents(), report) {
-            self.note_event(switch.observed(), switch.decided());
-        }
+        self.note(overlap.combining.note(number, combiner.contents(), report));
         *delivered = Some(0);
         Ok(())
     }
@@ -333,7 +315,7 @@ impl WindowStation {
             from = range.end;
             let rows = range.len();
             self.stats.rows_out.fetch_add(rows as u64, Ordering::Relaxed);
-            Some(Rows { columns: merged.columns(range, &self.windows.types, &window), rows, ..Rows::default() })
+            Some(Rows { columns: merged.columns(range, &self.windows.tables.types, &window), rows, ..Rows::default() })
         })
     }
 

@@ -18,6 +18,17 @@ const LEAST_ROWS: u64 = 4096;
 /// Less gain than this, in nanoseconds per row, is not worth a variant.
 const LEAST_GAIN: f64 = 0.05;
 
+/// What becomes of an assumption, and of what is compared before anything is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Revision<T> {
+    /// It stays as it is.
+    Keep,
+    /// It is this from now on.
+    Use(T),
+    /// It is made no more.
+    GiveUp,
+}
+
 /// Whether to assume that there will be no exception, after so many sampled rows without one, if that gains so many
 /// nanoseconds per row.
 pub(crate) fn assume(rows: u64, gain: f64, trust: &Trust, now: Duration) -> bool {

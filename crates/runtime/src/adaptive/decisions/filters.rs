@@ -24,17 +24,9 @@
 
 use super::costs::{MISPREDICTION, PACK, ROW, SELECTED, VECTOR};
 use crate::adaptive::signals::FilterProfile;
-
-/// How a filter is applied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FilterShape {
-    /// A branch in the loop.
-    Branch,
-    /// And-ed with the next condition.
-    Mask,
-    /// Ends the loop with a selection of the rows that are left.
-    Selection,
-}
+use millstream_codegen::program::FilterShape;
+use millstream_codegen::specialise::FilterChoice;
+use std::iter::successors;
 
 /// What a filter costs, and what it may not go before.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -50,8 +42,8 @@ pub(crate) struct FilterCost {
 /// Filters in the order in which they are to be applied, and what that costs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FilterPlan {
-    /// Number of each filter in the generic program, and its shape.
-    pub(crate) filters: Vec<(usize, FilterShape)>,
+    /// None is left to what is known before rows were seen.
+    pub(crate) filters: Vec<FilterChoice>,
     /// Nanoseconds per row of the buffer, without what comes after the filters.
     pub(crate) nanos: f64,
 }
@@ -75,7 +67,7 @@ const MAX_FILTERS: usize = 64;
 /// The best plan for filters with these costs, one for each filter of the profile. `None` for no filters, for very many, or
 /// when nothing is known of them.
 pub(crate) fn plan(profile: &FilterProfile, costs: &[FilterCost]) -> Option<FilterPlan> {
-    if !(1..=MAX_FILTERS).contains(&profile.len()) || profile.len() != costs.len() || profile.rows() == 0 {
+    if !(1..=MAX_FILTERS).contains(&profile.len()) || profile.len() != costs.len() || profile.rows == 0 {
         return None;
     }
     Some(match profile.all_passing() {
@@ -85,14 +77,14 @@ pub(crate) fn plan(profile: &FilterProfile, costs: &[FilterCost]) -> Option<Filt
 }
 
 /// What the filters cost as they are applied now, in nanoseconds per row of the buffer; of filters that [`plan`] takes.
-pub(crate) fn cost_of(profile: &FilterProfile, costs: &[FilterCost], filters: &[(usize, FilterShape)]) -> f64 {
+pub(crate) fn cost_of(profile: &FilterProfile, costs: &[FilterCost], filters: &[FilterChoice]) -> f64 {
     let (mut total, mut done, mut within, mut group) = (ROW, 0u64, Loop::Dense, Vec::new());
-    for (place, &(filter, shape)) in filters.iter().enumerate() {
+    for (place, &FilterChoice { filter, shape }) in filters.iter().enumerate() {
         group.push(filter);
         let ends = match shape {
             FilterShape::Mask if place + 1 < filters.len() => continue,
-            FilterShape::Mask | FilterShape::Branch => FilterShape::Branch,
             FilterShape::Selection => FilterShape::Selection,
+            FilterShape::Mask | FilterShape::Branch | FilterShape::Auto => FilterShape::Branch,
         };
         let set = group.drain(..).fold(0, |set, filter| set | 1u64 << filter);
         let group = Group { set, reach: profile.passing(done), leave: profile.passing(done | set) };
@@ -120,7 +112,7 @@ impl Group {
         let conditions: f64 = members(self.set).map(|filter| condition(&costs[filter])).sum();
         let (end, next) = match ends {
             FilterShape::Selection => (self.reach * PACK + self.leave * SELECTED, Loop::Selected),
-            FilterShape::Branch | FilterShape::Mask => {
+            FilterShape::Branch | FilterShape::Mask | FilterShape::Auto => {
                 let taken = if self.reach > 0.0 { self.leave / self.reach } else { 0.0 };
                 let next = if within == Loop::Selected { Loop::Selected } else { Loop::Branched };
                 (self.reach * taken * (1.0 - taken) * 2.0 * MISPREDICTION, next)
@@ -139,94 +131,85 @@ fn members(set: u64) -> impl Iterator<Item = usize> {
     (0..u64::BITS as usize).filter(move |&filter| set >> filter & 1 == 1)
 }
 
-/// The cheapest way to the end from a state, by its first group.
+/// A group that some filters are followed by at best, and what that costs with all that comes after it.
 #[derive(Debug, Clone, Copy)]
 struct FilterStep {
     nanos: f64,
     group: u64,
     ends: FilterShape,
     next: Loop,
+    to: usize,
 }
 
-/// Dynamic programming over sets. `passing` is the share of rows that pass, by set.
-fn best(passing: &[f64], costs: &[FilterCost]) -> FilterPlan {
-    let all = passing.len() - 1;
-    let mut steps: Vec<[Option<FilterStep>; 3]> = vec![[None; 3]; all];
-    let rest = |steps: &[[Option<FilterStep>; 3]], done: usize, within: Loop| match steps.get(done) {
+/// The cheapest groups from the first state, in which no filter has been applied, to the last one, in which all have. `groups`
+/// are those that may follow on a state, with the state behind each, which has a higher number. Filters of one group are in
+/// this order.
+fn cheapest<G: Iterator<Item = (Group, usize)>>(
+    costs: &[FilterCost],
+    order: &[usize],
+    last: usize,
+    groups: impl Fn(usize) -> G,
+) -> FilterPlan {
+    let mut steps: Vec<[Option<FilterStep>; 3]> = vec![[None; 3]; last];
+    let rest = |steps: &[[Option<FilterStep>; 3]], state: usize, within: Loop| match steps.get(state) {
         None => Some(0.0),
         Some(of) => of[within as usize].map(|step| step.nanos),
     };
-    for done in (0..all).rev() {
-        let open = all & !done;
+    for state in (0..last).rev() {
         for within in LOOPS {
-            // Every set of filters that are not done.
-            let mut set = open;
-            while set > 0 {
-                let group = Group { set: set as u64, reach: passing[done], leave: passing[done | set] };
-                if group.is_allowed(costs, done as u64) {
-                    for ends in [FilterShape::Branch, FilterShape::Selection] {
-                        let (nanos, next) = group.cost(costs, within, ends);
-                        let Some(rest) = rest(&steps, done | set, next) else { continue };
-                        let step = FilterStep { nanos: nanos + rest, group: set as u64, ends, next };
-                        let kept = &mut steps[done][within as usize];
-                        if kept.is_none_or(|kept| step.nanos < kept.nanos) {
-                            *kept = Some(step);
-                        }
+            for (group, to) in groups(state) {
+                for ends in [FilterShape::Branch, FilterShape::Selection] {
+                    let (nanos, next) = group.cost(costs, within, ends);
+                    let Some(rest) = rest(&steps, to, next) else { continue };
+                    let step = FilterStep { nanos: nanos + rest, group: group.set, ends, next, to };
+                    let kept = &mut steps[state][within as usize];
+                    if kept.is_none_or(|kept| step.nanos < kept.nanos) {
+                        *kept = Some(step);
                     }
                 }
-                set = (set - 1) & open;
             }
         }
     }
-    let (mut filters, mut done, mut within) = (Vec::new(), 0, Loop::Dense);
-    let nanos = ROW + rest(&steps, 0, Loop::Dense).unwrap_or(0.0);
-    while let Some(step) = steps.get(done).and_then(|of| of[within as usize]) {
-        push_group(&mut filters, members(step.group), step.ends);
-        (done, within) = (done | step.group as usize, step.next);
+    let (mut filters, mut state, mut within) = (Vec::new(), 0, Loop::Dense);
+    let nanos = ROW + rest(&steps, state, within).unwrap_or(0.0);
+    while let Some(step) = steps.get(state).and_then(|of| of[within as usize]) {
+        let group = order.iter().filter(|&&filter| step.group >> filter & 1 == 1);
+        filters.extend(group.map(|&filter| FilterChoice { filter, shape: FilterShape::Mask }));
+        filters.last_mut().into_iter().for_each(|last| last.shape = step.ends);
+        (state, within) = (step.to, step.next);
     }
     FilterPlan { filters, nanos }
 }
 
-fn push_group(filters: &mut Vec<(usize, FilterShape)>, group: impl Iterator<Item = usize>, ends: FilterShape) {
-    filters.extend(group.map(|filter| (filter, FilterShape::Mask)));
-    if let Some(last) = filters.last_mut() {
-        last.1 = ends;
-    }
+/// The cheapest plan, given the share of rows that pass all filters of each set. A state is the set that has been applied.
+fn best(passing: &[f64], costs: &[FilterCost]) -> FilterPlan {
+    let all = passing.len() - 1;
+    let order: Vec<usize> = (0..costs.len()).collect();
+    cheapest(costs, &order, all, |done| {
+        let open = all & !done;
+        let sets = successors(Some(open), move |&set| Some((set - 1) & open).filter(|&next| next > 0));
+        let groups = sets.map(move |set| {
+            let to = done | set;
+            (Group { set: set as u64, reach: passing[done], leave: passing[to] }, to)
+        });
+        groups.filter(move |(group, _)| group.is_allowed(costs, done as u64))
+    })
 }
 
-/// Filters by rank, and dynamic programming over the places where groups end.
+/// The best groups of filters in the order of their ranks. A state is how many of them have been applied.
 fn ranked(profile: &FilterProfile, costs: &[FilterCost]) -> FilterPlan {
     let order = by_rank(profile, costs);
     let mut prefixes = vec![0u64];
     order.iter().for_each(|&filter| prefixes.push(prefixes[prefixes.len() - 1] | 1 << filter));
+    let (prefixes, count) = (&prefixes, order.len());
     let passing: Vec<f64> = prefixes.iter().map(|&set| profile.passing(set)).collect();
-    // By place and loop: the cost from there on, where the group ends, and how.
-    let count = order.len();
-    let mut steps: Vec<[(f64, usize, FilterShape, Loop); 3]> =
-        vec![[(0.0, count, FilterShape::Branch, Loop::Dense); 3]; count + 1];
-    for from in (0..count).rev() {
-        for within in LOOPS {
-            let options = (from + 1..=count).flat_map(|to| {
-                [FilterShape::Branch, FilterShape::Selection].map(|ends| {
-                    let set = prefixes[to] & !prefixes[from];
-                    let group = Group { set, reach: passing[from], leave: passing[to] };
-                    let (nanos, next) = group.cost(costs, within, ends);
-                    let allowed = to == from + 1 || group.is_allowed(costs, prefixes[from]);
-                    let nanos = if allowed { nanos } else { f64::INFINITY };
-                    (nanos + steps[to][next as usize].0, to, ends, next)
-                })
-            });
-            let cheapest = options.min_by(|a, b| a.0.total_cmp(&b.0));
-            steps[from][within as usize] = cheapest.expect("a group of one filter is an option");
-        }
-    }
-    let (mut filters, mut from, mut within) = (Vec::new(), 0, Loop::Dense);
-    while from < count {
-        let (_, to, ends, next) = steps[from][within as usize];
-        push_group(&mut filters, order[from..to].iter().copied(), ends);
-        (from, within) = (to, next);
-    }
-    FilterPlan { filters, nanos: ROW + steps[0][0].0 }
+    let passing = &passing;
+    cheapest(costs, &order, count, |from| {
+        let groups = (from + 1..=count).map(move |to| {
+            (Group { set: prefixes[to] & !prefixes[from], reach: passing[from], leave: passing[to] }, to)
+        });
+        groups.filter(move |(group, to)| *to == from + 1 || group.is_allowed(costs, prefixes[from]))
+    })
 }
 
 /// The filters by rank, as far as they may go before one another.
@@ -281,15 +264,19 @@ mod tests {
         FilterCost { nanos, vectorises: true, after: 0 }
     }
 
+    fn choice(filter: usize, shape: FilterShape) -> FilterChoice {
+        FilterChoice { filter, shape }
+    }
+
     fn order(plan: &FilterPlan) -> Vec<usize> {
-        plan.filters.iter().map(|f| f.0).collect()
+        plan.filters.iter().map(|f| f.filter).collect()
     }
 
     #[test]
     fn one_filter_gets_the_shape_of_its_selectivity() {
         for (share, expected) in [(0, Branch), (50, Selection), (100, Branch)] {
             let plan = plan(&independent(&[share]), &[cost(0.3)]).expect("rows were seen");
-            assert_eq!(plan.filters, [(0, expected)], "{share} %");
+            assert_eq!(plan.filters, [choice(0, expected)], "{share} %");
         }
     }
 
@@ -311,14 +298,17 @@ mod tests {
         // The second passes whatever passes the first; the third drops it all.
         let profile = profile(&[&|row| row % 4 == 0, &|row| row % 2 == 0, &|row| row % 4 > 0]);
         let plan = plan(&profile, &[cost(8.0), cost(8.0), cost(8.0)]).expect("rows were seen");
-        assert_eq!(plan.filters[..2].iter().map(|f| f.0).collect::<std::collections::BTreeSet<_>>(), [0, 2].into());
+        assert_eq!(
+            plan.filters[..2].iter().map(|f| f.filter).collect::<std::collections::BTreeSet<_>>(),
+            [0, 2].into()
+        );
         assert_eq!(order(&plan)[2], 1, "nothing is left for it");
     }
 
     #[test]
     fn cheap_conditions_are_anded() {
         let plan = plan(&independent(&[50, 50, 50]), &[cost(0.3); 3]).expect("rows were seen");
-        let shapes: Vec<FilterShape> = plan.filters.iter().map(|f| f.1).collect();
+        let shapes: Vec<FilterShape> = plan.filters.iter().map(|f| f.shape).collect();
         assert_eq!(shapes, [Mask, Mask, Selection]);
     }
 
@@ -328,7 +318,7 @@ mod tests {
         for shares in [[99, 0], [50, 50], [100, 100]] {
             let plan = plan(&independent(&shares), &[cost(20.0), guarded]).expect("rows were seen");
             assert_eq!(order(&plan), [0, 1], "{shares:?}");
-            assert_ne!(plan.filters[0].1, Mask, "{shares:?}: it must not see what the guard drops");
+            assert_ne!(plan.filters[0].shape, Mask, "{shares:?}: it must not see what the guard drops");
         }
     }
 
@@ -342,7 +332,7 @@ mod tests {
                 assert!((cost_of(&profile, &costs, &plan.filters) - plan.nanos).abs() < 1e-9);
                 for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
                     for number in 0..27 {
-                        let all = [0, 1, 2].map(|i| (order[i], shapes[number / 3usize.pow(i as u32) % 3]));
+                        let all = [0, 1, 2].map(|i| choice(order[i], shapes[number / 3usize.pow(i as u32) % 3]));
                         let other = cost_of(&profile, &costs, &all);
                         assert!(
                             plan.nanos <= other + 1e-9,
@@ -386,14 +376,14 @@ mod tests {
         // Two selectivities cross over while samples are noisy: the order changes once.
         let dear = FilterCost { nanos: 20.0, ..FilterCost::default() };
         let (costs, gate) = ([dear; 2], Hysteresis::new(COMPILED));
-        let mut used = vec![(0, Selection), (1, Selection)];
+        let mut used = vec![choice(0, Selection), choice(1, Selection)];
         let mut changes = Vec::new();
         for step in 0..100 {
             let noise = step * 7 % 5;
             let profile = independent(&[step + noise, 100 - step]);
             let plan = plan(&profile, &costs).expect("rows were seen");
             if gate.allows(Duration::ZERO, cost_of(&profile, &costs, &used), plan.nanos) {
-                if order(&plan)[0] != used[0].0 {
+                if order(&plan)[0] != used[0].filter {
                     changes.push(step);
                 }
                 used = plan.filters;

@@ -53,13 +53,9 @@ impl Hysteresis {
         self.inertia.hold * (1 << self.futile.min(MOST_DOUBLINGS))
     }
 
-    /// The choice is changed now.
-    pub(crate) fn changed(&mut self, now: Duration) {
+    /// What a change has come to that was tried until now: nanoseconds per row before and after.
+    pub(crate) fn judged(&mut self, now: Duration, before: f64, after: f64) {
         self.changed_at = Some(now);
-    }
-
-    /// What the last change has come to: nanoseconds per row before and after.
-    pub(crate) fn judged(&mut self, before: f64, after: f64) {
         match after < before {
             true => self.futile = 0,
             false => self.futile = (self.futile + 1).min(MOST_DOUBLINGS),
@@ -114,22 +110,21 @@ mod tests {
     fn a_change_has_to_be_worth_it_and_not_too_soon() {
         let mut of = Hysteresis::new(Inertia { margin: 0.9, hold: at(100) });
         assert_eq!([91.0, 90.0, 89.0].map(|other| of.allows(at(0), 100.0, other)), [false, false, true]);
-        of.changed(at(1000));
+        of.judged(at(1000), 10.0, 5.0);
         assert_eq!([1050, 1099, 1100].map(|now| of.allows(at(now), 100.0, 10.0)), [false, false, true]);
     }
 
     #[test]
     fn changes_that_do_not_pay_become_rare() {
         let mut of = Hysteresis::new(Inertia { margin: 0.9, hold: at(100) });
-        of.changed(at(0));
         let waits: Vec<Duration> = (0..10)
             .map(|_| {
-                of.judged(10.0, 10.5);
+                of.judged(at(0), 10.0, 10.5);
                 of.wait()
             })
             .collect();
         assert_eq!((waits[0], waits[1], waits[9]), (at(200), at(400), at(25_600)));
-        of.judged(10.0, 5.0);
+        of.judged(at(0), 10.0, 5.0);
         assert_eq!(of.wait(), at(100));
     }
 

@@ -17,8 +17,10 @@
 //! meet their bounds ever less often; and given up when that is not worth its memory any more, or when it breaks again and
 //! again: see [`Trust`](super::hysteresis::Trust).
 
+use super::assumptions::Revision;
 use super::costs::{Caches, INDEX, PROBE, SEAL, SLOTS_PER_ENTRY, WALK};
 use super::hysteresis::TABLES;
+use millstream_abi::KeyRange;
 
 /// Longest range, in bytes of a table, whatever the memory.
 const MOST_BYTES: u64 = 64 << 20;
@@ -31,50 +33,29 @@ const LEAST_ROOM: u64 = 32;
 /// Rows per key in a slice that are taken for granted while they are not known.
 const UNPROVEN: f64 = 2.0;
 
-/// Consecutive keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Keys {
-    /// The least.
-    pub(crate) first: i64,
-    /// How many; at least 1, and the last one is an i64.
-    pub(crate) len: u64,
+/// The keys from one to another; `None` for all 2⁶⁴.
+pub(crate) fn between(least: i64, most: i64) -> Option<KeyRange> {
+    let len = most.abs_diff(least).checked_add(1)?;
+    (least <= most).then_some(KeyRange { first: least, len })
 }
 
-impl Keys {
-    /// From one key to another; `None` for all 2⁶⁴.
-    pub(crate) fn between(least: i64, most: i64) -> Option<Keys> {
-        let len = most.abs_diff(least).checked_add(1)?;
-        (least <= most).then_some(Keys { first: least, len })
-    }
+/// The keys of two ranges, and all between.
+fn union(keys: KeyRange, others: KeyRange) -> Option<KeyRange> {
+    between(keys.first.min(others.first), keys.last().max(others.last()))
+}
 
-    /// The last one.
-    pub(crate) fn last(self) -> i64 {
-        self.first.wrapping_add_unsigned(self.len - 1)
-    }
-
-    /// Whether all of the others are among them.
-    pub(crate) fn contain(self, others: Keys) -> bool {
-        self.first <= others.first && others.last() <= self.last()
-    }
-
-    /// Theirs and those of others, and all between.
-    fn union(self, others: Keys) -> Option<Keys> {
-        Keys::between(self.first.min(others.first), self.last().max(others.last()))
-    }
-
-    /// With more room at both ends. Keys that are not negative stay so, and a first key near 0 becomes 0.
-    fn with_room(self, room: u64) -> Option<Keys> {
-        let least = self.first.saturating_sub_unsigned(room);
-        let least = if self.first >= 0 { least.max(0) } else { least };
-        Keys::between(least, self.last().saturating_add_unsigned(room))
-    }
+/// A range with more room at both ends. Keys that are not negative stay so, and a first key near 0 becomes 0.
+fn with_room(keys: KeyRange, room: u64) -> Option<KeyRange> {
+    let least = keys.first.saturating_sub_unsigned(room);
+    let least = if keys.first >= 0 { least.max(0) } else { least };
+    between(least, keys.last().saturating_add_unsigned(room))
 }
 
 /// What a table for a range is judged by.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeyRangeCase {
     /// The recent keys.
-    pub(crate) seen: Keys,
+    pub(crate) seen: KeyRange,
     /// How many of them there are, at a guess.
     pub(crate) distinct: f64,
     /// Rows of a slice that a table gets, if known: those of one worker for private tables.
@@ -93,50 +74,34 @@ pub(crate) struct KeyRangeCase {
     pub(crate) is_forced: bool,
 }
 
-/// What to do about a range.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum KeyRangeChoice {
-    /// Stay as it is.
-    Keep,
-    /// Take keys to lie in this range.
-    Use(Keys),
-    /// Make no assumption on keys.
-    GiveUp,
-}
-
 impl KeyRangeCase {
     /// What to do with the range `used` so far, if any. Keys that lie outside of it are among those seen.
-    pub(crate) fn choose(&self, used: Option<Keys>) -> KeyRangeChoice {
+    pub(crate) fn choose(&self, used: Option<KeyRange>) -> Revision<KeyRange> {
         let Some(used) = used else { return self.begin() };
-        if !used.contain(self.seen) {
-            let grown = used.union(self.seen).and_then(|keys| keys.with_room(used.len / 2 + LEAST_ROOM));
-            return match grown.filter(|&keys| self.pays(keys, 1.0)) {
-                Some(keys) => KeyRangeChoice::Use(keys),
-                // Keys have moved on, or there are outliers.
-                None => match self.begin() {
-                    KeyRangeChoice::Keep => KeyRangeChoice::GiveUp,
-                    other => other,
-                },
-            };
+        // Keys have moved on, or there are outliers, or rows have become few.
+        let anew = || match self.begin() {
+            Revision::Keep => Revision::GiveUp,
+            other => other,
+        };
+        if !used.contains(self.seen) {
+            let grown = union(used, self.seen).and_then(|keys| with_room(keys, used.len / 2 + LEAST_ROOM));
+            return grown.filter(|&keys| self.pays(keys, 1.0)).map_or_else(anew, Revision::Use);
         }
         if !self.pays(used, 1.0 / TABLES.margin) {
-            return match self.begin() {
-                KeyRangeChoice::Use(keys) => KeyRangeChoice::Use(keys),
-                _ => KeyRangeChoice::GiveUp,
-            };
+            return anew();
         }
-        KeyRangeChoice::Keep
+        Revision::Keep
     }
 
-    fn begin(&self) -> KeyRangeChoice {
-        match self.seen.with_room(self.seen.len / ROOM + LEAST_ROOM).filter(|&keys| self.pays(keys, TABLES.margin)) {
-            Some(keys) => KeyRangeChoice::Use(keys),
-            None => KeyRangeChoice::Keep,
+    fn begin(&self) -> Revision<KeyRange> {
+        match with_room(self.seen, self.seen.len / ROOM + LEAST_ROOM).filter(|&keys| self.pays(keys, TABLES.margin)) {
+            Some(keys) => Revision::Use(keys),
+            None => Revision::Keep,
         }
     }
 
     /// Whether an array for the range costs at most `margin` of what a hash table does, and fits.
-    fn pays(&self, keys: Keys, margin: f64) -> bool {
+    fn pays(&self, keys: KeyRange, margin: f64) -> bool {
         let bytes = keys.len.saturating_mul(self.stride as u64);
         let most = (self.memory_left / SHARE_OF_MEMORY / self.tables.max(1) as u64).min(MOST_BYTES);
         bytes <= most && (self.is_forced || self.array(keys) <= margin * self.hash())
@@ -150,7 +115,7 @@ impl KeyRangeCase {
     }
 
     /// Nanoseconds per row of an array for the range.
-    pub(crate) fn array(&self, keys: Keys) -> f64 {
+    pub(crate) fn array(&self, keys: KeyRange) -> f64 {
         /// Bytes of a cache line: what a key alone in its neighbourhood takes.
         const LINE: f64 = 64.0;
         let (length, distinct) = (keys.len as f64, self.distinct.clamp(1.0, keys.len as f64));
@@ -166,7 +131,7 @@ mod tests {
 
     fn situation(first: i64, last: i64, distinct: f64) -> KeyRangeCase {
         KeyRangeCase {
-            seen: Keys::between(first, last).expect("fewer than all"),
+            seen: between(first, last).expect("fewer than all"),
             distinct,
             rows_per_table: Some(1e6),
             stride: 16,
@@ -192,11 +157,7 @@ mod tests {
             (0, 40_000_000, 100.0, false),
         ] {
             let choice = situation(first, last, distinct).choose(None);
-            assert_eq!(
-                matches!(choice, KeyRangeChoice::Use(_)),
-                pays,
-                "{first} to {last}, {distinct} keys: {choice:?}"
-            );
+            assert_eq!(matches!(choice, Revision::Use(_)), pays, "{first} to {last}, {distinct} keys: {choice:?}");
         }
     }
 
@@ -204,9 +165,9 @@ mod tests {
     fn there_is_room_for_growth() {
         assert_eq!(
             situation(10, 9_999, 1e4).choose(None),
-            KeyRangeChoice::Use(Keys { first: 0, len: 9_999 + 1248 + 33 })
+            Revision::Use(KeyRange { first: 0, len: 9_999 + 1248 + 33 })
         );
-        let KeyRangeChoice::Use(keys) = situation(-100, 100, 201.0).choose(None) else { panic!("an array pays") };
+        let Revision::Use(keys) = situation(-100, 100, 201.0).choose(None) else { panic!("an array pays") };
         assert!(keys.first < -100 && keys.last() > 100);
     }
 
@@ -214,35 +175,35 @@ mod tests {
     fn few_rows_in_a_slice_do_not_pay_for_a_long_range() {
         let mut of = situation(0, 1_000_000, 1000.0);
         of.rows_per_table = Some(1000.0);
-        assert_eq!(of.choose(None), KeyRangeChoice::Keep);
+        assert_eq!(of.choose(None), Revision::Keep);
         of.rows_per_table = Some(1e7);
-        assert!(matches!(of.choose(None), KeyRangeChoice::Use(_)));
+        assert!(matches!(of.choose(None), Revision::Use(_)));
         of.rows_per_table = None;
-        assert_eq!(of.choose(None), KeyRangeChoice::Keep, "nothing is known of the rows");
+        assert_eq!(of.choose(None), Revision::Keep, "nothing is known of the rows");
         of.distinct = 1e6;
-        assert!(matches!(of.choose(None), KeyRangeChoice::Use(_)), "the range is full");
+        assert!(matches!(of.choose(None), Revision::Use(_)), "the range is full");
     }
 
     #[test]
     fn memory_bounds_the_range() {
         let mut of = situation(0, 1_000_000, 1e6);
-        assert!(matches!(of.choose(None), KeyRangeChoice::Use(_)));
+        assert!(matches!(of.choose(None), Revision::Use(_)));
         of.memory_left = 100 << 20;
-        assert_eq!(of.choose(None), KeyRangeChoice::Keep);
+        assert_eq!(of.choose(None), Revision::Keep);
         of.memory_left = 0;
-        assert_eq!(of.choose(Some(Keys { first: 0, len: 1_100_000 })), KeyRangeChoice::GiveUp);
+        assert_eq!(of.choose(Some(KeyRange { first: 0, len: 1_100_000 })), Revision::GiveUp);
     }
 
     #[test]
     fn keys_outside_widen_the_range_or_end_it() {
-        let used = Keys { first: 0, len: 10_000 };
+        let used = KeyRange { first: 0, len: 10_000 };
         let of = situation(0, 10_500, 1e4);
-        let KeyRangeChoice::Use(wider) = of.choose(Some(used)) else { panic!("an array pays") };
-        assert!(wider.contain(of.seen) && wider.len > 15_000, "{wider:?}");
+        let Revision::Use(wider) = of.choose(Some(used)) else { panic!("an array pays") };
+        assert!(wider.contains(of.seen) && wider.len > 15_000, "{wider:?}");
         let jumped = situation(50_000_000_000, 50_000_010_000, 1e4);
-        let KeyRangeChoice::Use(moved) = jumped.choose(Some(used)) else { panic!("an array pays") };
-        assert!(moved.contain(jumped.seen) && !moved.contain(used), "{moved:?}");
-        assert_eq!(situation(0, i64::MAX - 1, 1e4).choose(Some(used)), KeyRangeChoice::GiveUp);
+        let Revision::Use(moved) = jumped.choose(Some(used)) else { panic!("an array pays") };
+        assert!(moved.contains(jumped.seen) && !moved.contains(used), "{moved:?}");
+        assert_eq!(situation(0, i64::MAX - 1, 1e4).choose(Some(used)), Revision::GiveUp);
     }
 
     #[test]
@@ -250,9 +211,9 @@ mod tests {
         let (mut used, mut changes) = (None, 0);
         for last in (0..1_000_000).step_by(100) {
             match situation(0, last, last as f64 + 1.0).choose(used) {
-                KeyRangeChoice::Use(keys) => (used, changes) = (Some(keys), changes + 1),
-                KeyRangeChoice::Keep => {}
-                KeyRangeChoice::GiveUp => panic!("the range is full"),
+                Revision::Use(keys) => (used, changes) = (Some(keys), changes + 1),
+                Revision::Keep => {}
+                Revision::GiveUp => panic!("the range is full"),
             }
         }
         assert!((5..25).contains(&changes), "{changes} changes");
@@ -265,8 +226,8 @@ mod tests {
                 let mut of = situation(0, (1 << bits) - 1, distinct);
                 for rows in [1e2, 1e4, 1e6, 1e8] {
                     of.rows_per_table = Some(rows);
-                    let KeyRangeChoice::Use(keys) = of.choose(None) else { continue };
-                    assert_eq!(of.choose(Some(keys)), KeyRangeChoice::Keep, "{distinct} keys of 2^{bits}, {rows} rows");
+                    let Revision::Use(keys) = of.choose(None) else { continue };
+                    assert_eq!(of.choose(Some(keys)), Revision::Keep, "{distinct} keys of 2^{bits}, {rows} rows");
                 }
             }
         }
@@ -274,11 +235,11 @@ mod tests {
 
     #[test]
     fn ranges_end_where_numbers_do() {
-        assert_eq!(Keys::between(i64::MIN, i64::MAX), None);
-        assert_eq!(Keys::between(1, 0), None);
-        let last = Keys::between(i64::MAX - 1, i64::MAX).expect("two keys");
+        assert_eq!(between(i64::MIN, i64::MAX), None);
+        assert_eq!(between(1, 0), None);
+        let last = between(i64::MAX - 1, i64::MAX).expect("two keys");
         assert_eq!(last.last(), i64::MAX);
-        assert_eq!(last.with_room(10).map(Keys::last), Some(i64::MAX));
-        assert_eq!(Keys::between(i64::MIN, 0).and_then(|k| k.with_room(5)).map(|k| k.first), Some(i64::MIN));
+        assert_eq!(with_room(last, 10).map(KeyRange::last), Some(i64::MAX));
+        assert_eq!(between(i64::MIN, 0).and_then(|k| with_room(k, 5)).map(|k| k.first), Some(i64::MIN));
     }
 }

@@ -51,21 +51,13 @@ pub(crate) struct SharingCase {
 
 /// What was seen of a slice, or of one while it grows.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Seen {
-    /// So many rows have made so many entries in all private tables together.
-    Private {
-        /// Rows.
-        rows: f64,
-        /// Entries.
-        entries: f64,
-    },
-    /// So many rows have made so many entries of a shared table.
-    Shared {
-        /// Rows.
-        rows: f64,
-        /// Entries.
-        entries: f64,
-    },
+pub(crate) struct Seen {
+    /// In which tables.
+    pub(crate) tables: Sharing,
+    /// Rows.
+    pub(crate) rows: f64,
+    /// Entries that they have made, in all private tables together or in a shared one.
+    pub(crate) entries: f64,
 }
 
 impl SharingCase {
@@ -75,14 +67,12 @@ impl SharingCase {
             return Sharing::Local;
         }
         let (workers, others) = (self.workers as f64, (1.0 - heavy).max(0.01));
-        let (rows, private, keys) = match seen {
-            Seen::Private { rows, entries } => {
-                let of_worker = entries / workers;
-                (rows, of_worker, drawn_from(others * rows / workers, of_worker))
-            }
-            Seen::Shared { rows, entries } => {
+        let Seen { rows, entries, .. } = seen;
+        let (private, keys) = match seen.tables {
+            Sharing::Local => (entries / workers, drawn_from(others * rows / workers, entries / workers)),
+            Sharing::Global => {
                 let keys = drawn_from(others * rows, entries);
-                (rows, different(keys, others * rows / workers), keys)
+                (different(keys, others * rows / workers), keys)
             }
         };
         if rows < 1.0 {
@@ -139,11 +129,11 @@ mod tests {
 
     /// What private tables show of so many keys.
     fn private(workers: usize, rows: f64, keys: f64) -> Seen {
-        Seen::Private { rows, entries: workers as f64 * different(keys, rows / workers as f64) }
+        Seen { tables: Sharing::Local, rows, entries: workers as f64 * different(keys, rows / workers as f64) }
     }
 
     fn shared(rows: f64, keys: f64) -> Seen {
-        Seen::Shared { rows, entries: different(keys, rows) }
+        Seen { tables: Sharing::Global, rows, entries: different(keys, rows) }
     }
 
     #[test]
@@ -169,11 +159,12 @@ mod tests {
     #[test]
     fn skew_keeps_tables_private() {
         // Nearly all rows are of one key, the others of a million.
-        let seen = Seen::Private { rows: 1e7, entries: 2.0 * different(1e6, 0.01 * 5e6) };
+        let seen = Seen { tables: Sharing::Local, rows: 1e7, entries: 2.0 * different(1e6, 0.01 * 5e6) };
         assert_eq!(situation(2).choose(Sharing::Local, seen, 0.0), Sharing::Local, "even when it is not known");
         // A share of 60 % of one key, among a million others, with many workers.
         let of = situation(16);
-        let tail = |heavy: f64| Seen::Shared { rows: 5e6, entries: different(1e6, (1.0 - heavy) * 5e6) };
+        let tail =
+            |heavy: f64| Seen { tables: Sharing::Global, rows: 5e6, entries: different(1e6, (1.0 - heavy) * 5e6) };
         assert_eq!(of.choose(Sharing::Global, tail(0.0), 0.0), Sharing::Global);
         assert_eq!(of.choose(Sharing::Global, tail(0.6), 0.6), Sharing::Local, "lines move from core to core");
     }

@@ -2,6 +2,7 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, BooleanArray, StringViewArray};
+use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use millstream_abi::hash_bytes;
 
@@ -11,7 +12,7 @@ const INLINE_BYTES: u32 = 12;
 /// The values of a column.
 pub(crate) enum Cells<'a> {
     /// Of so many bytes each, at most 16.
-    Fixed(&'a [u8], usize),
+    Fixed(Buffer, usize),
     Booleans(&'a BooleanArray),
     Strings(&'a StringViewArray),
     Bytes(&'a BinaryViewArray),
@@ -26,7 +27,8 @@ impl Cells<'_> {
             DataType::BinaryView => Some(Cells::Bytes(column.as_binary_view())),
             other => {
                 let width = other.primitive_width().filter(|&width| width <= 16)?;
-                Some(Cells::Fixed(fixed(column, other, width)?, width))
+                let data = column.to_data();
+                Some(Cells::Fixed(data.buffers()[0].slice(data.offset() * width), width))
             }
         }
     }
@@ -59,38 +61,6 @@ impl Cells<'_> {
     pub(crate) fn is_inline(length: u32) -> bool {
         length <= INLINE_BYTES
     }
-}
-
-/// The values of a primitive column as bytes.
-fn fixed<'a>(column: &'a ArrayRef, data_type: &DataType, width: usize) -> Option<&'a [u8]> {
-    use arrow_array::types as t;
-    macro_rules! bytes_of {
-        ($($pattern:pat => $type:ty),* $(,)?) => {
-            match data_type {
-                $($pattern => column.as_primitive_opt::<$type>()?.values().inner().as_slice(),)*
-                _ => return None,
-            }
-        };
-    }
-    use arrow_schema::{IntervalUnit, TimeUnit};
-    let bytes = bytes_of!(
-        DataType::Int8 => t::Int8Type,
-        DataType::Int16 => t::Int16Type,
-        DataType::Int32 => t::Int32Type,
-        DataType::Int64 => t::Int64Type,
-        DataType::Float32 => t::Float32Type,
-        DataType::Float64 => t::Float64Type,
-        DataType::Decimal128(..) => t::Decimal128Type,
-        DataType::Date32 => t::Date32Type,
-        DataType::Time32(TimeUnit::Millisecond) => t::Time32MillisecondType,
-        DataType::Timestamp(TimeUnit::Millisecond, _) => t::TimestampMillisecondType,
-        DataType::Timestamp(TimeUnit::Microsecond, _) => t::TimestampMicrosecondType,
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => t::TimestampNanosecondType,
-        DataType::Interval(IntervalUnit::YearMonth) => t::IntervalYearMonthType,
-        DataType::Duration(TimeUnit::Millisecond) => t::DurationMillisecondType,
-    );
-    debug_assert_eq!(bytes.len(), column.len() * width, "a slice of an array has a slice of its values");
-    Some(bytes)
 }
 
 /// The view of a string that is held in place is the string; of a longer one, its length and hash.

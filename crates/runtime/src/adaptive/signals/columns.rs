@@ -22,30 +22,16 @@ pub(crate) struct ColumnProfile {
     rows: u64,
     nulls: u64,
     /// Sampled rows since the last NULL.
-    since_null: u64,
+    pub(crate) since_null: u64,
     /// The last value, unless it was NULL, and its word.
     last: Option<(ArrayRef, u128)>,
     /// Sampled rows since the value before it was another one.
     since_change: u64,
     /// Values since the last halving, and between the two before.
-    values: [Values; 2],
+    values: [BTreeSet<u128>; 2],
     texts: u64,
     text_bytes: u64,
     inline_texts: u64,
-}
-
-/// Up to [`DICTIONARY`] different values; one more means many.
-#[derive(Debug, Default)]
-struct Values(Vec<u128>);
-
-impl Values {
-    fn add(&mut self, word: u128) {
-        if self.0.len() <= DICTIONARY
-            && let Err(place) = self.0.binary_search(&word)
-        {
-            self.0.insert(place, word);
-        }
-    }
 }
 
 impl ColumnProfile {
@@ -61,7 +47,10 @@ impl ColumnProfile {
         let Some(cells) = Cells::of(column) else { return };
         self.follow(column, &cells);
         for row in (0..rows).step_by(rows.div_ceil(COUNTED).max(1)).filter(|&row| column.is_valid(row)) {
-            self.values[0].add(cells.word(row));
+            // One more than [`DICTIONARY`] means many.
+            if self.values[0].len() <= DICTIONARY {
+                self.values[0].insert(cells.word(row));
+            }
             if let Some(length) = cells.length(row) {
                 self.texts += 1;
                 self.text_bytes += u64::from(length);
@@ -94,17 +83,12 @@ impl ColumnProfile {
             *count /= 2;
         }
         self.values.swap(0, 1);
-        self.values[0].0.clear();
+        self.values[0].clear();
     }
 
     /// The share of NULLs; `None` before the first row.
     pub(crate) fn null_rate(&self) -> Option<f64> {
         (self.rows > 0).then(|| self.nulls as f64 / self.rows as f64)
-    }
-
-    /// Sampled rows since the last NULL.
-    pub(crate) fn rows_since_null(&self) -> u64 {
-        self.since_null
     }
 
     /// The value that the last sampled rows all have, as an array of one row, and how many rows these are. `None` if the
@@ -113,12 +97,14 @@ impl ColumnProfile {
         self.last.as_ref().map(|(value, _)| (value, self.since_change))
     }
 
+    /// The different values that were seen recently, in order.
+    fn recent(&self) -> impl Iterator<Item = &u128> {
+        self.values[0].union(&self.values[1])
+    }
+
     /// How many different values were seen recently; `None` if more than [`DICTIONARY`], or nothing is known.
     pub(crate) fn distinct(&self) -> Option<usize> {
-        let mut all: Vec<u128> = self.values.iter().flat_map(|values| &values.0).copied().collect();
-        all.sort_unstable();
-        all.dedup();
-        Some(all.len()).filter(|count| (1..=DICTIONARY).contains(count))
+        Some(self.recent().count()).filter(|count| (1..=DICTIONARY).contains(count))
     }
 
     /// The strings that were seen recently, in order, if they are few and short enough to be held in place.
@@ -126,13 +112,12 @@ impl ColumnProfile {
         if self.distinct()? > FEW || self.inline_texts() != Some(1.0) {
             return None;
         }
-        let words: BTreeSet<u128> = self.values.iter().flat_map(|values| &values.0).copied().collect();
-        let text = |word: u128| {
+        let text = |word: &u128| {
             let bytes = word.to_le_bytes();
             let length = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
             bytes.get(4..4 + length).map(Box::from)
         };
-        words.into_iter().map(text).collect()
+        self.recent().map(text).collect()
     }
 
     /// The mean length of strings, in bytes; `None` for other types.
@@ -176,18 +161,18 @@ mod tests {
         let mut profile = ColumnProfile::default();
         assert_eq!((profile.null_rate(), profile.distinct()), (None, None));
         numbers(&mut profile, [Some(1), Some(5), Some(5)]);
-        assert_eq!((constant(&profile), profile.rows_since_null()), (Some((5, 2)), 3));
+        assert_eq!((constant(&profile), profile.since_null), (Some((5, 2)), 3));
         numbers(&mut profile, [Some(5); 100]);
-        assert_eq!((constant(&profile), profile.rows_since_null()), (Some((5, 102)), 103));
+        assert_eq!((constant(&profile), profile.since_null), (Some((5, 102)), 103));
         numbers(&mut profile, [Some(5), None, Some(5)]);
-        assert_eq!((constant(&profile), profile.rows_since_null()), (Some((5, 1)), 1));
+        assert_eq!((constant(&profile), profile.since_null), (Some((5, 1)), 1));
         assert!(profile.null_rate().is_some_and(|rate| (rate - 1.0 / 106.0).abs() < 1e-9));
         numbers(&mut profile, [Some(6)]);
         assert_eq!(constant(&profile), Some((6, 1)));
         numbers(&mut profile, []);
         assert_eq!(constant(&profile), Some((6, 1)));
         numbers(&mut profile, [None]);
-        assert_eq!((constant(&profile), profile.rows_since_null()), (None, 0));
+        assert_eq!((constant(&profile), profile.since_null), (None, 0));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! read once in [`TASKS_PER_READ`] tasks. What is missing is a count of contended cache lines, for
 //! which every processor has events of its own.
 
+use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Tasks between two reads.
@@ -18,13 +19,13 @@ pub(crate) struct HardwareTotals {
     cache_misses: AtomicU64,
 }
 
-/// What was counted, per row.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct PerRow {
+/// What hardware counters have counted while workers were at work, per row that came into a pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct HardwareSnapshot {
     /// Mispredicted branches.
-    pub(crate) mispredictions: f64,
+    pub mispredictions_per_row: f64,
     /// Misses of the last cache.
-    pub(crate) cache_misses: f64,
+    pub cache_misses_per_row: f64,
 }
 
 impl HardwareTotals {
@@ -35,10 +36,13 @@ impl HardwareTotals {
     }
 
     /// Per row of the tasks that were counted; `None` where there are no counters.
-    pub(crate) fn per_row(&self) -> Option<PerRow> {
+    pub(crate) fn per_row(&self) -> Option<HardwareSnapshot> {
         let rows = self.rows.load(Relaxed);
         let of = |count: &AtomicU64| count.load(Relaxed) as f64 / rows as f64;
-        (rows > 0).then(|| PerRow { mispredictions: of(&self.mispredictions), cache_misses: of(&self.cache_misses) })
+        (rows > 0).then(|| HardwareSnapshot {
+            mispredictions_per_row: of(&self.mispredictions),
+            cache_misses_per_row: of(&self.cache_misses),
+        })
     }
 }
 
@@ -142,6 +146,9 @@ mod tests {
     fn counts_are_per_row() {
         let totals = HardwareTotals::default();
         totals.add(1000, [250, 10]);
-        assert_eq!(totals.per_row(), Some(PerRow { mispredictions: 0.25, cache_misses: 0.01 }));
+        assert_eq!(
+            totals.per_row(),
+            Some(HardwareSnapshot { mispredictions_per_row: 0.25, cache_misses_per_row: 0.01 })
+        );
     }
 }

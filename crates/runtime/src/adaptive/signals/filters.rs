@@ -13,7 +13,8 @@ const MAX_JOINT: usize = 8;
 /// See the file's description.
 #[derive(Debug, Default)]
 pub(crate) struct FilterProfile {
-    rows: u64,
+    /// That the shares are about.
+    pub(crate) rows: u64,
     /// Rows that pass, by filter.
     passed: Vec<u64>,
     /// Rows by the set of filters that they pass, as a mask; empty when there are too many filters.
@@ -55,11 +56,6 @@ impl FilterProfile {
     /// Number of filters; 0 before the first sample.
     pub(crate) fn len(&self) -> usize {
         self.passed.len()
-    }
-
-    /// Rows that the shares are about.
-    pub(crate) fn rows(&self) -> u64 {
-        self.rows
     }
 
     /// The share of rows that pass a filter; 1 when nothing is known.

@@ -8,15 +8,14 @@
 //! The range is that of the last [`RANGE_SAMPLES`] samples, so that it shrinks again when keys have moved on.
 
 use crate::adaptive::decisions::draws::drawn_from;
+use crate::bounds::widen;
 use arrow_array::{Array, Int64Array};
 use arrow_buffer::BooleanBuffer;
 use millstream_abi::{HASH_SEED, hash_finish, hash_word};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// Sampled rows whose keys are counted together.
 pub(crate) const KEYS_WINDOW: usize = 8192;
-/// Slots of the table of a window: it is half full at most.
-const SLOTS: usize = 2 * KEYS_WINDOW;
 /// Samples that the range is of.
 const RANGE_SAMPLES: usize = 16;
 /// The most frequent keys that count as heavy hitters together.
@@ -28,34 +27,22 @@ pub(crate) struct KeyProfile {
     counting: Counts,
     /// The window before, once there is one.
     counted: Option<Summary>,
-    ranges: VecDeque<Range>,
+    /// Of the last samples.
+    ranges: VecDeque<(i64, i64)>,
     nulls: u64,
     rows: u64,
 }
 
-/// The range of a sample.
-#[derive(Debug)]
-struct Range {
-    least: i64,
-    most: i64,
-}
-
-/// How often each key has come up in a window: by slot, the upper half of its hash and the count. Two keys with equal
-/// slots and halves are one key here; among some thousand that is rare and harmless.
+/// How often each key has come up in a window, by its hash: two keys of one hash are one key here.
 #[derive(Debug, Default)]
 struct Counts {
-    slots: Vec<(u32, u32)>,
+    counts: HashMap<u64, u32>,
     rows: usize,
-    distinct: usize,
 }
 
 /// What a window of keys has come to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Summary {
-    /// Sampled rows.
-    pub(crate) rows: usize,
-    /// Different keys among them.
-    pub(crate) distinct: usize,
     /// The share of the most frequent key.
     pub(crate) heaviest: f64,
     /// The share of the eight most frequent keys.
@@ -75,7 +62,7 @@ impl KeyProfile {
         let passes = |row: usize| passed.is_none_or(|passed| passed.value(row));
         if let Some(keys) = key {
             let rows = (0..keys.len()).filter(|&row| passes(row));
-            let mut range: Option<Range> = None;
+            let mut range: Option<(i64, i64)> = None;
             for row in rows {
                 self.rows += 1;
                 if keys.is_null(row) {
@@ -83,8 +70,7 @@ impl KeyProfile {
                     continue;
                 }
                 let key = keys.value(row);
-                let range = range.get_or_insert(Range { least: key, most: key });
-                (range.least, range.most) = (range.least.min(key), range.most.max(key));
+                range = Some(widen(range.unwrap_or((key, key)), key));
                 self.count(hash_finish(hash_word(HASH_SEED, key as u64)));
             }
             self.ranges.extend(range);
@@ -103,7 +89,7 @@ impl KeyProfile {
         self.counting.count(hash);
         if self.counting.rows == KEYS_WINDOW {
             self.counted = self.counting.summary();
-            self.counting.clear();
+            self.counting = Counts::default();
         }
     }
 
@@ -117,9 +103,7 @@ impl KeyProfile {
 
     /// The least and the greatest recent key; `None` for keys that are not one integer, or before the first.
     pub(crate) fn range(&self) -> Option<(i64, i64)> {
-        let least = self.ranges.iter().map(|r| r.least).min()?;
-        let most = self.ranges.iter().map(|r| r.most).max()?;
-        Some((least, most))
+        self.ranges.iter().copied().reduce(|all, (least, most)| widen(widen(all, least), most))
     }
 
     /// The share of rows whose key is NULL; `None` before the first row.
@@ -130,37 +114,20 @@ impl KeyProfile {
 
 impl Counts {
     fn count(&mut self, hash: u64) {
-        if self.slots.is_empty() {
-            self.slots = vec![(0, 0); SLOTS];
-        }
-        let tag = (hash >> 32) as u32;
-        let mut slot = hash as usize % SLOTS;
-        // The table is never full: fewer rows than slots are counted.
-        while self.slots[slot].1 > 0 && self.slots[slot].0 != tag {
-            slot = (slot + 1) % SLOTS;
-        }
-        self.distinct += usize::from(self.slots[slot].1 == 0);
-        self.slots[slot] = (tag, self.slots[slot].1 + 1);
+        *self.counts.entry(hash).or_default() += 1;
         self.rows += 1;
-    }
-
-    fn clear(&mut self) {
-        self.slots.fill((0, 0));
-        (self.rows, self.distinct) = (0, 0);
     }
 
     fn summary(&self) -> Option<Summary> {
         if self.rows == 0 {
             return None;
         }
-        let mut counts: Vec<u32> = self.slots.iter().map(|s| s.1).filter(|&count| count > 0).collect();
+        let mut counts: Vec<u32> = self.counts.values().copied().collect();
         let heavies = HEAVY.min(counts.len());
         counts.select_nth_unstable_by(heavies - 1, |a, b| b.cmp(a));
         let heaviest = counts[..heavies].iter().max().copied().unwrap_or(0);
         let heavy: u32 = counts[..heavies].iter().sum();
         Some(Summary {
-            rows: self.rows,
-            distinct: self.distinct,
             heaviest: f64::from(heaviest) / self.rows as f64,
             heavy: f64::from(heavy) / self.rows as f64,
             keys: self.estimate(heavies, heavy),
@@ -169,7 +136,7 @@ impl Counts {
 
     /// How many keys there are: the heavy ones, and as many others as would show so many different ones if drawn alike.
     fn estimate(&self, heavies: usize, heavy: u32) -> f64 {
-        let (rows, distinct) = (self.rows - heavy as usize, self.distinct - heavies);
+        let (rows, distinct) = (self.rows - heavy as usize, self.counts.len() - heavies);
         match distinct {
             0 => heavies as f64,
             _ => heavies as f64 + drawn_from(rows as f64, distinct as f64),
@@ -200,7 +167,7 @@ mod tests {
         for keys in [1, 10, 1000, 10_000, 100_000] {
             let profile = observed(scattered(KEYS_WINDOW).map(|hash| (hash % keys) as i64));
             let summary = profile.summary().expect("rows were counted");
-            assert_eq!(summary.rows, KEYS_WINDOW);
+            assert_eq!(profile.counting.rows, 0, "all rows are of one window");
             assert!((summary.keys / keys as f64 - 1.0).abs() < 0.2, "{} of {keys}", summary.keys);
         }
         let unique = observed(0..KEYS_WINDOW as i64).summary().expect("rows were counted");
@@ -232,7 +199,7 @@ mod tests {
         let mut profile = KeyProfile::default();
         assert_eq!((profile.summary(), profile.range(), profile.nulls()), (None, None, None));
         profile.observe(None, Some(&Int64Array::from(vec![5, 5, -3])), None);
-        assert_eq!(profile.summary().map(|s| (s.rows, s.distinct)), Some((3, 2)));
+        assert_eq!((profile.counting.rows, profile.counting.counts.len()), (3, 2));
         assert_eq!(profile.range(), None);
         let mut profile = KeyProfile::default();
         let keys = Int64Array::from(vec![Some(1), None, Some(i64::MIN), Some(i64::MAX)]);
@@ -248,6 +215,6 @@ mod tests {
         profile.observe(Some(&few.slice(0, 100)), None, None);
         assert!(profile.summary().is_some_and(|s| s.keys > 1e5), "not yet");
         profile.observe(Some(&few), None, None);
-        assert_eq!(profile.summary().map(|s| s.distinct), Some(3));
+        assert_eq!(profile.summary().map(|s| s.keys), Some(3.0));
     }
 }

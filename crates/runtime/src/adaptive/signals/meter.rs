@@ -130,13 +130,8 @@ impl ChangeDetector {
             return None;
         }
         let change = Change { from: self.reference.exp(), to: nanos_per_row };
-        self.reset();
-        Some(change)
-    }
-
-    /// Learns the reference anew: after the code has changed.
-    pub(crate) fn reset(&mut self) {
         *self = ChangeDetector::default();
+        Some(change)
     }
 }
 

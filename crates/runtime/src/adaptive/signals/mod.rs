@@ -53,13 +53,15 @@ pub(crate) struct Observation<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Profile {
     /// Rows of all samples.
-    rows: u64,
+    pub(crate) rows: u64,
     /// Rows since the last halving, and half of those that counted before.
     weight: u64,
-    filters: FilterProfile,
-    keys: KeyProfile,
-    times: TimeProfile,
-    columns: Vec<ColumnProfile>,
+    pub(crate) filters: FilterProfile,
+    /// Of the grouping keys of rows that pass all filters.
+    pub(crate) keys: KeyProfile,
+    pub(crate) times: TimeProfile,
+    /// In order.
+    pub(crate) columns: Vec<ColumnProfile>,
 }
 
 impl Profile {
@@ -91,41 +93,6 @@ impl Profile {
         self.times.halve();
         self.columns.iter_mut().for_each(ColumnProfile::halve);
     }
-
-    /// A slice that has fired had so many rows.
-    pub(crate) fn note_slice(&mut self, rows: f64) {
-        self.times.note_slice(rows);
-    }
-
-    /// Keys are others now.
-    pub(crate) fn forget_keys(&mut self) {
-        self.keys = KeyProfile::default();
-    }
-
-    /// Rows of all samples.
-    pub(crate) fn rows(&self) -> u64 {
-        self.rows
-    }
-
-    /// Of the filters.
-    pub(crate) fn filters(&self) -> &FilterProfile {
-        &self.filters
-    }
-
-    /// Of the grouping keys of rows that pass all filters.
-    pub(crate) fn keys(&self) -> &KeyProfile {
-        &self.keys
-    }
-
-    /// Of the event times.
-    pub(crate) fn times(&self) -> &TimeProfile {
-        &self.times
-    }
-
-    /// Of the columns, in order.
-    pub(crate) fn columns(&self) -> &[ColumnProfile] {
-        &self.columns
-    }
 }
 
 #[cfg(test)]
@@ -137,7 +104,7 @@ mod tests {
     fn a_sample_is_seen_from_all_sides() {
         let mut profile = Profile::default();
         profile.observe(&Observation::default());
-        assert_eq!((profile.rows(), profile.columns().len()), (0, 0), "nothing of nothing");
+        assert_eq!((profile.rows, profile.columns.len()), (0, 0), "nothing of nothing");
         let even = BooleanArray::from_iter((0..1000).map(|i| Some(i % 2 == 0)));
         let keys = Int64Array::from_iter_values((0..1000).map(|i| if i % 2 == 0 { i % 10 } else { 1_000_000 }));
         let times = Int64Array::from_iter_values(0..1000);
@@ -152,11 +119,11 @@ mod tests {
             ..Observation::default()
         };
         profile.observe(&sample);
-        assert_eq!(profile.rows(), 1000);
-        assert!((profile.filters().selectivity(0) - 0.5).abs() < 1e-9);
-        assert_eq!(profile.keys().range(), Some((0, 8)), "keys of rows that are dropped do not count");
-        assert_eq!(profile.times().out_of_order(), Some(0.0));
-        assert_eq!(profile.columns().len(), 1);
+        assert_eq!(profile.rows, 1000);
+        assert!((profile.filters.selectivity(0) - 0.5).abs() < 1e-9);
+        assert_eq!(profile.keys.range(), Some((0, 8)), "keys of rows that are dropped do not count");
+        assert_eq!(profile.times.out_of_order(), Some(0.0));
+        assert_eq!(profile.columns.len(), 1);
     }
 
     #[test]
@@ -165,7 +132,7 @@ mod tests {
         let (none, all) = (BooleanArray::from(vec![false; 1024]), BooleanArray::from(vec![true; 1024]));
         let mut sample = |filter: &BooleanArray| {
             profile.observe(&Observation { rows: 1024, filters: &[filter], ..Observation::default() });
-            profile.filters().selectivity(0)
+            profile.filters.selectivity(0)
         };
         (0..100).for_each(|_| {
             sample(&none);

@@ -17,7 +17,7 @@ pub(crate) struct TimeProfile {
     /// Of the last sample that had one.
     slice_ms: i64,
     /// Rows of the last slices that have fired, if any have.
-    fired: Option<f64>,
+    pub(crate) fired: Option<f64>,
 }
 
 impl TimeProfile {
@@ -37,11 +37,6 @@ impl TimeProfile {
             (least, latest) = (least.min(time), latest.max(time));
         }
         self.span_ms = self.span_ms.saturating_add(latest.abs_diff(least));
-    }
-
-    /// A slice that has fired had so many rows: what samples can only guess.
-    pub(crate) fn note_slice(&mut self, rows: f64) {
-        self.fired = Some(rows);
     }
 
     /// Lets all so far count half.
@@ -99,7 +94,7 @@ mod tests {
         let times: Vec<i64> = (0..1001).collect();
         let mut profile = observed(&times, 10_000);
         assert!(profile.rows_per_slice().is_some_and(|rows| (rows - 10_010.0).abs() < 1.0));
-        profile.note_slice(500.0);
+        profile.fired = Some(500.0);
         assert_eq!(profile.rows_per_slice(), Some(500.0));
         assert_eq!(observed(&times, 0).rows_per_slice(), None, "slices without length");
         assert_eq!(observed(&[7, 7, 7], 100).rows_per_slice(), None, "no time has passed");

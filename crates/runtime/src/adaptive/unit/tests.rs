@@ -1,4 +1,5 @@
 use super::*;
+use crate::adaptive::EventLog;
 use crate::buffer::{Buffer, Rows, Stamp};
 use crate::config::When;
 use crate::staged::Staged;
@@ -84,10 +85,11 @@ impl Run {
             emit(lowered, kernel, columns, ROWS, &[i64::MIN], &mut functions, &mut |_| Flow::Stop).unwrap()
         });
         self.now += Duration::from_millis(10);
-        let around = Surroundings { now: self.now, workers: 1, memory_left: 1 << 30, nanos_per_row: None };
+        let around =
+            Surroundings { now: self.now, workers: 1, memory_left: 1 << 30, nanos_per_row: None, events: &self.events };
         let mut make =
             |program: &Program| Some(Arc::new(Interpreter::new(Arc::new(program.clone()))) as Arc<dyn Kernel>);
-        self.unit.tick(around, None, &mut make, &self.events);
+        self.unit.tick(around, None, &mut make);
         emitted.rows
     }
 
@@ -103,7 +105,7 @@ fn a_cheap_filter_that_drops_all_goes_first_after_a_trial() {
         assert_eq!(run.buffer(|i| Some(i as i64)), 0);
         run.choices().filters.first().is_some_and(|first| first.filter == 1)
     });
-    let (events, _) = run.events.all();
+    let events = run.events.all();
     assert!(adopted, "{events:#?}");
     assert!(events[0].decided.contains("on trial") && events[0].gain.is_some(), "{events:#?}");
     assert!(events.last().unwrap().decided.contains("from now on"), "{events:#?}");
@@ -122,7 +124,7 @@ fn what_breaks_is_given_up_and_nothing_is_lost() {
     let expected = (0..ROWS).filter(|&i| breaks(i).is_some()).count();
     (0..10).for_each(|_| assert_eq!(run.buffer(breaks), expected));
     assert!(!run.choices().not_null.contains(&1));
-    let (events, _) = run.events.all();
+    let events = run.events.all();
     assert!(
         events.iter().any(|e| e.observed.contains("values of number") && e.decided.contains("back to")),
         "{events:#?}"
@@ -178,7 +180,7 @@ fn a_variant_that_has_become_dear_is_doubted() {
         run.buffer(|i| Some(i as i64));
         run.choices().is_generic()
     });
-    let (events, _) = run.events.all();
+    let events = run.events.all();
     assert!(is_left, "{events:#?}");
     assert!(events[0].observed.starts_with("a row costs ") && events[0].gain.is_some(), "{events:#?}");
 }
@@ -190,7 +192,7 @@ fn what_is_forced_is_not_tried() {
         run.buffer(|i| Some(i as i64));
         run.choices().not_null.contains(&1)
     });
-    let (events, _) = run.events.all();
+    let events = run.events.all();
     assert!(is_assumed && events.len() == 1, "{events:#?}");
     assert!(events[0].decided.contains("as it is set: number is not NULL"), "{events:#?}");
 }

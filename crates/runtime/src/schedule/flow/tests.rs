@@ -17,7 +17,7 @@ impl<F: Fn() -> bool> Others for Resting<F> {
 fn flow(groups: Vec<Option<usize>>, limit: u64) -> Arc<Flow> {
     let splits = groups.len();
     let flow = Flow::new(16, groups, 2, MemoryBudget::new(limit));
-    (0..splits).for_each(|split| flow.begin(StreamId::new(split)));
+    (0..splits).for_each(|split| flow.set_silent(StreamId::new(split), false));
     flow
 }
 

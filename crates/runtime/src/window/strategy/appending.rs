@@ -16,10 +16,10 @@
 //! compare. Objects (DISTINCT, lists, sketches) can be merged, but each row would have one of its own, so only `never` asks for
 //! that.
 
-use crate::adaptive::Dice;
-use crate::adaptive::decisions::costs::Caches;
 use crate::adaptive::decisions::draws::drawn_from;
 use crate::adaptive::decisions::pre_aggregation::AppendingCase;
+use crate::adaptive::decisions::sharing::SharingCase;
+use crate::adaptive::{Decision, Policy};
 use crate::config::{Adaptivity, When};
 use millstream_abi::{Accumulator, EntryLayout};
 use millstream_state::{PARTITIONS, Partial};
@@ -36,22 +36,14 @@ const LEAST_ROWS: f64 = 1024.0;
 /// See the file's description. The atomic is relaxed: a table may be of either kind.
 #[derive(Debug)]
 pub(crate) struct Appending {
-    policy: AppendingPolicy,
+    pub(super) policy: Policy,
     is_on: AtomicBool,
-    stride: usize,
     /// The component that counts all rows.
     count: Option<usize>,
     /// Tables that have been sealed since the last judgement, of which rows and keys are known.
     sealed: Mutex<Filled>,
     /// Tables that aggregate, of the last slices, where rows are not counted.
     aggregated: Mutex<Filled>,
-}
-
-#[derive(Debug)]
-enum AppendingPolicy {
-    Fixed,
-    Chosen,
-    Random(Dice),
 }
 
 /// Private tables of slices, together.
@@ -62,14 +54,6 @@ pub(super) struct Filled {
     pub(super) rows: f64,
     /// Keys of each table, summed up.
     pub(super) keys: f64,
-}
-
-/// A change.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct AppendingSwitch {
-    rows: f64,
-    keys: f64,
-    appends: bool,
 }
 
 impl Filled {
@@ -86,27 +70,17 @@ impl Appending {
     pub(super) fn new(adaptivity: &Adaptivity, layout: &EntryLayout, count: Option<usize>) -> Appending {
         let is_possible = !layout.keys.is_empty();
         let has_objects = layout.accumulators.iter().any(|(a, _)| matches!(a, Accumulator::Object(..)));
-        let (policy, is_on) = match (adaptivity.pre_aggregation, adaptivity.chaos_seed) {
-            (When::Never, _) => (AppendingPolicy::Fixed, is_possible),
-            (When::Auto, Some(seed)) if is_possible => (AppendingPolicy::Random(Dice::new(seed)), false),
-            (When::Auto, None) if is_possible && !has_objects && adaptivity.is_enabled => {
-                (AppendingPolicy::Chosen, false)
-            }
-            _ => (AppendingPolicy::Fixed, false),
+        let policy = match Policy::new(is_possible && adaptivity.pre_aggregation == When::Auto, adaptivity) {
+            Policy::Chosen if has_objects => Policy::Fixed,
+            policy => policy,
         };
         Appending {
             policy,
-            is_on: AtomicBool::new(is_on),
-            stride: layout.stride,
+            is_on: AtomicBool::new(is_possible && adaptivity.pre_aggregation == When::Never),
             count,
             sealed: Mutex::default(),
             aggregated: Mutex::default(),
         }
-    }
-
-    /// Whether it depends on what is seen.
-    pub(super) fn is_chosen(&self) -> bool {
-        matches!(self.policy, AppendingPolicy::Chosen)
     }
 
     /// Whether it was decided that tables append.
@@ -117,14 +91,14 @@ impl Appending {
     /// Whether a table that is made now appends.
     pub(crate) fn begins(&self) -> bool {
         match &self.policy {
-            AppendingPolicy::Random(dice) => dice.below(2) == 0,
-            AppendingPolicy::Fixed | AppendingPolicy::Chosen => self.is_on(),
+            Policy::Random(dice) => dice.below(2) == 0,
+            Policy::Fixed | Policy::Chosen => self.is_on(),
         }
     }
 
     /// Whether a table that appends ceases to, although there is memory.
     pub(crate) fn ceases(&self) -> bool {
-        matches!(&self.policy, AppendingPolicy::Random(dice) if dice.below(8) == 0)
+        matches!(&self.policy, Policy::Random(dice) if dice.below(8) == 0)
     }
 
     /// Whether the rows of all tables are known when they are sealed.
@@ -134,7 +108,7 @@ impl Appending {
 
     /// Rows and keys of a sealed table; `None` if they are not known, or not asked for.
     pub(super) fn look_at(&self, partial: &Partial, appended: bool) -> Option<Filled> {
-        if !self.is_chosen() || !(appended || self.counts_rows()) {
+        if !self.policy.is_chosen() || !(appended || self.counts_rows()) {
             return None;
         }
         let all = 0..PARTITIONS;
@@ -168,16 +142,15 @@ impl Appending {
         *all
     }
 
-    /// Judges tables, with what a shared one would cost for each row, given rows of a slice and keys. A share of the rows is of
-    /// a few heavy keys.
+    /// Judges tables, which could be shared instead, or not, while a share of the rows is of a few heavy keys.
     pub(super) fn judge(
         &self,
         filled: Filled,
-        shared: impl FnOnce(f64, f64) -> f64,
+        (sharing, is_possible): (&SharingCase, bool),
         heavy: f64,
-        (caches, memory_left): (Caches, u64),
-    ) -> Option<AppendingSwitch> {
-        if !self.is_chosen() || filled.tables < 1.0 || filled.rows < 1.0 {
+        memory_left: u64,
+    ) -> Option<Decision> {
+        if !self.policy.is_chosen() || filled.tables < 1.0 || filled.rows < 1.0 {
             return None;
         }
         let (rows, keys) = (filled.rows / filled.tables, filled.keys / filled.tables);
@@ -187,71 +160,21 @@ impl Appending {
             rows,
             keys: all_keys,
             heavy,
-            stride: self.stride,
-            shared: shared(filled.rows / slices, all_keys),
+            stride: sharing.stride,
+            shared: if is_possible { sharing.shared(filled.rows / slices, all_keys, heavy) } else { f64::INFINITY },
             tables: (OPEN_SLICES * filled.tables / slices).ceil() as usize,
             memory_left,
-            caches,
+            caches: sharing.caches,
         };
         let appends = !situation.choose(!self.is_on());
         if self.is_on.swap(appends, Relaxed) == appends {
             return None;
         }
         *self.aggregated.lock() = Filled::default();
-        Some(AppendingSwitch { rows, keys, appends })
-    }
-}
-
-impl AppendingSwitch {
-    /// What was seen, for people.
-    pub(super) fn observed(&self) -> String {
-        format!("{:.0} rows of a table had {:.0} keys", self.rows, self.keys)
-    }
-
-    /// What is done, for people.
-    pub(super) fn decided(&self) -> String {
-        match self.appends {
-            true => "rows are appended, and aggregated when tables are merged".into(),
-            false => "rows are aggregated before tables are merged".into(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use millstream_abi::{ObjectKind, Phys};
-
-    fn layout(accumulator: Accumulator) -> EntryLayout {
-        EntryLayout::new(&[(Phys::I64, false)], &[accumulator])
-    }
-
-    #[test]
-    fn only_what_is_possible_is_done() {
-        let counts = layout(Accumulator::Count);
-        let lists = layout(Accumulator::Object(ObjectKind::Bag, Phys::I64));
-        let all = EntryLayout::new(&[], &[Accumulator::Count]);
-        let of = |pre_aggregation, layout| {
-            let adaptivity = Adaptivity { pre_aggregation, ..Adaptivity::default() };
-            let appending = Appending::new(&adaptivity, layout, None);
-            (appending.is_chosen(), appending.begins(), appending.ceases())
+        let decided = match appends {
+            true => "rows are appended, and aggregated when tables are merged",
+            false => "rows are aggregated before tables are merged",
         };
-        use When::{Always, Auto, Never};
-        let kinds = [&counts, &lists, &all];
-        assert_eq!(kinds.map(|k| of(Auto, k)), [(true, false, false), (false, false, false), (false, false, false)]);
-        assert_eq!(kinds.map(|k| of(Never, k)), [(false, true, false), (false, true, false), (false, false, false)]);
-        assert_eq!(kinds.map(|k| of(Always, k)), [(false, false, false); 3]);
-    }
-
-    #[test]
-    fn chance_decides_where_nothing_is_set() {
-        let adaptivity = Adaptivity { chaos_seed: Some(1), ..Adaptivity::default() };
-        let appending = Appending::new(&adaptivity, &layout(Accumulator::Count), None);
-        assert!((0..100).any(|_| appending.begins()) && (0..100).any(|_| !appending.begins()));
-        assert!((0..100).any(|_| appending.ceases()) && (0..100).any(|_| !appending.ceases()));
-        assert!(!appending.is_chosen());
-        let set = Adaptivity { pre_aggregation: When::Always, ..adaptivity };
-        let appending = Appending::new(&set, &layout(Accumulator::Count), None);
-        assert!((0..100).all(|_| !appending.begins() && !appending.ceases()));
+        Some(Decision::new(format!("{rows:.0} rows of a table had {keys:.0} keys"), decided))
     }
 }

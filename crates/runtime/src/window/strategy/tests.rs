@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 impl Strategy {
     /// A slice fires, with so many entries in the tables of all workers and in shared ones.
-    fn note_entries(&self, private: usize, shared: usize) -> Option<StrategySwitch> {
+    fn note_entries(&self, private: usize, shared: usize) -> Option<Decision> {
         let own = if private > 0 { self.situation.workers } else { 0 };
         self.note_fired(Fired { slices: 1.0, own, private, appended: 0, shared }, 64 << 30)
     }
@@ -23,8 +23,8 @@ fn slices_are_judged_when_they_fire() {
     strategy.note_task(10_000_000);
     assert_eq!(strategy.sharing(false), Sharing::Local);
     let switch = strategy.note_entries(entries, 0).expect("many keys");
-    assert!(switch.observed().contains("10000000 rows") && switch.decided().contains("share"), "{switch:?}");
-    assert_eq!(strategy.facts.rows_per_slice(), Some(10_000_000.0));
+    assert!(switch.observed.contains("10000000 rows") && switch.decided.contains("share"), "{switch:?}");
+    assert_eq!(*strategy.facts.rows.lock(), Some(10_000_000.0));
     assert_eq!(strategy.sharing(false), Sharing::Global);
     strategy.note_task(10_000_000);
     assert_eq!(strategy.note_entries(10, 10), None);
@@ -32,7 +32,7 @@ fn slices_are_judged_when_they_fire() {
     strategy.note_task(10_000_000);
     assert!(strategy.note_entries(0, 10).is_some());
     assert_eq!(strategy.sharing(false), Sharing::Local);
-    strategy.facts.note_skew(0.9);
+    *strategy.facts.heavy.lock() = 0.9;
     strategy.note_task(10_000_000);
     assert_eq!(strategy.note_entries(entries, 0), None);
     assert_eq!(strategy.sharing(false), Sharing::Local, "heavy keys stay private");
@@ -65,19 +65,19 @@ fn rows_of_keys_of_their_own_are_appended_until_keys_come_again() {
             (0..workers).for_each(|_| strategy.note_sealed(kind, &partial));
             strategy.note_slices_sealed(1, memory)
         };
-        let begins = || strategy.appending().begins();
+        let begins = || strategy.appending.begins();
         assert_eq!(fire(10, Kind::Own, 8 << 30), None, "ten rows of each key");
         assert_eq!(fire(1, Kind::Own, 1 << 20), None, "there is no memory for so many rows");
         assert!(!begins());
         let switch = fire(1, Kind::Own, 8 << 30).expect("a key for each row");
-        assert!(switch.observed().contains("50000 rows of a table had 50000 keys"), "{switch:?}");
-        assert!(switch.decided().contains("appended"), "{switch:?}");
+        assert!(switch.observed.contains("50000 rows of a table had 50000 keys"), "{switch:?}");
+        assert!(switch.decided.contains("appended"), "{switch:?}");
         assert!(begins() && strategy.sharing(false) == Sharing::Local);
         assert_eq!(fire(1, Kind::Appended, 8 << 30), None);
         assert_eq!(fire(1, Kind::Own, 8 << 30), None, "made before");
         assert_eq!(strategy.note_slices_sealed(1, 8 << 30), None, "nothing has been sealed");
         assert!(begins());
-        assert!(fire(10, Kind::Appended, 8 << 30).is_some_and(|switch| switch.decided().contains("before")));
+        assert!(fire(10, Kind::Appended, 8 << 30).is_some_and(|switch| switch.decided.contains("before")));
         assert!(!begins());
     }
 }
@@ -123,7 +123,7 @@ fn shared_tables_give_way_to_appended_rows() {
     let strategy = Strategy::new(&config, &layout, None, Arc::default());
     strategy.is_global.store(true, Relaxed);
     strategy.note_task(1_000_000);
-    assert!(strategy.note_entries(0, 1_000_000).is_some_and(|switch| switch.decided().contains("appended")));
+    assert!(strategy.note_entries(0, 1_000_000).is_some_and(|switch| switch.decided.contains("appended")));
     assert_eq!(strategy.sharing(false), Sharing::Local);
     let global = RunConfig { merge: MergeStrategy::Global, ..config };
     let strategy = Strategy::new(&global, &layout, None, Arc::default());

@@ -8,8 +8,7 @@
 use super::{Kind, OpenTables, Taken};
 use crate::buffer::Generation;
 use crate::durable::blobs::{damaged, finish_checkpointed, unreadable};
-use millstream_abi::EntryLayout;
-use millstream_state::{MemoryBudget, OutputTypes, PARTITIONS, Partial};
+use millstream_state::{PARTITIONS, Partial};
 use millstream_storage::{BlobRef, Damaged, PendingBlob, SpillFiles, Store, TableState};
 use millstream_types::Diagnostic;
 use parking_lot::Mutex;
@@ -20,12 +19,12 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug)]
 pub(crate) struct Frozen {
     /// Of its rows.
-    generation: Generation,
-    kind: Kind,
+    pub(super) generation: Generation,
+    pub(super) kind: Kind,
     entries: usize,
     form: Mutex<Form>,
     /// Where it is kept by checkpoints.
-    kept: OnceLock<TableState>,
+    pub(crate) kept: OnceLock<TableState>,
 }
 
 /// Generation of tables that belong before any cut to come.
@@ -45,7 +44,6 @@ pub(crate) struct Stored {
     place: FilePlace,
     /// The blocks of each partition.
     partitions: Vec<Vec<BlobRef>>,
-    types: OutputTypes,
 }
 
 /// Whose files they are.
@@ -65,9 +63,9 @@ impl Frozen {
     }
 
     /// A table of a checkpoint that a query is recovered from.
-    pub(crate) fn restored(store: Arc<dyn Store>, state: TableState, types: OutputTypes) -> Frozen {
+    pub(crate) fn restored(store: Arc<dyn Store>, state: TableState) -> Frozen {
         let entries = usize::try_from(state.entries).unwrap_or(usize::MAX);
-        let stored = Stored { place: FilePlace::Checkpoint(store), partitions: state.partitions.clone(), types };
+        let stored = Stored { place: FilePlace::Checkpoint(store), partitions: state.partitions.clone() };
         let form = Mutex::new(Form::Stored(Arc::new(stored)));
         Frozen { generation: OLD, kind: Kind::Own, entries, form, kept: OnceLock::from(state) }
     }
@@ -87,30 +85,9 @@ impl Frozen {
         }
     }
 
-    /// The generation of its rows, or one before.
-    pub(super) fn generation(&self) -> Generation {
-        self.generation
-    }
-
-    /// What it was.
-    pub(crate) fn kind(&self) -> Kind {
-        self.kind
-    }
-
     /// Number of entries when it was taken.
     pub(crate) fn len(&self) -> usize {
         self.entries
-    }
-
-    /// Where checkpoints keep it, if they do.
-    pub(crate) fn kept(&self) -> Option<&TableState> {
-        self.kept.get()
-    }
-
-    /// Notes where checkpoints keep it.
-    pub(crate) fn keep(&self, state: TableState) {
-        // The checkpointing thread is the only one, and looks before it writes.
-        let _ = self.kept.set(state);
     }
 
     /// Whether its contents are in files only.
@@ -127,8 +104,8 @@ impl Frozen {
     }
 
     /// Gives its memory up: what it has stands in files of the run, in these blocks of each partition.
-    pub(crate) fn spill(&self, files: &Arc<SpillFiles>, partitions: Vec<Vec<BlobRef>>, types: OutputTypes) {
-        let stored = Stored { place: FilePlace::Spilled(Arc::clone(files)), partitions, types };
+    pub(crate) fn spill(&self, files: &Arc<SpillFiles>, partitions: Vec<Vec<BlobRef>>) {
+        let stored = Stored { place: FilePlace::Spilled(Arc::clone(files)), partitions };
         let before = std::mem::replace(&mut *self.form.lock(), Form::Stored(Arc::new(stored)));
         drop(before);
     }
@@ -136,17 +113,13 @@ impl Frozen {
     /// Its immutable form, sealed or read if need be.
     pub(crate) fn partial(&self, tables: &OpenTables) -> Result<Arc<Partial>, Diagnostic> {
         let mut form = self.form.lock();
-        let stored = match &mut *form {
+        let partial = match &mut *form {
             Form::Sealed(partial) => return Ok(Arc::clone(partial)),
             Form::Table(table) => {
-                let table = table.take().ok_or_else(|| Diagnostic::bug("a table was sealed twice"))?;
-                let partial = tables.seal(table)?;
-                *form = Form::Sealed(Arc::clone(&partial));
-                return Ok(partial);
+                tables.seal(table.take().ok_or_else(|| Diagnostic::bug("a table was sealed twice"))?)?
             }
-            Form::Stored(stored) => Arc::clone(stored),
+            Form::Stored(stored) => Arc::new(stored.read(0..PARTITIONS, tables)?),
         };
-        let partial = Arc::new(stored.read(0..PARTITIONS, tables)?);
         *form = Form::Sealed(Arc::clone(&partial));
         Ok(partial)
     }
@@ -179,7 +152,7 @@ impl Stored {
     pub(crate) fn read(&self, range: Range<usize>, tables: &OpenTables) -> Result<Partial, Diagnostic> {
         let blocks = self.partitions[range].iter().flatten().map(|blob| self.blob(blob));
         let blocks: Vec<Vec<u8>> = blocks.collect::<Result<_, _>>()?;
-        let partial = Partial::restore_blocks(&tables.layout, &self.types, &tables.budget, &blocks);
+        let partial = Partial::restore_blocks(&tables.layout, &tables.types, &tables.budget, &blocks);
         partial.map_err(|what| self.failed(&what))
     }
 
@@ -214,20 +187,13 @@ pub(crate) struct StoredBlocks {
     next: usize,
     /// That block, if it is on its way.
     pending: Option<PendingBlob>,
-    layout: Arc<EntryLayout>,
-    budget: Arc<MemoryBudget>,
+    tables: Arc<OpenTables>,
 }
 
 impl StoredBlocks {
     /// Begins to read a partition.
-    pub(crate) fn new(
-        table: Arc<Stored>,
-        partition: usize,
-        layout: &Arc<EntryLayout>,
-        budget: &Arc<MemoryBudget>,
-    ) -> StoredBlocks {
-        let (layout, budget) = (Arc::clone(layout), Arc::clone(budget));
-        let mut blocks = StoredBlocks { table, partition, next: 0, pending: None, layout, budget };
+    pub(crate) fn new(table: Arc<Stored>, partition: usize, tables: &Arc<OpenTables>) -> StoredBlocks {
+        let mut blocks = StoredBlocks { table, partition, next: 0, pending: None, tables: Arc::clone(tables) };
         blocks.read_ahead();
         blocks
     }
@@ -248,7 +214,8 @@ impl Iterator for StoredBlocks {
         self.next += 1;
         self.read_ahead();
         let restore = |block: Vec<u8>| {
-            let restored = Partial::restore_block(&self.layout, &self.table.types, &self.budget, &block);
+            let OpenTables { layout, types, budget, .. } = &*self.tables;
+            let restored = Partial::restore_block(layout, types, budget, &block);
             restored.map_err(|what| self.table.failed(&what))
         };
         Some(self.table.finish(pending).and_then(restore))

@@ -9,7 +9,12 @@ use millstream_state::Charge;
 fn tables_of_both_kinds_are_taken_together() {
     let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]));
     let owners = Owners { own: 3, nodes: 2, workers: 2 };
-    let tables = OpenTables::new(layout, owners, (true, false), &MemoryBudget::new(1 << 20));
+    let tables = OpenTables::new(
+        (layout, OutputTypes { keys: vec![], outputs: vec![] }),
+        owners,
+        (true, false),
+        &MemoryBudget::new(1 << 20),
+    );
     let generation = Generation::default();
     for slice in [0, 10, 20] {
         let own = tables.find(0, generation, slice, || false);
@@ -44,7 +49,12 @@ fn tables_of_both_kinds_are_taken_together() {
 fn tables_are_used_again_for_either_kind_and_append_while_there_is_memory() {
     let layout = Arc::new(EntryLayout::new(&[(Phys::I64, false)], &[Accumulator::Count]));
     let budget = MemoryBudget::new(1 << 20);
-    let tables = OpenTables::new(layout, Owners { own: 1, nodes: 0, workers: 1 }, (true, false), &budget);
+    let tables = OpenTables::new(
+        (layout, OutputTypes { keys: vec![], outputs: vec![] }),
+        Owners { own: 1, nodes: 0, workers: 1 },
+        (true, false),
+        &budget,
+    );
     let ids = TableIds(WindowAssigner::Tumble(Slicing { size_ms: 10, offset_ms: 0 }));
     let mut first = None;
     for (number, appends) in (0..).map(|n| n * 10).zip([true, true, false, true, false]) {
