@@ -10,13 +10,8 @@ use std::sync::Arc;
 pub(crate) const CONNECTOR: Connector = Connector {
     name: "blackhole",
     summary: "Takes rows and forgets them, for measurements.",
-    options: &[],
-    takes_format: false,
-    source: None,
     sink: Some(open_sink),
-    split_front: None,
-    is_bounded: |_| false,
-    own_rate: None,
+    ..Connector::NEITHER
 };
 
 fn open_sink(_: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {

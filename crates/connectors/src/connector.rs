@@ -28,6 +28,21 @@ pub(crate) struct Connector {
     pub own_rate: Option<OwnRate>,
 }
 
+impl Connector {
+    /// What a connector is unless it says otherwise.
+    pub const NEITHER: Connector = Connector {
+        name: "",
+        summary: "",
+        options: &[],
+        takes_format: false,
+        source: None,
+        sink: None,
+        split_front: None,
+        is_bounded: |_| false,
+        own_rate: None,
+    };
+}
+
 /// Opens a table for reading.
 pub(crate) type OpenSource = fn(&SourceRequest) -> Result<Box<dyn Source>, Diagnostic>;
 

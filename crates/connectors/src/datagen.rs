@@ -4,7 +4,7 @@
 //! the time of generation minus a random part of `max-past`, as in Flink, and so differ from run to run.
 
 use crate::connector::Connector;
-use crate::option_table::{OptionInfo, option};
+use crate::option_table::option_list;
 use crate::random::Random;
 use crate::{Chunk, ColumnRequest, Decoded, Decoder, Position, RequestOrigin, Source, SourceRequest, SplitReader};
 use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
@@ -19,16 +19,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-const OPTIONS: &[OptionInfo] = &[
-    option("rows-per-second", "10000", "Rows per second; 0 for as fast as possible"),
-    option("number-of-rows", "endless", "Rows in all; without it the stream ends only with a sequence"),
-    option("seed", "0", "Another seed gives other data"),
-    option(
-        "fields.*",
-        "",
-        "Per column: kind (random or sequence), min, max, max-past, length, var-len, null-rate, start, end",
-    ),
-];
+option_list! {
+    OPTIONS {
+        RATE = "rows-per-second", "10000", "Rows per second; 0 for as fast as possible";
+        "number-of-rows", "endless", "Rows in all; without it the stream ends only with a sequence";
+        SEED = "seed", "0", "Another seed gives other data";
+        "fields.*", "", "Per column: kind (random or sequence), min, max, max-past, length, var-len, null-rate, start, end";
+    }
+}
 
 const SETTINGS: &[&str] = &["kind", "min", "max", "max-past", "length", "var-len", "null-rate", "start", "end"];
 
@@ -37,12 +35,11 @@ pub(crate) const CONNECTOR: Connector = Connector {
     name: "datagen",
     summary: "Random or counting columns, with the options of Flink's connector of this name.",
     options: OPTIONS,
-    takes_format: false,
     source: Some(open_source),
-    sink: None,
     split_front: Some(split_front),
     is_bounded,
     own_rate: Some(own_rate),
+    ..Connector::NEITHER
 };
 
 /// Opens the generator.

@@ -218,6 +218,13 @@ pub struct Chunk {
     pub after: Option<Position>,
 }
 
+impl Chunk {
+    /// What the reader of the same source has put in.
+    pub(crate) fn content<T: Any>(self) -> Result<Box<T>, Diagnostic> {
+        self.payload.downcast().map_err(|_| Diagnostic::bug("a decoder got a chunk of another source"))
+    }
+}
+
 /// Aim for the size of a chunk of bytes.
 pub const CHUNK_BYTES: usize = 1 << 20;
 /// Aim for the size of a chunk of generated rows.
@@ -273,6 +280,13 @@ pub struct Decoded {
     pub error: Option<Diagnostic>,
 }
 
+impl Decoded {
+    /// No rows, and what ends the query.
+    pub(crate) fn failed(error: Diagnostic) -> Decoded {
+        Decoded { error: Some(error), ..Decoded::default() }
+    }
+}
+
 /// Encodes columns for a sink; stateless, called by any worker at any time.
 pub trait Encoder: Send + Sync {
     /// Encodes `rows` rows of the sink's schema.
@@ -296,6 +310,16 @@ pub enum Encoded {
         /// How many rows.
         rows: usize,
     },
+}
+
+impl Encoded {
+    /// The records, for a sink that writes bytes.
+    pub(crate) fn into_bytes(self) -> Result<Vec<u8>, Diagnostic> {
+        match self {
+            Encoded::Bytes { data, .. } => Ok(data),
+            Encoded::Columns { .. } => Err(Diagnostic::bug("a sink of bytes got columns")),
+        }
+    }
 }
 
 /// Hands columns on as they are, to sinks that write columns.

@@ -5,12 +5,11 @@
 //! what a broker says of the message (its key, its time) can stand in the row.
 
 use crate::text_chunk::{FrameScanner, Framing};
-use crate::{Encoded, Encoder};
+use crate::Encoder;
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_buffer::Buffer;
 use millstream_types::{Code, Diagnostic, Place, code};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Messages, one after the other in one buffer.
 #[derive(Debug, Clone, Default)]
@@ -216,23 +215,16 @@ pub(crate) fn missing(column: &str) -> Diagnostic {
 }
 
 /// Encodes messages as a format of text does, without the line feed behind each.
-pub(crate) struct TextMessageEncoder {
-    encoder: Arc<dyn Encoder>,
-    framing: Framing,
+pub(crate) struct TextMessageEncoder<E> {
+    /// That of the format.
+    pub(crate) encoder: E,
+    /// Tells its records apart.
+    pub(crate) framing: Framing,
 }
 
-impl TextMessageEncoder {
-    /// Encodes as the encoder of a format does; `framing` tells its records apart.
-    pub(crate) fn new(encoder: Arc<dyn Encoder>, framing: Framing) -> TextMessageEncoder {
-        TextMessageEncoder { encoder, framing }
-    }
-}
-
-impl MessageEncoder for TextMessageEncoder {
+impl<E: Encoder> MessageEncoder for TextMessageEncoder<E> {
     fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Messages, Diagnostic> {
-        let Encoded::Bytes { data, .. } = self.encoder.encode(columns, rows)? else {
-            return Err(Diagnostic::bug("a format of text has encoded columns"));
-        };
+        let data = self.encoder.encode(columns, rows)?.into_bytes()?;
         let mut messages = MessagesBuilder::with_capacity(rows, data.len());
         let mut start = 0;
         FrameScanner::default().ends(&self.framing, &data, 0, |end| {

@@ -1,29 +1,27 @@
 //! The `print` connector: rows on standard output as Flink prints them, `+I[1, a, NULL]`.
 
 use crate::connector::Connector;
-use crate::option_table::{OptionInfo, option};
+use crate::option_table::option_list;
 use crate::{Encoded, Encoder, Sink, SinkRequest, display, stdout_error};
 use arrow_array::ArrayRef;
 use millstream_types::{Diagnostic, Schema};
 use std::io::{Stderr, Stdout, Write, stderr, stdout};
 use std::sync::Arc;
 
-const OPTIONS: &[OptionInfo] = &[
-    option("print-identifier", "", "Text before each row, followed by `> `"),
-    option("standard-error", "false", "Print to standard error instead"),
-];
+option_list! {
+    OPTIONS {
+        "print-identifier", "", "Text before each row, followed by `> `";
+        TO_STDERR = "standard-error", "false", "Print to standard error instead";
+    }
+}
 
 /// The entry of the registry.
 pub(crate) const CONNECTOR: Connector = Connector {
     name: "print",
     summary: "Prints rows as Flink does: `+I[1, a, NULL]`.",
     options: OPTIONS,
-    takes_format: false,
-    source: None,
     sink: Some(open_sink),
-    split_front: None,
-    is_bounded: |_| false,
-    own_rate: None,
+    ..Connector::NEITHER
 };
 
 fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {

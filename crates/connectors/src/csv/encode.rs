@@ -14,12 +14,12 @@ pub(super) struct CsvEncoder {
 }
 
 /// The names of the columns, if the table has a header.
-pub(super) fn header(request: &SinkRequest) -> Result<Option<Vec<u8>>, Diagnostic> {
+pub(super) fn header(request: &SinkRequest) -> Result<Vec<u8>, Diagnostic> {
     let dialect = Dialect::of(&request.options)?;
-    if !dialect.header {
-        return Ok(None);
-    }
     let mut out = Vec::new();
+    if !dialect.header {
+        return Ok(out);
+    }
     for (at, field) in request.schema.fields.iter().enumerate() {
         if at > 0 {
             out.push(dialect.delimiter);
@@ -27,7 +27,7 @@ pub(super) fn header(request: &SinkRequest) -> Result<Option<Vec<u8>>, Diagnosti
         quote(&mut out, field.name.as_bytes(), &dialect, false);
     }
     out.push(b'\n');
-    Ok(Some(out))
+    Ok(out)
 }
 
 impl CsvEncoder {

@@ -1,5 +1,6 @@
 //! Which files a `path` option means.
 
+use crate::option_table::option_fault;
 use crate::text_chunk::FileInfo;
 use millstream_types::{Diagnostic, Place, code};
 use std::fs::{self, Metadata};
@@ -25,12 +26,10 @@ pub(super) struct InputFile {
 pub(super) fn local_path(path: &str) -> Result<&str, Diagnostic> {
     let local = path.strip_prefix("file://").or_else(|| path.strip_prefix("file:")).unwrap_or(path);
     match local.split_once("://") {
-        Some((scheme, _)) if !scheme.contains(['/', '*', '?', '[']) => Err(Diagnostic::new(
-            code::UNSUPPORTED,
-            format!("the path '{path}' is in a '{scheme}' store; only local files can be used"),
-        )
-        .at(Place::Option("path".into()))
-        .advise("give a local path, with or without file://")),
+        Some((scheme, _)) if !scheme.contains(['/', '*', '?', '[']) => {
+            let message = format!("the path '{path}' is in a '{scheme}' store; only local files can be used");
+            Err(option_fault(code::UNSUPPORTED, "path", message, "give a local path, with or without file://"))
+        }
         _ if local.is_empty() => {
             Err(Diagnostic::new(code::INVALID_OPTION, "the path is empty").at(Place::Option("path".into())))
         }
@@ -78,9 +77,8 @@ fn add_glob(pattern: &str, files: &mut Vec<InputFile>) -> Result<(), Diagnostic>
     if any {
         return Ok(());
     }
-    Err(Diagnostic::new(code::FILE_NOT_FOUND, format!("no file matches '{pattern}'"))
-        .at(Place::Option("path".into()))
-        .advise("check the pattern; relative paths start at the working directory"))
+    let advice = "check the pattern; relative paths start at the working directory";
+    Err(option_fault(code::FILE_NOT_FOUND, "path", format!("no file matches '{pattern}'"), advice))
 }
 
 /// Adds a file, or all files below a directory except hidden ones and those that start with `_`.
@@ -125,9 +123,8 @@ pub(crate) fn read_error(resource: &str, error: &io::Error) -> Diagnostic {
     let place = Place::Data { resource: resource.into(), offset: None, line: None, column: None };
     match error.kind() {
         io::ErrorKind::NotFound => {
-            Diagnostic::new(code::FILE_NOT_FOUND, format!("there is no file or directory '{resource}'"))
-                .at(Place::Option("path".into()))
-                .advise("check the path; relative paths start at the working directory")
+            let advice = "check the path; relative paths start at the working directory";
+            option_fault(code::FILE_NOT_FOUND, "path", format!("there is no file or directory '{resource}'"), advice)
         }
         io::ErrorKind::PermissionDenied => {
             Diagnostic::new(code::READ_FAILED, format!("'{resource}' must not be read: {error}"))

@@ -12,8 +12,9 @@ use super::sink::Files;
 use super::target::{Contents, Output, OutputFile, VERIFIED_BYTES, sync_directory, write_error};
 use super::writer::{PartWriter, StreamWriter, trailer_length};
 use crate::format::StreamOutput;
+use crate::option_table::option_fault;
 use crate::{Commit, Encoded, RestoredSink, SinkJob};
-use millstream_types::{Diagnostic, Place, code};
+use millstream_types::{Diagnostic, code};
 use serde_json::Value;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Seek, SeekFrom};
@@ -218,9 +219,8 @@ impl HiddenFile {
 fn cannot_grow(name: &str) -> Diagnostic {
     let message =
         format!("a single Parquet file ('{name}') cannot be written under checkpoints: it cannot be gone on with");
-    Diagnostic::new(code::INVALID_OPTION, message)
-        .at(Place::Option("path".into()))
-        .advise("give a directory as 'path': it gets a file for each checkpoint; or use another format")
+    let advice = "give a directory as 'path': it gets a file for each checkpoint; or use another format";
+    option_fault(code::INVALID_OPTION, "path", message, advice)
 }
 
 impl Fate {

@@ -9,8 +9,8 @@ use super::growing::GrowingFile;
 use super::read::Compression;
 use super::target::{Output, Sealed, Target, write_error};
 use super::writer::{PartWriter, StreamWriter};
-use crate::format::StreamOutput;
-use crate::formats::Format;
+use super::{OVERWRITE, PART_AGE, PART_BYTES};
+use crate::format::{Format, StreamOutput};
 use crate::parquet::ParquetWriter;
 use crate::{Commit, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
 use millstream_types::Diagnostic;
@@ -23,18 +23,15 @@ use std::time::{Duration, Instant};
 pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     let options = &request.options;
     let format = Format::of(options)?;
-    let stream = format.stream_output(request)?;
+    let stream = (format.stream_output)(request)?;
     let encoder = match &stream {
         Some(stream) => stream.encoder.clone(),
         None => crate::parquet::encoder(request)?,
     };
-    let rolling = Rolling {
-        size: options.memory_bytes("sink.rolling-policy.file-size", 128 << 20)?,
-        age: options.duration("sink.rolling-policy.rollover-interval", Duration::from_secs(30 * 60))?,
-    };
-    let files = Files { request: request.clone(), stream, extension: format.extension() };
+    let rolling = Rolling { size: PART_BYTES.memory_bytes(options)?, age: PART_AGE.duration(options)? };
+    let files = Files { request: request.clone(), stream, extension: format.extension.unwrap_or(format.name) };
     let path = options.require("path")?;
-    let overwrites = options.boolean("sink.overwrite", false)?;
+    let overwrites = OVERWRITE.boolean(options)?;
     let place = if path == "-" {
         let (target, output) = Target::stdout();
         Destination::Single(files.begin(target, output)?)
@@ -43,7 +40,7 @@ pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     };
     if overwrites && matches!(place, Destination::Directory(_)) {
         let advice = "remove its files first; a directory gets more files with each INSERT INTO";
-        return Err(options.invalid("sink.overwrite", "false for a directory").advise(advice));
+        return Err(options.invalid(OVERWRITE.key, "false for a directory").advise(advice));
     }
     Ok(Box::new(FileSink { encoder, files, rolling, place, overwrites }))
 }

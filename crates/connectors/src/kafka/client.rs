@@ -1,6 +1,6 @@
 //! Clients: what they say of themselves, how long brokers are waited for, and errors as diagnostics.
 
-use super::properties;
+use super::{CONNECT_TIMEOUT, properties};
 use millstream_types::{Diagnostic, Options, Place, code};
 use rdkafka::ClientConfig;
 use rdkafka::ClientContext;
@@ -78,7 +78,7 @@ impl Cluster {
         let trouble = Trouble::default();
         let consumer = create(config, trouble.clone())?;
         let servers = options.require("properties.bootstrap.servers")?.to_string();
-        let timeout = options.duration("connect.timeout", Duration::from_secs(30))?;
+        let timeout = CONNECT_TIMEOUT.duration(options)?;
         Ok(Cluster { consumer, trouble, servers, timeout })
     }
 

@@ -7,6 +7,7 @@ use super::client::place;
 use super::decode::KafkaChunk;
 use super::producer::{Outgoing, Producer};
 use super::properties::client_config;
+use crate::option_table::both_given;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use millstream_types::{Diagnostic, Options, Place, code};
@@ -58,9 +59,7 @@ impl DeadLetters {
         const PATH: &str = "scan.dead-letter.path";
         match (options.get(TOPIC), options.get(PATH)) {
             (None, None) => Ok(None),
-            (Some(_), Some(_)) => Err(Diagnostic::new(code::INVALID_OPTION, "there are two places for bad messages")
-                .at(Place::Option(PATH.into()))
-                .advise(format!("give one of '{TOPIC}' and '{PATH}'"))),
+            (Some(_), Some(_)) => Err(both_given("there are two places for bad messages", TOPIC, PATH)),
             (Some(name), None) => {
                 let producer = Mutex::new(Producer::open(&client_config(options)?)?);
                 Ok(Some(DeadLetters::Topic { name: name.to_string(), producer }))

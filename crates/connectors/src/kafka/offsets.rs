@@ -2,7 +2,8 @@
 
 use super::client::{Cluster, place};
 use super::topics::Partition;
-use millstream_types::{Diagnostic, Options, Place, code};
+use crate::option_table::option_fault;
+use millstream_types::{Diagnostic, Options, code};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::topic_partition_list::TopicPartitionList;
@@ -94,9 +95,9 @@ impl TopicExtent {
         let extent = TopicExtent { start, end, reset };
         let by_group = extent.start == Mark::Group || extent.end == Some(Mark::Group);
         if by_group && options.get("properties.group.id").is_none() {
-            return Err(Diagnostic::new(code::MISSING_OPTION, "offsets of a group are wanted, but no group is named")
-                .at(Place::Option("properties.group.id".into()))
-                .advise("set 'properties.group.id', or 'scan.startup.mode' = 'earliest-offset' or 'latest-offset'"));
+            let message = "offsets of a group are wanted, but no group is named";
+            let advice = "set 'properties.group.id', or 'scan.startup.mode' = 'earliest-offset' or 'latest-offset'";
+            return Err(option_fault(code::MISSING_OPTION, "properties.group.id", message, advice));
         }
         Ok(extent)
     }
@@ -152,9 +153,8 @@ impl TopicExtent {
                 let topics = partitions.iter().any(|p| p.topic != partitions[0].topic);
                 if topics {
                     let message = "offsets of partitions are given, but there are several topics";
-                    return Err(Diagnostic::new(code::INVALID_OPTION, message)
-                        .at(Place::Option("topic".into()))
-                        .advise("read one topic, or start by 'timestamp'"));
+                    let advice = "read one topic, or start by 'timestamp'";
+                    return Err(option_fault(code::INVALID_OPTION, "topic", message, advice));
                 }
                 Ok(partitions.iter().map(offset).collect())
             }

@@ -1,5 +1,6 @@
 //! A producer whose deliveries are counted: it blocks while its queue is full, and knows when all is delivered.
 
+use super::CONNECT_TIMEOUT;
 use super::client::{Trouble, create, place, reason};
 use super::properties::default;
 use millstream_types::{Diagnostic, Options, code};
@@ -101,7 +102,7 @@ impl Producer {
 
     /// The number of partitions of a topic; waits for brokers as long as the table's options say.
     pub(super) fn partitions(&self, topic: &str, options: &Options) -> Result<i32, Diagnostic> {
-        let timeout = options.duration("connect.timeout", Duration::from_secs(30))?;
+        let timeout = CONNECT_TIMEOUT.duration(options)?;
         let start = Instant::now();
         loop {
             let left = timeout.saturating_sub(start.elapsed());

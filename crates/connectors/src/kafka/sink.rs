@@ -4,7 +4,8 @@ use super::producer::{Outgoing, Producer};
 use super::properties::client_config;
 use super::record::{Record, RecordEncoder, records};
 use super::transactions::TransactionalSink;
-use crate::{Commit, Encoded, Encoder, Sink, SinkRequest};
+use super::{GUARANTEE, PARTITIONER};
+use crate::{Encoded, Encoder, Sink, SinkRequest};
 use millstream_types::{Diagnostic, Options};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,10 +21,7 @@ pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
         return Err(options.invalid("topic", "one topic, as a sink needs it"));
     }
     let config = client_config(options)?;
-    let guarantee = options.get("sink.delivery-guarantee").unwrap_or("at-least-once");
-    if !matches!(guarantee, "none" | "at-least-once" | "exactly-once") {
-        return Err(options.invalid("sink.delivery-guarantee", "none, at-least-once or exactly-once"));
-    }
+    let guarantee = GUARANTEE.choice(options, &["none", "at-least-once", "exactly-once"].map(|name| (name, name)))?;
     let mut route = Route::of(options, topic)?;
     let encoder: Arc<dyn Encoder> = Arc::new(RecordEncoder::open(request)?);
     let producer = Producer::open(&config)?;
@@ -43,6 +41,7 @@ pub(super) struct Route {
     counted: Instant,
 }
 
+#[derive(Clone)]
 enum Partitioner {
     /// By the key, or any: the client decides.
     Client,
@@ -54,12 +53,12 @@ enum Partitioner {
 
 impl Route {
     fn of(options: &Options, topic: String) -> Result<Route, Diagnostic> {
-        let partitioner = match options.get("sink.partitioner") {
-            None | Some("default") => Partitioner::Client,
-            Some("fixed") => Partitioner::Fixed,
-            Some("round-robin") => Partitioner::RoundRobin(0),
-            Some(_) => return Err(options.invalid("sink.partitioner", "default, fixed or round-robin")),
-        };
+        let all = [
+            ("default", Partitioner::Client),
+            ("fixed", Partitioner::Fixed),
+            ("round-robin", Partitioner::RoundRobin(0)),
+        ];
+        let partitioner = PARTITIONER.choice(options, &all)?;
         Ok(Route { topic, partitioner, count: 1, counted: Instant::now() })
     }
 
@@ -117,8 +116,4 @@ impl Sink for PlainSink {
         self.producer.flush()
     }
 
-    fn cut(&mut self, _: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {
-        self.flush()?;
-        Ok(None)
-    }
 }

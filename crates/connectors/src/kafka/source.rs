@@ -1,5 +1,6 @@
 //! The source: a table's partitions as splits.
 
+use super::DISCOVERY;
 use super::acknowledge::{Commits, GroupAcknowledger};
 use super::client::Cluster;
 use super::decode::{KafkaChunk, KafkaDecoder};
@@ -84,7 +85,7 @@ impl Source for KafkaSource {
         let partitions = topics.partitions(&cluster)?;
         let spans = self.extent.spans(&cluster, &partitions)?;
 
-        let interval = options.duration("scan.topic-partition-discovery.interval", Duration::from_secs(300))?;
+        let interval = DISCOVERY.duration(options)?;
         let interval = (!interval.is_zero() && !self.extent.is_bounded()).then_some(interval);
         let spares = if interval.is_some() { partitions.len().max(SPARES) } else { 0 };
         let discovery = Discovery::new(topics, interval, &partitions, spares);

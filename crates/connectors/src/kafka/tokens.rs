@@ -3,6 +3,7 @@
 //! A token is a message within the transaction of the checkpoint's span: its key names the job and the sink, its value is
 //! the number of the checkpoint. So it is seen if, and only if, the rows of the span are. The topic is compacted.
 
+use super::TOKEN_TOPIC;
 use super::client::{Cluster, Trouble, create, place};
 use super::producer::Outgoing;
 use millstream_types::{Diagnostic, Options, code};
@@ -33,7 +34,7 @@ pub(super) struct Tokens {
 impl Tokens {
     /// The tokens of the sink that `key` names.
     pub(super) fn new(options: &Options, config: &ClientConfig, key: String) -> Tokens {
-        let topic = options.get("sink.token-topic").unwrap_or("millstream-checkpoints").to_string();
+        let topic = TOKEN_TOPIC.text(options).to_string();
         let mut config = config.clone();
         config.remove("transactional.id");
         Tokens { topic, key, config, options: options.clone() }

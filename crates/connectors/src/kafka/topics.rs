@@ -1,7 +1,8 @@
 //! Which topics and partitions a table reads.
 
 use super::client::{Cluster, place};
-use millstream_types::{Diagnostic, Options, Place, code};
+use crate::option_table::both_given;
+use millstream_types::{Diagnostic, Options, code};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::metadata::Metadata;
@@ -43,9 +44,7 @@ impl Topics {
     pub(super) fn of(options: &Options) -> Result<Topics, Diagnostic> {
         match (options.get("topic"), options.get("topic-pattern")) {
             (Some(_), Some(_)) => {
-                Err(Diagnostic::new(code::INVALID_OPTION, "there are both a topic and a topic-pattern")
-                    .at(Place::Option("topic-pattern".into()))
-                    .advise("give one of 'topic' and 'topic-pattern'"))
+                Err(both_given("there are both a topic and a topic-pattern", "topic", "topic-pattern"))
             }
             (None, Some(pattern)) => {
                 let whole = Regex::new(&format!("^(?:{pattern})$"));

@@ -15,8 +15,10 @@ use super::client::{place, reason};
 use super::producer::{Producer, fenced, is_fenced};
 use super::sink::Route;
 use super::tokens::Tokens;
+use super::{CONNECT_TIMEOUT, GUARANTEE, ID_PREFIX};
+use crate::option_table::option_fault;
 use crate::{Commit, Committed, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob};
-use millstream_types::{Diagnostic, Options, Place, code};
+use millstream_types::{Diagnostic, Options, code};
 use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::Producer as _;
@@ -132,11 +134,11 @@ impl TransactionalSink {
     }
 
     fn take_over(&self, job: &SinkJob) -> Result<Job, Diagnostic> {
-        let prefix = self.options.get("sink.transactional-id-prefix").unwrap_or("millstream");
+        let prefix = ID_PREFIX.text(&self.options);
         let name = format!("{prefix}-{}-{}", job.job, job.sink);
         let tokens = Tokens::new(&self.options, &self.config, format!("{prefix}/{}/{}", job.job, job.sink));
         tokens.create_topic()?;
-        let patience = self.options.duration("connect.timeout", Duration::from_secs(30))?.max(Duration::from_secs(30));
+        let patience = CONNECT_TIMEOUT.duration(&self.options)?.max(Duration::from_secs(30));
         let turn = |number: usize| {
             let mut config = self.config.clone();
             config.set("transactional.id", format!("{name}-{number}"));
@@ -151,10 +153,9 @@ impl TransactionalSink {
         self.job.clone().ok_or_else(|| {
             let message =
                 "rows are to be written exactly once, but there are no checkpoints, with which they are committed";
-            Diagnostic::new(code::INVALID_OPTION, message).at(Place::Option("sink.delivery-guarantee".into())).advise(
-                "set 'execution.checkpointing.interval' and give a state directory, or set 'sink.delivery-guarantee' = \
-                 'at-least-once'",
-            )
+            let advice = "set 'execution.checkpointing.interval' and give a state directory, or set 'sink.delivery-guarantee' = \
+                'at-least-once'";
+            option_fault(code::INVALID_OPTION, GUARANTEE.key, message, advice)
         })
     }
 }

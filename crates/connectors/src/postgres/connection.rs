@@ -1,6 +1,8 @@
 //! The connection to the database, which is made again when it was lost.
 
-use super::encryption::{Encryption, is_of_tls, refused};
+use super::encryption::{Encryption, invalid, is_of_tls, refused};
+use super::{PATIENCE, RETRIES};
+use crate::option_table::option_fault;
 use millstream_types::{Diagnostic, Options, Place, code};
 use postgres::config::Host;
 use postgres::error::SqlState;
@@ -58,8 +60,8 @@ impl Connection {
     pub(super) fn open(options: &Options) -> Result<Connection, Diagnostic> {
         let (config, encryption) = config(options)?;
         let server = server(&config);
-        let patience = options.duration("connection.max-retry-timeout", Duration::from_secs(60))?;
-        let retries = options.parse("sink.max-retries", 3)?;
+        let patience = PATIENCE.duration(options)?;
+        let retries = RETRIES.parse(options)?;
         let mut connection =
             Connection { config, encryption, server, prelude: SESSION.into(), patience, retries, client: None };
         connection.client()?;
@@ -118,9 +120,9 @@ impl Connection {
             }
             if since.elapsed() + pause > self.patience {
                 let text = format!("no connection to PostgreSQL at '{}': {}", self.server, reason(&error));
-                return Err(Diagnostic::new(code::CONNECTION_FAILED, text)
-                    .at(Place::Option("url".into()))
-                    .advise("check host and port, and that the server runs; 'connection.max-retry-timeout' says how long is tried"));
+                let advice =
+                    "check host and port, and that the server runs; 'connection.max-retry-timeout' says how long is tried";
+                return Err(option_fault(code::CONNECTION_FAILED, "url", text, advice));
             }
             sleep(pause);
         }
@@ -234,7 +236,6 @@ fn config(options: &Options) -> Result<(Config, Encryption), Diagnostic> {
     let url = options.require("url")?;
     let plain = url.strip_prefix("jdbc:").unwrap_or(url);
     // The value may have a password in it, so it is not shown.
-    let invalid = |what: String| Diagnostic::new(code::INVALID_OPTION, what).at(Place::Option("url".into()));
     if !plain.starts_with("postgresql://") && !plain.starts_with("postgres://") {
         let kind = plain.split("//").next().unwrap_or_default();
         return Err(invalid(format!("the 'url' begins with '{kind}', but only PostgreSQL can be written"))

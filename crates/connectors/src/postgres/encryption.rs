@@ -8,6 +8,7 @@
 //! | `verify-ca` | yes | a certificate of an authority |
 //! | `verify-full` | yes | that, with the name of the host |
 
+use crate::option_table::option_fault;
 use millstream_types::{Diagnostic, Place, code};
 use native_tls::{Certificate, Identity, TlsConnector};
 use percent_encoding::percent_decode_str;
@@ -89,10 +90,9 @@ pub(super) fn is_of_tls(error: &postgres::Error) -> bool {
 /// The error for a server with which there is no agreement on encryption.
 pub(super) fn refused(server: &str, reason: &str) -> Diagnostic {
     let message = format!("no encrypted connection to PostgreSQL at '{server}': {reason}");
-    Diagnostic::new(code::CONNECTION_FAILED, message).at(Place::Option("url".into())).advise(
-        "check 'sslmode' in the URL; 'sslrootcert' names a PEM file with the authority of the server's certificate, and \
-         'verify-full' wants the name of the host in that",
-    )
+    let advice = "check 'sslmode' in the URL; 'sslrootcert' names a PEM file with the authority of the server's certificate, and \
+        'verify-full' wants the name of the host in that";
+    option_fault(code::CONNECTION_FAILED, "url", message, advice)
 }
 
 impl Parameters {
@@ -143,6 +143,7 @@ fn unusable(parameter: &str, file: &str, reason: &str) -> Diagnostic {
         .advise("give a PEM file; keys are in PKCS8 (`openssl pkcs8 -topk8 -nocrypt` makes that of others)")
 }
 
-fn invalid(message: String) -> Diagnostic {
+/// The error for an address that cannot be used; it is not shown, since it may have a password in it.
+pub(super) fn invalid(message: String) -> Diagnostic {
     Diagnostic::new(code::INVALID_OPTION, message).at(Place::Option("url".into()))
 }

@@ -4,30 +4,22 @@ use super::batches::Batches;
 use super::connection::Connection;
 use super::encode::CopyEncoder;
 use super::spans::Spans;
+use super::GUARANTEE;
 use super::table::Table;
 use crate::{Commit, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
-use millstream_types::{Diagnostic, Options};
+use millstream_types::Diagnostic;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Opens the sink: the database must be there, and have a table that fits.
 pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
-    let delivery = delivery(&request.options)?;
-    let limits = Batches::limits(&request.options)?;
+    let all = [("exactly-once", Delivery::ExactlyOnce), ("at-least-once", Delivery::AtLeastOnce)];
+    let delivery = GUARANTEE.choice(&request.options, &all)?;
+    let batches = Batches::open(&request.options)?;
     let mut connection = Connection::open(&request.options)?;
     let table = Table::open(&mut connection, request)?;
     let encoder = Arc::new(CopyEncoder::new(request, table.forms.clone())?);
     let database = Arc::new(Mutex::new(Database { connection, table }));
-    let writer = Writer::Batches(Batches::new(limits, database.clone()));
-    Ok(Box::new(JdbcSink { encoder, delivery, database, writer }))
-}
-
-fn delivery(options: &Options) -> Result<Delivery, Diagnostic> {
-    let key = "sink.delivery-guarantee";
-    match options.get(key) {
-        None | Some("exactly-once") => Ok(Delivery::ExactlyOnce),
-        Some("at-least-once") => Ok(Delivery::AtLeastOnce),
-        Some(_) => Err(options.invalid(key, "exactly-once or at-least-once")),
-    }
+    Ok(Box::new(JdbcSink { encoder, delivery, database, writer: Writer::Batches(batches) }))
 }
 
 /// A table and the way to it.
@@ -63,21 +55,21 @@ impl Sink for JdbcSink {
             return Err(Diagnostic::bug("columns reached the jdbc connector"));
         };
         match &mut self.writer {
-            Writer::Batches(batches) => batches.write(&data, rows),
+            Writer::Batches(batches) => batches.write(&data, rows, &self.database),
             Writer::Spans(spans) => spans.write(&data, rows),
         }
     }
 
     fn flush(&mut self) -> Result<(), Diagnostic> {
         match &mut self.writer {
-            Writer::Batches(batches) => batches.flush(),
+            Writer::Batches(batches) => batches.flush(&self.database),
             Writer::Spans(_) => Ok(()),
         }
     }
 
     fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
         match self.writer {
-            Writer::Batches(mut batches) => batches.flush(),
+            Writer::Batches(mut batches) => batches.flush(&self.database),
             Writer::Spans(spans) => spans.finish(),
         }
     }
@@ -95,7 +87,7 @@ impl Sink for JdbcSink {
 
     fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {
         match &mut self.writer {
-            Writer::Batches(batches) => batches.flush().map(|()| None),
+            Writer::Batches(batches) => batches.flush(&self.database).map(|()| None),
             Writer::Spans(spans) => Ok(Some(spans.cut(checkpoint))),
         }
     }

@@ -3,7 +3,8 @@
 use super::connection::{Connection, Failure, copy_failure};
 use super::encode::Form;
 use crate::SinkRequest;
-use millstream_types::{DataType, Diagnostic, Field, Place, code};
+use crate::option_table::option_fault;
+use millstream_types::{DataType, Diagnostic, Field, code};
 use postgres::{Client, Transaction};
 use std::io::{self, Read};
 
@@ -253,9 +254,10 @@ fn has_intervals(element: &DataType) -> bool {
 }
 
 fn missing(name: &str, server: &str) -> Diagnostic {
-    Diagnostic::new(code::INVALID_TABLE, format!("PostgreSQL at '{server}' has no table '{name}'"))
-        .at(Place::Option("table-name".into()))
-        .advise("create it there first; names with capitals need quotes, other schemas than the search path a 'schema.' before them")
+    let message = format!("PostgreSQL at '{server}' has no table '{name}'");
+    let advice =
+        "create it there first; names with capitals need quotes, other schemas than the search path a 'schema.' before them";
+    option_fault(code::INVALID_TABLE, "table-name", message, advice)
 }
 
 /// An identifier in quotes.

@@ -1,5 +1,6 @@
 //! How connections come about: by connecting, again and again for a while, or by listening.
 
+use super::MODE;
 use millstream_types::{Diagnostic, Options, Place, code};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -45,11 +46,7 @@ impl Endpoint {
         connections: usize,
         patience: Option<Duration>,
     ) -> Result<Endpoint, Diagnostic> {
-        let is_server = match options.get("mode").unwrap_or("client") {
-            "client" => false,
-            "server" => true,
-            _ => return Err(options.invalid("mode", "client or server")),
-        };
+        let is_server = MODE.choice(options, &[("client", false), ("server", true)])?;
         options.require("port")?;
         let port = options.parse("port", 0u16).ok().filter(|port| *port > 0);
         let port = port.ok_or_else(|| options.invalid("port", "a number from 1 to 65535"))?;

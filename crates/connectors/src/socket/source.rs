@@ -1,8 +1,9 @@
 //! The `socket` source: a split for each connection.
 
+use super::CONNECTIONS;
 use super::endpoint::{Endpoint, READ_MOMENT, is_wait};
-use crate::format::{StreamDecoder, StreamFormat};
-use crate::formats::Format;
+use crate::format::{Format, StreamDecoder, StreamFormat};
+use crate::option_table::option_fault;
 use crate::records::RecordCutter;
 use crate::text_chunk::FileInfo;
 use crate::{Chunk, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader};
@@ -26,10 +27,10 @@ pub(super) fn open(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnosti
     }
     let options = &request.options;
     let format = Format::of(options)?;
-    let records = format.stream(request)?.ok_or_else(|| no_stream(format))?;
-    let connections = options.parse("scan.connections", 1usize)?;
+    let records = (format.stream)(request)?.ok_or_else(|| no_stream(format))?;
+    let connections: usize = CONNECTIONS.parse(options)?;
     if connections == 0 || connections > MOST_CONNECTIONS {
-        return Err(options.invalid("scan.connections", "a number from 1 to 1024"));
+        return Err(options.invalid(CONNECTIONS.key, "a number from 1 to 1024"));
     }
     let endpoint = Arc::new(Endpoint::open(options, connections, None)?);
     Ok(Box::new(SocketSource { endpoint, records, connections }))
@@ -37,10 +38,8 @@ pub(super) fn open(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnosti
 
 /// The error for a format that needs a file.
 pub(super) fn no_stream(format: &Format) -> Diagnostic {
-    let message = format!("the format '{}' needs a file; it cannot come over a connection", format.name());
-    Diagnostic::new(code::INVALID_OPTION, message)
-        .at(Place::Option("format".into()))
-        .advise("use 'arrow' for columns over a connection")
+    let message = format!("the format '{}' needs a file; it cannot come over a connection", format.name);
+    option_fault(code::INVALID_OPTION, "format", message, "use 'arrow' for columns over a connection")
 }
 
 struct SocketSource {
