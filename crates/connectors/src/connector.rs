@@ -3,8 +3,9 @@
 //! Each connector describes itself as a [`Connector`]; which there are says [`crate::registry`].
 
 use crate::option_table::OptionInfo;
-use crate::{Chunk, Sink, SinkRequest, Source, SourceRequest};
+use crate::{Chunk, Decoder, Sink, SinkRequest, Source, SourceRequest, SplitReader};
 use millstream_types::{Diagnostic, Options};
+use std::sync::Arc;
 
 /// A connector.
 pub(crate) struct Connector {
@@ -41,6 +42,32 @@ impl Connector {
         is_bounded: |_| false,
         own_rate: None,
     };
+}
+
+/// A source whose splits are known when it is opened.
+pub(crate) struct ReadySource {
+    pub splits: Vec<Box<dyn SplitReader>>,
+    pub decoder: Arc<dyn Decoder>,
+    pub is_bounded: bool,
+    pub is_replayable: bool,
+}
+
+impl Source for ReadySource {
+    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
+        Ok(std::mem::take(&mut self.splits))
+    }
+
+    fn decoder(&self) -> Arc<dyn Decoder> {
+        self.decoder.clone()
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.is_bounded
+    }
+
+    fn is_replayable(&self) -> bool {
+        self.is_replayable
+    }
 }
 
 /// Opens a table for reading.

@@ -4,20 +4,15 @@
 //! the time of generation minus a random part of `max-past`, as in Flink, and so differ from run to run.
 
 use crate::connector::Connector;
-use crate::option_table::option_list;
+use crate::generated::{Rows, decoded, integers, source, split_front};
+use crate::option_table::{choice, option_list};
 use crate::random::Random;
-use crate::{Chunk, ColumnRequest, Decoded, Decoder, Position, RequestOrigin, Source, SourceRequest, SplitReader};
+use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest};
 use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
-use arrow_array::{
-    ArrayRef, BooleanArray, Date32Array, Decimal128Array, DurationMillisecondArray, Float32Array, Float64Array,
-    Int8Array, Int16Array, Int32Array, Int64Array, IntervalYearMonthArray, StructArray, Time32MillisecondArray,
-    TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
-};
+use arrow_array::{ArrayRef, BooleanArray, Decimal128Array, Float32Array, Float64Array, StructArray};
 use arrow_buffer::NullBuffer;
 use millstream_types::{DataType, Diagnostic, Field, Options, TimeUnit, code};
-use std::ops::Range;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 option_list! {
     OPTIONS {
@@ -27,6 +22,8 @@ option_list! {
         "fields.*", "", "Per column: kind (random or sequence), min, max, max-past, length, var-len, null-rate, start, end";
     }
 }
+
+const DAY_MS: i64 = 86_400_000;
 
 const SETTINGS: &[&str] = &["kind", "min", "max", "max-past", "length", "var-len", "null-rate", "start", "end"];
 
@@ -56,10 +53,9 @@ fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
             end = Some(end.map_or(rows, |e| e.min(rows)));
         }
     }
-    let seed = options.parse("seed", 0)?;
+    let seed = SEED.parse(options)?;
     let columns = request.columns.iter().map(|c| column(request, c)).collect::<Result<Vec<_>, _>>()?;
-    let rows = if request.buffer_rows == 0 { crate::CHUNK_ROWS } else { request.buffer_rows.min(crate::CHUNK_ROWS) };
-    Ok(Box::new(DatagenSource { generator: Arc::new(Generator { seed, columns }), end, rows: rows as u64 }))
+    Ok(source("datagen", Generator { seed, columns }, end, request.buffer_rows))
 }
 
 /// A number of rows, or a sequence with an end (the default end is that of BIGINT).
@@ -72,7 +68,7 @@ fn is_bounded(options: &Options) -> bool {
 
 /// The rate at which rows must be handed out.
 fn own_rate(options: &Options) -> Result<Option<u64>, Diagnostic> {
-    let rate = options.parse("rows-per-second", 10_000)?;
+    let rate = RATE.parse(options)?;
     Ok((rate > 0).then_some(rate))
 }
 
@@ -92,78 +88,6 @@ fn check_fields(request: &SourceRequest) -> Result<(), Diagnostic> {
         }
     }
     Ok(())
-}
-
-/// The first `rows` rows of a chunk, generated as of now.
-fn split_front(_: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
-    let whole = chunk.payload.downcast_mut::<Rows>()?;
-    let front = whole.numbers.start..whole.numbers.end.min(whole.numbers.start.saturating_add(rows));
-    let count = front.end - front.start;
-    whole.numbers.start = front.end;
-    let part = Rows { numbers: front, now_ms: now_ms() };
-    let after = Some(Position { at: whole.numbers.start, line: 0 });
-    (count > 0).then(|| (Chunk { payload: Box::new(part), bytes: 0, after }, count))
-}
-
-fn now_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64)
-}
-
-struct DatagenSource {
-    generator: Arc<Generator>,
-    end: Option<u64>,
-    rows: u64,
-}
-
-impl Source for DatagenSource {
-    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
-        Ok(vec![Box::new(Numbers { next: 0, end: self.end.unwrap_or(u64::MAX), rows: self.rows })])
-    }
-
-    fn decoder(&self) -> Arc<dyn Decoder> {
-        self.generator.clone()
-    }
-
-    fn is_bounded(&self) -> bool {
-        self.end.is_some()
-    }
-
-    fn is_replayable(&self) -> bool {
-        true
-    }
-}
-
-/// Hands out ranges of row numbers with the time at which they were handed out.
-struct Numbers {
-    next: u64,
-    end: u64,
-    rows: u64,
-}
-
-struct Rows {
-    numbers: Range<u64>,
-    now_ms: i64,
-}
-
-impl SplitReader for Numbers {
-    fn name(&self) -> &str {
-        "datagen"
-    }
-
-    fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
-        self.next = from.map_or(0, |position| position.at);
-        Ok(())
-    }
-
-    fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
-        if self.next >= self.end {
-            return Ok(None);
-        }
-        let numbers = self.next..self.end.min(self.next.saturating_add(self.rows));
-        self.next = numbers.end;
-        let after = Some(Position { at: self.next, line: 0 });
-        Ok(Some(Chunk { payload: Box::new(Rows { numbers, now_ms: now_ms() }), bytes: 0, after }))
-    }
 }
 
 struct Generator {
@@ -244,10 +168,9 @@ fn generated(options: &Options, field: &Field, name: &str, stream: u64) -> Resul
         return Err(options.invalid(&key("null-rate"), "between 0 and 1"));
     }
     let data_type = field.data_type.clone();
-    let kind = match options.get(&key("kind")).unwrap_or("random") {
-        "sequence" => sequence(options, &key, &data_type)?,
-        "random" => random_kind(options, &key, name, stream, &data_type)?,
-        _ => return Err(options.invalid(&key("kind"), "random or sequence")),
+    let kind = match choice(options, &key("kind"), &[("random", false), ("sequence", true)])? {
+        true => sequence(options, &key, &data_type)?,
+        false => random_kind(options, &key, name, stream, &data_type)?,
     };
     Ok(Generated { data_type, kind, nulls_per_million: (null_rate * 1e6) as u64, stream })
 }
@@ -333,13 +256,7 @@ fn random_kind(
 
 impl Decoder for Generator {
     fn decode(&self, chunk: Chunk) -> Decoded {
-        let Ok(rows) = chunk.payload.downcast::<Rows>() else {
-            let error = Diagnostic::bug("a chunk of another source reached the datagen connector");
-            return Decoded { error: Some(error), ..Decoded::default() };
-        };
-        let columns = self.columns.iter().map(|c| c.column(self.seed, &rows)).collect();
-        let count = (rows.numbers.end - rows.numbers.start) as usize;
-        Decoded { columns, rows: count, skipped: 0, error: None }
+        decoded(chunk, |rows| self.columns.iter().map(|c| c.column(self.seed, rows)).collect())
     }
 }
 
@@ -365,34 +282,30 @@ impl Generated {
     }
 
     fn column(&self, seed: u64, rows: &Rows) -> ArrayRef {
-        let ints = || self.integers(seed, rows);
         match &self.data_type {
             DataType::Boolean => {
                 let bits = self.streams(seed, rows).map(|s| s.map(|(_, mut r)| r.below(2) == 1));
                 Arc::new(bits.collect::<BooleanArray>())
             }
-            DataType::TinyInt => Arc::new(ints().map(|v| v.map(|n| n as i8)).collect::<Int8Array>()),
-            DataType::SmallInt => Arc::new(ints().map(|v| v.map(|n| n as i16)).collect::<Int16Array>()),
-            DataType::Int => Arc::new(ints().map(|v| v.map(|n| n as i32)).collect::<Int32Array>()),
-            DataType::BigInt => Arc::new(ints().collect::<Int64Array>()),
-            DataType::IntervalMonth => {
-                Arc::new(ints().map(|v| v.map(|n| n as i32)).collect::<IntervalYearMonthArray>())
-            }
-            DataType::IntervalMilli => Arc::new(ints().collect::<DurationMillisecondArray>()),
             DataType::Float => Arc::new(self.floats(seed, rows).map(|v| v.map(|x| x as f32)).collect::<Float32Array>()),
             DataType::Double => Arc::new(self.floats(seed, rows).collect::<Float64Array>()),
             DataType::Decimal { precision, scale } => self.decimals(seed, rows, *precision, *scale),
             DataType::Char(_) | DataType::Varchar(_) => self.texts(seed, rows),
             DataType::Binary(_) | DataType::Varbinary(_) => self.bytes(seed, rows),
-            DataType::Date => {
-                Arc::new(ints().map(|v| v.map(|ms| ms.div_euclid(86_400_000) as i32)).collect::<Date32Array>())
-            }
-            DataType::Time(_) => {
-                let of_day = ints().map(|v| v.map(|ms| ms.rem_euclid(86_400_000) as i32));
-                Arc::new(of_day.collect::<Time32MillisecondArray>())
-            }
-            DataType::Timestamp(_) | DataType::TimestampLtz(_) => self.timestamps(seed, rows),
             DataType::Row(_) | DataType::Array(_) | DataType::Map(..) | DataType::Null => self.row(seed, rows),
+            data_type => {
+                let stored = |n: i64| match data_type {
+                    DataType::Date => n.div_euclid(DAY_MS),
+                    DataType::Time(_) => n.rem_euclid(DAY_MS),
+                    DataType::Timestamp(_) | DataType::TimestampLtz(_) => match data_type.time_unit() {
+                        TimeUnit::Milli => n,
+                        TimeUnit::Micro => n.saturating_mul(1_000),
+                        TimeUnit::Nano => n.saturating_mul(1_000_000),
+                    },
+                    _ => n,
+                };
+                integers(data_type, self.integers(seed, rows).map(|value| value.map(stored)))
+            }
         }
     }
 
@@ -458,22 +371,6 @@ impl Generated {
             }
         }
         Arc::new(builder.finish())
-    }
-
-    fn timestamps(&self, seed: u64, rows: &Rows) -> ArrayRef {
-        let zone = matches!(self.data_type, DataType::TimestampLtz(_)).then(|| Arc::<str>::from("UTC"));
-        let values = self.integers(seed, rows);
-        match self.data_type.time_unit() {
-            TimeUnit::Milli => Arc::new(values.collect::<TimestampMillisecondArray>().with_timezone_opt(zone)),
-            TimeUnit::Micro => {
-                let micros = values.map(|v| v.map(|ms| ms.saturating_mul(1_000)));
-                Arc::new(micros.collect::<TimestampMicrosecondArray>().with_timezone_opt(zone))
-            }
-            TimeUnit::Nano => {
-                let nanos = values.map(|v| v.map(|ms| ms.saturating_mul(1_000_000)));
-                Arc::new(nanos.collect::<TimestampNanosecondArray>().with_timezone_opt(zone))
-            }
-        }
     }
 
     /// A row's fields keep their own values; the row is NULL as its null-rate says.

@@ -21,6 +21,7 @@ mod filesystem;
 mod fit;
 mod format;
 mod formats;
+mod generated;
 mod json;
 mod kafka;
 mod messages;

@@ -4,8 +4,8 @@
 //! records ([`crate::records`]) nothing has to be looked for, and each row is known to belong to a message, so that
 //! what a broker says of the message (its key, its time) can stand in the row.
 
-use crate::text_chunk::{FrameScanner, Framing};
 use crate::Encoder;
+use crate::text_chunk::{FrameScanner, Framing};
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_buffer::Buffer;
 use millstream_types::{Code, Diagnostic, Place, code};

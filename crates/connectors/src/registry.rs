@@ -24,7 +24,7 @@ const CONNECTORS: &[Connector] = &[
     blackhole::CONNECTOR,
 ];
 
-/// Options that every table has.
+// Options that every table has.
 option_list! {
     COMMON_OPTIONS {
         "connector", "", "The connector.";
@@ -37,7 +37,9 @@ option_list! {
 /// Opens a table for reading.
 pub fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
     let connector = connector(&request.options, &request.table)?;
-    let open = connector.source.ok_or_else(|| connector.cannot_be(code::NOT_A_SOURCE, "read", &request.table, "INSERT INTO"))?;
+    let open = connector
+        .source
+        .ok_or_else(|| connector.cannot_be(code::NOT_A_SOURCE, "read", &request.table, "INSERT INTO"))?;
     check(connector, &request.options)?;
     let own = connector.own_rate.map(|rate| rate(&request.options)).transpose()?.flatten().map(|rate| rate as f64);
     let Some(rate) = rate_limit(&request.options)?.or(own) else { return open(request) };
@@ -57,7 +59,8 @@ pub fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnosti
 /// Opens a table for writing.
 pub fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     let connector = connector(&request.options, &request.table)?;
-    let open = connector.sink.ok_or_else(|| connector.cannot_be(code::NOT_A_SINK, "written", &request.table, "FROM"))?;
+    let open =
+        connector.sink.ok_or_else(|| connector.cannot_be(code::NOT_A_SINK, "written", &request.table, "FROM"))?;
     check(connector, &request.options)?;
     open(request)
 }

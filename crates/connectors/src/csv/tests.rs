@@ -84,11 +84,7 @@ fn every_dialect_option_counts() {
         ("csv.quote-character", ","),
         ("csv.escape-character", "\\u000a"),
     ] {
-        assert_eq!(
-            csv_decoder(&request(&schema(), &[(key, bad)])).err().unwrap().code,
-            code::INVALID_OPTION,
-            "{bad}"
-        );
+        assert_eq!(csv_decoder(&request(&schema(), &[(key, bad)])).err().unwrap().code, code::INVALID_OPTION, "{bad}");
     }
 }
 
@@ -216,9 +212,8 @@ fn mutated_bytes_never_panic() {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((seed >> 33) as usize) % bound
     };
-    let skip =
-        csv_decoder(&request(&schema(), &[("csv.ignore-parse-errors", "true"), ("csv.escape-character", "\\")]))
-            .unwrap();
+    let skip = csv_decoder(&request(&schema(), &[("csv.ignore-parse-errors", "true"), ("csv.escape-character", "\\")]))
+        .unwrap();
     let strict = csv_decoder(&request(&schema(), &[])).unwrap();
     for _ in 0..3000 {
         let mut line = b"12,\"some \"\"quoted\"\" text\",2020-01-01 00:00:00.5".to_vec();

@@ -23,6 +23,7 @@ use millstream_types::Diagnostic;
 pub(crate) use discover::{input_changed, read_error};
 pub(crate) use fingerprint::{Extent, FileWitness};
 pub(crate) use metadata::{check as check_metadata, insert as insert_metadata};
+pub(crate) use source::RecordsOfStreams;
 pub use target::stdout_error;
 pub(crate) use target::{Output, sync_directory, write_error};
 pub(crate) use writer::PartWriter;
@@ -59,10 +60,10 @@ fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
     let format = Format::of(&request.options)?;
     let files = discover::discover(path)?;
     Ok(match (format.stream)(request)? {
-        Some(records) => Box::new(source::RecordSource::open(request, records, files)?),
+        Some(records) => Box::new(source::open(request, records, files)?),
         None => {
             let files = files.into_iter().map(|file| (file.path, file.info)).collect();
-            Box::new(crate::parquet::ParquetSource::open(request, files)?)
+            Box::new(crate::parquet::open(request, files)?)
         }
     })
 }

@@ -211,10 +211,6 @@ fn keep(part: &mut DecodedMessages, is_kept: impl Fn(u32) -> bool) -> Result<(),
 
 impl Decoder for KafkaDecoder {
     fn decode(&self, chunk: Chunk) -> Decoded {
-        let failed = |error| Decoded { error: Some(error), ..Decoded::default() };
-        match chunk.payload.downcast::<KafkaChunk>() {
-            Ok(chunk) => self.columns(&chunk).unwrap_or_else(failed),
-            Err(_) => failed(Diagnostic::bug("a decoder got a chunk of another source")),
-        }
+        chunk.content().and_then(|chunk| self.columns(&chunk)).unwrap_or_else(Decoded::failed)
     }
 }

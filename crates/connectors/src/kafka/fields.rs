@@ -93,7 +93,8 @@ impl MessageParts {
 }
 
 fn missing(given: &str, wanted: &str) -> Diagnostic {
-    let (message, advice) = (format!("'{given}' is given, but not '{wanted}'"), format!("give both '{given}' and '{wanted}', or none"));
+    let (message, advice) =
+        (format!("'{given}' is given, but not '{wanted}'"), format!("give both '{given}' and '{wanted}', or none"));
     option_fault(code::MISSING_OPTION, wanted, message, advice)
 }
 

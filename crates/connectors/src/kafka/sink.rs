@@ -115,5 +115,4 @@ impl Sink for PlainSink {
     fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
         self.producer.flush()
     }
-
 }

@@ -7,10 +7,11 @@
 mod model;
 
 use crate::connector::Connector;
-use crate::option_table::option_list;
-use crate::{Chunk, ColumnRequest, Decoded, Decoder, Position, RequestOrigin, Source, SourceRequest, SplitReader};
+use crate::generated::{decoded, integers, now_ms, source, split_front};
+use crate::option_table::{OptionInfo, option_list};
+use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest};
 use arrow_array::builder::StringViewBuilder;
-use arrow_array::{ArrayRef, Int8Array, Int16Array, Int32Array, Int64Array, StructArray, TimestampMillisecondArray};
+use arrow_array::{ArrayRef, StructArray};
 use arrow_buffer::NullBuffer;
 use millstream_types::{DataType, Diagnostic, Field, Options, Schema, code};
 use model::{EventField, EventKind, Model};
@@ -47,7 +48,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     options: OPTIONS,
     source: Some(open_source),
     split_front: Some(split_front),
-    is_bounded: |options| options.parse("events.num", 0u64).is_ok_and(|events| events != 0),
+    is_bounded: |options| EVENTS.parse::<u64>(options).is_ok_and(|events| events != 0),
     own_rate: Some(own_rate),
     ..Connector::NEITHER
 };
@@ -56,123 +57,49 @@ pub(crate) const CONNECTOR: Connector = Connector {
 fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
     let options = &request.options;
     let model = model_of(options)?;
-    let events: u64 = options.parse("events.num", 0)?;
+    let end = Some(EVENTS.parse(options)?).filter(|events| *events > 0);
     let columns =
         request.columns.iter().map(|c| column(c, &request.schema, &request.table)).collect::<Result<_, _>>()?;
-    let rows = if request.buffer_rows == 0 { crate::CHUNK_ROWS } else { request.buffer_rows.min(crate::CHUNK_ROWS) };
-    Ok(Box::new(NexmarkSource { generator: Arc::new(EventGenerator { model, columns }), events, rows: rows as u64 }))
+    Ok(source("nexmark", EventGenerator { model, columns }, end, request.buffer_rows))
 }
 
 /// The rate at which rows must be handed out, if the table asks for real time.
 fn own_rate(options: &Options) -> Result<Option<u64>, Diagnostic> {
-    Ok(if options.boolean("rate.limited", false)? { Some(options.parse("first-event.rate", 10_000)?) } else { None })
-}
-
-/// The first `rows` events of a chunk.
-fn split_front(_: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
-    let events = chunk.payload.downcast_mut::<Range<u64>>()?;
-    let front = events.start..events.end.min(events.start.saturating_add(rows));
-    let count = front.end - front.start;
-    events.start = front.end;
-    let after = Some(Position { at: front.end, line: 0 });
-    (count > 0).then(|| (Chunk { payload: Box::new(front), bytes: 0, after }, count))
+    Ok(if IN_REAL_TIME.boolean(options)? { Some(RATE.parse(options)?) } else { None })
 }
 
 fn model_of(options: &Options) -> Result<Model, Diagnostic> {
-    let rate: u64 = options.parse("first-event.rate", 10_000)?;
-    if rate == 0 {
-        return Err(options.invalid("first-event.rate", "a positive number"));
-    }
+    let ratio = |option: OptionInfo| match option.parse(options)? {
+        0u64 => Err(options.invalid(option.key, "a positive number")),
+        ratio => Ok(ratio),
+    };
+    let share = |option: OptionInfo| match option.parse(options)? {
+        n @ 0..=1_000_000u64 => Ok(n),
+        _ => Err(options.invalid(option.key, "between 0 and 1000000")),
+    };
+    let rate = ratio(RATE)?;
     if options.parse("next-event.rate", rate)? != rate {
         return Err(options.invalid("next-event.rate", "the same as 'first-event.rate': the rate is constant"));
     }
-    let ratio = |key, default| match options.parse(key, default)? {
-        0u64 => Err(options.invalid(key, "a positive number")),
-        ratio => Ok(ratio),
-    };
-    let share = |key, default| match options.parse(key, default)? {
-        n @ 0..=1_000_000u64 => Ok(n),
-        _ => Err(options.invalid(key, "between 0 and 1000000")),
-    };
     let base_time_ms = match options.get("base-time") {
         None => BASE_TIME_MS,
         Some("now") => now_ms(),
         Some(_) => options.parse("base-time", BASE_TIME_MS)?,
     };
-    let model = Model {
-        seed: options.parse("seed", 0)?,
+    Ok(Model {
+        seed: SEED.parse(options)?,
         base_time_ms,
         rate,
-        persons: ratio("person.proportion", 1)?.min(1_000_000),
-        auctions: share("auction.proportion", 3)?,
-        bids: share("bid.proportion", 46)?,
-        hot_auction_ratio: ratio("bid.hot-ratio.auctions", 2)?,
-        hot_bidder_ratio: ratio("bid.hot-ratio.bidders", 4)?,
-        hot_seller_ratio: ratio("auction.hot-ratio.sellers", 4)?,
-        person_bytes: share("person.avg-size", 200)? as usize,
-        auction_bytes: share("auction.avg-size", 500)? as usize,
-        bid_bytes: share("bid.avg-size", 100)? as usize,
-    };
-    Ok(model)
-}
-
-fn now_ms() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(BASE_TIME_MS, |d| d.as_millis() as i64)
-}
-
-struct NexmarkSource {
-    generator: Arc<EventGenerator>,
-    /// 0: endless.
-    events: u64,
-    rows: u64,
-}
-
-impl Source for NexmarkSource {
-    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
-        let end = if self.events == 0 { u64::MAX } else { self.events };
-        Ok(vec![Box::new(EventNumbers { next: 0, end, rows: self.rows })])
-    }
-
-    fn decoder(&self) -> Arc<dyn Decoder> {
-        self.generator.clone()
-    }
-
-    fn is_bounded(&self) -> bool {
-        self.events != 0
-    }
-
-    fn is_replayable(&self) -> bool {
-        true
-    }
-}
-
-/// Hands out ranges of event numbers.
-struct EventNumbers {
-    next: u64,
-    end: u64,
-    rows: u64,
-}
-
-impl SplitReader for EventNumbers {
-    fn name(&self) -> &str {
-        "nexmark"
-    }
-
-    fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
-        self.next = from.map_or(0, |position| position.at.min(self.end));
-        Ok(())
-    }
-
-    fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
-        if self.next == self.end {
-            return Ok(None);
-        }
-        let range = self.next..self.end.min(self.next.saturating_add(self.rows));
-        self.next = range.end;
-        let after = Some(Position { at: range.end, line: 0 });
-        Ok(Some(Chunk { payload: Box::new(range), bytes: 0, after }))
-    }
+        persons: ratio(PERSONS)?.min(1_000_000),
+        auctions: share(AUCTIONS)?,
+        bids: share(BIDS)?,
+        hot_auction_ratio: ratio(HOT_AUCTIONS)?,
+        hot_bidder_ratio: ratio(HOT_BIDDERS)?,
+        hot_seller_ratio: ratio(HOT_SELLERS)?,
+        person_bytes: share(PERSON_BYTES)? as usize,
+        auction_bytes: share(AUCTION_BYTES)? as usize,
+        bid_bytes: share(BID_BYTES)? as usize,
+    })
 }
 
 /// Makes the columns of a range of events.
@@ -243,13 +170,7 @@ fn column(request: &ColumnRequest, schema: &Schema, table: &str) -> Result<Colum
 
 impl Decoder for EventGenerator {
     fn decode(&self, chunk: Chunk) -> Decoded {
-        let Ok(range) = chunk.payload.downcast::<Range<u64>>() else {
-            let error = Diagnostic::bug("a chunk of another source reached the nexmark generator");
-            return Decoded { error: Some(error), ..Decoded::default() };
-        };
-        let events = *range;
-        let columns = self.columns.iter().map(|c| self.generate(c, events.clone())).collect();
-        Decoded { columns, rows: (events.end - events.start) as usize, skipped: 0, error: None }
+        decoded(chunk, |rows| self.columns.iter().map(|c| self.generate(c, rows.numbers.clone())).collect())
     }
 }
 
@@ -285,18 +206,6 @@ impl EventGenerator {
         }
         let values = events.map(|e| (model.kind(e) == kind).then(|| model.number(kind, e, field)));
         integers(data_type, values)
-    }
-}
-
-/// A column of an integer or millisecond timestamp type.
-fn integers(data_type: &DataType, values: impl Iterator<Item = Option<i64>>) -> ArrayRef {
-    match data_type {
-        DataType::TinyInt => Arc::new(values.map(|v| v.map(|n| n as i8)).collect::<Int8Array>()),
-        DataType::SmallInt => Arc::new(values.map(|v| v.map(|n| n as i16)).collect::<Int16Array>()),
-        DataType::Int => Arc::new(values.map(|v| v.map(|n| n as i32)).collect::<Int32Array>()),
-        DataType::Timestamp(_) => Arc::new(values.collect::<TimestampMillisecondArray>()),
-        DataType::TimestampLtz(_) => Arc::new(values.collect::<TimestampMillisecondArray>().with_timezone("UTC")),
-        _ => Arc::new(values.collect::<Int64Array>()),
     }
 }
 

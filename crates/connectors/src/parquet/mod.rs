@@ -12,7 +12,7 @@ use crate::{Chunk, ColumnEncoder, Encoder, SinkRequest};
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
-pub(crate) use read::{ParquetSource, split_front};
+pub(crate) use read::{open, split_front};
 pub(crate) use write::ParquetWriter;
 
 /// The format's entry in the table of all formats.

@@ -2,13 +2,13 @@
 
 use super::Parts;
 use super::late::{policy, selection};
+use crate::connector::ReadySource;
 use crate::filesystem::{Extent, FileWitness, check_metadata, input_changed, insert_metadata, read_error};
 use crate::fit::{self, Wanted, guarded};
+use crate::option_table::option_fault;
 use crate::survivors::Survivors;
 use crate::text_chunk::FileInfo;
-use crate::{
-    Chunk, ColumnRequest, Decoded, Decoder, HeadFilter, Position, Source, SourceRequest, SplitReader, Witness,
-};
+use crate::{Chunk, ColumnRequest, Decoded, Decoder, HeadFilter, Position, SourceRequest, SplitReader, Witness};
 use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use ::parquet::errors::ParquetError;
@@ -28,13 +28,6 @@ const ROWS: usize = 64 << 10;
 /// Fewer rows make decoding wasteful, because each chunk decodes its row group from the start of a page.
 const FEWEST_ROWS: usize = 1024;
 
-/// Parquet files.
-pub(crate) struct ParquetSource {
-    files: Vec<(PathBuf, FileInfo)>,
-    plan: Arc<Plan>,
-    rows: usize,
-}
-
 pub(super) struct Plan {
     /// The columns that come from files.
     pub(super) columns: Vec<Wanted>,
@@ -42,56 +35,34 @@ pub(super) struct Plan {
     pub(super) requests: Vec<ColumnRequest>,
 }
 
-impl ParquetSource {
-    /// Opens the table; `None` instead of a path is standard input.
-    pub(crate) fn open(
-        request: &SourceRequest,
-        files: Vec<(Option<PathBuf>, FileInfo)>,
-    ) -> Result<ParquetSource, Diagnostic> {
-        check_metadata(&request.columns)?;
-        let seekable = files.into_iter().map(|(path, info)| match path {
-            Some(path) => Ok((path, info)),
-            None => Err(Diagnostic::new(code::INVALID_OPTION, "a Parquet file cannot be read from standard input")
-                .at(Place::Option("path".into()))
-                .advise("give the path of a file")),
-        });
-        let rows = if request.buffer_rows == 0 { ROWS } else { request.buffer_rows.max(FEWEST_ROWS) };
-        let plan = Arc::new(Plan { columns: Wanted::of(request)?, requests: request.columns.clone() });
-        Ok(ParquetSource { files: seekable.collect::<Result<_, _>>()?, plan, rows })
-    }
-}
-
-impl Source for ParquetSource {
-    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
-        let reader = |(path, info): (PathBuf, FileInfo)| {
-            let (plan, info) = (self.plan.clone(), Arc::new(info));
-            Box::new(FileReader {
-                witness: FileWitness::new(path.clone(), Extent::Whole),
-                path,
-                info,
-                plan,
-                rows: self.rows,
-                open: None,
-                group: 0,
-                row: 0,
-                before: 0,
-                resumed: 0,
-            }) as Box<dyn SplitReader>
-        };
-        Ok(std::mem::take(&mut self.files).into_iter().map(reader).collect())
-    }
-
-    fn decoder(&self) -> Arc<dyn Decoder> {
-        Arc::new(ParquetDecoder { plan: self.plan.clone() })
-    }
-
-    fn is_bounded(&self) -> bool {
-        true
-    }
-
-    fn is_replayable(&self) -> bool {
-        true
-    }
+/// Opens Parquet files; `None` instead of a path is standard input.
+pub(crate) fn open(
+    request: &SourceRequest,
+    files: Vec<(Option<PathBuf>, FileInfo)>,
+) -> Result<ReadySource, Diagnostic> {
+    check_metadata(&request.columns)?;
+    let rows = if request.buffer_rows == 0 { ROWS } else { request.buffer_rows.max(FEWEST_ROWS) };
+    let plan = Arc::new(Plan { columns: Wanted::of(request)?, requests: request.columns.clone() });
+    let reader = |(path, info): (Option<PathBuf>, FileInfo)| {
+        let path = path.ok_or_else(|| {
+            let message = "a Parquet file cannot be read from standard input";
+            option_fault(code::INVALID_OPTION, "path", message, "give the path of a file")
+        })?;
+        Ok(Box::new(FileReader {
+            witness: FileWitness::new(path.clone(), Extent::Whole),
+            path,
+            info: Arc::new(info),
+            plan: plan.clone(),
+            rows,
+            open: None,
+            group: 0,
+            row: 0,
+            before: 0,
+            resumed: 0,
+        }) as Box<dyn SplitReader>)
+    };
+    let splits = files.into_iter().map(reader).collect::<Result<_, Diagnostic>>()?;
+    Ok(ReadySource { splits, decoder: Arc::new(ParquetDecoder { plan }), is_bounded: true, is_replayable: true })
 }
 
 /// A file that several threads read at once, each at its own position.
@@ -302,11 +273,7 @@ impl Decoder for ParquetDecoder {
 
 /// What `decode` makes of a chunk of this source.
 fn decoded(chunk: Chunk, decode: impl FnOnce(&ParquetChunk) -> Result<Decoded, Diagnostic>) -> Decoded {
-    let decoded = match chunk.payload.downcast::<ParquetChunk>() {
-        Ok(chunk) => decode(&chunk),
-        Err(_) => Err(Diagnostic::bug("the parquet source got a chunk of another source")),
-    };
-    decoded.unwrap_or_else(|error| Decoded { error: Some(error), ..Decoded::default() })
+    chunk.content().and_then(|chunk| decode(&chunk)).unwrap_or_else(Decoded::failed)
 }
 
 impl ParquetDecoder {

@@ -1,7 +1,7 @@
 //! Rows in batches, each a transaction: at least once.
 
-use super::{BATCH_AGE, BATCH_ROWS};
 use super::sink::{Database, locked};
+use super::{BATCH_AGE, BATCH_ROWS};
 use millstream_types::{Diagnostic, Options};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

@@ -120,8 +120,7 @@ impl Connection {
             }
             if since.elapsed() + pause > self.patience {
                 let text = format!("no connection to PostgreSQL at '{}': {}", self.server, reason(&error));
-                let advice =
-                    "check host and port, and that the server runs; 'connection.max-retry-timeout' says how long is tried";
+                let advice = "check host and port, and that the server runs; 'connection.max-retry-timeout' says how long is tried";
                 return Err(option_fault(code::CONNECTION_FAILED, "url", text, advice));
             }
             sleep(pause);

@@ -1,10 +1,10 @@
 //! The sink: what workers have encoded goes into batches or spans.
 
+use super::GUARANTEE;
 use super::batches::Batches;
 use super::connection::Connection;
 use super::encode::CopyEncoder;
 use super::spans::Spans;
-use super::GUARANTEE;
 use super::table::Table;
 use crate::{Commit, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
 use millstream_types::Diagnostic;

@@ -255,8 +255,7 @@ fn has_intervals(element: &DataType) -> bool {
 
 fn missing(name: &str, server: &str) -> Diagnostic {
     let message = format!("PostgreSQL at '{server}' has no table '{name}'");
-    let advice =
-        "create it there first; names with capitals need quotes, other schemas than the search path a 'schema.' before them";
+    let advice = "create it there first; names with capitals need quotes, other schemas than the search path a 'schema.' before them";
     option_fault(code::INVALID_TABLE, "table-name", message, advice)
 }
 
