@@ -123,11 +123,7 @@ enum ValueKind {
         limit: i128,
     },
     Boolean,
-    Text {
-        length: u64,
-        varies: bool,
-    },
-    /// Hexadecimal text is Flink's; bytes are random.
+    /// Hexadecimal text, as Flink's, or random bytes.
     Bytes {
         length: u64,
         varies: bool,
@@ -204,13 +200,13 @@ fn random_kind(
         }
         Ok(ValueKind::Integer { min, max })
     };
-    let length = |declared: u32| -> Result<(u64, bool), Diagnostic> {
+    let bytes = |declared: u32| -> Result<ValueKind, Diagnostic> {
         let default = if declared >= i32::MAX as u32 { 100 } else { u64::from(declared) };
         let length = options.parse(&key("length"), default)?;
         if length > 1 << 20 {
             return Err(options.invalid(&key("length"), "at most 1048576"));
         }
-        Ok((length, options.boolean(&key("var-len"), false)?))
+        Ok(ValueKind::Bytes { length, varies: options.boolean(&key("var-len"), false)? })
     };
     Ok(match data_type {
         DataType::Boolean => ValueKind::Boolean,
@@ -228,14 +224,7 @@ fn random_kind(
             ValueKind::Float { min, max }
         }
         DataType::Decimal { precision, .. } => ValueKind::Decimal { limit: 10i128.pow(u32::from(*precision)) - 1 },
-        DataType::Char(n) | DataType::Varchar(n) => {
-            let (length, varies) = length(*n)?;
-            ValueKind::Text { length, varies }
-        }
-        DataType::Binary(n) | DataType::Varbinary(n) => {
-            let (length, varies) = length(*n)?;
-            ValueKind::Bytes { length, varies }
-        }
+        DataType::Char(n) | DataType::Varchar(n) | DataType::Binary(n) | DataType::Varbinary(n) => bytes(*n)?,
         DataType::Date | DataType::Time(_) | DataType::Timestamp(_) | DataType::TimestampLtz(_) => {
             let past = options.duration(&key("max-past"), std::time::Duration::ZERO)?;
             ValueKind::Time { max_past_ms: past.as_millis() as u64 }
@@ -347,7 +336,7 @@ impl Generated {
                 ValueKind::Sequence { start, .. } => {
                     text.extend_from_slice(start.wrapping_add(row as i64).to_string().as_bytes());
                 }
-                ValueKind::Text { length, varies } => {
+                ValueKind::Bytes { length, varies } => {
                     let length = if varies { 1 + random.below(length) } else { length };
                     let digits = b"0123456789abcdef";
                     text.extend((0..length).map(|_| digits[random.below(16) as usize]));

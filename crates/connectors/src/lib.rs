@@ -17,6 +17,7 @@ mod csv;
 mod datagen;
 mod debezium;
 pub mod display;
+mod ended_spans;
 mod filesystem;
 mod fit;
 mod format;
@@ -55,10 +56,10 @@ use millstream_types::{DataType, Diagnostic, Options, Schema};
 use serde_json::Value;
 use std::any::Any;
 use std::collections::HashMap;
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub use filesystem::stdout_error;
 
@@ -282,6 +283,19 @@ pub struct Decoded {
 }
 
 impl Decoded {
+    /// These columns, or what is wrong with them.
+    pub(crate) fn of(
+        columns: Result<Vec<ArrayRef>, Diagnostic>,
+        rows: usize,
+        skipped: u64,
+        error: Option<Diagnostic>,
+    ) -> Decoded {
+        match columns {
+            Ok(columns) => Decoded { columns, rows, skipped, error },
+            Err(bug) => Decoded { skipped, error: error.or(Some(bug)), ..Decoded::default() },
+        }
+    }
+
     /// No rows, and what ends the query.
     pub(crate) fn failed(error: Diagnostic) -> Decoded {
         Decoded { error: Some(error), ..Decoded::default() }
@@ -454,8 +468,13 @@ pub struct SinkJob {
 }
 
 /// What sinks of one run of a job have together, as long as one of them has it.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct SharedBySinks(Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>);
+
+/// The lock of a mutex, whatever became of who held it before.
+pub(crate) fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl SharedBySinks {
     /// What sinks that give the same key share: made by the first.
@@ -467,7 +486,7 @@ impl SharedBySinks {
         key: &str,
         make: impl FnOnce() -> Result<T, Diagnostic>,
     ) -> Result<Arc<T>, Diagnostic> {
-        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = locked(&self.0);
         let there = shared.get(key).and_then(Weak::upgrade).and_then(|there| there.downcast::<T>().ok());
         if let Some(there) = there {
             return Ok(there);
@@ -476,12 +495,6 @@ impl SharedBySinks {
         let any: Arc<dyn Any + Send + Sync> = made.clone();
         shared.insert(key.to_string(), Arc::downgrade(&any));
         Ok(made)
-    }
-}
-
-impl Debug for SharedBySinks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SharedBySinks")
     }
 }
 

@@ -1,10 +1,10 @@
 //! `scan.rate-limit.rows-per-second`: hands a source's chunks out in small parts at even distances.
 
 use crate::connector::SplitFront;
-use crate::{Acknowledger, Chunk, Decoder, Position, Source, SplitReader, Witness};
+use crate::{Acknowledger, Chunk, Decoder, Position, Source, SplitReader, Witness, locked};
 use millstream_types::{Diagnostic, Options};
 use serde_json::Value;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A source that gives a limited number of rows per second over all its splits.
@@ -70,7 +70,7 @@ struct PacedReader {
 impl Pace {
     /// How long to wait before `rows` rows are handed out now; the time they take is reserved.
     fn reserve(&self, now: Instant, rows: u64) -> Duration {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = locked(&self.next);
         let slot = (*next).max(now);
         // A rate may be so low that the time is beyond any calendar.
         let lasts = Duration::try_from_secs_f64(rows as f64 / self.rows_per_second).unwrap_or(Duration::MAX);

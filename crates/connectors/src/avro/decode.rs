@@ -5,12 +5,12 @@
 
 use super::cursor::{Cursor, Fault, decimal, skip};
 use super::schema::{AvroSchema, AvroType, Logical, MOST_LEVELS};
-use crate::fit;
+use crate::SourceRequest;
+use crate::fit::{self, Wanted};
 use crate::messages::{DecodedMessages, Messages, failure, missing};
 use crate::values::{ColumnBuilder, Values};
-use crate::{ColumnRequest, RequestOrigin, SourceRequest};
 use arrow_array::{Array, ArrayRef};
-use millstream_types::{DataType, Diagnostic, Field, Place, TimeUnit, code};
+use millstream_types::{DataType, Diagnostic, Field, TimeUnit, code};
 use std::sync::Arc;
 
 /// How a value of the writer gets into a column.
@@ -54,34 +54,15 @@ pub(super) struct AvroRecordReader {
 pub(super) struct WantedFields {
     /// The fields of the table that any of them lies in.
     fields: Vec<Field>,
-    /// For each column the field, the names on the way below it, its own name and whether it may be NULL.
-    columns: Vec<(usize, Vec<String>, String, bool)>,
+    columns: Vec<Wanted>,
 }
 
 impl WantedFields {
     /// Those with a path.
     pub(super) fn of(request: &SourceRequest) -> Result<WantedFields, Diagnostic> {
-        let mut wanted = WantedFields { fields: Vec::new(), columns: Vec::new() };
-        for ColumnRequest { name, origin, nullable, .. } in &request.columns {
-            let RequestOrigin::Path(path) = origin else { continue };
-            let unknown = || Diagnostic::bug(format!("path {path:?} of column {name} leaves the schema"));
-            let (first, below) = path.split_first().ok_or_else(unknown)?;
-            let top = request.schema.fields.get(*first).ok_or_else(unknown)?;
-            let mut names = Vec::new();
-            let mut data_type = &top.data_type;
-            for position in below {
-                let DataType::Row(fields) = data_type else { return Err(unknown()) };
-                let field = fields.get(*position).ok_or_else(unknown)?;
-                names.push(field.name.clone());
-                data_type = &field.data_type;
-            }
-            let field = wanted.fields.iter().position(|field| field.name == top.name).unwrap_or_else(|| {
-                wanted.fields.push(top.clone());
-                wanted.fields.len() - 1
-            });
-            wanted.columns.push((field, names, name.clone(), *nullable));
-        }
-        Ok(wanted)
+        let columns = Wanted::of(request)?;
+        let is_wanted = |field: &&Field| columns.iter().any(|column| column.names.first() == Some(&field.name));
+        Ok(WantedFields { fields: request.schema.fields.iter().filter(is_wanted).cloned().collect(), columns })
     }
 
     /// Decodes messages; `open` says how one is read, and where its record begins.
@@ -92,40 +73,35 @@ impl WantedFields {
     ) -> Result<DecodedMessages, Diagnostic> {
         let builders = self.fields.iter().map(|field| ColumnBuilder::new(&field.data_type, messages.len()));
         let mut builders = builders.collect::<Result<Vec<_>, _>>()?;
-        let mut decoded = DecodedMessages::default();
-        for number in 0..messages.len() {
-            let outcome = match messages.range(number) {
-                None => {
-                    builders.iter_mut().for_each(ColumnBuilder::push_null);
-                    Ok(())
-                }
-                Some(range) => open(&messages.data()[range.clone()]).and_then(|(reader, skip)| {
-                    let mut cursor = Cursor::new(messages.data(), range.start + skip, range.end);
-                    reader.read(&mut cursor, &mut builders).map_err(|fault| malformed(fault, &cursor, range.start))
-                }),
+        let mut rows = 0;
+        let mut decoded = DecodedMessages::of(messages, |range| {
+            let Some(range) = range else {
+                builders.iter_mut().for_each(ColumnBuilder::push_null);
+                rows += 1;
+                return Ok(());
             };
-            match outcome {
-                Ok(()) => decoded.rows.push(number as u32),
-                // What is not an error of the message ends the query.
-                Err(error) if !matches!(error.place, Some(Place::Data { .. })) => return Err(error),
-                Err(error) => {
-                    builders.iter_mut().for_each(|builder| builder.truncate(decoded.rows.len()));
-                    decoded.failures.push((number, error));
-                }
+            let outcome = open(&messages.data()[range.clone()]).and_then(|(reader, skip)| {
+                let mut cursor = Cursor::new(messages.data(), range.start + skip, range.end);
+                reader.read(&mut cursor, &mut builders).map_err(|fault| malformed(fault, &cursor, range.start))
+            });
+            match &outcome {
+                Ok(()) => rows += 1,
+                Err(_) => builders.iter_mut().for_each(|builder| builder.truncate(rows)),
             }
-        }
+            outcome
+        })?;
         let fields = builders.into_iter().map(|builder| builder.finish(messages.data()));
         let fields = fields.collect::<Result<Vec<ArrayRef>, _>>()?;
-        let column = |(field, names, ..): &(usize, Vec<String>, String, bool)| {
-            let below = fit::field_below(&fields[*field], names).map_err(Diagnostic::bug)?;
-            below.ok_or_else(|| Diagnostic::bug("a field that was decoded is not there"))
+        let column = |wanted: &Wanted| {
+            let lost = || Diagnostic::bug("a field that was decoded is not there");
+            let (first, below) = wanted.names.split_first().ok_or_else(lost)?;
+            let field = self.fields.iter().position(|field| field.name == *first).ok_or_else(lost)?;
+            fit::field_below(&fields[field], below).map_err(Diagnostic::bug)?.ok_or_else(lost)
         };
         decoded.columns = self.columns.iter().map(column).collect::<Result<_, _>>()?;
         decoded.check(|columns, row| {
-            let is_missing = |(array, (_, _, _, nullable)): &(&ArrayRef, &(usize, Vec<String>, String, bool))| {
-                !nullable && array.is_null(row)
-            };
-            columns.iter().zip(&self.columns).find(is_missing).map(|(_, (_, _, name, _))| missing(name))
+            let is_missing = |(array, wanted): &(&ArrayRef, &Wanted)| !wanted.nullable && array.is_null(row);
+            columns.iter().zip(&self.columns).find(is_missing).map(|(_, wanted)| missing(&wanted.name))
         })?;
         Ok(decoded)
     }

@@ -14,14 +14,14 @@ mod tests;
 use crate::format::{Format, MessageFormat};
 use crate::messages::{DecodedMessages, MessageDecoder, MessageEncoder, Messages, failure};
 use crate::option_table::option_list;
-use crate::{SinkRequest, SourceRequest};
+use crate::{SinkRequest, SourceRequest, locked};
 use decode::{AvroRecordReader, WantedFields};
 use encode::AvroEncoder;
 use millstream_types::{Diagnostic, Place, code};
 use registry::Registry;
 use schema::AvroSchema;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The entry of `avro` in the table of all formats.
 pub(crate) const FORMAT: Format = Format {
@@ -112,7 +112,7 @@ impl ConfluentDecoder {
     /// The reader of a schema, which is fetched the first time. Other workers wait meanwhile, since they would need it as
     /// well.
     fn reader(&self, id: u32) -> Result<Arc<AvroRecordReader>, Diagnostic> {
-        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readers = locked(&self.readers);
         if let Some(known) = readers.get(&id) {
             return known.clone().map_err(unreadable);
         }

@@ -78,26 +78,15 @@ impl RecordDecoder for CsvDecoder {
         let text = simdutf8::basic::from_utf8(&chunk.data).ok();
         let mut state = match CsvDecoding::new(self, &chunk.data, text, chunk.data.len() / 64 + 16) {
             Ok(state) => state,
-            Err(error) => return Decoded { error: Some(error), ..Decoded::default() },
+            Err(error) => return Decoded::failed(error),
         };
-        let mut error = state.records().err().map(|(at, failure)| diagnostic(chunk, at, failure));
-        let CsvDecoding { builders, rows, skipped, .. } = state;
-        let mut columns = Vec::with_capacity(builders.len());
-        for builder in builders {
-            match builder.finish(&chunk.data) {
-                Ok(column) => columns.push(column),
-                Err(bug) => {
-                    error.get_or_insert(bug);
-                    return Decoded { skipped, error, ..Decoded::default() };
-                }
-            }
-        }
-        Decoded { columns, rows, skipped, error }
+        let diagnostic = |(at, failure): (usize, CsvFailure)| {
+            failure.diagnostic(&chunk.data[at..], |column| chunk.place(at, column))
+        };
+        let error = state.records().err().map(diagnostic);
+        let columns = state.builders.into_iter().map(|builder| builder.finish(&chunk.data)).collect();
+        Decoded::of(columns, state.rows, state.skipped, error)
     }
-}
-
-fn diagnostic(chunk: &TextChunk, at: usize, failure: CsvFailure) -> Diagnostic {
-    failure.diagnostic(&chunk.data[at..], |column| chunk.place(at, column))
 }
 
 impl CsvFailure {

@@ -11,18 +11,19 @@
 //! An earlier process of the job may still be at work ([`SinkJob::run`]): by the number of its run none of them writes into a file of
 //! another.
 //!
-//! A [`Ledger`] holds the files of the spans that have ended. A checkpoint that never became whole leaves its files there, and
-//! the next one takes them along.
+//! [`EndedSpans`] has the files of the spans that have ended.
 
 use super::sink::{Files, Part, Rolling};
 use super::target::{Contents, Sealed, Target, VERIFIED_BYTES, hidden_name, sync_directory, write_error};
+use crate::ended_spans::EndedSpans;
 use crate::{Commit, Encoded, RestoredSink, SinkJob};
 use millstream_types::{Diagnostic, Place, code};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// See the file's description.
@@ -41,27 +42,18 @@ struct DirectorySpans {
     job: SinkJob,
     /// Complete files of the span that is being written.
     sealed: Vec<Sealed>,
-    ledger: Arc<Mutex<Ledger>>,
+    ended: Arc<EndedSpans<EndedSpan, DurableFile>>,
 }
 
-#[derive(Default)]
-struct Ledger {
-    /// Spans that have ended, in order.
-    ended: Vec<EndedSpan>,
-    /// Files of spans that are on disk but not visible.
-    durable: Vec<DurableFile>,
-    /// Files of a span could not be forced to disk: no later span is whole.
-    failure: Option<Diagnostic>,
-}
-
+/// Files of a span.
 struct EndedSpan {
-    checkpoint: u64,
     open: Option<Part>,
     sealed: Vec<Sealed>,
 }
 
+/// A file that is on disk but not visible.
+#[derive(Clone, Serialize, Deserialize)]
 struct DurableFile {
-    checkpoint: u64,
     name: String,
     contents: Contents,
 }
@@ -109,9 +101,9 @@ impl PartDirectory {
 
     pub(super) fn finish(mut self) -> Result<(), Diagnostic> {
         if let Some(spans) = &self.spans {
-            let ledger = spans.ledger.clone();
+            let ended = spans.ended.clone();
             self.end_span(u64::MAX);
-            let mut span: Box<dyn Commit> = Box::new(DirectoryCommit { path: self.path, checkpoint: u64::MAX, ledger });
+            let mut span: Box<dyn Commit> = Box::new(DirectoryCommit { path: self.path, checkpoint: u64::MAX, ended });
             span.prepare()?;
             return span.commit();
         }
@@ -133,7 +125,7 @@ impl PartDirectory {
         sync_directory(&self.path);
         self.prefix = prefix(job, checkpoint);
         self.next = 0;
-        self.spans = Some(DirectorySpans { job: job.clone(), sealed: Vec::new(), ledger: Arc::default() });
+        self.spans = Some(DirectorySpans { job: job.clone(), sealed: Vec::new(), ended: Arc::default() });
         Ok(())
     }
 
@@ -188,28 +180,24 @@ impl PartDirectory {
     /// Ends the span of a checkpoint; `None` when there are no spans.
     pub(super) fn cut(&mut self, checkpoint: u64) -> Option<Box<dyn Commit>> {
         let spans = self.spans.as_ref()?;
-        let (ledger, path) = (spans.ledger.clone(), self.path.clone());
+        let (ended, path) = (spans.ended.clone(), self.path.clone());
         (self.prefix, self.next) = (prefix(&spans.job, checkpoint), 0);
         self.end_span(checkpoint);
-        Some(Box::new(DirectoryCommit { path, checkpoint, ledger }))
+        Some(Box::new(DirectoryCommit { path, checkpoint, ended }))
     }
 
     fn end_span(&mut self, checkpoint: u64) {
         if let Some(spans) = &mut self.spans {
             let (open, sealed) = (self.open.take(), std::mem::take(&mut spans.sealed));
-            locked(&spans.ledger).ended.push(EndedSpan { checkpoint, open, sealed });
+            spans.ended.end(checkpoint, EndedSpan { open, sealed });
         }
     }
-}
-
-fn locked(ledger: &Mutex<Ledger>) -> std::sync::MutexGuard<'_, Ledger> {
-    ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct DirectoryCommit {
     path: PathBuf,
     checkpoint: u64,
-    ledger: Arc<Mutex<Ledger>>,
+    ended: Arc<EndedSpans<EndedSpan, DurableFile>>,
 }
 
 impl EndedSpan {
@@ -217,61 +205,41 @@ impl EndedSpan {
     fn keep(self) -> Result<Vec<DurableFile>, Diagnostic> {
         let mut sealed = self.sealed;
         sealed.extend(self.open.map(Part::seal).transpose()?);
-        let kept = sealed.into_iter().map(|file| {
-            let (name, contents) = file.keep()?;
-            Ok(DurableFile { checkpoint: self.checkpoint, name, contents })
-        });
+        let kept = sealed.into_iter().map(|file| file.keep().map(|(name, contents)| DurableFile { name, contents }));
         kept.collect()
     }
 }
 
 impl Commit for DirectoryCommit {
     fn prepare(&mut self) -> Result<Value, Diagnostic> {
-        let mut ledger = locked(&self.ledger);
-        let later = ledger.ended.partition_point(|span| span.checkpoint <= self.checkpoint);
-        let ended: Vec<EndedSpan> = ledger.ended.drain(..later).collect();
-        // The sink goes on to put spans there while the disk is busy.
-        drop(ledger);
-        let kept = ended.into_iter().map(EndedSpan::keep).collect::<Result<Vec<_>, _>>();
-        sync_directory(&self.path);
-        let mut ledger = locked(&self.ledger);
-        match kept {
-            Ok(kept) => ledger.durable.extend(kept.into_iter().flatten()),
-            Err(failure) => ledger.failure = Some(failure),
-        }
-        if let Some(failure) = &ledger.failure {
-            return Err(failure.clone());
-        }
-        let files = ledger.durable.iter().filter(|file| file.checkpoint <= self.checkpoint);
-        let files: Vec<Value> =
-            files.map(|file| json!({ "name": file.name, "contents": file.contents.to_json() })).collect();
+        let files = self.ended.prepare(self.checkpoint, |ended| {
+            let mut durable = Vec::new();
+            let kept = ended.into_iter().try_for_each(|(checkpoint, span)| {
+                durable.extend(span.keep()?.into_iter().map(|file| (checkpoint, file)));
+                Ok(())
+            });
+            sync_directory(&self.path);
+            kept.map(|()| durable)
+        })?;
         Ok(json!({ "files": files }))
     }
 
     fn commit(self: Box<Self>) -> Result<(), Diagnostic> {
-        let mut ledger = locked(&self.ledger);
-        let (now, later) = std::mem::take(&mut ledger.durable)
-            .into_iter()
-            .partition::<Vec<_>, _>(|file| file.checkpoint <= self.checkpoint);
-        ledger.durable = later;
-        drop(ledger);
-        for file in &now {
-            let path = self.path.join(&file.name);
-            fs::rename(self.path.join(hidden_name(&file.name)), &path).map_err(|e| failed(&path, &e))?;
-        }
-        sync_directory(&self.path);
-        Ok(())
+        self.ended.commit(self.checkpoint, |files| {
+            for file in files {
+                let path = self.path.join(&file.name);
+                fs::rename(self.path.join(hidden_name(&file.name)), &path).map_err(|e| failed(&path, &e))?;
+            }
+            sync_directory(&self.path);
+            Ok(())
+        })
     }
 }
 
 /// The files that a token lists; `None` if it is not a token of a directory.
 fn files_of(token: &Value) -> Option<Vec<DurableFile>> {
-    let file = |file: &Value| {
-        let name = file.get("name")?.as_str().filter(|name| name.starts_with("part-") && !name.contains('/'))?;
-        let contents = Contents::from_json(file.get("contents")?)?;
-        Some(DurableFile { checkpoint: 0, name: name.to_string(), contents })
-    };
-    token.get("files")?.as_array()?.iter().map(file).collect()
+    let files = Vec::<DurableFile>::deserialize(token.get("files")?).ok()?;
+    files.iter().all(|file| file.name.starts_with("part-") && !file.name.contains('/')).then_some(files)
 }
 
 /// The checkpoint behind which a file was written, if it is a file of this sink: four numbers follow the job's name, so that

@@ -33,7 +33,7 @@ pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     let path = options.require("path")?;
     let overwrites = OVERWRITE.boolean(options)?;
     let place = if path == "-" {
-        let (target, output) = Target::stdout();
+        let (target, output) = Target::stdout()?;
         Destination::Single(files.begin(target, output)?)
     } else {
         destination(path, &files)?

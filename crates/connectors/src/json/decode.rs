@@ -86,18 +86,16 @@ impl Remedy {
 
 impl From<Malformed> for Box<JsonFailure> {
     fn from(malformed: Malformed) -> Box<JsonFailure> {
-        let message = malformed.what.to_string();
-        Box::new(JsonFailure {
-            code: code::MALFORMED_RECORD,
-            at: malformed.at,
-            message,
-            column: String::new(),
-            remedy: None,
-        })
+        JsonFailure::new(code::MALFORMED_RECORD, malformed.at, malformed.what)
     }
 }
 
 impl JsonFailure {
+    /// Of a value, which nobody knows the column of yet.
+    pub(super) fn new(code: Code, at: usize, message: impl Into<String>) -> Box<JsonFailure> {
+        Box::new(JsonFailure { code, at, message: message.into(), column: String::new(), remedy: None })
+    }
+
     /// The same failure, seen from the object that has the failed value in its field `name`.
     pub(super) fn below(mut self: Box<Self>, name: &str) -> Box<JsonFailure> {
         let dot = if self.column.is_empty() { "" } else { "." };
@@ -123,16 +121,10 @@ struct ObjectPlan {
     columns: Vec<usize>,
 }
 
-struct ColumnPlan {
-    name: String,
-    data_type: DataType,
-    nullable: bool,
-}
-
 /// A decoder for one table and the columns that a query wants of it.
 pub(crate) struct JsonDecoder {
     objects: Vec<ObjectPlan>,
-    columns: Vec<ColumnPlan>,
+    columns: Vec<ColumnRequest>,
     rules: Rules,
 }
 
@@ -152,8 +144,7 @@ impl JsonDecoder {
 
     fn add_column(&mut self, fields: &[Field], path: &[usize], request: &ColumnRequest) -> Result<(), Diagnostic> {
         let column = self.columns.len();
-        let ColumnRequest { name, data_type, nullable, .. } = request.clone();
-        self.columns.push(ColumnPlan { name, data_type, nullable });
+        self.columns.push(request.clone());
         let mut object = 0;
         let mut fields = fields;
         for (depth, &position) in path.iter().enumerate() {
@@ -218,32 +209,17 @@ impl RecordDecoder for JsonDecoder {
     fn decode(&self, chunk: &TextChunk) -> Decoded {
         let mut state = match JsonDecoding::new(self, chunk.data.len() / 256 + 16) {
             Ok(state) => state,
-            Err(error) => return Decoded { error: Some(error), ..Decoded::default() },
+            Err(error) => return Decoded::failed(error),
         };
         let failure = match simdutf8::basic::from_utf8(&chunk.data) {
             Ok(text) => state.records(text, 0).err(),
             Err(_) => state.lines(chunk),
         };
-        let mut error = failure.map(|(start, failure)| diagnostic(chunk, start, *failure));
-        let (rows, skipped) = (state.rows, state.skipped);
-        let mut columns = Vec::with_capacity(state.columns.len());
-        for (builder, _) in state.columns {
-            match builder.finish(&chunk.data) {
-                Ok(column) => columns.push(column),
-                Err(bug) => {
-                    error.get_or_insert(bug);
-                    return Decoded { skipped, error, ..Decoded::default() };
-                }
-            }
-        }
-        Decoded { columns, rows, skipped, error }
+        let diagnostic =
+            |(start, failure): BadRecord| failure.diagnostic(&chunk.data, start, |column| chunk.place(start, column));
+        let columns = state.columns.into_iter().map(|(builder, _)| builder.finish(&chunk.data)).collect();
+        Decoded::of(columns, state.rows, state.skipped, failure.map(diagnostic))
     }
-}
-
-/// What is wrong with the record at `start` of the chunk.
-fn diagnostic(chunk: &TextChunk, start: usize, failure: JsonFailure) -> Diagnostic {
-    let place = |column| chunk.place(start, column);
-    failure.diagnostic(&chunk.data, start, place)
 }
 
 impl JsonFailure {
@@ -386,10 +362,9 @@ impl<'a> JsonDecoding<'a> {
         let plan = self.plan;
         let outcome = self.columns.iter_mut().zip(&plan.columns).try_for_each(|((builder, _), column)| {
             builder.push_null();
-            let message = "a NOT NULL column has no value in the message".to_string();
-            let (at, column_name) = (0, column.name.clone());
-            let missing = JsonFailure { code: code::NULL_IN_NOT_NULL, at, message, column: column_name, remedy: None };
-            if column.nullable { Ok(()) } else { Err(Box::new(missing)) }
+            let missing =
+                || JsonFailure::new(code::NULL_IN_NOT_NULL, 0, "a NOT NULL column has no value in the message");
+            if column.nullable { Ok(()) } else { Err(missing().below(&column.name)) }
         });
         self.ended(outcome)
     }

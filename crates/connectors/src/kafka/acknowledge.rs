@@ -2,14 +2,14 @@
 
 use super::client::{Cluster, reason};
 use super::topics::Partition;
-use crate::{Acknowledger, Position};
+use crate::{Acknowledger, Position, locked};
 use millstream_types::{Diagnostic, code};
 use rdkafka::Offset;
 use rdkafka::consumer::{CommitMode, Consumer};
 use rdkafka::error::KafkaResult;
 use rdkafka::topic_partition_list::TopicPartitionList;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Commits behind checkpoints; without checkpoints, every few seconds, behind what was handed over
@@ -40,7 +40,7 @@ impl Commits {
     /// Messages before `next` were handed over.
     pub(super) fn handed_over(&self, partition: &Arc<Partition>, next: i64) {
         if self.interval.is_some() {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = locked(&self.state);
             if !state.by_checkpoints {
                 state.offsets.insert(partition.clone(), next);
             }
@@ -50,7 +50,7 @@ impl Commits {
     /// Commits what was handed over, if it is time; does not wait for the brokers.
     pub(super) fn commit_if_due(&self) {
         let Some(interval) = self.interval else { return };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.state);
         if state.next <= Instant::now() && !state.offsets.is_empty() {
             state.next = Instant::now() + interval;
             let offsets = std::mem::take(&mut state.offsets);
@@ -71,7 +71,7 @@ impl Commits {
 
 impl Drop for Commits {
     fn drop(&mut self) {
-        let offsets = std::mem::take(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner).offsets);
+        let offsets = std::mem::take(&mut locked(&self.state).offsets);
         // The query has ended; there is nobody left to tell.
         _ = self.commit(offsets.iter().map(|(partition, next)| (&**partition, *next)), CommitMode::Sync);
     }
@@ -83,7 +83,7 @@ pub(super) struct GroupAcknowledger(pub Arc<super::source::SharedByReaders>);
 impl Acknowledger for GroupAcknowledger {
     fn acknowledge(&mut self, positions: &[(String, Position)]) -> Result<(), Diagnostic> {
         let commits = &self.0.commits;
-        let mut state = commits.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&commits.state);
         state.by_checkpoints = true;
         state.offsets.clear();
         drop(state);

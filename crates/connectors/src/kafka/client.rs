@@ -1,13 +1,14 @@
 //! Clients: what they say of themselves, how long brokers are waited for, and errors as diagnostics.
 
 use super::{CONNECT_TIMEOUT, properties};
+use crate::locked;
 use millstream_types::{Diagnostic, Options, Place, code};
 use rdkafka::ClientConfig;
 use rdkafka::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::consumer::{BaseConsumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long one request may take before it is tried again.
@@ -30,7 +31,7 @@ impl Trouble {
             code if is_hopeless(code) => 2,
             _ => 1,
         };
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = locked(&self.0);
         if last.as_ref().is_none_or(|(before, _)| weight(code) >= weight(*before)) {
             *last = Some((code, reason.to_string()));
         }
@@ -45,7 +46,7 @@ impl Trouble {
 
     /// The last thing that was wrong.
     pub(super) fn last(&self) -> Option<(RDKafkaErrorCode, String)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.0).clone()
     }
 }
 

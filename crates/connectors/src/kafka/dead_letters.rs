@@ -7,6 +7,7 @@ use super::client::place;
 use super::decode::KafkaChunk;
 use super::producer::{Outgoing, Producer};
 use super::properties::client_config;
+use crate::locked;
 use crate::option_table::both_given;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -14,7 +15,7 @@ use millstream_types::{Diagnostic, Options, Place, code};
 use serde_json::json;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// A message that cannot be used.
 pub(super) struct DeadLetter {
@@ -78,7 +79,7 @@ impl DeadLetters {
         }
         match self {
             DeadLetters::Topic { name, producer } => {
-                let producer = producer.lock().unwrap_or_else(PoisonError::into_inner);
+                let producer = locked(producer);
                 for letter in letters {
                     producer.send(&letter.outgoing(name))?;
                 }
@@ -86,7 +87,7 @@ impl DeadLetters {
             }
             DeadLetters::File { path, file } => {
                 let text: String = letters.iter().map(DeadLetter::line).collect();
-                let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut file = locked(file);
                 file.write_all(text.as_bytes()).and_then(|()| file.sync_data()).map_err(|e| failed(path, &e))
             }
         }

@@ -2,11 +2,12 @@
 
 use super::dead_letters::{DeadLetter, DeadLetters};
 use super::fields::{MessagePart, MessageParts};
-use super::metadata::{Envelopes, Metadata};
+use super::metadata::{self, Envelopes};
 use super::reader::Wants;
 use super::topics::Partition;
 use crate::messages::{DecodedMessages, MessageDecoder, Messages, located};
 use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, SourceRequest};
+use arrow_array::Array;
 use millstream_types::{DataType, Diagnostic};
 use std::sync::Arc;
 
@@ -53,7 +54,8 @@ enum Origin {
     Value(usize),
     /// By position among the columns of the key.
     Key(usize),
-    Metadata(Metadata, DataType),
+    /// By its key.
+    Metadata(String, DataType),
 }
 
 /// What becomes of bad messages.
@@ -79,8 +81,8 @@ impl KafkaDecoder {
         let parts = MessageParts::of(&request.options, &request.schema)?;
         let (mut of_value, mut of_key, mut origins) = (Vec::new(), Vec::new(), Vec::new());
         for column in &request.columns {
-            if let Some(metadata) = Metadata::requested(column)? {
-                origins.push(Origin::Metadata(metadata, column.data_type.clone()));
+            if let Some(key) = metadata::requested(column)? {
+                origins.push(Origin::Metadata(key.to_string(), column.data_type.clone()));
                 continue;
             }
             let RequestOrigin::Path(path) = &column.origin else {
@@ -106,11 +108,11 @@ impl KafkaDecoder {
             Some(key) if !of_key.is_empty() => Some(decoder(key, of_key)?),
             _ => None,
         };
-        let has = |wanted: Metadata| origins.iter().any(|o| matches!(o, Origin::Metadata(m, _) if *m == wanted));
+        let has = |wanted: &str| origins.iter().any(|o| matches!(o, Origin::Metadata(key, _) if key == wanted));
         let wants = Wants {
             keys: key.is_some() || dead_letters.is_some(),
-            headers: has(Metadata::Headers) || dead_letters.is_some(),
-            leader_epochs: has(Metadata::LeaderEpoch),
+            headers: has("headers") || dead_letters.is_some(),
+            leader_epochs: has("leader-epoch"),
         };
         let policy = match dead_letters {
             Some(letters) => Policy::DeadLetters(letters),
@@ -129,7 +131,7 @@ impl KafkaDecoder {
         };
         let all = chunk.values.len();
         let is_whole = |part: &DecodedMessages| part.rows.len() == all;
-        let has_gaps = !self.null_is_row && chunk.values.has_absent();
+        let has_gaps = !self.null_is_row && chunk.values.0.null_count() > 0;
         let (mut skipped, mut error) = (0, None);
         if has_gaps || !is_whole(&value) || key.as_ref().is_some_and(|key| !is_whole(key)) {
             let bad = self.bad(chunk, &mut value, key.as_mut(), &mut skipped)?;
@@ -144,8 +146,8 @@ impl KafkaDecoder {
             Origin::Key(at) => {
                 key.as_ref().map(|key| key.columns[*at].clone()).ok_or_else(|| Diagnostic::bug("a chunk has no keys"))
             }
-            Origin::Metadata(metadata, data_type) => {
-                metadata.column(&chunk.partition, &chunk.envelopes, &rows, data_type)
+            Origin::Metadata(key, data_type) => {
+                metadata::column(key, &chunk.partition, &chunk.envelopes, &rows, data_type)
             }
         };
         let columns = self.origins.iter().map(column).collect::<Result<_, _>>()?;

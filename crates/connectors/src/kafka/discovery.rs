@@ -2,9 +2,10 @@
 
 use super::client::{Cluster, place};
 use super::topics::{Partition, Topics};
+use crate::locked;
 use millstream_types::{Diagnostic, code};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How long brokers may take to say which partitions there are; afterwards they are asked again.
@@ -39,7 +40,7 @@ impl Discovery {
 
     /// A new partition, if there is one; looks for one when it is time, and waits a while if not.
     pub(super) fn claim(&self, cluster: &Cluster, patience: Duration) -> Result<Option<Partition>, Diagnostic> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.state);
         let now = Instant::now();
         if let Some(interval) = self.interval.filter(|_| state.found.is_empty() && state.next <= now) {
             // The client's events are handed out nowhere else while a query runs.

@@ -3,6 +3,7 @@
 use super::CONNECT_TIMEOUT;
 use super::client::{Trouble, create, place, reason};
 use super::properties::default;
+use crate::locked;
 use millstream_types::{Diagnostic, Options, code};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
@@ -72,7 +73,7 @@ impl ProducerContext for Listener {
     type DeliveryOpaque = ();
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-        let mut state = self.deliveries.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.deliveries.state);
         state.pending -= 1;
         if let Err((error, message)) = result {
             let size = message.payload().map_or(0, <[u8]>::len) + message.key().map_or(0, <[u8]>::len);
@@ -193,7 +194,7 @@ impl Producer {
     }
 
     fn state<T>(&self, look: impl FnOnce(&mut ProducerState) -> T) -> Result<T, Diagnostic> {
-        let mut state = self.deliveries.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.deliveries.state);
         match &state.lost {
             Some((error, topic, size)) => Err(self.lost(error, topic, *size)),
             None => Ok(look(&mut state)),
@@ -212,7 +213,7 @@ impl Producer {
 
     /// Waits a moment for deliveries.
     fn wait(&self) -> Result<(), Diagnostic> {
-        let state = self.deliveries.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = locked(&self.deliveries.state);
         if state.pending > 0 && state.lost.is_none() {
             drop(self.deliveries.changed.wait_timeout(state, MOMENT).unwrap_or_else(PoisonError::into_inner));
             return Ok(());

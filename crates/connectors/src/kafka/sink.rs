@@ -76,12 +76,11 @@ impl Route {
 
     /// Sends the records of a piece.
     pub(super) fn send(&mut self, piece: Encoded, producer: &Producer, options: &Options) -> Result<(), Diagnostic> {
-        let Encoded::Bytes { data, .. } = piece else { return Err(Diagnostic::bug("a topic got columns")) };
         if matches!(self.partitioner, Partitioner::RoundRobin(_)) && self.counted.elapsed() > REFRESH {
             self.count = producer.partitions(&self.topic, options)?;
             self.counted = Instant::now();
         }
-        for Record { key, value, timestamp, headers } in records(&data) {
+        for Record { key, value, timestamp, headers } in records(&piece)? {
             let partition = self.partition();
             producer.send(&Outgoing { topic: &self.topic, partition, key, value, timestamp, headers })?;
         }

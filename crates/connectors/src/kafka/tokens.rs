@@ -14,13 +14,15 @@ use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::{ClientConfig, Message, Offset};
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long reading the topic may take without any message.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long one look for an answer takes.
+const MOMENT: Duration = Duration::from_millis(10);
 
 /// The token topic of a sink, and the key of its tokens.
 #[derive(Clone)]
@@ -119,19 +121,11 @@ impl Tokens {
 
 /// Waits for an answer of the client, which comes from a thread of its own.
 fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Arc::new(Unpark(thread::current())).into();
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
+    let (mut future, mut context) = (pin!(future), Context::from_waker(Waker::noop()));
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(answer) => return answer,
-            Poll::Pending => thread::park(),
+            Poll::Pending => thread::sleep(MOMENT),
         }
     }
 }

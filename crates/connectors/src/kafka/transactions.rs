@@ -17,14 +17,14 @@ use super::sink::Route;
 use super::tokens::Tokens;
 use super::{CONNECT_TIMEOUT, GUARANTEE, ID_PREFIX};
 use crate::option_table::option_fault;
-use crate::{Commit, Committed, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob};
+use crate::{Commit, Committed, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, locked};
 use millstream_types::{Diagnostic, Options, code};
 use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::Producer as _;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long one call of the client may take; it is made again while there is hope.
@@ -239,10 +239,6 @@ impl Sink for TransactionalSink {
         (self.current, self.has_written) = (1 - turn, false);
         Ok(Some(Box::new(Transaction { job, turn, checkpoint, timeout: self.timeout })))
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Job {

@@ -14,7 +14,7 @@ use ::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, Pa
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use ::parquet::file::reader::{ChunkReader, Length};
-use arrow_array::RecordBatch;
+use arrow_array::{RecordBatch, RecordBatchReader as _};
 use millstream_types::{Diagnostic, Place, code};
 use serde_json::Value;
 use std::fs::File;
@@ -330,13 +330,9 @@ fn read(chunk: &ParquetChunk, columns: &[&Wanted], left: Option<&Survivors>) -> 
             .with_row_selection_policy(policy(left.rows())),
     };
     let reader = builder.build().map_err(|e| e.to_string())?;
-    let schema = reader_schema(&reader);
+    let schema = reader.schema();
     let batches = reader.collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
     arrow_select::concat::concat_batches(&schema, &batches).map(Some).map_err(|e| e.to_string())
-}
-
-fn reader_schema(reader: &dyn arrow_array::RecordBatchReader) -> arrow_schema::SchemaRef {
-    reader.schema()
 }
 
 fn place(info: &FileInfo, column: Option<String>) -> Place {

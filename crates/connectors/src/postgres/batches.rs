@@ -1,7 +1,8 @@
 //! Rows in batches, each a transaction: at least once.
 
-use super::sink::{Database, locked};
+use super::sink::Database;
 use super::{BATCH_AGE, BATCH_ROWS};
+use crate::locked;
 use millstream_types::{Diagnostic, Options};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

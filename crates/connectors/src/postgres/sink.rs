@@ -8,7 +8,7 @@ use super::spans::Spans;
 use super::table::Table;
 use crate::{Commit, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
 use millstream_types::Diagnostic;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Opens the sink: the database must be there, and have a table that fits.
 pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
@@ -26,11 +26,6 @@ pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
 pub(super) struct Database {
     pub(super) connection: Connection,
     pub(super) table: Table,
-}
-
-/// The database, for one transaction or several.
-pub(super) fn locked(database: &Mutex<Database>) -> MutexGuard<'_, Database> {
-    database.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct JdbcSink {

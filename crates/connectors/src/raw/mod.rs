@@ -144,29 +144,21 @@ struct RawDecoder {
 impl MessageDecoder for RawDecoder {
     fn decode(&self, messages: &Messages) -> Result<DecodedMessages, Diagnostic> {
         let mut builder = ColumnBuilder::new(&self.raw.data_type, messages.len())?;
-        let mut decoded = DecodedMessages::default();
         let may_be_null = self.nullable.iter().all(|nullable| *nullable);
-        for number in 0..messages.len() {
-            let failed = match messages.range(number) {
-                None if may_be_null => {
-                    builder.push_null();
-                    None
-                }
-                None => Some(missing(&self.raw.name)),
-                Some(range) => {
-                    let bytes = &messages.data()[range.clone()];
-                    let wrong = || {
-                        let message = format!("a message of {} bytes is no {}", bytes.len(), self.raw.data_type);
-                        failure(code::WRONG_TYPE, message, Some(self.raw.name.clone()))
-                    };
-                    self.raw.push(&mut builder, bytes, range.start).map_or_else(|| Some(wrong()), |()| None)
-                }
-            };
-            match failed {
-                None => decoded.rows.push(number as u32),
-                Some(failure) => decoded.failures.push((number, failure)),
+        let mut decoded = DecodedMessages::of(messages, |range| match range {
+            None if may_be_null => {
+                builder.push_null();
+                Ok(())
             }
-        }
+            None => Err(missing(&self.raw.name)),
+            Some(range) => {
+                let bytes = &messages.data()[range.clone()];
+                self.raw.push(&mut builder, bytes, range.start).ok_or_else(|| {
+                    let message = format!("a message of {} bytes is no {}", bytes.len(), self.raw.data_type);
+                    failure(code::WRONG_TYPE, message, Some(self.raw.name.clone()))
+                })
+            }
+        })?;
         let column = builder.finish(messages.data())?;
         decoded.columns = self.nullable.iter().map(|_| column.clone()).collect();
         Ok(decoded)
@@ -180,7 +172,7 @@ impl MessageEncoder for Raw {
         let mut messages = MessagesBuilder::with_capacity(rows, column.get_array_memory_size());
         for row in 0..rows {
             if view.is_null(row) {
-                messages.end_absent();
+                messages.push(None);
             } else {
                 self.write(&view, row, messages.bytes());
                 messages.end();

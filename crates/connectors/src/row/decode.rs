@@ -85,10 +85,7 @@ impl RowDecoder {
             }
         };
         let rows = data.len() / self.length;
-        match self.columns(&data, rows) {
-            Ok(columns) => Decoded { columns, rows, skipped, error },
-            Err(bug) => Decoded { skipped, error: Some(bug), ..Decoded::default() },
-        }
+        Decoded::of(self.columns(&data, rows), rows, skipped, error)
     }
 
     /// The records that are not bad.

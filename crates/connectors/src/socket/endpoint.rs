@@ -1,10 +1,11 @@
 //! How connections come about: by connecting, again and again for a while, or by listening.
 
 use super::MODE;
+use crate::locked;
 use millstream_types::{Diagnostic, Options, Place, code};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How long one look for a connection may take.
@@ -123,7 +124,7 @@ impl Endpoint {
     fn accept(&self, door: &Mutex<Door>, left: Option<Duration>) -> Result<Option<TcpStream>, Diagnostic> {
         let until = Instant::now() + MOMENT;
         loop {
-            let mut door = door.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut door = locked(door);
             let Some(listener) = &door.listener else {
                 return Err(Diagnostic::bug("more connections are waited for than are wanted"));
             };
