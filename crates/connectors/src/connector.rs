@@ -80,4 +80,4 @@ pub(crate) type OpenSink = fn(&SinkRequest) -> Result<Box<dyn Sink>, Diagnostic>
 pub(crate) type OwnRate = fn(&Options) -> Result<Option<u64>, Diagnostic>;
 
 /// Cuts about the first `rows` rows off a chunk; gives them and their number, or `None` when nothing is left.
-pub(crate) type SplitFront = fn(options: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)>;
+pub(crate) type SplitFront = fn(chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)>;

@@ -8,8 +8,8 @@ use crate::generated::{Rows, decoded, integers, source, split_front};
 use crate::option_table::{choice, option_list};
 use crate::random::Random;
 use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest};
-use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
-use arrow_array::{ArrayRef, BooleanArray, Decimal128Array, Float32Array, Float64Array, StructArray};
+use arrow_array::builder::StringViewBuilder;
+use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, Decimal128Array, Float32Array, Float64Array, StructArray};
 use arrow_buffer::NullBuffer;
 use millstream_types::{DataType, Diagnostic, Field, Options, TimeUnit, code};
 use std::sync::Arc;
@@ -332,16 +332,12 @@ impl Generated {
                 continue;
             };
             text.clear();
-            match self.kind {
-                ValueKind::Sequence { start, .. } => {
-                    text.extend_from_slice(start.wrapping_add(row as i64).to_string().as_bytes());
-                }
-                ValueKind::Bytes { length, varies } => {
-                    let length = if varies { 1 + random.below(length) } else { length };
-                    let digits = b"0123456789abcdef";
-                    text.extend((0..length).map(|_| digits[random.below(16) as usize]));
-                }
-                _ => {}
+            if let ValueKind::Sequence { start, .. } = self.kind {
+                text.extend_from_slice(start.wrapping_add(row as i64).to_string().as_bytes());
+            } else {
+                let length = self.length(&mut random);
+                let digits = b"0123456789abcdef";
+                text.extend((0..length).map(|_| digits[random.below(16) as usize]));
             }
             builder.append_value(std::str::from_utf8(&text).expect("generated text is ASCII"));
         }
@@ -349,17 +345,19 @@ impl Generated {
     }
 
     fn bytes(&self, seed: u64, rows: &Rows) -> ArrayRef {
-        let mut builder = BinaryViewBuilder::new();
-        for stream in self.streams(seed, rows) {
-            match (stream, &self.kind) {
-                (Some((_, mut random)), ValueKind::Bytes { length, varies }) => {
-                    let length = if *varies { 1 + random.below(*length) } else { *length };
-                    builder.append_value((0..length).map(|_| random.next() as u8).collect::<Vec<u8>>());
-                }
-                _ => builder.append_null(),
-            }
+        let value = |(_, mut random): (u64, Random)| {
+            let length = self.length(&mut random);
+            (0..length).map(|_| random.next() as u8).collect::<Vec<u8>>()
+        };
+        Arc::new(self.streams(seed, rows).map(|s| s.map(value)).collect::<BinaryViewArray>())
+    }
+
+    fn length(&self, random: &mut Random) -> u64 {
+        match self.kind {
+            ValueKind::Bytes { length, varies: true } => 1 + random.below(length),
+            ValueKind::Bytes { length, varies: false } => length,
+            _ => 0,
         }
-        Arc::new(builder.finish())
     }
 
     /// A row's fields keep their own values; the row is NULL as its null-rate says.

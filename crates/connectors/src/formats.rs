@@ -24,7 +24,7 @@ pub(crate) const FORMATS: &[Format] = &[
 
 impl Format {
     /// Cuts about the first `rows` rows off a chunk, for sources with a limited rate.
-    pub(crate) fn split_front(_: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
+    pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
         if let Some(parts) = parquet::split_front(chunk, rows).or_else(|| arrow_stream::split_front(chunk, rows)) {
             return parts;
         }

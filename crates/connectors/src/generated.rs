@@ -4,7 +4,7 @@ use crate::connector::ReadySource;
 use crate::{CHUNK_ROWS, Chunk, Decoded, Decoder, Position, Source, SplitReader};
 use arrow_array::types::*;
 use arrow_array::{ArrayRef, ArrowPrimitiveType, PrimitiveArray};
-use millstream_types::{DataType, Diagnostic, Options, TimeUnit};
+use millstream_types::{DataType, Diagnostic, TimeUnit};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -77,7 +77,7 @@ fn first(numbers: &mut Range<u64>, rows: u64) -> Option<(Chunk, u64)> {
 }
 
 /// The first `rows` rows of a chunk, generated as of now.
-pub(crate) fn split_front(_: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
+pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
     first(&mut chunk.payload.downcast_mut::<Rows>()?.numbers, rows)
 }
 

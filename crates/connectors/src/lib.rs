@@ -43,10 +43,7 @@ mod text_chunk;
 mod values;
 
 pub use blackhole::discarding_sink;
-pub use option_table::OptionInfo;
-pub use registry::{
-    check_table_options, connector_names, format_names, is_bounded, open_sink, open_source, options_reference_markdown,
-};
+pub use registry::{check_table_options, is_bounded, open_sink, open_source, options_reference_markdown};
 pub use row::{RowDecoder, record_layout};
 pub use text_chunk::{FileInfo, Framing, TextChunk};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// One option of a connector or a format.
 #[derive(Debug, Clone, Copy)]
-pub struct OptionInfo {
+pub(crate) struct OptionInfo {
     /// Key in `WITH (…)`; a key ending in `.*` stands for all keys below.
     pub key: &'static str,
     /// Default as text; empty when there is none.

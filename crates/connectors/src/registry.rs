@@ -52,8 +52,7 @@ pub fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnosti
     if request.buffer_rows == 0 || request.buffer_rows as u64 > rows {
         request.buffer_rows = rows as usize;
     }
-    let options = request.options.clone();
-    Ok(Box::new(RateLimitedSource::new(open(&request)?, rate, rows, options, split_front)))
+    Ok(Box::new(RateLimitedSource::new(open(&request)?, rate, rows, split_front)))
 }
 
 /// Opens a table for writing.
@@ -78,13 +77,8 @@ pub fn is_bounded(options: &Options) -> bool {
 }
 
 /// Names of all connectors.
-pub fn connector_names() -> impl Iterator<Item = &'static str> {
+fn connector_names() -> impl Iterator<Item = &'static str> {
     CONNECTORS.iter().map(|connector| connector.name)
-}
-
-/// Names of all formats.
-pub fn format_names() -> impl Iterator<Item = &'static str> {
-    FORMATS.iter().map(|format| format.name)
 }
 
 /// The reference of all connectors, formats and options, in Markdown.

@@ -11,7 +11,7 @@ use arrow_array::{
     downcast_primitive_array, make_array, new_empty_array, new_null_array,
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
-use arrow_schema::DataType;
+use arrow_schema::{ArrowError, DataType};
 use std::sync::Arc;
 
 /// Which rows are left.
@@ -50,7 +50,7 @@ impl Survivors {
     }
 
     /// A column of the survivors as one of all rows.
-    pub(crate) fn spread(&self, column: &ArrayRef) -> Result<ArrayRef, String> {
+    pub(crate) fn spread(&self, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         if self.count == self.rows.len() {
             return Ok(column.clone());
         }
@@ -63,42 +63,42 @@ impl Survivors {
                 let children = rows.columns().iter().map(|child| self.spread(child)).collect::<Result<_, _>>()?;
                 let nulls = rows.nulls().map(|nulls| self.spread_validity(nulls)).transpose()?;
                 let rows = StructArray::try_new_with_length(fields.clone(), children, nulls, self.rows.len());
-                Ok(Arc::new(rows.map_err(|e| e.to_string())?))
+                Ok(Arc::new(rows?))
             }
             DataType::List(field) => {
                 let list = column.as_list::<i32>();
                 let (offsets, nulls) = self.spread_offsets(list.offsets(), list.nulls());
                 let list = ListArray::try_new(field.clone(), offsets, list.values().clone(), nulls);
-                Ok(Arc::new(list.map_err(|e| e.to_string())?))
+                Ok(Arc::new(list?))
             }
             DataType::Map(field, is_sorted) => {
                 let map = column.as_map();
                 let (offsets, nulls) = self.spread_offsets(map.offsets(), map.nulls());
                 let map = MapArray::try_new(field.clone(), offsets, map.entries().clone(), nulls, *is_sorted);
-                Ok(Arc::new(map.map_err(|e| e.to_string())?))
+                Ok(Arc::new(map?))
             }
             _ => downcast_primitive_array!(
                 column => self.spread_primitive(column),
-                _ => arrow_select::take::take(column, &self.places, None).map_err(|e| e.to_string()),
+                _ => arrow_select::take::take(column, &self.places, None),
             ),
         }
     }
 
     /// Numbers, run by run: there may be few survivors, and then runs are long.
-    fn spread_primitive<T: ArrowPrimitiveType>(&self, column: &PrimitiveArray<T>) -> Result<ArrayRef, String> {
+    fn spread_primitive<T: ArrowPrimitiveType>(&self, column: &PrimitiveArray<T>) -> Result<ArrayRef, ArrowError> {
         let mut spread = Vec::with_capacity(self.rows.len());
         let ends = self.rows.set_indices().skip(1).chain([self.rows.len()]);
         for (value, end) in column.values().iter().zip(ends) {
             spread.resize(end, *value);
         }
         let nulls = column.nulls().map(|nulls| self.spread_validity(nulls)).transpose()?;
-        let spread = PrimitiveArray::<T>::try_new(spread.into(), nulls).map_err(|e| e.to_string())?;
+        let spread = PrimitiveArray::<T>::try_new(spread.into(), nulls)?;
         Ok(Arc::new(spread.with_data_type(column.data_type().clone())))
     }
 
-    fn spread_validity(&self, nulls: &NullBuffer) -> Result<NullBuffer, String> {
+    fn spread_validity(&self, nulls: &NullBuffer) -> Result<NullBuffer, ArrowError> {
         let valid = BooleanArray::new(nulls.inner().clone(), None);
-        let valid = arrow_select::take::take(&valid, &self.places, None).map_err(|e| e.to_string())?;
+        let valid = arrow_select::take::take(&valid, &self.places, None)?;
         Ok(NullBuffer::new(valid.as_boolean().values().clone()))
     }
 
@@ -132,23 +132,23 @@ impl Survivors {
 }
 
 /// Rows of zero, the empty text, empty collections.
-fn zeros(data_type: &DataType, rows: usize) -> Result<ArrayRef, String> {
+fn zeros(data_type: &DataType, rows: usize) -> Result<ArrayRef, ArrowError> {
     match data_type {
         DataType::Null => Ok(new_null_array(data_type, rows)),
         DataType::Struct(fields) => {
             let children = fields.iter().map(|field| zeros(field.data_type(), rows)).collect::<Result<_, _>>()?;
             let zeros = StructArray::try_new_with_length(fields.clone(), children, None, rows);
-            Ok(Arc::new(zeros.map_err(|e| e.to_string())?))
+            Ok(Arc::new(zeros?))
         }
         DataType::Map(field, is_sorted) => {
             let entries = new_empty_array(field.data_type()).as_struct().clone();
             let zeros = MapArray::try_new(field.clone(), OffsetBuffer::new_zeroed(rows), entries, None, *is_sorted);
-            Ok(Arc::new(zeros.map_err(|e| e.to_string())?))
+            Ok(Arc::new(zeros?))
         }
         _ => {
             // NULLs are kept as zeros.
             let zeros = new_null_array(data_type, rows).into_data().into_builder().nulls(None);
-            zeros.build().map(make_array).map_err(|e| e.to_string())
+            zeros.build().map(make_array)
         }
     }
 }

@@ -44,6 +44,11 @@ impl TextChunk {
     }
 }
 
+/// The place of what is wrong with a file, a topic or the like.
+pub(crate) fn whole(resource: impl Into<String>) -> Place {
+    Place::Data { resource: resource.into(), offset: None, line: None, column: None }
+}
+
 /// Offending text, shortened for a message, with what cannot be printed replaced.
 pub(crate) fn excerpt(text: &[u8]) -> String {
     const LENGTH: usize = 60;

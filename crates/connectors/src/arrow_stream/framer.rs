@@ -74,11 +74,12 @@ enum Found {
 }
 
 /// See the file's description.
+#[derive(Default)]
 pub(crate) struct ArrowFramer {
     info: Arc<FileInfo>,
     /// Bytes before the block.
     offset: u64,
-    at_start: bool,
+    has_begun: bool,
     is_file: bool,
     /// The stream in a file has ended; what follows is its footer.
     in_footer: bool,
@@ -97,18 +98,7 @@ pub(crate) struct ArrowFramer {
 impl ArrowFramer {
     /// A framer at the start of a stream.
     pub(crate) fn new(info: Arc<FileInfo>) -> ArrowFramer {
-        ArrowFramer {
-            info,
-            offset: 0,
-            at_start: true,
-            is_file: false,
-            in_footer: false,
-            context: None,
-            spans: Vec::new(),
-            next: 0,
-            rows: 0,
-            skipped: 0,
-        }
+        ArrowFramer { info, ..ArrowFramer::default() }
     }
 
     /// Counts the rows of a batch; what is left of it behind those that are skipped.
@@ -236,7 +226,7 @@ impl Framer for ArrowFramer {
             self.spans.clear();
             self.next = 0;
         }
-        if self.at_start && self.next == 0 && data[0] == FILE_MAGIC[0] {
+        if !self.has_begun && self.next == 0 && data[0] == FILE_MAGIC[0] {
             let begun = data.len().min(FILE_MAGIC.len());
             if data[..begun] != FILE_MAGIC[..begun] {
                 return Err(self.damaged(0, "it starts with neither FF FF FF FF nor ARROW1"));
@@ -268,7 +258,7 @@ impl Framer for ArrowFramer {
     }
 
     fn chunk(&mut self, data: Buffer) -> Result<Option<Chunk>, Diagnostic> {
-        self.at_start = false;
+        self.has_begun = true;
         let mut batches = Vec::new();
         for span in std::mem::take(&mut self.spans) {
             let batch = self.take(&data, &span)?;

@@ -167,7 +167,7 @@ fn chunks_are_cut_for_a_limited_rate() {
     let decoder = source.decoder();
     let mut whole = source.splits().unwrap()[0].next().unwrap().unwrap();
     let mut parts = Vec::new();
-    while let Some((part, rows)) = crate::format::Format::split_front(&request.options, &mut whole, 2) {
+    while let Some((part, rows)) = crate::format::Format::split_front(&mut whole, 2) {
         let decoded = decoder.decode(part);
         assert_eq!(decoded.rows as u64, rows);
         parts.push(decoded);

@@ -30,7 +30,7 @@ enum Reader {
     Union(Vec<Option<Reader>>),
     Array(Box<Reader>),
     Map(Box<Reader>),
-    Record(Vec<FieldReader>, Vec<usize>),
+    Record(RecordReader),
 }
 
 /// What becomes of a writer's field.
@@ -41,13 +41,19 @@ enum FieldReader {
     Read(usize, Reader),
 }
 
+/// How a record gets into columns or children.
+#[derive(Debug)]
+struct RecordReader {
+    fields: Vec<FieldReader>,
+    /// Those that the writer does not have.
+    absent: Vec<usize>,
+}
+
 /// Reads records of one writer's schema into the columns of a table.
 #[derive(Debug)]
 pub(super) struct AvroRecordReader {
     schema: AvroSchema,
-    fields: Vec<FieldReader>,
-    /// Columns that the writer does not have.
-    absent: Vec<usize>,
+    record: RecordReader,
 }
 
 /// The columns that a query wants.
@@ -120,22 +126,22 @@ impl AvroRecordReader {
         let AvroType::Record(fields) = schema.of(schema.root).clone() else {
             return Err("it is not that of a record".into());
         };
-        let (fields, absent) = field_readers(&schema, &fields, &wanted.fields, 0)?;
-        Ok(AvroRecordReader { schema, fields, absent })
+        let record = record_reader(&schema, &fields, &wanted.fields, 0)?;
+        Ok(AvroRecordReader { schema, record })
     }
 
     fn read(&self, cursor: &mut Cursor<'_>, builders: &mut [ColumnBuilder]) -> Result<(), Fault> {
-        read_fields(&self.schema, &self.fields, &self.absent, cursor, builders)?;
+        self.record.read(&self.schema, cursor, builders)?;
         if cursor.at < cursor.end { Err("something follows the record in its message") } else { Ok(()) }
     }
 }
 
-fn field_readers(
+fn record_reader(
     schema: &AvroSchema,
     writer: &[(String, usize)],
     fields: &[Field],
     level: usize,
-) -> Result<(Vec<FieldReader>, Vec<usize>), String> {
+) -> Result<RecordReader, String> {
     let mut readers = Vec::with_capacity(writer.len());
     for (name, number) in writer {
         readers.push(match fields.iter().position(|field| field.name == *name) {
@@ -148,7 +154,7 @@ fn field_readers(
     }
     let has = |field: &Field| writer.iter().any(|(name, _)| *name == field.name);
     let absent: Vec<usize> = (0..fields.len()).filter(|child| !has(&fields[*child])).collect();
-    Ok((readers, absent))
+    Ok(RecordReader { fields: readers, absent })
 }
 
 fn reader(schema: &AvroSchema, number: usize, data_type: &DataType, level: usize) -> Result<Reader, String> {
@@ -168,10 +174,7 @@ fn reader(schema: &AvroSchema, number: usize, data_type: &DataType, level: usize
             Reader::Union(branches.into_iter().map(Result::ok).collect())
         }
         (AvroType::Null, _) => Reader::Null,
-        (AvroType::Record(writer), D::Row(fields)) => {
-            let (readers, absent) = field_readers(schema, writer, fields, level)?;
-            Reader::Record(readers, absent)
-        }
+        (AvroType::Record(writer), D::Row(fields)) => Reader::Record(record_reader(schema, writer, fields, level)?),
         (AvroType::Array(items), D::Array(element)) => {
             Reader::Array(Box::new(reader(schema, *items, element, level + 1)?))
         }
@@ -211,21 +214,17 @@ fn reader(schema: &AvroSchema, number: usize, data_type: &DataType, level: usize
     })
 }
 
-fn read_fields(
-    schema: &AvroSchema,
-    fields: &[FieldReader],
-    absent: &[usize],
-    cursor: &mut Cursor<'_>,
-    children: &mut [ColumnBuilder],
-) -> Result<(), Fault> {
-    for field in fields {
-        match field {
-            FieldReader::Skip(number) => skip(schema, *number, cursor, 0)?,
-            FieldReader::Read(child, reader) => reader.read(schema, cursor, &mut children[*child])?,
+impl RecordReader {
+    fn read(&self, schema: &AvroSchema, cursor: &mut Cursor<'_>, children: &mut [ColumnBuilder]) -> Result<(), Fault> {
+        for field in &self.fields {
+            match field {
+                FieldReader::Skip(number) => skip(schema, *number, cursor, 0)?,
+                FieldReader::Read(child, reader) => reader.read(schema, cursor, &mut children[*child])?,
+            }
         }
+        self.absent.iter().for_each(|child| children[*child].push_null());
+        Ok(())
     }
-    absent.iter().for_each(|child| children[*child].push_null());
-    Ok(())
 }
 
 impl Reader {
@@ -300,9 +299,9 @@ impl Reader {
                 ends.push(keys.len() as i32);
                 builder.mark_valid();
             }
-            Reader::Record(fields, absent) => {
+            Reader::Record(record) => {
                 let Values::Row(children) = &mut builder.values else { return Err("a record is out of place") };
-                read_fields(schema, fields, absent, cursor, children)?;
+                record.read(schema, cursor, children)?;
                 builder.mark_valid();
             }
         }

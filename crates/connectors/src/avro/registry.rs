@@ -77,17 +77,15 @@ impl Registry {
     fn ask_once(&self, path: &str, body: Option<&Value>) -> Result<(u16, Value), ureq::Error> {
         const CONTENT: &str = "application/vnd.schemaregistry.v1+json";
         let url = format!("{}{path}", self.url);
-        let authorization = self.authorization.as_deref().map(|value| ("Authorization", value));
+        let mut request = ureq::http::Request::builder().uri(url).header("Accept", CONTENT);
+        if let Some(authorization) = &self.authorization {
+            request = request.header("Authorization", authorization);
+        }
         let mut answer = match body {
-            None => {
-                let request = self.agent.get(&url).header("Accept", CONTENT);
-                authorization.into_iter().fold(request, |request, (name, value)| request.header(name, value)).call()?
-            }
+            None => self.agent.run(request.body(())?)?,
             Some(body) => {
-                let request = self.agent.post(&url).header("Accept", CONTENT).header("Content-Type", CONTENT);
-                let request =
-                    authorization.into_iter().fold(request, |request, (name, value)| request.header(name, value));
-                request.send(body.to_string())?
+                let request = request.method("POST").header("Content-Type", CONTENT);
+                self.agent.run(request.body(body.to_string())?)?
             }
         };
         let status = answer.status().as_u16();

@@ -16,8 +16,9 @@
 use super::sink::{Files, Part, Rolling};
 use super::target::{Contents, Sealed, Target, VERIFIED_BYTES, hidden_name, sync_directory, write_error};
 use crate::ended_spans::EndedSpans;
+use crate::text_chunk::whole;
 use crate::{Commit, Encoded, RestoredSink, SinkJob};
-use millstream_types::{Diagnostic, Place, code};
+use millstream_types::{Diagnostic, code};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fs;
@@ -272,8 +273,7 @@ pub(super) fn kind_of(metadata: &fs::Metadata) -> &'static str {
 
 /// The error for output that is not what a checkpoint has left.
 pub(super) fn not_as_left(path: &Path, what: &str) -> Diagnostic {
-    let place = Place::Data { resource: path.to_string_lossy().into_owned(), offset: None, line: None, column: None };
     Diagnostic::new(code::NOT_RECOVERABLE, format!("the output file '{}' {what}", path.display()))
-        .at(place)
+        .at(whole(path.to_string_lossy()))
         .advise("put the file back as the query has left it, or start anew with another state directory and output")
 }

@@ -1,7 +1,7 @@
 //! Which files a `path` option means.
 
 use crate::option_table::option_fault;
-use crate::text_chunk::FileInfo;
+use crate::text_chunk::{FileInfo, whole};
 use millstream_types::{Diagnostic, Place, code};
 use std::fs::{self, Metadata};
 use std::io;
@@ -120,7 +120,6 @@ fn input_file(path: &Path, metadata: &Metadata) -> InputFile {
 
 /// The error for a file that cannot be opened or read.
 pub(crate) fn read_error(resource: &str, error: &io::Error) -> Diagnostic {
-    let place = Place::Data { resource: resource.into(), offset: None, line: None, column: None };
     match error.kind() {
         io::ErrorKind::NotFound => {
             let advice = "check the path; relative paths start at the working directory";
@@ -128,27 +127,25 @@ pub(crate) fn read_error(resource: &str, error: &io::Error) -> Diagnostic {
         }
         io::ErrorKind::PermissionDenied => {
             Diagnostic::new(code::READ_FAILED, format!("'{resource}' must not be read: {error}"))
-                .at(place)
+                .at(whole(resource))
                 .advise("give the user read permission")
         }
-        _ => Diagnostic::new(code::READ_FAILED, format!("reading '{resource}' failed: {error}")).at(place),
+        _ => Diagnostic::new(code::READ_FAILED, format!("reading '{resource}' failed: {error}")).at(whole(resource)),
     }
 }
 
 /// The error for a file that is not the one that was read before.
 pub(super) fn input_replaced(resource: &str, what: &str) -> Diagnostic {
-    let place = Place::Data { resource: resource.into(), offset: None, line: None, column: None };
     let message = format!("the file is not as it was when the checkpoint was taken: {what}");
     Diagnostic::new(code::INPUT_CHANGED, message)
-        .at(place)
+        .at(whole(resource))
         .advise("put the file back as it was, and new rows into new files; or start anew with another state directory")
 }
 
 /// The error for a file that has less than what was read of it before: both in `unit`.
 pub(crate) fn input_changed(resource: &str, has: u64, read: u64, unit: &str) -> Diagnostic {
-    let place = Place::Data { resource: resource.into(), offset: None, line: None, column: None };
     let message = format!("the file has {has} {unit}, but {read} had been read when the checkpoint was taken");
     Diagnostic::new(code::INPUT_CHANGED, message)
-        .at(place)
+        .at(whole(resource))
         .advise("put the file back as it was; new data belong into new files or at the end of this one")
 }

@@ -4,7 +4,8 @@
 //! query is aborted, dropping the [`Target`] removes it. Standard output and devices are written as they are.
 
 use super::checksum::Checksum;
-use millstream_types::{Diagnostic, Place, code};
+use crate::text_chunk::whole;
+use millstream_types::{Diagnostic, code};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -185,10 +186,9 @@ pub fn stdout_error(error: &io::Error) -> Diagnostic {
 
 /// The error for a file that cannot be written.
 pub(crate) fn write_error(resource: &str, error: &io::Error) -> Diagnostic {
-    let place = Place::Data { resource: resource.into(), offset: None, line: None, column: None };
     let closed = error.kind() == io::ErrorKind::BrokenPipe;
     let code = if closed && resource == STDOUT { code::OUTPUT_CLOSED } else { code::WRITE_FAILED };
-    let diagnostic = Diagnostic::new(code, format!("writing '{resource}' failed: {error}")).at(place);
+    let diagnostic = Diagnostic::new(code, format!("writing '{resource}' failed: {error}")).at(whole(resource));
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             diagnostic.advise("free some space; nothing half-written is visible")

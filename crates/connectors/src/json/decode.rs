@@ -7,7 +7,7 @@
 //! Bad records: bytes that are not JSON make a record malformed. With `json.ignore-parse-errors` malformed records are
 //! skipped and counted, and a value of the wrong type is NULL, as in Flink; without it the first of either ends the query.
 
-use super::keys::{KeyTable, Meaning, START};
+use super::keys::{KeyTable, START};
 use super::scan::{self, Malformed, byte, skip_space, skip_value, string_end, unescape};
 use super::value::{Shape, ValueReader};
 use crate::format::RecordDecoder;
@@ -409,8 +409,8 @@ impl<'a> JsonDecoding<'a> {
             let (meaning, behind) = self.objects[object].keys.read(reader.text, at, &mut previous)?;
             let value = skip_space(data, behind);
             let end = match meaning {
-                Meaning::Unwanted => skip_value(data, value, 0)?,
-                Meaning::Field(field) => self.target(reader, &plan.objects[object].fields[field].1, value)?,
+                None => skip_value(data, value, 0)?,
+                Some(field) => self.target(reader, &plan.objects[object].fields[field].1, value)?,
             };
             match scan::member_end(data, end)? {
                 (next, false) => at = next,

@@ -5,7 +5,7 @@
 //! base64.
 
 use super::decode::{JsonFailure, Remedy, Rules, string_text};
-use super::keys::{KeyTable, Meaning, START};
+use super::keys::{KeyTable, START};
 use super::scan::{self, byte, skip_space, skip_value};
 use crate::text_chunk::excerpt;
 use crate::values::{ColumnBuilder, Values};
@@ -214,8 +214,8 @@ impl ValueReader<'_> {
                 let (meaning, behind) = keys.read(self.text, at, &mut previous)?;
                 let value = skip_space(data, behind);
                 let end = match meaning {
-                    Meaning::Unwanted => skip_value(data, value, 0)?,
-                    Meaning::Field(i) => {
+                    None => skip_value(data, value, 0)?,
+                    Some(i) => {
                         if columns[i].len() > rows {
                             columns[i].truncate(rows);
                         }

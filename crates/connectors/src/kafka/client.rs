@@ -2,7 +2,8 @@
 
 use super::{CONNECT_TIMEOUT, properties};
 use crate::locked;
-use millstream_types::{Diagnostic, Options, Place, code};
+use crate::text_chunk::whole;
+use millstream_types::{Diagnostic, Options, code};
 use rdkafka::ClientConfig;
 use rdkafka::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
@@ -119,7 +120,7 @@ pub(super) fn unreachable(what: &str, servers: &str, error: &KafkaError, trouble
     let reason = last.as_ref().map_or_else(|| error.to_string(), |(_, reason)| reason.clone());
     let code = last.map(|(code, _)| code).or(error.rdkafka_error_code());
     let message = format!("{what} cannot be asked of the brokers '{servers}': {reason}");
-    Diagnostic::new(code::CONNECTION_FAILED, message).at(place(servers)).advise(advice(code, &reason))
+    Diagnostic::new(code::CONNECTION_FAILED, message).at(whole(servers)).advise(advice(code, &reason))
 }
 
 /// What to do when brokers cannot be used.
@@ -140,11 +141,6 @@ fn advice(code: Option<RDKafkaErrorCode>, reason: &str) -> &'static str {
         }
         _ => "check 'properties.bootstrap.servers', and that the brokers run; 'connect.timeout' says how long is tried",
     }
-}
-
-/// The place of messages about brokers, topics or partitions.
-pub(super) fn place(resource: &str) -> Place {
-    Place::Data { resource: resource.to_string(), offset: None, line: None, column: None }
 }
 
 /// Makes a client.

@@ -1,6 +1,6 @@
 //! Chunks of messages → columns: of values, of keys, and metadata; and what becomes of bad messages.
 
-use super::dead_letters::{DeadLetter, DeadLetters};
+use super::dead_letters::DeadLetters;
 use super::fields::{MessagePart, MessageParts};
 use super::metadata::{self, Envelopes};
 use super::reader::Wants;
@@ -187,12 +187,12 @@ impl KafkaDecoder {
                 Policy::Skip => *skipped += 1,
                 Policy::DeadLetters(_) => {
                     *skipped += 1;
-                    letters.push(DeadLetter::new(chunk, message, &failure));
+                    letters.push((message, failure));
                 }
             }
         }
         if let Policy::DeadLetters(target) = &self.policy {
-            target.write(&letters)?;
+            target.write(chunk, &letters)?;
         }
         Ok(bad)
     }

@@ -1,8 +1,9 @@
 //! Looks for new partitions while a query runs, for the splits that are in reserve.
 
-use super::client::{Cluster, place};
+use super::client::Cluster;
 use super::topics::{Partition, Topics};
 use crate::locked;
+use crate::text_chunk::whole;
 use millstream_types::{Diagnostic, code};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Mutex;
@@ -71,6 +72,6 @@ fn too_many(state: &DiscoveryState) -> Diagnostic {
     let message =
         format!("there are more new partitions than splits in reserve ({}): {}", state.spares, names.join(", "));
     Diagnostic::new(code::READ_FAILED, message)
-        .at(place(&names[0]))
+        .at(whole(&names[0]))
         .advise("run the query again; it begins with all partitions that are there")
 }

@@ -22,16 +22,13 @@ pub(super) type Headers = Vec<(String, Option<Vec<u8>>)>;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Envelopes {
     pub offsets: Vec<i64>,
-    pub timestamps: Vec<Time>,
+    /// When each was made or came to its broker, if that is known.
+    pub timestamps: Vec<Timestamp>,
     /// Empty unless asked for.
     pub leader_epochs: Vec<i32>,
     /// Empty unless asked for.
     pub headers: Vec<Headers>,
 }
-
-/// When a message was made or came to its broker: milliseconds since the epoch, if it is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Time(pub Timestamp);
 
 impl Envelopes {
     /// Some of them.
@@ -82,11 +79,11 @@ pub(super) fn column(
             Arc::new(Int32Array::from_iter(rows().map(epoch)))
         }
         "timestamp" => {
-            let times = rows().map(|row| envelopes.timestamps[row].0.to_millis());
+            let times = rows().map(|row| envelopes.timestamps[row].to_millis());
             Arc::new(TimestampMillisecondArray::from_iter(times))
         }
         "timestamp-type" => {
-            let kind = |row: usize| match envelopes.timestamps[row].0 {
+            let kind = |row: usize| match envelopes.timestamps[row] {
                 Timestamp::NotAvailable => "NoTimestampType",
                 Timestamp::CreateTime(_) => "CreateTime",
                 Timestamp::LogAppendTime(_) => "LogAppendTime",

@@ -1,8 +1,9 @@
 //! Where reading starts and ends: `scan.startup.*` and `scan.bounded.*` as offsets of partitions.
 
-use super::client::{Cluster, place};
+use super::client::Cluster;
 use super::topics::Partition;
 use crate::option_table::option_fault;
+use crate::text_chunk::whole;
 use millstream_types::{Diagnostic, Options, code};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, KafkaResult};
@@ -187,7 +188,7 @@ impl TopicExtent {
 fn no_committed(partition: &Partition) -> Diagnostic {
     let message = format!("the group has committed no offset of {partition}");
     Diagnostic::new(code::READ_FAILED, message)
-        .at(place(&partition.to_string()))
+        .at(whole(&partition.to_string()))
         .advise("set 'properties.auto.offset.reset' to 'earliest' or 'latest', or another 'scan.startup.mode'")
 }
 

@@ -1,9 +1,11 @@
 //! A producer whose deliveries are counted: it blocks while its queue is full, and knows when all is delivered.
 
 use super::CONNECT_TIMEOUT;
-use super::client::{Trouble, create, place, reason};
+use super::client::{Trouble, create, reason};
 use super::properties::default;
+use super::record::Record;
 use crate::locked;
+use crate::text_chunk::whole;
 use millstream_types::{Diagnostic, Options, code};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
@@ -18,18 +20,6 @@ use std::time::{Duration, Instant};
 const MOMENT: Duration = Duration::from_millis(20);
 /// How long a topic is looked for that is not there: brokers may create it when they are asked for it.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// A message to be sent.
-pub(super) struct Outgoing<'a> {
-    pub topic: &'a str,
-    /// `None`: by the key, or any.
-    pub partition: Option<i32>,
-    pub key: Option<&'a [u8]>,
-    pub value: Option<&'a [u8]>,
-    /// Milliseconds since the epoch; `None`: now.
-    pub timestamp: Option<i64>,
-    pub headers: Vec<(String, Option<Vec<u8>>)>,
-}
 
 /// See the file's description.
 pub(super) struct Producer {
@@ -116,7 +106,7 @@ impl Producer {
                         Some((count, None)) if count > 0 => return Ok(count as i32),
                         Some((_, Some(RDKafkaErrorCode::TopicAuthorizationFailed))) => {
                             let message = format!("the user may not write the topic '{topic}'");
-                            return Err(Diagnostic::new(code::WRITE_FAILED, message).at(place(topic)));
+                            return Err(Diagnostic::new(code::WRITE_FAILED, message).at(whole(topic)));
                         }
                         _ if start.elapsed() > PATIENCE.min(timeout) => return Err(super::topics::no_topic(topic)),
                         _ => None,
@@ -134,10 +124,11 @@ impl Producer {
         }
     }
 
-    /// Hands a message to the client; waits while its queue is full. Fails if an earlier message was lost.
-    pub(super) fn send(&self, message: &Outgoing<'_>) -> Result<(), Diagnostic> {
-        let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(message.topic);
-        (record.partition, record.key, record.payload) = (message.partition, message.key, message.value);
+    /// Hands a message to the client; waits while its queue is full. Fails if an earlier message was lost. Without a `partition` the
+    /// message goes to that of its key, or any.
+    pub(super) fn send(&self, topic: &str, partition: Option<i32>, message: &Record<'_>) -> Result<(), Diagnostic> {
+        let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(topic);
+        (record.partition, record.key, record.payload) = (partition, message.key, message.value);
         record.timestamp = message.timestamp;
         if !message.headers.is_empty() {
             let headers = OwnedHeaders::new_with_capacity(message.headers.len());
@@ -156,7 +147,7 @@ impl Producer {
                 Err((error, record)) => {
                     let size = record.payload.map_or(0, <[u8]>::len) + record.key.map_or(0, <[u8]>::len);
                     self.state(|state| state.pending -= 1)?;
-                    return Err(self.lost(&error, message.topic, size));
+                    return Err(self.lost(&error, topic, size));
                 }
             }
             self.wait()?;
@@ -246,7 +237,7 @@ fn lost(error: &KafkaError, topic: &str, size: usize, trouble: &Trouble) -> Diag
             "see the brokers' logs, and the user's rights",
         ),
     };
-    Diagnostic::new(code::WRITE_FAILED, message).at(place(topic)).advise(advice)
+    Diagnostic::new(code::WRITE_FAILED, message).at(whole(topic)).advise(advice)
 }
 
 /// Whether brokers listen to a younger producer of the same transactional id, or hold the transaction for dead.

@@ -4,13 +4,14 @@
 //! size: so chunks grow with the rate by themselves. Brokers that go away are waited for: the client connects again and
 //! goes on where it was.
 
-use super::client::{KafkaConsumer, Trouble, create, is_refusal, place, reason};
+use super::client::{KafkaConsumer, Trouble, create, is_refusal, reason};
 use super::decode::KafkaChunk;
-use super::metadata::{Envelopes, Headers, Time};
+use super::metadata::{Envelopes, Headers};
 use super::offsets::{PartitionExtent, Reset};
 use super::source::SharedByReaders;
 use super::topics::Partition;
 use crate::messages::MessagesBuilder;
+use crate::text_chunk::whole;
 use crate::{CHUNK_BYTES, Chunk, Position, SplitReader};
 use millstream_types::{Diagnostic, code};
 use rdkafka::Message;
@@ -252,7 +253,7 @@ impl Reading {
             }
             _ => return Ok(()),
         };
-        Err(diagnostic.at(place(&name)))
+        Err(diagnostic.at(whole(&name)))
     }
 }
 
@@ -286,7 +287,7 @@ impl MessageBatch {
             self.envelopes.leader_epochs.push(leader_epoch(message));
         }
         self.envelopes.offsets.push(message.offset());
-        self.envelopes.timestamps.push(Time(message.timestamp()));
+        self.envelopes.timestamps.push(message.timestamp());
     }
 }
 

@@ -85,11 +85,11 @@ fn milliseconds(column: &ArrayRef) -> Result<ArrayRef, Diagnostic> {
 }
 
 /// A message to be.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     pub key: Option<&'a [u8]>,
     pub value: Option<&'a [u8]>,
-    /// Milliseconds since the epoch.
+    /// Milliseconds since the epoch; `None`: now.
     pub timestamp: Option<i64>,
     pub headers: Headers,
 }

@@ -1,8 +1,8 @@
 //! The sink: rows are produced as messages, by one client.
 
-use super::producer::{Outgoing, Producer};
+use super::producer::Producer;
 use super::properties::client_config;
-use super::record::{Record, RecordEncoder, records};
+use super::record::{RecordEncoder, records};
 use super::transactions::TransactionalSink;
 use super::{GUARANTEE, PARTITIONER};
 use crate::{Encoded, Encoder, Sink, SinkRequest};
@@ -80,9 +80,9 @@ impl Route {
             self.count = producer.partitions(&self.topic, options)?;
             self.counted = Instant::now();
         }
-        for Record { key, value, timestamp, headers } in records(&piece)? {
+        for record in records(&piece)? {
             let partition = self.partition();
-            producer.send(&Outgoing { topic: &self.topic, partition, key, value, timestamp, headers })?;
+            producer.send(&self.topic, partition, &record)?;
         }
         Ok(())
     }

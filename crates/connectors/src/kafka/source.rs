@@ -134,7 +134,7 @@ fn commit_interval(options: &Options) -> Result<Option<Duration>, Diagnostic> {
 }
 
 /// Cuts about the first `rows` messages off a chunk, for sources with a limited rate.
-pub(super) fn split_front(_: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
+pub(super) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
     let rest = chunk.payload.downcast_mut::<KafkaChunk>()?;
     let front = rest.split_front(usize::try_from(rows).unwrap_or(usize::MAX))?;
     let count = front.values.len() as u64;

@@ -4,8 +4,10 @@
 //! the number of the checkpoint. So it is seen if, and only if, the rows of the span are. The topic is compacted.
 
 use super::TOKEN_TOPIC;
-use super::client::{Cluster, Trouble, create, place};
-use super::producer::Outgoing;
+use super::client::{Cluster, Trouble, create};
+use super::producer::Producer;
+use super::record::Record;
+use crate::text_chunk::whole;
 use millstream_types::{Diagnostic, Options, code};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::consumer::Consumer;
@@ -42,17 +44,18 @@ impl Tokens {
         Tokens { topic, key, config, options: options.clone() }
     }
 
-    /// The message with a token; `None` takes tokens back.
-    pub(super) fn message<'a>(&'a self, checkpoint: Option<&'a str>) -> Outgoing<'a> {
-        let (key, value) = (Some(self.key.as_bytes()), checkpoint.map(str::as_bytes));
-        Outgoing { topic: &self.topic, partition: None, key, value, timestamp: None, headers: Vec::new() }
+    /// Sends a token; `None` takes tokens back.
+    pub(super) fn send(&self, producer: &Producer, checkpoint: Option<u64>) -> Result<(), Diagnostic> {
+        let value = checkpoint.map(|checkpoint| checkpoint.to_string());
+        let (key, value) = (Some(self.key.as_bytes()), value.as_deref().map(str::as_bytes));
+        producer.send(&self.topic, None, &Record { key, value, ..Record::default() })
     }
 
     /// Creates the topic unless it is there.
     pub(super) fn create_topic(&self) -> Result<(), Diagnostic> {
         let failed = |what: String| {
             Diagnostic::new(code::WRITE_FAILED, format!("the topic '{}' cannot be created: {what}", self.topic))
-                .at(place(&self.topic))
+                .at(whole(&self.topic))
                 .advise("create it: kafka-topics.sh --create --topic … --partitions 1 --config cleanup.policy=compact")
         };
         let cluster = Cluster::open(&self.options, &self.config)?;
@@ -94,7 +97,7 @@ impl Tokens {
         }
         let failed = |what: &str| {
             Diagnostic::new(code::READ_FAILED, format!("the topic '{}' cannot be read: {what}", self.topic))
-                .at(place(&self.topic))
+                .at(whole(&self.topic))
         };
         cluster.consumer.assign(&list).map_err(|e| failed(&e.to_string()))?;
         let (mut last, mut open, mut heard) = (None, partitions.len(), Instant::now());

@@ -1,7 +1,8 @@
 //! Which topics and partitions a table reads.
 
-use super::client::{Cluster, place};
+use super::client::Cluster;
 use crate::option_table::both_given;
+use crate::text_chunk::whole;
 use millstream_types::{Diagnostic, Options, code};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -122,7 +123,7 @@ fn of_topic(cluster: &Cluster, name: &str, start: Instant) -> Result<Vec<Partiti
             (Some(topic), None) if !topic.partitions().is_empty() => return Ok(partitions_of(topic)),
             (_, Some(RDKafkaErrorCode::TopicAuthorizationFailed)) => {
                 let message = format!("the user may not read the topic '{name}'");
-                return Err(Diagnostic::new(code::READ_FAILED, message).at(place(name)));
+                return Err(Diagnostic::new(code::READ_FAILED, message).at(whole(name)));
             }
             (_, Some(RDKafkaErrorCode::InvalidTopic)) => return Err(no_topic(name)),
             _ if start.elapsed() > PATIENCE => return Err(no_topic(name)),
@@ -134,6 +135,6 @@ fn of_topic(cluster: &Cluster, name: &str, start: Instant) -> Result<Vec<Partiti
 /// The error for a topic that does not exist.
 pub(super) fn no_topic(name: &str) -> Diagnostic {
     Diagnostic::new(code::READ_FAILED, format!("there is no topic '{name}'"))
-        .at(place(name))
+        .at(whole(name))
         .advise("check the option 'topic', or create it: kafka-topics.sh --create --topic …")
 }

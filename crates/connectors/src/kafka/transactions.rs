@@ -11,12 +11,13 @@
 //! cannot be committed at once, and a crash between them could be neither undone nor made good. Each sink ends its part of the
 //! span where the cut comes by; the transaction is complete when all have, and whichever [`Commit`] comes first commits it.
 
-use super::client::{place, reason};
+use super::client::reason;
 use super::producer::{Producer, fenced, is_fenced};
 use super::sink::Route;
 use super::tokens::Tokens;
 use super::{CONNECT_TIMEOUT, GUARANTEE, ID_PREFIX};
 use crate::option_table::option_fault;
+use crate::text_chunk::whole;
 use crate::{Commit, Committed, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, locked};
 use millstream_types::{Diagnostic, Options, code};
 use rdkafka::ClientConfig;
@@ -215,7 +216,7 @@ impl Sink for TransactionalSink {
             // A job of this name has been there before; its tokens must not count for this one.
             let first = &joined.turns[0];
             first.begin(self.timeout)?;
-            first.producer.send(&joined.tokens.message(None))?;
+            joined.tokens.send(&first.producer, None)?;
             first.commit(self.timeout)?;
             *last = None;
             return Ok(());
@@ -225,7 +226,7 @@ impl Sink for TransactionalSink {
             "the sink has committed checkpoint {last} last, so the job cannot go on from checkpoint {}",
             wanted.or(job.resumes).unwrap_or_default()
         );
-        Err(Diagnostic::new(code::NOT_RECOVERABLE, message).at(place(&self.route.topic)).advise(
+        Err(Diagnostic::new(code::NOT_RECOVERABLE, message).at(whole(&self.route.topic)).advise(
             "recover from the checkpoint that was committed, or start the job anew with another state directory",
         ))
     }
@@ -266,8 +267,7 @@ impl Commit for Transaction {
         turn.producer.flush()?;
         let before = locked(&turn.state).prepared.replace(self.checkpoint);
         if before != Some(self.checkpoint) {
-            let token = self.checkpoint.to_string();
-            turn.producer.send(&self.job.tokens.message(Some(&token)))?;
+            self.job.tokens.send(&turn.producer, Some(self.checkpoint))?;
             turn.producer.flush()?;
         }
         Ok(json!({ "checkpoint": self.checkpoint }))

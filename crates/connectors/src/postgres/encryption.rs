@@ -15,6 +15,7 @@ use percent_encoding::percent_decode_str;
 use postgres::config::SslMode;
 use postgres::{Client, Config, NoTls};
 use postgres_native_tls::MakeTlsConnector;
+use std::collections::BTreeMap;
 use std::fs;
 
 /// See the file's description.
@@ -32,14 +33,9 @@ enum Mode {
     VerifyFull,
 }
 
-/// What the URL says.
+/// The parameters of the URL that are about encryption, by name.
 #[derive(Default)]
-struct Parameters {
-    mode: Option<String>,
-    authorities: Option<String>,
-    certificate: Option<String>,
-    key: Option<String>,
-}
+struct Parameters(BTreeMap<&'static str, String>);
 
 impl Encryption {
     /// What a URL asks for, and the URL without it.
@@ -51,16 +47,13 @@ impl Encryption {
         for parameter in query.split('&') {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             let value = percent_decode_str(value).decode_utf8_lossy().into_owned();
-            match name {
-                "sslmode" => parameters.mode = Some(value),
+            match ["sslmode", "sslrootcert", "sslcert", "sslkey"].into_iter().find(|known| *known == name) {
+                Some(known) => drop(parameters.0.insert(known, value)),
                 // As drivers for Java have it.
-                "ssl" if value == "true" => {
-                    parameters.mode.get_or_insert("verify-full".into());
+                None if (name, &value[..]) == ("ssl", "true") => {
+                    parameters.0.entry("sslmode").or_insert("verify-full".into());
                 }
-                "sslrootcert" => parameters.authorities = Some(value),
-                "sslcert" => parameters.certificate = Some(value),
-                "sslkey" => parameters.key = Some(value),
-                _ => others.push(parameter),
+                None => others.push(parameter),
             }
         }
         let separator = if others.is_empty() { "" } else { "?" };
@@ -97,10 +90,12 @@ pub(super) fn refused(server: &str, reason: &str) -> Diagnostic {
 
 impl Parameters {
     fn encryption(self) -> Result<Encryption, Diagnostic> {
-        let mode = match self.mode.as_deref() {
+        let value = |name| self.0.get(name).map(String::as_str);
+        let authorities = value("sslrootcert");
+        let mode = match value("sslmode") {
             None | Some("prefer") => Mode::Prefer,
             Some("disable") => Mode::Disable,
-            Some("require") if self.authorities.is_some() => Mode::VerifyCa,
+            Some("require") if authorities.is_some() => Mode::VerifyCa,
             Some("require") => Mode::Require,
             Some("verify-ca") => Mode::VerifyCa,
             Some("verify-full") => Mode::VerifyFull,
@@ -112,7 +107,7 @@ impl Parameters {
         let mut builder = TlsConnector::builder();
         builder.danger_accept_invalid_certs(!matches!(mode, Mode::VerifyCa | Mode::VerifyFull));
         builder.danger_accept_invalid_hostnames(mode != Mode::VerifyFull);
-        if let Some(file) = &self.authorities {
+        if let Some(file) = authorities {
             builder.disable_built_in_roots(true);
             for authority in Certificate::stack_from_pem(&read("sslrootcert", file)?)
                 .map_err(|e| unusable("sslrootcert", file, &e.to_string()))?
@@ -120,7 +115,7 @@ impl Parameters {
                 builder.add_root_certificate(authority);
             }
         }
-        match (&self.certificate, &self.key) {
+        match (value("sslcert"), value("sslkey")) {
             (Some(certificate), Some(key)) => {
                 let (chain, secret) = (read("sslcert", certificate)?, read("sslkey", key)?);
                 let identity = Identity::from_pkcs8(&chain, &secret);

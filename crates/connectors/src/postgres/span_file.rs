@@ -2,7 +2,8 @@
 //! is prepared.
 
 use crate::filesystem::{sync_directory, write_error};
-use millstream_types::{Diagnostic, Place, code};
+use crate::text_chunk::whole;
+use millstream_types::{Diagnostic, code};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -14,6 +15,7 @@ use xxhash_rust::xxh3::Xxh3;
 const MEMORY_BYTES: usize = 4 << 20;
 
 /// A span that is being written.
+#[derive(Default)]
 pub(super) struct SpanRows {
     directory: PathBuf,
     /// What the names of files start with.
@@ -41,15 +43,7 @@ pub(super) struct DurableSpan {
 impl SpanRows {
     /// No rows yet; files get names that start with `prefix`.
     pub(super) fn new(directory: &Path, prefix: &str) -> SpanRows {
-        SpanRows {
-            directory: directory.to_path_buf(),
-            prefix: prefix.to_string(),
-            memory: Vec::new(),
-            file: None,
-            rows: 0,
-            bytes: 0,
-            checksum: Xxh3::new(),
-        }
+        SpanRows { directory: directory.to_path_buf(), prefix: prefix.to_string(), ..SpanRows::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -130,11 +124,9 @@ impl DurableSpan {
     }
 
     fn damaged(&self, path: &Path, what: &str) -> Diagnostic {
-        let place =
-            Place::Data { resource: path.to_string_lossy().into_owned(), offset: None, line: None, column: None };
         let rows = self.rows;
         let message = format!("the file with {rows} rows of checkpoint {} for PostgreSQL {what}", self.checkpoint);
-        Diagnostic::new(code::CHECKPOINT_DAMAGED, message).at(place)
+        Diagnostic::new(code::CHECKPOINT_DAMAGED, message).at(whole(path.to_string_lossy()))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::MODE;
 use crate::locked;
+use crate::text_chunk::whole;
 use millstream_types::{Diagnostic, Options, Place, code};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -22,13 +23,8 @@ pub(super) struct Endpoint {
     port: u16,
     /// `None` waits for ever.
     timeout: Option<Duration>,
-    side: Side,
-}
-
-#[derive(Debug)]
-enum Side {
-    Client,
-    Server(Mutex<Door>),
+    /// Of a server.
+    door: Option<Mutex<Door>>,
 }
 
 /// What a server listens with; closed when everyone has come, so that nobody waits in vain.
@@ -59,10 +55,10 @@ impl Endpoint {
             Some(_) => Some(options.duration("connect.timeout", Duration::ZERO)?),
             None => default,
         };
-        let mut endpoint = Endpoint { host, port, timeout, side: Side::Client };
+        let mut endpoint = Endpoint { host, port, timeout, door: None };
         if is_server {
             let listener = endpoint.listen()?;
-            endpoint.side = Side::Server(Mutex::new(Door { listener: Some(listener), wanted: connections }));
+            endpoint.door = Some(Mutex::new(Door { listener: Some(listener), wanted: connections }));
         }
         Ok(endpoint)
     }
@@ -73,27 +69,23 @@ impl Endpoint {
         if host.contains(':') { format!("[{host}]:{}", self.port) } else { format!("{host}:{}", self.port) }
     }
 
-    /// The place of messages.
-    pub(super) fn place(&self) -> Place {
-        Place::Data { resource: self.name(), offset: None, line: None, column: None }
-    }
-
     fn listen(&self) -> Result<TcpListener, Diagnostic> {
         let listener = TcpListener::bind((self.host.as_str(), self.port)).and_then(|listener| {
             listener.set_nonblocking(true)?;
             Ok(listener)
         });
         listener.map_err(|e| {
-            Diagnostic::new(code::LISTEN_FAILED, format!("cannot listen on '{}': {e}", self.name())).at(self.place())
+            Diagnostic::new(code::LISTEN_FAILED, format!("cannot listen on '{}': {e}", self.name()))
+                .at(whole(self.name()))
         })
     }
 
     /// Looks a moment for a connection; `None` if there is none yet. `since` is when the wait has begun.
     pub(super) fn connection(&self, since: Instant) -> Result<Option<TcpStream>, Diagnostic> {
         let left = self.timeout.map(|timeout| timeout.saturating_sub(since.elapsed()));
-        match &self.side {
-            Side::Client => self.connect(left.unwrap_or(Duration::MAX)),
-            Side::Server(door) => self.accept(door, left),
+        match &self.door {
+            None => self.connect(left.unwrap_or(Duration::MAX)),
+            Some(door) => self.accept(door, left),
         }
     }
 
@@ -115,7 +107,7 @@ impl Endpoint {
         }
         if left.is_zero() {
             let message = format!("no connection to '{}': {failure}", self.name());
-            return Err(Diagnostic::new(code::CONNECTION_FAILED, message).at(self.place()));
+            return Err(Diagnostic::new(code::CONNECTION_FAILED, message).at(whole(self.name())));
         }
         std::thread::sleep(MOMENT.min(left));
         Ok(None)
@@ -141,14 +133,14 @@ impl Endpoint {
                 Err(e) if is_wait(&e) || e.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(e) => {
                     let message = format!("no connection can be taken on '{}': {e}", self.name());
-                    return Err(Diagnostic::new(code::CONNECTION_FAILED, message).at(self.place()));
+                    return Err(Diagnostic::new(code::CONNECTION_FAILED, message).at(whole(self.name())));
                 }
             }
             drop(door);
             if left.is_some_and(|left| left.is_zero()) {
                 let message = format!("nobody has connected to '{}' in time", self.name());
                 return Err(Diagnostic::new(code::CONNECTION_FAILED, message)
-                    .at(self.place())
+                    .at(whole(self.name()))
                     .advise("start the other side, or raise 'connect.timeout'"));
             }
             if Instant::now() >= until {

@@ -4,6 +4,7 @@ use super::STALL;
 use super::endpoint::{Endpoint, is_wait};
 use super::source::no_stream;
 use crate::format::{Format, StreamOutput};
+use crate::text_chunk::whole;
 use crate::{Encoded, Encoder, Sink, SinkRequest};
 use millstream_types::{Diagnostic, code};
 use std::io::{self, Write};
@@ -55,7 +56,7 @@ impl SocketSink {
     }
 
     fn failed(&self, error: &io::Error) -> Diagnostic {
-        let place = self.endpoint.place();
+        let place = whole(self.endpoint.name());
         if is_wait(error) {
             let message = format!("the peer of '{}' has taken nothing for {:?}", self.endpoint.name(), self.stall);
             return Diagnostic::new(code::WRITE_FAILED, message)
