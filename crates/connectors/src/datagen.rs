@@ -11,7 +11,7 @@ use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, Sourc
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, Decimal128Array, Float32Array, Float64Array, StructArray};
 use arrow_buffer::NullBuffer;
-use millstream_types::{DataType, Diagnostic, Field, Options, TimeUnit, code};
+use millstream_types::{DataType, Diagnostic, Field, Options, code};
 use std::sync::Arc;
 
 option_list! {
@@ -286,11 +286,7 @@ impl Generated {
                 let stored = |n: i64| match data_type {
                     DataType::Date => n.div_euclid(DAY_MS),
                     DataType::Time(_) => n.rem_euclid(DAY_MS),
-                    DataType::Timestamp(_) | DataType::TimestampLtz(_) => match data_type.time_unit() {
-                        TimeUnit::Milli => n,
-                        TimeUnit::Micro => n.saturating_mul(1_000),
-                        TimeUnit::Nano => n.saturating_mul(1_000_000),
-                    },
+                    _ if data_type.is_timestamp() => n.saturating_mul(data_type.time_unit().per_second() / 1_000),
                     _ => n,
                 };
                 integers(data_type, self.integers(seed, rows).map(|value| value.map(stored)))

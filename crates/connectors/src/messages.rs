@@ -155,26 +155,24 @@ impl DecodedMessages {
     /// Leaves out the rows that have a fault.
     pub(crate) fn check(&mut self, fault: impl Fn(&[ArrayRef], usize) -> Option<Diagnostic>) -> Result<(), Diagnostic> {
         let faults: Vec<Option<Diagnostic>> = (0..self.rows.len()).map(|row| fault(&self.columns, row)).collect();
-        if faults.iter().all(Option::is_none) {
-            return Ok(());
-        }
-        let mut kept = Vec::new();
-        for ((row, message), fault) in self.rows.iter().enumerate().zip(faults) {
-            match fault {
-                None => kept.push(row as u32),
-                Some(fault) => self.failures.push((*message as usize, fault)),
-            }
-        }
+        let is_good: Vec<bool> = faults.iter().map(Option::is_none).collect();
+        let failures = self.rows.iter().zip(faults).filter_map(|(message, fault)| Some((*message as usize, fault?)));
+        self.failures.extend(failures);
         self.failures.sort_by_key(|(message, _)| *message);
-        self.keep(kept)
+        self.retain(|row, _| is_good[row])
     }
 
-    /// Leaves out all rows but these.
-    pub(crate) fn keep(&mut self, rows: Vec<u32>) -> Result<(), Diagnostic> {
-        self.rows = rows.iter().map(|row| self.rows[*row as usize]).collect();
-        let rows = UInt32Array::from(rows);
+    /// Leaves out all rows but those that are kept, by their numbers and those of their messages.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(usize, u32) -> bool) -> Result<(), Diagnostic> {
+        let (kept, messages): (Vec<u32>, Vec<u32>) =
+            (0..).zip(self.rows.iter().copied()).filter(|(row, message)| is_kept(*row as usize, *message)).unzip();
+        if kept.len() == self.rows.len() {
+            return Ok(());
+        }
+        self.rows = messages;
+        let kept = UInt32Array::from(kept);
         for column in &mut self.columns {
-            *column = arrow_select::take::take(column, &rows, None)
+            *column = arrow_select::take::take(column, &kept, None)
                 .map_err(|e| Diagnostic::bug(format!("rows that were decoded are not there: {e}")))?;
         }
         Ok(())

@@ -304,9 +304,6 @@ pub(super) fn place(info: &FileInfo, offset: Option<u64>, column: Option<String>
 
 /// The error for bytes that make no sense.
 pub(super) fn damaged(info: &FileInfo, offset: u64, what: &str) -> Diagnostic {
-    Diagnostic::new(code::MALFORMED_FILE, format!("the input is damaged or no Arrow stream: {what}")).at(place(
-        info,
-        Some(offset),
-        None,
-    ))
+    let message = format!("the input is damaged or no Arrow stream: {what}");
+    Diagnostic::new(code::MALFORMED_FILE, message).at(place(info, Some(offset), None))
 }

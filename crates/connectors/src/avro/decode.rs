@@ -10,7 +10,7 @@ use crate::fit::{self, Wanted};
 use crate::messages::{DecodedMessages, Messages, failure, missing};
 use crate::values::{ColumnBuilder, Values};
 use arrow_array::{Array, ArrayRef};
-use millstream_types::{DataType, Diagnostic, Field, TimeUnit, code};
+use millstream_types::{DataType, Diagnostic, Field, code};
 use std::sync::Arc;
 
 /// How a value of the writer gets into a column.
@@ -183,11 +183,7 @@ fn reader(schema: &AvroSchema, number: usize, data_type: &DataType, level: usize
         }
         (AvroType::Enum(symbols), D::Char(_) | D::Varchar(_)) => Reader::Enum(symbols.clone()),
         (AvroType::Logical(Logical::Timestamp(per_second), _), D::Timestamp(_) | D::TimestampLtz(_)) => {
-            let target = match data_type.time_unit() {
-                TimeUnit::Milli => 1_000,
-                TimeUnit::Micro => 1_000_000,
-                TimeUnit::Nano => 1_000_000_000,
-            };
+            let target = data_type.time_unit().per_second();
             Reader::Timestamp((target / per_second).max(1), (per_second / target).max(1))
         }
         (AvroType::Logical(Logical::TimeMicros, _), D::Time(_)) => Reader::TimeMicros,

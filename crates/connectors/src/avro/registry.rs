@@ -4,6 +4,7 @@ use super::{TOKEN, URL, USER};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use millstream_types::{Diagnostic, Options, Place, code};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use std::time::Duration;
 use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
@@ -12,6 +13,9 @@ use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a registry that does not answer is asked, a moment longer each time.
 const ATTEMPTS: u32 = 4;
+
+/// What is escaped in a part of a path.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A client of one registry.
 pub(super) struct Registry {
@@ -49,7 +53,7 @@ impl Registry {
 
     /// The number of a schema, which is registered for the subject unless it has been before.
     pub(super) fn register(&self, subject: &str, schema: &str) -> Result<u32, Diagnostic> {
-        let path = format!("/subjects/{}/versions", escaped(subject));
+        let path = format!("/subjects/{}/versions", utf8_percent_encode(subject, ESCAPED));
         let (status, answer) = self.ask(&path, Some(json!({ "schema": schema })))?;
         let id = answer.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
         id.ok_or_else(|| self.refused(status, &answer))
@@ -102,10 +106,4 @@ impl Registry {
             _ => "check the address and the registry's log",
         })
     }
-}
-
-/// A part of a path.
-fn escaped(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }

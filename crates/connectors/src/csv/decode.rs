@@ -5,7 +5,7 @@
 
 use super::Dialect;
 use crate::format::RecordDecoder;
-use crate::text_chunk::{TextChunk, excerpt};
+use crate::text_chunk::{Framing, TextChunk, excerpt};
 use crate::values::{ColumnBuilder, Values};
 use crate::{ColumnRequest, Decoded, RequestOrigin};
 use millstream_types::text::{TimestampStyle, parse_timestamp, parse_timestamp_ltz};
@@ -140,7 +140,7 @@ impl<'a> CsvDecoding<'a> {
                 at += 1;
                 continue;
             }
-            if self.plan.dialect.comments && byte == b'#' {
+            if self.plan.dialect.framing.comment == Some(byte) {
                 at = self.next_line(at);
                 continue;
             }
@@ -208,10 +208,10 @@ impl<'a> CsvDecoding<'a> {
 
     /// Finds the field at `at`; gives it, the position of the next one, and whether it was the record's last.
     fn field(&self, at: usize) -> Result<(RawField, usize, bool), CsvFailure> {
-        if self.data.get(at).copied() == self.plan.dialect.quote && self.plan.dialect.quote.is_some() {
+        if self.data.get(at).copied() == self.plan.dialect.framing.quote && self.plan.dialect.framing.quote.is_some() {
             return self.quoted_field(at + 1);
         }
-        let Dialect { delimiter, escape, .. } = self.plan.dialect;
+        let Framing { delimiter, escape, .. } = self.plan.dialect.framing;
         let mut end = at;
         let mut altered = false;
         loop {
@@ -235,7 +235,7 @@ impl<'a> CsvDecoding<'a> {
     }
 
     fn quoted_field(&self, start: usize) -> Result<(RawField, usize, bool), CsvFailure> {
-        let Dialect { delimiter, escape, quote, .. } = self.plan.dialect;
+        let Framing { delimiter, escape, quote, .. } = self.plan.dialect.framing;
         let quote = quote.expect("called at a quote");
         let mut end = start;
         let mut altered = false;
@@ -387,7 +387,7 @@ fn unescaped<'t>(text: &'t str, dialect: &Dialect, quoted: bool) -> Cow<'t, str>
     let mut characters = text.chars();
     let special = |c: char, byte: Option<u8>| byte.is_some_and(|byte| char::from(byte) == c);
     while let Some(c) = characters.next() {
-        if special(c, dialect.escape) || (quoted && special(c, dialect.quote)) {
+        if special(c, dialect.framing.escape) || (quoted && special(c, dialect.framing.quote)) {
             out.extend(characters.next());
         } else {
             out.push(c);

@@ -20,12 +20,12 @@ pub(crate) const FORMAT: Format = Format {
         An empty field is NULL, except that it is an empty STRING. Blank lines are skipped.",
     options: OPTIONS,
     extension: Some("csv"),
-    stream: |request| record_stream(Dialect::of(&request.options)?.framing(), csv_decoder(request)?),
+    stream: |request| record_stream(Dialect::of(&request.options)?.framing, csv_decoder(request)?),
     stream_output: |request| record_output(csv_encoder(request)?, encode::header(request)?),
     messages: Some(MessageFormat {
         decoder: |request| Ok(Box::new(csv_decoder(request)?)),
         encoder: |request| {
-            let framing = Dialect::of(&request.options)?.framing();
+            let framing = Dialect::of(&request.options)?.framing;
             Ok(Box::new(TextMessageEncoder { encoder: csv_encoder(request)?, framing }))
         },
         null_is_row: false,
@@ -51,11 +51,7 @@ option_list! {
 /// How a table's CSV is written.
 #[derive(Debug, Clone)]
 struct Dialect {
-    delimiter: u8,
-    quote: Option<u8>,
-    escape: Option<u8>,
-    comments: bool,
-    header: bool,
+    framing: Framing,
     null_literal: Option<String>,
     element_delimiter: String,
 }
@@ -77,29 +73,22 @@ impl Dialect {
         if quote == Some(delimiter) || escape == Some(delimiter) {
             return Err(options.invalid(DELIMITER.key, "different from the other special characters"));
         }
-        Ok(Dialect {
-            delimiter,
+        let framing = Framing {
             quote,
+            delimiter,
             escape: escape.filter(|escape| Some(*escape) != quote),
-            comments: COMMENTS.boolean(options)?,
+            comment: COMMENTS.boolean(options)?.then_some(b'#'),
             header: HEADER.boolean(options)?,
+            record_bytes: None,
+        };
+        Ok(Dialect {
+            framing,
             null_literal: options.get(NULL_LITERAL.key).map(str::to_string),
             element_delimiter: match ELEMENT_DELIMITER.text(options) {
                 "" => return Err(options.invalid(ELEMENT_DELIMITER.key, "at least one character")),
                 given => given.to_string(),
             },
         })
-    }
-
-    fn framing(&self) -> Framing {
-        Framing {
-            quote: self.quote,
-            delimiter: self.delimiter,
-            escape: self.escape,
-            comment: self.comments.then_some(b'#'),
-            header: self.header,
-            record_bytes: None,
-        }
     }
 }
 

@@ -66,7 +66,7 @@ fn prefix(job: &SinkJob, checkpoint: u64) -> String {
 impl PartDirectory {
     /// Makes the directory, if it is not there.
     pub(super) fn open(path: &Path) -> Result<PartDirectory, Diagnostic> {
-        fs::create_dir_all(path).map_err(|e| failed(path, &e))?;
+        fs::create_dir_all(path).map_err(|e| write_error(path, &e))?;
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Tells the files of this run from those of others.
         let prefix = format!("part-{:x}{:x}", since_epoch.as_nanos(), std::process::id());
@@ -137,7 +137,7 @@ impl PartDirectory {
             let metadata = match fs::symlink_metadata(candidate) {
                 Ok(metadata) => metadata,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                Err(e) => return Err(failed(candidate, &e)),
+                Err(e) => return Err(write_error(candidate, &e)),
             };
             if !metadata.is_file() {
                 let what = format!("belongs to checkpoint {checkpoint} as a file, but {}", kind_of(&metadata));
@@ -149,12 +149,12 @@ impl PartDirectory {
                 return Err(not_as_left(candidate, &what));
             }
             let begins = || file.contents.begin(&fs::File::open(candidate)?);
-            if is_verified && !begins().map_err(|e| failed(candidate, &e))? {
+            if is_verified && !begins().map_err(|e| write_error(candidate, &e))? {
                 let what = format!("has its {bytes} bytes, but other ones than checkpoint {checkpoint} has left");
                 return Err(not_as_left(candidate, &what));
             }
             return if candidate == &hidden {
-                fs::rename(&hidden, &path).map_err(|e| failed(&path, &e))
+                fs::rename(&hidden, &path).map_err(|e| write_error(&path, &e))
             } else {
                 Ok(())
             };
@@ -165,14 +165,14 @@ impl PartDirectory {
 
     /// Removes what the job's sink has written behind a checkpoint, visible or not, and what it has not committed.
     fn remove_later(&self, job: &SinkJob, checkpoint: u64) -> Result<(), Diagnostic> {
-        let unreadable = |e: io::Error| failed(&self.path, &e);
+        let unreadable = |e: io::Error| write_error(&self.path, &e);
         for entry in fs::read_dir(&self.path).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?;
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             let (is_hidden, plain) = name.strip_prefix('.').map_or((false, name), |plain| (true, plain));
             if span_of(plain, job).is_some_and(|span| is_hidden || span >= checkpoint) {
-                fs::remove_file(entry.path()).map_err(|e| failed(&entry.path(), &e))?;
+                fs::remove_file(entry.path()).map_err(|e| write_error(&entry.path(), &e))?;
             }
         }
         Ok(())
@@ -229,7 +229,7 @@ impl Commit for DirectoryCommit {
         self.ended.commit(self.checkpoint, |files| {
             for file in files {
                 let path = self.path.join(&file.name);
-                fs::rename(self.path.join(hidden_name(&file.name)), &path).map_err(|e| failed(&path, &e))?;
+                fs::rename(self.path.join(hidden_name(&file.name)), &path).map_err(|e| write_error(&path, &e))?;
             }
             sync_directory(&self.path);
             Ok(())
@@ -251,10 +251,6 @@ fn span_of(name: &str, job: &SinkJob) -> Option<u64> {
     let numbers: Vec<&str> = numbers.split('-').collect();
     let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if numbers.len() == 3 && numbers.iter().all(is_number) { numbers[0].parse().ok() } else { None }
-}
-
-fn failed(path: &Path, error: &io::Error) -> Diagnostic {
-    write_error(&path.to_string_lossy(), error)
 }
 
 /// The error for a token that another sink has made, or a damaged one.

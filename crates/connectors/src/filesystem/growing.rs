@@ -65,7 +65,7 @@ impl GrowingFile {
             place.copy(&place.hidden).map_err(|e| place.failed(&e))?;
         }
         let output = place.restore(contents, restored.checkpoint, stream, compression)?;
-        let writer = StreamWriter::resumed(output, compression, stream.trailer);
+        let writer = StreamWriter::resumed(output, compression, stream);
         Ok(GrowingFile { place, writer, fate: Fate::shared(None) })
     }
 
@@ -110,7 +110,7 @@ impl HiddenFile {
     }
 
     fn failed(&self, error: &io::Error) -> Diagnostic {
-        write_error(&self.target.to_string_lossy(), error)
+        write_error(&self.target, error)
     }
 
     /// Begins an empty file, in place of what an earlier start of the job may have left.
@@ -127,7 +127,7 @@ impl HiddenFile {
         self.lock(&file)?;
         let fate = Fate::shared(Some(TempPath::try_from_path(&self.hidden).map_err(failed)?));
         let output = Output { file, checksum: Some(Checksum::new()) };
-        let writer = StreamWriter::new(output, compression, &stream.header, stream.trailer).map_err(failed)?;
+        let writer = StreamWriter::new(output, compression, stream).map_err(failed)?;
         Ok(GrowingFile { place: self, writer, fate })
     }
 

@@ -110,7 +110,7 @@ impl Files {
             None => Box::new(ParquetWriter::new(output, &self.request)?),
             Some(stream) => {
                 let compression = Compression::of(&target.name);
-                let writer = StreamWriter::new(output, compression, &stream.header, stream.trailer);
+                let writer = StreamWriter::new(output, compression, stream);
                 Box::new(writer.map_err(|e| write_error(&target.name, &e))?)
             }
         };

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempPath;
 
@@ -111,12 +112,8 @@ impl Target {
         let path = path.file_name().map_or_else(|| path.clone(), |file| directory.join(file));
         let mut builder = tempfile::Builder::new();
         builder.prefix(".millstream-").suffix(".part");
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            // What the umask leaves of this, as for any new file; the default would be private.
-            builder.permissions(fs::Permissions::from_mode(0o666));
-        }
+        // What the umask leaves of this, as for any new file; the default would be private.
+        builder.permissions(fs::Permissions::from_mode(0o666));
         let (file, temporary) = builder.tempfile_in(&directory).map_err(|e| failed(e.kind().into()))?.into_parts();
         Ok((Target { name, pending: Some((temporary, path)) }, Output { file, checksum: None }))
     }
@@ -163,7 +160,7 @@ impl Sealed {
     /// Leaves the file under its hidden name. Returns the final name, without the directory, and what it holds.
     pub(super) fn keep(self) -> Result<(String, Contents), Diagnostic> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.temporary.keep().map_err(|e| write_error(&self.path.to_string_lossy(), &e.error))?;
+        self.temporary.keep().map_err(|e| write_error(&self.path, &e.error))?;
         Ok((name, self.contents))
     }
 }
@@ -185,7 +182,8 @@ pub fn stdout_error(error: &io::Error) -> Diagnostic {
 }
 
 /// The error for a file that cannot be written.
-pub(crate) fn write_error(resource: &str, error: &io::Error) -> Diagnostic {
+pub(crate) fn write_error(path: impl AsRef<Path>, error: &io::Error) -> Diagnostic {
+    let resource = path.as_ref().to_string_lossy();
     let closed = error.kind() == io::ErrorKind::BrokenPipe;
     let code = if closed && resource == STDOUT { code::OUTPUT_CLOSED } else { code::WRITE_FAILED };
     let diagnostic = Diagnostic::new(code, format!("writing '{resource}' failed: {error}")).at(whole(resource));

@@ -99,7 +99,8 @@ impl Cluster {
                 Err(error) => {
                     self.listen();
                     let refusal = self.trouble.last().map(|(code, _)| code).or(error.rdkafka_error_code());
-                    if left.is_zero() || refusal.is_some_and(is_hopeless) || is_permanent(&error) {
+                    let is_permanent = error.rdkafka_error_code().is_some_and(is_refusal);
+                    if left.is_zero() || refusal.is_some_and(is_hopeless) || is_permanent {
                         return Err(unreachable(what, &self.servers, &error, &self.trouble));
                     }
                     std::thread::sleep(Duration::from_millis(100).min(left));
@@ -154,11 +155,6 @@ where
 /// Whether a client that has just been made need not be tried again. What is wrong with certificates may pass while a query runs.
 pub(super) fn is_hopeless(code: RDKafkaErrorCode) -> bool {
     code == RDKafkaErrorCode::SSL || is_refusal(code)
-}
-
-/// Whether asking again cannot help.
-fn is_permanent(error: &KafkaError) -> bool {
-    error.rdkafka_error_code().is_some_and(is_refusal)
 }
 
 /// Whether brokers do not want to have to do with the client.

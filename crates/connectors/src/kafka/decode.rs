@@ -134,11 +134,11 @@ impl KafkaDecoder {
         let has_gaps = !self.null_is_row && chunk.values.0.null_count() > 0;
         let (mut skipped, mut error) = (0, None);
         if has_gaps || !is_whole(&value) || key.as_ref().is_some_and(|key| !is_whole(key)) {
-            let bad = self.bad(chunk, &mut value, key.as_mut(), &mut skipped)?;
-            let is_kept = |message: u32| !bad.messages[message as usize];
-            keep(&mut value, is_kept)?;
-            key.as_mut().map(|key| keep(key, is_kept)).transpose()?;
-            error = bad.error;
+            let bad = self.bad(chunk, &mut value, key.as_mut())?;
+            let is_kept = |_: usize, message: u32| !bad.messages[message as usize];
+            value.retain(is_kept)?;
+            key.as_mut().map(|key| key.retain(is_kept)).transpose()?;
+            (skipped, error) = (bad.skipped, bad.error);
         }
         let rows = value.rows;
         let column = |origin: &Origin| match origin {
@@ -160,13 +160,12 @@ impl KafkaDecoder {
         chunk: &KafkaChunk,
         value: &mut DecodedMessages,
         key: Option<&mut DecodedMessages>,
-        skipped: &mut u64,
     ) -> Result<Bad, Diagnostic> {
-        let mut bad = Bad { messages: vec![false; chunk.values.len()], error: None };
+        let mut bad = Bad { messages: vec![false; chunk.values.len()], skipped: 0, error: None };
         if !self.null_is_row {
             for (message, is_bad) in bad.messages.iter_mut().enumerate() {
                 *is_bad = chunk.values.range(message).is_none();
-                *skipped += u64::from(*is_bad);
+                bad.skipped += u64::from(*is_bad);
             }
         }
         let mut failures = std::mem::take(&mut value.failures);
@@ -184,9 +183,9 @@ impl KafkaDecoder {
                     bad.messages[message..].fill(true);
                     break;
                 }
-                Policy::Skip => *skipped += 1,
+                Policy::Skip => bad.skipped += 1,
                 Policy::DeadLetters(_) => {
-                    *skipped += 1;
+                    bad.skipped += 1;
                     letters.push((message, failure));
                 }
             }
@@ -201,14 +200,10 @@ impl KafkaDecoder {
 /// Messages that do not become rows.
 struct Bad {
     messages: Vec<bool>,
+    /// How many of them do not end the query.
+    skipped: u64,
     /// What ends the query.
     error: Option<Diagnostic>,
-}
-
-fn keep(part: &mut DecodedMessages, is_kept: impl Fn(u32) -> bool) -> Result<(), Diagnostic> {
-    let rows = part.rows.iter().enumerate().filter(|(_, message)| is_kept(**message)).map(|(row, _)| row as u32);
-    let rows: Vec<u32> = rows.collect();
-    if rows.len() == part.rows.len() { Ok(()) } else { part.keep(rows) }
 }
 
 impl Decoder for KafkaDecoder {

@@ -46,7 +46,7 @@ impl Discovery {
         if let Some(interval) = self.interval.filter(|_| state.found.is_empty() && state.next <= now) {
             // The client's events are handed out nowhere else while a query runs.
             _ = cluster.consumer.poll(Duration::ZERO);
-            let found = self.topics.glance(cluster, ATTEMPT);
+            let found = self.topics.glance(&cluster.consumer, ATTEMPT);
             state.next = Instant::now() + if found.is_ok() { interval } else { interval.min(PAUSE) };
             for partition in found.into_iter().flatten() {
                 if state.known.insert(partition.clone()) {

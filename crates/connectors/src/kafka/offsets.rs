@@ -30,7 +30,7 @@ pub(super) struct TopicExtent {
     start: Mark,
     /// `None`: without end.
     end: Option<Mark>,
-    reset: Reset,
+    pub(super) reset: Reset,
 }
 
 /// `properties.auto.offset.reset`: where to read when there is no offset, or none that exists.
@@ -101,11 +101,6 @@ impl TopicExtent {
             return Err(option_fault(code::MISSING_OPTION, "properties.group.id", message, advice));
         }
         Ok(extent)
-    }
-
-    /// `properties.auto.offset.reset`
-    pub(super) fn reset(&self) -> Reset {
-        self.reset
     }
 
     /// Whether reading ends.

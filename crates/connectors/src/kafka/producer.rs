@@ -23,9 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// See the file's description.
 pub(super) struct Producer {
-    client: ThreadedProducer<Listener>,
+    pub(super) client: ThreadedProducer<Listener>,
     deliveries: Arc<Deliveries>,
-    trouble: Trouble,
+    /// What is wrong with the client.
+    pub(super) trouble: Trouble,
 }
 
 /// What is on its way.
@@ -172,16 +173,6 @@ impl Producer {
     /// Forgets what was not delivered.
     pub(super) fn purge(&self) {
         self.client.purge(PurgeConfig::default().queue().inflight());
-    }
-
-    /// The client, for transactions.
-    pub(super) fn client(&self) -> &ThreadedProducer<Listener> {
-        &self.client
-    }
-
-    /// What is wrong with the client.
-    pub(super) fn trouble(&self) -> &Trouble {
-        &self.trouble
     }
 
     fn state<T>(&self, look: impl FnOnce(&mut ProducerState) -> T) -> Result<T, Diagnostic> {

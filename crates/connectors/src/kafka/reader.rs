@@ -97,7 +97,7 @@ impl PartitionReader {
         match &mut self.state {
             ReaderState::Ended => {}
             ReaderState::Spare => {
-                if let Some(partition) = self.shared.found(patience)? {
+                if let Some(partition) = self.shared.discovery.claim(&self.shared.cluster, patience)? {
                     self.name = partition.to_string();
                     let start = Start { span: PartitionExtent::WHOLE, reset: self.shared.reset, is_resumed: false };
                     self.state = ReaderState::Chosen(Arc::new(partition), start);

@@ -8,7 +8,7 @@ use super::discovery::Discovery;
 use super::offsets::{Reset, TopicExtent};
 use super::properties::{client_config, default};
 use super::reader::{PartitionReader, Wants};
-use super::topics::{Partition, Topics};
+use super::topics::Topics;
 use crate::{Acknowledger, Chunk, Decoder, Position, Source, SourceRequest, SplitReader};
 use millstream_types::{Diagnostic, Options};
 use rdkafka::ClientConfig;
@@ -66,15 +66,8 @@ pub(super) struct SharedByReaders {
     pub(super) wants: Wants,
     pub(super) reset: Reset,
     pub(super) commits: Commits,
-    cluster: Arc<Cluster>,
-    discovery: Discovery,
-}
-
-impl SharedByReaders {
-    /// A partition that was found since the start; waits for a while.
-    pub(super) fn found(&self, patience: Duration) -> Result<Option<Partition>, Diagnostic> {
-        self.discovery.claim(&self.cluster, patience)
-    }
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) discovery: Discovery,
 }
 
 impl Source for KafkaSource {
@@ -93,7 +86,7 @@ impl Source for KafkaSource {
         let read_ahead = (READ_AHEAD_KB / partitions.len().max(1)).max(LEAST_READ_AHEAD_KB);
         default(&mut config, "queued.max.messages.kbytes", &read_ahead.to_string());
         let commits = Commits::new(cluster.clone(), commit_interval(options)?);
-        let (wants, reset) = (self.wants, self.extent.reset());
+        let (wants, reset) = (self.wants, self.extent.reset);
         let shared = Arc::new(SharedByReaders { config, wants, reset, commits, cluster, discovery });
         self.shared = Some(shared.clone());
 

@@ -1,12 +1,11 @@
 //! Which topics and partitions a table reads.
 
-use super::client::Cluster;
+use super::client::{Cluster, KafkaConsumer};
 use crate::option_table::both_given;
 use crate::text_chunk::whole;
 use millstream_types::{Diagnostic, Options, code};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::metadata::Metadata;
 use regex::Regex;
 use std::fmt;
 use std::sync::Arc;
@@ -68,10 +67,8 @@ impl Topics {
     pub(super) fn partitions(&self, cluster: &Cluster) -> Result<Vec<Partition>, Diagnostic> {
         let start = Instant::now();
         let mut partitions = match self {
-            Topics::Matching(pattern) => {
-                let metadata =
-                    cluster.ask("the list of topics", |consumer, timeout| consumer.fetch_metadata(None, timeout))?;
-                matching(&metadata, pattern)
+            Topics::Matching(_) => {
+                cluster.ask("the list of topics", |consumer, timeout| self.glance(consumer, timeout))?
             }
             Topics::Listed(names) => {
                 let mut partitions = Vec::new();
@@ -87,25 +84,24 @@ impl Topics {
     }
 
     /// The partitions that the brokers know now, if they answer in time.
-    pub(super) fn glance(&self, cluster: &Cluster, timeout: Duration) -> Result<Vec<Partition>, KafkaError> {
+    pub(super) fn glance(&self, consumer: &KafkaConsumer, timeout: Duration) -> Result<Vec<Partition>, KafkaError> {
         match self {
-            Topics::Matching(pattern) => Ok(matching(&cluster.consumer.fetch_metadata(None, timeout)?, pattern)),
+            Topics::Matching(pattern) => {
+                let metadata = consumer.fetch_metadata(None, timeout)?;
+                // Topics of the brokers themselves are no data.
+                let is_wanted = |name: &str| !name.starts_with("__") && pattern.is_match(name);
+                Ok(metadata.topics().iter().filter(|topic| is_wanted(topic.name())).flat_map(partitions_of).collect())
+            }
             Topics::Listed(names) => {
                 let mut partitions = Vec::new();
                 for name in names {
-                    let metadata = cluster.consumer.fetch_metadata(Some(name), timeout)?;
+                    let metadata = consumer.fetch_metadata(Some(name), timeout)?;
                     partitions.extend(metadata.topics().iter().filter(|t| t.error().is_none()).flat_map(partitions_of));
                 }
                 Ok(partitions)
             }
         }
     }
-}
-
-fn matching(metadata: &Metadata, pattern: &Regex) -> Vec<Partition> {
-    // Topics of the brokers themselves are no data.
-    let topics = metadata.topics().iter().filter(|t| !t.name().starts_with("__") && pattern.is_match(t.name()));
-    topics.flat_map(partitions_of).collect()
 }
 
 fn partitions_of(topic: &rdkafka::metadata::MetadataTopic) -> Vec<Partition> {

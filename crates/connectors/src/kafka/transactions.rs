@@ -247,7 +247,7 @@ impl Drop for Job {
     fn drop(&mut self) {
         for turn in self.turns.iter().filter(|turn| turn.phase() == Phase::Open) {
             turn.producer.purge();
-            _ = turn.producer.client().abort_transaction(ATTEMPT);
+            _ = turn.producer.client.abort_transaction(ATTEMPT);
         }
     }
 }
@@ -292,7 +292,7 @@ impl Transactional {
     /// Makes the producer and takes over its id.
     fn open(config: &ClientConfig, patience: Duration) -> Result<Transactional, Diagnostic> {
         let producer = Producer::open(config)?;
-        retried(&producer, patience, "transactions cannot be begun", || producer.client().init_transactions(ATTEMPT))?;
+        retried(&producer, patience, "transactions cannot be begun", || producer.client.init_transactions(ATTEMPT))?;
         let state = TransactionState { phase: Phase::Idle, ended: 0, prepared: None, committed: None };
         Ok(Transactional { producer, state: Mutex::new(state), changed: Condvar::new() })
     }
@@ -330,7 +330,7 @@ impl Transactional {
                 }
             }
         }
-        let begun = self.producer.client().begin_transaction();
+        let begun = self.producer.client.begin_transaction();
         begun.map_err(|error| failed(&error, &self.producer, "a transaction cannot be begun"))?;
         state.phase = Phase::Open;
         Ok(())
@@ -341,7 +341,7 @@ impl Transactional {
         let flushed = self.producer.flush();
         let committed = flushed.and_then(|()| {
             retried(&self.producer, timeout, "a transaction cannot be committed", || {
-                self.producer.client().commit_transaction(ATTEMPT)
+                self.producer.client.commit_transaction(ATTEMPT)
             })
         });
         self.enter(if committed.is_ok() { Phase::Idle } else { Phase::Failed });
@@ -385,7 +385,7 @@ fn failed(error: &KafkaError, producer: &Producer, what: &str) -> Diagnostic {
     }
     let text = match error {
         KafkaError::Transaction(error) => error.to_string(),
-        error => reason(error, producer.trouble()),
+        error => reason(error, &producer.trouble),
     };
     Diagnostic::new(code::WRITE_FAILED, format!("{what}: {text}")).advise(match code {
         RDKafkaErrorCode::InvalidTransactionTimeout => {

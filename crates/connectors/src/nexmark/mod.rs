@@ -146,18 +146,14 @@ fn column(request: &ColumnRequest, schema: &Schema, table: &str) -> Result<Colum
         if fits {
             return Ok(known);
         }
-        let expected = if known.is_text() {
-            "STRING"
-        } else if known.is_time() {
-            "BIGINT or TIMESTAMP(3)"
-        } else {
-            "BIGINT"
+        let expected = match (known.is_text(), known.is_time()) {
+            (true, _) => "STRING",
+            (_, true) => "BIGINT or TIMESTAMP(3)",
+            _ => "BIGINT",
         };
-        Err(Diagnostic::new(
-            code::INVALID_TABLE,
-            format!("column '{}.{}' of the nexmark generator cannot be {}", top.name, field.name, field.data_type),
-        )
-        .advise(format!("declare it as {expected}")))
+        let (row, Field { name, data_type, .. }) = (&top.name, field);
+        let message = format!("column '{row}.{name}' of the nexmark generator cannot be {data_type}");
+        Err(Diagnostic::new(code::INVALID_TABLE, message).advise(format!("declare it as {expected}")))
     };
     match path.len() {
         1 => {

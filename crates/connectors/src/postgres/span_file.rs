@@ -87,7 +87,7 @@ impl SpanRows {
     }
 
     fn failed(&self, error: &io::Error) -> Diagnostic {
-        write_error(&self.directory.to_string_lossy(), error)
+        write_error(&self.directory, error)
     }
 }
 

@@ -47,7 +47,7 @@ impl Spans {
         job: &SinkJob,
         restored: Option<&RestoredSink>,
     ) -> Result<Spans, Diagnostic> {
-        fs::create_dir_all(&job.directory).map_err(|e| failed(job, &e))?;
+        fs::create_dir_all(&job.directory).map_err(|e| write_error(&job.directory, &e))?;
         let spans = restored.and_then(|restored| restored.token.as_ref()).map_or(Ok(Vec::new()), spans_of)?;
         let prefix = format!("{}{}-", prefix(job), job.run);
         let shared = Arc::new(Shared { job: job.clone(), prefix, database, ended: EndedSpans::default() });
@@ -122,7 +122,9 @@ impl Shared {
     fn keep(&self, checkpoint: u64, rows: SpanRows) -> Result<DurableSpan, Diagnostic> {
         let span = rows.keep(checkpoint)?;
         if let Some(remote) = &self.job.remote {
-            remote.put(&span.file, &self.job.directory.join(&span.file)).map_err(|e| failed(&self.job, &e))?;
+            remote
+                .put(&span.file, &self.job.directory.join(&span.file))
+                .map_err(|e| write_error(&self.job.directory, &e))?;
         }
         Ok(span)
     }
@@ -134,7 +136,7 @@ impl Shared {
             Some(remote) if !file.exists() => match remote.get(&span.file, &file) {
                 // Then it is damage that there is no local file either.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-                other => other.map_err(|e| failed(&self.job, &e)),
+                other => other.map_err(|e| write_error(&self.job.directory, &e)),
             },
             _ => Ok(()),
         }
@@ -189,7 +191,7 @@ impl Shared {
 
     /// Removes the files of spans that are committed, and of those that no checkpoint knows.
     fn remove_files(&self) -> Result<(), Diagnostic> {
-        let failed = |e: io::Error| failed(&self.job, &e);
+        let failed = |e: io::Error| write_error(&self.job.directory, &e);
         let prefix = prefix(&self.job);
         for entry in fs::read_dir(&self.job.directory).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -232,10 +234,6 @@ fn spans_of(token: &Value) -> Result<Vec<DurableSpan>, Diagnostic> {
         let message = format!("the checkpoint says '{token}' of the rows for PostgreSQL, which makes no sense");
         Diagnostic::new(code::CHECKPOINT_DAMAGED, message)
     })
-}
-
-fn failed(job: &SinkJob, error: &io::Error) -> Diagnostic {
-    write_error(&job.directory.to_string_lossy(), error)
 }
 
 fn cannot_take_back(job: &SinkJob, committed: u64, restored: Option<&RestoredSink>) -> Diagnostic {

@@ -49,7 +49,7 @@ impl Raw {
             return Err(option_fault(code::INVALID_TABLE, "format", message, advice));
         };
         let (name, data_type) = (field.name.clone(), field.data_type.clone());
-        if width(&data_type).is_none() && !data_type.is_string() && !is_bytes(&data_type) {
+        if width(&data_type).is_none() && !data_type.is_string() && !data_type.is_binary() {
             let message = format!("column {name}: the format raw has no {data_type}");
             return Err(Diagnostic::new(code::UNSUPPORTED, message)
                 .advise("STRING, BYTES, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT and DOUBLE are possible"));
@@ -108,10 +108,6 @@ impl Raw {
             out[start..].reverse();
         }
     }
-}
-
-fn is_bytes(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Binary(_) | DataType::Varbinary(_))
 }
 
 /// Bytes of a value of fixed length.

@@ -27,8 +27,8 @@ pub(crate) const FORMAT: Format = Format {
     extension: Some("bin"),
     stream: |request| {
         let record_bytes = Some(RecordLayout::of(&request.schema)?.length);
-        let ignore_errors = IGNORE_ERRORS.boolean(&request.options)?;
-        let decoder = RowDecoder::new(request)?.ignoring_errors(ignore_errors);
+        let mut decoder = RowDecoder::new(request)?;
+        decoder.ignore_errors = IGNORE_ERRORS.boolean(&request.options)?;
         record_stream(Framing { record_bytes, ..Framing::default() }, decoder)
     },
     stream_output: |request| record_output(encode::RowEncoder::new(request)?, Vec::new()),
