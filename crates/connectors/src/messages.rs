@@ -203,10 +203,7 @@ pub(crate) fn place(column: Option<String>) -> Place {
 
 /// The failure of a message that comes from `resource`.
 pub(crate) fn located(mut failure: Diagnostic, resource: String) -> Diagnostic {
-    let column = match failure.place.take() {
-        Some(Place::Data { column, .. }) => column,
-        _ => None,
-    };
+    let column = if let Some(Place::Data { column, .. }) = failure.place.take() { column } else { None };
     failure.at(Place::Data { resource, offset: None, line: None, column })
 }
 

@@ -126,23 +126,20 @@ impl Connector {
 }
 
 fn check(connector: &Connector, options: &Options) -> Result<(), Diagnostic> {
-    let what = format!("the connector '{}'", connector.name);
+    let mut what = format!("the connector '{}'", connector.name);
     let mut tables = vec![("", COMMON_OPTIONS), ("", connector.options)];
     if connector.name == kafka::CONNECTOR.name {
         let formats = kafka::formats(options)?;
         tables.extend(formats.iter().map(|format| (format.prefix, format.format.options)));
-        return check_options(options, &what, &tables);
+    } else if connector.takes_format {
+        let format = Format::of(options)?;
+        if format.extension.is_none() {
+            let message = format!("the format '{}' is for messages, not for {what}", format.name);
+            return Err(option_fault(code::INVALID_OPTION, "format", message, "use it with the connector 'kafka'"));
+        }
+        what = format!("{what} with the format '{}'", format.name);
+        tables.push(("", format.options));
     }
-    if !connector.takes_format {
-        return check_options(options, &what, &tables);
-    }
-    let format = Format::of(options)?;
-    if format.extension.is_none() {
-        let message = format!("the format '{}' is for messages, not for {what}", format.name);
-        return Err(option_fault(code::INVALID_OPTION, "format", message, "use it with the connector 'kafka'"));
-    }
-    let what = format!("{what} with the format '{}'", format.name);
-    tables.push(("", format.options));
     check_options(options, &what, &tables)
 }
 

@@ -268,30 +268,16 @@ impl Reader {
             }
             Reader::Array(items) => {
                 let Values::List(ends, elements) = &mut builder.values else { return Err("an array is out of place") };
-                loop {
-                    let count = cursor.block()?;
-                    for _ in 0..count {
-                        items.read(schema, cursor, elements)?;
-                    }
-                    if count == 0 {
-                        break;
-                    }
-                }
+                cursor.blocks(|cursor| items.read(schema, cursor, elements))?;
                 ends.push(elements.len() as i32);
                 builder.mark_valid();
             }
             Reader::Map(reader) => {
                 let Values::Map(ends, keys, values) = &mut builder.values else { return Err("a map is out of place") };
-                loop {
-                    let count = cursor.block()?;
-                    for _ in 0..count {
-                        scalar(&AvroType::String, cursor, keys)?;
-                        reader.read(schema, cursor, values)?;
-                    }
-                    if count == 0 {
-                        break;
-                    }
-                }
+                cursor.blocks(|cursor| {
+                    scalar(&AvroType::String, cursor, keys)?;
+                    reader.read(schema, cursor, values)
+                })?;
                 ends.push(keys.len() as i32);
                 builder.mark_valid();
             }

@@ -3,13 +3,13 @@
 //! A quote opens a quoted field only at the field's start, and after the closing quote only a delimiter may follow; so a
 //! stray quote spoils its own record only. After a malformed record decoding goes on at the next line.
 
-use super::Dialect;
+use super::{Dialect, IGNORE_ERRORS};
 use crate::format::RecordDecoder;
 use crate::text_chunk::{Framing, TextChunk, excerpt};
 use crate::values::{ColumnBuilder, Values};
-use crate::{ColumnRequest, Decoded, RequestOrigin};
+use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest};
 use millstream_types::text::{TimestampStyle, parse_timestamp, parse_timestamp_ltz};
-use millstream_types::{Code, DataType, Diagnostic, Place, Schema, code};
+use millstream_types::{Code, DataType, Diagnostic, Place, code};
 use std::borrow::Cow;
 
 pub(super) struct CsvColumn {
@@ -52,15 +52,12 @@ struct RawField {
 }
 
 impl CsvDecoder {
-    pub(super) fn new(
-        schema: &Schema,
-        requests: &[ColumnRequest],
-        dialect: Dialect,
-        ignore_errors: bool,
-    ) -> Result<CsvDecoder, Diagnostic> {
-        let mut readers = vec![Vec::new(); schema.fields.len()];
+    pub(super) fn new(request: &SourceRequest) -> Result<CsvDecoder, Diagnostic> {
+        let (dialect, fields) = (Dialect::of(&request.options)?, request.schema.fields.len());
+        let ignore_errors = IGNORE_ERRORS.boolean(&request.options)?;
+        let mut readers = vec![Vec::new(); fields];
         let mut columns = Vec::new();
-        for request in requests {
+        for request in &request.columns {
             let RequestOrigin::Path(path) = &request.origin else { continue };
             let ColumnRequest { name, data_type, nullable, .. } = request.clone();
             super::check_type(&data_type, &name)?;
@@ -69,7 +66,7 @@ impl CsvDecoder {
             reader.push(columns.len());
             columns.push(CsvColumn { name, data_type, nullable, path: path.clone() });
         }
-        Ok(CsvDecoder { fields: schema.fields.len(), columns, readers, dialect, ignore_errors })
+        Ok(CsvDecoder { fields, columns, readers, dialect, ignore_errors })
     }
 }
 

@@ -31,7 +31,8 @@ pub(super) fn header(request: &SinkRequest) -> Result<Vec<u8>, Diagnostic> {
 }
 
 impl CsvEncoder {
-    pub(super) fn new(request: &SinkRequest, dialect: Dialect) -> Result<CsvEncoder, Diagnostic> {
+    pub(super) fn new(request: &SinkRequest) -> Result<CsvEncoder, Diagnostic> {
+        let dialect = Dialect::of(&request.options)?;
         for field in &request.schema.fields {
             super::check_type(&field.data_type, &field.name)?;
         }

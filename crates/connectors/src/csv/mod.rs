@@ -10,7 +10,8 @@ use crate::format::{Format, MessageFormat, record_output, record_stream};
 use crate::messages::TextMessageEncoder;
 use crate::option_table::option_list;
 use crate::text_chunk::Framing;
-use crate::{SinkRequest, SourceRequest};
+use decode::CsvDecoder;
+use encode::CsvEncoder;
 use millstream_types::{Diagnostic, Options};
 
 /// The format's entry in the table of all formats.
@@ -20,13 +21,13 @@ pub(crate) const FORMAT: Format = Format {
         An empty field is NULL, except that it is an empty STRING. Blank lines are skipped.",
     options: OPTIONS,
     extension: Some("csv"),
-    stream: |request| record_stream(Dialect::of(&request.options)?.framing, csv_decoder(request)?),
-    stream_output: |request| record_output(csv_encoder(request)?, encode::header(request)?),
+    stream: |request| record_stream(Dialect::of(&request.options)?.framing, CsvDecoder::new(request)?),
+    stream_output: |request| record_output(CsvEncoder::new(request)?, encode::header(request)?),
     messages: Some(MessageFormat {
-        decoder: |request| Ok(Box::new(csv_decoder(request)?)),
+        decoder: |request| Ok(Box::new(CsvDecoder::new(request)?)),
         encoder: |request| {
             let framing = Dialect::of(&request.options)?.framing;
-            Ok(Box::new(TextMessageEncoder { encoder: csv_encoder(request)?, framing }))
+            Ok(Box::new(TextMessageEncoder { encoder: CsvEncoder::new(request)?, framing }))
         },
         null_is_row: false,
     }),
@@ -110,16 +111,6 @@ fn character(options: &Options, key: &str) -> Result<Option<u8>, Diagnostic> {
         Some(byte) => Ok(Some(byte)),
         None => Err(options.invalid(key, "one ASCII character")),
     }
-}
-
-fn csv_decoder(request: &SourceRequest) -> Result<decode::CsvDecoder, Diagnostic> {
-    let dialect = Dialect::of(&request.options)?;
-    let ignore = IGNORE_ERRORS.boolean(&request.options)?;
-    decode::CsvDecoder::new(&request.schema, &request.columns, dialect, ignore)
-}
-
-fn csv_encoder(request: &SinkRequest) -> Result<encode::CsvEncoder, Diagnostic> {
-    encode::CsvEncoder::new(request, Dialect::of(&request.options)?)
 }
 
 /// MAPs have no text form in CSV.

@@ -1,6 +1,6 @@
 //! The decoder and encoder against cases, each other, and mutated bytes.
 
-use super::{csv_decoder, csv_encoder, encode};
+use super::{CsvDecoder, CsvEncoder, encode};
 use crate::format::RecordDecoder;
 use crate::text_chunk::{FileInfo, Framing, TextChunk};
 use crate::{ColumnRequest, Decoded, Encoded, Encoder, RequestOrigin, SinkRequest, SourceRequest};
@@ -39,7 +39,7 @@ fn chunk(data: &[u8]) -> TextChunk {
 }
 
 fn decode(schema: &Schema, data: &[u8], extra: &[(&str, &str)]) -> Decoded {
-    csv_decoder(&request(schema, extra)).unwrap().decode(&chunk(data))
+    CsvDecoder::new(&request(schema, extra)).unwrap().decode(&chunk(data))
 }
 
 fn texts(array: &ArrayRef) -> Vec<String> {
@@ -84,7 +84,11 @@ fn every_dialect_option_counts() {
         ("csv.quote-character", ","),
         ("csv.escape-character", "\\u000a"),
     ] {
-        assert_eq!(csv_decoder(&request(&schema(), &[(key, bad)])).err().unwrap().code, code::INVALID_OPTION, "{bad}");
+        assert_eq!(
+            CsvDecoder::new(&request(&schema(), &[(key, bad)])).err().unwrap().code,
+            code::INVALID_OPTION,
+            "{bad}"
+        );
     }
 }
 
@@ -105,7 +109,7 @@ fn nested_types_use_the_element_delimiter() {
         data_type: DataType::STRING,
         nullable: true,
     }];
-    assert_eq!(rows(&csv_decoder(&part).unwrap().decode(&chunk(b"1,7;z\n"))), ["z"]);
+    assert_eq!(rows(&CsvDecoder::new(&part).unwrap().decode(&chunk(b"1,7;z\n"))), ["z"]);
 }
 
 fn error(data: &str) -> Diagnostic {
@@ -193,7 +197,7 @@ fn encodes_what_it_decodes() {
             primary_key: vec![],
         };
         let header = encode::header(&request).unwrap();
-        let encoder = csv_encoder(&request).unwrap();
+        let encoder = CsvEncoder::new(&request).unwrap();
         let Encoded::Bytes { data, .. } = encoder.encode(&decoded.columns, decoded.rows).unwrap() else {
             panic!("csv is bytes")
         };
@@ -212,9 +216,10 @@ fn mutated_bytes_never_panic() {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((seed >> 33) as usize) % bound
     };
-    let skip = csv_decoder(&request(&schema(), &[("csv.ignore-parse-errors", "true"), ("csv.escape-character", "\\")]))
-        .unwrap();
-    let strict = csv_decoder(&request(&schema(), &[])).unwrap();
+    let skip =
+        CsvDecoder::new(&request(&schema(), &[("csv.ignore-parse-errors", "true"), ("csv.escape-character", "\\")]))
+            .unwrap();
+    let strict = CsvDecoder::new(&request(&schema(), &[])).unwrap();
     for _ in 0..3000 {
         let mut line = b"12,\"some \"\"quoted\"\" text\",2020-01-01 00:00:00.5".to_vec();
         for _ in 0..1 + below(4) {

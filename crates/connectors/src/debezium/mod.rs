@@ -5,7 +5,7 @@
 //! would take rows back, which queries cannot do, so such messages are bad ones.
 
 use crate::format::{Format, MessageFormat};
-use crate::json::{JsonDecoder, JsonEncoder, json_decoder, json_encoder};
+use crate::json::{JsonDecoder, JsonEncoder};
 use crate::messages::{DecodedMessages, MessageDecoder, MessageEncoder, Messages, MessagesBuilder, failure, missing};
 use crate::option_table::option_list;
 use crate::{ColumnRequest, Encoder, RequestOrigin, SourceRequest};
@@ -25,7 +25,7 @@ pub(crate) const FORMAT: Format = Format {
     options: OPTIONS,
     messages: Some(MessageFormat {
         decoder: |request| Ok(Box::new(DebeziumDecoder::open(request)?)),
-        encoder: |request| Ok(Box::new(DebeziumEncoder(json_encoder(request, NAME)?))),
+        encoder: |request| Ok(Box::new(DebeziumEncoder(JsonEncoder::new(request, NAME)?))),
         null_is_row: false,
     }),
     ..Format::NONE
@@ -82,7 +82,7 @@ impl DebeziumDecoder {
             columns.push(ColumnRequest { origin, nullable: true, ..column.clone() });
         }
         let request = SourceRequest { schema: Schema::new(fields), columns, ..request.clone() };
-        Ok(DebeziumDecoder { envelope: json_decoder(&request, NAME)?, columns: names })
+        Ok(DebeziumDecoder { envelope: JsonDecoder::new(&request, NAME)?, columns: names })
     }
 
     /// What is wrong with a row.

@@ -13,7 +13,7 @@
 //!
 //! [`EndedSpans`] has the files of the spans that have ended.
 
-use super::sink::{Files, Part, Rolling};
+use super::sink::{Files, Part};
 use super::target::{Contents, Sealed, Target, VERIFIED_BYTES, hidden_name, sync_directory, write_error};
 use crate::ended_spans::EndedSpans;
 use crate::text_chunk::whole;
@@ -73,7 +73,7 @@ impl PartDirectory {
         Ok(PartDirectory { path: path.to_path_buf(), prefix, next: 0, open: None, spans: None })
     }
 
-    pub(super) fn write(&mut self, piece: Encoded, files: &Files, rolling: &Rolling) -> Result<(), Diagnostic> {
+    pub(super) fn write(&mut self, piece: Encoded, files: &Files) -> Result<(), Diagnostic> {
         let part = match &mut self.open {
             Some(part) => part,
             None => {
@@ -87,12 +87,12 @@ impl PartDirectory {
             }
         };
         part.write(piece)?;
-        self.roll(rolling)
+        self.roll(files)
     }
 
     /// Closes the file that is large or old enough.
-    pub(super) fn roll(&mut self, rolling: &Rolling) -> Result<(), Diagnostic> {
-        let Some(full) = self.open.take_if(|part| rolling.is_due(part)) else { return Ok(()) };
+    pub(super) fn roll(&mut self, files: &Files) -> Result<(), Diagnostic> {
+        let Some(full) = self.open.take_if(|part| part.is_complete(files)) else { return Ok(()) };
         match &mut self.spans {
             Some(spans) => spans.sealed.push(full.seal()?),
             None => full.publish()?,

@@ -28,8 +28,13 @@ pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
         Some(stream) => stream.encoder.clone(),
         None => crate::parquet::encoder(request)?,
     };
-    let rolling = Rolling { size: PART_BYTES.memory_bytes(options)?, age: PART_AGE.duration(options)? };
-    let files = Files { request: request.clone(), stream, extension: format.extension.unwrap_or(format.name) };
+    let files = Files {
+        request: request.clone(),
+        stream,
+        extension: format.extension.unwrap_or(format.name),
+        part_bytes: PART_BYTES.memory_bytes(options)?,
+        part_age: PART_AGE.duration(options)?,
+    };
     let path = options.require("path")?;
     let overwrites = OVERWRITE.boolean(options)?;
     let place = if path == "-" {
@@ -42,7 +47,7 @@ pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
         let advice = "remove its files first; a directory gets more files with each INSERT INTO";
         return Err(options.invalid(OVERWRITE.key, "false for a directory").advise(advice));
     }
-    Ok(Box::new(FileSink { encoder, files, rolling, place, overwrites }))
+    Ok(Box::new(FileSink { encoder, files, place, overwrites }))
 }
 
 fn destination(path: &str, files: &Files) -> Result<Destination, Diagnostic> {
@@ -59,24 +64,15 @@ fn destination(path: &str, files: &Files) -> Result<Destination, Diagnostic> {
     files.begin(target, output).map(Destination::Single)
 }
 
-/// When a file of a directory is complete.
-pub(super) struct Rolling {
-    size: u64,
-    age: Duration,
-}
-
-impl Rolling {
-    pub(super) fn is_due(&self, part: &Part) -> bool {
-        part.writer.size() >= self.size || part.opened.elapsed() >= self.age
-    }
-}
-
 /// How the files of a sink are made.
 pub(super) struct Files {
     request: SinkRequest,
     /// `None` for Parquet.
     pub(super) stream: Option<StreamOutput>,
     pub(super) extension: &'static str,
+    /// When a file of a directory is complete.
+    part_bytes: u64,
+    part_age: Duration,
 }
 
 /// A file being written.
@@ -97,7 +93,6 @@ enum Destination {
 struct FileSink {
     encoder: Arc<dyn Encoder>,
     files: Files,
-    rolling: Rolling,
     place: Destination,
     /// Whether a file that is there may be replaced.
     overwrites: bool,
@@ -119,6 +114,11 @@ impl Files {
 }
 
 impl Part {
+    /// Whether it is large or old enough.
+    pub(super) fn is_complete(&self, files: &Files) -> bool {
+        self.writer.size() >= files.part_bytes || self.opened.elapsed() >= files.part_age
+    }
+
     pub(super) fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
         self.writer.write(piece).map_err(|e| write_error(&self.target.name, &e))
     }
@@ -162,7 +162,7 @@ impl Sink for FileSink {
         match &mut self.place {
             Destination::Single(part) => part.write(piece),
             Destination::Growing(file) => file.write(piece),
-            Destination::Directory(parts) => parts.write(piece, &self.files, &self.rolling),
+            Destination::Directory(parts) => parts.write(piece, &self.files),
         }
     }
 
@@ -170,7 +170,7 @@ impl Sink for FileSink {
         match &mut self.place {
             Destination::Single(part) => part.flush(),
             Destination::Growing(file) => file.flush(),
-            Destination::Directory(parts) => parts.roll(&self.rolling),
+            Destination::Directory(parts) => parts.roll(&self.files),
         }
     }
 

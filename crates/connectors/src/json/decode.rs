@@ -9,13 +9,14 @@
 
 use super::keys::{KeyTable, START};
 use super::scan::{self, Malformed, byte, skip_space, skip_value, string_end, unescape};
+use super::timestamp_style;
 use super::value::{Shape, ValueReader};
 use crate::format::RecordDecoder;
 use crate::text_chunk::{TextChunk, excerpt};
 use crate::values::ColumnBuilder;
-use crate::{ColumnRequest, Decoded, RequestOrigin};
+use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest};
 use millstream_types::text::{TimestampStyle, parse_timestamp, parse_timestamp_ltz};
-use millstream_types::{Code, DataType, Diagnostic, Field, Place, Schema, code};
+use millstream_types::{Code, DataType, Diagnostic, Field, Options, Place, code};
 
 /// What to do about bad records, and how values are written.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +29,24 @@ pub(super) struct Rules {
     pub timestamps: TimestampStyle,
     /// The format, as its options begin.
     pub format: &'static str,
+}
+
+impl Rules {
+    fn of(options: &Options, format: &'static str) -> Result<Rules, Diagnostic> {
+        let (ignore, fail) = (format!("{format}.ignore-parse-errors"), format!("{format}.fail-on-missing-field"));
+        let rules = Rules {
+            ignore_errors: options.boolean(&ignore, false)?,
+            fail_on_missing: options.boolean(&fail, false)?,
+            timestamps: timestamp_style(options, format)?,
+            format,
+        };
+        if rules.ignore_errors && rules.fail_on_missing {
+            return Err(options
+                .invalid(&fail, &format!("possible together with '{ignore}' = 'true'"))
+                .advise("set one of the two to 'false'"));
+        }
+        Ok(rules)
+    }
 }
 
 /// Why a record cannot be used.
@@ -129,15 +148,16 @@ pub(crate) struct JsonDecoder {
 }
 
 impl JsonDecoder {
-    /// A decoder of the columns with a path; the others are not its business.
-    pub(super) fn new(schema: &Schema, columns: &[ColumnRequest], rules: Rules) -> Result<JsonDecoder, Diagnostic> {
+    /// A decoder of the columns with a path, whose options begin with `format`; the others are not its business.
+    pub(crate) fn new(request: &SourceRequest, format: &'static str) -> Result<JsonDecoder, Diagnostic> {
+        let rules = Rules::of(&request.options, format)?;
         let record = ObjectPlan { name: String::new(), fields: Vec::new(), columns: Vec::new() };
         let mut decoder = JsonDecoder { objects: vec![record], columns: Vec::new(), rules };
-        for request in columns {
-            let RequestOrigin::Path(path) = &request.origin else { continue };
-            ColumnBuilder::new(&request.data_type, 0)?;
-            check_map_keys(&request.data_type, &request.name)?;
-            decoder.add_column(&schema.fields, path, request)?;
+        for column in &request.columns {
+            let RequestOrigin::Path(path) = &column.origin else { continue };
+            ColumnBuilder::new(&column.data_type, 0)?;
+            check_map_keys(&column.data_type, &column.name)?;
+            decoder.add_column(&request.schema.fields, path, column)?;
         }
         Ok(decoder)
     }

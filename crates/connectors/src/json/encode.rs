@@ -3,6 +3,7 @@
 //! Columns stand in the table's order; timestamps, dates and times are strings; decimals are plain numbers; floats look
 //! as in Java, those that JSON has no number for (`NaN`, `Infinity`) are strings; bytes are base64.
 
+use super::timestamp_style;
 use crate::option_table::choice;
 use crate::values::{ColumnView, Kind};
 use crate::{Encoded, Encoder, SinkRequest};
@@ -30,7 +31,7 @@ pub(crate) struct JsonEncoder {
 
 impl JsonEncoder {
     /// An encoder whose options have the prefix `format`.
-    pub(crate) fn new(request: &SinkRequest, format: &str, style: TimestampStyle) -> Result<JsonEncoder, Diagnostic> {
+    pub(crate) fn new(request: &SinkRequest, format: &str) -> Result<JsonEncoder, Diagnostic> {
         let options = &request.options;
         let null_key_mode = format!("{format}.map-null-key.mode");
         let literal = options.get(&format!("{format}.map-null-key.literal")).unwrap_or("null").to_string();
@@ -43,7 +44,7 @@ impl JsonEncoder {
         Ok(JsonEncoder {
             names: request.schema.fields.iter().map(|field| quoted_name(&field.name)).collect(),
             schema: request.schema.clone(),
-            style,
+            style: timestamp_style(options, format)?,
             without_nulls: options.boolean(&format!("{format}.encode.ignore-null-fields"), false)?,
             null_key,
         })

@@ -16,7 +16,6 @@ use crate::format::{Format, MessageFormat, record_output, record_stream};
 use crate::messages::TextMessageEncoder;
 use crate::option_table::{choice, option_list};
 use crate::text_chunk::Framing;
-use crate::{SinkRequest, SourceRequest};
 use millstream_types::text::TimestampStyle;
 use millstream_types::{Diagnostic, Options};
 
@@ -29,12 +28,12 @@ pub(crate) const FORMAT: Format = Format {
     summary: "One JSON object per line (NDJSON). Only the columns that a query reads are decoded; all else is still checked.",
     options: OPTIONS,
     extension: Some("json"),
-    stream: |request| record_stream(Framing::default(), json_decoder(request, "json")?),
-    stream_output: |request| record_output(json_encoder(request, "json")?, Vec::new()),
+    stream: |request| record_stream(Framing::default(), JsonDecoder::new(request, "json")?),
+    stream_output: |request| record_output(JsonEncoder::new(request, "json")?, Vec::new()),
     messages: Some(MessageFormat {
-        decoder: |request| Ok(Box::new(json_decoder(request, "json")?)),
+        decoder: |request| Ok(Box::new(JsonDecoder::new(request, "json")?)),
         encoder: |request| {
-            let encoder = json_encoder(request, "json")?;
+            let encoder = JsonEncoder::new(request, "json")?;
             Ok(Box::new(TextMessageEncoder { encoder, framing: Framing::default() }))
         },
         null_is_row: false,
@@ -57,27 +56,4 @@ option_list! {
 fn timestamp_style(options: &Options, format: &str) -> Result<TimestampStyle, Diagnostic> {
     let key = format!("{format}.timestamp-format.standard");
     choice(options, &key, &[("SQL", TimestampStyle::Sql), ("ISO-8601", TimestampStyle::Iso)])
-}
-
-/// The decoder of a format with the options of this one.
-pub(crate) fn json_decoder(request: &SourceRequest, format: &'static str) -> Result<JsonDecoder, Diagnostic> {
-    let options = &request.options;
-    let (ignore, fail) = (format!("{format}.ignore-parse-errors"), format!("{format}.fail-on-missing-field"));
-    let rules = decode::Rules {
-        ignore_errors: options.boolean(&ignore, false)?,
-        fail_on_missing: options.boolean(&fail, false)?,
-        timestamps: timestamp_style(options, format)?,
-        format,
-    };
-    if rules.ignore_errors && rules.fail_on_missing {
-        return Err(options
-            .invalid(&fail, &format!("possible together with '{ignore}' = 'true'"))
-            .advise("set one of the two to 'false'"));
-    }
-    JsonDecoder::new(&request.schema, &request.columns, rules)
-}
-
-/// The encoder of a format with the options of this one.
-pub(crate) fn json_encoder(request: &SinkRequest, format: &str) -> Result<JsonEncoder, Diagnostic> {
-    JsonEncoder::new(request, format, timestamp_style(&request.options, format)?)
 }

@@ -1,6 +1,6 @@
 //! The decoder against cases, against serde_json on random documents, and against mutated bytes.
 
-use super::{JsonDecoder, json_decoder, json_encoder};
+use super::{JsonDecoder, JsonEncoder};
 use crate::format::RecordDecoder;
 use crate::text_chunk::{FileInfo, Framing, TextChunk};
 use crate::{ColumnRequest, Decoded, Encoded, Encoder, RequestOrigin, SinkRequest, SourceRequest};
@@ -44,7 +44,7 @@ fn column(schema: &Schema, path: &[&str]) -> ColumnRequest {
 fn decoder(schema: &Schema, columns: Vec<ColumnRequest>, extra: &[(&str, &str)]) -> JsonDecoder {
     let request =
         SourceRequest { table: "t".into(), options: options(extra), schema: schema.clone(), columns, buffer_rows: 0 };
-    json_decoder(&request, "json").unwrap()
+    JsonDecoder::new(&request, "json").unwrap()
 }
 
 fn chunk(data: &[u8]) -> TextChunk {
@@ -431,7 +431,7 @@ fn encodes_what_it_decodes() {
             primary_key: vec![],
         };
         let Encoded::Bytes { data, rows: 2 } =
-            json_encoder(&request, "json").unwrap().encode(&decoded.columns, decoded.rows).unwrap()
+            JsonEncoder::new(&request, "json").unwrap().encode(&decoded.columns, decoded.rows).unwrap()
         else {
             panic!("two rows of bytes")
         };

@@ -95,7 +95,8 @@ impl Acknowledger for GroupAcknowledger {
             positions.iter().filter_map(|(name, position)| Some((partition(name)?, position.at.cast_signed())));
         let offsets: Vec<_> = offsets.collect();
         commits.commit(offsets.iter().map(|(partition, next)| (partition, *next)), CommitMode::Sync).map_err(|e| {
-            let message = format!("offsets cannot be committed in the group: {}", reason(&e, &commits.cluster.trouble));
+            let message =
+                format!("offsets cannot be committed in the group: {}", reason(&e, commits.cluster.consumer.context()));
             Diagnostic::new(code::WRITE_FAILED, message).advise(
                 "the query goes on: what it has read is in its checkpoints; look after the brokers and the group",
             )

@@ -7,9 +7,9 @@ use millstream_types::{Diagnostic, Options, code};
 use rdkafka::ClientConfig;
 use rdkafka::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
-use rdkafka::consumer::{BaseConsumer, ConsumerContext};
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How long one request may take before it is tried again.
@@ -19,8 +19,8 @@ const MOMENT: Duration = Duration::from_millis(5);
 
 /// Listens to a client: keeps the last thing that was wrong with it, which says more than the error of a request that
 /// was given up.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Trouble(Arc<Mutex<Option<(RDKafkaErrorCode, String)>>>);
+#[derive(Debug, Default)]
+pub(super) struct Trouble(Mutex<Option<(RDKafkaErrorCode, String)>>);
 
 impl Trouble {
     /// Notes what is wrong. That a connection has failed says less than why brokers do not want it, and that all have failed
@@ -69,7 +69,6 @@ pub(super) type KafkaConsumer = BaseConsumer<Trouble>;
 /// Brokers that a table names: asked for topics, partitions and offsets when a query starts and while it runs.
 pub(super) struct Cluster {
     pub(super) consumer: KafkaConsumer,
-    pub(super) trouble: Trouble,
     servers: String,
     timeout: Duration,
 }
@@ -77,11 +76,10 @@ pub(super) struct Cluster {
 impl Cluster {
     /// A client for questions. Nothing is sent yet.
     pub(super) fn open(options: &Options, config: &ClientConfig) -> Result<Cluster, Diagnostic> {
-        let trouble = Trouble::default();
-        let consumer = create(config, trouble.clone())?;
+        let consumer = create(config, Trouble::default())?;
         let servers = options.require("properties.bootstrap.servers")?.to_string();
         let timeout = CONNECT_TIMEOUT.duration(options)?;
-        Ok(Cluster { consumer, trouble, servers, timeout })
+        Ok(Cluster { consumer, servers, timeout })
     }
 
     /// Asks until there is an answer, or the time for connections is over.
@@ -98,10 +96,11 @@ impl Cluster {
                 Ok(answer) => return Ok(answer),
                 Err(error) => {
                     self.listen();
-                    let refusal = self.trouble.last().map(|(code, _)| code).or(error.rdkafka_error_code());
+                    let trouble = self.consumer.context();
+                    let refusal = trouble.last().map(|(code, _)| code).or(error.rdkafka_error_code());
                     let is_permanent = error.rdkafka_error_code().is_some_and(is_refusal);
                     if left.is_zero() || refusal.is_some_and(is_hopeless) || is_permanent {
-                        return Err(unreachable(what, &self.servers, &error, &self.trouble));
+                        return Err(unreachable(what, &self.servers, &error, trouble));
                     }
                     std::thread::sleep(Duration::from_millis(100).min(left));
                 }

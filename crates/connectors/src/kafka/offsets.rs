@@ -1,6 +1,6 @@
 //! Where reading starts and ends: `scan.startup.*` and `scan.bounded.*` as offsets of partitions.
 
-use super::client::Cluster;
+use super::client::{Cluster, KafkaConsumer};
 use super::topics::Partition;
 use crate::option_table::option_fault;
 use crate::text_chunk::whole;
@@ -155,9 +155,8 @@ impl TopicExtent {
                 Ok(partitions.iter().map(offset).collect())
             }
             Mark::Timestamp(milliseconds) => {
-                let answers = asked(cluster, partitions, Offset::Offset(*milliseconds), |consumer, list, timeout| {
-                    consumer.offsets_for_times(list, timeout)
-                })?;
+                let at = Offset::Offset(*milliseconds);
+                let answers = asked(cluster, partitions, at, KafkaConsumer::offsets_for_times)?;
                 let behind = |(partition, at): (&Partition, Offset)| match at {
                     Offset::Offset(_) => Ok(at),
                     _ => latest(partition),
@@ -165,9 +164,7 @@ impl TopicExtent {
                 partitions.iter().zip(answers).map(behind).collect()
             }
             Mark::Group => {
-                let answers = asked(cluster, partitions, Offset::Invalid, |consumer, list, timeout| {
-                    consumer.committed_offsets(list, timeout)
-                })?;
+                let answers = asked(cluster, partitions, Offset::Invalid, KafkaConsumer::committed_offsets)?;
                 let or_reset = |(partition, at): (&Partition, Offset)| match (at, reset) {
                     (Offset::Offset(_), _) => Ok(at),
                     (_, Reset::Earliest) => Ok(Offset::Beginning),
@@ -199,7 +196,7 @@ fn asked(
     cluster: &Cluster,
     partitions: &[Partition],
     offset: Offset,
-    question: impl Fn(&super::client::KafkaConsumer, TopicPartitionList, Duration) -> KafkaResult<TopicPartitionList>,
+    question: impl Fn(&KafkaConsumer, TopicPartitionList, Duration) -> KafkaResult<TopicPartitionList>,
 ) -> Result<Vec<Offset>, Diagnostic> {
     let mut list = TopicPartitionList::new();
     for partition in partitions {

@@ -13,7 +13,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _, ProducerContext, PurgeConfig, ThreadedProducer};
 use rdkafka::{ClientConfig, Message};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long one look for a change takes.
@@ -24,16 +24,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// See the file's description.
 pub(super) struct Producer {
     pub(super) client: ThreadedProducer<Listener>,
-    deliveries: Arc<Deliveries>,
-    /// What is wrong with the client.
-    pub(super) trouble: Trouble,
-}
-
-/// What is on its way.
-#[derive(Default)]
-struct Deliveries {
-    state: Mutex<ProducerState>,
-    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -45,9 +35,13 @@ struct ProducerState {
 }
 
 /// Is told of deliveries, by the client's thread.
+#[derive(Default)]
 pub(super) struct Listener {
-    deliveries: Arc<Deliveries>,
-    trouble: Trouble,
+    /// What is on its way.
+    state: Mutex<ProducerState>,
+    changed: Condvar,
+    /// What is wrong with the client.
+    pub(super) trouble: Trouble,
 }
 
 impl ClientContext for Listener {
@@ -64,14 +58,14 @@ impl ProducerContext for Listener {
     type DeliveryOpaque = ();
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-        let mut state = locked(&self.deliveries.state);
+        let mut state = locked(&self.state);
         state.pending -= 1;
         if let Err((error, message)) = result {
             let size = message.payload().map_or(0, <[u8]>::len) + message.key().map_or(0, <[u8]>::len);
             state.lost.get_or_insert_with(|| (error.clone(), message.topic().to_string(), size));
         }
         drop(state);
-        self.deliveries.changed.notify_all();
+        self.changed.notify_all();
     }
 }
 
@@ -87,9 +81,12 @@ impl Producer {
             // What is sent again after a failure is neither twice there nor in another order.
             default(&mut config, "enable.idempotence", "true");
         }
-        let (deliveries, trouble) = (Arc::new(Deliveries::default()), Trouble::default());
-        let listener = Listener { deliveries: deliveries.clone(), trouble: trouble.clone() };
-        Ok(Producer { client: create(&config, listener)?, deliveries, trouble })
+        Ok(Producer { client: create(&config, Listener::default())? })
+    }
+
+    /// What is known of the client.
+    pub(super) fn listener(&self) -> &Listener {
+        self.client.client().context()
     }
 
     /// The number of partitions of a topic; waits for brokers as long as the table's options say.
@@ -115,11 +112,11 @@ impl Producer {
                 }
                 Err(error) => Some(error),
             };
-            let refusal = self.trouble.last().is_some_and(|(code, _)| super::client::is_hopeless(code));
+            let refusal = self.listener().trouble.last().is_some_and(|(code, _)| super::client::is_hopeless(code));
             if let Some(error) = error.filter(|_| refusal || left.is_zero()) {
                 let servers = options.get("properties.bootstrap.servers").unwrap_or_default();
                 let what = format!("the partitions of the topic '{topic}'");
-                return Err(super::client::unreachable(&what, servers, error, &self.trouble));
+                return Err(super::client::unreachable(&what, servers, error, &self.listener().trouble));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -176,7 +173,7 @@ impl Producer {
     }
 
     fn state<T>(&self, look: impl FnOnce(&mut ProducerState) -> T) -> Result<T, Diagnostic> {
-        let mut state = locked(&self.deliveries.state);
+        let mut state = locked(&self.listener().state);
         match &state.lost {
             Some((error, topic, size)) => Err(self.lost(error, topic, *size)),
             None => Ok(look(&mut state)),
@@ -190,14 +187,14 @@ impl Producer {
 
     /// The error for a message that cannot be delivered.
     fn lost(&self, error: &KafkaError, topic: &str, size: usize) -> Diagnostic {
-        if self.is_fenced() { fenced() } else { lost(error, topic, size, &self.trouble) }
+        if self.is_fenced() { fenced() } else { lost(error, topic, size, &self.listener().trouble) }
     }
 
     /// Waits a moment for deliveries.
     fn wait(&self) -> Result<(), Diagnostic> {
-        let state = locked(&self.deliveries.state);
+        let state = locked(&self.listener().state);
         if state.pending > 0 && state.lost.is_none() {
-            drop(self.deliveries.changed.wait_timeout(state, MOMENT).unwrap_or_else(PoisonError::into_inner));
+            drop(self.listener().changed.wait_timeout(state, MOMENT).unwrap_or_else(PoisonError::into_inner));
             return Ok(());
         }
         drop(state);

@@ -55,7 +55,6 @@ enum ReaderState {
 
 struct Reading {
     consumer: KafkaConsumer,
-    trouble: Trouble,
     partition: Arc<Partition>,
     start: Start,
 }
@@ -183,16 +182,15 @@ impl Reading {
     /// Has the messages of a partition fetched.
     fn begin(shared: &SharedByReaders, partition: Arc<Partition>, start: Start) -> Result<Reading, Diagnostic> {
         let Start { span, reset, .. } = start;
-        let trouble = Trouble::default();
         let mut config = shared.config.clone();
         config.set("auto.offset.reset", reset.property());
         config.set("enable.partition.eof", if span.until.is_some() { "true" } else { "false" });
-        let consumer: KafkaConsumer = create(&config, trouble.clone())?;
+        let consumer: KafkaConsumer = create(&config, Trouble::default())?;
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(&partition.topic, partition.number, span.from)
             .and_then(|()| consumer.assign(&list))
             .map_err(|e| Diagnostic::bug(format!("{partition} cannot be assigned: {e}")))?;
-        Ok(Reading { consumer, trouble, partition, start })
+        Ok(Reading { consumer, partition, start })
     }
 
     /// Takes what is there, up to a full batch; whether that is the end.
@@ -247,7 +245,7 @@ impl Reading {
             // Offsets of the group are looked up and committed elsewhere, and only if they are wanted.
             E::GroupAuthorizationFailed => return Ok(()),
             code if is_refusal(code) || matches!(error, KafkaError::MessageConsumptionFatal(_)) => {
-                let message = format!("{name} cannot be read: {}", reason(error, &self.trouble));
+                let message = format!("{name} cannot be read: {}", reason(error, self.consumer.context()));
                 Diagnostic::new(code::READ_FAILED, message)
                     .advise("check the properties of the table and the user's rights")
             }

@@ -29,7 +29,7 @@ pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     if guarantee == "exactly-once" {
         return Ok(Box::new(TransactionalSink::open(options, config, route, encoder)?));
     }
-    Ok(Box::new(PlainSink { producer, route, encoder, is_lossy: guarantee == "none", options: options.clone() }))
+    Ok(Box::new(PlainSink { producer, route, encoder, is_lossy: guarantee == "none" }))
 }
 
 /// Where messages go.
@@ -39,6 +39,7 @@ pub(super) struct Route {
     /// Partitions of the topic.
     count: i32,
     counted: Instant,
+    options: Options,
 }
 
 #[derive(Clone)]
@@ -59,7 +60,7 @@ impl Route {
             ("round-robin", Partitioner::RoundRobin(0)),
         ];
         let partitioner = PARTITIONER.choice(options, &all)?;
-        Ok(Route { topic, partitioner, count: 1, counted: Instant::now() })
+        Ok(Route { topic, partitioner, count: 1, counted: Instant::now(), options: options.clone() })
     }
 
     fn partition(&mut self) -> Option<i32> {
@@ -75,9 +76,9 @@ impl Route {
     }
 
     /// Sends the records of a piece.
-    pub(super) fn send(&mut self, piece: Encoded, producer: &Producer, options: &Options) -> Result<(), Diagnostic> {
+    pub(super) fn send(&mut self, piece: Encoded, producer: &Producer) -> Result<(), Diagnostic> {
         if matches!(self.partitioner, Partitioner::RoundRobin(_)) && self.counted.elapsed() > REFRESH {
-            self.count = producer.partitions(&self.topic, options)?;
+            self.count = producer.partitions(&self.topic, &self.options)?;
             self.counted = Instant::now();
         }
         for record in records(&piece)? {
@@ -95,7 +96,6 @@ struct PlainSink {
     encoder: Arc<dyn Encoder>,
     /// Whether nobody waits for deliveries before the end.
     is_lossy: bool,
-    options: Options,
 }
 
 impl Sink for PlainSink {
@@ -104,7 +104,7 @@ impl Sink for PlainSink {
     }
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
-        self.route.send(piece, &self.producer, &self.options)
+        self.route.send(piece, &self.producer)
     }
 
     fn flush(&mut self) -> Result<(), Diagnostic> {

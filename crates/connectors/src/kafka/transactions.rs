@@ -175,7 +175,7 @@ impl Sink for TransactionalSink {
             current.begin(self.timeout)?;
             self.has_written = true;
         }
-        self.route.send(piece, &current.producer, &self.options)
+        self.route.send(piece, &current.producer)
     }
 
     /// Nothing can be seen before the commit.
@@ -385,7 +385,7 @@ fn failed(error: &KafkaError, producer: &Producer, what: &str) -> Diagnostic {
     }
     let text = match error {
         KafkaError::Transaction(error) => error.to_string(),
-        error => reason(error, &producer.trouble),
+        error => reason(error, &producer.listener().trouble),
     };
     Diagnostic::new(code::WRITE_FAILED, format!("{what}: {text}")).advise(match code {
         RDKafkaErrorCode::InvalidTransactionTimeout => {

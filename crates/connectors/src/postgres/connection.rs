@@ -77,7 +77,6 @@ impl Connection {
 
     /// Runs a piece of work, anew when the connection was lost meanwhile: it must be one transaction at the end, or change nothing.
     pub(super) fn run<T>(&mut self, mut work: impl FnMut(&mut Client) -> Result<T, Failure>) -> Result<T, Diagnostic> {
-        let mut pauses = Pauses::new();
         for attempt in 0.. {
             let error = match work(self.client()?) {
                 Ok(done) => return Ok(done),
@@ -90,7 +89,7 @@ impl Connection {
             if attempt >= self.retries || !is_transient(&error) {
                 return Err(self.explain(&error));
             }
-            sleep(pauses.next());
+            sleep(pause_after(attempt));
         }
         Err(Diagnostic::bug("an endless loop has ended"))
     }
@@ -103,7 +102,7 @@ impl Connection {
     }
 
     fn connect(&self) -> Result<Client, Diagnostic> {
-        let (since, mut pauses) = (Instant::now(), Pauses::new());
+        let (since, mut attempt) = (Instant::now(), 0);
         loop {
             let connected = self.encryption.connect(&self.config).and_then(|mut client| {
                 client.batch_execute(&self.prelude)?;
@@ -113,7 +112,8 @@ impl Connection {
                 Ok(client) => return Ok(client),
                 Err(error) => error,
             };
-            let pause = pauses.next();
+            let pause = pause_after(attempt);
+            attempt += 1;
             if !is_transient(&error) {
                 let is_of_tls = is_of_tls(&error);
                 return Err(if is_of_tls { refused(&self.server, &reason(&error)) } else { self.explain(&error) });
@@ -161,19 +161,9 @@ impl Connection {
     }
 }
 
-/// Ever longer pauses.
-struct Pauses(Duration);
-
-impl Pauses {
-    fn new() -> Pauses {
-        Pauses(PAUSES.0)
-    }
-
-    fn next(&mut self) -> Duration {
-        let pause = self.0;
-        self.0 = (pause * 2).min(PAUSES.1);
-        pause
-    }
+/// The pause behind an attempt: ever longer ones.
+fn pause_after(attempt: u32) -> Duration {
+    (PAUSES.0 * (1 << attempt.min(10))).min(PAUSES.1)
 }
 
 /// The error that hides in one of writing to a `COPY`.

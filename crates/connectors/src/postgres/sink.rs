@@ -19,7 +19,7 @@ pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     let table = Table::open(&mut connection, request)?;
     let encoder = Arc::new(CopyEncoder::new(request, table.forms.clone())?);
     let database = Arc::new(Mutex::new(Database { connection, table }));
-    Ok(Box::new(JdbcSink { encoder, delivery, database, writer: Writer::Batches(batches) }))
+    Ok(Box::new(JdbcSink { encoder, delivery, database, batches, spans: None }))
 }
 
 /// A table and the way to it.
@@ -32,12 +32,9 @@ struct JdbcSink {
     encoder: Arc<CopyEncoder>,
     delivery: Delivery,
     database: Arc<Mutex<Database>>,
-    writer: Writer,
-}
-
-enum Writer {
-    Batches(Batches),
-    Spans(Box<Spans>),
+    batches: Batches,
+    /// Under checkpoints, instead of batches.
+    spans: Option<Spans>,
 }
 
 impl Sink for JdbcSink {
@@ -49,23 +46,23 @@ impl Sink for JdbcSink {
         let Encoded::Bytes { data, rows } = piece else {
             return Err(Diagnostic::bug("columns reached the jdbc connector"));
         };
-        match &mut self.writer {
-            Writer::Batches(batches) => batches.write(&data, rows, &self.database),
-            Writer::Spans(spans) => spans.write(&data, rows),
+        match &mut self.spans {
+            None => self.batches.write(&data, rows, &self.database),
+            Some(spans) => spans.write(&data, rows),
         }
     }
 
     fn flush(&mut self) -> Result<(), Diagnostic> {
-        match &mut self.writer {
-            Writer::Batches(batches) => batches.flush(&self.database),
-            Writer::Spans(_) => Ok(()),
+        match &mut self.spans {
+            None => self.batches.flush(&self.database),
+            Some(_) => Ok(()),
         }
     }
 
-    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
-        match self.writer {
-            Writer::Batches(mut batches) => batches.flush(&self.database),
-            Writer::Spans(spans) => spans.finish(),
+    fn finish(mut self: Box<Self>) -> Result<(), Diagnostic> {
+        match self.spans {
+            None => self.batches.flush(&self.database),
+            Some(spans) => spans.finish(),
         }
     }
 
@@ -75,15 +72,15 @@ impl Sink for JdbcSink {
 
     fn begin(&mut self, job: &SinkJob, restored: Option<&RestoredSink>) -> Result<(), Diagnostic> {
         if self.delivery == Delivery::ExactlyOnce {
-            self.writer = Writer::Spans(Box::new(Spans::begin(self.database.clone(), job, restored)?));
+            self.spans = Some(Spans::begin(self.database.clone(), job, restored)?);
         }
         Ok(())
     }
 
     fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {
-        match &mut self.writer {
-            Writer::Batches(batches) => batches.flush(&self.database).map(|()| None),
-            Writer::Spans(spans) => Ok(Some(spans.cut(checkpoint))),
+        match &mut self.spans {
+            None => self.batches.flush(&self.database).map(|()| None),
+            Some(spans) => Ok(Some(spans.cut(checkpoint))),
         }
     }
 }
