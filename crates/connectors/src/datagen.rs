@@ -17,7 +17,7 @@ use std::sync::Arc;
 option_list! {
     OPTIONS {
         RATE = "rows-per-second", "10000", "Rows per second; 0 for as fast as possible";
-        "number-of-rows", "endless", "Rows in all; without it the stream ends only with a sequence";
+        ROWS = "number-of-rows", "endless", "Rows in all; without it the stream ends only with a sequence";
         SEED = "seed", "0", "Another seed gives other data";
         "fields.*", "", "Per column: kind (random or sequence), min, max, max-past, length, var-len, null-rate, start, end";
     }
@@ -43,10 +43,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
 fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
     let options = &request.options;
     check_fields(request)?;
-    let mut end: Option<u64> = match options.get("number-of-rows") {
-        Some(_) => Some(options.parse("number-of-rows", 0)?),
-        None => None,
-    };
+    let mut end: Option<u64> = options.get(ROWS.key).map(|_| options.parse(ROWS.key, 0)).transpose()?;
     for (i, field) in request.schema.fields.iter().enumerate() {
         // A sequence ends the stream even when the query does not read its column.
         if let ValueKind::Sequence { rows, .. } = generated(options, field, &field.name, i as u64)?.kind {
@@ -63,7 +60,7 @@ fn is_bounded(options: &Options) -> bool {
     let is_sequence = |(key, value): (&str, &str)| {
         key.starts_with("fields.") && key.ends_with(".kind") && value.eq_ignore_ascii_case("sequence")
     };
-    options.get("number-of-rows").is_some() || options.iter().any(is_sequence)
+    options.get(ROWS.key).is_some() || options.iter().any(is_sequence)
 }
 
 /// The rate at which rows must be handed out.
@@ -250,30 +247,29 @@ impl Decoder for Generator {
 }
 
 impl Generated {
-    /// Random numbers of each row; `None` where the value is NULL.
-    fn streams(&self, seed: u64, rows: &Rows) -> impl Iterator<Item = Option<(u64, Random)>> {
+    /// What `value` makes of each row's number and random numbers; `None` where the value is NULL.
+    fn values<T>(&self, seed: u64, rows: &Rows, value: impl Fn(u64, Random) -> T) -> impl Iterator<Item = Option<T>> {
         let (nulls, stream) = (self.nulls_per_million, self.stream);
         rows.numbers.clone().map(move |row| {
             let mut random = Random::new(seed, row, stream);
             let null = nulls > 0 && random.below(1_000_000) < nulls;
-            (!null).then_some((row, random))
+            (!null).then(|| value(row, random))
         })
     }
 
     fn integers(&self, seed: u64, rows: &Rows) -> impl Iterator<Item = Option<i64>> {
-        let value = |(row, mut random): (u64, Random)| match self.kind {
+        self.values(seed, rows, |row, mut random| match self.kind {
             ValueKind::Sequence { start, .. } => start.wrapping_add(row as i64),
             ValueKind::Integer { min, max } => random.between(min, max),
             ValueKind::Time { max_past_ms } => rows.now_ms - random.below(max_past_ms + 1) as i64,
             _ => 0,
-        };
-        self.streams(seed, rows).map(move |s| s.map(value))
+        })
     }
 
     fn column(&self, seed: u64, rows: &Rows) -> ArrayRef {
         match &self.data_type {
             DataType::Boolean => {
-                let bits = self.streams(seed, rows).map(|s| s.map(|(_, mut r)| r.below(2) == 1));
+                let bits = self.values(seed, rows, |_, mut random| random.below(2) == 1);
                 Arc::new(bits.collect::<BooleanArray>())
             }
             DataType::Float => Arc::new(self.floats(seed, rows).map(|v| v.map(|x| x as f32)).collect::<Float32Array>()),
@@ -295,34 +291,31 @@ impl Generated {
     }
 
     fn floats(&self, seed: u64, rows: &Rows) -> impl Iterator<Item = Option<f64>> {
-        self.streams(seed, rows).map(|s| {
-            s.map(|(row, mut random)| match self.kind {
-                // Halves, because max - min overflows for the default range.
-                ValueKind::Float { min, max } => {
-                    let unit = random.unit();
-                    min * (1.0 - unit) + max * unit
-                }
-                ValueKind::Sequence { start, .. } => start.wrapping_add(row as i64) as f64,
-                _ => 0.0,
-            })
+        self.values(seed, rows, |row, mut random| match self.kind {
+            // Halves, because max - min overflows for the default range.
+            ValueKind::Float { min, max } => {
+                let unit = random.unit();
+                min * (1.0 - unit) + max * unit
+            }
+            ValueKind::Sequence { start, .. } => start.wrapping_add(row as i64) as f64,
+            _ => 0.0,
         })
     }
 
     fn decimals(&self, seed: u64, rows: &Rows, precision: u8, scale: u8) -> ArrayRef {
         let limit = if let ValueKind::Decimal { limit } = self.kind { limit } else { 0 };
-        let value = |(_, mut random): (u64, Random)| {
+        let values = self.values(seed, rows, |_, mut random| {
             let wide = (u128::from(random.next()) << 64 | u128::from(random.next())) as i128;
             wide % (limit + 1)
-        };
-        let values: Decimal128Array = self.streams(seed, rows).map(|s| s.map(value)).collect();
-        let typed = values.with_precision_and_scale(precision, scale as i8);
+        });
+        let typed = values.collect::<Decimal128Array>().with_precision_and_scale(precision, scale as i8);
         Arc::new(typed.expect("a SQL decimal type is a valid Arrow decimal type"))
     }
 
     fn texts(&self, seed: u64, rows: &Rows) -> ArrayRef {
         let mut builder = StringViewBuilder::new();
         let mut text = Vec::new();
-        for stream in self.streams(seed, rows) {
+        for stream in self.values(seed, rows, |row, random| (row, random)) {
             let Some((row, mut random)) = stream else {
                 builder.append_null();
                 continue;
@@ -341,11 +334,11 @@ impl Generated {
     }
 
     fn bytes(&self, seed: u64, rows: &Rows) -> ArrayRef {
-        let value = |(_, mut random): (u64, Random)| {
+        let values = self.values(seed, rows, |_, mut random| {
             let length = self.length(&mut random);
             (0..length).map(|_| random.next() as u8).collect::<Vec<u8>>()
-        };
-        Arc::new(self.streams(seed, rows).map(|s| s.map(value)).collect::<BinaryViewArray>())
+        });
+        Arc::new(values.collect::<BinaryViewArray>())
     }
 
     fn length(&self, random: &mut Random) -> u64 {
@@ -363,7 +356,8 @@ impl Generated {
             return arrow_array::new_null_array(&self.data_type.to_arrow(), count);
         };
         let arrays: Vec<ArrayRef> = fields.iter().map(|(_, g)| g.column(seed, rows)).collect();
-        let valid: NullBuffer = self.streams(seed, rows).map(|s| s.is_some()).collect::<Vec<_>>().into();
+        let valid: NullBuffer =
+            self.values(seed, rows, |_, _| ()).map(|value| value.is_some()).collect::<Vec<_>>().into();
         let arrow = fields.iter().map(|(f, _)| f.to_arrow()).collect();
         let valid = (valid.null_count() > 0).then_some(valid);
         Arc::new(StructArray::new(arrow, arrays, valid))

@@ -4,7 +4,7 @@ use super::schema::{AvroSchema, AvroType, MOST_LEVELS};
 
 /// Bytes of a message that were not read yet.
 pub(super) struct Cursor<'a> {
-    data: &'a [u8],
+    pub data: &'a [u8],
     /// Place of the next byte in the buffer of all messages.
     pub at: usize,
     /// Where the message ends there.
@@ -17,11 +17,6 @@ pub(super) type Fault = &'static str;
 const ENDS: Fault = "it ends too early";
 
 impl<'a> Cursor<'a> {
-    /// The bytes from `at` to `end` of `data`.
-    pub(super) fn new(data: &'a [u8], at: usize, end: usize) -> Cursor<'a> {
-        Cursor { data, at, end }
-    }
-
     pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
         let end = self.at.checked_add(length).filter(|end| *end <= self.end).ok_or(ENDS)?;
         let bytes = &self.data[self.at..end];

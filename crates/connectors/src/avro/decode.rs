@@ -87,7 +87,7 @@ impl WantedFields {
                 return Ok(());
             };
             let outcome = open(&messages.data()[range.clone()]).and_then(|(reader, skip)| {
-                let mut cursor = Cursor::new(messages.data(), range.start + skip, range.end);
+                let mut cursor = Cursor { data: messages.data(), at: range.start + skip, end: range.end };
                 reader.read(&mut cursor, &mut builders).map_err(|fault| malformed(fault, &cursor, range.start))
             });
             match &outcome {
@@ -200,8 +200,7 @@ fn reader(schema: &AvroSchema, number: usize, data_type: &DataType, level: usize
             reader(schema, *base, data_type, level + 1)?
         }
         (AvroType::Boolean, D::Boolean)
-        | (AvroType::Int, D::TinyInt | D::SmallInt | D::Int | D::BigInt | D::Float | D::Double)
-        | (AvroType::Long, D::TinyInt | D::SmallInt | D::Int | D::BigInt | D::Float | D::Double)
+        | (AvroType::Int | AvroType::Long, D::TinyInt | D::SmallInt | D::Int | D::BigInt | D::Float | D::Double)
         | (AvroType::Float, D::Float | D::Double)
         | (AvroType::Double, D::Double)
         | (AvroType::String | AvroType::Bytes, D::Char(_) | D::Varchar(_) | D::Binary(_) | D::Varbinary(_))

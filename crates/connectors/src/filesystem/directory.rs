@@ -261,10 +261,7 @@ pub(super) fn damaged_token(path: &Path, token: &Value) -> Diagnostic {
 
 /// What something that is not a file is.
 pub(super) fn kind_of(metadata: &fs::Metadata) -> &'static str {
-    match metadata.is_symlink() {
-        true => "is a symbolic link now",
-        false => "is no file now",
-    }
+    if metadata.is_symlink() { "is a symbolic link now" } else { "is no file now" }
 }
 
 /// The error for output that is not what a checkpoint has left.

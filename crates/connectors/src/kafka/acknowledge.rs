@@ -8,6 +8,7 @@ use rdkafka::Offset;
 use rdkafka::consumer::{CommitMode, Consumer};
 use rdkafka::error::KafkaResult;
 use rdkafka::topic_partition_list::TopicPartitionList;
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -56,13 +57,18 @@ impl Commits {
             let offsets = std::mem::take(&mut state.offsets);
             drop(state);
             // A commit that fails is made up for by the next one.
-            _ = self.commit(offsets.iter().map(|(partition, next)| (&**partition, *next)), CommitMode::Async);
+            _ = self.commit(offsets, CommitMode::Async);
         }
     }
 
-    fn commit<'a>(&self, offsets: impl Iterator<Item = (&'a Partition, i64)>, mode: CommitMode) -> KafkaResult<()> {
+    fn commit<P: Borrow<Partition>>(
+        &self,
+        offsets: impl IntoIterator<Item = (P, i64)>,
+        mode: CommitMode,
+    ) -> KafkaResult<()> {
         let mut list = TopicPartitionList::new();
         for (partition, next) in offsets {
+            let partition = partition.borrow();
             list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(next))?;
         }
         if list.count() == 0 { Ok(()) } else { self.cluster.consumer.commit(&list, mode) }
@@ -73,7 +79,7 @@ impl Drop for Commits {
     fn drop(&mut self) {
         let offsets = std::mem::take(&mut locked(&self.state).offsets);
         // The query has ended; there is nobody left to tell.
-        _ = self.commit(offsets.iter().map(|(partition, next)| (&**partition, *next)), CommitMode::Sync);
+        _ = self.commit(offsets, CommitMode::Sync);
     }
 }
 
@@ -93,8 +99,7 @@ impl Acknowledger for GroupAcknowledger {
         };
         let offsets =
             positions.iter().filter_map(|(name, position)| Some((partition(name)?, position.at.cast_signed())));
-        let offsets: Vec<_> = offsets.collect();
-        commits.commit(offsets.iter().map(|(partition, next)| (partition, *next)), CommitMode::Sync).map_err(|e| {
+        commits.commit(offsets, CommitMode::Sync).map_err(|e| {
             let message =
                 format!("offsets cannot be committed in the group: {}", reason(&e, commits.cluster.consumer.context()));
             Diagnostic::new(code::WRITE_FAILED, message).advise(

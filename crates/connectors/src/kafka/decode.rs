@@ -104,10 +104,8 @@ impl KafkaDecoder {
         };
         let dead_letters = DeadLetters::of(&request.options)?;
         let ignores = parts.value.ignores_errors || parts.key.as_ref().is_some_and(|key| key.ignores_errors);
-        let key = match &parts.key {
-            Some(key) if !of_key.is_empty() => Some(decoder(key, of_key)?),
-            _ => None,
-        };
+        let key = parts.key.as_ref().filter(|_| !of_key.is_empty());
+        let key = key.map(|key| decoder(key, of_key)).transpose()?;
         let has = |wanted: &str| origins.iter().any(|o| matches!(o, Origin::Metadata(key, _) if key == wanted));
         let wants = Wants {
             keys: key.is_some() || dead_letters.is_some(),
@@ -125,10 +123,8 @@ impl KafkaDecoder {
 
     fn columns(&self, chunk: &KafkaChunk) -> Result<Decoded, Diagnostic> {
         let mut value = self.value.decode(&chunk.values)?;
-        let mut key = match (&self.key, &chunk.keys) {
-            (Some(key), Some(keys)) => Some(key.decode(keys)?),
-            _ => None,
-        };
+        let keys = self.key.as_ref().zip(chunk.keys.as_ref());
+        let mut key = keys.map(|(key, keys)| key.decode(keys)).transpose()?;
         let all = chunk.values.len();
         let is_whole = |part: &DecodedMessages| part.rows.len() == all;
         let has_gaps = !self.null_is_row && chunk.values.0.null_count() > 0;

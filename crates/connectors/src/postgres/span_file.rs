@@ -4,7 +4,8 @@
 use crate::filesystem::{sync_directory, write_error};
 use crate::text_chunk::whole;
 use millstream_types::{Diagnostic, code};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ pub(super) struct SpanRows {
 }
 
 /// A span in a file of its own.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DurableSpan {
     /// The checkpoint that has ended it.
     pub(super) checkpoint: u64,
@@ -36,8 +37,8 @@ pub(super) struct DurableSpan {
     /// Name of its file.
     pub(super) file: String,
     bytes: u64,
-    /// XXH3 of the file.
-    checksum: u64,
+    /// XXH3 of the file, in hexadecimal.
+    checksum: String,
 }
 
 impl SpanRows {
@@ -82,7 +83,7 @@ impl SpanRows {
         });
         kept.map_err(|e| self.failed(&e))?;
         sync_directory(&self.directory);
-        let (rows, bytes, checksum) = (self.rows, self.bytes, self.checksum.digest());
+        let (rows, bytes, checksum) = (self.rows, self.bytes, hexadecimal(&self.checksum));
         Ok(DurableSpan { checkpoint, rows, file: name, bytes, checksum })
     }
 
@@ -91,29 +92,15 @@ impl SpanRows {
     }
 }
 
-impl DurableSpan {
-    /// For the token.
-    pub(super) fn to_json(&self) -> Value {
-        json!({
-            "checkpoint": self.checkpoint,
-            "file": self.file,
-            "rows": self.rows,
-            "bytes": self.bytes,
-            "checksum": format!("{:016x}", self.checksum),
-        })
-    }
+fn hexadecimal(checksum: &Xxh3) -> String {
+    format!("{:016x}", checksum.digest())
+}
 
+impl DurableSpan {
     /// From a token; `None` if it makes no sense.
     pub(super) fn of_json(value: &Value) -> Option<DurableSpan> {
-        let number = |key: &str| value.get(key)?.as_u64();
-        let text = |key: &str| value.get(key)?.as_str();
-        Some(DurableSpan {
-            checkpoint: number("checkpoint")?,
-            rows: number("rows")?,
-            file: text("file").filter(|name| !name.contains('/') && !name.starts_with('.'))?.to_string(),
-            bytes: number("bytes")?,
-            checksum: u64::from_str_radix(text("checksum")?, 16).ok()?,
-        })
+        let is_name = |name: &str| !name.contains('/') && !name.starts_with('.');
+        DurableSpan::deserialize(value).ok().filter(|span| is_name(&span.file))
     }
 
     /// Opens the file, to be read once and checked behind the end.
@@ -155,7 +142,7 @@ impl CheckedReader<'_> {
         if self.read != span.bytes {
             return Err(span.damaged(&self.path, &format!("has {} bytes instead of {}", self.read, span.bytes)));
         }
-        if self.checksum.digest() != span.checksum {
+        if hexadecimal(&self.checksum) != span.checksum {
             return Err(span.damaged(&self.path, "has another checksum than when it was written"));
         }
         Ok(())

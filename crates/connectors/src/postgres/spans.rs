@@ -89,7 +89,7 @@ impl Commit for SpanCommit {
             let keep = |(checkpoint, rows)| Ok((checkpoint, self.shared.keep(checkpoint, rows)?));
             ended.into_iter().map(keep).collect()
         })?;
-        Ok(json!({ "spans": spans.iter().map(DurableSpan::to_json).collect::<Vec<_>>() }))
+        Ok(json!({ "spans": spans }))
     }
 
     fn commit(self: Box<Self>) -> Result<(), Diagnostic> {

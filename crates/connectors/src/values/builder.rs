@@ -220,13 +220,8 @@ impl ColumnBuilder {
 
 /// `true` or `false` in any case; what CAST takes beyond that is no truth value in a data format.
 fn truth(text: &str) -> Option<bool> {
-    if text.eq_ignore_ascii_case("true") {
-        Some(true)
-    } else if text.eq_ignore_ascii_case("false") {
-        Some(false)
-    } else {
-        None
-    }
+    let is_true = text.eq_ignore_ascii_case("true");
+    (is_true || text.eq_ignore_ascii_case("false")).then_some(is_true)
 }
 
 /// A column of numbers; dates, times and the like are stored as such.
