@@ -87,7 +87,7 @@ impl MessagesBuilder {
     /// Appends a message.
     pub(crate) fn push(&mut self, message: Option<&[u8]>) {
         self.data.extend_from_slice(message.unwrap_or_default());
-        self.bound(message.is_some());
+        self.end(message.is_some());
     }
 
     /// Where the bytes of the next message go; [`MessagesBuilder::end`] ends it.
@@ -95,12 +95,8 @@ impl MessagesBuilder {
         &mut self.data
     }
 
-    /// Ends the message whose bytes were written.
-    pub(crate) fn end(&mut self) {
-        self.bound(true);
-    }
-
-    fn bound(&mut self, is_present: bool) {
+    /// Ends the message whose bytes were written, or one that is absent.
+    pub(crate) fn end(&mut self, is_present: bool) {
         self.bounds.push(self.data.len() as i64);
         self.present.append(is_present);
     }

@@ -104,9 +104,7 @@ pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<Option<(Chunk,
     let Some(first) = whole.batches.first_mut() else { return Some(None) };
     let count = first.rows.len().min(usize::try_from(rows).unwrap_or(usize::MAX));
     let middle = first.rows.start + count;
-    let Batch { header, body, context, offset, .. } = first;
-    let (header, body, context) = (header.clone(), body.clone(), context.clone());
-    let front = Batch { header, body, context, offset: *offset, rows: first.rows.start..middle };
+    let front = Batch { rows: first.rows.start..middle, ..first.clone() };
     first.rows.start = middle;
     if first.rows.is_empty() {
         whole.batches.remove(0);

@@ -37,6 +37,7 @@ pub(super) struct ArrowChunk {
 }
 
 /// A record batch as it came.
+#[derive(Clone)]
 pub(super) struct Batch {
     /// Flatbuffer of a message with a record batch.
     pub header: Buffer,

@@ -50,8 +50,8 @@ option_list! {
 struct DebeziumDecoder {
     /// Decodes `op`, then the wanted columns of `after`.
     envelope: JsonDecoder,
-    /// Name of each wanted column, and whether it may be NULL.
-    columns: Vec<(String, bool)>,
+    /// The wanted columns.
+    columns: Vec<ColumnRequest>,
 }
 
 impl DebeziumDecoder {
@@ -72,26 +72,25 @@ impl DebeziumDecoder {
             data_type: DataType::STRING,
             nullable: true,
         }];
-        let mut names = Vec::new();
+        let mut wanted = Vec::new();
         for column in &request.columns {
             let RequestOrigin::Path(path) = &column.origin else { continue };
-            names.push((column.name.clone(), column.nullable));
+            wanted.push(column.clone());
             let path: Vec<usize> = std::iter::once(1).chain(path.iter().copied()).collect();
             let origin = RequestOrigin::Path(below(&path));
             // A deletion has no row, which is not what is wrong with it.
             columns.push(ColumnRequest { origin, nullable: true, ..column.clone() });
         }
         let request = SourceRequest { schema: Schema::new(fields), columns, ..request.clone() };
-        Ok(DebeziumDecoder { envelope: JsonDecoder::new(&request, NAME)?, columns: names })
+        Ok(DebeziumDecoder { envelope: JsonDecoder::new(&request, NAME)?, columns: wanted })
     }
 
     /// What is wrong with a row.
     fn fault(&self, op: &str, columns: &[ArrayRef], row: usize) -> Option<Diagnostic> {
         let what = match op {
             "c" | "r" => {
-                let is_missing =
-                    |((_, nullable), column): &(&(String, bool), &ArrayRef)| !nullable && column.is_null(row);
-                return self.columns.iter().zip(columns).find(is_missing).map(|((name, _), _)| missing(name));
+                let is_missing = |(wanted, array): &(&ColumnRequest, &ArrayRef)| !wanted.nullable && array.is_null(row);
+                return self.columns.iter().zip(columns).find(is_missing).map(|(wanted, _)| missing(&wanted.name));
             }
             "u" => "an update",
             "d" => "a deletion",
@@ -129,7 +128,7 @@ impl MessageEncoder for DebeziumEncoder {
             for part in [&b"{\"before\":null,\"after\":"[..], row, b",\"op\":\"c\"}"] {
                 messages.bytes().extend_from_slice(part);
             }
-            messages.end();
+            messages.end(true);
         }
         Ok(messages.finish())
     }

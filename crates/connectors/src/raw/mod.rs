@@ -167,12 +167,11 @@ impl MessageEncoder for Raw {
         let view = ColumnView::new(&self.data_type, column)?;
         let mut messages = MessagesBuilder::with_capacity(rows, column.get_array_memory_size());
         for row in 0..rows {
-            if view.is_null(row) {
-                messages.push(None);
-            } else {
+            let is_present = !view.is_null(row);
+            if is_present {
                 self.write(&view, row, messages.bytes());
-                messages.end();
             }
+            messages.end(is_present);
         }
         Ok(messages.finish())
     }

@@ -20,12 +20,10 @@ const MOST_CONNECTIONS: usize = 1024;
 
 /// Opens the source.
 pub(super) fn open(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
-    let metadata = request.columns.iter().find_map(|column| match &column.origin {
-        RequestOrigin::Metadata(key) => Some(key),
-        RequestOrigin::Path(_) | RequestOrigin::Record(_) => None,
-    });
-    if let Some(key) = metadata {
-        return Err(Diagnostic::new(code::INVALID_TABLE, format!("the socket connector has no metadata '{key}'")));
+    for column in &request.columns {
+        if let RequestOrigin::Metadata(key) = &column.origin {
+            return Err(Diagnostic::new(code::INVALID_TABLE, format!("the socket connector has no metadata '{key}'")));
+        }
     }
     let options = &request.options;
     let format = Format::of(options)?;
