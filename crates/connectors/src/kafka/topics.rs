@@ -55,10 +55,9 @@ impl Topics {
                 let list = options.require("topic")?.split(';').map(|name| name.trim().to_string());
                 let list: Vec<String> = list.filter(|name| !name.is_empty()).collect();
                 if list.is_empty() {
-                    Err(options.invalid("topic", "a topic or a list of them"))
-                } else {
-                    Ok(Topics::Listed(list))
+                    return Err(options.invalid("topic", "a topic or a list of them"));
                 }
+                Ok(Topics::Listed(list))
             }
         }
     }

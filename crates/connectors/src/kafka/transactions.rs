@@ -301,11 +301,6 @@ impl Transactional {
         locked(&self.state).phase
     }
 
-    fn enter(&self, phase: Phase) {
-        locked(&self.state).phase = phase;
-        self.changed.notify_all();
-    }
-
     /// One of so many sinks writes no more rows to the open transaction; the last one completes it.
     fn end_part(&self, sinks: usize) {
         let mut state = locked(&self.state);
@@ -344,7 +339,8 @@ impl Transactional {
                 self.producer.client.commit_transaction(ATTEMPT)
             })
         });
-        self.enter(if committed.is_ok() { Phase::Idle } else { Phase::Failed });
+        locked(&self.state).phase = if committed.is_ok() { Phase::Idle } else { Phase::Failed };
+        self.changed.notify_all();
         committed
     }
 }

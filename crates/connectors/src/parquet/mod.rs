@@ -8,7 +8,7 @@ mod write;
 
 use crate::format::Format;
 use crate::option_table::option_list;
-use crate::{Chunk, ColumnEncoder, Encoder, SinkRequest};
+use crate::{ColumnEncoder, Encoder, SinkRequest};
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
@@ -36,6 +36,3 @@ pub(crate) fn encoder(request: &SinkRequest) -> Result<Arc<dyn Encoder>, Diagnos
     write::properties(&request.options)?;
     Ok(Arc::new(ColumnEncoder))
 }
-
-/// What is left of a chunk after its first rows were cut off.
-type Parts = Option<(Chunk, u64)>;

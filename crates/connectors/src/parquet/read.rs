@@ -1,6 +1,5 @@
 //! The source of Parquet files: a split per file, a chunk per row group or part of one, decoded by workers.
 
-use super::Parts;
 use super::late::{policy, selection};
 use crate::connector::ReadySource;
 use crate::filesystem::{Extent, FileWitness, check_metadata, input_changed, insert_metadata, read_error};
@@ -238,7 +237,7 @@ impl SplitReader for FileReader {
 }
 
 /// Cuts the first rows off a chunk of this source; `None` for those of others.
-pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<Parts> {
+pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<Option<(Chunk, u64)>> {
     let whole = chunk.payload.downcast_mut::<ParquetChunk>()?;
     if whole.rows == 0 {
         return Some(None);
