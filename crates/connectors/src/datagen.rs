@@ -15,12 +15,11 @@ use millstream_types::{DataType, Diagnostic, Field, Options, code};
 use std::sync::Arc;
 
 option_list! {
-    OPTIONS {
-        RATE = "rows-per-second", "10000", "Rows per second; 0 for as fast as possible";
-        ROWS = "number-of-rows", "endless", "Rows in all; without it the stream ends only with a sequence";
-        SEED = "seed", "0", "Another seed gives other data";
-        "fields.*", "", "Per column: kind (random or sequence), min, max, max-past, length, var-len, null-rate, start, end";
-    }
+    OPTIONS;
+    RATE = "rows-per-second", "10000", "Rows per second; 0 for as fast as possible";
+    ROWS = "number-of-rows", "endless", "Rows in all; without it the stream ends only with a sequence";
+    SEED = "seed", "0", "Another seed gives other data";
+    "fields.*", "", "Per column: kind (random or sequence), min, max, max-past, length, var-len, null-rate, start, end";
 }
 
 const DAY_MS: i64 = 86_400_000;

@@ -15,13 +15,14 @@ pub(crate) struct OptionInfo {
     pub meaning: &'static str,
 }
 
-/// The options of a connector or a format, a row for each: its name in the code, if that asks for it, then key, default and meaning.
+/// The options of a connector or a format, a row for each: its name in the code, if that asks for it, then key, default and meaning. The
+/// first row names the list.
 macro_rules! option_list {
-    ($vis:vis $list:ident { $($($name:ident =)? $key:literal, $default:literal, $meaning:literal;)* }) => {
+    ($vis:vis $list:ident; $($($name:ident =)? $key:literal, $default:literal, $meaning:literal;)*) => {
         $vis const $list: &[$crate::option_table::OptionInfo] =
             &[$($crate::option_table::OptionInfo { key: $key, default: $default, meaning: $meaning }),*];
         $($(
-            const $name: $crate::option_table::OptionInfo =
+            $vis const $name: $crate::option_table::OptionInfo =
                 $crate::option_table::OptionInfo { key: $key, default: $default, meaning: $meaning };
         )?)*
     };

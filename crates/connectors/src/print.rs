@@ -9,10 +9,9 @@ use std::io::{Write, stderr, stdout};
 use std::sync::Arc;
 
 option_list! {
-    OPTIONS {
-        "print-identifier", "", "Text before each row, followed by `> `";
-        TO_STDERR = "standard-error", "false", "Print to standard error instead";
-    }
+    OPTIONS;
+    "print-identifier", "", "Text before each row, followed by `> `";
+    TO_STDERR = "standard-error", "false", "Print to standard error instead";
 }
 
 /// The entry of the registry.

@@ -26,12 +26,11 @@ const CONNECTORS: &[Connector] = &[
 
 // Options that every table has.
 option_list! {
-    COMMON_OPTIONS {
-        "connector", "", "The connector.";
-        RATE_LIMIT = "scan.rate-limit.rows-per-second", "", "Slows a source down to this many rows per second, over all its splits; for demonstrations and tests.";
-        "scan.watermark.idle-timeout", "", "A split that was silent for so long no longer holds the watermark back.";
-        "late.table", "", "The table that rows go to which come too late for their windows; its columns have the types of this table's.";
-    }
+    COMMON_OPTIONS;
+    "connector", "", "The connector.";
+    RATE_LIMIT = "scan.rate-limit.rows-per-second", "", "Slows a source down to this many rows per second, over all its splits; for demonstrations and tests.";
+    "scan.watermark.idle-timeout", "", "A split that was silent for so long no longer holds the watermark back.";
+    "late.table", "", "The table that rows go to which come too late for their windows; its columns have the types of this table's.";
 }
 
 /// Opens a table for reading.

@@ -30,7 +30,7 @@ enum Reader {
     Union(Vec<Option<Reader>>),
     Array(Box<Reader>),
     Map(Box<Reader>),
-    Record(RecordReader),
+    Record(RecordFields),
 }
 
 /// What becomes of a writer's field.
@@ -43,7 +43,7 @@ enum FieldReader {
 
 /// How a record gets into columns or children.
 #[derive(Debug)]
-struct RecordReader {
+struct RecordFields {
     fields: Vec<FieldReader>,
     /// Those that the writer does not have.
     absent: Vec<usize>,
@@ -53,7 +53,7 @@ struct RecordReader {
 #[derive(Debug)]
 pub(super) struct AvroRecordReader {
     schema: AvroSchema,
-    record: RecordReader,
+    record: RecordFields,
 }
 
 /// The columns that a query wants.
@@ -126,7 +126,7 @@ impl AvroRecordReader {
         let AvroType::Record(fields) = schema.of(schema.root).clone() else {
             return Err("it is not that of a record".into());
         };
-        let record = record_reader(&schema, &fields, &wanted.fields, 0)?;
+        let record = record_fields(&schema, &fields, &wanted.fields, 0)?;
         Ok(AvroRecordReader { schema, record })
     }
 
@@ -136,12 +136,12 @@ impl AvroRecordReader {
     }
 }
 
-fn record_reader(
+fn record_fields(
     schema: &AvroSchema,
     writer: &[(String, usize)],
     fields: &[Field],
     level: usize,
-) -> Result<RecordReader, String> {
+) -> Result<RecordFields, String> {
     let mut readers = Vec::with_capacity(writer.len());
     for (name, number) in writer {
         readers.push(match fields.iter().position(|field| field.name == *name) {
@@ -154,7 +154,7 @@ fn record_reader(
     }
     let has = |field: &Field| writer.iter().any(|(name, _)| *name == field.name);
     let absent: Vec<usize> = (0..fields.len()).filter(|child| !has(&fields[*child])).collect();
-    Ok(RecordReader { fields: readers, absent })
+    Ok(RecordFields { fields: readers, absent })
 }
 
 fn reader(schema: &AvroSchema, number: usize, data_type: &DataType, level: usize) -> Result<Reader, String> {
@@ -174,7 +174,7 @@ fn reader(schema: &AvroSchema, number: usize, data_type: &DataType, level: usize
             Reader::Union(branches.into_iter().map(Result::ok).collect())
         }
         (AvroType::Null, _) => Reader::Null,
-        (AvroType::Record(writer), D::Row(fields)) => Reader::Record(record_reader(schema, writer, fields, level)?),
+        (AvroType::Record(writer), D::Row(fields)) => Reader::Record(record_fields(schema, writer, fields, level)?),
         (AvroType::Array(items), D::Array(element)) => {
             Reader::Array(Box::new(reader(schema, *items, element, level + 1)?))
         }
@@ -209,7 +209,7 @@ fn reader(schema: &AvroSchema, number: usize, data_type: &DataType, level: usize
     })
 }
 
-impl RecordReader {
+impl RecordFields {
     fn read(&self, schema: &AvroSchema, cursor: &mut Cursor<'_>, children: &mut [ColumnBuilder]) -> Result<(), Fault> {
         for field in &self.fields {
             match field {

@@ -34,17 +34,16 @@ pub(crate) const FORMAT: Format = Format {
 const NAME: &str = "debezium-json";
 
 option_list! {
-    OPTIONS {
-        WITH_SCHEMA = "debezium-json.schema-include", "false", "Whether messages carry their schema, and the change in `payload`.";
-        "debezium-json.ignore-parse-errors", "false",
-            "Skip bad messages, updates and deletions among them (they are counted), and make values of the wrong type NULL, instead of ending the \
-             query.";
-        "debezium-json.timestamp-format.standard", "SQL", "As `json.timestamp-format.standard`.";
-        "debezium-json.map-null-key.mode", "FAIL", "As `json.map-null-key.mode`.";
-        "debezium-json.map-null-key.literal", "null", "As `json.map-null-key.literal`.";
-        "debezium-json.encode.decimal-as-plain-number", "false", "As `json.encode.decimal-as-plain-number`.";
-        "debezium-json.encode.ignore-null-fields", "false", "As `json.encode.ignore-null-fields`.";
-    }
+    OPTIONS;
+    WITH_SCHEMA = "debezium-json.schema-include", "false", "Whether messages carry their schema, and the change in `payload`.";
+    "debezium-json.ignore-parse-errors", "false",
+        "Skip bad messages, updates and deletions among them (they are counted), and make values of the wrong type NULL, instead of ending the \
+         query.";
+    "debezium-json.timestamp-format.standard", "SQL", "As `json.timestamp-format.standard`.";
+    "debezium-json.map-null-key.mode", "FAIL", "As `json.map-null-key.mode`.";
+    "debezium-json.map-null-key.literal", "null", "As `json.map-null-key.literal`.";
+    "debezium-json.encode.decimal-as-plain-number", "false", "As `json.encode.decimal-as-plain-number`.";
+    "debezium-json.encode.ignore-null-fields", "false", "As `json.encode.ignore-null-fields`.";
 }
 
 struct DebeziumDecoder {

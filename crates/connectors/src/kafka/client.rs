@@ -1,6 +1,7 @@
 //! Clients: what they say of themselves, how long brokers are waited for, and errors as diagnostics.
 
-use super::{CONNECT_TIMEOUT, properties};
+use super::options::CONNECT_TIMEOUT;
+use super::properties;
 use crate::locked;
 use crate::text_chunk::whole;
 use millstream_types::{Diagnostic, Options, code};

@@ -1,6 +1,6 @@
 //! Which columns are in the key of a message and which in its value, and in which formats.
 
-use super::VALUE_FIELDS;
+use super::options::VALUE_FIELDS;
 use crate::format::{Format, MessageFormat};
 use crate::formats::FORMATS;
 use crate::option_table::{both_given, option_fault};

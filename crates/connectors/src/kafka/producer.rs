@@ -1,7 +1,7 @@
 //! A producer whose deliveries are counted: it blocks while its queue is full, and knows when all is delivered.
 
-use super::CONNECT_TIMEOUT;
 use super::client::{Trouble, create, reason};
+use super::options::CONNECT_TIMEOUT;
 use super::properties::default;
 use super::record::Record;
 use crate::locked;

@@ -1,10 +1,10 @@
 //! The sink: rows are produced as messages, by one client.
 
+use super::options::{GUARANTEE, PARTITIONER};
 use super::producer::Producer;
 use super::properties::client_config;
 use super::record::{RecordEncoder, records};
 use super::transactions::TransactionalSink;
-use super::{GUARANTEE, PARTITIONER};
 use crate::{Encoded, Encoder, Sink, SinkRequest};
 use millstream_types::{Diagnostic, Options};
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! The source: a table's partitions as splits.
 
-use super::DISCOVERY;
 use super::acknowledge::{Commits, GroupAcknowledger};
 use super::client::Cluster;
 use super::decode::{KafkaChunk, KafkaDecoder};
 use super::discovery::Discovery;
 use super::offsets::{Reset, TopicExtent};
+use super::options::DISCOVERY;
 use super::properties::{client_config, default};
 use super::reader::{PartitionReader, Wants};
 use super::topics::Topics;

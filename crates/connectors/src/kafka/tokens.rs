@@ -3,8 +3,8 @@
 //! A token is a message within the transaction of the checkpoint's span: its key names the job and the sink, its value is
 //! the number of the checkpoint. So it is seen if, and only if, the rows of the span are. The topic is compacted.
 
-use super::TOKEN_TOPIC;
 use super::client::{Cluster, Trouble, create};
+use super::options::TOKEN_TOPIC;
 use super::producer::Producer;
 use super::record::Record;
 use crate::text_chunk::whole;

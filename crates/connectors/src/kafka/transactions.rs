@@ -12,10 +12,10 @@
 //! span where the cut comes by; the transaction is complete when all have, and whichever [`Commit`] comes first commits it.
 
 use super::client::reason;
+use super::options::{CONNECT_TIMEOUT, GUARANTEE, ID_PREFIX};
 use super::producer::{Producer, fenced, is_fenced};
 use super::sink::Route;
 use super::tokens::Tokens;
-use super::{CONNECT_TIMEOUT, GUARANTEE, ID_PREFIX};
 use crate::option_table::option_fault;
 use crate::text_chunk::whole;
 use crate::{Commit, Committed, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, locked};

@@ -25,10 +25,9 @@ pub(crate) const FORMAT: Format = Format {
 };
 
 option_list! {
-    OPTIONS {
-        COMPRESSION = "parquet.compression", "SNAPPY", "Compression of a sink's pages: `SNAPPY`, `ZSTD`, `GZIP` or `UNCOMPRESSED`.";
-        ROW_GROUP_BYTES = "parquet.block.size", "128MB", "Size at which a sink ends a row group.";
-    }
+    OPTIONS;
+    COMPRESSION = "parquet.compression", "SNAPPY", "Compression of a sink's pages: `SNAPPY`, `ZSTD`, `GZIP` or `UNCOMPRESSED`.";
+    ROW_GROUP_BYTES = "parquet.block.size", "128MB", "Size at which a sink ends a row group.";
 }
 
 /// The encoder of a sink: columns stay columns.

@@ -1,7 +1,7 @@
 //! Rows in batches, each a transaction: at least once.
 
+use super::options::{BATCH_AGE, BATCH_ROWS};
 use super::sink::Database;
-use super::{BATCH_AGE, BATCH_ROWS};
 use crate::locked;
 use millstream_types::{Diagnostic, Options};
 use std::sync::Mutex;

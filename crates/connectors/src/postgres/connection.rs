@@ -1,7 +1,7 @@
 //! The connection to the database, which is made again when it was lost.
 
 use super::encryption::{Encryption, invalid, is_of_tls, refused};
-use super::{PATIENCE, RETRIES};
+use super::options::{PATIENCE, RETRIES};
 use crate::option_table::option_fault;
 use millstream_types::{Diagnostic, Options, Place, code};
 use postgres::config::Host;

@@ -1,9 +1,9 @@
 //! The sink: what workers have encoded goes into batches or spans.
 
-use super::GUARANTEE;
 use super::batches::Batches;
 use super::connection::Connection;
 use super::encode::CopyEncoder;
+use super::options::GUARANTEE;
 use super::spans::Spans;
 use super::table::Table;
 use crate::{Commit, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};

@@ -36,11 +36,10 @@ pub(crate) const FORMAT: Format = Format {
 };
 
 option_list! {
-    OPTIONS {
-        IGNORE_ERRORS = "row.ignore-parse-errors", "false",
-            "Skip malformed records (they are counted) instead of ending the query: text that is not UTF-8, a BOOLEAN that is neither 0 \
-             nor 1, a DECIMAL or TIME out of range, an incomplete last record. Only columns that the query reads are looked at.";
-    }
+    OPTIONS;
+    IGNORE_ERRORS = "row.ignore-parse-errors", "false",
+        "Skip malformed records (they are counted) instead of ending the query: text that is not UTF-8, a BOOLEAN that is neither 0 \
+         nor 1, a DECIMAL or TIME out of range, an incomplete last record. Only columns that the query reads are looked at.";
 }
 
 /// The layout of the records of a table with these options and physical columns, if its columns can be read in place.
