@@ -1,7 +1,7 @@
 //! The `blackhole` connector: takes rows and forgets them, for measurements.
 
 use crate::connector::Connector;
-use crate::{Encoded, Encoder, Sink, SinkRequest};
+use crate::{Encoded, Encoder, Sink};
 use arrow_array::ArrayRef;
 use millstream_types::Diagnostic;
 use std::sync::Arc;
@@ -10,18 +10,9 @@ use std::sync::Arc;
 pub(crate) const CONNECTOR: Connector = Connector {
     name: "blackhole",
     summary: "Takes rows and forgets them, for measurements.",
-    options: &[],
-    takes_format: false,
-    source: None,
-    sink: Some(open_sink),
-    split_front: None,
-    is_bounded: |_| false,
-    own_rate: None,
+    sink: Some(|_| Ok(discarding_sink())),
+    ..Connector::NEITHER
 };
-
-fn open_sink(_: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
-    Ok(discarding_sink())
-}
 
 /// A sink that forgets rows: that of the connector, for who needs no table.
 pub fn discarding_sink() -> Box<dyn Sink> {

@@ -3,8 +3,9 @@
 //! Each connector describes itself as a [`Connector`]; which there are says [`crate::registry`].
 
 use crate::option_table::OptionInfo;
-use crate::{Chunk, Sink, SinkRequest, Source, SourceRequest};
+use crate::{Chunk, Decoder, Sink, SinkRequest, Source, SourceRequest, SplitReader};
 use millstream_types::{Diagnostic, Options};
+use std::sync::Arc;
 
 /// A connector.
 pub(crate) struct Connector {
@@ -28,6 +29,47 @@ pub(crate) struct Connector {
     pub own_rate: Option<OwnRate>,
 }
 
+impl Connector {
+    /// What a connector is unless it says otherwise.
+    pub const NEITHER: Connector = Connector {
+        name: "",
+        summary: "",
+        options: &[],
+        takes_format: false,
+        source: None,
+        sink: None,
+        split_front: None,
+        is_bounded: |_| false,
+        own_rate: None,
+    };
+}
+
+/// A source whose splits are known when it is opened.
+pub(crate) struct ReadySource {
+    pub splits: Vec<Box<dyn SplitReader>>,
+    pub decoder: Arc<dyn Decoder>,
+    pub is_bounded: bool,
+    pub is_replayable: bool,
+}
+
+impl Source for ReadySource {
+    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
+        Ok(std::mem::take(&mut self.splits))
+    }
+
+    fn decoder(&self) -> Arc<dyn Decoder> {
+        self.decoder.clone()
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.is_bounded
+    }
+
+    fn is_replayable(&self) -> bool {
+        self.is_replayable
+    }
+}
+
 /// Opens a table for reading.
 pub(crate) type OpenSource = fn(&SourceRequest) -> Result<Box<dyn Source>, Diagnostic>;
 
@@ -38,4 +80,4 @@ pub(crate) type OpenSink = fn(&SinkRequest) -> Result<Box<dyn Sink>, Diagnostic>
 pub(crate) type OwnRate = fn(&Options) -> Result<Option<u64>, Diagnostic>;
 
 /// Cuts about the first `rows` rows off a chunk; gives them and their number, or `None` when nothing is left.
-pub(crate) type SplitFront = fn(options: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)>;
+pub(crate) type SplitFront = fn(chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)>;

@@ -4,31 +4,25 @@
 //! the time of generation minus a random part of `max-past`, as in Flink, and so differ from run to run.
 
 use crate::connector::Connector;
-use crate::option_table::{OptionInfo, option};
+use crate::generated::{Rows, decoded, integers, source, split_front};
+use crate::option_table::{choice, option_list};
 use crate::random::Random;
-use crate::{Chunk, ColumnRequest, Decoded, Decoder, Position, RequestOrigin, Source, SourceRequest, SplitReader};
-use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
-use arrow_array::{
-    ArrayRef, BooleanArray, Date32Array, Decimal128Array, DurationMillisecondArray, Float32Array, Float64Array,
-    Int8Array, Int16Array, Int32Array, Int64Array, IntervalYearMonthArray, StructArray, Time32MillisecondArray,
-    TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
-};
+use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, Source, SourceRequest};
+use arrow_array::builder::StringViewBuilder;
+use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, Decimal128Array, Float32Array, Float64Array, StructArray};
 use arrow_buffer::NullBuffer;
-use millstream_types::{DataType, Diagnostic, Field, Options, TimeUnit, code};
-use std::ops::Range;
+use millstream_types::{DataType, Diagnostic, Field, Options, code};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-const OPTIONS: &[OptionInfo] = &[
-    option("rows-per-second", "10000", "Rows per second; 0 for as fast as possible"),
-    option("number-of-rows", "endless", "Rows in all; without it the stream ends only with a sequence"),
-    option("seed", "0", "Another seed gives other data"),
-    option(
-        "fields.*",
-        "",
-        "Per column: kind (random or sequence), min, max, max-past, length, var-len, null-rate, start, end",
-    ),
-];
+option_list! {
+    OPTIONS;
+    RATE = "rows-per-second", "10000", "Rows per second; 0 for as fast as possible";
+    ROWS = "number-of-rows", "endless", "Rows in all; without it the stream ends only with a sequence";
+    SEED = "seed", "0", "Another seed gives other data";
+    "fields.*", "", "Per column: kind (random or sequence), min, max, max-past, length, var-len, null-rate, start, end";
+}
+
+const DAY_MS: i64 = 86_400_000;
 
 const SETTINGS: &[&str] = &["kind", "min", "max", "max-past", "length", "var-len", "null-rate", "start", "end"];
 
@@ -37,32 +31,27 @@ pub(crate) const CONNECTOR: Connector = Connector {
     name: "datagen",
     summary: "Random or counting columns, with the options of Flink's connector of this name.",
     options: OPTIONS,
-    takes_format: false,
     source: Some(open_source),
-    sink: None,
     split_front: Some(split_front),
     is_bounded,
     own_rate: Some(own_rate),
+    ..Connector::NEITHER
 };
 
 /// Opens the generator.
 fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
     let options = &request.options;
     check_fields(request)?;
-    let mut end: Option<u64> = match options.get("number-of-rows") {
-        Some(_) => Some(options.parse("number-of-rows", 0)?),
-        None => None,
-    };
+    let mut end: Option<u64> = options.get(ROWS.key).map(|_| options.parse(ROWS.key, 0)).transpose()?;
     for (i, field) in request.schema.fields.iter().enumerate() {
         // A sequence ends the stream even when the query does not read its column.
         if let ValueKind::Sequence { rows, .. } = generated(options, field, &field.name, i as u64)?.kind {
             end = Some(end.map_or(rows, |e| e.min(rows)));
         }
     }
-    let seed = options.parse("seed", 0)?;
+    let seed = SEED.parse(options)?;
     let columns = request.columns.iter().map(|c| column(request, c)).collect::<Result<Vec<_>, _>>()?;
-    let rows = if request.buffer_rows == 0 { crate::CHUNK_ROWS } else { request.buffer_rows.min(crate::CHUNK_ROWS) };
-    Ok(Box::new(DatagenSource { generator: Arc::new(Generator { seed, columns }), end, rows: rows as u64 }))
+    Ok(source("datagen", Generator { seed, columns }, end, request.buffer_rows))
 }
 
 /// A number of rows, or a sequence with an end (the default end is that of BIGINT).
@@ -70,12 +59,12 @@ fn is_bounded(options: &Options) -> bool {
     let is_sequence = |(key, value): (&str, &str)| {
         key.starts_with("fields.") && key.ends_with(".kind") && value.eq_ignore_ascii_case("sequence")
     };
-    options.get("number-of-rows").is_some() || options.iter().any(is_sequence)
+    options.get(ROWS.key).is_some() || options.iter().any(is_sequence)
 }
 
 /// The rate at which rows must be handed out.
 fn own_rate(options: &Options) -> Result<Option<u64>, Diagnostic> {
-    let rate = options.parse("rows-per-second", 10_000)?;
+    let rate = RATE.parse(options)?;
     Ok((rate > 0).then_some(rate))
 }
 
@@ -95,78 +84,6 @@ fn check_fields(request: &SourceRequest) -> Result<(), Diagnostic> {
         }
     }
     Ok(())
-}
-
-/// The first `rows` rows of a chunk, generated as of now.
-fn split_front(_: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
-    let whole = chunk.payload.downcast_mut::<Rows>()?;
-    let front = whole.numbers.start..whole.numbers.end.min(whole.numbers.start.saturating_add(rows));
-    let count = front.end - front.start;
-    whole.numbers.start = front.end;
-    let part = Rows { numbers: front, now_ms: now_ms() };
-    let after = Some(Position { at: whole.numbers.start, line: 0 });
-    (count > 0).then(|| (Chunk { payload: Box::new(part), bytes: 0, after }, count))
-}
-
-fn now_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as i64)
-}
-
-struct DatagenSource {
-    generator: Arc<Generator>,
-    end: Option<u64>,
-    rows: u64,
-}
-
-impl Source for DatagenSource {
-    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
-        Ok(vec![Box::new(Numbers { next: 0, end: self.end.unwrap_or(u64::MAX), rows: self.rows })])
-    }
-
-    fn decoder(&self) -> Arc<dyn Decoder> {
-        self.generator.clone()
-    }
-
-    fn is_bounded(&self) -> bool {
-        self.end.is_some()
-    }
-
-    fn is_replayable(&self) -> bool {
-        true
-    }
-}
-
-/// Hands out ranges of row numbers with the time at which they were handed out.
-struct Numbers {
-    next: u64,
-    end: u64,
-    rows: u64,
-}
-
-struct Rows {
-    numbers: Range<u64>,
-    now_ms: i64,
-}
-
-impl SplitReader for Numbers {
-    fn name(&self) -> &str {
-        "datagen"
-    }
-
-    fn resume(&mut self, from: Option<Position>) -> Result<(), Diagnostic> {
-        self.next = from.map_or(0, |position| position.at);
-        Ok(())
-    }
-
-    fn next(&mut self) -> Result<Option<Chunk>, Diagnostic> {
-        if self.next >= self.end {
-            return Ok(None);
-        }
-        let numbers = self.next..self.end.min(self.next.saturating_add(self.rows));
-        self.next = numbers.end;
-        let after = Some(Position { at: self.next, line: 0 });
-        Ok(Some(Chunk { payload: Box::new(Rows { numbers, now_ms: now_ms() }), bytes: 0, after }))
-    }
 }
 
 struct Generator {
@@ -202,11 +119,7 @@ enum ValueKind {
         limit: i128,
     },
     Boolean,
-    Text {
-        length: u64,
-        varies: bool,
-    },
-    /// Hexadecimal text is Flink's; bytes are random.
+    /// Hexadecimal text, as Flink's, or random bytes.
     Bytes {
         length: u64,
         varies: bool,
@@ -247,10 +160,9 @@ fn generated(options: &Options, field: &Field, name: &str, stream: u64) -> Resul
         return Err(options.invalid(&key("null-rate"), "between 0 and 1"));
     }
     let data_type = field.data_type.clone();
-    let kind = match options.get(&key("kind")).unwrap_or("random") {
-        "sequence" => sequence(options, &key, &data_type)?,
-        "random" => random_kind(options, &key, name, stream, &data_type)?,
-        _ => return Err(options.invalid(&key("kind"), "random or sequence")),
+    let kind = match choice(options, &key("kind"), &[("random", false), ("sequence", true)])? {
+        true => sequence(options, &key, &data_type)?,
+        false => random_kind(options, &key, name, stream, &data_type)?,
     };
     Ok(Generated { data_type, kind, nulls_per_million: (null_rate * 1e6) as u64, stream })
 }
@@ -284,13 +196,13 @@ fn random_kind(
         }
         Ok(ValueKind::Integer { min, max })
     };
-    let length = |declared: u32| -> Result<(u64, bool), Diagnostic> {
+    let bytes = |declared: u32| -> Result<ValueKind, Diagnostic> {
         let default = if declared >= i32::MAX as u32 { 100 } else { u64::from(declared) };
         let length = options.parse(&key("length"), default)?;
         if length > 1 << 20 {
             return Err(options.invalid(&key("length"), "at most 1048576"));
         }
-        Ok((length, options.boolean(&key("var-len"), false)?))
+        Ok(ValueKind::Bytes { length, varies: options.boolean(&key("var-len"), false)? })
     };
     Ok(match data_type {
         DataType::Boolean => ValueKind::Boolean,
@@ -308,14 +220,7 @@ fn random_kind(
             ValueKind::Float { min, max }
         }
         DataType::Decimal { precision, .. } => ValueKind::Decimal { limit: 10i128.pow(u32::from(*precision)) - 1 },
-        DataType::Char(n) | DataType::Varchar(n) => {
-            let (length, varies) = length(*n)?;
-            ValueKind::Text { length, varies }
-        }
-        DataType::Binary(n) | DataType::Varbinary(n) => {
-            let (length, varies) = length(*n)?;
-            ValueKind::Bytes { length, varies }
-        }
+        DataType::Char(n) | DataType::Varchar(n) | DataType::Binary(n) | DataType::Varbinary(n) => bytes(*n)?,
         DataType::Date | DataType::Time(_) | DataType::Timestamp(_) | DataType::TimestampLtz(_) => {
             let past = options.duration(&key("max-past"), std::time::Duration::ZERO)?;
             ValueKind::Time { max_past_ms: past.as_millis() as u64 }
@@ -336,113 +241,91 @@ fn random_kind(
 
 impl Decoder for Generator {
     fn decode(&self, chunk: Chunk) -> Decoded {
-        let Ok(rows) = chunk.payload.downcast::<Rows>() else {
-            let error = Diagnostic::bug("a chunk of another source reached the datagen connector");
-            return Decoded { error: Some(error), ..Decoded::default() };
-        };
-        let columns = self.columns.iter().map(|c| c.column(self.seed, &rows)).collect();
-        let count = (rows.numbers.end - rows.numbers.start) as usize;
-        Decoded { columns, rows: count, skipped: 0, error: None }
+        decoded(chunk, |rows| self.columns.iter().map(|c| c.column(self.seed, rows)).collect())
     }
 }
 
 impl Generated {
-    /// Random numbers of each row; `None` where the value is NULL.
-    fn streams(&self, seed: u64, rows: &Rows) -> impl Iterator<Item = Option<(u64, Random)>> {
+    /// What `value` makes of each row's number and random numbers; `None` where the value is NULL.
+    fn values<T>(&self, seed: u64, rows: &Rows, value: impl Fn(u64, Random) -> T) -> impl Iterator<Item = Option<T>> {
         let (nulls, stream) = (self.nulls_per_million, self.stream);
         rows.numbers.clone().map(move |row| {
             let mut random = Random::new(seed, row, stream);
             let null = nulls > 0 && random.below(1_000_000) < nulls;
-            (!null).then_some((row, random))
+            (!null).then(|| value(row, random))
         })
     }
 
     fn integers(&self, seed: u64, rows: &Rows) -> impl Iterator<Item = Option<i64>> {
-        let value = |(row, mut random): (u64, Random)| match self.kind {
+        self.values(seed, rows, |row, mut random| match self.kind {
             ValueKind::Sequence { start, .. } => start.wrapping_add(row as i64),
             ValueKind::Integer { min, max } => random.between(min, max),
             ValueKind::Time { max_past_ms } => rows.now_ms - random.below(max_past_ms + 1) as i64,
             _ => 0,
-        };
-        self.streams(seed, rows).map(move |s| s.map(value))
+        })
     }
 
     fn column(&self, seed: u64, rows: &Rows) -> ArrayRef {
-        let ints = || self.integers(seed, rows);
         match &self.data_type {
             DataType::Boolean => {
-                let bits = self.streams(seed, rows).map(|s| s.map(|(_, mut r)| r.below(2) == 1));
+                let bits = self.values(seed, rows, |_, mut random| random.below(2) == 1);
                 Arc::new(bits.collect::<BooleanArray>())
             }
-            DataType::TinyInt => Arc::new(ints().map(|v| v.map(|n| n as i8)).collect::<Int8Array>()),
-            DataType::SmallInt => Arc::new(ints().map(|v| v.map(|n| n as i16)).collect::<Int16Array>()),
-            DataType::Int => Arc::new(ints().map(|v| v.map(|n| n as i32)).collect::<Int32Array>()),
-            DataType::BigInt => Arc::new(ints().collect::<Int64Array>()),
-            DataType::IntervalMonth => {
-                Arc::new(ints().map(|v| v.map(|n| n as i32)).collect::<IntervalYearMonthArray>())
-            }
-            DataType::IntervalMilli => Arc::new(ints().collect::<DurationMillisecondArray>()),
             DataType::Float => Arc::new(self.floats(seed, rows).map(|v| v.map(|x| x as f32)).collect::<Float32Array>()),
             DataType::Double => Arc::new(self.floats(seed, rows).collect::<Float64Array>()),
             DataType::Decimal { precision, scale } => self.decimals(seed, rows, *precision, *scale),
             DataType::Char(_) | DataType::Varchar(_) => self.texts(seed, rows),
             DataType::Binary(_) | DataType::Varbinary(_) => self.bytes(seed, rows),
-            DataType::Date => {
-                Arc::new(ints().map(|v| v.map(|ms| ms.div_euclid(86_400_000) as i32)).collect::<Date32Array>())
-            }
-            DataType::Time(_) => {
-                let of_day = ints().map(|v| v.map(|ms| ms.rem_euclid(86_400_000) as i32));
-                Arc::new(of_day.collect::<Time32MillisecondArray>())
-            }
-            DataType::Timestamp(_) | DataType::TimestampLtz(_) => self.timestamps(seed, rows),
             DataType::Row(_) | DataType::Array(_) | DataType::Map(..) | DataType::Null => self.row(seed, rows),
+            data_type => {
+                let stored = |n: i64| match data_type {
+                    DataType::Date => n.div_euclid(DAY_MS),
+                    DataType::Time(_) => n.rem_euclid(DAY_MS),
+                    _ if data_type.is_timestamp() => n.saturating_mul(data_type.time_unit().per_second() / 1_000),
+                    _ => n,
+                };
+                integers(data_type, self.integers(seed, rows).map(|value| value.map(stored)))
+            }
         }
     }
 
     fn floats(&self, seed: u64, rows: &Rows) -> impl Iterator<Item = Option<f64>> {
-        self.streams(seed, rows).map(|s| {
-            s.map(|(row, mut random)| match self.kind {
-                // Halves, because max - min overflows for the default range.
-                ValueKind::Float { min, max } => {
-                    let unit = random.unit();
-                    min * (1.0 - unit) + max * unit
-                }
-                ValueKind::Sequence { start, .. } => start.wrapping_add(row as i64) as f64,
-                _ => 0.0,
-            })
+        self.values(seed, rows, |row, mut random| match self.kind {
+            // Halves, because max - min overflows for the default range.
+            ValueKind::Float { min, max } => {
+                let unit = random.unit();
+                min * (1.0 - unit) + max * unit
+            }
+            ValueKind::Sequence { start, .. } => start.wrapping_add(row as i64) as f64,
+            _ => 0.0,
         })
     }
 
     fn decimals(&self, seed: u64, rows: &Rows, precision: u8, scale: u8) -> ArrayRef {
         let limit = if let ValueKind::Decimal { limit } = self.kind { limit } else { 0 };
-        let value = |(_, mut random): (u64, Random)| {
+        let values = self.values(seed, rows, |_, mut random| {
             let wide = (u128::from(random.next()) << 64 | u128::from(random.next())) as i128;
             wide % (limit + 1)
-        };
-        let values: Decimal128Array = self.streams(seed, rows).map(|s| s.map(value)).collect();
-        let typed = values.with_precision_and_scale(precision, scale as i8);
+        });
+        let typed = values.collect::<Decimal128Array>().with_precision_and_scale(precision, scale as i8);
         Arc::new(typed.expect("a SQL decimal type is a valid Arrow decimal type"))
     }
 
     fn texts(&self, seed: u64, rows: &Rows) -> ArrayRef {
         let mut builder = StringViewBuilder::new();
         let mut text = Vec::new();
-        for stream in self.streams(seed, rows) {
+        for stream in self.values(seed, rows, |row, random| (row, random)) {
             let Some((row, mut random)) = stream else {
                 builder.append_null();
                 continue;
             };
             text.clear();
-            match self.kind {
-                ValueKind::Sequence { start, .. } => {
-                    text.extend_from_slice(start.wrapping_add(row as i64).to_string().as_bytes());
-                }
-                ValueKind::Text { length, varies } => {
-                    let length = if varies { 1 + random.below(length) } else { length };
-                    let digits = b"0123456789abcdef";
-                    text.extend((0..length).map(|_| digits[random.below(16) as usize]));
-                }
-                _ => {}
+            if let ValueKind::Sequence { start, .. } = self.kind {
+                text.extend_from_slice(start.wrapping_add(row as i64).to_string().as_bytes());
+            } else {
+                let length = self.length(&mut random);
+                let digits = b"0123456789abcdef";
+                text.extend((0..length).map(|_| digits[random.below(16) as usize]));
             }
             builder.append_value(std::str::from_utf8(&text).expect("generated text is ASCII"));
         }
@@ -450,32 +333,18 @@ impl Generated {
     }
 
     fn bytes(&self, seed: u64, rows: &Rows) -> ArrayRef {
-        let mut builder = BinaryViewBuilder::new();
-        for stream in self.streams(seed, rows) {
-            match (stream, &self.kind) {
-                (Some((_, mut random)), ValueKind::Bytes { length, varies }) => {
-                    let length = if *varies { 1 + random.below(*length) } else { *length };
-                    builder.append_value((0..length).map(|_| random.next() as u8).collect::<Vec<u8>>());
-                }
-                _ => builder.append_null(),
-            }
-        }
-        Arc::new(builder.finish())
+        let values = self.values(seed, rows, |_, mut random| {
+            let length = self.length(&mut random);
+            (0..length).map(|_| random.next() as u8).collect::<Vec<u8>>()
+        });
+        Arc::new(values.collect::<BinaryViewArray>())
     }
 
-    fn timestamps(&self, seed: u64, rows: &Rows) -> ArrayRef {
-        let zone = matches!(self.data_type, DataType::TimestampLtz(_)).then(|| Arc::<str>::from("UTC"));
-        let values = self.integers(seed, rows);
-        match self.data_type.time_unit() {
-            TimeUnit::Milli => Arc::new(values.collect::<TimestampMillisecondArray>().with_timezone_opt(zone)),
-            TimeUnit::Micro => {
-                let micros = values.map(|v| v.map(|ms| ms.saturating_mul(1_000)));
-                Arc::new(micros.collect::<TimestampMicrosecondArray>().with_timezone_opt(zone))
-            }
-            TimeUnit::Nano => {
-                let nanos = values.map(|v| v.map(|ms| ms.saturating_mul(1_000_000)));
-                Arc::new(nanos.collect::<TimestampNanosecondArray>().with_timezone_opt(zone))
-            }
+    fn length(&self, random: &mut Random) -> u64 {
+        match self.kind {
+            ValueKind::Bytes { length, varies: true } => 1 + random.below(length),
+            ValueKind::Bytes { length, varies: false } => length,
+            _ => 0,
         }
     }
 
@@ -486,7 +355,8 @@ impl Generated {
             return arrow_array::new_null_array(&self.data_type.to_arrow(), count);
         };
         let arrays: Vec<ArrayRef> = fields.iter().map(|(_, g)| g.column(seed, rows)).collect();
-        let valid: NullBuffer = self.streams(seed, rows).map(|s| s.is_some()).collect::<Vec<_>>().into();
+        let valid: NullBuffer =
+            self.values(seed, rows, |_, _| ()).map(|value| value.is_some()).collect::<Vec<_>>().into();
         let arrow = fields.iter().map(|(f, _)| f.to_arrow()).collect();
         let valid = (valid.null_count() > 0).then_some(valid);
         Arc::new(StructArray::new(arrow, arrays, valid))

@@ -2,13 +2,10 @@
 
 use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest};
 use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
-};
-use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, RecordBatch, StructArray, new_null_array};
+use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, RecordBatch, StructArray, make_array, new_null_array};
 use arrow_buffer::NullBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{DataType as ArrowType, Fields, TimeUnit};
+use arrow_schema::{ArrowError, DataType as ArrowType, Fields};
 use millstream_types::{DataType, Diagnostic, Place, code};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -21,9 +18,11 @@ pub(crate) struct Wanted {
     pub names: Vec<String>,
     /// Its place among the requested columns.
     pub position: usize,
-    name: String,
+    /// Dotted name, for messages.
+    pub name: String,
+    /// Whether it may be NULL.
+    pub nullable: bool,
     data_type: DataType,
-    nullable: bool,
 }
 
 impl Wanted {
@@ -227,21 +226,25 @@ fn is_widening(from: &ArrowType, to: &ArrowType) -> bool {
     }
 }
 
+/// A column of metadata in the type that a table has for it.
+pub(crate) fn metadata(natural: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, ArrowError> {
+    // Without a zone a timestamp is cast by its digits, with one by its instant; both are UTC here.
+    let is_instant = matches!(wanted, DataType::TimestampLtz(_));
+    let natural = if is_instant { labelled(natural, Some("UTC".into())) } else { natural.clone() };
+    let target = wanted.to_arrow();
+    if *natural.data_type() == target { Ok(natural) } else { arrow_cast::cast(&natural, &target) }
+}
+
 /// The same timestamps with another zone.
 fn labelled(array: &ArrayRef, zone: Option<Arc<str>>) -> ArrayRef {
     let ArrowType::Timestamp(unit, _) = array.data_type() else { return array.clone() };
-    match unit {
-        TimeUnit::Second => Arc::new(array.as_primitive::<TimestampSecondType>().clone().with_timezone_opt(zone)),
-        TimeUnit::Millisecond => {
-            Arc::new(array.as_primitive::<TimestampMillisecondType>().clone().with_timezone_opt(zone))
-        }
-        TimeUnit::Microsecond => {
-            Arc::new(array.as_primitive::<TimestampMicrosecondType>().clone().with_timezone_opt(zone))
-        }
-        TimeUnit::Nanosecond => {
-            Arc::new(array.as_primitive::<TimestampNanosecondType>().clone().with_timezone_opt(zone))
-        }
-    }
+    stored_as(array, ArrowType::Timestamp(*unit, zone))
+}
+
+/// The same values as another type that stores them alike.
+pub(crate) fn stored_as(array: &dyn Array, data_type: ArrowType) -> ArrayRef {
+    let same = array.to_data().into_builder().data_type(data_type).build();
+    make_array(same.expect("both types store the same numbers"))
 }
 
 /// Types between which a cast keeps the meaning.

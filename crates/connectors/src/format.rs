@@ -1,10 +1,10 @@
 //! What a format is: how records are told apart, decoded and encoded.
 //!
-//! Each format describes itself as a [`TextFormat`] or a [`BareFormat`]; which there are says [`crate::formats`].
+//! Each format describes itself as a [`Format`]; which there are says [`crate::formats`].
 
 use crate::messages::{MessageDecoder, MessageEncoder};
 use crate::option_table::OptionInfo;
-use crate::records::Framer;
+use crate::records::{Framer, TextFramer};
 use crate::text_chunk::{FileInfo, Framing, TextChunk};
 use crate::{Chunk, Decoded, Encoder, SinkRequest, SourceRequest};
 use millstream_types::Diagnostic;
@@ -43,26 +43,61 @@ pub(crate) trait RecordDecoder: Send + Sync {
     fn decode(&self, chunk: &TextChunk) -> Decoded;
 }
 
-/// A format of records that follow each other: text, or packed columns.
-pub(crate) struct TextFormat {
+impl<D: RecordDecoder> StreamDecoder for D {
+    fn decode(&self, chunk: Chunk) -> (Decoded, Arc<FileInfo>) {
+        match chunk.content::<TextChunk>() {
+            Ok(chunk) => (RecordDecoder::decode(self, &chunk), chunk.file),
+            Err(bug) => (Decoded::failed(bug), Arc::default()),
+        }
+    }
+}
+
+/// A format. What it does not say is as of [`Format::NONE`].
+pub(crate) struct Format {
     /// Value of the option `format`.
     pub name: &'static str,
     /// For the documentation.
     pub summary: &'static str,
     /// Its options.
     pub options: &'static [OptionInfo],
-    /// How records are told apart.
-    pub framing: fn(&SourceRequest) -> Result<Framing, Diagnostic>,
-    /// Makes a decoder.
-    pub decoder: fn(&SourceRequest) -> Result<Box<dyn RecordDecoder>, Diagnostic>,
-    /// Makes an encoder.
-    pub encoder: fn(&SinkRequest) -> Result<Arc<dyn Encoder>, Diagnostic>,
-    /// What each file of a sink starts with.
-    pub header: fn(&SinkRequest) -> Result<Option<Vec<u8>>, Diagnostic>,
-    /// Of files that a sink names.
-    pub extension: &'static str,
+    /// Of files that a sink names; `None` of a format that has no bounds of its own: it is only for connectors of messages.
+    pub extension: Option<&'static str>,
+    /// How it is read from a stream of bytes; `None` if it needs a file to seek in.
+    pub stream: fn(&SourceRequest) -> Result<Option<StreamFormat>, Diagnostic>,
+    /// How it is written as a stream of bytes; `None` if it is written otherwise.
+    pub stream_output: fn(&SinkRequest) -> Result<Option<StreamOutput>, Diagnostic>,
     /// How its records come and go one by one, if they do.
-    pub messages: Option<&'static MessageFormat>,
+    pub messages: Option<MessageFormat>,
+}
+
+impl Format {
+    /// A format that can do nothing.
+    pub const NONE: Format = Format {
+        name: "",
+        summary: "",
+        options: &[],
+        extension: None,
+        stream: |_| Ok(None),
+        stream_output: |_| Ok(None),
+        messages: None,
+    };
+}
+
+/// A stream of records that follow each other, text or packed columns; `framing` tells them apart.
+pub(crate) fn record_stream(
+    framing: Framing,
+    decoder: impl RecordDecoder + 'static,
+) -> Result<Option<StreamFormat>, Diagnostic> {
+    let framer = move |info| Box::new(TextFramer::new(info, framing)) as Box<dyn Framer>;
+    Ok(Some(StreamFormat { framer: Box::new(framer), decoder: Arc::new(decoder) }))
+}
+
+/// A stream of records that follow each other, behind a header.
+pub(crate) fn record_output(
+    encoder: impl Encoder + 'static,
+    header: Vec<u8>,
+) -> Result<Option<StreamOutput>, Diagnostic> {
+    Ok(Some(StreamOutput { encoder: Arc::new(encoder), header, trailer: b"" }))
 }
 
 /// How records come and go as messages ([`crate::messages`]).
@@ -73,22 +108,4 @@ pub(crate) struct MessageFormat {
     pub encoder: fn(&SinkRequest) -> Result<Box<dyn MessageEncoder>, Diagnostic>,
     /// Whether a message without a value is a row; otherwise it is none, as the delete markers of compacted topics.
     pub null_is_row: bool,
-}
-
-/// A format that has no bounds of its own: only for connectors of messages.
-pub(crate) struct BareFormat {
-    /// Value of the option `format`.
-    pub name: &'static str,
-    /// For the documentation.
-    pub summary: &'static str,
-    /// Its options.
-    pub options: &'static [OptionInfo],
-    /// Decoder and encoder.
-    pub messages: MessageFormat,
-}
-
-/// The error for a chunk that a decoder does not know.
-pub(crate) fn foreign_chunk() -> (Decoded, Arc<FileInfo>) {
-    let error = Diagnostic::bug("a decoder got a chunk of another source");
-    (Decoded { error: Some(error), ..Decoded::default() }, Arc::default())
 }

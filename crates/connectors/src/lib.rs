@@ -17,10 +17,12 @@ mod csv;
 mod datagen;
 mod debezium;
 pub mod display;
+mod ended_spans;
 mod filesystem;
 mod fit;
 mod format;
 mod formats;
+mod generated;
 mod json;
 mod kafka;
 mod messages;
@@ -41,10 +43,7 @@ mod text_chunk;
 mod values;
 
 pub use blackhole::discarding_sink;
-pub use option_table::OptionInfo;
-pub use registry::{
-    check_table_options, connector_names, format_names, is_bounded, open_sink, open_source, options_reference_markdown,
-};
+pub use registry::{check_table_options, is_bounded, open_sink, open_source, options_reference_markdown};
 pub use row::{RowDecoder, record_layout};
 pub use text_chunk::{FileInfo, Framing, TextChunk};
 
@@ -54,10 +53,10 @@ use millstream_types::{DataType, Diagnostic, Options, Schema};
 use serde_json::Value;
 use std::any::Any;
 use std::collections::HashMap;
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub use filesystem::stdout_error;
 
@@ -218,6 +217,13 @@ pub struct Chunk {
     pub after: Option<Position>,
 }
 
+impl Chunk {
+    /// What the reader of the same source has put in.
+    pub(crate) fn content<T: Any>(self) -> Result<Box<T>, Diagnostic> {
+        self.payload.downcast().map_err(|_| Diagnostic::bug("a decoder got a chunk of another source"))
+    }
+}
+
 /// Aim for the size of a chunk of bytes.
 pub const CHUNK_BYTES: usize = 1 << 20;
 /// Aim for the size of a chunk of generated rows.
@@ -273,6 +279,26 @@ pub struct Decoded {
     pub error: Option<Diagnostic>,
 }
 
+impl Decoded {
+    /// These columns, or what is wrong with them.
+    pub(crate) fn of(
+        columns: Result<Vec<ArrayRef>, Diagnostic>,
+        rows: usize,
+        skipped: u64,
+        error: Option<Diagnostic>,
+    ) -> Decoded {
+        match columns {
+            Ok(columns) => Decoded { columns, rows, skipped, error },
+            Err(bug) => Decoded { skipped, error: error.or(Some(bug)), ..Decoded::default() },
+        }
+    }
+
+    /// No rows, and what ends the query.
+    pub(crate) fn failed(error: Diagnostic) -> Decoded {
+        Decoded { error: Some(error), ..Decoded::default() }
+    }
+}
+
 /// Encodes columns for a sink; stateless, called by any worker at any time.
 pub trait Encoder: Send + Sync {
     /// Encodes `rows` rows of the sink's schema.
@@ -296,6 +322,16 @@ pub enum Encoded {
         /// How many rows.
         rows: usize,
     },
+}
+
+impl Encoded {
+    /// The records, for a sink that writes bytes.
+    pub(crate) fn into_bytes(self) -> Result<Vec<u8>, Diagnostic> {
+        match self {
+            Encoded::Bytes { data, .. } => Ok(data),
+            Encoded::Columns { .. } => Err(Diagnostic::bug("a sink of bytes got columns")),
+        }
+    }
 }
 
 /// Hands columns on as they are, to sinks that write columns.
@@ -429,8 +465,13 @@ pub struct SinkJob {
 }
 
 /// What sinks of one run of a job have together, as long as one of them has it.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct SharedBySinks(Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>);
+
+/// The lock of a mutex, whatever became of who held it before.
+pub(crate) fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl SharedBySinks {
     /// What sinks that give the same key share: made by the first.
@@ -442,7 +483,7 @@ impl SharedBySinks {
         key: &str,
         make: impl FnOnce() -> Result<T, Diagnostic>,
     ) -> Result<Arc<T>, Diagnostic> {
-        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = locked(&self.0);
         let there = shared.get(key).and_then(Weak::upgrade).and_then(|there| there.downcast::<T>().ok());
         if let Some(there) = there {
             return Ok(there);
@@ -451,12 +492,6 @@ impl SharedBySinks {
         let any: Arc<dyn Any + Send + Sync> = made.clone();
         shared.insert(key.to_string(), Arc::downgrade(&any));
         Ok(made)
-    }
-}
-
-impl Debug for SharedBySinks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SharedBySinks")
     }
 }
 

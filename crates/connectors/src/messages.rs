@@ -4,100 +4,90 @@
 //! records ([`crate::records`]) nothing has to be looked for, and each row is known to belong to a message, so that
 //! what a broker says of the message (its key, its time) can stand in the row.
 
+use crate::Encoder;
 use crate::text_chunk::{FrameScanner, Framing};
-use crate::{Encoded, Encoder};
-use arrow_array::{ArrayRef, UInt32Array};
-use arrow_buffer::Buffer;
+use arrow_array::{Array, ArrayRef, LargeBinaryArray, UInt32Array};
+use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer};
 use millstream_types::{Code, Diagnostic, Place, code};
 use std::ops::Range;
-use std::sync::Arc;
 
-/// Messages, one after the other in one buffer.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Messages {
-    data: Buffer,
-    /// Where each begins and the last one ends.
-    bounds: Vec<usize>,
-    /// Of each, whether it is not there at all, which is not the same as being empty. Empty if all are there.
-    absent: Vec<bool>,
-}
+/// Messages, one after the other in one buffer. One that is NULL is not there at all, which is not the same as being empty.
+#[derive(Debug, Clone)]
+pub(crate) struct Messages(pub(crate) LargeBinaryArray);
 
 impl Messages {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.bounds.len().saturating_sub(1)
+        self.0.len()
     }
 
     /// The buffer in which they lie.
     pub(crate) fn data(&self) -> &Buffer {
-        &self.data
+        self.0.values()
     }
 
     /// Where a message lies in the buffer; `None` if it is absent.
     pub(crate) fn range(&self, number: usize) -> Option<Range<usize>> {
-        let is_absent = self.absent.get(number).copied().unwrap_or(false);
-        (!is_absent).then(|| self.bounds[number]..self.bounds[number + 1])
+        let bounds = self.0.value_offsets();
+        self.0.is_valid(number).then(|| bounds[number] as usize..bounds[number + 1] as usize)
     }
 
     /// The bytes of a message; `None` if it is absent.
     pub(crate) fn bytes(&self, number: usize) -> Option<&[u8]> {
-        self.range(number).map(|range| &self.data[range])
-    }
-
-    /// Whether any is absent.
-    pub(crate) fn has_absent(&self) -> bool {
-        self.absent.contains(&true)
+        self.0.is_valid(number).then(|| self.0.value(number))
     }
 
     /// Bytes of all of them.
     pub(crate) fn bytes_of_all(&self) -> usize {
-        self.bounds.last().zip(self.bounds.first()).map_or(0, |(end, start)| end - start)
+        self.0.value_offsets().last().zip(self.0.value_offsets().first()).map_or(0, |(end, start)| end - start) as usize
     }
 
     /// Some of the messages.
     pub(crate) fn slice(&self, range: Range<usize>) -> Messages {
-        let absent = if self.absent.is_empty() { Vec::new() } else { self.absent[range.clone()].to_vec() };
-        Messages { data: self.data.clone(), bounds: self.bounds[range.start..=range.end].to_vec(), absent }
+        Messages(self.0.slice(range.start, range.len()))
     }
 
     /// The same messages with other bytes.
     pub(crate) fn map_bytes(&self, map: impl Fn(u8) -> u8) -> Messages {
-        let data: Vec<u8> = self.data.iter().map(|byte| map(*byte)).collect();
-        Messages { data: Buffer::from_vec(data), ..self.clone() }
+        let data: Vec<u8> = self.data().iter().map(|byte| map(*byte)).collect();
+        let (offsets, nulls) = (self.0.offsets().clone(), self.0.nulls().cloned());
+        Messages(LargeBinaryArray::new(offsets, Buffer::from_vec(data), nulls))
     }
 
     /// All messages as text, if that is what they are and none begins within a character.
     pub(crate) fn text(&self) -> Option<&str> {
-        let text = simdutf8::basic::from_utf8(&self.data).ok()?;
-        self.bounds.iter().all(|bound| text.is_char_boundary(*bound)).then_some(text)
+        let text = simdutf8::basic::from_utf8(self.data()).ok()?;
+        self.0.value_offsets().iter().all(|bound| text.is_char_boundary(*bound as usize)).then_some(text)
     }
 }
 
 /// Collects messages.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct MessagesBuilder {
     data: Vec<u8>,
-    bounds: Vec<usize>,
-    absent: Vec<bool>,
-    has_absent: bool,
+    /// Where each begins and the last one ends.
+    bounds: Vec<i64>,
+    present: NullBufferBuilder,
+}
+
+impl Default for MessagesBuilder {
+    fn default() -> MessagesBuilder {
+        MessagesBuilder::with_capacity(0, 0)
+    }
 }
 
 impl MessagesBuilder {
     /// No messages yet, and room for some.
     pub(crate) fn with_capacity(messages: usize, bytes: usize) -> MessagesBuilder {
-        let bounds = Vec::with_capacity(messages + 1);
-        MessagesBuilder { data: Vec::with_capacity(bytes), bounds, ..MessagesBuilder::default() }
+        let mut bounds = Vec::with_capacity(messages + 1);
+        bounds.push(0);
+        MessagesBuilder { data: Vec::with_capacity(bytes), bounds, present: NullBufferBuilder::new(messages) }
     }
 
     /// Appends a message.
     pub(crate) fn push(&mut self, message: Option<&[u8]>) {
-        match message {
-            Some(bytes) => {
-                self.data.extend_from_slice(bytes);
-                self.end();
-            }
-            None => self.end_absent(),
-        }
+        self.data.extend_from_slice(message.unwrap_or_default());
+        self.end(message.is_some());
     }
 
     /// Where the bytes of the next message go; [`MessagesBuilder::end`] ends it.
@@ -105,28 +95,15 @@ impl MessagesBuilder {
         &mut self.data
     }
 
-    /// Ends the message whose bytes were written.
-    pub(crate) fn end(&mut self) {
-        self.bound(false);
-    }
-
-    /// Appends a message that is not there.
-    pub(crate) fn end_absent(&mut self) {
-        self.bound(true);
-    }
-
-    fn bound(&mut self, is_absent: bool) {
-        if self.bounds.is_empty() {
-            self.bounds.push(0);
-        }
-        self.bounds.push(self.data.len());
-        self.absent.push(is_absent);
-        self.has_absent |= is_absent;
+    /// Ends the message whose bytes were written, or one that is absent.
+    pub(crate) fn end(&mut self, is_present: bool) {
+        self.bounds.push(self.data.len() as i64);
+        self.present.append(is_present);
     }
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.absent.len()
+        self.present.len()
     }
 
     /// Bytes of all.
@@ -135,9 +112,9 @@ impl MessagesBuilder {
     }
 
     /// The messages.
-    pub(crate) fn finish(self) -> Messages {
-        let absent = if self.has_absent { self.absent } else { Vec::new() };
-        Messages { data: Buffer::from_vec(self.data), bounds: self.bounds, absent }
+    pub(crate) fn finish(mut self) -> Messages {
+        let (bounds, data) = (OffsetBuffer::new(self.bounds.into()), Buffer::from_vec(self.data));
+        Messages(LargeBinaryArray::new(bounds, data, self.present.finish()))
     }
 }
 
@@ -153,29 +130,45 @@ pub(crate) struct DecodedMessages {
 }
 
 impl DecodedMessages {
+    /// What `row` makes of each message, by where that lies: a row, or a failure. The columns are still to come.
+    pub(crate) fn of(
+        messages: &Messages,
+        mut row: impl FnMut(Option<Range<usize>>) -> Result<(), Diagnostic>,
+    ) -> Result<DecodedMessages, Diagnostic> {
+        let mut decoded = DecodedMessages::default();
+        decoded.rows.reserve(messages.len());
+        for number in 0..messages.len() {
+            match row(messages.range(number)) {
+                Ok(()) => decoded.rows.push(number as u32),
+                // What is not an error of the message ends the query.
+                Err(error) if !matches!(error.place, Some(Place::Data { .. })) => return Err(error),
+                Err(failure) => decoded.failures.push((number, failure)),
+            }
+        }
+        Ok(decoded)
+    }
+
     /// Leaves out the rows that have a fault.
     pub(crate) fn check(&mut self, fault: impl Fn(&[ArrayRef], usize) -> Option<Diagnostic>) -> Result<(), Diagnostic> {
         let faults: Vec<Option<Diagnostic>> = (0..self.rows.len()).map(|row| fault(&self.columns, row)).collect();
-        if faults.iter().all(Option::is_none) {
-            return Ok(());
-        }
-        let mut kept = Vec::new();
-        for ((row, message), fault) in self.rows.iter().enumerate().zip(faults) {
-            match fault {
-                None => kept.push(row as u32),
-                Some(fault) => self.failures.push((*message as usize, fault)),
-            }
-        }
+        let is_good: Vec<bool> = faults.iter().map(Option::is_none).collect();
+        let failures = self.rows.iter().zip(faults).filter_map(|(message, fault)| Some((*message as usize, fault?)));
+        self.failures.extend(failures);
         self.failures.sort_by_key(|(message, _)| *message);
-        self.keep(kept)
+        self.retain(|row, _| is_good[row])
     }
 
-    /// Leaves out all rows but these.
-    pub(crate) fn keep(&mut self, rows: Vec<u32>) -> Result<(), Diagnostic> {
-        self.rows = rows.iter().map(|row| self.rows[*row as usize]).collect();
-        let rows = UInt32Array::from(rows);
+    /// Leaves out all rows but those that are kept, by their numbers and those of their messages.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(usize, u32) -> bool) -> Result<(), Diagnostic> {
+        let (kept, messages): (Vec<u32>, Vec<u32>) =
+            (0..).zip(self.rows.iter().copied()).filter(|(row, message)| is_kept(*row as usize, *message)).unzip();
+        if kept.len() == self.rows.len() {
+            return Ok(());
+        }
+        self.rows = messages;
+        let kept = UInt32Array::from(kept);
         for column in &mut self.columns {
-            *column = arrow_select::take::take(column, &rows, None)
+            *column = arrow_select::take::take(column, &kept, None)
                 .map_err(|e| Diagnostic::bug(format!("rows that were decoded are not there: {e}")))?;
         }
         Ok(())
@@ -196,16 +189,17 @@ pub(crate) trait MessageEncoder: Send + Sync {
 
 /// What is wrong with a message; its place is only the column until somebody knows where the message comes from.
 pub(crate) fn failure(code: Code, message: impl Into<String>, column: Option<String>) -> Diagnostic {
-    let place = Place::Data { resource: String::new(), offset: None, line: None, column };
-    Diagnostic::new(code, message).at(place)
+    Diagnostic::new(code, message).at(place(column))
+}
+
+/// The place of what is wrong with a message.
+pub(crate) fn place(column: Option<String>) -> Place {
+    Place::Data { resource: String::new(), offset: None, line: None, column }
 }
 
 /// The failure of a message that comes from `resource`.
 pub(crate) fn located(mut failure: Diagnostic, resource: String) -> Diagnostic {
-    let column = match failure.place.take() {
-        Some(Place::Data { column, .. }) => column,
-        _ => None,
-    };
+    let column = if let Some(Place::Data { column, .. }) = failure.place.take() { column } else { None };
     failure.at(Place::Data { resource, offset: None, line: None, column })
 }
 
@@ -216,23 +210,16 @@ pub(crate) fn missing(column: &str) -> Diagnostic {
 }
 
 /// Encodes messages as a format of text does, without the line feed behind each.
-pub(crate) struct TextMessageEncoder {
-    encoder: Arc<dyn Encoder>,
-    framing: Framing,
+pub(crate) struct TextMessageEncoder<E> {
+    /// That of the format.
+    pub(crate) encoder: E,
+    /// Tells its records apart.
+    pub(crate) framing: Framing,
 }
 
-impl TextMessageEncoder {
-    /// Encodes as the encoder of a format does; `framing` tells its records apart.
-    pub(crate) fn new(encoder: Arc<dyn Encoder>, framing: Framing) -> TextMessageEncoder {
-        TextMessageEncoder { encoder, framing }
-    }
-}
-
-impl MessageEncoder for TextMessageEncoder {
+impl<E: Encoder> MessageEncoder for TextMessageEncoder<E> {
     fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Messages, Diagnostic> {
-        let Encoded::Bytes { data, .. } = self.encoder.encode(columns, rows)? else {
-            return Err(Diagnostic::bug("a format of text has encoded columns"));
-        };
+        let data = self.encoder.encode(columns, rows)?.into_bytes()?;
         let mut messages = MessagesBuilder::with_capacity(rows, data.len());
         let mut start = 0;
         FrameScanner::default().ends(&self.framing, &data, 0, |end| {

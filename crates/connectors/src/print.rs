@@ -1,29 +1,26 @@
 //! The `print` connector: rows on standard output as Flink prints them, `+I[1, a, NULL]`.
 
 use crate::connector::Connector;
-use crate::option_table::{OptionInfo, option};
+use crate::option_table::option_list;
 use crate::{Encoded, Encoder, Sink, SinkRequest, display, stdout_error};
 use arrow_array::ArrayRef;
 use millstream_types::{Diagnostic, Schema};
-use std::io::{Stderr, Stdout, Write, stderr, stdout};
+use std::io::{Write, stderr, stdout};
 use std::sync::Arc;
 
-const OPTIONS: &[OptionInfo] = &[
-    option("print-identifier", "", "Text before each row, followed by `> `"),
-    option("standard-error", "false", "Print to standard error instead"),
-];
+option_list! {
+    OPTIONS;
+    "print-identifier", "", "Text before each row, followed by `> `";
+    TO_STDERR = "standard-error", "false", "Print to standard error instead";
+}
 
 /// The entry of the registry.
 pub(crate) const CONNECTOR: Connector = Connector {
     name: "print",
     summary: "Prints rows as Flink does: `+I[1, a, NULL]`.",
     options: OPTIONS,
-    takes_format: false,
-    source: None,
     sink: Some(open_sink),
-    split_front: None,
-    is_bounded: |_| false,
-    own_rate: None,
+    ..Connector::NEITHER
 };
 
 fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
@@ -31,22 +28,14 @@ fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
         Some(identifier) if !identifier.is_empty() => format!("{identifier}> "),
         _ => String::new(),
     };
-    let output = if request.options.boolean("standard-error", false)? {
-        StandardStream::Stderr(stderr())
-    } else {
-        StandardStream::Stdout(stdout())
-    };
+    let output: Box<dyn Write + Send> =
+        if TO_STDERR.boolean(&request.options)? { Box::new(stderr()) } else { Box::new(stdout()) };
     Ok(Box::new(Print { output, encoder: Arc::new(RowText { prefix, schema: request.schema.clone() }) }))
 }
 
 struct Print {
-    output: StandardStream,
+    output: Box<dyn Write + Send>,
     encoder: Arc<RowText>,
-}
-
-enum StandardStream {
-    Stdout(Stdout),
-    Stderr(Stderr),
 }
 
 struct RowText {
@@ -78,29 +67,14 @@ impl Sink for Print {
     }
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
-        let Encoded::Bytes { data, .. } = piece else {
-            return Err(Diagnostic::bug("columns reached the print connector"));
-        };
-        let written = match &mut self.output {
-            StandardStream::Stdout(out) => out.write_all(&data),
-            StandardStream::Stderr(out) => out.write_all(&data),
-        };
-        written.map_err(failed)
+        self.output.write_all(&piece.into_bytes()?).map_err(|e| stdout_error(&e))
     }
 
     fn flush(&mut self) -> Result<(), Diagnostic> {
-        match &mut self.output {
-            StandardStream::Stdout(out) => out.flush(),
-            StandardStream::Stderr(out) => out.flush(),
-        }
-        .map_err(failed)
+        self.output.flush().map_err(|e| stdout_error(&e))
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), Diagnostic> {
         self.flush()
     }
-}
-
-fn failed(error: std::io::Error) -> Diagnostic {
-    stdout_error(&error)
 }

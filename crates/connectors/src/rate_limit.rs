@@ -1,10 +1,10 @@
 //! `scan.rate-limit.rows-per-second`: hands a source's chunks out in small parts at even distances.
 
 use crate::connector::SplitFront;
-use crate::{Acknowledger, Chunk, Decoder, Position, Source, SplitReader, Witness};
-use millstream_types::{Diagnostic, Options};
+use crate::{Acknowledger, Chunk, Decoder, Position, Source, SplitReader, Witness, locked};
+use millstream_types::Diagnostic;
 use serde_json::Value;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A source that gives a limited number of rows per second over all its splits.
@@ -20,7 +20,6 @@ struct Pace {
     rows_per_second: f64,
     /// Rows handed out at once.
     rows: u64,
-    options: Options,
     split_front: SplitFront,
 }
 
@@ -29,11 +28,10 @@ impl RateLimitedSource {
         inner: Box<dyn Source>,
         rows_per_second: f64,
         rows: u64,
-        options: Options,
         split_front: SplitFront,
     ) -> RateLimitedSource {
         let next = Arc::new(Mutex::new(Instant::now()));
-        RateLimitedSource { inner, pace: Pace { next, rows_per_second, rows, options, split_front } }
+        RateLimitedSource { inner, pace: Pace { next, rows_per_second, rows, split_front } }
     }
 }
 
@@ -70,7 +68,7 @@ struct PacedReader {
 impl Pace {
     /// How long to wait before `rows` rows are handed out now; the time they take is reserved.
     fn reserve(&self, now: Instant, rows: u64) -> Duration {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = locked(&self.next);
         let slot = (*next).max(now);
         // A rate may be so low that the time is beyond any calendar.
         let lasts = Duration::try_from_secs_f64(rows as f64 / self.rows_per_second).unwrap_or(Duration::MAX);
@@ -124,7 +122,7 @@ impl SplitReader for PacedReader {
 impl PacedReader {
     /// The next part of a chunk, when its time has come; the rest is pending. An error is a chunk without rows.
     fn part(&mut self, mut chunk: Chunk) -> Result<Chunk, Chunk> {
-        match (self.pace.split_front)(&self.pace.options, &mut chunk, self.pace.rows) {
+        match (self.pace.split_front)(&mut chunk, self.pace.rows) {
             Some((part, rows)) => {
                 std::thread::sleep(self.pace.reserve(Instant::now(), rows));
                 self.pending = Some(chunk);
@@ -143,7 +141,7 @@ mod tests {
     fn parts_are_spread_evenly_over_all_readers() {
         let start = Instant::now();
         let next = Arc::new(Mutex::new(start));
-        let pace = Pace { next, rows_per_second: 100.0, rows: 5, options: Options::new(), split_front: |_, _, _| None };
+        let pace = Pace { next, rows_per_second: 100.0, rows: 5, split_front: |_, _| None };
         let other = pace.clone();
         assert_eq!(pace.reserve(start, 5), Duration::ZERO);
         assert_eq!(other.reserve(start, 5), Duration::from_millis(50));
@@ -169,7 +167,7 @@ mod tests {
     #[test]
     fn a_chunk_without_rows_says_where_reading_goes_on() {
         let chunk = |rows: u64, at| Chunk { payload: Box::new(rows), bytes: 0, after: Some(Position { at, line: 0 }) };
-        let split_front: SplitFront = |_, chunk, rows| {
+        let split_front: SplitFront = |chunk, rows| {
             let left = chunk.payload.downcast_mut::<u64>()?;
             let front = rows.min(*left);
             *left -= front;
@@ -177,7 +175,7 @@ mod tests {
             (front > 0).then(|| (Chunk { payload: Box::new(front), bytes: 0, after }, front))
         };
         let next = Arc::new(Mutex::new(Instant::now()));
-        let pace = Pace { next, rows_per_second: 1e9, rows: 2, options: Options::new(), split_front };
+        let pace = Pace { next, rows_per_second: 1e9, rows: 2, split_front };
         let inner = Box::new(Once(vec![chunk(3, 10), chunk(0, 7)]));
         let mut reader = PacedReader { inner, pace, pending: None };
         let mut positions = Vec::new();

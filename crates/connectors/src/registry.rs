@@ -3,13 +3,14 @@
 //! A connector is one entry of [`CONNECTORS`]; options, documentation, error messages and rate limits follow from it.
 
 use crate::connector::Connector;
-use crate::formats::{FORMATS, Format};
-use crate::option_table::{OptionInfo, check_options, markdown, nearest, option};
+use crate::format::Format;
+use crate::formats::FORMATS;
+use crate::option_table::{check_options, known_names, markdown, option_fault, option_list};
 use crate::rate_limit::RateLimitedSource;
 use crate::{
     Sink, SinkRequest, Source, SourceRequest, blackhole, datagen, filesystem, kafka, nexmark, postgres, print, socket,
 };
-use millstream_types::{Diagnostic, Options, Place, code};
+use millstream_types::{Code, Diagnostic, Options, code};
 
 /// Every connector, in the order of the documentation.
 const CONNECTORS: &[Connector] = &[
@@ -23,45 +24,26 @@ const CONNECTORS: &[Connector] = &[
     blackhole::CONNECTOR,
 ];
 
-/// Rows per second of a source.
-const RATE_LIMIT: &str = "scan.rate-limit.rows-per-second";
-
-/// Options that every table has.
-const COMMON_OPTIONS: &[OptionInfo] = &[
-    option("connector", "", "The connector."),
-    option(
-        RATE_LIMIT,
-        "",
-        "Slows a source down to this many rows per second, over all its splits; for demonstrations and tests.",
-    ),
-    option(
-        "scan.watermark.idle-timeout",
-        "",
-        "A split that was silent for so long no longer holds the watermark back.",
-    ),
-    option(
-        "late.table",
-        "",
-        "The table that rows go to which come too late for their windows; its columns have the types of this table's.",
-    ),
-];
+// Options that every table has.
+option_list! {
+    COMMON_OPTIONS;
+    "connector", "", "The connector.";
+    RATE_LIMIT = "scan.rate-limit.rows-per-second", "", "Slows a source down to this many rows per second, over all its splits; for demonstrations and tests.";
+    "scan.watermark.idle-timeout", "", "A split that was silent for so long no longer holds the watermark back.";
+    "late.table", "", "The table that rows go to which come too late for their windows; its columns have the types of this table's.";
+}
 
 /// Opens a table for reading.
 pub fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
     let connector = connector(&request.options, &request.table)?;
-    let open = connector.source.ok_or_else(|| {
-        Diagnostic::new(
-            code::NOT_A_SOURCE,
-            format!("table '{}' has the connector '{}', which cannot be read", request.table, connector.name),
-        )
-        .at(Place::Option("connector".into()))
-        .advise("use the table in INSERT INTO only")
-    })?;
+    let open = connector
+        .source
+        .ok_or_else(|| connector.cannot_be(code::NOT_A_SOURCE, "read", &request.table, "INSERT INTO"))?;
     check(connector, &request.options)?;
     let own = connector.own_rate.map(|rate| rate(&request.options)).transpose()?.flatten().map(|rate| rate as f64);
     let Some(rate) = rate_limit(&request.options)?.or(own) else { return open(request) };
     let Some(split_front) = connector.split_front else {
-        return Err(request.options.invalid(RATE_LIMIT, "possible with this connector"));
+        return Err(request.options.invalid(RATE_LIMIT.key, "possible with this connector"));
     };
     // Small chunks make for smooth pacing: about twenty in a second.
     let rows = (rate / 20.0).max(1.0) as u64;
@@ -69,21 +51,14 @@ pub fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnosti
     if request.buffer_rows == 0 || request.buffer_rows as u64 > rows {
         request.buffer_rows = rows as usize;
     }
-    let options = request.options.clone();
-    Ok(Box::new(RateLimitedSource::new(open(&request)?, rate, rows, options, split_front)))
+    Ok(Box::new(RateLimitedSource::new(open(&request)?, rate, rows, split_front)))
 }
 
 /// Opens a table for writing.
 pub fn open_sink(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     let connector = connector(&request.options, &request.table)?;
-    let open = connector.sink.ok_or_else(|| {
-        Diagnostic::new(
-            code::NOT_A_SINK,
-            format!("table '{}' has the connector '{}', which cannot be written", request.table, connector.name),
-        )
-        .at(Place::Option("connector".into()))
-        .advise("use the table in FROM only")
-    })?;
+    let open =
+        connector.sink.ok_or_else(|| connector.cannot_be(code::NOT_A_SINK, "written", &request.table, "FROM"))?;
     check(connector, &request.options)?;
     open(request)
 }
@@ -101,13 +76,8 @@ pub fn is_bounded(options: &Options) -> bool {
 }
 
 /// Names of all connectors.
-pub fn connector_names() -> impl Iterator<Item = &'static str> {
+fn connector_names() -> impl Iterator<Item = &'static str> {
     CONNECTORS.iter().map(|connector| connector.name)
-}
-
-/// Names of all formats.
-pub fn format_names() -> impl Iterator<Item = &'static str> {
-    FORMATS.iter().map(Format::name)
 }
 
 /// The reference of all connectors, formats and options, in Markdown.
@@ -126,9 +96,9 @@ pub fn options_reference_markdown() -> String {
         }
     }
     for format in FORMATS {
-        out.push_str(&format!("## Format `{}`\n\n{}\n\n", format.name(), format.summary()));
-        if !format.options().is_empty() {
-            markdown(format.options(), &mut out);
+        out.push_str(&format!("## Format `{}`\n\n{}\n\n", format.name, format.summary));
+        if !format.options.is_empty() {
+            markdown(format.options, &mut out);
         }
     }
     out
@@ -136,54 +106,49 @@ pub fn options_reference_markdown() -> String {
 
 fn connector(options: &Options, table: &str) -> Result<&'static Connector, Diagnostic> {
     let name = options.get("connector").ok_or_else(|| {
-        Diagnostic::new(code::MISSING_OPTION, format!("table '{table}' has no option 'connector'"))
-            .at(Place::Option("connector".into()))
-            .advise(format!("add 'connector' = '…' to WITH (…); known connectors: {}", list()))
+        let names = connector_names().collect::<Vec<_>>().join(", ");
+        let advice = format!("add 'connector' = '…' to WITH (…); known connectors: {names}");
+        option_fault(code::MISSING_OPTION, "connector", format!("table '{table}' has no option 'connector'"), advice)
     })?;
     CONNECTORS.iter().find(|connector| connector.name == name).ok_or_else(|| {
-        let advice = match nearest(name, connector_names()) {
-            Some(near) => format!("did you mean '{near}'? known connectors: {}", list()),
-            None => format!("known connectors: {}", list()),
-        };
-        Diagnostic::new(code::UNKNOWN_CONNECTOR, format!("there is no connector '{name}'"))
-            .at(Place::Option("connector".into()))
-            .advise(advice)
+        let advice = known_names(name, "connectors", &connector_names().collect::<Vec<_>>());
+        option_fault(code::UNKNOWN_CONNECTOR, "connector", format!("there is no connector '{name}'"), advice)
     })
 }
 
-fn list() -> String {
-    connector_names().collect::<Vec<_>>().join(", ")
+impl Connector {
+    /// The error for a table that can only be used in another clause.
+    fn cannot_be(&self, code: Code, done: &str, table: &str, clause: &str) -> Diagnostic {
+        let message = format!("table '{table}' has the connector '{}', which cannot be {done}", self.name);
+        option_fault(code, "connector", message, format!("use the table in {clause} only"))
+    }
 }
 
 fn check(connector: &Connector, options: &Options) -> Result<(), Diagnostic> {
-    let what = format!("the connector '{}'", connector.name);
+    let mut what = format!("the connector '{}'", connector.name);
     let mut tables = vec![("", COMMON_OPTIONS), ("", connector.options)];
     if connector.name == kafka::CONNECTOR.name {
         let formats = kafka::formats(options)?;
-        tables.extend(formats.iter().map(|format| (format.prefix, format.format.options())));
-        return check_options(options, &what, &tables);
+        tables.extend(formats.iter().map(|format| (format.prefix, format.format.options)));
+    } else if connector.takes_format {
+        let format = Format::of(options)?;
+        if format.extension.is_none() {
+            let message = format!("the format '{}' is for messages, not for {what}", format.name);
+            return Err(option_fault(code::INVALID_OPTION, "format", message, "use it with the connector 'kafka'"));
+        }
+        what = format!("{what} with the format '{}'", format.name);
+        tables.push(("", format.options));
     }
-    if !connector.takes_format {
-        return check_options(options, &what, &tables);
-    }
-    let format = Format::of(options)?;
-    if let Format::Bare(_) = format {
-        let message = format!("the format '{}' is for messages, not for {what}", format.name());
-        return Err(Diagnostic::new(code::INVALID_OPTION, message)
-            .at(Place::Option("format".into()))
-            .advise("use it with the connector 'kafka'"));
-    }
-    let what = format!("{what} with the format '{}'", format.name());
-    tables.push(("", format.options()));
     check_options(options, &what, &tables)
 }
 
 fn rate_limit(options: &Options) -> Result<Option<f64>, Diagnostic> {
-    if options.get(RATE_LIMIT).is_none() {
+    let key = RATE_LIMIT.key;
+    if options.get(key).is_none() {
         return Ok(None);
     }
-    let rate = options.parse(RATE_LIMIT, 0.0f64)?;
-    if rate.is_finite() && rate > 0.0 { Ok(Some(rate)) } else { Err(options.invalid(RATE_LIMIT, "a positive number")) }
+    let rate = options.parse(key, 0.0f64)?;
+    if rate.is_finite() && rate > 0.0 { Ok(Some(rate)) } else { Err(options.invalid(key, "a positive number")) }
 }
 
 #[cfg(test)]
@@ -227,7 +192,7 @@ mod tests {
     #[test]
     fn rates_must_be_positive() {
         for rate in ["0", "-1", "fast", "NaN"] {
-            let error = open(&[("connector", "filesystem"), ("path", "-"), ("format", "json"), (RATE_LIMIT, rate)]);
+            let error = open(&[("connector", "filesystem"), ("path", "-"), ("format", "json"), (RATE_LIMIT.key, rate)]);
             assert_eq!(error.code, code::INVALID_OPTION, "{rate}");
         }
     }

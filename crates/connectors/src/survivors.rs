@@ -11,7 +11,7 @@ use arrow_array::{
     downcast_primitive_array, make_array, new_empty_array, new_null_array,
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
-use arrow_schema::DataType;
+use arrow_schema::{ArrowError, DataType};
 use std::sync::Arc;
 
 /// Which rows are left.
@@ -50,7 +50,7 @@ impl Survivors {
     }
 
     /// A column of the survivors as one of all rows.
-    pub(crate) fn spread(&self, column: &ArrayRef) -> Result<ArrayRef, String> {
+    pub(crate) fn spread(&self, column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         if self.count == self.rows.len() {
             return Ok(column.clone());
         }
@@ -61,53 +61,49 @@ impl Survivors {
             DataType::Struct(fields) => {
                 let rows = column.as_struct();
                 let children = rows.columns().iter().map(|child| self.spread(child)).collect::<Result<_, _>>()?;
-                let nulls = rows.nulls().map(|nulls| self.spread_validity(nulls)).transpose()?;
-                let rows = StructArray::try_new_with_length(fields.clone(), children, nulls, self.rows.len());
-                Ok(Arc::new(rows.map_err(|e| e.to_string())?))
+                let nulls = self.spread_validity(rows.nulls())?;
+                Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), children, nulls, self.rows.len())?))
             }
             DataType::List(field) => {
                 let list = column.as_list::<i32>();
-                let (offsets, nulls) = self.spread_offsets(list.offsets(), list.nulls());
-                let list = ListArray::try_new(field.clone(), offsets, list.values().clone(), nulls);
-                Ok(Arc::new(list.map_err(|e| e.to_string())?))
+                let nulls = self.spread_validity(list.nulls())?;
+                let offsets = self.spread_offsets(list.offsets());
+                Ok(Arc::new(ListArray::try_new(field.clone(), offsets, list.values().clone(), nulls)?))
             }
             DataType::Map(field, is_sorted) => {
                 let map = column.as_map();
-                let (offsets, nulls) = self.spread_offsets(map.offsets(), map.nulls());
-                let map = MapArray::try_new(field.clone(), offsets, map.entries().clone(), nulls, *is_sorted);
-                Ok(Arc::new(map.map_err(|e| e.to_string())?))
+                let nulls = self.spread_validity(map.nulls())?;
+                let offsets = self.spread_offsets(map.offsets());
+                Ok(Arc::new(MapArray::try_new(field.clone(), offsets, map.entries().clone(), nulls, *is_sorted)?))
             }
             _ => downcast_primitive_array!(
                 column => self.spread_primitive(column),
-                _ => arrow_select::take::take(column, &self.places, None).map_err(|e| e.to_string()),
+                _ => arrow_select::take::take(column, &self.places, None),
             ),
         }
     }
 
     /// Numbers, run by run: there may be few survivors, and then runs are long.
-    fn spread_primitive<T: ArrowPrimitiveType>(&self, column: &PrimitiveArray<T>) -> Result<ArrayRef, String> {
+    fn spread_primitive<T: ArrowPrimitiveType>(&self, column: &PrimitiveArray<T>) -> Result<ArrayRef, ArrowError> {
         let mut spread = Vec::with_capacity(self.rows.len());
         let ends = self.rows.set_indices().skip(1).chain([self.rows.len()]);
         for (value, end) in column.values().iter().zip(ends) {
             spread.resize(end, *value);
         }
-        let nulls = column.nulls().map(|nulls| self.spread_validity(nulls)).transpose()?;
-        let spread = PrimitiveArray::<T>::try_new(spread.into(), nulls).map_err(|e| e.to_string())?;
+        let nulls = self.spread_validity(column.nulls())?;
+        let spread = PrimitiveArray::<T>::try_new(spread.into(), nulls)?;
         Ok(Arc::new(spread.with_data_type(column.data_type().clone())))
     }
 
-    fn spread_validity(&self, nulls: &NullBuffer) -> Result<NullBuffer, String> {
+    fn spread_validity(&self, nulls: Option<&NullBuffer>) -> Result<Option<NullBuffer>, ArrowError> {
+        let Some(nulls) = nulls else { return Ok(None) };
         let valid = BooleanArray::new(nulls.inner().clone(), None);
-        let valid = arrow_select::take::take(&valid, &self.places, None).map_err(|e| e.to_string())?;
-        Ok(NullBuffer::new(valid.as_boolean().values().clone()))
+        let valid = arrow_select::take::take(&valid, &self.places, None)?;
+        Ok(Some(NullBuffer::new(valid.as_boolean().values().clone())))
     }
 
     /// Collections of the survivors; those of the other rows are empty.
-    fn spread_offsets(
-        &self,
-        offsets: &OffsetBuffer<i32>,
-        nulls: Option<&NullBuffer>,
-    ) -> (OffsetBuffer<i32>, Option<NullBuffer>) {
+    fn spread_offsets(&self, offsets: &OffsetBuffer<i32>) -> OffsetBuffer<i32> {
         let mut next = 0;
         let length = |survives: bool| {
             next += usize::from(survives);
@@ -120,35 +116,27 @@ impl Survivors {
             end += length as i32;
             end
         }));
-        let nulls = nulls.map(|nulls| {
-            let mut number = 0;
-            NullBuffer::from_iter(self.rows.iter().map(|survives| {
-                number += usize::from(survives);
-                !survives || nulls.is_valid(number - 1)
-            }))
-        });
-        (OffsetBuffer::new(spread.into()), nulls)
+        OffsetBuffer::new(spread.into())
     }
 }
 
 /// Rows of zero, the empty text, empty collections.
-fn zeros(data_type: &DataType, rows: usize) -> Result<ArrayRef, String> {
+fn zeros(data_type: &DataType, rows: usize) -> Result<ArrayRef, ArrowError> {
     match data_type {
         DataType::Null => Ok(new_null_array(data_type, rows)),
         DataType::Struct(fields) => {
             let children = fields.iter().map(|field| zeros(field.data_type(), rows)).collect::<Result<_, _>>()?;
-            let zeros = StructArray::try_new_with_length(fields.clone(), children, None, rows);
-            Ok(Arc::new(zeros.map_err(|e| e.to_string())?))
+            Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), children, None, rows)?))
         }
         DataType::Map(field, is_sorted) => {
             let entries = new_empty_array(field.data_type()).as_struct().clone();
-            let zeros = MapArray::try_new(field.clone(), OffsetBuffer::new_zeroed(rows), entries, None, *is_sorted);
-            Ok(Arc::new(zeros.map_err(|e| e.to_string())?))
+            let offsets = OffsetBuffer::new_zeroed(rows);
+            Ok(Arc::new(MapArray::try_new(field.clone(), offsets, entries, None, *is_sorted)?))
         }
         _ => {
             // NULLs are kept as zeros.
             let zeros = new_null_array(data_type, rows).into_data().into_builder().nulls(None);
-            zeros.build().map(make_array).map_err(|e| e.to_string())
+            zeros.build().map(make_array)
         }
     }
 }

@@ -36,12 +36,15 @@ impl TextChunk {
     /// The place of the byte at `at`.
     pub fn place(&self, at: usize, column: Option<String>) -> Place {
         let at = at.min(self.data.len());
-        let line = match self.framing.record_bytes {
-            Some(_) => None,
-            None => Some(self.line.saturating_add(self.framing.lines(&self.data[..at]))),
-        };
+        let has_lines = self.framing.record_bytes.is_none();
+        let line = has_lines.then(|| self.line.saturating_add(self.framing.lines(&self.data[..at])));
         Place::Data { resource: self.file.path.clone(), offset: Some(self.offset + at as u64), line, column }
     }
+}
+
+/// The place of what is wrong with a file, a topic or the like.
+pub(crate) fn whole(resource: impl Into<String>) -> Place {
+    Place::Data { resource: resource.into(), offset: None, line: None, column: None }
 }
 
 /// Offending text, shortened for a message, with what cannot be printed replaced.

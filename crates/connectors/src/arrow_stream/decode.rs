@@ -2,7 +2,7 @@
 
 use super::framer::{ArrowChunk, Batch, damaged, place};
 use crate::fit::{self, Wanted, guarded};
-use crate::format::{StreamDecoder, foreign_chunk};
+use crate::format::StreamDecoder;
 use crate::text_chunk::FileInfo;
 use crate::{Chunk, Decoded, Position, SourceRequest};
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -33,7 +33,7 @@ impl ArrowDecoder {
         let columns = columns.and_then(|read| {
             fit::columns(&self.wanted.iter().collect::<Vec<_>>(), read.as_ref(), rows, &at, &row_name)
         });
-        columns.unwrap_or_else(|error| Decoded { error: Some(error), ..Decoded::default() })
+        columns.unwrap_or_else(Decoded::failed)
     }
 
     /// The columns of a batch in which something is wanted; `None` if there are none.
@@ -63,7 +63,10 @@ impl ArrowDecoder {
 
 impl StreamDecoder for ArrowDecoder {
     fn decode(&self, chunk: Chunk) -> (Decoded, Arc<FileInfo>) {
-        let Ok(chunk) = chunk.payload.downcast::<ArrowChunk>() else { return foreign_chunk() };
+        let chunk = match chunk.content::<ArrowChunk>() {
+            Ok(chunk) => chunk,
+            Err(bug) => return (Decoded::failed(bug), Arc::default()),
+        };
         let mut parts = Vec::with_capacity(chunk.batches.len());
         for batch in &chunk.batches {
             let part = self.batch(batch, &chunk.file);
@@ -91,7 +94,7 @@ fn joined(mut parts: Vec<Decoded>) -> Decoded {
     };
     match (0..width).map(column).collect() {
         Ok(columns) => Decoded { columns, rows: parts.iter().map(|part| part.rows).sum(), skipped: 0, error },
-        Err(bug) => Decoded { error: Some(bug), ..Decoded::default() },
+        Err(bug) => Decoded::failed(bug),
     }
 }
 
@@ -101,9 +104,7 @@ pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<Option<(Chunk,
     let Some(first) = whole.batches.first_mut() else { return Some(None) };
     let count = first.rows.len().min(usize::try_from(rows).unwrap_or(usize::MAX));
     let middle = first.rows.start + count;
-    let Batch { header, body, context, offset, .. } = first;
-    let (header, body, context) = (header.clone(), body.clone(), context.clone());
-    let front = Batch { header, body, context, offset: *offset, rows: first.rows.start..middle };
+    let front = Batch { rows: first.rows.start..middle, ..first.clone() };
     first.rows.start = middle;
     if first.rows.is_empty() {
         whole.batches.remove(0);

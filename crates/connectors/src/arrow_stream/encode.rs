@@ -3,7 +3,8 @@
 use crate::format::StreamOutput;
 use crate::{Encoded, Encoder, SinkRequest};
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::types::ByteViewType;
+use arrow_array::{Array, ArrayRef, GenericByteViewArray, RecordBatch, RecordBatchOptions};
 use arrow_ipc::writer::{
     DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteContext, IpcWriteOptions, write_message,
 };
@@ -55,19 +56,17 @@ fn bytes(message: EncodedData) -> Result<Vec<u8>, ArrowError> {
     Ok(out)
 }
 
-/// Views may point into blocks of which they use little; a stream would carry all of them.
 fn compact(column: &ArrayRef) -> ArrayRef {
-    match column.data_type() {
-        DataType::Utf8View => {
-            let views = column.as_string_view();
-            let held: usize = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
-            if held > 2 * views.total_buffer_bytes_used() { Arc::new(views.gc()) } else { column.clone() }
-        }
-        DataType::BinaryView => {
-            let views = column.as_binary_view();
-            let held: usize = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
-            if held > 2 * views.total_buffer_bytes_used() { Arc::new(views.gc()) } else { column.clone() }
-        }
-        _ => column.clone(),
-    }
+    let compacted = match column.data_type() {
+        DataType::Utf8View => compacted(column.as_string_view()),
+        DataType::BinaryView => compacted(column.as_binary_view()),
+        _ => None,
+    };
+    compacted.unwrap_or_else(|| column.clone())
+}
+
+/// Views may point into blocks of which they use little; a stream would carry all of them.
+fn compacted<T: ByteViewType>(views: &GenericByteViewArray<T>) -> Option<ArrayRef> {
+    let held: usize = views.data_buffers().iter().map(|buffer| buffer.len()).sum();
+    (held > 2 * views.total_buffer_bytes_used()).then(|| Arc::new(views.gc()) as ArrayRef)
 }

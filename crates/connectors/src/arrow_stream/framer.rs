@@ -37,6 +37,7 @@ pub(super) struct ArrowChunk {
 }
 
 /// A record batch as it came.
+#[derive(Clone)]
 pub(super) struct Batch {
     /// Flatbuffer of a message with a record batch.
     pub header: Buffer,
@@ -74,11 +75,12 @@ enum Found {
 }
 
 /// See the file's description.
+#[derive(Default)]
 pub(crate) struct ArrowFramer {
     info: Arc<FileInfo>,
     /// Bytes before the block.
     offset: u64,
-    at_start: bool,
+    has_begun: bool,
     is_file: bool,
     /// The stream in a file has ended; what follows is its footer.
     in_footer: bool,
@@ -97,18 +99,7 @@ pub(crate) struct ArrowFramer {
 impl ArrowFramer {
     /// A framer at the start of a stream.
     pub(crate) fn new(info: Arc<FileInfo>) -> ArrowFramer {
-        ArrowFramer {
-            info,
-            offset: 0,
-            at_start: true,
-            is_file: false,
-            in_footer: false,
-            context: None,
-            spans: Vec::new(),
-            next: 0,
-            rows: 0,
-            skipped: 0,
-        }
+        ArrowFramer { info, ..ArrowFramer::default() }
     }
 
     /// Counts the rows of a batch; what is left of it behind those that are skipped.
@@ -236,7 +227,7 @@ impl Framer for ArrowFramer {
             self.spans.clear();
             self.next = 0;
         }
-        if self.at_start && self.next == 0 && data[0] == FILE_MAGIC[0] {
+        if !self.has_begun && self.next == 0 && data[0] == FILE_MAGIC[0] {
             let begun = data.len().min(FILE_MAGIC.len());
             if data[..begun] != FILE_MAGIC[..begun] {
                 return Err(self.damaged(0, "it starts with neither FF FF FF FF nor ARROW1"));
@@ -268,7 +259,7 @@ impl Framer for ArrowFramer {
     }
 
     fn chunk(&mut self, data: Buffer) -> Result<Option<Chunk>, Diagnostic> {
-        self.at_start = false;
+        self.has_begun = true;
         let mut batches = Vec::new();
         for span in std::mem::take(&mut self.spans) {
             let batch = self.take(&data, &span)?;
@@ -314,9 +305,6 @@ pub(super) fn place(info: &FileInfo, offset: Option<u64>, column: Option<String>
 
 /// The error for bytes that make no sense.
 pub(super) fn damaged(info: &FileInfo, offset: u64, what: &str) -> Diagnostic {
-    Diagnostic::new(code::MALFORMED_FILE, format!("the input is damaged or no Arrow stream: {what}")).at(place(
-        info,
-        Some(offset),
-        None,
-    ))
+    let message = format!("the input is damaged or no Arrow stream: {what}");
+    Diagnostic::new(code::MALFORMED_FILE, message).at(place(info, Some(offset), None))
 }

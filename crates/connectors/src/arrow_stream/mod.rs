@@ -9,11 +9,23 @@ mod framer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use decode::{ArrowDecoder, split_front};
-pub(crate) use encode::output;
-pub(crate) use framer::ArrowFramer;
+use crate::format::{Format, StreamFormat};
+use crate::records::Framer;
+use std::sync::Arc;
 
-/// For the documentation.
-pub(crate) const SUMMARY: &str = "Apache Arrow: an IPC stream, in a file or over a connection; files of the IPC file format \
-    (Feather 2) can be read, too. Columns are found by name; one that a stream does not have is NULL. Compressed record \
-    batches cannot be read. A sink writes a stream.";
+pub(crate) use decode::split_front;
+
+/// The format's entry in the table of all formats.
+pub(crate) const FORMAT: Format = Format {
+    name: "arrow",
+    summary: "Apache Arrow: an IPC stream, in a file or over a connection; files of the IPC file format \
+        (Feather 2) can be read, too. Columns are found by name; one that a stream does not have is NULL. Compressed record \
+        batches cannot be read. A sink writes a stream.",
+    extension: Some("arrows"),
+    stream: |request| {
+        let framer = |info| Box::new(framer::ArrowFramer::new(info)) as Box<dyn Framer>;
+        Ok(Some(StreamFormat { framer: Box::new(framer), decoder: Arc::new(decode::ArrowDecoder::new(request)?) }))
+    },
+    stream_output: |request| encode::output(request).map(Some),
+    ..Format::NONE
+};

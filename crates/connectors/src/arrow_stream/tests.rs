@@ -104,7 +104,7 @@ fn streams_and_files_are_read_by_name() {
 fn bytes_may_come_in_any_pieces() {
     let bytes = stream(&[batch(0..5), batch(5..90)]);
     let source = request("-", true);
-    let decoder = super::ArrowDecoder::new(&source).unwrap();
+    let decoder = super::decode::ArrowDecoder::new(&source).unwrap();
     for step in [1, 7, 64, 1000] {
         let mut cutter = RecordCutter::new(Box::new(ArrowFramer::new(Arc::new(FileInfo::default()))));
         let mut decoded = Vec::new();
@@ -167,7 +167,7 @@ fn chunks_are_cut_for_a_limited_rate() {
     let decoder = source.decoder();
     let mut whole = source.splits().unwrap()[0].next().unwrap().unwrap();
     let mut parts = Vec::new();
-    while let Some((part, rows)) = crate::formats::Format::split_front(&request.options, &mut whole, 2) {
+    while let Some((part, rows)) = crate::format::Format::split_front(&mut whole, 2) {
         let decoded = decoder.decode(part);
         assert_eq!(decoded.rows as u64, rows);
         parts.push(decoded);

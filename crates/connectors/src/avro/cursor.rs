@@ -4,7 +4,7 @@ use super::schema::{AvroSchema, AvroType, MOST_LEVELS};
 
 /// Bytes of a message that were not read yet.
 pub(super) struct Cursor<'a> {
-    data: &'a [u8],
+    pub data: &'a [u8],
     /// Place of the next byte in the buffer of all messages.
     pub at: usize,
     /// Where the message ends there.
@@ -17,11 +17,6 @@ pub(super) type Fault = &'static str;
 const ENDS: Fault = "it ends too early";
 
 impl<'a> Cursor<'a> {
-    /// The bytes from `at` to `end` of `data`.
-    pub(super) fn new(data: &'a [u8], at: usize, end: usize) -> Cursor<'a> {
-        Cursor { data, at, end }
-    }
-
     pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
         let end = self.at.checked_add(length).filter(|end| *end <= self.end).ok_or(ENDS)?;
         let bytes = &self.data[self.at..end];
@@ -52,8 +47,21 @@ impl<'a> Cursor<'a> {
         self.take(length)
     }
 
+    /// Has the elements of an array or map read, block by block.
+    pub(super) fn blocks(&mut self, mut element: impl FnMut(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
+        loop {
+            let count = self.block()?;
+            if count == 0 {
+                return Ok(());
+            }
+            for _ in 0..count {
+                element(self)?;
+            }
+        }
+    }
+
     /// The number of elements of the next block of an array or map; 0 at its end.
-    pub(super) fn block(&mut self) -> Result<usize, Fault> {
+    fn block(&mut self) -> Result<usize, Fault> {
         let mut count = self.long()?;
         if count < 0 {
             self.long()?;
@@ -99,26 +107,11 @@ pub(super) fn skip(schema: &AvroSchema, number: usize, cursor: &mut Cursor<'_>, 
         AvroType::Record(fields) => {
             fields.iter().try_for_each(|(_, field)| skip(schema, *field, cursor, level + 1))?;
         }
-        AvroType::Array(elements) => while skip_block(schema, *elements, false, cursor, level)? {},
-        AvroType::Map(values) => while skip_block(schema, *values, true, cursor, level)? {},
+        AvroType::Array(elements) => cursor.blocks(|cursor| skip(schema, *elements, cursor, level + 1))?,
+        AvroType::Map(values) => cursor.blocks(|cursor| {
+            cursor.bytes()?;
+            skip(schema, *values, cursor, level + 1)
+        })?,
     }
     Ok(())
-}
-
-/// Skips a block of an array or map; whether there was one.
-fn skip_block(
-    schema: &AvroSchema,
-    elements: usize,
-    keys: bool,
-    cursor: &mut Cursor<'_>,
-    level: usize,
-) -> Result<bool, Fault> {
-    let count = cursor.block()?;
-    for _ in 0..count {
-        if keys {
-            cursor.bytes()?;
-        }
-        skip(schema, elements, cursor, level + 1)?;
-    }
-    Ok(count > 0)
 }

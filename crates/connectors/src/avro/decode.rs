@@ -5,12 +5,12 @@
 
 use super::cursor::{Cursor, Fault, decimal, skip};
 use super::schema::{AvroSchema, AvroType, Logical, MOST_LEVELS};
-use crate::fit;
+use crate::SourceRequest;
+use crate::fit::{self, Wanted};
 use crate::messages::{DecodedMessages, Messages, failure, missing};
 use crate::values::{ColumnBuilder, Values};
-use crate::{ColumnRequest, RequestOrigin, SourceRequest};
 use arrow_array::{Array, ArrayRef};
-use millstream_types::{DataType, Diagnostic, Field, Place, TimeUnit, code};
+use millstream_types::{DataType, Diagnostic, Field, code};
 use std::sync::Arc;
 
 /// How a value of the writer gets into a column.
@@ -30,7 +30,7 @@ enum Reader {
     Union(Vec<Option<Reader>>),
     Array(Box<Reader>),
     Map(Box<Reader>),
-    Record(Vec<FieldReader>, Vec<usize>),
+    Record(RecordFields),
 }
 
 /// What becomes of a writer's field.
@@ -41,47 +41,34 @@ enum FieldReader {
     Read(usize, Reader),
 }
 
+/// How a record gets into columns or children.
+#[derive(Debug)]
+struct RecordFields {
+    fields: Vec<FieldReader>,
+    /// Those that the writer does not have.
+    absent: Vec<usize>,
+}
+
 /// Reads records of one writer's schema into the columns of a table.
 #[derive(Debug)]
 pub(super) struct AvroRecordReader {
     schema: AvroSchema,
-    fields: Vec<FieldReader>,
-    /// Columns that the writer does not have.
-    absent: Vec<usize>,
+    record: RecordFields,
 }
 
 /// The columns that a query wants.
 pub(super) struct WantedFields {
     /// The fields of the table that any of them lies in.
     fields: Vec<Field>,
-    /// For each column the field, the names on the way below it, its own name and whether it may be NULL.
-    columns: Vec<(usize, Vec<String>, String, bool)>,
+    columns: Vec<Wanted>,
 }
 
 impl WantedFields {
     /// Those with a path.
     pub(super) fn of(request: &SourceRequest) -> Result<WantedFields, Diagnostic> {
-        let mut wanted = WantedFields { fields: Vec::new(), columns: Vec::new() };
-        for ColumnRequest { name, origin, nullable, .. } in &request.columns {
-            let RequestOrigin::Path(path) = origin else { continue };
-            let unknown = || Diagnostic::bug(format!("path {path:?} of column {name} leaves the schema"));
-            let (first, below) = path.split_first().ok_or_else(unknown)?;
-            let top = request.schema.fields.get(*first).ok_or_else(unknown)?;
-            let mut names = Vec::new();
-            let mut data_type = &top.data_type;
-            for position in below {
-                let DataType::Row(fields) = data_type else { return Err(unknown()) };
-                let field = fields.get(*position).ok_or_else(unknown)?;
-                names.push(field.name.clone());
-                data_type = &field.data_type;
-            }
-            let field = wanted.fields.iter().position(|field| field.name == top.name).unwrap_or_else(|| {
-                wanted.fields.push(top.clone());
-                wanted.fields.len() - 1
-            });
-            wanted.columns.push((field, names, name.clone(), *nullable));
-        }
-        Ok(wanted)
+        let columns = Wanted::of(request)?;
+        let is_wanted = |field: &&Field| columns.iter().any(|column| column.names.first() == Some(&field.name));
+        Ok(WantedFields { fields: request.schema.fields.iter().filter(is_wanted).cloned().collect(), columns })
     }
 
     /// Decodes messages; `open` says how one is read, and where its record begins.
@@ -92,40 +79,35 @@ impl WantedFields {
     ) -> Result<DecodedMessages, Diagnostic> {
         let builders = self.fields.iter().map(|field| ColumnBuilder::new(&field.data_type, messages.len()));
         let mut builders = builders.collect::<Result<Vec<_>, _>>()?;
-        let mut decoded = DecodedMessages::default();
-        for number in 0..messages.len() {
-            let outcome = match messages.range(number) {
-                None => {
-                    builders.iter_mut().for_each(ColumnBuilder::push_null);
-                    Ok(())
-                }
-                Some(range) => open(&messages.data()[range.clone()]).and_then(|(reader, skip)| {
-                    let mut cursor = Cursor::new(messages.data(), range.start + skip, range.end);
-                    reader.read(&mut cursor, &mut builders).map_err(|fault| malformed(fault, &cursor, range.start))
-                }),
+        let mut rows = 0;
+        let mut decoded = DecodedMessages::of(messages, |range| {
+            let Some(range) = range else {
+                builders.iter_mut().for_each(ColumnBuilder::push_null);
+                rows += 1;
+                return Ok(());
             };
-            match outcome {
-                Ok(()) => decoded.rows.push(number as u32),
-                // What is not an error of the message ends the query.
-                Err(error) if !matches!(error.place, Some(Place::Data { .. })) => return Err(error),
-                Err(error) => {
-                    builders.iter_mut().for_each(|builder| builder.truncate(decoded.rows.len()));
-                    decoded.failures.push((number, error));
-                }
+            let outcome = open(&messages.data()[range.clone()]).and_then(|(reader, skip)| {
+                let mut cursor = Cursor { data: messages.data(), at: range.start + skip, end: range.end };
+                reader.read(&mut cursor, &mut builders).map_err(|fault| malformed(fault, &cursor, range.start))
+            });
+            match &outcome {
+                Ok(()) => rows += 1,
+                Err(_) => builders.iter_mut().for_each(|builder| builder.truncate(rows)),
             }
-        }
+            outcome
+        })?;
         let fields = builders.into_iter().map(|builder| builder.finish(messages.data()));
         let fields = fields.collect::<Result<Vec<ArrayRef>, _>>()?;
-        let column = |(field, names, ..): &(usize, Vec<String>, String, bool)| {
-            let below = fit::field_below(&fields[*field], names).map_err(Diagnostic::bug)?;
-            below.ok_or_else(|| Diagnostic::bug("a field that was decoded is not there"))
+        let column = |wanted: &Wanted| {
+            let lost = || Diagnostic::bug("a field that was decoded is not there");
+            let (first, below) = wanted.names.split_first().ok_or_else(lost)?;
+            let field = self.fields.iter().position(|field| field.name == *first).ok_or_else(lost)?;
+            fit::field_below(&fields[field], below).map_err(Diagnostic::bug)?.ok_or_else(lost)
         };
         decoded.columns = self.columns.iter().map(column).collect::<Result<_, _>>()?;
         decoded.check(|columns, row| {
-            let is_missing = |(array, (_, _, _, nullable)): &(&ArrayRef, &(usize, Vec<String>, String, bool))| {
-                !nullable && array.is_null(row)
-            };
-            columns.iter().zip(&self.columns).find(is_missing).map(|(_, (_, _, name, _))| missing(name))
+            let is_missing = |(array, wanted): &(&ArrayRef, &Wanted)| !wanted.nullable && array.is_null(row);
+            columns.iter().zip(&self.columns).find(is_missing).map(|(_, wanted)| missing(&wanted.name))
         })?;
         Ok(decoded)
     }
@@ -144,22 +126,22 @@ impl AvroRecordReader {
         let AvroType::Record(fields) = schema.of(schema.root).clone() else {
             return Err("it is not that of a record".into());
         };
-        let (fields, absent) = field_readers(&schema, &fields, &wanted.fields, 0)?;
-        Ok(AvroRecordReader { schema, fields, absent })
+        let record = record_fields(&schema, &fields, &wanted.fields, 0)?;
+        Ok(AvroRecordReader { schema, record })
     }
 
     fn read(&self, cursor: &mut Cursor<'_>, builders: &mut [ColumnBuilder]) -> Result<(), Fault> {
-        read_fields(&self.schema, &self.fields, &self.absent, cursor, builders)?;
+        self.record.read(&self.schema, cursor, builders)?;
         if cursor.at < cursor.end { Err("something follows the record in its message") } else { Ok(()) }
     }
 }
 
-fn field_readers(
+fn record_fields(
     schema: &AvroSchema,
     writer: &[(String, usize)],
     fields: &[Field],
     level: usize,
-) -> Result<(Vec<FieldReader>, Vec<usize>), String> {
+) -> Result<RecordFields, String> {
     let mut readers = Vec::with_capacity(writer.len());
     for (name, number) in writer {
         readers.push(match fields.iter().position(|field| field.name == *name) {
@@ -172,7 +154,7 @@ fn field_readers(
     }
     let has = |field: &Field| writer.iter().any(|(name, _)| *name == field.name);
     let absent: Vec<usize> = (0..fields.len()).filter(|child| !has(&fields[*child])).collect();
-    Ok((readers, absent))
+    Ok(RecordFields { fields: readers, absent })
 }
 
 fn reader(schema: &AvroSchema, number: usize, data_type: &DataType, level: usize) -> Result<Reader, String> {
@@ -192,10 +174,7 @@ fn reader(schema: &AvroSchema, number: usize, data_type: &DataType, level: usize
             Reader::Union(branches.into_iter().map(Result::ok).collect())
         }
         (AvroType::Null, _) => Reader::Null,
-        (AvroType::Record(writer), D::Row(fields)) => {
-            let (readers, absent) = field_readers(schema, writer, fields, level)?;
-            Reader::Record(readers, absent)
-        }
+        (AvroType::Record(writer), D::Row(fields)) => Reader::Record(record_fields(schema, writer, fields, level)?),
         (AvroType::Array(items), D::Array(element)) => {
             Reader::Array(Box::new(reader(schema, *items, element, level + 1)?))
         }
@@ -204,11 +183,7 @@ fn reader(schema: &AvroSchema, number: usize, data_type: &DataType, level: usize
         }
         (AvroType::Enum(symbols), D::Char(_) | D::Varchar(_)) => Reader::Enum(symbols.clone()),
         (AvroType::Logical(Logical::Timestamp(per_second), _), D::Timestamp(_) | D::TimestampLtz(_)) => {
-            let target = match data_type.time_unit() {
-                TimeUnit::Milli => 1_000,
-                TimeUnit::Micro => 1_000_000,
-                TimeUnit::Nano => 1_000_000_000,
-            };
+            let target = data_type.time_unit().per_second();
             Reader::Timestamp((target / per_second).max(1), (per_second / target).max(1))
         }
         (AvroType::Logical(Logical::TimeMicros, _), D::Time(_)) => Reader::TimeMicros,
@@ -225,8 +200,7 @@ fn reader(schema: &AvroSchema, number: usize, data_type: &DataType, level: usize
             reader(schema, *base, data_type, level + 1)?
         }
         (AvroType::Boolean, D::Boolean)
-        | (AvroType::Int, D::TinyInt | D::SmallInt | D::Int | D::BigInt | D::Float | D::Double)
-        | (AvroType::Long, D::TinyInt | D::SmallInt | D::Int | D::BigInt | D::Float | D::Double)
+        | (AvroType::Int | AvroType::Long, D::TinyInt | D::SmallInt | D::Int | D::BigInt | D::Float | D::Double)
         | (AvroType::Float, D::Float | D::Double)
         | (AvroType::Double, D::Double)
         | (AvroType::String | AvroType::Bytes, D::Char(_) | D::Varchar(_) | D::Binary(_) | D::Varbinary(_))
@@ -235,21 +209,17 @@ fn reader(schema: &AvroSchema, number: usize, data_type: &DataType, level: usize
     })
 }
 
-fn read_fields(
-    schema: &AvroSchema,
-    fields: &[FieldReader],
-    absent: &[usize],
-    cursor: &mut Cursor<'_>,
-    children: &mut [ColumnBuilder],
-) -> Result<(), Fault> {
-    for field in fields {
-        match field {
-            FieldReader::Skip(number) => skip(schema, *number, cursor, 0)?,
-            FieldReader::Read(child, reader) => reader.read(schema, cursor, &mut children[*child])?,
+impl RecordFields {
+    fn read(&self, schema: &AvroSchema, cursor: &mut Cursor<'_>, children: &mut [ColumnBuilder]) -> Result<(), Fault> {
+        for field in &self.fields {
+            match field {
+                FieldReader::Skip(number) => skip(schema, *number, cursor, 0)?,
+                FieldReader::Read(child, reader) => reader.read(schema, cursor, &mut children[*child])?,
+            }
         }
+        self.absent.iter().for_each(|child| children[*child].push_null());
+        Ok(())
     }
-    absent.iter().for_each(|child| children[*child].push_null());
-    Ok(())
 }
 
 impl Reader {
@@ -297,36 +267,22 @@ impl Reader {
             }
             Reader::Array(items) => {
                 let Values::List(ends, elements) = &mut builder.values else { return Err("an array is out of place") };
-                loop {
-                    let count = cursor.block()?;
-                    for _ in 0..count {
-                        items.read(schema, cursor, elements)?;
-                    }
-                    if count == 0 {
-                        break;
-                    }
-                }
+                cursor.blocks(|cursor| items.read(schema, cursor, elements))?;
                 ends.push(elements.len() as i32);
                 builder.mark_valid();
             }
             Reader::Map(reader) => {
                 let Values::Map(ends, keys, values) = &mut builder.values else { return Err("a map is out of place") };
-                loop {
-                    let count = cursor.block()?;
-                    for _ in 0..count {
-                        scalar(&AvroType::String, cursor, keys)?;
-                        reader.read(schema, cursor, values)?;
-                    }
-                    if count == 0 {
-                        break;
-                    }
-                }
+                cursor.blocks(|cursor| {
+                    scalar(&AvroType::String, cursor, keys)?;
+                    reader.read(schema, cursor, values)
+                })?;
                 ends.push(keys.len() as i32);
                 builder.mark_valid();
             }
-            Reader::Record(fields, absent) => {
+            Reader::Record(record) => {
                 let Values::Row(children) = &mut builder.values else { return Err("a record is out of place") };
-                read_fields(schema, fields, absent, cursor, children)?;
+                record.read(schema, cursor, children)?;
                 builder.mark_valid();
             }
         }

@@ -31,7 +31,7 @@ impl MessageEncoder for AvroEncoder {
             let out = messages.bytes();
             out.extend_from_slice(&self.prefix);
             record(&self.fields, &views, row, out);
-            messages.end();
+            messages.end(true);
         }
         Ok(messages.finish())
     }

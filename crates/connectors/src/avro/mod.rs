@@ -11,74 +11,65 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-use crate::format::{BareFormat, MessageFormat};
+use crate::format::{Format, MessageFormat};
 use crate::messages::{DecodedMessages, MessageDecoder, MessageEncoder, Messages, failure};
-use crate::option_table::{OptionInfo, option};
-use crate::{SinkRequest, SourceRequest};
+use crate::option_table::option_list;
+use crate::{SinkRequest, SourceRequest, locked};
 use decode::{AvroRecordReader, WantedFields};
 use encode::AvroEncoder;
-use millstream_types::{Diagnostic, Options, Place, code};
+use millstream_types::{Diagnostic, Place, code};
 use registry::Registry;
 use schema::AvroSchema;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The entry of `avro` in the table of all formats.
-pub(crate) const FORMAT: BareFormat = BareFormat {
+pub(crate) const FORMAT: Format = Format {
     name: "avro",
     summary: "Records in Avro's binary form, of the schema that follows from the table's columns (as in Flink: a column \
         that may be NULL is a union with `null`). Only for connectors of messages.",
     options: OPTIONS,
-    messages: MessageFormat { decoder: plain_decoder, encoder: plain_encoder, null_is_row: false },
+    messages: Some(MessageFormat { decoder: plain_decoder, encoder: plain_encoder, null_is_row: false }),
+    ..Format::NONE
 };
 
 /// The entry of `avro-confluent` in the table of all formats.
-pub(crate) const CONFLUENT_FORMAT: BareFormat = BareFormat {
+pub(crate) const CONFLUENT_FORMAT: Format = Format {
     name: "avro-confluent",
     summary: "Records in Avro's binary form behind the number of their schema in a Confluent schema registry. Columns are \
         found by name in the writer's schema. A sink registers the schema of its table. \
         Only for connectors of messages.",
     options: CONFLUENT_OPTIONS,
-    messages: MessageFormat { decoder: confluent_decoder, encoder: confluent_encoder, null_is_row: false },
+    messages: Some(MessageFormat { decoder: confluent_decoder, encoder: confluent_encoder, null_is_row: false }),
+    ..Format::NONE
 };
 
-const OPTIONS: &[OptionInfo] = &[
-    option("avro.encoding", "binary", "Only `binary`."),
-    option(
-        "avro.timestamp_mapping.legacy",
-        "true",
-        "Whether a sink writes TIMESTAMP as an instant, as TIMESTAMP_LTZ; otherwise as a local time. Both are read.",
-    ),
-    option(
-        "avro.ignore-parse-errors",
-        "false",
-        "Skip malformed messages (they are counted), instead of ending the query.",
-    ),
-];
+option_list! {
+    OPTIONS;
+    ENCODING = "avro.encoding", "binary", "Only `binary`.";
+    LEGACY_TIMESTAMPS = "avro.timestamp_mapping.legacy", "true",
+        "Whether a sink writes TIMESTAMP as an instant, as TIMESTAMP_LTZ; otherwise as a local time. Both are read.";
+    "avro.ignore-parse-errors", "false", "Skip malformed messages (they are counted), instead of ending the query.";
+}
 
-const CONFLUENT_OPTIONS: &[OptionInfo] = &[
-    option("avro-confluent.url", "", "Address of the schema registry, such as `http://localhost:8081`."),
-    option(
-        "avro-confluent.subject",
-        "<topic>-value",
-        "The subject that a sink registers its schema for; `<topic>-key` for keys.",
-    ),
-    option("avro-confluent.basic-auth.credentials-source", "USER_INFO", "Only `USER_INFO`."),
-    option("avro-confluent.basic-auth.user-info", "", "`user:password` for the registry."),
-    option("avro-confluent.bearer-auth.token", "", "Token for the registry."),
-    option("avro-confluent.timestamp_mapping.legacy", "true", "As `avro.timestamp_mapping.legacy`."),
-    option("avro-confluent.ignore-parse-errors", "false", "As `avro.ignore-parse-errors`."),
-];
+option_list! {
+    CONFLUENT_OPTIONS;
+    URL = "avro-confluent.url", "", "Address of the schema registry, such as `http://localhost:8081`.";
+    SUBJECT = "avro-confluent.subject", "<topic>-value", "The subject that a sink registers its schema for; `<topic>-key` for keys.";
+    CREDENTIALS = "avro-confluent.basic-auth.credentials-source", "USER_INFO", "Only `USER_INFO`.";
+    USER = "avro-confluent.basic-auth.user-info", "", "`user:password` for the registry.";
+    TOKEN = "avro-confluent.bearer-auth.token", "", "Token for the registry.";
+    CONFLUENT_LEGACY_TIMESTAMPS = "avro-confluent.timestamp_mapping.legacy", "true", "As `avro.timestamp_mapping.legacy`.";
+    "avro-confluent.ignore-parse-errors", "false", "As `avro.ignore-parse-errors`.";
+}
 
 /// Schemas that are kept; a stream has a few, and what names more is damaged.
 const MOST_SCHEMAS: usize = 1000;
 
 fn plain_decoder(request: &SourceRequest) -> Result<Box<dyn MessageDecoder>, Diagnostic> {
     let options = &request.options;
-    if options.get("avro.encoding").is_some_and(|encoding| encoding != "binary") {
-        return Err(options.invalid("avro.encoding", "binary"));
-    }
-    let legacy = options.boolean("avro.timestamp_mapping.legacy", true)?;
+    ENCODING.only(options)?;
+    let legacy = LEGACY_TIMESTAMPS.boolean(options)?;
     let schema = schema::derived(&request.schema.fields, legacy)?;
     let wanted = WantedFields::of(request)?;
     let reader = AvroSchema::parse(&schema.to_string()).and_then(|schema| AvroRecordReader::new(schema, &wanted));
@@ -98,22 +89,14 @@ impl MessageDecoder for PlainDecoder {
 }
 
 fn plain_encoder(request: &SinkRequest) -> Result<Box<dyn MessageEncoder>, Diagnostic> {
-    let legacy = request.options.boolean("avro.timestamp_mapping.legacy", true)?;
+    let legacy = LEGACY_TIMESTAMPS.boolean(&request.options)?;
     Ok(Box::new(AvroEncoder::new(&request.schema, legacy)?.0))
 }
 
 fn confluent_decoder(request: &SourceRequest) -> Result<Box<dyn MessageDecoder>, Diagnostic> {
-    check_credentials(&request.options)?;
+    CREDENTIALS.only(&request.options)?;
     let registry = Registry::open(&request.options)?;
     Ok(Box::new(ConfluentDecoder { wanted: WantedFields::of(request)?, registry, readers: Mutex::default() }))
-}
-
-fn check_credentials(options: &Options) -> Result<(), Diagnostic> {
-    let key = "avro-confluent.basic-auth.credentials-source";
-    match options.get(key) {
-        None | Some("USER_INFO") => Ok(()),
-        Some(_) => Err(options.invalid(key, "USER_INFO")),
-    }
 }
 
 struct ConfluentDecoder {
@@ -127,7 +110,7 @@ impl ConfluentDecoder {
     /// The reader of a schema, which is fetched the first time. Other workers wait meanwhile, since they would need it as
     /// well.
     fn reader(&self, id: u32) -> Result<Arc<AvroRecordReader>, Diagnostic> {
-        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readers = locked(&self.readers);
         if let Some(known) = readers.get(&id) {
             return known.clone().map_err(unreadable);
         }
@@ -161,13 +144,10 @@ impl MessageDecoder for ConfluentDecoder {
 
 fn confluent_encoder(request: &SinkRequest) -> Result<Box<dyn MessageEncoder>, Diagnostic> {
     let options = &request.options;
-    check_credentials(options)?;
-    let (mut encoder, schema) =
-        AvroEncoder::new(&request.schema, options.boolean("avro-confluent.timestamp_mapping.legacy", true)?)?;
-    let subject = options.get("avro-confluent.subject").ok_or_else(|| {
-        Diagnostic::new(code::MISSING_OPTION, "the schema has no subject")
-            .at(Place::Option("avro-confluent.subject".into()))
-    })?;
+    CREDENTIALS.only(options)?;
+    let (mut encoder, schema) = AvroEncoder::new(&request.schema, CONFLUENT_LEGACY_TIMESTAMPS.boolean(options)?)?;
+    let no_subject = || Diagnostic::new(code::MISSING_OPTION, "the schema has no subject");
+    let subject = options.get(SUBJECT.key).ok_or_else(|| no_subject().at(Place::Option(SUBJECT.key.into())))?;
     let id = Registry::open(options)?.register(subject, &schema.to_string())?;
     encoder.prefix.push(0);
     encoder.prefix.extend(id.to_be_bytes());

@@ -1,8 +1,10 @@
 //! A Confluent schema registry: schemas by number, over HTTP.
 
+use super::{TOKEN, URL, USER};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use millstream_types::{Diagnostic, Options, Place, code};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use std::time::Duration;
 use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
@@ -11,7 +13,9 @@ use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a registry that does not answer is asked, a moment longer each time.
 const ATTEMPTS: u32 = 4;
-const URL: &str = "avro-confluent.url";
+
+/// What is escaped in a part of a path.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A client of one registry.
 pub(super) struct Registry {
@@ -23,16 +27,12 @@ pub(super) struct Registry {
 impl Registry {
     /// The registry that the options of a table name. Nothing is sent yet.
     pub(super) fn open(options: &Options) -> Result<Registry, Diagnostic> {
-        let url = options.require(URL)?.trim_end_matches('/').to_string();
+        let url = options.require(URL.key)?.trim_end_matches('/').to_string();
         if !url.starts_with("http://") && !url.starts_with("https://") {
-            return Err(options.invalid(URL, "an address such as http://localhost:8081"));
+            return Err(options.invalid(URL.key, "an address such as http://localhost:8081"));
         }
-        let basic = options.get("avro-confluent.basic-auth.user-info");
-        let authorization = match (basic, options.get("avro-confluent.bearer-auth.token")) {
-            (Some(user), _) => Some(format!("Basic {}", BASE64.encode(user))),
-            (None, Some(token)) => Some(format!("Bearer {token}")),
-            (None, None) => None,
-        };
+        let basic = options.get(USER.key).map(|user| format!("Basic {}", BASE64.encode(user)));
+        let authorization = basic.or_else(|| options.get(TOKEN.key).map(|token| format!("Bearer {token}")));
         let tls = TlsConfig::builder().provider(TlsProvider::NativeTls).root_certs(RootCerts::PlatformVerifier).build();
         let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false);
         Ok(Registry { agent: config.tls_config(tls).build().into(), url, authorization })
@@ -53,7 +53,7 @@ impl Registry {
 
     /// The number of a schema, which is registered for the subject unless it has been before.
     pub(super) fn register(&self, subject: &str, schema: &str) -> Result<u32, Diagnostic> {
-        let path = format!("/subjects/{}/versions", escaped(subject));
+        let path = format!("/subjects/{}/versions", utf8_percent_encode(subject, ESCAPED));
         let (status, answer) = self.ask(&path, Some(json!({ "schema": schema })))?;
         let id = answer.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
         id.ok_or_else(|| self.refused(status, &answer))
@@ -70,7 +70,7 @@ impl Registry {
                 Err(e) => {
                     let message = format!("the schema registry '{}' does not answer: {e}", self.url);
                     return Err(Diagnostic::new(code::CONNECTION_FAILED, message)
-                        .advise(format!("check '{URL}', and that the registry runs")));
+                        .advise(format!("check '{}', and that the registry runs", URL.key)));
                 }
             }
             std::thread::sleep(Duration::from_millis(200) * attempt);
@@ -81,17 +81,15 @@ impl Registry {
     fn ask_once(&self, path: &str, body: Option<&Value>) -> Result<(u16, Value), ureq::Error> {
         const CONTENT: &str = "application/vnd.schemaregistry.v1+json";
         let url = format!("{}{path}", self.url);
-        let authorization = self.authorization.as_deref().map(|value| ("Authorization", value));
+        let mut request = ureq::http::Request::builder().uri(url).header("Accept", CONTENT);
+        if let Some(authorization) = &self.authorization {
+            request = request.header("Authorization", authorization);
+        }
         let mut answer = match body {
-            None => {
-                let request = self.agent.get(&url).header("Accept", CONTENT);
-                authorization.into_iter().fold(request, |request, (name, value)| request.header(name, value)).call()?
-            }
+            None => self.agent.run(request.body(())?)?,
             Some(body) => {
-                let request = self.agent.post(&url).header("Accept", CONTENT).header("Content-Type", CONTENT);
-                let request =
-                    authorization.into_iter().fold(request, |request, (name, value)| request.header(name, value));
-                request.send(body.to_string())?
+                let request = request.method("POST").header("Content-Type", CONTENT);
+                self.agent.run(request.body(body.to_string())?)?
             }
         };
         let status = answer.status().as_u16();
@@ -102,16 +100,10 @@ impl Registry {
     fn refused(&self, status: u16, answer: &Value) -> Diagnostic {
         let reason = answer.get("message").and_then(Value::as_str).map_or_else(|| answer.to_string(), str::to_string);
         let message = format!("the schema registry '{}' answers with status {status}: {reason}", self.url);
-        Diagnostic::new(code::CONNECTION_FAILED, message).at(Place::Option(URL.into())).advise(match status {
+        Diagnostic::new(code::CONNECTION_FAILED, message).at(Place::Option(URL.key.into())).advise(match status {
             401 | 403 => "give 'avro-confluent.basic-auth.user-info' or 'avro-confluent.bearer-auth.token'",
             409 => "the registry holds the schema incompatible with those of the subject: give another subject, or change its rule",
             _ => "check the address and the registry's log",
         })
     }
-}
-
-/// A part of a path.
-fn escaped(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }

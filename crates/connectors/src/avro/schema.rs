@@ -118,15 +118,11 @@ impl Parser {
             "enum" => {
                 let symbols = object.get("symbols").and_then(Value::as_array).ok_or("an enum has no 'symbols'")?;
                 let symbols = symbols.iter().filter_map(|s| s.as_str().map(str::to_string)).collect();
-                let number = self.add(AvroType::Enum(symbols));
-                self.remember(object, namespace, number)?;
-                number
+                self.add(AvroType::Enum(symbols))
             }
             "fixed" => {
                 let size = object.get("size").and_then(Value::as_u64).ok_or("a fixed has no 'size'")?;
-                let number = self.add(AvroType::Fixed(usize::try_from(size).map_err(|e| e.to_string())?));
-                self.remember(object, namespace, number)?;
-                number
+                self.add(AvroType::Fixed(usize::try_from(size).map_err(|e| e.to_string())?))
             }
             "array" => {
                 let items = self.parse(object.get("items").ok_or("an array has no 'items'")?, namespace, level + 1)?;
@@ -138,6 +134,9 @@ impl Parser {
             }
             name => self.named(name, namespace)?,
         };
+        if matches!(kind.as_str(), "enum" | "fixed") {
+            self.remember(object, namespace, number)?;
+        }
         let logical = match object.get("logicalType").and_then(Value::as_str) {
             Some("decimal") => {
                 let scale = object.get("scale").and_then(Value::as_u64).unwrap_or(0);

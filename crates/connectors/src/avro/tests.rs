@@ -12,7 +12,7 @@ use millstream_types::{DataType, Field, Options, Schema, code};
 use std::sync::Arc;
 
 fn format() -> &'static MessageFormat {
-    &FORMAT.messages
+    FORMAT.messages.as_ref().unwrap()
 }
 
 #[test]

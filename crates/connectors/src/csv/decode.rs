@@ -3,13 +3,13 @@
 //! A quote opens a quoted field only at the field's start, and after the closing quote only a delimiter may follow; so a
 //! stray quote spoils its own record only. After a malformed record decoding goes on at the next line.
 
-use super::Dialect;
+use super::{Dialect, IGNORE_ERRORS};
 use crate::format::RecordDecoder;
-use crate::text_chunk::{TextChunk, excerpt};
+use crate::text_chunk::{Framing, TextChunk, excerpt};
 use crate::values::{ColumnBuilder, Values};
-use crate::{ColumnRequest, Decoded, RequestOrigin};
+use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest};
 use millstream_types::text::{TimestampStyle, parse_timestamp, parse_timestamp_ltz};
-use millstream_types::{Code, DataType, Diagnostic, Place, Schema, code};
+use millstream_types::{Code, DataType, Diagnostic, Place, code};
 use std::borrow::Cow;
 
 pub(super) struct CsvColumn {
@@ -52,15 +52,12 @@ struct RawField {
 }
 
 impl CsvDecoder {
-    pub(super) fn new(
-        schema: &Schema,
-        requests: &[ColumnRequest],
-        dialect: Dialect,
-        ignore_errors: bool,
-    ) -> Result<CsvDecoder, Diagnostic> {
-        let mut readers = vec![Vec::new(); schema.fields.len()];
+    pub(super) fn new(request: &SourceRequest) -> Result<CsvDecoder, Diagnostic> {
+        let (dialect, fields) = (Dialect::of(&request.options)?, request.schema.fields.len());
+        let ignore_errors = IGNORE_ERRORS.boolean(&request.options)?;
+        let mut readers = vec![Vec::new(); fields];
         let mut columns = Vec::new();
-        for request in requests {
+        for request in &request.columns {
             let RequestOrigin::Path(path) = &request.origin else { continue };
             let ColumnRequest { name, data_type, nullable, .. } = request.clone();
             super::check_type(&data_type, &name)?;
@@ -69,7 +66,7 @@ impl CsvDecoder {
             reader.push(columns.len());
             columns.push(CsvColumn { name, data_type, nullable, path: path.clone() });
         }
-        Ok(CsvDecoder { fields: schema.fields.len(), columns, readers, dialect, ignore_errors })
+        Ok(CsvDecoder { fields, columns, readers, dialect, ignore_errors })
     }
 }
 
@@ -78,26 +75,15 @@ impl RecordDecoder for CsvDecoder {
         let text = simdutf8::basic::from_utf8(&chunk.data).ok();
         let mut state = match CsvDecoding::new(self, &chunk.data, text, chunk.data.len() / 64 + 16) {
             Ok(state) => state,
-            Err(error) => return Decoded { error: Some(error), ..Decoded::default() },
+            Err(error) => return Decoded::failed(error),
         };
-        let mut error = state.records().err().map(|(at, failure)| diagnostic(chunk, at, failure));
-        let CsvDecoding { builders, rows, skipped, .. } = state;
-        let mut columns = Vec::with_capacity(builders.len());
-        for builder in builders {
-            match builder.finish(&chunk.data) {
-                Ok(column) => columns.push(column),
-                Err(bug) => {
-                    error.get_or_insert(bug);
-                    return Decoded { skipped, error, ..Decoded::default() };
-                }
-            }
-        }
-        Decoded { columns, rows, skipped, error }
+        let diagnostic = |(at, failure): (usize, CsvFailure)| {
+            failure.diagnostic(&chunk.data[at..], |column| chunk.place(at, column))
+        };
+        let error = state.records().err().map(diagnostic);
+        let columns = state.builders.into_iter().map(|builder| builder.finish(&chunk.data)).collect();
+        Decoded::of(columns, state.rows, state.skipped, error)
     }
-}
-
-fn diagnostic(chunk: &TextChunk, at: usize, failure: CsvFailure) -> Diagnostic {
-    failure.diagnostic(&chunk.data[at..], |column| chunk.place(at, column))
 }
 
 impl CsvFailure {
@@ -151,7 +137,7 @@ impl<'a> CsvDecoding<'a> {
                 at += 1;
                 continue;
             }
-            if self.plan.dialect.comments && byte == b'#' {
+            if self.plan.dialect.framing.comment == Some(byte) {
                 at = self.next_line(at);
                 continue;
             }
@@ -219,10 +205,10 @@ impl<'a> CsvDecoding<'a> {
 
     /// Finds the field at `at`; gives it, the position of the next one, and whether it was the record's last.
     fn field(&self, at: usize) -> Result<(RawField, usize, bool), CsvFailure> {
-        if self.data.get(at).copied() == self.plan.dialect.quote && self.plan.dialect.quote.is_some() {
+        if self.data.get(at).copied() == self.plan.dialect.framing.quote && self.plan.dialect.framing.quote.is_some() {
             return self.quoted_field(at + 1);
         }
-        let Dialect { delimiter, escape, .. } = self.plan.dialect;
+        let Framing { delimiter, escape, .. } = self.plan.dialect.framing;
         let mut end = at;
         let mut altered = false;
         loop {
@@ -246,7 +232,7 @@ impl<'a> CsvDecoding<'a> {
     }
 
     fn quoted_field(&self, start: usize) -> Result<(RawField, usize, bool), CsvFailure> {
-        let Dialect { delimiter, escape, quote, .. } = self.plan.dialect;
+        let Framing { delimiter, escape, quote, .. } = self.plan.dialect.framing;
         let quote = quote.expect("called at a quote");
         let mut end = start;
         let mut altered = false;
@@ -398,7 +384,7 @@ fn unescaped<'t>(text: &'t str, dialect: &Dialect, quoted: bool) -> Cow<'t, str>
     let mut characters = text.chars();
     let special = |c: char, byte: Option<u8>| byte.is_some_and(|byte| char::from(byte) == c);
     while let Some(c) = characters.next() {
-        if special(c, dialect.escape) || (quoted && special(c, dialect.quote)) {
+        if special(c, dialect.framing.escape) || (quoted && special(c, dialect.framing.quote)) {
             out.extend(characters.next());
         } else {
             out.push(c);

@@ -14,24 +14,25 @@ pub(super) struct CsvEncoder {
 }
 
 /// The names of the columns, if the table has a header.
-pub(super) fn header(request: &SinkRequest) -> Result<Option<Vec<u8>>, Diagnostic> {
+pub(super) fn header(request: &SinkRequest) -> Result<Vec<u8>, Diagnostic> {
     let dialect = Dialect::of(&request.options)?;
-    if !dialect.header {
-        return Ok(None);
-    }
     let mut out = Vec::new();
+    if !dialect.framing.header {
+        return Ok(out);
+    }
     for (at, field) in request.schema.fields.iter().enumerate() {
         if at > 0 {
-            out.push(dialect.delimiter);
+            out.push(dialect.framing.delimiter);
         }
         quote(&mut out, field.name.as_bytes(), &dialect, false);
     }
     out.push(b'\n');
-    Ok(Some(out))
+    Ok(out)
 }
 
 impl CsvEncoder {
-    pub(super) fn new(request: &SinkRequest, dialect: Dialect) -> Result<CsvEncoder, Diagnostic> {
+    pub(super) fn new(request: &SinkRequest) -> Result<CsvEncoder, Diagnostic> {
+        let dialect = Dialect::of(&request.options)?;
         for field in &request.schema.fields {
             super::check_type(&field.data_type, &field.name)?;
         }
@@ -80,7 +81,7 @@ impl Encoder for CsvEncoder {
         for row in 0..rows {
             for (at, view) in views.iter().enumerate() {
                 if at > 0 {
-                    data.push(self.dialect.delimiter);
+                    data.push(self.dialect.framing.delimiter);
                 }
                 if view.is_null(row) {
                     data.extend_from_slice(self.dialect.null_literal.as_deref().unwrap_or_default().as_bytes());
@@ -88,7 +89,8 @@ impl Encoder for CsvEncoder {
                 }
                 field.clear();
                 self.text(view, row, &mut field);
-                let first_is_comment = at == 0 && self.dialect.comments && field.first() == Some(&b'#');
+                let first_is_comment =
+                    at == 0 && self.dialect.framing.comment.is_some_and(|mark| field.first() == Some(&mark));
                 let is_literal = self.dialect.null_literal.as_deref().is_some_and(|l| l.as_bytes() == field);
                 quote(&mut data, &field, &self.dialect, first_is_comment || is_literal || field.is_empty());
             }
@@ -101,19 +103,19 @@ impl Encoder for CsvEncoder {
 /// Writes a field, in quotes if some character of it has a meaning or `force`.
 fn quote(out: &mut Vec<u8>, field: &[u8], dialect: &Dialect, force: bool) {
     let special = |byte: u8| {
-        byte == dialect.delimiter
+        byte == dialect.framing.delimiter
             || matches!(byte, b'\n' | b'\r')
-            || Some(byte) == dialect.quote
-            || Some(byte) == dialect.escape
+            || Some(byte) == dialect.framing.quote
+            || Some(byte) == dialect.framing.escape
     };
     if !force && !field.iter().any(|byte| special(*byte)) {
         return out.extend_from_slice(field);
     }
-    let Some(quote) = dialect.quote else {
+    let Some(quote) = dialect.framing.quote else {
         // Without quotes only an escape character can take the meaning from a character, if there is one.
         for &byte in field {
             if special(byte) {
-                out.extend(dialect.escape);
+                out.extend(dialect.framing.escape);
             }
             out.push(byte);
         }
@@ -122,8 +124,8 @@ fn quote(out: &mut Vec<u8>, field: &[u8], dialect: &Dialect, force: bool) {
     out.push(quote);
     for &byte in field {
         if byte == quote {
-            out.push(dialect.escape.unwrap_or(quote));
-        } else if Some(byte) == dialect.escape {
+            out.push(dialect.framing.escape.unwrap_or(quote));
+        } else if Some(byte) == dialect.framing.escape {
             out.push(byte);
         }
         out.push(byte);

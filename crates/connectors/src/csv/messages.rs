@@ -1,18 +1,15 @@
 //! CSV records that come one by one: each message is one record, with or without a line feed at its end.
 
 use super::decode::{CsvDecoder, CsvDecoding, CsvFailure, malformed, null};
-use crate::messages::{DecodedMessages, MessageDecoder, Messages};
-use millstream_types::{Diagnostic, Place};
+use crate::messages::{DecodedMessages, MessageDecoder, Messages, place};
+use millstream_types::Diagnostic;
 use std::ops::Range;
 
 impl MessageDecoder for CsvDecoder {
     fn decode(&self, messages: &Messages) -> Result<DecodedMessages, Diagnostic> {
         let data = messages.data().as_slice();
         let mut state = CsvDecoding::new(self, data, messages.text(), messages.len())?;
-        let mut decoded = DecodedMessages::default();
-        decoded.rows.reserve(messages.len());
-        for number in 0..messages.len() {
-            let range = messages.range(number);
+        let mut decoded = DecodedMessages::of(messages, |range| {
             let outcome = match range.clone() {
                 None => state.absent(),
                 Some(range) => {
@@ -21,19 +18,12 @@ impl MessageDecoder for CsvDecoder {
                     state.message(range)
                 }
             };
-            match outcome {
-                Ok(()) => {
-                    state.rows += 1;
-                    decoded.rows.push(number as u32);
-                }
-                Err(failure) => {
-                    state.undo();
-                    let text = range.map_or(&[][..], |range| &data[range]);
-                    let place = |column| Place::Data { resource: String::new(), offset: None, line: None, column };
-                    decoded.failures.push((number, failure.diagnostic(text, place)));
-                }
+            match &outcome {
+                Ok(()) => state.rows += 1,
+                Err(_) => state.undo(),
             }
-        }
+            outcome.map_err(|failure| failure.diagnostic(range.map_or(&[][..], |range| &data[range]), place))
+        })?;
         let columns = state.builders.into_iter().map(|builder| builder.finish(messages.data()));
         decoded.columns = columns.collect::<Result<_, _>>()?;
         Ok(decoded)

@@ -6,116 +6,89 @@ mod messages;
 #[cfg(test)]
 mod tests;
 
-use crate::format::{MessageFormat, RecordDecoder, TextFormat};
+use crate::format::{Format, MessageFormat, record_output, record_stream};
 use crate::messages::TextMessageEncoder;
-use crate::option_table::{OptionInfo, option};
+use crate::option_table::option_list;
 use crate::text_chunk::Framing;
-use crate::{Encoder, SinkRequest, SourceRequest};
+use decode::CsvDecoder;
+use encode::CsvEncoder;
 use millstream_types::{Diagnostic, Options};
-use std::sync::Arc;
 
 /// The format's entry in the table of all formats.
-pub(crate) const FORMAT: TextFormat = TextFormat {
+pub(crate) const FORMAT: Format = Format {
     name: "csv",
     summary: "Comma-separated values. Columns are found by their position in the table; quoted fields may have line feeds. \
         An empty field is NULL, except that it is an empty STRING. Blank lines are skipped.",
     options: OPTIONS,
-    framing: |request| Ok(Dialect::of(&request.options)?.framing()),
-    decoder,
-    encoder,
-    header: |request| encode::header(request),
-    extension: "csv",
-    messages: Some(&MESSAGES),
+    extension: Some("csv"),
+    stream: |request| record_stream(Dialect::of(&request.options)?.framing, CsvDecoder::new(request)?),
+    stream_output: |request| record_output(CsvEncoder::new(request)?, encode::header(request)?),
+    messages: Some(MessageFormat {
+        decoder: |request| Ok(Box::new(CsvDecoder::new(request)?)),
+        encoder: |request| {
+            let framing = Dialect::of(&request.options)?.framing;
+            Ok(Box::new(TextMessageEncoder { encoder: CsvEncoder::new(request)?, framing }))
+        },
+        null_is_row: false,
+    }),
 };
 
-const MESSAGES: MessageFormat = MessageFormat {
-    decoder: |request| Ok(Box::new(csv_decoder(request)?)),
-    encoder: |request| {
-        let framing = Dialect::of(&request.options)?.framing();
-        Ok(Box::new(TextMessageEncoder::new(encoder(request)?, framing)))
-    },
-    null_is_row: false,
-};
-
-const OPTIONS: &[OptionInfo] = &[
-    option("csv.field-delimiter", ",", "One ASCII character between fields; `\\t` and `\\u0001` are understood."),
-    option("csv.quote-character", "\"", "Encloses fields with special characters; doubled within such a field."),
-    option("csv.disable-quote-character", "false", "No character has the meaning of a quote."),
-    option("csv.escape-character", "", "Takes the special meaning from the next character."),
-    option("csv.allow-comments", "false", "Skip lines that start with `#`."),
-    option(
-        "csv.ignore-parse-errors",
-        "false",
-        "Skip malformed records (they are counted) and make values of the wrong type NULL, instead of ending the query.",
-    ),
-    option("csv.null-literal", "", "Unquoted text that stands for NULL, and that a sink writes for it."),
-    option("csv.array-element-delimiter", ";", "Between the elements of an ARRAY and the fields of a ROW."),
-    option(
-        "csv.write-bigdecimal-in-scientific-notation",
-        "true",
-        "Accepted; decimals are always written as plain numbers.",
-    ),
-    option(
-        "csv.header",
-        "false",
-        "The first record of each file is a header: a source skips it, a sink writes it (not in Flink).",
-    ),
-];
+option_list! {
+    OPTIONS;
+    DELIMITER = "csv.field-delimiter", ",", "One ASCII character between fields; `\\t` and `\\u0001` are understood.";
+    QUOTE = "csv.quote-character", "\"", "Encloses fields with special characters; doubled within such a field.";
+    WITHOUT_QUOTES = "csv.disable-quote-character", "false", "No character has the meaning of a quote.";
+    ESCAPE = "csv.escape-character", "", "Takes the special meaning from the next character.";
+    COMMENTS = "csv.allow-comments", "false", "Skip lines that start with `#`.";
+    IGNORE_ERRORS = "csv.ignore-parse-errors", "false",
+        "Skip malformed records (they are counted) and make values of the wrong type NULL, instead of ending the query.";
+    NULL_LITERAL = "csv.null-literal", "", "Unquoted text that stands for NULL, and that a sink writes for it.";
+    ELEMENT_DELIMITER = "csv.array-element-delimiter", ";", "Between the elements of an ARRAY and the fields of a ROW.";
+    "csv.write-bigdecimal-in-scientific-notation", "true", "Accepted; decimals are always written as plain numbers.";
+    HEADER = "csv.header", "false", "The first record of each file is a header: a source skips it, a sink writes it (not in Flink).";
+}
 
 /// How a table's CSV is written.
 #[derive(Debug, Clone)]
 struct Dialect {
-    delimiter: u8,
-    quote: Option<u8>,
-    escape: Option<u8>,
-    comments: bool,
-    header: bool,
+    framing: Framing,
     null_literal: Option<String>,
     element_delimiter: String,
 }
 
 impl Dialect {
     fn of(options: &Options) -> Result<Dialect, Diagnostic> {
-        let delimiter = character(options, "csv.field-delimiter")?.unwrap_or(b',');
-        let disabled = options.boolean("csv.disable-quote-character", false)?;
-        if disabled && options.get("csv.quote-character").is_some() {
-            return Err(options.invalid("csv.quote-character", "possible with 'csv.disable-quote-character' = 'true'"));
+        let delimiter = character(options, DELIMITER.key)?.unwrap_or(b',');
+        let disabled = WITHOUT_QUOTES.boolean(options)?;
+        if disabled && options.get(QUOTE.key).is_some() {
+            return Err(options.invalid(QUOTE.key, "possible with 'csv.disable-quote-character' = 'true'"));
         }
-        let quote = if disabled { None } else { Some(character(options, "csv.quote-character")?.unwrap_or(b'"')) };
-        let escape = character(options, "csv.escape-character")?;
-        for (key, special) in
-            [("csv.field-delimiter", Some(delimiter)), ("csv.quote-character", quote), ("csv.escape-character", escape)]
-        {
+        let quote = if disabled { None } else { Some(character(options, QUOTE.key)?.unwrap_or(b'"')) };
+        let escape = character(options, ESCAPE.key)?;
+        for (option, special) in [(DELIMITER, Some(delimiter)), (QUOTE, quote), (ESCAPE, escape)] {
             if matches!(special, Some(b'\n' | b'\r')) {
-                return Err(options.invalid(key, "possible, since lines end records"));
+                return Err(options.invalid(option.key, "possible, since lines end records"));
             }
         }
         if quote == Some(delimiter) || escape == Some(delimiter) {
-            return Err(options.invalid("csv.field-delimiter", "different from the other special characters"));
+            return Err(options.invalid(DELIMITER.key, "different from the other special characters"));
         }
-        Ok(Dialect {
-            delimiter,
+        let framing = Framing {
             quote,
+            delimiter,
             escape: escape.filter(|escape| Some(*escape) != quote),
-            comments: options.boolean("csv.allow-comments", false)?,
-            header: options.boolean("csv.header", false)?,
-            null_literal: options.get("csv.null-literal").map(str::to_string),
-            element_delimiter: match options.get("csv.array-element-delimiter") {
-                Some("") => return Err(options.invalid("csv.array-element-delimiter", "at least one character")),
-                given => given.unwrap_or(";").to_string(),
+            comment: COMMENTS.boolean(options)?.then_some(b'#'),
+            header: HEADER.boolean(options)?,
+            record_bytes: None,
+        };
+        Ok(Dialect {
+            framing,
+            null_literal: options.get(NULL_LITERAL.key).map(str::to_string),
+            element_delimiter: match ELEMENT_DELIMITER.text(options) {
+                "" => return Err(options.invalid(ELEMENT_DELIMITER.key, "at least one character")),
+                given => given.to_string(),
             },
         })
-    }
-
-    fn framing(&self) -> Framing {
-        Framing {
-            quote: self.quote,
-            delimiter: self.delimiter,
-            escape: self.escape,
-            comment: self.comments.then_some(b'#'),
-            header: self.header,
-            record_bytes: None,
-        }
     }
 }
 
@@ -137,20 +110,6 @@ fn character(options: &Options, key: &str) -> Result<Option<u8>, Diagnostic> {
         Some(byte) => Ok(Some(byte)),
         None => Err(options.invalid(key, "one ASCII character")),
     }
-}
-
-fn decoder(request: &SourceRequest) -> Result<Box<dyn RecordDecoder>, Diagnostic> {
-    Ok(Box::new(csv_decoder(request)?))
-}
-
-fn csv_decoder(request: &SourceRequest) -> Result<decode::CsvDecoder, Diagnostic> {
-    let dialect = Dialect::of(&request.options)?;
-    let ignore = request.options.boolean("csv.ignore-parse-errors", false)?;
-    decode::CsvDecoder::new(&request.schema, &request.columns, dialect, ignore)
-}
-
-fn encoder(request: &SinkRequest) -> Result<Arc<dyn Encoder>, Diagnostic> {
-    Ok(Arc::new(encode::CsvEncoder::new(request, Dialect::of(&request.options)?)?))
 }
 
 /// MAPs have no text form in CSV.

@@ -1,8 +1,9 @@
 //! The decoder and encoder against cases, each other, and mutated bytes.
 
-use super::FORMAT;
+use super::{CsvDecoder, CsvEncoder, encode};
+use crate::format::RecordDecoder;
 use crate::text_chunk::{FileInfo, Framing, TextChunk};
-use crate::{ColumnRequest, Decoded, Encoded, RequestOrigin, SinkRequest, SourceRequest};
+use crate::{ColumnRequest, Decoded, Encoded, Encoder, RequestOrigin, SinkRequest, SourceRequest};
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::Buffer;
 use arrow_cast::display::array_value_to_string;
@@ -38,7 +39,7 @@ fn chunk(data: &[u8]) -> TextChunk {
 }
 
 fn decode(schema: &Schema, data: &[u8], extra: &[(&str, &str)]) -> Decoded {
-    (FORMAT.decoder)(&request(schema, extra)).unwrap().decode(&chunk(data))
+    CsvDecoder::new(&request(schema, extra)).unwrap().decode(&chunk(data))
 }
 
 fn texts(array: &ArrayRef) -> Vec<String> {
@@ -84,7 +85,7 @@ fn every_dialect_option_counts() {
         ("csv.escape-character", "\\u000a"),
     ] {
         assert_eq!(
-            (FORMAT.decoder)(&request(&schema(), &[(key, bad)])).err().unwrap().code,
+            CsvDecoder::new(&request(&schema(), &[(key, bad)])).err().unwrap().code,
             code::INVALID_OPTION,
             "{bad}"
         );
@@ -108,7 +109,7 @@ fn nested_types_use_the_element_delimiter() {
         data_type: DataType::STRING,
         nullable: true,
     }];
-    assert_eq!(rows(&(FORMAT.decoder)(&part).unwrap().decode(&chunk(b"1,7;z\n"))), ["z"]);
+    assert_eq!(rows(&CsvDecoder::new(&part).unwrap().decode(&chunk(b"1,7;z\n"))), ["z"]);
 }
 
 fn error(data: &str) -> Diagnostic {
@@ -195,8 +196,8 @@ fn encodes_what_it_decodes() {
             metadata: vec![],
             primary_key: vec![],
         };
-        let header = (FORMAT.header)(&request).unwrap().unwrap_or_default();
-        let encoder = (FORMAT.encoder)(&request).unwrap();
+        let header = encode::header(&request).unwrap();
+        let encoder = CsvEncoder::new(&request).unwrap();
         let Encoded::Bytes { data, .. } = encoder.encode(&decoded.columns, decoded.rows).unwrap() else {
             panic!("csv is bytes")
         };
@@ -216,9 +217,9 @@ fn mutated_bytes_never_panic() {
         ((seed >> 33) as usize) % bound
     };
     let skip =
-        (FORMAT.decoder)(&request(&schema(), &[("csv.ignore-parse-errors", "true"), ("csv.escape-character", "\\")]))
+        CsvDecoder::new(&request(&schema(), &[("csv.ignore-parse-errors", "true"), ("csv.escape-character", "\\")]))
             .unwrap();
-    let strict = (FORMAT.decoder)(&request(&schema(), &[])).unwrap();
+    let strict = CsvDecoder::new(&request(&schema(), &[])).unwrap();
     for _ in 0..3000 {
         let mut line = b"12,\"some \"\"quoted\"\" text\",2020-01-01 00:00:00.5".to_vec();
         for _ in 0..1 + below(4) {

@@ -4,11 +4,11 @@
 //! operations `c` (a row was inserted) and `r` (a row was there when the stream began) are rows; updates and deletions
 //! would take rows back, which queries cannot do, so such messages are bad ones.
 
-use crate::format::{BareFormat, MessageFormat};
-use crate::json::{JsonDecoder, JsonEncoder, json_decoder, json_encoder};
+use crate::format::{Format, MessageFormat};
+use crate::json::{JsonDecoder, JsonEncoder};
 use crate::messages::{DecodedMessages, MessageDecoder, MessageEncoder, Messages, MessagesBuilder, failure, missing};
-use crate::option_table::{OptionInfo, option};
-use crate::{ColumnRequest, Encoded, Encoder, RequestOrigin, SourceRequest};
+use crate::option_table::option_list;
+use crate::{ColumnRequest, Encoder, RequestOrigin, SourceRequest};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use millstream_types::{DataType, Diagnostic, Field, Schema, code};
@@ -17,50 +17,45 @@ use millstream_types::{DataType, Diagnostic, Field, Schema, code};
 mod tests;
 
 /// The format's entry in the table of all formats.
-pub(crate) const FORMAT: BareFormat = BareFormat {
+pub(crate) const FORMAT: Format = Format {
     name: "debezium-json",
     summary: "Changes of a database as Debezium writes them in JSON: rows that were inserted (`op` is `c` or `r`). \
         Updates and deletions cannot be applied and count as bad messages. A sink writes insertions. \
         Only for connectors of messages.",
     options: OPTIONS,
-    messages: MessageFormat {
+    messages: Some(MessageFormat {
         decoder: |request| Ok(Box::new(DebeziumDecoder::open(request)?)),
-        encoder: |request| Ok(Box::new(DebeziumEncoder(json_encoder(request, NAME)?))),
+        encoder: |request| Ok(Box::new(DebeziumEncoder(JsonEncoder::new(request, NAME)?))),
         null_is_row: false,
-    },
+    }),
+    ..Format::NONE
 };
 
 const NAME: &str = "debezium-json";
 
-const OPTIONS: &[OptionInfo] = &[
-    option(
-        "debezium-json.schema-include",
-        "false",
-        "Whether messages carry their schema, and the change in `payload`.",
-    ),
-    option(
-        "debezium-json.ignore-parse-errors",
-        "false",
-        "Skip bad messages, updates and deletions among them (they are counted), and make values of the wrong type NULL, \
-         instead of ending the query.",
-    ),
-    option("debezium-json.timestamp-format.standard", "SQL", "As `json.timestamp-format.standard`."),
-    option("debezium-json.map-null-key.mode", "FAIL", "As `json.map-null-key.mode`."),
-    option("debezium-json.map-null-key.literal", "null", "As `json.map-null-key.literal`."),
-    option("debezium-json.encode.decimal-as-plain-number", "false", "As `json.encode.decimal-as-plain-number`."),
-    option("debezium-json.encode.ignore-null-fields", "false", "As `json.encode.ignore-null-fields`."),
-];
+option_list! {
+    OPTIONS;
+    WITH_SCHEMA = "debezium-json.schema-include", "false", "Whether messages carry their schema, and the change in `payload`.";
+    "debezium-json.ignore-parse-errors", "false",
+        "Skip bad messages, updates and deletions among them (they are counted), and make values of the wrong type NULL, instead of ending the \
+         query.";
+    "debezium-json.timestamp-format.standard", "SQL", "As `json.timestamp-format.standard`.";
+    "debezium-json.map-null-key.mode", "FAIL", "As `json.map-null-key.mode`.";
+    "debezium-json.map-null-key.literal", "null", "As `json.map-null-key.literal`.";
+    "debezium-json.encode.decimal-as-plain-number", "false", "As `json.encode.decimal-as-plain-number`.";
+    "debezium-json.encode.ignore-null-fields", "false", "As `json.encode.ignore-null-fields`.";
+}
 
 struct DebeziumDecoder {
     /// Decodes `op`, then the wanted columns of `after`.
     envelope: JsonDecoder,
-    /// Name of each wanted column, and whether it may be NULL.
-    columns: Vec<(String, bool)>,
+    /// The wanted columns.
+    columns: Vec<ColumnRequest>,
 }
 
 impl DebeziumDecoder {
     fn open(request: &SourceRequest) -> Result<DebeziumDecoder, Diagnostic> {
-        let has_schema = request.options.boolean("debezium-json.schema-include", false)?;
+        let has_schema = WITH_SCHEMA.boolean(&request.options)?;
         let change = vec![
             Field::new("op", DataType::STRING, true),
             Field::new("after", DataType::Row(request.schema.fields.clone().into()), true),
@@ -76,26 +71,25 @@ impl DebeziumDecoder {
             data_type: DataType::STRING,
             nullable: true,
         }];
-        let mut names = Vec::new();
+        let mut wanted = Vec::new();
         for column in &request.columns {
             let RequestOrigin::Path(path) = &column.origin else { continue };
-            names.push((column.name.clone(), column.nullable));
+            wanted.push(column.clone());
             let path: Vec<usize> = std::iter::once(1).chain(path.iter().copied()).collect();
             let origin = RequestOrigin::Path(below(&path));
             // A deletion has no row, which is not what is wrong with it.
             columns.push(ColumnRequest { origin, nullable: true, ..column.clone() });
         }
         let request = SourceRequest { schema: Schema::new(fields), columns, ..request.clone() };
-        Ok(DebeziumDecoder { envelope: json_decoder(&request, NAME)?, columns: names })
+        Ok(DebeziumDecoder { envelope: JsonDecoder::new(&request, NAME)?, columns: wanted })
     }
 
     /// What is wrong with a row.
     fn fault(&self, op: &str, columns: &[ArrayRef], row: usize) -> Option<Diagnostic> {
         let what = match op {
             "c" | "r" => {
-                let is_missing =
-                    |((_, nullable), column): &(&(String, bool), &ArrayRef)| !nullable && column.is_null(row);
-                return self.columns.iter().zip(columns).find(is_missing).map(|((name, _), _)| missing(name));
+                let is_missing = |(wanted, array): &(&ColumnRequest, &ArrayRef)| !wanted.nullable && array.is_null(row);
+                return self.columns.iter().zip(columns).find(is_missing).map(|(wanted, _)| missing(&wanted.name));
             }
             "u" => "an update",
             "d" => "a deletion",
@@ -126,16 +120,14 @@ struct DebeziumEncoder(JsonEncoder);
 
 impl MessageEncoder for DebeziumEncoder {
     fn encode(&self, columns: &[ArrayRef], rows: usize) -> Result<Messages, Diagnostic> {
-        let Encoded::Bytes { data, .. } = self.0.encode(columns, rows)? else {
-            return Err(Diagnostic::bug("JSON was encoded as columns"));
-        };
+        let data = self.0.encode(columns, rows)?.into_bytes()?;
         let mut messages = MessagesBuilder::with_capacity(rows, data.len() + rows * 40);
         // The encoder escapes line feeds within values.
         for row in data.split(|byte| *byte == b'\n').take(rows) {
             for part in [&b"{\"before\":null,\"after\":"[..], row, b",\"op\":\"c\"}"] {
                 messages.bytes().extend_from_slice(part);
             }
-            messages.end();
+            messages.end(true);
         }
         Ok(messages.finish())
     }

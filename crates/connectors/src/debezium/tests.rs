@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 #[test]
 fn insertions_are_rows() {
-    let format = &FORMAT.messages;
+    let format = FORMAT.messages.as_ref().unwrap();
     let fields = [Field::new("n", DataType::BigInt, false)];
     let column: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
     let encoded = encoder(format, &fields, &[]).unwrap().encode(&[column], 2).unwrap();
@@ -21,7 +21,7 @@ fn insertions_are_rows() {
 
 #[test]
 fn other_changes_fail_alone() {
-    let format = &FORMAT.messages;
+    let format = FORMAT.messages.as_ref().unwrap();
     let fields = [Field::new("n", DataType::BigInt, false)];
     let all: [&[u8]; 6] = [
         br#"{"op":"r","after":{"n":1}}"#,

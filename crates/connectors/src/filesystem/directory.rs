@@ -11,18 +11,20 @@
 //! An earlier process of the job may still be at work ([`SinkJob::run`]): by the number of its run none of them writes into a file of
 //! another.
 //!
-//! A [`Ledger`] holds the files of the spans that have ended. A checkpoint that never became whole leaves its files there, and
-//! the next one takes them along.
+//! [`EndedSpans`] has the files of the spans that have ended.
 
-use super::sink::{Files, Part, Rolling};
+use super::sink::{Files, Part};
 use super::target::{Contents, Sealed, Target, VERIFIED_BYTES, hidden_name, sync_directory, write_error};
+use crate::ended_spans::EndedSpans;
+use crate::text_chunk::whole;
 use crate::{Commit, Encoded, RestoredSink, SinkJob};
-use millstream_types::{Diagnostic, Place, code};
+use millstream_types::{Diagnostic, code};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// See the file's description.
@@ -41,27 +43,18 @@ struct DirectorySpans {
     job: SinkJob,
     /// Complete files of the span that is being written.
     sealed: Vec<Sealed>,
-    ledger: Arc<Mutex<Ledger>>,
+    ended: Arc<EndedSpans<EndedSpan, DurableFile>>,
 }
 
-#[derive(Default)]
-struct Ledger {
-    /// Spans that have ended, in order.
-    ended: Vec<EndedSpan>,
-    /// Files of spans that are on disk but not visible.
-    durable: Vec<DurableFile>,
-    /// Files of a span could not be forced to disk: no later span is whole.
-    failure: Option<Diagnostic>,
-}
-
+/// Files of a span.
 struct EndedSpan {
-    checkpoint: u64,
     open: Option<Part>,
     sealed: Vec<Sealed>,
 }
 
+/// A file that is on disk but not visible.
+#[derive(Clone, Serialize, Deserialize)]
 struct DurableFile {
-    checkpoint: u64,
     name: String,
     contents: Contents,
 }
@@ -73,14 +66,14 @@ fn prefix(job: &SinkJob, checkpoint: u64) -> String {
 impl PartDirectory {
     /// Makes the directory, if it is not there.
     pub(super) fn open(path: &Path) -> Result<PartDirectory, Diagnostic> {
-        fs::create_dir_all(path).map_err(|e| failed(path, &e))?;
+        fs::create_dir_all(path).map_err(|e| write_error(path, &e))?;
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Tells the files of this run from those of others.
         let prefix = format!("part-{:x}{:x}", since_epoch.as_nanos(), std::process::id());
         Ok(PartDirectory { path: path.to_path_buf(), prefix, next: 0, open: None, spans: None })
     }
 
-    pub(super) fn write(&mut self, piece: Encoded, files: &Files, rolling: &Rolling) -> Result<(), Diagnostic> {
+    pub(super) fn write(&mut self, piece: Encoded, files: &Files) -> Result<(), Diagnostic> {
         let part = match &mut self.open {
             Some(part) => part,
             None => {
@@ -94,12 +87,12 @@ impl PartDirectory {
             }
         };
         part.write(piece)?;
-        self.roll(rolling)
+        self.roll(files)
     }
 
     /// Closes the file that is large or old enough.
-    pub(super) fn roll(&mut self, rolling: &Rolling) -> Result<(), Diagnostic> {
-        let Some(full) = self.open.take_if(|part| rolling.is_due(part)) else { return Ok(()) };
+    pub(super) fn roll(&mut self, files: &Files) -> Result<(), Diagnostic> {
+        let Some(full) = self.open.take_if(|part| part.is_complete(files)) else { return Ok(()) };
         match &mut self.spans {
             Some(spans) => spans.sealed.push(full.seal()?),
             None => full.publish()?,
@@ -109,9 +102,9 @@ impl PartDirectory {
 
     pub(super) fn finish(mut self) -> Result<(), Diagnostic> {
         if let Some(spans) = &self.spans {
-            let ledger = spans.ledger.clone();
+            let ended = spans.ended.clone();
             self.end_span(u64::MAX);
-            let mut span: Box<dyn Commit> = Box::new(DirectoryCommit { path: self.path, checkpoint: u64::MAX, ledger });
+            let mut span: Box<dyn Commit> = Box::new(DirectoryCommit { path: self.path, checkpoint: u64::MAX, ended });
             span.prepare()?;
             return span.commit();
         }
@@ -133,7 +126,7 @@ impl PartDirectory {
         sync_directory(&self.path);
         self.prefix = prefix(job, checkpoint);
         self.next = 0;
-        self.spans = Some(DirectorySpans { job: job.clone(), sealed: Vec::new(), ledger: Arc::default() });
+        self.spans = Some(DirectorySpans { job: job.clone(), sealed: Vec::new(), ended: Arc::default() });
         Ok(())
     }
 
@@ -144,7 +137,7 @@ impl PartDirectory {
             let metadata = match fs::symlink_metadata(candidate) {
                 Ok(metadata) => metadata,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                Err(e) => return Err(failed(candidate, &e)),
+                Err(e) => return Err(write_error(candidate, &e)),
             };
             if !metadata.is_file() {
                 let what = format!("belongs to checkpoint {checkpoint} as a file, but {}", kind_of(&metadata));
@@ -156,12 +149,12 @@ impl PartDirectory {
                 return Err(not_as_left(candidate, &what));
             }
             let begins = || file.contents.begin(&fs::File::open(candidate)?);
-            if is_verified && !begins().map_err(|e| failed(candidate, &e))? {
+            if is_verified && !begins().map_err(|e| write_error(candidate, &e))? {
                 let what = format!("has its {bytes} bytes, but other ones than checkpoint {checkpoint} has left");
                 return Err(not_as_left(candidate, &what));
             }
             return if candidate == &hidden {
-                fs::rename(&hidden, &path).map_err(|e| failed(&path, &e))
+                fs::rename(&hidden, &path).map_err(|e| write_error(&path, &e))
             } else {
                 Ok(())
             };
@@ -172,14 +165,14 @@ impl PartDirectory {
 
     /// Removes what the job's sink has written behind a checkpoint, visible or not, and what it has not committed.
     fn remove_later(&self, job: &SinkJob, checkpoint: u64) -> Result<(), Diagnostic> {
-        let unreadable = |e: io::Error| failed(&self.path, &e);
+        let unreadable = |e: io::Error| write_error(&self.path, &e);
         for entry in fs::read_dir(&self.path).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?;
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             let (is_hidden, plain) = name.strip_prefix('.').map_or((false, name), |plain| (true, plain));
             if span_of(plain, job).is_some_and(|span| is_hidden || span >= checkpoint) {
-                fs::remove_file(entry.path()).map_err(|e| failed(&entry.path(), &e))?;
+                fs::remove_file(entry.path()).map_err(|e| write_error(&entry.path(), &e))?;
             }
         }
         Ok(())
@@ -188,28 +181,24 @@ impl PartDirectory {
     /// Ends the span of a checkpoint; `None` when there are no spans.
     pub(super) fn cut(&mut self, checkpoint: u64) -> Option<Box<dyn Commit>> {
         let spans = self.spans.as_ref()?;
-        let (ledger, path) = (spans.ledger.clone(), self.path.clone());
+        let (ended, path) = (spans.ended.clone(), self.path.clone());
         (self.prefix, self.next) = (prefix(&spans.job, checkpoint), 0);
         self.end_span(checkpoint);
-        Some(Box::new(DirectoryCommit { path, checkpoint, ledger }))
+        Some(Box::new(DirectoryCommit { path, checkpoint, ended }))
     }
 
     fn end_span(&mut self, checkpoint: u64) {
         if let Some(spans) = &mut self.spans {
             let (open, sealed) = (self.open.take(), std::mem::take(&mut spans.sealed));
-            locked(&spans.ledger).ended.push(EndedSpan { checkpoint, open, sealed });
+            spans.ended.end(checkpoint, EndedSpan { open, sealed });
         }
     }
-}
-
-fn locked(ledger: &Mutex<Ledger>) -> std::sync::MutexGuard<'_, Ledger> {
-    ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct DirectoryCommit {
     path: PathBuf,
     checkpoint: u64,
-    ledger: Arc<Mutex<Ledger>>,
+    ended: Arc<EndedSpans<EndedSpan, DurableFile>>,
 }
 
 impl EndedSpan {
@@ -217,61 +206,41 @@ impl EndedSpan {
     fn keep(self) -> Result<Vec<DurableFile>, Diagnostic> {
         let mut sealed = self.sealed;
         sealed.extend(self.open.map(Part::seal).transpose()?);
-        let kept = sealed.into_iter().map(|file| {
-            let (name, contents) = file.keep()?;
-            Ok(DurableFile { checkpoint: self.checkpoint, name, contents })
-        });
+        let kept = sealed.into_iter().map(|file| file.keep().map(|(name, contents)| DurableFile { name, contents }));
         kept.collect()
     }
 }
 
 impl Commit for DirectoryCommit {
     fn prepare(&mut self) -> Result<Value, Diagnostic> {
-        let mut ledger = locked(&self.ledger);
-        let later = ledger.ended.partition_point(|span| span.checkpoint <= self.checkpoint);
-        let ended: Vec<EndedSpan> = ledger.ended.drain(..later).collect();
-        // The sink goes on to put spans there while the disk is busy.
-        drop(ledger);
-        let kept = ended.into_iter().map(EndedSpan::keep).collect::<Result<Vec<_>, _>>();
-        sync_directory(&self.path);
-        let mut ledger = locked(&self.ledger);
-        match kept {
-            Ok(kept) => ledger.durable.extend(kept.into_iter().flatten()),
-            Err(failure) => ledger.failure = Some(failure),
-        }
-        if let Some(failure) = &ledger.failure {
-            return Err(failure.clone());
-        }
-        let files = ledger.durable.iter().filter(|file| file.checkpoint <= self.checkpoint);
-        let files: Vec<Value> =
-            files.map(|file| json!({ "name": file.name, "contents": file.contents.to_json() })).collect();
+        let files = self.ended.prepare(self.checkpoint, |ended| {
+            let mut durable = Vec::new();
+            let kept = ended.into_iter().try_for_each(|(checkpoint, span)| {
+                durable.extend(span.keep()?.into_iter().map(|file| (checkpoint, file)));
+                Ok(())
+            });
+            sync_directory(&self.path);
+            kept.map(|()| durable)
+        })?;
         Ok(json!({ "files": files }))
     }
 
     fn commit(self: Box<Self>) -> Result<(), Diagnostic> {
-        let mut ledger = locked(&self.ledger);
-        let (now, later) = std::mem::take(&mut ledger.durable)
-            .into_iter()
-            .partition::<Vec<_>, _>(|file| file.checkpoint <= self.checkpoint);
-        ledger.durable = later;
-        drop(ledger);
-        for file in &now {
-            let path = self.path.join(&file.name);
-            fs::rename(self.path.join(hidden_name(&file.name)), &path).map_err(|e| failed(&path, &e))?;
-        }
-        sync_directory(&self.path);
-        Ok(())
+        self.ended.commit(self.checkpoint, |files| {
+            for file in files {
+                let path = self.path.join(&file.name);
+                fs::rename(self.path.join(hidden_name(&file.name)), &path).map_err(|e| write_error(&path, &e))?;
+            }
+            sync_directory(&self.path);
+            Ok(())
+        })
     }
 }
 
 /// The files that a token lists; `None` if it is not a token of a directory.
 fn files_of(token: &Value) -> Option<Vec<DurableFile>> {
-    let file = |file: &Value| {
-        let name = file.get("name")?.as_str().filter(|name| name.starts_with("part-") && !name.contains('/'))?;
-        let contents = Contents::from_json(file.get("contents")?)?;
-        Some(DurableFile { checkpoint: 0, name: name.to_string(), contents })
-    };
-    token.get("files")?.as_array()?.iter().map(file).collect()
+    let files = Vec::<DurableFile>::deserialize(token.get("files")?).ok()?;
+    files.iter().all(|file| file.name.starts_with("part-") && !file.name.contains('/')).then_some(files)
 }
 
 /// The checkpoint behind which a file was written, if it is a file of this sink: four numbers follow the job's name, so that
@@ -284,10 +253,6 @@ fn span_of(name: &str, job: &SinkJob) -> Option<u64> {
     if numbers.len() == 3 && numbers.iter().all(is_number) { numbers[0].parse().ok() } else { None }
 }
 
-fn failed(path: &Path, error: &io::Error) -> Diagnostic {
-    write_error(&path.to_string_lossy(), error)
-}
-
 /// The error for a token that another sink has made, or a damaged one.
 pub(super) fn damaged_token(path: &Path, token: &Value) -> Diagnostic {
     let message = format!("the checkpoint says '{token}' of the output '{}', which makes no sense", path.display());
@@ -296,16 +261,12 @@ pub(super) fn damaged_token(path: &Path, token: &Value) -> Diagnostic {
 
 /// What something that is not a file is.
 pub(super) fn kind_of(metadata: &fs::Metadata) -> &'static str {
-    match metadata.is_symlink() {
-        true => "is a symbolic link now",
-        false => "is no file now",
-    }
+    if metadata.is_symlink() { "is a symbolic link now" } else { "is no file now" }
 }
 
 /// The error for output that is not what a checkpoint has left.
 pub(super) fn not_as_left(path: &Path, what: &str) -> Diagnostic {
-    let place = Place::Data { resource: path.to_string_lossy().into_owned(), offset: None, line: None, column: None };
     Diagnostic::new(code::NOT_RECOVERABLE, format!("the output file '{}' {what}", path.display()))
-        .at(place)
+        .at(whole(path.to_string_lossy()))
         .advise("put the file back as the query has left it, or start anew with another state directory and output")
 }

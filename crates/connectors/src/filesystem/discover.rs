@@ -1,6 +1,7 @@
 //! Which files a `path` option means.
 
-use crate::text_chunk::FileInfo;
+use crate::option_table::option_fault;
+use crate::text_chunk::{FileInfo, whole};
 use millstream_types::{Diagnostic, Place, code};
 use std::fs::{self, Metadata};
 use std::io;
@@ -25,12 +26,10 @@ pub(super) struct InputFile {
 pub(super) fn local_path(path: &str) -> Result<&str, Diagnostic> {
     let local = path.strip_prefix("file://").or_else(|| path.strip_prefix("file:")).unwrap_or(path);
     match local.split_once("://") {
-        Some((scheme, _)) if !scheme.contains(['/', '*', '?', '[']) => Err(Diagnostic::new(
-            code::UNSUPPORTED,
-            format!("the path '{path}' is in a '{scheme}' store; only local files can be used"),
-        )
-        .at(Place::Option("path".into()))
-        .advise("give a local path, with or without file://")),
+        Some((scheme, _)) if !scheme.contains(['/', '*', '?', '[']) => {
+            let message = format!("the path '{path}' is in a '{scheme}' store; only local files can be used");
+            Err(option_fault(code::UNSUPPORTED, "path", message, "give a local path, with or without file://"))
+        }
         _ if local.is_empty() => {
             Err(Diagnostic::new(code::INVALID_OPTION, "the path is empty").at(Place::Option("path".into())))
         }
@@ -78,9 +77,8 @@ fn add_glob(pattern: &str, files: &mut Vec<InputFile>) -> Result<(), Diagnostic>
     if any {
         return Ok(());
     }
-    Err(Diagnostic::new(code::FILE_NOT_FOUND, format!("no file matches '{pattern}'"))
-        .at(Place::Option("path".into()))
-        .advise("check the pattern; relative paths start at the working directory"))
+    let advice = "check the pattern; relative paths start at the working directory";
+    Err(option_fault(code::FILE_NOT_FOUND, "path", format!("no file matches '{pattern}'"), advice))
 }
 
 /// Adds a file, or all files below a directory except hidden ones and those that start with `_`.
@@ -122,36 +120,32 @@ fn input_file(path: &Path, metadata: &Metadata) -> InputFile {
 
 /// The error for a file that cannot be opened or read.
 pub(crate) fn read_error(resource: &str, error: &io::Error) -> Diagnostic {
-    let place = Place::Data { resource: resource.into(), offset: None, line: None, column: None };
     match error.kind() {
         io::ErrorKind::NotFound => {
-            Diagnostic::new(code::FILE_NOT_FOUND, format!("there is no file or directory '{resource}'"))
-                .at(Place::Option("path".into()))
-                .advise("check the path; relative paths start at the working directory")
+            let advice = "check the path; relative paths start at the working directory";
+            option_fault(code::FILE_NOT_FOUND, "path", format!("there is no file or directory '{resource}'"), advice)
         }
         io::ErrorKind::PermissionDenied => {
             Diagnostic::new(code::READ_FAILED, format!("'{resource}' must not be read: {error}"))
-                .at(place)
+                .at(whole(resource))
                 .advise("give the user read permission")
         }
-        _ => Diagnostic::new(code::READ_FAILED, format!("reading '{resource}' failed: {error}")).at(place),
+        _ => Diagnostic::new(code::READ_FAILED, format!("reading '{resource}' failed: {error}")).at(whole(resource)),
     }
 }
 
 /// The error for a file that is not the one that was read before.
 pub(super) fn input_replaced(resource: &str, what: &str) -> Diagnostic {
-    let place = Place::Data { resource: resource.into(), offset: None, line: None, column: None };
     let message = format!("the file is not as it was when the checkpoint was taken: {what}");
     Diagnostic::new(code::INPUT_CHANGED, message)
-        .at(place)
+        .at(whole(resource))
         .advise("put the file back as it was, and new rows into new files; or start anew with another state directory")
 }
 
 /// The error for a file that has less than what was read of it before: both in `unit`.
 pub(crate) fn input_changed(resource: &str, has: u64, read: u64, unit: &str) -> Diagnostic {
-    let place = Place::Data { resource: resource.into(), offset: None, line: None, column: None };
     let message = format!("the file has {has} {unit}, but {read} had been read when the checkpoint was taken");
     Diagnostic::new(code::INPUT_CHANGED, message)
-        .at(place)
+        .at(whole(resource))
         .advise("put the file back as it was; new data belong into new files or at the end of this one")
 }

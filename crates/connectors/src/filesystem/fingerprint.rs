@@ -5,15 +5,15 @@
 //! back, or have got more rows at its end.
 
 use super::discover::{input_replaced, read_error};
-use crate::{Position, Witness};
+use crate::{Position, Witness, locked};
 use millstream_types::{Diagnostic, code};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::{self, File, Metadata};
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes at the start of a file, and before the place up to which it was read.
@@ -84,19 +84,15 @@ impl FileWitness {
         Arc::new(FileWitness { path, extent, seen: Mutex::default() })
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The file has been opened.
     pub(crate) fn opened(&self, metadata: &Metadata) {
-        self.seen().inode = Some(metadata.ino());
+        locked(&self.seen).inode = Some(metadata.ino());
     }
 
     /// It has been read to its end; `bytes` if it is known how many that are.
     pub(crate) fn ended(&self, bytes: Option<u64>) {
         let bytes = bytes.or_else(|| fs::metadata(&self.path).ok().map(|metadata| metadata.len()));
-        self.seen().end = bytes;
+        locked(&self.seen).end = bytes;
     }
 
     fn fingerprint(&self, inode: u64, at: Option<u64>, end: Option<u64>) -> Option<Fingerprint> {
@@ -169,23 +165,16 @@ impl FileWitness {
 }
 
 /// The xxh3 of some bytes; if the file has fewer, of those that are there.
-fn hash_of(file: &File, start: u64, bytes: u64) -> io::Result<u64> {
-    let mut buffer = vec![0; bytes as usize];
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read_at(&mut buffer[filled..], start + filled as u64) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(xxh3_64(&buffer[..filled]))
+fn hash_of(mut file: &File, start: u64, bytes: u64) -> io::Result<u64> {
+    let mut buffer = Vec::with_capacity(bytes as usize);
+    file.seek(SeekFrom::Start(start))?;
+    file.take(bytes).read_to_end(&mut buffer)?;
+    Ok(xxh3_64(&buffer))
 }
 
 impl Witness for FileWitness {
     fn describe(&self, at: Option<Position>, has_ended: bool) -> Option<Value> {
-        let seen = self.seen();
+        let seen = locked(&self.seen);
         if let (true, Some(complete)) = (has_ended, &seen.complete) {
             return Some(complete.clone());
         }
@@ -194,7 +183,7 @@ impl Witness for FileWitness {
         drop(seen);
         let described = serde_json::to_value(self.fingerprint(inode, at.map(|at| at.at), end)?).ok()?;
         if end.is_some() {
-            self.seen().complete = Some(described.clone());
+            locked(&self.seen).complete = Some(described.clone());
         }
         Some(described)
     }

@@ -9,16 +9,18 @@ use super::checksum::Checksum;
 use super::directory::{damaged_token, kind_of, not_as_left};
 use super::read::Compression;
 use super::sink::Files;
-use super::target::{Contents, Output, OutputFile, VERIFIED_BYTES, sync_directory, write_error};
+use super::target::{Contents, Output, VERIFIED_BYTES, sync_directory, write_error};
 use super::writer::{PartWriter, StreamWriter, trailer_length};
 use crate::format::StreamOutput;
-use crate::{Commit, Encoded, RestoredSink, SinkJob};
-use millstream_types::{Diagnostic, Place, code};
-use serde_json::Value;
+use crate::option_table::option_fault;
+use crate::{Commit, Encoded, RestoredSink, SinkJob, locked};
+use millstream_types::{Diagnostic, code};
+use serde::Deserialize;
+use serde_json::{Value, json};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use tempfile::TempPath;
 
 /// See the file's description.
@@ -58,12 +60,12 @@ impl GrowingFile {
         let compression = Compression::of(name);
         let Some(restored) = restored else { return place.begin(stream, compression) };
         let token = restored.token.as_ref().unwrap_or(&Value::Null);
-        let contents = Contents::from_json(token).ok_or_else(|| damaged_token(target, token))?;
+        let contents = Contents::deserialize(token).map_err(|_| damaged_token(target, token))?;
         if job.remote.is_some() && place.size(&place.hidden)?.is_some_and(|size| size >= contents.bytes) {
             place.copy(&place.hidden).map_err(|e| place.failed(&e))?;
         }
         let output = place.restore(contents, restored.checkpoint, stream, compression)?;
-        let writer = StreamWriter::resumed(output, compression, stream.trailer);
+        let writer = StreamWriter::resumed(output, compression, stream);
         Ok(GrowingFile { place, writer, fate: Fate::shared(None) })
     }
 
@@ -83,21 +85,16 @@ impl GrowingFile {
     /// Ends the span of a checkpoint.
     pub(super) fn cut(&mut self) -> Result<Box<dyn Commit>, Diagnostic> {
         let failed = |e: io::Error| self.place.failed(&e);
-        let Output::File(file) = self.writer.cut().map_err(failed)? else {
-            return Err(Diagnostic::bug("standard output cannot grow"));
-        };
-        let contents = file.contents().map_err(failed)?;
-        let file = file.file.try_clone().map_err(failed)?;
+        let output = self.writer.cut().map_err(failed)?;
+        let contents = output.contents().map_err(failed)?;
+        let file = output.file.try_clone().map_err(failed)?;
         Ok(Box::new(GrowingCommit { file, contents, place: self.place.clone(), fate: self.fate.clone() }))
     }
 
     pub(super) fn finish(self) -> Result<(), Diagnostic> {
         let failed = |e: io::Error| self.place.failed(&e);
-        match Box::new(self.writer).finish().map_err(failed)? {
-            Output::File(file) => file.file.sync_all().map_err(failed)?,
-            Output::Stdout(_) => return Err(Diagnostic::bug("standard output cannot grow")),
-        }
-        Fate::of(&self.fate).keep();
+        Box::new(self.writer).finish().and_then(|output| output.file.sync_all()).map_err(failed)?;
+        locked(&self.fate).keep();
         fs::rename(&self.place.hidden, &self.place.target).map_err(failed)?;
         sync_directory(&self.place.directory);
         Ok(())
@@ -113,7 +110,7 @@ impl HiddenFile {
     }
 
     fn failed(&self, error: &io::Error) -> Diagnostic {
-        write_error(&self.target.to_string_lossy(), error)
+        write_error(&self.target, error)
     }
 
     /// Begins an empty file, in place of what an earlier start of the job may have left.
@@ -129,8 +126,8 @@ impl HiddenFile {
         let file = File::create(&self.hidden).map_err(failed)?;
         self.lock(&file)?;
         let fate = Fate::shared(Some(TempPath::try_from_path(&self.hidden).map_err(failed)?));
-        let output = OutputFile::checked(file, Checksum::new());
-        let writer = StreamWriter::new(output, compression, &stream.header, stream.trailer).map_err(failed)?;
+        let output = Output { file, checksum: Some(Checksum::new()) };
+        let writer = StreamWriter::new(output, compression, stream).map_err(failed)?;
         Ok(GrowingFile { place: self, writer, fate })
     }
 
@@ -166,7 +163,7 @@ impl HiddenFile {
             return Err(not_as_left(&self.target, &what));
         }
         file.set_len(length).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed)?;
-        Ok(OutputFile::checked(file, checksum))
+        Ok(Output { file, checksum: Some(checksum) })
     }
 
     /// Takes the lock of the file, where the file system has any. It goes with the process.
@@ -218,18 +215,13 @@ impl HiddenFile {
 fn cannot_grow(name: &str) -> Diagnostic {
     let message =
         format!("a single Parquet file ('{name}') cannot be written under checkpoints: it cannot be gone on with");
-    Diagnostic::new(code::INVALID_OPTION, message)
-        .at(Place::Option("path".into()))
-        .advise("give a directory as 'path': it gets a file for each checkpoint; or use another format")
+    let advice = "give a directory as 'path': it gets a file for each checkpoint; or use another format";
+    option_fault(code::INVALID_OPTION, "path", message, advice)
 }
 
 impl Fate {
     fn shared(abandoned: Option<TempPath>) -> Arc<Mutex<Fate>> {
         Arc::new(Mutex::new(Fate { abandoned, failure: None }))
-    }
-
-    fn of(fate: &Mutex<Fate>) -> MutexGuard<'_, Fate> {
-        fate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file stays from now on, whatever happens.
@@ -251,7 +243,7 @@ impl Commit for GrowingCommit {
     fn prepare(&mut self) -> Result<Value, Diagnostic> {
         let synced = self.file.sync_all();
         sync_directory(&self.place.directory);
-        let mut fate = Fate::of(&self.fate);
+        let mut fate = locked(&self.fate);
         if let Err(e) = synced {
             fate.failure = Some(self.place.failed(&e));
         }
@@ -259,7 +251,7 @@ impl Commit for GrowingCommit {
             return Err(failure.clone());
         }
         fate.keep();
-        Ok(self.contents.to_json())
+        Ok(json!(self.contents))
     }
 
     /// The file appears at the end of the query.

@@ -1,8 +1,8 @@
 //! Metadata columns of files: `file.path`, `file.name`, `file.size`, `file.modification-time`.
 
 use crate::text_chunk::FileInfo;
-use crate::{ColumnRequest, Decoded, RequestOrigin};
-use arrow_array::{Array, ArrayRef, Int64Array, StringViewArray, TimestampMillisecondArray};
+use crate::{ColumnRequest, Decoded, RequestOrigin, fit};
+use arrow_array::{ArrayRef, Int64Array, StringViewArray, TimestampMillisecondArray};
 use millstream_types::{DataType, Diagnostic, code};
 use std::sync::Arc;
 
@@ -52,21 +52,9 @@ fn value(key: &str, file: &FileInfo, data_type: &DataType, rows: usize) -> Resul
         "file.path" => repeated(&file.path),
         "file.name" => repeated(&file.name),
         "file.size" => Arc::new(Int64Array::from_value(file.size as i64, rows)),
-        _ => {
-            let times = TimestampMillisecondArray::from_value(file.modified_ms, rows);
-            // Without a zone a timestamp is cast by its digits, with one by its instant; both are UTC here.
-            if matches!(data_type, DataType::TimestampLtz(_)) {
-                Arc::new(times.with_timezone("UTC"))
-            } else {
-                Arc::new(times)
-            }
-        }
+        _ => Arc::new(TimestampMillisecondArray::from_value(file.modified_ms, rows)),
     };
-    let wanted = data_type.to_arrow();
-    if *natural.data_type() == wanted {
-        return Ok(natural);
-    }
-    arrow_cast::cast(&natural, &wanted).map_err(|_| {
+    fit::metadata(&natural, data_type).map_err(|_| {
         Diagnostic::new(code::TYPE_MISMATCH, format!("the metadata '{key}' cannot be read as {data_type}")).advise(
             "file.path and file.name are STRING, file.size is BIGINT, file.modification-time is TIMESTAMP_LTZ(3)",
         )

@@ -15,14 +15,15 @@ mod tests;
 mod writer;
 
 use crate::connector::Connector;
-use crate::formats::Format;
-use crate::option_table::{OptionInfo, option};
+use crate::format::Format;
+use crate::option_table::option_list;
 use crate::{Sink, SinkRequest, Source, SourceRequest};
 use millstream_types::Diagnostic;
 
 pub(crate) use discover::{input_changed, read_error};
 pub(crate) use fingerprint::{Extent, FileWitness};
 pub(crate) use metadata::{check as check_metadata, insert as insert_metadata};
+pub(crate) use source::RecordsOfStreams;
 pub use target::stdout_error;
 pub(crate) use target::{Output, sync_directory, write_error};
 pub(crate) use writer::PartWriter;
@@ -39,42 +40,29 @@ pub(crate) const CONNECTOR: Connector = Connector {
     sink: Some(open_sink),
     split_front: Some(Format::split_front),
     is_bounded: |_| true,
-    own_rate: None,
+    ..Connector::NEITHER
 };
 
-const OPTIONS: &[OptionInfo] = &[
-    option(
-        "path",
-        "",
-        "A file, a directory (all files below it, except names that start with `.` or `_`), a glob such as `/logs/*.json`, `file://…`, or `-` for standard input and output.",
-    ),
-    option("format", "", "Format of the records; see below."),
-    option(
-        "sink.overwrite",
-        "false",
-        "Whether a sink may replace the single file that is there; `INSERT OVERWRITE` sets it. A directory gets more files.",
-    ),
-    option(
-        "sink.rolling-policy.file-size",
-        "128MB",
-        "Size at which a sink that writes a directory starts the next file.",
-    ),
-    option(
-        "sink.rolling-policy.rollover-interval",
-        "30 min",
-        "Age at which a sink that writes a directory starts the next file.",
-    ),
-];
+option_list! {
+    OPTIONS;
+    "path", "",
+        "A file, a directory (all files below it, except names that start with `.` or `_`), a glob such as `/logs/*.json`, `file://…`, or `-` \
+         for standard input and output.";
+    "format", "", "Format of the records; see below.";
+    OVERWRITE = "sink.overwrite", "false", "Whether a sink may replace the single file that is there; `INSERT OVERWRITE` sets it. A directory gets more files.";
+    PART_BYTES = "sink.rolling-policy.file-size", "128MB", "Size at which a sink that writes a directory starts the next file.";
+    PART_AGE = "sink.rolling-policy.rollover-interval", "30 min", "Age at which a sink that writes a directory starts the next file.";
+}
 
 fn open_source(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
     let path = request.options.require("path")?;
     let format = Format::of(&request.options)?;
     let files = discover::discover(path)?;
-    Ok(match format.stream(request)? {
-        Some(records) => Box::new(source::RecordSource::open(request, records, files)?),
+    Ok(match (format.stream)(request)? {
+        Some(records) => Box::new(source::open(request, records, files)?),
         None => {
             let files = files.into_iter().map(|file| (file.path, file.info)).collect();
-            Box::new(crate::parquet::ParquetSource::open(request, files)?)
+            Box::new(crate::parquet::open(request, files)?)
         }
     })
 }

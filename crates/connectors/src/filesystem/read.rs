@@ -24,13 +24,10 @@ pub(crate) enum Compression {
 impl Compression {
     /// By the end of a file's name.
     pub(crate) fn of(name: &str) -> Compression {
-        let name = name.to_ascii_lowercase();
-        if name.ends_with(".gz") || name.ends_with(".gzip") {
-            Compression::Gzip
-        } else if name.ends_with(".zst") || name.ends_with(".zstd") {
-            Compression::Zstd
-        } else {
-            Compression::None
+        match name.to_ascii_lowercase().rsplit_once('.') {
+            Some((_, "gz" | "gzip")) => Compression::Gzip,
+            Some((_, "zst" | "zstd")) => Compression::Zstd,
+            _ => Compression::None,
         }
     }
 }

@@ -9,8 +9,8 @@ use super::growing::GrowingFile;
 use super::read::Compression;
 use super::target::{Output, Sealed, Target, write_error};
 use super::writer::{PartWriter, StreamWriter};
-use crate::format::StreamOutput;
-use crate::formats::Format;
+use super::{OVERWRITE, PART_AGE, PART_BYTES};
+use crate::format::{Format, StreamOutput};
 use crate::parquet::ParquetWriter;
 use crate::{Commit, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
 use millstream_types::Diagnostic;
@@ -23,29 +23,31 @@ use std::time::{Duration, Instant};
 pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     let options = &request.options;
     let format = Format::of(options)?;
-    let stream = format.stream_output(request)?;
+    let stream = (format.stream_output)(request)?;
     let encoder = match &stream {
         Some(stream) => stream.encoder.clone(),
         None => crate::parquet::encoder(request)?,
     };
-    let rolling = Rolling {
-        size: options.memory_bytes("sink.rolling-policy.file-size", 128 << 20)?,
-        age: options.duration("sink.rolling-policy.rollover-interval", Duration::from_secs(30 * 60))?,
+    let files = Files {
+        request: request.clone(),
+        stream,
+        extension: format.extension.unwrap_or(format.name),
+        part_bytes: PART_BYTES.memory_bytes(options)?,
+        part_age: PART_AGE.duration(options)?,
     };
-    let files = Files { request: request.clone(), stream, extension: format.extension() };
     let path = options.require("path")?;
-    let overwrites = options.boolean("sink.overwrite", false)?;
+    let overwrites = OVERWRITE.boolean(options)?;
     let place = if path == "-" {
-        let (target, output) = Target::stdout();
+        let (target, output) = Target::stdout()?;
         Destination::Single(files.begin(target, output)?)
     } else {
         destination(path, &files)?
     };
     if overwrites && matches!(place, Destination::Directory(_)) {
         let advice = "remove its files first; a directory gets more files with each INSERT INTO";
-        return Err(options.invalid("sink.overwrite", "false for a directory").advise(advice));
+        return Err(options.invalid(OVERWRITE.key, "false for a directory").advise(advice));
     }
-    Ok(Box::new(FileSink { encoder, files, rolling, place, overwrites }))
+    Ok(Box::new(FileSink { encoder, files, place, overwrites }))
 }
 
 fn destination(path: &str, files: &Files) -> Result<Destination, Diagnostic> {
@@ -62,24 +64,15 @@ fn destination(path: &str, files: &Files) -> Result<Destination, Diagnostic> {
     files.begin(target, output).map(Destination::Single)
 }
 
-/// When a file of a directory is complete.
-pub(super) struct Rolling {
-    size: u64,
-    age: Duration,
-}
-
-impl Rolling {
-    pub(super) fn is_due(&self, part: &Part) -> bool {
-        part.writer.size() >= self.size || part.opened.elapsed() >= self.age
-    }
-}
-
 /// How the files of a sink are made.
 pub(super) struct Files {
     request: SinkRequest,
     /// `None` for Parquet.
     pub(super) stream: Option<StreamOutput>,
     pub(super) extension: &'static str,
+    /// When a file of a directory is complete.
+    part_bytes: u64,
+    part_age: Duration,
 }
 
 /// A file being written.
@@ -100,7 +93,6 @@ enum Destination {
 struct FileSink {
     encoder: Arc<dyn Encoder>,
     files: Files,
-    rolling: Rolling,
     place: Destination,
     /// Whether a file that is there may be replaced.
     overwrites: bool,
@@ -113,7 +105,7 @@ impl Files {
             None => Box::new(ParquetWriter::new(output, &self.request)?),
             Some(stream) => {
                 let compression = Compression::of(&target.name);
-                let writer = StreamWriter::new(output, compression, &stream.header, stream.trailer);
+                let writer = StreamWriter::new(output, compression, stream);
                 Box::new(writer.map_err(|e| write_error(&target.name, &e))?)
             }
         };
@@ -122,6 +114,11 @@ impl Files {
 }
 
 impl Part {
+    /// Whether it is large or old enough.
+    pub(super) fn is_complete(&self, files: &Files) -> bool {
+        self.writer.size() >= files.part_bytes || self.opened.elapsed() >= files.part_age
+    }
+
     pub(super) fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
         self.writer.write(piece).map_err(|e| write_error(&self.target.name, &e))
     }
@@ -165,7 +162,7 @@ impl Sink for FileSink {
         match &mut self.place {
             Destination::Single(part) => part.write(piece),
             Destination::Growing(file) => file.write(piece),
-            Destination::Directory(parts) => parts.write(piece, &self.files, &self.rolling),
+            Destination::Directory(parts) => parts.write(piece, &self.files),
         }
     }
 
@@ -173,7 +170,7 @@ impl Sink for FileSink {
         match &mut self.place {
             Destination::Single(part) => part.flush(),
             Destination::Growing(file) => file.flush(),
-            Destination::Directory(parts) => parts.roll(&self.rolling),
+            Destination::Directory(parts) => parts.roll(&self.files),
         }
     }
 

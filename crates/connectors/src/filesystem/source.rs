@@ -3,60 +3,38 @@
 use super::discover::InputFile;
 use super::metadata;
 use super::read::RecordReader;
+use crate::connector::ReadySource;
 use crate::format::{StreamDecoder, StreamFormat};
-use crate::{Chunk, ColumnRequest, Decoded, Decoder, Source, SourceRequest, SplitReader};
+use crate::{Chunk, ColumnRequest, Decoded, Decoder, SourceRequest, SplitReader};
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
 /// Files of records.
-pub(super) struct RecordSource {
-    files: Vec<InputFile>,
+pub(super) fn open(
+    request: &SourceRequest,
     format: StreamFormat,
-    columns: Vec<ColumnRequest>,
-    /// Whether all files are there to stay: none is a pipe.
-    is_replayable: bool,
+    files: Vec<InputFile>,
+) -> Result<ReadySource, Diagnostic> {
+    metadata::check(&request.columns)?;
+    // All files are there to stay: none is a pipe.
+    let is_replayable = files.iter().all(|file| !file.stream);
+    let reader = |file: InputFile| {
+        let framer = (format.framer)(Arc::new(file.info.clone()));
+        Box::new(RecordReader::new(file, framer)) as Box<dyn SplitReader>
+    };
+    let splits = files.into_iter().map(reader).collect();
+    let decoder = Arc::new(RecordsOfStreams { records: format.decoder, columns: request.columns.clone() });
+    Ok(ReadySource { splits, decoder, is_bounded: true, is_replayable })
 }
 
-impl RecordSource {
-    pub(super) fn open(
-        request: &SourceRequest,
-        format: StreamFormat,
-        files: Vec<InputFile>,
-    ) -> Result<RecordSource, Diagnostic> {
-        metadata::check(&request.columns)?;
-        let is_replayable = files.iter().all(|file| !file.stream);
-        Ok(RecordSource { files, format, columns: request.columns.clone(), is_replayable })
-    }
+/// Decodes the chunks of streams, and adds what is known of each stream.
+pub(crate) struct RecordsOfStreams {
+    pub(crate) records: Arc<dyn StreamDecoder>,
+    /// All columns.
+    pub(crate) columns: Vec<ColumnRequest>,
 }
 
-impl Source for RecordSource {
-    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
-        let reader = |file: InputFile| {
-            let framer = (self.format.framer)(Arc::new(file.info.clone()));
-            Box::new(RecordReader::new(file, framer)) as Box<dyn SplitReader>
-        };
-        Ok(std::mem::take(&mut self.files).into_iter().map(reader).collect())
-    }
-
-    fn decoder(&self) -> Arc<dyn Decoder> {
-        Arc::new(FileDecoder { records: self.format.decoder.clone(), columns: self.columns.clone() })
-    }
-
-    fn is_bounded(&self) -> bool {
-        true
-    }
-
-    fn is_replayable(&self) -> bool {
-        self.is_replayable
-    }
-}
-
-struct FileDecoder {
-    records: Arc<dyn StreamDecoder>,
-    columns: Vec<ColumnRequest>,
-}
-
-impl Decoder for FileDecoder {
+impl Decoder for RecordsOfStreams {
     fn decode(&self, chunk: Chunk) -> Decoded {
         let (decoded, file) = self.records.decode(chunk);
         metadata::insert(&self.columns, &file, decoded)

@@ -4,39 +4,24 @@
 //! query is aborted, dropping the [`Target`] removes it. Standard output and devices are written as they are.
 
 use super::checksum::Checksum;
-use millstream_types::{Diagnostic, Place, code};
-use serde_json::{Value, json};
+use crate::text_chunk::whole;
+use millstream_types::{Diagnostic, code};
+use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempPath;
 
-/// A destination of bytes.
-pub(crate) enum Output {
-    /// A file that gets its name at the end, or a device.
-    File(OutputFile),
-    /// Standard output.
-    Stdout(io::Stdout),
-}
-
-/// A file being written.
-pub(crate) struct OutputFile {
-    /// The file.
+/// A file being written, a device, or standard output.
+pub(crate) struct Output {
     pub(super) file: File,
     /// That of what it has, where a recovery asks for it.
     pub(super) checksum: Option<Checksum>,
 }
 
-impl OutputFile {
-    fn plain(file: File) -> Output {
-        Output::File(OutputFile { file, checksum: None })
-    }
-
-    /// One whose checksum is kept.
-    pub(super) fn checked(file: File, checksum: Checksum) -> Output {
-        Output::File(OutputFile { file, checksum: Some(checksum) })
-    }
-
+impl Output {
     /// Bytes, and their checksum.
     pub(super) fn contents(&self) -> io::Result<Contents> {
         let checksum = self.checksum.as_ref().map_or(0, Checksum::value);
@@ -45,11 +30,12 @@ impl OutputFile {
 }
 
 /// What an output file holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Contents {
     /// Its size.
     pub bytes: u64,
     /// That of [`Checksum::value`]; 0 where nobody asks for it.
+    #[serde(rename = "xxh3")]
     pub checksum: u64,
 }
 
@@ -57,23 +43,13 @@ pub(super) struct Contents {
 pub(super) const VERIFIED_BYTES: u64 = 1 << 30;
 
 impl Contents {
-    /// For the token of a span.
-    pub(super) fn to_json(self) -> Value {
-        json!({ "bytes": self.bytes, "xxh3": self.checksum })
-    }
-
-    /// From the token of a span.
-    pub(super) fn from_json(token: &Value) -> Option<Contents> {
-        Some(Contents { bytes: token.get("bytes")?.as_u64()?, checksum: token.get("xxh3")?.as_u64()? })
-    }
-
     /// Whether a file begins with them.
     pub(super) fn begin(self, file: &File) -> io::Result<bool> {
         Ok(Checksum::of_file(file, self.bytes)?.value() == self.checksum)
     }
 }
 
-impl Write for OutputFile {
+impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
         if let Some(checksum) = &mut self.checksum {
@@ -84,22 +60,6 @@ impl Write for OutputFile {
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
-    }
-}
-
-impl Write for Output {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Output::File(file) => file.write(bytes),
-            Output::Stdout(stdout) => stdout.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Output::File(file) => file.flush(),
-            Output::Stdout(stdout) => stdout.flush(),
-        }
     }
 }
 
@@ -126,8 +86,9 @@ pub(super) fn hidden_name(name: &str) -> String {
 
 impl Target {
     /// Standard output.
-    pub(super) fn stdout() -> (Target, Output) {
-        (Target { name: STDOUT.into(), pending: None }, Output::Stdout(io::stdout()))
+    pub(super) fn stdout() -> Result<(Target, Output), Diagnostic> {
+        let file = io::stdout().as_fd().try_clone_to_owned().map_err(|e| stdout_error(&e))?;
+        Ok((Target { name: STDOUT.into(), pending: None }, Output { file: file.into(), checksum: None }))
     }
 
     /// The file `path`, which is replaced if it exists, or a device.
@@ -137,7 +98,7 @@ impl Target {
         let special = fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
         if special {
             let file = File::options().write(true).open(path).map_err(failed)?;
-            return Ok((Target { name, pending: None }, OutputFile::plain(file)));
+            return Ok((Target { name, pending: None }, Output { file, checksum: None }));
         }
         // A link stays a link: what it points to is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
@@ -151,14 +112,10 @@ impl Target {
         let path = path.file_name().map_or_else(|| path.clone(), |file| directory.join(file));
         let mut builder = tempfile::Builder::new();
         builder.prefix(".millstream-").suffix(".part");
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            // What the umask leaves of this, as for any new file; the default would be private.
-            builder.permissions(fs::Permissions::from_mode(0o666));
-        }
+        // What the umask leaves of this, as for any new file; the default would be private.
+        builder.permissions(fs::Permissions::from_mode(0o666));
         let (file, temporary) = builder.tempfile_in(&directory).map_err(|e| failed(e.kind().into()))?.into_parts();
-        Ok((Target { name, pending: Some((temporary, path)) }, OutputFile::plain(file)))
+        Ok((Target { name, pending: Some((temporary, path)) }, Output { file, checksum: None }))
     }
 
     /// The file `name` of a directory, whose hidden name follows from it ([`hidden_name`]), so that it is found again. Its checksum is
@@ -168,7 +125,7 @@ impl Target {
         let shown = path.to_string_lossy().into_owned();
         let file = File::create(&hidden).map_err(|e| write_error(&shown, &e))?;
         let temporary = TempPath::try_from_path(&hidden).map_err(|e| write_error(&shown, &e))?;
-        Ok((Target { name: shown, pending: Some((temporary, path)) }, OutputFile::checked(file, Checksum::new())))
+        Ok((Target { name: shown, pending: Some((temporary, path)) }, Output { file, checksum: Some(Checksum::new()) }))
     }
 
     /// The file that appears in the end; none of standard output and devices.
@@ -192,10 +149,8 @@ impl Target {
 
     /// Forces a completely written file to disk, without giving it its name.
     pub(super) fn seal(self, output: Output) -> Result<Sealed, Diagnostic> {
-        let (Output::File(file), Some((temporary, path))) = (output, self.pending) else {
-            return Err(Diagnostic::bug("only files can be sealed"));
-        };
-        let contents = file.file.sync_all().and_then(|()| file.contents());
+        let (temporary, path) = self.pending.ok_or_else(|| Diagnostic::bug("only files can be sealed"))?;
+        let contents = output.file.sync_all().and_then(|()| output.contents());
         let contents = contents.map_err(|e| write_error(&self.name, &e))?;
         Ok(Sealed { temporary, path, contents })
     }
@@ -205,7 +160,7 @@ impl Sealed {
     /// Leaves the file under its hidden name. Returns the final name, without the directory, and what it holds.
     pub(super) fn keep(self) -> Result<(String, Contents), Diagnostic> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.temporary.keep().map_err(|e| write_error(&self.path.to_string_lossy(), &e.error))?;
+        self.temporary.keep().map_err(|e| write_error(&self.path, &e.error))?;
         Ok((name, self.contents))
     }
 }
@@ -227,11 +182,11 @@ pub fn stdout_error(error: &io::Error) -> Diagnostic {
 }
 
 /// The error for a file that cannot be written.
-pub(crate) fn write_error(resource: &str, error: &io::Error) -> Diagnostic {
-    let place = Place::Data { resource: resource.into(), offset: None, line: None, column: None };
+pub(crate) fn write_error(path: impl AsRef<Path>, error: &io::Error) -> Diagnostic {
+    let resource = path.as_ref().to_string_lossy();
     let closed = error.kind() == io::ErrorKind::BrokenPipe;
     let code = if closed && resource == STDOUT { code::OUTPUT_CLOSED } else { code::WRITE_FAILED };
-    let diagnostic = Diagnostic::new(code, format!("writing '{resource}' failed: {error}")).at(place);
+    let diagnostic = Diagnostic::new(code, format!("writing '{resource}' failed: {error}")).at(whole(resource));
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             diagnostic.advise("free some space; nothing half-written is visible")

@@ -289,13 +289,12 @@ fn parts_of_chunks_know_their_place() {
     let chunk =
         TextChunk { data: data.into(), offset: 100, line: 5, file: Arc::default(), framing: Framing::default() };
     let mut rest = Chunk { payload: Box::new(chunk), bytes: 26, after: None };
-    let options = options("x", "json", &[]);
-    let (front, rows) = crate::formats::Format::split_front(&options, &mut rest, 2).unwrap();
+    let (front, rows) = crate::format::Format::split_front(&mut rest, 2).unwrap();
     assert_eq!((rows, front.bytes, rest.bytes), (2, 18, 8));
-    let (last, rows) = crate::formats::Format::split_front(&options, &mut rest, 2).unwrap();
+    let (last, rows) = crate::format::Format::split_front(&mut rest, 2).unwrap();
     let last = last.payload.downcast::<TextChunk>().unwrap();
     assert_eq!((rows, last.offset, last.line, last.data.as_slice()), (1, 118, 7, b"{\"id\":3}".as_slice()));
-    assert!(crate::formats::Format::split_front(&options, &mut rest, 2).is_none());
+    assert!(crate::format::Format::split_front(&mut rest, 2).is_none());
 }
 
 fn sink_request(path: &str, format: &str, extra: &[(&str, &str)]) -> SinkRequest {

@@ -6,6 +6,7 @@
 use super::read::Compression;
 use super::target::Output;
 use crate::Encoded;
+use crate::format::StreamOutput;
 use flate2::write::GzEncoder;
 use std::io::{self, BufWriter, Write};
 
@@ -77,22 +78,18 @@ pub(super) fn trailer_length(trailer: &[u8], compression: Compression) -> io::Re
 
 impl StreamWriter {
     /// A writer at the start of a file.
-    pub(super) fn new(
-        output: Output,
-        compression: Compression,
-        header: &[u8],
-        trailer: &'static [u8],
-    ) -> io::Result<StreamWriter> {
-        let stream = Stream::begin(BufWriter::with_capacity(1 << 16, output), compression)?;
-        let mut writer = StreamWriter { stream: Some(stream), compression, written: 0, trailer };
-        writer.put(header)?;
+    pub(super) fn new(output: Output, compression: Compression, format: &StreamOutput) -> io::Result<StreamWriter> {
+        let mut writer = StreamWriter::resumed(output, compression, format);
+        let stream = writer.take()?.end()?;
+        writer.stream = Some(Stream::begin(stream, compression)?);
+        writer.put(&format.header)?;
         Ok(writer)
     }
 
     /// A writer that goes on with a file where it was cut.
-    pub(super) fn resumed(output: Output, compression: Compression, trailer: &'static [u8]) -> StreamWriter {
+    pub(super) fn resumed(output: Output, compression: Compression, format: &StreamOutput) -> StreamWriter {
         let stream = Stream::Plain(BufWriter::with_capacity(1 << 16, output));
-        StreamWriter { stream: Some(stream), compression, written: 0, trailer }
+        StreamWriter { stream: Some(stream), compression, written: 0, trailer: format.trailer }
     }
 
     fn put(&mut self, data: &[u8]) -> io::Result<()> {

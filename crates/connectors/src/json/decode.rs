@@ -7,15 +7,16 @@
 //! Bad records: bytes that are not JSON make a record malformed. With `json.ignore-parse-errors` malformed records are
 //! skipped and counted, and a value of the wrong type is NULL, as in Flink; without it the first of either ends the query.
 
-use super::keys::{KeyTable, Meaning, START};
+use super::keys::{KeyTable, START};
 use super::scan::{self, Malformed, byte, skip_space, skip_value, string_end, unescape};
+use super::timestamp_style;
 use super::value::{Shape, ValueReader};
 use crate::format::RecordDecoder;
 use crate::text_chunk::{TextChunk, excerpt};
 use crate::values::ColumnBuilder;
-use crate::{ColumnRequest, Decoded, RequestOrigin};
+use crate::{ColumnRequest, Decoded, RequestOrigin, SourceRequest};
 use millstream_types::text::{TimestampStyle, parse_timestamp, parse_timestamp_ltz};
-use millstream_types::{Code, DataType, Diagnostic, Field, Place, Schema, code};
+use millstream_types::{Code, DataType, Diagnostic, Field, Options, Place, code};
 
 /// What to do about bad records, and how values are written.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +29,24 @@ pub(super) struct Rules {
     pub timestamps: TimestampStyle,
     /// The format, as its options begin.
     pub format: &'static str,
+}
+
+impl Rules {
+    fn of(options: &Options, format: &'static str) -> Result<Rules, Diagnostic> {
+        let (ignore, fail) = (format!("{format}.ignore-parse-errors"), format!("{format}.fail-on-missing-field"));
+        let rules = Rules {
+            ignore_errors: options.boolean(&ignore, false)?,
+            fail_on_missing: options.boolean(&fail, false)?,
+            timestamps: timestamp_style(options, format)?,
+            format,
+        };
+        if rules.ignore_errors && rules.fail_on_missing {
+            return Err(options
+                .invalid(&fail, &format!("possible together with '{ignore}' = 'true'"))
+                .advise("set one of the two to 'false'"));
+        }
+        Ok(rules)
+    }
 }
 
 /// Why a record cannot be used.
@@ -86,18 +105,16 @@ impl Remedy {
 
 impl From<Malformed> for Box<JsonFailure> {
     fn from(malformed: Malformed) -> Box<JsonFailure> {
-        let message = malformed.what.to_string();
-        Box::new(JsonFailure {
-            code: code::MALFORMED_RECORD,
-            at: malformed.at,
-            message,
-            column: String::new(),
-            remedy: None,
-        })
+        JsonFailure::new(code::MALFORMED_RECORD, malformed.at, malformed.what)
     }
 }
 
 impl JsonFailure {
+    /// Of a value, which nobody knows the column of yet.
+    pub(super) fn new(code: Code, at: usize, message: impl Into<String>) -> Box<JsonFailure> {
+        Box::new(JsonFailure { code, at, message: message.into(), column: String::new(), remedy: None })
+    }
+
     /// The same failure, seen from the object that has the failed value in its field `name`.
     pub(super) fn below(mut self: Box<Self>, name: &str) -> Box<JsonFailure> {
         let dot = if self.column.is_empty() { "" } else { "." };
@@ -123,37 +140,31 @@ struct ObjectPlan {
     columns: Vec<usize>,
 }
 
-struct ColumnPlan {
-    name: String,
-    data_type: DataType,
-    nullable: bool,
-}
-
 /// A decoder for one table and the columns that a query wants of it.
 pub(crate) struct JsonDecoder {
     objects: Vec<ObjectPlan>,
-    columns: Vec<ColumnPlan>,
+    columns: Vec<ColumnRequest>,
     rules: Rules,
 }
 
 impl JsonDecoder {
-    /// A decoder of the columns with a path; the others are not its business.
-    pub(super) fn new(schema: &Schema, columns: &[ColumnRequest], rules: Rules) -> Result<JsonDecoder, Diagnostic> {
+    /// A decoder of the columns with a path, whose options begin with `format`; the others are not its business.
+    pub(crate) fn new(request: &SourceRequest, format: &'static str) -> Result<JsonDecoder, Diagnostic> {
+        let rules = Rules::of(&request.options, format)?;
         let record = ObjectPlan { name: String::new(), fields: Vec::new(), columns: Vec::new() };
         let mut decoder = JsonDecoder { objects: vec![record], columns: Vec::new(), rules };
-        for request in columns {
-            let RequestOrigin::Path(path) = &request.origin else { continue };
-            ColumnBuilder::new(&request.data_type, 0)?;
-            check_map_keys(&request.data_type, &request.name)?;
-            decoder.add_column(&schema.fields, path, request)?;
+        for column in &request.columns {
+            let RequestOrigin::Path(path) = &column.origin else { continue };
+            ColumnBuilder::new(&column.data_type, 0)?;
+            check_map_keys(&column.data_type, &column.name)?;
+            decoder.add_column(&request.schema.fields, path, column)?;
         }
         Ok(decoder)
     }
 
     fn add_column(&mut self, fields: &[Field], path: &[usize], request: &ColumnRequest) -> Result<(), Diagnostic> {
         let column = self.columns.len();
-        let ColumnRequest { name, data_type, nullable, .. } = request.clone();
-        self.columns.push(ColumnPlan { name, data_type, nullable });
+        self.columns.push(request.clone());
         let mut object = 0;
         let mut fields = fields;
         for (depth, &position) in path.iter().enumerate() {
@@ -218,32 +229,17 @@ impl RecordDecoder for JsonDecoder {
     fn decode(&self, chunk: &TextChunk) -> Decoded {
         let mut state = match JsonDecoding::new(self, chunk.data.len() / 256 + 16) {
             Ok(state) => state,
-            Err(error) => return Decoded { error: Some(error), ..Decoded::default() },
+            Err(error) => return Decoded::failed(error),
         };
         let failure = match simdutf8::basic::from_utf8(&chunk.data) {
             Ok(text) => state.records(text, 0).err(),
             Err(_) => state.lines(chunk),
         };
-        let mut error = failure.map(|(start, failure)| diagnostic(chunk, start, *failure));
-        let (rows, skipped) = (state.rows, state.skipped);
-        let mut columns = Vec::with_capacity(state.columns.len());
-        for (builder, _) in state.columns {
-            match builder.finish(&chunk.data) {
-                Ok(column) => columns.push(column),
-                Err(bug) => {
-                    error.get_or_insert(bug);
-                    return Decoded { skipped, error, ..Decoded::default() };
-                }
-            }
-        }
-        Decoded { columns, rows, skipped, error }
+        let diagnostic =
+            |(start, failure): BadRecord| failure.diagnostic(&chunk.data, start, |column| chunk.place(start, column));
+        let columns = state.columns.into_iter().map(|(builder, _)| builder.finish(&chunk.data)).collect();
+        Decoded::of(columns, state.rows, state.skipped, failure.map(diagnostic))
     }
-}
-
-/// What is wrong with the record at `start` of the chunk.
-fn diagnostic(chunk: &TextChunk, start: usize, failure: JsonFailure) -> Diagnostic {
-    let place = |column| chunk.place(start, column);
-    failure.diagnostic(&chunk.data, start, place)
 }
 
 impl JsonFailure {
@@ -386,10 +382,9 @@ impl<'a> JsonDecoding<'a> {
         let plan = self.plan;
         let outcome = self.columns.iter_mut().zip(&plan.columns).try_for_each(|((builder, _), column)| {
             builder.push_null();
-            let message = "a NOT NULL column has no value in the message".to_string();
-            let (at, column_name) = (0, column.name.clone());
-            let missing = JsonFailure { code: code::NULL_IN_NOT_NULL, at, message, column: column_name, remedy: None };
-            if column.nullable { Ok(()) } else { Err(Box::new(missing)) }
+            let missing =
+                || JsonFailure::new(code::NULL_IN_NOT_NULL, 0, "a NOT NULL column has no value in the message");
+            if column.nullable { Ok(()) } else { Err(missing().below(&column.name)) }
         });
         self.ended(outcome)
     }
@@ -434,8 +429,8 @@ impl<'a> JsonDecoding<'a> {
             let (meaning, behind) = self.objects[object].keys.read(reader.text, at, &mut previous)?;
             let value = skip_space(data, behind);
             let end = match meaning {
-                Meaning::Unwanted => skip_value(data, value, 0)?,
-                Meaning::Field(field) => self.target(reader, &plan.objects[object].fields[field].1, value)?,
+                None => skip_value(data, value, 0)?,
+                Some(field) => self.target(reader, &plan.objects[object].fields[field].1, value)?,
             };
             match scan::member_end(data, end)? {
                 (next, false) => at = next,

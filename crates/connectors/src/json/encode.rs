@@ -3,6 +3,8 @@
 //! Columns stand in the table's order; timestamps, dates and times are strings; decimals are plain numbers; floats look
 //! as in Java, those that JSON has no number for (`NaN`, `Infinity`) are strings; bytes are base64.
 
+use super::timestamp_style;
+use crate::option_table::choice;
 use crate::values::{ColumnView, Kind};
 use crate::{Encoded, Encoder, SinkRequest};
 use arrow_array::ArrayRef;
@@ -10,10 +12,11 @@ use millstream_types::text::TimestampStyle;
 use millstream_types::{Diagnostic, Schema, code};
 
 /// What becomes of a NULL key of a MAP.
+#[derive(Clone)]
 enum NullKey {
     Fail,
     Drop,
-    Literal(Vec<u8>),
+    Literal(String),
 }
 
 /// Encodes rows of one schema.
@@ -28,18 +31,12 @@ pub(crate) struct JsonEncoder {
 
 impl JsonEncoder {
     /// An encoder whose options have the prefix `format`.
-    pub(crate) fn new(request: &SinkRequest, format: &str, style: TimestampStyle) -> Result<JsonEncoder, Diagnostic> {
+    pub(crate) fn new(request: &SinkRequest, format: &str) -> Result<JsonEncoder, Diagnostic> {
         let options = &request.options;
         let null_key_mode = format!("{format}.map-null-key.mode");
-        let null_key = match options.get(&null_key_mode) {
-            None | Some("FAIL") => NullKey::Fail,
-            Some("DROP") => NullKey::Drop,
-            Some("LITERAL") => {
-                let literal = options.get(&format!("{format}.map-null-key.literal")).unwrap_or("null");
-                NullKey::Literal(literal.as_bytes().to_vec())
-            }
-            Some(_) => return Err(options.invalid(&null_key_mode, "FAIL, DROP or LITERAL")),
-        };
+        let literal = options.get(&format!("{format}.map-null-key.literal")).unwrap_or("null").to_string();
+        let modes = [("FAIL", NullKey::Fail), ("DROP", NullKey::Drop), ("LITERAL", NullKey::Literal(literal))];
+        let null_key = choice(options, &null_key_mode, &modes)?;
         options.boolean(&format!("{format}.encode.decimal-as-plain-number"), false)?;
         for field in &request.schema.fields {
             super::decode::check_map_keys(&field.data_type, &field.name)?;
@@ -47,7 +44,7 @@ impl JsonEncoder {
         Ok(JsonEncoder {
             names: request.schema.fields.iter().map(|field| quoted_name(&field.name)).collect(),
             schema: request.schema.clone(),
-            style,
+            style: timestamp_style(options, format)?,
             without_nulls: options.boolean(&format!("{format}.encode.ignore-null-fields"), false)?,
             null_key,
         })
@@ -62,12 +59,11 @@ impl JsonEncoder {
         match &view.kind {
             Kind::String(strings) => string(out, strings.value(row)),
             Kind::Bytes(_) | Kind::Date(_) | Kind::Time(_) | Kind::Timestamp(..) => {
-                out.push(b'"');
-                view.write_scalar(row, self.style, out);
-                out.push(b'"');
+                self.quoted(view, row, out);
             }
-            Kind::Float32(values) if !values[row].is_finite() => self.not_a_number(view, row, out),
-            Kind::Float64(values) if !values[row].is_finite() => self.not_a_number(view, row, out),
+            // What JSON has no number for.
+            Kind::Float32(values) if !values[row].is_finite() => self.quoted(view, row, out),
+            Kind::Float64(values) if !values[row].is_finite() => self.quoted(view, row, out),
             Kind::Row(fields, children) => {
                 let names = fields.iter().map(|field| quoted_name(&field.name));
                 self.object(names.zip(children), row, out)?;
@@ -92,7 +88,7 @@ impl JsonEncoder {
         Ok(())
     }
 
-    fn not_a_number(&self, view: &ColumnView<'_>, row: usize, out: &mut Vec<u8>) {
+    fn quoted(&self, view: &ColumnView<'_>, row: usize, out: &mut Vec<u8>) {
         out.push(b'"');
         view.write_scalar(row, self.style, out);
         out.push(b'"');
@@ -139,7 +135,7 @@ impl JsonEncoder {
             }
             match (&keys.kind, &self.null_key) {
                 (Kind::String(strings), _) if !is_null => string(out, strings.value(entry)),
-                (_, NullKey::Literal(literal)) => string(out, &String::from_utf8_lossy(literal)),
+                (_, NullKey::Literal(literal)) => string(out, literal),
                 _ => {
                     return Err(Diagnostic::new(
                         code::NULL_IN_NOT_NULL,

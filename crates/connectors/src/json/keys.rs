@@ -9,14 +9,8 @@ use super::scan::{Scan, byte, skip_space, string_end, unescape, unexpected};
 /// Keys that are remembered for each object, so that objects used as maps do not grow without bound.
 const MAX_KEYS: usize = 128;
 
-/// What a key stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Meaning {
-    /// The field of this position.
-    Field(usize),
-    /// Nothing that is wanted.
-    Unwanted,
-}
+/// What a key stands for: the field of this position, or nothing that is wanted.
+pub(super) type Meaning = Option<usize>;
 
 #[derive(Debug, Clone)]
 struct Key {
@@ -48,7 +42,7 @@ impl KeyTable {
             .map(|(i, name)| Key {
                 name: name.as_bytes().to_vec(),
                 raw: RawKey::new(name.as_bytes()),
-                meaning: Meaning::Field(i),
+                meaning: Some(i),
                 next: i + 1,
             })
             .collect();
@@ -95,10 +89,10 @@ impl KeyTable {
             Some(found) => found,
             None if self.keys.len() < MAX_KEYS => {
                 let next = self.keys.len() + 1;
-                self.keys.push(Key { name: name.to_vec(), raw: RawKey::new(name), meaning: Meaning::Unwanted, next });
+                self.keys.push(Key { name: name.to_vec(), raw: RawKey::new(name), meaning: None, next });
                 self.keys.len() - 1
             }
-            None => return Ok((Meaning::Unwanted, colon + 1)),
+            None => return Ok((None, colon + 1)),
         };
         if *previous == START {
             self.first = found;
@@ -168,9 +162,9 @@ mod tests {
         let mut read = |text: &str, previous: &mut usize| table.read(text, 0, previous).unwrap();
         for _ in 0..3 {
             let mut previous = START;
-            assert_eq!(read(r#""other":1"#, &mut previous), (Meaning::Unwanted, 8));
-            assert_eq!(read(r#""b" : 1"#, &mut previous), (Meaning::Field(1), 5));
-            assert_eq!(read(r#""\u0061":1"#, &mut previous), (Meaning::Field(0), 9));
+            assert_eq!(read(r#""other":1"#, &mut previous), (None, 8));
+            assert_eq!(read(r#""b" : 1"#, &mut previous), (Some(1), 5));
+            assert_eq!(read(r#""\u0061":1"#, &mut previous), (Some(0), 9));
         }
     }
 
@@ -180,12 +174,12 @@ mod tests {
             KeyTable::new(["exactly_13_ch", "a_name_of_more_than_16", "a_name_of_more_than_17"].into_iter());
         for text in [r#""a_name_of_more_than_16":1"#, r#""a_name_of_more_than_16":1, and more text behind"#] {
             for _ in 0..2 {
-                assert_eq!(table.read(text, 0, &mut START.clone()), Ok((Meaning::Field(1), 25)));
+                assert_eq!(table.read(text, 0, &mut START.clone()), Ok((Some(1), 25)));
             }
         }
         let text = r#""a_name_of_more_than_17":1, and more text behind"#;
-        assert_eq!(table.read(text, 0, &mut START.clone()), Ok((Meaning::Field(2), 25)));
-        assert_eq!(table.read(r#""exactly_13_ch":1"#, 0, &mut START.clone()), Ok((Meaning::Field(0), 16)));
+        assert_eq!(table.read(text, 0, &mut START.clone()), Ok((Some(2), 25)));
+        assert_eq!(table.read(r#""exactly_13_ch":1"#, 0, &mut START.clone()), Ok((Some(0), 16)));
     }
 
     #[test]
@@ -193,9 +187,9 @@ mod tests {
         // The column `x":"y` must not match the text `"x":"y":`.
         let mut table = KeyTable::new(["x\":\"y"].into_iter());
         let mut previous = START;
-        assert_eq!(table.read(r#""x":"y":"#, 0, &mut previous), Ok((Meaning::Unwanted, 4)));
+        assert_eq!(table.read(r#""x":"y":"#, 0, &mut previous), Ok((None, 4)));
         let mut previous = START;
-        assert_eq!(table.read(r#""x\":\"y":1"#, 0, &mut previous), Ok((Meaning::Field(0), 10)));
+        assert_eq!(table.read(r#""x\":\"y":1"#, 0, &mut previous), Ok((Some(0), 10)));
     }
 
     #[test]
@@ -204,9 +198,9 @@ mod tests {
         let mut previous = START;
         for i in 0..10_000 {
             let text = format!("\"key{i}\":1");
-            assert_eq!(table.read(&text, 0, &mut previous).unwrap().0, Meaning::Unwanted);
+            assert_eq!(table.read(&text, 0, &mut previous).unwrap().0, None);
         }
         assert!(table.keys.len() <= MAX_KEYS);
-        assert_eq!(table.read(r#""a":1"#, 0, &mut previous).unwrap().0, Meaning::Field(0));
+        assert_eq!(table.read(r#""a":1"#, 0, &mut previous).unwrap().0, Some(0));
     }
 }

@@ -2,8 +2,8 @@
 
 use super::decode::{JsonDecoder, JsonDecoding, JsonFailure};
 use super::scan::Malformed;
-use crate::messages::{DecodedMessages, MessageDecoder, Messages};
-use millstream_types::{Diagnostic, Place};
+use crate::messages::{DecodedMessages, MessageDecoder, Messages, place};
+use millstream_types::Diagnostic;
 use std::ops::Range;
 
 impl MessageDecoder for JsonDecoder {
@@ -14,25 +14,14 @@ impl MessageDecoder for JsonDecoder {
             messages.data().contains(&b'\n').then(|| messages.map_bytes(|b| if b == b'\n' { b' ' } else { b }));
         let messages = blanked.as_ref().unwrap_or(messages);
         let whole = messages.text();
-        let mut decoded = DecodedMessages::default();
-        decoded.rows.reserve(messages.len());
-        for number in 0..messages.len() {
-            let range = messages.range(number);
-            let start = range.as_ref().map_or(0, |range| range.start);
+        let mut decoded = DecodedMessages::of(messages, |range| {
+            let (start, end) = range.as_ref().map_or((0, 0), |range| (range.start, range.end));
             let outcome = match range {
                 None => state.absent(),
                 Some(range) => text_of(whole, messages, range).and_then(|text| state.message(text, start)),
             };
-            match outcome {
-                Ok(()) => decoded.rows.push(number as u32),
-                Err(failure) => {
-                    let end = messages.range(number).map_or(0, |range| range.end);
-                    let place = |column| Place::Data { resource: String::new(), offset: None, line: None, column };
-                    let failure = failure.diagnostic(&messages.data()[..end], start, place);
-                    decoded.failures.push((number, failure));
-                }
-            }
-        }
+            outcome.map_err(|failure| failure.diagnostic(&messages.data()[..end], start, place))
+        })?;
         let columns = state.columns.into_iter().map(|(builder, _)| builder.finish(messages.data()));
         decoded.columns = columns.collect::<Result<_, _>>()?;
         Ok(decoded)

@@ -1,9 +1,9 @@
 //! The decoder against cases, against serde_json on random documents, and against mutated bytes.
 
-use super::FORMAT;
+use super::{JsonDecoder, JsonEncoder};
 use crate::format::RecordDecoder;
 use crate::text_chunk::{FileInfo, Framing, TextChunk};
-use crate::{ColumnRequest, Decoded, Encoded, RequestOrigin, SinkRequest, SourceRequest};
+use crate::{ColumnRequest, Decoded, Encoded, Encoder, RequestOrigin, SinkRequest, SourceRequest};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
 use arrow_array::{Array, ArrayRef};
@@ -41,10 +41,10 @@ fn column(schema: &Schema, path: &[&str]) -> ColumnRequest {
     ColumnRequest { name: path.join("."), origin: RequestOrigin::Path(positions), data_type, nullable }
 }
 
-fn decoder(schema: &Schema, columns: Vec<ColumnRequest>, extra: &[(&str, &str)]) -> Box<dyn RecordDecoder> {
+fn decoder(schema: &Schema, columns: Vec<ColumnRequest>, extra: &[(&str, &str)]) -> JsonDecoder {
     let request =
         SourceRequest { table: "t".into(), options: options(extra), schema: schema.clone(), columns, buffer_rows: 0 };
-    (FORMAT.decoder)(&request).unwrap()
+    JsonDecoder::new(&request, "json").unwrap()
 }
 
 fn chunk(data: &[u8]) -> TextChunk {
@@ -431,7 +431,7 @@ fn encodes_what_it_decodes() {
             primary_key: vec![],
         };
         let Encoded::Bytes { data, rows: 2 } =
-            (FORMAT.encoder)(&request).unwrap().encode(&decoded.columns, decoded.rows).unwrap()
+            JsonEncoder::new(&request, "json").unwrap().encode(&decoded.columns, decoded.rows).unwrap()
         else {
             panic!("two rows of bytes")
         };

@@ -5,7 +5,7 @@
 //! base64.
 
 use super::decode::{JsonFailure, Remedy, Rules, string_text};
-use super::keys::{KeyTable, Meaning, START};
+use super::keys::{KeyTable, START};
 use super::scan::{self, byte, skip_space, skip_value};
 use crate::text_chunk::excerpt;
 use crate::values::{ColumnBuilder, Values};
@@ -214,8 +214,8 @@ impl ValueReader<'_> {
                 let (meaning, behind) = keys.read(self.text, at, &mut previous)?;
                 let value = skip_space(data, behind);
                 let end = match meaning {
-                    Meaning::Unwanted => skip_value(data, value, 0)?,
-                    Meaning::Field(i) => {
+                    None => skip_value(data, value, 0)?,
+                    Some(i) => {
                         if columns[i].len() > rows {
                             columns[i].truncate(rows);
                         }
@@ -277,21 +277,14 @@ impl ValueReader<'_> {
     pub(super) fn missing(&self, at: usize, nullable: bool) -> Result<(), Box<JsonFailure>> {
         if self.rules.fail_on_missing {
             let message = format!("the field is missing in '{}'", self.line_from(at));
-            return Err(Box::new(JsonFailure {
-                code: code::MISSING_FIELD,
-                at,
-                message,
-                column: String::new(),
-                remedy: None,
-            }));
+            return Err(JsonFailure::new(code::MISSING_FIELD, at, message));
         }
         if nullable { Ok(()) } else { Err(self.null_in_not_null(at)) }
     }
 
     /// The error for a NULL in a NOT NULL column.
     pub(super) fn null_in_not_null(&self, at: usize) -> Box<JsonFailure> {
-        let message = "a NOT NULL column has no value in the record".to_string();
-        Box::new(JsonFailure { code: code::NULL_IN_NOT_NULL, at, message, column: String::new(), remedy: None })
+        JsonFailure::new(code::NULL_IN_NOT_NULL, at, "a NOT NULL column has no value in the record")
     }
 
     /// The error for a value that is not `expected`; or that of a value that is not even JSON.
@@ -302,7 +295,7 @@ impl ValueReader<'_> {
     ) -> Result<Box<JsonFailure>, Box<JsonFailure>> {
         let end = skip_value(self.text.as_bytes(), at, 0)?;
         let message = format!("{} cannot be read as {expected}", excerpt(&self.text.as_bytes()[at..end]));
-        Ok(Box::new(JsonFailure { code: code::WRONG_TYPE, at, message, column: String::new(), remedy: None }))
+        Ok(JsonFailure::new(code::WRONG_TYPE, at, message))
     }
 
     fn line_from(&self, at: usize) -> String {

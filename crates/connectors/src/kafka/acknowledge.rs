@@ -2,14 +2,15 @@
 
 use super::client::{Cluster, reason};
 use super::topics::Partition;
-use crate::{Acknowledger, Position};
+use crate::{Acknowledger, Position, locked};
 use millstream_types::{Diagnostic, code};
 use rdkafka::Offset;
 use rdkafka::consumer::{CommitMode, Consumer};
 use rdkafka::error::KafkaResult;
 use rdkafka::topic_partition_list::TopicPartitionList;
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Commits behind checkpoints; without checkpoints, every few seconds, behind what was handed over
@@ -40,7 +41,7 @@ impl Commits {
     /// Messages before `next` were handed over.
     pub(super) fn handed_over(&self, partition: &Arc<Partition>, next: i64) {
         if self.interval.is_some() {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = locked(&self.state);
             if !state.by_checkpoints {
                 state.offsets.insert(partition.clone(), next);
             }
@@ -50,19 +51,24 @@ impl Commits {
     /// Commits what was handed over, if it is time; does not wait for the brokers.
     pub(super) fn commit_if_due(&self) {
         let Some(interval) = self.interval else { return };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.state);
         if state.next <= Instant::now() && !state.offsets.is_empty() {
             state.next = Instant::now() + interval;
             let offsets = std::mem::take(&mut state.offsets);
             drop(state);
             // A commit that fails is made up for by the next one.
-            _ = self.commit(offsets.iter().map(|(partition, next)| (&**partition, *next)), CommitMode::Async);
+            _ = self.commit(offsets, CommitMode::Async);
         }
     }
 
-    fn commit<'a>(&self, offsets: impl Iterator<Item = (&'a Partition, i64)>, mode: CommitMode) -> KafkaResult<()> {
+    fn commit<P: Borrow<Partition>>(
+        &self,
+        offsets: impl IntoIterator<Item = (P, i64)>,
+        mode: CommitMode,
+    ) -> KafkaResult<()> {
         let mut list = TopicPartitionList::new();
         for (partition, next) in offsets {
+            let partition = partition.borrow();
             list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(next))?;
         }
         if list.count() == 0 { Ok(()) } else { self.cluster.consumer.commit(&list, mode) }
@@ -71,9 +77,9 @@ impl Commits {
 
 impl Drop for Commits {
     fn drop(&mut self) {
-        let offsets = std::mem::take(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner).offsets);
+        let offsets = std::mem::take(&mut locked(&self.state).offsets);
         // The query has ended; there is nobody left to tell.
-        _ = self.commit(offsets.iter().map(|(partition, next)| (&**partition, *next)), CommitMode::Sync);
+        _ = self.commit(offsets, CommitMode::Sync);
     }
 }
 
@@ -83,7 +89,7 @@ pub(super) struct GroupAcknowledger(pub Arc<super::source::SharedByReaders>);
 impl Acknowledger for GroupAcknowledger {
     fn acknowledge(&mut self, positions: &[(String, Position)]) -> Result<(), Diagnostic> {
         let commits = &self.0.commits;
-        let mut state = commits.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&commits.state);
         state.by_checkpoints = true;
         state.offsets.clear();
         drop(state);
@@ -93,9 +99,9 @@ impl Acknowledger for GroupAcknowledger {
         };
         let offsets =
             positions.iter().filter_map(|(name, position)| Some((partition(name)?, position.at.cast_signed())));
-        let offsets: Vec<_> = offsets.collect();
-        commits.commit(offsets.iter().map(|(partition, next)| (partition, *next)), CommitMode::Sync).map_err(|e| {
-            let message = format!("offsets cannot be committed in the group: {}", reason(&e, &commits.cluster.trouble));
+        commits.commit(offsets, CommitMode::Sync).map_err(|e| {
+            let message =
+                format!("offsets cannot be committed in the group: {}", reason(&e, commits.cluster.consumer.context()));
             Diagnostic::new(code::WRITE_FAILED, message).advise(
                 "the query goes on: what it has read is in its checkpoints; look after the brokers and the group",
             )

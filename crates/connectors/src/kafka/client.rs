@@ -1,13 +1,16 @@
 //! Clients: what they say of themselves, how long brokers are waited for, and errors as diagnostics.
 
+use super::options::CONNECT_TIMEOUT;
 use super::properties;
-use millstream_types::{Diagnostic, Options, Place, code};
+use crate::locked;
+use crate::text_chunk::whole;
+use millstream_types::{Diagnostic, Options, code};
 use rdkafka::ClientConfig;
 use rdkafka::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
-use rdkafka::consumer::{BaseConsumer, ConsumerContext};
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How long one request may take before it is tried again.
@@ -17,8 +20,8 @@ const MOMENT: Duration = Duration::from_millis(5);
 
 /// Listens to a client: keeps the last thing that was wrong with it, which says more than the error of a request that
 /// was given up.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Trouble(Arc<Mutex<Option<(RDKafkaErrorCode, String)>>>);
+#[derive(Debug, Default)]
+pub(super) struct Trouble(Mutex<Option<(RDKafkaErrorCode, String)>>);
 
 impl Trouble {
     /// Notes what is wrong. That a connection has failed says less than why brokers do not want it, and that all have failed
@@ -30,7 +33,7 @@ impl Trouble {
             code if is_hopeless(code) => 2,
             _ => 1,
         };
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = locked(&self.0);
         if last.as_ref().is_none_or(|(before, _)| weight(code) >= weight(*before)) {
             *last = Some((code, reason.to_string()));
         }
@@ -45,7 +48,7 @@ impl Trouble {
 
     /// The last thing that was wrong.
     pub(super) fn last(&self) -> Option<(RDKafkaErrorCode, String)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.0).clone()
     }
 }
 
@@ -67,7 +70,6 @@ pub(super) type KafkaConsumer = BaseConsumer<Trouble>;
 /// Brokers that a table names: asked for topics, partitions and offsets when a query starts and while it runs.
 pub(super) struct Cluster {
     pub(super) consumer: KafkaConsumer,
-    pub(super) trouble: Trouble,
     servers: String,
     timeout: Duration,
 }
@@ -75,11 +77,10 @@ pub(super) struct Cluster {
 impl Cluster {
     /// A client for questions. Nothing is sent yet.
     pub(super) fn open(options: &Options, config: &ClientConfig) -> Result<Cluster, Diagnostic> {
-        let trouble = Trouble::default();
-        let consumer = create(config, trouble.clone())?;
+        let consumer = create(config, Trouble::default())?;
         let servers = options.require("properties.bootstrap.servers")?.to_string();
-        let timeout = options.duration("connect.timeout", Duration::from_secs(30))?;
-        Ok(Cluster { consumer, trouble, servers, timeout })
+        let timeout = CONNECT_TIMEOUT.duration(options)?;
+        Ok(Cluster { consumer, servers, timeout })
     }
 
     /// Asks until there is an answer, or the time for connections is over.
@@ -96,9 +97,11 @@ impl Cluster {
                 Ok(answer) => return Ok(answer),
                 Err(error) => {
                     self.listen();
-                    let refusal = self.trouble.last().map(|(code, _)| code).or(error.rdkafka_error_code());
-                    if left.is_zero() || refusal.is_some_and(is_hopeless) || is_permanent(&error) {
-                        return Err(unreachable(what, &self.servers, &error, &self.trouble));
+                    let trouble = self.consumer.context();
+                    let refusal = trouble.last().map(|(code, _)| code).or(error.rdkafka_error_code());
+                    let is_permanent = error.rdkafka_error_code().is_some_and(is_refusal);
+                    if left.is_zero() || refusal.is_some_and(is_hopeless) || is_permanent {
+                        return Err(unreachable(what, &self.servers, &error, trouble));
                     }
                     std::thread::sleep(Duration::from_millis(100).min(left));
                 }
@@ -118,7 +121,7 @@ pub(super) fn unreachable(what: &str, servers: &str, error: &KafkaError, trouble
     let reason = last.as_ref().map_or_else(|| error.to_string(), |(_, reason)| reason.clone());
     let code = last.map(|(code, _)| code).or(error.rdkafka_error_code());
     let message = format!("{what} cannot be asked of the brokers '{servers}': {reason}");
-    Diagnostic::new(code::CONNECTION_FAILED, message).at(place(servers)).advise(advice(code, &reason))
+    Diagnostic::new(code::CONNECTION_FAILED, message).at(whole(servers)).advise(advice(code, &reason))
 }
 
 /// What to do when brokers cannot be used.
@@ -141,11 +144,6 @@ fn advice(code: Option<RDKafkaErrorCode>, reason: &str) -> &'static str {
     }
 }
 
-/// The place of messages about brokers, topics or partitions.
-pub(super) fn place(resource: &str) -> Place {
-    Place::Data { resource: resource.to_string(), offset: None, line: None, column: None }
-}
-
 /// Makes a client.
 pub(super) fn create<C, T: FromClientConfigAndContext<C>>(config: &ClientConfig, context: C) -> Result<T, Diagnostic>
 where
@@ -157,11 +155,6 @@ where
 /// Whether a client that has just been made need not be tried again. What is wrong with certificates may pass while a query runs.
 pub(super) fn is_hopeless(code: RDKafkaErrorCode) -> bool {
     code == RDKafkaErrorCode::SSL || is_refusal(code)
-}
-
-/// Whether asking again cannot help.
-fn is_permanent(error: &KafkaError) -> bool {
-    error.rdkafka_error_code().is_some_and(is_refusal)
 }
 
 /// Whether brokers do not want to have to do with the client.

@@ -1,12 +1,13 @@
 //! Chunks of messages → columns: of values, of keys, and metadata; and what becomes of bad messages.
 
-use super::dead_letters::{DeadLetter, DeadLetters};
+use super::dead_letters::DeadLetters;
 use super::fields::{MessagePart, MessageParts};
-use super::metadata::{Envelopes, Metadata};
+use super::metadata::{self, Envelopes};
 use super::reader::Wants;
 use super::topics::Partition;
 use crate::messages::{DecodedMessages, MessageDecoder, Messages, located};
 use crate::{Chunk, ColumnRequest, Decoded, Decoder, RequestOrigin, SourceRequest};
+use arrow_array::Array;
 use millstream_types::{DataType, Diagnostic};
 use std::sync::Arc;
 
@@ -53,7 +54,8 @@ enum Origin {
     Value(usize),
     /// By position among the columns of the key.
     Key(usize),
-    Metadata(Metadata, DataType),
+    /// By its key.
+    Metadata(String, DataType),
 }
 
 /// What becomes of bad messages.
@@ -79,8 +81,8 @@ impl KafkaDecoder {
         let parts = MessageParts::of(&request.options, &request.schema)?;
         let (mut of_value, mut of_key, mut origins) = (Vec::new(), Vec::new(), Vec::new());
         for column in &request.columns {
-            if let Some(metadata) = Metadata::requested(column)? {
-                origins.push(Origin::Metadata(metadata, column.data_type.clone()));
+            if let Some(key) = metadata::requested(column)? {
+                origins.push(Origin::Metadata(key.to_string(), column.data_type.clone()));
                 continue;
             }
             let RequestOrigin::Path(path) = &column.origin else {
@@ -102,15 +104,13 @@ impl KafkaDecoder {
         };
         let dead_letters = DeadLetters::of(&request.options)?;
         let ignores = parts.value.ignores_errors || parts.key.as_ref().is_some_and(|key| key.ignores_errors);
-        let key = match &parts.key {
-            Some(key) if !of_key.is_empty() => Some(decoder(key, of_key)?),
-            _ => None,
-        };
-        let has = |wanted: Metadata| origins.iter().any(|o| matches!(o, Origin::Metadata(m, _) if *m == wanted));
+        let key = parts.key.as_ref().filter(|_| !of_key.is_empty());
+        let key = key.map(|key| decoder(key, of_key)).transpose()?;
+        let has = |wanted: &str| origins.iter().any(|o| matches!(o, Origin::Metadata(key, _) if key == wanted));
         let wants = Wants {
             keys: key.is_some() || dead_letters.is_some(),
-            headers: has(Metadata::Headers) || dead_letters.is_some(),
-            leader_epochs: has(Metadata::LeaderEpoch),
+            headers: has("headers") || dead_letters.is_some(),
+            leader_epochs: has("leader-epoch"),
         };
         let policy = match dead_letters {
             Some(letters) => Policy::DeadLetters(letters),
@@ -123,20 +123,18 @@ impl KafkaDecoder {
 
     fn columns(&self, chunk: &KafkaChunk) -> Result<Decoded, Diagnostic> {
         let mut value = self.value.decode(&chunk.values)?;
-        let mut key = match (&self.key, &chunk.keys) {
-            (Some(key), Some(keys)) => Some(key.decode(keys)?),
-            _ => None,
-        };
+        let keys = self.key.as_ref().zip(chunk.keys.as_ref());
+        let mut key = keys.map(|(key, keys)| key.decode(keys)).transpose()?;
         let all = chunk.values.len();
         let is_whole = |part: &DecodedMessages| part.rows.len() == all;
-        let has_gaps = !self.null_is_row && chunk.values.has_absent();
+        let has_gaps = !self.null_is_row && chunk.values.0.null_count() > 0;
         let (mut skipped, mut error) = (0, None);
         if has_gaps || !is_whole(&value) || key.as_ref().is_some_and(|key| !is_whole(key)) {
-            let bad = self.bad(chunk, &mut value, key.as_mut(), &mut skipped)?;
-            let is_kept = |message: u32| !bad.messages[message as usize];
-            keep(&mut value, is_kept)?;
-            key.as_mut().map(|key| keep(key, is_kept)).transpose()?;
-            error = bad.error;
+            let bad = self.bad(chunk, &mut value, key.as_mut())?;
+            let is_kept = |_: usize, message: u32| !bad.messages[message as usize];
+            value.retain(is_kept)?;
+            key.as_mut().map(|key| key.retain(is_kept)).transpose()?;
+            (skipped, error) = (bad.skipped, bad.error);
         }
         let rows = value.rows;
         let column = |origin: &Origin| match origin {
@@ -144,8 +142,8 @@ impl KafkaDecoder {
             Origin::Key(at) => {
                 key.as_ref().map(|key| key.columns[*at].clone()).ok_or_else(|| Diagnostic::bug("a chunk has no keys"))
             }
-            Origin::Metadata(metadata, data_type) => {
-                metadata.column(&chunk.partition, &chunk.envelopes, &rows, data_type)
+            Origin::Metadata(key, data_type) => {
+                metadata::column(key, &chunk.partition, &chunk.envelopes, &rows, data_type)
             }
         };
         let columns = self.origins.iter().map(column).collect::<Result<_, _>>()?;
@@ -158,13 +156,12 @@ impl KafkaDecoder {
         chunk: &KafkaChunk,
         value: &mut DecodedMessages,
         key: Option<&mut DecodedMessages>,
-        skipped: &mut u64,
     ) -> Result<Bad, Diagnostic> {
-        let mut bad = Bad { messages: vec![false; chunk.values.len()], error: None };
+        let mut bad = Bad { messages: vec![false; chunk.values.len()], skipped: 0, error: None };
         if !self.null_is_row {
             for (message, is_bad) in bad.messages.iter_mut().enumerate() {
                 *is_bad = chunk.values.range(message).is_none();
-                *skipped += u64::from(*is_bad);
+                bad.skipped += u64::from(*is_bad);
             }
         }
         let mut failures = std::mem::take(&mut value.failures);
@@ -182,15 +179,15 @@ impl KafkaDecoder {
                     bad.messages[message..].fill(true);
                     break;
                 }
-                Policy::Skip => *skipped += 1,
+                Policy::Skip => bad.skipped += 1,
                 Policy::DeadLetters(_) => {
-                    *skipped += 1;
-                    letters.push(DeadLetter::new(chunk, message, &failure));
+                    bad.skipped += 1;
+                    letters.push((message, failure));
                 }
             }
         }
         if let Policy::DeadLetters(target) = &self.policy {
-            target.write(&letters)?;
+            target.write(chunk, &letters)?;
         }
         Ok(bad)
     }
@@ -199,22 +196,14 @@ impl KafkaDecoder {
 /// Messages that do not become rows.
 struct Bad {
     messages: Vec<bool>,
+    /// How many of them do not end the query.
+    skipped: u64,
     /// What ends the query.
     error: Option<Diagnostic>,
 }
 
-fn keep(part: &mut DecodedMessages, is_kept: impl Fn(u32) -> bool) -> Result<(), Diagnostic> {
-    let rows = part.rows.iter().enumerate().filter(|(_, message)| is_kept(**message)).map(|(row, _)| row as u32);
-    let rows: Vec<u32> = rows.collect();
-    if rows.len() == part.rows.len() { Ok(()) } else { part.keep(rows) }
-}
-
 impl Decoder for KafkaDecoder {
     fn decode(&self, chunk: Chunk) -> Decoded {
-        let failed = |error| Decoded { error: Some(error), ..Decoded::default() };
-        match chunk.payload.downcast::<KafkaChunk>() {
-            Ok(chunk) => self.columns(&chunk).unwrap_or_else(failed),
-            Err(_) => failed(Diagnostic::bug("a decoder got a chunk of another source")),
-        }
+        chunk.content().and_then(|chunk| self.columns(&chunk)).unwrap_or_else(Decoded::failed)
     }
 }

@@ -1,10 +1,12 @@
 //! Looks for new partitions while a query runs, for the splits that are in reserve.
 
-use super::client::{Cluster, place};
+use super::client::Cluster;
 use super::topics::{Partition, Topics};
+use crate::locked;
+use crate::text_chunk::whole;
 use millstream_types::{Diagnostic, code};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How long brokers may take to say which partitions there are; afterwards they are asked again.
@@ -39,12 +41,12 @@ impl Discovery {
 
     /// A new partition, if there is one; looks for one when it is time, and waits a while if not.
     pub(super) fn claim(&self, cluster: &Cluster, patience: Duration) -> Result<Option<Partition>, Diagnostic> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.state);
         let now = Instant::now();
         if let Some(interval) = self.interval.filter(|_| state.found.is_empty() && state.next <= now) {
             // The client's events are handed out nowhere else while a query runs.
             _ = cluster.consumer.poll(Duration::ZERO);
-            let found = self.topics.glance(cluster, ATTEMPT);
+            let found = self.topics.glance(&cluster.consumer, ATTEMPT);
             state.next = Instant::now() + if found.is_ok() { interval } else { interval.min(PAUSE) };
             for partition in found.into_iter().flatten() {
                 if state.known.insert(partition.clone()) {
@@ -70,6 +72,6 @@ fn too_many(state: &DiscoveryState) -> Diagnostic {
     let message =
         format!("there are more new partitions than splits in reserve ({}): {}", state.spares, names.join(", "));
     Diagnostic::new(code::READ_FAILED, message)
-        .at(place(&names[0]))
+        .at(whole(&names[0]))
         .advise("run the query again; it begins with all partitions that are there")
 }

@@ -1,8 +1,10 @@
 //! Which columns are in the key of a message and which in its value, and in which formats.
 
-use crate::format::MessageFormat;
-use crate::formats::{FORMATS, Format};
-use millstream_types::{Diagnostic, Field, Options, Place, Schema, code};
+use super::options::VALUE_FIELDS;
+use crate::format::{Format, MessageFormat};
+use crate::formats::FORMATS;
+use crate::option_table::{both_given, option_fault};
+use millstream_types::{Diagnostic, Field, Options, Schema, code};
 
 /// A format of a table, and what the names of its options have before them.
 pub(crate) struct PartFormat {
@@ -16,9 +18,7 @@ pub(crate) struct PartFormat {
 pub(crate) fn formats(options: &Options) -> Result<Vec<PartFormat>, Diagnostic> {
     let value = match (options.get("format"), options.get("value.format")) {
         (Some(_), Some(_)) => {
-            return Err(Diagnostic::new(code::INVALID_OPTION, "there are both a format and a value.format")
-                .at(Place::Option("value.format".into()))
-                .advise("give one of 'format' and 'value.format'"));
+            return Err(both_given("there are both a format and a value.format", "format", "value.format"));
         }
         (None, Some(name)) => PartFormat { prefix: "value.", format: Format::named(name, "value.format")? },
         _ => PartFormat { prefix: "", format: Format::of(options)? },
@@ -28,13 +28,11 @@ pub(crate) fn formats(options: &Options) -> Result<Vec<PartFormat>, Diagnostic> 
         formats.push(PartFormat { prefix: "key.", format: Format::named(name, "key.format")? });
     }
     for part in &formats {
-        if part.format.messages().is_none() {
-            let names = FORMATS.iter().filter(|format| format.messages().is_some()).map(Format::name);
-            let names: Vec<&str> = names.collect();
-            let message = format!("the format '{}' is not for messages", part.format.name());
-            return Err(Diagnostic::new(code::INVALID_OPTION, message)
-                .at(Place::Option(format!("{}format", part.prefix)))
-                .advise(format!("formats of messages: {}", names.join(", "))));
+        if part.format.messages.is_none() {
+            let names = FORMATS.iter().filter(|format| format.messages.is_some()).map(|format| format.name);
+            let advice = format!("formats of messages: {}", names.collect::<Vec<_>>().join(", "));
+            let message = format!("the format '{}' is not for messages", part.format.name);
+            return Err(option_fault(code::INVALID_OPTION, &format!("{}format", part.prefix), message, advice));
         }
     }
     Ok(formats)
@@ -66,11 +64,7 @@ impl MessageParts {
         let mut formats = formats(options)?.into_iter();
         let value_format = formats.next().ok_or_else(|| Diagnostic::bug("a table has no format"))?;
         let prefix = options.get("key.fields-prefix").unwrap_or_default();
-        let value_has_key = match options.get("value.fields-include") {
-            None | Some("ALL") => true,
-            Some("EXCEPT_KEY") => false,
-            Some(_) => return Err(options.invalid("value.fields-include", "ALL or EXCEPT_KEY")),
-        };
+        let value_has_key = VALUE_FIELDS.choice(options, &[("ALL", true), ("EXCEPT_KEY", false)])?;
         if value_has_key && !prefix.is_empty() {
             return Err(options
                 .invalid("key.fields-prefix", "possible while the value has the key's columns")
@@ -99,9 +93,9 @@ impl MessageParts {
 }
 
 fn missing(given: &str, wanted: &str) -> Diagnostic {
-    Diagnostic::new(code::MISSING_OPTION, format!("'{given}' is given, but not '{wanted}'"))
-        .at(Place::Option(wanted.into()))
-        .advise(format!("give both '{given}' and '{wanted}', or none"))
+    let (message, advice) =
+        (format!("'{given}' is given, but not '{wanted}'"), format!("give both '{given}' and '{wanted}', or none"));
+    option_fault(code::MISSING_OPTION, wanted, message, advice)
 }
 
 fn key_columns(options: &Options, schema: &Schema, prefix: &str) -> Result<Vec<usize>, Diagnostic> {
@@ -125,9 +119,9 @@ fn key_columns(options: &Options, schema: &Schema, prefix: &str) -> Result<Vec<u
 }
 
 fn part(options: &Options, part: &PartFormat, columns: Vec<usize>, schema: Schema) -> Result<MessagePart, Diagnostic> {
-    let format = part.format.messages().ok_or_else(|| Diagnostic::bug("a format of messages has none"))?;
+    let format = part.format.messages.as_ref().ok_or_else(|| Diagnostic::bug("a format of messages has none"))?;
     let mut own = options.clone();
-    for info in part.format.options().iter().filter(|_| !part.prefix.is_empty()) {
+    for info in part.format.options.iter().filter(|_| !part.prefix.is_empty()) {
         own.remove(info.key);
         if let Some(value) = options.get(&format!("{}{}", part.prefix, info.key)) {
             own.set(info.key, value);
@@ -138,7 +132,7 @@ fn part(options: &Options, part: &PartFormat, columns: Vec<usize>, schema: Schem
         let topic = options.get("topic").unwrap_or_default();
         own.set(subject, format!("{topic}-{}", if part.prefix == "key." { "key" } else { "value" }));
     }
-    let ignore = format!("{}.ignore-parse-errors", part.format.name());
+    let ignore = format!("{}.ignore-parse-errors", part.format.name);
     let ignores_errors = own.boolean(&ignore, false)?;
     Ok(MessagePart { format, options: own, columns, schema, ignores_errors })
 }

@@ -1,7 +1,7 @@
 //! Metadata columns: what a broker says of a message.
 
 use super::topics::Partition;
-use crate::{ColumnRequest, RequestOrigin};
+use crate::{ColumnRequest, RequestOrigin, fit};
 use arrow_array::builder::{BinaryViewBuilder, MapBuilder, MapFieldNames, StringViewBuilder};
 use arrow_array::{ArrayRef, Int32Array, Int64Array, StringViewArray, TimestampMillisecondArray};
 use arrow_schema::DataType as ArrowType;
@@ -9,21 +9,11 @@ use millstream_types::{DataType, Diagnostic, code};
 use rdkafka::Timestamp;
 use std::sync::Arc;
 
+/// The keys of metadata columns.
+const KEYS: &[&str] = &["topic", "partition", "offset", "timestamp", "timestamp-type", "leader-epoch", "headers"];
 /// The keys and their types, for messages.
 const TYPES: &str = "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP_LTZ(3), timestamp-type STRING, \
     leader-epoch INT, headers MAP<STRING, BYTES>";
-
-/// A metadata column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Metadata {
-    Topic,
-    Partition,
-    Offset,
-    Timestamp,
-    TimestampType,
-    LeaderEpoch,
-    Headers,
-}
 
 /// Headers of a message.
 pub(super) type Headers = Vec<(String, Option<Vec<u8>>)>;
@@ -32,16 +22,13 @@ pub(super) type Headers = Vec<(String, Option<Vec<u8>>)>;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Envelopes {
     pub offsets: Vec<i64>,
-    pub timestamps: Vec<Time>,
+    /// When each was made or came to its broker, if that is known.
+    pub timestamps: Vec<Timestamp>,
     /// Empty unless asked for.
     pub leader_epochs: Vec<i32>,
     /// Empty unless asked for.
     pub headers: Vec<Headers>,
 }
-
-/// When a message was made or came to its broker: milliseconds since the epoch, if it is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Time(pub Timestamp);
 
 impl Envelopes {
     /// Some of them.
@@ -58,82 +45,55 @@ impl Envelopes {
     }
 }
 
-impl Metadata {
-    /// That of a key.
-    fn of(key: &str) -> Option<Metadata> {
-        Some(match key {
-            "topic" => Metadata::Topic,
-            "partition" => Metadata::Partition,
-            "offset" => Metadata::Offset,
-            "timestamp" => Metadata::Timestamp,
-            "timestamp-type" => Metadata::TimestampType,
-            "leader-epoch" => Metadata::LeaderEpoch,
-            "headers" => Metadata::Headers,
-            _ => return None,
-        })
+/// The key of the metadata that a column asks for, if it does.
+pub(super) fn requested(column: &ColumnRequest) -> Result<Option<&str>, Diagnostic> {
+    let RequestOrigin::Metadata(key) = &column.origin else { return Ok(None) };
+    if !KEYS.contains(&key.as_str()) {
+        let message = format!("the kafka connector has no metadata '{key}'");
+        return Err(Diagnostic::new(code::INVALID_TABLE, message).advise(format!("known metadata: {TYPES}")));
     }
+    let none = Partition { topic: "".into(), number: 0 };
+    self::column(key, &none, &Envelopes::default(), &[], &column.data_type).map_err(|_| {
+        let message = format!("the metadata '{key}' cannot be read as {}", column.data_type);
+        Diagnostic::new(code::TYPE_MISMATCH, message).advise(format!("the types are: {TYPES}"))
+    })?;
+    Ok(Some(key))
+}
 
-    /// The metadata that a column asks for, if it does.
-    pub(super) fn requested(column: &ColumnRequest) -> Result<Option<Metadata>, Diagnostic> {
-        let RequestOrigin::Metadata(key) = &column.origin else { return Ok(None) };
-        let metadata = Metadata::of(key).ok_or_else(|| {
-            Diagnostic::new(code::INVALID_TABLE, format!("the kafka connector has no metadata '{key}'"))
-                .advise(format!("known metadata: {TYPES}"))
-        })?;
-        let none = Partition { topic: "".into(), number: 0 };
-        metadata.column(&none, &Envelopes::default(), &[], &column.data_type).map_err(|_| {
-            let message = format!("the metadata '{key}' cannot be read as {}", column.data_type);
-            Diagnostic::new(code::TYPE_MISMATCH, message).advise(format!("the types are: {TYPES}"))
-        })?;
-        Ok(Some(metadata))
-    }
-
-    /// The column of some messages of a partition.
-    pub(super) fn column(
-        self,
-        partition: &Partition,
-        envelopes: &Envelopes,
-        rows: &[u32],
-        data_type: &DataType,
-    ) -> Result<ArrayRef, Diagnostic> {
-        let count = rows.len();
-        let rows = || rows.iter().map(|row| *row as usize);
-        let text =
-            |text: &str| Arc::new(StringViewArray::from_iter_values(std::iter::repeat_n(text, count))) as ArrayRef;
-        let natural: ArrayRef = match self {
-            Metadata::Topic => text(&partition.topic),
-            Metadata::Partition => Arc::new(Int32Array::from_value(partition.number, count)),
-            Metadata::Offset => Arc::new(Int64Array::from_iter_values(rows().map(|row| envelopes.offsets[row]))),
-            Metadata::LeaderEpoch => {
-                let epoch = |row: usize| envelopes.leader_epochs.get(row).copied().filter(|epoch| *epoch >= 0);
-                Arc::new(Int32Array::from_iter(rows().map(epoch)))
-            }
-            Metadata::Timestamp => {
-                let times = rows().map(|row| envelopes.timestamps[row].0.to_millis());
-                let times = TimestampMillisecondArray::from_iter(times);
-                // Without a zone a timestamp is cast by its digits, with one by its instant; both are UTC here.
-                match data_type {
-                    DataType::TimestampLtz(_) => Arc::new(times.with_timezone("UTC")),
-                    _ => Arc::new(times),
-                }
-            }
-            Metadata::TimestampType => {
-                let kind = |row: usize| match envelopes.timestamps[row].0 {
-                    Timestamp::NotAvailable => "NoTimestampType",
-                    Timestamp::CreateTime(_) => "CreateTime",
-                    Timestamp::LogAppendTime(_) => "LogAppendTime",
-                };
-                Arc::new(StringViewArray::from_iter_values(rows().map(kind)))
-            }
-            Metadata::Headers => return headers(rows().map(|row| envelopes.headers.get(row)), data_type),
-        };
-        let wanted = data_type.to_arrow();
-        if *natural.data_type() == wanted {
-            return Ok(natural);
+/// The column of some messages of a partition.
+pub(super) fn column(
+    key: &str,
+    partition: &Partition,
+    envelopes: &Envelopes,
+    rows: &[u32],
+    data_type: &DataType,
+) -> Result<ArrayRef, Diagnostic> {
+    let count = rows.len();
+    let rows = || rows.iter().map(|row| *row as usize);
+    let natural: ArrayRef = match key {
+        "topic" => Arc::new(StringViewArray::from_iter_values(std::iter::repeat_n(&partition.topic, count))),
+        "partition" => Arc::new(Int32Array::from_value(partition.number, count)),
+        "offset" => Arc::new(Int64Array::from_iter_values(rows().map(|row| envelopes.offsets[row]))),
+        "leader-epoch" => {
+            let epoch = |row: usize| envelopes.leader_epochs.get(row).copied().filter(|epoch| *epoch >= 0);
+            Arc::new(Int32Array::from_iter(rows().map(epoch)))
         }
-        arrow_cast::cast(&natural, &wanted)
-            .map_err(|e| Diagnostic::new(code::TYPE_MISMATCH, format!("metadata cannot be read as {data_type}: {e}")))
-    }
+        "timestamp" => {
+            let times = rows().map(|row| envelopes.timestamps[row].to_millis());
+            Arc::new(TimestampMillisecondArray::from_iter(times))
+        }
+        "timestamp-type" => {
+            let kind = |row: usize| match envelopes.timestamps[row] {
+                Timestamp::NotAvailable => "NoTimestampType",
+                Timestamp::CreateTime(_) => "CreateTime",
+                Timestamp::LogAppendTime(_) => "LogAppendTime",
+            };
+            Arc::new(StringViewArray::from_iter_values(rows().map(kind)))
+        }
+        _ => return headers(rows().map(|row| envelopes.headers.get(row)), data_type),
+    };
+    fit::metadata(&natural, data_type)
+        .map_err(|e| Diagnostic::new(code::TYPE_MISMATCH, format!("metadata cannot be read as {data_type}: {e}")))
 }
 
 fn headers<'a>(rows: impl Iterator<Item = Option<&'a Headers>>, data_type: &DataType) -> Result<ArrayRef, Diagnostic> {

@@ -13,6 +13,7 @@ mod discovery;
 mod fields;
 mod metadata;
 mod offsets;
+mod options;
 mod producer;
 mod properties;
 mod reader;
@@ -26,7 +27,6 @@ mod topics;
 mod transactions;
 
 use crate::connector::Connector;
-use crate::option_table::{OptionInfo, option};
 
 pub(crate) use fields::formats;
 
@@ -37,100 +37,10 @@ pub(crate) const CONNECTOR: Connector = Connector {
         Metadata columns: `topic` STRING, `partition` INT, `offset` BIGINT, `timestamp` TIMESTAMP_LTZ(3), \
         `timestamp-type` STRING, `leader-epoch` INT, `headers` MAP<STRING, BYTES>; a sink writes `timestamp` and `headers`. \
         How to use it: [how-to/kafka.md](how-to/kafka.md).",
-    options: OPTIONS,
-    takes_format: false,
+    options: options::OPTIONS,
     source: Some(source::open),
     sink: Some(sink::open),
     split_front: Some(source::split_front),
     is_bounded: offsets::is_bounded,
-    own_rate: None,
+    ..Connector::NEITHER
 };
-
-const OPTIONS: &[OptionInfo] = &[
-    option("topic", "", "Topic; a source may read several: `a;b`."),
-    option("topic-pattern", "", "A source reads all topics whose whole names match this regular expression."),
-    option("properties.bootstrap.servers", "", "Brokers to begin with: `host:port,host:port`."),
-    option("properties.group.id", "", "Consumer group in which offsets are committed and looked up."),
-    option(
-        "properties.*",
-        "",
-        "Properties of Kafka's clients, in librdkafka's names; those of Java are translated or refused with advice.",
-    ),
-    option("connect.timeout", "30 s", "How long brokers are tried to be reached when a query starts."),
-    option("format", "", "Format of the values: `json`, `csv`, `avro`, `avro-confluent`, `raw` or `debezium-json`."),
-    option(
-        "value.format",
-        "",
-        "The same; its options have the prefix `value.` then, such as `value.json.ignore-parse-errors`.",
-    ),
-    option("key.format", "", "Format of the keys; its options have the prefix `key.`."),
-    option("key.fields", "", "Columns that make the key: `a;b`."),
-    option("key.fields-prefix", "", "What the names of these columns begin with in the table, but not in the key."),
-    option("value.fields-include", "ALL", "Whether the value has the key's columns, too: `ALL` or `EXCEPT_KEY`."),
-    option(
-        "scan.startup.mode",
-        "group-offsets",
-        "Where reading starts: `earliest-offset`, `latest-offset`, `group-offsets`, `timestamp` or `specific-offsets`.",
-    ),
-    option(
-        "scan.startup.timestamp-millis",
-        "",
-        "For `timestamp`: the first message at or behind this time is the first.",
-    ),
-    option(
-        "scan.startup.specific-offsets",
-        "",
-        "For `specific-offsets`: `partition:0,offset:42;partition:1,offset:300`.",
-    ),
-    option(
-        "scan.bounded.mode",
-        "unbounded",
-        "Where reading ends: `unbounded`, `latest-offset`, `group-offsets`, `timestamp` or `specific-offsets`.",
-    ),
-    option(
-        "scan.bounded.timestamp-millis",
-        "",
-        "For `timestamp`: the first message at or behind this time is not read.",
-    ),
-    option(
-        "scan.bounded.specific-offsets",
-        "",
-        "For `specific-offsets`: the offsets of the first messages not to be read.",
-    ),
-    option(
-        "scan.topic-partition-discovery.interval",
-        "5 min",
-        "How often new partitions and topics are looked for; they are read from the earliest offset. `0 s`: never.",
-    ),
-    option(
-        "scan.dead-letter.topic",
-        "",
-        "Topic that bad messages are sent to, with what is wrong with them in headers.",
-    ),
-    option(
-        "scan.dead-letter.path",
-        "",
-        "File that bad messages are appended to: JSON lines with topic, partition, offset, error, and base64 of key and value.",
-    ),
-    option(
-        "sink.partitioner",
-        "default",
-        "`default`: by the key, as clients in Java do, else any; `fixed`: one partition; `round-robin`.",
-    ),
-    option(
-        "sink.delivery-guarantee",
-        "at-least-once",
-        "`none`, `at-least-once`, or `exactly-once`: transactions that are committed with checkpoints.",
-    ),
-    option(
-        "sink.transactional-id-prefix",
-        "millstream",
-        "What the transactional ids of an `exactly-once` sink begin with.",
-    ),
-    option(
-        "sink.token-topic",
-        "millstream-checkpoints",
-        "Compacted topic that says which checkpoint was committed last; it is created if there is none.",
-    ),
-    option("sink.parallelism", "", "Accepted; one client writes, whatever the number of workers."),
-];

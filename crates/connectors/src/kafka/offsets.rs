@@ -1,8 +1,10 @@
 //! Where reading starts and ends: `scan.startup.*` and `scan.bounded.*` as offsets of partitions.
 
-use super::client::{Cluster, place};
+use super::client::{Cluster, KafkaConsumer};
 use super::topics::Partition;
-use millstream_types::{Diagnostic, Options, Place, code};
+use crate::option_table::option_fault;
+use crate::text_chunk::whole;
+use millstream_types::{Diagnostic, Options, code};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::topic_partition_list::TopicPartitionList;
@@ -28,7 +30,7 @@ pub(super) struct TopicExtent {
     start: Mark,
     /// `None`: without end.
     end: Option<Mark>,
-    reset: Reset,
+    pub(super) reset: Reset,
 }
 
 /// `properties.auto.offset.reset`: where to read when there is no offset, or none that exists.
@@ -94,16 +96,11 @@ impl TopicExtent {
         let extent = TopicExtent { start, end, reset };
         let by_group = extent.start == Mark::Group || extent.end == Some(Mark::Group);
         if by_group && options.get("properties.group.id").is_none() {
-            return Err(Diagnostic::new(code::MISSING_OPTION, "offsets of a group are wanted, but no group is named")
-                .at(Place::Option("properties.group.id".into()))
-                .advise("set 'properties.group.id', or 'scan.startup.mode' = 'earliest-offset' or 'latest-offset'"));
+            let message = "offsets of a group are wanted, but no group is named";
+            let advice = "set 'properties.group.id', or 'scan.startup.mode' = 'earliest-offset' or 'latest-offset'";
+            return Err(option_fault(code::MISSING_OPTION, "properties.group.id", message, advice));
         }
         Ok(extent)
-    }
-
-    /// `properties.auto.offset.reset`
-    pub(super) fn reset(&self) -> Reset {
-        self.reset
     }
 
     /// Whether reading ends.
@@ -152,16 +149,14 @@ impl TopicExtent {
                 let topics = partitions.iter().any(|p| p.topic != partitions[0].topic);
                 if topics {
                     let message = "offsets of partitions are given, but there are several topics";
-                    return Err(Diagnostic::new(code::INVALID_OPTION, message)
-                        .at(Place::Option("topic".into()))
-                        .advise("read one topic, or start by 'timestamp'"));
+                    let advice = "read one topic, or start by 'timestamp'";
+                    return Err(option_fault(code::INVALID_OPTION, "topic", message, advice));
                 }
                 Ok(partitions.iter().map(offset).collect())
             }
             Mark::Timestamp(milliseconds) => {
-                let answers = asked(cluster, partitions, Offset::Offset(*milliseconds), |consumer, list, timeout| {
-                    consumer.offsets_for_times(list, timeout)
-                })?;
+                let at = Offset::Offset(*milliseconds);
+                let answers = asked(cluster, partitions, at, KafkaConsumer::offsets_for_times)?;
                 let behind = |(partition, at): (&Partition, Offset)| match at {
                     Offset::Offset(_) => Ok(at),
                     _ => latest(partition),
@@ -169,9 +164,7 @@ impl TopicExtent {
                 partitions.iter().zip(answers).map(behind).collect()
             }
             Mark::Group => {
-                let answers = asked(cluster, partitions, Offset::Invalid, |consumer, list, timeout| {
-                    consumer.committed_offsets(list, timeout)
-                })?;
+                let answers = asked(cluster, partitions, Offset::Invalid, KafkaConsumer::committed_offsets)?;
                 let or_reset = |(partition, at): (&Partition, Offset)| match (at, reset) {
                     (Offset::Offset(_), _) => Ok(at),
                     (_, Reset::Earliest) => Ok(Offset::Beginning),
@@ -187,7 +180,7 @@ impl TopicExtent {
 fn no_committed(partition: &Partition) -> Diagnostic {
     let message = format!("the group has committed no offset of {partition}");
     Diagnostic::new(code::READ_FAILED, message)
-        .at(place(&partition.to_string()))
+        .at(whole(&partition.to_string()))
         .advise("set 'properties.auto.offset.reset' to 'earliest' or 'latest', or another 'scan.startup.mode'")
 }
 
@@ -203,7 +196,7 @@ fn asked(
     cluster: &Cluster,
     partitions: &[Partition],
     offset: Offset,
-    question: impl Fn(&super::client::KafkaConsumer, TopicPartitionList, Duration) -> KafkaResult<TopicPartitionList>,
+    question: impl Fn(&KafkaConsumer, TopicPartitionList, Duration) -> KafkaResult<TopicPartitionList>,
 ) -> Result<Vec<Offset>, Diagnostic> {
     let mut list = TopicPartitionList::new();
     for partition in partitions {

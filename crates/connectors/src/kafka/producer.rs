@@ -1,7 +1,11 @@
 //! A producer whose deliveries are counted: it blocks while its queue is full, and knows when all is delivered.
 
-use super::client::{Trouble, create, place, reason};
+use super::client::{Trouble, create, reason};
+use super::options::CONNECT_TIMEOUT;
 use super::properties::default;
+use super::record::Record;
+use crate::locked;
+use crate::text_chunk::whole;
 use millstream_types::{Diagnostic, Options, code};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
@@ -9,7 +13,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _, ProducerContext, PurgeConfig, ThreadedProducer};
 use rdkafka::{ClientConfig, Message};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long one look for a change takes.
@@ -17,30 +21,9 @@ const MOMENT: Duration = Duration::from_millis(20);
 /// How long a topic is looked for that is not there: brokers may create it when they are asked for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A message to be sent.
-pub(super) struct Outgoing<'a> {
-    pub topic: &'a str,
-    /// `None`: by the key, or any.
-    pub partition: Option<i32>,
-    pub key: Option<&'a [u8]>,
-    pub value: Option<&'a [u8]>,
-    /// Milliseconds since the epoch; `None`: now.
-    pub timestamp: Option<i64>,
-    pub headers: Vec<(String, Option<Vec<u8>>)>,
-}
-
 /// See the file's description.
 pub(super) struct Producer {
-    client: ThreadedProducer<Listener>,
-    deliveries: Arc<Deliveries>,
-    trouble: Trouble,
-}
-
-/// What is on its way.
-#[derive(Default)]
-struct Deliveries {
-    state: Mutex<ProducerState>,
-    changed: Condvar,
+    pub(super) client: ThreadedProducer<Listener>,
 }
 
 #[derive(Default)]
@@ -52,9 +35,13 @@ struct ProducerState {
 }
 
 /// Is told of deliveries, by the client's thread.
+#[derive(Default)]
 pub(super) struct Listener {
-    deliveries: Arc<Deliveries>,
-    trouble: Trouble,
+    /// What is on its way.
+    state: Mutex<ProducerState>,
+    changed: Condvar,
+    /// What is wrong with the client.
+    pub(super) trouble: Trouble,
 }
 
 impl ClientContext for Listener {
@@ -71,14 +58,14 @@ impl ProducerContext for Listener {
     type DeliveryOpaque = ();
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-        let mut state = self.deliveries.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.state);
         state.pending -= 1;
         if let Err((error, message)) = result {
             let size = message.payload().map_or(0, <[u8]>::len) + message.key().map_or(0, <[u8]>::len);
             state.lost.get_or_insert_with(|| (error.clone(), message.topic().to_string(), size));
         }
         drop(state);
-        self.deliveries.changed.notify_all();
+        self.changed.notify_all();
     }
 }
 
@@ -94,14 +81,17 @@ impl Producer {
             // What is sent again after a failure is neither twice there nor in another order.
             default(&mut config, "enable.idempotence", "true");
         }
-        let (deliveries, trouble) = (Arc::new(Deliveries::default()), Trouble::default());
-        let listener = Listener { deliveries: deliveries.clone(), trouble: trouble.clone() };
-        Ok(Producer { client: create(&config, listener)?, deliveries, trouble })
+        Ok(Producer { client: create(&config, Listener::default())? })
+    }
+
+    /// What is known of the client.
+    pub(super) fn listener(&self) -> &Listener {
+        self.client.client().context()
     }
 
     /// The number of partitions of a topic; waits for brokers as long as the table's options say.
     pub(super) fn partitions(&self, topic: &str, options: &Options) -> Result<i32, Diagnostic> {
-        let timeout = options.duration("connect.timeout", Duration::from_secs(30))?;
+        let timeout = CONNECT_TIMEOUT.duration(options)?;
         let start = Instant::now();
         loop {
             let left = timeout.saturating_sub(start.elapsed());
@@ -114,7 +104,7 @@ impl Producer {
                         Some((count, None)) if count > 0 => return Ok(count as i32),
                         Some((_, Some(RDKafkaErrorCode::TopicAuthorizationFailed))) => {
                             let message = format!("the user may not write the topic '{topic}'");
-                            return Err(Diagnostic::new(code::WRITE_FAILED, message).at(place(topic)));
+                            return Err(Diagnostic::new(code::WRITE_FAILED, message).at(whole(topic)));
                         }
                         _ if start.elapsed() > PATIENCE.min(timeout) => return Err(super::topics::no_topic(topic)),
                         _ => None,
@@ -122,20 +112,21 @@ impl Producer {
                 }
                 Err(error) => Some(error),
             };
-            let refusal = self.trouble.last().is_some_and(|(code, _)| super::client::is_hopeless(code));
+            let refusal = self.listener().trouble.last().is_some_and(|(code, _)| super::client::is_hopeless(code));
             if let Some(error) = error.filter(|_| refusal || left.is_zero()) {
                 let servers = options.get("properties.bootstrap.servers").unwrap_or_default();
                 let what = format!("the partitions of the topic '{topic}'");
-                return Err(super::client::unreachable(&what, servers, error, &self.trouble));
+                return Err(super::client::unreachable(&what, servers, error, &self.listener().trouble));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// Hands a message to the client; waits while its queue is full. Fails if an earlier message was lost.
-    pub(super) fn send(&self, message: &Outgoing<'_>) -> Result<(), Diagnostic> {
-        let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(message.topic);
-        (record.partition, record.key, record.payload) = (message.partition, message.key, message.value);
+    /// Hands a message to the client; waits while its queue is full. Fails if an earlier message was lost. Without a `partition` the
+    /// message goes to that of its key, or any.
+    pub(super) fn send(&self, topic: &str, partition: Option<i32>, message: &Record<'_>) -> Result<(), Diagnostic> {
+        let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(topic);
+        (record.partition, record.key, record.payload) = (partition, message.key, message.value);
         record.timestamp = message.timestamp;
         if !message.headers.is_empty() {
             let headers = OwnedHeaders::new_with_capacity(message.headers.len());
@@ -154,7 +145,7 @@ impl Producer {
                 Err((error, record)) => {
                     let size = record.payload.map_or(0, <[u8]>::len) + record.key.map_or(0, <[u8]>::len);
                     self.state(|state| state.pending -= 1)?;
-                    return Err(self.lost(&error, message.topic, size));
+                    return Err(self.lost(&error, topic, size));
                 }
             }
             self.wait()?;
@@ -181,18 +172,8 @@ impl Producer {
         self.client.purge(PurgeConfig::default().queue().inflight());
     }
 
-    /// The client, for transactions.
-    pub(super) fn client(&self) -> &ThreadedProducer<Listener> {
-        &self.client
-    }
-
-    /// What is wrong with the client.
-    pub(super) fn trouble(&self) -> &Trouble {
-        &self.trouble
-    }
-
     fn state<T>(&self, look: impl FnOnce(&mut ProducerState) -> T) -> Result<T, Diagnostic> {
-        let mut state = self.deliveries.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = locked(&self.listener().state);
         match &state.lost {
             Some((error, topic, size)) => Err(self.lost(error, topic, *size)),
             None => Ok(look(&mut state)),
@@ -206,14 +187,14 @@ impl Producer {
 
     /// The error for a message that cannot be delivered.
     fn lost(&self, error: &KafkaError, topic: &str, size: usize) -> Diagnostic {
-        if self.is_fenced() { fenced() } else { lost(error, topic, size, &self.trouble) }
+        if self.is_fenced() { fenced() } else { lost(error, topic, size, &self.listener().trouble) }
     }
 
     /// Waits a moment for deliveries.
     fn wait(&self) -> Result<(), Diagnostic> {
-        let state = self.deliveries.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = locked(&self.listener().state);
         if state.pending > 0 && state.lost.is_none() {
-            drop(self.deliveries.changed.wait_timeout(state, MOMENT).unwrap_or_else(PoisonError::into_inner));
+            drop(self.listener().changed.wait_timeout(state, MOMENT).unwrap_or_else(PoisonError::into_inner));
             return Ok(());
         }
         drop(state);
@@ -244,7 +225,7 @@ fn lost(error: &KafkaError, topic: &str, size: usize, trouble: &Trouble) -> Diag
             "see the brokers' logs, and the user's rights",
         ),
     };
-    Diagnostic::new(code::WRITE_FAILED, message).at(place(topic)).advise(advice)
+    Diagnostic::new(code::WRITE_FAILED, message).at(whole(topic)).advise(advice)
 }
 
 /// Whether brokers listen to a younger producer of the same transactional id, or hold the transaction for dead.

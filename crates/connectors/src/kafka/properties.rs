@@ -1,6 +1,7 @@
 //! `properties.*`: the properties of Kafka's clients in Java, as far as librdkafka has the same, and librdkafka's own.
 
-use millstream_types::{Diagnostic, Options, Place, code};
+use crate::option_table::option_fault;
+use millstream_types::{Diagnostic, Options, code};
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
@@ -82,9 +83,7 @@ pub(super) fn client_config(options: &Options) -> Result<ClientConfig, Diagnosti
             Some(Translation::Ignored) => &mut config,
             Some(Translation::Refused(advice)) => {
                 let message = format!("the property '{name}' of Kafka's clients in Java cannot be used");
-                return Err(Diagnostic::new(code::INVALID_OPTION, message)
-                    .at(Place::Option(key.into()))
-                    .advise(*advice));
+                return Err(option_fault(code::INVALID_OPTION, key, message, *advice));
             }
         };
     }
@@ -130,12 +129,10 @@ fn jaas_value(text: &str, key: &str) -> Option<String> {
 }
 
 fn unknown_jaas(key: &str) -> Diagnostic {
-    Diagnostic::new(code::INVALID_OPTION, "the login module is not one of PLAIN or SCRAM with username and password")
-        .at(Place::Option(key.into()))
-        .advise(
-            "give 'properties.sasl.mechanism' with 'properties.sasl.username' and 'properties.sasl.password', or the \
-             properties of librdkafka for OAUTHBEARER ('properties.sasl.oauthbearer.…')",
-        )
+    let message = "the login module is not one of PLAIN or SCRAM with username and password";
+    let advice = "give 'properties.sasl.mechanism' with 'properties.sasl.username' and 'properties.sasl.password', or the \
+        properties of librdkafka for OAUTHBEARER ('properties.sasl.oauthbearer.…')";
+    option_fault(code::INVALID_OPTION, key, message, advice)
 }
 
 /// Sets a property unless the table's options have.
@@ -151,9 +148,8 @@ pub(super) fn refused(error: &KafkaError) -> Diagnostic {
         KafkaError::ClientConfig(_, description, key, value) => {
             let message =
                 format!("librdkafka does not take the property '{key}' with the value '{value}': {description}");
-            Diagnostic::new(code::INVALID_OPTION, message)
-                .at(Place::Option(format!("properties.{key}")))
-                .advise("see the list of properties of librdkafka (CONFIGURATION.md)")
+            let advice = "see the list of properties of librdkafka (CONFIGURATION.md)";
+            option_fault(code::INVALID_OPTION, &format!("properties.{key}"), message, advice)
         }
         error => Diagnostic::new(code::INVALID_OPTION, format!("no client of Kafka can be made: {error}"))
             .advise("see the table's options 'properties.*'"),

@@ -4,13 +4,14 @@
 //! size: so chunks grow with the rate by themselves. Brokers that go away are waited for: the client connects again and
 //! goes on where it was.
 
-use super::client::{KafkaConsumer, Trouble, create, is_refusal, place, reason};
+use super::client::{KafkaConsumer, Trouble, create, is_refusal, reason};
 use super::decode::KafkaChunk;
-use super::metadata::{Envelopes, Headers, Time};
+use super::metadata::{Envelopes, Headers};
 use super::offsets::{PartitionExtent, Reset};
 use super::source::SharedByReaders;
 use super::topics::Partition;
 use crate::messages::MessagesBuilder;
+use crate::text_chunk::whole;
 use crate::{CHUNK_BYTES, Chunk, Position, SplitReader};
 use millstream_types::{Diagnostic, code};
 use rdkafka::Message;
@@ -54,7 +55,6 @@ enum ReaderState {
 
 struct Reading {
     consumer: KafkaConsumer,
-    trouble: Trouble,
     partition: Arc<Partition>,
     start: Start,
 }
@@ -96,7 +96,7 @@ impl PartitionReader {
         match &mut self.state {
             ReaderState::Ended => {}
             ReaderState::Spare => {
-                if let Some(partition) = self.shared.found(patience)? {
+                if let Some(partition) = self.shared.discovery.claim(&self.shared.cluster, patience)? {
                     self.name = partition.to_string();
                     let start = Start { span: PartitionExtent::WHOLE, reset: self.shared.reset, is_resumed: false };
                     self.state = ReaderState::Chosen(Arc::new(partition), start);
@@ -182,16 +182,15 @@ impl Reading {
     /// Has the messages of a partition fetched.
     fn begin(shared: &SharedByReaders, partition: Arc<Partition>, start: Start) -> Result<Reading, Diagnostic> {
         let Start { span, reset, .. } = start;
-        let trouble = Trouble::default();
         let mut config = shared.config.clone();
         config.set("auto.offset.reset", reset.property());
         config.set("enable.partition.eof", if span.until.is_some() { "true" } else { "false" });
-        let consumer: KafkaConsumer = create(&config, trouble.clone())?;
+        let consumer: KafkaConsumer = create(&config, Trouble::default())?;
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(&partition.topic, partition.number, span.from)
             .and_then(|()| consumer.assign(&list))
             .map_err(|e| Diagnostic::bug(format!("{partition} cannot be assigned: {e}")))?;
-        Ok(Reading { consumer, trouble, partition, start })
+        Ok(Reading { consumer, partition, start })
     }
 
     /// Takes what is there, up to a full batch; whether that is the end.
@@ -246,13 +245,13 @@ impl Reading {
             // Offsets of the group are looked up and committed elsewhere, and only if they are wanted.
             E::GroupAuthorizationFailed => return Ok(()),
             code if is_refusal(code) || matches!(error, KafkaError::MessageConsumptionFatal(_)) => {
-                let message = format!("{name} cannot be read: {}", reason(error, &self.trouble));
+                let message = format!("{name} cannot be read: {}", reason(error, self.consumer.context()));
                 Diagnostic::new(code::READ_FAILED, message)
                     .advise("check the properties of the table and the user's rights")
             }
             _ => return Ok(()),
         };
-        Err(diagnostic.at(place(&name)))
+        Err(diagnostic.at(whole(&name)))
     }
 }
 
@@ -286,7 +285,7 @@ impl MessageBatch {
             self.envelopes.leader_epochs.push(leader_epoch(message));
         }
         self.envelopes.offsets.push(message.offset());
-        self.envelopes.timestamps.push(Time(message.timestamp()));
+        self.envelopes.timestamps.push(message.timestamp());
     }
 }
 

@@ -1,24 +1,15 @@
-//! Rows → messages, in one piece of bytes: before each record its time and the lengths of its parts.
-//!
-//! ```text
-//! time i64 | length of key, value and headers u32 | key | value | headers: (length u32 | name | length u32 | value)…
-//! ```
+//! Rows → messages, as columns of their parts: key, value, time and headers.
 
 use super::fields::{MessagePart, MessageParts};
-use crate::messages::{MessageEncoder, Messages};
-use crate::values::{ColumnView, Kind};
+use super::metadata::Headers;
+use crate::messages::MessageEncoder;
 use crate::{Encoded, Encoder, SinkRequest};
 use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampMillisecondType;
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, LargeBinaryArray, MapArray, TimestampMillisecondArray, new_null_array};
 use arrow_schema::{DataType as ArrowType, TimeUnit};
 use millstream_types::{DataType, Diagnostic, Schema, code};
 use std::collections::BTreeMap;
-
-/// The length of what is not there.
-const ABSENT: u32 = u32::MAX;
-/// The time of a message that has none of its own.
-const NO_TIME: i64 = i64::MIN;
+use std::sync::Arc;
 
 /// Encodes the rows of a table.
 pub(super) struct RecordEncoder {
@@ -26,7 +17,7 @@ pub(super) struct RecordEncoder {
     key: Option<PartEncoder>,
     /// Positions of the columns that are metadata.
     timestamp: Option<usize>,
-    headers: Option<(usize, DataType)>,
+    headers: Option<usize>,
 }
 
 /// An encoder, and the positions of its columns.
@@ -42,9 +33,7 @@ impl RecordEncoder {
             let data_type = &fields[*at].data_type;
             match (*key, data_type) {
                 ("timestamp", DataType::TimestampLtz(_) | DataType::Timestamp(_)) => timestamp = Some(*at),
-                ("headers", DataType::Map(name, value)) if name.is_string() && value.is_binary() => {
-                    headers = Some((*at, data_type.clone()));
-                }
+                ("headers", DataType::Map(name, value)) if name.is_string() && value.is_binary() => headers = Some(*at),
                 _ => {
                     let message = format!("the metadata '{key}' cannot be written as {data_type}");
                     return Err(Diagnostic::new(code::INVALID_TABLE, message).advise(
@@ -73,34 +62,19 @@ impl Encoder for RecordEncoder {
             let own: Vec<ArrayRef> = positions.iter().map(|at| columns[*at].clone()).collect();
             encoder.encode(&own, rows)
         };
-        let values = encode(&self.value)?;
-        let keys = self.key.as_ref().map(encode).transpose()?;
-        let times = self.timestamp.map(|at| milliseconds(&columns[at])).transpose()?;
-        let headers = self.headers.as_ref().map(|(at, data_type)| ColumnView::new(data_type, &columns[*at]));
-        let headers = headers.transpose()?;
-        let bytes = values.bytes_of_all() + keys.as_ref().map_or(0, Messages::bytes_of_all);
-        let mut data = Vec::with_capacity(bytes + 20 * rows);
-        let mut own_headers = Vec::new();
-        for row in 0..rows {
-            let time = times.as_ref().filter(|times| times.is_valid(row));
-            data.extend(
-                time.map_or(NO_TIME, |times| times.as_primitive::<TimestampMillisecondType>().value(row)).to_le_bytes(),
-            );
-            own_headers.clear();
-            headers.iter().for_each(|headers| write_headers(headers, row, &mut own_headers));
-            let parts = [keys.as_ref().and_then(|keys| keys.bytes(row)), values.bytes(row), Some(&own_headers[..])];
-            for part in parts {
-                data.extend(length_of(part)?.to_le_bytes());
-            }
-            parts.into_iter().flatten().for_each(|part| data.extend_from_slice(part));
-        }
-        Ok(Encoded::Bytes { data, rows })
+        let absent = |data_type| new_null_array(&data_type, rows);
+        let values = Arc::new(encode(&self.value)?.0);
+        let keys = match &self.key {
+            Some(key) => Arc::new(encode(key)?.0),
+            None => absent(ArrowType::LargeBinary),
+        };
+        let times = match self.timestamp {
+            Some(at) => milliseconds(&columns[at])?,
+            None => absent(ArrowType::Timestamp(TimeUnit::Millisecond, None)),
+        };
+        let headers = self.headers.map_or_else(|| absent(ArrowType::Null), |at| columns[at].clone());
+        Ok(Encoded::Columns { columns: vec![keys, values, times, headers], rows })
     }
-}
-
-fn length_of(part: Option<&[u8]>) -> Result<u32, Diagnostic> {
-    let length = part.map_or(Ok(ABSENT), |part| u32::try_from(part.len()));
-    length.map_err(|_| Diagnostic::new(code::OVERFLOW, "a message is larger than 4 GiB"))
 }
 
 /// A column of timestamps in milliseconds.
@@ -110,69 +84,38 @@ fn milliseconds(column: &ArrayRef) -> Result<ArrayRef, Diagnostic> {
         .map_err(|e| Diagnostic::bug(format!("timestamps have no milliseconds: {e}")))
 }
 
-fn write_headers(headers: &ColumnView<'_>, row: usize, out: &mut Vec<u8>) {
-    let Kind::Map(map, names, values) = &headers.kind else { return };
-    if headers.is_null(row) {
-        return;
-    }
-    let (Kind::String(names), Kind::Bytes(bytes)) = (&names.kind, &values.kind) else { return };
-    let offsets = map.value_offsets();
-    for entry in offsets[row] as usize..offsets[row + 1] as usize {
-        let value = (!values.is_null(entry)).then(|| bytes.value(entry));
-        for part in [Some(names.value(entry).as_bytes()), value] {
-            // What would not fit is found when the length of the whole is taken.
-            out.extend(part.map_or(ABSENT, |part| part.len() as u32).to_le_bytes());
-            out.extend_from_slice(part.unwrap_or_default());
-        }
-    }
-}
-
 /// A message to be.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     pub key: Option<&'a [u8]>,
     pub value: Option<&'a [u8]>,
-    /// Milliseconds since the epoch.
+    /// Milliseconds since the epoch; `None`: now.
     pub timestamp: Option<i64>,
-    pub headers: Vec<(String, Option<Vec<u8>>)>,
+    pub headers: Headers,
 }
 
 /// The records of a piece.
-pub(super) fn records(mut data: &[u8]) -> impl Iterator<Item = Record<'_>> {
-    std::iter::from_fn(move || {
-        let (time, rest) = data.split_first_chunk::<8>()?;
-        let mut lengths = [0; 3];
-        data = rest;
-        for length in &mut lengths {
-            *length = number(&mut data)?;
-        }
-        let [key, value, headers] = lengths.map(|length| part(&mut data, length));
-        let time = i64::from_le_bytes(*time);
-        let timestamp = (time != NO_TIME).then_some(time);
-        Some(Record { key, value, timestamp, headers: self::headers(headers.unwrap_or_default()) })
-    })
+pub(super) fn records(piece: &Encoded) -> Result<impl Iterator<Item = Record<'_>>, Diagnostic> {
+    let no_messages = || Diagnostic::bug("a topic got other columns than those of messages");
+    let Encoded::Columns { columns, rows } = piece else { return Err(no_messages()) };
+    let [keys, values, times, headers] = &columns[..] else { return Err(no_messages()) };
+    let (keys, values): (&LargeBinaryArray, &LargeBinaryArray) = (keys.as_binary(), values.as_binary());
+    let times: &TimestampMillisecondArray = times.as_primitive();
+    let headers = headers.as_map_opt();
+    Ok((0..*rows).map(move |row| Record {
+        key: keys.is_valid(row).then(|| keys.value(row)),
+        value: values.is_valid(row).then(|| values.value(row)),
+        timestamp: times.is_valid(row).then(|| times.value(row)),
+        headers: headers.map_or_else(Headers::new, |headers| headers_of(headers, row)),
+    }))
 }
 
-fn headers(mut data: &[u8]) -> Vec<(String, Option<Vec<u8>>)> {
-    let header = || {
-        let length = number(&mut data)?;
-        let name = part(&mut data, length)?;
-        let length = number(&mut data)?;
-        let value = part(&mut data, length).map(<[u8]>::to_vec);
-        Some((String::from_utf8_lossy(name).into_owned(), value))
-    };
-    std::iter::from_fn(header).collect()
-}
-
-fn number(data: &mut &[u8]) -> Option<u32> {
-    let (number, rest) = data.split_first_chunk::<4>()?;
-    *data = rest;
-    Some(u32::from_le_bytes(*number))
-}
-
-/// The next bytes; `None` if they are absent.
-fn part<'a>(data: &mut &'a [u8], length: u32) -> Option<&'a [u8]> {
-    let (part, rest) = data.split_at_checked(length as usize).filter(|_| length != ABSENT)?;
-    *data = rest;
-    Some(part)
+fn headers_of(headers: &MapArray, row: usize) -> Headers {
+    if headers.is_null(row) {
+        return Headers::new();
+    }
+    let (names, values) = (headers.keys().as_string_view(), headers.values().as_binary_view());
+    let entries = headers.value_offsets()[row] as usize..headers.value_offsets()[row + 1] as usize;
+    let value = |entry| values.is_valid(entry).then(|| values.value(entry).to_vec());
+    entries.map(|entry| (names.value(entry).to_string(), value(entry))).collect()
 }

@@ -1,10 +1,11 @@
 //! The sink: rows are produced as messages, by one client.
 
-use super::producer::{Outgoing, Producer};
+use super::options::{GUARANTEE, PARTITIONER};
+use super::producer::Producer;
 use super::properties::client_config;
-use super::record::{Record, RecordEncoder, records};
+use super::record::{RecordEncoder, records};
 use super::transactions::TransactionalSink;
-use crate::{Commit, Encoded, Encoder, Sink, SinkRequest};
+use crate::{Encoded, Encoder, Sink, SinkRequest};
 use millstream_types::{Diagnostic, Options};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,10 +21,7 @@ pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
         return Err(options.invalid("topic", "one topic, as a sink needs it"));
     }
     let config = client_config(options)?;
-    let guarantee = options.get("sink.delivery-guarantee").unwrap_or("at-least-once");
-    if !matches!(guarantee, "none" | "at-least-once" | "exactly-once") {
-        return Err(options.invalid("sink.delivery-guarantee", "none, at-least-once or exactly-once"));
-    }
+    let guarantee = GUARANTEE.choice(options, &["none", "at-least-once", "exactly-once"].map(|name| (name, name)))?;
     let mut route = Route::of(options, topic)?;
     let encoder: Arc<dyn Encoder> = Arc::new(RecordEncoder::open(request)?);
     let producer = Producer::open(&config)?;
@@ -31,7 +29,7 @@ pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     if guarantee == "exactly-once" {
         return Ok(Box::new(TransactionalSink::open(options, config, route, encoder)?));
     }
-    Ok(Box::new(PlainSink { producer, route, encoder, is_lossy: guarantee == "none", options: options.clone() }))
+    Ok(Box::new(PlainSink { producer, route, encoder, is_lossy: guarantee == "none" }))
 }
 
 /// Where messages go.
@@ -41,8 +39,10 @@ pub(super) struct Route {
     /// Partitions of the topic.
     count: i32,
     counted: Instant,
+    options: Options,
 }
 
+#[derive(Clone)]
 enum Partitioner {
     /// By the key, or any: the client decides.
     Client,
@@ -54,13 +54,13 @@ enum Partitioner {
 
 impl Route {
     fn of(options: &Options, topic: String) -> Result<Route, Diagnostic> {
-        let partitioner = match options.get("sink.partitioner") {
-            None | Some("default") => Partitioner::Client,
-            Some("fixed") => Partitioner::Fixed,
-            Some("round-robin") => Partitioner::RoundRobin(0),
-            Some(_) => return Err(options.invalid("sink.partitioner", "default, fixed or round-robin")),
-        };
-        Ok(Route { topic, partitioner, count: 1, counted: Instant::now() })
+        let all = [
+            ("default", Partitioner::Client),
+            ("fixed", Partitioner::Fixed),
+            ("round-robin", Partitioner::RoundRobin(0)),
+        ];
+        let partitioner = PARTITIONER.choice(options, &all)?;
+        Ok(Route { topic, partitioner, count: 1, counted: Instant::now(), options: options.clone() })
     }
 
     fn partition(&mut self) -> Option<i32> {
@@ -76,15 +76,14 @@ impl Route {
     }
 
     /// Sends the records of a piece.
-    pub(super) fn send(&mut self, piece: Encoded, producer: &Producer, options: &Options) -> Result<(), Diagnostic> {
-        let Encoded::Bytes { data, .. } = piece else { return Err(Diagnostic::bug("a topic got columns")) };
+    pub(super) fn send(&mut self, piece: Encoded, producer: &Producer) -> Result<(), Diagnostic> {
         if matches!(self.partitioner, Partitioner::RoundRobin(_)) && self.counted.elapsed() > REFRESH {
-            self.count = producer.partitions(&self.topic, options)?;
+            self.count = producer.partitions(&self.topic, &self.options)?;
             self.counted = Instant::now();
         }
-        for Record { key, value, timestamp, headers } in records(&data) {
+        for record in records(&piece)? {
             let partition = self.partition();
-            producer.send(&Outgoing { topic: &self.topic, partition, key, value, timestamp, headers })?;
+            producer.send(&self.topic, partition, &record)?;
         }
         Ok(())
     }
@@ -97,7 +96,6 @@ struct PlainSink {
     encoder: Arc<dyn Encoder>,
     /// Whether nobody waits for deliveries before the end.
     is_lossy: bool,
-    options: Options,
 }
 
 impl Sink for PlainSink {
@@ -106,7 +104,7 @@ impl Sink for PlainSink {
     }
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
-        self.route.send(piece, &self.producer, &self.options)
+        self.route.send(piece, &self.producer)
     }
 
     fn flush(&mut self) -> Result<(), Diagnostic> {
@@ -115,10 +113,5 @@ impl Sink for PlainSink {
 
     fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
         self.producer.flush()
-    }
-
-    fn cut(&mut self, _: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {
-        self.flush()?;
-        Ok(None)
     }
 }

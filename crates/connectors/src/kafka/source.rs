@@ -5,9 +5,10 @@ use super::client::Cluster;
 use super::decode::{KafkaChunk, KafkaDecoder};
 use super::discovery::Discovery;
 use super::offsets::{Reset, TopicExtent};
+use super::options::DISCOVERY;
 use super::properties::{client_config, default};
 use super::reader::{PartitionReader, Wants};
-use super::topics::{Partition, Topics};
+use super::topics::Topics;
 use crate::{Acknowledger, Chunk, Decoder, Position, Source, SourceRequest, SplitReader};
 use millstream_types::{Diagnostic, Options};
 use rdkafka::ClientConfig;
@@ -65,15 +66,8 @@ pub(super) struct SharedByReaders {
     pub(super) wants: Wants,
     pub(super) reset: Reset,
     pub(super) commits: Commits,
-    cluster: Arc<Cluster>,
-    discovery: Discovery,
-}
-
-impl SharedByReaders {
-    /// A partition that was found since the start; waits for a while.
-    pub(super) fn found(&self, patience: Duration) -> Result<Option<Partition>, Diagnostic> {
-        self.discovery.claim(&self.cluster, patience)
-    }
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) discovery: Discovery,
 }
 
 impl Source for KafkaSource {
@@ -84,7 +78,7 @@ impl Source for KafkaSource {
         let partitions = topics.partitions(&cluster)?;
         let spans = self.extent.spans(&cluster, &partitions)?;
 
-        let interval = options.duration("scan.topic-partition-discovery.interval", Duration::from_secs(300))?;
+        let interval = DISCOVERY.duration(options)?;
         let interval = (!interval.is_zero() && !self.extent.is_bounded()).then_some(interval);
         let spares = if interval.is_some() { partitions.len().max(SPARES) } else { 0 };
         let discovery = Discovery::new(topics, interval, &partitions, spares);
@@ -92,7 +86,7 @@ impl Source for KafkaSource {
         let read_ahead = (READ_AHEAD_KB / partitions.len().max(1)).max(LEAST_READ_AHEAD_KB);
         default(&mut config, "queued.max.messages.kbytes", &read_ahead.to_string());
         let commits = Commits::new(cluster.clone(), commit_interval(options)?);
-        let (wants, reset) = (self.wants, self.extent.reset());
+        let (wants, reset) = (self.wants, self.extent.reset);
         let shared = Arc::new(SharedByReaders { config, wants, reset, commits, cluster, discovery });
         self.shared = Some(shared.clone());
 
@@ -133,7 +127,7 @@ fn commit_interval(options: &Options) -> Result<Option<Duration>, Diagnostic> {
 }
 
 /// Cuts about the first `rows` messages off a chunk, for sources with a limited rate.
-pub(super) fn split_front(_: &Options, chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
+pub(super) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<(Chunk, u64)> {
     let rest = chunk.payload.downcast_mut::<KafkaChunk>()?;
     let front = rest.split_front(usize::try_from(rows).unwrap_or(usize::MAX))?;
     let count = front.values.len() as u64;

@@ -3,8 +3,11 @@
 //! A token is a message within the transaction of the checkpoint's span: its key names the job and the sink, its value is
 //! the number of the checkpoint. So it is seen if, and only if, the rows of the span are. The topic is compacted.
 
-use super::client::{Cluster, Trouble, create, place};
-use super::producer::Outgoing;
+use super::client::{Cluster, Trouble, create};
+use super::options::TOKEN_TOPIC;
+use super::producer::Producer;
+use super::record::Record;
+use crate::text_chunk::whole;
 use millstream_types::{Diagnostic, Options, code};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::consumer::Consumer;
@@ -13,13 +16,15 @@ use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::{ClientConfig, Message, Offset};
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long reading the topic may take without any message.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long one look for an answer takes.
+const MOMENT: Duration = Duration::from_millis(10);
 
 /// The token topic of a sink, and the key of its tokens.
 #[derive(Clone)]
@@ -33,23 +38,24 @@ pub(super) struct Tokens {
 impl Tokens {
     /// The tokens of the sink that `key` names.
     pub(super) fn new(options: &Options, config: &ClientConfig, key: String) -> Tokens {
-        let topic = options.get("sink.token-topic").unwrap_or("millstream-checkpoints").to_string();
+        let topic = TOKEN_TOPIC.text(options).to_string();
         let mut config = config.clone();
         config.remove("transactional.id");
         Tokens { topic, key, config, options: options.clone() }
     }
 
-    /// The message with a token; `None` takes tokens back.
-    pub(super) fn message<'a>(&'a self, checkpoint: Option<&'a str>) -> Outgoing<'a> {
-        let (key, value) = (Some(self.key.as_bytes()), checkpoint.map(str::as_bytes));
-        Outgoing { topic: &self.topic, partition: None, key, value, timestamp: None, headers: Vec::new() }
+    /// Sends a token; `None` takes tokens back.
+    pub(super) fn send(&self, producer: &Producer, checkpoint: Option<u64>) -> Result<(), Diagnostic> {
+        let value = checkpoint.map(|checkpoint| checkpoint.to_string());
+        let (key, value) = (Some(self.key.as_bytes()), value.as_deref().map(str::as_bytes));
+        producer.send(&self.topic, None, &Record { key, value, ..Record::default() })
     }
 
     /// Creates the topic unless it is there.
     pub(super) fn create_topic(&self) -> Result<(), Diagnostic> {
         let failed = |what: String| {
             Diagnostic::new(code::WRITE_FAILED, format!("the topic '{}' cannot be created: {what}", self.topic))
-                .at(place(&self.topic))
+                .at(whole(&self.topic))
                 .advise("create it: kafka-topics.sh --create --topic … --partitions 1 --config cleanup.policy=compact")
         };
         let cluster = Cluster::open(&self.options, &self.config)?;
@@ -91,7 +97,7 @@ impl Tokens {
         }
         let failed = |what: &str| {
             Diagnostic::new(code::READ_FAILED, format!("the topic '{}' cannot be read: {what}", self.topic))
-                .at(place(&self.topic))
+                .at(whole(&self.topic))
         };
         cluster.consumer.assign(&list).map_err(|e| failed(&e.to_string()))?;
         let (mut last, mut open, mut heard) = (None, partitions.len(), Instant::now());
@@ -118,19 +124,11 @@ impl Tokens {
 
 /// Waits for an answer of the client, which comes from a thread of its own.
 fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Arc::new(Unpark(thread::current())).into();
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
+    let (mut future, mut context) = (pin!(future), Context::from_waker(Waker::noop()));
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(answer) => return answer,
-            Poll::Pending => thread::park(),
+            Poll::Pending => thread::sleep(MOMENT),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Which topics and partitions a table reads.
 
-use super::client::{Cluster, place};
-use millstream_types::{Diagnostic, Options, Place, code};
+use super::client::{Cluster, KafkaConsumer};
+use crate::option_table::both_given;
+use crate::text_chunk::whole;
+use millstream_types::{Diagnostic, Options, code};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::metadata::Metadata;
 use regex::Regex;
 use std::fmt;
 use std::sync::Arc;
@@ -43,9 +44,7 @@ impl Topics {
     pub(super) fn of(options: &Options) -> Result<Topics, Diagnostic> {
         match (options.get("topic"), options.get("topic-pattern")) {
             (Some(_), Some(_)) => {
-                Err(Diagnostic::new(code::INVALID_OPTION, "there are both a topic and a topic-pattern")
-                    .at(Place::Option("topic-pattern".into()))
-                    .advise("give one of 'topic' and 'topic-pattern'"))
+                Err(both_given("there are both a topic and a topic-pattern", "topic", "topic-pattern"))
             }
             (None, Some(pattern)) => {
                 let whole = Regex::new(&format!("^(?:{pattern})$"));
@@ -56,10 +55,9 @@ impl Topics {
                 let list = options.require("topic")?.split(';').map(|name| name.trim().to_string());
                 let list: Vec<String> = list.filter(|name| !name.is_empty()).collect();
                 if list.is_empty() {
-                    Err(options.invalid("topic", "a topic or a list of them"))
-                } else {
-                    Ok(Topics::Listed(list))
+                    return Err(options.invalid("topic", "a topic or a list of them"));
                 }
+                Ok(Topics::Listed(list))
             }
         }
     }
@@ -68,10 +66,8 @@ impl Topics {
     pub(super) fn partitions(&self, cluster: &Cluster) -> Result<Vec<Partition>, Diagnostic> {
         let start = Instant::now();
         let mut partitions = match self {
-            Topics::Matching(pattern) => {
-                let metadata =
-                    cluster.ask("the list of topics", |consumer, timeout| consumer.fetch_metadata(None, timeout))?;
-                matching(&metadata, pattern)
+            Topics::Matching(_) => {
+                cluster.ask("the list of topics", |consumer, timeout| self.glance(consumer, timeout))?
             }
             Topics::Listed(names) => {
                 let mut partitions = Vec::new();
@@ -87,25 +83,24 @@ impl Topics {
     }
 
     /// The partitions that the brokers know now, if they answer in time.
-    pub(super) fn glance(&self, cluster: &Cluster, timeout: Duration) -> Result<Vec<Partition>, KafkaError> {
+    pub(super) fn glance(&self, consumer: &KafkaConsumer, timeout: Duration) -> Result<Vec<Partition>, KafkaError> {
         match self {
-            Topics::Matching(pattern) => Ok(matching(&cluster.consumer.fetch_metadata(None, timeout)?, pattern)),
+            Topics::Matching(pattern) => {
+                let metadata = consumer.fetch_metadata(None, timeout)?;
+                // Topics of the brokers themselves are no data.
+                let is_wanted = |name: &str| !name.starts_with("__") && pattern.is_match(name);
+                Ok(metadata.topics().iter().filter(|topic| is_wanted(topic.name())).flat_map(partitions_of).collect())
+            }
             Topics::Listed(names) => {
                 let mut partitions = Vec::new();
                 for name in names {
-                    let metadata = cluster.consumer.fetch_metadata(Some(name), timeout)?;
+                    let metadata = consumer.fetch_metadata(Some(name), timeout)?;
                     partitions.extend(metadata.topics().iter().filter(|t| t.error().is_none()).flat_map(partitions_of));
                 }
                 Ok(partitions)
             }
         }
     }
-}
-
-fn matching(metadata: &Metadata, pattern: &Regex) -> Vec<Partition> {
-    // Topics of the brokers themselves are no data.
-    let topics = metadata.topics().iter().filter(|t| !t.name().starts_with("__") && pattern.is_match(t.name()));
-    topics.flat_map(partitions_of).collect()
 }
 
 fn partitions_of(topic: &rdkafka::metadata::MetadataTopic) -> Vec<Partition> {
@@ -123,7 +118,7 @@ fn of_topic(cluster: &Cluster, name: &str, start: Instant) -> Result<Vec<Partiti
             (Some(topic), None) if !topic.partitions().is_empty() => return Ok(partitions_of(topic)),
             (_, Some(RDKafkaErrorCode::TopicAuthorizationFailed)) => {
                 let message = format!("the user may not read the topic '{name}'");
-                return Err(Diagnostic::new(code::READ_FAILED, message).at(place(name)));
+                return Err(Diagnostic::new(code::READ_FAILED, message).at(whole(name)));
             }
             (_, Some(RDKafkaErrorCode::InvalidTopic)) => return Err(no_topic(name)),
             _ if start.elapsed() > PATIENCE => return Err(no_topic(name)),
@@ -135,6 +130,6 @@ fn of_topic(cluster: &Cluster, name: &str, start: Instant) -> Result<Vec<Partiti
 /// The error for a topic that does not exist.
 pub(super) fn no_topic(name: &str) -> Diagnostic {
     Diagnostic::new(code::READ_FAILED, format!("there is no topic '{name}'"))
-        .at(place(name))
+        .at(whole(name))
         .advise("check the option 'topic', or create it: kafka-topics.sh --create --topic …")
 }

@@ -11,18 +11,21 @@
 //! cannot be committed at once, and a crash between them could be neither undone nor made good. Each sink ends its part of the
 //! span where the cut comes by; the transaction is complete when all have, and whichever [`Commit`] comes first commits it.
 
-use super::client::{place, reason};
+use super::client::reason;
+use super::options::{CONNECT_TIMEOUT, GUARANTEE, ID_PREFIX};
 use super::producer::{Producer, fenced, is_fenced};
 use super::sink::Route;
 use super::tokens::Tokens;
-use crate::{Commit, Committed, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob};
-use millstream_types::{Diagnostic, Options, Place, code};
+use crate::option_table::option_fault;
+use crate::text_chunk::whole;
+use crate::{Commit, Committed, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, locked};
+use millstream_types::{Diagnostic, Options, code};
 use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::Producer as _;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long one call of the client may take; it is made again while there is hope.
@@ -132,11 +135,11 @@ impl TransactionalSink {
     }
 
     fn take_over(&self, job: &SinkJob) -> Result<Job, Diagnostic> {
-        let prefix = self.options.get("sink.transactional-id-prefix").unwrap_or("millstream");
+        let prefix = ID_PREFIX.text(&self.options);
         let name = format!("{prefix}-{}-{}", job.job, job.sink);
         let tokens = Tokens::new(&self.options, &self.config, format!("{prefix}/{}/{}", job.job, job.sink));
         tokens.create_topic()?;
-        let patience = self.options.duration("connect.timeout", Duration::from_secs(30))?.max(Duration::from_secs(30));
+        let patience = CONNECT_TIMEOUT.duration(&self.options)?.max(Duration::from_secs(30));
         let turn = |number: usize| {
             let mut config = self.config.clone();
             config.set("transactional.id", format!("{name}-{number}"));
@@ -151,10 +154,9 @@ impl TransactionalSink {
         self.job.clone().ok_or_else(|| {
             let message =
                 "rows are to be written exactly once, but there are no checkpoints, with which they are committed";
-            Diagnostic::new(code::INVALID_OPTION, message).at(Place::Option("sink.delivery-guarantee".into())).advise(
-                "set 'execution.checkpointing.interval' and give a state directory, or set 'sink.delivery-guarantee' = \
-                 'at-least-once'",
-            )
+            let advice = "set 'execution.checkpointing.interval' and give a state directory, or set 'sink.delivery-guarantee' = \
+                'at-least-once'";
+            option_fault(code::INVALID_OPTION, GUARANTEE.key, message, advice)
         })
     }
 }
@@ -173,7 +175,7 @@ impl Sink for TransactionalSink {
             current.begin(self.timeout)?;
             self.has_written = true;
         }
-        self.route.send(piece, &current.producer, &self.options)
+        self.route.send(piece, &current.producer)
     }
 
     /// Nothing can be seen before the commit.
@@ -214,7 +216,7 @@ impl Sink for TransactionalSink {
             // A job of this name has been there before; its tokens must not count for this one.
             let first = &joined.turns[0];
             first.begin(self.timeout)?;
-            first.producer.send(&joined.tokens.message(None))?;
+            joined.tokens.send(&first.producer, None)?;
             first.commit(self.timeout)?;
             *last = None;
             return Ok(());
@@ -224,7 +226,7 @@ impl Sink for TransactionalSink {
             "the sink has committed checkpoint {last} last, so the job cannot go on from checkpoint {}",
             wanted.or(job.resumes).unwrap_or_default()
         );
-        Err(Diagnostic::new(code::NOT_RECOVERABLE, message).at(place(&self.route.topic)).advise(
+        Err(Diagnostic::new(code::NOT_RECOVERABLE, message).at(whole(&self.route.topic)).advise(
             "recover from the checkpoint that was committed, or start the job anew with another state directory",
         ))
     }
@@ -240,16 +242,12 @@ impl Sink for TransactionalSink {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Drop for Job {
     /// What was not cut will not be committed; readers need not wait for the transaction's timeout to know.
     fn drop(&mut self) {
         for turn in self.turns.iter().filter(|turn| turn.phase() == Phase::Open) {
             turn.producer.purge();
-            _ = turn.producer.client().abort_transaction(ATTEMPT);
+            _ = turn.producer.client.abort_transaction(ATTEMPT);
         }
     }
 }
@@ -269,8 +267,7 @@ impl Commit for Transaction {
         turn.producer.flush()?;
         let before = locked(&turn.state).prepared.replace(self.checkpoint);
         if before != Some(self.checkpoint) {
-            let token = self.checkpoint.to_string();
-            turn.producer.send(&self.job.tokens.message(Some(&token)))?;
+            self.job.tokens.send(&turn.producer, Some(self.checkpoint))?;
             turn.producer.flush()?;
         }
         Ok(json!({ "checkpoint": self.checkpoint }))
@@ -295,18 +292,13 @@ impl Transactional {
     /// Makes the producer and takes over its id.
     fn open(config: &ClientConfig, patience: Duration) -> Result<Transactional, Diagnostic> {
         let producer = Producer::open(config)?;
-        retried(&producer, patience, "transactions cannot be begun", || producer.client().init_transactions(ATTEMPT))?;
+        retried(&producer, patience, "transactions cannot be begun", || producer.client.init_transactions(ATTEMPT))?;
         let state = TransactionState { phase: Phase::Idle, ended: 0, prepared: None, committed: None };
         Ok(Transactional { producer, state: Mutex::new(state), changed: Condvar::new() })
     }
 
     fn phase(&self) -> Phase {
         locked(&self.state).phase
-    }
-
-    fn enter(&self, phase: Phase) {
-        locked(&self.state).phase = phase;
-        self.changed.notify_all();
     }
 
     /// One of so many sinks writes no more rows to the open transaction; the last one completes it.
@@ -333,7 +325,7 @@ impl Transactional {
                 }
             }
         }
-        let begun = self.producer.client().begin_transaction();
+        let begun = self.producer.client.begin_transaction();
         begun.map_err(|error| failed(&error, &self.producer, "a transaction cannot be begun"))?;
         state.phase = Phase::Open;
         Ok(())
@@ -344,10 +336,11 @@ impl Transactional {
         let flushed = self.producer.flush();
         let committed = flushed.and_then(|()| {
             retried(&self.producer, timeout, "a transaction cannot be committed", || {
-                self.producer.client().commit_transaction(ATTEMPT)
+                self.producer.client.commit_transaction(ATTEMPT)
             })
         });
-        self.enter(if committed.is_ok() { Phase::Idle } else { Phase::Failed });
+        locked(&self.state).phase = if committed.is_ok() { Phase::Idle } else { Phase::Failed };
+        self.changed.notify_all();
         committed
     }
 }
@@ -388,7 +381,7 @@ fn failed(error: &KafkaError, producer: &Producer, what: &str) -> Diagnostic {
     }
     let text = match error {
         KafkaError::Transaction(error) => error.to_string(),
-        error => reason(error, producer.trouble()),
+        error => reason(error, &producer.listener().trouble),
     };
     Diagnostic::new(code::WRITE_FAILED, format!("{what}: {text}")).advise(match code {
         RDKafkaErrorCode::InvalidTransactionTimeout => {

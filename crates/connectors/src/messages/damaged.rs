@@ -90,10 +90,10 @@ struct Sample {
 }
 
 fn samples() -> Vec<Sample> {
-    let json = FORMATS.iter().find(|format| format.name() == "json").and_then(|format| format.messages()).unwrap();
+    let json = FORMATS.iter().find(|format| format.name == "json").and_then(|format| format.messages.as_ref()).unwrap();
     let mut samples = Vec::new();
     for format in FORMATS {
-        let (name, Some(of_messages)) = (format.name(), format.messages()) else { continue };
+        let (name, Some(of_messages)) = (format.name, &format.messages) else { continue };
         // Records of fixed lengths have no NULL, and schemas of a registry need one: those have tests of their own.
         if ["row", "avro-confluent"].contains(&name) {
             continue;

@@ -6,32 +6,32 @@ mod read;
 mod tests;
 mod write;
 
-use crate::option_table::{OptionInfo, option};
-use crate::{Chunk, ColumnEncoder, Encoder, SinkRequest};
+use crate::format::Format;
+use crate::option_table::option_list;
+use crate::{ColumnEncoder, Encoder, SinkRequest};
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
-pub(crate) use read::{ParquetSource, split_front};
+pub(crate) use read::{open, split_front};
 pub(crate) use write::ParquetWriter;
 
-/// For the documentation.
-pub(crate) const SUMMARY: &str = "Apache Parquet. Columns are found by name; one that a file does not have is NULL.";
+/// The format's entry in the table of all formats.
+pub(crate) const FORMAT: Format = Format {
+    name: "parquet",
+    summary: "Apache Parquet. Columns are found by name; one that a file does not have is NULL.",
+    options: OPTIONS,
+    extension: Some("parquet"),
+    ..Format::NONE
+};
 
-/// The format's options.
-pub(crate) const OPTIONS: &[OptionInfo] = &[
-    option(
-        "parquet.compression",
-        "SNAPPY",
-        "Compression of a sink's pages: `SNAPPY`, `ZSTD`, `GZIP` or `UNCOMPRESSED`.",
-    ),
-    option("parquet.block.size", "128MB", "Size at which a sink ends a row group."),
-];
+option_list! {
+    OPTIONS;
+    COMPRESSION = "parquet.compression", "SNAPPY", "Compression of a sink's pages: `SNAPPY`, `ZSTD`, `GZIP` or `UNCOMPRESSED`.";
+    ROW_GROUP_BYTES = "parquet.block.size", "128MB", "Size at which a sink ends a row group.";
+}
 
 /// The encoder of a sink: columns stay columns.
 pub(crate) fn encoder(request: &SinkRequest) -> Result<Arc<dyn Encoder>, Diagnostic> {
     write::properties(&request.options)?;
     Ok(Arc::new(ColumnEncoder))
 }
-
-/// What is left of a chunk after its first rows were cut off.
-type Parts = Option<(Chunk, u64)>;

@@ -1,20 +1,19 @@
 //! The source of Parquet files: a split per file, a chunk per row group or part of one, decoded by workers.
 
-use super::Parts;
 use super::late::{policy, selection};
+use crate::connector::ReadySource;
 use crate::filesystem::{Extent, FileWitness, check_metadata, input_changed, insert_metadata, read_error};
 use crate::fit::{self, Wanted, guarded};
+use crate::option_table::option_fault;
 use crate::survivors::Survivors;
 use crate::text_chunk::FileInfo;
-use crate::{
-    Chunk, ColumnRequest, Decoded, Decoder, HeadFilter, Position, Source, SourceRequest, SplitReader, Witness,
-};
+use crate::{Chunk, ColumnRequest, Decoded, Decoder, HeadFilter, Position, SourceRequest, SplitReader, Witness};
 use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use ::parquet::file::reader::{ChunkReader, Length};
-use arrow_array::RecordBatch;
+use arrow_array::{RecordBatch, RecordBatchReader as _};
 use millstream_types::{Diagnostic, Place, code};
 use serde_json::Value;
 use std::fs::File;
@@ -28,13 +27,6 @@ const ROWS: usize = 64 << 10;
 /// Fewer rows make decoding wasteful, because each chunk decodes its row group from the start of a page.
 const FEWEST_ROWS: usize = 1024;
 
-/// Parquet files.
-pub(crate) struct ParquetSource {
-    files: Vec<(PathBuf, FileInfo)>,
-    plan: Arc<Plan>,
-    rows: usize,
-}
-
 pub(super) struct Plan {
     /// The columns that come from files.
     pub(super) columns: Vec<Wanted>,
@@ -42,56 +34,34 @@ pub(super) struct Plan {
     pub(super) requests: Vec<ColumnRequest>,
 }
 
-impl ParquetSource {
-    /// Opens the table; `None` instead of a path is standard input.
-    pub(crate) fn open(
-        request: &SourceRequest,
-        files: Vec<(Option<PathBuf>, FileInfo)>,
-    ) -> Result<ParquetSource, Diagnostic> {
-        check_metadata(&request.columns)?;
-        let seekable = files.into_iter().map(|(path, info)| match path {
-            Some(path) => Ok((path, info)),
-            None => Err(Diagnostic::new(code::INVALID_OPTION, "a Parquet file cannot be read from standard input")
-                .at(Place::Option("path".into()))
-                .advise("give the path of a file")),
-        });
-        let rows = if request.buffer_rows == 0 { ROWS } else { request.buffer_rows.max(FEWEST_ROWS) };
-        let plan = Arc::new(Plan { columns: Wanted::of(request)?, requests: request.columns.clone() });
-        Ok(ParquetSource { files: seekable.collect::<Result<_, _>>()?, plan, rows })
-    }
-}
-
-impl Source for ParquetSource {
-    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
-        let reader = |(path, info): (PathBuf, FileInfo)| {
-            let (plan, info) = (self.plan.clone(), Arc::new(info));
-            Box::new(FileReader {
-                witness: FileWitness::new(path.clone(), Extent::Whole),
-                path,
-                info,
-                plan,
-                rows: self.rows,
-                open: None,
-                group: 0,
-                row: 0,
-                before: 0,
-                resumed: 0,
-            }) as Box<dyn SplitReader>
-        };
-        Ok(std::mem::take(&mut self.files).into_iter().map(reader).collect())
-    }
-
-    fn decoder(&self) -> Arc<dyn Decoder> {
-        Arc::new(ParquetDecoder { plan: self.plan.clone() })
-    }
-
-    fn is_bounded(&self) -> bool {
-        true
-    }
-
-    fn is_replayable(&self) -> bool {
-        true
-    }
+/// Opens Parquet files; `None` instead of a path is standard input.
+pub(crate) fn open(
+    request: &SourceRequest,
+    files: Vec<(Option<PathBuf>, FileInfo)>,
+) -> Result<ReadySource, Diagnostic> {
+    check_metadata(&request.columns)?;
+    let rows = if request.buffer_rows == 0 { ROWS } else { request.buffer_rows.max(FEWEST_ROWS) };
+    let plan = Arc::new(Plan { columns: Wanted::of(request)?, requests: request.columns.clone() });
+    let reader = |(path, info): (Option<PathBuf>, FileInfo)| {
+        let path = path.ok_or_else(|| {
+            let message = "a Parquet file cannot be read from standard input";
+            option_fault(code::INVALID_OPTION, "path", message, "give the path of a file")
+        })?;
+        Ok(Box::new(FileReader {
+            witness: FileWitness::new(path.clone(), Extent::Whole),
+            path,
+            info: Arc::new(info),
+            plan: plan.clone(),
+            rows,
+            open: None,
+            group: 0,
+            row: 0,
+            before: 0,
+            resumed: 0,
+        }) as Box<dyn SplitReader>)
+    };
+    let splits = files.into_iter().map(reader).collect::<Result<_, Diagnostic>>()?;
+    Ok(ReadySource { splits, decoder: Arc::new(ParquetDecoder { plan }), is_bounded: true, is_replayable: true })
 }
 
 /// A file that several threads read at once, each at its own position.
@@ -267,7 +237,7 @@ impl SplitReader for FileReader {
 }
 
 /// Cuts the first rows off a chunk of this source; `None` for those of others.
-pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<Parts> {
+pub(crate) fn split_front(chunk: &mut Chunk, rows: u64) -> Option<Option<(Chunk, u64)>> {
     let whole = chunk.payload.downcast_mut::<ParquetChunk>()?;
     if whole.rows == 0 {
         return Some(None);
@@ -302,11 +272,7 @@ impl Decoder for ParquetDecoder {
 
 /// What `decode` makes of a chunk of this source.
 fn decoded(chunk: Chunk, decode: impl FnOnce(&ParquetChunk) -> Result<Decoded, Diagnostic>) -> Decoded {
-    let decoded = match chunk.payload.downcast::<ParquetChunk>() {
-        Ok(chunk) => decode(&chunk),
-        Err(_) => Err(Diagnostic::bug("the parquet source got a chunk of another source")),
-    };
-    decoded.unwrap_or_else(|error| Decoded { error: Some(error), ..Decoded::default() })
+    chunk.content().and_then(|chunk| decode(&chunk)).unwrap_or_else(Decoded::failed)
 }
 
 impl ParquetDecoder {
@@ -363,13 +329,9 @@ fn read(chunk: &ParquetChunk, columns: &[&Wanted], left: Option<&Survivors>) -> 
             .with_row_selection_policy(policy(left.rows())),
     };
     let reader = builder.build().map_err(|e| e.to_string())?;
-    let schema = reader_schema(&reader);
+    let schema = reader.schema();
     let batches = reader.collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
     arrow_select::concat::concat_batches(&schema, &batches).map(Some).map_err(|e| e.to_string())
-}
-
-fn reader_schema(reader: &dyn arrow_array::RecordBatchReader) -> arrow_schema::SchemaRef {
-    reader.schema()
 }
 
 fn place(info: &FileInfo, column: Option<String>) -> Place {

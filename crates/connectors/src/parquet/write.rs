@@ -1,5 +1,6 @@
 //! Writes the columns of a sink as one Parquet file.
 
+use super::{COMPRESSION, ROW_GROUP_BYTES};
 use crate::filesystem::{Output, PartWriter};
 use crate::{Encoded, SinkRequest};
 use ::parquet::arrow::ArrowWriter;
@@ -8,7 +9,7 @@ use ::parquet::errors::ParquetError;
 use ::parquet::file::properties::WriterProperties;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
-use millstream_types::{Diagnostic, Options};
+use millstream_types::{Diagnostic, Options, code};
 use std::io::{self, Write};
 
 /// A Parquet file being written.
@@ -20,15 +21,14 @@ pub(crate) struct ParquetWriter {
 
 /// Compression and size of row groups, as the options say.
 pub(super) fn properties(options: &Options) -> Result<(WriterProperties, usize), Diagnostic> {
-    let key = "parquet.compression";
-    let compression = match options.get(key).unwrap_or("SNAPPY").to_ascii_uppercase().as_str() {
+    let compression = match COMPRESSION.text(options).to_ascii_uppercase().as_str() {
         "SNAPPY" => Compression::SNAPPY,
         "ZSTD" => Compression::ZSTD(ZstdLevel::default()),
         "GZIP" => Compression::GZIP(Default::default()),
         "UNCOMPRESSED" | "NONE" => Compression::UNCOMPRESSED,
-        _ => return Err(options.invalid(key, "SNAPPY, ZSTD, GZIP or UNCOMPRESSED")),
+        _ => return Err(options.invalid(COMPRESSION.key, "SNAPPY, ZSTD, GZIP or UNCOMPRESSED")),
     };
-    let row_group_bytes = options.memory_bytes("parquet.block.size", 128 << 20)?.max(1 << 16);
+    let row_group_bytes = ROW_GROUP_BYTES.memory_bytes(options)?.max(1 << 16);
     let properties = WriterProperties::builder().set_compression(compression).build();
     Ok((properties, usize::try_from(row_group_bytes).unwrap_or(usize::MAX)))
 }
@@ -39,10 +39,7 @@ impl ParquetWriter {
         let (properties, row_group_bytes) = properties(&request.options)?;
         let schema = request.schema.to_arrow();
         let writer = ArrowWriter::try_new(output, schema.clone(), Some(properties)).map_err(|e| {
-            Diagnostic::new(
-                millstream_types::code::UNSUPPORTED,
-                format!("table '{}' cannot be Parquet: {e}", request.table),
-            )
+            Diagnostic::new(code::UNSUPPORTED, format!("table '{}' cannot be Parquet: {e}", request.table))
         })?;
         Ok(ParquetWriter { writer, schema, row_group_bytes })
     }

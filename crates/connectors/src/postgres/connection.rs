@@ -1,6 +1,8 @@
 //! The connection to the database, which is made again when it was lost.
 
-use super::encryption::{Encryption, is_of_tls, refused};
+use super::encryption::{Encryption, invalid, is_of_tls, refused};
+use super::options::{PATIENCE, RETRIES};
+use crate::option_table::option_fault;
 use millstream_types::{Diagnostic, Options, Place, code};
 use postgres::config::Host;
 use postgres::error::SqlState;
@@ -58,8 +60,8 @@ impl Connection {
     pub(super) fn open(options: &Options) -> Result<Connection, Diagnostic> {
         let (config, encryption) = config(options)?;
         let server = server(&config);
-        let patience = options.duration("connection.max-retry-timeout", Duration::from_secs(60))?;
-        let retries = options.parse("sink.max-retries", 3)?;
+        let patience = PATIENCE.duration(options)?;
+        let retries = RETRIES.parse(options)?;
         let mut connection =
             Connection { config, encryption, server, prelude: SESSION.into(), patience, retries, client: None };
         connection.client()?;
@@ -75,7 +77,6 @@ impl Connection {
 
     /// Runs a piece of work, anew when the connection was lost meanwhile: it must be one transaction at the end, or change nothing.
     pub(super) fn run<T>(&mut self, mut work: impl FnMut(&mut Client) -> Result<T, Failure>) -> Result<T, Diagnostic> {
-        let mut pauses = Pauses::new();
         for attempt in 0.. {
             let error = match work(self.client()?) {
                 Ok(done) => return Ok(done),
@@ -88,7 +89,7 @@ impl Connection {
             if attempt >= self.retries || !is_transient(&error) {
                 return Err(self.explain(&error));
             }
-            sleep(pauses.next());
+            sleep(pause_after(attempt));
         }
         Err(Diagnostic::bug("an endless loop has ended"))
     }
@@ -101,7 +102,7 @@ impl Connection {
     }
 
     fn connect(&self) -> Result<Client, Diagnostic> {
-        let (since, mut pauses) = (Instant::now(), Pauses::new());
+        let (since, mut attempt) = (Instant::now(), 0);
         loop {
             let connected = self.encryption.connect(&self.config).and_then(|mut client| {
                 client.batch_execute(&self.prelude)?;
@@ -111,16 +112,16 @@ impl Connection {
                 Ok(client) => return Ok(client),
                 Err(error) => error,
             };
-            let pause = pauses.next();
+            let pause = pause_after(attempt);
+            attempt += 1;
             if !is_transient(&error) {
                 let is_of_tls = is_of_tls(&error);
                 return Err(if is_of_tls { refused(&self.server, &reason(&error)) } else { self.explain(&error) });
             }
             if since.elapsed() + pause > self.patience {
                 let text = format!("no connection to PostgreSQL at '{}': {}", self.server, reason(&error));
-                return Err(Diagnostic::new(code::CONNECTION_FAILED, text)
-                    .at(Place::Option("url".into()))
-                    .advise("check host and port, and that the server runs; 'connection.max-retry-timeout' says how long is tried"));
+                let advice = "check host and port, and that the server runs; 'connection.max-retry-timeout' says how long is tried";
+                return Err(option_fault(code::CONNECTION_FAILED, "url", text, advice));
             }
             sleep(pause);
         }
@@ -160,19 +161,9 @@ impl Connection {
     }
 }
 
-/// Ever longer pauses.
-struct Pauses(Duration);
-
-impl Pauses {
-    fn new() -> Pauses {
-        Pauses(PAUSES.0)
-    }
-
-    fn next(&mut self) -> Duration {
-        let pause = self.0;
-        self.0 = (pause * 2).min(PAUSES.1);
-        pause
-    }
+/// The pause behind an attempt: ever longer ones.
+fn pause_after(attempt: u32) -> Duration {
+    (PAUSES.0 * (1 << attempt.min(10))).min(PAUSES.1)
 }
 
 /// The error that hides in one of writing to a `COPY`.
@@ -234,7 +225,6 @@ fn config(options: &Options) -> Result<(Config, Encryption), Diagnostic> {
     let url = options.require("url")?;
     let plain = url.strip_prefix("jdbc:").unwrap_or(url);
     // The value may have a password in it, so it is not shown.
-    let invalid = |what: String| Diagnostic::new(code::INVALID_OPTION, what).at(Place::Option("url".into()));
     if !plain.starts_with("postgresql://") && !plain.starts_with("postgres://") {
         let kind = plain.split("//").next().unwrap_or_default();
         return Err(invalid(format!("the 'url' begins with '{kind}', but only PostgreSQL can be written"))

@@ -34,7 +34,7 @@ pub(super) struct CopyEncoder {
 
 impl CopyEncoder {
     pub(super) fn new(request: &SinkRequest, forms: Vec<Form>) -> Result<CopyEncoder, Diagnostic> {
-        let json = JsonEncoder::new(request, "json", TimestampStyle::Sql)?;
+        let json = JsonEncoder::new(request, "json")?;
         Ok(CopyEncoder { schema: request.schema.clone(), forms, json })
     }
 

@@ -8,12 +8,14 @@
 //! | `verify-ca` | yes | a certificate of an authority |
 //! | `verify-full` | yes | that, with the name of the host |
 
+use crate::option_table::option_fault;
 use millstream_types::{Diagnostic, Place, code};
 use native_tls::{Certificate, Identity, TlsConnector};
 use percent_encoding::percent_decode_str;
 use postgres::config::SslMode;
 use postgres::{Client, Config, NoTls};
 use postgres_native_tls::MakeTlsConnector;
+use std::collections::BTreeMap;
 use std::fs;
 
 /// See the file's description.
@@ -31,14 +33,9 @@ enum Mode {
     VerifyFull,
 }
 
-/// What the URL says.
+/// The parameters of the URL that are about encryption, by name.
 #[derive(Default)]
-struct Parameters {
-    mode: Option<String>,
-    authorities: Option<String>,
-    certificate: Option<String>,
-    key: Option<String>,
-}
+struct Parameters(BTreeMap<&'static str, String>);
 
 impl Encryption {
     /// What a URL asks for, and the URL without it.
@@ -50,16 +47,13 @@ impl Encryption {
         for parameter in query.split('&') {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             let value = percent_decode_str(value).decode_utf8_lossy().into_owned();
-            match name {
-                "sslmode" => parameters.mode = Some(value),
+            match ["sslmode", "sslrootcert", "sslcert", "sslkey"].into_iter().find(|known| *known == name) {
+                Some(known) => drop(parameters.0.insert(known, value)),
                 // As drivers for Java have it.
-                "ssl" if value == "true" => {
-                    parameters.mode.get_or_insert("verify-full".into());
+                None if (name, &value[..]) == ("ssl", "true") => {
+                    parameters.0.entry("sslmode").or_insert("verify-full".into());
                 }
-                "sslrootcert" => parameters.authorities = Some(value),
-                "sslcert" => parameters.certificate = Some(value),
-                "sslkey" => parameters.key = Some(value),
-                _ => others.push(parameter),
+                None => others.push(parameter),
             }
         }
         let separator = if others.is_empty() { "" } else { "?" };
@@ -89,18 +83,19 @@ pub(super) fn is_of_tls(error: &postgres::Error) -> bool {
 /// The error for a server with which there is no agreement on encryption.
 pub(super) fn refused(server: &str, reason: &str) -> Diagnostic {
     let message = format!("no encrypted connection to PostgreSQL at '{server}': {reason}");
-    Diagnostic::new(code::CONNECTION_FAILED, message).at(Place::Option("url".into())).advise(
-        "check 'sslmode' in the URL; 'sslrootcert' names a PEM file with the authority of the server's certificate, and \
-         'verify-full' wants the name of the host in that",
-    )
+    let advice = "check 'sslmode' in the URL; 'sslrootcert' names a PEM file with the authority of the server's certificate, and \
+        'verify-full' wants the name of the host in that";
+    option_fault(code::CONNECTION_FAILED, "url", message, advice)
 }
 
 impl Parameters {
     fn encryption(self) -> Result<Encryption, Diagnostic> {
-        let mode = match self.mode.as_deref() {
+        let value = |name| self.0.get(name).map(String::as_str);
+        let authorities = value("sslrootcert");
+        let mode = match value("sslmode") {
             None | Some("prefer") => Mode::Prefer,
             Some("disable") => Mode::Disable,
-            Some("require") if self.authorities.is_some() => Mode::VerifyCa,
+            Some("require") if authorities.is_some() => Mode::VerifyCa,
             Some("require") => Mode::Require,
             Some("verify-ca") => Mode::VerifyCa,
             Some("verify-full") => Mode::VerifyFull,
@@ -112,7 +107,7 @@ impl Parameters {
         let mut builder = TlsConnector::builder();
         builder.danger_accept_invalid_certs(!matches!(mode, Mode::VerifyCa | Mode::VerifyFull));
         builder.danger_accept_invalid_hostnames(mode != Mode::VerifyFull);
-        if let Some(file) = &self.authorities {
+        if let Some(file) = authorities {
             builder.disable_built_in_roots(true);
             for authority in Certificate::stack_from_pem(&read("sslrootcert", file)?)
                 .map_err(|e| unusable("sslrootcert", file, &e.to_string()))?
@@ -120,7 +115,7 @@ impl Parameters {
                 builder.add_root_certificate(authority);
             }
         }
-        match (&self.certificate, &self.key) {
+        match (value("sslcert"), value("sslkey")) {
             (Some(certificate), Some(key)) => {
                 let (chain, secret) = (read("sslcert", certificate)?, read("sslkey", key)?);
                 let identity = Identity::from_pkcs8(&chain, &secret);
@@ -143,6 +138,7 @@ fn unusable(parameter: &str, file: &str, reason: &str) -> Diagnostic {
         .advise("give a PEM file; keys are in PKCS8 (`openssl pkcs8 -topk8 -nocrypt` makes that of others)")
 }
 
-fn invalid(message: String) -> Diagnostic {
+/// The error for an address that cannot be used; it is not shown, since it may have a password in it.
+pub(super) fn invalid(message: String) -> Diagnostic {
     Diagnostic::new(code::INVALID_OPTION, message).at(Place::Option("url".into()))
 }

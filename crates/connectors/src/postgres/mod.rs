@@ -10,6 +10,7 @@ mod batches;
 mod connection;
 mod encode;
 mod encryption;
+mod options;
 mod sink;
 mod span_file;
 mod spans;
@@ -18,7 +19,6 @@ mod table;
 mod tests;
 
 use crate::connector::Connector;
-use crate::option_table::{OptionInfo, option};
 
 /// The entry of the registry.
 pub(crate) const CONNECTOR: Connector = Connector {
@@ -26,46 +26,7 @@ pub(crate) const CONNECTOR: Connector = Connector {
     summary: "A table of a PostgreSQL database, which must exist. Columns are found by name. With a `PRIMARY KEY (…) NOT ENFORCED`, \
         for which the database's table needs a unique index, a row replaces that of the same key; without, rows are added. \
         [How to](how-to/postgresql.md).",
-    options: OPTIONS,
-    takes_format: false,
-    source: None,
+    options: options::OPTIONS,
     sink: Some(sink::open),
-    split_front: None,
-    is_bounded: |_| false,
-    own_rate: None,
+    ..Connector::NEITHER
 };
-
-const OPTIONS: &[OptionInfo] = &[
-    option(
-        "url",
-        "",
-        "`jdbc:postgresql://host:port/database`, or `postgresql://…` as of psql, with its parameters; for TLS `sslmode`, \
-         `sslrootcert`, `sslcert` and `sslkey`.",
-    ),
-    option("table-name", "", "The table, as in SQL: `orders`, `shop.orders`, `\"Orders\"`."),
-    option("username", "", "The user; by default that of the URL."),
-    option("password", "", "The password; by default that of the URL."),
-    option(
-        "connection.max-retry-timeout",
-        "60s",
-        "How long a connection is tried for, at the start and after it was lost.",
-    ),
-    option(
-        "sink.buffer-flush.max-rows",
-        "5000",
-        "Without exactly once: rows after which a batch is written; `0`: only the other limits count.",
-    ),
-    option(
-        "sink.buffer-flush.interval",
-        "1s",
-        "Without exactly once: age after which a batch is written with the next rows. When none come, it is written within \
-         the engine's own flush interval.",
-    ),
-    option("sink.max-retries", "3", "How often a transaction is tried again after the connection was lost."),
-    option(
-        "sink.delivery-guarantee",
-        "exactly-once",
-        "Under checkpoints: `exactly-once` writes the rows between two of them in one transaction; `at-least-once` writes them in \
-         batches, at once. Without checkpoints it is always batches.",
-    ),
-];

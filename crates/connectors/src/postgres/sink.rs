@@ -3,31 +3,23 @@
 use super::batches::Batches;
 use super::connection::Connection;
 use super::encode::CopyEncoder;
+use super::options::GUARANTEE;
 use super::spans::Spans;
 use super::table::Table;
 use crate::{Commit, Delivery, Encoded, Encoder, RestoredSink, Sink, SinkJob, SinkRequest};
-use millstream_types::{Diagnostic, Options};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use millstream_types::Diagnostic;
+use std::sync::{Arc, Mutex};
 
 /// Opens the sink: the database must be there, and have a table that fits.
 pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
-    let delivery = delivery(&request.options)?;
-    let limits = Batches::limits(&request.options)?;
+    let all = [("exactly-once", Delivery::ExactlyOnce), ("at-least-once", Delivery::AtLeastOnce)];
+    let delivery = GUARANTEE.choice(&request.options, &all)?;
+    let batches = Batches::open(&request.options)?;
     let mut connection = Connection::open(&request.options)?;
     let table = Table::open(&mut connection, request)?;
     let encoder = Arc::new(CopyEncoder::new(request, table.forms.clone())?);
     let database = Arc::new(Mutex::new(Database { connection, table }));
-    let writer = Writer::Batches(Batches::new(limits, database.clone()));
-    Ok(Box::new(JdbcSink { encoder, delivery, database, writer }))
-}
-
-fn delivery(options: &Options) -> Result<Delivery, Diagnostic> {
-    let key = "sink.delivery-guarantee";
-    match options.get(key) {
-        None | Some("exactly-once") => Ok(Delivery::ExactlyOnce),
-        Some("at-least-once") => Ok(Delivery::AtLeastOnce),
-        Some(_) => Err(options.invalid(key, "exactly-once or at-least-once")),
-    }
+    Ok(Box::new(JdbcSink { encoder, delivery, database, batches, spans: None }))
 }
 
 /// A table and the way to it.
@@ -36,21 +28,13 @@ pub(super) struct Database {
     pub(super) table: Table,
 }
 
-/// The database, for one transaction or several.
-pub(super) fn locked(database: &Mutex<Database>) -> MutexGuard<'_, Database> {
-    database.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 struct JdbcSink {
     encoder: Arc<CopyEncoder>,
     delivery: Delivery,
     database: Arc<Mutex<Database>>,
-    writer: Writer,
-}
-
-enum Writer {
-    Batches(Batches),
-    Spans(Box<Spans>),
+    batches: Batches,
+    /// Under checkpoints, instead of batches.
+    spans: Option<Spans>,
 }
 
 impl Sink for JdbcSink {
@@ -62,23 +46,23 @@ impl Sink for JdbcSink {
         let Encoded::Bytes { data, rows } = piece else {
             return Err(Diagnostic::bug("columns reached the jdbc connector"));
         };
-        match &mut self.writer {
-            Writer::Batches(batches) => batches.write(&data, rows),
-            Writer::Spans(spans) => spans.write(&data, rows),
+        match &mut self.spans {
+            None => self.batches.write(&data, rows, &self.database),
+            Some(spans) => spans.write(&data, rows),
         }
     }
 
     fn flush(&mut self) -> Result<(), Diagnostic> {
-        match &mut self.writer {
-            Writer::Batches(batches) => batches.flush(),
-            Writer::Spans(_) => Ok(()),
+        match &mut self.spans {
+            None => self.batches.flush(&self.database),
+            Some(_) => Ok(()),
         }
     }
 
-    fn finish(self: Box<Self>) -> Result<(), Diagnostic> {
-        match self.writer {
-            Writer::Batches(mut batches) => batches.flush(),
-            Writer::Spans(spans) => spans.finish(),
+    fn finish(mut self: Box<Self>) -> Result<(), Diagnostic> {
+        match self.spans {
+            None => self.batches.flush(&self.database),
+            Some(spans) => spans.finish(),
         }
     }
 
@@ -88,15 +72,15 @@ impl Sink for JdbcSink {
 
     fn begin(&mut self, job: &SinkJob, restored: Option<&RestoredSink>) -> Result<(), Diagnostic> {
         if self.delivery == Delivery::ExactlyOnce {
-            self.writer = Writer::Spans(Box::new(Spans::begin(self.database.clone(), job, restored)?));
+            self.spans = Some(Spans::begin(self.database.clone(), job, restored)?);
         }
         Ok(())
     }
 
     fn cut(&mut self, checkpoint: u64) -> Result<Option<Box<dyn Commit>>, Diagnostic> {
-        match &mut self.writer {
-            Writer::Batches(batches) => batches.flush().map(|()| None),
-            Writer::Spans(spans) => Ok(Some(spans.cut(checkpoint))),
+        match &mut self.spans {
+            None => self.batches.flush(&self.database).map(|()| None),
+            Some(spans) => Ok(Some(spans.cut(checkpoint))),
         }
     }
 }

@@ -2,8 +2,10 @@
 //! is prepared.
 
 use crate::filesystem::{sync_directory, write_error};
-use millstream_types::{Diagnostic, Place, code};
-use serde_json::{Value, json};
+use crate::text_chunk::whole;
+use millstream_types::{Diagnostic, code};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -14,6 +16,7 @@ use xxhash_rust::xxh3::Xxh3;
 const MEMORY_BYTES: usize = 4 << 20;
 
 /// A span that is being written.
+#[derive(Default)]
 pub(super) struct SpanRows {
     directory: PathBuf,
     /// What the names of files start with.
@@ -26,7 +29,7 @@ pub(super) struct SpanRows {
 }
 
 /// A span in a file of its own.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DurableSpan {
     /// The checkpoint that has ended it.
     pub(super) checkpoint: u64,
@@ -34,22 +37,14 @@ pub(super) struct DurableSpan {
     /// Name of its file.
     pub(super) file: String,
     bytes: u64,
-    /// XXH3 of the file.
-    checksum: u64,
+    /// XXH3 of the file, in hexadecimal.
+    checksum: String,
 }
 
 impl SpanRows {
     /// No rows yet; files get names that start with `prefix`.
     pub(super) fn new(directory: &Path, prefix: &str) -> SpanRows {
-        SpanRows {
-            directory: directory.to_path_buf(),
-            prefix: prefix.to_string(),
-            memory: Vec::new(),
-            file: None,
-            rows: 0,
-            bytes: 0,
-            checksum: Xxh3::new(),
-        }
+        SpanRows { directory: directory.to_path_buf(), prefix: prefix.to_string(), ..SpanRows::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -88,38 +83,24 @@ impl SpanRows {
         });
         kept.map_err(|e| self.failed(&e))?;
         sync_directory(&self.directory);
-        let (rows, bytes, checksum) = (self.rows, self.bytes, self.checksum.digest());
+        let (rows, bytes, checksum) = (self.rows, self.bytes, hexadecimal(&self.checksum));
         Ok(DurableSpan { checkpoint, rows, file: name, bytes, checksum })
     }
 
     fn failed(&self, error: &io::Error) -> Diagnostic {
-        write_error(&self.directory.to_string_lossy(), error)
+        write_error(&self.directory, error)
     }
 }
 
-impl DurableSpan {
-    /// For the token.
-    pub(super) fn to_json(&self) -> Value {
-        json!({
-            "checkpoint": self.checkpoint,
-            "file": self.file,
-            "rows": self.rows,
-            "bytes": self.bytes,
-            "checksum": format!("{:016x}", self.checksum),
-        })
-    }
+fn hexadecimal(checksum: &Xxh3) -> String {
+    format!("{:016x}", checksum.digest())
+}
 
+impl DurableSpan {
     /// From a token; `None` if it makes no sense.
     pub(super) fn of_json(value: &Value) -> Option<DurableSpan> {
-        let number = |key: &str| value.get(key)?.as_u64();
-        let text = |key: &str| value.get(key)?.as_str();
-        Some(DurableSpan {
-            checkpoint: number("checkpoint")?,
-            rows: number("rows")?,
-            file: text("file").filter(|name| !name.contains('/') && !name.starts_with('.'))?.to_string(),
-            bytes: number("bytes")?,
-            checksum: u64::from_str_radix(text("checksum")?, 16).ok()?,
-        })
+        let is_name = |name: &str| !name.contains('/') && !name.starts_with('.');
+        DurableSpan::deserialize(value).ok().filter(|span| is_name(&span.file))
     }
 
     /// Opens the file, to be read once and checked behind the end.
@@ -130,11 +111,9 @@ impl DurableSpan {
     }
 
     fn damaged(&self, path: &Path, what: &str) -> Diagnostic {
-        let place =
-            Place::Data { resource: path.to_string_lossy().into_owned(), offset: None, line: None, column: None };
         let rows = self.rows;
         let message = format!("the file with {rows} rows of checkpoint {} for PostgreSQL {what}", self.checkpoint);
-        Diagnostic::new(code::CHECKPOINT_DAMAGED, message).at(place)
+        Diagnostic::new(code::CHECKPOINT_DAMAGED, message).at(whole(path.to_string_lossy()))
     }
 }
 
@@ -163,7 +142,7 @@ impl CheckedReader<'_> {
         if self.read != span.bytes {
             return Err(span.damaged(&self.path, &format!("has {} bytes instead of {}", self.read, span.bytes)));
         }
-        if self.checksum.digest() != span.checksum {
+        if hexadecimal(&self.checksum) != span.checksum {
             return Err(span.damaged(&self.path, "has another checksum than when it was written"));
         }
         Ok(())

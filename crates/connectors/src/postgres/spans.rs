@@ -12,17 +12,18 @@
 //! that no other process uses; what is local then is only a copy.
 
 use super::connection::Failure;
-use super::sink::{Database, locked};
+use super::sink::Database;
 use super::span_file::{DurableSpan, SpanRows};
+use crate::ended_spans::EndedSpans;
 use crate::filesystem::write_error;
-use crate::{Commit, RestoredSink, SinkJob};
+use crate::{Commit, RestoredSink, SinkJob, locked};
 use millstream_types::{Diagnostic, code};
 use postgres::Client;
 use postgres::error::SqlState;
 use serde_json::{Value, json};
 use std::fs;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// See the file's description.
 pub(super) struct Spans {
@@ -36,16 +37,7 @@ struct Shared {
     /// What the names of new files start with.
     prefix: String,
     database: Arc<Mutex<Database>>,
-    ledger: Mutex<EndedSpans>,
-}
-
-/// Spans that have ended. A checkpoint that never became whole leaves its spans here, and the next one takes them along.
-#[derive(Default)]
-struct EndedSpans {
-    ended: Vec<(u64, SpanRows)>,
-    durable: Vec<DurableSpan>,
-    /// A span could not be forced to disk: no later one is whole.
-    failure: Option<Diagnostic>,
+    ended: EndedSpans<SpanRows, DurableSpan>,
 }
 
 impl Spans {
@@ -55,10 +47,10 @@ impl Spans {
         job: &SinkJob,
         restored: Option<&RestoredSink>,
     ) -> Result<Spans, Diagnostic> {
-        fs::create_dir_all(&job.directory).map_err(|e| failed(job, &e))?;
+        fs::create_dir_all(&job.directory).map_err(|e| write_error(&job.directory, &e))?;
         let spans = restored.and_then(|restored| restored.token.as_ref()).map_or(Ok(Vec::new()), spans_of)?;
         let prefix = format!("{}{}-", prefix(job), job.run);
-        let shared = Arc::new(Shared { job: job.clone(), prefix, database, ledger: Mutex::default() });
+        let shared = Arc::new(Shared { job: job.clone(), prefix, database, ended: EndedSpans::default() });
         let committed = shared.claim()?;
         let checkpoint = restored.map_or(0, |restored| restored.checkpoint);
         if committed > checkpoint {
@@ -76,7 +68,7 @@ impl Spans {
     pub(super) fn cut(&mut self, checkpoint: u64) -> Box<dyn Commit> {
         let rows = std::mem::replace(&mut self.open, self.shared.new_rows());
         if !rows.is_empty() {
-            self.shared.ledger().ended.push((checkpoint, rows));
+            self.shared.ended.end(checkpoint, rows);
         }
         Box::new(SpanCommit { checkpoint, shared: self.shared.clone() })
     }
@@ -93,34 +85,18 @@ struct SpanCommit {
 
 impl Commit for SpanCommit {
     fn prepare(&mut self) -> Result<Value, Diagnostic> {
-        let mut ledger = self.shared.ledger();
-        let later = ledger.ended.partition_point(|(checkpoint, _)| *checkpoint <= self.checkpoint);
-        let ended: Vec<(u64, SpanRows)> = ledger.ended.drain(..later).collect();
-        // The sink goes on to put spans there while the disk is busy.
-        drop(ledger);
-        let kept = ended
-            .into_iter()
-            .map(|(checkpoint, rows)| self.shared.keep(checkpoint, rows))
-            .collect::<Result<Vec<_>, _>>();
-        let mut ledger = self.shared.ledger();
-        match kept {
-            Ok(kept) => ledger.durable.extend(kept),
-            Err(failure) => ledger.failure = Some(failure),
-        }
-        if let Some(failure) = &ledger.failure {
-            return Err(failure.clone());
-        }
-        let spans = ledger.durable.iter().filter(|span| span.checkpoint <= self.checkpoint);
-        Ok(json!({ "spans": spans.map(DurableSpan::to_json).collect::<Vec<_>>() }))
+        let spans = self.shared.ended.prepare(self.checkpoint, |ended| {
+            let keep = |(checkpoint, rows)| Ok((checkpoint, self.shared.keep(checkpoint, rows)?));
+            ended.into_iter().map(keep).collect()
+        })?;
+        Ok(json!({ "spans": spans }))
     }
 
     fn commit(self: Box<Self>) -> Result<(), Diagnostic> {
-        let ledger = self.shared.ledger();
-        let is_due = |span: &&DurableSpan| span.checkpoint <= self.checkpoint;
-        let spans: Vec<DurableSpan> = ledger.durable.iter().filter(is_due).cloned().collect();
-        drop(ledger);
-        self.shared.apply(&spans)?;
-        self.shared.ledger().durable.retain(|span| span.checkpoint > self.checkpoint);
+        let spans = self.shared.ended.commit(self.checkpoint, |spans| {
+            self.shared.apply(spans)?;
+            Ok(spans.to_vec())
+        })?;
         for span in spans {
             // Nobody needs it any more; what stays is removed at the next start.
             fs::remove_file(self.shared.job.directory.join(&span.file)).ok();
@@ -138,10 +114,6 @@ const ADVANCE: &str = "INSERT INTO millstream_progress VALUES ($1, $2, $3) \
      ON CONFLICT (job, sink) DO UPDATE SET checkpoint = EXCLUDED.checkpoint";
 
 impl Shared {
-    fn ledger(&self) -> MutexGuard<'_, EndedSpans> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn new_rows(&self) -> SpanRows {
         SpanRows::new(&self.job.directory, &self.prefix)
     }
@@ -150,7 +122,9 @@ impl Shared {
     fn keep(&self, checkpoint: u64, rows: SpanRows) -> Result<DurableSpan, Diagnostic> {
         let span = rows.keep(checkpoint)?;
         if let Some(remote) = &self.job.remote {
-            remote.put(&span.file, &self.job.directory.join(&span.file)).map_err(|e| failed(&self.job, &e))?;
+            remote
+                .put(&span.file, &self.job.directory.join(&span.file))
+                .map_err(|e| write_error(&self.job.directory, &e))?;
         }
         Ok(span)
     }
@@ -162,7 +136,7 @@ impl Shared {
             Some(remote) if !file.exists() => match remote.get(&span.file, &file) {
                 // Then it is damage that there is no local file either.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-                other => other.map_err(|e| failed(&self.job, &e)),
+                other => other.map_err(|e| write_error(&self.job.directory, &e)),
             },
             _ => Ok(()),
         }
@@ -217,7 +191,7 @@ impl Shared {
 
     /// Removes the files of spans that are committed, and of those that no checkpoint knows.
     fn remove_files(&self) -> Result<(), Diagnostic> {
-        let failed = |e: io::Error| failed(&self.job, &e);
+        let failed = |e: io::Error| write_error(&self.job.directory, &e);
         let prefix = prefix(&self.job);
         for entry in fs::read_dir(&self.job.directory).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -260,10 +234,6 @@ fn spans_of(token: &Value) -> Result<Vec<DurableSpan>, Diagnostic> {
         let message = format!("the checkpoint says '{token}' of the rows for PostgreSQL, which makes no sense");
         Diagnostic::new(code::CHECKPOINT_DAMAGED, message)
     })
-}
-
-fn failed(job: &SinkJob, error: &io::Error) -> Diagnostic {
-    write_error(&job.directory.to_string_lossy(), error)
 }
 
 fn cannot_take_back(job: &SinkJob, committed: u64, restored: Option<&RestoredSink>) -> Diagnostic {

@@ -3,7 +3,8 @@
 use super::connection::{Connection, Failure, copy_failure};
 use super::encode::Form;
 use crate::SinkRequest;
-use millstream_types::{DataType, Diagnostic, Field, Place, code};
+use crate::option_table::option_fault;
+use millstream_types::{DataType, Diagnostic, Field, code};
 use postgres::{Client, Transaction};
 use std::io::{self, Read};
 
@@ -45,14 +46,6 @@ enum TypeKind {
     Other,
 }
 
-/// What the catalog says of a table.
-struct CatalogTable {
-    oid: u32,
-    name: String,
-    /// It takes rows of `COPY`: views do not, nor do tables whose rows have policies.
-    takes_copies: bool,
-}
-
 const TEMPORARY: &str = "pg_temp.millstream_rows";
 /// Number of a row, in the temporary table: of two rows with the same key the later one counts.
 const ORDINAL: &str = "\"millstream ordinal\"";
@@ -62,28 +55,27 @@ impl Table {
     pub(super) fn open(connection: &mut Connection, request: &SinkRequest) -> Result<Table, Diagnostic> {
         let wanted = request.options.require("table-name")?;
         let server = connection.server.clone();
-        let (found, columns) = connection.run(|client| {
-            let found = find(client, wanted)?.ok_or_else(|| missing(wanted, &server))?;
-            let columns = columns(client, found.oid)?;
-            Ok((found, columns))
+        let (table, takes_copies, columns) = connection.run(|client| {
+            let (oid, table, takes_copies) = find(client, wanted)?.ok_or_else(|| missing(wanted, &server))?;
+            Ok((table, takes_copies, columns(client, oid)?))
         })?;
-        let targets = matched(&request.schema.fields, &columns, &found.name)?;
+        let targets = matched(&request.schema.fields, &columns, &table)?;
         let fields = request.schema.fields.iter();
-        let forms = fields.zip(&targets).map(|(field, target)| form(field, target, &found.name));
+        let forms = fields.zip(&targets).map(|(field, target)| form(field, target, &table));
         let forms = forms.collect::<Result<Vec<_>, _>>()?;
         let names: Vec<String> = targets.iter().map(|target| quoted(&target.name)).collect();
         let list = names.join(", ");
-        if request.primary_key.is_empty() && found.takes_copies {
+        if request.primary_key.is_empty() && takes_copies {
             let nulls = vec!["NULL"; names.len()].join(", ");
-            check(connection, &format!("INSERT INTO {} ({list}) VALUES ({nulls})", found.name))?;
-            return Ok(Table { forms, copy: format!("COPY {} ({list}) FROM STDIN", found.name), transfer: None });
+            check(connection, &format!("INSERT INTO {table} ({list}) VALUES ({nulls})"))?;
+            return Ok(Table { forms, copy: format!("COPY {table} ({list}) FROM STDIN"), transfer: None });
         }
         let typed: Vec<String> = names.iter().zip(&targets).map(|(n, t)| format!("{n} {}", t.type_name)).collect();
         connection.begin_sessions_with(&format!(
             "CREATE TEMPORARY TABLE millstream_rows ({}, {ORDINAL} bigint GENERATED ALWAYS AS IDENTITY) ON COMMIT DELETE ROWS;",
             typed.join(", ")
         ))?;
-        let transfer = transfer(&found.name, &names, &request.primary_key);
+        let transfer = transfer(&table, &names, &request.primary_key);
         check(connection, &transfer)?;
         Ok(Table { forms, copy: format!("COPY {TEMPORARY} ({list}) FROM STDIN"), transfer: Some(transfer) })
     }
@@ -138,13 +130,14 @@ fn check(connection: &mut Connection, statement: &str) -> Result<(), Diagnostic>
     connection.run(|client| Ok(client.batch_execute(&format!("EXPLAIN {statement}"))?))
 }
 
-fn find(client: &mut Client, name: &str) -> Result<Option<CatalogTable>, Failure> {
+/// The number of a table, its name, and whether it takes rows of `COPY`: views do not, nor do tables whose rows have policies.
+fn find(client: &mut Client, name: &str) -> Result<Option<(u32, String, bool)>, Failure> {
     let query = "SELECT c.oid, quote_ident(n.nspname) || '.' || quote_ident(c.relname), \
          c.relkind IN ('r', 'p') AND NOT c.relrowsecurity \
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)";
     let row = client.query_opt(query, &[&name])?;
     let Some(row) = row else { return Ok(None) };
-    Ok(Some(CatalogTable { oid: row.try_get(0)?, name: row.try_get(1)?, takes_copies: row.try_get(2)? }))
+    Ok(Some((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)))
 }
 
 fn columns(client: &mut Client, table: u32) -> Result<Vec<CatalogColumn>, Failure> {
@@ -253,9 +246,9 @@ fn has_intervals(element: &DataType) -> bool {
 }
 
 fn missing(name: &str, server: &str) -> Diagnostic {
-    Diagnostic::new(code::INVALID_TABLE, format!("PostgreSQL at '{server}' has no table '{name}'"))
-        .at(Place::Option("table-name".into()))
-        .advise("create it there first; names with capitals need quotes, other schemas than the search path a 'schema.' before them")
+    let message = format!("PostgreSQL at '{server}' has no table '{name}'");
+    let advice = "create it there first; names with capitals need quotes, other schemas than the search path a 'schema.' before them";
+    option_fault(code::INVALID_TABLE, "table-name", message, advice)
 }
 
 /// An identifier in quotes.

@@ -61,7 +61,7 @@ fn a_span_comes_back_from_its_file_as_it_was() {
         }
         let span = rows.keep(8).unwrap();
         assert_eq!((span.checkpoint, span.rows, span.file.as_str()), (8, 5, "sink-3-8.copy"));
-        assert_eq!(DurableSpan::of_json(&span.to_json()), Some(span.clone()));
+        assert_eq!(DurableSpan::of_json(&json!(span)), Some(span.clone()));
         let mut read = Vec::new();
         let mut reader = span.open(directory.path()).unwrap();
         reader.read_to_end(&mut read).unwrap();

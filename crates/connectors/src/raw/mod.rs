@@ -1,34 +1,32 @@
 //! The `raw` format: a message is the value of the table's only column.
 
-use crate::format::{BareFormat, MessageFormat};
+use crate::format::{Format, MessageFormat};
 use crate::messages::{DecodedMessages, MessageDecoder, MessageEncoder, Messages, MessagesBuilder, failure, missing};
-use crate::option_table::{OptionInfo, option};
+use crate::option_table::{option_fault, option_list};
 use crate::values::{ColumnBuilder, ColumnView, Kind, Values};
 use crate::{RequestOrigin, SinkRequest, SourceRequest};
 use arrow_array::{Array, ArrayRef};
-use millstream_types::{DataType, Diagnostic, Options, Place, Schema, code};
+use millstream_types::{DataType, Diagnostic, Options, Schema, code};
 
 #[cfg(test)]
 mod tests;
 
 /// The format's entry in the table of all formats.
-pub(crate) const FORMAT: BareFormat = BareFormat {
+pub(crate) const FORMAT: Format = Format {
     name: "raw",
     summary: "The message is the value of the table's only column: a STRING as UTF-8, BYTES as they are, a BOOLEAN as one \
         byte, numbers in binary. A message without a value is NULL. Only for connectors of messages.",
     options: OPTIONS,
-    messages: MessageFormat { decoder, encoder, null_is_row: true },
+    messages: Some(MessageFormat { decoder, encoder, null_is_row: true }),
+    ..Format::NONE
 };
 
-const OPTIONS: &[OptionInfo] = &[
-    option("raw.charset", "UTF-8", "Only `UTF-8`."),
-    option("raw.endianness", "big-endian", "Order of the bytes of a number: `big-endian` or `little-endian`."),
-    option(
-        "raw.ignore-parse-errors",
-        "false",
-        "Skip messages that are no value of the column's type (they are counted), instead of ending the query.",
-    ),
-];
+option_list! {
+    OPTIONS;
+    CHARSET = "raw.charset", "UTF-8", "Only `UTF-8`.";
+    ENDIANNESS = "raw.endianness", "big-endian", "Order of the bytes of a number: `big-endian` or `little-endian`.";
+    IGNORE_ERRORS = "raw.ignore-parse-errors", "false", "Skip messages that are no value of the column's type (they are counted), instead of ending the query.";
+}
 
 /// How a table's messages look.
 struct Raw {
@@ -39,23 +37,18 @@ struct Raw {
 
 impl Raw {
     fn of(options: &Options, schema: &Schema) -> Result<Raw, Diagnostic> {
-        let little_endian = match options.get("raw.endianness") {
-            None | Some("big-endian") => false,
-            Some("little-endian") => true,
-            Some(_) => return Err(options.invalid("raw.endianness", "big-endian or little-endian")),
-        };
-        if options.get("raw.charset").is_some_and(|name| !name.eq_ignore_ascii_case("utf-8")) {
-            return Err(options.invalid("raw.charset", "UTF-8"));
+        let little_endian = ENDIANNESS.choice(options, &[("big-endian", false), ("little-endian", true)])?;
+        if !CHARSET.text(options).eq_ignore_ascii_case(CHARSET.default) {
+            return Err(options.invalid(CHARSET.key, CHARSET.default));
         }
-        options.boolean("raw.ignore-parse-errors", false)?;
+        IGNORE_ERRORS.boolean(options)?;
         let [field] = &schema.fields[..] else {
             let message = format!("the format raw is for one column, not {}", schema.fields.len());
-            return Err(Diagnostic::new(code::INVALID_TABLE, message)
-                .at(Place::Option("format".into()))
-                .advise("use json, csv or avro for several columns"));
+            let advice = "use json, csv or avro for several columns";
+            return Err(option_fault(code::INVALID_TABLE, "format", message, advice));
         };
         let (name, data_type) = (field.name.clone(), field.data_type.clone());
-        if width(&data_type).is_none() && !data_type.is_string() && !is_bytes(&data_type) {
+        if width(&data_type).is_none() && !data_type.is_string() && !data_type.is_binary() {
             let message = format!("column {name}: the format raw has no {data_type}");
             return Err(Diagnostic::new(code::UNSUPPORTED, message)
                 .advise("STRING, BYTES, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT and DOUBLE are possible"));
@@ -116,10 +109,6 @@ impl Raw {
     }
 }
 
-fn is_bytes(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Binary(_) | DataType::Varbinary(_))
-}
-
 /// Bytes of a value of fixed length.
 fn width(data_type: &DataType) -> Option<usize> {
     match data_type {
@@ -150,29 +139,21 @@ struct RawDecoder {
 impl MessageDecoder for RawDecoder {
     fn decode(&self, messages: &Messages) -> Result<DecodedMessages, Diagnostic> {
         let mut builder = ColumnBuilder::new(&self.raw.data_type, messages.len())?;
-        let mut decoded = DecodedMessages::default();
         let may_be_null = self.nullable.iter().all(|nullable| *nullable);
-        for number in 0..messages.len() {
-            let failed = match messages.range(number) {
-                None if may_be_null => {
-                    builder.push_null();
-                    None
-                }
-                None => Some(missing(&self.raw.name)),
-                Some(range) => {
-                    let bytes = &messages.data()[range.clone()];
-                    let wrong = || {
-                        let message = format!("a message of {} bytes is no {}", bytes.len(), self.raw.data_type);
-                        failure(code::WRONG_TYPE, message, Some(self.raw.name.clone()))
-                    };
-                    self.raw.push(&mut builder, bytes, range.start).map_or_else(|| Some(wrong()), |()| None)
-                }
-            };
-            match failed {
-                None => decoded.rows.push(number as u32),
-                Some(failure) => decoded.failures.push((number, failure)),
+        let mut decoded = DecodedMessages::of(messages, |range| match range {
+            None if may_be_null => {
+                builder.push_null();
+                Ok(())
             }
-        }
+            None => Err(missing(&self.raw.name)),
+            Some(range) => {
+                let bytes = &messages.data()[range.clone()];
+                self.raw.push(&mut builder, bytes, range.start).ok_or_else(|| {
+                    let message = format!("a message of {} bytes is no {}", bytes.len(), self.raw.data_type);
+                    failure(code::WRONG_TYPE, message, Some(self.raw.name.clone()))
+                })
+            }
+        })?;
         let column = builder.finish(messages.data())?;
         decoded.columns = self.nullable.iter().map(|_| column.clone()).collect();
         Ok(decoded)
@@ -185,12 +166,11 @@ impl MessageEncoder for Raw {
         let view = ColumnView::new(&self.data_type, column)?;
         let mut messages = MessagesBuilder::with_capacity(rows, column.get_array_memory_size());
         for row in 0..rows {
-            if view.is_null(row) {
-                messages.end_absent();
-            } else {
+            let is_present = !view.is_null(row);
+            if is_present {
                 self.write(&view, row, messages.bytes());
-                messages.end();
             }
+            messages.end(is_present);
         }
         Ok(messages.finish())
     }

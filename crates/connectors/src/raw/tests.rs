@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 #[test]
 fn numbers_have_an_order_of_bytes() {
-    let format = &FORMAT.messages;
+    let format = FORMAT.messages.as_ref().unwrap();
     let fields = [Field::new("n", DataType::Int, true)];
     let column: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None, Some(-2)]));
     for (order, bytes) in [("big-endian", [0, 0, 0, 1]), ("little-endian", [1, 0, 0, 0])] {
@@ -24,7 +24,7 @@ fn numbers_have_an_order_of_bytes() {
 
 #[test]
 fn what_is_no_value_fails_alone() {
-    let format = &FORMAT.messages;
+    let format = FORMAT.messages.as_ref().unwrap();
     let bad = messages(&[Some(b"ok"), Some(b"\xff"), None, Some(b"")]);
     let nullable = [Field::new("s", DataType::STRING, true)];
     let decoded = decoder(format, &nullable, &[]).unwrap().decode(&bad).unwrap();
@@ -38,7 +38,7 @@ fn what_is_no_value_fails_alone() {
 
 #[test]
 fn only_one_column_of_a_plain_type_is_possible() {
-    let format = &FORMAT.messages;
+    let format = FORMAT.messages.as_ref().unwrap();
     let field = |data_type| Field::new("x", data_type, true);
     let two = [field(DataType::Int), field(DataType::Int)];
     assert_eq!(decoder(format, &two, &[]).err().unwrap().code, code::INVALID_TABLE);

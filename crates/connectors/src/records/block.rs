@@ -2,10 +2,10 @@
 //!
 //! Fresh memory must be cleared by the operating system page by page, which costs about a tenth of reading a file.
 
-use crate::CHUNK_BYTES;
+use crate::{CHUNK_BYTES, locked};
 use arrow_buffer::Buffer;
 use bytes::Bytes;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Blocks of one reader that nothing uses now.
 #[derive(Debug, Clone, Default)]
@@ -19,12 +19,12 @@ const KEPT_BYTES: usize = 2 * CHUNK_BYTES;
 impl BlockPool {
     /// An empty block.
     pub(super) fn take(&self) -> Block {
-        let memory = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        let memory = locked(&self.0).pop().unwrap_or_default();
         Block { memory, length: 0, pool: self.clone() }
     }
 
     fn give_back(&self, memory: Vec<u8>) {
-        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = locked(&self.0);
         if free.len() < KEPT_BLOCKS && memory.capacity() <= KEPT_BYTES {
             free.push(memory);
         }

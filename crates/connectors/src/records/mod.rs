@@ -33,8 +33,11 @@ pub(crate) trait Framer: Send {
     /// Makes a chunk of the next whole records; `None` when there is nothing to decode in them.
     fn chunk(&mut self, data: Buffer) -> Result<Option<Chunk>, Diagnostic>;
 
-    /// Makes a chunk of what follows the last record's end when the stream has ended; not called without such bytes.
-    fn rest(&mut self, data: Buffer) -> Result<Option<Chunk>, Diagnostic>;
+    /// Makes a chunk of what follows the last record's end when the stream has ended; not called without such bytes. By default they
+    /// are a record: that of a text may lack its line feed, one of a length that lacks bytes is for the decoder to refuse.
+    fn rest(&mut self, data: Buffer) -> Result<Option<Chunk>, Diagnostic> {
+        self.chunk(data)
+    }
 
     /// Goes on behind a position that a chunk of the stream has had; called before anything else. Returns the byte of the
     /// stream from which on it has to be read again.

@@ -93,11 +93,6 @@ impl Framer for TextFramer {
         Ok(Some(Chunk { payload: Box::new(chunk), bytes, after }))
     }
 
-    /// The last record of a text may lack its line feed; one of a length that lacks bytes is for the decoder to refuse.
-    fn rest(&mut self, data: Buffer) -> Result<Option<Chunk>, Diagnostic> {
-        self.chunk(data)
-    }
-
     fn resume(&mut self, from: Position) -> u64 {
         (self.offset, self.line, self.at_start) = (from.at, from.line, from.at == 0);
         from.at

@@ -19,7 +19,8 @@ pub struct RowDecoder {
     columns: Vec<RecordColumn>,
     /// With the names of their columns.
     checks: Vec<(Check, String)>,
-    ignore_errors: bool,
+    /// Whether malformed records are skipped and counted.
+    pub(super) ignore_errors: bool,
 }
 
 #[derive(Debug)]
@@ -46,11 +47,6 @@ impl RowDecoder {
             columns.push(RecordColumn { data_type: column.data_type.clone(), field, in_place });
         }
         Ok(RowDecoder { length: layout.length, columns, checks, ignore_errors: false })
-    }
-
-    /// Skips malformed records and counts them, if so said.
-    pub fn ignoring_errors(self, ignore_errors: bool) -> RowDecoder {
-        RowDecoder { ignore_errors, ..self }
     }
 
     /// Takes every record for well-formed, as blocks are that [`RowDecoder::decode`] has decoded before without an error.
@@ -85,10 +81,7 @@ impl RowDecoder {
             }
         };
         let rows = data.len() / self.length;
-        match self.columns(&data, rows) {
-            Ok(columns) => Decoded { columns, rows, skipped, error },
-            Err(bug) => Decoded { skipped, error: Some(bug), ..Decoded::default() },
-        }
+        Decoded::of(self.columns(&data, rows), rows, skipped, error)
     }
 
     /// The records that are not bad.

@@ -2,13 +2,13 @@
 
 use super::{FORMAT, RowDecoder, record_layout};
 use crate::text_chunk::{FileInfo, Framing, TextChunk};
-use crate::{ColumnRequest, Decoded, Encoded, RequestOrigin, SinkRequest, SourceRequest};
+use crate::{Chunk, ColumnRequest, Decoded, RequestOrigin, SinkRequest, SourceRequest};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, Int32Array, StringViewArray};
 use arrow_buffer::Buffer;
 use arrow_cast::display::array_value_to_string;
-use millstream_types::{DataType, Diagnostic, Field, Options, Place, Schema, code};
+use millstream_types::{DataType, Diagnostic, Field, Options, Place, RecordLayout, Schema, code};
 use std::sync::Arc;
 
 fn schema(types: &[DataType]) -> Schema {
@@ -40,8 +40,9 @@ fn gathered(i: usize) -> RequestOrigin {
 fn decode(types: &[DataType], data: &[u8], options: &[(&str, &str)]) -> Decoded {
     let request = request(&schema(types), options, gathered);
     let mut chunk = chunk(data);
-    chunk.framing = (FORMAT.framing)(&request).unwrap();
-    (FORMAT.decoder)(&request).unwrap().decode(&chunk)
+    chunk.framing.record_bytes = Some(RecordLayout::of(&request.schema).unwrap().length);
+    let decoder = (FORMAT.stream)(&request).unwrap().unwrap().decoder;
+    decoder.decode(Chunk { payload: Box::new(chunk), bytes: 0, after: None }).0
 }
 
 fn rows(decoded: &Decoded) -> Vec<String> {
@@ -57,10 +58,7 @@ fn encode(types: &[DataType], columns: &[ArrayRef]) -> Result<Vec<u8>, Diagnosti
         metadata: vec![],
         primary_key: vec![],
     };
-    match (FORMAT.encoder)(&request)?.encode(columns, columns[0].len())? {
-        Encoded::Bytes { data, .. } => Ok(data),
-        Encoded::Columns { .. } => panic!("records are bytes"),
-    }
+    (FORMAT.stream_output)(&request)?.unwrap().encoder.encode(columns, columns[0].len())?.into_bytes()
 }
 
 /// A type of every kind, and two records of them.
@@ -204,7 +202,7 @@ fn what_a_field_cannot_hold_is_not_written() {
 fn parts_of_chunks_are_whole_records() {
     let request = request(&schema(&[DataType::Int]), &[], gathered);
     let mut rest = chunk(&[0; 14]);
-    rest.framing = (FORMAT.framing)(&request).unwrap();
+    rest.framing.record_bytes = Some(RecordLayout::of(&request.schema).unwrap().length);
     assert_eq!(rest.records(), 4);
     let front = rest.split_front(2);
     assert_eq!((front.data.len(), front.records(), rest.data.len(), rest.offset), (8, 2, 6, 6008));

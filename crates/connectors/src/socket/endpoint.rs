@@ -1,9 +1,12 @@
 //! How connections come about: by connecting, again and again for a while, or by listening.
 
+use super::MODE;
+use crate::locked;
+use crate::text_chunk::whole;
 use millstream_types::{Diagnostic, Options, Place, code};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How long one look for a connection may take.
@@ -20,13 +23,8 @@ pub(super) struct Endpoint {
     port: u16,
     /// `None` waits for ever.
     timeout: Option<Duration>,
-    side: Side,
-}
-
-#[derive(Debug)]
-enum Side {
-    Client,
-    Server(Mutex<Door>),
+    /// Of a server.
+    door: Option<Mutex<Door>>,
 }
 
 /// What a server listens with; closed when everyone has come, so that nobody waits in vain.
@@ -45,11 +43,7 @@ impl Endpoint {
         connections: usize,
         patience: Option<Duration>,
     ) -> Result<Endpoint, Diagnostic> {
-        let is_server = match options.get("mode").unwrap_or("client") {
-            "client" => false,
-            "server" => true,
-            _ => return Err(options.invalid("mode", "client or server")),
-        };
+        let is_server = MODE.choice(options, &[("client", false), ("server", true)])?;
         options.require("port")?;
         let port = options.parse("port", 0u16).ok().filter(|port| *port > 0);
         let port = port.ok_or_else(|| options.invalid("port", "a number from 1 to 65535"))?;
@@ -61,10 +55,10 @@ impl Endpoint {
             Some(_) => Some(options.duration("connect.timeout", Duration::ZERO)?),
             None => default,
         };
-        let mut endpoint = Endpoint { host, port, timeout, side: Side::Client };
+        let mut endpoint = Endpoint { host, port, timeout, door: None };
         if is_server {
             let listener = endpoint.listen()?;
-            endpoint.side = Side::Server(Mutex::new(Door { listener: Some(listener), wanted: connections }));
+            endpoint.door = Some(Mutex::new(Door { listener: Some(listener), wanted: connections }));
         }
         Ok(endpoint)
     }
@@ -75,27 +69,23 @@ impl Endpoint {
         if host.contains(':') { format!("[{host}]:{}", self.port) } else { format!("{host}:{}", self.port) }
     }
 
-    /// The place of messages.
-    pub(super) fn place(&self) -> Place {
-        Place::Data { resource: self.name(), offset: None, line: None, column: None }
-    }
-
     fn listen(&self) -> Result<TcpListener, Diagnostic> {
         let listener = TcpListener::bind((self.host.as_str(), self.port)).and_then(|listener| {
             listener.set_nonblocking(true)?;
             Ok(listener)
         });
         listener.map_err(|e| {
-            Diagnostic::new(code::LISTEN_FAILED, format!("cannot listen on '{}': {e}", self.name())).at(self.place())
+            Diagnostic::new(code::LISTEN_FAILED, format!("cannot listen on '{}': {e}", self.name()))
+                .at(whole(self.name()))
         })
     }
 
     /// Looks a moment for a connection; `None` if there is none yet. `since` is when the wait has begun.
     pub(super) fn connection(&self, since: Instant) -> Result<Option<TcpStream>, Diagnostic> {
         let left = self.timeout.map(|timeout| timeout.saturating_sub(since.elapsed()));
-        match &self.side {
-            Side::Client => self.connect(left.unwrap_or(Duration::MAX)),
-            Side::Server(door) => self.accept(door, left),
+        match &self.door {
+            None => self.connect(left.unwrap_or(Duration::MAX)),
+            Some(door) => self.accept(door, left),
         }
     }
 
@@ -117,7 +107,7 @@ impl Endpoint {
         }
         if left.is_zero() {
             let message = format!("no connection to '{}': {failure}", self.name());
-            return Err(Diagnostic::new(code::CONNECTION_FAILED, message).at(self.place()));
+            return Err(Diagnostic::new(code::CONNECTION_FAILED, message).at(whole(self.name())));
         }
         std::thread::sleep(MOMENT.min(left));
         Ok(None)
@@ -126,7 +116,7 @@ impl Endpoint {
     fn accept(&self, door: &Mutex<Door>, left: Option<Duration>) -> Result<Option<TcpStream>, Diagnostic> {
         let until = Instant::now() + MOMENT;
         loop {
-            let mut door = door.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut door = locked(door);
             let Some(listener) = &door.listener else {
                 return Err(Diagnostic::bug("more connections are waited for than are wanted"));
             };
@@ -143,14 +133,14 @@ impl Endpoint {
                 Err(e) if is_wait(&e) || e.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(e) => {
                     let message = format!("no connection can be taken on '{}': {e}", self.name());
-                    return Err(Diagnostic::new(code::CONNECTION_FAILED, message).at(self.place()));
+                    return Err(Diagnostic::new(code::CONNECTION_FAILED, message).at(whole(self.name())));
                 }
             }
             drop(door);
             if left.is_some_and(|left| left.is_zero()) {
                 let message = format!("nobody has connected to '{}' in time", self.name());
                 return Err(Diagnostic::new(code::CONNECTION_FAILED, message)
-                    .at(self.place())
+                    .at(whole(self.name()))
                     .advise("start the other side, or raise 'connect.timeout'"));
             }
             if Instant::now() >= until {

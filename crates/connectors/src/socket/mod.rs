@@ -11,8 +11,8 @@ mod source;
 mod tests;
 
 use crate::connector::Connector;
-use crate::formats::Format;
-use crate::option_table::{OptionInfo, option};
+use crate::format::Format;
+use crate::option_table::option_list;
 
 /// The connector's entry in the registry.
 pub(crate) const CONNECTOR: Connector = Connector {
@@ -24,29 +24,18 @@ pub(crate) const CONNECTOR: Connector = Connector {
     source: Some(source::open),
     sink: Some(sink::open),
     split_front: Some(Format::split_front),
-    is_bounded: |_| false,
-    own_rate: None,
+    ..Connector::NEITHER
 };
 
-const OPTIONS: &[OptionInfo] = &[
-    option("mode", "client", "`client` connects to `hostname` and `port`; `server` listens there."),
-    option(
-        "hostname",
-        "localhost",
-        "Where to connect to, or the address to listen on: `0.0.0.0` for all of this machine.",
-    ),
-    option("port", "", "The port, from 1 to 65535."),
-    option("format", "", "Format of the records; see below."),
-    option(
-        "connect.timeout",
-        "",
-        "How long connections may take to come about; a client tries again meanwhile. Default: 5 s for a client, 1 min \
-         for a sink that is a server, and no end for a source that is one.",
-    ),
-    option(
-        "scan.connections",
-        "1",
-        "How many connections a source reads: a server waits for so many producers, a client connects so many times.",
-    ),
-    option("sink.timeout", "1 min", "A sink fails when its peer has taken nothing for so long."),
-];
+option_list! {
+    OPTIONS;
+    MODE = "mode", "client", "`client` connects to `hostname` and `port`; `server` listens there.";
+    "hostname", "localhost", "Where to connect to, or the address to listen on: `0.0.0.0` for all of this machine.";
+    "port", "", "The port, from 1 to 65535.";
+    "format", "", "Format of the records; see below.";
+    "connect.timeout", "",
+        "How long connections may take to come about; a client tries again meanwhile. Default: 5 s for a client, 1 min for a sink that is a \
+         server, and no end for a source that is one.";
+    CONNECTIONS = "scan.connections", "1", "How many connections a source reads: a server waits for so many producers, a client connects so many times.";
+    STALL = "sink.timeout", "1 min", "A sink fails when its peer has taken nothing for so long.";
+}

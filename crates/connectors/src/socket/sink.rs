@@ -1,9 +1,10 @@
 //! The `socket` sink: pieces written to one connection.
 
+use super::STALL;
 use super::endpoint::{Endpoint, is_wait};
 use super::source::no_stream;
-use crate::format::StreamOutput;
-use crate::formats::Format;
+use crate::format::{Format, StreamOutput};
+use crate::text_chunk::whole;
 use crate::{Encoded, Encoder, Sink, SinkRequest};
 use millstream_types::{Diagnostic, code};
 use std::io::{self, Write};
@@ -15,10 +16,10 @@ use std::time::{Duration, Instant};
 pub(super) fn open(request: &SinkRequest) -> Result<Box<dyn Sink>, Diagnostic> {
     let options = &request.options;
     let format = Format::of(options)?;
-    let output = format.stream_output(request)?.ok_or_else(|| no_stream(format))?;
-    let stall = options.duration("sink.timeout", Duration::from_secs(60))?;
+    let output = (format.stream_output)(request)?.ok_or_else(|| no_stream(format))?;
+    let stall = STALL.duration(options)?;
     if stall.is_zero() {
-        return Err(options.invalid("sink.timeout", "longer than nothing"));
+        return Err(options.invalid(STALL.key, "longer than nothing"));
     }
     let endpoint = Endpoint::open(options, 1, Some(Duration::from_secs(60)))?;
     let mut sink = SocketSink { output, endpoint, stall, stream: None };
@@ -55,7 +56,7 @@ impl SocketSink {
     }
 
     fn failed(&self, error: &io::Error) -> Diagnostic {
-        let place = self.endpoint.place();
+        let place = whole(self.endpoint.name());
         if is_wait(error) {
             let message = format!("the peer of '{}' has taken nothing for {:?}", self.endpoint.name(), self.stall);
             return Diagnostic::new(code::WRITE_FAILED, message)
@@ -72,10 +73,7 @@ impl Sink for SocketSink {
     }
 
     fn write(&mut self, piece: Encoded) -> Result<(), Diagnostic> {
-        match piece {
-            Encoded::Bytes { data, .. } => self.put(&data),
-            Encoded::Columns { .. } => Err(Diagnostic::bug("a socket got columns")),
-        }
+        self.put(&piece.into_bytes()?)
     }
 
     fn flush(&mut self) -> Result<(), Diagnostic> {

@@ -1,11 +1,14 @@
 //! The `socket` source: a split for each connection.
 
+use super::CONNECTIONS;
 use super::endpoint::{Endpoint, READ_MOMENT, is_wait};
-use crate::format::{StreamDecoder, StreamFormat};
-use crate::formats::Format;
+use crate::connector::ReadySource;
+use crate::filesystem::RecordsOfStreams;
+use crate::format::Format;
+use crate::option_table::option_fault;
 use crate::records::RecordCutter;
 use crate::text_chunk::FileInfo;
-use crate::{Chunk, Decoded, Decoder, RequestOrigin, Source, SourceRequest, SplitReader};
+use crate::{Chunk, RequestOrigin, Source, SourceRequest, SplitReader};
 use millstream_types::{Diagnostic, Place, code};
 use std::io::Read;
 use std::net::TcpStream;
@@ -17,67 +20,36 @@ const MOST_CONNECTIONS: usize = 1024;
 
 /// Opens the source.
 pub(super) fn open(request: &SourceRequest) -> Result<Box<dyn Source>, Diagnostic> {
-    let metadata = request.columns.iter().find_map(|column| match &column.origin {
-        RequestOrigin::Metadata(key) => Some(key),
-        RequestOrigin::Path(_) | RequestOrigin::Record(_) => None,
-    });
-    if let Some(key) = metadata {
-        return Err(Diagnostic::new(code::INVALID_TABLE, format!("the socket connector has no metadata '{key}'")));
+    for column in &request.columns {
+        if let RequestOrigin::Metadata(key) = &column.origin {
+            return Err(Diagnostic::new(code::INVALID_TABLE, format!("the socket connector has no metadata '{key}'")));
+        }
     }
     let options = &request.options;
     let format = Format::of(options)?;
-    let records = format.stream(request)?.ok_or_else(|| no_stream(format))?;
-    let connections = options.parse("scan.connections", 1usize)?;
+    let records = (format.stream)(request)?.ok_or_else(|| no_stream(format))?;
+    let connections: usize = CONNECTIONS.parse(options)?;
     if connections == 0 || connections > MOST_CONNECTIONS {
-        return Err(options.invalid("scan.connections", "a number from 1 to 1024"));
+        return Err(options.invalid(CONNECTIONS.key, "a number from 1 to 1024"));
     }
     let endpoint = Arc::new(Endpoint::open(options, connections, None)?);
-    Ok(Box::new(SocketSource { endpoint, records, connections }))
+    let reader = |number: usize| {
+        let name = endpoint.name();
+        let name = if connections == 1 { name } else { format!("{name} #{number}") };
+        let info = Arc::new(FileInfo { path: name.clone(), name: name.clone(), ..FileInfo::default() });
+        let cutter = RecordCutter::new((records.framer)(info));
+        let reader = SocketReader { name, endpoint: endpoint.clone(), link: Link::Wanted(None), cutter, ready: None };
+        Box::new(reader) as Box<dyn SplitReader>
+    };
+    let splits = (1..=connections).map(reader).collect();
+    let decoder = Arc::new(RecordsOfStreams { records: records.decoder, columns: Vec::new() });
+    Ok(Box::new(ReadySource { splits, decoder, is_bounded: false, is_replayable: false }))
 }
 
 /// The error for a format that needs a file.
 pub(super) fn no_stream(format: &Format) -> Diagnostic {
-    let message = format!("the format '{}' needs a file; it cannot come over a connection", format.name());
-    Diagnostic::new(code::INVALID_OPTION, message)
-        .at(Place::Option("format".into()))
-        .advise("use 'arrow' for columns over a connection")
-}
-
-struct SocketSource {
-    endpoint: Arc<Endpoint>,
-    records: StreamFormat,
-    connections: usize,
-}
-
-impl Source for SocketSource {
-    fn splits(&mut self) -> Result<Vec<Box<dyn SplitReader>>, Diagnostic> {
-        let reader = |number: usize| {
-            let name = self.endpoint.name();
-            let name = if self.connections == 1 { name } else { format!("{name} #{number}") };
-            let info = Arc::new(FileInfo { path: name.clone(), name: name.clone(), ..FileInfo::default() });
-            let cutter = RecordCutter::new((self.records.framer)(info));
-            let endpoint = self.endpoint.clone();
-            let reader = SocketReader { name, endpoint, link: Link::Wanted(None), cutter, ready: None };
-            Box::new(reader) as Box<dyn SplitReader>
-        };
-        Ok((1..=self.connections).map(reader).collect())
-    }
-
-    fn decoder(&self) -> Arc<dyn Decoder> {
-        Arc::new(SocketDecoder(self.records.decoder.clone()))
-    }
-
-    fn is_bounded(&self) -> bool {
-        false
-    }
-}
-
-struct SocketDecoder(Arc<dyn StreamDecoder>);
-
-impl Decoder for SocketDecoder {
-    fn decode(&self, chunk: Chunk) -> Decoded {
-        self.0.decode(chunk).0
-    }
+    let message = format!("the format '{}' needs a file; it cannot come over a connection", format.name);
+    option_fault(code::INVALID_OPTION, "format", message, "use 'arrow' for columns over a connection")
 }
 
 struct SocketReader {

@@ -4,9 +4,10 @@
 //! columns were read, and a key may occur twice.
 
 use super::views::ViewValues;
+use crate::fit::stored_as;
 use arrow_array::types::*;
 use arrow_array::{ArrayRef, ArrowPrimitiveType, BooleanArray, ListArray, MapArray, PrimitiveArray, StructArray};
-use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer};
 use arrow_schema::DataType as ArrowType;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -187,24 +188,13 @@ impl ColumnBuilder {
         let broken = |e: arrow_schema::ArrowError| Diagnostic::bug(format!("a decoded column is inconsistent: {e}"));
         Ok(match self.values {
             Values::Boolean(v) => Arc::new(BooleanArray::new(v.into(), nulls)),
-            Values::Int8(v) => primitive::<Int8Type>(v, nulls),
-            Values::Int16(v) => primitive::<Int16Type>(v, nulls),
-            Values::Int32(v) => match arrow_type {
-                ArrowType::Date32 => primitive::<Date32Type>(v, nulls),
-                ArrowType::Time32(_) => primitive::<Time32MillisecondType>(v, nulls),
-                ArrowType::Interval(_) => primitive::<IntervalYearMonthType>(v, nulls),
-                _ => primitive::<Int32Type>(v, nulls),
-            },
-            Values::Int64(v) => match arrow_type {
-                ArrowType::Timestamp(unit, zone) => timestamps(v, nulls, unit, zone),
-                ArrowType::Duration(_) => primitive::<DurationMillisecondType>(v, nulls),
-                _ => primitive::<Int64Type>(v, nulls),
-            },
-            Values::Float32(v) => primitive::<Float32Type>(v, nulls),
-            Values::Float64(v) => primitive::<Float64Type>(v, nulls),
-            Values::Decimal(v) => {
-                Arc::new(PrimitiveArray::<Decimal128Type>::new(v.into(), nulls).with_data_type(arrow_type))
-            }
+            Values::Int8(v) => primitive::<Int8Type>(v, nulls, arrow_type),
+            Values::Int16(v) => primitive::<Int16Type>(v, nulls, arrow_type),
+            Values::Int32(v) => primitive::<Int32Type>(v, nulls, arrow_type),
+            Values::Int64(v) => primitive::<Int64Type>(v, nulls, arrow_type),
+            Values::Float32(v) => primitive::<Float32Type>(v, nulls, arrow_type),
+            Values::Float64(v) => primitive::<Float64Type>(v, nulls, arrow_type),
+            Values::Decimal(v) => primitive::<Decimal128Type>(v, nulls, arrow_type),
             Values::String(v) => v.finish_strings(chunk, nulls),
             Values::Bytes(v) => v.finish_bytes(chunk, nulls),
             Values::List(ends, elements) => {
@@ -230,33 +220,14 @@ impl ColumnBuilder {
 
 /// `true` or `false` in any case; what CAST takes beyond that is no truth value in a data format.
 fn truth(text: &str) -> Option<bool> {
-    if text.eq_ignore_ascii_case("true") {
-        Some(true)
-    } else if text.eq_ignore_ascii_case("false") {
-        Some(false)
-    } else {
-        None
-    }
+    let is_true = text.eq_ignore_ascii_case("true");
+    (is_true || text.eq_ignore_ascii_case("false")).then_some(is_true)
 }
 
-fn primitive<T: ArrowPrimitiveType>(values: Vec<T::Native>, nulls: Option<NullBuffer>) -> ArrayRef {
-    Arc::new(PrimitiveArray::<T>::new(values.into(), nulls))
-}
-
-fn timestamps(
-    v: Vec<i64>,
-    nulls: Option<NullBuffer>,
-    unit: arrow_schema::TimeUnit,
-    zone: Option<Arc<str>>,
-) -> ArrayRef {
-    let v = ScalarBuffer::from(v);
-    use arrow_schema::TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
-    match unit {
-        Second => Arc::new(PrimitiveArray::<TimestampSecondType>::new(v, nulls).with_timezone_opt(zone)),
-        Millisecond => Arc::new(PrimitiveArray::<TimestampMillisecondType>::new(v, nulls).with_timezone_opt(zone)),
-        Microsecond => Arc::new(PrimitiveArray::<TimestampMicrosecondType>::new(v, nulls).with_timezone_opt(zone)),
-        Nanosecond => Arc::new(PrimitiveArray::<TimestampNanosecondType>::new(v, nulls).with_timezone_opt(zone)),
-    }
+/// A column of numbers; dates, times and the like are stored as such.
+fn primitive<T: ArrowPrimitiveType>(values: Vec<T::Native>, nulls: Option<NullBuffer>, stored: ArrowType) -> ArrayRef {
+    let numbers = PrimitiveArray::<T>::new(values.into(), nulls);
+    if stored == T::DATA_TYPE { Arc::new(numbers) } else { stored_as(&numbers, stored) }
 }
 
 fn offsets(mut ends: Vec<i32>) -> OffsetBuffer<i32> {
