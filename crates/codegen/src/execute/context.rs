@@ -27,15 +27,8 @@ pub fn makes_values(lowered: &Lowered) -> bool {
 
 /// Whether a program calls functions that make strings.
 fn makes_strings(program: &Program) -> bool {
-    let mut left: Vec<&Statement> = program.body.iter().collect();
-    while let Some(statement) = left.pop() {
-        match statement {
-            Statement::Call { function, .. } if function.result() == Phys::Str => return true,
-            Statement::If { then, otherwise, .. } => left.extend(then.iter().chain(otherwise)),
-            _ => {}
-        }
-    }
-    false
+    let makes = |s: &Statement| matches!(s, Statement::Call { function, .. } if function.result() == Phys::Str);
+    program.statements().any(makes)
 }
 
 /// A run over the rows of one buffer. Owns or borrows everything that its context points to.

@@ -51,7 +51,10 @@ impl Kernel for Interpreter {
             stop: None,
             late: Vec::new(),
         };
-        machine.constants(&self.program.body, rows);
+        // Constants hold for every block.
+        for (value, op) in self.program.ops().filter(|(_, op)| op.is_constant()) {
+            machine.op(value, op, &Selection::All(rows));
+        }
         machine.forget_table();
         // SAFETY: promised by the caller.
         let status = unsafe { machine.blocks(end) };
@@ -90,22 +93,6 @@ struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Fills the registers of constants, which hold for every block.
-    fn constants(&mut self, statements: &[Statement], rows: usize) {
-        for statement in statements {
-            match statement {
-                Statement::Let(value, op @ (Op::Bool(_) | Op::Int(_) | Op::Float(_) | Op::Str(_))) => {
-                    self.op(*value, op, &Selection::All(rows));
-                }
-                Statement::If { then, otherwise, .. } => {
-                    self.constants(then, rows);
-                    self.constants(otherwise, rows);
-                }
-                _ => {}
-            }
-        }
-    }
-
     /// Executes the rows before `end`.
     ///
     /// # Safety
@@ -170,7 +157,7 @@ impl Machine<'_> {
                 return;
             }
             match statement {
-                Statement::Let(_, Op::Bool(_) | Op::Int(_) | Op::Float(_) | Op::Str(_)) => {}
+                Statement::Let(_, op) if op.is_constant() => {}
                 // SAFETY: promised by the caller.
                 Statement::Let(value, op @ (Op::Load(i) | Op::IsValid(i) | Op::LoadView(i) | Op::LoadBytes(i, _))) => unsafe {
                     self.load(*value, op, *i, selection);

@@ -1,7 +1,7 @@
 //! Updating tables: the executable form of what is described at `program::Update` and `program::Component`.
 
 use super::call::slot_of;
-use super::lanes::{Lane, Lanes, Selection};
+use super::lanes::{Lane, Selection};
 use super::shared;
 use super::{Machine, Stop};
 use crate::program::{Access, Component, KeyRange, Terminal, Update, Value};
@@ -10,8 +10,8 @@ use millstream_abi::{
     Accumulator, EntryLayout, HASH_BUSY, HASH_EMPTY, HASH_SEED, Phys, Slot, Str, TableHeader, hash_finish, hash_str,
     hash_wide, hash_word,
 };
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::{mem, ptr};
 
 /// Adds `x` to a running sum of two words, of which the low one collects the rounding errors (Knuth's two-sum).
 #[inline]
@@ -247,14 +247,14 @@ impl Machine<'_> {
     /// Folds a key column into the hashes of rows.
     pub(super) fn hash_fold(&mut self, value: Value, hash: Value, key: Value, selection: &Selection) {
         let phys = self.program.type_of(key);
-        let mut target = mem::replace(&mut self.registers[value.0 as usize], Lanes::taken());
+        let mut target = self.take(value);
         let (out, hashes) = (i64::slice_mut(&mut target), self.lanes::<i64>(hash));
         let keys = &self.registers[key.0 as usize];
         selection.each(|lane| {
             // SAFETY: the register holds values of its type, and strings outlive the run.
             out[lane] = unsafe { hash_fold(hashes[lane] as u64, phys, &slot_of(keys, lane)) } as i64;
         });
-        self.registers[value.0 as usize] = target;
+        self.put(value, target);
     }
 
     /// Updates one plain accumulator with the argument of a row.

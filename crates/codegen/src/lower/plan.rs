@@ -1,6 +1,6 @@
 //! All programs of a plan: those of its sources, pipelines, lookup tables and keyed operators.
 
-use super::keyed::ByKey;
+use super::keyed::{ByKey, KeyedPrograms};
 use super::lowered::Lowered;
 use super::{
     count, interval_join, lookup, lower_pipeline, lower_source, over, rank, regular_join, session, versioned_join,
@@ -8,12 +8,9 @@ use super::{
 };
 use crate::partition::partition;
 use crate::program::{FilterShape, Program};
-use crate::programs::{FlatMapped, Keyed, Partitioned, Programs, Staged, Tables};
+use crate::programs::{Partitioned, Programs, Staged, Tables};
 use crate::specialise::shaped;
-use millstream_plan::operators::project::schema_of;
-use millstream_plan::pipeline::{
-    FlatMap, KeyedKind, Operator, QueryPlan, SourcePlan, WatermarkRule, event_time_columns,
-};
+use millstream_plan::pipeline::{KeyedKind, QueryPlan, SourcePlan, WatermarkRule, event_time_columns};
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
@@ -57,7 +54,8 @@ fn staged(
         Some(shape) => Lowered { program: shaped(&lowered.program, shape), ..lowered },
         None => lowered,
     };
-    let stages: Vec<Arc<Lowered>> = lower_pipeline(plan, index)?.into_iter().map(shaped).map(Arc::new).collect();
+    let (stages, flat_maps) = lower_pipeline(plan, index)?;
+    let stages: Vec<Arc<Lowered>> = stages.into_iter().map(shaped).map(Arc::new).collect();
     let (mut partitioned, mut shared) = (None, None);
     match (tables, stages.last()) {
         (Tables::Partitioned, Some(last)) => {
@@ -73,38 +71,18 @@ fn staged(
         }
         (Tables::Own, _) | (_, None) => {}
     }
-    let pipeline = &plan.pipelines[index];
-    let mut schema = pipeline.schema.clone();
-    let mut flat_maps = Vec::new();
-    for operator in &pipeline.operators {
-        match operator {
-            Operator::Filter(_) => {}
-            Operator::Project(columns) => schema = schema_of(columns),
-            Operator::FlatMap(flat_map) => {
-                flat_maps.push(match flat_map {
-                    FlatMap::Lookup { table, keys, residual, .. } => {
-                        lookup::probe(index, (*table, &plan.lookups[*table]), keys, residual.as_ref(), &schema)?
-                    }
-                    FlatMap::Windows { .. } | FlatMap::Repeat { .. } | FlatMap::Unnest { .. } => FlatMapped::default(),
-                });
-                schema.fields.extend(flat_map.appended(&plan.lookups));
-            }
-        }
-    }
     Ok(Staged { stages, flat_maps, partitioned, shared })
 }
 
-fn keyed(by_key: &ByKey<'_>) -> Result<Keyed<Arc<Lowered>>, Diagnostic> {
+fn keyed(by_key: &ByKey<'_>) -> KeyedPrograms {
     match &by_key.operator.kind {
-        KeyedKind::WindowJoin { residual, .. } => window_join::lower(by_key, residual.as_ref()),
-        KeyedKind::IntervalJoin { residual, .. } => interval_join::lower(by_key, residual.as_ref()),
-        KeyedKind::RegularJoin { residual, .. } => regular_join::lower(by_key, residual.as_ref()),
-        KeyedKind::VersionedJoin { residual, .. } => versioned_join::lower(by_key, residual.as_ref()),
+        KeyedKind::WindowJoin { .. } => window_join::lower(by_key),
+        KeyedKind::IntervalJoin { .. } => interval_join::lower(by_key),
+        KeyedKind::RegularJoin { .. } => regular_join::lower(by_key),
+        KeyedKind::VersionedJoin { .. } => versioned_join::lower(by_key),
         KeyedKind::Rank { .. } => rank::lower(by_key),
-        KeyedKind::Over { aggregates, .. } => over::lower(by_key, aggregates),
-        KeyedKind::SessionAggregate { aggregates, .. } => session::lower(by_key, Some(aggregates)),
-        KeyedKind::SessionRows { .. } => session::lower(by_key, None),
-        KeyedKind::CountAggregate { aggregates, .. } => count::lower(by_key, Some(aggregates)),
-        KeyedKind::CountRows { .. } => count::lower(by_key, None),
+        KeyedKind::Over { .. } => over::lower(by_key),
+        KeyedKind::SessionAggregate { .. } | KeyedKind::SessionRows { .. } => session::lower(by_key),
+        KeyedKind::CountAggregate { .. } | KeyedKind::CountRows { .. } => count::lower(by_key),
     }
 }

@@ -92,7 +92,7 @@ pub fn can_be_null(program: &Program, input: u32) -> bool {
 
 /// Whether an input can be assumed to have this value: its values are there to be compared, since the program loads them.
 pub fn can_be_constant(program: &Program, input: u32, constant: &Constant) -> bool {
-    let is_loaded = program.has_op(|op| matches!(op, Op::Load(i) | Op::LoadView(i) if *i == input));
+    let is_loaded = program.ops().any(|(_, op)| matches!(op, Op::Load(i) | Op::LoadView(i) if *i == input));
     let input = &program.inputs[input as usize];
     let fits = match constant {
         Constant::Bool(_) => input.phys == Phys::Bool,

@@ -32,12 +32,11 @@ fn is_filter(statement: &Statement) -> bool {
 
 /// Whether a statement has no effect and gives the same whenever it is executed.
 pub fn is_total(statement: &Statement) -> bool {
-    match statement {
-        Statement::Let(..) => true,
+    statement.all().all(|statement| match statement {
+        Statement::Let(..) | Statement::If { .. } => true,
         Statement::Call { function, .. } => function.is_total() && function.is_deterministic(),
-        Statement::If { then, otherwise, .. } => then.iter().chain(otherwise).all(is_total),
         Statement::Trap { .. } | Statement::Filter { .. } => false,
-    }
+    })
 }
 
 /// The statements of a program by number, in the order that follows from that of its filters: `rank` gives the place of each
@@ -85,11 +84,7 @@ pub(crate) struct Needs<'a> {
 
 impl<'a> Needs<'a> {
     pub(crate) fn new(program: &'a Program) -> Needs<'a> {
-        let mut definition = HashMap::new();
-        for (index, statement) in program.body.iter().enumerate() {
-            definition.extend(statement.definitions().into_iter().map(|value| (value, index)));
-        }
-        Needs { program, definition }
+        Needs { program, definition: program.definitions() }
     }
 
     /// Visits a statement and those of a region that it needs, directly or not. `is_new` says of each whether to go on from there.

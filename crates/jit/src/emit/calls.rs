@@ -32,11 +32,10 @@ impl<'c> Emitter<'c, '_> {
         let (slots, out) = self.call_slots()?;
         let ir = &self.ir;
         for (number, &argument) in arguments.iter().enumerate() {
-            let place = ir.at(slots, number as u64 * 16, "argument")?;
+            let place = ir.at(slots, number * 16, "argument")?;
             ir.store(place, self.to_memory(self.value(argument), self.program.type_of(argument))?)?;
         }
-        let functions = ir.at(self.context, offset_of!(ExecContext, functions) as u64, "functions")?;
-        let functions = ir.load_ptr(functions, "functions")?;
+        let functions = ir.load_field(self.context, offset_of!(ExecContext, functions), "functions")?;
         let body = ir.declare_runtime(&runtime_symbol(function));
         let arguments = [functions.into(), slots.into(), out.into()];
         let status = ir.result(body, &arguments, &format!("{result}.status"))?.into_int_value();

@@ -220,13 +220,8 @@ impl<'c> Emitter<'c, '_> {
         let mask = table.header_word(ir, offset_of!(TableHeader, mask), "mask")?;
         let entries = table.header_pointer(ir, offset_of!(TableHeader, entries), "entries")?;
         let first = ir.b.build_and(key_hash, mask, "place.first")?;
-        let before = ir.current();
-        ir.jump(look)?;
 
-        ir.enter(look);
-        let place = ir.b.build_phi(ir.i64, "place")?;
-        place.add_incoming(&[(&first, before)]);
-        let index = place.as_basic_value().into_int_value();
+        let (place, index) = ir.begin_loop(look, first, "place")?;
         let entry = self.entry(entries, index, layout)?;
         let hash = self.hash_word(entry, update.access)?;
         let is_same = ir.compare(IntPredicate::EQ, hash, key_hash, "hash.is_same")?;
@@ -269,13 +264,13 @@ impl<'c> Emitter<'c, '_> {
         let ir = &self.ir;
         let mut all = ir.i1.const_int(1, false);
         if let Some(offset) = layout.null_mask {
-            let null_mask = ir.load_word(ir.at(entry, offset as u64, "entry.nulls")?, "entry.nulls")?;
+            let null_mask = ir.load_word(ir.at(entry, offset, "entry.nulls")?, "entry.nulls")?;
             all = ir.compare(IntPredicate::EQ, null_mask, key.null_mask, "nulls.are_same")?;
         }
         for (number, (column, slot)) in key.columns.iter().zip(&layout.keys).enumerate() {
             let (value, phys) = (column.stored, column.phys);
             let name = format!("key{number}.is_same");
-            let place = ir.at(entry, slot.offset as u64, "entry.key")?;
+            let place = ir.at(entry, slot.offset, "entry.key")?;
             let same = match value {
                 Basic::FloatValue(float) => {
                     // By bits: lowering has left one zero and one NaN.
@@ -303,7 +298,7 @@ impl<'c> Emitter<'c, '_> {
         let ir = &self.ir;
         for (number, column) in key.columns.iter().enumerate() {
             // The whole slot is defined, whatever the size of the key.
-            let place = ir.at(table.keys, number as u64 * 16, "insert.key")?;
+            let place = ir.at(table.keys, number * 16, "insert.key")?;
             ir.store(place, ir.i128.const_zero().into())?;
             ir.store(place, column.stored)?;
         }

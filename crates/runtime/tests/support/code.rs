@@ -54,7 +54,7 @@ fn staged(plan: &QueryPlan, index: usize) -> StagedCode {
             }
         }
     }
-    let stages = lower_pipeline(plan, index).unwrap();
+    let stages = lower_pipeline(plan, index).unwrap().0;
     let program = stages.last().unwrap().program.shared();
     let shared = program.map(|program| code(Lowered { program, ..stages.last().unwrap().clone() }));
     let halves = partition(stages.last().unwrap()).unwrap();

@@ -3,7 +3,7 @@
 //! Results are exact, rounded half up to the scale of the result's type, and NULL when they do not fit its precision,
 //! as Flink does.
 
-use super::super::{Lowering, Scalar};
+use super::super::{Computed, Lowering, Scalar};
 use crate::program::Op;
 use millstream_abi::{Phys, RuntimeFn};
 use millstream_plan::expr::{ArithmeticOp, Expr};
@@ -22,21 +22,14 @@ struct Operand {
 
 impl Lowering<'_> {
     /// `a op b` with a decimal result; operands are decimals of any type, or integers.
-    pub(super) fn decimal_arithmetic(
-        &mut self,
-        expr: &Expr,
-        op: ArithmeticOp,
-        a: &Expr,
-        b: &Expr,
-        depth: usize,
-    ) -> Result<Scalar, Diagnostic> {
+    pub(super) fn decimal_arithmetic(&mut self, expr: &Expr, op: ArithmeticOp, a: &Expr, b: &Expr) -> Computed {
         let DataType::Decimal { precision, scale } = expr.data_type else {
             return Err(Diagnostic::bug("decimal arithmetic without a decimal result"));
         };
-        let (left, right) = (self.decimal_operand(a, depth)?, self.decimal_operand(b, depth)?);
+        let (left, right) = (self.decimal_operand(a)?, self.decimal_operand(b)?);
         let valid = self.both(left.scalar.valid, right.scalar.valid);
         if matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo) {
-            self.trap_zero(expr, right.scalar, valid, depth);
+            self.trap_zero(expr, right.scalar, valid);
         }
         if let Some((value, digits, value_scale)) = self.inline(op, left, right)
             && let Some(result) = self.rescale_inline(Scalar { value, valid }, digits, value_scale, precision, scale)
@@ -56,7 +49,7 @@ impl Lowering<'_> {
             [s1, s2, s, p] => vec![left.scalar, s1, right.scalar, s2, s, p],
             _ => [vec![left.scalar, right.scalar], numbers].concat(),
         };
-        let site = self.site(expr, depth);
+        let site = self.site(expr);
         self.call(function, &arguments, site, true)
     }
 
@@ -65,16 +58,10 @@ impl Lowering<'_> {
         Scalar::always(self.builder.int(n.into(), Phys::I32))
     }
 
-    fn decimal_operand(&mut self, expr: &Expr, depth: usize) -> Result<Operand, Diagnostic> {
-        let scalar = self.expression(expr, depth)?;
-        let (precision, scale) = match expr.data_type {
-            DataType::Decimal { precision, scale } => (precision, scale),
-            DataType::TinyInt => (3, 0),
-            DataType::SmallInt => (5, 0),
-            DataType::Int => (10, 0),
-            DataType::BigInt => (19, 0),
-            _ => return Err(Diagnostic::bug(format!("decimal arithmetic on {}", expr.data_type))),
-        };
+    fn decimal_operand(&mut self, expr: &Expr) -> Computed<Operand> {
+        let scalar = self.expression(expr)?;
+        let (precision, scale) = digits_of(&expr.data_type)
+            .ok_or_else(|| Diagnostic::bug(format!("decimal arithmetic on {}", expr.data_type)))?;
         Ok(Operand { scalar: self.converted(scalar, Phys::I128), precision, scale })
     }
 
@@ -135,5 +122,17 @@ impl Lowering<'_> {
         let out = self.builder.op(Op::OutOfDecimal(value, precision), Phys::Bool);
         let fits = self.builder.not(out);
         Some(Scalar { value, valid: Some(self.and_valid(scalar.valid, fits)) })
+    }
+}
+
+/// Precision and scale of a decimal, or of an integer as one.
+pub(super) fn digits_of(data_type: &DataType) -> Option<(u8, u8)> {
+    match *data_type {
+        DataType::Decimal { precision, scale } => Some((precision, scale)),
+        DataType::TinyInt => Some((3, 0)),
+        DataType::SmallInt => Some((5, 0)),
+        DataType::Int => Some((10, 0)),
+        DataType::BigInt => Some((19, 0)),
+        _ => None,
     }
 }
