@@ -16,7 +16,7 @@ use crate::program::{Program, Statement, Terminal};
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use context::Run;
 pub use context::{FIRST_STEP, STEP_BYTES, makes_values};
-use millstream_abi::{Accumulator, EntryLayout, ExecContext, FindArray, FindSlice, InsertKey, Str, UpdateObject};
+use millstream_abi::{Accumulator, EntryLayout, FindArray, FindSlice, InsertKey, KeepString, UpdateObject};
 use millstream_functions::FunctionContext;
 use millstream_types::Diagnostic;
 use std::ffi::c_void;
@@ -66,14 +66,14 @@ pub struct UpdateOutcome {
     pub stopped: bool,
 }
 
-/// How a program reaches the tables that it updates: the callbacks of [`ExecContext`] and the pointer that they find
+/// How a program reaches the tables that it updates: the callbacks of [`ExecContext`](millstream_abi::ExecContext) and the pointer that they find
 /// their owner by.
 #[derive(Debug, Clone, Copy)]
 pub struct TableHooks {
     find_slice: FindSlice,
     find_array: Option<FindArray>,
     insert_key: InsertKey,
-    keep_string: unsafe extern "C" fn(context: *mut ExecContext, string: *mut Str),
+    keep_string: KeepString,
     update_object: UpdateObject,
     host: *mut c_void,
 }
@@ -87,7 +87,7 @@ impl TableHooks {
     pub unsafe fn new(
         find_slice: FindSlice,
         insert_key: InsertKey,
-        keep_string: unsafe extern "C" fn(context: *mut ExecContext, string: *mut Str),
+        keep_string: KeepString,
         update_object: UpdateObject,
         host: *mut c_void,
     ) -> TableHooks {

@@ -189,8 +189,7 @@ impl Verifier<'_> {
             Op::Watermark => self.result(value, Phys::I64),
             Op::Add(a, b) | Op::Sub(a, b) | Op::Mul(a, b) | Op::Div(a, b) | Op::Rem(a, b) => {
                 check(number(own), "arithmetic")?;
-                self.expect(a, own)?;
-                self.expect(b, own)
+                self.gives(value, own, &[(a, own), (b, own)])
             }
             Op::Neg(a) => {
                 check(number(own), "negation")?;
@@ -204,20 +203,9 @@ impl Verifier<'_> {
                 }
                 self.result(value, Phys::Bool)
             }
-            Op::And(a, b) | Op::Or(a, b) => {
-                self.expect(a, Phys::Bool)?;
-                self.expect(b, Phys::Bool)?;
-                self.result(value, Phys::Bool)
-            }
-            Op::Not(a) => {
-                self.expect(a, Phys::Bool)?;
-                self.result(value, Phys::Bool)
-            }
-            Op::Select(condition, a, b) => {
-                self.expect(condition, Phys::Bool)?;
-                self.expect(a, own)?;
-                self.expect(b, own)
-            }
+            Op::And(a, b) | Op::Or(a, b) => self.gives(value, Phys::Bool, &[(a, Phys::Bool), (b, Phys::Bool)]),
+            Op::Not(a) => self.gives(value, Phys::Bool, &[(a, Phys::Bool)]),
+            Op::Select(condition, a, b) => self.gives(value, own, &[(condition, Phys::Bool), (a, own), (b, own)]),
             Op::Convert(a) => {
                 let from = self.used(a)?;
                 check(number(own), "a conversion to a value")?;
@@ -246,11 +234,14 @@ impl Verifier<'_> {
                 self.used(key)?;
                 self.result(value, Phys::I64)
             }
-            Op::HashFinish(hash) => {
-                self.expect(hash, Phys::I64)?;
-                self.result(value, Phys::I64)
-            }
+            Op::HashFinish(hash) => self.gives(value, Phys::I64, &[(hash, Phys::I64)]),
         }
+    }
+
+    /// Whether the operands of an operation have these types, and its result has its own.
+    fn gives(&self, value: Value, phys: Phys, operands: &[(Value, Phys)]) -> Result<(), String> {
+        operands.iter().try_for_each(|&(operand, phys)| self.expect(operand, phys))?;
+        self.result(value, phys)
     }
 
     fn digits(&self, value: Value, digits: u8) -> Result<(), String> {

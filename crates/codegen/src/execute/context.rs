@@ -6,7 +6,7 @@ use crate::buffers::{InputColumns, OutputBuffers};
 use crate::kernel::Kernel;
 use crate::lower::Lowered;
 use crate::program::{Program, Site, Statement};
-use millstream_abi::{ErrorKind, ExecContext, OutputColumn, Phys, Slot, StatusKind, Str};
+use millstream_abi::{ErrorKind, ExecContext, OutputColumn, Phys, StatusKind};
 use millstream_functions::FunctionContext;
 use millstream_types::{Code, Diagnostic, Place, code};
 use std::marker::PhantomData;
@@ -67,11 +67,11 @@ impl<'a> Run<'a> {
             late_rows: 0,
             slice_start: 0,
             table: ptr::null_mut(),
-            find_slice: no_find_slice,
+            find_slice: None,
             find_array: None,
-            insert_key: no_insert_key,
-            keep_string: no_keep_string,
-            update_object: no_update_object,
+            insert_key: None,
+            keep_string: None,
+            update_object: None,
             groups: ptr::null_mut(),
             functions: (&raw mut *functions).cast(),
             host: ptr::null_mut(),
@@ -90,11 +90,11 @@ impl<'a> Run<'a> {
 
     /// Sends updates to the tables behind `hooks`.
     pub(super) fn with_tables(&mut self, hooks: TableHooks) {
-        self.context.find_slice = hooks.find_slice;
+        self.context.find_slice = Some(hooks.find_slice);
         self.context.find_array = hooks.find_array;
-        self.context.insert_key = hooks.insert_key;
-        self.context.keep_string = hooks.keep_string;
-        self.context.update_object = hooks.update_object;
+        self.context.insert_key = Some(hooks.insert_key);
+        self.context.keep_string = Some(hooks.keep_string);
+        self.context.update_object = Some(hooks.update_object);
         self.context.host = hooks.host;
     }
 
@@ -216,24 +216,4 @@ impl Site {
             length: self.length.max(1).into(),
         })
     }
-}
-
-/// In place of the table callbacks in programs that emit rows: never called.
-unsafe extern "C" fn no_find_slice(_: *mut ExecContext, _: i64) {
-    unreachable!("only programs that update tables call this");
-}
-
-/// As [`no_find_slice`].
-unsafe extern "C" fn no_insert_key(_: *mut ExecContext, _: u64, _: u64, _: *const Slot) -> *mut u8 {
-    unreachable!("only programs that update tables call this");
-}
-
-/// As [`no_find_slice`].
-unsafe extern "C" fn no_keep_string(_: *mut ExecContext, _: *mut Str) {
-    unreachable!("only programs that update tables call this");
-}
-
-/// As [`no_find_slice`].
-unsafe extern "C" fn no_update_object(_: *mut ExecContext, _: *mut u8, _: u32, _: *const Slot, _: u64) {
-    unreachable!("only programs that update tables call this");
 }

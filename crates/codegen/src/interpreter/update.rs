@@ -13,6 +13,9 @@ use millstream_abi::{
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Why there is a callback.
+const IS_THERE: &str = "only programs that update tables call this";
+
 /// Adds `x` to a running sum of two words, of which the low one collects the rounding errors (Knuth's two-sum).
 #[inline]
 pub fn two_sum(high: f64, low: f64, x: f64) -> (f64, f64) {
@@ -167,7 +170,7 @@ impl Machine<'_> {
         let start = update.slice.map(|slice| self.lanes::<i64>(slice)[lane]);
         let other = start.is_some_and(|start| start != self.context.slice_start);
         if other || self.context.table.is_null() {
-            let find_slice = self.context.find_slice;
+            let find_slice = self.context.find_slice.expect(IS_THERE);
             let (start, count) = (start.unwrap_or(0), update.count().map_or(u64::MAX, |number| number as u64));
             // SAFETY: promised by the caller of `update`.
             unsafe {
@@ -225,7 +228,7 @@ impl Machine<'_> {
             let hash = hash_key(layout, keys, null_mask);
             let found = if dense.is_some() { None } else { search(&header, layout, hash, null_mask, keys) };
             found.unwrap_or_else(|| {
-                let insert_key = self.context.insert_key;
+                let insert_key = self.context.insert_key.expect(IS_THERE);
                 insert_key(self.context, hash, null_mask, keys.as_ptr())
             })
         }
@@ -239,7 +242,7 @@ impl Machine<'_> {
         let is_valid = component.valid.is_none_or(|valid| self.lanes::<bool>(valid)[lane]);
         let argument = component.argument.filter(|_| is_valid);
         let slot = argument.map(|value| slot_of(&self.registers[value.0 as usize], lane));
-        let (update_object, row) = (self.context.update_object, self.first_row + lane as u64);
+        let (update_object, row) = (self.context.update_object.expect(IS_THERE), self.first_row + lane as u64);
         // SAFETY: promised by the caller of `update`; the slot outlives the call.
         unsafe { update_object(self.context, field, number, slot.as_ref().map_or(ptr::null(), ptr::from_ref), row) };
     }
@@ -346,7 +349,7 @@ impl Machine<'_> {
     /// Stores a string in an accumulator; the table gets its own copy of long bytes.
     unsafe fn keep(&mut self, field: *mut u8, mut string: Str) {
         if !string.is_inline() {
-            let keep_string = self.context.keep_string;
+            let keep_string = self.context.keep_string.expect(IS_THERE);
             // SAFETY: promised by the caller of `update`.
             unsafe { keep_string(self.context, &mut string) };
         }

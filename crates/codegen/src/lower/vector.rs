@@ -1,11 +1,11 @@
 //! Calls of vectorised functions: each becomes two inputs of the program, evaluated before it.
 
+use super::nested_cast::masked;
 use super::{Computed, Lowered, Lowering, VectorColumn, emit_expressions, unsupported};
 use crate::buffers::{NESTED, phys_of};
 use crate::program::Input;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, make_array, new_null_array};
-use arrow_buffer::NullBuffer;
+use arrow_array::{Array, ArrayRef, new_null_array};
 use millstream_abi::{ErrorKind, Phys};
 use millstream_plan::expr::{Expr, ExprKind, VectorCall, VectorFunction};
 use millstream_types::{DataType, Diagnostic};
@@ -100,10 +100,8 @@ impl VectorFunction for FieldColumn {
 
     fn evaluate(&self, arguments: &[ArrayRef], _: usize) -> Result<ArrayRef, String> {
         let rows = arguments[0].as_struct();
-        let field = rows.column(self.index).to_data();
         // A field of a row that is NULL is NULL.
-        let nulls = NullBuffer::union(rows.nulls(), field.nulls());
-        field.into_builder().nulls(nulls).build().map(make_array).map_err(|error| error.to_string())
+        masked(rows.column(self.index), rows.nulls())
     }
 }
 

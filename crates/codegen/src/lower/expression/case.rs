@@ -35,7 +35,7 @@ impl Lowering<'_> {
     ) -> Computed {
         let (a, then) = self.scoped(then)?;
         let (b, otherwise) = self.scoped(otherwise)?;
-        if then.is_pure() && otherwise.is_pure() {
+        if then.is_pure && otherwise.is_pure {
             self.builder.inline(then);
             self.builder.inline(otherwise);
             let value = self.builder.select(condition, a.value, b.value);
@@ -46,7 +46,7 @@ impl Lowering<'_> {
             }
             return Ok(Scalar { value, valid });
         }
-        if then.depth().max(otherwise.depth()) >= MOST_NESTED {
+        if then.depth.max(otherwise.depth) >= MOST_NESTED {
             let message =
                 format!("more than {MOST_NESTED} branches are within each other, of CASE, COALESCE and the like");
             return Err(Diagnostic::new(code::QUERY_TOO_LARGE, message)

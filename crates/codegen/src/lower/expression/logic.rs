@@ -54,7 +54,7 @@ impl Lowering<'_> {
     /// An operand in rows where the result is still `open`; neither decided nor neutral in the others.
     fn operand_while(&mut self, open: Value, operand: &Expr, conjunction: bool) -> Computed<Progress> {
         let (inner, then) = self.scoped(|lowering| lowering.operand(operand, conjunction))?;
-        if then.is_pure() {
+        if then.is_pure {
             self.builder.inline(then);
             return Ok(inner);
         }

@@ -132,7 +132,7 @@ impl Lowering<'_> {
         if known == Some(false) {
             return Ok(self.null(phys));
         }
-        if then.is_pure() {
+        if then.is_pure {
             self.builder.inline(then);
             return Ok(inner);
         }
