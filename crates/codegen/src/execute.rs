@@ -144,7 +144,7 @@ fn emit_keeping(
     let mut run = Run::new(lowered, &prepared, rows, watermarks, functions)?;
     run.write_to(&mut outputs);
     let stopped = run.execute(kernel, on_error);
-    let (emitted_rows, late_rows) = (run.emitted_rows(), run.late_rows());
+    let (emitted_rows, late_rows) = (run.context.out_rows as usize, run.context.late_rows);
     drop(run);
     let selection = outputs.selection(emitted_rows);
     let mut types: Vec<_> = vec![None; emits.len()];
@@ -192,7 +192,7 @@ pub fn update(
     let mut run = Run::new(lowered, &prepared, rows, watermarks, functions)?;
     run.with_tables(hooks);
     let stopped = run.execute_in_steps(kernel, on_error);
-    let late_rows = run.late_rows();
+    let late_rows = run.context.late_rows;
     drop(run);
     functions.reset();
     Ok(UpdateOutcome { late_rows, stopped })

@@ -7,7 +7,7 @@
 use crate::lower::Lowered;
 use crate::program::{Emit, Op, Program, Statement, Terminal, Value};
 use crate::rewrite;
-use crate::specialise::{Needs, filter_count, is_total};
+use crate::specialise::{Needs, filter_count, filters, is_total};
 use millstream_abi::{HASH_SEED, Phys};
 use millstream_types::DataType;
 use std::collections::BTreeSet;
@@ -32,13 +32,10 @@ pub struct Observed {
 /// What can be observed of a program.
 pub fn observed(lowered: &Lowered) -> Observed {
     let program = &lowered.program;
-    let filters = program.body.iter().filter_map(|statement| match statement {
-        Statement::Filter { condition, counts_late: false, .. } => Some(*condition),
-        _ => None,
-    });
     let is_observed = filter_count(program) <= MOST_FILTERS;
     let observe = |value, data_type| emitting(lowered, program.clone(), vec![(value, None)], data_type);
-    let filters = filters.map(|condition| is_observed.then(|| observe(condition, DataType::Boolean)).flatten());
+    let filters =
+        filters(program).map(|(_, condition)| is_observed.then(|| observe(condition, DataType::Boolean)).flatten());
     let slice = program.body.iter().find_map(|statement| match statement {
         Statement::Let(_, Op::SliceStart { time, size_ms, .. }) => Some((*time, *size_ms)),
         _ => None,
@@ -99,8 +96,7 @@ pub fn prefixes(lowered: &Lowered) -> Option<Vec<Lowered>> {
     if filter_count(program) > MOST_FILTERS {
         return None;
     }
-    let is_filter = |statement: &Statement| matches!(statement, Statement::Filter { counts_late: false, .. });
-    let filters = program.body.iter().enumerate().filter(|(_, s)| is_filter(s)).map(|(index, _)| index + 1);
+    let filters = filters(program).map(|(index, _)| index + 1);
     let prefix = |(number, length): (usize, usize)| {
         let mut program = program.clone();
         program.name = format!("{}, {number} filters", program.name);

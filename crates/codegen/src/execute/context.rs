@@ -40,7 +40,7 @@ pub(super) struct Run<'a> {
     _inputs: InputColumns,
     /// Backs `context.outputs`.
     outputs: Vec<OutputColumn>,
-    context: ExecContext,
+    pub(super) context: ExecContext,
     functions: PhantomData<&'a mut FunctionContext>,
 }
 
@@ -102,16 +102,6 @@ impl<'a> Run<'a> {
     pub(super) fn report_groups(&mut self, groups: &'a mut [u64]) {
         debug_assert_eq!(groups.len(), self.rows, "one group a row");
         self.context.groups = groups.as_mut_ptr();
-    }
-
-    /// Rows emitted so far.
-    pub(super) fn emitted_rows(&self) -> usize {
-        self.context.out_rows as usize
-    }
-
-    /// Late rows so far.
-    pub(super) fn late_rows(&self) -> u64 {
-        self.context.late_rows
     }
 
     /// Runs over all rows, past the bad ones; whether `on_error` asked to stop.

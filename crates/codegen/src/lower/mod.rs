@@ -94,7 +94,9 @@ pub fn lower_pipeline(
             FlatMap::Lookup { table, keys, residual, .. } => {
                 lookup::probe(index, (*table, &plan.lookups[*table]), keys, residual.as_ref(), &after)?
             }
-            FlatMap::Windows { .. } | FlatMap::Repeat { .. } | FlatMap::Unnest { .. } => FlatMapped::default(),
+            FlatMap::Windows { .. } | FlatMap::Repeat { .. } | FlatMap::Unnest { .. } => {
+                FlatMapped { probe: None, residual: None }
+            }
         });
         after.fields.extend(flat_map.appended(&plan.lookups));
         stages.push(lowering.flat_map(&name, flat_map)?);

@@ -21,9 +21,10 @@ use crate::program::{FilterShape, KeyRange, Layout, Op, Program};
 pub use calls::{FewValues, calls_of_one_column};
 pub use kernel::Specialised;
 use millstream_abi::{Phys, Str};
-pub(crate) use order::Needs;
+pub(crate) use order::{Needs, filters};
 pub use order::{filter_count, is_total, regions};
 pub use random::random_choices;
+pub use replay::specialise;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a program is specialised for. The default is nothing.
@@ -71,12 +72,6 @@ impl Choices {
     pub fn is_generic(&self) -> bool {
         !self.assumes() && self.filters.is_empty() && self.few.is_empty()
     }
-}
-
-/// The program specialised for `choices`. Choices that do not fit it are left out: filters that there are not, filters that
-/// would pass something that can fail, columns of packed records, a range where there can be no arrays of it.
-pub fn specialise(program: &Program, choices: &Choices) -> Program {
-    replay::replay(program, choices)
 }
 
 /// The program with all filters in one shape.

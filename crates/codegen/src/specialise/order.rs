@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 
 /// Number of the filters of a program, not counting those of late rows.
 pub fn filter_count(program: &Program) -> usize {
-    program.body.iter().filter(|s| is_filter(s)).count()
+    filters(program).count()
 }
 
 /// For each filter the number of its region: filters of one region may change places.
@@ -24,6 +24,14 @@ pub fn regions(program: &Program) -> Vec<usize> {
         }
     }
     regions
+}
+
+/// The filters of a program that are counted: index in the body, condition.
+pub(crate) fn filters(program: &Program) -> impl Iterator<Item = (usize, Value)> {
+    program.body.iter().enumerate().filter_map(|(index, statement)| match statement {
+        Statement::Filter { condition, counts_late: false, .. } => Some((index, *condition)),
+        _ => None,
+    })
 }
 
 fn is_filter(statement: &Statement) -> bool {

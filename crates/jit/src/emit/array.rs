@@ -40,7 +40,7 @@ impl<'c> Emitter<'c, '_> {
         let number = ir.b.build_int_sub(key, ir.word(range.first as u64), "key.number")?;
         let mut is_outside = ir.compare(IntPredicate::UGE, number, ir.word(range.len), "is_outside")?;
         if let Some(valid) = valid {
-            let is_null = ir.b.build_not(self.bool(valid), "key.is_null")?;
+            let is_null = ir.b.build_not(self.int(valid), "key.is_null")?;
             is_outside = ir.b.build_or(is_outside, is_null, "is_outside.or_null")?;
         }
         self.stop_when(is_outside, DEOPTIMISED, 0, "range")?;

@@ -43,7 +43,7 @@ impl<'c> Emitter<'c, '_> {
             ir.compare(IntPredicate::EQ, status, ir.constant(ir.i32, status_value as i128), name)
         };
         let failed = is(CallStatus::Error, "has_failed")?;
-        self.trap(failed, ErrorKind::FunctionFailed, site, &format!("{result}.{}", function.name()))?;
+        self.stop_when(failed, ErrorKind::FunctionFailed as u32, site, &format!("{result}.{}", function.name()))?;
         let has_value = is(CallStatus::Value, &valid.to_string())?;
         let phys = function.result();
         let loaded = ir.load(ir.memory_type(phys), out, "result")?;

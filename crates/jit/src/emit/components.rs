@@ -29,7 +29,7 @@ impl<'c> Emitter<'c, '_> {
         component: &Component,
     ) -> Emitted<()> {
         use Accumulator::*;
-        let (guard, better) = (component.guard.map(|g| self.bool(g)), better(accumulator));
+        let (guard, better) = (component.guard.map(|g| self.int(g)), better(accumulator));
         let place = |offset: usize| match table.single.as_ref().and_then(|s| s.local(offset)) {
             Some(local) => Ok(local),
             None => self.ir.at(entry, offset, "accumulator"),
@@ -67,7 +67,7 @@ impl<'c> Emitter<'c, '_> {
         let ir = &self.ir;
         let (update, end) = (ir.block("update.object"), ir.block("update.object.end"));
         match component.guard {
-            Some(guard) => ir.branch(self.bool(guard), update, end)?,
+            Some(guard) => ir.branch(self.int(guard), update, end)?,
             None => ir.jump(update)?,
         }
         ir.enter(update);
@@ -78,7 +78,7 @@ impl<'c> Emitter<'c, '_> {
         let mut slot = table.scratch;
         if let Some(valid) = component.valid {
             let null = ir.ptr.const_null();
-            slot = ir.select(self.bool(valid), slot.into(), null.into(), "argument.or_null")?.into_pointer_value();
+            slot = ir.select(self.int(valid), slot.into(), null.into(), "argument.or_null")?.into_pointer_value();
         }
         let number = ir.constant(ir.i32, number as i128);
         let arguments = [self.context.into(), field.into(), number.into(), slot.into(), self.row.into()];

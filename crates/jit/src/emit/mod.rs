@@ -43,7 +43,7 @@ use inkwell::types::BasicType;
 use inkwell::values::FloatValue;
 pub(crate) use ir::Emitted;
 use ir::{Basic, Block, Int, Ir, Ptr};
-use millstream_abi::{ErrorKind, ExecContext, Status};
+use millstream_abi::{ExecContext, Status};
 use millstream_codegen::program::{FilterShape, Op, Program, Statement, Terminal, Value};
 use millstream_codegen::specialise::is_total;
 use selection::Selection;
@@ -72,7 +72,7 @@ pub(crate) fn emit<'c>(context: &'c Context, program: &Program, machine: &Target
     emitter.run()
 }
 
-/// In place of an [`ErrorKind`]: the row is not as the program assumes.
+/// In place of an [`millstream_abi::ErrorKind`]: the row is not as the program assumes.
 const DEOPTIMISED: u32 = 0;
 
 /// Where a stage's rows come from.
@@ -90,7 +90,7 @@ enum Rows<'c> {
 struct Failure<'c> {
     /// `u64::MAX` until a row fails.
     row: Ptr<'c>,
-    /// An [`ErrorKind`], or [`DEOPTIMISED`].
+    /// An [`millstream_abi::ErrorKind`], or [`DEOPTIMISED`].
     kind: Ptr<'c>,
     site: Ptr<'c>,
 }
@@ -373,7 +373,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
 
     /// A condition and-ed with those that were not applied yet.
     fn masked(&self, masked: Option<Int<'c>>, condition: Value) -> Emitted<Int<'c>> {
-        let condition = self.bool(condition);
+        let condition = self.int(condition);
         Ok(masked.map_or(Ok(condition), |masked| self.ir.b.build_and(masked, condition, "kept"))?)
     }
 
@@ -412,8 +412,10 @@ impl<'c, 'p> Emitter<'c, 'p> {
                 self.call(*result, *valid, *function, arguments, *site)
             }
             Statement::If { condition, then, otherwise, results } => self.if_else(*condition, then, otherwise, results),
-            Statement::Trap { condition, kind, site } => self.trap(self.bool(*condition), *kind, *site, "trap"),
-            Statement::Filter { condition, counts_late, .. } => self.branch_filter(self.bool(*condition), *counts_late),
+            Statement::Trap { condition, kind, site } => {
+                self.stop_when(self.int(*condition), *kind as u32, *site, "trap")
+            }
+            Statement::Filter { condition, counts_late, .. } => self.branch_filter(self.int(*condition), *counts_late),
         }
     }
 
@@ -426,7 +428,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
     ) -> Emitted<()> {
         let name = |what: &str| format!("if.{condition}.{what}");
         let (yes, no, end) = (self.ir.block(&name("then")), self.ir.block(&name("else")), self.ir.block(&name("end")));
-        self.ir.branch(self.bool(condition), yes, no)?;
+        self.ir.branch(self.int(condition), yes, no)?;
         let mut incoming = Vec::with_capacity(2);
         for (block, statements) in [(yes, then), (no, otherwise)] {
             self.ir.enter(block);
@@ -443,12 +445,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         Ok(())
     }
 
-    /// Makes the row an error when the condition holds.
-    fn trap(&self, condition: Int<'c>, kind: ErrorKind, site: u32, name: &str) -> Emitted<()> {
-        self.stop_when(condition, kind as u32, site, name)
-    }
-
-    /// Ends the run at the row when the condition holds, for the reason given.
+    /// Ends the run at the row when the condition holds: `kind` is an [`millstream_abi::ErrorKind`], or [`DEOPTIMISED`].
     fn stop_when(&self, condition: Int<'c>, kind: u32, site: u32, name: &str) -> Emitted<()> {
         let ir = &self.ir;
         let failure = self.failure.as_ref().expect("a program that can stop keeps failures");
@@ -547,9 +544,5 @@ impl<'c, 'p> Emitter<'c, 'p> {
 
     fn float(&self, value: Value) -> FloatValue<'c> {
         self.value(value).into_float_value()
-    }
-
-    fn bool(&self, value: Value) -> Int<'c> {
-        self.int(value)
     }
 }

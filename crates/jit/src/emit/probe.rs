@@ -44,7 +44,7 @@ impl<'c> Emitter<'c, '_> {
         for (number, &(value, valid)) in update.keys.iter().enumerate() {
             let phys = self.program.type_of(value);
             let mut value = self.value(value);
-            let valid = valid.map(|v| self.bool(v));
+            let valid = valid.map(|v| self.int(v));
             if let Some(valid) = valid {
                 value = ir.select(valid, value, value.get_type().const_zero(), "key.or_zero")?;
                 let bit = ir.select(valid, ir.word(0).into(), ir.word(1 << number).into(), "null.bit")?;

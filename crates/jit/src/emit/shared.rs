@@ -30,7 +30,7 @@ impl<'c> Emitter<'c, '_> {
         let end = ir.block("update.shared.end");
         if let Some(guard) = component.guard {
             let update = ir.block("update.shared");
-            ir.branch(self.bool(guard), update, end)?;
+            ir.branch(self.int(guard), update, end)?;
             ir.enter(update);
         }
         let (place, better) = (ir.at(entry, offset, "accumulator")?, better(accumulator));

@@ -21,7 +21,7 @@ impl<'c> Emitter<'c, '_> {
             ir.store_output(2 * number + 1, place, value)?;
             if let Some(valid) = column.valid {
                 let valids = self.output(number, offset_of!(OutputColumn, valid), &format!("{}.valid", column.name))?;
-                let byte = ir.b.build_int_z_extend(self.bool(valid), ir.i8, "valid.byte")?;
+                let byte = ir.b.build_int_z_extend(self.int(valid), ir.i8, "valid.byte")?;
                 ir.store_output(2 * number + 2, ir.element(ir.i8, valids, out, "valid.place")?, byte.into())?;
             }
         }
