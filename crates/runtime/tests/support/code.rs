@@ -67,7 +67,9 @@ fn schema_of(columns: &[Expr]) -> Schema {
 }
 
 fn lookup_code(plan: &QueryPlan, flat_map: &FlatMap, schema: &Schema) -> FlatMapCode {
-    let FlatMap::Lookup { table, keys, residual, .. } = flat_map else { return FlatMapCode::default() };
+    let FlatMap::Lookup { table, keys, residual, .. } = flat_map else {
+        return FlatMapCode { probe: None, residual: None };
+    };
     let lookup = &plan.lookups[*table];
     let positions: Vec<usize> = (0..keys.len()).collect();
     let probe = lower_keys("probe", &schema_of(keys), &positions, &key_fields(lookup)).unwrap();
