@@ -2,7 +2,7 @@
 //! trivial constants, so that lowering can ask for what it needs without remembering what it has.
 
 use crate::fold;
-use crate::program::{Comparison, FilterShape, Input, Op, Program, Site, Statement, Terminal, Value};
+use crate::program::{Call, Comparison, FilterShape, Input, Op, Program, Site, Statement, Terminal, Value};
 use crate::rewrite;
 use millstream_abi::{ErrorKind, Phys, RuntimeFn};
 use std::collections::{HashMap, HashSet};
@@ -281,7 +281,7 @@ impl<K: Eq + Hash + Clone, R: Clone> Builder<K, R> {
         }
         let result = self.define(function.result(), None);
         let valid = self.define(Phys::Bool, None);
-        let call = Statement::Call { result, valid, function, arguments: arguments.to_vec(), site };
+        let call = Statement::Call(Call { result, valid, function, arguments: arguments.to_vec(), site });
         self.scope().push(call);
         if function.is_deterministic() {
             self.scope().calls.insert(key, (result, valid));

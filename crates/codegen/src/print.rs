@@ -3,8 +3,8 @@
 //! Sites are left out; a trap shows its kind.
 
 use crate::program::{
-    Access, Comparison, Component, FilterShape, InRecord, KeyRange, Layout, Op, Program, Statement, Terminal, Update,
-    Value,
+    Access, Call, Comparison, Component, FilterShape, InRecord, KeyRange, Layout, Op, Program, Statement, Terminal,
+    Update, Value,
 };
 use millstream_abi::{Accumulator, ObjectKind, Phys};
 use std::fmt;
@@ -51,7 +51,7 @@ impl Program {
                 self.op(f, self.type_of(*value), op)?;
                 f.write_str("\n")
             }
-            Statement::Call { result, valid, function, arguments, .. } => {
+            Statement::Call(Call { result, valid, function, arguments, .. }) => {
                 write!(f, "{indent}{result}, {valid} = call {}", function.name())?;
                 arguments.iter().try_for_each(|a| write!(f, " {a}"))?;
                 f.write_str("\n")

@@ -1,6 +1,6 @@
 //! Walking and renumbering of programs: the operands of an operation, dead code, dense numbers.
 
-use crate::program::{Op, Program, Statement, Terminal, Update, Value};
+use crate::program::{Call, Op, Program, Statement, Terminal, Update, Value};
 use millstream_abi::Phys;
 use std::collections::{BTreeSet, HashMap};
 use std::iter::once;
@@ -119,7 +119,7 @@ impl Statement {
         for statement in self.all() {
             match statement {
                 Statement::Let(_, op) => op.clone().visit_operands(|value| visit(*value)),
-                Statement::Call { arguments, .. } => arguments.iter().for_each(|&a| visit(a)),
+                Statement::Call(Call { arguments, .. }) => arguments.iter().for_each(|&a| visit(a)),
                 Statement::If { condition, results, .. } => {
                     visit(*condition);
                     results.iter().flat_map(|(_, a, b)| [*a, *b]).for_each(&mut *visit);
@@ -133,7 +133,7 @@ impl Statement {
     fn visit_operands(&mut self, mut visit: impl FnMut(&mut Value)) {
         match self {
             Statement::Let(_, op) => op.visit_operands(visit),
-            Statement::Call { arguments, .. } => arguments.iter_mut().for_each(visit),
+            Statement::Call(Call { arguments, .. }) => arguments.iter_mut().for_each(visit),
             Statement::If { condition, results, .. } => {
                 visit(condition);
                 results.iter_mut().flat_map(|(_, a, b)| [a, b]).for_each(visit);
@@ -146,7 +146,7 @@ impl Statement {
     pub fn definitions(&self) -> Vec<Value> {
         match self {
             Statement::Let(value, _) => vec![*value],
-            Statement::Call { result, valid, .. } => vec![*result, *valid],
+            Statement::Call(Call { result, valid, .. }) => vec![*result, *valid],
             Statement::If { results, .. } => results.iter().map(|r| r.0).collect(),
             Statement::Trap { .. } | Statement::Filter { .. } => Vec::new(),
         }
@@ -156,7 +156,7 @@ impl Statement {
     fn definitions_mut(&mut self) -> Vec<&mut Value> {
         match self {
             Statement::Let(value, _) => vec![value],
-            Statement::Call { result, valid, .. } => vec![result, valid],
+            Statement::Call(Call { result, valid, .. }) => vec![result, valid],
             Statement::If { results, .. } => results.iter_mut().map(|r| &mut r.0).collect(),
             Statement::Trap { .. } | Statement::Filter { .. } => Vec::new(),
         }
@@ -200,7 +200,7 @@ fn renumber_inputs(statements: &mut [Statement], used: &[u32]) {
                 renumber_inputs(then, used);
                 renumber_inputs(otherwise, used);
             }
-            Statement::Call { .. } | Statement::Trap { .. } | Statement::Filter { .. } => {}
+            Statement::Call(_) | Statement::Trap { .. } | Statement::Filter { .. } => {}
         }
     }
 }
@@ -230,7 +230,7 @@ fn sweep(statements: &mut Vec<Statement>, live: &mut [bool]) {
                 !(results.is_empty() && then.is_empty() && otherwise.is_empty())
             }
             // A call may fail, which is an effect.
-            Statement::Call { .. } | Statement::Trap { .. } | Statement::Filter { .. } => true,
+            Statement::Call(_) | Statement::Trap { .. } | Statement::Filter { .. } => true,
         };
         if keep {
             statement.visit_operands(|v| live[v.0 as usize] = true);

@@ -6,7 +6,7 @@
 //! in debug builds.
 
 use crate::program::{
-    Access, Comparison, Emit, InRecord, KeyRange, Layout, Op, Program, Statement, Terminal, Update, Value,
+    Access, Call, Comparison, Emit, InRecord, KeyRange, Layout, Op, Program, Statement, Terminal, Update, Value,
 };
 use millstream_abi::{Accumulator, EntryLayout, ObjectKind, Phys};
 use std::collections::HashSet;
@@ -62,7 +62,7 @@ impl Verifier<'_> {
                 self.op(*value, op).map_err(|e| format!("{value}: {e}"))?;
                 self.define(*value)
             }
-            Statement::Call { result, valid, function, arguments, site } => {
+            Statement::Call(Call { result, valid, function, arguments, site }) => {
                 let place = |e: String| format!("call {}: {e}", function.name());
                 if arguments.len() != function.arguments().len() {
                     return Err(place(format!("{} arguments", arguments.len())));
@@ -389,13 +389,8 @@ mod tests {
             &program(&[Phys::Str, Phys::Bool], vec![assign(0, Op::Load(1)), assign(1, less)]),
             "ordered by a call",
         );
-        let call = |arguments, site| Statement::Call {
-            result: Value(1),
-            valid: Value(2),
-            function: RuntimeFn::CharLength,
-            arguments,
-            site,
-        };
+        let (result, valid, function) = (Value(1), Value(2), RuntimeFn::CharLength);
+        let call = |arguments, site| Statement::Call(Call { result, valid, function, arguments, site });
         let types = [Phys::Str, Phys::I32, Phys::Bool];
         let with = |call| program(&types, vec![assign(0, Op::Load(1)), call]);
         assert_eq!(verify(&with(call(vec![Value(0)], 0))), Ok(()));

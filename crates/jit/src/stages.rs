@@ -107,7 +107,7 @@ fn record_bytes(program: &Program) -> u64 {
 
 /// Whether executing a statement can be seen: it can fail the row, or need not give the same value again.
 pub(crate) fn has_effects(statement: &Statement) -> bool {
-    statement.all().any(|s| matches!(s, Statement::Call { .. } | Statement::Trap { .. } | Statement::Filter { .. }))
+    statement.all().any(|s| matches!(s, Statement::Call(_) | Statement::Trap { .. } | Statement::Filter { .. }))
 }
 
 struct Planner<'a> {
@@ -273,7 +273,7 @@ impl<'a> Planner<'a> {
 pub(crate) mod tests {
     use super::*;
     use millstream_abi::RuntimeFn;
-    use millstream_codegen::program::{Emit, Input, Terminal};
+    use millstream_codegen::program::{Call, Emit, Input, Terminal};
 
     pub(crate) fn program(types: &[Phys], inputs: &[Phys], body: Vec<Statement>, emitted: &[u32]) -> Program {
         let program = Program {
@@ -300,13 +300,13 @@ pub(crate) mod tests {
     }
 
     fn upper(result: u32, argument: u32) -> Statement {
-        Statement::Call {
+        Statement::Call(Call {
             result: Value(result),
             valid: Value(result + 1),
             function: RuntimeFn::Upper,
             arguments: vec![Value(argument)],
             site: 0,
-        }
+        })
     }
 
     #[test]

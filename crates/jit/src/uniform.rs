@@ -138,7 +138,7 @@ impl Finder<'_> {
                     && self.are_uniform(otherwise, local)
                     && self.know_results(results, local)
             }
-            Statement::Call { .. } | Statement::Trap { .. } | Statement::Filter { .. } => false,
+            Statement::Call(_) | Statement::Trap { .. } | Statement::Filter { .. } => false,
         }
     }
 }

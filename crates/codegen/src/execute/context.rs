@@ -5,7 +5,7 @@ use super::{Flow, RowError, TableHooks};
 use crate::buffers::{InputColumns, OutputBuffers};
 use crate::kernel::Kernel;
 use crate::lower::Lowered;
-use crate::program::{Program, Site, Statement};
+use crate::program::{Call, Program, Site, Statement};
 use millstream_abi::{ErrorKind, ExecContext, OutputColumn, Phys, StatusKind};
 use millstream_functions::FunctionContext;
 use millstream_types::{Code, Diagnostic, Place, code};
@@ -27,7 +27,7 @@ pub fn makes_values(lowered: &Lowered) -> bool {
 
 /// Whether a program calls functions that make strings.
 fn makes_strings(program: &Program) -> bool {
-    let makes = |s: &Statement| matches!(s, Statement::Call { function, .. } if function.result() == Phys::Str);
+    let makes = |s: &Statement| matches!(s, Statement::Call(Call { function, .. }) if function.result() == Phys::Str);
     program.statements().any(makes)
 }
 

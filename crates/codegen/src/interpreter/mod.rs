@@ -165,9 +165,9 @@ impl Machine<'_> {
                 // SAFETY: promised by the caller.
                 Statement::Let(value, Op::Watermark) => unsafe { self.watermark(*value, selection) },
                 Statement::Let(value, op) => self.op(*value, op, selection),
-                Statement::Call { result, valid, function, arguments, site } => {
+                Statement::Call(call) => {
                     // SAFETY: promised by the caller; the verifier has checked the call.
-                    unsafe { self.call(*result, *valid, *function, arguments, *site, selection) };
+                    unsafe { self.call(call, selection) };
                 }
                 Statement::If { condition, then, otherwise, results } => {
                     let (mut yes, mut no) = selection.split(self.lanes::<bool>(*condition));

@@ -98,22 +98,16 @@ impl Lowering<'_> {
 
     /// Argument and guard of a component. The argument is only computed for rows that its guard admits.
     fn component(&mut self, update: &ComponentUpdate, accumulator: Accumulator) -> Computed<Component> {
-        let guard = match &update.guard {
-            None => None,
-            Some(guard) => {
-                let scalar = self.expression(guard)?;
-                Some(self.is_true(scalar))
-            }
-        };
+        let guard = update.guard.as_ref().map(|guard| self.expression(guard)).transpose()?;
+        let guard = guard.map(|scalar| self.is_true(scalar));
         let Some(expr) = &update.argument else {
             return Ok(Component { argument: None, valid: None, guard });
         };
         let counted = accumulator.argument().is_none();
+        let lower = |lowering: &mut Self| if counted { lowering.validity(expr) } else { lowering.expression(expr) };
         let scalar = match guard {
-            None if counted => self.validity(expr)?,
-            None => self.expression(expr)?,
-            Some(guard) => self
-                .guarded(guard, |lowering| if counted { lowering.validity(expr) } else { lowering.expression(expr) })?,
+            None => lower(self)?,
+            Some(guard) => self.guarded(guard, lower)?,
         };
         let argument = accumulator.argument().map(|phys| {
             let value = self.builder.convert(scalar.value, phys);

@@ -7,7 +7,7 @@
 use super::{Constant, can_be_constant};
 use crate::builder::Builder;
 use crate::interpreter::update::dense_key;
-use crate::program::{Comparison, Op, Program, Statement, Value};
+use crate::program::{Call, Comparison, Op, Program, Statement, Value};
 use millstream_abi::{CallStatus, Phys, RuntimeFn, Slot, Str};
 use millstream_functions::{FunctionContext, FunctionSettings};
 use std::collections::{BTreeMap, HashMap};
@@ -20,7 +20,7 @@ pub fn calls_of_one_column(program: &Program) -> BTreeMap<u32, usize> {
     let definitions: HashMap<Value, &Op> = program.ops().collect();
     let mut calls = BTreeMap::new();
     for statement in program.statements() {
-        let Statement::Call { function, arguments, .. } = statement else { continue };
+        let Statement::Call(Call { function, arguments, .. }) = statement else { continue };
         let ops: Option<Vec<&Op>> = arguments.iter().map(|a| definitions.get(a).copied()).collect();
         if let Some(input) = ops.and_then(|ops| one_column(program, *function, &ops)) {
             *calls.entry(input).or_default() += 1;
@@ -144,12 +144,9 @@ mod tests {
     /// `SELECT POSITION('o' IN text) WHERE text LIKE 'g%'`
     fn lowered() -> Lowered {
         use Phys::{Bool, I32, Str};
-        let call = |result, valid, function, arguments: &[u32]| Statement::Call {
-            result: Value(result),
-            valid: Value(valid),
-            function,
-            arguments: arguments.iter().map(|a| Value(*a)).collect(),
-            site: 0,
+        let call = |result, valid, function, arguments: &[u32]| {
+            let arguments = arguments.iter().map(|a| Value(*a)).collect();
+            Statement::Call(Call { result: Value(result), valid: Value(valid), function, arguments, site: 0 })
         };
         let body = vec![
             Statement::Let(Value(0), Op::Load(0)),
@@ -208,7 +205,7 @@ mod tests {
         let constants = [(0, Constant::Str(b"google".as_slice().into()))].into();
         let special = specialise(&lowered.program, &Choices { constants, ..Choices::default() });
         assert_eq!(verify(&special), Ok(()), "{special}");
-        let calls = special.statements().filter(|s| matches!(s, Statement::Call { .. })).count();
+        let calls = special.statements().filter(|s| matches!(s, Statement::Call(_))).count();
         assert_eq!(calls, 0, "{special}");
         let column: ArrayRef = Arc::new(StringViewArray::from_iter_values(["google"; 3]));
         let kernel = Interpreter::new(Arc::new(special));

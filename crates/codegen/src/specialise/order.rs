@@ -4,7 +4,7 @@
 //! filters may stand in any order, since a row either passes all of them or has no effect. A statement that a filter needs moves
 //! with the first filter that does; what no filter of the region needs comes behind them.
 
-use crate::program::{Program, Statement, Value};
+use crate::program::{Call, Program, Statement, Value};
 use std::collections::{BTreeSet, HashMap};
 
 /// Number of the filters of a program, not counting those of late rows.
@@ -42,7 +42,7 @@ fn is_filter(statement: &Statement) -> bool {
 pub fn is_total(statement: &Statement) -> bool {
     statement.all().all(|statement| match statement {
         Statement::Let(..) | Statement::If { .. } => true,
-        Statement::Call { function, .. } => function.is_total() && function.is_deterministic(),
+        Statement::Call(Call { function, .. }) => function.is_total() && function.is_deterministic(),
         Statement::Trap { .. } | Statement::Filter { .. } => false,
     })
 }

@@ -49,12 +49,12 @@ impl Replay<'_> {
                 let new = self.op(op, self.program.type_of(*value));
                 self.new.insert(*value, new);
             }
-            Statement::Call { result, valid, function, arguments, site } => {
-                let arguments: Vec<Value> = arguments.iter().map(|a| self.new[a]).collect();
-                let call = (*function, arguments.as_slice(), *site);
-                let (new_result, new_valid) = known_call(&mut self.builder, self.program, &self.choices.few, call)
-                    .unwrap_or_else(|| self.builder.call(*function, &arguments, *site));
-                self.new.extend([(*result, new_result), (*valid, new_valid)]);
+            Statement::Call(call) => {
+                let arguments: Vec<Value> = call.arguments.iter().map(|a| self.new[a]).collect();
+                let new = (call.function, arguments.as_slice(), call.site);
+                let (result, valid) = known_call(&mut self.builder, self.program, &self.choices.few, new)
+                    .unwrap_or_else(|| self.builder.call(call.function, &arguments, call.site));
+                self.new.extend([(call.result, result), (call.valid, valid)]);
             }
             Statement::If { condition, then, otherwise, results } => {
                 let condition = self.new[condition];

@@ -4,7 +4,7 @@ use super::ir::{Emitted, Ptr};
 use super::{Emitter, runtime_symbol};
 use inkwell::IntPredicate;
 use millstream_abi::{CallStatus, ErrorKind, ExecContext, RuntimeFn};
-use millstream_codegen::program::Value;
+use millstream_codegen::program::Call;
 use std::mem::offset_of;
 
 impl<'c> Emitter<'c, '_> {
@@ -21,14 +21,8 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// `Statement::Call`
-    pub(super) fn call(
-        &mut self,
-        result: Value,
-        valid: Value,
-        function: RuntimeFn,
-        arguments: &[Value],
-        site: u32,
-    ) -> Emitted<()> {
+    pub(super) fn call(&mut self, call: &Call) -> Emitted<()> {
+        let Call { result, valid, function, ref arguments, site } = *call;
         let (slots, out) = self.call_slots()?;
         let ir = &self.ir;
         for (number, &argument) in arguments.iter().enumerate() {

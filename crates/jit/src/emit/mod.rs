@@ -136,7 +136,7 @@ struct Emitter<'c, 'p> {
 }
 
 fn can_fail(statement: &Statement) -> bool {
-    statement.all().any(|s| matches!(s, Statement::Call { .. } | Statement::Trap { .. }))
+    statement.all().any(|s| matches!(s, Statement::Call(_) | Statement::Trap { .. }))
 }
 
 /// Whether a row can be other than the program assumes.
@@ -408,9 +408,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
                 self.values.insert(*value, result);
                 Ok(())
             }
-            Statement::Call { result, valid, function, arguments, site } => {
-                self.call(*result, *valid, *function, arguments, *site)
-            }
+            Statement::Call(call) => self.call(call),
             Statement::If { condition, then, otherwise, results } => self.if_else(*condition, then, otherwise, results),
             Statement::Trap { condition, kind, site } => {
                 self.stop_when(self.int(*condition), *kind as u32, *site, "trap")
