@@ -333,17 +333,13 @@ impl<'c> Emitter<'c, '_> {
         }
         let entry = match (number, &table.single) {
             (Some((arrays, number)), _) => self.array_entry(table, arrays, number)?,
-            (None, None) => {
-                let key = self.table_key(update)?;
-                self.probe(table, update, &key)?
-            }
+            (None, None) => self.probe(table, update)?,
             (None, Some(single)) => {
                 let (find, found) = (ir.block("update.entry"), ir.block("update.entry_ready"));
                 let known = ir.load_ptr(single.entry, "entry")?;
                 ir.branch_rarely(ir.b.build_is_null(known, "entry.missing")?, find, found)?;
                 ir.enter(find);
-                let key = self.table_key(update)?;
-                let entry = self.probe(table, update, &key)?;
+                let entry = self.probe(table, update)?;
                 single.take(ir, entry)?;
                 ir.jump(found)?;
                 ir.enter(found);
