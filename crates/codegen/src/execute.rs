@@ -40,6 +40,9 @@ pub enum Flow {
     Stop,
 }
 
+/// Who is asked about every bad row, in order.
+pub type OnError<'a> = &'a mut dyn FnMut(RowError) -> Flow;
+
 /// The rows that a program emitted.
 #[derive(Debug, Clone)]
 pub struct Emitted {
@@ -116,7 +119,7 @@ pub fn emit(
     rows: usize,
     watermarks: &[i64],
     functions: &mut FunctionContext,
-    on_error: &mut dyn FnMut(RowError) -> Flow,
+    on_error: OnError<'_>,
 ) -> Result<Emitted, Diagnostic> {
     let mut emitted = emit_keeping(lowered, kernel, columns, rows, watermarks, functions, on_error);
     if let Ok(emitted) = &mut emitted {
@@ -134,7 +137,7 @@ fn emit_keeping(
     rows: usize,
     watermarks: &[i64],
     functions: &mut FunctionContext,
-    on_error: &mut dyn FnMut(RowError) -> Flow,
+    on_error: OnError<'_>,
 ) -> Result<Emitted, Diagnostic> {
     let Terminal::Emit(emits) = &lowered.program.terminal else {
         return Err(Diagnostic::bug("a program that updates a table was asked to emit rows"));
@@ -182,7 +185,7 @@ pub fn update(
     watermarks: &[i64],
     hooks: TableHooks,
     functions: &mut FunctionContext,
-    on_error: &mut dyn FnMut(RowError) -> Flow,
+    on_error: OnError<'_>,
 ) -> Result<UpdateOutcome, Diagnostic> {
     let layout = lowered.layout().ok_or_else(updates_nothing)?;
     if reports_groups(layout) {

@@ -1,7 +1,7 @@
 //! One run of a kernel: its execution context, its bad rows, and how they are told.
 
 use super::vectors::Prepared;
-use super::{Flow, RowError, TableHooks};
+use super::{Flow, OnError, RowError, TableHooks};
 use crate::buffers::{InputColumns, OutputBuffers};
 use crate::kernel::Kernel;
 use crate::lower::Lowered;
@@ -105,13 +105,13 @@ impl<'a> Run<'a> {
     }
 
     /// Runs over all rows, past the bad ones; whether `on_error` asked to stop.
-    pub(super) fn execute(&mut self, kernel: &dyn Kernel, on_error: &mut dyn FnMut(RowError) -> Flow) -> bool {
+    pub(super) fn execute(&mut self, kernel: &dyn Kernel, on_error: OnError<'_>) -> bool {
         self.execute_range(0..self.rows as u64, kernel, on_error)
     }
 
     /// The same for a program that keeps no string of its functions: after some rows they are forgotten, so that a buffer of rows
     /// with long strings does not need the memory of all of them.
-    pub(super) fn execute_in_steps(&mut self, kernel: &dyn Kernel, on_error: &mut dyn FnMut(RowError) -> Flow) -> bool {
+    pub(super) fn execute_in_steps(&mut self, kernel: &dyn Kernel, on_error: OnError<'_>) -> bool {
         if !makes_strings(&self.lowered.program) {
             return self.execute(kernel, on_error);
         }
@@ -132,12 +132,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs over some of the rows.
-    fn execute_range(
-        &mut self,
-        rows: Range<u64>,
-        kernel: &dyn Kernel,
-        on_error: &mut dyn FnMut(RowError) -> Flow,
-    ) -> bool {
+    fn execute_range(&mut self, rows: Range<u64>, kernel: &dyn Kernel, on_error: OnError<'_>) -> bool {
         let mut start = rows.start;
         while start < rows.end {
             // SAFETY: `InputColumns::new` has checked the columns against the program's inputs; the output buffers

@@ -15,7 +15,7 @@ mod shared;
 pub mod update;
 
 use crate::kernel::{Kernel, Tier};
-use crate::program::{Op, Program, Statement, Terminal, Update, Value};
+use crate::program::{Op, Program, Statement, Terminal, Value};
 use crate::verify::verify;
 use lanes::{Lanes, Selection};
 use millstream_abi::{ErrorKind, ExecContext, Status};
@@ -130,8 +130,8 @@ impl Machine<'_> {
         // SAFETY: promised by the caller.
         unsafe { self.statements(&program.body, &mut selection) };
         selection.truncate(self.limit);
-        if let Terminal::Update(Update { range: Some(range), keys, .. }) = &program.terminal {
-            self.stop_outside(*range, keys[0], &mut selection);
+        if let Terminal::Update(update) = &program.terminal {
+            self.stop_outside(update, &mut selection);
         }
         let limit = self.limit;
         self.context.late_rows += self.late.iter().filter(|&&lane| (lane as usize) < limit).count() as u64;

@@ -134,13 +134,10 @@ impl Machine<'_> {
         });
     }
 
-    /// Stops at the first row of the selection whose key is not in the range.
-    pub(super) fn stop_outside(
-        &mut self,
-        range: KeyRange,
-        (key, valid): (Value, Option<Value>),
-        selection: &mut Selection,
-    ) {
+    /// Stops at the first row of the selection whose key is not in the range, if there is one.
+    pub(super) fn stop_outside(&mut self, update: &Update, selection: &mut Selection) {
+        let Some(range) = update.range else { return };
+        let (key, valid) = update.keys[0];
         let phys = self.program.type_of(key);
         let is_outside = |lane: usize| {
             let is_null = valid.is_some_and(|valid| !self.lanes::<bool>(valid)[lane]);
@@ -313,13 +310,7 @@ impl Machine<'_> {
     ///
     /// # Safety
     /// As for [`Machine::accumulate`], in a table that can be shared; all who use the accumulator do so atomically.
-    unsafe fn accumulate_shared(
-        &mut self,
-        accumulator: Accumulator,
-        field: *mut u8,
-        component: &Component,
-        lane: usize,
-    ) {
+    unsafe fn accumulate_shared(&self, accumulator: Accumulator, field: *mut u8, component: &Component, lane: usize) {
         let Some(argument) = component.argument else {
             // SAFETY: only a Count has no argument.
             return unsafe { shared::add(field, 1) };

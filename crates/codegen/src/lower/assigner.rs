@@ -19,24 +19,21 @@ impl Lowering<'_> {
     /// Number of the row's table; `None` when there is only one. Rows without time are errors, late rows are dropped and
     /// counted, rows that are in no window are dropped.
     pub(super) fn table(&mut self, aggregation: &Aggregation, time: Option<&Expr>) -> Computed<Option<Value>> {
-        let (assigner, timeline) = (aggregation.assigner, aggregation.timeline);
-        let time = match (assigner, time) {
+        let timeline = aggregation.timeline;
+        let table = match (aggregation.assigner, time) {
             (WindowAssigner::Whole, _) => return Ok(None),
             (WindowAssigner::Session { .. } | WindowAssigner::Count { .. }, _) => {
                 return Err(Diagnostic::bug("sessions and count windows are not made of slices"));
             }
             (_, None) => return Err(Diagnostic::bug("rows of a windowed aggregation have no time")),
-            (_, Some(time)) => time,
-        };
-        let table = match assigner {
-            WindowAssigner::Tumble(slicing) => {
+            (WindowAssigner::Tumble(slicing), Some(time)) => {
                 let slice = self.slice(time, slicing)?;
                 let last = self.plus(slice, slicing.size_ms - 1);
                 self.drop_late(last, timeline);
                 slice
             }
-            WindowAssigner::Overlap(overlap) => self.overlapping(time, overlap, timeline)?,
-            _ => {
+            (WindowAssigner::Overlap(overlap), Some(time)) => self.overlapping(time, overlap, timeline)?,
+            (_, Some(time)) => {
                 let last = self.event_time(time)?;
                 self.drop_late(last, timeline);
                 self.plus(last, 1)
@@ -75,14 +72,6 @@ impl Lowering<'_> {
         }
     }
 
-    /// Number and start of the slice of a time. The number comes from the start: then it is the same for all rows of a
-    /// block within one slice, and computed once for it.
-    fn numbered_slice(&mut self, time: &Expr, slicing: Slicing) -> Computed<(Value, Value)> {
-        let start = self.slice(time, slicing)?;
-        let from_zero = self.plus(start, slicing.offset_ms.wrapping_neg());
-        Ok((self.divided(from_zero, slicing.size_ms), start))
-    }
-
     fn start_of(&mut self, time: Value, Slicing { size_ms, offset_ms }: Slicing) -> Value {
         self.builder.op(Op::SliceStart { time, size_ms, offset_ms }, Phys::I64)
     }
@@ -109,7 +98,11 @@ impl Lowering<'_> {
     /// `Overlap::table_id` of the row's slice and of the number of its windows that are complete already.
     fn overlapping(&mut self, time: &Expr, overlap: Overlap, timeline: Timeline) -> Computed<Value> {
         let slicing = overlap.slicing();
-        let (number, slice) = self.numbered_slice(time, slicing)?;
+        let slice = self.slice(time, slicing)?;
+        // The slice's number comes from its start: then it is the same for all rows of a block within one slice, and computed
+        // once for it.
+        let from_zero = self.plus(slice, slicing.offset_ms.wrapping_neg());
+        let number = self.divided(from_zero, slicing.size_ms);
         let ends = match overlap {
             Overlap::Hop { size_ms, slide_ms, offset_ms } => {
                 self.ends_of_hops(slice, slicing, size_ms, Slicing { size_ms: slide_ms, offset_ms })

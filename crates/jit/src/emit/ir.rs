@@ -415,19 +415,13 @@ impl<'c> Ir<'c> {
         Ok(self.b.build_select(condition, a, b, name)?)
     }
 
-    /// [`Ir::select`] by a condition that a processor cannot guess: never made a branch.
-    pub(crate) fn select_blindly(
-        &self,
-        condition: Int<'c>,
-        a: Basic<'c>,
-        b: Basic<'c>,
-        name: &str,
-    ) -> Emitted<Basic<'c>> {
-        let selected = self.select(condition, a, b, name)?;
+    /// [`Ir::select`] of addresses by a condition that a processor cannot guess: never made a branch.
+    pub(crate) fn select_blindly(&self, condition: Int<'c>, a: Ptr<'c>, b: Ptr<'c>, name: &str) -> Emitted<Ptr<'c>> {
+        let selected = self.select(condition, a.into(), b.into(), name)?;
         if let Some(instruction) = selected.as_instruction_value() {
             self.annotate(instruction, self.context.metadata_node(&[]), "unpredictable");
         }
-        Ok(selected)
+        Ok(selected.into_pointer_value())
     }
 
     /// The value of the block that control came from.

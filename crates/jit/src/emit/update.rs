@@ -170,7 +170,7 @@ impl<'c> TableState<'c> {
                 let other = ir.load_word(before.slice, "slice.before")?;
                 let is_before = ir.compare(IntPredicate::EQ, slice, other, "is_before")?;
                 let other = ir.load_ptr(before.table, "table.before")?;
-                table = ir.select_blindly(is_last, table.into(), other.into(), "table.selected")?.into_pointer_value();
+                table = ir.select_blindly(is_last, table, other, "table.selected")?;
                 is_known = ir.b.build_or(is_last, is_before, "is_known")?;
             }
             is_unknown = ir.b.build_not(is_known, "is_unknown")?;

@@ -3,7 +3,7 @@
 //! A cast that the table describes as two steps is lowered as two: [`Lowering::convert_type`] calls itself.
 
 use super::super::{Computed, Lowering, Scalar, unsupported};
-use super::decimal::digits_of;
+use super::decimal::{Operand, digits_of};
 use crate::buffers::phys_of;
 use crate::program::{Comparison, Op};
 use crate::semantics::POWERS_OF_TEN;
@@ -69,7 +69,7 @@ impl Lowering<'_> {
                 let zero = self.builder.default_of(phys);
                 Ok(Scalar { value: self.builder.compare(Comparison::Ne, scalar.value, zero), ..scalar })
             }
-            DataType::Decimal { precision, scale } => self.cast_to_decimal(scalar, from, *precision, *scale, cast),
+            DataType::Decimal { .. } => self.cast_to_decimal(scalar, from, to, cast),
             DataType::Date | DataType::Time(_) | DataType::Timestamp(_) | DataType::TimestampLtz(_) => {
                 self.cast_to_time(scalar, from, to, cast)
             }
@@ -155,14 +155,8 @@ impl Lowering<'_> {
         Ok(self.converted(number, phys))
     }
 
-    fn cast_to_decimal(
-        &mut self,
-        scalar: Scalar,
-        from: &DataType,
-        precision: u8,
-        scale: u8,
-        cast: Cast<'_>,
-    ) -> Computed {
+    fn cast_to_decimal(&mut self, scalar: Scalar, from: &DataType, to: &DataType, cast: Cast<'_>) -> Computed {
+        let DataType::Decimal { precision, scale } = *to else { return cast.impossible() };
         let (p, s) = (precision.into(), scale.into());
         let (digits, from_scale) = match from {
             DataType::Float | DataType::Double => {
@@ -173,7 +167,8 @@ impl Lowering<'_> {
             _ => digits_of(from).map_or_else(|| cast.impossible(), Ok)?,
         };
         let scalar = self.converted(scalar, Phys::I128);
-        if let Some(result) = self.rescale_inline(scalar, digits, from_scale, precision, scale) {
+        let number = Operand { scalar, precision: digits, scale: from_scale };
+        if let Some(result) = self.rescale_inline(number, precision, scale) {
             return Ok(result);
         }
         self.cast_call(RuntimeFn::DecimalRescale, scalar, &[from_scale.into(), s, p], None, cast)

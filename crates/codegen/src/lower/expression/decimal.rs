@@ -4,7 +4,7 @@
 //! as Flink does.
 
 use super::super::{Computed, Lowering, Scalar};
-use crate::program::Op;
+use crate::program::{Op, Value};
 use millstream_abi::{Phys, RuntimeFn};
 use millstream_plan::expr::{ArithmeticOp, Expr};
 use millstream_types::{DataType, Diagnostic};
@@ -12,12 +12,12 @@ use millstream_types::{DataType, Diagnostic};
 /// Most digits of a decimal, and of an `i128` that is surely in range.
 const MAX_DIGITS: u8 = 38;
 
-/// An operand: value, digits, scale.
+/// A number: value, digits, scale.
 #[derive(Clone, Copy)]
-struct Operand {
-    scalar: Scalar,
-    precision: u8,
-    scale: u8,
+pub(super) struct Operand {
+    pub(super) scalar: Scalar,
+    pub(super) precision: u8,
+    pub(super) scale: u8,
 }
 
 impl Lowering<'_> {
@@ -31,8 +31,8 @@ impl Lowering<'_> {
         if matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo) {
             self.trap_zero(expr, right.scalar, valid);
         }
-        if let Some((value, digits, value_scale)) = self.inline(op, left, right)
-            && let Some(result) = self.rescale_inline(Scalar { value, valid }, digits, value_scale, precision, scale)
+        if let Some(number) = self.inline(op, left, right, valid)
+            && let Some(result) = self.rescale_inline(number, precision, scale)
         {
             return Ok(result);
         }
@@ -65,12 +65,16 @@ impl Lowering<'_> {
         Ok(Operand { scalar: self.converted(scalar, Phys::I128), precision, scale })
     }
 
-    /// The exact result with its digits and scale, when 128 bits surely hold it.
-    fn inline(&mut self, op: ArithmeticOp, a: Operand, b: Operand) -> Option<(crate::program::Value, u8, u8)> {
+    /// The exact result when 128 bits surely hold it; `valid` says where there is one.
+    fn inline(&mut self, op: ArithmeticOp, a: Operand, b: Operand, valid: Option<Value>) -> Option<Operand> {
         if op == ArithmeticOp::Multiply {
-            let digits = a.precision + b.precision;
-            let value = || Op::Mul(a.scalar.value, b.scalar.value);
-            return (digits <= MAX_DIGITS).then(|| (self.builder.op(value(), Phys::I128), digits, a.scale + b.scale));
+            let (precision, scale) = (a.precision + b.precision, a.scale + b.scale);
+            let product = Op::Mul(a.scalar.value, b.scalar.value);
+            return (precision <= MAX_DIGITS).then(|| Operand {
+                scalar: Scalar { value: self.builder.op(product, Phys::I128), valid },
+                precision,
+                scale,
+            });
         }
         let scale = a.scale.max(b.scale);
         let (a_up, b_up) = (scale - a.scale, scale - b.scale);
@@ -80,30 +84,23 @@ impl Lowering<'_> {
         }
         let (x, y) = (self.scale_up(a.scalar.value, a_up), self.scale_up(b.scalar.value, b_up));
         // The sum of two numbers of 38 digits is below 2 · 10^38, which an i128 does not hold.
-        let (op, digits) = match op {
+        let (op, precision) = match op {
             ArithmeticOp::Add if widest < MAX_DIGITS => (Op::Add(x, y), widest + 1),
             ArithmeticOp::Subtract if widest < MAX_DIGITS => (Op::Sub(x, y), widest + 1),
             ArithmeticOp::Modulo => (Op::Rem(x, y), widest),
             _ => return None,
         };
-        Some((self.builder.op(op, Phys::I128), digits, scale))
+        Some(Operand { scalar: Scalar { value: self.builder.op(op, Phys::I128), valid }, precision, scale })
     }
 
     /// `value · 10^digits`
-    pub(super) fn scale_up(&mut self, value: crate::program::Value, digits: u8) -> crate::program::Value {
+    fn scale_up(&mut self, value: Value, digits: u8) -> Value {
         if digits == 0 { value } else { self.builder.op(Op::ScaleUp(value, digits), Phys::I128) }
     }
 
-    /// A number of at most `digits` digits at scale `from` as DECIMAL(`precision`, `to`): NULL where it does not fit.
-    /// `None` when that takes more than 128 bits.
-    pub(super) fn rescale_inline(
-        &mut self,
-        scalar: Scalar,
-        digits: u8,
-        from: u8,
-        precision: u8,
-        to: u8,
-    ) -> Option<Scalar> {
+    /// A number as DECIMAL(`precision`, `to`): NULL where it does not fit. `None` when that takes more than 128 bits.
+    pub(super) fn rescale_inline(&mut self, number: Operand, precision: u8, to: u8) -> Option<Scalar> {
+        let Operand { scalar, precision: digits, scale: from } = number;
         let (value, digits) = if to >= from {
             let up = to - from;
             if digits + up > MAX_DIGITS {
