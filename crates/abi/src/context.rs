@@ -47,6 +47,9 @@ pub type FindArray =
 pub type InsertKey =
     unsafe extern "C" fn(context: *mut ExecContext, hash: u64, null_mask: u64, keys: *const Slot) -> *mut u8;
 
+/// Copies bytes of a string that a MIN or MAX accumulator keeps into the current table's arena.
+pub type KeepString = unsafe extern "C" fn(context: *mut ExecContext, string: *mut crate::Str);
+
 /// Updates the object at `accumulator` (a pointer within an entry of the current table, null for a fresh object), which is
 /// component `component` of the layout, with a value of row `row` of the buffer. `value` is null for a NULL, which only
 /// lists that keep NULLs get. Strings are copied.
@@ -75,16 +78,17 @@ pub struct ExecContext {
     pub slice_start: i64,
     /// The current table; null before the first row.
     pub table: *mut TableHeader,
-    /// Called when a row's slice is not `slice_start`, or `table` is null.
-    pub find_slice: FindSlice,
-    /// The same, for programs that update arrays; `None` where there can be none. Generated code takes it for the pointer.
+    /// Called when a row's slice is not `slice_start`, or `table` is null. This and the next four are `None` in programs that emit
+    /// rows, which never call them. Generated code takes them for the pointers.
+    pub find_slice: Option<FindSlice>,
+    /// The same, for programs that update arrays; `None` where there can be none.
     pub find_array: Option<FindArray>,
     /// Called when a key is not in the table.
-    pub insert_key: InsertKey,
+    pub insert_key: Option<InsertKey>,
     /// Copies bytes of a string that a MIN or MAX accumulator keeps into the current table's arena.
-    pub keep_string: unsafe extern "C" fn(context: *mut ExecContext, string: *mut crate::Str),
+    pub keep_string: Option<KeepString>,
     /// Called for each update of an object.
-    pub update_object: UpdateObject,
+    pub update_object: Option<UpdateObject>,
     /// For programs that report groups: the group of each row, by number of the row in the buffer.
     pub groups: *mut u64,
     /// The `FunctionContext` of the functions crate, passed to every runtime function.

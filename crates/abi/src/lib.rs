@@ -16,7 +16,8 @@ mod string;
 pub use array::{ArrayLayout, KeyRange};
 pub use combination::Combination;
 pub use context::{
-    ColumnView, ErrorKind, ExecContext, FindArray, FindSlice, InsertKey, OutputColumn, Status, StatusKind, UpdateObject,
+    ColumnView, ErrorKind, ExecContext, FindArray, FindSlice, InsertKey, KeepString, OutputColumn, Status, StatusKind,
+    UpdateObject,
 };
 pub use entry::{Accumulator, EntryLayout, Finish, KeySlot, ObjectKind, TableHeader};
 pub use hash::{HASH_BUSY, HASH_EMPTY, HASH_SEED, hash_bytes, hash_finish, hash_str, hash_wide, hash_word};

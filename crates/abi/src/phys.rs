@@ -65,16 +65,6 @@ impl Phys {
 
 impl fmt::Display for Phys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Phys::Bool => "bool",
-            Phys::I8 => "i8",
-            Phys::I16 => "i16",
-            Phys::I32 => "i32",
-            Phys::I64 => "i64",
-            Phys::I128 => "i128",
-            Phys::F32 => "f32",
-            Phys::F64 => "f64",
-            Phys::Str => "str",
-        })
+        f.write_str(&self.name().to_ascii_lowercase())
     }
 }

@@ -14,7 +14,7 @@
 /// the two are the same bits. Two strings of which one has at most 12 bytes are equal iff their 16 bytes are.
 /// The address stays valid as long as the buffer, arena or table that owns the bytes: producers state which.
 #[repr(C, align(8))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Str {
     /// Low word: length and the first four bytes (little endian).
     pub low: u64,

@@ -2,7 +2,7 @@
 //! trivial constants, so that lowering can ask for what it needs without remembering what it has.
 
 use crate::fold;
-use crate::program::{Comparison, FilterShape, Input, Op, Program, Site, Statement, Terminal, Value};
+use crate::program::{Call, Comparison, FilterShape, Input, Op, Program, Site, Statement, Terminal, Value};
 use crate::rewrite;
 use millstream_abi::{ErrorKind, Phys, RuntimeFn};
 use std::collections::{HashMap, HashSet};
@@ -42,10 +42,10 @@ enum Fate {
 pub(crate) struct Scope<K, R> {
     id: ScopeId,
     statements: Vec<Statement>,
-    /// Whether all statements are [`Statement::Let`].
-    is_pure: bool,
+    /// Whether all statements are [`Statement::Let`]: executing them in rows that do not need them is harmless and cheap.
+    pub(crate) is_pure: bool,
     /// How deep branches are within it.
-    depth: usize,
+    pub(crate) depth: usize,
     calls: HashMap<(RuntimeFn, Vec<Value>), (Value, Value)>,
     traps: HashSet<(Value, ErrorKind)>,
     notes: HashMap<K, R>,
@@ -76,16 +76,6 @@ impl<K, R> Scope<K, R> {
             traps: HashSet::new(),
             notes: HashMap::new(),
         }
-    }
-
-    /// Whether executing the statements in rows that do not need them is harmless and cheap.
-    pub(crate) fn is_pure(&self) -> bool {
-        self.is_pure
-    }
-
-    /// How deep branches are within it.
-    pub(crate) fn depth(&self) -> usize {
-        self.depth
     }
 
     fn push(&mut self, statement: Statement) {
@@ -291,7 +281,7 @@ impl<K: Eq + Hash + Clone, R: Clone> Builder<K, R> {
         }
         let result = self.define(function.result(), None);
         let valid = self.define(Phys::Bool, None);
-        let call = Statement::Call { result, valid, function, arguments: arguments.to_vec(), site };
+        let call = Statement::Call(Call { result, valid, function, arguments: arguments.to_vec(), site });
         self.scope().push(call);
         if function.is_deterministic() {
             self.scope().calls.insert(key, (result, valid));

@@ -16,7 +16,7 @@ use crate::program::{Program, Statement, Terminal};
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use context::Run;
 pub use context::{FIRST_STEP, STEP_BYTES, makes_values};
-use millstream_abi::{Accumulator, EntryLayout, ExecContext, FindArray, FindSlice, InsertKey, Str, UpdateObject};
+use millstream_abi::{Accumulator, EntryLayout, FindArray, FindSlice, InsertKey, KeepString, UpdateObject};
 use millstream_functions::FunctionContext;
 use millstream_types::Diagnostic;
 use std::ffi::c_void;
@@ -39,6 +39,9 @@ pub enum Flow {
     /// Leave out it and all rows after it.
     Stop,
 }
+
+/// Who is asked about every bad row, in order.
+pub type OnError<'a> = &'a mut dyn FnMut(RowError) -> Flow;
 
 /// The rows that a program emitted.
 #[derive(Debug, Clone)]
@@ -66,14 +69,14 @@ pub struct UpdateOutcome {
     pub stopped: bool,
 }
 
-/// How a program reaches the tables that it updates: the callbacks of [`ExecContext`] and the pointer that they find
+/// How a program reaches the tables that it updates: the callbacks of [`ExecContext`](millstream_abi::ExecContext) and the pointer that they find
 /// their owner by.
 #[derive(Debug, Clone, Copy)]
 pub struct TableHooks {
     find_slice: FindSlice,
     find_array: Option<FindArray>,
     insert_key: InsertKey,
-    keep_string: unsafe extern "C" fn(context: *mut ExecContext, string: *mut Str),
+    keep_string: KeepString,
     update_object: UpdateObject,
     host: *mut c_void,
 }
@@ -87,7 +90,7 @@ impl TableHooks {
     pub unsafe fn new(
         find_slice: FindSlice,
         insert_key: InsertKey,
-        keep_string: unsafe extern "C" fn(context: *mut ExecContext, string: *mut Str),
+        keep_string: KeepString,
         update_object: UpdateObject,
         host: *mut c_void,
     ) -> TableHooks {
@@ -116,7 +119,7 @@ pub fn emit(
     rows: usize,
     watermarks: &[i64],
     functions: &mut FunctionContext,
-    on_error: &mut dyn FnMut(RowError) -> Flow,
+    on_error: OnError<'_>,
 ) -> Result<Emitted, Diagnostic> {
     let mut emitted = emit_keeping(lowered, kernel, columns, rows, watermarks, functions, on_error);
     if let Ok(emitted) = &mut emitted {
@@ -134,7 +137,7 @@ fn emit_keeping(
     rows: usize,
     watermarks: &[i64],
     functions: &mut FunctionContext,
-    on_error: &mut dyn FnMut(RowError) -> Flow,
+    on_error: OnError<'_>,
 ) -> Result<Emitted, Diagnostic> {
     let Terminal::Emit(emits) = &lowered.program.terminal else {
         return Err(Diagnostic::bug("a program that updates a table was asked to emit rows"));
@@ -144,7 +147,7 @@ fn emit_keeping(
     let mut run = Run::new(lowered, &prepared, rows, watermarks, functions)?;
     run.write_to(&mut outputs);
     let stopped = run.execute(kernel, on_error);
-    let (emitted_rows, late_rows) = (run.emitted_rows(), run.late_rows());
+    let (emitted_rows, late_rows) = (run.context.out_rows as usize, run.context.late_rows);
     drop(run);
     let selection = outputs.selection(emitted_rows);
     let mut types: Vec<_> = vec![None; emits.len()];
@@ -182,7 +185,7 @@ pub fn update(
     watermarks: &[i64],
     hooks: TableHooks,
     functions: &mut FunctionContext,
-    on_error: &mut dyn FnMut(RowError) -> Flow,
+    on_error: OnError<'_>,
 ) -> Result<UpdateOutcome, Diagnostic> {
     let layout = lowered.layout().ok_or_else(updates_nothing)?;
     if reports_groups(layout) {
@@ -192,7 +195,7 @@ pub fn update(
     let mut run = Run::new(lowered, &prepared, rows, watermarks, functions)?;
     run.with_tables(hooks);
     let stopped = run.execute_in_steps(kernel, on_error);
-    let late_rows = run.late_rows();
+    let late_rows = run.context.late_rows;
     drop(run);
     functions.reset();
     Ok(UpdateOutcome { late_rows, stopped })

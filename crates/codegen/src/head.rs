@@ -34,16 +34,13 @@ pub fn head(lowered: &Lowered, available: usize) -> Option<Head> {
     };
     rewrite::finish(&mut condition);
     let columns = rewrite::keep_used_inputs(&mut condition);
-    let condition = Lowered { program: condition, vectors: Vec::new(), outputs: Vec::new(), output_types: Vec::new() };
-    Some(Head { condition, columns })
+    Some(Head { condition: Lowered::plain(condition, Vec::new()), columns })
 }
 
 fn is_head(statement: &Statement, available: usize) -> bool {
-    let mut is_known = true;
-    statement.each_op(&mut |op| {
-        is_known &= *op != Op::Watermark && op.input().is_none_or(|input| (input as usize) < available);
-    });
-    is_known && (is_total(statement) || matches!(statement, Statement::Filter { counts_late: false, .. }))
+    let is_known = |op: &Op| *op != Op::Watermark && op.input().is_none_or(|input| (input as usize) < available);
+    statement.all().filter_map(Statement::op).all(|(_, op)| is_known(op))
+        && (is_total(statement) || matches!(statement, Statement::Filter { counts_late: false, .. }))
 }
 
 /// The columns of a program's buffers that are looked at of every row, whatever the program drops: the arguments of vectorised
@@ -56,9 +53,8 @@ pub fn columns_of_vectors(lowered: &Lowered) -> BTreeSet<usize> {
 pub fn columns(lowered: &Lowered) -> BTreeSet<usize> {
     let mut all = columns_of_vectors(lowered);
     let own = lowered.program.inputs.len() - 2 * lowered.vectors.len();
-    lowered.program.body.iter().for_each(|statement| {
-        statement.each_op(&mut |op| all.extend(op.input().map(|input| input as usize).filter(|&input| input < own)));
-    });
+    let read = lowered.program.ops().filter_map(|(_, op)| op.input());
+    all.extend(read.map(|input| input as usize).filter(|&input| input < own));
     all.extend(lowered.outputs.iter().filter_map(|output| match output {
         OutputSource::Input(input) if *input < own => Some(*input),
         OutputSource::Input(_) | OutputSource::Emitted(_) => None,

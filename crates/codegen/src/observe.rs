@@ -4,12 +4,13 @@
 //! filter would let through in another place, and what two of them have in common. Only what cannot fail is observed, since it is
 //! computed for rows that the pipeline drops.
 
-use crate::lower::{Lowered, OutputSource};
+use crate::lower::Lowered;
 use crate::program::{Emit, Op, Program, Statement, Terminal, Value};
 use crate::rewrite;
-use crate::specialise::{Needs, filter_count, is_total};
+use crate::specialise::{Needs, filter_count, filters, is_total};
 use millstream_abi::{HASH_SEED, Phys};
 use millstream_types::DataType;
+use std::collections::BTreeSet;
 
 /// Programs with more filters are not observed: each takes a program of its own.
 const MOST_FILTERS: usize = 100;
@@ -31,14 +32,10 @@ pub struct Observed {
 /// What can be observed of a program.
 pub fn observed(lowered: &Lowered) -> Observed {
     let program = &lowered.program;
-    let filters = program.body.iter().filter_map(|statement| match statement {
-        Statement::Filter { condition, counts_late: false, .. } => Some(*condition),
-        _ => None,
-    });
     let is_observed = filter_count(program) <= MOST_FILTERS;
-    let filters = filters.map(|condition| {
-        is_observed.then(|| emitting(lowered, &[(condition, None, DataType::Boolean)], Vec::new())).flatten()
-    });
+    let observe = |value, data_type| emitting(lowered, program.clone(), vec![(value, None)], data_type);
+    let filters =
+        filters(program).map(|(_, condition)| is_observed.then(|| observe(condition, DataType::Boolean)).flatten());
     let slice = program.body.iter().find_map(|statement| match statement {
         Statement::Let(_, Op::SliceStart { time, size_ms, .. }) => Some((*time, *size_ms)),
         _ => None,
@@ -46,68 +43,49 @@ pub fn observed(lowered: &Lowered) -> Observed {
     Observed {
         filters: filters.collect(),
         key: key(lowered),
-        time: slice.and_then(|(time, _)| emitting(lowered, &[(time, None, DataType::BigInt)], Vec::new())),
+        time: slice.and_then(|(time, _)| observe(time, DataType::BigInt)),
         slice_ms: slice.map_or(0, |(_, size)| size),
     }
 }
 
 fn key(lowered: &Lowered) -> Option<Lowered> {
     let Terminal::Update(update) = &lowered.program.terminal else { return None };
-    let mut added = Added { next: lowered.program.types.len() as u32, statements: Vec::new() };
-    let mut hash = added.define(Phys::I64, Op::Int(HASH_SEED as i64 as i128));
+    let mut program = lowered.program.clone();
+    let mut hash = program.define(Op::Int(HASH_SEED as i64 as i128), Phys::I64);
     for &(key, _) in &update.keys {
-        hash = added.define(Phys::I64, Op::HashFold(hash, key));
+        hash = program.define(Op::HashFold(hash, key), Phys::I64);
     }
-    let hash = added.define(Phys::I64, Op::HashFinish(hash));
-    let mut emitted = vec![(hash, None, DataType::BigInt)];
+    let mut emitted = vec![(program.define(Op::HashFinish(hash), Phys::I64), None)];
     if let (Some(slot), [(key, valid)]) = (update.layout.dense_key(), &update.keys[..]) {
         let key = match slot.phys {
             Phys::I64 => *key,
-            _ => added.define(Phys::I64, Op::Convert(*key)),
+            _ => program.define(Op::Convert(*key), Phys::I64),
         };
-        emitted.push((key, *valid, DataType::BigInt));
+        emitted.push((key, *valid));
     }
-    emitting(lowered, &emitted, added.statements)
+    emitting(lowered, program, emitted, DataType::BigInt)
 }
 
-/// Statements behind those of a program.
-struct Added {
-    next: u32,
-    statements: Vec<(Phys, Op)>,
-}
-
-impl Added {
-    fn define(&mut self, phys: Phys, op: Op) -> Value {
-        self.statements.push((phys, op));
-        self.next += 1;
-        Value(self.next - 1)
-    }
-}
-
-/// The program that emits values of another, with `added` behind its statements; `None` when what they need can fail.
-fn emitting(lowered: &Lowered, values: &[(Value, Option<Value>, DataType)], added: Vec<(Phys, Op)>) -> Option<Lowered> {
-    let needs = Needs::new(&lowered.program);
-    let mut program = lowered.program.clone();
-    let mut wanted: Vec<Value> = values.iter().flat_map(|(value, valid, _)| [Some(*value), *valid]).flatten().collect();
-    for (phys, op) in added {
-        op.clone().visit_operands(|value| wanted.push(*value));
-        program.body.push(Statement::Let(Value(program.types.len() as u32), op));
-        program.types.push(phys);
-    }
-    let needed: std::collections::BTreeSet<usize> = wanted.into_iter().flat_map(|v| needs.of_value(v)).collect();
-    if !needed.iter().all(|&index| is_total(&lowered.program.body[index])) {
+/// The program that emits values, all of a type, of another with which `program` begins; `None` when what they need can fail.
+fn emitting(
+    lowered: &Lowered,
+    mut program: Program,
+    values: Vec<(Value, Option<Value>)>,
+    data_type: DataType,
+) -> Option<Lowered> {
+    let needs = Needs::new(&program);
+    let wanted = values.iter().flat_map(|&(value, valid)| [Some(value), valid]).flatten();
+    let needed: BTreeSet<usize> = wanted.flat_map(|v| needs.of_value(v)).collect();
+    if !needed.iter().all(|&index| is_total(&program.body[index])) {
         return None;
     }
-    let (mut number, own) = (0, lowered.program.body.len());
-    program.body.retain(|_| {
-        number += 1;
-        number > own || needed.contains(&(number - 1))
-    });
-    let emits = values.iter().map(|&(value, valid, _)| Emit { name: "observed".into(), value, valid });
+    program.body = needed.into_iter().map(|index| program.body[index].clone()).collect();
+    let types = vec![data_type; values.len()];
+    let emits = values.into_iter().map(|(value, valid)| Emit { name: "observed".into(), value, valid });
     program.terminal = Terminal::Emit(emits.collect());
     rewrite::finish(&mut program);
     // What vectorised functions compute is not worth computing to look at it.
-    without_vectors(lowered, program, values.iter().map(|(_, _, data_type)| data_type.clone()).collect())
+    without_vectors(lowered, program, types)
 }
 
 /// Programs that end behind the filters of another one: the first before any filter, each of the others one filter later. They
@@ -118,8 +96,7 @@ pub fn prefixes(lowered: &Lowered) -> Option<Vec<Lowered>> {
     if filter_count(program) > MOST_FILTERS {
         return None;
     }
-    let is_filter = |statement: &Statement| matches!(statement, Statement::Filter { counts_late: false, .. });
-    let filters = program.body.iter().enumerate().filter(|(_, s)| is_filter(s)).map(|(index, _)| index + 1);
+    let filters = filters(program).map(|(index, _)| index + 1);
     let prefix = |(number, length): (usize, usize)| {
         let mut program = program.clone();
         program.name = format!("{}, {number} filters", program.name);
@@ -134,10 +111,10 @@ pub fn prefixes(lowered: &Lowered) -> Option<Vec<Lowered>> {
 /// A program over the inputs of another that are no vectors, which emits columns of these types; `None` if it needs others.
 fn without_vectors(lowered: &Lowered, mut program: Program, output_types: Vec<DataType>) -> Option<Lowered> {
     let inputs = lowered.program.inputs.len() - 2 * lowered.vectors.len();
-    (!program.has_op(|op| op.input().is_some_and(|input| input as usize >= inputs))).then(|| {
+    let reads_vectors = program.ops().any(|(_, op)| op.input().is_some_and(|input| input as usize >= inputs));
+    (!reads_vectors).then(|| {
         program.inputs.truncate(inputs);
-        let outputs = (0..output_types.len()).map(OutputSource::Emitted).collect();
-        Lowered { program, vectors: Vec::new(), outputs, output_types }
+        Lowered::plain(program, output_types)
     })
 }
 

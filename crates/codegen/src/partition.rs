@@ -9,7 +9,7 @@
 //! The first half does everything that can fail, drop a row or ask for the watermark; the second one only loads what it
 //! was given. Values that both halves need and that are constants are repeated instead of being sent.
 
-use crate::lower::{Lowered, OutputSource};
+use crate::lower::Lowered;
 use crate::program::{Component, Emit, Input, Op, Program, Statement, Terminal, Update, Value};
 use crate::programs::Partitioned;
 use crate::{rewrite, verify};
@@ -21,7 +21,7 @@ use std::collections::HashMap;
 /// wants to know the place of a row in the input, which does not travel with it.
 pub fn partition(lowered: &Lowered) -> Result<Option<Partitioned<Lowered>>, Diagnostic> {
     match &lowered.program.terminal {
-        Terminal::Update(update) if can_partition(&update.layout) => Cut::new(&lowered.program).halves(lowered, update),
+        Terminal::Update(update) if can_partition(&update.layout) => halves(lowered, update).map(Some),
         _ => Ok(None),
     }
 }
@@ -32,56 +32,43 @@ pub fn can_partition(layout: &EntryLayout) -> bool {
     !layout.keys.is_empty() && !layout.accumulators.iter().any(|&(accumulator, _)| is_bound(accumulator))
 }
 
+fn halves(lowered: &Lowered, update: &Update) -> Result<Partitioned<Lowered>, Diagnostic> {
+    let from = &lowered.program;
+    let fold = Program {
+        name: format!("{} fold", from.name),
+        inputs: Vec::new(),
+        types: Vec::new(),
+        strings: from.strings.clone(),
+        sites: Vec::new(),
+        body: Vec::new(),
+        terminal: Terminal::Emit(Vec::new()),
+    };
+    let scatter = Program { name: format!("{} scatter", from.name), ..from.clone() };
+    let mut cut = Cut { scatter, emits: Vec::new(), fold, carried: HashMap::new() };
+    let hash = cut.hash(&update.keys);
+    let slice = update.slice.map(|slice| cut.carry(slice, None).0);
+    let keys = update.keys.iter().map(|&(value, valid)| cut.carry(value, valid)).collect();
+    let components = update.components.iter().map(|c| cut.component(c)).collect();
+    let Cut { mut scatter, mut emits, mut fold, .. } = cut;
+    fold.terminal = Terminal::Update(Update { slice, keys, components, ..update.clone() });
+    emits.push(Emit { name: "hash".into(), value: hash, valid: None });
+    let output_types = emits.iter().map(|e| type_of(scatter.type_of(e.value))).collect();
+    scatter.terminal = Terminal::Emit(emits);
+    let scatter = Lowered { vectors: lowered.vectors.clone(), ..Lowered::plain(finished(scatter)?, output_types) };
+    Ok(Partitioned { scatter, fold: Lowered::plain(finished(fold)?, vec![]) })
+}
+
 /// Both halves while the values that pass from one to the other are found.
-struct Cut<'a> {
-    from: &'a Program,
-    /// What the first half computes after the body.
-    appended: Vec<Statement>,
-    /// Types of the values of the first half.
-    types: Vec<Phys>,
+struct Cut {
+    /// The whole body, and what the first half computes after it.
+    scatter: Program,
     emits: Vec<Emit>,
     fold: Program,
     /// For each value and validity of the first half, those of the second.
     carried: HashMap<(Value, Option<Value>), (Value, Option<Value>)>,
 }
 
-impl<'a> Cut<'a> {
-    fn new(from: &'a Program) -> Cut<'a> {
-        let fold = Program {
-            name: format!("{} fold", from.name),
-            inputs: Vec::new(),
-            types: Vec::new(),
-            strings: from.strings.clone(),
-            sites: Vec::new(),
-            body: Vec::new(),
-            terminal: Terminal::Emit(Vec::new()),
-        };
-        let (types, carried) = (from.types.clone(), HashMap::new());
-        Cut { from, appended: Vec::new(), types, emits: Vec::new(), fold, carried }
-    }
-
-    fn halves(mut self, lowered: &Lowered, update: &Update) -> Result<Option<Partitioned<Lowered>>, Diagnostic> {
-        let hash = self.hash(&update.keys);
-        let slice = update.slice.map(|slice| self.carry(slice, None).0);
-        let keys = update.keys.iter().map(|&(value, valid)| self.carry(value, valid)).collect();
-        let components = update.components.iter().map(|c| self.component(c)).collect();
-        self.fold.terminal = Terminal::Update(Update { slice, keys, components, ..update.clone() });
-        self.emits.push(Emit { name: "hash".into(), value: hash, valid: None });
-        let mut scatter = Program {
-            name: format!("{} scatter", self.from.name),
-            types: self.types,
-            body: self.from.body.iter().cloned().chain(self.appended).collect(),
-            ..self.from.clone()
-        };
-        let output_types = self.emits.iter().map(|e| type_of(scatter.types[e.value.0 as usize])).collect();
-        let outputs = (0..self.emits.len()).map(OutputSource::Emitted).collect();
-        scatter.terminal = Terminal::Emit(self.emits);
-        Ok(Some(Partitioned {
-            scatter: Lowered { program: finished(scatter)?, vectors: lowered.vectors.clone(), outputs, output_types },
-            fold: Lowered { program: finished(self.fold)?, vectors: vec![], outputs: vec![], output_types: vec![] },
-        }))
-    }
-
+impl Cut {
     fn component(&mut self, component: &Component) -> Component {
         let Component { argument, valid, guard } = *component;
         let (argument, valid) = match argument {
@@ -99,15 +86,15 @@ impl<'a> Cut<'a> {
         if let Some(carried) = self.carried.get(&(value, valid)) {
             return *carried;
         }
-        let phys = self.from.type_of(value);
+        let phys = self.scatter.type_of(value);
         let carried = match self.constant(value).filter(|_| valid.is_none()) {
-            Some(constant) => (self.in_fold(constant, phys), None),
+            Some(constant) => (self.fold.define(constant, phys), None),
             None => {
                 let (column, name) = (self.emits.len() as u32, format!("{value}"));
                 self.fold.inputs.push(Input::array(name.clone(), phys, valid.is_some()));
                 self.emits.push(Emit { name, value, valid });
-                let loaded = self.in_fold(Op::Load(column), phys);
-                (loaded, valid.map(|_| self.in_fold(Op::IsValid(column), Phys::Bool)))
+                let loaded = self.fold.define(Op::Load(column), phys);
+                (loaded, valid.map(|_| self.fold.define(Op::IsValid(column), Phys::Bool)))
             }
         };
         self.carried.insert((value, valid), carried);
@@ -116,19 +103,8 @@ impl<'a> Cut<'a> {
 
     /// The operation that gives a value that is the same in every row.
     fn constant(&self, value: Value) -> Option<Op> {
-        self.from.body.iter().find_map(|statement| match statement {
-            Statement::Let(defined, op @ (Op::Bool(_) | Op::Int(_) | Op::Float(_) | Op::Str(_))) => {
-                (*defined == value).then(|| op.clone())
-            }
-            _ => None,
-        })
-    }
-
-    fn in_fold(&mut self, op: Op, phys: Phys) -> Value {
-        let value = Value(self.fold.types.len() as u32);
-        self.fold.types.push(phys);
-        self.fold.body.push(Statement::Let(value, op));
-        value
+        let mut constants = self.scatter.body.iter().filter_map(Statement::op).filter(|(_, op)| op.is_constant());
+        constants.find(|(defined, _)| *defined == value).map(|(_, op)| op.clone())
     }
 
     /// The hash of a key as an update computes it.
@@ -150,10 +126,7 @@ impl<'a> Cut<'a> {
 
     /// A BIGINT that the first half computes.
     fn append(&mut self, op: Op) -> Value {
-        let value = Value(self.types.len() as u32);
-        self.types.push(Phys::I64);
-        self.appended.push(Statement::Let(value, op));
-        value
+        self.scatter.define(op, Phys::I64)
     }
 }
 

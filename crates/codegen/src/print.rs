@@ -3,10 +3,10 @@
 //! Sites are left out; a trap shows its kind.
 
 use crate::program::{
-    Access, Comparison, Component, FilterShape, InRecord, KeyRange, Layout, Op, Program, Statement, Terminal, Update,
-    Value,
+    Access, Call, Comparison, Component, FilterShape, InRecord, KeyRange, Layout, Op, Program, Statement, Terminal,
+    Update, Value,
 };
-use millstream_abi::{Accumulator, ErrorKind, ObjectKind, Phys};
+use millstream_abi::{Accumulator, ObjectKind, Phys};
 use std::fmt;
 
 impl fmt::Display for Program {
@@ -26,11 +26,7 @@ impl fmt::Display for Program {
             Terminal::Emit(columns) if columns.is_empty() => f.write_str("  emit\n"),
             Terminal::Emit(columns) => {
                 for column in columns {
-                    write!(f, "  emit {} = {}", column.name, column.value)?;
-                    if let Some(valid) = column.valid {
-                        write!(f, " if {valid}")?;
-                    }
-                    f.write_str("\n")?;
+                    writeln!(f, "  emit {} = {}{}", column.name, column.value, optional(" if ", column.valid))?;
                 }
                 Ok(())
             }
@@ -55,7 +51,7 @@ impl Program {
                 self.op(f, self.type_of(*value), op)?;
                 f.write_str("\n")
             }
-            Statement::Call { result, valid, function, arguments, .. } => {
+            Statement::Call(Call { result, valid, function, arguments, .. }) => {
                 write!(f, "{indent}{result}, {valid} = call {}", function.name())?;
                 arguments.iter().try_for_each(|a| write!(f, " {a}"))?;
                 f.write_str("\n")
@@ -72,7 +68,7 @@ impl Program {
                 self.block(f, otherwise, depth + 1)?;
                 self.give(f, depth + 1, &list(|r| r.2))
             }
-            Statement::Trap { condition, kind, .. } => writeln!(f, "{indent}trap {condition} {}", kind_name(*kind)),
+            Statement::Trap { condition, kind, .. } => writeln!(f, "{indent}trap {condition} {}", variant(kind)),
             Statement::Filter { condition, counts_late, shape } => {
                 let late = if *counts_late { " late" } else { "" };
                 write!(f, "{indent}filter {condition}{late}")?;
@@ -103,28 +99,21 @@ impl Program {
             Op::IsValid(i) => write!(f, "valid {i}"),
             Op::LoadView(i) => write!(f, "view {i}"),
             Op::LoadBytes(i, count) => write!(f, "bytes {i} {count}"),
-            Op::Watermark => f.write_str("watermark"),
-            Op::Add(a, b) => write!(f, "add {a} {b}"),
-            Op::Sub(a, b) => write!(f, "sub {a} {b}"),
-            Op::Mul(a, b) => write!(f, "mul {a} {b}"),
-            Op::Div(a, b) => write!(f, "div {a} {b}"),
-            Op::Rem(a, b) => write!(f, "rem {a} {b}"),
-            Op::Neg(a) => write!(f, "neg {a}"),
             Op::Compare(comparison, a, b) => write!(f, "{comparison} {a} {b}"),
-            Op::And(a, b) => write!(f, "and {a} {b}"),
-            Op::Or(a, b) => write!(f, "or {a} {b}"),
-            Op::Not(a) => write!(f, "not {a}"),
-            Op::Select(c, a, b) => write!(f, "select {c} {a} {b}"),
             Op::Convert(a) => write!(f, "convert {phys} {a}"),
-            Op::OutOfDecimal(a, digits) => write!(f, "out_of_decimal {a} {digits}"),
-            Op::ScaleUp(a, digits) => write!(f, "scale_up {a} {digits}"),
-            Op::ScaleDown(a, digits) => write!(f, "scale_down {a} {digits}"),
             Op::SliceStart { time, size_ms, offset_ms } => {
                 write!(f, "slice_start {time} size {size_ms}")?;
                 if *offset_ms == 0 { Ok(()) } else { write!(f, " offset {offset_ms}") }
             }
-            Op::HashFold(hash, key) => write!(f, "hash_fold {hash} {key}"),
-            Op::HashFinish(hash) => write!(f, "hash_finish {hash}"),
+            Op::OutOfDecimal(a, digits) | Op::ScaleUp(a, digits) | Op::ScaleDown(a, digits) => {
+                write!(f, "{} {a} {digits}", variant(op))
+            }
+            plain => {
+                f.write_str(&variant(plain))?;
+                let mut operands = Vec::new();
+                plain.clone().visit_operands(|operand| operands.push(*operand));
+                operands.iter().try_for_each(|operand| write!(f, " {operand}"))
+            }
         }
     }
 }
@@ -134,56 +123,40 @@ fn print_update(f: &mut fmt::Formatter<'_>, update: &Update) -> fmt::Result {
         Access::Own => "  update",
         Access::Shared => "  update shared",
     })?;
-    if let Some(slice) = update.slice {
-        write!(f, " slice {slice}")?;
-    }
+    f.write_str(&optional(" slice ", update.slice))?;
     if let Some(KeyRange { first, len }) = update.range {
         write!(f, " keys from {first} len {len}")?;
     }
     f.write_str("\n")?;
     for (value, valid) in &update.keys {
-        write!(f, "    key {value}")?;
-        if let Some(valid) = valid {
-            write!(f, " if {valid}")?;
-        }
-        f.write_str("\n")?;
+        writeln!(f, "    key {value}{}", optional(" if ", *valid))?;
     }
     for ((accumulator, _), component) in update.layout.accumulators.iter().zip(&update.components) {
-        let Component { argument, valid, guard } = component;
-        write!(f, "    {}", accumulator_name(*accumulator))?;
-        if let Some(argument) = argument {
-            write!(f, " {argument}")?;
-        }
-        if let Some(valid) = valid {
-            write!(f, " valid {valid}")?;
-        }
-        if let Some(guard) = guard {
-            write!(f, " if {guard}")?;
-        }
-        f.write_str("\n")?;
+        let Component { argument, valid, guard } = *component;
+        let (argument, valid) = (optional(" ", argument), optional(" valid ", valid));
+        writeln!(f, "    {}{argument}{valid}{}", accumulator_name(*accumulator), optional(" if ", guard))?;
     }
     Ok(())
+}
+
+/// A value that need not be there, behind a word.
+fn optional(word: &str, value: Option<Value>) -> String {
+    value.map_or_else(String::new, |value| format!("{word}{value}"))
 }
 
 /// Name of an accumulator in printed programs.
 fn accumulator_name(accumulator: Accumulator) -> String {
     match accumulator {
         Accumulator::Object(ObjectKind::List { keeps_nulls: true }, phys) => format!("list_with_nulls {phys}"),
-        Accumulator::Object(ObjectKind::List { .. }, phys) => format!("list {phys}"),
-        Accumulator::Object(kind, phys) => format!("{} {phys}", snake_case(&format!("{kind:?}"))),
-        plain => snake_case(&format!("{plain:?}")),
+        Accumulator::Object(kind, phys) => format!("{} {phys}", variant(&kind)),
+        plain => variant(&plain),
     }
 }
 
-/// Name of an error kind in printed programs.
-fn kind_name(kind: ErrorKind) -> String {
-    snake_case(&format!("{kind:?}"))
-}
-
-/// `SumI64` as `sum_i64`.
-fn snake_case(name: &str) -> String {
+/// The name of a variant, without what it holds: `SumI64` as `sum_i64`.
+fn variant(of: &impl fmt::Debug) -> String {
     let mut text = String::new();
-    for c in name.chars() {
+    for c in format!("{of:?}").chars().take_while(|c| c.is_alphanumeric()) {
         if c.is_ascii_uppercase() && !text.is_empty() {
             text.push('_');
         }
@@ -194,24 +167,15 @@ fn snake_case(name: &str) -> String {
 
 impl fmt::Display for FilterShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            FilterShape::Auto => "default",
-            FilterShape::Branch => "branch",
-            FilterShape::Mask => "mask",
-            FilterShape::Selection => "selection",
-        })
+        match self {
+            FilterShape::Auto => f.write_str("default"),
+            shape => f.write_str(&variant(shape)),
+        }
     }
 }
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Comparison::Eq => "eq",
-            Comparison::Ne => "ne",
-            Comparison::Lt => "lt",
-            Comparison::Le => "le",
-            Comparison::Gt => "gt",
-            Comparison::Ge => "ge",
-        })
+        f.write_str(&variant(self))
     }
 }

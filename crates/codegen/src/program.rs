@@ -108,18 +108,7 @@ pub enum Statement {
     Let(Value, Op),
     /// Calls a runtime function: defines its result and whether that is valid (not NULL). A failing call makes the row
     /// an error at the site. Only executed when control reaches it, so it can be guarded by [`Statement::If`].
-    Call {
-        /// The result; all zero bits (0, FALSE, the empty string) when not valid, so that operations on it are harmless.
-        result: Value,
-        /// Bool: whether there is a result.
-        valid: Value,
-        /// The function.
-        function: RuntimeFn,
-        /// Arguments, of the function's argument types.
-        arguments: Vec<Value>,
-        /// Index into [`Program::sites`].
-        site: u32,
-    },
+    Call(Call),
     /// Executes one of two branches. Each result is defined after the `if` with the value of the branch taken.
     If {
         /// Bool.
@@ -149,6 +138,21 @@ pub enum Statement {
         /// How machine code drops rows.
         shape: FilterShape,
     },
+}
+
+/// A call of a runtime function.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// The result; all zero bits (0, FALSE, the empty string) when not valid, so that operations on it are harmless.
+    pub result: Value,
+    /// Bool: whether there is a result.
+    pub valid: Value,
+    /// The function.
+    pub function: RuntimeFn,
+    /// Arguments, of the function's argument types.
+    pub arguments: Vec<Value>,
+    /// Index into [`Program::sites`].
+    pub site: u32,
 }
 
 /// How machine code drops the rows of a filter. It changes what a filter costs, not what it does.

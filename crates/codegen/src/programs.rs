@@ -144,12 +144,6 @@ impl<T> Staged<T> {
     }
 }
 
-impl<T> Default for FlatMapped<T> {
-    fn default() -> FlatMapped<T> {
-        FlatMapped { probe: None, residual: None }
-    }
-}
-
 impl<T> Keyed<T> {
     fn try_map<U, E>(&self, make: &mut impl FnMut(&T) -> Result<U, E>) -> Result<Keyed<U>, E> {
         Ok(Keyed {

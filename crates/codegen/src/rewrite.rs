@@ -1,17 +1,54 @@
 //! Walking and renumbering of programs: the operands of an operation, dead code, dense numbers.
 
-use crate::program::{Op, Program, Statement, Terminal, Value};
+use crate::program::{Call, Op, Program, Statement, Terminal, Update, Value};
+use millstream_abi::Phys;
+use std::collections::{BTreeSet, HashMap};
+use std::iter::once;
 
 impl Program {
-    /// Whether an operation of the body is as `is_wanted` says.
-    pub fn has_op(&self, is_wanted: impl Fn(&Op) -> bool) -> bool {
-        let mut found = false;
-        self.body.iter().for_each(|statement| statement.each_op(&mut |op| found |= is_wanted(op)));
-        found
+    /// Every statement of the body, each followed by those within it.
+    pub fn statements(&self) -> impl Iterator<Item = &Statement> {
+        all(&self.body)
+    }
+
+    /// Every operation of the body, with the value that it defines.
+    pub fn ops(&self) -> impl Iterator<Item = (Value, &Op)> {
+        self.statements().filter_map(Statement::op)
+    }
+
+    /// The top-level statement that defines each value, by index.
+    pub fn definitions(&self) -> HashMap<Value, usize> {
+        let statements = self.body.iter().enumerate();
+        statements.flat_map(|(index, s)| s.definitions().into_iter().map(move |value| (value, index))).collect()
+    }
+
+    /// Appends an operation to the body.
+    pub(crate) fn define(&mut self, op: Op, phys: Phys) -> Value {
+        let value = Value(self.types.len() as u32);
+        self.types.push(phys);
+        self.body.push(Statement::Let(value, op));
+        value
     }
 }
 
+/// Statements, each followed by those within it.
+fn all(statements: &[Statement]) -> impl Iterator<Item = &Statement> {
+    let mut left: Vec<&Statement> = statements.iter().rev().collect();
+    std::iter::from_fn(move || {
+        let statement = left.pop()?;
+        if let Statement::If { then, otherwise, .. } = statement {
+            left.extend(then.iter().chain(otherwise).rev());
+        }
+        Some(statement)
+    })
+}
+
 impl Op {
+    /// Whether the operation is a constant.
+    pub fn is_constant(&self) -> bool {
+        matches!(self, Op::Bool(_) | Op::Int(_) | Op::Float(_) | Op::Str(_))
+    }
+
     /// The input column that the operation reads.
     pub fn input(&self) -> Option<u32> {
         match self {
@@ -29,8 +66,8 @@ impl Op {
     }
 
     /// Calls `visit` on every operand, in order.
-    pub fn visit_operands(&mut self, mut visit: impl FnMut(&mut Value)) {
-        match self {
+    pub fn visit_operands(&mut self, visit: impl FnMut(&mut Value)) {
+        let operands = match self {
             Op::Bool(_)
             | Op::Int(_)
             | Op::Float(_)
@@ -39,7 +76,7 @@ impl Op {
             | Op::IsValid(_)
             | Op::LoadView(_)
             | Op::LoadBytes(..)
-            | Op::Watermark => {}
+            | Op::Watermark => vec![],
             Op::Add(a, b)
             | Op::Sub(a, b)
             | Op::Mul(a, b)
@@ -48,10 +85,7 @@ impl Op {
             | Op::Compare(_, a, b)
             | Op::And(a, b)
             | Op::Or(a, b)
-            | Op::HashFold(a, b) => {
-                visit(a);
-                visit(b);
-            }
+            | Op::HashFold(a, b) => vec![a, b],
             Op::Neg(a)
             | Op::Not(a)
             | Op::Convert(a)
@@ -59,40 +93,52 @@ impl Op {
             | Op::ScaleUp(a, _)
             | Op::ScaleDown(a, _)
             | Op::HashFinish(a)
-            | Op::SliceStart { time: a, .. } => visit(a),
-            Op::Select(c, a, b) => {
-                visit(c);
-                visit(a);
-                visit(b);
-            }
-        }
+            | Op::SliceStart { time: a, .. } => vec![a],
+            Op::Select(c, a, b) => vec![c, a, b],
+        };
+        operands.into_iter().for_each(visit);
     }
 }
 
 impl Statement {
-    /// Calls `visit` with every value that the statement, or one within it, uses.
-    pub fn each_use(&self, visit: &mut dyn FnMut(Value)) {
+    /// The statement and those within it.
+    pub fn all(&self) -> impl Iterator<Item = &Statement> {
+        all(std::slice::from_ref(self))
+    }
+
+    /// The operation and the value that it defines, of a [`Statement::Let`].
+    pub fn op(&self) -> Option<(Value, &Op)> {
         match self {
-            Statement::Let(_, op) => op.clone().visit_operands(|value| visit(*value)),
-            Statement::Call { arguments, .. } => arguments.iter().for_each(|&a| visit(a)),
-            Statement::If { condition, then, otherwise, results } => {
-                visit(*condition);
-                then.iter().chain(otherwise).for_each(|s| s.each_use(visit));
-                for &(_, a, b) in results {
-                    visit(a);
-                    visit(b);
-                }
-            }
-            Statement::Trap { condition, .. } | Statement::Filter { condition, .. } => visit(*condition),
+            Statement::Let(value, op) => Some((*value, op)),
+            _ => None,
         }
     }
 
-    /// Calls `visit` with every operation of the statement, or of one within it.
-    pub fn each_op(&self, visit: &mut dyn FnMut(&Op)) {
+    /// Calls `visit` with every value that the statement, or one within it, uses.
+    pub fn each_use(&self, visit: &mut dyn FnMut(Value)) {
+        for statement in self.all() {
+            match statement {
+                Statement::Let(_, op) => op.clone().visit_operands(|value| visit(*value)),
+                Statement::Call(Call { arguments, .. }) => arguments.iter().for_each(|&a| visit(a)),
+                Statement::If { condition, results, .. } => {
+                    visit(*condition);
+                    results.iter().flat_map(|(_, a, b)| [*a, *b]).for_each(&mut *visit);
+                }
+                Statement::Trap { condition, .. } | Statement::Filter { condition, .. } => visit(*condition),
+            }
+        }
+    }
+
+    /// Calls `visit` on every value that the statement itself uses.
+    fn visit_operands(&mut self, mut visit: impl FnMut(&mut Value)) {
         match self {
-            Statement::Let(_, op) => visit(op),
-            Statement::If { then, otherwise, .. } => then.iter().chain(otherwise).for_each(|s| s.each_op(visit)),
-            Statement::Call { .. } | Statement::Trap { .. } | Statement::Filter { .. } => {}
+            Statement::Let(_, op) => op.visit_operands(visit),
+            Statement::Call(Call { arguments, .. }) => arguments.iter_mut().for_each(visit),
+            Statement::If { condition, results, .. } => {
+                visit(condition);
+                results.iter_mut().flat_map(|(_, a, b)| [a, b]).for_each(visit);
+            }
+            Statement::Trap { condition, .. } | Statement::Filter { condition, .. } => visit(condition),
         }
     }
 
@@ -100,8 +146,18 @@ impl Statement {
     pub fn definitions(&self) -> Vec<Value> {
         match self {
             Statement::Let(value, _) => vec![*value],
-            Statement::Call { result, valid, .. } => vec![*result, *valid],
+            Statement::Call(Call { result, valid, .. }) => vec![*result, *valid],
             Statement::If { results, .. } => results.iter().map(|r| r.0).collect(),
+            Statement::Trap { .. } | Statement::Filter { .. } => Vec::new(),
+        }
+    }
+
+    /// The same, to be changed.
+    fn definitions_mut(&mut self) -> Vec<&mut Value> {
+        match self {
+            Statement::Let(value, _) => vec![value],
+            Statement::Call(Call { result, valid, .. }) => vec![result, valid],
+            Statement::If { results, .. } => results.iter_mut().map(|r| &mut r.0).collect(),
             Statement::Trap { .. } | Statement::Filter { .. } => Vec::new(),
         }
     }
@@ -109,25 +165,15 @@ impl Statement {
 
 impl Terminal {
     /// Calls `visit` on every value that the terminal uses, in order.
-    pub fn visit_operands(&mut self, mut visit: impl FnMut(&mut Value)) {
+    pub fn visit_operands(&mut self, visit: impl FnMut(&mut Value)) {
         match self {
             Terminal::Emit(columns) => {
-                for column in columns {
-                    visit(&mut column.value);
-                    column.valid.iter_mut().for_each(&mut visit);
-                }
+                columns.iter_mut().flat_map(|c| once(&mut c.value).chain(&mut c.valid)).for_each(visit)
             }
-            Terminal::Update(update) => {
-                update.slice.iter_mut().for_each(&mut visit);
-                for (value, valid) in &mut update.keys {
-                    visit(value);
-                    valid.iter_mut().for_each(&mut visit);
-                }
-                for component in &mut update.components {
-                    component.argument.iter_mut().for_each(&mut visit);
-                    component.valid.iter_mut().for_each(&mut visit);
-                    component.guard.iter_mut().for_each(&mut visit);
-                }
+            Terminal::Update(Update { slice, keys, components, .. }) => {
+                let keys = keys.iter_mut().flat_map(|(value, valid)| once(value).chain(valid));
+                let components = components.iter_mut().flat_map(|c| [&mut c.argument, &mut c.valid, &mut c.guard]);
+                slice.iter_mut().chain(keys).chain(components.flatten()).for_each(visit);
             }
         }
     }
@@ -135,8 +181,7 @@ impl Terminal {
 
 /// Leaves out the inputs that no operation reads; gives the numbers that the others had, in order.
 pub(crate) fn keep_used_inputs(program: &mut Program) -> Vec<usize> {
-    let mut used = std::collections::BTreeSet::new();
-    program.body.iter().for_each(|statement| statement.each_op(&mut |op| used.extend(op.input())));
+    let used: BTreeSet<u32> = program.ops().filter_map(|(_, op)| op.input()).collect();
     let used: Vec<u32> = used.into_iter().collect();
     renumber_inputs(&mut program.body, &used);
     program.inputs = used.iter().map(|&input| program.inputs[input as usize].clone()).collect();
@@ -155,7 +200,7 @@ fn renumber_inputs(statements: &mut [Statement], used: &[u32]) {
                 renumber_inputs(then, used);
                 renumber_inputs(otherwise, used);
             }
-            Statement::Call { .. } | Statement::Trap { .. } | Statement::Filter { .. } => {}
+            Statement::Call(_) | Statement::Trap { .. } | Statement::Filter { .. } => {}
         }
     }
 }
@@ -165,10 +210,10 @@ pub(crate) fn finish(program: &mut Program) {
     let mut live = vec![false; program.types.len()];
     program.terminal.visit_operands(|v| live[v.0 as usize] = true);
     sweep(&mut program.body, &mut live);
-    let mut numbering = Numbering { new: vec![u32::MAX; program.types.len()], types: Vec::new(), old: &program.types };
-    numbering.block(&mut program.body);
-    program.terminal.visit_operands(|v| numbering.used(v));
-    program.types = numbering.types;
+    let (mut new, mut types) = (vec![u32::MAX; program.types.len()], Vec::new());
+    number(&mut program.body, &program.types, &mut new, &mut types);
+    program.terminal.visit_operands(|v| v.0 = new[v.0 as usize]);
+    program.types = types;
 }
 
 /// Removes statements without live results or effects, from the last to the first, and marks what the others use.
@@ -176,36 +221,19 @@ fn sweep(statements: &mut Vec<Statement>, live: &mut [bool]) {
     let mut kept = Vec::with_capacity(statements.len());
     for mut statement in std::mem::take(statements).into_iter().rev() {
         let keep = match &mut statement {
-            Statement::Let(value, op) => {
-                let keep = live[value.0 as usize];
-                if keep {
-                    op.visit_operands(|v| live[v.0 as usize] = true);
-                }
-                keep
-            }
-            // A call may fail, which is an effect.
-            Statement::Call { arguments, .. } => {
-                arguments.iter().for_each(|v| live[v.0 as usize] = true);
-                true
-            }
-            Statement::If { condition, then, otherwise, results } => {
+            Statement::Let(value, _) => live[value.0 as usize],
+            Statement::If { then, otherwise, results, .. } => {
                 results.retain(|r| live[r.0.0 as usize]);
-                for (_, a, b) in results.iter() {
-                    live[a.0 as usize] = true;
-                    live[b.0 as usize] = true;
-                }
+                results.iter().flat_map(|(_, a, b)| [a, b]).for_each(|v| live[v.0 as usize] = true);
                 sweep(then, live);
                 sweep(otherwise, live);
-                let keep = !(results.is_empty() && then.is_empty() && otherwise.is_empty());
-                live[condition.0 as usize] |= keep;
-                keep
+                !(results.is_empty() && then.is_empty() && otherwise.is_empty())
             }
-            Statement::Trap { condition, .. } | Statement::Filter { condition, .. } => {
-                live[condition.0 as usize] = true;
-                true
-            }
+            // A call may fail, which is an effect.
+            Statement::Call(_) | Statement::Trap { .. } | Statement::Filter { .. } => true,
         };
         if keep {
+            statement.visit_operands(|v| live[v.0 as usize] = true);
             kept.push(statement);
         }
     }
@@ -213,49 +241,19 @@ fn sweep(statements: &mut Vec<Statement>, live: &mut [bool]) {
     *statements = kept;
 }
 
-struct Numbering<'a> {
-    /// New number by old number.
-    new: Vec<u32>,
-    types: Vec<millstream_abi::Phys>,
-    old: &'a [millstream_abi::Phys],
-}
-
-impl Numbering<'_> {
-    fn used(&self, value: &mut Value) {
-        value.0 = self.new[value.0 as usize];
-    }
-
-    fn defined(&mut self, value: &mut Value) {
-        let old = value.0 as usize;
-        value.0 = self.types.len() as u32;
-        self.new[old] = value.0;
-        self.types.push(self.old[old]);
-    }
-
-    fn block(&mut self, statements: &mut [Statement]) {
-        for statement in statements {
-            match statement {
-                Statement::Let(value, op) => {
-                    op.visit_operands(|v| self.used(v));
-                    self.defined(value);
-                }
-                Statement::Call { result, valid, arguments, .. } => {
-                    arguments.iter_mut().for_each(|v| self.used(v));
-                    self.defined(result);
-                    self.defined(valid);
-                }
-                Statement::If { condition, then, otherwise, results } => {
-                    self.used(condition);
-                    self.block(then);
-                    self.block(otherwise);
-                    for (result, a, b) in results {
-                        self.used(a);
-                        self.used(b);
-                        self.defined(result);
-                    }
-                }
-                Statement::Trap { condition, .. } | Statement::Filter { condition, .. } => self.used(condition),
-            }
+/// Gives every value the next number. `old` has the types by old number, `types` gets those by new number, and `new` the new
+/// number by old number.
+fn number(statements: &mut [Statement], old: &[Phys], new: &mut [u32], types: &mut Vec<Phys>) {
+    for statement in statements {
+        if let Statement::If { then, otherwise, .. } = statement {
+            number(then, old, new, types);
+            number(otherwise, old, new, types);
+        }
+        statement.visit_operands(|v| v.0 = new[v.0 as usize]);
+        for value in statement.definitions_mut() {
+            let known = value.0 as usize;
+            (value.0, new[known]) = (types.len() as u32, types.len() as u32);
+            types.push(old[known]);
         }
     }
 }

@@ -6,7 +6,7 @@
 //! in debug builds.
 
 use crate::program::{
-    Access, Comparison, Emit, InRecord, KeyRange, Layout, Op, Program, Statement, Terminal, Update, Value,
+    Access, Call, Comparison, Emit, InRecord, KeyRange, Layout, Op, Program, Statement, Terminal, Update, Value,
 };
 use millstream_abi::{Accumulator, EntryLayout, ObjectKind, Phys};
 use std::collections::HashSet;
@@ -62,7 +62,7 @@ impl Verifier<'_> {
                 self.op(*value, op).map_err(|e| format!("{value}: {e}"))?;
                 self.define(*value)
             }
-            Statement::Call { result, valid, function, arguments, site } => {
+            Statement::Call(Call { result, valid, function, arguments, site }) => {
                 let place = |e: String| format!("call {}: {e}", function.name());
                 if arguments.len() != function.arguments().len() {
                     return Err(place(format!("{} arguments", arguments.len())));
@@ -189,8 +189,7 @@ impl Verifier<'_> {
             Op::Watermark => self.result(value, Phys::I64),
             Op::Add(a, b) | Op::Sub(a, b) | Op::Mul(a, b) | Op::Div(a, b) | Op::Rem(a, b) => {
                 check(number(own), "arithmetic")?;
-                self.expect(a, own)?;
-                self.expect(b, own)
+                self.gives(value, own, &[(a, own), (b, own)])
             }
             Op::Neg(a) => {
                 check(number(own), "negation")?;
@@ -204,20 +203,9 @@ impl Verifier<'_> {
                 }
                 self.result(value, Phys::Bool)
             }
-            Op::And(a, b) | Op::Or(a, b) => {
-                self.expect(a, Phys::Bool)?;
-                self.expect(b, Phys::Bool)?;
-                self.result(value, Phys::Bool)
-            }
-            Op::Not(a) => {
-                self.expect(a, Phys::Bool)?;
-                self.result(value, Phys::Bool)
-            }
-            Op::Select(condition, a, b) => {
-                self.expect(condition, Phys::Bool)?;
-                self.expect(a, own)?;
-                self.expect(b, own)
-            }
+            Op::And(a, b) | Op::Or(a, b) => self.gives(value, Phys::Bool, &[(a, Phys::Bool), (b, Phys::Bool)]),
+            Op::Not(a) => self.gives(value, Phys::Bool, &[(a, Phys::Bool)]),
+            Op::Select(condition, a, b) => self.gives(value, own, &[(condition, Phys::Bool), (a, own), (b, own)]),
             Op::Convert(a) => {
                 let from = self.used(a)?;
                 check(number(own), "a conversion to a value")?;
@@ -246,11 +234,14 @@ impl Verifier<'_> {
                 self.used(key)?;
                 self.result(value, Phys::I64)
             }
-            Op::HashFinish(hash) => {
-                self.expect(hash, Phys::I64)?;
-                self.result(value, Phys::I64)
-            }
+            Op::HashFinish(hash) => self.gives(value, Phys::I64, &[(hash, Phys::I64)]),
         }
+    }
+
+    /// Whether the operands of an operation have these types, and its result has its own.
+    fn gives(&self, value: Value, phys: Phys, operands: &[(Value, Phys)]) -> Result<(), String> {
+        operands.iter().try_for_each(|&(operand, phys)| self.expect(operand, phys))?;
+        self.result(value, phys)
     }
 
     fn digits(&self, value: Value, digits: u8) -> Result<(), String> {
@@ -398,13 +389,8 @@ mod tests {
             &program(&[Phys::Str, Phys::Bool], vec![assign(0, Op::Load(1)), assign(1, less)]),
             "ordered by a call",
         );
-        let call = |arguments, site| Statement::Call {
-            result: Value(1),
-            valid: Value(2),
-            function: RuntimeFn::CharLength,
-            arguments,
-            site,
-        };
+        let (result, valid, function) = (Value(1), Value(2), RuntimeFn::CharLength);
+        let call = |arguments, site| Statement::Call(Call { result, valid, function, arguments, site });
         let types = [Phys::Str, Phys::I32, Phys::Bool];
         let with = |call| program(&types, vec![assign(0, Op::Load(1)), call]);
         assert_eq!(verify(&with(call(vec![Value(0)], 0))), Ok(()));

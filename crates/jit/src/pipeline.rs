@@ -32,10 +32,7 @@ pub struct CompiledPipeline {
 /// Compiles a program for this machine to an object file, which holds nothing of this process. Takes milliseconds, so do it
 /// off the workers.
 pub fn generate(program: &Program, options: &CompileOptions) -> Result<Vec<u8>, Diagnostic> {
-    let context = Context::create();
-    let machine = host::machine(options)?;
-    let module = optimised_module(&context, program, &machine, options)?;
-    Ok(listing(&machine, &module, FileType::Object)?)
+    with_module(program, options, |machine, module| listing(machine, module, FileType::Object))
 }
 
 /// Loads an object file that [`generate`] has made, in this process or in another with the same [`identity`]. The bytes are
@@ -59,19 +56,20 @@ pub fn identity(options: &CompileOptions) -> Result<String, Diagnostic> {
     Ok(host::identity(options)?)
 }
 
-/// Checks a program, emits and optimises it.
-fn optimised_module<'c>(
-    context: &'c Context,
+/// What becomes of a program that has been checked, emitted and optimised.
+fn with_module<T>(
     program: &Program,
-    machine: &TargetMachine,
     options: &CompileOptions,
-) -> Result<Module<'c>, JitError> {
+    finish: impl FnOnce(&TargetMachine, &Module<'_>) -> Result<T, JitError>,
+) -> Result<T, Diagnostic> {
+    let context = Context::create();
+    let machine = host::machine(options)?;
     verify(program).map_err(JitError::Malformed)?;
-    let module = emit(context, program, machine)?;
-    host::target(&module, context, options)?;
+    let module = emit(&context, program, &machine)?;
+    host::target(&module, &context, options)?;
     module.verify().map_err(|e| JitError::Verification(e.to_string()))?;
-    host::optimise(&module, machine, options)?;
-    Ok(module)
+    host::optimise(&module, &machine, options)?;
+    Ok(finish(&machine, &module)?)
 }
 
 /// The machine code of a module, in one of LLVM's forms.
@@ -82,18 +80,15 @@ fn listing(machine: &TargetMachine, module: &Module<'_>, form: FileType) -> Resu
 
 /// The LLVM code of a program, as readable text, after the optimisation that `options` ask for.
 pub fn llvm_ir(program: &Program, options: &CompileOptions) -> Result<String, Diagnostic> {
-    let context = Context::create();
-    let machine = host::machine(options)?;
-    Ok(optimised_module(&context, program, &machine, options)?.print_to_string().to_string())
+    with_module(program, options, |_, module| Ok(module.print_to_string().to_string()))
 }
 
 /// The machine code of a program, as assembly text.
 pub fn assembly(program: &Program, options: &CompileOptions) -> Result<String, Diagnostic> {
-    let context = Context::create();
-    let machine = host::machine(options)?;
-    let module = optimised_module(&context, program, &machine, options)?;
-    machine.set_asm_verbosity(true);
-    Ok(String::from_utf8_lossy(&listing(&machine, &module, FileType::Assembly)?).into_owned())
+    with_module(program, options, |machine, module| {
+        machine.set_asm_verbosity(true);
+        Ok(String::from_utf8_lossy(&listing(machine, module, FileType::Assembly)?).into_owned())
+    })
 }
 
 impl CompiledPipeline {

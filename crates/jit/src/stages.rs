@@ -105,18 +105,9 @@ fn record_bytes(program: &Program) -> u64 {
     length.unwrap_or(0)
 }
 
-/// Calls `visit` with every operand of an operation.
-pub(crate) fn operands(op: &Op, visit: &mut dyn FnMut(Value)) {
-    op.clone().visit_operands(|value| visit(*value));
-}
-
 /// Whether executing a statement can be seen: it can fail the row, or need not give the same value again.
 pub(crate) fn has_effects(statement: &Statement) -> bool {
-    match statement {
-        Statement::Let(..) => false,
-        Statement::Call { .. } | Statement::Trap { .. } | Statement::Filter { .. } => true,
-        Statement::If { then, otherwise, .. } => then.iter().chain(otherwise).any(has_effects),
-    }
+    statement.all().any(|s| matches!(s, Statement::Call(_) | Statement::Trap { .. } | Statement::Filter { .. }))
 }
 
 struct Planner<'a> {
@@ -127,13 +118,7 @@ struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     fn new(program: &'a Program) -> Planner<'a> {
-        let definition = program
-            .body
-            .iter()
-            .enumerate()
-            .flat_map(|(i, s)| s.definitions().into_iter().map(move |v| (v, i)))
-            .collect();
-        Planner { program, definition }
+        Planner { program, definition: program.definitions() }
     }
 
     /// Top-level statements that a statement needs directly.
@@ -288,7 +273,7 @@ impl<'a> Planner<'a> {
 pub(crate) mod tests {
     use super::*;
     use millstream_abi::RuntimeFn;
-    use millstream_codegen::program::{Emit, Input, Terminal};
+    use millstream_codegen::program::{Call, Emit, Input, Terminal};
 
     pub(crate) fn program(types: &[Phys], inputs: &[Phys], body: Vec<Statement>, emitted: &[u32]) -> Program {
         let program = Program {
@@ -315,13 +300,13 @@ pub(crate) mod tests {
     }
 
     fn upper(result: u32, argument: u32) -> Statement {
-        Statement::Call {
+        Statement::Call(Call {
             result: Value(result),
             valid: Value(result + 1),
             function: RuntimeFn::Upper,
             arguments: vec![Value(argument)],
             site: 0,
-        }
+        })
     }
 
     #[test]

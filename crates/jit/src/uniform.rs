@@ -11,7 +11,7 @@
 //! anything else with watermarks, then that before the first row must be that before the last one. A uniform filter either
 //! keeps all rows or, which sends the block the general way, none.
 
-use crate::stages::{Action, Stage, operands};
+use crate::stages::{Action, Stage};
 use millstream_abi::Phys;
 use millstream_codegen::program::{Op, Program, Statement, Terminal, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -125,9 +125,9 @@ impl Finder<'_> {
             Statement::Let(_, op) => {
                 let mut all = true;
                 let mut uses_watermark = false;
-                operands(op, &mut |value| {
-                    all &= is_known(self, local, &value);
-                    uses_watermark |= self.found.watermarks.contains(&value);
+                op.clone().visit_operands(|value| {
+                    all &= is_known(self, local, value);
+                    uses_watermark |= self.found.watermarks.contains(value);
                 });
                 self.found.fixes_watermark |= uses_watermark && (is_inner || !self.found.compares_watermark(op));
                 all
@@ -138,7 +138,7 @@ impl Finder<'_> {
                     && self.are_uniform(otherwise, local)
                     && self.know_results(results, local)
             }
-            Statement::Call { .. } | Statement::Trap { .. } | Statement::Filter { .. } => false,
+            Statement::Call(_) | Statement::Trap { .. } | Statement::Filter { .. } => false,
         }
     }
 }

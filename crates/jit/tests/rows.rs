@@ -4,7 +4,9 @@ mod support;
 
 use arrow_array::{ArrayRef, Int64Array, StringViewArray};
 use millstream_abi::{Accumulator, EntryLayout, Phys, RuntimeFn};
-use millstream_codegen::program::{Access, Comparison, Component, FilterShape, Op, Program, Statement, Update, Value};
+use millstream_codegen::program::{
+    Access, Call, Comparison, Component, FilterShape, Op, Program, Statement, Update, Value,
+};
 use millstream_jit::{CompileOptions, assembly, compile, generate, identity, llvm_ir, load};
 use millstream_types::code;
 use std::sync::Arc;
@@ -24,7 +26,7 @@ fn remainder_is(sketch: &mut Sketch, x: Value, modulus: i128, rest: i128) -> Val
 
 fn call(sketch: &mut Sketch, function: RuntimeFn, arguments: &[Value]) -> (Value, Value) {
     let (result, valid) = (sketch.value(function.result()), sketch.value(Phys::Bool));
-    sketch.push(Statement::Call { result, valid, function, arguments: arguments.to_vec(), site: 0 });
+    sketch.push(Statement::Call(Call { result, valid, function, arguments: arguments.to_vec(), site: 0 }));
     (result, valid)
 }
 

@@ -39,7 +39,8 @@ impl InputColumns {
             _bitmaps: Vec::new(),
         };
         for (input, column) in inputs.iter().zip(columns) {
-            result.add(input, column, rows)?;
+            let view = result.view(input, column, rows)?;
+            result.views.push(view);
         }
         Ok(result)
     }
@@ -49,7 +50,7 @@ impl InputColumns {
         self.views.as_ptr()
     }
 
-    fn add(&mut self, input: &Input, column: &ArrayRef, rows: usize) -> Result<(), Diagnostic> {
+    fn view(&mut self, input: &Input, column: &ArrayRef, rows: usize) -> Result<ColumnView, Diagnostic> {
         let name = &input.name;
         if column.len() != rows {
             return Err(Diagnostic::bug(format!("column {name} has {} rows instead of {rows}", column.len())));
@@ -73,13 +74,11 @@ impl InputColumns {
             let bitmap = Buffer::from_vec(vec![0u8; rows.div_ceil(8)]);
             (view.values, view.validity) = (bitmap.as_ptr(), bitmap.as_ptr());
             self._bitmaps.push(bitmap);
-            self.views.push(view);
-            return Ok(());
+            return Ok(view);
         }
         if let Layout::Record(place) = input.layout {
             view.values = self.records(name, place, column)?;
-            self.views.push(view);
-            return Ok(());
+            return Ok(view);
         }
         if let Some(nulls) = column.nulls().filter(|n| n.null_count() > 0) {
             view.validity = nulls.validity().as_ptr();
@@ -104,8 +103,7 @@ impl InputColumns {
                 self._addresses.push(addresses);
             }
         }
-        self.views.push(view);
-        Ok(())
+        Ok(view)
     }
 
     /// The address of the records that a column consists of, after checking that they are those of the other columns.

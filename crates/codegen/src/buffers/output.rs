@@ -1,15 +1,10 @@
 //! Buffers that a kernel writes emitted rows to, and the Arrow arrays that they become.
 
 use crate::program::{Emit, Program};
-use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMillisecondType, Float32Type, Float64Type, Int8Type,
-    Int16Type, Int32Type, Int64Type, IntervalYearMonthType, Time32MillisecondType, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType,
-};
-use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, NullArray, PrimitiveArray, StringViewArray};
+use arrow_array::{Array, ArrayRef, BinaryViewArray, BooleanArray, NullArray, StringViewArray, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use millstream_abi::{OutputColumn, Phys, Str};
-use millstream_types::{DataType, TimeUnit};
+use millstream_types::DataType;
 use std::sync::Arc;
 
 /// Output columns of one run, each with room for every input row.
@@ -87,22 +82,6 @@ impl OutputBuffer {
                 let bytes = buffer.as_slice();
                 Arc::new(BooleanArray::new(BooleanBuffer::collect_bool(rows, |row| bytes[row] != 0), nulls))
             }
-            DataType::TinyInt => self.primitive::<Int8Type>(data_type, rows, nulls),
-            DataType::SmallInt => self.primitive::<Int16Type>(data_type, rows, nulls),
-            DataType::Int => self.primitive::<Int32Type>(data_type, rows, nulls),
-            DataType::BigInt => self.primitive::<Int64Type>(data_type, rows, nulls),
-            DataType::Float => self.primitive::<Float32Type>(data_type, rows, nulls),
-            DataType::Double => self.primitive::<Float64Type>(data_type, rows, nulls),
-            DataType::Decimal { .. } => self.primitive::<Decimal128Type>(data_type, rows, nulls),
-            DataType::Date => self.primitive::<Date32Type>(data_type, rows, nulls),
-            DataType::Time(_) => self.primitive::<Time32MillisecondType>(data_type, rows, nulls),
-            DataType::Timestamp(_) | DataType::TimestampLtz(_) => match data_type.time_unit() {
-                TimeUnit::Milli => self.primitive::<TimestampMillisecondType>(data_type, rows, nulls),
-                TimeUnit::Micro => self.primitive::<TimestampMicrosecondType>(data_type, rows, nulls),
-                TimeUnit::Nano => self.primitive::<TimestampNanosecondType>(data_type, rows, nulls),
-            },
-            DataType::IntervalMonth => self.primitive::<IntervalYearMonthType>(data_type, rows, nulls),
-            DataType::IntervalMilli => self.primitive::<DurationMillisecondType>(data_type, rows, nulls),
             DataType::Char(_) | DataType::Varchar(_) => {
                 let (views, buffers) = self.views(rows);
                 // SAFETY: `views` made them of the buffers; strings of these types are UTF-8 where they enter the
@@ -117,6 +96,12 @@ impl OutputBuffer {
             DataType::Row(_) | DataType::Array(_) | DataType::Map(..) => {
                 unreachable!("lowering passes nested columns through")
             }
+            _ => {
+                // The builder of any array makes one of another type.
+                let data = NullArray::new(rows).to_data().into_builder().data_type(data_type.to_arrow());
+                let data = data.add_buffer(self.into_buffer(rows)).nulls(nulls).build();
+                make_array(data.expect("lowering emits values of the column's type"))
+            }
         }
     }
 
@@ -126,17 +111,6 @@ impl OutputBuffer {
         let sparse = used * 4 < self.values.len() * 16;
         let buffer = Buffer::from_vec(self.values).slice_with_length(0, used);
         if sparse { Buffer::from_slice_ref(buffer.as_slice()) } else { buffer }
-    }
-
-    fn primitive<T: ArrowPrimitiveType>(
-        self,
-        data_type: &DataType,
-        rows: usize,
-        nulls: Option<NullBuffer>,
-    ) -> ArrayRef {
-        debug_assert_eq!(self.phys.size(), size_of::<T::Native>(), "lowering emits values of the column's type");
-        let values = ScalarBuffer::<T::Native>::new(self.into_buffer(rows), 0, rows);
-        Arc::new(PrimitiveArray::<T>::new(values, nulls).with_data_type(data_type.to_arrow()))
     }
 
     /// Arrow views of the strings, the long ones copied.

@@ -1,12 +1,12 @@
 //! One run of a kernel: its execution context, its bad rows, and how they are told.
 
 use super::vectors::Prepared;
-use super::{Flow, RowError, TableHooks};
+use super::{Flow, OnError, RowError, TableHooks};
 use crate::buffers::{InputColumns, OutputBuffers};
 use crate::kernel::Kernel;
 use crate::lower::Lowered;
-use crate::program::{Program, Site, Statement};
-use millstream_abi::{ErrorKind, ExecContext, OutputColumn, Phys, Slot, StatusKind, Str};
+use crate::program::{Call, Program, Site, Statement};
+use millstream_abi::{ErrorKind, ExecContext, OutputColumn, Phys, StatusKind};
 use millstream_functions::FunctionContext;
 use millstream_types::{Code, Diagnostic, Place, code};
 use std::marker::PhantomData;
@@ -27,15 +27,8 @@ pub fn makes_values(lowered: &Lowered) -> bool {
 
 /// Whether a program calls functions that make strings.
 fn makes_strings(program: &Program) -> bool {
-    let mut left: Vec<&Statement> = program.body.iter().collect();
-    while let Some(statement) = left.pop() {
-        match statement {
-            Statement::Call { function, .. } if function.result() == Phys::Str => return true,
-            Statement::If { then, otherwise, .. } => left.extend(then.iter().chain(otherwise)),
-            _ => {}
-        }
-    }
-    false
+    let makes = |s: &Statement| matches!(s, Statement::Call(Call { function, .. }) if function.result() == Phys::Str);
+    program.statements().any(makes)
 }
 
 /// A run over the rows of one buffer. Owns or borrows everything that its context points to.
@@ -47,7 +40,7 @@ pub(super) struct Run<'a> {
     _inputs: InputColumns,
     /// Backs `context.outputs`.
     outputs: Vec<OutputColumn>,
-    context: ExecContext,
+    pub(super) context: ExecContext,
     functions: PhantomData<&'a mut FunctionContext>,
 }
 
@@ -74,11 +67,11 @@ impl<'a> Run<'a> {
             late_rows: 0,
             slice_start: 0,
             table: ptr::null_mut(),
-            find_slice: no_find_slice,
+            find_slice: None,
             find_array: None,
-            insert_key: no_insert_key,
-            keep_string: no_keep_string,
-            update_object: no_update_object,
+            insert_key: None,
+            keep_string: None,
+            update_object: None,
             groups: ptr::null_mut(),
             functions: (&raw mut *functions).cast(),
             host: ptr::null_mut(),
@@ -97,11 +90,11 @@ impl<'a> Run<'a> {
 
     /// Sends updates to the tables behind `hooks`.
     pub(super) fn with_tables(&mut self, hooks: TableHooks) {
-        self.context.find_slice = hooks.find_slice;
+        self.context.find_slice = Some(hooks.find_slice);
         self.context.find_array = hooks.find_array;
-        self.context.insert_key = hooks.insert_key;
-        self.context.keep_string = hooks.keep_string;
-        self.context.update_object = hooks.update_object;
+        self.context.insert_key = Some(hooks.insert_key);
+        self.context.keep_string = Some(hooks.keep_string);
+        self.context.update_object = Some(hooks.update_object);
         self.context.host = hooks.host;
     }
 
@@ -111,24 +104,14 @@ impl<'a> Run<'a> {
         self.context.groups = groups.as_mut_ptr();
     }
 
-    /// Rows emitted so far.
-    pub(super) fn emitted_rows(&self) -> usize {
-        self.context.out_rows as usize
-    }
-
-    /// Late rows so far.
-    pub(super) fn late_rows(&self) -> u64 {
-        self.context.late_rows
-    }
-
     /// Runs over all rows, past the bad ones; whether `on_error` asked to stop.
-    pub(super) fn execute(&mut self, kernel: &dyn Kernel, on_error: &mut dyn FnMut(RowError) -> Flow) -> bool {
+    pub(super) fn execute(&mut self, kernel: &dyn Kernel, on_error: OnError<'_>) -> bool {
         self.execute_range(0..self.rows as u64, kernel, on_error)
     }
 
     /// The same for a program that keeps no string of its functions: after some rows they are forgotten, so that a buffer of rows
     /// with long strings does not need the memory of all of them.
-    pub(super) fn execute_in_steps(&mut self, kernel: &dyn Kernel, on_error: &mut dyn FnMut(RowError) -> Flow) -> bool {
+    pub(super) fn execute_in_steps(&mut self, kernel: &dyn Kernel, on_error: OnError<'_>) -> bool {
         if !makes_strings(&self.lowered.program) {
             return self.execute(kernel, on_error);
         }
@@ -149,12 +132,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs over some of the rows.
-    fn execute_range(
-        &mut self,
-        rows: Range<u64>,
-        kernel: &dyn Kernel,
-        on_error: &mut dyn FnMut(RowError) -> Flow,
-    ) -> bool {
+    fn execute_range(&mut self, rows: Range<u64>, kernel: &dyn Kernel, on_error: OnError<'_>) -> bool {
         let mut start = rows.start;
         while start < rows.end {
             // SAFETY: `InputColumns::new` has checked the columns against the program's inputs; the output buffers
@@ -223,24 +201,4 @@ impl Site {
             length: self.length.max(1).into(),
         })
     }
-}
-
-/// In place of the table callbacks in programs that emit rows: never called.
-unsafe extern "C" fn no_find_slice(_: *mut ExecContext, _: i64) {
-    unreachable!("only programs that update tables call this");
-}
-
-/// As [`no_find_slice`].
-unsafe extern "C" fn no_insert_key(_: *mut ExecContext, _: u64, _: u64, _: *const Slot) -> *mut u8 {
-    unreachable!("only programs that update tables call this");
-}
-
-/// As [`no_find_slice`].
-unsafe extern "C" fn no_keep_string(_: *mut ExecContext, _: *mut Str) {
-    unreachable!("only programs that update tables call this");
-}
-
-/// As [`no_find_slice`].
-unsafe extern "C" fn no_update_object(_: *mut ExecContext, _: *mut u8, _: u32, _: *const Slot, _: u64) {
-    unreachable!("only programs that update tables call this");
 }

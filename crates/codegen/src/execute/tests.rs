@@ -117,7 +117,7 @@ fn input_columns_are_taken_by_selection() {
         sinks: vec![SinkPlan { table: None, schema: Schema::new(vec![schema.fields[1].clone()]), limit: None }],
         ..QueryPlan::default()
     };
-    let lowered = lower_pipeline(&plan, 0).unwrap().remove(0);
+    let lowered = lower_pipeline(&plan, 0).unwrap().0.remove(0);
     assert_eq!(lowered.outputs, [OutputSource::Input(1)]);
     let lists = |rows: Vec<Option<Vec<Option<i32>>>>| {
         Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(rows)) as ArrayRef
@@ -235,7 +235,7 @@ fn windowed() -> (Lowered, millstream_abi::EntryLayout) {
         ..QueryPlan::default()
     };
     let layout = crate::lower::entry_layout(&plan.aggregations[0]).unwrap();
-    (lower_pipeline(&plan, 0).unwrap().remove(0), layout)
+    (lower_pipeline(&plan, 0).unwrap().0.remove(0), layout)
 }
 
 #[test]

@@ -2,27 +2,18 @@
 
 use super::Machine;
 use super::lanes::{Lane, Lanes, Selection, with_type};
-use crate::program::Value;
-use millstream_abi::{CallStatus, ErrorKind, Phys, RuntimeFn, Slot, Str};
-use std::mem;
+use crate::program::{Call, Value};
+use millstream_abi::{CallStatus, ErrorKind, Phys, Slot, Str};
 
 impl Machine<'_> {
     /// Calls a function for every lane of the selection, up to the first that fails.
     ///
     /// # Safety
     /// The context's function context is valid; the arguments have the function's types, and strings are alive.
-    pub(super) unsafe fn call(
-        &mut self,
-        result: Value,
-        valid: Value,
-        function: RuntimeFn,
-        arguments: &[Value],
-        site: u32,
-        selection: &Selection,
-    ) {
+    pub(super) unsafe fn call(&mut self, call: &Call, selection: &Selection) {
+        let Call { result, valid, function, ref arguments, site } = *call;
         let body = millstream_functions::address(function);
-        let mut results = mem::replace(&mut self.registers[result.0 as usize], Lanes::taken());
-        let mut valids = mem::replace(&mut self.registers[valid.0 as usize], Lanes::taken());
+        let (mut results, mut valids) = (self.take(result), self.take(valid));
         let mut slots = vec![Slot::ZERO; arguments.len()];
         let mut failed = None;
         let flags = bool::slice_mut(&mut valids);
@@ -45,8 +36,8 @@ impl Machine<'_> {
             }
             store(&mut results, lane, &out);
         });
-        self.registers[result.0 as usize] = results;
-        self.registers[valid.0 as usize] = valids;
+        self.put(result, results);
+        self.put(valid, valids);
         if let Some(lane) = failed {
             self.fail(lane, ErrorKind::FunctionFailed, site);
         }

@@ -2,6 +2,32 @@
 
 use millstream_abi::{Phys, Str};
 
+/// Runs an expression with `$T` bound to the lane type of a [`Phys`], which is one of those listed, if any are.
+macro_rules! with_type {
+    ($phys:expr, $T:ident => $body:expr) => {
+        with_type!($phys, $T => $body; Bool bool, I8 i8, I16 i16, I32 i32, I64 i64, I128 i128, F32 f32, F64 f64, Str Str)
+    };
+    ($phys:expr, $T:ident => $body:expr; $($variant:ident $ty:ty),* $(; else $otherwise:expr)?) => {
+        match $phys {
+            $(Phys::$variant => {
+                type $T = $ty;
+                $body
+            })*
+            $(_ => $otherwise,)?
+        }
+    };
+}
+pub(super) use with_type;
+
+/// The same for a type of numbers.
+macro_rules! with_number {
+    ($phys:expr, $T:ident => $body:expr) => {
+        with_type!($phys, $T => $body; I8 i8, I16 i16, I32 i32, I64 i64, I128 i128, F32 f32, F64 f64;
+            else unreachable!("the verifier has checked the types"))
+    };
+}
+pub(super) use with_number;
+
 /// The values of one program value in every row of a block.
 #[derive(Debug)]
 pub(super) enum Lanes {
@@ -19,17 +45,7 @@ pub(super) enum Lanes {
 impl Lanes {
     /// Zeroed lanes.
     pub(super) fn new(phys: Phys, rows: usize) -> Lanes {
-        match phys {
-            Phys::Bool => Lanes::Bool(vec![false; rows]),
-            Phys::I8 => Lanes::I8(vec![0; rows]),
-            Phys::I16 => Lanes::I16(vec![0; rows]),
-            Phys::I32 => Lanes::I32(vec![0; rows]),
-            Phys::I64 => Lanes::I64(vec![0; rows]),
-            Phys::I128 => Lanes::I128(vec![0; rows]),
-            Phys::F32 => Lanes::F32(vec![0.0; rows]),
-            Phys::F64 => Lanes::F64(vec![0.0; rows]),
-            Phys::Str => Lanes::Str(vec![Str::EMPTY; rows]),
-        }
+        with_type!(phys, T => T::lanes(vec![T::default(); rows]))
     }
 
     /// Stands in the place of lanes that are being written.
@@ -39,7 +55,9 @@ impl Lanes {
 }
 
 /// A type of lane.
-pub(super) trait Lane: Copy {
+pub(super) trait Lane: Copy + Default {
+    /// Lanes of this type.
+    fn lanes(values: Vec<Self>) -> Lanes;
     /// The lanes as this type, which they have.
     fn slice(lanes: &Lanes) -> &[Self];
     /// The lanes as this type, to write.
@@ -49,6 +67,10 @@ pub(super) trait Lane: Copy {
 macro_rules! lane_types {
     ($($ty:ty = $variant:ident),*) => {$(
         impl Lane for $ty {
+            fn lanes(values: Vec<$ty>) -> Lanes {
+                Lanes::$variant(values)
+            }
+
             fn slice(lanes: &Lanes) -> &[$ty] {
                 match lanes {
                     Lanes::$variant(values) => values,
@@ -66,51 +88,6 @@ macro_rules! lane_types {
     )*};
 }
 lane_types!(bool = Bool, i8 = I8, i16 = I16, i32 = I32, i64 = I64, i128 = I128, f32 = F32, f64 = F64, Str = Str);
-
-/// Runs an expression with `$T` bound to the lane type of a [`Phys`].
-macro_rules! with_type {
-    ($phys:expr, $T:ident => $body:expr) => {
-        match $phys {
-            Phys::Bool => {
-                type $T = bool;
-                $body
-            }
-            Phys::I8 => {
-                type $T = i8;
-                $body
-            }
-            Phys::I16 => {
-                type $T = i16;
-                $body
-            }
-            Phys::I32 => {
-                type $T = i32;
-                $body
-            }
-            Phys::I64 => {
-                type $T = i64;
-                $body
-            }
-            Phys::I128 => {
-                type $T = i128;
-                $body
-            }
-            Phys::F32 => {
-                type $T = f32;
-                $body
-            }
-            Phys::F64 => {
-                type $T = f64;
-                $body
-            }
-            Phys::Str => {
-                type $T = Str;
-                $body
-            }
-        }
-    };
-}
-pub(super) use with_type;
 
 /// Lanes of a block, ascending.
 #[derive(Debug, Clone)]

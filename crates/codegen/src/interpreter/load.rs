@@ -4,7 +4,6 @@ use super::Machine;
 use super::lanes::{Lane, Lanes, Selection, with_type};
 use crate::program::{InRecord, Layout, Op, Value};
 use millstream_abi::{ColumnView, Phys, Str};
-use std::mem;
 
 impl Machine<'_> {
     /// Executes a load, a validity test or the load of a view of input `index`.
@@ -15,7 +14,7 @@ impl Machine<'_> {
         // SAFETY: the context has a column for each input, and the verifier has checked the index.
         let view = unsafe { *self.context.columns.add(index as usize) };
         let first = self.first_row;
-        let mut target = mem::replace(&mut self.registers[value.0 as usize], Lanes::taken());
+        let mut target = self.take(value);
         let input = &self.program.inputs[index as usize];
         match op {
             Op::IsValid(_) => {
@@ -61,7 +60,7 @@ impl Machine<'_> {
                 }
             },
         }
-        self.registers[value.0 as usize] = target;
+        self.put(value, target);
     }
 
     /// Executes `Op::Watermark`.

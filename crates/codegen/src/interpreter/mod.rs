@@ -15,7 +15,7 @@ mod shared;
 pub mod update;
 
 use crate::kernel::{Kernel, Tier};
-use crate::program::{Op, Program, Statement, Terminal, Update, Value};
+use crate::program::{Op, Program, Statement, Terminal, Value};
 use crate::verify::verify;
 use lanes::{Lanes, Selection};
 use millstream_abi::{ErrorKind, ExecContext, Status};
@@ -51,7 +51,10 @@ impl Kernel for Interpreter {
             stop: None,
             late: Vec::new(),
         };
-        machine.constants(&self.program.body, rows);
+        // Constants hold for every block.
+        for (value, op) in self.program.ops().filter(|(_, op)| op.is_constant()) {
+            machine.op(value, op, &Selection::All(rows));
+        }
         machine.forget_table();
         // SAFETY: promised by the caller.
         let status = unsafe { machine.blocks(end) };
@@ -90,22 +93,6 @@ struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Fills the registers of constants, which hold for every block.
-    fn constants(&mut self, statements: &[Statement], rows: usize) {
-        for statement in statements {
-            match statement {
-                Statement::Let(value, op @ (Op::Bool(_) | Op::Int(_) | Op::Float(_) | Op::Str(_))) => {
-                    self.op(*value, op, &Selection::All(rows));
-                }
-                Statement::If { then, otherwise, .. } => {
-                    self.constants(then, rows);
-                    self.constants(otherwise, rows);
-                }
-                _ => {}
-            }
-        }
-    }
-
     /// Executes the rows before `end`.
     ///
     /// # Safety
@@ -143,8 +130,8 @@ impl Machine<'_> {
         // SAFETY: promised by the caller.
         unsafe { self.statements(&program.body, &mut selection) };
         selection.truncate(self.limit);
-        if let Terminal::Update(Update { range: Some(range), keys, .. }) = &program.terminal {
-            self.stop_outside(*range, keys[0], &mut selection);
+        if let Terminal::Update(update) = &program.terminal {
+            self.stop_outside(update, &mut selection);
         }
         let limit = self.limit;
         self.context.late_rows += self.late.iter().filter(|&&lane| (lane as usize) < limit).count() as u64;
@@ -170,7 +157,7 @@ impl Machine<'_> {
                 return;
             }
             match statement {
-                Statement::Let(_, Op::Bool(_) | Op::Int(_) | Op::Float(_) | Op::Str(_)) => {}
+                Statement::Let(_, op) if op.is_constant() => {}
                 // SAFETY: promised by the caller.
                 Statement::Let(value, op @ (Op::Load(i) | Op::IsValid(i) | Op::LoadView(i) | Op::LoadBytes(i, _))) => unsafe {
                     self.load(*value, op, *i, selection);
@@ -178,9 +165,9 @@ impl Machine<'_> {
                 // SAFETY: promised by the caller.
                 Statement::Let(value, Op::Watermark) => unsafe { self.watermark(*value, selection) },
                 Statement::Let(value, op) => self.op(*value, op, selection),
-                Statement::Call { result, valid, function, arguments, site } => {
+                Statement::Call(call) => {
                     // SAFETY: promised by the caller; the verifier has checked the call.
-                    unsafe { self.call(*result, *valid, *function, arguments, *site, selection) };
+                    unsafe { self.call(call, selection) };
                 }
                 Statement::If { condition, then, otherwise, results } => {
                     let (mut yes, mut no) = selection.split(self.lanes::<bool>(*condition));

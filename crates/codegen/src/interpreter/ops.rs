@@ -1,7 +1,7 @@
 //! Operations without side effects, over lanes.
 
 use super::Machine;
-use super::lanes::{Lane, Lanes, Selection, with_type};
+use super::lanes::{Lane, Lanes, Selection, with_number, with_type};
 use crate::program::{Comparison, Op, Value};
 use crate::semantics;
 use millstream_abi::{Phys, Str, hash_finish};
@@ -46,58 +46,14 @@ macro_rules! floats {
 }
 floats!(f32, f64);
 
-/// Runs an expression with `$T` bound to the lane type of a numeric [`Phys`].
-macro_rules! with_number {
-    ($phys:expr, $T:ident => $body:expr) => {
-        match $phys {
-            Phys::I8 => {
-                type $T = i8;
-                $body
-            }
-            Phys::I16 => {
-                type $T = i16;
-                $body
-            }
-            Phys::I32 => {
-                type $T = i32;
-                $body
-            }
-            Phys::I64 => {
-                type $T = i64;
-                $body
-            }
-            Phys::I128 => {
-                type $T = i128;
-                $body
-            }
-            Phys::F32 => {
-                type $T = f32;
-                $body
-            }
-            Phys::F64 => {
-                type $T = f64;
-                $body
-            }
-            Phys::Bool | Phys::Str => unreachable!("the verifier has checked the types"),
-        }
-    };
-}
-
 impl Machine<'_> {
     /// Executes an operation that reads no column.
     pub(super) fn op(&mut self, value: Value, op: &Op, selection: &Selection) {
         let phys = self.program.type_of(value);
         match *op {
             Op::Bool(b) => self.fill(value, b),
-            Op::Int(n) => match phys {
-                Phys::I8 => self.fill(value, n as i8),
-                Phys::I16 => self.fill(value, n as i16),
-                Phys::I32 => self.fill(value, n as i32),
-                Phys::I64 => self.fill(value, n as i64),
-                _ => self.fill(value, n),
-            },
-            Op::Float(bits) if phys == Phys::F32 => self.fill(value, f64::from_bits(bits) as f32),
-            Op::Float(bits) => self.fill(value, f64::from_bits(bits)),
+            Op::Int(n) => with_number!(phys, T => self.fill(value, n as T)),
+            Op::Float(bits) => with_number!(phys, T => self.fill(value, f64::from_bits(bits) as T)),
             Op::Str(index) => self.fill(value, Str::new(&self.program.strings[index as usize])),
             Op::Load(_) | Op::IsValid(_) | Op::LoadView(_) | Op::LoadBytes(..) | Op::Watermark => {
                 unreachable!("reading the context is not among the pure operations")
@@ -128,11 +84,11 @@ impl Machine<'_> {
     }
 
     /// Takes a register out to write it while others are read.
-    fn take(&mut self, value: Value) -> Lanes {
+    pub(super) fn take(&mut self, value: Value) -> Lanes {
         mem::replace(&mut self.registers[value.0 as usize], Lanes::taken())
     }
 
-    fn put(&mut self, value: Value, lanes: Lanes) {
+    pub(super) fn put(&mut self, value: Value, lanes: Lanes) {
         self.registers[value.0 as usize] = lanes;
     }
 
@@ -216,30 +172,10 @@ impl Machine<'_> {
     }
 
     fn convert(&mut self, value: Value, a: Value, selection: &Selection) {
-        macro_rules! to {
-            ($from:ty, |$x:ident| $source:expr) => {
-                match self.program.type_of(value) {
-                    Phys::I8 => self.map(value, a, selection, |$x: $from| $source as i8),
-                    Phys::I16 => self.map(value, a, selection, |$x: $from| $source as i16),
-                    Phys::I32 => self.map(value, a, selection, |$x: $from| $source as i32),
-                    Phys::I64 => self.map(value, a, selection, |$x: $from| $source as i64),
-                    Phys::I128 => self.map(value, a, selection, |$x: $from| $source as i128),
-                    Phys::F32 => self.map(value, a, selection, |$x: $from| $source as f32),
-                    Phys::F64 => self.map(value, a, selection, |$x: $from| $source as f64),
-                    Phys::Bool | Phys::Str => unreachable!("the verifier has checked the types"),
-                }
-            };
-        }
-        match self.program.type_of(a) {
-            Phys::Bool => to!(bool, |x| (x as u8)),
-            Phys::I8 => to!(i8, |x| x),
-            Phys::I16 => to!(i16, |x| x),
-            Phys::I32 => to!(i32, |x| x),
-            Phys::I64 => to!(i64, |x| x),
-            Phys::I128 => to!(i128, |x| x),
-            Phys::F32 => to!(f32, |x| x),
-            Phys::F64 => to!(f64, |x| x),
-            Phys::Str => unreachable!("the verifier has checked the types"),
+        let (from, to) = (self.program.type_of(a), self.program.type_of(value));
+        match from {
+            Phys::Bool => with_number!(to, R => self.map(value, a, selection, |x: bool| x as u8 as R)),
+            _ => with_number!(from, A => with_number!(to, R => self.map(value, a, selection, |x: A| x as R))),
         }
     }
 }

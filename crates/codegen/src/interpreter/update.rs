@@ -1,7 +1,7 @@
 //! Updating tables: the executable form of what is described at `program::Update` and `program::Component`.
 
 use super::call::slot_of;
-use super::lanes::{Lane, Lanes, Selection};
+use super::lanes::{Lane, Selection};
 use super::shared;
 use super::{Machine, Stop};
 use crate::program::{Access, Component, KeyRange, Terminal, Update, Value};
@@ -10,8 +10,11 @@ use millstream_abi::{
     Accumulator, EntryLayout, HASH_BUSY, HASH_EMPTY, HASH_SEED, Phys, Slot, Str, TableHeader, hash_finish, hash_str,
     hash_wide, hash_word,
 };
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::{mem, ptr};
+
+/// Why there is a callback.
+const IS_THERE: &str = "only programs that update tables call this";
 
 /// Adds `x` to a running sum of two words, of which the low one collects the rounding errors (Knuth's two-sum).
 #[inline]
@@ -131,13 +134,10 @@ impl Machine<'_> {
         });
     }
 
-    /// Stops at the first row of the selection whose key is not in the range.
-    pub(super) fn stop_outside(
-        &mut self,
-        range: KeyRange,
-        (key, valid): (Value, Option<Value>),
-        selection: &mut Selection,
-    ) {
+    /// Stops at the first row of the selection whose key is not in the range, if there is one.
+    pub(super) fn stop_outside(&mut self, update: &Update, selection: &mut Selection) {
+        let Some(range) = update.range else { return };
+        let (key, valid) = update.keys[0];
         let phys = self.program.type_of(key);
         let is_outside = |lane: usize| {
             let is_null = valid.is_some_and(|valid| !self.lanes::<bool>(valid)[lane]);
@@ -167,7 +167,7 @@ impl Machine<'_> {
         let start = update.slice.map(|slice| self.lanes::<i64>(slice)[lane]);
         let other = start.is_some_and(|start| start != self.context.slice_start);
         if other || self.context.table.is_null() {
-            let find_slice = self.context.find_slice;
+            let find_slice = self.context.find_slice.expect(IS_THERE);
             let (start, count) = (start.unwrap_or(0), update.count().map_or(u64::MAX, |number| number as u64));
             // SAFETY: promised by the caller of `update`.
             unsafe {
@@ -225,7 +225,7 @@ impl Machine<'_> {
             let hash = hash_key(layout, keys, null_mask);
             let found = if dense.is_some() { None } else { search(&header, layout, hash, null_mask, keys) };
             found.unwrap_or_else(|| {
-                let insert_key = self.context.insert_key;
+                let insert_key = self.context.insert_key.expect(IS_THERE);
                 insert_key(self.context, hash, null_mask, keys.as_ptr())
             })
         }
@@ -239,7 +239,7 @@ impl Machine<'_> {
         let is_valid = component.valid.is_none_or(|valid| self.lanes::<bool>(valid)[lane]);
         let argument = component.argument.filter(|_| is_valid);
         let slot = argument.map(|value| slot_of(&self.registers[value.0 as usize], lane));
-        let (update_object, row) = (self.context.update_object, self.first_row + lane as u64);
+        let (update_object, row) = (self.context.update_object.expect(IS_THERE), self.first_row + lane as u64);
         // SAFETY: promised by the caller of `update`; the slot outlives the call.
         unsafe { update_object(self.context, field, number, slot.as_ref().map_or(ptr::null(), ptr::from_ref), row) };
     }
@@ -247,14 +247,14 @@ impl Machine<'_> {
     /// Folds a key column into the hashes of rows.
     pub(super) fn hash_fold(&mut self, value: Value, hash: Value, key: Value, selection: &Selection) {
         let phys = self.program.type_of(key);
-        let mut target = mem::replace(&mut self.registers[value.0 as usize], Lanes::taken());
+        let mut target = self.take(value);
         let (out, hashes) = (i64::slice_mut(&mut target), self.lanes::<i64>(hash));
         let keys = &self.registers[key.0 as usize];
         selection.each(|lane| {
             // SAFETY: the register holds values of its type, and strings outlive the run.
             out[lane] = unsafe { hash_fold(hashes[lane] as u64, phys, &slot_of(keys, lane)) } as i64;
         });
-        self.registers[value.0 as usize] = target;
+        self.put(value, target);
     }
 
     /// Updates one plain accumulator with the argument of a row.
@@ -310,13 +310,7 @@ impl Machine<'_> {
     ///
     /// # Safety
     /// As for [`Machine::accumulate`], in a table that can be shared; all who use the accumulator do so atomically.
-    unsafe fn accumulate_shared(
-        &mut self,
-        accumulator: Accumulator,
-        field: *mut u8,
-        component: &Component,
-        lane: usize,
-    ) {
+    unsafe fn accumulate_shared(&self, accumulator: Accumulator, field: *mut u8, component: &Component, lane: usize) {
         let Some(argument) = component.argument else {
             // SAFETY: only a Count has no argument.
             return unsafe { shared::add(field, 1) };
@@ -346,7 +340,7 @@ impl Machine<'_> {
     /// Stores a string in an accumulator; the table gets its own copy of long bytes.
     unsafe fn keep(&mut self, field: *mut u8, mut string: Str) {
         if !string.is_inline() {
-            let keep_string = self.context.keep_string;
+            let keep_string = self.context.keep_string.expect(IS_THERE);
             // SAFETY: promised by the caller of `update`.
             unsafe { keep_string(self.context, &mut string) };
         }

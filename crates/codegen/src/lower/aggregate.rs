@@ -1,6 +1,6 @@
 //! Consume of a windowed aggregation: the row updates the entry of its key in a table that `assigner` chooses.
 
-use super::{Lowered, Lowering, unsupported};
+use super::{Computed, Lowered, Lowering, unsupported};
 use crate::buffers::phys_of;
 use crate::program::{Access, Comparison, Component, Op, Terminal, Update, Value};
 use millstream_abi::{Accumulator, EntryLayout, ErrorKind, ObjectKind, Phys};
@@ -37,43 +37,37 @@ impl Lowering<'_> {
         time: Option<&Expr>,
         keys: &[Expr],
         updates: &[ComponentUpdate],
-    ) -> Result<Lowered, Diagnostic> {
+    ) -> Computed<Lowered> {
         let layout = entry_layout(aggregation)?;
         let slice = self.table(aggregation, time)?;
-        let keys = self.keys(keys, &aggregation.keys)?;
-        let components = self.components(updates, &aggregation.components)?;
-        self.finish(
-            name,
-            Terminal::Update(Update { access: Access::Own, layout, slice, keys, components, range: None }),
-            Vec::new(),
-            Vec::new(),
-        )
+        self.update_entries(name, layout, slice, (keys, &aggregation.keys), updates)
     }
 
-    /// The keys of an entry: value and validity of each.
-    pub(super) fn keys(&mut self, keys: &[Expr], fields: &[Field]) -> Result<Vec<(Value, Option<Value>)>, Diagnostic> {
+    /// Ends the program with the update of the entry of a key, in the table of a slice or in the only one.
+    pub(super) fn update_entries(
+        mut self,
+        name: &str,
+        layout: EntryLayout,
+        slice: Option<Value>,
+        (keys, fields): (&[Expr], &[Field]),
+        updates: &[ComponentUpdate],
+    ) -> Computed<Lowered> {
         if keys.len() != fields.len() {
             return Err(Diagnostic::bug("there is not one value for each key of a table"));
         }
-        keys.iter().zip(fields).map(|(expr, field)| self.key(expr, field)).collect()
-    }
-
-    /// What a row does to the accumulators of an entry.
-    pub(super) fn components(
-        &mut self,
-        updates: &[ComponentUpdate],
-        accumulators: &[Accumulator],
-    ) -> Result<Vec<Component>, Diagnostic> {
-        if updates.len() != accumulators.len() {
+        let keys = keys.iter().zip(fields).map(|(expr, field)| self.key(expr, field)).collect::<Computed<_>>()?;
+        if updates.len() != layout.accumulators.len() {
             return Err(Diagnostic::bug("there is not one update for each accumulator of a table"));
         }
-        updates.iter().zip(accumulators).map(|(update, accumulator)| self.component(update, *accumulator)).collect()
+        let components = updates.iter().zip(&layout.accumulators).map(|(update, (a, _))| self.component(update, *a));
+        let components = components.collect::<Computed<_>>()?;
+        let update = Update { access: Access::Own, layout, slice, keys, components, range: None };
+        self.finish(name, Terminal::Update(update))
     }
 
     /// A key: floats with one zero and one NaN, so that equal keys have equal bits.
-    pub(super) fn key(&mut self, expr: &Expr, field: &Field) -> Result<(Value, Option<Value>), Diagnostic> {
-        let depth = self.depth();
-        let mut scalar = self.expression(expr, depth)?;
+    pub(super) fn key(&mut self, expr: &Expr, field: &Field) -> Computed<(Value, Option<Value>)> {
+        let mut scalar = self.expression(expr)?;
         if !field.nullable && scalar.valid.is_some() {
             let what = format!("key {}", field.name);
             self.trap_null(scalar, ErrorKind::NullInNotNull, what, expr.span);
@@ -103,25 +97,17 @@ impl Lowering<'_> {
     }
 
     /// Argument and guard of a component. The argument is only computed for rows that its guard admits.
-    fn component(&mut self, update: &ComponentUpdate, accumulator: Accumulator) -> Result<Component, Diagnostic> {
-        let depth = self.depth();
-        let guard = match &update.guard {
-            None => None,
-            Some(guard) => {
-                let scalar = self.expression(guard, depth)?;
-                Some(self.is_true(scalar))
-            }
-        };
+    fn component(&mut self, update: &ComponentUpdate, accumulator: Accumulator) -> Computed<Component> {
+        let guard = update.guard.as_ref().map(|guard| self.expression(guard)).transpose()?;
+        let guard = guard.map(|scalar| self.is_true(scalar));
         let Some(expr) = &update.argument else {
             return Ok(Component { argument: None, valid: None, guard });
         };
         let counted = accumulator.argument().is_none();
+        let lower = |lowering: &mut Self| if counted { lowering.validity(expr) } else { lowering.expression(expr) };
         let scalar = match guard {
-            None if counted => self.validity(expr, depth)?,
-            None => self.expression(expr, depth)?,
-            Some(guard) => self.guarded(guard, |lowering| {
-                if counted { lowering.validity(expr, depth) } else { lowering.expression(expr, depth) }
-            })?,
+            None => lower(self)?,
+            Some(guard) => self.guarded(guard, lower)?,
         };
         let argument = accumulator.argument().map(|phys| {
             let value = self.builder.convert(scalar.value, phys);
@@ -135,10 +121,6 @@ impl Lowering<'_> {
         if let Accumulator::Object(ObjectKind::List { keeps_nulls: true }, _) = accumulator {
             return Ok(Component { argument, valid: scalar.valid, guard });
         }
-        let guard = match (guard, scalar.valid) {
-            (Some(guard), Some(valid)) => Some(self.builder.and(guard, valid)),
-            (guard, valid) => guard.or(valid),
-        };
-        Ok(Component { argument, valid: None, guard })
+        Ok(Component { argument, valid: None, guard: self.both(guard, scalar.valid) })
     }
 }

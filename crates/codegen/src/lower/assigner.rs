@@ -1,7 +1,7 @@
 //! Which table of a windowed aggregation a row goes to, and whether it is late: when the last of its windows is complete
 //! under the watermark before it. A window `[s, e)` is complete when the watermark has reached `e - 1`.
 
-use super::Lowering;
+use super::{Computed, Lowering};
 use crate::program::{Comparison, Op, Value};
 use millstream_abi::{ErrorKind, Phys, RuntimeFn};
 use millstream_plan::expr::{Expr, ExprKind, Span};
@@ -18,29 +18,22 @@ struct Ends {
 impl Lowering<'_> {
     /// Number of the row's table; `None` when there is only one. Rows without time are errors, late rows are dropped and
     /// counted, rows that are in no window are dropped.
-    pub(super) fn table(
-        &mut self,
-        aggregation: &Aggregation,
-        time: Option<&Expr>,
-    ) -> Result<Option<Value>, Diagnostic> {
-        let (assigner, timeline) = (aggregation.assigner, aggregation.timeline);
-        let time = match (assigner, time) {
+    pub(super) fn table(&mut self, aggregation: &Aggregation, time: Option<&Expr>) -> Computed<Option<Value>> {
+        let timeline = aggregation.timeline;
+        let table = match (aggregation.assigner, time) {
             (WindowAssigner::Whole, _) => return Ok(None),
             (WindowAssigner::Session { .. } | WindowAssigner::Count { .. }, _) => {
                 return Err(Diagnostic::bug("sessions and count windows are not made of slices"));
             }
             (_, None) => return Err(Diagnostic::bug("rows of a windowed aggregation have no time")),
-            (_, Some(time)) => time,
-        };
-        let table = match assigner {
-            WindowAssigner::Tumble(slicing) => {
+            (WindowAssigner::Tumble(slicing), Some(time)) => {
                 let slice = self.slice(time, slicing)?;
                 let last = self.plus(slice, slicing.size_ms - 1);
                 self.drop_late(last, timeline);
                 slice
             }
-            WindowAssigner::Overlap(overlap) => self.overlapping(time, overlap, timeline)?,
-            _ => {
+            (WindowAssigner::Overlap(overlap), Some(time)) => self.overlapping(time, overlap, timeline)?,
+            (_, Some(time)) => {
                 let last = self.event_time(time)?;
                 self.drop_late(last, timeline);
                 self.plus(last, 1)
@@ -50,34 +43,33 @@ impl Lowering<'_> {
     }
 
     /// A time in milliseconds. Rows without one are errors.
-    pub(super) fn event_time(&mut self, time: &Expr) -> Result<Value, Diagnostic> {
-        let depth = self.depth();
-        let scalar = self.expression(time, depth)?;
-        let what = self.text(time, depth);
+    pub(super) fn event_time(&mut self, time: &Expr) -> Computed<Value> {
+        let scalar = self.expression(time)?;
+        let what = self.text(time);
         self.trap_null(scalar, ErrorKind::NullRowtime, what, time.span);
         Ok(scalar.value)
     }
 
+    /// Makes rows without a time errors.
+    pub(super) fn require_time(&mut self, time: &Expr) -> Computed<()> {
+        let scalar = self.validity(time)?;
+        let what = self.text(time);
+        self.trap_null(scalar, ErrorKind::NullRowtime, what, time.span);
+        Ok(())
+    }
+
     /// Start of the slice of a time.
-    fn slice(&mut self, time: &Expr, slicing: Slicing) -> Result<Value, Diagnostic> {
+    fn slice(&mut self, time: &Expr, slicing: Slicing) -> Computed<Value> {
         let value = self.event_time(time)?;
         Ok(if self.starts_slice(time, slicing) { value } else { self.start_of(value, slicing) })
     }
 
     /// Whether a time is always the start of a slice.
     fn starts_slice(&self, time: &Expr, slicing: Slicing) -> bool {
-        match self.resolve(time, self.depth()).0 {
+        match self.resolve(time).0 {
             Expr { kind: ExprKind::WindowStart(_, inner), .. } => *inner == slicing,
             _ => false,
         }
-    }
-
-    /// Number and start of the slice of a time. The number comes from the start: then it is the same for all rows of a
-    /// block within one slice, and computed once for it.
-    fn numbered_slice(&mut self, time: &Expr, slicing: Slicing) -> Result<(Value, Value), Diagnostic> {
-        let start = self.slice(time, slicing)?;
-        let from_zero = self.plus(start, slicing.offset_ms.wrapping_neg());
-        Ok((self.divided(from_zero, slicing.size_ms), start))
     }
 
     fn start_of(&mut self, time: Value, Slicing { size_ms, offset_ms }: Slicing) -> Value {
@@ -104,9 +96,13 @@ impl Lowering<'_> {
     }
 
     /// `Overlap::table_id` of the row's slice and of the number of its windows that are complete already.
-    fn overlapping(&mut self, time: &Expr, overlap: Overlap, timeline: Timeline) -> Result<Value, Diagnostic> {
+    fn overlapping(&mut self, time: &Expr, overlap: Overlap, timeline: Timeline) -> Computed<Value> {
         let slicing = overlap.slicing();
-        let (number, slice) = self.numbered_slice(time, slicing)?;
+        let slice = self.slice(time, slicing)?;
+        // The slice's number comes from its start: then it is the same for all rows of a block within one slice, and computed
+        // once for it.
+        let from_zero = self.plus(slice, slicing.offset_ms.wrapping_neg());
+        let number = self.divided(from_zero, slicing.size_ms);
         let ends = match overlap {
             Overlap::Hop { size_ms, slide_ms, offset_ms } => {
                 self.ends_of_hops(slice, slicing, size_ms, Slicing { size_ms: slide_ms, offset_ms })
@@ -118,7 +114,7 @@ impl Lowering<'_> {
         };
         let last = self.plus(ends.last, -1);
         self.drop_late(last, timeline);
-        let id = self.times_constant(number, overlap.windows_per_slice() + 1);
+        let id = self.with_constant(Op::Mul, number, overlap.windows_per_slice() + 1);
         if overlap.windows_per_slice() == 1 {
             return Ok(id);
         }
@@ -169,23 +165,16 @@ impl Lowering<'_> {
     }
 
     fn plus(&mut self, value: Value, constant: i64) -> Value {
-        if constant == 0 {
-            return value;
-        }
-        let constant = self.builder.int(constant.into(), Phys::I64);
-        self.builder.op(Op::Add(value, constant), Phys::I64)
-    }
-
-    fn times_constant(&mut self, value: Value, constant: i64) -> Value {
-        let constant = self.builder.int(constant.into(), Phys::I64);
-        self.builder.op(Op::Mul(value, constant), Phys::I64)
+        if constant == 0 { value } else { self.with_constant(Op::Add, value, constant) }
     }
 
     fn divided(&mut self, value: Value, constant: i64) -> Value {
-        if constant == 1 {
-            return value;
-        }
+        if constant == 1 { value } else { self.with_constant(Op::Div, value, constant) }
+    }
+
+    /// An operation on a BIGINT and a constant.
+    pub(super) fn with_constant(&mut self, op: fn(Value, Value) -> Op, value: Value, constant: i64) -> Value {
         let constant = self.builder.int(constant.into(), Phys::I64);
-        self.builder.op(Op::Div(value, constant), Phys::I64)
+        self.builder.op(op(value, constant), Phys::I64)
     }
 }

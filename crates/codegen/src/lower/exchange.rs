@@ -1,58 +1,36 @@
 //! Consume of a keyed operator's input: rows that are not late are emitted with the hash of their key, which says which
 //! partition they go to.
 
-use super::{Lowered, Lowering, OutputSource};
-use crate::program::{Comparison, Emit, Op, Value};
-use millstream_abi::{ErrorKind, HASH_SEED, Phys, hash_finish};
+use super::{Computed, Lowered, Lowering};
+use crate::program::{Comparison, Op, Value};
+use millstream_abi::{HASH_SEED, Phys, hash_finish};
 use millstream_plan::expr::Expr;
-use millstream_plan::pipeline::KeyedInput;
-use millstream_plan::window::Timeline;
-use millstream_types::{DataType, Diagnostic, Field};
+use millstream_plan::pipeline::KeyedOperator;
+use millstream_types::{Diagnostic, Field};
 
 impl Lowering<'_> {
     /// Ends the program with the columns, followed by the hash of the key. Rows without time are errors; rows whose time
-    /// has been passed by the watermark before them are late: dropped and counted.
-    pub(super) fn exchange(
-        mut self,
-        name: &str,
-        input: &KeyedInput,
-        timeline: Timeline,
-        keys: &[Field],
-    ) -> Result<Lowered, Diagnostic> {
-        let mut columns = self.current_columns();
+    /// plus the input's reach is not behind the watermark before them are late: dropped and counted.
+    pub(super) fn exchange(mut self, name: &str, operator: &KeyedOperator, port: usize) -> Computed<Lowered> {
+        let input = &operator.inputs[port];
+        let columns = self.current_columns();
         let column = |index: usize| {
             let column = columns.get(index).cloned();
             column.ok_or_else(|| Diagnostic::bug("a pipeline does not fit the keyed operator that it ends in"))
         };
         let exprs = input.keys.iter().map(|&key| column(key)).collect::<Result<Vec<Expr>, _>>()?;
-        match input.time.map(column).transpose()? {
-            Some(time) => self.in_reach(&time, timeline, input.reach_ms)?,
-            None if input.reach_ms.is_some() => {
-                return Err(Diagnostic::bug("rows of a keyed operator can be late but have no time"));
+        match (input.time.map(column).transpose()?, input.reach_ms) {
+            (Some(time), Some(reach_ms)) => {
+                let time = self.event_time(&time)?;
+                let last = self.saturating_add(time, reach_ms);
+                self.drop_late(last, operator.timeline);
             }
-            None => {}
+            (Some(time), None) => self.require_time(&time)?,
+            (None, Some(_)) => return Err(Diagnostic::bug("rows of a keyed operator can be late but have no time")),
+            (None, None) => {}
         }
-        let hash = self.hash(&exprs, keys)?;
-        let (mut emits, mut outputs) = self.emitted(&columns, &[])?;
-        outputs.push(OutputSource::Emitted(emits.len()));
-        emits.push(Emit { name: "hash".into(), value: hash, valid: None });
-        columns.push(Expr::column(columns.len(), DataType::BigInt, false));
-        self.finish_emit(name, emits, outputs, &columns)
-    }
-
-    /// Drops and counts rows whose time plus `reach` is not behind the watermark.
-    fn in_reach(&mut self, time: &Expr, timeline: Timeline, reach_ms: Option<i64>) -> Result<(), Diagnostic> {
-        let depth = self.depth();
-        let Some(reach_ms) = reach_ms else {
-            let scalar = self.validity(time, depth)?;
-            let what = self.text(time, depth);
-            self.trap_null(scalar, ErrorKind::NullRowtime, what, time.span);
-            return Ok(());
-        };
-        let time = self.event_time(time)?;
-        let last = self.saturating_add(time, reach_ms);
-        self.drop_late(last, timeline);
-        Ok(())
+        let hash = self.hash(&exprs, &operator.keys)?;
+        self.emit_columns(name, &columns, &[], Some(hash))
     }
 
     /// A time plus a constant, at most the last and at least the first one there is.
@@ -61,15 +39,14 @@ impl Lowering<'_> {
             return time;
         }
         let (wrapped, end) = if constant > 0 { (Comparison::Lt, i64::MAX) } else { (Comparison::Gt, i64::MIN) };
-        let constant = self.builder.int(constant.into(), Phys::I64);
-        let sum = self.builder.op(Op::Add(time, constant), Phys::I64);
+        let sum = self.with_constant(Op::Add, time, constant);
         let has_wrapped = self.builder.compare(wrapped, sum, time);
         let end = self.builder.int(end.into(), Phys::I64);
         self.builder.select(has_wrapped, end, sum)
     }
 
     /// The hash of a key, with the bits that table entries of the key fields have.
-    fn hash(&mut self, exprs: &[Expr], keys: &[Field]) -> Result<Value, Diagnostic> {
+    fn hash(&mut self, exprs: &[Expr], keys: &[Field]) -> Computed<Value> {
         let layout = super::aggregate::key_layout(keys, &[])?;
         if exprs.len() != keys.len() {
             return Err(Diagnostic::bug("a pipeline does not fit the keyed operator that it ends in"));

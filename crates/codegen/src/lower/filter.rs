@@ -10,7 +10,7 @@ impl Lowering<'_> {
     /// that what only later operands need is loaded and computed for the rows that the earlier ones left.
     pub(super) fn filter(&mut self, predicate: &Expr) -> Result<(), Diagnostic> {
         for condition in conjuncts(predicate) {
-            let scalar = self.expression(condition, self.depth())?;
+            let scalar = self.expression(condition)?;
             let holds = self.is_true(scalar);
             self.builder.filter(holds, false);
         }

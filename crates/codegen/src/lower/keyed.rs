@@ -3,7 +3,7 @@
 
 use super::aggregate::key_layout;
 use super::{Lowered, Lowering};
-use crate::program::{Access, Terminal, Update};
+use crate::program::Terminal;
 use crate::programs::Keyed;
 use millstream_abi::Accumulator;
 use millstream_plan::expr::Expr;
@@ -25,7 +25,8 @@ pub fn lower_keys(name: &str, schema: &Schema, keys: &[usize], fields: &[Field])
     let fields_of_others = schema.fields.iter_mut().enumerate().filter(|(i, _)| !keys.contains(i));
     fields_of_others.for_each(|(_, field)| field.nullable = true);
     let update = ComponentUpdate { argument: None, guard: None };
-    Lowering::new(&schema).update_entries(name, fields, &exprs, &[Accumulator::Group], &[update])
+    let layout = key_layout(fields, &[Accumulator::Group])?;
+    Lowering::new(&schema).update_entries(name, layout, None, (&exprs, fields), &[update])
 }
 
 /// Lowers a condition over the columns of `schema` to a program that emits no columns: what it gives is the selection of
@@ -33,7 +34,7 @@ pub fn lower_keys(name: &str, schema: &Schema, keys: &[usize], fields: &[Field])
 pub fn lower_condition(name: &str, schema: &Schema, predicate: &Expr) -> Result<Lowered, Diagnostic> {
     let mut lowering = Lowering::new(schema);
     lowering.filter(predicate)?;
-    lowering.finish(name, Terminal::Emit(vec![]), vec![], vec![])
+    lowering.finish(name, Terminal::Emit(vec![]))
 }
 
 /// Lowers the update of the aggregates of slots, over the columns of `schema` and one more, the number of the row's slot
@@ -43,9 +44,12 @@ pub fn lower_slots(name: &str, schema: &Schema, aggregates: &SlotAggregates) -> 
     let key = Expr::column(schema.fields.len(), slot.data_type.clone(), false);
     let fields = schema.fields.iter().cloned().chain([slot.clone()]).collect();
     let with_slot = Schema::new(fields);
-    let lowering = Lowering::new(&with_slot);
-    lowering.update_entries(name, &[slot], &[key], &aggregates.components, &aggregates.updates)
+    let layout = key_layout(std::slice::from_ref(&slot), &aggregates.components)?;
+    Lowering::new(&with_slot).update_entries(name, layout, None, (&[key], &[slot]), &aggregates.updates)
 }
+
+/// The programs of a keyed operator, lowered.
+pub(super) type KeyedPrograms = Result<Keyed<Arc<Lowered>>, Diagnostic>;
 
 /// Lowers the programs of keyed operator `index`, part by part.
 pub(super) struct ByKey<'a> {
@@ -55,7 +59,7 @@ pub(super) struct ByKey<'a> {
 
 impl ByKey<'_> {
     /// The keys of each input, and nothing else.
-    pub(super) fn keys(&self) -> Result<Keyed<Arc<Lowered>>, Diagnostic> {
+    pub(super) fn keys(&self) -> KeyedPrograms {
         let ByKey { index, operator } = self;
         let mut keys = Vec::with_capacity(operator.inputs.len());
         for (port, input) in operator.inputs.iter().enumerate() {
@@ -65,47 +69,18 @@ impl ByKey<'_> {
         Ok(Keyed { keys, residual: None, slots: None })
     }
 
-    /// The keys, and the update of the aggregates if there are any.
-    pub(super) fn keys_and_slots(
-        &self,
-        aggregates: Option<&SlotAggregates>,
-    ) -> Result<Keyed<Arc<Lowered>>, Diagnostic> {
-        let slots = aggregates.map(|aggregates| self.slots(aggregates)).transpose()?;
-        Ok(Keyed { slots, ..self.keys()? })
+    /// The keys, and the update of the aggregates of slots, if there are any, over the columns of the first input.
+    pub(super) fn keys_and_slots(&self) -> KeyedPrograms {
+        let (name, schema) = (format!("aggregates of operator {}", self.index), &self.operator.inputs[0].schema);
+        let slots = self.operator.kind.aggregates().map(|aggregates| lower_slots(&name, schema, aggregates));
+        Ok(Keyed { slots: slots.transpose()?.map(Arc::new), ..self.keys()? })
     }
 
-    /// What a pair of rows must fulfil besides equal keys.
-    pub(super) fn condition(&self, residual: Option<&Expr>) -> Result<Option<Arc<Lowered>>, Diagnostic> {
+    /// The keys, and what a pair of rows must fulfil besides equal keys.
+    pub(super) fn keys_and_condition(&self) -> KeyedPrograms {
         let both = self.operator.inputs.iter().flat_map(|i| i.schema.fields.iter().cloned()).collect();
-        let name = format!("condition of operator {}", self.index);
-        residual.map(|r| lower_condition(&name, &Schema::new(both), r).map(Arc::new)).transpose()
-    }
-
-    /// The update of the aggregates of slots, over the columns of the first input.
-    pub(super) fn slots(&self, aggregates: &SlotAggregates) -> Result<Arc<Lowered>, Diagnostic> {
-        let name = format!("aggregates of operator {}", self.index);
-        lower_slots(&name, &self.operator.inputs[0].schema, aggregates).map(Arc::new)
-    }
-}
-
-impl Lowering<'_> {
-    /// Ends the program with the update of a table that all rows share.
-    fn update_entries(
-        mut self,
-        name: &str,
-        fields: &[Field],
-        keys: &[Expr],
-        accumulators: &[Accumulator],
-        updates: &[ComponentUpdate],
-    ) -> Result<Lowered, Diagnostic> {
-        let layout = key_layout(fields, accumulators)?;
-        let keys = self.keys(keys, fields)?;
-        let components = self.components(updates, accumulators)?;
-        self.finish(
-            name,
-            Terminal::Update(Update { access: Access::Own, layout, slice: None, keys, components, range: None }),
-            vec![],
-            vec![],
-        )
+        let (name, schema) = (format!("condition of operator {}", self.index), Schema::new(both));
+        let residual = self.operator.kind.residual().map(|residual| lower_condition(&name, &schema, residual));
+        Ok(Keyed { residual: residual.transpose()?.map(Arc::new), ..self.keys()? })
     }
 }

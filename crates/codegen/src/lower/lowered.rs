@@ -20,6 +20,12 @@ pub struct Lowered {
 }
 
 impl Lowered {
+    /// A program without vector columns that emits columns of these types.
+    pub(crate) fn plain(program: Program, output_types: Vec<DataType>) -> Lowered {
+        let outputs = (0..output_types.len()).map(OutputSource::Emitted).collect();
+        Lowered { program, vectors: Vec::new(), outputs, output_types }
+    }
+
     /// Layout of the entries that the program updates; `None` when it emits rows.
     pub fn layout(&self) -> Option<&EntryLayout> {
         match &self.program.terminal {
@@ -30,7 +36,8 @@ impl Lowered {
 
     /// Whether results depend on the watermark before each row: late rows, `CURRENT_WATERMARK`.
     pub fn reads_watermark(&self) -> bool {
-        self.program.has_op(|op| *op == Op::Watermark) || self.vectors.iter().any(|v| v.arguments.reads_watermark())
+        self.program.ops().any(|(_, op)| *op == Op::Watermark)
+            || self.vectors.iter().any(|v| v.arguments.reads_watermark())
     }
 }
 

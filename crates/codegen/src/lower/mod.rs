@@ -46,23 +46,29 @@ pub use plan::lower_plan;
 
 use crate::builder::Builder;
 use crate::program::{Input, Site, Terminal, Value};
+use crate::programs::FlatMapped;
 use crate::verify::verify;
 use millstream_abi::{ErrorKind, RuntimeFn};
 use millstream_plan::explain::Shown;
 use millstream_plan::expr::{Expr, Span};
-use millstream_plan::pipeline::{FlatMap, Operator, PipelineEnd, PipelineInput, QueryPlan, SourceColumn};
-use millstream_types::{DataType, Diagnostic, Field, Place, Schema, code};
+use millstream_plan::pipeline::{FlatMap, Lookup, Operator, PipelineEnd, PipelineInput, QueryPlan, SourceColumn};
+use millstream_types::{Diagnostic, Field, Place, Schema, code};
+use std::sync::Arc;
 
-/// Lowers pipeline `index` of a plan to its stages: one program more than it has flat maps. Each but the last emits the
-/// columns before a flat map, followed by the flat map's arguments; the next one starts with the columns after it.
-pub fn lower_pipeline(plan: &QueryPlan, index: usize) -> Result<Vec<Lowered>, Diagnostic> {
+/// Lowers pipeline `index` of a plan to its stages, one program more than it has flat maps, and the programs of these. Each
+/// stage but the last emits the columns before a flat map, followed by the flat map's arguments; the next one starts with the
+/// columns after it.
+pub fn lower_pipeline(
+    plan: &QueryPlan,
+    index: usize,
+) -> Result<(Vec<Lowered>, Vec<FlatMapped<Arc<Lowered>>>), Diagnostic> {
     let pipeline = &plan.pipelines[index];
     let count = pipeline.operators.iter().filter(|o| matches!(o, Operator::FlatMap(_))).count() + 1;
     let name = |stage: usize| match count {
         1 => format!("pipeline {index}"),
         _ => format!("pipeline {index} stage {stage}"),
     };
-    let mut stages = Vec::with_capacity(count);
+    let (mut stages, mut flat_maps) = (Vec::with_capacity(count), Vec::new());
     let mut schema = pipeline.schema.clone();
     let mut operators = pipeline.operators.iter();
     let mut source = match pipeline.input {
@@ -79,14 +85,22 @@ pub fn lower_pipeline(plan: &QueryPlan, index: usize) -> Result<Vec<Lowered>, Di
                 Some(Operator::FlatMap(flat_map)) => break flat_map,
                 None => {
                     stages.push(lowering.end(&name, plan, &pipeline.end)?);
-                    return Ok(stages);
+                    return Ok((stages, flat_maps));
                 }
             }
         };
-        let mut fields = lowering.schema_at(lowering.depth()).fields.clone();
-        fields.extend(flat_map.appended(&plan.lookups));
+        let mut after = lowering.columns().clone();
+        flat_maps.push(match flat_map {
+            FlatMap::Lookup(Lookup { table, keys, residual, .. }) => {
+                lookup::probe(index, (*table, &plan.lookups[*table]), keys, residual.as_ref(), &after)?
+            }
+            FlatMap::Windows(_) | FlatMap::Repeat(_) | FlatMap::Unnest(_) => {
+                FlatMapped { probe: None, residual: None }
+            }
+        });
+        after.fields.extend(flat_map.appended(&plan.lookups));
         stages.push(lowering.flat_map(&name, flat_map)?);
-        schema = Schema::new(fields);
+        schema = after;
     }
 }
 
@@ -107,6 +121,9 @@ fn emit_expressions<'a>(name: &str, mut over: Lowering<'a>, expressions: &'a [Ex
     over.project(expressions);
     over.emit(name)
 }
+
+/// Lowering fails for what row programs cannot compute.
+type Computed<T = Scalar> = Result<T, Diagnostic>;
 
 /// A lowered expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,6 +159,8 @@ struct Lowering<'a> {
     inputs: Vec<Input>,
     /// Projections passed so far, the first first.
     layers: Vec<Layer<'a>>,
+    /// After how many of them are the columns that expressions are over: all, but while a column of one is computed.
+    depth: usize,
     vectors: Vec<VectorColumn>,
     /// For each vector column the call over the columns of `schema`, to find the same call again.
     vector_calls: Vec<Expr>,
@@ -160,6 +179,7 @@ impl<'a> Lowering<'a> {
             schema,
             inputs: schema.fields.iter().map(scan::input).collect(),
             layers: Vec::new(),
+            depth: 0,
             vectors: Vec::new(),
             vector_calls: Vec::new(),
         }
@@ -180,10 +200,7 @@ impl<'a> Lowering<'a> {
             PipelineEnd::Aggregate { aggregation, time, keys, updates } => {
                 self.aggregate(name, &plan.aggregations[*aggregation], time.as_ref(), keys, updates)
             }
-            PipelineEnd::Exchange { operator, port } => {
-                let operator = &plan.operators[*operator];
-                self.exchange(name, &operator.inputs[*port], operator.timeline, &operator.keys)
-            }
+            PipelineEnd::Exchange { operator, port } => self.exchange(name, &plan.operators[*operator], *port),
             PipelineEnd::Build { .. } => self.emit(name),
         }
     }
@@ -198,24 +215,27 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The number of projections passed: where expressions of the operators ahead look for their columns.
-    fn depth(&self) -> usize {
-        self.layers.len()
+    /// Does something with expressions over the columns after `depth` projections.
+    fn at_depth<T>(&mut self, depth: usize, then: impl FnOnce(&mut Self) -> T) -> T {
+        let ahead = std::mem::replace(&mut self.depth, depth);
+        let result = then(self);
+        self.depth = ahead;
+        result
     }
 
-    /// Columns after `depth` projections.
-    fn schema_at(&self, depth: usize) -> &Schema {
-        match depth.checked_sub(1) {
+    /// The columns that expressions are over.
+    fn columns(&self) -> &Schema {
+        match self.depth.checked_sub(1) {
             None => self.schema,
             Some(layer) => &self.layers[layer].schema,
         }
     }
 
     /// The expression's text, for messages.
-    fn text(&self, expr: &Expr, depth: usize) -> String {
+    fn text(&self, expr: &Expr) -> String {
         /// Longest text of an expression in a message, in characters.
         const LONGEST: usize = 60;
-        let text = Shown(expr, self.schema_at(depth)).to_string();
+        let text = Shown(expr, self.columns()).to_string();
         match text.char_indices().nth(LONGEST) {
             Some((end, _)) => format!("{}…", &text[..end]),
             None => text,
@@ -223,8 +243,8 @@ impl<'a> Lowering<'a> {
     }
 
     /// The site of an expression.
-    fn site(&mut self, expr: &Expr, depth: usize) -> u32 {
-        let what = self.text(expr, depth);
+    fn site(&mut self, expr: &Expr) -> u32 {
+        let what = self.text(expr);
         self.site_of(what, expr.span)
     }
 
@@ -241,16 +261,11 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn finish(
-        self,
-        name: &str,
-        terminal: Terminal,
-        outputs: Vec<OutputSource>,
-        output_types: Vec<DataType>,
-    ) -> Result<Lowered, Diagnostic> {
+    /// The program, for the time being without columns that it gives.
+    fn finish(self, name: &str, terminal: Terminal) -> Computed<Lowered> {
         let program = self.builder.finish(name, self.inputs, terminal);
         verify(&program).map_err(|e| Diagnostic::bug(format!("the row program of {name} is malformed: {e}")))?;
-        Ok(Lowered { program, vectors: self.vectors, outputs, output_types })
+        Ok(Lowered { vectors: self.vectors, ..Lowered::plain(program, vec![]) })
     }
 }
 

@@ -171,7 +171,7 @@ fn of_lists(
 }
 
 /// The column, NULL where what it is a part of is NULL: whatever stands there is not to be cast.
-fn masked(column: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<ArrayRef, String> {
+pub(super) fn masked(column: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<ArrayRef, String> {
     let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return Ok(column.clone()) };
     let data = column.to_data();
     let nulls = NullBuffer::union(Some(nulls), data.nulls());

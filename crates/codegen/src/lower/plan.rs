@@ -1,6 +1,6 @@
 //! All programs of a plan: those of its sources, pipelines, lookup tables and keyed operators.
 
-use super::keyed::ByKey;
+use super::keyed::{ByKey, KeyedPrograms};
 use super::lowered::Lowered;
 use super::{
     count, interval_join, lookup, lower_pipeline, lower_source, over, rank, regular_join, session, versioned_join,
@@ -8,12 +8,9 @@ use super::{
 };
 use crate::partition::partition;
 use crate::program::{FilterShape, Program};
-use crate::programs::{FlatMapped, Keyed, Partitioned, Programs, Staged, Tables};
+use crate::programs::{Partitioned, Programs, Staged, Tables};
 use crate::specialise::shaped;
-use millstream_plan::operators::project::schema_of;
-use millstream_plan::pipeline::{
-    FlatMap, KeyedKind, Lookup, Operator, QueryPlan, SourcePlan, WatermarkRule, event_time_columns,
-};
+use millstream_plan::pipeline::{KeyedKind, QueryPlan, SourcePlan, WatermarkRule, event_time_columns};
 use millstream_types::Diagnostic;
 use std::sync::Arc;
 
@@ -57,7 +54,8 @@ fn staged(
         Some(shape) => Lowered { program: shaped(&lowered.program, shape), ..lowered },
         None => lowered,
     };
-    let stages: Vec<Arc<Lowered>> = lower_pipeline(plan, index)?.into_iter().map(shaped).map(Arc::new).collect();
+    let (stages, flat_maps) = lower_pipeline(plan, index)?;
+    let stages: Vec<Arc<Lowered>> = stages.into_iter().map(shaped).map(Arc::new).collect();
     let (mut partitioned, mut shared) = (None, None);
     match (tables, stages.last()) {
         (Tables::Partitioned, Some(last)) => {
@@ -73,36 +71,18 @@ fn staged(
         }
         (Tables::Own, _) | (_, None) => {}
     }
-    let pipeline = &plan.pipelines[index];
-    let mut schema = pipeline.schema.clone();
-    let mut flat_maps = Vec::new();
-    for operator in &pipeline.operators {
-        match operator {
-            Operator::Filter(_) => {}
-            Operator::Project(columns) => schema = schema_of(columns),
-            Operator::FlatMap(flat_map) => {
-                flat_maps.push(match flat_map {
-                    FlatMap::Lookup(Lookup { table, keys, residual, .. }) => {
-                        lookup::probe(index, (*table, &plan.lookups[*table]), keys, residual.as_ref(), &schema)?
-                    }
-                    FlatMap::Windows(_) | FlatMap::Repeat(_) | FlatMap::Unnest(_) => FlatMapped::default(),
-                });
-                schema.fields.extend(flat_map.appended(&plan.lookups));
-            }
-        }
-    }
     Ok(Staged { stages, flat_maps, partitioned, shared })
 }
 
-fn keyed(by_key: &ByKey<'_>) -> Result<Keyed<Arc<Lowered>>, Diagnostic> {
+fn keyed(by_key: &ByKey<'_>) -> KeyedPrograms {
     match &by_key.operator.kind {
-        KeyedKind::WindowJoin(join) => window_join::lower(by_key, join.residual.as_ref()),
-        KeyedKind::IntervalJoin(join) => interval_join::lower(by_key, join.residual.as_ref()),
-        KeyedKind::RegularJoin(join) => regular_join::lower(by_key, join.residual.as_ref()),
-        KeyedKind::VersionedJoin(join) => versioned_join::lower(by_key, join.residual.as_ref()),
+        KeyedKind::WindowJoin(_) => window_join::lower(by_key),
+        KeyedKind::IntervalJoin(_) => interval_join::lower(by_key),
+        KeyedKind::RegularJoin(_) => regular_join::lower(by_key),
+        KeyedKind::VersionedJoin(_) => versioned_join::lower(by_key),
         KeyedKind::Rank(_) => rank::lower(by_key),
-        KeyedKind::Over(over) => over::lower(by_key, &over.aggregates),
-        KeyedKind::Sessions(session) => session::lower(by_key, session.aggregates.as_ref()),
-        KeyedKind::CountWindows(count) => count::lower(by_key, count.aggregates.as_ref()),
+        KeyedKind::Over(_) => over::lower(by_key),
+        KeyedKind::Sessions(_) => session::lower(by_key),
+        KeyedKind::CountWindows(_) => count::lower(by_key),
     }
 }

@@ -8,5 +8,6 @@ impl<'a> Lowering<'a> {
     /// Replaces the columns. Nothing is computed yet: a column is lowered when an operator uses it, once in a scope.
     pub(super) fn project(&mut self, columns: &'a [Expr]) {
         self.layers.push(Layer { columns, schema: schema_of(columns) });
+        self.depth = self.layers.len();
     }
 }

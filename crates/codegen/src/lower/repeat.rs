@@ -6,6 +6,6 @@ use millstream_types::Diagnostic;
 impl Lowering<'_> {
     /// Ends the stage.
     pub(super) fn repeat(self, name: &str) -> Result<Lowered, Diagnostic> {
-        self.emit_with(name, &[])
+        self.emit(name)
     }
 }

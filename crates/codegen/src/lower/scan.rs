@@ -1,6 +1,6 @@
 //! Produce: the columns of the pipeline's buffers, loaded where they are first used.
 
-use super::{Lowering, Note, Scalar, unsupported};
+use super::{Computed, Lowering, Note, Scalar, unsupported};
 use crate::buffers::{NESTED, phys_of};
 use crate::program::{InRecord, Input, Layout, Op};
 use millstream_abi::Phys;
@@ -25,20 +25,20 @@ pub(super) fn layout(column: &SourceColumn) -> Layout {
 }
 
 impl Lowering<'_> {
-    /// Column `index` after `depth` projections.
-    pub(super) fn column(&mut self, depth: usize, index: usize, span: Span) -> Result<Scalar, Diagnostic> {
-        let note = Note::Column(depth, index);
+    /// One of the columns that expressions are over.
+    pub(super) fn column(&mut self, index: usize, span: Span) -> Computed {
+        let note = Note::Column(self.depth, index);
         if let Some(scalar) = self.builder.noted(&note) {
             return Ok(scalar);
         }
-        let scalar = match depth.checked_sub(1) {
+        let scalar = match self.depth.checked_sub(1) {
             None => self.load(index, span)?,
             Some(below) => {
                 let columns = self.layers[below].columns;
                 let Some(expr) = columns.get(index) else {
                     return Err(Diagnostic::bug(format!("there is no column {index} of {}", columns.len())));
                 };
-                self.expression(expr, below)?
+                self.at_depth(below, |lowering| lowering.expression(expr))?
             }
         };
         self.builder.note(note, scalar);
@@ -46,7 +46,7 @@ impl Lowering<'_> {
     }
 
     /// An input column of the program.
-    fn load(&mut self, index: usize, span: Span) -> Result<Scalar, Diagnostic> {
+    fn load(&mut self, index: usize, span: Span) -> Computed {
         let Some(field) = self.schema.fields.get(index) else {
             return Err(Diagnostic::bug(format!("there is no input column {index}")));
         };
@@ -69,12 +69,13 @@ impl Lowering<'_> {
         nullable.then(|| self.builder.op(Op::IsValid(index), Phys::Bool))
     }
 
-    /// The expression that `expr` after `depth` projections stands for, below all projections that only pass a column
-    /// on, and the number of projections before it.
-    pub(super) fn resolve<'e>(&self, mut expr: &'e Expr, mut depth: usize) -> (&'e Expr, usize)
+    /// The expression that `expr` stands for, below all projections that only pass a column on, and the number of
+    /// projections before it.
+    pub(super) fn resolve<'e>(&self, mut expr: &'e Expr) -> (&'e Expr, usize)
     where
         Self: 'e,
     {
+        let mut depth = self.depth;
         while let ExprKind::Column(index) = expr.kind {
             let Some(below) = depth.checked_sub(1) else { break };
             let Some(inner) = self.layers[below].columns.get(index) else { break };
@@ -82,13 +83,5 @@ impl Lowering<'_> {
             depth = below;
         }
         (expr, depth)
-    }
-
-    /// The column of the pipeline's buffers that `expr` passes on unchanged, if that is what it does.
-    pub(super) fn resolve_input(&self, expr: &Expr, depth: usize) -> Option<usize> {
-        match self.resolve(expr, depth) {
-            (Expr { kind: ExprKind::Column(index), .. }, 0) => Some(*index),
-            _ => None,
-        }
     }
 }

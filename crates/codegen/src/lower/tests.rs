@@ -93,7 +93,7 @@ fn filter_and_projection() {
     let doubled = arithmetic(ArithmeticOp::Multiply, column("price"), big(2));
     let columns = vec![column("auction"), doubled, column("extra")];
     let plan = into_sink(vec![Operator::Filter(predicate), Operator::Project(columns)], &["auction", "twice", "extra"]);
-    let lowered = lower_pipeline(&plan, 0).unwrap().remove(0);
+    let lowered = lower_pipeline(&plan, 0).unwrap().0.remove(0);
     assert_eq!(lowered.outputs, [OutputSource::Input(0), OutputSource::Emitted(0), OutputSource::Input(4)]);
     check(
         &lowered.program,
@@ -132,7 +132,7 @@ fn projections_are_inlined() {
         Operator::Filter(compare(CompareOp::Greater, once, big(10))),
         Operator::Project(outer),
     ];
-    let lowered = lower_pipeline(&into_sink(operators, &["square", "channel"]), 0).unwrap().remove(0);
+    let lowered = lower_pipeline(&into_sink(operators, &["square", "channel"]), 0).unwrap().0.remove(0);
     assert_eq!(lowered.outputs, [OutputSource::Emitted(0), OutputSource::Input(2)]);
     check(
         &lowered.program,
@@ -179,7 +179,7 @@ fn tumbling_aggregation() {
         combination: Combination::Recompute,
     });
     check(
-        &lower_pipeline(&plan, 0).unwrap().remove(0).program,
+        &lower_pipeline(&plan, 0).unwrap().0.remove(0).program,
         expect![[r#"
             program "pipeline 0" (auction: i64, price: i64?, channel: str?, time: i64?, extra: bool?, share: i128?)
               v0 = load 3
@@ -371,7 +371,7 @@ fn sinks_check_not_null() {
         primary_key: vec![],
         options: Options::new(),
     }));
-    let program = lower_pipeline(&plan, 0).unwrap().remove(0).program;
+    let program = lower_pipeline(&plan, 0).unwrap().0.remove(0).program;
     assert_eq!(program.sites[0].what, "column price of table t");
     check(
         &program,

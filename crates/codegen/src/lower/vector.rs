@@ -1,11 +1,11 @@
 //! Calls of vectorised functions: each becomes two inputs of the program, evaluated before it.
 
-use super::{Lowered, Lowering, Scalar, VectorColumn, emit_expressions, unsupported};
+use super::nested_cast::masked;
+use super::{Computed, Lowered, Lowering, VectorColumn, emit_expressions, unsupported};
 use crate::buffers::{NESTED, phys_of};
 use crate::program::Input;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, make_array, new_null_array};
-use arrow_buffer::NullBuffer;
+use arrow_array::{Array, ArrayRef, new_null_array};
 use millstream_abi::{ErrorKind, Phys};
 use millstream_plan::expr::{Expr, ExprKind, VectorCall, VectorFunction};
 use millstream_types::{DataType, Diagnostic};
@@ -13,29 +13,29 @@ use std::sync::Arc;
 
 impl Lowering<'_> {
     /// The value of a vectorised call.
-    pub(super) fn vector(&mut self, expr: &Expr, depth: usize) -> Result<Scalar, Diagnostic> {
+    pub(super) fn vector(&mut self, expr: &Expr) -> Computed {
         let Some(phys) = phys_of(&expr.data_type) else {
-            let message = format!("{} of type {} cannot be computed with", self.text(expr, depth), expr.data_type);
+            let message = format!("{} of type {} cannot be computed with", self.text(expr), expr.data_type);
             return Err(unsupported(message, expr.span));
         };
-        let input = self.vector_input(expr, depth)?;
+        let input = self.vector_input(expr)?;
         Ok(self.load_input(input as u32, phys))
     }
 
     /// The program that emits the arguments of a call, over the columns of the pipeline's buffers.
-    fn arguments(&self, name: &str, arguments: &[Expr]) -> Result<Lowered, Diagnostic> {
+    fn arguments(&self, name: &str, arguments: &[Expr]) -> Computed<Lowered> {
         let mut lowering = Lowering::new(self.schema);
         lowering.inputs.clone_from_slice(&self.inputs[..self.schema.fields.len()]);
         emit_expressions(name, lowering, arguments)
     }
 
     /// The program's input that holds the value of a vectorised call; the row is an error when the call failed for it.
-    pub(super) fn vector_input(&mut self, expr: &Expr, depth: usize) -> Result<usize, Diagnostic> {
+    pub(super) fn vector_input(&mut self, expr: &Expr) -> Computed<usize> {
         let ExprKind::Vector(function, _) = &expr.kind else {
             return Err(Diagnostic::bug("an expression that is not a vectorised call was lowered as one"));
         };
-        let site = self.site(expr, depth);
-        let call = (0..depth).rev().fold(expr.clone(), |call, layer| call.substitute(self.layers[layer].columns));
+        let site = self.site(expr);
+        let call = (0..self.depth).rev().fold(expr.clone(), |call, layer| call.substitute(self.layers[layer].columns));
         let position = match self.vector_calls.iter().position(|known| same(known, &call)) {
             Some(position) => position,
             None => {
@@ -51,7 +51,7 @@ impl Lowering<'_> {
                     site,
                 });
                 let phys = phys_of(&expr.data_type).unwrap_or(NESTED);
-                let name = self.text(expr, depth);
+                let name = self.text(expr);
                 self.inputs.push(Input::array(name.clone(), phys, true));
                 self.inputs.push(Input::array(format!("{name} failed"), Phys::Bool, false));
                 self.vector_calls.push(call);
@@ -100,10 +100,8 @@ impl VectorFunction for FieldColumn {
 
     fn evaluate(&self, arguments: &[ArrayRef], _: usize) -> Result<ArrayRef, String> {
         let rows = arguments[0].as_struct();
-        let field = rows.column(self.index).to_data();
         // A field of a row that is NULL is NULL.
-        let nulls = NullBuffer::union(rows.nulls(), field.nulls());
-        field.into_builder().nulls(nulls).build().map(make_array).map_err(|error| error.to_string())
+        masked(rows.column(self.index), rows.nulls())
     }
 }
 

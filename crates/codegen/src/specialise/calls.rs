@@ -6,56 +6,27 @@
 
 use super::{Constant, can_be_constant};
 use crate::builder::Builder;
-use crate::execute::{Flow, emit};
-use crate::interpreter::Interpreter;
-use crate::lower::{Lowered, OutputSource};
-use crate::program::{Comparison, Emit, Op, Program, Site, Statement, Terminal, Value};
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Int8Type, Int16Type, Int32Type, Int64Type};
-use arrow_array::{Array, ArrayRef};
-use millstream_abi::{Phys, RuntimeFn, Str};
+use crate::interpreter::update::dense_key;
+use crate::program::{Call, Comparison, Op, Program, Statement, Value};
+use millstream_abi::{CallStatus, Phys, RuntimeFn, Slot, Str};
 use millstream_functions::{FunctionContext, FunctionSettings};
-use millstream_types::DataType;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 /// The values that a column of strings mostly has, each of at most [`Str::INLINE`] bytes.
 pub type FewValues = Vec<Box<[u8]>>;
 
 /// How many calls of a program could be answered from few values of a column, by column.
 pub fn calls_of_one_column(program: &Program) -> BTreeMap<u32, usize> {
-    let mut definitions = HashMap::new();
-    program.body.iter().for_each(|statement| define(statement, &mut definitions));
+    let definitions: HashMap<Value, &Op> = program.ops().collect();
     let mut calls = BTreeMap::new();
-    program.body.iter().for_each(|statement| {
-        each_call(statement, &mut |function, arguments| {
-            let ops: Option<Vec<&Op>> = arguments.iter().map(|a| definitions.get(a).copied()).collect();
-            if let Some(input) = ops.and_then(|ops| one_column(program, function, &ops)) {
-                *calls.entry(input).or_default() += 1;
-            }
-        });
-    });
+    for statement in program.statements() {
+        let Statement::Call(Call { function, arguments, .. }) = statement else { continue };
+        let ops: Option<Vec<&Op>> = arguments.iter().map(|a| definitions.get(a).copied()).collect();
+        if let Some(input) = ops.and_then(|ops| one_column(program, *function, &ops)) {
+            *calls.entry(input).or_default() += 1;
+        }
+    }
     calls
-}
-
-fn define<'a>(statement: &'a Statement, definitions: &mut HashMap<Value, &'a Op>) {
-    match statement {
-        Statement::Let(value, op) => drop(definitions.insert(*value, op)),
-        Statement::If { then, otherwise, .. } => {
-            then.iter().chain(otherwise).for_each(|statement| define(statement, definitions));
-        }
-        _ => {}
-    }
-}
-
-fn each_call(statement: &Statement, found: &mut dyn FnMut(RuntimeFn, &[Value])) {
-    match statement {
-        Statement::Call { function, arguments, .. } => found(*function, arguments),
-        Statement::If { then, otherwise, .. } => {
-            then.iter().chain(otherwise).for_each(|statement| each_call(statement, found));
-        }
-        _ => {}
-    }
 }
 
 /// The column of strings that a call reads besides constants, if its result can be known.
@@ -63,15 +34,11 @@ fn one_column(program: &Program, function: RuntimeFn, arguments: &[&Op]) -> Opti
     if !is_known(function) {
         return None;
     }
-    let mut columns = arguments.iter().filter(|op| !is_constant(op));
+    let mut columns = arguments.iter().filter(|op| !op.is_constant());
     match (columns.next(), columns.next()) {
         (Some(Op::Load(input)), None) => can_be_constant(program, *input, &Constant::Str([].into())).then_some(*input),
         _ => None,
     }
-}
-
-fn is_constant(op: &Op) -> bool {
-    matches!(op, Op::Bool(_) | Op::Int(_) | Op::Float(_) | Op::Str(_))
 }
 
 /// Whether the function may be called beforehand, and its result be written into a program.
@@ -88,19 +55,19 @@ pub(super) fn known_call(
     (function, arguments, site): (RuntimeFn, &[Value], u32),
 ) -> Option<(Value, Value)> {
     let ops: Vec<Op> = arguments.iter().map(|a| builder.definition(*a).cloned()).collect::<Option<_>>()?;
-    if is_known(function) && ops.iter().all(is_constant) {
+    if is_known(function) && ops.iter().all(Op::is_constant) {
         let known = evaluate(builder, function, &ops)?;
-        return Some(known.build(builder, function));
+        return Some(build(known, builder, function));
     }
     let input = one_column(program, function, &ops.iter().collect::<Vec<_>>())?;
     let values = few.get(&input).filter(|values| !values.is_empty())?;
     let known = values.iter().map(|value| {
         let text = builder.str(value);
         let text = builder.definition(text).cloned()?;
-        let ops: Vec<Op> = ops.iter().map(|op| if is_constant(op) { op.clone() } else { text.clone() }).collect();
+        let ops: Vec<Op> = ops.iter().map(|op| if op.is_constant() { op.clone() } else { text.clone() }).collect();
         evaluate(builder, function, &ops)
     });
-    let known: Vec<Known> = known.collect::<Option<_>>()?;
+    let known: Vec<Option<i64>> = known.collect::<Option<_>>()?;
     let view = builder.op(Op::LoadView(input), Phys::I128);
     let is_value = |value: &[u8], builder: &mut Builder<(), ()>| {
         let constant = builder.int(Str::new(value).bits() as i128, Phys::I128);
@@ -109,9 +76,9 @@ pub(super) fn known_call(
     let matches: Vec<Value> = values.iter().map(|value| is_value(value, builder)).collect();
     let any = matches.iter().copied().reduce(|a, b| builder.or(a, b))?;
     builder.open();
-    let (mut result, mut valid) = known.last()?.build(builder, function);
+    let (mut result, mut valid) = build(*known.last()?, builder, function);
     for (matches, known) in matches.iter().zip(&known).rev().skip(1) {
-        let (own_result, own_valid) = known.build(builder, function);
+        let (own_result, own_valid) = build(*known, builder, function);
         result = builder.select(*matches, own_result, result);
         valid = builder.select(*matches, own_valid, valid);
     }
@@ -125,89 +92,61 @@ pub(super) fn known_call(
     }
 }
 
-/// The result of a call.
-enum Known {
-    Null,
-    Bool(bool),
-    Int(i64),
-}
-
-impl Known {
-    /// As constants of a program: the result, and its validity.
-    fn build(&self, builder: &mut Builder<(), ()>, function: RuntimeFn) -> (Value, Value) {
-        let result = match self {
-            Known::Null => builder.default_of(function.result()),
-            Known::Bool(b) => builder.bool(*b),
-            Known::Int(n) => builder.int((*n).into(), function.result()),
-        };
-        (result, builder.bool(!matches!(self, Known::Null)))
-    }
-}
-
-/// Calls a function with constants; `None` if that cannot be done.
-fn evaluate(builder: &Builder<(), ()>, function: RuntimeFn, arguments: &[Op]) -> Option<Known> {
-    let mut call = Builder::<(), ()>::new();
-    let mut values = Vec::with_capacity(arguments.len());
-    for (op, phys) in arguments.iter().zip(function.arguments()) {
-        values.push(match op {
-            Op::Str(index) => call.str(builder.string(*index)?),
-            op => call.op(op.clone(), *phys),
-        });
-    }
-    let site = call.site(Site { what: function.name().into(), line: 0, column: 0, length: 0 });
-    let (result, valid) = call.call(function, &values, site);
-    let output = match function.result() {
-        Phys::Bool => DataType::Boolean,
-        Phys::I8 => DataType::TinyInt,
-        Phys::I16 => DataType::SmallInt,
-        Phys::I32 => DataType::Int,
-        _ => DataType::BigInt,
+/// The result of a call, NULL or a number, as constants of a program: the result, and its validity.
+fn build(known: Option<i64>, builder: &mut Builder<(), ()>, function: RuntimeFn) -> (Value, Value) {
+    let result = match (known, function.result()) {
+        (None, phys) => builder.default_of(phys),
+        (Some(known), Phys::Bool) => builder.bool(known != 0),
+        (Some(known), phys) => builder.int(known.into(), phys),
     };
-    let emits = vec![Emit { name: "known".into(), value: result, valid: Some(valid) }];
-    let program = call.finish("call of constants", Vec::new(), Terminal::Emit(emits));
-    let kernel = Interpreter::new(Arc::new(program.clone()));
-    let (outputs, output_types) = (vec![OutputSource::Emitted(0)], vec![output]);
-    let lowered = Lowered { program, vectors: Vec::new(), outputs, output_types };
-    let mut functions = FunctionContext::new(FunctionSettings::default());
-    let emitted = emit(&lowered, &kernel, &[], 1, &[i64::MIN], &mut functions, &mut |_| Flow::Stop).ok()?;
-    known(emitted.columns.first()?, function.result())
+    (result, builder.bool(known.is_some()))
 }
 
-fn known(column: &ArrayRef, phys: Phys) -> Option<Known> {
-    if column.len() != 1 {
-        return None;
+/// Calls a function with constants: NULL or a number; `None` if that cannot be done.
+fn evaluate(builder: &Builder<(), ()>, function: RuntimeFn, arguments: &[Op]) -> Option<Option<i64>> {
+    let slot = |(op, phys): (&Op, &Phys)| match op {
+        Op::Bool(b) => Some(Slot::of([*b as u8])),
+        Op::Int(n) => Some(Slot::of(n.to_le_bytes())),
+        Op::Float(bits) if *phys == Phys::F32 => Some(Slot::of((f64::from_bits(*bits) as f32).to_le_bytes())),
+        Op::Float(bits) => Some(Slot::of(bits.to_le_bytes())),
+        Op::Str(index) => builder.string(*index).map(|bytes| Slot(Str::new(bytes).bits().to_le_bytes())),
+        _ => None,
+    };
+    let slots: Vec<Slot> = arguments.iter().zip(function.arguments()).map(slot).collect::<Option<_>>()?;
+    let (mut functions, mut out) = (FunctionContext::new(FunctionSettings::default()), Slot::ZERO);
+    let body = millstream_functions::address(function);
+    // SAFETY: the verifier has seen that the arguments have the function's types; the builder keeps the strings.
+    let status = unsafe { body((&raw mut functions).cast(), slots.as_ptr(), &mut out) };
+    match function.result() {
+        _ if status == CallStatus::Null as u32 => Some(None),
+        _ if status != CallStatus::Value as u32 => None,
+        Phys::Bool => Some(Some(out.0[0].into())),
+        phys => Some(Some(dense_key(phys, &out))),
     }
-    if column.is_null(0) {
-        return Some(Known::Null);
-    }
-    Some(match phys {
-        Phys::Bool => Known::Bool(column.as_boolean().value(0)),
-        Phys::I8 => Known::Int(column.as_primitive::<Int8Type>().value(0).into()),
-        Phys::I16 => Known::Int(column.as_primitive::<Int16Type>().value(0).into()),
-        Phys::I32 => Known::Int(column.as_primitive::<Int32Type>().value(0).into()),
-        Phys::I64 => Known::Int(column.as_primitive::<Int64Type>().value(0)),
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::execute::{Flow, emit};
+    use crate::interpreter::Interpreter;
     use crate::kernel::Kernel;
-    use crate::program::{FilterShape, Input};
+    use crate::lower::{Lowered, OutputSource};
+    use crate::program::{Emit, FilterShape, Input, Site, Terminal};
     use crate::specialise::{Choices, specialise};
     use crate::verify::verify;
-    use arrow_array::StringViewArray;
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int32Type;
+    use arrow_array::{Array, ArrayRef, StringViewArray};
+    use millstream_types::DataType;
+    use std::sync::Arc;
 
     /// `SELECT POSITION('o' IN text) WHERE text LIKE 'g%'`
     fn lowered() -> Lowered {
         use Phys::{Bool, I32, Str};
-        let call = |result, valid, function, arguments: &[u32]| Statement::Call {
-            result: Value(result),
-            valid: Value(valid),
-            function,
-            arguments: arguments.iter().map(|a| Value(*a)).collect(),
-            site: 0,
+        let call = |result, valid, function, arguments: &[u32]| {
+            let arguments = arguments.iter().map(|a| Value(*a)).collect();
+            Statement::Call(Call { result: Value(result), valid: Value(valid), function, arguments, site: 0 })
         };
         let body = vec![
             Statement::Let(Value(0), Op::Load(0)),
@@ -254,7 +193,7 @@ mod tests {
             assert!(!choices.is_generic() && !choices.assumes());
             let special = specialise(&lowered.program, &choices);
             assert_eq!(verify(&special), Ok(()), "{special}");
-            let compares = special.has_op(|op| matches!(op, Op::LoadView(0)));
+            let compares = special.ops().any(|(_, op)| matches!(op, Op::LoadView(0)));
             assert!(compares, "{special}");
             assert_eq!(run(&lowered, &interpreter(&special), &column), expected, "{few:?}\n{special}");
         }
@@ -266,8 +205,7 @@ mod tests {
         let constants = [(0, Constant::Str(b"google".as_slice().into()))].into();
         let special = specialise(&lowered.program, &Choices { constants, ..Choices::default() });
         assert_eq!(verify(&special), Ok(()), "{special}");
-        let mut calls = 0;
-        special.body.iter().for_each(|statement| each_call(statement, &mut |_, _| calls += 1));
+        let calls = special.statements().filter(|s| matches!(s, Statement::Call(_))).count();
         assert_eq!(calls, 0, "{special}");
         let column: ArrayRef = Arc::new(StringViewArray::from_iter_values(["google"; 3]));
         let kernel = Interpreter::new(Arc::new(special));

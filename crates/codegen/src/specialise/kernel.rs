@@ -5,6 +5,7 @@ use crate::kernel::{Kernel, Tier};
 use crate::program::{Input, Program};
 use arrow_buffer::bit_util::get_bit_raw;
 use millstream_abi::{ColumnView, ExecContext, Status, StatusKind, Str};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -125,13 +126,7 @@ unsafe fn is_valid(column: &ColumnView, row: usize) -> bool {
 ///
 /// # Safety
 /// The column has the rows, and values of the constant's type in an array; `size` is that of an integer.
-unsafe fn first_other(
-    column: &ColumnView,
-    constant: &Constant,
-    size: usize,
-    rows: std::ops::Range<usize>,
-) -> Option<usize> {
-    let mut rows = rows;
+unsafe fn first_other(column: &ColumnView, constant: &Constant, size: usize, mut rows: Range<usize>) -> Option<usize> {
     // SAFETY: promised by the caller.
     unsafe {
         match constant {
@@ -155,11 +150,7 @@ unsafe fn first_other(
 ///
 /// # Safety
 /// As there, for values of type `T`.
-unsafe fn first_other_of<T: Copy + PartialEq>(
-    column: &ColumnView,
-    value: T,
-    rows: std::ops::Range<usize>,
-) -> Option<usize> {
+unsafe fn first_other_of<T: Copy + PartialEq>(column: &ColumnView, value: T, rows: Range<usize>) -> Option<usize> {
     /// Rows that are compared without a branch between them.
     const STEP: usize = 64;
     let values = column.values.cast::<T>();

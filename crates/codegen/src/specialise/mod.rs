@@ -21,9 +21,10 @@ use crate::program::{FilterShape, KeyRange, Layout, Op, Program};
 pub use calls::{FewValues, calls_of_one_column};
 pub use kernel::Specialised;
 use millstream_abi::{Phys, Str};
-pub(crate) use order::Needs;
+pub(crate) use order::{Needs, filters};
 pub use order::{filter_count, is_total, regions};
 pub use random::random_choices;
+pub use replay::specialise;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a program is specialised for. The default is nothing.
@@ -73,12 +74,6 @@ impl Choices {
     }
 }
 
-/// The program specialised for `choices`. Choices that do not fit it are left out: filters that there are not, filters that
-/// would pass something that can fail, columns of packed records, a range where there can be no arrays of it.
-pub fn specialise(program: &Program, choices: &Choices) -> Program {
-    replay::replay(program, choices)
-}
-
 /// The program with all filters in one shape.
 pub fn shaped(program: &Program, shape: FilterShape) -> Program {
     let filters = (0..filter_count(program)).map(|filter| FilterChoice { filter, shape }).collect();
@@ -92,7 +87,7 @@ pub fn can_be_null(program: &Program, input: u32) -> bool {
 
 /// Whether an input can be assumed to have this value: its values are there to be compared, since the program loads them.
 pub fn can_be_constant(program: &Program, input: u32, constant: &Constant) -> bool {
-    let is_loaded = program.has_op(|op| matches!(op, Op::Load(i) | Op::LoadView(i) if *i == input));
+    let is_loaded = program.ops().any(|(_, op)| matches!(op, Op::Load(i) | Op::LoadView(i) if *i == input));
     let input = &program.inputs[input as usize];
     let fits = match constant {
         Constant::Bool(_) => input.phys == Phys::Bool,

@@ -4,12 +4,12 @@
 //! filters may stand in any order, since a row either passes all of them or has no effect. A statement that a filter needs moves
 //! with the first filter that does; what no filter of the region needs comes behind them.
 
-use crate::program::{Program, Statement, Value};
+use crate::program::{Call, Program, Statement, Value};
 use std::collections::{BTreeSet, HashMap};
 
 /// Number of the filters of a program, not counting those of late rows.
 pub fn filter_count(program: &Program) -> usize {
-    program.body.iter().filter(|s| is_filter(s)).count()
+    filters(program).count()
 }
 
 /// For each filter the number of its region: filters of one region may change places.
@@ -26,18 +26,25 @@ pub fn regions(program: &Program) -> Vec<usize> {
     regions
 }
 
+/// The filters of a program that are counted: index in the body, condition.
+pub(crate) fn filters(program: &Program) -> impl Iterator<Item = (usize, Value)> {
+    program.body.iter().enumerate().filter_map(|(index, statement)| match statement {
+        Statement::Filter { condition, counts_late: false, .. } => Some((index, *condition)),
+        _ => None,
+    })
+}
+
 fn is_filter(statement: &Statement) -> bool {
     matches!(statement, Statement::Filter { counts_late: false, .. })
 }
 
 /// Whether a statement has no effect and gives the same whenever it is executed.
 pub fn is_total(statement: &Statement) -> bool {
-    match statement {
-        Statement::Let(..) => true,
-        Statement::Call { function, .. } => function.is_total() && function.is_deterministic(),
-        Statement::If { then, otherwise, .. } => then.iter().chain(otherwise).all(is_total),
+    statement.all().all(|statement| match statement {
+        Statement::Let(..) | Statement::If { .. } => true,
+        Statement::Call(Call { function, .. }) => function.is_total() && function.is_deterministic(),
         Statement::Trap { .. } | Statement::Filter { .. } => false,
-    }
+    })
 }
 
 /// The statements of a program by number, in the order that follows from that of its filters: `rank` gives the place of each
@@ -85,11 +92,7 @@ pub(crate) struct Needs<'a> {
 
 impl<'a> Needs<'a> {
     pub(crate) fn new(program: &'a Program) -> Needs<'a> {
-        let mut definition = HashMap::new();
-        for (index, statement) in program.body.iter().enumerate() {
-            definition.extend(statement.definitions().into_iter().map(|value| (value, index)));
-        }
-        Needs { program, definition }
+        Needs { program, definition: program.definitions() }
     }
 
     /// Visits a statement and those of a region that it needs, directly or not. `is_new` says of each whether to go on from there.

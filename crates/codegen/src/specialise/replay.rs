@@ -1,7 +1,7 @@
 //! Building a program again, statement by statement, with what is assumed in place of what it reads.
 
 use super::calls::known_call;
-use super::order::arranged;
+use super::order::{arranged, filters};
 use super::{Choices, Constant, can_be_constant};
 use crate::builder::Builder;
 use crate::program::{Access, FilterShape, KeyRange, Op, Program, Statement, Terminal, Update, Value};
@@ -16,8 +16,9 @@ struct Replay<'a> {
     new: HashMap<Value, Value>,
 }
 
-/// See [`super::specialise`].
-pub(super) fn replay(program: &Program, choices: &Choices) -> Program {
+/// The program specialised for `choices`. Choices that do not fit it are left out: filters that there are not, filters that
+/// would pass something that can fail, columns of packed records, a range where there can be no arrays of it.
+pub fn specialise(program: &Program, choices: &Choices) -> Program {
     let place = |filter: usize| choices.filters.iter().position(|c| c.filter == filter);
     let rank = |filter: usize| place(filter).unwrap_or(choices.filters.len() + filter);
     let shapes = shapes(program, |filter| place(filter).map(|at| choices.filters[at].shape));
@@ -38,9 +39,7 @@ pub(super) fn replay(program: &Program, choices: &Choices) -> Program {
 
 /// The shapes that are wanted, by number of the statement.
 fn shapes(program: &Program, wanted: impl Fn(usize) -> Option<FilterShape>) -> HashMap<usize, FilterShape> {
-    let filters = program.body.iter().enumerate();
-    let filters = filters.filter(|(_, s)| matches!(s, Statement::Filter { counts_late: false, .. }));
-    filters.enumerate().filter_map(|(filter, (index, _))| Some((index, wanted(filter)?))).collect()
+    filters(program).enumerate().filter_map(|(filter, (index, _))| Some((index, wanted(filter)?))).collect()
 }
 
 impl Replay<'_> {
@@ -50,12 +49,12 @@ impl Replay<'_> {
                 let new = self.op(op, self.program.type_of(*value));
                 self.new.insert(*value, new);
             }
-            Statement::Call { result, valid, function, arguments, site } => {
-                let arguments: Vec<Value> = arguments.iter().map(|a| self.new[a]).collect();
-                let call = (*function, arguments.as_slice(), *site);
-                let (new_result, new_valid) = known_call(&mut self.builder, self.program, &self.choices.few, call)
-                    .unwrap_or_else(|| self.builder.call(*function, &arguments, *site));
-                self.new.extend([(*result, new_result), (*valid, new_valid)]);
+            Statement::Call(call) => {
+                let arguments: Vec<Value> = call.arguments.iter().map(|a| self.new[a]).collect();
+                let new = (call.function, arguments.as_slice(), call.site);
+                let (result, valid) = known_call(&mut self.builder, self.program, &self.choices.few, new)
+                    .unwrap_or_else(|| self.builder.call(call.function, &arguments, call.site));
+                self.new.extend([(call.result, result), (call.valid, valid)]);
             }
             Statement::If { condition, then, otherwise, results } => {
                 let condition = self.new[condition];

@@ -110,7 +110,7 @@ impl Case {
             [operator] if numbers_keys => {
                 lower_keys("keys", &plan.pipelines[0].schema, &operator.inputs[0].keys, &operator.keys)
             }
-            _ => lower_pipeline(&plan, 0).map(|mut stages| stages.remove(0)),
+            _ => lower_pipeline(&plan, 0).map(|(mut stages, _)| stages.remove(0)),
         };
         let lowered = lowered.unwrap_or_else(|e| panic!("seed {seed}: {e}\n{plan:#?}"));
         let watermarks = random_watermarks(&mut random, rows);

@@ -53,7 +53,7 @@ impl Case {
     }
 
     fn again(&self, plan: QueryPlan) -> Case {
-        let lowered = lower_pipeline(&plan, 0).expect("the pipeline was lowered before").remove(0);
+        let lowered = lower_pipeline(&plan, 0).expect("the pipeline was lowered before").0.remove(0);
         let (columns, watermarks) = (self.columns.clone(), self.watermarks.clone());
         Case { plan, lowered, columns, rows: self.rows, watermarks }
     }

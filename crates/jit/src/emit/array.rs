@@ -25,13 +25,9 @@ impl Arrays {
 
     /// Calls `ExecContext::find_array` for a slice.
     pub(super) fn find<'c>(&self, ir: &Ir<'c>, callback: Ptr<'c>, context: Ptr<'c>, slice: Int<'c>) -> Emitted<()> {
-        let parameters = [ir.ptr.into(), ir.i64.into(), ir.i64.into(), ir.i64.into(), ir.i64.into()];
-        let ty = ir.context.void_type().fn_type(&parameters, false);
         let KeyRange { first, len } = self.range;
-        let constants = [first as u64, len, self.count].map(|word| ir.word(word).into());
-        let [first, len, count] = constants;
-        ir.b.build_indirect_call(ty, callback, &[context.into(), slice.into(), first, len, count], "")?;
-        Ok(())
+        let [first, len, count] = [first as u64, len, self.count].map(|word| ir.word(word).into());
+        ir.call_back(callback, &[context.into(), slice.into(), first, len, count])
     }
 }
 
@@ -44,7 +40,7 @@ impl<'c> Emitter<'c, '_> {
         let number = ir.b.build_int_sub(key, ir.word(range.first as u64), "key.number")?;
         let mut is_outside = ir.compare(IntPredicate::UGE, number, ir.word(range.len), "is_outside")?;
         if let Some(valid) = valid {
-            let is_null = ir.b.build_not(self.bool(valid), "key.is_null")?;
+            let is_null = ir.b.build_not(self.int(valid), "key.is_null")?;
             is_outside = ir.b.build_or(is_outside, is_null, "is_outside.or_null")?;
         }
         self.stop_when(is_outside, DEOPTIMISED, 0, "range")?;
@@ -58,7 +54,7 @@ impl<'c> Emitter<'c, '_> {
         let offset = ir.b.build_int_mul(number, ir.word(arrays.layout.stride as u64), "entry.offset")?;
         let entry = ir.element(ir.i8, first, offset, "entry")?;
         if arrays.layout.sets_mark {
-            ir.store(ir.at(entry, arrays.layout.mark as u64, "entry.mark")?, ir.word(1).into())?;
+            ir.store(ir.at(entry, arrays.layout.mark, "entry.mark")?, ir.word(1).into())?;
         }
         Ok(entry)
     }

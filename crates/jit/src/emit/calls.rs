@@ -4,7 +4,7 @@ use super::ir::{Emitted, Ptr};
 use super::{Emitter, runtime_symbol};
 use inkwell::IntPredicate;
 use millstream_abi::{CallStatus, ErrorKind, ExecContext, RuntimeFn};
-use millstream_codegen::program::Value;
+use millstream_codegen::program::Call;
 use std::mem::offset_of;
 
 impl<'c> Emitter<'c, '_> {
@@ -21,22 +21,15 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// `Statement::Call`
-    pub(super) fn call(
-        &mut self,
-        result: Value,
-        valid: Value,
-        function: RuntimeFn,
-        arguments: &[Value],
-        site: u32,
-    ) -> Emitted<()> {
+    pub(super) fn call(&mut self, call: &Call) -> Emitted<()> {
+        let Call { result, valid, function, ref arguments, site } = *call;
         let (slots, out) = self.call_slots()?;
         let ir = &self.ir;
         for (number, &argument) in arguments.iter().enumerate() {
-            let place = ir.at(slots, number as u64 * 16, "argument")?;
+            let place = ir.at(slots, number * 16, "argument")?;
             ir.store(place, self.to_memory(self.value(argument), self.program.type_of(argument))?)?;
         }
-        let functions = ir.at(self.context, offset_of!(ExecContext, functions) as u64, "functions")?;
-        let functions = ir.load_ptr(functions, "functions")?;
+        let functions = ir.load_field(self.context, offset_of!(ExecContext, functions), "functions")?;
         let body = ir.declare_runtime(&runtime_symbol(function));
         let arguments = [functions.into(), slots.into(), out.into()];
         let status = ir.result(body, &arguments, &format!("{result}.status"))?.into_int_value();
@@ -44,7 +37,7 @@ impl<'c> Emitter<'c, '_> {
             ir.compare(IntPredicate::EQ, status, ir.constant(ir.i32, status_value as i128), name)
         };
         let failed = is(CallStatus::Error, "has_failed")?;
-        self.trap(failed, ErrorKind::FunctionFailed, site, &format!("{result}.{}", function.name()))?;
+        self.stop_when(failed, ErrorKind::FunctionFailed as u32, site, &format!("{result}.{}", function.name()))?;
         let has_value = is(CallStatus::Value, &valid.to_string())?;
         let phys = function.result();
         let loaded = ir.load(ir.memory_type(phys), out, "result")?;

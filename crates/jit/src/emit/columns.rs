@@ -4,6 +4,7 @@ use super::Emitter;
 use super::ir::{Basic, Emitted, Int, Ir, Ptr};
 use inkwell::IntPredicate;
 use inkwell::module::Linkage;
+use inkwell::types::BasicType;
 use millstream_abi::{ColumnView, ExecContext, Phys, Str};
 use millstream_codegen::program::Layout;
 use std::mem::offset_of;
@@ -22,23 +23,16 @@ struct Bitmap<'c> {
 #[derive(Clone, Copy)]
 pub(super) struct Column<'c> {
     view: Ptr<'c>,
-    values: Ptr<'c>,
+    /// Address of the first value, or of the first record.
+    pub(super) values: Ptr<'c>,
     validity: Option<Bitmap<'c>>,
     bits: Option<Int<'c>>,
     buffers: Option<Ptr<'c>>,
 }
 
-impl<'c> Column<'c> {
-    /// Address of the first value, or of the first record.
-    pub(super) fn values(&self) -> Ptr<'c> {
-        self.values
-    }
-}
-
 /// Loads a field of a `ColumnView`.
-fn field<'c>(ir: &Ir<'c>, view: Ptr<'c>, offset: usize, is_word: bool, name: &str) -> Emitted<Basic<'c>> {
-    let place = ir.at(view, offset as u64, name)?;
-    if is_word { ir.load_input(ir.i64, place, name) } else { ir.load_input(ir.ptr, place, name) }
+fn field<'c>(ir: &Ir<'c>, ty: impl BasicType<'c>, view: Ptr<'c>, offset: usize, name: &str) -> Emitted<Basic<'c>> {
+    ir.load_input(ty, ir.at(view, offset, name)?, name)
 }
 
 impl<'c> Emitter<'c, '_> {
@@ -51,24 +45,27 @@ impl<'c> Emitter<'c, '_> {
         let name = |what: &str| format!("{}.{what}", declared.name);
         let context = self.context;
         let column = self.ir.hoist(|ir| {
-            let views = ir.load_ptr(ir.at(context, offset_of!(ExecContext, columns) as u64, "columns")?, "columns")?;
-            let view = ir.at(views, input as u64 * size_of::<ColumnView>() as u64, &name("view"))?;
-            let values = field(ir, view, offset_of!(ColumnView, values), false, &name("values"))?;
-            let bits = match declared.phys {
-                Phys::Bool => Some(field(ir, view, offset_of!(ColumnView, values_offset), true, &name("bit"))?),
-                _ => None,
+            let views = ir.load_field(context, offset_of!(ExecContext, columns), "columns")?;
+            let view = ir.at(views, input as usize * size_of::<ColumnView>(), &name("view"))?;
+            let pointer = |offset: usize, what: &str| {
+                Emitted::Ok(field(ir, ir.ptr, view, offset, &name(what))?.into_pointer_value())
             };
-            let buffers = match declared.phys {
-                Phys::Str => Some(field(ir, view, offset_of!(ColumnView, buffers), false, &name("buffers"))?),
-                _ => None,
-            };
-            Ok(Column {
+            let mut column = Column {
                 view,
-                values: values.into_pointer_value(),
+                values: pointer(offset_of!(ColumnView, values), "values")?,
                 validity: None,
-                bits: bits.map(Basic::into_int_value),
-                buffers: buffers.map(Basic::into_pointer_value),
-            })
+                bits: None,
+                buffers: None,
+            };
+            match declared.phys {
+                Phys::Bool => {
+                    let bits = field(ir, ir.i64, view, offset_of!(ColumnView, values_offset), &name("bit"))?;
+                    column.bits = Some(bits.into_int_value());
+                }
+                Phys::Str => column.buffers = Some(pointer(offset_of!(ColumnView, buffers), "buffers")?),
+                _ => {}
+            }
+            Ok(column)
         })?;
         self.columns.insert(input, column);
         Ok(column)
@@ -84,8 +81,8 @@ impl<'c> Emitter<'c, '_> {
         let name = |what: &str| format!("{}.{what}", self.program.inputs[input as usize].name);
         let bitmap = self.ir.hoist(|ir| {
             let view = column.view;
-            let bytes = field(ir, view, offset_of!(ColumnView, validity), false, &name("validity"))?;
-            let offset = field(ir, view, offset_of!(ColumnView, validity_offset), true, &name("validity.bit"))?;
+            let bytes = field(ir, ir.ptr, view, offset_of!(ColumnView, validity), &name("validity"))?;
+            let offset = field(ir, ir.i64, view, offset_of!(ColumnView, validity_offset), &name("validity.bit"))?;
             let missing = ir.b.build_is_null(bytes.into_pointer_value(), &name("validity.missing"))?;
             let bytes = ir.select(missing, ones.into(), bytes, &name("validity.bytes"))?;
             let reach = ir.select(missing, ir.word(0).into(), ir.word(u64::MAX).into(), &name("validity.reach"))?;
@@ -204,9 +201,8 @@ impl<'c> Emitter<'c, '_> {
         let (base, mask) = match self.watermarks {
             Some(found) => found,
             None => self.ir.hoist(|ir| {
-                let place = ir.at(context, offset_of!(ExecContext, watermarks) as u64, "watermarks")?;
-                let base = ir.load_ptr(place, "watermarks")?;
-                let place = ir.at(context, offset_of!(ExecContext, watermark_stride) as u64, "watermark.stride")?;
+                let base = ir.load_field(context, offset_of!(ExecContext, watermarks), "watermarks")?;
+                let place = ir.at(context, offset_of!(ExecContext, watermark_stride), "watermark.stride")?;
                 let stride = ir.load_word(place, "watermark.stride")?;
                 // Stride 0 gives no bits, stride 1 all of them: an `and` in place of a multiplication.
                 Ok((base, ir.b.build_int_neg(stride, "watermark.mask")?))

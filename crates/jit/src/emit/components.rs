@@ -10,8 +10,13 @@ use inkwell::values::FloatValue;
 use millstream_abi::{Accumulator, Phys, Str};
 use millstream_codegen::program::{Component, Value};
 
-/// `true` for MIN, `false` for MAX.
-pub(super) type IsMinimum = bool;
+/// How a value compares with the minimum or maximum that it takes the place of.
+pub(super) fn better(accumulator: Accumulator) -> IntPredicate {
+    match accumulator {
+        Accumulator::MinI64 | Accumulator::MinI128 | Accumulator::MinF64 | Accumulator::MinStr => IntPredicate::SLT,
+        _ => IntPredicate::SGT,
+    }
+}
 
 impl<'c> Emitter<'c, '_> {
     /// Updates one accumulator of an entry.
@@ -24,23 +29,18 @@ impl<'c> Emitter<'c, '_> {
         component: &Component,
     ) -> Emitted<()> {
         use Accumulator::*;
-        let guard = component.guard.map(|g| self.bool(g));
+        let (guard, better) = (component.guard.map(|g| self.int(g)), better(accumulator));
         let place = |offset: usize| match table.single.as_ref().and_then(|s| s.local(offset)) {
             Some(local) => Ok(local),
-            None => self.ir.at(entry, offset as u64, "accumulator"),
+            None => self.ir.at(entry, offset, "accumulator"),
         };
         match (accumulator, component.argument) {
             (Count, _) => self.count(place(offset)?, guard),
             (SumI64 | SumI128, Some(x)) => self.sum(place(offset)?, self.int(x), guard),
-            (SumF64, Some(x)) => {
-                self.two_sum(place(offset)?, place(offset + 8)?, self.value(x).into_float_value(), guard)
-            }
-            (MinI64 | MinI128, Some(x)) => self.extreme(place(offset)?, self.int(x), guard, true),
-            (MaxI64 | MaxI128, Some(x)) => self.extreme(place(offset)?, self.int(x), guard, false),
-            (MinF64, Some(x)) => self.float_extreme(place(offset)?, x, guard, true),
-            (MaxF64, Some(x)) => self.float_extreme(place(offset)?, x, guard, false),
-            (MinStr, Some(x)) => self.string_extreme(table, place(offset)?, self.int(x), guard, true),
-            (MaxStr, Some(x)) => self.string_extreme(table, place(offset)?, self.int(x), guard, false),
+            (SumF64, Some(x)) => self.two_sum(place(offset)?, place(offset + 8)?, self.float(x), guard),
+            (MinI64 | MaxI64 | MinI128 | MaxI128, Some(x)) => self.extreme(place(offset)?, self.int(x), guard, better),
+            (MinF64 | MaxF64, Some(x)) => self.float_extreme(place(offset)?, x, guard, better),
+            (MinStr | MaxStr, Some(x)) => self.string_extreme(table, place(offset)?, self.int(x), guard, better),
             (Group, _) => self.report_group(table, place(offset)?),
             (Object(..), _) | (_, None) => {
                 unreachable!("the verifier has checked the arguments of accumulators")
@@ -67,7 +67,7 @@ impl<'c> Emitter<'c, '_> {
         let ir = &self.ir;
         let (update, end) = (ir.block("update.object"), ir.block("update.object.end"));
         match component.guard {
-            Some(guard) => ir.branch(self.bool(guard), update, end)?,
+            Some(guard) => ir.branch(self.int(guard), update, end)?,
             None => ir.jump(update)?,
         }
         ir.enter(update);
@@ -78,13 +78,11 @@ impl<'c> Emitter<'c, '_> {
         let mut slot = table.scratch;
         if let Some(valid) = component.valid {
             let null = ir.ptr.const_null();
-            slot = ir.select(self.bool(valid), slot.into(), null.into(), "argument.or_null")?.into_pointer_value();
+            slot = ir.select(self.int(valid), slot.into(), null.into(), "argument.or_null")?.into_pointer_value();
         }
-        let parameters = [ir.ptr.into(), ir.ptr.into(), ir.i32.into(), ir.ptr.into(), ir.i64.into()];
-        let ty = ir.context.void_type().fn_type(&parameters, false);
         let number = ir.constant(ir.i32, number as i128);
         let arguments = [self.context.into(), field.into(), number.into(), slot.into(), self.row.into()];
-        ir.b.build_indirect_call(ty, table.update_object, &arguments, "")?;
+        ir.call_back(table.update_object, &arguments)?;
         ir.jump(end)?;
         ir.enter(end);
         Ok(())
@@ -148,14 +146,10 @@ impl<'c> Emitter<'c, '_> {
         Ok(b.build_float_add(lost_high, lost_x, "sum.error")?)
     }
 
-    pub(super) fn better(is_minimum: IsMinimum) -> IntPredicate {
-        if is_minimum { IntPredicate::SLT } else { IntPredicate::SGT }
-    }
-
-    fn extreme(&self, place: Ptr<'c>, x: Int<'c>, guard: Option<Int<'c>>, is_minimum: IsMinimum) -> Emitted<()> {
+    fn extreme(&self, place: Ptr<'c>, x: Int<'c>, guard: Option<Int<'c>>, better: IntPredicate) -> Emitted<()> {
         let ir = &self.ir;
         let old = ir.load(x.get_type(), place, "extreme.old")?;
-        let is_better = ir.compare(Self::better(is_minimum), x, old.into_int_value(), "is_better")?;
+        let is_better = ir.compare(better, x, old.into_int_value(), "is_better")?;
         let new = ir.select(is_better, x.into(), old, "extreme.new")?;
         self.replace(place, old, new, guard)
     }
@@ -168,12 +162,12 @@ impl<'c> Emitter<'c, '_> {
         Ok(ir.b.build_xor(bits, flip, "order")?)
     }
 
-    fn float_extreme(&self, place: Ptr<'c>, x: Value, guard: Option<Int<'c>>, is_minimum: IsMinimum) -> Emitted<()> {
+    fn float_extreme(&self, place: Ptr<'c>, x: Value, guard: Option<Int<'c>>, better: IntPredicate) -> Emitted<()> {
         let ir = &self.ir;
         let x = self.value(x);
         let old = ir.load(ir.f64, place, "extreme.old")?;
         let order = |value: Basic<'c>| self.float_order(ir.b.build_bit_cast(value, ir.i64, "bits")?.into_int_value());
-        let is_better = ir.compare(Self::better(is_minimum), order(x)?, order(old)?, "is_better")?;
+        let is_better = ir.compare(better, order(x)?, order(old)?, "is_better")?;
         let new = ir.select(is_better, x, old, "extreme.new")?;
         self.replace(place, old, new, guard)
     }
@@ -184,7 +178,7 @@ impl<'c> Emitter<'c, '_> {
         place: Ptr<'c>,
         x: Int<'c>,
         guard: Option<Int<'c>>,
-        is_minimum: IsMinimum,
+        better: IntPredicate,
     ) -> Emitted<()> {
         let ir = &self.ir;
         let block = |what: &str| ir.block(&format!("update.string.{what}"));
@@ -203,7 +197,7 @@ impl<'c> Emitter<'c, '_> {
         let ((x_low, x_high), (old_low, old_high)) = (ir.halves(x)?, ir.halves(old)?);
         let arguments = [x_low.into(), x_high.into(), old_low.into(), old_high.into()];
         let order = ir.result(self.support(runtime::COMPARE_STRINGS), &arguments, "order")?.into_int_value();
-        let is_better = ir.compare(Self::better(is_minimum), order, ir.i32.const_zero(), "is_better")?;
+        let is_better = ir.compare(better, order, ir.i32.const_zero(), "is_better")?;
         ir.branch(is_better, take, end)?;
 
         ir.enter(take);
@@ -212,8 +206,7 @@ impl<'c> Emitter<'c, '_> {
         ir.enter(keep);
         ir.store(table.scratch, x.into())?;
         table.tell_host(ir)?;
-        let ty = ir.context.void_type().fn_type(&[ir.ptr.into(), ir.ptr.into()], false);
-        ir.b.build_indirect_call(ty, table.keep_string, &[self.context.into(), table.scratch.into()], "")?;
+        ir.call_back(table.keep_string, &[self.context.into(), table.scratch.into()])?;
         let kept = (ir.load(ir.i128, table.scratch, "kept")?, ir.current());
         ir.jump(store)?;
         ir.enter(store);

@@ -11,10 +11,10 @@ use inkwell::intrinsics::Intrinsic;
 use inkwell::llvm_sys::core::{LLVMMDNodeInContext2, LLVMMetadataAsValue, LLVMValueAsMetadata};
 use inkwell::llvm_sys::debuginfo::{LLVMMetadataReplaceAllUsesWith, LLVMTemporaryMDNode};
 use inkwell::module::{Linkage, Module};
-use inkwell::types::{BasicType, BasicTypeEnum, FloatType, IntType, PointerType};
+use inkwell::types::{BasicMetadataTypeEnum, BasicType, BasicTypeEnum, FloatType, IntType, PointerType};
 use inkwell::values::{
     AsValueRef, BasicMetadataValueEnum, BasicValue, BasicValueEnum, FunctionValue, InstructionValue, IntValue,
-    MetadataValue, PointerValue,
+    MetadataValue, PhiValue, PointerValue,
 };
 use inkwell::{AddressSpace, AtomicOrdering, IntPredicate};
 use millstream_abi::Phys;
@@ -35,15 +35,6 @@ const MEMORY_READ: u64 = 0b01_01_01;
 /// `memory(argmem: readwrite)`.
 const MEMORY_ARGUMENTS: u64 = 0b11;
 
-/// Disjoint kinds of memory, so that LLVM knows that stores to outputs do not change inputs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Region {
-    /// Input columns; nothing writes them during a run.
-    Input,
-    /// One of the arrays that rows are emitted to, by number.
-    Output(usize),
-}
-
 /// The function being built.
 pub(crate) struct Ir<'c> {
     pub(crate) context: &'c Context,
@@ -61,7 +52,8 @@ pub(crate) struct Ir<'c> {
     entry: Block<'c>,
     /// What is computed once a run.
     setup: Block<'c>,
-    /// Alias scope of each region: the input, then the outputs.
+    /// Alias scope of each region: the input, which nothing writes during a run, then the arrays that rows are emitted to. So
+    /// LLVM knows that stores to outputs do not change inputs.
     scopes: Vec<MetadataValue<'c>>,
     /// Whether the machine packs the marked elements of a vector by one instruction.
     pub(crate) can_compress: bool,
@@ -195,6 +187,25 @@ impl<'c> Ir<'c> {
         }
     }
 
+    /// Begins a loop at `head`: its counter, which is `from` at first, and the value of that.
+    pub(crate) fn begin_loop(&self, head: Block<'c>, from: Int<'c>, name: &str) -> Emitted<(PhiValue<'c>, Int<'c>)> {
+        let before = self.current();
+        self.jump(head)?;
+        self.enter(head);
+        let counter = self.b.build_phi(self.i64, name)?;
+        counter.add_incoming(&[(&from, before)]);
+        Ok((counter, counter.as_basic_value().into_int_value()))
+    }
+
+    /// Moves a block behind all others.
+    pub(crate) fn move_to_end(&self, block: Block<'c>) {
+        if let Some(last) = self.function.get_last_basic_block()
+            && last != block
+        {
+            let _ = block.move_after(last);
+        }
+    }
+
     /// Ends the block with a branch.
     pub(crate) fn branch(&self, condition: Int<'c>, then: Block<'c>, otherwise: Block<'c>) -> Emitted<()> {
         self.b.build_conditional_branch(condition, then, otherwise)?;
@@ -216,8 +227,13 @@ impl<'c> Ir<'c> {
 
     /// Writes something that is computed once a run, and comes back.
     pub(crate) fn hoist<T>(&self, write: impl FnOnce(&Self) -> Emitted<T>) -> Emitted<T> {
+        self.elsewhere(self.setup, write)
+    }
+
+    /// Writes something at the end of a block, and comes back.
+    fn elsewhere<T>(&self, block: Block<'c>, write: impl FnOnce(&Self) -> Emitted<T>) -> Emitted<T> {
         let here = self.b.get_insert_block();
-        self.enter(self.setup);
+        self.enter(block);
         let result = write(self);
         if let Some(here) = here {
             self.enter(here);
@@ -227,15 +243,10 @@ impl<'c> Ir<'c> {
 
     /// A stack slot.
     pub(crate) fn slot(&self, ty: impl BasicType<'c>, name: &str) -> Emitted<Ptr<'c>> {
-        let here = self.b.get_insert_block();
-        self.enter(self.entry);
-        let slot = self.b.build_alloca(ty, name)?;
+        let slot = self.elsewhere(self.entry, |ir| Ok(ir.b.build_alloca(ty, name)?))?;
         if let Some(instruction) = slot.as_instruction() {
             // Arrays of slots and spilled values hold 16-byte values.
             let _ = instruction.set_alignment(16);
-        }
-        if let Some(here) = here {
-            self.enter(here);
         }
         Ok(slot)
     }
@@ -256,11 +267,11 @@ impl<'c> Ir<'c> {
     }
 
     /// The address `offset` bytes behind another.
-    pub(crate) fn at(&self, base: Ptr<'c>, offset: u64, name: &str) -> Emitted<Ptr<'c>> {
+    pub(crate) fn at(&self, base: Ptr<'c>, offset: usize, name: &str) -> Emitted<Ptr<'c>> {
         if offset == 0 {
             return Ok(base);
         }
-        self.element(self.i8, base, self.word(offset), name)
+        self.element(self.i8, base, self.word(offset as u64), name)
     }
 
     /// The address of an element of an array.
@@ -318,7 +329,7 @@ impl<'c> Ir<'c> {
         let value = self.load(ty, from, name)?;
         if let Some(instruction) = value.as_instruction_value() {
             self.annotate(instruction, self.context.metadata_node(&[]), "invariant.load");
-            self.scope(instruction, Region::Input);
+            self.scope(instruction, 0);
         }
         Ok(value)
     }
@@ -334,7 +345,7 @@ impl<'c> Ir<'c> {
     pub(crate) fn store_output(&self, output: usize, to: Ptr<'c>, value: Basic<'c>) -> Emitted<()> {
         let instruction = self.b.build_store(to, value)?;
         self.align(instruction, value.get_type());
-        self.scope(instruction, Region::Output(output));
+        self.scope(instruction, output + 1);
         Ok(())
     }
 
@@ -351,15 +362,25 @@ impl<'c> Ir<'c> {
     }
 
     /// Says which region an access is in, and that it is in no other.
-    fn scope(&self, instruction: InstructionValue<'c>, region: Region) {
-        let number = match region {
-            Region::Input => 0,
-            Region::Output(k) => k + 1,
-        };
+    fn scope(&self, instruction: InstructionValue<'c>, number: usize) {
         self.annotate(instruction, self.context.metadata_node(&[self.scopes[number].into()]), "alias.scope");
         let others: Vec<BasicMetadataValueEnum> =
             self.scopes.iter().enumerate().filter(|&(n, _)| n != number).map(|(_, &scope)| scope.into()).collect();
         self.annotate(instruction, self.context.metadata_node(&others), "noalias");
+    }
+
+    /// The address in a field of a struct.
+    pub(crate) fn load_field(&self, base: Ptr<'c>, offset: usize, name: &str) -> Emitted<Ptr<'c>> {
+        self.load_ptr(self.at(base, offset, name)?, name)
+    }
+
+    /// Calls a function of the host that gives nothing back.
+    pub(crate) fn call_back(&self, function: Ptr<'c>, arguments: &[Basic<'c>]) -> Emitted<()> {
+        let types: Vec<BasicMetadataTypeEnum> = arguments.iter().map(|a| a.get_type().into()).collect();
+        let arguments: Vec<BasicMetadataValueEnum> = arguments.iter().map(|&a| a.into()).collect();
+        let ty = self.context.void_type().fn_type(&types, false);
+        self.b.build_indirect_call(ty, function, &arguments, "")?;
+        Ok(())
     }
 
     /// Adds to a counter in a stack slot.
@@ -394,19 +415,13 @@ impl<'c> Ir<'c> {
         Ok(self.b.build_select(condition, a, b, name)?)
     }
 
-    /// [`Ir::select`] by a condition that a processor cannot guess: never made a branch.
-    pub(crate) fn select_blindly(
-        &self,
-        condition: Int<'c>,
-        a: Basic<'c>,
-        b: Basic<'c>,
-        name: &str,
-    ) -> Emitted<Basic<'c>> {
-        let selected = self.select(condition, a, b, name)?;
+    /// [`Ir::select`] of addresses by a condition that a processor cannot guess: never made a branch.
+    pub(crate) fn select_blindly(&self, condition: Int<'c>, a: Ptr<'c>, b: Ptr<'c>, name: &str) -> Emitted<Ptr<'c>> {
+        let selected = self.select(condition, a.into(), b.into(), name)?;
         if let Some(instruction) = selected.as_instruction_value() {
             self.annotate(instruction, self.context.metadata_node(&[]), "unpredictable");
         }
-        Ok(selected)
+        Ok(selected.into_pointer_value())
     }
 
     /// The value of the block that control came from.

@@ -33,15 +33,17 @@ mod uniform;
 mod update;
 mod wide;
 
-use crate::stages::{Action, StagePlan, has_effects};
+use crate::stages::{Action, StagePlan};
 use columns::Column;
 use inkwell::IntPredicate;
 use inkwell::context::Context;
 use inkwell::module::Module;
 use inkwell::targets::TargetMachine;
+use inkwell::types::BasicType;
+use inkwell::values::FloatValue;
 pub(crate) use ir::Emitted;
 use ir::{Basic, Block, Int, Ir, Ptr};
-use millstream_abi::{ErrorKind, ExecContext, Status};
+use millstream_abi::{ExecContext, Status};
 use millstream_codegen::program::{FilterShape, Op, Program, Statement, Terminal, Value};
 use millstream_codegen::specialise::is_total;
 use selection::Selection;
@@ -70,7 +72,7 @@ pub(crate) fn emit<'c>(context: &'c Context, program: &Program, machine: &Target
     emitter.run()
 }
 
-/// In place of an [`ErrorKind`]: the row is not as the program assumes.
+/// In place of an [`millstream_abi::ErrorKind`]: the row is not as the program assumes.
 const DEOPTIMISED: u32 = 0;
 
 /// Where a stage's rows come from.
@@ -88,7 +90,7 @@ enum Rows<'c> {
 struct Failure<'c> {
     /// `u64::MAX` until a row fails.
     row: Ptr<'c>,
-    /// An [`ErrorKind`], or [`DEOPTIMISED`].
+    /// An [`millstream_abi::ErrorKind`], or [`DEOPTIMISED`].
     kind: Ptr<'c>,
     site: Ptr<'c>,
 }
@@ -134,11 +136,12 @@ struct Emitter<'c, 'p> {
 }
 
 fn can_fail(statement: &Statement) -> bool {
-    match statement {
-        Statement::Call { .. } | Statement::Trap { .. } => true,
-        Statement::If { .. } => has_effects(statement),
-        Statement::Let(..) | Statement::Filter { .. } => false,
-    }
+    statement.all().any(|s| matches!(s, Statement::Call(_) | Statement::Trap { .. }))
+}
+
+/// Whether a row can be other than the program assumes.
+fn assumes(program: &Program) -> bool {
+    matches!(&program.terminal, Terminal::Update(update) if update.range.is_some())
 }
 
 impl<'c, 'p> Emitter<'c, 'p> {
@@ -146,7 +149,38 @@ impl<'c, 'p> Emitter<'c, 'p> {
         let (context, start, _) = ir.parameters();
         // Rows and blocks are set when the first stage begins; these keep the fields free of options.
         let nowhere = ir.block("finish");
-        let mut emitter = Emitter {
+        let counter = |offset: usize, name: &str| {
+            let slot = ir.slot(ir.i64, name)?;
+            ir.hoist(|ir| ir.store(slot, ir.load_word(ir.at(context, offset, name)?, name)?.into()))?;
+            Emitted::Ok(slot)
+        };
+        let is_late = |s: &Statement| matches!(s, Statement::Filter { counts_late: true, .. });
+        let (mut out_rows, mut late_rows, mut failure, mut selection, mut table) = Default::default();
+        if matches!(program.terminal, Terminal::Emit(_)) {
+            out_rows = Some(counter(offset_of!(ExecContext, out_rows), "out_rows")?);
+        }
+        if program.body.iter().any(is_late) {
+            late_rows = Some(counter(offset_of!(ExecContext, late_rows), "late_rows")?);
+        }
+        if program.body.iter().any(can_fail) || assumes(program) {
+            failure = Some(Failure {
+                row: ir.variable(ir.word(u64::MAX), "failed.row")?,
+                kind: ir.variable(ir.i32.const_zero(), "failed.kind")?,
+                site: ir.variable(ir.i32.const_zero(), "failed.site")?,
+            });
+        }
+        let mut spills = HashMap::new();
+        if plan.stages.len() > 1 {
+            selection = Some(Selection::new(&ir, plan.block_rows)?);
+            for &value in &plan.spilled {
+                let array = ir.memory_type(program.type_of(value)).array_type(plan.block_rows as u32);
+                spills.insert(value, ir.slot(array, &format!("{value}.spilled"))?);
+            }
+        }
+        if let Terminal::Update(update) = &program.terminal {
+            table = Some(TableState::new(&ir, context, update)?);
+        }
+        Ok(Emitter {
             row: start,
             row_in_block: start,
             next_row: nowhere,
@@ -155,76 +189,21 @@ impl<'c, 'p> Emitter<'c, 'p> {
             program,
             plan,
             context,
-            operations: HashMap::new(),
+            operations: program.ops().collect(),
             columns: HashMap::new(),
             long_strings: HashMap::new(),
             watermarks: None,
-            spills: HashMap::new(),
+            spills,
             call_slots: None,
             wide_slot: None,
-            failure: None,
-            out_rows: None,
-            late_rows: None,
-            table: None,
-            selection: None,
+            failure,
+            out_rows,
+            late_rows,
+            table,
+            selection,
             uniform: None,
             values: HashMap::new(),
-        };
-        emitter.note_operations(&program.body);
-        emitter.make_variables()?;
-        Ok(emitter)
-    }
-
-    fn note_operations(&mut self, statements: &'p [Statement]) {
-        for statement in statements {
-            match statement {
-                Statement::Let(value, op) => {
-                    self.operations.insert(*value, op);
-                }
-                Statement::If { then, otherwise, .. } => {
-                    self.note_operations(then);
-                    self.note_operations(otherwise);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn make_variables(&mut self) -> Emitted<()> {
-        let ir = &self.ir;
-        let counter = |offset: usize, name: &str| {
-            let slot = ir.slot(ir.i64, name)?;
-            ir.hoist(|ir| ir.store(slot, ir.load_word(ir.at(self.context, offset as u64, name)?, name)?.into()))?;
-            Emitted::Ok(slot)
-        };
-        if matches!(self.program.terminal, Terminal::Emit(_)) {
-            self.out_rows = Some(counter(offset_of!(ExecContext, out_rows), "out_rows")?);
-        }
-        if self.program.body.iter().any(|s| matches!(s, Statement::Filter { counts_late: true, .. })) {
-            self.late_rows = Some(counter(offset_of!(ExecContext, late_rows), "late_rows")?);
-        }
-        if self.program.body.iter().any(can_fail) || self.assumes() {
-            self.failure = Some(Failure {
-                row: ir.variable(ir.word(u64::MAX), "failed.row")?,
-                kind: ir.variable(ir.i32.const_zero(), "failed.kind")?,
-                site: ir.variable(ir.i32.const_zero(), "failed.site")?,
-            });
-        }
-        if self.plan.stages.len() > 1 {
-            self.selection = Some(Selection::new(ir, self.plan.block_rows)?);
-            for &value in &self.plan.spilled {
-                let ty = ir.memory_type(self.program.type_of(value));
-                let array = ir.slot(
-                    inkwell::types::BasicType::array_type(&ty, self.plan.block_rows as u32),
-                    &format!("{value}.spilled"),
-                )?;
-                self.spills.insert(value, array);
-            }
-        }
-        if let Terminal::Update(update) = &self.program.terminal {
-            self.table = Some(TableState::new(ir, self.context, update)?);
-        }
-        Ok(())
+        })
     }
 
     /// Emits everything.
@@ -241,11 +220,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         }
         self.ir.enter(finish);
         // The epilogue stands last, which is where a reader looks for it.
-        if let Some(last) = self.ir.function.get_last_basic_block()
-            && last != finish
-        {
-            let _ = finish.move_after(last);
-        }
+        self.ir.move_to_end(finish);
         self.finish()?;
         self.ir.close_setup(begin)?;
         Ok(self.ir.module)
@@ -255,12 +230,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
     fn blocks(&mut self, start: Int<'c>, end: Int<'c>, finish: Block<'c>) -> Emitted<()> {
         let ir = &self.ir;
         let (head, body) = (ir.block("block"), ir.block("block.rows"));
-        let before = ir.current();
-        ir.jump(head)?;
-        ir.enter(head);
-        let first = ir.b.build_phi(ir.i64, "block.start")?;
-        first.add_incoming(&[(&start, before)]);
-        let base = first.as_basic_value().into_int_value();
+        let (first, base) = ir.begin_loop(head, start, "block.start")?;
         let more = ir.compare(IntPredicate::ULT, base, end, "block.more")?;
         ir.branch(more, body, finish)?;
         ir.enter(body);
@@ -307,12 +277,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         if !is_last {
             self.select_none()?;
         }
-        let before = ir.current();
-        ir.jump(head)?;
-        ir.enter(head);
-        let counter = ir.b.build_phi(ir.i64, &name("index"))?;
-        counter.add_incoming(&[(&from, before)]);
-        let index = counter.as_basic_value().into_int_value();
+        let (counter, index) = ir.begin_loop(head, from, &name("index"))?;
         let more = ir.compare(IntPredicate::ULT, index, to, &name("has_more"))?;
         ir.branch(more, body, exit)?;
         ir.enter(body);
@@ -327,14 +292,9 @@ impl<'c, 'p> Emitter<'c, 'p> {
         let next = ir.b.build_int_nuw_add(index, ir.word(1), &name("index.next"))?;
         counter.add_incoming(&[(&next, latch)]);
         ir.jump_back(head)?;
-        for block in [latch, exit] {
-            // Behind the blocks of the row, in order of execution.
-            if let Some(last) = ir.function.get_last_basic_block()
-                && last != block
-            {
-                let _ = block.move_after(last);
-            }
-        }
+        // Behind the blocks of the row, in order of execution.
+        ir.move_to_end(latch);
+        ir.move_to_end(exit);
         ir.enter(exit);
         Ok(())
     }
@@ -413,7 +373,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
 
     /// A condition and-ed with those that were not applied yet.
     fn masked(&self, masked: Option<Int<'c>>, condition: Value) -> Emitted<Int<'c>> {
-        let condition = self.bool(condition);
+        let condition = self.int(condition);
         Ok(masked.map_or(Ok(condition), |masked| self.ir.b.build_and(masked, condition, "kept"))?)
     }
 
@@ -448,12 +408,12 @@ impl<'c, 'p> Emitter<'c, 'p> {
                 self.values.insert(*value, result);
                 Ok(())
             }
-            Statement::Call { result, valid, function, arguments, site } => {
-                self.call(*result, *valid, *function, arguments, *site)
-            }
+            Statement::Call(call) => self.call(call),
             Statement::If { condition, then, otherwise, results } => self.if_else(*condition, then, otherwise, results),
-            Statement::Trap { condition, kind, site } => self.trap(self.bool(*condition), *kind, *site, "trap"),
-            Statement::Filter { condition, counts_late, .. } => self.branch_filter(self.bool(*condition), *counts_late),
+            Statement::Trap { condition, kind, site } => {
+                self.stop_when(self.int(*condition), *kind as u32, *site, "trap")
+            }
+            Statement::Filter { condition, counts_late, .. } => self.branch_filter(self.int(*condition), *counts_late),
         }
     }
 
@@ -466,7 +426,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
     ) -> Emitted<()> {
         let name = |what: &str| format!("if.{condition}.{what}");
         let (yes, no, end) = (self.ir.block(&name("then")), self.ir.block(&name("else")), self.ir.block(&name("end")));
-        self.ir.branch(self.bool(condition), yes, no)?;
+        self.ir.branch(self.int(condition), yes, no)?;
         let mut incoming = Vec::with_capacity(2);
         for (block, statements) in [(yes, then), (no, otherwise)] {
             self.ir.enter(block);
@@ -483,17 +443,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         Ok(())
     }
 
-    /// Whether a row can be other than the program assumes.
-    fn assumes(&self) -> bool {
-        matches!(&self.program.terminal, Terminal::Update(update) if update.range.is_some())
-    }
-
-    /// Makes the row an error when the condition holds.
-    fn trap(&self, condition: Int<'c>, kind: ErrorKind, site: u32, name: &str) -> Emitted<()> {
-        self.stop_when(condition, kind as u32, site, name)
-    }
-
-    /// Ends the run at the row when the condition holds, for the reason given.
+    /// Ends the run at the row when the condition holds: `kind` is an [`millstream_abi::ErrorKind`], or [`DEOPTIMISED`].
     fn stop_when(&self, condition: Int<'c>, kind: u32, site: u32, name: &str) -> Emitted<()> {
         let ir = &self.ir;
         let failure = self.failure.as_ref().expect("a program that can stop keeps failures");
@@ -549,7 +499,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         {
             if let Some(slot) = slot {
                 let total = ir.load_word(slot, "total")?;
-                ir.store(ir.at(self.context, offset as u64, "total.place")?, total.into())?;
+                ir.store(ir.at(self.context, offset, "total.place")?, total.into())?;
             }
         }
         if let Some(failure) = &self.failure {
@@ -563,10 +513,10 @@ impl<'c, 'p> Emitter<'c, 'p> {
                 (failure.site, offset_of!(ExecContext, error_site)),
             ] {
                 let value = ir.load(ir.i32, slot, "detail")?;
-                ir.store(ir.at(self.context, offset as u64, "detail.place")?, value)?;
+                ir.store(ir.at(self.context, offset, "detail.place")?, value)?;
             }
             let mut how = ir.word(Status::ERROR);
-            if self.assumes() {
+            if assumes(self.program) {
                 let kind = ir.load(ir.i32, failure.kind, "kind")?.into_int_value();
                 let is_error =
                     ir.compare(IntPredicate::NE, kind, ir.constant(ir.i32, DEOPTIMISED.into()), "is_error")?;
@@ -590,7 +540,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
         self.value(value).into_int_value()
     }
 
-    fn bool(&self, value: Value) -> Int<'c> {
-        self.int(value)
+    fn float(&self, value: Value) -> FloatValue<'c> {
+        self.value(value).into_float_value()
     }
 }

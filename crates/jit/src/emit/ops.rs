@@ -4,87 +4,55 @@
 use super::Emitter;
 use super::ir::{Basic, Emitted, Int};
 use crate::runtime;
-use inkwell::values::FloatValue;
 use inkwell::{FloatPredicate, IntPredicate};
 use millstream_abi::Phys;
 use millstream_codegen::program::{Comparison, Op, Value};
 use millstream_codegen::semantics::POWERS_OF_TEN;
 
-fn int_predicate(comparison: Comparison) -> IntPredicate {
+/// Predicates of a comparison: of signed integers; of Bools, where FALSE < TRUE, which as one signed bit would be the other
+/// way round; of floats, where with NaN only `Ne` is TRUE.
+fn predicates(comparison: Comparison) -> (IntPredicate, IntPredicate, FloatPredicate) {
     match comparison {
-        Comparison::Eq => IntPredicate::EQ,
-        Comparison::Ne => IntPredicate::NE,
-        Comparison::Lt => IntPredicate::SLT,
-        Comparison::Le => IntPredicate::SLE,
-        Comparison::Gt => IntPredicate::SGT,
-        Comparison::Ge => IntPredicate::SGE,
-    }
-}
-
-/// FALSE < TRUE, which as one signed bit would be the other way round.
-fn bool_predicate(comparison: Comparison) -> IntPredicate {
-    match comparison {
-        Comparison::Eq => IntPredicate::EQ,
-        Comparison::Ne => IntPredicate::NE,
-        Comparison::Lt => IntPredicate::ULT,
-        Comparison::Le => IntPredicate::ULE,
-        Comparison::Gt => IntPredicate::UGT,
-        Comparison::Ge => IntPredicate::UGE,
-    }
-}
-
-/// With NaN only `Ne` is TRUE.
-fn float_predicate(comparison: Comparison) -> FloatPredicate {
-    match comparison {
-        Comparison::Eq => FloatPredicate::OEQ,
-        Comparison::Ne => FloatPredicate::UNE,
-        Comparison::Lt => FloatPredicate::OLT,
-        Comparison::Le => FloatPredicate::OLE,
-        Comparison::Gt => FloatPredicate::OGT,
-        Comparison::Ge => FloatPredicate::OGE,
+        Comparison::Eq => (IntPredicate::EQ, IntPredicate::EQ, FloatPredicate::OEQ),
+        Comparison::Ne => (IntPredicate::NE, IntPredicate::NE, FloatPredicate::UNE),
+        Comparison::Lt => (IntPredicate::SLT, IntPredicate::ULT, FloatPredicate::OLT),
+        Comparison::Le => (IntPredicate::SLE, IntPredicate::ULE, FloatPredicate::OLE),
+        Comparison::Gt => (IntPredicate::SGT, IntPredicate::UGT, FloatPredicate::OGT),
+        Comparison::Ge => (IntPredicate::SGE, IntPredicate::UGE, FloatPredicate::OGE),
     }
 }
 
 impl<'c> Emitter<'c, '_> {
     /// Emits one operation; `value` names the result and has its type.
     pub(super) fn op(&mut self, value: Value, op: &Op) -> Emitted<Basic<'c>> {
-        let name = &value.to_string();
+        let name = &match op {
+            Op::Load(input) | Op::LoadView(input) | Op::LoadBytes(input, _) => {
+                format!("{}.{value}", self.program.inputs[*input as usize].name)
+            }
+            _ => value.to_string(),
+        };
         let own = self.program.type_of(value);
         match *op {
             Op::Bool(b) => Ok(self.ir.i1.const_int(b as u64, false).into()),
             Op::Int(n) => Ok(self.ir.constant(self.ir.memory_type(own).into_int_type(), n).into()),
             Op::Float(bits) => self.float_constant(own, bits),
             Op::Str(number) => Ok(self.string_constant(number)?.into()),
-            Op::Load(input) => {
-                let name = &format!("{}.{value}", self.program.inputs[input as usize].name);
-                self.load_column(input, name)
-            }
+            Op::Load(input) => self.load_column(input, name),
             Op::IsValid(input) => Ok(self.is_valid(input, name)?.into()),
-            Op::LoadView(input) => {
-                let name = &format!("{}.{value}", self.program.inputs[input as usize].name);
-                Ok(self.load_view(input, name)?.into())
-            }
-            Op::LoadBytes(input, count) => {
-                let name = &format!("{}.{value}", self.program.inputs[input as usize].name);
-                Ok(self.load_bytes(input, count, name)?.into())
-            }
+            Op::LoadView(input) => Ok(self.load_view(input, name)?.into()),
+            Op::LoadBytes(input, count) => Ok(self.load_bytes(input, count, name)?.into()),
             Op::Watermark => Ok(self.watermark(name)?.into()),
-            Op::Add(a, b) | Op::Sub(a, b) | Op::Mul(a, b) | Op::Div(a, b) | Op::Rem(a, b) => {
-                if own.is_float() {
-                    self.float_arithmetic(op, a, b, name)
-                } else {
-                    self.int_arithmetic(op, a, b, name)
-                }
-            }
-            Op::Neg(a) if own.is_float() => {
-                Ok(self.ir.b.build_float_neg(self.value(a).into_float_value(), name)?.into())
-            }
+            Op::Add(a, b) | Op::Sub(a, b) | Op::Mul(a, b) | Op::Div(a, b) | Op::Rem(a, b) => match own.is_float() {
+                true => self.float_arithmetic(op, a, b, name),
+                false => self.int_arithmetic(op, a, b, name),
+            },
+            Op::Neg(a) if own.is_float() => Ok(self.ir.b.build_float_neg(self.float(a), name)?.into()),
             Op::Neg(a) => Ok(self.ir.b.build_int_neg(self.int(a), name)?.into()),
             Op::Compare(comparison, a, b) => Ok(self.comparison(comparison, a, b, name)?.into()),
-            Op::And(a, b) => Ok(self.ir.b.build_and(self.bool(a), self.bool(b), name)?.into()),
-            Op::Or(a, b) => Ok(self.ir.b.build_or(self.bool(a), self.bool(b), name)?.into()),
-            Op::Not(a) => Ok(self.ir.b.build_not(self.bool(a), name)?.into()),
-            Op::Select(condition, a, b) => self.ir.select(self.bool(condition), self.value(a), self.value(b), name),
+            Op::And(a, b) => Ok(self.ir.b.build_and(self.int(a), self.int(b), name)?.into()),
+            Op::Or(a, b) => Ok(self.ir.b.build_or(self.int(a), self.int(b), name)?.into()),
+            Op::Not(a) => Ok(self.ir.b.build_not(self.int(a), name)?.into()),
+            Op::Select(condition, a, b) => self.ir.select(self.int(condition), self.value(a), self.value(b), name),
             Op::Convert(a) => self.convert(a, own, name),
             Op::OutOfDecimal(a, digits) => Ok(self.out_of_decimal(self.int(a), digits, name)?.into()),
             Op::ScaleUp(a, digits) => {
@@ -116,7 +84,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     fn float_arithmetic(&self, op: &Op, a: Value, b: Value, name: &str) -> Emitted<Basic<'c>> {
-        let (x, y) = (self.value(a).into_float_value(), self.value(b).into_float_value());
+        let (x, y) = (self.float(a), self.float(b));
         let builder = &self.ir.b;
         Ok(match op {
             Op::Add(..) => builder.build_float_add(x, y, name)?.into(),
@@ -167,17 +135,17 @@ impl<'c> Emitter<'c, '_> {
 
     fn comparison(&mut self, comparison: Comparison, a: Value, b: Value, name: &str) -> Emitted<Int<'c>> {
         let phys = self.program.type_of(a);
+        let (of_ints, of_bools, of_floats) = predicates(comparison);
         let ir = &self.ir;
         match phys {
             Phys::F32 | Phys::F64 => {
-                let (x, y): (FloatValue, FloatValue) =
-                    (self.value(a).into_float_value(), self.value(b).into_float_value());
-                Ok(ir.b.build_float_compare(float_predicate(comparison), x, y, name)?)
+                let (x, y) = (self.float(a), self.float(b));
+                Ok(ir.b.build_float_compare(of_floats, x, y, name)?)
             }
-            Phys::Bool => ir.compare(bool_predicate(comparison), self.int(a), self.int(b), name),
+            Phys::Bool => ir.compare(of_bools, self.int(a), self.int(b), name),
             Phys::I128 if matches!(comparison, Comparison::Eq | Comparison::Ne) => {
                 let different = self.difference(a, b)?;
-                ir.compare(int_predicate(comparison), different, ir.word(0), name)
+                ir.compare(of_ints, different, ir.word(0), name)
             }
             Phys::Str => {
                 let is_inline = self.is_inline_constant(a) || self.is_inline_constant(b);
@@ -190,7 +158,7 @@ impl<'c> Emitter<'c, '_> {
             _ => match self.divisibility(comparison, a, b)? {
                 Some(is_divisible) if comparison == Comparison::Eq => Ok(is_divisible),
                 Some(is_divisible) => Ok(ir.b.build_not(is_divisible, name)?),
-                None => ir.compare(int_predicate(comparison), self.int(a), self.int(b), name),
+                None => ir.compare(of_ints, self.int(a), self.int(b), name),
             },
         }
     }
@@ -269,26 +237,22 @@ impl<'c> Emitter<'c, '_> {
         let ty = self.ir.register_type(to);
         let value = self.value(a);
         let b = &self.ir.b;
+        if from.is_float() {
+            let x = value.into_float_value();
+            return Ok(match to {
+                Phys::F32 | Phys::F64 => b.build_float_cast(x, ty.into_float_type(), name)?.into(),
+                Phys::I128 => self.double_to_wide(x, name)?.into(),
+                _ => self.ir.intrinsic("llvm.fptosi.sat", &[ty, value.get_type()], &[value.into()], name)?,
+            });
+        }
+        let x = value.into_int_value();
         Ok(match (from, to.is_float()) {
-            (Phys::Bool, true) => {
-                b.build_unsigned_int_to_float(value.into_int_value(), ty.into_float_type(), name)?.into()
-            }
-            (Phys::Bool, false) => b.build_int_z_extend(value.into_int_value(), ty.into_int_type(), name)?.into(),
-            (Phys::F32 | Phys::F64, true) => {
-                b.build_float_cast(value.into_float_value(), ty.into_float_type(), name)?.into()
-            }
-            (Phys::F32 | Phys::F64, false) if to == Phys::I128 => {
-                self.double_to_wide(value.into_float_value(), name)?.into()
-            }
-            (Phys::F32 | Phys::F64, false) => {
-                self.ir.intrinsic("llvm.fptosi.sat", &[ty, value.get_type()], &[value.into()], name)?
-            }
-            (Phys::I128, true) => self.wide_to_float(value.into_int_value(), to, name)?,
-            (_, true) => b.build_signed_int_to_float(value.into_int_value(), ty.into_float_type(), name)?.into(),
-            (_, false) if from.size() > to.size() => {
-                b.build_int_truncate(value.into_int_value(), ty.into_int_type(), name)?.into()
-            }
-            (_, false) => b.build_int_s_extend(value.into_int_value(), ty.into_int_type(), name)?.into(),
+            (Phys::Bool, true) => b.build_unsigned_int_to_float(x, ty.into_float_type(), name)?.into(),
+            (Phys::Bool, false) => b.build_int_z_extend(x, ty.into_int_type(), name)?.into(),
+            (Phys::I128, true) => self.wide_to_float(x, to, name)?,
+            (_, true) => b.build_signed_int_to_float(x, ty.into_float_type(), name)?.into(),
+            (_, false) if from.size() > to.size() => b.build_int_truncate(x, ty.into_int_type(), name)?.into(),
+            (_, false) => b.build_int_s_extend(x, ty.into_int_type(), name)?.into(),
         })
     }
 

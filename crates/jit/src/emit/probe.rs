@@ -13,10 +13,16 @@ use std::mem::offset_of;
 const MULTIPLIER: u64 = 0xBF58_476D_1CE4_E5B9;
 
 /// A key whose entry is searched.
-pub(super) struct Key<'c> {
+struct Key<'a, 'c> {
+    table: &'a TableState<'c>,
+    update: &'a Update,
     columns: Vec<KeyColumn<'c>>,
     /// Bit *i*: key *i* is NULL.
     null_mask: Int<'c>,
+    /// Where control goes when there is no entry.
+    insert: Block<'c>,
+    /// Where it goes when there is one.
+    found: Block<'c>,
 }
 
 /// One column of a key.
@@ -37,14 +43,14 @@ type Hit<'c> = (Basic<'c>, Block<'c>);
 
 impl<'c> Emitter<'c, '_> {
     /// Evaluates the key of the row.
-    pub(super) fn table_key(&self, update: &Update) -> Emitted<Key<'c>> {
+    fn key<'a>(&self, table: &'a TableState<'c>, update: &'a Update) -> Emitted<Key<'a, 'c>> {
         let ir = &self.ir;
         let mut null_mask = ir.word(0);
         let mut columns = Vec::with_capacity(update.keys.len());
         for (number, &(value, valid)) in update.keys.iter().enumerate() {
             let phys = self.program.type_of(value);
             let mut value = self.value(value);
-            let valid = valid.map(|v| self.bool(v));
+            let valid = valid.map(|v| self.int(v));
             if let Some(valid) = valid {
                 value = ir.select(valid, value, value.get_type().const_zero(), "key.or_zero")?;
                 let bit = ir.select(valid, ir.word(0).into(), ir.word(1 << number).into(), "null.bit")?;
@@ -52,11 +58,12 @@ impl<'c> Emitter<'c, '_> {
             }
             columns.push(KeyColumn { value, stored: self.to_memory(value, phys)?, phys, valid });
         }
-        Ok(Key { columns, null_mask })
+        let (insert, found) = (ir.block("update.insert"), ir.block("update.found"));
+        Ok(Key { table, update, columns, null_mask, insert, found })
     }
 
     /// The hash of a key.
-    fn hash(&self, key: &Key<'c>) -> Emitted<Int<'c>> {
+    fn hash(&self, key: &Key<'_, 'c>) -> Emitted<Int<'c>> {
         let ir = &self.ir;
         if key.columns.is_empty() {
             return Ok(ir.word(hash_finish(HASH_SEED)));
@@ -139,41 +146,31 @@ impl<'c> Emitter<'c, '_> {
         Ok(ir.select(is_reserved, other.into(), mixed.into(), "hash")?.into_int_value())
     }
 
-    /// Finds the entry of a key, or has it inserted.
-    pub(super) fn probe(&self, table: &TableState<'c>, update: &Update, key: &Key<'c>) -> Emitted<Ptr<'c>> {
-        let (ir, layout) = (&self.ir, &update.layout);
-        let (insert, found) = (ir.block("update.insert"), ir.block("update.found"));
-        let (mut hits, mut misses): (Vec<Hit<'c>>, Vec<Miss<'c>>) = Default::default();
-        if layout.dense_key().is_some() {
-            let (hit, miss) = self.look_up_dense(table, update, key, insert, found)?;
-            hits.push(hit);
-            misses.push(miss);
+    /// Finds the entry of the row's key, or has it inserted.
+    pub(super) fn probe(&self, table: &TableState<'c>, update: &Update) -> Emitted<Ptr<'c>> {
+        let ir = &self.ir;
+        let key = self.key(table, update)?;
+        let mut ends = Vec::with_capacity(2);
+        if update.layout.dense_key().is_some() {
+            ends.push(self.look_up_dense(&key)?);
         }
-        let (hit, miss) = self.search(table, update, key, insert, found)?;
-        hits.push(hit);
-        misses.push(miss);
+        ends.push(self.search(&key)?);
+        let (mut hits, misses): (Vec<Hit<'c>>, Vec<Miss<'c>>) = ends.into_iter().unzip();
 
-        ir.enter(insert);
+        ir.enter(key.insert);
         let hashes: Vec<Hit<'c>> = misses.iter().map(|&(hash, block)| (hash.into(), block)).collect();
         let hash = ir.merge(&hashes, "hash.missing")?.into_int_value();
-        let inserted = self.insert(table, layout, key, hash)?;
+        let inserted = self.insert(&key, hash)?;
         hits.push((inserted.into(), ir.current()));
-        ir.jump(found)?;
-        ir.enter(found);
+        ir.jump(key.found)?;
+        ir.enter(key.found);
         Ok(ir.merge(&hits, "entry.found")?.into_pointer_value())
     }
 
     /// Looks into the dense region: goes to `found` when it has the key, to `insert` when it covers the key but does not
     /// have it, and on behind when it does not cover the key.
-    fn look_up_dense(
-        &self,
-        table: &TableState<'c>,
-        update: &Update,
-        key: &Key<'c>,
-        insert: Block<'c>,
-        found: Block<'c>,
-    ) -> Emitted<(Hit<'c>, Miss<'c>)> {
-        let (ir, layout) = (&self.ir, &update.layout);
+    fn look_up_dense(&self, key: &Key<'_, 'c>) -> Emitted<(Hit<'c>, Miss<'c>)> {
+        let (ir, table, layout) = (&self.ir, key.table, &key.update.layout);
         let (look, missing, other) =
             (ir.block("update.dense"), ir.block("update.dense_missing"), ir.block("update.not_dense"));
         let column = &key.columns[0];
@@ -192,54 +189,42 @@ impl<'c> Emitter<'c, '_> {
 
         ir.enter(look);
         let entry = self.entry(table.header_pointer(ir, offset_of!(TableHeader, dense), "dense")?, index, layout)?;
-        let word = self.hash_word(entry, update.access)?;
+        let word = self.hash_word(entry, key.update.access)?;
         let is_missing = ir.compare(IntPredicate::ULE, word, ir.word(HASH_BUSY), "is_missing")?;
-        ir.branch_rarely(is_missing, missing, found)?;
+        ir.branch_rarely(is_missing, missing, key.found)?;
 
         ir.enter(missing);
         let hash = self.hash(key)?;
         let miss = (hash, ir.current());
-        ir.jump(insert)?;
+        ir.jump(key.insert)?;
         ir.enter(other);
         Ok(((entry.into(), look), miss))
     }
 
     /// Searches the hash part: goes to `found` or to `insert`.
-    fn search(
-        &self,
-        table: &TableState<'c>,
-        update: &Update,
-        key: &Key<'c>,
-        insert: Block<'c>,
-        found: Block<'c>,
-    ) -> Emitted<(Hit<'c>, Miss<'c>)> {
-        let (ir, layout) = (&self.ir, &update.layout);
+    fn search(&self, key: &Key<'_, 'c>) -> Emitted<(Hit<'c>, Miss<'c>)> {
+        let (ir, table, layout) = (&self.ir, key.table, &key.update.layout);
         let (look, same) = (ir.block("update.look"), ir.block("update.same_hash"));
         let (other, step) = (ir.block("update.other_hash"), ir.block("update.step"));
         let key_hash = self.hash(key)?;
         let mask = table.header_word(ir, offset_of!(TableHeader, mask), "mask")?;
         let entries = table.header_pointer(ir, offset_of!(TableHeader, entries), "entries")?;
         let first = ir.b.build_and(key_hash, mask, "place.first")?;
-        let before = ir.current();
-        ir.jump(look)?;
 
-        ir.enter(look);
-        let place = ir.b.build_phi(ir.i64, "place")?;
-        place.add_incoming(&[(&first, before)]);
-        let index = place.as_basic_value().into_int_value();
+        let (place, index) = ir.begin_loop(look, first, "place")?;
         let entry = self.entry(entries, index, layout)?;
-        let hash = self.hash_word(entry, update.access)?;
+        let hash = self.hash_word(entry, key.update.access)?;
         let is_same = ir.compare(IntPredicate::EQ, hash, key_hash, "hash.is_same")?;
         ir.branch(is_same, same, other)?;
 
         ir.enter(same);
-        let is_key = self.has_key(layout, entry, key)?;
+        let is_key = self.has_key(entry, key)?;
         let compared = ir.current();
-        ir.branch(is_key, found, step)?;
+        ir.branch(is_key, key.found, step)?;
 
         ir.enter(other);
         let is_empty = ir.compare(IntPredicate::EQ, hash, ir.word(HASH_EMPTY), "is_empty")?;
-        ir.branch_rarely(is_empty, insert, step)?;
+        ir.branch_rarely(is_empty, key.insert, step)?;
 
         ir.enter(step);
         let next = ir.b.build_int_add(index, ir.word(1), "place.next")?;
@@ -265,17 +250,17 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Whether an entry with the right hash has the key.
-    fn has_key(&self, layout: &EntryLayout, entry: Ptr<'c>, key: &Key<'c>) -> Emitted<Int<'c>> {
-        let ir = &self.ir;
+    fn has_key(&self, entry: Ptr<'c>, key: &Key<'_, 'c>) -> Emitted<Int<'c>> {
+        let (ir, layout) = (&self.ir, &key.update.layout);
         let mut all = ir.i1.const_int(1, false);
         if let Some(offset) = layout.null_mask {
-            let null_mask = ir.load_word(ir.at(entry, offset as u64, "entry.nulls")?, "entry.nulls")?;
+            let null_mask = ir.load_word(ir.at(entry, offset, "entry.nulls")?, "entry.nulls")?;
             all = ir.compare(IntPredicate::EQ, null_mask, key.null_mask, "nulls.are_same")?;
         }
         for (number, (column, slot)) in key.columns.iter().zip(&layout.keys).enumerate() {
             let (value, phys) = (column.stored, column.phys);
             let name = format!("key{number}.is_same");
-            let place = ir.at(entry, slot.offset as u64, "entry.key")?;
+            let place = ir.at(entry, slot.offset, "entry.key")?;
             let same = match value {
                 Basic::FloatValue(float) => {
                     // By bits: lowering has left one zero and one NaN.
@@ -299,11 +284,11 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Has the table insert the key.
-    fn insert(&self, table: &TableState<'c>, layout: &EntryLayout, key: &Key<'c>, hash: Int<'c>) -> Emitted<Ptr<'c>> {
-        let ir = &self.ir;
+    fn insert(&self, key: &Key<'_, 'c>, hash: Int<'c>) -> Emitted<Ptr<'c>> {
+        let (ir, table, layout) = (&self.ir, key.table, &key.update.layout);
         for (number, column) in key.columns.iter().enumerate() {
             // The whole slot is defined, whatever the size of the key.
-            let place = ir.at(table.keys, number as u64 * 16, "insert.key")?;
+            let place = ir.at(table.keys, number * 16, "insert.key")?;
             ir.store(place, ir.i128.const_zero().into())?;
             ir.store(place, column.stored)?;
         }

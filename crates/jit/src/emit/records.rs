@@ -18,11 +18,11 @@ impl<'c> Emitter<'c, '_> {
         let is_field = |layout: &Layout| matches!(layout, Layout::Record(_));
         let first = self.program.inputs.iter().position(|input| is_field(&input.layout));
         let first = first.expect("a field of a record is an input in one");
-        let records = self.column(first as u32)?.values();
+        let records = self.column(first as u32)?.values;
         let ir = &self.ir;
         let start = ir.b.build_int_mul(self.row, ir.word(place.length as u64), "record.start")?;
         let record = ir.element(ir.i8, records, start, "record")?;
-        ir.at(record, place.offset as u64, "field")
+        ir.at(record, place.offset, "field")
     }
 
     /// Loads from a field, whatever its alignment.

@@ -7,7 +7,6 @@
 use super::Emitter;
 use super::ir::{Emitted, Int, Ir, Ptr};
 use inkwell::IntPredicate;
-use inkwell::values::BasicValue;
 
 /// Rows whose numbers are packed at once.
 const LANES: u32 = 16;
@@ -135,19 +134,14 @@ impl<'c> Emitter<'c, '_> {
         let ir = &self.ir;
         let (head, rows, exit) =
             (ir.block(&format!("{name}.more")), ir.block(&format!("{name}.row")), ir.block(&format!("{name}.end")));
-        let before = ir.current();
-        ir.jump(head)?;
-        ir.enter(head);
-        let counter = ir.b.build_phi(ir.i64, &format!("{name}.index"))?;
-        counter.add_incoming(&[(&ir.word(0), before)]);
-        let index = counter.as_basic_value().into_int_value();
+        let (counter, index) = ir.begin_loop(head, ir.word(0), &format!("{name}.index"))?;
         let more = ir.compare(IntPredicate::ULT, index, end, &format!("{name}.has_more"))?;
         ir.branch(more, rows, exit)?;
         ir.enter(rows);
         body(self, index)?;
         let ir = &self.ir;
         let next = ir.b.build_int_nuw_add(index, ir.word(step), &format!("{name}.index.next"))?;
-        counter.add_incoming(&[(&next.as_basic_value_enum(), ir.current())]);
+        counter.add_incoming(&[(&next, ir.current())]);
         ir.jump_back(head)?;
         ir.enter(exit);
         Ok(())

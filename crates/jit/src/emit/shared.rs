@@ -2,7 +2,7 @@
 //! `millstream_codegen::program::Component`. Accumulators are aligned to their size, as their entries are.
 
 use super::Emitter;
-use super::components::IsMinimum;
+use super::components::better;
 use super::ir::{Basic, Emitted, Int, Ptr};
 use inkwell::types::IntType;
 use inkwell::values::FloatValue;
@@ -30,19 +30,17 @@ impl<'c> Emitter<'c, '_> {
         let end = ir.block("update.shared.end");
         if let Some(guard) = component.guard {
             let update = ir.block("update.shared");
-            ir.branch(self.bool(guard), update, end)?;
+            ir.branch(self.int(guard), update, end)?;
             ir.enter(update);
         }
-        let place = ir.at(entry, offset as u64, "accumulator")?;
+        let (place, better) = (ir.at(entry, offset, "accumulator")?, better(accumulator));
         match (accumulator, component.argument) {
             (Count, _) => self.atomic_add(place, ir.word(1)).map(drop)?,
             (SumI64, Some(x)) => self.atomic_add(place, self.int(x)).map(drop)?,
             (SumI128, Some(x)) => self.atomic_add_wide(place, self.int(x))?,
-            (SumF64, Some(x)) => self.atomic_two_sum(place, self.value(x).into_float_value())?,
-            (MinI64 | MinI128, Some(x)) => self.atomic_extreme(place, self.int(x), true)?,
-            (MaxI64 | MaxI128, Some(x)) => self.atomic_extreme(place, self.int(x), false)?,
-            (MinF64, Some(x)) => self.atomic_float_extreme(place, self.value(x), true)?,
-            (MaxF64, Some(x)) => self.atomic_float_extreme(place, self.value(x), false)?,
+            (SumF64, Some(x)) => self.atomic_two_sum(place, self.float(x))?,
+            (MinI64 | MaxI64 | MinI128 | MaxI128, Some(x)) => self.atomic_extreme(place, self.int(x), better)?,
+            (MinF64 | MaxF64, Some(x)) => self.atomic_float_extreme(place, self.value(x), better)?,
             (MinStr | MaxStr | Group | Object(..), _) | (_, None) => {
                 unreachable!("the verifier has checked that the layout allows sharing")
             }
@@ -87,17 +85,17 @@ impl<'c> Emitter<'c, '_> {
         Ok(ir.b.build_bit_cast(old, ir.f64, "sum.before")?.into_float_value())
     }
 
-    fn atomic_extreme(&self, place: Ptr<'c>, x: Int<'c>, is_minimum: IsMinimum) -> Emitted<()> {
-        let better = |old| self.ir.compare(Self::better(is_minimum), x, old, "is_better");
-        self.exchange(x.get_type(), place, |old| Ok((Some(better(old)?), x))).map(drop)
+    fn atomic_extreme(&self, place: Ptr<'c>, x: Int<'c>, better: IntPredicate) -> Emitted<()> {
+        let is_better = |old| self.ir.compare(better, x, old, "is_better");
+        self.exchange(x.get_type(), place, |old| Ok((Some(is_better(old)?), x))).map(drop)
     }
 
-    fn atomic_float_extreme(&self, place: Ptr<'c>, x: Basic<'c>, is_minimum: IsMinimum) -> Emitted<()> {
+    fn atomic_float_extreme(&self, place: Ptr<'c>, x: Basic<'c>, better: IntPredicate) -> Emitted<()> {
         let ir = &self.ir;
         let bits = ir.b.build_bit_cast(x, ir.i64, "extreme.bits")?.into_int_value();
         let order = self.float_order(bits)?;
-        let better = |old| ir.compare(Self::better(is_minimum), order, self.float_order(old)?, "is_better");
-        self.exchange(ir.i64, place, |old| Ok((Some(better(old)?), bits))).map(drop)
+        let is_better = |old| ir.compare(better, order, self.float_order(old)?, "is_better");
+        self.exchange(ir.i64, place, |old| Ok((Some(is_better(old)?), bits))).map(drop)
     }
 
     /// Loads a value and replaces it, as `replacement` says of the one that was there, until no other task has been faster

@@ -21,14 +21,12 @@ impl<'c> Emitter<'c, '_> {
             ir.store_output(2 * number + 1, place, value)?;
             if let Some(valid) = column.valid {
                 let valids = self.output(number, offset_of!(OutputColumn, valid), &format!("{}.valid", column.name))?;
-                let byte = ir.b.build_int_z_extend(self.bool(valid), ir.i8, "valid.byte")?;
+                let byte = ir.b.build_int_z_extend(self.int(valid), ir.i8, "valid.byte")?;
                 ir.store_output(2 * number + 2, ir.element(ir.i8, valids, out, "valid.place")?, byte.into())?;
             }
         }
-        let selection = ir.hoist(|ir| {
-            let place = ir.at(self.context, offset_of!(ExecContext, out_selection) as u64, "out_selection")?;
-            ir.load_ptr(place, "out_selection")
-        })?;
+        let offset = offset_of!(ExecContext, out_selection);
+        let selection = ir.hoist(|ir| ir.load_field(self.context, offset, "out_selection"))?;
         let row = ir.b.build_int_truncate(self.row, ir.i32, "row.number")?;
         ir.store_output(0, ir.element(BasicTypeEnum::from(ir.i32), selection, out, "selection.out")?, row.into())?;
         ir.increase(out_rows, ir.word(1))
@@ -38,9 +36,8 @@ impl<'c> Emitter<'c, '_> {
     fn output(&self, number: usize, field: usize, name: &str) -> Emitted<Ptr<'c>> {
         let offset = number * size_of::<OutputColumn>() + field;
         self.ir.hoist(|ir| {
-            let outputs = ir.at(self.context, offset_of!(ExecContext, outputs) as u64, "outputs")?;
-            let outputs = ir.load_ptr(outputs, "outputs")?;
-            ir.load_ptr(ir.at(outputs, offset as u64, name)?, name)
+            let outputs = ir.load_field(self.context, offset_of!(ExecContext, outputs), "outputs")?;
+            ir.load_field(outputs, offset, name)
         })
     }
 }

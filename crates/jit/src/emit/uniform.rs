@@ -78,7 +78,7 @@ impl<'c, 'p> Emitter<'c, 'p> {
             self.row = base;
             let statement = &self.program.body[index];
             let condition = match statement {
-                Statement::Filter { condition, .. } => Some(self.bool(*condition)),
+                Statement::Filter { condition, .. } => Some(self.int(*condition)),
                 _ => {
                     self.statement(statement)?;
                     None
@@ -101,11 +101,11 @@ impl<'c, 'p> Emitter<'c, 'p> {
                     uniform.fixes_watermark.then_some(is_same)
                 }
                 Statement::If { condition, .. } if uniform.watermark_branches.contains(&index) => {
-                    let is_unused = self.ir.b.build_not(self.bool(*condition), "watermark.is_unused")?;
+                    let is_unused = self.ir.b.build_not(self.int(*condition), "watermark.is_unused")?;
                     Some(self.ir.b.build_or(is_unused, is_same_watermark, "watermark.is_fixed")?)
                 }
                 Statement::Let(value, op) if uniform.compares_watermark(op) => {
-                    let first = self.bool(*value);
+                    let first = self.int(*value);
                     let before = self.values.clone();
                     self.values.extend(&last_watermarks);
                     let last = self.op(*value, op)?.into_int_value();

@@ -80,9 +80,9 @@ struct Recent<'c> {
 
 impl<'c> TableState<'c> {
     pub(super) fn new(ir: &Ir<'c>, context: Ptr<'c>, update: &Update) -> Emitted<TableState<'c>> {
-        let field = |offset: usize, name: &str| ir.hoist(|ir| ir.load_ptr(ir.at(context, offset as u64, name)?, name));
+        let field = |offset: usize, name: &str| ir.hoist(|ir| ir.load_field(context, offset, name));
         let slice_start = ir.hoist(|ir| {
-            let place = ir.at(context, offset_of!(ExecContext, slice_start) as u64, "slice_start")?;
+            let place = ir.at(context, offset_of!(ExecContext, slice_start), "slice_start")?;
             ir.load_word(place, "slice_start")
         })?;
         let arrays = Arrays::of(update);
@@ -121,7 +121,7 @@ impl<'c> TableState<'c> {
         let Some(header) = self.header.as_ref().filter(|h| h.is_used.get()) else { return Ok(()) };
         let table = ir.load_ptr(self.table, "table")?;
         for &(offset, slot, ty) in &header.words {
-            ir.store(slot, ir.load(ty, ir.at(table, offset as u64, "header.word")?, "header.word")?)?;
+            ir.store(slot, ir.load(ty, ir.at(table, offset, "header.word")?, "header.word")?)?;
         }
         Ok(())
     }
@@ -129,7 +129,7 @@ impl<'c> TableState<'c> {
     /// At the end of a run.
     pub(super) fn close(&self, ir: &Ir<'c>) -> Emitted<()> {
         if self.arrays.is_some() {
-            let place = ir.at(self.context, offset_of!(ExecContext, table) as u64, "table.place")?;
+            let place = ir.at(self.context, offset_of!(ExecContext, table), "table.place")?;
             ir.store(place, ir.ptr.const_null().into())?;
         }
         match &self.single {
@@ -153,7 +153,7 @@ impl<'c> TableState<'c> {
         let copied = self.header.as_ref().filter(|h| h.is_used.get());
         match copied.and_then(|h| h.words.iter().find(|word| word.0 == offset)) {
             Some(&(_, slot, _)) => Ok(slot),
-            None => ir.at(ir.load_ptr(self.table, "table")?, offset as u64, name),
+            None => ir.at(ir.load_ptr(self.table, "table")?, offset, name),
         }
     }
 
@@ -170,7 +170,7 @@ impl<'c> TableState<'c> {
                 let other = ir.load_word(before.slice, "slice.before")?;
                 let is_before = ir.compare(IntPredicate::EQ, slice, other, "is_before")?;
                 let other = ir.load_ptr(before.table, "table.before")?;
-                table = ir.select_blindly(is_last, table.into(), other.into(), "table.selected")?.into_pointer_value();
+                table = ir.select_blindly(is_last, table, other, "table.selected")?;
                 is_known = ir.b.build_or(is_last, is_before, "is_known")?;
             }
             is_unknown = ir.b.build_not(is_known, "is_unknown")?;
@@ -189,9 +189,9 @@ impl<'c> TableState<'c> {
         ir.store(before.slice, ir.load_word(last.slice, "slice.last")?.into())?;
         ir.store(before.table, ir.load_ptr(last.table, "table.last")?.into())?;
         self.call_find_slice(ir)?;
-        let place = ir.at(self.context, offset_of!(ExecContext, slice_start) as u64, "slice.place")?;
+        let place = ir.at(self.context, offset_of!(ExecContext, slice_start), "slice.place")?;
         ir.store(last.slice, ir.load_word(place, "slice.new")?.into())?;
-        let place = ir.at(self.context, offset_of!(ExecContext, table) as u64, "table.place")?;
+        let place = ir.at(self.context, offset_of!(ExecContext, table), "table.place")?;
         let table = ir.load_ptr(place, "table.new")?;
         ir.store(last.table, table.into())?;
         ir.store(self.table, table.into())?;
@@ -205,9 +205,7 @@ impl<'c> TableState<'c> {
         if let Some(arrays) = &self.arrays {
             return arrays.find(ir, self.find_array, self.context, start);
         }
-        let ty = ir.context.void_type().fn_type(&[ir.ptr.into(), ir.i64.into()], false);
-        ir.b.build_indirect_call(ty, self.find_slice, &[self.context.into(), start.into()], "")?;
-        Ok(())
+        ir.call_back(self.find_slice, &[self.context.into(), start.into()])
     }
 
     /// Before a callback that works on a table: makes that of the row the context's.
@@ -216,7 +214,7 @@ impl<'c> TableState<'c> {
             return Ok(());
         }
         let (tell, told) = (ir.block("host.tell"), ir.block("host.told"));
-        let place = ir.at(self.context, offset_of!(ExecContext, slice_start) as u64, "slice.place")?;
+        let place = ir.at(self.context, offset_of!(ExecContext, slice_start), "slice.place")?;
         let known = ir.load_word(place, "slice.host")?;
         let slice = ir.load_word(self.slice, "slice.current")?;
         ir.branch_rarely(ir.compare(IntPredicate::NE, known, slice, "host.is_elsewhere")?, tell, told)?;
@@ -282,7 +280,7 @@ impl<'c> SingleEntry<'c> {
         ir.enter(write);
         for local in &self.locals {
             let value = ir.load(local.ty, local.slot, "accumulated")?;
-            ir.store(ir.at(entry, local.offset as u64, "accumulator")?, value)?;
+            ir.store(ir.at(entry, local.offset, "accumulator")?, value)?;
         }
         ir.jump(written)?;
         ir.enter(written);
@@ -293,7 +291,7 @@ impl<'c> SingleEntry<'c> {
     fn take(&self, ir: &Ir<'c>, entry: Ptr<'c>) -> Emitted<()> {
         ir.store(self.entry, entry.into())?;
         for local in &self.locals {
-            let value = ir.load(local.ty, ir.at(entry, local.offset as u64, "accumulator")?, "accumulated")?;
+            let value = ir.load(local.ty, ir.at(entry, local.offset, "accumulator")?, "accumulated")?;
             ir.store(local.slot, value)?;
         }
         Ok(())
@@ -335,17 +333,13 @@ impl<'c> Emitter<'c, '_> {
         }
         let entry = match (number, &table.single) {
             (Some((arrays, number)), _) => self.array_entry(table, arrays, number)?,
-            (None, None) => {
-                let key = self.table_key(update)?;
-                self.probe(table, update, &key)?
-            }
+            (None, None) => self.probe(table, update)?,
             (None, Some(single)) => {
                 let (find, found) = (ir.block("update.entry"), ir.block("update.entry_ready"));
                 let known = ir.load_ptr(single.entry, "entry")?;
                 ir.branch_rarely(ir.b.build_is_null(known, "entry.missing")?, find, found)?;
                 ir.enter(find);
-                let key = self.table_key(update)?;
-                let entry = self.probe(table, update, &key)?;
+                let entry = self.probe(table, update)?;
                 single.take(ir, entry)?;
                 ir.jump(found)?;
                 ir.enter(found);
@@ -356,7 +350,7 @@ impl<'c> Emitter<'c, '_> {
         for (number, (&(accumulator, offset), component)) in accumulators.enumerate() {
             match (accumulator, component.argument) {
                 (Accumulator::Object(_, phys), Some(argument)) => {
-                    let field = ir.at(entry, offset as u64, "accumulator")?;
+                    let field = ir.at(entry, offset, "accumulator")?;
                     self.update_object(table, field, number, (argument, phys), component)?;
                 }
                 _ if update.access == Access::Shared => self.update_shared(entry, accumulator, offset, component)?,

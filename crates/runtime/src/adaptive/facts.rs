@@ -78,12 +78,10 @@ fn filters(program: &Program, work: &OperationCosts<'_>) -> Vec<FilterFacts> {
 
 fn nullable(program: &Program) -> BTreeMap<u32, usize> {
     let mut uses = BTreeMap::new();
-    for statement in &program.body {
-        statement.each_op(&mut |op| {
-            if let Op::IsValid(input) = op {
-                *uses.entry(*input).or_default() += 1;
-            }
-        });
+    for (_, op) in program.ops() {
+        if let Op::IsValid(input) = op {
+            *uses.entry(*input).or_default() += 1;
+        }
     }
     uses.retain(|&input, _| can_be_null(program, input));
     uses
@@ -97,11 +95,7 @@ struct OperationCosts<'a> {
 
 impl<'a> OperationCosts<'a> {
     fn new(program: &'a Program) -> OperationCosts<'a> {
-        let operation = |statement: &'a Statement| match statement {
-            Statement::Let(value, op) => Some((*value, op)),
-            _ => None,
-        };
-        OperationCosts { program, operations: program.body.iter().filter_map(operation).collect() }
+        OperationCosts { program, operations: program.body.iter().filter_map(Statement::op).collect() }
     }
 
     /// Nanoseconds of a value for a row, and whether strings are among what it is computed from; `None` if more than

@@ -54,7 +54,7 @@ fn staged(plan: &QueryPlan, index: usize) -> StagedCode {
             }
         }
     }
-    let stages = lower_pipeline(plan, index).unwrap();
+    let stages = lower_pipeline(plan, index).unwrap().0;
     let program = stages.last().unwrap().program.shared();
     let shared = program.map(|program| code(Lowered { program, ..stages.last().unwrap().clone() }));
     let halves = partition(stages.last().unwrap()).unwrap();
@@ -67,7 +67,9 @@ fn schema_of(columns: &[Expr]) -> Schema {
 }
 
 fn lookup_code(plan: &QueryPlan, flat_map: &FlatMap, schema: &Schema) -> FlatMapCode {
-    let FlatMap::Lookup(Lookup { table, keys, residual, .. }) = flat_map else { return FlatMapCode::default() };
+    let FlatMap::Lookup(Lookup { table, keys, residual, .. }) = flat_map else {
+        return FlatMapCode { probe: None, residual: None };
+    };
     let lookup = &plan.lookups[*table];
     let positions: Vec<usize> = (0..keys.len()).collect();
     let probe = lower_keys("probe", &schema_of(keys), &positions, &key_fields(lookup)).unwrap();

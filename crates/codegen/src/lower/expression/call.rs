@@ -1,6 +1,6 @@
 //! Calls of runtime functions: made only for rows in which every argument is there.
 
-use super::super::{Lowering, Note, Scalar};
+use super::super::{Computed, Lowering, Note, Scalar};
 use crate::program::Value;
 use millstream_abi::RuntimeFn;
 use millstream_plan::expr::Expr;
@@ -8,26 +8,14 @@ use millstream_types::Diagnostic;
 
 impl Lowering<'_> {
     /// A call in the query.
-    pub(super) fn function(
-        &mut self,
-        expr: &Expr,
-        function: RuntimeFn,
-        arguments: &[Expr],
-        depth: usize,
-    ) -> Result<Scalar, Diagnostic> {
-        let arguments = arguments.iter().map(|a| self.expression(a, depth)).collect::<Result<Vec<_>, _>>()?;
-        let site = self.site(expr, depth);
+    pub(super) fn function(&mut self, expr: &Expr, function: RuntimeFn, arguments: &[Expr]) -> Computed {
+        let arguments = arguments.iter().map(|a| self.expression(a)).collect::<Result<Vec<_>, _>>()?;
+        let site = self.site(expr);
         self.call(function, &arguments, site, expr.nullable)
     }
 
     /// Calls a function: NULL when an argument is, or when `nullable` and the function says so.
-    pub(super) fn call(
-        &mut self,
-        function: RuntimeFn,
-        arguments: &[Scalar],
-        site: u32,
-        nullable: bool,
-    ) -> Result<Scalar, Diagnostic> {
+    pub(super) fn call(&mut self, function: RuntimeFn, arguments: &[Scalar], site: u32, nullable: bool) -> Computed {
         let types: Vec<_> = arguments.iter().map(|a| self.builder.type_of(a.value)).collect();
         if types != function.arguments() {
             let message = format!("function {} was given {types:?} for {:?}", function.name(), function.arguments());

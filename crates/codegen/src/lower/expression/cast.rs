@@ -2,76 +2,80 @@
 //!
 //! A cast that the table describes as two steps is lowered as two: [`Lowering::convert_type`] calls itself.
 
-use super::super::{Lowering, Scalar, unsupported};
+use super::super::{Computed, Lowering, Scalar, unsupported};
+use super::decimal::{Operand, digits_of};
 use crate::buffers::phys_of;
 use crate::program::{Comparison, Op};
 use crate::semantics::POWERS_OF_TEN;
 use millstream_abi::{Phys, RuntimeFn};
 use millstream_plan::expr::Expr;
-use millstream_types::{DataType, Diagnostic};
+use millstream_types::DataType;
 
 /// What is the same for every step of one cast.
 #[derive(Clone, Copy)]
-struct Context {
+struct Cast<'e> {
+    /// The whole cast.
+    expr: &'e Expr,
+    operand: &'e Expr,
     /// TRY_CAST: NULL instead of an error.
     lenient: bool,
     /// The cast's site.
     site: u32,
 }
 
+impl Cast<'_> {
+    /// The error when there is no such cast.
+    fn impossible<T>(&self) -> Computed<T> {
+        let message = format!("a cast from {} to {}", self.operand.data_type, self.expr.data_type);
+        Err(unsupported(message, self.expr.span))
+    }
+}
+
 impl Lowering<'_> {
     /// `CAST(operand AS type)` or `TRY_CAST`.
-    pub(super) fn cast(
-        &mut self,
-        expr: &Expr,
-        operand: &Expr,
-        lenient: bool,
-        depth: usize,
-    ) -> Result<Scalar, Diagnostic> {
-        let scalar = self.expression(operand, depth)?;
-        let context = Context { lenient, site: self.site(expr, depth) };
-        match self.convert_type(scalar, &operand.data_type, &expr.data_type, context)? {
-            Some(result) => Ok(result),
-            None => {
-                let message = format!("a cast from {} to {}", operand.data_type, expr.data_type);
-                Err(unsupported(message, expr.span))
-            }
-        }
+    pub(super) fn cast(&mut self, expr: &Expr, operand: &Expr, lenient: bool) -> Computed {
+        let scalar = self.expression(operand)?;
+        let cast = Cast { expr, operand, lenient, site: self.site(expr) };
+        self.convert_type(scalar, &operand.data_type, &expr.data_type, cast)
     }
 
-    /// `scalar` of type `from` as a value of type `to`; `None` when there is no such cast.
-    fn convert_type(
-        &mut self,
-        scalar: Scalar,
-        from: &DataType,
-        to: &DataType,
-        context: Context,
-    ) -> Result<Option<Scalar>, Diagnostic> {
+    /// `scalar` of type `from` as a value of type `to`.
+    fn convert_type(&mut self, scalar: Scalar, from: &DataType, to: &DataType, cast: Cast<'_>) -> Computed {
         if from == to {
-            return Ok(Some(scalar));
+            return Ok(scalar);
         }
+        let phys = phys_of(to).map_or_else(|| cast.impossible(), Ok)?;
         if *from == DataType::Null {
-            let Some(phys) = phys_of(to) else { return Ok(None) };
-            let (value, never) = (self.builder.default_of(phys), self.builder.bool(false));
-            return Ok(Some(Scalar { value, valid: Some(never) }));
+            return Ok(self.null(phys));
+        }
+        if from.is_string()
+            && let Some((function, numbers)) = parser(to)
+        {
+            let numbers: Vec<i32> = numbers.into_iter().map(i32::from).collect();
+            return self.cast_call(function, scalar, &numbers, Some(cast.lenient), cast);
         }
         match to {
-            DataType::Char(_) | DataType::Varchar(_) => self.cast_to_string(scalar, from, to, context),
-            DataType::Binary(_) | DataType::Varbinary(_) => self.cast_to_bytes(scalar, from, to, context),
-            DataType::Boolean => self.cast_to_boolean(scalar, from, context),
-            DataType::TinyInt | DataType::SmallInt | DataType::Int | DataType::BigInt => {
-                self.cast_to_integer(scalar, from, to, context)
+            DataType::Char(_) | DataType::Varchar(_) => self.cast_to_string(scalar, from, to, cast),
+            DataType::Binary(_) | DataType::Varbinary(_) => match from {
+                DataType::Binary(length) | DataType::Varbinary(length) => {
+                    self.fit(RuntimeFn::FitBytes, scalar, *length, to, cast)
+                }
+                // The bytes of a string are as many as its UTF-8 has, which its length in characters does not bound.
+                _ if from.is_string() => self.convert_type(scalar, &DataType::BYTES, to, cast),
+                _ => cast.impossible(),
+            },
+            DataType::Boolean if from.is_numeric() => {
+                let phys = self.builder.type_of(scalar.value);
+                let zero = self.builder.default_of(phys);
+                Ok(Scalar { value: self.builder.compare(Comparison::Ne, scalar.value, zero), ..scalar })
             }
-            DataType::Float | DataType::Double => self.cast_to_float(scalar, from, to, context),
-            DataType::Decimal { precision, scale } => self.cast_to_decimal(scalar, from, *precision, *scale, context),
+            DataType::Decimal { .. } => self.cast_to_decimal(scalar, from, to, cast),
             DataType::Date | DataType::Time(_) | DataType::Timestamp(_) | DataType::TimestampLtz(_) => {
-                self.cast_to_time(scalar, from, to, context)
+                self.cast_to_time(scalar, from, to, cast)
             }
-            DataType::IntervalMonth | DataType::IntervalMilli if from.is_integer() => {
-                let phys = if *to == DataType::IntervalMonth { Phys::I32 } else { Phys::I64 };
-                Ok(Some(self.converted(scalar, phys)))
-            }
-            _ => Ok(None),
+            _ if to.is_numeric() => self.cast_to_number(scalar, from, phys, cast),
+            _ if to.is_interval() && from.is_integer() => Ok(self.converted(scalar, phys)),
+            _ => cast.impossible(),
         }
     }
 
@@ -82,42 +86,37 @@ impl Lowering<'_> {
         scalar: Scalar,
         numbers: &[i32],
         lenient: Option<bool>,
-        context: Context,
-    ) -> Result<Option<Scalar>, Diagnostic> {
+        cast: Cast<'_>,
+    ) -> Computed {
         let mut arguments = vec![scalar];
         arguments.extend(numbers.iter().map(|&n| self.number(n)));
         if let Some(lenient) = lenient {
             arguments.push(Scalar::always(self.builder.bool(lenient)));
         }
-        self.call(function, &arguments, context.site, true).map(Some)
+        self.call(function, &arguments, cast.site, true)
     }
 
-    fn cast_to_string(
-        &mut self,
-        scalar: Scalar,
-        from: &DataType,
-        to: &DataType,
-        context: Context,
-    ) -> Result<Option<Scalar>, Diagnostic> {
+    /// A string, or bytes, of a type of some length in one of its kind that has another.
+    fn fit(&mut self, function: RuntimeFn, scalar: Scalar, length: u32, to: &DataType, cast: Cast<'_>) -> Computed {
+        let (limit, pads) = match *to {
+            DataType::Char(limit) | DataType::Binary(limit) => (limit, true),
+            DataType::Varchar(limit) | DataType::Varbinary(limit) if limit < length => (limit, false),
+            _ => return Ok(scalar),
+        };
+        self.cast_call(function, scalar, &[i32::try_from(limit).unwrap_or(i32::MAX)], Some(pads), cast)
+    }
+
+    fn cast_to_string(&mut self, scalar: Scalar, from: &DataType, to: &DataType, cast: Cast<'_>) -> Computed {
         use RuntimeFn as F;
         let plain = |function| (function, vec![]);
         let (function, numbers) = match from {
             DataType::Char(length) | DataType::Varchar(length) => {
-                return match to {
-                    DataType::Varchar(limit) if limit >= length => Ok(Some(scalar)),
-                    DataType::Varchar(limit) => {
-                        self.cast_call(F::FitString, scalar, &[clamped(*limit)], Some(false), context)
-                    }
-                    DataType::Char(limit) => {
-                        self.cast_call(F::FitString, scalar, &[clamped(*limit)], Some(true), context)
-                    }
-                    _ => Ok(None),
-                };
+                return self.fit(F::FitString, scalar, *length, to, cast);
             }
             DataType::Boolean => {
                 let (yes, no) = (self.builder.str(b"TRUE"), self.builder.str(b"FALSE"));
                 let value = self.builder.select(scalar.value, yes, no);
-                return self.convert_type(Scalar { value, ..scalar }, &DataType::STRING, to, context);
+                return self.convert_type(Scalar { value, ..scalar }, &DataType::STRING, to, cast);
             }
             DataType::TinyInt | DataType::SmallInt | DataType::Int | DataType::BigInt => plain(F::CastIntToStr),
             DataType::Float => plain(F::CastF32ToStr),
@@ -130,211 +129,89 @@ impl Lowering<'_> {
             DataType::IntervalMonth => plain(F::CastMonthsToStr),
             DataType::IntervalMilli => plain(F::CastMillisToStr),
             DataType::Binary(_) | DataType::Varbinary(_) => plain(F::CastBytesToStr),
-            DataType::Null | DataType::Row(_) | DataType::Array(_) | DataType::Map(..) => return Ok(None),
+            DataType::Null | DataType::Row(_) | DataType::Array(_) | DataType::Map(..) => return cast.impossible(),
         };
         let scalar = if from.is_integer() { self.converted(scalar, Phys::I64) } else { scalar };
-        match self.cast_call(function, scalar, &numbers, None, context)? {
-            Some(text) => self.convert_type(text, &DataType::STRING, to, context),
-            None => Ok(None),
-        }
+        let text = self.cast_call(function, scalar, &numbers, None, cast)?;
+        self.convert_type(text, &DataType::STRING, to, cast)
     }
 
-    fn cast_to_bytes(
-        &mut self,
-        scalar: Scalar,
-        from: &DataType,
-        to: &DataType,
-        context: Context,
-    ) -> Result<Option<Scalar>, Diagnostic> {
-        let length = match from {
-            DataType::Binary(length) | DataType::Varbinary(length) => *length,
-            DataType::Char(_) | DataType::Varchar(_) => {
-                // The bytes of a string are as many as its UTF-8 has, which its length in characters does not bound.
-                return self.convert_type(scalar, &DataType::BYTES, to, context);
-            }
-            _ => return Ok(None),
-        };
-        match to {
-            DataType::Varbinary(limit) if *limit >= length => Ok(Some(scalar)),
-            DataType::Varbinary(limit) => {
-                self.cast_call(RuntimeFn::FitBytes, scalar, &[clamped(*limit)], Some(false), context)
-            }
-            DataType::Binary(limit) => {
-                self.cast_call(RuntimeFn::FitBytes, scalar, &[clamped(*limit)], Some(true), context)
-            }
-            _ => Ok(None),
-        }
-    }
-
-    fn cast_to_boolean(
-        &mut self,
-        scalar: Scalar,
-        from: &DataType,
-        context: Context,
-    ) -> Result<Option<Scalar>, Diagnostic> {
-        if from.is_string() {
-            return self.cast_call(RuntimeFn::CastStrToBool, scalar, &[], Some(context.lenient), context);
-        }
-        if !from.is_numeric() {
-            return Ok(None);
-        }
-        let phys = self.builder.type_of(scalar.value);
-        let zero = self.builder.default_of(phys);
-        let value = self.builder.compare(Comparison::Ne, scalar.value, zero);
-        Ok(Some(Scalar { value, ..scalar }))
-    }
-
-    fn cast_to_integer(
-        &mut self,
-        scalar: Scalar,
-        from: &DataType,
-        to: &DataType,
-        context: Context,
-    ) -> Result<Option<Scalar>, Diagnostic> {
-        let (phys, parse) = match to {
-            DataType::TinyInt => (Phys::I8, RuntimeFn::CastStrToI8),
-            DataType::SmallInt => (Phys::I16, RuntimeFn::CastStrToI16),
-            DataType::Int => (Phys::I32, RuntimeFn::CastStrToI32),
-            _ => (Phys::I64, RuntimeFn::CastStrToI64),
-        };
-        match from {
-            DataType::Char(_) | DataType::Varchar(_) => {
-                self.cast_call(parse, scalar, &[], Some(context.lenient), context)
-            }
+    /// To an integer or a float.
+    fn cast_to_number(&mut self, scalar: Scalar, from: &DataType, phys: Phys, cast: Cast<'_>) -> Computed {
+        let number = match from {
             // Java casts floats to INT first.
-            DataType::Float | DataType::Double if phys.size() < 4 => {
-                let int = self.converted(scalar, Phys::I32);
-                Ok(Some(self.converted(int, phys)))
+            DataType::Float | DataType::Double if phys.size() < 4 => self.converted(scalar, Phys::I32),
+            DataType::Decimal { scale, .. } if phys.is_float() => {
+                self.cast_call(RuntimeFn::CastDecimalToF64, scalar, &[(*scale).into()], None, cast)?
             }
-            DataType::Decimal { scale, .. } => {
-                let value = match scale {
-                    0 => scalar.value,
-                    scale => {
-                        let unit = self.builder.int(POWERS_OF_TEN[*scale as usize], Phys::I128);
-                        self.builder.op(Op::Div(scalar.value, unit), Phys::I128)
-                    }
-                };
-                Ok(Some(self.converted(Scalar { value, ..scalar }, phys)))
+            DataType::Decimal { scale: scale @ 1.., .. } => {
+                let unit = self.builder.int(POWERS_OF_TEN[*scale as usize], Phys::I128);
+                Scalar { value: self.builder.op(Op::Div(scalar.value, unit), Phys::I128), ..scalar }
             }
-            _ if from.is_numeric() || from.is_interval() || *from == DataType::Boolean => {
-                Ok(Some(self.converted(scalar, phys)))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    fn cast_to_float(
-        &mut self,
-        scalar: Scalar,
-        from: &DataType,
-        to: &DataType,
-        context: Context,
-    ) -> Result<Option<Scalar>, Diagnostic> {
-        let (phys, parse) = match to {
-            DataType::Float => (Phys::F32, RuntimeFn::CastStrToF32),
-            _ => (Phys::F64, RuntimeFn::CastStrToF64),
+            DataType::Boolean => scalar,
+            _ if from.is_numeric() || from.is_interval() && phys.is_integer() => scalar,
+            _ => return cast.impossible(),
         };
-        match from {
-            DataType::Char(_) | DataType::Varchar(_) => {
-                self.cast_call(parse, scalar, &[], Some(context.lenient), context)
-            }
-            DataType::Decimal { scale, .. } => {
-                let double = self.cast_call(RuntimeFn::CastDecimalToF64, scalar, &[(*scale).into()], None, context)?;
-                Ok(double.map(|double| self.converted(double, phys)))
-            }
-            _ if from.is_numeric() || *from == DataType::Boolean => Ok(Some(self.converted(scalar, phys))),
-            _ => Ok(None),
-        }
+        Ok(self.converted(number, phys))
     }
 
-    fn cast_to_decimal(
-        &mut self,
-        scalar: Scalar,
-        from: &DataType,
-        precision: u8,
-        scale: u8,
-        context: Context,
-    ) -> Result<Option<Scalar>, Diagnostic> {
+    fn cast_to_decimal(&mut self, scalar: Scalar, from: &DataType, to: &DataType, cast: Cast<'_>) -> Computed {
+        let DataType::Decimal { precision, scale } = *to else { return cast.impossible() };
         let (p, s) = (precision.into(), scale.into());
-        let (scalar, digits, from_scale) = match from {
-            DataType::Char(_) | DataType::Varchar(_) => {
-                let function = RuntimeFn::CastStrToDecimal;
-                return self.cast_call(function, scalar, &[p, s], Some(context.lenient), context);
-            }
+        let (digits, from_scale) = match from {
             DataType::Float | DataType::Double => {
                 let double = self.converted(scalar, Phys::F64);
-                let function = RuntimeFn::CastF64ToDecimal;
-                return self.cast_call(function, double, &[p, s], Some(context.lenient), context);
+                return self.cast_call(RuntimeFn::CastF64ToDecimal, double, &[p, s], Some(cast.lenient), cast);
             }
-            DataType::Boolean => (self.converted(scalar, Phys::I128), 1, 0),
-            DataType::TinyInt => (self.converted(scalar, Phys::I128), 3, 0),
-            DataType::SmallInt => (self.converted(scalar, Phys::I128), 5, 0),
-            DataType::Int => (self.converted(scalar, Phys::I128), 10, 0),
-            DataType::BigInt => (self.converted(scalar, Phys::I128), 19, 0),
-            DataType::Decimal { precision, scale } => (scalar, *precision, *scale),
-            _ => return Ok(None),
+            DataType::Boolean => (1, 0),
+            _ => digits_of(from).map_or_else(|| cast.impossible(), Ok)?,
         };
-        if let Some(result) = self.rescale_inline(scalar, digits, from_scale, precision, scale) {
-            return Ok(Some(result));
+        let scalar = self.converted(scalar, Phys::I128);
+        let number = Operand { scalar, precision: digits, scale: from_scale };
+        if let Some(result) = self.rescale_inline(number, precision, scale) {
+            return Ok(result);
         }
-        self.cast_call(RuntimeFn::DecimalRescale, scalar, &[from_scale.into(), s, p], None, context)
+        self.cast_call(RuntimeFn::DecimalRescale, scalar, &[from_scale.into(), s, p], None, cast)
     }
 
-    fn cast_to_time(
-        &mut self,
-        scalar: Scalar,
-        from: &DataType,
-        to: &DataType,
-        context: Context,
-    ) -> Result<Option<Scalar>, Diagnostic> {
+    /// From another type than strings.
+    fn cast_to_time(&mut self, scalar: Scalar, from: &DataType, to: &DataType, cast: Cast<'_>) -> Computed {
         use DataType::{Date, Time, Timestamp, TimestampLtz};
         use RuntimeFn as F;
-        let lenient = Some(context.lenient);
-        if from.is_string() {
-            let (function, numbers) = match to {
-                Date => (F::CastStrToDate, vec![]),
-                Time(p) => (F::CastStrToTime, vec![*p]),
-                Timestamp(p) => (F::CastStrToTimestamp, vec![*p]),
-                TimestampLtz(p) => (F::CastStrToTimestampLtz, vec![*p]),
-                _ => return Ok(None),
-            };
-            let numbers: Vec<i32> = numbers.into_iter().map(i32::from).collect();
-            return self.cast_call(function, scalar, &numbers, lenient, context);
-        }
+        let lenient = Some(cast.lenient);
         let p = |precision: &u8| i32::from(*precision);
         match (from, to) {
-            (Time(a), Time(b)) => Ok(Some(self.cut_time(scalar, *a, *b))),
-            (Date, Timestamp(q)) => self.cast_call(F::DateToTimestamp, scalar, &[p(q)], lenient, context),
+            (Time(a), Time(b)) => Ok(self.cut_time(scalar, *a, *b)),
+            (Date, Timestamp(q)) => self.cast_call(F::DateToTimestamp, scalar, &[p(q)], lenient, cast),
             (Time(_), Timestamp(_)) => {
                 let units = to.time_unit().per_second() / 1000;
                 let (wide, units) = (self.converted(scalar, Phys::I64), self.builder.int(units.into(), Phys::I64));
-                let value = self.builder.op(Op::Mul(wide.value, units), Phys::I64);
-                Ok(Some(Scalar { value, ..wide }))
+                Ok(Scalar { value: self.builder.op(Op::Mul(wide.value, units), Phys::I64), ..wide })
             }
-            (Timestamp(q), Date) => self.cast_call(F::TimestampToDate, scalar, &[p(q)], None, context),
+            (Timestamp(q), Date) => self.cast_call(F::TimestampToDate, scalar, &[p(q)], None, cast),
             (Timestamp(q), Time(digits)) => {
-                let time = self.cast_call(F::TimestampToTime, scalar, &[p(q)], None, context)?;
-                Ok(time.map(|time| self.cut_time(time, *q, *digits)))
+                let time = self.cast_call(F::TimestampToTime, scalar, &[p(q)], None, cast)?;
+                Ok(self.cut_time(time, *q, *digits))
             }
             (Timestamp(a), Timestamp(b)) | (TimestampLtz(a), TimestampLtz(b)) => {
                 if b >= a && from.time_unit() == to.time_unit() {
-                    return Ok(Some(scalar));
+                    return Ok(scalar);
                 }
-                self.cast_call(F::TimestampRescale, scalar, &[p(a), p(b)], lenient, context)
+                self.cast_call(F::TimestampRescale, scalar, &[p(a), p(b)], lenient, cast)
             }
             (Timestamp(q), TimestampLtz(_)) => {
-                let moved = self.cast_call(F::TimestampToLtz, scalar, &[p(q)], None, context)?;
-                self.second_step(moved, &TimestampLtz(*q), to, context)
+                let moved = self.cast_call(F::TimestampToLtz, scalar, &[p(q)], None, cast)?;
+                self.convert_type(moved, &TimestampLtz(*q), to, cast)
             }
             (TimestampLtz(q), Timestamp(_) | Date | Time(_)) => {
-                let moved = self.cast_call(F::LtzToTimestamp, scalar, &[p(q)], None, context)?;
-                self.second_step(moved, &Timestamp(*q), to, context)
+                let moved = self.cast_call(F::LtzToTimestamp, scalar, &[p(q)], None, cast)?;
+                self.convert_type(moved, &Timestamp(*q), to, cast)
             }
             (Date | Time(_), TimestampLtz(q)) => {
-                let local = self.convert_type(scalar, from, &Timestamp(*q), context)?;
-                self.second_step(local, &Timestamp(*q), to, context)
+                let local = self.convert_type(scalar, from, &Timestamp(*q), cast)?;
+                self.convert_type(local, &Timestamp(*q), to, cast)
             }
-            _ => Ok(None),
+            _ => cast.impossible(),
         }
     }
 
@@ -347,23 +224,24 @@ impl Lowering<'_> {
         let rest = self.builder.op(Op::Rem(scalar.value, unit), Phys::I32);
         Scalar { value: self.builder.op(Op::Sub(scalar.value, rest), Phys::I32), ..scalar }
     }
-
-    /// The rest of a cast whose first step gave a value of type `from`.
-    fn second_step(
-        &mut self,
-        first: Option<Scalar>,
-        from: &DataType,
-        to: &DataType,
-        context: Context,
-    ) -> Result<Option<Scalar>, Diagnostic> {
-        match first {
-            Some(scalar) => self.convert_type(scalar, from, to, context),
-            None => Ok(None),
-        }
-    }
 }
 
-/// A length as an I32 argument.
-fn clamped(length: u32) -> i32 {
-    i32::try_from(length).unwrap_or(i32::MAX)
+/// The function that makes a value of a type of a string, and the numbers that it is given besides.
+fn parser(to: &DataType) -> Option<(RuntimeFn, Vec<u8>)> {
+    use RuntimeFn as F;
+    Some(match to {
+        DataType::Boolean => (F::CastStrToBool, vec![]),
+        DataType::TinyInt => (F::CastStrToI8, vec![]),
+        DataType::SmallInt => (F::CastStrToI16, vec![]),
+        DataType::Int => (F::CastStrToI32, vec![]),
+        DataType::BigInt => (F::CastStrToI64, vec![]),
+        DataType::Float => (F::CastStrToF32, vec![]),
+        DataType::Double => (F::CastStrToF64, vec![]),
+        DataType::Decimal { precision, scale } => (F::CastStrToDecimal, vec![*precision, *scale]),
+        DataType::Date => (F::CastStrToDate, vec![]),
+        DataType::Time(p) => (F::CastStrToTime, vec![*p]),
+        DataType::Timestamp(p) => (F::CastStrToTimestamp, vec![*p]),
+        DataType::TimestampLtz(p) => (F::CastStrToTimestampLtz, vec![*p]),
+        _ => return None,
+    })
 }

@@ -3,7 +3,7 @@
 //! A string column is compared with a constant of up to 12 bytes by its raw view, and a text in a record with one of up to
 //! 15 bytes by the bytes of its field: one comparison of 16 bytes or less.
 
-use super::super::{Lowering, Scalar};
+use super::super::{Computed, Lowering, Scalar};
 use crate::program::{Comparison, InRecord, Layout, Op, Value as Number};
 use millstream_abi::{Phys, RuntimeFn, Str};
 use millstream_plan::expr::{CompareOp, Expr};
@@ -11,15 +11,8 @@ use millstream_types::{Diagnostic, Value};
 
 impl Lowering<'_> {
     /// Comparison of two operands of the same type.
-    pub(super) fn comparison(
-        &mut self,
-        expr: &Expr,
-        op: CompareOp,
-        a: &Expr,
-        b: &Expr,
-        depth: usize,
-    ) -> Result<Scalar, Diagnostic> {
-        let (left, right) = (self.expression(a, depth)?, self.expression(b, depth)?);
+    pub(super) fn comparison(&mut self, expr: &Expr, op: CompareOp, a: &Expr, b: &Expr) -> Computed {
+        let (left, right) = (self.expression(a)?, self.expression(b)?);
         let comparison = match op {
             CompareOp::Equal => Comparison::Eq,
             CompareOp::NotEqual => Comparison::Ne,
@@ -35,7 +28,7 @@ impl Lowering<'_> {
         }
         let equality = matches!(comparison, Comparison::Eq | Comparison::Ne);
         if phys == Phys::Str && !equality {
-            let site = self.site(expr, depth);
+            let site = self.site(expr);
             let order = self.call(RuntimeFn::StrCompare, &[left, right], site, false)?;
             let zero = self.builder.int(0, Phys::I32);
             let value = self.builder.compare(comparison, order.value, zero);
@@ -93,8 +86,8 @@ impl Lowering<'_> {
     }
 
     /// `x IN (constants)`
-    pub(super) fn in_list(&mut self, operand: &Expr, values: &[Value], depth: usize) -> Result<Scalar, Diagnostic> {
-        let scalar = self.expression(operand, depth)?;
+    pub(super) fn in_list(&mut self, operand: &Expr, values: &[Value]) -> Computed {
+        let scalar = self.expression(operand)?;
         let phys = self.builder.type_of(scalar.value);
         let mut found = Vec::with_capacity(values.len());
         for value in values {

@@ -1,6 +1,6 @@
 //! Constants.
 
-use super::super::{Lowering, Scalar, unsupported};
+use super::super::{Computed, Lowering, Scalar, unsupported};
 use crate::buffers::phys_of;
 use crate::program::Value as Number;
 use millstream_abi::Phys;
@@ -9,19 +9,18 @@ use millstream_types::{DataType, Diagnostic, Value};
 
 impl Lowering<'_> {
     /// A constant of a type.
-    pub(super) fn literal(&mut self, value: &Value, data_type: &DataType, span: Span) -> Result<Scalar, Diagnostic> {
+    pub(super) fn literal(&mut self, value: &Value, data_type: &DataType, span: Span) -> Computed {
         let Some(phys) = phys_of(data_type) else {
             return Err(unsupported(format!("a constant of type {data_type}"), span));
         };
         if *value == Value::Null {
-            let value = self.builder.default_of(phys);
-            return Ok(Scalar { value, valid: Some(self.builder.bool(false)) });
+            return Ok(self.null(phys));
         }
         self.constant(value, phys).map(Scalar::always)
     }
 
     /// A constant that is not NULL.
-    pub(super) fn constant(&mut self, value: &Value, phys: Phys) -> Result<Number, Diagnostic> {
+    pub(super) fn constant(&mut self, value: &Value, phys: Phys) -> Computed<Number> {
         Ok(match (value, phys) {
             (Value::Boolean(b), Phys::Bool) => self.builder.bool(*b),
             (Value::Int(n), _) if phys.is_integer() => self.builder.int((*n).into(), phys),

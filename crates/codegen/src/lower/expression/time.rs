@@ -1,25 +1,19 @@
 //! Timestamps, dates and times plus intervals; starts of windows.
 
-use super::super::{Lowering, Scalar, unsupported};
+use super::super::{Computed, Lowering, Scalar, unsupported};
 use crate::program::{Comparison, Op, Value};
 use millstream_abi::{Phys, RuntimeFn};
 use millstream_plan::expr::Expr;
 use millstream_plan::window::Slicing;
-use millstream_types::{DataType, Diagnostic};
+use millstream_types::DataType;
 
 /// Milliseconds of a day.
 const DAY_MS: i128 = 86_400_000;
 
 impl Lowering<'_> {
     /// `time + interval`
-    pub(super) fn add_interval(
-        &mut self,
-        expr: &Expr,
-        time: &Expr,
-        interval: &Expr,
-        depth: usize,
-    ) -> Result<Scalar, Diagnostic> {
-        let (left, right) = (self.expression(time, depth)?, self.expression(interval, depth)?);
+    pub(super) fn add_interval(&mut self, expr: &Expr, time: &Expr, interval: &Expr) -> Computed {
+        let (left, right) = (self.expression(time)?, self.expression(interval)?);
         let valid = self.both(left.valid, right.valid);
         let value = match (&time.data_type, &interval.data_type) {
             (DataType::Timestamp(_) | DataType::TimestampLtz(_), DataType::IntervalMilli) => {
@@ -36,11 +30,11 @@ impl Lowering<'_> {
             (DataType::Time(_), DataType::IntervalMilli) => self.add_to_time(left.value, right.value),
             (DataType::Timestamp(p) | DataType::TimestampLtz(p), DataType::IntervalMonth) => {
                 let precision = self.number((*p).into());
-                let site = self.site(expr, depth);
+                let site = self.site(expr);
                 return self.call(RuntimeFn::AddMonthsTimestamp, &[left, precision, right], site, true);
             }
             (DataType::Date, DataType::IntervalMonth) => {
-                let site = self.site(expr, depth);
+                let site = self.site(expr);
                 return self.call(RuntimeFn::AddMonthsDate, &[left, right], site, true);
             }
             // Whole months leave the time of day as it is.
@@ -76,8 +70,8 @@ impl Lowering<'_> {
     }
 
     /// Start of the tumbling window of a time in milliseconds.
-    pub(super) fn window_start(&mut self, time: &Expr, slicing: Slicing, depth: usize) -> Result<Scalar, Diagnostic> {
-        let Scalar { value, valid } = self.expression(time, depth)?;
+    pub(super) fn window_start(&mut self, time: &Expr, slicing: Slicing) -> Computed {
+        let Scalar { value, valid } = self.expression(time)?;
         let Slicing { size_ms, offset_ms } = slicing;
         let value = self.builder.op(Op::SliceStart { time: value, size_ms, offset_ms }, Phys::I64);
         Ok(Scalar { value, valid })

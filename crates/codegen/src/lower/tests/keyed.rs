@@ -37,7 +37,7 @@ fn exchange(schema: Schema, keys: Vec<usize>, time: Option<usize>, reach_ms: Opt
 }
 
 fn lower(plan: &QueryPlan) -> Lowered {
-    lower_pipeline(plan, 0).unwrap().remove(0)
+    lower_pipeline(plan, 0).unwrap().0.remove(0)
 }
 
 fn kernel(lowered: &Lowered) -> Interpreter {
@@ -282,7 +282,7 @@ fn flat_maps_cut_pipelines_into_stages() {
     let name = Field::new("name", DataType::STRING, false);
     let table = LookupTable { name: "names".into(), schema: Schema::new(vec![name]), keys: vec![] };
     plan.lookups = vec![table.clone(), table];
-    let stages = lower_pipeline(&plan, 0).unwrap();
+    let stages = lower_pipeline(&plan, 0).unwrap().0;
     assert_eq!(stages.len(), 3);
     let inputs: Vec<Vec<String>> =
         stages.iter().map(|s| s.program.inputs.iter().map(|i| i.name.clone()).collect()).collect();

@@ -42,7 +42,7 @@ fn aggregation(
         outputs: vec![],
         combination,
     });
-    lower_pipeline(&plan, 0).map(|mut stages| stages.remove(0))
+    lower_pipeline(&plan, 0).map(|(mut stages, _)| stages.remove(0))
 }
 
 fn counted(assigner: WindowAssigner) -> Lowered {
@@ -281,7 +281,7 @@ fn numbering(assigner: WindowAssigner) -> Lowered {
         }],
         ..QueryPlan::default()
     };
-    lower_pipeline(&plan, 0).unwrap().remove(0)
+    lower_pipeline(&plan, 0).unwrap().0.remove(0)
 }
 
 /// Runs a program of [`numbering`]: the entries of its tables, and how many rows were late.

@@ -8,7 +8,7 @@ use millstream_abi::{ExecContext, Phys, RuntimeFn, Status};
 use millstream_codegen::execute::{Flow, emit};
 use millstream_codegen::interpreter::Interpreter;
 use millstream_codegen::lower::{Lowered, OutputSource};
-use millstream_codegen::program::{Comparison, Emit, FilterShape, Input, Op, Site, Statement, Terminal, Value};
+use millstream_codegen::program::{Call, Comparison, Emit, FilterShape, Input, Op, Site, Statement, Terminal, Value};
 use millstream_codegen::specialise::Choices;
 use millstream_functions::FunctionContext;
 use millstream_types::DataType;
@@ -22,13 +22,13 @@ fn lowered() -> Lowered {
     let body = vec![
         Statement::Let(Value(0), Op::Load(0)),
         Statement::Let(Value(1), Op::Str(0)),
-        Statement::Call {
+        Statement::Call(Call {
             result: Value(2),
             valid: Value(3),
             function: RuntimeFn::Like,
             arguments: vec![Value(0), Value(1)],
             site: 0,
-        },
+        }),
         filter(Value(2)),
         Statement::Let(Value(4), Op::Load(1)),
         Statement::Let(Value(5), Op::IsValid(1)),
