@@ -64,11 +64,11 @@ use millstream_types::{TimeUnit, code};
 type Cast<T> = Result<Option<T>, Failure>;
 
 /// Characters of a bad value that its error message shows.
-const SHOWN: usize = 60;
+pub(crate) const SHOWN: usize = 60;
 
-/// The start of a text for an error message.
-pub(crate) fn shorten(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
+/// The start of a text for an error message: at most `shown` characters.
+pub(crate) fn shorten(text: &str, shown: usize) -> String {
+    match text.char_indices().nth(shown) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", &text[..end]),
     }
@@ -77,7 +77,7 @@ pub(crate) fn shorten(text: &str) -> String {
 /// A value that was read, or what is wrong with the text it was read from.
 fn read<T>(value: Option<T>, lenient: bool, text: &str, target: &str) -> Cast<T> {
     match value {
-        None if !lenient => Err(Failure::cast(format!("'{}' is not a valid {target}", shorten(text)))),
+        None if !lenient => Err(Failure::cast(format!("'{}' is not a valid {target}", shorten(text, SHOWN)))),
         value => Ok(value),
     }
 }

@@ -33,7 +33,7 @@
 //!
 //! The clock is read for each row, as Flink does in streaming mode.
 
-use crate::casts::{session_zone, shorten, small, unit};
+use crate::casts::{SHOWN, session_zone, shorten, small, unit};
 use crate::context::{Failure, FunctionContext};
 use crate::date_pattern::{DatePattern, Dialect, Moment};
 use millstream_abi::Str;
@@ -95,7 +95,8 @@ pub(crate) fn date_format(
     };
     let pattern = pattern(context, format, Dialect::Formatter)?;
     if let Some(what) = pattern.unwritable() {
-        let message = format!("the pattern '{}' has {what}, which a time without a zone has not", shorten(format));
+        let message =
+            format!("the pattern '{}' has {what}, which a time without a zone has not", shorten(format, SHOWN));
         return Err(Failure::argument(message));
     }
     Ok(write(context, &pattern, moment))
@@ -181,7 +182,7 @@ pub(crate) fn to_timestamp_ltz_str(
 }
 
 fn known_zone(name: &str) -> Result<Zone, Failure> {
-    Zone::parse(name).ok_or_else(|| Failure::argument(format!("'{}' is not a known time zone", shorten(name))))
+    Zone::parse(name).ok_or_else(|| Failure::argument(format!("'{}' is not a known time zone", shorten(name, SHOWN))))
 }
 
 /// `FROM_UNIXTIME(seconds)`

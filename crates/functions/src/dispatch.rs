@@ -15,17 +15,6 @@ trait Argument<'a>: Sized {
     unsafe fn read(slot: &'a Slot) -> Self;
 }
 
-macro_rules! plain_arguments {
-    ($($ty:ty),*) => {$(
-        impl<'a> Argument<'a> for $ty {
-            unsafe fn read(slot: &'a Slot) -> $ty {
-                <$ty>::from_le_bytes(slot.bytes())
-            }
-        }
-    )*};
-}
-plain_arguments!(i8, i16, i32, i64, i128, f32, f64);
-
 impl<'a> Argument<'a> for bool {
     unsafe fn read(slot: &'a Slot) -> bool {
         slot.0[0] != 0
@@ -53,8 +42,14 @@ trait Return {
     fn write(self, context: &mut FunctionContext, out: &mut Slot) -> CallStatus;
 }
 
-macro_rules! plain_returns {
+macro_rules! plain {
     ($($ty:ty),*) => {$(
+        impl<'a> Argument<'a> for $ty {
+            unsafe fn read(slot: &'a Slot) -> $ty {
+                <$ty>::from_le_bytes(slot.bytes())
+            }
+        }
+
         impl Return for $ty {
             fn write(self, _: &mut FunctionContext, out: &mut Slot) -> CallStatus {
                 *out = Slot::of(self.to_le_bytes());
@@ -63,7 +58,7 @@ macro_rules! plain_returns {
         }
     )*};
 }
-plain_returns!(i8, i16, i32, i64, i128, f32, f64);
+plain!(i8, i16, i32, i64, i128, f32, f64);
 
 impl Return for bool {
     fn write(self, _: &mut FunctionContext, out: &mut Slot) -> CallStatus {

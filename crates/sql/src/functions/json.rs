@@ -7,8 +7,8 @@
 use super::call::{BoundCall, Call, case, compare, convert, fits, int, is_not_null, native, null, string, text_of};
 use super::collection::{strings_of_json, vector_call};
 use super::function::{Binding, Category, Function, functions};
+use super::overload::Overload;
 use super::overload::Parameter::Text;
-use super::overload::{Gives, Overload};
 use crate::bind::coercion::is_castable;
 use crate::data_type::from_text;
 use Binding::{Custom, Overloads};
@@ -33,11 +33,11 @@ pub(super) const JSON: &[Function] = functions! {Json;
         "An object of the values; NULLs are kept unless said. JSON of JSON functions goes in as it is.";
     "JSON_ARRAY" ("JSON_ARRAY([value, …] [{NULL | ABSENT} ON NULL])") Custom(array),
         "An array of the values; NULLs are left out unless said. JSON of JSON functions goes in as it is.";
-    "JSON" ("JSON(string)") Overloads(&[Overload::new(&[Text], F::JsonText, Gives::Text)]),
+    "JSON" ("JSON(string)") Overloads(&[Overload::new(&[Text], F::JsonText, |_| DataType::STRING)]),
         "A string that is JSON already, for JSON_OBJECT and JSON_ARRAY.";
-    "JSON_QUOTE" ("JSON_QUOTE(string)") Overloads(&[Overload::new(&[Text], F::JsonQuote, Gives::Text)]),
+    "JSON_QUOTE" ("JSON_QUOTE(string)") Overloads(&[Overload::new(&[Text], F::JsonQuote, |_| DataType::STRING)]),
         "The string as a JSON string, with quotes and escapes.";
-    "JSON_UNQUOTE" ("JSON_UNQUOTE(string)") Overloads(&[Overload::new(&[Text], F::JsonUnquote, Gives::Text)]),
+    "JSON_UNQUOTE" ("JSON_UNQUOTE(string)") Overloads(&[Overload::new(&[Text], F::JsonUnquote, |_| DataType::STRING)]),
         "The text of a JSON string; anything else stays as it is.";
 };
 

@@ -5,7 +5,7 @@ use super::call::{
 };
 use super::function::{Binding, Category, Function, functions};
 use super::overload::Parameter::{Double, Int, Long};
-use super::overload::{Gives, Overload, Parameter};
+use super::overload::{Overload, Parameter};
 use super::temporal;
 use crate::bind::coercion;
 use Binding::{Custom, Overloads};
@@ -15,11 +15,11 @@ use millstream_types::{DataType, Value};
 use std::f64::consts::{E, LN_2, PI};
 
 const fn real(parameters: &'static [Parameter], function: F) -> Overload {
-    Overload::new(parameters, function, Gives::Double)
+    Overload::new(parameters, function, |_| DataType::Double)
 }
 
 const fn bits(parameters: &'static [Parameter], function: F) -> Overload {
-    Overload::new(parameters, function, Gives::Long)
+    Overload::new(parameters, function, |_| DataType::BigInt)
 }
 
 /// Mathematical functions.
@@ -66,7 +66,7 @@ pub(super) const MATH: &[Function] = functions! {Math;
     "RAND" ("RAND([seed])") Overloads(&[real(&[], F::Rand), real(&[Int], F::RandSeed)]),
         "A random DOUBLE from 0 to below 1 for every row.";
     "RAND_INTEGER" ("RAND_INTEGER([seed,] bound)") Overloads(&[
-        Overload::new(&[Int], F::RandInteger, Gives::Int), Overload::new(&[Int, Int], F::RandIntegerSeed, Gives::Int)]),
+        Overload::new(&[Int], F::RandInteger, |_| DataType::Int), Overload::new(&[Int, Int], F::RandIntegerSeed, |_| DataType::Int)]),
         "A random INT from 0 to below the bound for every row.";
     "BITAND" ("BITAND(integer, integer)") Overloads(&[bits(&[Long, Long], F::BitAnd)]), "Bitwise and.";
     "BITOR" ("BITOR(integer, integer)") Overloads(&[bits(&[Long, Long], F::BitOr)]), "Bitwise or.";

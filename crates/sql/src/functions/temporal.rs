@@ -5,8 +5,8 @@
 
 use super::call::{BoundCall, Call, arithmetic, at, convert, fits, int, integer_of, native, null, string, text_of};
 use super::function::{Binding, Category, Function, functions};
+use super::overload::Overload;
 use super::overload::Parameter::{Long, Text};
-use super::overload::{Gives, Overload};
 use Binding::{Custom, Overloads};
 use millstream_abi::RuntimeFn as F;
 use millstream_plan::expr::{ArithmeticOp, Expr, ExprKind};
@@ -37,27 +37,27 @@ pub(super) const TEMPORAL: &[Function] = functions! {Temporal;
         Custom(to_timestamp_ltz),
         "The TIMESTAMP_LTZ(3) of seconds (precision 0) or milliseconds (3, the default) since the epoch, or of a text.";
     "FROM_UNIXTIME" ("FROM_UNIXTIME(seconds [, format])") Overloads(&[
-        Overload::new(&[Long], F::FromUnixtime, Gives::Text).or_null(),
-        Overload::new(&[Long, Text], F::FromUnixtimeFormat, Gives::Text).or_null()]),
+        Overload::new(&[Long], F::FromUnixtime, |_| DataType::STRING).or_null(),
+        Overload::new(&[Long, Text], F::FromUnixtimeFormat, |_| DataType::STRING).or_null()]),
         "Seconds since the epoch as text in the session's time zone.";
     "UNIX_TIMESTAMP" ("UNIX_TIMESTAMP([string [, format]])") Overloads(&[
-        Overload::new(&[], F::UnixTimestampNow, Gives::Long),
-        Overload::new(&[Text], F::UnixTimestamp, Gives::Long),
-        Overload::new(&[Text, Text], F::UnixTimestampFormat, Gives::Long)]),
+        Overload::new(&[], F::UnixTimestampNow, |_| DataType::BigInt),
+        Overload::new(&[Text], F::UnixTimestamp, |_| DataType::BigInt),
+        Overload::new(&[Text, Text], F::UnixTimestampFormat, |_| DataType::BigInt)]),
         "Seconds since the epoch, now or of a text in the session's time zone.";
     "CONVERT_TZ" ("CONVERT_TZ(string, from, to)") Overloads(&[
-        Overload::new(&[Text, Text, Text], F::ConvertTz, Gives::Text).or_null()]),
+        Overload::new(&[Text, Text, Text], F::ConvertTz, |_| DataType::STRING).or_null()]),
         "A time as text in another time zone.";
     "TIMESTAMPADD" ("TIMESTAMPADD(unit, count, time)") Custom(timestamp_add), "The time some units later.";
     "TIMESTAMPDIFF" ("TIMESTAMPDIFF(unit, from, to)") Custom(timestamp_diff), "Whole units between two times.";
     "CURRENT_TIMESTAMP" ["NOW", "CURRENT_ROW_TIMESTAMP"] ("CURRENT_TIMESTAMP")
-        Custom(|call| clock(call, F::CurrentTimestamp, DataType::TimestampLtz(3))),
+        Overloads(&[Overload::new(&[], F::CurrentTimestamp, |_| DataType::TimestampLtz(3))]),
         "The time of the row's evaluation, a TIMESTAMP_LTZ(3).";
-    "LOCALTIMESTAMP" ("LOCALTIMESTAMP") Custom(|call| clock(call, F::LocalTimestamp, DataType::Timestamp(3))),
+    "LOCALTIMESTAMP" ("LOCALTIMESTAMP") Overloads(&[Overload::new(&[], F::LocalTimestamp, |_| DataType::Timestamp(3))]),
         "The same in the session's time zone, a TIMESTAMP(3).";
-    "CURRENT_DATE" ("CURRENT_DATE") Custom(|call| clock(call, F::CurrentDate, DataType::Date)),
+    "CURRENT_DATE" ("CURRENT_DATE") Overloads(&[Overload::new(&[], F::CurrentDate, |_| DataType::Date)]),
         "Today in the session's time zone.";
-    "LOCALTIME" ["CURRENT_TIME"] ("LOCALTIME") Custom(|call| clock(call, F::LocalTime, DataType::Time(0))),
+    "LOCALTIME" ["CURRENT_TIME"] ("LOCALTIME") Overloads(&[Overload::new(&[], F::LocalTime, |_| DataType::Time(0))]),
         "The time of day in the session's time zone.";
 };
 
@@ -256,9 +256,4 @@ fn timestamp_diff(call: Call) -> BoundCall {
     });
     let arguments = arguments.into_iter().chain([precision(p), int(unit.code())]).collect();
     Ok(native(F::TimestampDiff, arguments, DataType::Int, false))
-}
-
-fn clock(call: Call, function: F, data_type: DataType) -> BoundCall {
-    let [] = call.take()?;
-    Ok(native(function, vec![], data_type, false))
 }
