@@ -64,11 +64,11 @@ use millstream_types::{TimeUnit, code};
 type Cast<T> = Result<Option<T>, Failure>;
 
 /// Characters of a bad value that its error message shows.
-const SHOWN: usize = 60;
+pub(crate) const SHOWN: usize = 60;
 
-/// The start of a text for an error message.
-pub(crate) fn shorten(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
+/// The start of a text for an error message: at most `shown` characters.
+pub(crate) fn shorten(text: &str, shown: usize) -> String {
+    match text.char_indices().nth(shown) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", &text[..end]),
     }
@@ -77,7 +77,7 @@ pub(crate) fn shorten(text: &str) -> String {
 /// A value that was read, or what is wrong with the text it was read from.
 fn read<T>(value: Option<T>, lenient: bool, text: &str, target: &str) -> Cast<T> {
     match value {
-        None if !lenient => Err(Failure::cast(format!("'{}' is not a valid {target}", shorten(text)))),
+        None if !lenient => Err(Failure::cast(format!("'{}' is not a valid {target}", shorten(text, SHOWN)))),
         value => Ok(value),
     }
 }
@@ -106,50 +106,33 @@ pub(crate) fn session_zone(context: &FunctionContext) -> Zone {
     context.settings().time_zone
 }
 
-/// String to BOOLEAN.
-pub(crate) fn str_to_bool(_: &mut FunctionContext, s: &str, lenient: bool) -> Cast<bool> {
-    read(text::parse_boolean(s), lenient, s, "BOOLEAN")
+macro_rules! casts_of_text {
+    ($($name:ident -> $type:ty = $parse:expr, $target:literal;)*) => {$(
+        #[doc = concat!("String to ", $target, ".")]
+        pub(crate) fn $name(s: &str, lenient: bool) -> Cast<$type> {
+            read($parse(s), lenient, s, $target)
+        }
+    )*};
 }
 
-/// String to TINYINT.
-pub(crate) fn str_to_i8(_: &mut FunctionContext, s: &str, lenient: bool) -> Cast<i8> {
-    read(text::cast_integer(s, i8::MIN.into(), i8::MAX.into()).map(|v| v as i8), lenient, s, "TINYINT")
+casts_of_text! {
+    str_to_bool -> bool = text::parse_boolean, "BOOLEAN";
+    str_to_i8 -> i8 = integer, "TINYINT";
+    str_to_i16 -> i16 = integer, "SMALLINT";
+    str_to_i32 -> i32 = integer, "INT";
+    str_to_i64 -> i64 = integer, "BIGINT";
+    str_to_f32 -> f32 = text::parse_f32, "FLOAT";
+    str_to_f64 -> f64 = text::parse_f64, "DOUBLE";
+    str_to_date -> i32 = text::cast_date, "DATE";
 }
 
-/// String to SMALLINT.
-pub(crate) fn str_to_i16(_: &mut FunctionContext, s: &str, lenient: bool) -> Cast<i16> {
-    read(text::cast_integer(s, i16::MIN.into(), i16::MAX.into()).map(|v| v as i16), lenient, s, "SMALLINT")
-}
-
-/// String to INT.
-pub(crate) fn str_to_i32(_: &mut FunctionContext, s: &str, lenient: bool) -> Cast<i32> {
-    read(text::cast_integer(s, i32::MIN.into(), i32::MAX.into()).map(|v| v as i32), lenient, s, "INT")
-}
-
-/// String to BIGINT.
-pub(crate) fn str_to_i64(_: &mut FunctionContext, s: &str, lenient: bool) -> Cast<i64> {
-    read(text::cast_integer(s, i64::MIN, i64::MAX), lenient, s, "BIGINT")
-}
-
-/// String to FLOAT.
-pub(crate) fn str_to_f32(_: &mut FunctionContext, s: &str, lenient: bool) -> Cast<f32> {
-    read(text::parse_f32(s), lenient, s, "FLOAT")
-}
-
-/// String to DOUBLE.
-pub(crate) fn str_to_f64(_: &mut FunctionContext, s: &str, lenient: bool) -> Cast<f64> {
-    read(text::parse_f64(s), lenient, s, "DOUBLE")
+fn integer<T: TryFrom<i64>>(s: &str) -> Option<T> {
+    T::try_from(text::cast_integer(s, i64::MIN, i64::MAX)?).ok()
 }
 
 /// String to DECIMAL(precision, scale). As in Flink a number that does not fit is NULL, even for CAST; a text that is
 /// no number is bad.
-pub(crate) fn str_to_decimal(
-    _: &mut FunctionContext,
-    s: &str,
-    precision: i32,
-    scale: i32,
-    lenient: bool,
-) -> Cast<i128> {
+pub(crate) fn str_to_decimal(s: &str, precision: i32, scale: i32, lenient: bool) -> Cast<i128> {
     let value = text::parse_decimal(s, small(precision), small(scale));
     // NaN, Infinity and Java's suffixes are numbers for floats only.
     let is_number =
@@ -160,19 +143,14 @@ pub(crate) fn str_to_decimal(
     read(value, lenient, s, &format!("DECIMAL({precision}, {scale})"))
 }
 
-/// String to DATE.
-pub(crate) fn str_to_date(_: &mut FunctionContext, s: &str, lenient: bool) -> Cast<i32> {
-    read(text::cast_date(s), lenient, s, "DATE")
-}
-
 /// String to TIME(precision), cutting off milliseconds beyond the precision.
-pub(crate) fn str_to_time(_: &mut FunctionContext, s: &str, precision: i32, lenient: bool) -> Cast<i32> {
+pub(crate) fn str_to_time(s: &str, precision: i32, lenient: bool) -> Cast<i32> {
     let step = 10i32.pow(3 - u32::from(small(precision).min(3)));
     read(text::cast_time(s).map(|millis| millis - millis % step), lenient, s, "TIME")
 }
 
 /// String to TIMESTAMP(precision).
-pub(crate) fn str_to_timestamp(_: &mut FunctionContext, s: &str, precision: i32, lenient: bool) -> Cast<i64> {
+pub(crate) fn str_to_timestamp(s: &str, precision: i32, lenient: bool) -> Cast<i64> {
     let value = text::cast_timestamp(s, small(precision), None);
     read(value, lenient, s, &format!("TIMESTAMP({precision})"))
 }
@@ -271,13 +249,7 @@ pub(crate) fn millis_to_str(context: &mut FunctionContext, millis: i64) -> Str {
 }
 
 /// DOUBLE to DECIMAL(precision, scale): by the shortest text of the double, half up. NaN and infinity are bad.
-pub(crate) fn f64_to_decimal(
-    _: &mut FunctionContext,
-    value: f64,
-    precision: i32,
-    scale: i32,
-    lenient: bool,
-) -> Cast<i128> {
+pub(crate) fn f64_to_decimal(value: f64, precision: i32, scale: i32, lenient: bool) -> Cast<i128> {
     if !value.is_finite() && !lenient {
         return Err(Failure::cast(format!("{value} is not a valid DECIMAL({precision}, {scale})")));
     }
@@ -285,29 +257,29 @@ pub(crate) fn f64_to_decimal(
 }
 
 /// DECIMAL to the nearest DOUBLE.
-pub(crate) fn decimal_to_f64(_: &mut FunctionContext, value: i128, scale: i32) -> f64 {
+pub(crate) fn decimal_to_f64(value: i128, scale: i32) -> f64 {
     text::f64_of_decimal(value, small(scale))
 }
 
 /// DATE to TIMESTAMP(precision), at midnight.
-pub(crate) fn date_to_timestamp(_: &mut FunctionContext, days: i32, precision: i32, lenient: bool) -> Cast<i64> {
+pub(crate) fn date_to_timestamp(days: i32, precision: i32, lenient: bool) -> Cast<i64> {
     let per_day = unit(precision).per_second() * calendar::SECONDS_PER_DAY;
     in_range(i64::from(days).checked_mul(per_day), lenient, precision)
 }
 
 /// Day of a timestamp.
-pub(crate) fn timestamp_to_date(_: &mut FunctionContext, value: i64, precision: i32) -> i32 {
+pub(crate) fn timestamp_to_date(value: i64, precision: i32) -> i32 {
     value.div_euclid(unit(precision).per_second() * calendar::SECONDS_PER_DAY) as i32
 }
 
 /// Time of the day of a timestamp.
-pub(crate) fn timestamp_to_time(_: &mut FunctionContext, value: i64, precision: i32) -> i32 {
+pub(crate) fn timestamp_to_time(value: i64, precision: i32) -> i32 {
     let per_second = unit(precision).per_second();
     (value.rem_euclid(per_second * calendar::SECONDS_PER_DAY) / (per_second / 1_000)) as i32
 }
 
 /// Timestamp of one precision to another, cutting off digits.
-pub(crate) fn timestamp_rescale(_: &mut FunctionContext, value: i64, from: i32, to: i32, lenient: bool) -> Cast<i64> {
+pub(crate) fn timestamp_rescale(value: i64, from: i32, to: i32, lenient: bool) -> Cast<i64> {
     let unit_to = unit(to);
     let Some(value) = text::rescale_timestamp(value, unit(from), unit_to) else { return in_range(None, lenient, to) };
     // Digits between the precision and the unit that stores it.
@@ -351,26 +323,24 @@ mod tests {
 
     #[test]
     fn cast_fails_where_try_cast_gives_null() {
-        let c = &mut context("UTC");
-        assert_eq!(str_to_i32(c, "12", false), Ok(Some(12)));
-        assert_eq!(str_to_i32(c, "abc", true), Ok(None));
-        let failure = str_to_i32(c, "abc", false).unwrap_err();
+        assert_eq!(str_to_i32("12", false), Ok(Some(12)));
+        assert_eq!(str_to_i32("abc", true), Ok(None));
+        let failure = str_to_i32("abc", false).unwrap_err();
         assert_eq!((failure.code, failure.message.as_str()), (code::INVALID_CAST, "'abc' is not a valid INT"));
-        assert_eq!(str_to_i8(c, "128", true), Ok(None));
-        assert!(str_to_timestamp(c, &"x".repeat(500), 3, false).unwrap_err().message.chars().count() < 100);
+        assert_eq!(str_to_i8("128", true), Ok(None));
+        assert!(str_to_timestamp(&"x".repeat(500), 3, false).unwrap_err().message.chars().count() < 100);
     }
 
     #[test]
     fn decimals_overflow_to_null_but_bad_text_fails() {
-        let c = &mut context("UTC");
-        assert_eq!(str_to_decimal(c, "123.456", 5, 2, false), Ok(Some(12_346)));
-        assert_eq!(str_to_decimal(c, "123456", 5, 2, false), Ok(None));
-        assert!(str_to_decimal(c, "Apache", 5, 2, false).is_err());
-        assert!(str_to_decimal(c, "NaN", 5, 2, false).is_err());
-        assert_eq!(f64_to_decimal(c, 1.005, 5, 2, false), Ok(Some(101)));
-        assert_eq!(f64_to_decimal(c, 1e9, 5, 2, false), Ok(None));
-        assert!(f64_to_decimal(c, f64::NAN, 5, 2, false).is_err());
-        assert_eq!(f64_to_decimal(c, f64::NAN, 5, 2, true), Ok(None));
+        assert_eq!(str_to_decimal("123.456", 5, 2, false), Ok(Some(12_346)));
+        assert_eq!(str_to_decimal("123456", 5, 2, false), Ok(None));
+        assert!(str_to_decimal("Apache", 5, 2, false).is_err());
+        assert!(str_to_decimal("NaN", 5, 2, false).is_err());
+        assert_eq!(f64_to_decimal(1.005, 5, 2, false), Ok(Some(101)));
+        assert_eq!(f64_to_decimal(1e9, 5, 2, false), Ok(None));
+        assert!(f64_to_decimal(f64::NAN, 5, 2, false).is_err());
+        assert_eq!(f64_to_decimal(f64::NAN, 5, 2, true), Ok(None));
     }
 
     #[test]
@@ -392,21 +362,20 @@ mod tests {
         assert_eq!(str_to_timestamp_ltz(c, "2023-11-15 07:59:21.552", 3, false), Ok(Some(moment)));
         let local = ltz_to_timestamp(c, moment, 3);
         assert_eq!(timestamp_to_ltz(c, local, 3), moment);
-        assert_eq!(timestamp_to_date(c, local, 3), 19_676);
-        assert_eq!(timestamp_to_time(c, local, 3), 28_761_552);
+        assert_eq!(timestamp_to_date(local, 3), 19_676);
+        assert_eq!(timestamp_to_time(local, 3), 28_761_552);
     }
 
     #[test]
     fn precisions_are_cut_toward_the_past() {
-        let c = &mut context("UTC");
-        assert_eq!(timestamp_rescale(c, 1_234_567_891, 9, 6, false), Ok(Some(1_234_567)));
-        assert_eq!(timestamp_rescale(c, 1_234_567_891, 9, 1, false), Ok(Some(1_200)));
-        assert_eq!(timestamp_rescale(c, -1, 3, 0, false), Ok(Some(-1_000)));
-        assert_eq!(timestamp_rescale(c, 5, 3, 9, false), Ok(Some(5_000_000)));
-        assert_eq!(timestamp_rescale(c, i64::MAX / 10, 3, 9, true), Ok(None));
-        assert_eq!(timestamp_rescale(c, i64::MAX / 10, 3, 9, false).unwrap_err().code, code::OVERFLOW);
-        assert_eq!(date_to_timestamp(c, 1, 6, false), Ok(Some(86_400_000_000)));
-        assert_eq!(timestamp_to_date(c, -1, 9), -1);
-        assert_eq!(timestamp_to_time(c, -1_000_000, 9), 86_399_999);
+        assert_eq!(timestamp_rescale(1_234_567_891, 9, 6, false), Ok(Some(1_234_567)));
+        assert_eq!(timestamp_rescale(1_234_567_891, 9, 1, false), Ok(Some(1_200)));
+        assert_eq!(timestamp_rescale(-1, 3, 0, false), Ok(Some(-1_000)));
+        assert_eq!(timestamp_rescale(5, 3, 9, false), Ok(Some(5_000_000)));
+        assert_eq!(timestamp_rescale(i64::MAX / 10, 3, 9, true), Ok(None));
+        assert_eq!(timestamp_rescale(i64::MAX / 10, 3, 9, false).unwrap_err().code, code::OVERFLOW);
+        assert_eq!(date_to_timestamp(1, 6, false), Ok(Some(86_400_000_000)));
+        assert_eq!(timestamp_to_date(-1, 9), -1);
+        assert_eq!(timestamp_to_time(-1_000_000, 9), 86_399_999);
     }
 }

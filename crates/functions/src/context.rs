@@ -6,18 +6,12 @@ use millstream_types::text::zone::Zone;
 use millstream_types::{Code, code};
 
 /// Session settings that functions depend on.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct FunctionSettings {
     /// `table.local-time-zone`: the zone of TIMESTAMP_LTZ in text and in date functions.
     pub time_zone: Zone,
     /// Start of the query in milliseconds since the epoch, for functions that are constant within a query.
     pub query_start_ms: i64,
-}
-
-impl Default for FunctionSettings {
-    fn default() -> FunctionSettings {
-        FunctionSettings { time_zone: Zone::Fixed(0), query_start_ms: 0 }
-    }
 }
 
 /// Why a row is bad.

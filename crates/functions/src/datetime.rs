@@ -33,7 +33,7 @@
 //!
 //! The clock is read for each row, as Flink does in streaming mode.
 
-use crate::casts::{session_zone, shorten, small, unit};
+use crate::casts::{SHOWN, session_zone, shorten, small, unit};
 use crate::context::{Failure, FunctionContext};
 use crate::date_pattern::{DatePattern, Dialect, Moment};
 use millstream_abi::Str;
@@ -95,7 +95,8 @@ pub(crate) fn date_format(
     };
     let pattern = pattern(context, format, Dialect::Formatter)?;
     if let Some(what) = pattern.unwritable() {
-        let message = format!("the pattern '{}' has {what}, which a time without a zone has not", shorten(format));
+        let message =
+            format!("the pattern '{}' has {what}, which a time without a zone has not", shorten(format, SHOWN));
         return Err(Failure::argument(message));
     }
     Ok(write(context, &pattern, moment))
@@ -109,7 +110,7 @@ pub(crate) fn date_format_str(context: &mut FunctionContext, s: &str, format: &s
 }
 
 /// `TO_DATE(s)`: NULL when it is no date.
-pub(crate) fn to_date(_: &mut FunctionContext, s: &str) -> Option<i32> {
+pub(crate) fn to_date(s: &str) -> Option<i32> {
     cast_date(s)
 }
 
@@ -120,7 +121,7 @@ pub(crate) fn to_date_format(context: &mut FunctionContext, s: &str, format: &st
 }
 
 /// `TO_TIMESTAMP(s)`: NULL when it is no timestamp.
-pub(crate) fn to_timestamp(_: &mut FunctionContext, s: &str) -> Option<i64> {
+pub(crate) fn to_timestamp(s: &str) -> Option<i64> {
     cast_timestamp(s, 3, None)
 }
 
@@ -150,25 +151,20 @@ fn ltz(millis: Option<i64>, precision: i32) -> Result<Option<i64>, Failure> {
 }
 
 /// `TO_TIMESTAMP_LTZ(integer, precision)`: NULL out of the years 0 to 9999.
-pub(crate) fn to_timestamp_ltz_int(_: &mut FunctionContext, x: i64, precision: i32) -> Result<Option<i64>, Failure> {
+pub(crate) fn to_timestamp_ltz_int(x: i64, precision: i32) -> Result<Option<i64>, Failure> {
     ltz(if precision == 0 { x.checked_mul(1_000) } else { Some(x) }, precision)
 }
 
 /// `TO_TIMESTAMP_LTZ(double, precision)`
-pub(crate) fn to_timestamp_ltz_double(_: &mut FunctionContext, x: f64, precision: i32) -> Result<Option<i64>, Failure> {
+pub(crate) fn to_timestamp_ltz_double(x: f64, precision: i32) -> Result<Option<i64>, Failure> {
     ltz(Some((if precision == 0 { x * 1_000.0 } else { x }) as i64), precision)
 }
 
 /// `TO_TIMESTAMP_LTZ(decimal, precision)`: what is after the point is cut off.
-pub(crate) fn to_timestamp_ltz_decimal(
-    context: &mut FunctionContext,
-    x: i128,
-    scale: i32,
-    precision: i32,
-) -> Result<Option<i64>, Failure> {
+pub(crate) fn to_timestamp_ltz_decimal(x: i128, scale: i32, precision: i32) -> Result<Option<i64>, Failure> {
     let whole = x / millstream_types::text::POWERS_OF_TEN[usize::from(small(scale))];
     match i64::try_from(whole) {
-        Ok(whole) => to_timestamp_ltz_int(context, whole, precision),
+        Ok(whole) => to_timestamp_ltz_int(whole, precision),
         Err(_) => ltz(None, precision),
     }
 }
@@ -186,7 +182,7 @@ pub(crate) fn to_timestamp_ltz_str(
 }
 
 fn known_zone(name: &str) -> Result<Zone, Failure> {
-    Zone::parse(name).ok_or_else(|| Failure::argument(format!("'{}' is not a known time zone", shorten(name))))
+    Zone::parse(name).ok_or_else(|| Failure::argument(format!("'{}' is not a known time zone", shorten(name, SHOWN))))
 }
 
 /// `FROM_UNIXTIME(seconds)`
@@ -202,8 +198,8 @@ pub(crate) fn from_unixtime_format(context: &mut FunctionContext, seconds: i64, 
 }
 
 /// `UNIX_TIMESTAMP()`
-pub(crate) fn unix_timestamp_now(context: &mut FunctionContext) -> i64 {
-    current_timestamp(context).div_euclid(1_000)
+pub(crate) fn unix_timestamp_now() -> i64 {
+    current_timestamp().div_euclid(1_000)
 }
 
 /// `UNIX_TIMESTAMP(s)`
@@ -269,12 +265,12 @@ fn extract_clock(nano_of_day: i64, unit: DateTimeUnit) -> i64 {
 }
 
 /// `EXTRACT(unit FROM date)`; 0 for parts of a day.
-pub(crate) fn extract_date(_: &mut FunctionContext, days: i32, unit: i32) -> Result<i64, Failure> {
+pub(crate) fn extract_date(days: i32, unit: i32) -> Result<i64, Failure> {
     Ok(extract_day(i64::from(days), unit_of(unit)?))
 }
 
 /// `EXTRACT(unit FROM time)`; 0 for units of days and more, seconds of the day for EPOCH.
-pub(crate) fn extract_time(_: &mut FunctionContext, millis: i32, unit: i32) -> Result<i64, Failure> {
+pub(crate) fn extract_time(millis: i32, unit: i32) -> Result<i64, Failure> {
     let millis = i64::from(millis).rem_euclid(MILLIS_PER_DAY);
     Ok(match unit_of(unit)? {
         DateTimeUnit::Epoch => millis / 1_000,
@@ -284,12 +280,7 @@ pub(crate) fn extract_time(_: &mut FunctionContext, millis: i32, unit: i32) -> R
 
 /// `EXTRACT(unit FROM timestamp)`. EPOCH counts local seconds, which for a TIMESTAMP_LTZ in local time is what Flink
 /// does.
-pub(crate) fn extract_timestamp(
-    _: &mut FunctionContext,
-    value: i64,
-    precision: i32,
-    code: i32,
-) -> Result<i64, Failure> {
+pub(crate) fn extract_timestamp(value: i64, precision: i32, code: i32) -> Result<i64, Failure> {
     let per_second = unit(precision).per_second();
     let per_day = per_second * SECONDS_PER_DAY;
     Ok(match unit_of(code)? {
@@ -327,23 +318,23 @@ fn ceil_day(days: i64, unit: DateTimeUnit) -> i64 {
 }
 
 /// `FLOOR(date TO unit)`
-pub(crate) fn floor_date(_: &mut FunctionContext, days: i32, unit: i32) -> Result<i32, Failure> {
+pub(crate) fn floor_date(days: i32, unit: i32) -> Result<i32, Failure> {
     Ok(floor_day(i64::from(days), unit_of(unit)?) as i32)
 }
 
 /// `CEIL(date TO unit)`
-pub(crate) fn ceil_date(_: &mut FunctionContext, days: i32, unit: i32) -> Result<i32, Failure> {
+pub(crate) fn ceil_date(days: i32, unit: i32) -> Result<i32, Failure> {
     Ok(ceil_day(i64::from(days), unit_of(unit)?) as i32)
 }
 
 /// `FLOOR(time TO unit)`
-pub(crate) fn floor_time(_: &mut FunctionContext, millis: i32, unit: i32) -> Result<i32, Failure> {
+pub(crate) fn floor_time(millis: i32, unit: i32) -> Result<i32, Failure> {
     let step = unit_of(unit)?.millis().unwrap_or(1).min(MILLIS_PER_DAY) as i32;
     Ok(millis - millis.rem_euclid(step))
 }
 
 /// `CEIL(time TO unit)`; wraps around midnight.
-pub(crate) fn ceil_time(_: &mut FunctionContext, millis: i32, unit: i32) -> Result<i32, Failure> {
+pub(crate) fn ceil_time(millis: i32, unit: i32) -> Result<i32, Failure> {
     let step = unit_of(unit)?.millis().unwrap_or(1).min(MILLIS_PER_DAY);
     let up = (i64::from(millis) + step - 1).div_euclid(step) * step;
     Ok(up.rem_euclid(MILLIS_PER_DAY) as i32)
@@ -360,12 +351,7 @@ fn fixed_step(unit: DateTimeUnit, per_second: i64) -> Option<i64> {
 }
 
 /// `FLOOR(timestamp TO unit)`
-pub(crate) fn floor_timestamp(
-    _: &mut FunctionContext,
-    value: i64,
-    precision: i32,
-    code: i32,
-) -> Result<Option<i64>, Failure> {
+pub(crate) fn floor_timestamp(value: i64, precision: i32, code: i32) -> Result<Option<i64>, Failure> {
     let (target, per_second) = (unit_of(code)?, unit(precision).per_second());
     if let Some(step) = fixed_step(target, per_second) {
         return Ok(value.checked_sub(value.rem_euclid(step)));
@@ -375,12 +361,7 @@ pub(crate) fn floor_timestamp(
 }
 
 /// `CEIL(timestamp TO unit)`: the first boundary of the unit that is not before the timestamp.
-pub(crate) fn ceil_timestamp(
-    _: &mut FunctionContext,
-    value: i64,
-    precision: i32,
-    code: i32,
-) -> Result<Option<i64>, Failure> {
+pub(crate) fn ceil_timestamp(value: i64, precision: i32, code: i32) -> Result<Option<i64>, Failure> {
     let (target, per_second) = (unit_of(code)?, unit(precision).per_second());
     if let Some(step) = fixed_step(target, per_second) {
         let past = value.rem_euclid(step);
@@ -392,30 +373,24 @@ pub(crate) fn ceil_timestamp(
 }
 
 /// DATE + INTERVAL YEAR TO MONTH
-pub(crate) fn add_months_date(_: &mut FunctionContext, days: i32, months: i32) -> Option<i32> {
+pub(crate) fn add_months_date(days: i32, months: i32) -> Option<i32> {
     i32::try_from(add_months(i64::from(days), i64::from(months))).ok()
 }
 
 /// TIMESTAMP + INTERVAL YEAR TO MONTH
-pub(crate) fn add_months_timestamp(_: &mut FunctionContext, value: i64, precision: i32, months: i32) -> Option<i64> {
+pub(crate) fn add_months_timestamp(value: i64, precision: i32, months: i32) -> Option<i64> {
     let per_day = unit(precision).per_second() * SECONDS_PER_DAY;
     let day = add_months(value.div_euclid(per_day), i64::from(months));
     i64::try_from(i128::from(day) * i128::from(per_day) + i128::from(value.rem_euclid(per_day))).ok()
 }
 
 /// TIME + INTERVAL DAY TO SECOND
-pub(crate) fn add_millis_time(_: &mut FunctionContext, time: i32, interval: i64) -> i32 {
+pub(crate) fn add_millis_time(time: i32, interval: i64) -> i32 {
     (i64::from(time) + interval % MILLIS_PER_DAY).rem_euclid(MILLIS_PER_DAY) as i32
 }
 
 /// `TIMESTAMPDIFF(unit, from, to)`: whole units, truncated toward zero.
-pub(crate) fn timestamp_diff(
-    _: &mut FunctionContext,
-    from: i64,
-    to: i64,
-    precision: i32,
-    code: i32,
-) -> Result<i32, Failure> {
+pub(crate) fn timestamp_diff(from: i64, to: i64, precision: i32, code: i32) -> Result<i32, Failure> {
     let (target, per_second) = (unit_of(code)?, unit(precision).per_second());
     if let Some(months) = target.months() {
         let per_day = per_second * SECONDS_PER_DAY;
@@ -433,7 +408,7 @@ pub(crate) fn timestamp_diff(
 }
 
 /// `CURRENT_TIMESTAMP`: milliseconds since the epoch.
-pub(crate) fn current_timestamp(_: &mut FunctionContext) -> i64 {
+pub(crate) fn current_timestamp() -> i64 {
     match SystemTime::now().duration_since(UNIX_EPOCH) {
         Ok(since) => since.as_millis() as i64,
         Err(before) => -(before.duration().as_millis() as i64),
@@ -442,7 +417,7 @@ pub(crate) fn current_timestamp(_: &mut FunctionContext) -> i64 {
 
 /// `LOCALTIMESTAMP`: milliseconds in the session's zone.
 pub(crate) fn local_timestamp(context: &mut FunctionContext) -> i64 {
-    let now = current_timestamp(context);
+    let now = current_timestamp();
     session_zone(context).utc_to_local(now, millstream_types::TimeUnit::Milli)
 }
 
@@ -457,5 +432,4 @@ pub(crate) fn local_time(context: &mut FunctionContext) -> i32 {
 }
 
 #[cfg(test)]
-#[path = "datetime_tests.rs"]
 mod tests;

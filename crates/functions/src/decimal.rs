@@ -14,7 +14,6 @@
 //!
 //! ROUND, FLOOR, CEIL, TRUNCATE and ABS of decimals are in `math`.
 
-use crate::context::FunctionContext;
 use millstream_types::text::POWERS_OF_TEN;
 use std::cmp::Ordering;
 
@@ -76,6 +75,12 @@ impl Wide {
         (Wide { high, low: ((upper / divisor) << 64) | (lower / divisor) }, lower % divisor)
     }
 
+    /// The quotient, rounded half up; the divisor is not 0.
+    fn rounded(self, divisor: u128) -> Option<Wide> {
+        let (quotient, remainder) = self.divide(divisor);
+        round_half_up(quotient, remainder, divisor)
+    }
+
     /// As a decimal of `precision` digits with the sign given.
     fn fit(self, negative: bool, precision: i32) -> Option<i128> {
         if self.high != 0 {
@@ -107,16 +112,12 @@ fn shifted(magnitude: u128, shift: i32) -> Option<Wide> {
         0..=38 => Some(Wide::product(magnitude, power(shift))),
         39.. if magnitude == 0 => Some(Wide { high: 0, low: 0 }),
         39.. => None,
-        _ => {
-            let divisor = power(-shift);
-            let (quotient, remainder) = Wide { high: 0, low: magnitude }.divide(divisor);
-            round_half_up(quotient, remainder, divisor)
-        }
+        _ => Wide { high: 0, low: magnitude }.rounded(power(-shift)),
     }
 }
 
 /// `a` of one scale in another; NULL when it does not fit.
-pub(crate) fn rescale(_: &mut FunctionContext, a: i128, from: i32, to: i32, precision: i32) -> Option<i128> {
+pub(crate) fn rescale(a: i128, from: i32, to: i32, precision: i32) -> Option<i128> {
     shifted(a.unsigned_abs(), to - from)?.fit(a < 0, precision)
 }
 
@@ -135,40 +136,22 @@ fn exact_sum(a: i128, a_scale: i32, b: i128, b_scale: i32) -> Option<(bool, Wide
 }
 
 /// `a + b` for any scales.
-pub(crate) fn add(
-    _: &mut FunctionContext,
-    a: i128,
-    a_scale: i32,
-    b: i128,
-    b_scale: i32,
-    scale: i32,
-    precision: i32,
-) -> Option<i128> {
+pub(crate) fn add(a: i128, a_scale: i32, b: i128, b_scale: i32, scale: i32, precision: i32) -> Option<i128> {
     let (negative, sum, exact_scale) = exact_sum(a, a_scale, b, b_scale)?;
     if exact_scale <= scale {
         let value = sum.fit(false, 38)?;
         return shifted(value.unsigned_abs(), scale - exact_scale)?.fit(negative, precision);
     }
-    let divisor = power(exact_scale - scale);
-    let (quotient, remainder) = sum.divide(divisor);
-    round_half_up(quotient, remainder, divisor)?.fit(negative, precision)
+    sum.rounded(power(exact_scale - scale))?.fit(negative, precision)
 }
 
 /// `a - b` for any scales.
-pub(crate) fn subtract(
-    context: &mut FunctionContext,
-    a: i128,
-    a_scale: i32,
-    b: i128,
-    b_scale: i32,
-    scale: i32,
-    precision: i32,
-) -> Option<i128> {
-    add(context, a, a_scale, b.checked_neg()?, b_scale, scale, precision)
+pub(crate) fn subtract(a: i128, a_scale: i32, b: i128, b_scale: i32, scale: i32, precision: i32) -> Option<i128> {
+    add(a, a_scale, b.checked_neg()?, b_scale, scale, precision)
 }
 
 /// `a · b`, with `scale_down` digits rounded away.
-pub(crate) fn multiply(_: &mut FunctionContext, a: i128, b: i128, scale_down: i32, precision: i32) -> Option<i128> {
+pub(crate) fn multiply(a: i128, b: i128, scale_down: i32, precision: i32) -> Option<i128> {
     let negative = (a < 0) != (b < 0);
     let product = Wide::product(a.unsigned_abs(), b.unsigned_abs());
     if scale_down <= 0 {
@@ -183,13 +166,11 @@ pub(crate) fn multiply(_: &mut FunctionContext, a: i128, b: i128, scale_down: i3
     } else {
         (product, scale_down)
     };
-    let divisor = power(digits);
-    let (quotient, remainder) = product.divide(divisor);
-    round_half_up(quotient, remainder, divisor)?.fit(negative, precision)
+    product.rounded(power(digits))?.fit(negative, precision)
 }
 
 /// `a · 10^shift / b`, rounded; NULL also for `b` = 0, which lowering has excluded.
-pub(crate) fn divide(_: &mut FunctionContext, a: i128, b: i128, shift: i32, precision: i32) -> Option<i128> {
+pub(crate) fn divide(a: i128, b: i128, shift: i32, precision: i32) -> Option<i128> {
     let negative = (a < 0) != (b < 0);
     let (a, b) = (a.unsigned_abs(), b.unsigned_abs());
     if b == 0 {
@@ -198,8 +179,7 @@ pub(crate) fn divide(_: &mut FunctionContext, a: i128, b: i128, shift: i32, prec
     if shift < 0 {
         // b · 10^-shift may be too wide to divide by; then the quotient is below one half.
         let Wide { high: 0, low: divisor } = Wide::product(b, power(-shift)) else { return fit(0, precision) };
-        let (quotient, remainder) = Wide { high: 0, low: a }.divide(divisor);
-        return round_half_up(quotient, remainder, divisor)?.fit(negative, precision);
+        return Wide { high: 0, low: a }.rounded(divisor)?.fit(negative, precision);
     }
     let first = shift.min(38);
     let (quotient, remainder) = Wide::product(a, power(first)).divide(b);
@@ -213,15 +193,7 @@ pub(crate) fn divide(_: &mut FunctionContext, a: i128, b: i128, shift: i32, prec
 }
 
 /// `a % b` with the sign of `a`, at `scale`; NULL also for `b` = 0, which lowering has excluded.
-pub(crate) fn modulo(
-    context: &mut FunctionContext,
-    a: i128,
-    a_scale: i32,
-    b: i128,
-    b_scale: i32,
-    scale: i32,
-    precision: i32,
-) -> Option<i128> {
+pub(crate) fn modulo(a: i128, a_scale: i32, b: i128, b_scale: i32, scale: i32, precision: i32) -> Option<i128> {
     let common = a_scale.max(b_scale);
     let a_wide = shifted(a.unsigned_abs(), common - a_scale)?;
     let b_wide = shifted(b.unsigned_abs(), common - b_scale)?;
@@ -231,11 +203,11 @@ pub(crate) fn modulo(
         // A divisor of more than 128 bits was scaled up, so a was not and is less.
         _ => i128::try_from(a_wide.low).ok()?,
     };
-    rescale(context, if a < 0 { -remainder } else { remainder }, common, scale, precision)
+    rescale(if a < 0 { -remainder } else { remainder }, common, scale, precision)
 }
 
 /// −1, 0 or 1, at the decimal's own scale; NULL when the type has no digit before the point for it.
-pub(crate) fn sign(_: &mut FunctionContext, a: i128, scale: i32) -> Option<i128> {
+pub(crate) fn sign(a: i128, scale: i32) -> Option<i128> {
     fit(a.signum() * power(scale) as i128, 38)
 }
 
@@ -245,57 +217,50 @@ mod tests {
 
     const MOST: i128 = 10i128.pow(38) - 1;
 
-    fn context() -> FunctionContext {
-        FunctionContext::default()
-    }
-
     #[test]
     fn products_round_and_overflow() {
-        let c = &mut context();
         // 0.908 * 12345 in DECIMAL(24,3): nothing to round.
-        assert_eq!(multiply(c, 908, 12_345, 0, 24), Some(11_209_260));
+        assert_eq!(multiply(908, 12_345, 0, 24), Some(11_209_260));
         // 1.25 * 1.25 = 1.5625 at scale 3, and its negative.
-        assert_eq!(multiply(c, 125, 125, 1, 10), Some(1_563));
-        assert_eq!(multiply(c, -125, 125, 1, 10), Some(-1_563));
-        assert_eq!(multiply(c, MOST, MOST, 38, 38), Some(MOST - 1));
-        assert_eq!(multiply(c, MOST, MOST, 37, 38), None);
-        assert_eq!(multiply(c, MOST, MOST, 76, 38), Some(1));
+        assert_eq!(multiply(125, 125, 1, 10), Some(1_563));
+        assert_eq!(multiply(-125, 125, 1, 10), Some(-1_563));
+        assert_eq!(multiply(MOST, MOST, 38, 38), Some(MOST - 1));
+        assert_eq!(multiply(MOST, MOST, 37, 38), None);
+        assert_eq!(multiply(MOST, MOST, 76, 38), Some(1));
         // 0.5 exactly, and just below, past the 38th digit.
-        assert_eq!(multiply(c, 5 * 10i128.pow(20), 10i128.pow(20), 41, 38), Some(1));
-        assert_eq!(multiply(c, 49 * 10i128.pow(19), 10i128.pow(20), 41, 38), Some(0));
+        assert_eq!(multiply(5 * 10i128.pow(20), 10i128.pow(20), 41, 38), Some(1));
+        assert_eq!(multiply(49 * 10i128.pow(19), 10i128.pow(20), 41, 38), Some(0));
     }
 
     #[test]
     fn quotients_round_half_up() {
-        let c = &mut context();
-        assert_eq!(divide(c, 1, 3, 6, 10), Some(333_333));
-        assert_eq!(divide(c, 2, 3, 6, 10), Some(666_667));
-        assert_eq!(divide(c, -2, 3, 6, 10), Some(-666_667));
-        assert_eq!(divide(c, 1, 8, 2, 10), Some(13));
-        assert_eq!(divide(c, 1, 0, 2, 10), None);
-        assert_eq!(divide(c, 1250, 1, -2, 10), Some(13));
-        assert_eq!(divide(c, 1, MOST, -38, 10), Some(0));
-        assert_eq!(divide(c, MOST, MOST, 37, 38), Some(10i128.pow(37)));
-        assert_eq!(divide(c, 1, 10i128.pow(37), 44, 38), Some(10i128.pow(7)));
-        assert_eq!(divide(c, MOST, 1, 1, 38), None);
+        assert_eq!(divide(1, 3, 6, 10), Some(333_333));
+        assert_eq!(divide(2, 3, 6, 10), Some(666_667));
+        assert_eq!(divide(-2, 3, 6, 10), Some(-666_667));
+        assert_eq!(divide(1, 8, 2, 10), Some(13));
+        assert_eq!(divide(1, 0, 2, 10), None);
+        assert_eq!(divide(1250, 1, -2, 10), Some(13));
+        assert_eq!(divide(1, MOST, -38, 10), Some(0));
+        assert_eq!(divide(MOST, MOST, 37, 38), Some(10i128.pow(37)));
+        assert_eq!(divide(1, 10i128.pow(37), 44, 38), Some(10i128.pow(7)));
+        assert_eq!(divide(MOST, 1, 1, 38), None);
     }
 
     #[test]
     fn sums_and_remainders_align_scales() {
-        let c = &mut context();
         // 1.5 + 0.25 = 1.75, at scale 1: 1.8.
-        assert_eq!(add(c, 15, 1, 25, 2, 2, 5), Some(175));
-        assert_eq!(add(c, 15, 1, 25, 2, 1, 5), Some(18));
-        assert_eq!(subtract(c, 15, 1, 25, 2, 2, 5), Some(125));
-        assert_eq!(subtract(c, 25, 2, 15, 1, 2, 5), Some(-125));
-        assert_eq!(add(c, MOST, 0, 1, 38, 6, 38), None);
-        assert_eq!(add(c, MOST, 0, 1, 38, 0, 38), Some(MOST));
-        assert_eq!(modulo(c, -75, 1, 2, 0, 1, 5), Some(-15));
-        assert_eq!(modulo(c, 1, 38, MOST, 0, 38, 38), Some(1));
-        assert_eq!(modulo(c, 1, 0, 0, 0, 0, 5), None);
-        assert_eq!(rescale(c, 12_345, 3, 2, 5), Some(1_235));
-        assert_eq!(rescale(c, 12_345, 3, 6, 7), None);
-        assert_eq!(sign(c, -7, 2), Some(-100));
+        assert_eq!(add(15, 1, 25, 2, 2, 5), Some(175));
+        assert_eq!(add(15, 1, 25, 2, 1, 5), Some(18));
+        assert_eq!(subtract(15, 1, 25, 2, 2, 5), Some(125));
+        assert_eq!(subtract(25, 2, 15, 1, 2, 5), Some(-125));
+        assert_eq!(add(MOST, 0, 1, 38, 6, 38), None);
+        assert_eq!(add(MOST, 0, 1, 38, 0, 38), Some(MOST));
+        assert_eq!(modulo(-75, 1, 2, 0, 1, 5), Some(-15));
+        assert_eq!(modulo(1, 38, MOST, 0, 38, 38), Some(1));
+        assert_eq!(modulo(1, 0, 0, 0, 0, 5), None);
+        assert_eq!(rescale(12_345, 3, 2, 5), Some(1_235));
+        assert_eq!(rescale(12_345, 3, 6, 7), None);
+        assert_eq!(sign(-7, 2), Some(-100));
     }
 
     #[test]

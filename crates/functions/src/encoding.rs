@@ -1,6 +1,6 @@
 //! Character sets, Base64, hexadecimal and binary digits.
 
-use crate::context::{Failure, FunctionContext};
+use crate::context::Failure;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -42,7 +42,7 @@ impl Charset {
 }
 
 /// `ENCODE(s, charset)`: a character that the set lacks becomes `?`; UTF-16 is big-endian with a byte order mark.
-pub(crate) fn encode(_: &mut FunctionContext, s: &str, charset: &str) -> Result<Vec<u8>, Failure> {
+pub(crate) fn encode(s: &str, charset: &str) -> Result<Vec<u8>, Failure> {
     let single = |limit: u32| s.chars().map(|c| if (c as u32) < limit { c as u32 as u8 } else { b'?' }).collect();
     Ok(match Charset::of(charset)? {
         Charset::Ascii => single(0x80),
@@ -64,7 +64,7 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
 }
 
 /// `DECODE(bytes, charset)`: bytes that mean nothing become U+FFFD.
-pub(crate) fn decode(_: &mut FunctionContext, bytes: &[u8], charset: &str) -> Result<String, Failure> {
+pub(crate) fn decode(bytes: &[u8], charset: &str) -> Result<String, Failure> {
     Ok(match Charset::of(charset)? {
         Charset::Ascii => {
             bytes.iter().map(|&b| if b.is_ascii() { char::from(b) } else { char::REPLACEMENT_CHARACTER }).collect()
@@ -82,12 +82,12 @@ pub(crate) fn decode(_: &mut FunctionContext, bytes: &[u8], charset: &str) -> Re
 }
 
 /// `TO_BASE64(s)`
-pub(crate) fn to_base64(_: &mut FunctionContext, s: &[u8]) -> String {
+pub(crate) fn to_base64(s: &[u8]) -> String {
     BASE64.encode(s)
 }
 
 /// `FROM_BASE64(s)`: decoded bytes that are not UTF-8 become U+FFFD.
-pub(crate) fn from_base64(_: &mut FunctionContext, s: &[u8]) -> Result<String, Failure> {
+pub(crate) fn from_base64(s: &[u8]) -> Result<String, Failure> {
     match BASE64.decode(s) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(error) => Err(Failure::argument(format!("FROM_BASE64 got text that is not Base64: {error}"))),
@@ -95,23 +95,23 @@ pub(crate) fn from_base64(_: &mut FunctionContext, s: &[u8]) -> Result<String, F
 }
 
 /// `HEX(n)`: upper-case digits of the two's complement.
-pub(crate) fn hex_integer(_: &mut FunctionContext, n: i64) -> String {
+pub(crate) fn hex_integer(n: i64) -> String {
     format!("{n:X}")
 }
 
 /// `HEX(s)`: two digits for each byte.
-pub(crate) fn hex_bytes(_: &mut FunctionContext, s: &[u8]) -> String {
+pub(crate) fn hex_bytes(s: &[u8]) -> String {
     hex::encode_upper(s)
 }
 
 /// `BIN(n)`: binary digits of the two's complement.
-pub(crate) fn bin(_: &mut FunctionContext, n: i64) -> String {
+pub(crate) fn bin(n: i64) -> String {
     format!("{n:b}")
 }
 
 /// `UNHEX(s)`: NULL unless all characters are digits; with an odd number of them the first one only has to be a
 /// digit and stands for a zero byte, as in Flink.
-pub(crate) fn unhex(_: &mut FunctionContext, s: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn unhex(s: &[u8]) -> Option<Vec<u8>> {
     if !s.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }

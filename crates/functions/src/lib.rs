@@ -1,7 +1,7 @@
 //! Bodies of the functions that row programs call (`millstream_abi::RuntimeFn`), with Flink's semantics.
 //!
-//! Each body is an ordinary safe function over Rust types; [`address`] wraps it into the common signature. A body gets
-//! the [`FunctionContext`] for memory, time zone and errors. Functions that Flink defines to return NULL on bad input
+//! Each body is an ordinary safe function over Rust types; [`address`] wraps it into the common signature. A body that
+//! needs memory, the time zone or a cache gets the [`FunctionContext`]. Functions that Flink defines to return NULL on bad input
 //! return `None`; those that fail the row return an [`Failure`].
 //!
 //! A file per family: `strings`, `regex`, `datetime`, `math`, `decimal`, `casts`, `json`. What bodies compile and keep between

@@ -3,94 +3,33 @@
 //! Doubles are rounded as Flink does, on their shortest decimal form: `ROUND(2.675, 2)` of a DOUBLE is 2.68 although
 //! the binary number lies below 2.675.
 
-use crate::context::FunctionContext;
-
-macro_rules! doubles {
-    ($($(#[doc = $doc:literal])* $name:ident = $method:ident;)*) => {$(
-        $(#[doc = $doc])*
-        pub(crate) fn $name(_: &mut FunctionContext, x: f64) -> f64 {
-            x.$method()
-        }
-    )*};
-}
-
-doubles! {
-    /// `ABS(x)`
-    abs_double = abs;
-    /// `FLOOR(x)`
-    floor_double = floor;
-    /// `CEIL(x)`
-    ceil_double = ceil;
-    /// `SQRT(x)`
-    sqrt = sqrt;
-    /// `EXP(x)`
-    exp = exp;
-    /// `LN(x)`: NaN for negative numbers, -Infinity for 0.
-    ln = ln;
-    /// `LOG10(x)`
-    log10 = log10;
-    /// `SIN(x)`
-    sin = sin;
-    /// `COS(x)`
-    cos = cos;
-    /// `TAN(x)`
-    tan = tan;
-    /// `ASIN(x)`
-    asin = asin;
-    /// `ACOS(x)`
-    acos = acos;
-    /// `ATAN(x)`
-    atan = atan;
-    /// `SINH(x)`
-    sinh = sinh;
-    /// `COSH(x)`
-    cosh = cosh;
-    /// `TANH(x)`
-    tanh = tanh;
-}
-
 /// `SIGN(x)`: zeros and NaN stay what they are.
-pub(crate) fn sign_double(_: &mut FunctionContext, x: f64) -> f64 {
+pub(crate) fn sign_double(x: f64) -> f64 {
     if x == 0.0 || x.is_nan() { x } else { x.signum() }
 }
 
-/// `ABS(x)`; the smallest number stays, as in Java.
-pub(crate) fn abs_integer(_: &mut FunctionContext, x: i64) -> i64 {
-    x.wrapping_abs()
-}
-
-/// `ABS(x)`
-pub(crate) fn abs_decimal(_: &mut FunctionContext, x: i128) -> i128 {
-    x.wrapping_abs()
-}
-
 /// `POWER(x, y)`: NaN for a base of ±1 with an infinite exponent and for any NaN exponent, as in Java.
-pub(crate) fn power(_: &mut FunctionContext, x: f64, y: f64) -> f64 {
+pub(crate) fn power(x: f64, y: f64) -> f64 {
     if y.is_nan() || (x.abs() == 1.0 && y.is_infinite()) { f64::NAN } else { x.powf(y) }
 }
 
-/// `ATAN2(y, x)`
-pub(crate) fn atan2(_: &mut FunctionContext, y: f64, x: f64) -> f64 {
-    y.atan2(x)
-}
-
 /// `BITAND(a, b)`
-pub(crate) fn bit_and(_: &mut FunctionContext, a: i64, b: i64) -> i64 {
+pub(crate) fn bit_and(a: i64, b: i64) -> i64 {
     a & b
 }
 
 /// `BITOR(a, b)`
-pub(crate) fn bit_or(_: &mut FunctionContext, a: i64, b: i64) -> i64 {
+pub(crate) fn bit_or(a: i64, b: i64) -> i64 {
     a | b
 }
 
 /// `BITXOR(a, b)`
-pub(crate) fn bit_xor(_: &mut FunctionContext, a: i64, b: i64) -> i64 {
+pub(crate) fn bit_xor(a: i64, b: i64) -> i64 {
     a ^ b
 }
 
 /// `BITNOT(a)`
-pub(crate) fn bit_not(_: &mut FunctionContext, a: i64) -> i64 {
+pub(crate) fn bit_not(a: i64) -> i64 {
     !a
 }
 
@@ -137,44 +76,32 @@ fn rescale(x: i128, scale: i32, places: i32, result_scale: i32, mode: RoundingMo
 }
 
 /// `ROUND(x, places)` of a DECIMAL with `scale` digits after the point into one with `result_scale`.
-pub(crate) fn round_decimal(
-    _: &mut FunctionContext,
-    x: i128,
-    scale: i32,
-    places: i32,
-    result_scale: i32,
-) -> Option<i128> {
+pub(crate) fn round_decimal(x: i128, scale: i32, places: i32, result_scale: i32) -> Option<i128> {
     rescale(x, scale, places, result_scale, RoundingMode::HalfUp)
 }
 
 /// `TRUNCATE(x, places)` of a DECIMAL, as [`round_decimal`].
-pub(crate) fn truncate_decimal(
-    _: &mut FunctionContext,
-    x: i128,
-    scale: i32,
-    places: i32,
-    result_scale: i32,
-) -> Option<i128> {
+pub(crate) fn truncate_decimal(x: i128, scale: i32, places: i32, result_scale: i32) -> Option<i128> {
     rescale(x, scale, places, result_scale, RoundingMode::Down)
 }
 
 /// `FLOOR(x)` of a DECIMAL with `scale` digits after the point into one with none.
-pub(crate) fn floor_decimal(_: &mut FunctionContext, x: i128, scale: i32) -> Option<i128> {
+pub(crate) fn floor_decimal(x: i128, scale: i32) -> Option<i128> {
     rescale(x, scale, 0, 0, RoundingMode::Floor)
 }
 
 /// `CEIL(x)` of a DECIMAL, as [`floor_decimal`].
-pub(crate) fn ceil_decimal(_: &mut FunctionContext, x: i128, scale: i32) -> Option<i128> {
+pub(crate) fn ceil_decimal(x: i128, scale: i32) -> Option<i128> {
     rescale(x, scale, 0, 0, RoundingMode::Ceil)
 }
 
 /// `ROUND(x, places)` of an integer: only negative places change it; overflow wraps, as in Java.
-pub(crate) fn round_integer(_: &mut FunctionContext, x: i64, places: i32) -> i64 {
+pub(crate) fn round_integer(x: i64, places: i32) -> i64 {
     rescale(i128::from(x), 0, places, 0, RoundingMode::HalfUp).unwrap_or(0) as i64
 }
 
 /// `TRUNCATE(x, places)` of an integer.
-pub(crate) fn truncate_integer(_: &mut FunctionContext, x: i64, places: i32) -> i64 {
+pub(crate) fn truncate_integer(x: i64, places: i32) -> i64 {
     rescale(i128::from(x), 0, places, 0, RoundingMode::Down).unwrap_or(0) as i64
 }
 
@@ -200,11 +127,11 @@ fn round_digits(x: f64, places: i32, mode: RoundingMode) -> f64 {
 }
 
 /// `ROUND(x, places)` of a DOUBLE.
-pub(crate) fn round_double(_: &mut FunctionContext, x: f64, places: i32) -> f64 {
+pub(crate) fn round_double(x: f64, places: i32) -> f64 {
     round_digits(x, places, RoundingMode::HalfUp)
 }
 
 /// `TRUNCATE(x, places)` of a DOUBLE.
-pub(crate) fn truncate_double(_: &mut FunctionContext, x: f64, places: i32) -> f64 {
+pub(crate) fn truncate_double(x: f64, places: i32) -> f64 {
     round_digits(x, places, RoundingMode::Down)
 }

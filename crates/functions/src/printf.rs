@@ -8,23 +8,8 @@ use arrow_array::builder::StringViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef};
-use millstream_types::text;
+use millstream_types::{DataType, text};
 use std::sync::Arc;
-
-/// What a value of an argument is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PrintfKind {
-    /// A BOOLEAN.
-    Boolean,
-    /// An integer of some bits.
-    Integer(u32),
-    /// A DOUBLE.
-    Float,
-    /// A decimal as text.
-    Decimal,
-    /// A STRING.
-    Text,
-}
 
 #[derive(Debug, Clone, PartialEq)]
 enum FormatValue<'a> {
@@ -36,12 +21,13 @@ enum FormatValue<'a> {
     Text(&'a str),
 }
 
-/// `PRINTF(format, value, …)`, with what each value is.
-pub fn printf(input: &Input, kinds: &[PrintfKind]) -> Output {
+/// `PRINTF(format, value, …)`, with the type that each value had. Integers come as BIGINT, floats as DOUBLE, booleans as they
+/// are and everything else as STRING.
+pub fn printf(input: &Input, types: &[DataType]) -> Output {
     let formats = input.columns[0].as_string_view();
     let mut texts = StringViewBuilder::new();
     for row in 0..input.rows {
-        let values = input.columns[1..].iter().zip(kinds).map(|(column, kind)| value(column, *kind, row));
+        let values = input.columns[1..].iter().zip(types).map(|(column, data_type)| value(column, data_type, row));
         match formats.is_valid(row).then(|| print(formats.value(row), &values.collect::<Vec<_>>())).flatten() {
             Some(text) => texts.append_value(text),
             None => texts.append_null(),
@@ -50,16 +36,20 @@ pub fn printf(input: &Input, kinds: &[PrintfKind]) -> Output {
     Ok(Arc::new(texts.finish()))
 }
 
-fn value(column: &ArrayRef, kind: PrintfKind, row: usize) -> FormatValue<'_> {
+fn value<'a>(column: &'a ArrayRef, data_type: &DataType, row: usize) -> FormatValue<'a> {
     if column.is_null(row) {
         return FormatValue::Null;
     }
-    match kind {
-        PrintfKind::Boolean => FormatValue::Boolean(column.as_boolean().value(row)),
-        PrintfKind::Integer(bits) => FormatValue::Integer(column.as_primitive::<Int64Type>().value(row), bits),
-        PrintfKind::Float => FormatValue::Float(column.as_primitive::<Float64Type>().value(row)),
-        PrintfKind::Decimal => FormatValue::Decimal(column.as_string_view().value(row)),
-        PrintfKind::Text => FormatValue::Text(column.as_string_view().value(row)),
+    let integer = |bits| FormatValue::Integer(column.as_primitive::<Int64Type>().value(row), bits);
+    match data_type {
+        DataType::Boolean => FormatValue::Boolean(column.as_boolean().value(row)),
+        DataType::TinyInt => integer(8),
+        DataType::SmallInt => integer(16),
+        DataType::Int => integer(32),
+        DataType::BigInt => integer(64),
+        DataType::Float | DataType::Double => FormatValue::Float(column.as_primitive::<Float64Type>().value(row)),
+        DataType::Decimal { .. } => FormatValue::Decimal(column.as_string_view().value(row)),
+        _ => FormatValue::Text(column.as_string_view().value(row)),
     }
 }
 

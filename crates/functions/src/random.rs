@@ -33,7 +33,7 @@ pub(crate) fn rand_integer_seed(context: &mut FunctionContext, seed: i32, bound:
 }
 
 /// `UUID()`: version 4, from the operating system's entropy by way of the hasher's keys.
-pub(crate) fn uuid(_: &mut FunctionContext) -> String {
+pub(crate) fn uuid() -> String {
     let state = RandomState::new();
     let random = (u128::from(state.hash_one(1)) << 64) | u128::from(state.hash_one(2));
     let random = random & !(0xF << 76) & !(0b11 << 62) | (4 << 76) | (0b10 << 62);

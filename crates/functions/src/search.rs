@@ -1,13 +1,12 @@
 //! Finding and splitting: POSITION, SPLIT_INDEX, STARTSWITH, ENDSWITH.
 
-use crate::context::FunctionContext;
 use crate::strings::{byte_offset, count_chars, part};
 use memchr::{memchr_iter, memmem};
 use millstream_abi::Str;
 
 /// `LOCATE(search, s, from)`: position from 1 of the first occurrence at or after position `from`; 0 when there is
 /// none; 1 for an empty `search`.
-pub(crate) fn position(_: &mut FunctionContext, search: &str, s: &str, from: i32) -> i32 {
+pub(crate) fn position(search: &str, s: &str, from: i32) -> i32 {
     if search.is_empty() {
         return 1;
     }
@@ -30,7 +29,7 @@ fn nth_part(s: &str, separator: usize, mut starts: impl Iterator<Item = usize>, 
 
 /// `SPLIT_INDEX(s, separator, index)`: part `index` from 0, NULL beyond the last one and for an empty `s`; an empty
 /// separator cuts at every white space character.
-pub(crate) fn split_index(_: &mut FunctionContext, s: &str, separator: &str, index: i32) -> Option<Str> {
+pub(crate) fn split_index(s: &str, separator: &str, index: i32) -> Option<Str> {
     let index = usize::try_from(index).ok()?;
     if s.is_empty() {
         return None;
@@ -43,17 +42,17 @@ pub(crate) fn split_index(_: &mut FunctionContext, s: &str, separator: &str, ind
 }
 
 /// `SPLIT_INDEX(s, code, index)`: the separator is the character of a code from 1 to 255.
-pub(crate) fn split_index_code(context: &mut FunctionContext, s: &str, code: i32, index: i32) -> Option<Str> {
+pub(crate) fn split_index_code(s: &str, code: i32, index: i32) -> Option<Str> {
     let code = u8::try_from(code).ok().filter(|code| *code > 0)?;
-    split_index(context, s, char::from(code).encode_utf8(&mut [0; 4]), index)
+    split_index(s, char::from(code).encode_utf8(&mut [0; 4]), index)
 }
 
 /// `STARTSWITH(s, start)`
-pub(crate) fn starts_with(_: &mut FunctionContext, s: &[u8], start: &[u8]) -> bool {
+pub(crate) fn starts_with(s: &[u8], start: &[u8]) -> bool {
     s.starts_with(start)
 }
 
 /// `ENDSWITH(s, end)`
-pub(crate) fn ends_with(_: &mut FunctionContext, s: &[u8], end: &[u8]) -> bool {
+pub(crate) fn ends_with(s: &[u8], end: &[u8]) -> bool {
     s.ends_with(end)
 }

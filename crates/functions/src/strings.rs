@@ -22,7 +22,7 @@ fn too_long(function: &str) -> Failure {
 }
 
 /// Byte order, which for UTF-8 is code point order.
-pub(crate) fn compare(_: &mut FunctionContext, left: &[u8], right: &[u8]) -> i32 {
+pub(crate) fn compare(left: &[u8], right: &[u8]) -> i32 {
     match left.cmp(right) {
         Ordering::Less => -1,
         Ordering::Equal => 0,
@@ -65,27 +65,27 @@ pub(crate) fn count_chars(s: &str) -> usize {
 }
 
 /// `CHAR_LENGTH(s)`
-pub(crate) fn char_length(_: &mut FunctionContext, s: &str) -> i32 {
+pub(crate) fn char_length(s: &str) -> i32 {
     count_chars(s) as i32
 }
 
 /// `OCTET_LENGTH(s)`
-pub(crate) fn octet_length(_: &mut FunctionContext, s: &[u8]) -> i32 {
+pub(crate) fn octet_length(s: &[u8]) -> i32 {
     s.len() as i32
 }
 
 /// `TRIM(BOTH chars FROM s)`: removes every leading and trailing character that occurs in `chars`.
-pub(crate) fn trim_both(_: &mut FunctionContext, s: &str, chars: &str) -> Str {
+pub(crate) fn trim_both(s: &str, chars: &str) -> Str {
     part(s.trim_matches(|c| chars.contains(c)))
 }
 
 /// `TRIM(LEADING chars FROM s)`
-pub(crate) fn trim_leading(_: &mut FunctionContext, s: &str, chars: &str) -> Str {
+pub(crate) fn trim_leading(s: &str, chars: &str) -> Str {
     part(s.trim_start_matches(|c| chars.contains(c)))
 }
 
 /// `TRIM(TRAILING chars FROM s)`
-pub(crate) fn trim_trailing(_: &mut FunctionContext, s: &str, chars: &str) -> Str {
+pub(crate) fn trim_trailing(s: &str, chars: &str) -> Str {
     part(s.trim_end_matches(|c| chars.contains(c)))
 }
 
@@ -102,7 +102,7 @@ fn slice_chars(s: &str, start: usize, length: usize) -> &str {
 
 /// `SUBSTRING(s FROM position FOR length)`: position 0 means 1, a negative one counts from the end; NULL for a
 /// negative length; empty when the position is outside the string.
-pub(crate) fn substring(_: &mut FunctionContext, s: &str, position: i32, length: i32) -> Option<Str> {
+pub(crate) fn substring(s: &str, position: i32, length: i32) -> Option<Str> {
     let length = usize::try_from(length).ok()?;
     let start = match position {
         1.. => position as usize - 1,
@@ -116,12 +116,12 @@ pub(crate) fn substring(_: &mut FunctionContext, s: &str, position: i32, length:
 }
 
 /// `LEFT(s, n)`: empty for a negative `n`.
-pub(crate) fn left(_: &mut FunctionContext, s: &str, n: i32) -> Str {
+pub(crate) fn left(s: &str, n: i32) -> Str {
     part(slice_chars(s, 0, n.max(0) as usize))
 }
 
 /// `RIGHT(s, n)`: empty for a negative `n`.
-pub(crate) fn right(_: &mut FunctionContext, s: &str, n: i32) -> Str {
+pub(crate) fn right(s: &str, n: i32) -> Str {
     let start = count_chars(s).saturating_sub(n.max(0) as usize);
     part(&s[byte_offset(s, start)..])
 }
@@ -141,17 +141,17 @@ fn padding<'a>(function: &str, s: &'a str, length: i32, pad: &str) -> Result<Opt
 }
 
 /// `LPAD(s, length, pad)`: NULL for a negative length or an empty `pad`; shortens a longer `s`.
-pub(crate) fn lpad(_: &mut FunctionContext, s: &str, length: i32, pad: &str) -> Result<Option<String>, Failure> {
+pub(crate) fn lpad(s: &str, length: i32, pad: &str) -> Result<Option<String>, Failure> {
     Ok(padding("LPAD", s, length, pad)?.map(|(added, kept)| added + kept))
 }
 
 /// `RPAD(s, length, pad)`: as LPAD, on the other side.
-pub(crate) fn rpad(_: &mut FunctionContext, s: &str, length: i32, pad: &str) -> Result<Option<String>, Failure> {
+pub(crate) fn rpad(s: &str, length: i32, pad: &str) -> Result<Option<String>, Failure> {
     Ok(padding("RPAD", s, length, pad)?.map(|(added, kept)| format!("{kept}{added}")))
 }
 
 /// `REPEAT(s, n)`: empty for `n` ≤ 0.
-pub(crate) fn repeat(_: &mut FunctionContext, s: &str, n: i32) -> Result<String, Failure> {
+pub(crate) fn repeat(s: &str, n: i32) -> Result<String, Failure> {
     let n = n.max(0) as usize;
     match s.len().checked_mul(n) {
         Some(length) if length <= MAX_RESULT_BYTES => Ok(s.repeat(n)),
@@ -226,13 +226,13 @@ pub(crate) fn concat4(context: &mut FunctionContext, a: &[u8], b: &[u8], c: &[u8
 }
 
 /// The last step of `CONCAT_WS(separator, …)`, whose parts each have the separator in front: `s` without the first.
-pub(crate) fn drop_prefix(_: &mut FunctionContext, s: &str, prefix: &str) -> Str {
+pub(crate) fn drop_prefix(s: &str, prefix: &str) -> Str {
     part(s.strip_prefix(prefix).unwrap_or(s))
 }
 
 /// `OVERLAY(s PLACING replacement FROM position FOR length)`: `s` itself when the position is outside it. Where the
 /// replaced part reaches the end or the length is not positive, nothing of `s` follows the replacement.
-pub(crate) fn overlay(_: &mut FunctionContext, s: &str, replacement: &str, position: i32, length: i32) -> String {
+pub(crate) fn overlay(s: &str, replacement: &str, position: i32, length: i32) -> String {
     let count = count_chars(s) as i64;
     let (position, length) = (i64::from(position), i64::from(length));
     if position <= 0 || position > count {
@@ -246,7 +246,7 @@ pub(crate) fn overlay(_: &mut FunctionContext, s: &str, replacement: &str, posit
 
 /// `TRANSLATE(s, from, to)`: each character of `from` becomes the one at its place in `to`, or disappears when `to`
 /// is shorter; the first occurrence in `from` counts.
-pub(crate) fn translate(_: &mut FunctionContext, s: &str, from: &str, to: &str) -> String {
+pub(crate) fn translate(s: &str, from: &str, to: &str) -> String {
     s.chars()
         .filter_map(|c| match from.chars().position(|f| f == c) {
             Some(place) => to.chars().nth(place),
@@ -256,12 +256,12 @@ pub(crate) fn translate(_: &mut FunctionContext, s: &str, from: &str, to: &str) 
 }
 
 /// `ASCII(s)`: the first byte as a signed number, 0 for the empty string.
-pub(crate) fn ascii(_: &mut FunctionContext, s: &[u8]) -> i32 {
+pub(crate) fn ascii(s: &[u8]) -> i32 {
     s.first().map_or(0, |&byte| i32::from(byte as i8))
 }
 
 /// `CHR(n)`: the Latin-1 character of the lowest byte; empty for negative numbers.
-pub(crate) fn chr(_: &mut FunctionContext, n: i64) -> Str {
+pub(crate) fn chr(n: i64) -> Str {
     if n < 0 {
         return Str::EMPTY;
     }
@@ -269,17 +269,17 @@ pub(crate) fn chr(_: &mut FunctionContext, n: i64) -> Str {
 }
 
 /// `IS_ALPHA(s)`: all characters are letters, and there is one.
-pub(crate) fn is_alpha(_: &mut FunctionContext, s: &str) -> bool {
+pub(crate) fn is_alpha(s: &str) -> bool {
     !s.is_empty() && s.chars().all(char::is_alphabetic)
 }
 
 /// `IS_DIGIT(s)`: all characters are digits, and there is one.
-pub(crate) fn is_digit(_: &mut FunctionContext, s: &str) -> bool {
+pub(crate) fn is_digit(s: &str) -> bool {
     !s.is_empty() && s.chars().all(|c| c.is_ascii_digit() || (!c.is_ascii() && c.is_numeric()))
 }
 
 /// `IS_DECIMAL(s)`: a number as Java reads it: sign, digits with at most one point, exponent.
-pub(crate) fn is_decimal(_: &mut FunctionContext, s: &str) -> bool {
+pub(crate) fn is_decimal(s: &str) -> bool {
     let s = s.strip_prefix(['+', '-']).unwrap_or(s);
     s.starts_with(|c: char| c.is_ascii_digit() || c == '.') && s.parse::<f64>().is_ok()
 }

@@ -1,11 +1,10 @@
 //! URLs: percent encoding and parts, as `java.net.URL` names them.
 
-use crate::context::FunctionContext;
 use crate::strings::part;
 use millstream_abi::Str;
 
 /// `URL_ENCODE(s)`: application/x-www-form-urlencoded, so a space becomes `+`.
-pub(crate) fn url_encode(_: &mut FunctionContext, s: &str) -> String {
+pub(crate) fn url_encode(s: &str) -> String {
     let mut out = String::with_capacity(s.len() * 3);
     for byte in s.bytes() {
         match byte {
@@ -18,7 +17,7 @@ pub(crate) fn url_encode(_: &mut FunctionContext, s: &str) -> String {
 }
 
 /// `URL_DECODE(s)`: NULL when a `%` is not followed by two hexadecimal digits.
-pub(crate) fn url_decode(_: &mut FunctionContext, s: &str) -> Option<String> {
+pub(crate) fn url_decode(s: &str) -> Option<String> {
     let mut out = Vec::with_capacity(s.len());
     let mut rest = s.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {
@@ -38,17 +37,17 @@ pub(crate) fn url_decode(_: &mut FunctionContext, s: &str) -> Option<String> {
 
 /// `URL_DECODE_RECURSIVE(s, depth)`: decoded again and again until nothing changes, at most `depth` times; what cannot be
 /// decoded any more stays as it is. NULL when `s` is malformed from the start, or `depth` is not positive.
-pub(crate) fn url_decode_recursive(context: &mut FunctionContext, s: &str, depth: i32) -> Option<String> {
+pub(crate) fn url_decode_recursive(s: &str, depth: i32) -> Option<String> {
     if depth < 1 {
         return None;
     }
-    let mut decoded = url_decode(context, s)?;
+    let mut decoded = url_decode(s)?;
     let mut before = s.to_owned();
     for _ in 1..depth {
         if decoded == before {
             break;
         }
-        let Some(next) = url_decode(context, &decoded) else { break };
+        let Some(next) = url_decode(&decoded) else { break };
         before = std::mem::replace(&mut decoded, next);
     }
     Some(decoded)
@@ -124,12 +123,12 @@ impl<'a> Url<'a> {
 }
 
 /// `PARSE_URL(url, part)`: NULL for text that is not a URL, for an absent part and for an unknown part.
-pub(crate) fn parse_url(_: &mut FunctionContext, url: &str, name: &str) -> Option<Str> {
+pub(crate) fn parse_url(url: &str, name: &str) -> Option<Str> {
     Url::parse(url)?.part(name).map(part)
 }
 
 /// `PARSE_URL(url, 'QUERY', key)`: the value of the first parameter of that name; NULL for other parts.
-pub(crate) fn parse_url_key(_: &mut FunctionContext, url: &str, name: &str, key: &str) -> Option<Str> {
+pub(crate) fn parse_url_key(url: &str, name: &str, key: &str) -> Option<Str> {
     if name != "QUERY" {
         return None;
     }

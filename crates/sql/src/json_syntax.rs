@@ -76,13 +76,11 @@ fn exists(parser: &mut Parser) -> Arguments {
     Ok(arguments)
 }
 
-fn value(parser: &mut Parser) -> Arguments {
-    let mut arguments = document(parser)?;
-    arguments.push(returning(parser)?);
-    let span = parser.peek_token_ref().span;
-    let mut empty = ("NULL".to_owned(), null());
+/// `… ON EMPTY … ON ERROR`, each a word of `choices` with the value of DEFAULT; `otherwise` for what is not said.
+fn outcomes(parser: &mut Parser, choices: &[&str], otherwise: &str) -> Result<[(String, Expr); 2], ParserError> {
+    let mut empty = (otherwise.to_owned(), null());
     let mut error = empty.clone();
-    while let Some(word) = choice(parser, &["NULL", "ERROR", "DEFAULT"]) {
+    while let Some(word) = choice(parser, choices) {
         let value = if word == "DEFAULT" { parser.parse_expr()? } else { null() };
         expect_word(parser, "ON")?;
         if take_word(parser, "EMPTY") {
@@ -93,7 +91,15 @@ fn value(parser: &mut Parser) -> Arguments {
             break;
         }
     }
-    arguments.extend([constant(empty.0, span), empty.1, constant(error.0, span), error.1]);
+    Ok([empty, error])
+}
+
+fn value(parser: &mut Parser) -> Arguments {
+    let mut arguments = document(parser)?;
+    arguments.push(returning(parser)?);
+    let span = parser.peek_token_ref().span;
+    let outcomes = outcomes(parser, &["NULL", "ERROR", "DEFAULT"], "NULL")?;
+    arguments.extend(outcomes.into_iter().flat_map(|(word, value)| [constant(word, span), value]));
     Ok(arguments)
 }
 
@@ -110,18 +116,9 @@ fn query(parser: &mut Parser) -> Arguments {
         let _ = take_word(parser, "ARRAY");
         expect_word(parser, "WRAPPER")?;
     }
-    let (mut empty, mut error) = (String::new(), String::new());
-    while let Some(word) = choice(parser, &["NULL", "EMPTY ARRAY", "EMPTY OBJECT", "ERROR"]) {
-        expect_word(parser, "ON")?;
-        if take_word(parser, "EMPTY") {
-            empty = word;
-        } else {
-            expect_word(parser, "ERROR")?;
-            error = word;
-            break;
-        }
-    }
-    arguments.extend([wrapper, empty, error].map(|word| constant(word, span)));
+    let outcomes = outcomes(parser, &["NULL", "EMPTY ARRAY", "EMPTY OBJECT", "ERROR"], "")?;
+    arguments.push(constant(wrapper, span));
+    arguments.extend(outcomes.map(|(word, _)| constant(word, span)));
     Ok(arguments)
 }
 

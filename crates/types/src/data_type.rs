@@ -2,6 +2,7 @@
 //!
 //! Nullability belongs to a [`Field`] or an expression, not to the type.
 
+use crate::text::unit_of_precision;
 use std::fmt;
 use std::sync::Arc;
 
@@ -96,11 +97,7 @@ impl DataType {
     /// Unit in which a timestamp of this type is stored; milliseconds for every other type.
     pub fn time_unit(&self) -> TimeUnit {
         match self {
-            DataType::Timestamp(p) | DataType::TimestampLtz(p) => match p {
-                0..=3 => TimeUnit::Milli,
-                4..=6 => TimeUnit::Micro,
-                _ => TimeUnit::Nano,
-            },
+            DataType::Timestamp(p) | DataType::TimestampLtz(p) => unit_of_precision(*p),
             _ => TimeUnit::Milli,
         }
     }
@@ -175,20 +172,12 @@ impl DataType {
             DataType::Array(element) => {
                 A::List(Arc::new(arrow_schema::Field::new("element", element.to_arrow(), true)))
             }
-            DataType::Map(key, value) => A::Map(
-                Arc::new(arrow_schema::Field::new(
-                    "entries",
-                    A::Struct(
-                        vec![
-                            arrow_schema::Field::new("key", key.to_arrow(), false),
-                            arrow_schema::Field::new("value", value.to_arrow(), true),
-                        ]
-                        .into(),
-                    ),
-                    false,
-                )),
-                false,
-            ),
+            DataType::Map(key, value) => {
+                let key = arrow_schema::Field::new("key", key.to_arrow(), false);
+                let value = arrow_schema::Field::new("value", value.to_arrow(), true);
+                let entries = A::Struct(vec![key, value].into());
+                A::Map(Arc::new(arrow_schema::Field::new("entries", entries, false)), false)
+            }
         }
     }
 }

@@ -15,9 +15,9 @@ use std::sync::Arc;
 pub fn construct(input: &Input) -> Output {
     let elements: Vec<&ArrayRef> = input.columns.iter().collect();
     let (pool, _, bases) = Pool::with_elements(&[], &elements)?;
-    pool.arrays(input.rows, input.result, |row, out| {
+    pool.arrays(input, |row, out| {
         out.extend(bases.iter().map(|base| (base + row) as u32));
-        Ok(true)
+        Some(())
     })
 }
 
@@ -84,41 +84,41 @@ pub fn position(input: &Input) -> Output {
 pub fn remove(input: &Input) -> Output {
     let (pool, lists, bases) = Pool::with_elements(&[&input.columns[0]], &[&input.columns[1]])?;
     let keys = pool.keys()?;
-    pool.arrays(input.rows, input.result, |row, out| {
-        let Some(elements) = lists[0].row(row) else { return Ok(false) };
+    pool.arrays(input, |row, out| {
+        let elements = lists[0].row(row)?;
         let needle = keys.at(bases[0] + row);
         out.extend(elements.filter(|&element| keys.at(element) != needle).map(|element| element as u32));
-        Ok(true)
+        Some(())
+    })
+}
+
+/// Arrays that `fill` puts together from the elements of the first argument and the one that is the second.
+fn with_element(input: &Input, fill: impl Fn(&mut Vec<u32>, Range<u32>, u32)) -> Output {
+    let (pool, lists, bases) = Pool::with_elements(&[&input.columns[0]], &[&input.columns[1]])?;
+    pool.arrays(input, |row, out| {
+        let elements = lists[0].row(row)?;
+        fill(out, elements.start as u32..elements.end as u32, (bases[0] + row) as u32);
+        Some(())
     })
 }
 
 /// `ARRAY_APPEND(array, element)`
 pub fn append(input: &Input) -> Output {
-    let (pool, lists, bases) = Pool::with_elements(&[&input.columns[0]], &[&input.columns[1]])?;
-    pool.arrays(input.rows, input.result, |row, out| {
-        let Some(elements) = lists[0].row(row) else { return Ok(false) };
-        out.extend(elements.map(|element| element as u32).chain([(bases[0] + row) as u32]));
-        Ok(true)
-    })
+    with_element(input, |out, elements, element| out.extend(elements.chain([element])))
 }
 
 /// `ARRAY_PREPEND(array, element)`
 pub fn prepend(input: &Input) -> Output {
-    let (pool, lists, bases) = Pool::with_elements(&[&input.columns[0]], &[&input.columns[1]])?;
-    pool.arrays(input.rows, input.result, |row, out| {
-        let Some(elements) = lists[0].row(row) else { return Ok(false) };
-        out.extend([(bases[0] + row) as u32].into_iter().chain(elements.map(|element| element as u32)));
-        Ok(true)
-    })
+    with_element(input, |out, elements, element| out.extend([element].into_iter().chain(elements)))
 }
 
 /// `ARRAY_REVERSE(array)`
 pub fn reverse(input: &Input) -> Output {
     let (pool, lists) = Pool::of_lists(&[&input.columns[0]])?;
-    pool.arrays(input.rows, input.result, |row, out| {
-        let Some(elements) = lists[0].row(row) else { return Ok(false) };
+    pool.arrays(input, |row, out| {
+        let elements = lists[0].row(row)?;
         out.extend(elements.rev().map(|element| element as u32));
-        Ok(true)
+        Some(())
     })
 }
 
@@ -126,10 +126,10 @@ pub fn reverse(input: &Input) -> Output {
 pub fn concat(input: &Input) -> Output {
     let columns: Vec<&ArrayRef> = input.columns.iter().collect();
     let (pool, lists) = Pool::of_lists(&columns)?;
-    pool.arrays(input.rows, input.result, |row, out| {
-        let Some(arrays) = rows_of(&lists, row) else { return Ok(false) };
+    pool.arrays(input, |row, out| {
+        let arrays = rows_of(&lists, row)?;
         out.extend(arrays.into_iter().flatten().map(|element| element as u32));
-        Ok(true)
+        Some(())
     })
 }
 
@@ -144,8 +144,8 @@ fn distinct_of(input: &Input, from: Range<usize>, keep: impl Fn(&Row, &HashSet<R
     let columns: Vec<&ArrayRef> = input.columns.iter().collect();
     let (pool, lists) = Pool::of_lists(&columns)?;
     let keys = pool.keys()?;
-    pool.arrays(input.rows, input.result, |row, out| {
-        let Some(arrays) = rows_of(&lists, row) else { return Ok(false) };
+    pool.arrays(input, |row, out| {
+        let arrays = rows_of(&lists, row)?;
         let last: HashSet<Row> = match arrays.last() {
             Some(last) if arrays.len() > 1 => last.clone().map(|element| keys.at(element)).collect(),
             _ => HashSet::new(),
@@ -157,7 +157,7 @@ fn distinct_of(input: &Input, from: Range<usize>, keep: impl Fn(&Row, &HashSet<R
                 out.push(element as u32);
             }
         }
-        Ok(true)
+        Some(())
     })
 }
 
@@ -184,14 +184,12 @@ pub fn except(input: &Input) -> Output {
 /// `ARRAY_SLICE(array, from [, to])`: both from 1, or negative from the end; `to` is included.
 pub fn slice(input: &Input) -> Output {
     let (pool, lists) = Pool::of_lists(&[&input.columns[0]])?;
-    pool.arrays(input.rows, input.result, |row, out| {
+    pool.arrays(input, |row, out| {
         let to = match input.columns.get(2) {
             Some(column) => int(column, row),
             None => Some(i32::MAX),
         };
-        let (Some(elements), Some(from), Some(to)) = (lists[0].row(row), int(&input.columns[1], row), to) else {
-            return Ok(false);
-        };
+        let (elements, from, to) = (lists[0].row(row)?, int(&input.columns[1], row)?, to?);
         let length = elements.len() as i64;
         let place = |offset: i32| match i64::from(offset) {
             0 => 1,
@@ -203,7 +201,7 @@ pub fn slice(input: &Input) -> Output {
             let start = elements.start as i64;
             out.extend((start + from - 1..start + to).map(|element| element as u32));
         }
-        Ok(true)
+        Some(())
     })
 }
 
@@ -215,16 +213,14 @@ pub fn sort(input: &Input) -> Output {
         Some(column) => column.is_valid(row).then(|| column.as_boolean().value(row)),
         None => Some(otherwise),
     };
-    pool.arrays(input.rows, input.result, |row, out| {
-        let Some(ascending) = truth(1, row, true) else { return Ok(false) };
-        let (Some(elements), Some(nulls_first)) = (lists[0].row(row), truth(2, row, ascending)) else {
-            return Ok(false);
-        };
+    pool.arrays(input, |row, out| {
+        let ascending = truth(1, row, true)?;
+        let (elements, nulls_first) = (lists[0].row(row)?, truth(2, row, ascending)?);
         let (nulls, mut values): (Vec<usize>, Vec<usize>) = elements.partition(|&element| pool.is_null(element));
         values.sort_by(|&a, &b| if ascending { keys.at(a).cmp(&keys.at(b)) } else { keys.at(b).cmp(&keys.at(a)) });
         let (first, last) = if nulls_first { (nulls, values) } else { (values, nulls) };
         out.extend(first.into_iter().chain(last).map(|element| element as u32));
-        Ok(true)
+        Some(())
     })
 }
 
@@ -306,11 +302,11 @@ pub fn split(input: &Input) -> Output {
 pub(super) fn of_counts(elements: ArrayRef, counts: &[Option<u32>], input: &Input) -> Output {
     let pool = Pool { values: elements };
     let mut next = 0;
-    pool.arrays(input.rows, input.result, |row, out| {
-        let Some(count) = counts[row] else { return Ok(false) };
+    pool.arrays(input, |row, out| {
+        let count = counts[row]?;
         out.extend(next..next + count);
         next += count;
-        Ok(true)
+        Some(())
     })
 }
 

@@ -3,7 +3,7 @@
 //! Every array of a result is a choice among the elements of one *pool* (all elements of all arguments), so functions
 //! only compute positions; the elements are copied once, at the end, whatever their type.
 
-use super::Output;
+use super::{Input, Output};
 use arrow_array::builder::{BooleanBufferBuilder, BufferBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, ListArray, UInt32Array};
@@ -105,21 +105,17 @@ impl Pool {
         take::take(&self.values, &positions, None).map_err(text)
     }
 
-    /// A column of arrays of the type `result`: `fill` appends the positions of a row's elements, and says whether
-    /// there is an array at all.
-    pub(super) fn arrays(
-        &self,
-        rows: usize,
-        result: &Arrow,
-        mut fill: impl FnMut(usize, &mut Vec<u32>) -> Result<bool, String>,
-    ) -> Output {
+    /// A column of arrays of the type asked for: `fill` appends the positions of a row's elements; `None` for no array
+    /// at all.
+    pub(super) fn arrays(&self, input: &Input, mut fill: impl FnMut(usize, &mut Vec<u32>) -> Option<()>) -> Output {
+        let &Input { rows, result, .. } = input;
         let Arrow::List(element) = result else { return Err(format!("{result} is not a type of arrays")) };
         let mut positions = Vec::new();
         let mut offsets = BufferBuilder::<i32>::new(rows + 1);
         let mut valid = BooleanBufferBuilder::new(rows);
         offsets.append(0);
         for row in 0..rows {
-            valid.append(fill(row, &mut positions)?);
+            valid.append(fill(row, &mut positions).is_some());
             offsets.append(i32::try_from(positions.len()).map_err(|_| "the arrays have too many elements")?);
         }
         let values = take::take(&self.values, &UInt32Array::from(positions), None).map_err(text)?;

@@ -13,6 +13,7 @@ pub(crate) use document::LastDocument;
 pub(crate) use path::Path;
 pub(crate) use quoting::{array_of_strings, is_json, quote, unquote};
 
+use crate::casts::shorten;
 use crate::context::{Failure, FunctionContext};
 use document::{Value, write_array};
 use millstream_types::text;
@@ -195,20 +196,11 @@ pub(crate) fn query(
 /// `JSON(text)`: the text itself, without white space; fails the row when it is not JSON.
 pub(crate) fn json(context: &mut FunctionContext, text: &str) -> Result<String, Failure> {
     let Some(value) = context.caches.document.parse(text) else {
-        return Err(Failure::argument(format!("JSON: '{}' is not JSON", shortened(text))));
+        return Err(Failure::argument(format!("JSON: '{}' is not JSON", shorten(text, 40))));
     };
     let mut written = String::new();
     value.write(&mut written);
     Ok(written)
-}
-
-/// The start of a text, for messages.
-fn shortened(text: &str) -> String {
-    const SHOWN: usize = 40;
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -18,13 +18,9 @@ pub(crate) enum Mode {
 /// One step into a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
-    /// `.name`, `['name']`
-    Property(String),
-    /// `['a', 'b']`
+    /// `.name`, `['name']`, `['a', 'b']`
     Properties(Vec<String>),
-    /// `[3]`; negative counts from the end.
-    Index(i64),
-    /// `[0, 2]`
+    /// `[3]`, `[0, 2]`; negative ones count from the end.
     Indices(Vec<i64>),
     /// `[1:3]`
     Slice(Option<i64>, Option<i64>),
@@ -61,7 +57,7 @@ impl Path {
 
     /// Whether the path selects at most one value.
     pub(crate) fn is_definite(&self) -> bool {
-        self.steps.iter().all(|step| matches!(step, Step::Property(_) | Step::Index(_)))
+        self.steps.iter().all(Step::is_definite)
     }
 
     /// What the path selects from `root`; `None` when a part is missing whose step is definite, as are all before it.
@@ -70,7 +66,7 @@ impl Path {
         let mut descend = false;
         let mut definite = true;
         for step in &self.steps {
-            definite &= matches!(step, Step::Property(_) | Step::Index(_));
+            definite &= step.is_definite();
             if *step == Step::Descend {
                 descend = true;
                 continue;
@@ -122,11 +118,15 @@ fn element(items: &[Value], index: i64) -> Option<&Value> {
 }
 
 impl Step {
+    /// Whether it selects at most one value.
+    fn is_definite(&self) -> bool {
+        matches!(self, Step::Properties(names) if names.len() == 1)
+            || matches!(self, Step::Indices(indices) if indices.len() == 1)
+    }
+
     fn select<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
         match (self, value) {
-            (Step::Property(name), value) => value.field(name).into_iter().collect(),
             (Step::Properties(names), value) => names.iter().filter_map(|name| value.field(name)).collect(),
-            (Step::Index(index), Value::Array(items)) => element(items, *index).into_iter().collect(),
             (Step::Indices(indices), Value::Array(items)) => {
                 indices.iter().filter_map(|index| element(items, *index)).collect()
             }
@@ -206,7 +206,7 @@ impl Parser<'_> {
             "" => Err(self.wrong("the name of a property is missing")),
             "*" => Ok(Step::Wildcard),
             call if call.ends_with(')') => Err(self.wrong("functions in paths are not supported")),
-            name => Ok(Step::Property(name.to_owned())),
+            name => Ok(Step::Properties(vec![name.to_owned()])),
         }
     }
 
@@ -237,10 +237,7 @@ impl Parser<'_> {
         if let Some((from, to)) = inside.split_once(':') {
             return Ok(Step::Slice(bound(from)?, bound(to)?));
         }
-        if inside.contains(',') {
-            return Ok(Step::Indices(inside.split(',').map(number).collect::<Result<_, _>>()?));
-        }
-        number(inside).map(Step::Index)
+        inside.split(',').map(number).collect::<Result<_, _>>().map(Step::Indices)
     }
 
     /// `'a'`, or `'a', "b"`, up to the closing bracket.
@@ -275,7 +272,7 @@ impl Parser<'_> {
                 return Err(self.wrong("`]` is missing"));
             }
         }
-        Ok(if names.len() == 1 { Step::Property(names.remove(0)) } else { Step::Properties(names) })
+        Ok(Step::Properties(names))
     }
 }
 

@@ -1,10 +1,9 @@
 //! JSON text: testing, quoting, and the arrays of strings in which functions that give several strings hand them over.
 
-use crate::context::FunctionContext;
 use serde_json::Value;
 
 /// `s IS JSON`: 0 any value, 1 a scalar, 2 an array, 3 an object.
-pub(crate) fn is_json(_: &mut FunctionContext, s: &str, kind: i32) -> bool {
+pub(crate) fn is_json(s: &str, kind: i32) -> bool {
     match serde_json::from_str::<Value>(s) {
         Ok(_) if kind == 0 => true,
         Ok(Value::Array(_)) => kind == 2,
@@ -15,7 +14,7 @@ pub(crate) fn is_json(_: &mut FunctionContext, s: &str, kind: i32) -> bool {
 }
 
 /// `JSON_QUOTE(s)`: as Flink does, with `/` escaped and everything beyond ASCII as `\uXXXX`.
-pub(crate) fn quote(_: &mut FunctionContext, s: &str) -> String {
+pub(crate) fn quote(s: &str) -> String {
     let mut out = String::with_capacity(s.len() + 2);
     out.push('"');
     for c in s.chars() {
@@ -35,7 +34,7 @@ pub(crate) fn quote(_: &mut FunctionContext, s: &str) -> String {
 }
 
 /// `JSON_UNQUOTE(s)`: the text of a JSON string; anything else stays as it is.
-pub(crate) fn unquote(_: &mut FunctionContext, s: &str) -> String {
+pub(crate) fn unquote(s: &str) -> String {
     match serde_json::from_str::<Value>(s) {
         Ok(Value::String(text)) if s.starts_with('"') => text,
         _ => s.to_owned(),

@@ -1,30 +1,10 @@
 //! The names of the aggregate functions, and what `docs/functions.md` says of them. [`crate::bind`] gives them types.
 
-use super::function::{Category, FunctionInfo};
+use super::function::{Category, Function, FunctionInfo, functions};
+use AggregateFunction::*;
 use millstream_plan::aggregate::AggregateFunction;
 
-/// An aggregate function by name.
-struct Aggregate {
-    name: &'static str,
-    aliases: &'static [&'static str],
-    signatures: &'static [&'static str],
-    description: &'static str,
-    function: AggregateFunction,
-}
-
-macro_rules! aggregates {
-    ($($name:literal $([$($alias:literal),*])? ($($signature:literal),*) $function:ident, $description:literal;)*) => {
-        &[$(Aggregate {
-            name: $name,
-            aliases: &[$($($alias),*)?],
-            signatures: &[$($signature),*],
-            description: $description,
-            function: AggregateFunction::$function,
-        }),*]
-    };
-}
-
-const AGGREGATES: &[Aggregate] = aggregates! {
+const AGGREGATES: &[Function<AggregateFunction>] = functions! {Aggregate;
     "COUNT" ("COUNT(*)", "COUNT([DISTINCT] x)") Count,
         "Rows; rows where x is not NULL; distinct values of x. BIGINT.";
     "SUM" ("SUM([DISTINCT] x)") Sum,
@@ -62,8 +42,7 @@ const AGGREGATES: &[Aggregate] = aggregates! {
 
 /// The aggregate function of an upper-case name.
 pub(crate) fn find_aggregate(name: &str) -> Option<AggregateFunction> {
-    let named = |a: &&Aggregate| a.name == name || a.aliases.contains(&name);
-    AGGREGATES.iter().find(named).map(|a| a.function)
+    AGGREGATES.iter().find(|a| a.names().any(|known| known == name)).map(|a| a.binding)
 }
 
 /// The names of all aggregate functions, without aliases.
@@ -73,23 +52,12 @@ pub(crate) fn aggregate_names() -> impl Iterator<Item = &'static str> + Clone {
 
 /// How an aggregate function is called.
 pub(crate) fn aggregate_usage(function: AggregateFunction) -> String {
-    let function = match function {
-        AggregateFunction::CountRows => AggregateFunction::Count,
-        other => other,
-    };
-    let signatures = AGGREGATES.iter().filter(|a| a.function == function).flat_map(|a| a.signatures);
+    let function = if function == CountRows { Count } else { function };
+    let signatures = AGGREGATES.iter().filter(|a| a.binding == function).flat_map(|a| a.signatures);
     signatures.copied().collect::<Vec<_>>().join(" or ")
 }
 
 /// The aggregate functions for listings.
 pub(super) fn listed() -> impl Iterator<Item = FunctionInfo> {
-    let strings = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    AGGREGATES.iter().map(move |a| FunctionInfo {
-        name: a.name.to_owned(),
-        aliases: strings(a.aliases),
-        signatures: strings(a.signatures),
-        description: a.description.to_owned(),
-        category: Category::Aggregate,
-        is_fused: true,
-    })
+    AGGREGATES.iter().map(Function::info)
 }

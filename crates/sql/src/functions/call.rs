@@ -29,8 +29,8 @@ impl Call {
 
     /// The error of arguments that no signature of the function takes.
     pub(super) fn mismatch(&self) -> Diagnostic {
-        let types: Vec<DataType> = self.arguments.iter().map(|a| a.data_type.clone()).collect();
-        mismatch(self.function, &types, self.span)
+        let advice = format!("use {}", self.function.signatures.join(" or "));
+        mismatch(self.function.name, &self.arguments, self.span).advise(advice)
     }
 
     /// The type that all of `arguments` share, or an error.
@@ -40,11 +40,11 @@ impl Call {
     }
 }
 
-/// The error of a call of `function` with arguments of these types.
-pub(super) fn mismatch(function: &Function, types: &[DataType], span: Span) -> Diagnostic {
-    let types: Vec<String> = types.iter().map(DataType::to_string).collect();
-    let message = format!("{} does not take arguments ({})", function.name, types.join(", "));
-    at(Diagnostic::new(code::TYPE_MISMATCH, message), span).advise(format!("use {}", function.signatures.join(" or ")))
+/// The error of a call of a function that does not take these arguments.
+pub(super) fn mismatch(name: &str, arguments: &[Expr], span: Span) -> Diagnostic {
+    let types: Vec<String> = arguments.iter().map(|a| a.data_type.to_string()).collect();
+    let message = format!("{name} does not take arguments ({})", types.join(", "));
+    at(Diagnostic::new(code::TYPE_MISMATCH, message), span)
 }
 
 /// Adds the place of `span`, if it is known.

@@ -13,8 +13,10 @@ pub(super) const CONDITIONAL: &[Function] = functions! {Conditional;
     "IFNULL" ["NVL"] ("IFNULL(value, replacement)") Custom(if_null), "The value, or the replacement where it is NULL.";
     "COALESCE" ("COALESCE(value, …)") Custom(coalesce), "The first value that is not NULL.";
     "NULLIF" ("NULLIF(value, other)") Custom(null_if), "NULL where the two are equal, else the value.";
-    "GREATEST" ("GREATEST(value, …)") Custom(greatest), "The greatest value; NULL if one is NULL.";
-    "LEAST" ("LEAST(value, …)") Custom(least), "The least value; NULL if one is NULL.";
+    "GREATEST" ("GREATEST(value, …)") Custom(|call| extreme(call, CompareOp::GreaterEqual)),
+        "The greatest value; NULL if one is NULL.";
+    "LEAST" ("LEAST(value, …)") Custom(|call| extreme(call, CompareOp::LessEqual)),
+        "The least value; NULL if one is NULL.";
     "ELT" ("ELT(index, value, …)") Custom(elt), "The value at a position (from 1); NULL outside.";
     "TYPEOF" ("TYPEOF(value)") Custom(type_of), "The type of the value as a string.";
 };
@@ -69,14 +71,6 @@ fn null_if(call: Call) -> BoundCall {
     let data_type = a.data_type.clone();
     let equal = compare(CompareOp::Equal, convert(a.clone(), &common), convert(b, &common));
     Ok(case(vec![(equal, null(data_type.clone()))], a, data_type))
-}
-
-fn greatest(call: Call) -> BoundCall {
-    extreme(call, CompareOp::GreaterEqual)
-}
-
-fn least(call: Call) -> BoundCall {
-    extreme(call, CompareOp::LessEqual)
 }
 
 /// The value for which `op` holds against all that follow it. What precedes it is then beaten already, so a quadratic

@@ -14,12 +14,12 @@ pub fn reference_markdown() -> String {
          description says otherwise.\n",
     );
     let functions = all();
-    for category in Category::ALL {
+    for (category, title) in Category::ALL {
         let mut members = functions.iter().filter(|f| f.category == *category).peekable();
         if members.peek().is_none() {
             continue;
         }
-        write!(out, "\n## {}\n\n| Function | Meaning |\n| --- | --- |\n", category.title())
+        write!(out, "\n## {title}\n\n| Function | Meaning |\n| --- | --- |\n")
             .expect("writing to a string cannot fail");
         for function in members {
             out.push_str(&row(function));

@@ -7,7 +7,7 @@
 //!
 //! Only immutable functions are taken: what depends on the time of the query is ours to define.
 
-use super::call::at;
+use super::call::{at, mismatch};
 use super::ours;
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType as Arrow, Field as ArrowField, FieldRef};
@@ -55,30 +55,27 @@ pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static ScalarUDF)> 
 pub(super) fn bind(udf: &Arc<ScalarUDF>, arguments: Vec<Expr>, span: Span) -> Result<Expr, Diagnostic> {
     let fields: Vec<FieldRef> =
         arguments.iter().map(|a| Arc::new(ArrowField::new("argument", a.data_type.to_arrow(), a.nullable))).collect();
-    let mismatch = |error: &dyn std::fmt::Display| {
-        let types: Vec<String> = arguments.iter().map(|a| a.data_type.to_string()).collect();
-        let name = udf.name().to_ascii_uppercase();
+    let name = udf.name().to_ascii_uppercase();
+    let rejected = |error: &dyn std::fmt::Display| {
         let advice = match udf.documentation() {
             Some(documentation) => format!("use {}", documentation.syntax_example),
             None => first_line(error),
         };
-        let message = format!("{name} does not take arguments ({})", types.join(", "));
-        at(Diagnostic::new(code::TYPE_MISMATCH, message), span).advise(advice)
+        mismatch(&name, &arguments, span).advise(advice)
     };
-    let fields = fields_with_udf(&fields, &**udf).map_err(|e| mismatch(&e))?;
+    let fields = fields_with_udf(&fields, &**udf).map_err(|e| rejected(&e))?;
     let constants = arguments
         .iter()
         .zip(&fields)
         .map(|(argument, field)| constant_of(argument, field.data_type()))
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|e| mismatch(&e))?;
+        .map_err(|e| rejected(&e))?;
     let scalars: Vec<Option<&ScalarValue>> = constants.iter().map(Option::as_ref).collect();
     let field = udf
         .return_field_from_args(ReturnFieldArgs { arg_fields: &fields, scalar_arguments: &scalars })
-        .map_err(|e| mismatch(&e))?;
+        .map_err(|e| rejected(&e))?;
     let Some(data_type) = sql_type(field.data_type()) else {
-        let message =
-            format!("{} gives {}, which has no SQL type here", udf.name().to_ascii_uppercase(), field.data_type());
+        let message = format!("{name} gives {}, which has no SQL type here", field.data_type());
         return Err(at(Diagnostic::new(code::UNSUPPORTED, message), span));
     };
     let function =

@@ -29,35 +29,19 @@ pub enum Category {
 }
 
 impl Category {
-    /// Every category, in the order of the documentation.
-    pub const ALL: &[Category] = &[
-        Category::String,
-        Category::Regex,
-        Category::Math,
-        Category::Temporal,
-        Category::Conditional,
-        Category::Collection,
-        Category::Json,
-        Category::Hash,
-        Category::Aggregate,
-        Category::Vectorised,
+    /// Every category with its heading, in the order of the documentation.
+    pub const ALL: &[(Category, &str)] = &[
+        (Category::String, "String functions"),
+        (Category::Regex, "Patterns and regular expressions"),
+        (Category::Math, "Mathematical functions"),
+        (Category::Temporal, "Date and time functions"),
+        (Category::Conditional, "Conditional functions"),
+        (Category::Collection, "Collection functions (vectorised)"),
+        (Category::Json, "JSON functions"),
+        (Category::Hash, "Hash functions"),
+        (Category::Aggregate, "Aggregate functions"),
+        (Category::Vectorised, "Further functions (vectorised)"),
     ];
-
-    /// Heading in the documentation.
-    pub fn title(self) -> &'static str {
-        match self {
-            Category::String => "String functions",
-            Category::Regex => "Patterns and regular expressions",
-            Category::Math => "Mathematical functions",
-            Category::Temporal => "Date and time functions",
-            Category::Conditional => "Conditional functions",
-            Category::Collection => "Collection functions (vectorised)",
-            Category::Json => "JSON functions",
-            Category::Hash => "Hash functions",
-            Category::Aggregate => "Aggregate functions",
-            Category::Vectorised => "Further functions (vectorised)",
-        }
-    }
 }
 
 /// A function, for listings.
@@ -73,8 +57,6 @@ pub struct FunctionInfo {
     pub description: String,
     /// What it is about.
     pub category: Category,
-    /// Whether it is compiled into the pipeline, rather than evaluated a buffer at a time.
-    pub is_fused: bool,
 }
 
 /// How a call is bound.
@@ -86,15 +68,34 @@ pub(super) enum Binding {
     Custom(fn(Call) -> BoundCall),
 }
 
-/// A function of ours.
+/// A function of ours, and what a call of it becomes.
 #[derive(Debug)]
-pub(super) struct Function {
+pub(super) struct Function<B = Binding> {
     pub(super) name: &'static str,
     pub(super) aliases: &'static [&'static str],
     pub(super) category: Category,
     pub(super) signatures: &'static [&'static str],
     pub(super) description: &'static str,
-    pub(super) binding: Binding,
+    pub(super) binding: B,
+}
+
+impl<B> Function<B> {
+    /// Its name and its aliases.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> + use<B> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+
+    /// The entry of listings.
+    pub(super) fn info(&self) -> FunctionInfo {
+        let strings = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        FunctionInfo {
+            name: self.name.to_owned(),
+            aliases: strings(self.aliases),
+            signatures: strings(self.signatures),
+            description: self.description.to_owned(),
+            category: self.category,
+        }
+    }
 }
 
 /// Functions of one category: name, aliases, signatures, binding, description.

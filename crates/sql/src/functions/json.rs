@@ -7,8 +7,8 @@
 use super::call::{BoundCall, Call, case, compare, convert, fits, int, is_not_null, native, null, string, text_of};
 use super::collection::{strings_of_json, vector_call};
 use super::function::{Binding, Category, Function, functions};
+use super::overload::Overload;
 use super::overload::Parameter::Text;
-use super::overload::{Gives, Overload};
 use crate::bind::coercion::is_castable;
 use crate::data_type::from_text;
 use Binding::{Custom, Overloads};
@@ -33,22 +33,17 @@ pub(super) const JSON: &[Function] = functions! {Json;
         "An object of the values; NULLs are kept unless said. JSON of JSON functions goes in as it is.";
     "JSON_ARRAY" ("JSON_ARRAY([value, …] [{NULL | ABSENT} ON NULL])") Custom(array),
         "An array of the values; NULLs are left out unless said. JSON of JSON functions goes in as it is.";
-    "JSON" ("JSON(string)") Overloads(&[Overload::new(&[Text], F::JsonText, Gives::Text)]),
+    "JSON" ("JSON(string)") Overloads(&[Overload::new(&[Text], F::JsonText, |_| DataType::STRING)]),
         "A string that is JSON already, for JSON_OBJECT and JSON_ARRAY.";
-    "JSON_QUOTE" ("JSON_QUOTE(string)") Overloads(&[Overload::new(&[Text], F::JsonQuote, Gives::Text)]),
+    "JSON_QUOTE" ("JSON_QUOTE(string)") Overloads(&[Overload::new(&[Text], F::JsonQuote, |_| DataType::STRING)]),
         "The string as a JSON string, with quotes and escapes.";
-    "JSON_UNQUOTE" ("JSON_UNQUOTE(string)") Overloads(&[Overload::new(&[Text], F::JsonUnquote, Gives::Text)]),
+    "JSON_UNQUOTE" ("JSON_UNQUOTE(string)") Overloads(&[Overload::new(&[Text], F::JsonUnquote, |_| DataType::STRING)]),
         "The text of a JSON string; anything else stays as it is.";
 };
 
 /// `string IS JSON`, with the kind as a word.
 fn is_json(call: Call) -> BoundCall {
-    let kind = match call.arguments.get(1).and_then(text_of) {
-        Some("SCALAR") => 1,
-        Some("ARRAY") => 2,
-        Some("OBJECT") => 3,
-        _ => 0,
-    };
+    let kind = choice(&call, 1, &["SCALAR", "ARRAY", "OBJECT"]);
     let Some(s) = call.arguments.first().filter(|s| fits(s, DataType::is_string)).cloned() else {
         return Err(call.mismatch());
     };
@@ -75,14 +70,14 @@ fn word(call: &Call, index: usize) -> &str {
     call.arguments.get(index).and_then(text_of).unwrap_or_default()
 }
 
+/// The number of a clause's word among `words`, from 1; 0 for any other.
+fn choice(call: &Call, index: usize, words: &[&str]) -> i32 {
+    words.iter().position(|known| *known == word(call, index)).map_or(0, |place| place as i32 + 1)
+}
+
 fn exists(call: Call) -> BoundCall {
     let [json, path] = document(&call)?;
-    let on_error = match word(&call, 2) {
-        "TRUE" => 1,
-        "UNKNOWN" => 2,
-        "ERROR" => 3,
-        _ => 0,
-    };
+    let on_error = choice(&call, 2, &["TRUE", "UNKNOWN", "ERROR"]);
     Ok(native(F::JsonExists, vec![json, path, int(on_error)], DataType::Boolean, on_error == 2))
 }
 
@@ -140,18 +135,9 @@ fn value(call: Call) -> BoundCall {
 /// `JSON_QUERY`: json, path, type or NULL, and a word each for the wrapper, for nothing, for an error.
 fn query(call: Call) -> BoundCall {
     let [json, path] = document(&call)?;
-    let wrapper = match word(&call, 3) {
-        "CONDITIONAL" => 1,
-        "UNCONDITIONAL" => 2,
-        _ => 0,
-    };
-    let choice = |index: usize| match word(&call, index) {
-        "EMPTY ARRAY" => 1,
-        "EMPTY OBJECT" => 2,
-        "ERROR" => 3,
-        _ => 0,
-    };
-    let arguments = vec![json, path, int(wrapper), int(choice(4)), int(choice(5))];
+    let wrapper = choice(&call, 3, &["CONDITIONAL", "UNCONDITIONAL"]);
+    let instead = |index: usize| int(choice(&call, index, &["EMPTY ARRAY", "EMPTY OBJECT", "ERROR"]));
+    let arguments = vec![json, path, int(wrapper), instead(4), instead(5)];
     let found = native(F::JsonQuery, arguments, DataType::STRING, true);
     match word(&call, 2) {
         "" => Ok(found),

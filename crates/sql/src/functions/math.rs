@@ -5,42 +5,53 @@ use super::call::{
 };
 use super::function::{Binding, Category, Function, functions};
 use super::overload::Parameter::{Double, Int, Long};
-use super::overload::{Gives, Overload, Parameter};
+use super::overload::{Overload, Parameter};
 use super::temporal;
 use crate::bind::coercion;
 use Binding::{Custom, Overloads};
 use millstream_abi::RuntimeFn as F;
 use millstream_plan::expr::{ArithmeticOp, CompareOp, Expr, ExprKind};
 use millstream_types::{DataType, Value};
+use std::f64::consts::{E, LN_2, PI};
 
 const fn real(parameters: &'static [Parameter], function: F) -> Overload {
-    Overload::new(parameters, function, Gives::Double)
+    Overload::new(parameters, function, |_| DataType::Double)
 }
 
 const fn bits(parameters: &'static [Parameter], function: F) -> Overload {
-    Overload::new(parameters, function, Gives::Long)
+    Overload::new(parameters, function, |_| DataType::BigInt)
 }
 
 /// Mathematical functions.
 pub(super) const MATH: &[Function] = functions! {Math;
     "ABS" ("ABS(number)") Custom(abs), "The absolute value.";
     "SIGN" ("SIGN(number)") Custom(sign), "-1, 0 or 1.";
-    "FLOOR" ("FLOOR(number)", "FLOOR(time TO unit)") Custom(floor), "The largest whole number (or start of a time unit) not above the value.";
-    "CEIL" ["CEILING"] ("CEIL(number)", "CEIL(time TO unit)") Custom(ceil), "The smallest whole number (or start of a time unit) not below the value.";
-    "ROUND" ("ROUND(number [, places])") Custom(round), "The number rounded half up, away from zero.";
-    "TRUNCATE" ["TRUNC"] ("TRUNCATE(number [, places])") Custom(truncate), "The number cut after some digits.";
+    "FLOOR" ("FLOOR(number)", "FLOOR(time TO unit)")
+        Custom(|call| to_whole(call, F::FloorDouble, F::FloorDecimal, [F::FloorDate, F::FloorTime, F::FloorTimestamp])),
+        "The largest whole number (or start of a time unit) not above the value.";
+    "CEIL" ["CEILING"] ("CEIL(number)", "CEIL(time TO unit)")
+        Custom(|call| to_whole(call, F::CeilDouble, F::CeilDecimal, [F::CeilDate, F::CeilTime, F::CeilTimestamp])),
+        "The smallest whole number (or start of a time unit) not below the value.";
+    "ROUND" ("ROUND(number [, places])")
+        Custom(|call| to_places(call, F::RoundInteger, F::RoundDecimal, F::RoundDouble)),
+        "The number rounded half up, away from zero.";
+    "TRUNCATE" ["TRUNC"] ("TRUNCATE(number [, places])")
+        Custom(|call| to_places(call, F::TruncateInteger, F::TruncateDecimal, F::TruncateDouble)),
+        "The number cut after some digits.";
     "MOD" ("MOD(dividend, divisor)") Custom(modulo), "The remainder, with the sign of the dividend.";
     "POWER" ["POW"] ("POWER(base, exponent)") Overloads(&[real(&[Double, Double], F::Power)]), "The base to the exponent.";
     "SQRT" ("SQRT(number)") Overloads(&[real(&[Double], F::Sqrt)]), "The square root.";
     "EXP" ("EXP(number)") Overloads(&[real(&[Double], F::Exp)]), "e to the number.";
     "LN" ("LN(number)") Overloads(&[real(&[Double], F::Ln)]), "The natural logarithm.";
     "LOG" ("LOG([base,] number)") Custom(log), "The logarithm, natural without a base.";
-    "LOG2" ("LOG2(number)") Custom(log2), "The logarithm to base 2.";
+    "LOG2" ("LOG2(number)") Custom(|call| of_double(call, |x| divide(ln(x), double(LN_2)))), "The logarithm to base 2.";
     "LOG10" ("LOG10(number)") Overloads(&[real(&[Double], F::Log10)]), "The logarithm to base 10.";
     "SIN" ("SIN(number)") Overloads(&[real(&[Double], F::Sin)]), "The sine.";
     "COS" ("COS(number)") Overloads(&[real(&[Double], F::Cos)]), "The cosine.";
     "TAN" ("TAN(number)") Overloads(&[real(&[Double], F::Tan)]), "The tangent.";
-    "COT" ("COT(number)") Custom(cot), "The cotangent.";
+    "COT" ("COT(number)")
+        Custom(|call| of_double(call, |x| divide(double(1.0), native(F::Tan, vec![x], DataType::Double, false)))),
+        "The cotangent.";
     "ASIN" ("ASIN(number)") Overloads(&[real(&[Double], F::Asin)]), "The arc sine.";
     "ACOS" ("ACOS(number)") Overloads(&[real(&[Double], F::Acos)]), "The arc cosine.";
     "ATAN" ("ATAN(number)") Overloads(&[real(&[Double], F::Atan)]), "The arc tangent.";
@@ -48,14 +59,14 @@ pub(super) const MATH: &[Function] = functions! {Math;
     "SINH" ("SINH(number)") Overloads(&[real(&[Double], F::Sinh)]), "The hyperbolic sine.";
     "COSH" ("COSH(number)") Overloads(&[real(&[Double], F::Cosh)]), "The hyperbolic cosine.";
     "TANH" ("TANH(number)") Overloads(&[real(&[Double], F::Tanh)]), "The hyperbolic tangent.";
-    "DEGREES" ("DEGREES(number)") Custom(degrees), "Radians as degrees.";
-    "RADIANS" ("RADIANS(number)") Custom(radians), "Degrees as radians.";
-    "PI" ("PI()") Custom(pi), "The number π.";
-    "E" ("E()") Custom(e), "The number e.";
+    "DEGREES" ("DEGREES(number)") Custom(|call| of_double(call, |x| times(x, 180.0 / PI))), "Radians as degrees.";
+    "RADIANS" ("RADIANS(number)") Custom(|call| of_double(call, |x| times(x, PI / 180.0))), "Degrees as radians.";
+    "PI" ("PI()") Custom(|call| constant(call, PI)), "The number π.";
+    "E" ("E()") Custom(|call| constant(call, E)), "The number e.";
     "RAND" ("RAND([seed])") Overloads(&[real(&[], F::Rand), real(&[Int], F::RandSeed)]),
         "A random DOUBLE from 0 to below 1 for every row.";
     "RAND_INTEGER" ("RAND_INTEGER([seed,] bound)") Overloads(&[
-        Overload::new(&[Int], F::RandInteger, Gives::Int), Overload::new(&[Int, Int], F::RandIntegerSeed, Gives::Int)]),
+        Overload::new(&[Int], F::RandInteger, |_| DataType::Int), Overload::new(&[Int, Int], F::RandIntegerSeed, |_| DataType::Int)]),
         "A random INT from 0 to below the bound for every row.";
     "BITAND" ("BITAND(integer, integer)") Overloads(&[bits(&[Long, Long], F::BitAnd)]), "Bitwise and.";
     "BITOR" ("BITOR(integer, integer)") Overloads(&[bits(&[Long, Long], F::BitOr)]), "Bitwise or.";
@@ -139,22 +150,11 @@ fn sign(call: Call) -> BoundCall {
     Ok(case(branches, null(data_type.clone()), data_type))
 }
 
-fn floor(call: Call) -> BoundCall {
+/// FLOOR and CEIL: integers stay, DECIMAL(p, s) becomes DECIMAL(p, 0); with a unit, of a time.
+fn to_whole(call: Call, for_double: F, for_decimal: F, of_time: [F; 3]) -> BoundCall {
     if call.arguments.len() == 2 {
-        return temporal::floor_to(call);
+        return temporal::to_unit(call, of_time);
     }
-    to_whole(call, F::FloorDouble, F::FloorDecimal)
-}
-
-fn ceil(call: Call) -> BoundCall {
-    if call.arguments.len() == 2 {
-        return temporal::ceil_to(call);
-    }
-    to_whole(call, F::CeilDouble, F::CeilDecimal)
-}
-
-/// FLOOR and CEIL: integers stay, DECIMAL(p, s) becomes DECIMAL(p, 0).
-fn to_whole(call: Call, for_double: F, for_decimal: F) -> BoundCall {
     let (x, data_type) = one_number(call)?;
     Ok(match data_type {
         DataType::Decimal { scale: 0, .. } => x,
@@ -164,14 +164,6 @@ fn to_whole(call: Call, for_double: F, for_decimal: F) -> BoundCall {
         _ if data_type.is_integer() => x,
         _ => through(for_double, x, vec![], &data_type),
     })
-}
-
-fn round(call: Call) -> BoundCall {
-    to_places(call, F::RoundInteger, F::RoundDecimal, F::RoundDouble)
-}
-
-fn truncate(call: Call) -> BoundCall {
-    to_places(call, F::TruncateInteger, F::TruncateDecimal, F::TruncateDouble)
 }
 
 /// ROUND and TRUNCATE; without places, to whole numbers.
@@ -257,32 +249,17 @@ fn log(call: Call) -> BoundCall {
     Ok(divide(ln(x), ln(base)))
 }
 
-fn log2(call: Call) -> BoundCall {
-    let [x] = doubles(call)?;
-    Ok(divide(ln(x), double(std::f64::consts::LN_2)))
+fn times(x: Expr, factor: f64) -> Expr {
+    arithmetic(ArithmeticOp::Multiply, x, double(factor), DataType::Double)
 }
 
-fn cot(call: Call) -> BoundCall {
+/// A function of one DOUBLE.
+fn of_double(call: Call, give: fn(Expr) -> Expr) -> BoundCall {
     let [x] = doubles(call)?;
-    Ok(divide(double(1.0), native(F::Tan, vec![x], DataType::Double, false)))
+    Ok(give(x))
 }
 
-fn degrees(call: Call) -> BoundCall {
-    let [x] = doubles(call)?;
-    Ok(arithmetic(ArithmeticOp::Multiply, x, double(180.0 / std::f64::consts::PI), DataType::Double))
-}
-
-fn radians(call: Call) -> BoundCall {
-    let [x] = doubles(call)?;
-    Ok(arithmetic(ArithmeticOp::Multiply, x, double(std::f64::consts::PI / 180.0), DataType::Double))
-}
-
-fn pi(call: Call) -> BoundCall {
+fn constant(call: Call, value: f64) -> BoundCall {
     let [] = call.take()?;
-    Ok(double(std::f64::consts::PI))
-}
-
-fn e(call: Call) -> BoundCall {
-    let [] = call.take()?;
-    Ok(double(std::f64::consts::E))
+    Ok(double(value))
 }

@@ -50,7 +50,7 @@ pub use function::{Category, FunctionInfo};
 
 use crate::diagnostics;
 use call::{Call, at};
-use function::Binding;
+use function::{Binding, Function};
 use millstream_plan::expr::{Expr, Span};
 use millstream_types::{Diagnostic, code};
 
@@ -105,15 +105,6 @@ pub fn bind_call(name: &str, arguments: Vec<Expr>, span: Span) -> Result<Expr, D
 
 /// Every function: ours in the order of the documentation, the aggregates, then DataFusion's scalar ones by name.
 pub fn all() -> Vec<FunctionInfo> {
-    let strings = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let ours = ours::all().map(|function| FunctionInfo {
-        name: function.name.to_owned(),
-        aliases: strings(function.aliases),
-        signatures: strings(function.signatures),
-        description: function.description.to_owned(),
-        category: function.category,
-        is_fused: function.category != Category::Collection,
-    });
     let others = fallback::all().map(|(name, udf)| {
         let (signature, description) = fallback::describe(name, udf);
         FunctionInfo {
@@ -122,8 +113,7 @@ pub fn all() -> Vec<FunctionInfo> {
             signatures: vec![signature],
             description,
             category: Category::Vectorised,
-            is_fused: false,
         }
     });
-    ours.chain(aggregate::listed()).chain(others).collect()
+    ours::all().map(Function::info).chain(aggregate::listed()).chain(others).collect()
 }

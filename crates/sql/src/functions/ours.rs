@@ -17,10 +17,8 @@ const FUNCTIONS: &[&[Function]] = &[
     string::HASH,
 ];
 
-static BY_NAME: LazyLock<HashMap<&'static str, &'static Function>> = LazyLock::new(|| {
-    let names = |f: &'static Function| std::iter::once(f.name).chain(f.aliases.iter().copied()).map(move |n| (n, f));
-    FUNCTIONS.iter().copied().flatten().flat_map(names).collect()
-});
+static BY_NAME: LazyLock<HashMap<&'static str, &'static Function>> =
+    LazyLock::new(|| all().flat_map(|function| function.names().map(move |name| (name, function))).collect());
 
 /// The function of ours of an upper-case name.
 pub(super) fn find(name: &str) -> Option<&'static Function> {

@@ -3,7 +3,7 @@
 use super::call::{Call, convert, fits, native};
 use millstream_abi::RuntimeFn;
 use millstream_plan::expr::Expr;
-use millstream_types::{DataType, Value};
+use millstream_types::DataType;
 
 /// What an argument may be.
 #[derive(Debug, Clone, Copy)]
@@ -45,55 +45,28 @@ impl Parameter {
     }
 }
 
-/// What a function gives.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Gives {
-    /// STRING
-    Text,
-    /// The type of the first argument: as many characters.
-    SameText,
-    /// VARCHAR of the length of the first argument: at most as many characters.
-    ShorterText,
-    /// VARCHAR of the lengths of the first two arguments together.
-    BothTexts,
-    /// CHAR of a length.
-    Digits(u32),
-    /// VARCHAR of a length.
-    AtMost(u32),
-    /// BYTES
-    Bytes,
-    /// BOOLEAN
-    Boolean,
-    /// INT
-    Int,
-    /// BIGINT
-    Long,
-    /// DOUBLE
-    Double,
+/// The type of what a function gives, from its arguments.
+pub(super) type Gives = fn(&[Expr]) -> DataType;
+
+fn length(arguments: &[Expr], index: usize) -> Option<u32> {
+    arguments.get(index).and_then(|a| length_of(&a.data_type))
 }
 
-impl Gives {
-    fn data_type(self, arguments: &[Expr]) -> DataType {
-        let length = |i: usize| arguments.get(i).and_then(|a| length_of(&a.data_type));
-        match self {
-            Gives::Text => DataType::STRING,
-            Gives::SameText => match arguments.first().map(|a| &a.data_type) {
-                Some(text) if text.is_string() => text.clone(),
-                _ => DataType::STRING,
-            },
-            Gives::ShorterText => length(0).map_or(DataType::STRING, DataType::Varchar),
-            Gives::BothTexts => match (length(0), length(1)) {
-                (Some(a), Some(b)) => DataType::Varchar(together(a, b)),
-                _ => DataType::STRING,
-            },
-            Gives::Digits(length) => DataType::Char(length),
-            Gives::AtMost(length) => DataType::Varchar(length),
-            Gives::Bytes => DataType::BYTES,
-            Gives::Boolean => DataType::Boolean,
-            Gives::Int => DataType::Int,
-            Gives::Long => DataType::BigInt,
-            Gives::Double => DataType::Double,
-        }
+/// The type of the first argument: as many characters.
+pub(super) fn same_text(arguments: &[Expr]) -> DataType {
+    arguments.first().map(|a| a.data_type.clone()).filter(DataType::is_string).unwrap_or(DataType::STRING)
+}
+
+/// VARCHAR of the length of the first argument: at most as many characters.
+pub(super) fn shorter_text(arguments: &[Expr]) -> DataType {
+    length(arguments, 0).map_or(DataType::STRING, DataType::Varchar)
+}
+
+/// VARCHAR of the lengths of the first two arguments together.
+pub(super) fn both_texts(arguments: &[Expr]) -> DataType {
+    match (length(arguments, 0), length(arguments, 1)) {
+        (Some(a), Some(b)) => DataType::Varchar(together(a, b)),
+        _ => DataType::STRING,
     }
 }
 
@@ -111,22 +84,7 @@ pub(super) fn together(a: u32, b: u32) -> u32 {
 }
 
 /// An argument that SQL leaves out.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Default {
-    /// An INT.
-    Int(i32),
-    /// A STRING.
-    Text(&'static str),
-}
-
-impl Default {
-    fn expr(self) -> Expr {
-        match self {
-            Default::Int(value) => Expr::literal(Value::Int(value.into()), DataType::Int),
-            Default::Text(value) => Expr::literal(Value::String(value.into()), DataType::STRING),
-        }
-    }
-}
+type Default = fn() -> Expr;
 
 /// One signature.
 #[derive(Debug, Clone, Copy)]
@@ -160,7 +118,7 @@ impl Overload {
     }
 
     fn apply(&self, arguments: Vec<Expr>) -> Expr {
-        let data_type = self.gives.data_type(&arguments);
+        let data_type = (self.gives)(&arguments);
         let mut converted: Vec<Expr> = arguments
             .into_iter()
             .zip(self.parameters)
@@ -169,7 +127,7 @@ impl Overload {
                 convert(argument, &to)
             })
             .collect();
-        converted.extend(self.defaults.iter().map(|default| default.expr()));
+        converted.extend(self.defaults.iter().map(|default| default()));
         native(self.function, converted, data_type, self.can_be_null)
     }
 }

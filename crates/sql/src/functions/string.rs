@@ -1,28 +1,27 @@
 //! String, regular expression, encoding and hash functions.
 
-use super::call::{BoundCall, Call, case, convert, fits, is_null, native, string, text_of};
+use super::call::{BoundCall, Call, case, convert, fits, int, is_null, native, string, text_of};
 use super::function::{Binding, Category, Function, functions};
-use super::overload::Default::{Int as DefaultInt, Text as DefaultText};
 use super::overload::Parameter::{Bytes, Int, Long, Text, TextOrBytes};
-use super::overload::{Gives, Overload, length_of, together};
+use super::overload::{Gives, Overload, Parameter, both_texts, length_of, same_text, shorter_text, together};
 use millstream_abi::RuntimeFn as F;
 use millstream_plan::expr::Expr;
 use millstream_types::DataType;
 
-const fn text(parameters: &'static [super::overload::Parameter], function: F) -> Overload {
-    Overload::new(parameters, function, Gives::Text)
+const fn text(parameters: &'static [Parameter], function: F) -> Overload {
+    Overload::new(parameters, function, |_| DataType::STRING)
 }
 
-const fn sized(parameters: &'static [super::overload::Parameter], function: F, gives: Gives) -> Overload {
+const fn sized(parameters: &'static [Parameter], function: F, gives: Gives) -> Overload {
     Overload::new(parameters, function, gives)
 }
 
-const fn truth(parameters: &'static [super::overload::Parameter], function: F) -> Overload {
-    Overload::new(parameters, function, Gives::Boolean)
+const fn truth(parameters: &'static [Parameter], function: F) -> Overload {
+    Overload::new(parameters, function, |_| DataType::Boolean)
 }
 
-const fn number(parameters: &'static [super::overload::Parameter], function: F) -> Overload {
-    Overload::new(parameters, function, Gives::Int)
+const fn number(parameters: &'static [Parameter], function: F) -> Overload {
+    Overload::new(parameters, function, |_| DataType::Int)
 }
 
 use crate::catalog;
@@ -30,8 +29,8 @@ use Binding::{Custom, Overloads};
 
 /// Functions on strings.
 pub(super) const STRING: &[Function] = functions! {String;
-    "UPPER" ("UPPER(string)") Overloads(&[sized(&[Text], F::Upper, Gives::SameText)]), "The string in upper case.";
-    "LOWER" ("LOWER(string)") Overloads(&[sized(&[Text], F::Lower, Gives::SameText)]), "The string in lower case.";
+    "UPPER" ("UPPER(string)") Overloads(&[sized(&[Text], F::Upper, same_text)]), "The string in upper case.";
+    "LOWER" ("LOWER(string)") Overloads(&[sized(&[Text], F::Lower, same_text)]), "The string in lower case.";
     "CHAR_LENGTH" ["CHARACTER_LENGTH", "LENGTH"] ("CHAR_LENGTH(string)") Overloads(&[number(&[Text], F::CharLength)]),
         "Number of characters.";
     "OCTET_LENGTH" ("OCTET_LENGTH(string | binary)") Overloads(&[number(&[TextOrBytes], F::OctetLength)]),
@@ -39,21 +38,21 @@ pub(super) const STRING: &[Function] = functions! {String;
     "TRIM" ("TRIM([BOTH | LEADING | TRAILING] [characters] FROM string)", "TRIM(string)") Custom(trim),
         "The string without the characters given (a space if none are) at its ends.";
     "BTRIM" ("BTRIM(string [, characters])") Overloads(&[
-        text(&[Text], F::TrimBoth).with(&[DefaultText(" ")]), text(&[Text, Text], F::TrimBoth)]),
+        text(&[Text], F::TrimBoth).with(&[|| string(" ")]), text(&[Text, Text], F::TrimBoth)]),
         "The string without the characters given at both ends.";
     "LTRIM" ("LTRIM(string [, characters])") Overloads(&[
-        sized(&[Text], F::TrimLeading, Gives::ShorterText).with(&[DefaultText(" ")]), sized(&[Text, Text], F::TrimLeading, Gives::ShorterText)]),
+        sized(&[Text], F::TrimLeading, shorter_text).with(&[|| string(" ")]), sized(&[Text, Text], F::TrimLeading, shorter_text)]),
         "The string without the characters given at its start.";
     "RTRIM" ("RTRIM(string [, characters])") Overloads(&[
-        sized(&[Text], F::TrimTrailing, Gives::ShorterText).with(&[DefaultText(" ")]), sized(&[Text, Text], F::TrimTrailing, Gives::ShorterText)]),
+        sized(&[Text], F::TrimTrailing, shorter_text).with(&[|| string(" ")]), sized(&[Text, Text], F::TrimTrailing, shorter_text)]),
         "The string without the characters given at its end.";
     "SUBSTRING" ["SUBSTR"] ("SUBSTRING(string FROM position [FOR length])", "SUBSTRING(string, position [, length])")
         Overloads(&[
-            sized(&[Text, Int], F::Substring, Gives::ShorterText).with(&[DefaultInt(i32::MAX)]),
-            sized(&[Text, Int, Int], F::Substring, Gives::ShorterText).or_null()]),
+            sized(&[Text, Int], F::Substring, shorter_text).with(&[|| int(i32::MAX)]),
+            sized(&[Text, Int, Int], F::Substring, shorter_text).or_null()]),
         "The part from a position (from 1; negative counts from the end) on; NULL for a negative length.";
-    "LEFT" ("LEFT(string, n)") Overloads(&[sized(&[Text, Int], F::Left, Gives::ShorterText)]), "The first n characters.";
-    "RIGHT" ("RIGHT(string, n)") Overloads(&[sized(&[Text, Int], F::Right, Gives::ShorterText)]), "The last n characters.";
+    "LEFT" ("LEFT(string, n)") Overloads(&[sized(&[Text, Int], F::Left, shorter_text)]), "The first n characters.";
+    "RIGHT" ("RIGHT(string, n)") Overloads(&[sized(&[Text, Int], F::Right, shorter_text)]), "The last n characters.";
     "LPAD" ("LPAD(string, length, pad)") Overloads(&[text(&[Text, Int, Text], F::Lpad).or_null()]),
         "The string padded at its start, or cut, to a length.";
     "RPAD" ("RPAD(string, length, pad)") Overloads(&[text(&[Text, Int, Text], F::Rpad).or_null()]),
@@ -62,16 +61,16 @@ pub(super) const STRING: &[Function] = functions! {String;
     "REPLACE" ("REPLACE(string, search, replacement)") Overloads(&[text(&[Text, Text, Text], F::Replace)]),
         "The string with every occurrence of search replaced.";
     "REVERSE" ("REVERSE(string)") Overloads(&[text(&[Text], F::Reverse)]), "The characters in reverse order.";
-    "INITCAP" ("INITCAP(string)") Overloads(&[sized(&[Text], F::InitCap, Gives::SameText)]),
+    "INITCAP" ("INITCAP(string)") Overloads(&[sized(&[Text], F::InitCap, same_text)]),
         "Each word with an upper-case first letter, the rest in lower case.";
     "CONCAT" ("CONCAT(string, …)") Custom(concat), "The strings put together; NULL if one is NULL.";
     "||" ("string || string") Custom(concatenation), "The strings put together, with their lengths.";
     "CONCAT_WS" ("CONCAT_WS(separator, string, …)") Custom(concat_ws),
         "The strings that are not NULL, with the separator between them.";
-    "POSITION" ("POSITION(search IN string)") Overloads(&[number(&[Text, Text], F::Position).with(&[DefaultInt(1)])]),
+    "POSITION" ("POSITION(search IN string)") Overloads(&[number(&[Text, Text], F::Position).with(&[|| int(1)])]),
         "Position (from 1) of the first occurrence, 0 if there is none.";
     "LOCATE" ("LOCATE(search, string [, from])") Overloads(&[
-        number(&[Text, Text], F::Position).with(&[DefaultInt(1)]), number(&[Text, Text, Int], F::Position)]),
+        number(&[Text, Text], F::Position).with(&[|| int(1)]), number(&[Text, Text, Int], F::Position)]),
         "Position of the first occurrence at or after a position, 0 if there is none.";
     "INSTR" ("INSTR(string, search)") Custom(instr), "Position of the first occurrence, 0 if there is none.";
     "OVERLAY" ("OVERLAY(string PLACING replacement FROM position [FOR length])") Custom(overlay),
@@ -100,12 +99,12 @@ pub(super) const STRING: &[Function] = functions! {String;
     "URL_DECODE" ("URL_DECODE(string)") Overloads(&[text(&[Text], F::UrlDecode).or_null()]),
         "The inverse of URL_ENCODE; NULL for malformed text.";
     "URL_DECODE_RECURSIVE" ("URL_DECODE_RECURSIVE(string [, depth])") Overloads(&[
-        text(&[Text], F::UrlDecodeRecursive).with(&[DefaultInt(10)]).or_null(),
+        text(&[Text], F::UrlDecodeRecursive).with(&[|| int(10)]).or_null(),
         text(&[Text, Int], F::UrlDecodeRecursive).or_null()]),
         "URL_DECODE again and again until nothing changes, at most depth (10) times.";
     "PRINTF" ("PRINTF(format, value, …)") Custom(super::printf::bind),
         "The values in a format of Java's Formatter; NULL for a format that is malformed or does not fit.";
-    "ENCODE" ("ENCODE(string, charset)") Overloads(&[Overload::new(&[Text, Text], F::Encode, Gives::Bytes)]),
+    "ENCODE" ("ENCODE(string, charset)") Overloads(&[Overload::new(&[Text, Text], F::Encode, |_| DataType::BYTES)]),
         "The bytes of the string in US-ASCII, ISO-8859-1, UTF-8, UTF-16, UTF-16BE or UTF-16LE.";
     "DECODE" ("DECODE(binary, charset)") Overloads(&[text(&[Bytes, Text], F::Decode)]),
         "The string of bytes in a character set.";
@@ -113,7 +112,7 @@ pub(super) const STRING: &[Function] = functions! {String;
     "FROM_BASE64" ("FROM_BASE64(string)") Overloads(&[text(&[Text], F::FromBase64)]), "The string that Base64 stands for.";
     "HEX" ("HEX(integer | string)") Overloads(&[text(&[Long], F::HexInteger), text(&[TextOrBytes], F::HexBytes)]),
         "Hexadecimal digits of a number or of the bytes of a string.";
-    "UNHEX" ("UNHEX(string)") Overloads(&[Overload::new(&[Text], F::Unhex, Gives::Bytes).or_null()]),
+    "UNHEX" ("UNHEX(string)") Overloads(&[Overload::new(&[Text], F::Unhex, |_| DataType::BYTES).or_null()]),
         "The bytes of hexadecimal digits; NULL for other characters.";
     "BIN" ("BIN(integer)") Overloads(&[text(&[Long], F::Bin)]), "Binary digits of a number.";
     "CURRENT_DATABASE" ("CURRENT_DATABASE()") Custom(current_database), "The name of the database, default_database.";
@@ -131,7 +130,7 @@ pub(super) const REGEX: &[Function] = functions! {Regex;
     "REGEXP" ["REGEXP_LIKE"] ("REGEXP(string, regex)") Overloads(&[truth(&[Text, Text], F::Regexp)]),
         "Whether a part of the string matches the (Java) regular expression.";
     "REGEXP_EXTRACT" ("REGEXP_EXTRACT(string, regex [, group])") Overloads(&[
-        text(&[Text, Text], F::RegexpExtract).with(&[DefaultInt(0)]).or_null(),
+        text(&[Text, Text], F::RegexpExtract).with(&[|| int(0)]).or_null(),
         text(&[Text, Text, Int], F::RegexpExtract).or_null()]),
         "A group of the first match (0: all of it); NULL without a match.";
     "REGEXP_REPLACE" ("REGEXP_REPLACE(string, regex, replacement)") Overloads(&[
@@ -147,13 +146,13 @@ pub(super) const REGEX: &[Function] = functions! {Regex;
 
 /// Digests.
 pub(super) const HASH: &[Function] = functions! {Hash;
-    "MD5" ("MD5(string)") Overloads(&[sized(&[TextOrBytes], F::Md5, Gives::Digits(32))]), "The MD5 digest, in hexadecimal digits.";
-    "SHA1" ("SHA1(string)") Overloads(&[sized(&[TextOrBytes], F::Sha1, Gives::Digits(40))]), "The SHA-1 digest.";
-    "SHA224" ("SHA224(string)") Overloads(&[sized(&[TextOrBytes], F::Sha224, Gives::Digits(56))]), "The SHA-224 digest.";
-    "SHA256" ("SHA256(string)") Overloads(&[sized(&[TextOrBytes], F::Sha256, Gives::Digits(64))]), "The SHA-256 digest.";
-    "SHA384" ("SHA384(string)") Overloads(&[sized(&[TextOrBytes], F::Sha384, Gives::Digits(96))]), "The SHA-384 digest.";
-    "SHA512" ("SHA512(string)") Overloads(&[sized(&[TextOrBytes], F::Sha512, Gives::Digits(128))]), "The SHA-512 digest.";
-    "SHA2" ("SHA2(string, bits)") Overloads(&[sized(&[TextOrBytes, Int], F::Sha2, Gives::AtMost(128))]),
+    "MD5" ("MD5(string)") Overloads(&[sized(&[TextOrBytes], F::Md5, |_| DataType::Char(32))]), "The MD5 digest, in hexadecimal digits.";
+    "SHA1" ("SHA1(string)") Overloads(&[sized(&[TextOrBytes], F::Sha1, |_| DataType::Char(40))]), "The SHA-1 digest.";
+    "SHA224" ("SHA224(string)") Overloads(&[sized(&[TextOrBytes], F::Sha224, |_| DataType::Char(56))]), "The SHA-224 digest.";
+    "SHA256" ("SHA256(string)") Overloads(&[sized(&[TextOrBytes], F::Sha256, |_| DataType::Char(64))]), "The SHA-256 digest.";
+    "SHA384" ("SHA384(string)") Overloads(&[sized(&[TextOrBytes], F::Sha384, |_| DataType::Char(96))]), "The SHA-384 digest.";
+    "SHA512" ("SHA512(string)") Overloads(&[sized(&[TextOrBytes], F::Sha512, |_| DataType::Char(128))]), "The SHA-512 digest.";
+    "SHA2" ("SHA2(string, bits)") Overloads(&[sized(&[TextOrBytes, Int], F::Sha2, |_| DataType::Varchar(128))]),
         "The SHA-2 digest of 224, 256, 384 or 512 bits.";
 };
 
@@ -191,7 +190,7 @@ fn instr(call: Call) -> BoundCall {
         return Err(call.mismatch());
     }
     let [s, search] = call.take::<2>()?.map(|a| convert(a, &DataType::STRING));
-    Ok(native(F::Position, vec![search, s, super::call::int(1)], DataType::Int, false))
+    Ok(native(F::Position, vec![search, s, int(1)], DataType::Int, false))
 }
 
 /// Without a length, OVERLAY replaces as many characters as the replacement has.
@@ -200,7 +199,7 @@ fn overlay(mut call: Call) -> BoundCall {
         let replacement = convert(call.arguments[1].clone(), &DataType::STRING);
         call.arguments.push(native(F::CharLength, vec![replacement], DataType::Int, false));
     }
-    super::overload::choose(&[sized(&[Text, Text, Int, Int], F::Overlay, Gives::BothTexts)], call)
+    super::overload::choose(&[sized(&[Text, Text, Int, Int], F::Overlay, both_texts)], call)
 }
 
 /// Puts strings together with as few calls as possible.

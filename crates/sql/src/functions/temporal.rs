@@ -5,8 +5,8 @@
 
 use super::call::{BoundCall, Call, arithmetic, at, convert, fits, int, integer_of, native, null, string, text_of};
 use super::function::{Binding, Category, Function, functions};
+use super::overload::Overload;
 use super::overload::Parameter::{Long, Text};
-use super::overload::{Gives, Overload};
 use Binding::{Custom, Overloads};
 use millstream_abi::RuntimeFn as F;
 use millstream_plan::expr::{ArithmeticOp, Expr, ExprKind};
@@ -28,31 +28,37 @@ pub(super) const TEMPORAL: &[Function] = functions! {Temporal;
     "SECOND" ("SECOND(time)") Custom(|call| part(call, DateTimeUnit::Second)), "The second.";
     "DATE_FORMAT" ("DATE_FORMAT(timestamp | string, format)") Custom(date_format),
         "The time as text in a format of Java's DateTimeFormatter.";
-    "TO_DATE" ("TO_DATE(string [, format])") Custom(to_date), "The date that a text stands for; NULL if none.";
-    "TO_TIMESTAMP" ("TO_TIMESTAMP(string [, format])") Custom(to_timestamp),
+    "TO_DATE" ("TO_DATE(string [, format])") Custom(|call| parse(call, F::ToDate, F::ToDateFormat, DataType::Date)),
+        "The date that a text stands for; NULL if none.";
+    "TO_TIMESTAMP" ("TO_TIMESTAMP(string [, format])")
+        Custom(|call| parse(call, F::ToTimestamp, F::ToTimestampFormat, DataType::Timestamp(3))),
         "The TIMESTAMP(3) that a text stands for; NULL if none.";
     "TO_TIMESTAMP_LTZ" ("TO_TIMESTAMP_LTZ(number [, precision])", "TO_TIMESTAMP_LTZ(string [, format [, zone]])")
         Custom(to_timestamp_ltz),
         "The TIMESTAMP_LTZ(3) of seconds (precision 0) or milliseconds (3, the default) since the epoch, or of a text.";
     "FROM_UNIXTIME" ("FROM_UNIXTIME(seconds [, format])") Overloads(&[
-        Overload::new(&[Long], F::FromUnixtime, Gives::Text).or_null(),
-        Overload::new(&[Long, Text], F::FromUnixtimeFormat, Gives::Text).or_null()]),
+        Overload::new(&[Long], F::FromUnixtime, |_| DataType::STRING).or_null(),
+        Overload::new(&[Long, Text], F::FromUnixtimeFormat, |_| DataType::STRING).or_null()]),
         "Seconds since the epoch as text in the session's time zone.";
     "UNIX_TIMESTAMP" ("UNIX_TIMESTAMP([string [, format]])") Overloads(&[
-        Overload::new(&[], F::UnixTimestampNow, Gives::Long),
-        Overload::new(&[Text], F::UnixTimestamp, Gives::Long),
-        Overload::new(&[Text, Text], F::UnixTimestampFormat, Gives::Long)]),
+        Overload::new(&[], F::UnixTimestampNow, |_| DataType::BigInt),
+        Overload::new(&[Text], F::UnixTimestamp, |_| DataType::BigInt),
+        Overload::new(&[Text, Text], F::UnixTimestampFormat, |_| DataType::BigInt)]),
         "Seconds since the epoch, now or of a text in the session's time zone.";
     "CONVERT_TZ" ("CONVERT_TZ(string, from, to)") Overloads(&[
-        Overload::new(&[Text, Text, Text], F::ConvertTz, Gives::Text).or_null()]),
+        Overload::new(&[Text, Text, Text], F::ConvertTz, |_| DataType::STRING).or_null()]),
         "A time as text in another time zone.";
     "TIMESTAMPADD" ("TIMESTAMPADD(unit, count, time)") Custom(timestamp_add), "The time some units later.";
     "TIMESTAMPDIFF" ("TIMESTAMPDIFF(unit, from, to)") Custom(timestamp_diff), "Whole units between two times.";
-    "CURRENT_TIMESTAMP" ["NOW", "CURRENT_ROW_TIMESTAMP"] ("CURRENT_TIMESTAMP") Custom(current_timestamp),
+    "CURRENT_TIMESTAMP" ["NOW", "CURRENT_ROW_TIMESTAMP"] ("CURRENT_TIMESTAMP")
+        Overloads(&[Overload::new(&[], F::CurrentTimestamp, |_| DataType::TimestampLtz(3))]),
         "The time of the row's evaluation, a TIMESTAMP_LTZ(3).";
-    "LOCALTIMESTAMP" ("LOCALTIMESTAMP") Custom(local_timestamp), "The same in the session's time zone, a TIMESTAMP(3).";
-    "CURRENT_DATE" ("CURRENT_DATE") Custom(current_date), "Today in the session's time zone.";
-    "LOCALTIME" ["CURRENT_TIME"] ("LOCALTIME") Custom(local_time), "The time of day in the session's time zone.";
+    "LOCALTIMESTAMP" ("LOCALTIMESTAMP") Overloads(&[Overload::new(&[], F::LocalTimestamp, |_| DataType::Timestamp(3))]),
+        "The same in the session's time zone, a TIMESTAMP(3).";
+    "CURRENT_DATE" ("CURRENT_DATE") Overloads(&[Overload::new(&[], F::CurrentDate, |_| DataType::Date)]),
+        "Today in the session's time zone.";
+    "LOCALTIME" ["CURRENT_TIME"] ("LOCALTIME") Overloads(&[Overload::new(&[], F::LocalTime, |_| DataType::Time(0))]),
+        "The time of day in the session's time zone.";
 };
 
 /// The unit that a constant names.
@@ -65,13 +71,12 @@ fn unit_of(call: &Call, argument: usize) -> Result<DateTimeUnit, Diagnostic> {
     })
 }
 
-/// A date, time or timestamp in local time; `None` for other types.
-fn local(x: Expr) -> Option<Expr> {
+/// A date, time or timestamp in local time.
+fn local(x: Expr) -> Expr {
     match x.data_type {
-        DataType::Null => Some(null(DataType::Timestamp(3))),
-        DataType::TimestampLtz(precision) => Some(x.cast_to(DataType::Timestamp(precision))),
-        DataType::Date | DataType::Time(_) | DataType::Timestamp(_) => Some(x),
-        _ => None,
+        DataType::Null => null(DataType::Timestamp(3)),
+        DataType::TimestampLtz(precision) => x.cast_to(DataType::Timestamp(precision)),
+        _ => x,
     }
 }
 
@@ -99,9 +104,8 @@ fn part(call: Call, unit: DateTimeUnit) -> BoundCall {
     if !call.arguments.iter().all(|a| fits(a, is_temporal)) {
         return Err(call.mismatch());
     }
-    let mismatch = call.mismatch();
     let [x] = call.take()?;
-    let x = local(x).ok_or(mismatch)?;
+    let x = local(x);
     let unit = int(unit.code());
     Ok(match x.data_type {
         DataType::Date => native(F::ExtractDate, vec![x, unit], DataType::BigInt, false),
@@ -110,25 +114,15 @@ fn part(call: Call, unit: DateTimeUnit) -> BoundCall {
     })
 }
 
-/// `FLOOR(x TO unit)`
-pub(super) fn floor_to(call: Call) -> BoundCall {
-    to_unit(call, F::FloorDate, F::FloorTime, F::FloorTimestamp)
-}
-
-/// `CEIL(x TO unit)`
-pub(super) fn ceil_to(call: Call) -> BoundCall {
-    to_unit(call, F::CeilDate, F::CeilTime, F::CeilTimestamp)
-}
-
-fn to_unit(call: Call, for_date: F, for_time: F, for_timestamp: F) -> BoundCall {
+/// `FLOOR(x TO unit)` and `CEIL(x TO unit)`, by the functions for dates, times and timestamps.
+pub(super) fn to_unit(call: Call, [for_date, for_time, for_timestamp]: [F; 3]) -> BoundCall {
     if !call.arguments.first().is_some_and(|x| fits(x, is_temporal)) {
         return Err(call.mismatch());
     }
     let unit = int(unit_of(&call, 1)?.code());
-    let mismatch = call.mismatch();
     let [x, _] = call.take()?;
     let result = x.data_type.clone();
-    let x = local(x).ok_or(mismatch)?;
+    let x = local(x);
     let data_type = x.data_type.clone();
     Ok(match data_type {
         DataType::Date => native(for_date, vec![x, unit], data_type, false),
@@ -146,13 +140,12 @@ fn date_format(call: Call) -> BoundCall {
     if !fits(x, accepted) || !fits(format, DataType::is_string) {
         return Err(call.mismatch());
     }
-    let mismatch = call.mismatch();
     let [x, format] = call.take()?;
     let format = convert(format, &DataType::STRING);
     if x.data_type.is_string() {
         return Ok(native(F::DateFormatStr, vec![x, format], DataType::STRING, true));
     }
-    let x = match local(x).ok_or(mismatch)? {
+    let x = match local(x) {
         date if date.data_type == DataType::Date => date.cast_to(DataType::Timestamp(3)),
         timestamp => timestamp,
     };
@@ -172,14 +165,6 @@ fn parse(call: Call, plain: F, with_format: F, data_type: DataType) -> BoundCall
     };
     let arguments = call.arguments.into_iter().map(|a| convert(a, &DataType::STRING)).collect();
     Ok(native(function, arguments, data_type, true))
-}
-
-fn to_date(call: Call) -> BoundCall {
-    parse(call, F::ToDate, F::ToDateFormat, DataType::Date)
-}
-
-fn to_timestamp(call: Call) -> BoundCall {
-    parse(call, F::ToTimestamp, F::ToTimestampFormat, DataType::Timestamp(3))
 }
 
 fn to_timestamp_ltz(call: Call) -> BoundCall {
@@ -219,18 +204,9 @@ fn to_timestamp_ltz(call: Call) -> BoundCall {
 
 /// Milliseconds or months of a unit, as the interval type that counts them.
 fn interval_of(unit: DateTimeUnit) -> Option<(i64, DataType)> {
-    if let Some(millis) = unit.millis() {
-        return Some((millis, DataType::IntervalMilli));
-    }
-    let months = match unit {
-        DateTimeUnit::Month => 1,
-        DateTimeUnit::Quarter => 3,
-        DateTimeUnit::Year => 12,
-        DateTimeUnit::Decade => 120,
-        DateTimeUnit::Century => 1_200,
-        _ => return None,
-    };
-    Some((months, DataType::IntervalMonth))
+    let months = unit.months().filter(|_| unit != DateTimeUnit::Millennium);
+    let by_months = months.map(|months| (months, DataType::IntervalMonth));
+    unit.millis().map(|millis| (millis, DataType::IntervalMilli)).or(by_months)
 }
 
 /// `TIMESTAMPADD(unit, n, x)`; a DATE plus units of less than a day is a TIMESTAMP.
@@ -280,25 +256,4 @@ fn timestamp_diff(call: Call) -> BoundCall {
     });
     let arguments = arguments.into_iter().chain([precision(p), int(unit.code())]).collect();
     Ok(native(F::TimestampDiff, arguments, DataType::Int, false))
-}
-
-fn clock(call: Call, function: F, data_type: DataType) -> BoundCall {
-    let [] = call.take()?;
-    Ok(native(function, vec![], data_type, false))
-}
-
-fn current_timestamp(call: Call) -> BoundCall {
-    clock(call, F::CurrentTimestamp, DataType::TimestampLtz(3))
-}
-
-fn local_timestamp(call: Call) -> BoundCall {
-    clock(call, F::LocalTimestamp, DataType::Timestamp(3))
-}
-
-fn current_date(call: Call) -> BoundCall {
-    clock(call, F::CurrentDate, DataType::Date)
-}
-
-fn local_time(call: Call) -> BoundCall {
-    clock(call, F::LocalTime, DataType::Time(0))
 }

@@ -1,6 +1,7 @@
 //! Integers, floats, decimals and booleans.
 
 use std::io::Write;
+use std::str::FromStr;
 
 /// `POWERS_OF_TEN[n]` is 10ⁿ.
 pub const POWERS_OF_TEN: [i128; 39] = {
@@ -73,15 +74,7 @@ pub fn write_integer(out: &mut Vec<u8>, value: i64) {
 
 /// Reads an integer with an optional sign between `min` and `max`; nothing else around it.
 pub fn parse_integer(text: &str, min: i64, max: i64) -> Option<i64> {
-    let bytes = text.as_bytes();
-    let (negative, digits) = match bytes.first()? {
-        b'-' => (true, &bytes[1..]),
-        b'+' => (false, &bytes[1..]),
-        _ => (false, bytes),
-    };
-    let magnitude = parse_unsigned(digits)?;
-    let value = if negative { 0i64.checked_sub_unsigned(magnitude)? } else { i64::try_from(magnitude).ok()? };
-    (min..=max).contains(&value).then_some(value)
+    text.parse().ok().filter(|value| (min..=max).contains(value))
 }
 
 /// Reads an integer as CAST does: spaces around it are ignored, and a fraction (`1.9`) is cut off.
@@ -140,19 +133,19 @@ fn write_special(out: &mut Vec<u8>, value: f64) -> Option<()> {
     Some(())
 }
 
-/// Text of at most 32 bytes on the stack.
-struct Short {
-    bytes: [u8; 32],
+/// Text of at most `N` bytes on the stack.
+struct Short<const N: usize> {
+    bytes: [u8; N],
     len: usize,
 }
 
-impl Short {
-    fn of(arguments: std::fmt::Arguments<'_>) -> Short {
-        let mut short = Short { bytes: [0; 32], len: 0 };
-        let mut rest = &mut short.bytes[..];
-        rest.write_fmt(arguments).expect("the shortest form of a float has fewer than 32 characters");
-        short.len = 32 - rest.len();
-        short
+impl<const N: usize> Short<N> {
+    fn of(arguments: std::fmt::Arguments<'_>) -> Short<N> {
+        let mut bytes = [0; N];
+        let mut rest = &mut bytes[..];
+        rest.write_fmt(arguments).expect("numbers have fewer characters");
+        let len = N - rest.len();
+        Short { bytes, len }
     }
 
     fn as_str(&self) -> &str {
@@ -168,7 +161,7 @@ fn write_scientific(
     two_digits: std::fmt::Arguments<'_>,
     is_same: impl Fn(&str) -> bool,
 ) {
-    let mut text = Short::of(shortest);
+    let mut text = Short::<32>::of(shortest);
     if !text.as_str().contains('.') {
         let longer = Short::of(two_digits);
         if is_same(longer.as_str()) {
@@ -218,40 +211,26 @@ fn write_scientific(
 /// Reads a DOUBLE as Java's `Double.parseDouble`, without hexadecimal floats: white space around it is ignored, a
 /// suffix `d` or `f` is allowed, `NaN` and `Infinity` are spelt so.
 pub fn parse_f64(text: &str) -> Option<f64> {
-    match java_float(text)? {
-        JavaFloat::Digits(digits) => digits.parse().ok(),
-        JavaFloat::NaN => Some(f64::NAN),
-        JavaFloat::Infinity(negative) => Some(if negative { f64::NEG_INFINITY } else { f64::INFINITY }),
-    }
+    parse_float(text)
 }
 
 /// Reads a FLOAT as Java's `Float.parseFloat`; see [`parse_f64`].
 pub fn parse_f32(text: &str) -> Option<f32> {
-    match java_float(text)? {
-        JavaFloat::Digits(digits) => digits.parse().ok(),
-        JavaFloat::NaN => Some(f32::NAN),
-        JavaFloat::Infinity(negative) => Some(if negative { f32::NEG_INFINITY } else { f32::INFINITY }),
-    }
+    parse_float(text)
 }
 
-enum JavaFloat<'a> {
-    /// Text without the letters by which Rust knows NaN and infinity.
-    Digits(&'a str),
-    NaN,
-    Infinity(bool),
-}
-
-fn java_float(text: &str) -> Option<JavaFloat<'_>> {
+fn parse_float<T: FromStr>(text: &str) -> Option<T> {
     let text = text.trim_matches(|c: char| c <= ' ');
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     match unsigned {
-        "NaN" => return Some(JavaFloat::NaN),
-        "Infinity" => return Some(JavaFloat::Infinity(text.starts_with('-'))),
+        "NaN" => return unsigned.parse().ok(),
+        "Infinity" => return text.parse().ok(),
         _ => {}
     }
     let text = text.strip_suffix(['d', 'D', 'f', 'F']).unwrap_or(text);
+    // Without the letters by which Rust knows NaN and infinity.
     let plain = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
-    plain.then_some(JavaFloat::Digits(text))
+    plain.then(|| text.parse().ok())?
 }
 
 /// Appends a decimal plainly, with all digits of its scale: `write_decimal(-50, 3)` is `-0.050`.
@@ -272,35 +251,12 @@ pub fn write_decimal(out: &mut Vec<u8>, unscaled: i128, scale: u8) {
         }
         return;
     }
-    let text = Wide::of(magnitude);
-    let digits = text.digits(scale + 1);
-    let (whole, fraction) = digits.split_at(digits.len() - scale);
-    out.extend_from_slice(whole);
+    let digits = Short::<80>::of(format_args!("{magnitude:0width$}", width = scale + 1));
+    let (whole, fraction) = digits.as_str().split_at(digits.len - scale);
+    out.extend_from_slice(whole.as_bytes());
     if scale > 0 {
         out.push(b'.');
-        out.extend_from_slice(fraction);
-    }
-}
-
-/// The decimal digits of a 128-bit number, with zeros before them.
-struct Wide {
-    buffer: [u8; 80],
-    start: usize,
-}
-
-impl Wide {
-    fn of(mut value: u128) -> Wide {
-        let mut wide = Wide { buffer: [b'0'; 80], start: 80 };
-        while value > 0 {
-            wide.start -= 1;
-            wide.buffer[wide.start] = b'0' + (value % 10) as u8;
-            value /= 10;
-        }
-        wide
-    }
-
-    fn digits(&self, at_least: usize) -> &[u8] {
-        &self.buffer[self.start.min(80 - at_least)..]
+        out.extend_from_slice(fraction.as_bytes());
     }
 }
 
@@ -353,7 +309,7 @@ pub fn decimal_of_f64(value: f64, precision: u8, scale: u8) -> Option<i128> {
     if !value.is_finite() {
         return None;
     }
-    parse_decimal(Short::of(format_args!("{value:e}")).as_str(), precision, scale)
+    parse_decimal(Short::<32>::of(format_args!("{value:e}")).as_str(), precision, scale)
 }
 
 /// The DOUBLE nearest to a decimal.
@@ -363,21 +319,8 @@ pub fn f64_of_decimal(unscaled: i128, scale: u8) -> f64 {
         // Both operands are exact, so the one division rounds correctly.
         return unscaled as f64 / POWERS_OF_TEN[usize::from(scale)] as f64;
     }
-    let mut text = Short { bytes: [0; 32], len: 0 };
-    let wide = Wide::of(unscaled.unsigned_abs());
-    let digits = wide.digits(1);
-    // 17 significant digits would not be enough to decide ties: keep a sticky digit for what is cut off.
-    let kept = digits.len().min(24);
-    text.bytes[..kept].copy_from_slice(&digits[..kept]);
-    if digits[kept..].iter().any(|&d| d != b'0') {
-        text.bytes[kept - 1] |= 1;
-    }
-    let exponent = (digits.len() - kept) as i32 - i32::from(scale);
-    let mut rest = &mut text.bytes[kept..];
-    write!(rest, "e{exponent}").expect("24 digits and an exponent fit");
-    text.len = 32 - rest.len();
-    let magnitude: f64 = text.as_str().parse().expect("digits and an exponent are a number");
-    if unscaled < 0 { -magnitude } else { magnitude }
+    let text = Short::<80>::of(format_args!("{unscaled}e-{scale}"));
+    text.as_str().parse().expect("digits and an exponent are a number")
 }
 
 #[cfg(test)]

@@ -65,10 +65,14 @@ impl<'a> Names<'a> {
         }
         let macros = macros(all().map(|(_, item)| item));
         for (id, item) in all() {
-            if let Item::Macro(call) = item
-                && call.ident.is_none()
-                && let Some(body) = call.mac.path.segments.last().and_then(|s| macros.get(&s.ident.to_string()))
-            {
+            let Item::Macro(call) = item else { continue };
+            if call.ident.is_some() {
+                continue;
+            }
+            // A list hands its rows to the macro that is its argument.
+            let arguments = call.mac.tokens.clone().into_iter().map(|token| token.to_string());
+            let called = call.mac.path.segments.last().map(|s| s.ident.to_string());
+            for body in called.into_iter().chain(arguments).filter_map(|name| macros.get(&name)) {
                 names.scopes[id].made.extend(made_by(body, &call.mac.tokens));
             }
         }

@@ -26,37 +26,52 @@ pub(super) const COLLECTION: &[Function] = functions! {Collection;
     "[]" ("array[index]", "map[key]") Custom(item),
         "The element at a position (from 1), or the value of a key; NULL if there is none.";
     "CARDINALITY" ("CARDINALITY(array | map)") Custom(cardinality), "Number of elements or entries.";
-    "ELEMENT" ("ELEMENT(array)") Custom(element),
+    "ELEMENT" ("ELEMENT(array)") Custom(|call| of_array(call, array::element, |element| element)),
         "The only element; NULL of an empty array, an error for more than one element.";
-    "ARRAY_APPEND" ("ARRAY_APPEND(array, element)") Custom(append), "The array with the element at its end.";
-    "ARRAY_CONCAT" ("ARRAY_CONCAT(array, …)") Custom(concat), "The elements of all arrays.";
-    "ARRAY_CONTAINS" ("ARRAY_CONTAINS(array, element)") Custom(contains),
+    "ARRAY_APPEND" ("ARRAY_APPEND(array, element)") Custom(|call| of_element(call, array::append, array_of)),
+        "The array with the element at its end.";
+    "ARRAY_CONCAT" ("ARRAY_CONCAT(array, …)") Custom(|call| all_arrays(call, array::concat, 1..=usize::MAX)),
+        "The elements of all arrays.";
+    "ARRAY_CONTAINS" ("ARRAY_CONTAINS(array, element)")
+        Custom(|call| of_element(call, array::contains, |_| DataType::Boolean)),
         "Whether the array has the element; NULL can be looked for.";
-    "ARRAY_DISTINCT" ("ARRAY_DISTINCT(array)") Custom(distinct), "The elements without duplicates, in order.";
-    "ARRAY_EXCEPT" ("ARRAY_EXCEPT(array, array)") Custom(except),
+    "ARRAY_DISTINCT" ("ARRAY_DISTINCT(array)") Custom(|call| of_array(call, array::distinct, array_of)),
+        "The elements without duplicates, in order.";
+    "ARRAY_EXCEPT" ("ARRAY_EXCEPT(array, array)") Custom(|call| all_arrays(call, array::except, 2..=2)),
         "The elements of the first array that the second one has not, without duplicates.";
-    "ARRAY_INTERSECT" ("ARRAY_INTERSECT(array, array)") Custom(intersect),
+    "ARRAY_INTERSECT" ("ARRAY_INTERSECT(array, array)") Custom(|call| all_arrays(call, array::intersect, 2..=2)),
         "The elements of the first array that the second one has too, without duplicates.";
     "ARRAY_JOIN" ("ARRAY_JOIN(array, delimiter [, replacement])") Custom(join),
         "The strings of an array with the delimiter between them; NULLs are replaced, or left out.";
-    "ARRAY_MAX" ("ARRAY_MAX(array)") Custom(max), "The greatest element that is not NULL.";
-    "ARRAY_MIN" ("ARRAY_MIN(array)") Custom(min), "The least element that is not NULL.";
-    "ARRAY_POSITION" ("ARRAY_POSITION(array, element)") Custom(position),
+    "ARRAY_MAX" ("ARRAY_MAX(array)") Custom(|call| of_array(call, array::max, |element| element)),
+        "The greatest element that is not NULL.";
+    "ARRAY_MIN" ("ARRAY_MIN(array)") Custom(|call| of_array(call, array::min, |element| element)),
+        "The least element that is not NULL.";
+    "ARRAY_POSITION" ("ARRAY_POSITION(array, element)")
+        Custom(|call| of_element(call, array::position, |_| DataType::Int)),
         "Position (from 1) of the first element that is equal, 0 if there is none.";
-    "ARRAY_PREPEND" ("ARRAY_PREPEND(array, element)") Custom(prepend), "The array with the element at its start.";
-    "ARRAY_REMOVE" ("ARRAY_REMOVE(array, element)") Custom(remove), "The array without the elements that are equal.";
-    "ARRAY_REVERSE" ("ARRAY_REVERSE(array)") Custom(reverse), "The elements in reverse order.";
-    "ARRAY_SLICE" ("ARRAY_SLICE(array, from [, to])") Custom(slice),
+    "ARRAY_PREPEND" ("ARRAY_PREPEND(array, element)") Custom(|call| of_element(call, array::prepend, array_of)),
+        "The array with the element at its start.";
+    "ARRAY_REMOVE" ("ARRAY_REMOVE(array, element)") Custom(|call| of_element(call, array::remove, array_of)),
+        "The array without the elements that are equal.";
+    "ARRAY_REVERSE" ("ARRAY_REVERSE(array)") Custom(|call| of_array(call, array::reverse, array_of)),
+        "The elements in reverse order.";
+    "ARRAY_SLICE" ("ARRAY_SLICE(array, from [, to])")
+        Custom(|call| with_others(call, array::slice, &[DataType::Int, DataType::Int], 1)),
         "The elements between two positions (from 1, both included; negative ones count from the end).";
-    "ARRAY_SORT" ("ARRAY_SORT(array [, ascending [, nulls_first]])") Custom(sort),
+    "ARRAY_SORT" ("ARRAY_SORT(array [, ascending [, nulls_first]])")
+        Custom(|call| with_others(call, array::sort, &[DataType::Boolean, DataType::Boolean], 0)),
         "The elements in order; NULLs come first when ascending and last when not, unless the third argument says.";
-    "ARRAY_UNION" ("ARRAY_UNION(array, array)") Custom(union), "The elements of both arrays without duplicates.";
+    "ARRAY_UNION" ("ARRAY_UNION(array, array)") Custom(|call| all_arrays(call, array::union, 2..=2)),
+        "The elements of both arrays without duplicates.";
     "MAP_ENTRIES" ("MAP_ENTRIES(map)") Custom(map_entries), "The entries as an array of rows of key and value.";
     "MAP_FROM_ARRAYS" ("MAP_FROM_ARRAYS(keys, values)") Custom(map_from_arrays),
         "A map of two arrays of the same length.";
-    "MAP_KEYS" ("MAP_KEYS(map)") Custom(map_keys), "The keys as an array.";
+    "MAP_KEYS" ("MAP_KEYS(map)") Custom(|call| of_map(call, map::keys, |key, _| array_of(key))),
+        "The keys as an array.";
     "MAP_UNION" ("MAP_UNION(map, …)") Custom(map_union), "The entries of all maps; of equal keys the last one counts.";
-    "MAP_VALUES" ("MAP_VALUES(map)") Custom(map_values), "The values as an array.";
+    "MAP_VALUES" ("MAP_VALUES(map)") Custom(|call| of_map(call, map::values, |_, value| array_of(value))),
+        "The values as an array.";
     "REGEXP_EXTRACT_ALL" ("REGEXP_EXTRACT_ALL(string, regex [, group])") Custom(regexp_extract_all),
         "A group (1 unless said, 0: all) of every match, as an array; NULL for a bad regex or group.";
     "REGEXP_SPLIT" ("REGEXP_SPLIT(string, regex)") Custom(regexp_split), "The parts between the matches, as an array.";
@@ -164,26 +179,6 @@ fn of_array(call: Call, evaluate: Evaluate, result: fn(DataType) -> DataType) ->
     Ok(vector_call(call.function.name, call.arguments, result(element), evaluate))
 }
 
-fn element(call: Call) -> BoundCall {
-    of_array(call, array::element, |element| element)
-}
-
-fn max(call: Call) -> BoundCall {
-    of_array(call, array::max, |element| element)
-}
-
-fn min(call: Call) -> BoundCall {
-    of_array(call, array::min, |element| element)
-}
-
-fn distinct(call: Call) -> BoundCall {
-    of_array(call, array::distinct, array_of)
-}
-
-fn reverse(call: Call) -> BoundCall {
-    of_array(call, array::reverse, array_of)
-}
-
 /// A function of an array and an element, both in their common type.
 fn of_element(mut call: Call, evaluate: Evaluate, result: fn(DataType) -> DataType) -> BoundCall {
     let [array, element] = &call.arguments[..] else { return Err(call.mismatch()) };
@@ -192,26 +187,6 @@ fn of_element(mut call: Call, evaluate: Evaluate, result: fn(DataType) -> DataTy
     let types = [array_of(common.clone()), common.clone()];
     call.arguments = call.arguments.into_iter().zip(&types).map(|(a, t)| convert(a, t)).collect();
     Ok(vector_call(call.function.name, call.arguments, result(common), evaluate))
-}
-
-fn contains(call: Call) -> BoundCall {
-    of_element(call, array::contains, |_| DataType::Boolean)
-}
-
-fn position(call: Call) -> BoundCall {
-    of_element(call, array::position, |_| DataType::Int)
-}
-
-fn remove(call: Call) -> BoundCall {
-    of_element(call, array::remove, array_of)
-}
-
-fn append(call: Call) -> BoundCall {
-    of_element(call, array::append, array_of)
-}
-
-fn prepend(call: Call) -> BoundCall {
-    of_element(call, array::prepend, array_of)
 }
 
 /// A function of several arrays, or maps, of one type.
@@ -226,22 +201,6 @@ fn of_several(mut call: Call, evaluate: Evaluate, count: std::ops::RangeInclusiv
 fn all_arrays(call: Call, evaluate: Evaluate, count: std::ops::RangeInclusive<usize>) -> BoundCall {
     let arrays = call.arguments.iter().any(|a| element_of(&a.data_type).is_some());
     if arrays { of_several(call, evaluate, count) } else { Err(call.mismatch()) }
-}
-
-fn concat(call: Call) -> BoundCall {
-    all_arrays(call, array::concat, 1..=usize::MAX)
-}
-
-fn union(call: Call) -> BoundCall {
-    all_arrays(call, array::union, 2..=2)
-}
-
-fn intersect(call: Call) -> BoundCall {
-    all_arrays(call, array::intersect, 2..=2)
-}
-
-fn except(call: Call) -> BoundCall {
-    all_arrays(call, array::except, 2..=2)
 }
 
 fn map_union(call: Call) -> BoundCall {
@@ -264,14 +223,6 @@ fn with_others(mut call: Call, evaluate: Evaluate, others: &[DataType], required
     Ok(vector_call(call.function.name, call.arguments, array, evaluate))
 }
 
-fn slice(call: Call) -> BoundCall {
-    with_others(call, array::slice, &[DataType::Int, DataType::Int], 1)
-}
-
-fn sort(call: Call) -> BoundCall {
-    with_others(call, array::sort, &[DataType::Boolean, DataType::Boolean], 0)
-}
-
 fn join(call: Call) -> BoundCall {
     if !call.arguments.first().and_then(|a| element_of(&a.data_type)).is_some_and(DataType::is_string) {
         return Err(call.mismatch());
@@ -287,14 +238,6 @@ fn of_map(call: Call, evaluate: Evaluate, result: fn(DataType, DataType) -> Data
     let DataType::Map(key, value) = argument.data_type.clone() else { return Err(call.mismatch()) };
     let result = result((*key).clone(), (*value).clone());
     Ok(vector_call(call.function.name, call.arguments, result, evaluate))
-}
-
-fn map_keys(call: Call) -> BoundCall {
-    of_map(call, map::keys, |key, _| array_of(key))
-}
-
-fn map_values(call: Call) -> BoundCall {
-    of_map(call, map::values, |_, value| array_of(value))
 }
 
 fn map_entries(call: Call) -> BoundCall {
