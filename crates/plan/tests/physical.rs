@@ -324,11 +324,11 @@ fn sessions_of_the_grouping_keys_keep_no_rows() {
     };
     let auction = Expr::column(0, DataType::BigInt, true);
     let direct = plan(&[grouped(sessions(vec![auction]), None)]);
-    assert!(matches!(direct.operators[0].kind, KeyedKind::SessionAggregate { gap_ms: 5_000, .. }));
+    assert!(matches!(direct.operators[0].kind, KeyedKind::Sessions(Sessions { gap_ms: 5_000, aggregates: Some(_) })));
     assert!(direct.aggregations.is_empty());
     // Sessions of all rows together, grouped by auction: the rows have to know their session first.
     let global = plan(&[grouped(sessions(vec![]), None)]);
-    assert!(matches!(global.operators[0].kind, KeyedKind::SessionRows { gap_ms: 5_000 }));
+    assert!(matches!(global.operators[0].kind, KeyedKind::Sessions(Sessions { gap_ms: 5_000, aggregates: None })));
     assert_eq!(global.aggregations[0].assigner, WindowAssigner::Attached);
 }
 

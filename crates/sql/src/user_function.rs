@@ -89,11 +89,7 @@ impl SqlFunction {
             return Err(place(Diagnostic::new(code::TYPE_MISMATCH, text)).advise(self.signature()));
         }
         let mut uses = vec![0usize; arguments.len()];
-        self.body.walk(&mut |e| {
-            if let ExprKind::Column(i) = e.kind {
-                uses[i] += 1;
-            }
-        });
+        self.body.each_column(|i| uses[i] += 1);
         let mut nodes = size(&self.body);
         let mut cast = Vec::with_capacity(arguments.len());
         for ((argument, parameter), uses) in arguments.into_iter().zip(&self.parameters).zip(uses) {

@@ -31,9 +31,8 @@ impl PlanShape {
         let mut changed = changes(&self.aggregations, &kept.aggregations);
         changed.extend(changes(&self.operators, &kept.operators));
         // The cause is told before what only follows from it.
-        changed.sort_by_key(Change::rank);
-        if let Some(change) = changed.first() {
-            return Err(Mismatch(change.to_string()));
+        if let Some((_, message)) = changed.into_iter().min_by_key(|(rank, _)| *rank) {
+            return Err(Mismatch(message));
         }
         if self.time_zone != kept.time_zone {
             let message = format!(
@@ -76,49 +75,8 @@ impl SinkShape {
     }
 }
 
-/// A state that this plan does not keep as it was.
-enum Change {
-    /// It keeps another one.
-    Other(String, Difference),
-    /// It keeps none.
-    Gone(String),
-    /// The checkpoint has none.
-    New(String),
-}
-
-impl Change {
-    /// Of several changes the one with the lowest rank is told.
-    fn rank(&self) -> u8 {
-        match self {
-            Change::Other(_, difference) => {
-                if difference.follows {
-                    3
-                } else {
-                    0
-                }
-            }
-            Change::Gone(_) => 1,
-            Change::New(_) => 2,
-        }
-    }
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Change::Gone(name) => {
-                write!(f, "the checkpoint has the state of the {name}, which the query does not have")
-            }
-            Change::New(name) => write!(f, "the query has the {name}, of which the checkpoint has no state"),
-            Change::Other(name, Difference { field, now, kept, .. }) => {
-                write!(f, "the {name} keeps other state than its checkpoint: {field} changed from {kept} to {now}")
-            }
-        }
-    }
-}
-
-/// What is not the same, place for place.
-fn changes(now: &[StateShape], kept: &[StateShape]) -> Vec<Change> {
+/// What is not the same, place for place: the one of the lowest rank is told.
+fn changes(now: &[StateShape], kept: &[StateShape]) -> Vec<(u8, String)> {
     let change = |i: usize| match (now.get(i), kept.get(i)) {
         (Some(now), Some(kept)) if now == kept => None,
         (Some(now), Some(kept)) => {
@@ -126,10 +84,18 @@ fn changes(now: &[StateShape], kept: &[StateShape]) -> Vec<Change> {
             // Equality decides, whether a field is told or not.
             let other =
                 || Difference { field: "what it keeps".into(), now: now.name(), kept: kept.name(), follows: true };
-            Some(Change::Other(kept.name(), difference.unwrap_or_else(other)))
+            let name = kept.name();
+            let Difference { field, now, kept, follows } = difference.unwrap_or_else(other);
+            let message =
+                format!("the {name} keeps other state than its checkpoint: {field} changed from {kept} to {now}");
+            Some((if follows { 3 } else { 0 }, message))
         }
-        (None, Some(kept)) => Some(Change::Gone(kept.name())),
-        (Some(now), None) => Some(Change::New(now.name())),
+        (None, Some(kept)) => {
+            Some((1, format!("the checkpoint has the state of the {}, which the query does not have", kept.name())))
+        }
+        (Some(now), None) => {
+            Some((2, format!("the query has the {}, of which the checkpoint has no state", now.name())))
+        }
         (None, None) => None,
     };
     (0..now.len().max(kept.len())).filter_map(change).collect()

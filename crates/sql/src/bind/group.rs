@@ -312,7 +312,7 @@ impl KeyRoles {
             });
         }
         if self.absent.contains(&plain) {
-            return Ok(Expr::literal(Value::Null, expr.data_type).at(expr.span));
+            return Ok(Expr::null(expr.data_type).at(expr.span));
         }
         if let ExprKind::Column(i) = expr.kind {
             let name = &scope.columns[i].field.name;
@@ -321,8 +321,7 @@ impl KeyRoles {
             return Err(error(code::NOT_GROUPED, expr.span, message).advise(advice));
         }
         for child in expr.children_mut() {
-            let taken = std::mem::replace(child, Expr::literal(Value::Null, DataType::Null));
-            *child = self.over_output(taken, scope, list)?;
+            *child = self.over_output(child.take(), scope, list)?;
         }
         Ok(expr)
     }

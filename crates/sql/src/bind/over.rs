@@ -61,12 +61,7 @@ pub(super) fn apply(
             relation = rank(relation, operator);
         }
     }
-    let replace = |expr: Expr| {
-        expr.rewrite(&mut |e| match e.kind {
-            ExprKind::Column(i) if i >= OVER_MARK => Expr { kind: ExprKind::Column(columns[i - OVER_MARK]), ..e },
-            _ => e,
-        })
-    };
+    let replace = |expr: Expr| expr.renumbered(|i| if i >= OVER_MARK { columns[i - OVER_MARK] } else { i });
     Ok((relation, expressions.into_iter().map(replace).collect()))
 }
 

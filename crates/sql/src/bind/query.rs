@@ -287,8 +287,7 @@ impl<'a> QueryBinder<'a> {
         }
         for row in &mut rows {
             for (value, field) in row.iter_mut().zip(&mut fields) {
-                let taken = std::mem::replace(value, Expr::boolean(false));
-                *value = convert(taken, &field.data_type);
+                *value = convert(value.take(), &field.data_type);
                 field.nullable |= value.nullable;
             }
         }

@@ -89,23 +89,13 @@ pub(super) fn in_milliseconds(time: Expr) -> Expr {
     time.cast_to(data_type)
 }
 
-/// `time` plus milliseconds.
-pub(super) fn later(time: Expr, ms: i64) -> Expr {
-    let (data_type, nullable) = (time.data_type.clone(), time.nullable);
-    let interval = Expr::literal(Value::Int(ms), DataType::IntervalMilli);
-    Expr::new(ExprKind::AddInterval(Box::new(time), Box::new(interval)), data_type, nullable)
-}
-
 /// The window of an aggregation whose rows have their windows as columns of `scope`, the start among them.
 ///
 /// Tumbling windows are found anew from any column that lies in them. Of other windows the rows say which they belong
 /// to: the time is `window_time`, or `window_end - 1 ms` (cast to the type of the time first) where the query has not
 /// kept that column.
 pub(crate) fn attached(scope: &Scope, windows: &Windows) -> Window {
-    let column = |attribute: Attribute| {
-        let index = scope.columns.iter().position(|c| c.attribute == attribute)?;
-        Some(scope.column(index, Span::default()))
-    };
+    let column = |attribute: Attribute| column_of(scope, attribute);
     let start = column(Attribute::WindowStart(windows.clone())).expect("the caller has found the start of the window");
     if let WindowAssigner::Tumble(_) = windows.assigner {
         let time = column(Attribute::WindowedTime(windows.clone()))
@@ -121,16 +111,18 @@ pub(crate) fn attached(scope: &Scope, windows: &Windows) -> Window {
 /// `window_time` of rows whose windows are columns of `scope`; `None` when neither it nor the end is among them. Of windows of
 /// instants it comes from the end, which is local time: a clock that is put forward moves the instant of a time that it skips.
 pub(crate) fn window_time(scope: &Scope, windows: &Windows) -> Option<Expr> {
-    let column = |attribute: Attribute| {
-        let index = scope.columns.iter().position(|c| c.attribute == attribute)?;
-        Some(scope.column(index, Span::default()))
-    };
+    let column = |attribute: Attribute| column_of(scope, attribute);
     let from_end = || {
         let end = column(Attribute::WindowEnd(windows.clone()))?;
-        Some(later(end.cast_to(windows.time_type.clone()), -1))
+        Some(end.cast_to(windows.time_type.clone()).plus_ms(-1))
     };
     let time = || column(Attribute::WindowTime(windows.clone()));
     if windows.are_of_instants() { from_end().or_else(time) } else { time().or_else(from_end) }
+}
+
+fn column_of(scope: &Scope, attribute: Attribute) -> Option<Expr> {
+    let index = scope.columns.iter().position(|c| c.attribute == attribute)?;
+    Some(scope.column(index, Span::default()))
 }
 
 /// A constant INTERVAL DAY TO SECOND in milliseconds.

@@ -9,7 +9,7 @@ use super::place::{error, from_parser, span_of};
 use super::query::QueryBinder;
 use super::relation::Relation;
 use super::scope::{Attribute, Column, Scope, Windows};
-use super::window::{assigner, check_time, in_milliseconds, later};
+use super::window::{assigner, check_time, in_milliseconds};
 use super::window_kind::{WindowKind, misplaced};
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::Rel;
@@ -184,8 +184,8 @@ fn tumble(input: Relation, scope: &Scope, column: Expr, slicing: Slicing) -> Rel
     let (time_type, nullable) = (time.data_type.clone(), time.nullable);
     let windows = Windows { assigner: WindowAssigner::Tumble(slicing), time_type: time_type.clone(), partitions: 0 };
     let start = Expr::new(ExprKind::WindowStart(Box::new(time), slicing), time_type, nullable);
-    let end = later(start.clone(), slicing.size_ms);
-    let last = later(start.clone(), slicing.size_ms - 1);
+    let end = start.clone().plus_ms(slicing.size_ms);
+    let last = start.clone().plus_ms(slicing.size_ms - 1);
     let added = [start.cast_to(DataType::Timestamp(3)), end.cast_to(DataType::Timestamp(3)), last];
     let mut columns = input.columns;
     let mut projection: Vec<(Expr, String)> =

@@ -184,7 +184,7 @@ fn bind_columns(definition: &TableDefinition, functions: &SqlFunctions) -> Resul
                 let bound = bind::bind_table_expression(&visible, functions, ast)
                     .map_err(|d| explain_computed(d, definition))
                     .map_err(|d| at_span(d, column.name.span))?;
-                let expression = bound.rewrite(&mut |e| at_position(e, &positions));
+                let expression = bound.renumbered(|i| positions[i]);
                 let field = Field::new(name, expression.data_type.clone(), expression.nullable);
                 (field, ColumnKind::Computed(expression))
             }
@@ -192,14 +192,6 @@ fn bind_columns(definition: &TableDefinition, functions: &SqlFunctions) -> Resul
         Ok(TableColumn { field, kind })
     };
     definition.columns.iter().map(bind_column).collect()
-}
-
-/// Turns a position among the visible columns into one in the table.
-fn at_position(mut expression: Expr, positions: &[usize]) -> Expr {
-    if let ExprKind::Column(i) = &mut expression.kind {
-        *i = positions[*i];
-    }
-    expression
 }
 
 /// Says so when an unknown column is a computed one.

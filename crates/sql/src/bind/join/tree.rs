@@ -4,7 +4,7 @@ use super::super::query::QueryBinder;
 use super::super::rank;
 use super::super::relation::Relation;
 use super::super::scope::{Column, Scope};
-use super::conditions::{Side, can_move, conjunction, with_columns};
+use super::conditions::{Side, can_move, conjunction};
 use super::nulls::kind_under;
 use super::pairing::{Pairing, make_optional};
 use super::strategy::{self, AsOf};
@@ -209,5 +209,5 @@ impl Join {
 
 /// Conditions over the right columns alone, as a filter of the right input sees them.
 fn shifted(conjuncts: Vec<Expr>, width: usize) -> Vec<Expr> {
-    conjuncts.into_iter().map(|c| with_columns(c, &|i| i.saturating_sub(width))).collect()
+    conjuncts.into_iter().map(|c| c.renumbered(|i| i.saturating_sub(width))).collect()
 }
