@@ -314,10 +314,8 @@ fn parse_any(parser: &mut Parser) -> Result<Statement, Failure> {
 
 fn parse_insert(parser: &mut Parser) -> Result<InsertStatement, Failure> {
     expect_word(parser, "INSERT")?;
-    let overwrites = peek_word(parser, 0, "OVERWRITE");
-    if overwrites {
-        parser.advance_token();
-    } else {
+    let overwrites = take_word(parser, "OVERWRITE");
+    if !overwrites {
         expect_word(parser, "INTO")?;
     }
     let target = parse_name(parser, "the name of a table")?;
@@ -326,25 +324,16 @@ fn parse_insert(parser: &mut Parser) -> Result<InsertStatement, Failure> {
         return Err(unsupported(parser.peek_token(), "INSERT INTO … PARTITION", advice).into());
     }
     let mut columns = vec![];
-    let query_follows = |parser: &Parser| {
-        let next = parser.peek_nth_token_ref(1);
-        next.token == Token::LParen || ["SELECT", "WITH", "VALUES"].iter().any(|w| peek_word(parser, 1, w))
+    let query_starts = |parser: &Parser, nth: usize| {
+        let starts = ["SELECT", "WITH", "VALUES"].iter().any(|word| peek_word(parser, nth, word));
+        starts || parser.peek_nth_token_ref(nth).token == Token::LParen
     };
-    if parser.peek_token_ref().token == Token::LParen && !query_follows(parser) {
-        parser.advance_token();
-        loop {
-            columns.push(parse_identifier(parser, "the name of a column")?);
-            if !parser.consume_token(&Token::Comma) {
-                break;
-            }
-        }
+    if !query_starts(parser, 1) && parser.consume_token(&Token::LParen) {
+        columns = parser.parse_comma_separated(|parser| parse_identifier(parser, "the name of a column"))?;
         parser.expect_token(&Token::RParen)?;
     }
-    let starts_query = parser.peek_token_ref().token == Token::LParen
-        || ["SELECT", "WITH", "VALUES"].iter().any(|w| peek_word(parser, 0, w));
-    if !starts_query {
-        let found = parser.peek_token();
-        return Ok(parser.expected("SELECT or VALUES", found)?);
+    if !query_starts(parser, 0) {
+        return Ok(parser.expected_ref("SELECT or VALUES", parser.peek_token_ref())?);
     }
     Ok(InsertStatement { target, overwrites, columns, query: parser.parse_query()? })
 }
@@ -360,8 +349,7 @@ fn parse_statement_set(parser: &mut Parser) -> Result<Statement, Failure> {
     let start = parser.peek_token();
     while !take_word(parser, "END") {
         if !peek_word(parser, 0, "INSERT") {
-            let found = parser.peek_token();
-            return Ok(parser.expected("INSERT INTO or END", found)?);
+            return Ok(parser.expected_ref("INSERT INTO or END", parser.peek_token_ref())?);
         }
         inserts.push(parse_insert(parser)?);
         parser.expect_token(&Token::SemiColon)?;
@@ -385,8 +373,7 @@ fn parse_execute(parser: &mut Parser) -> Result<Statement, Failure> {
     if ["INSERT", "SELECT", "WITH", "VALUES"].iter().any(|w| peek_word(parser, 0, w)) {
         return parse_any(parser);
     }
-    let found = parser.peek_token();
-    Ok(parser.expected("STATEMENT SET, INSERT or SELECT", found)?)
+    Ok(parser.expected_ref("STATEMENT SET, INSERT or SELECT", parser.peek_token_ref())?)
 }
 
 fn parse_create(parser: &mut Parser) -> Result<Statement, Failure> {
@@ -482,8 +469,7 @@ fn parse_setting_text(parser: &mut Parser, expected: &str) -> Result<String, Fai
         text.push_str(&parser.next_token().token.to_string());
     }
     if text.is_empty() {
-        let found = parser.peek_token();
-        return Ok(parser.expected(expected, found)?);
+        return Ok(parser.expected_ref(expected, parser.peek_token_ref())?);
     }
     Ok(text)
 }
