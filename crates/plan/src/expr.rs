@@ -137,6 +137,18 @@ impl CompareOp {
             CompareOp::GreaterEqual => CompareOp::Less,
         }
     }
+
+    /// The comparison with its operands exchanged.
+    #[must_use]
+    pub fn mirrored(self) -> CompareOp {
+        match self {
+            CompareOp::Less => CompareOp::Greater,
+            CompareOp::LessEqual => CompareOp::GreaterEqual,
+            CompareOp::Greater => CompareOp::Less,
+            CompareOp::GreaterEqual => CompareOp::LessEqual,
+            CompareOp::Equal | CompareOp::NotEqual => self,
+        }
+    }
 }
 
 /// A vectorised function: the fallback for functions without a native body.

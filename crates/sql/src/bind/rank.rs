@@ -42,7 +42,7 @@ fn comparison(expr: &Expr) -> Option<(usize, (u64, u64))> {
     let ExprKind::Compare(op, left, right) = &expr.kind else { return None };
     let (column, op, bound) = match (column_of(left), constant_of(right), constant_of(left), column_of(right)) {
         (Some(column), Some(bound), _, _) => (column, *op, bound),
-        (_, _, Some(bound), Some(column)) => (column, mirrored(*op), bound),
+        (_, _, Some(bound), Some(column)) => (column, op.mirrored(), bound),
         _ => return None,
     };
     // Ranks begin with 1; smaller bounds leave the whole range or nothing of it.
@@ -59,16 +59,6 @@ fn comparison(expr: &Expr) -> Option<(usize, (u64, u64))> {
             CompareOp::NotEqual => return None,
         },
     ))
-}
-
-fn mirrored(op: CompareOp) -> CompareOp {
-    match op {
-        CompareOp::Less => CompareOp::Greater,
-        CompareOp::LessEqual => CompareOp::GreaterEqual,
-        CompareOp::Greater => CompareOp::Less,
-        CompareOp::GreaterEqual => CompareOp::LessEqual,
-        CompareOp::Equal | CompareOp::NotEqual => op,
-    }
 }
 
 fn column_of(expr: &Expr) -> Option<usize> {

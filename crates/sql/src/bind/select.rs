@@ -172,17 +172,11 @@ fn add_starred(list: &mut Vec<Item>, starred: Vec<Item>) {
 }
 
 fn check_star(options: &ast::WildcardAdditionalOptions, span: Span) -> Result<(), Diagnostic> {
-    let plain = options.opt_ilike.is_none()
-        && options.opt_exclude.is_none()
-        && options.opt_except.is_none()
-        && options.opt_replace.is_none()
-        && options.opt_rename.is_none()
-        && options.opt_alias.is_none();
-    if plain {
-        Ok(())
-    } else {
-        Err(error(code::SYNTAX, span, "Flink SQL has no options after *").advise("name the columns"))
+    // The place of the star does not count.
+    if *options == ast::WildcardAdditionalOptions::default() {
+        return Ok(());
     }
+    Err(error(code::SYNTAX, span, "Flink SQL has no options after *").advise("name the columns"))
 }
 
 /// The name of a column that is selected as it is: the last part of its path.

@@ -110,7 +110,7 @@ pub(super) fn joined(
 }
 
 /// What rows without a partner do to the columns of their side: they are NULL, and so no time any more.
-pub(super) fn make_optional(columns: &mut [Column], optional: bool) {
+fn make_optional(columns: &mut [Column], optional: bool) {
     if optional {
         for column in columns {
             column.field.nullable = true;
