@@ -10,7 +10,7 @@
 mod define;
 
 use crate::ddl::{TableDefinition, ViewDefinition, span_of};
-use crate::diagnostics::{at_span, nearest};
+use crate::diagnostics::{error_at, nearest};
 use crate::user_function::{self, SqlFunctions};
 use millstream_plan::logical::Table;
 use millstream_types::{Diagnostic, Options, Schema, code};
@@ -128,8 +128,8 @@ impl Catalog {
             }
             Some((local, _)) => {
                 let (is, other) = if is_table { ("view", "VIEW") } else { ("table", "TABLE") };
-                let diagnostic = Diagnostic::new(code::UNKNOWN_TABLE, format!("'{local}' is a {is}"));
-                Err(at_span(diagnostic, span_of(name)).advise(format!("use DROP {other}")))
+                Err(error_at(code::UNKNOWN_TABLE, span_of(name), format!("'{local}' is a {is}"))
+                    .advise(format!("use DROP {other}")))
             }
             None if if_exists => Ok(false),
             None => Err(self.unknown(name)),
@@ -149,8 +149,8 @@ impl Catalog {
         match self.lookup(&name)? {
             CatalogEntry::Table(entry) => Ok(Arc::clone(&entry.table)),
             CatalogEntry::View(view) => {
-                let diagnostic = Diagnostic::new(code::NOT_A_SINK, format!("'{}' is a view", view.name));
-                Err(at_span(diagnostic, span_of(&name)).advise("name a table"))
+                let message = format!("'{}' is a view", view.name);
+                Err(error_at(code::NOT_A_SINK, span_of(&name), message).advise("name a table"))
             }
         }
     }
@@ -173,15 +173,15 @@ impl Catalog {
             Some(_) if if_not_exists => Ok(None),
             Some(relation) => {
                 let what = if matches!(relation, CatalogEntry::Table(_)) { "table" } else { "view" };
-                let diagnostic = Diagnostic::new(code::ALREADY_EXISTS, format!("there is a {what} '{local}' already"));
-                Err(at_span(diagnostic, span_of(name)).advise("drop it first, or say IF NOT EXISTS"))
+                Err(error_at(code::ALREADY_EXISTS, span_of(name), format!("there is a {what} '{local}' already"))
+                    .advise("drop it first, or say IF NOT EXISTS"))
             }
         }
     }
 
     fn unknown(&self, name: &[Ident]) -> Diagnostic {
         let text = format!("unknown table or view '{}'", dotted(name));
-        let diagnostic = at_span(Diagnostic::new(code::UNKNOWN_TABLE, text), span_of(name));
+        let diagnostic = error_at(code::UNKNOWN_TABLE, span_of(name), text);
         let last = name.last().map(|i| i.value.as_str()).unwrap_or_default();
         match nearest(last, self.names()) {
             Some(near) => diagnostic.advise(format!("did you mean `{near}`?")),
@@ -207,7 +207,7 @@ fn local_name(name: &[Ident]) -> Option<&str> {
 fn no_database(name: &[Ident]) -> Diagnostic {
     let text = format!("there is no database '{}'", dotted(&name[..name.len().saturating_sub(1)]));
     let advice = "use a plain name: there is one catalog and one database";
-    at_span(Diagnostic::new(code::UNSUPPORTED, text), span_of(name)).advise(advice)
+    error_at(code::UNSUPPORTED, span_of(name), text).advise(advice)
 }
 
 fn dotted(name: &[Ident]) -> String {

@@ -3,7 +3,7 @@
 //! It only reads; names are resolved, expressions bound and the definition checked when the [`crate::catalog`] takes it.
 
 use crate::data_type::{self, expect_word, peek_word, take_word, take_words};
-use crate::diagnostics::{self, Failure};
+use crate::diagnostics::{Failure, error_at};
 use crate::dialect::is_reserved;
 use millstream_types::{DataType, Diagnostic, code};
 use sqlparser::ast::{Expr, Ident, Query};
@@ -229,7 +229,7 @@ fn parse_type(parser: &mut Parser) -> Result<DataType, Failure> {
         return Ok(parsed.data_type);
     }
     let text = "parameters and results of SQL functions can always be NULL";
-    Err(diagnostics::at_span(Diagnostic::new(code::SYNTAX, text), start.span).advise("leave NOT NULL out").into())
+    Err(error_at(code::SYNTAX, start.span, text).advise("leave NOT NULL out").into())
 }
 
 pub(crate) fn take_if_not_exists(parser: &mut Parser) -> Result<bool, ParserError> {
@@ -457,11 +457,10 @@ pub(crate) fn span_of(name: &[Ident]) -> Span {
 }
 
 fn invalid(token: TokenWithSpan, message: impl Into<String>, advice: &str) -> Diagnostic {
-    diagnostics::at_span(Diagnostic::new(code::INVALID_TABLE, message), token.span).advise(advice)
+    error_at(code::INVALID_TABLE, token.span, message).advise(advice)
 }
 
 /// The error for a feature of Flink SQL that is not there yet.
 pub(crate) fn unsupported(token: TokenWithSpan, what: &str, advice: &str) -> Diagnostic {
-    let diagnostic = Diagnostic::new(code::UNSUPPORTED, format!("{what} is not supported yet"));
-    diagnostics::at_span(diagnostic, token.span).advise(advice)
+    error_at(code::UNSUPPORTED, token.span, format!("{what} is not supported yet")).advise(advice)
 }

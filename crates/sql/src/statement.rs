@@ -8,7 +8,7 @@ use crate::ddl::{
     self, FunctionDefinition, TableDefinition, ViewDefinition, parse_create_function, parse_identifier, parse_name,
     unsupported,
 };
-use crate::diagnostics::{self, Failure, STATEMENT_WORDS, nearest};
+use crate::diagnostics::{self, Failure, STATEMENT_WORDS, error_at, nearest};
 use crate::dialect::{FlinkDialect, unquoted_word};
 use crate::script;
 use millstream_types::{Diagnostic, code};
@@ -223,8 +223,7 @@ pub fn parse_statement(sql: &str) -> Result<Statement, Diagnostic> {
     let mut pieces = script::split(sql)?.into_iter();
     let first = pieces.next().ok_or_else(|| Diagnostic::new(code::SYNTAX, "there is no statement"))?;
     if let Some(second) = pieces.next() {
-        let diagnostic = Diagnostic::new(code::SYNTAX, "expected one statement, found another");
-        return Err(diagnostics::at_span(diagnostic, second.tokens[0].span));
+        return Err(error_at(code::SYNTAX, second.tokens[0].span, "expected one statement, found another"));
     }
     parse_piece(&first)
 }
@@ -299,15 +298,12 @@ fn parse_any(parser: &mut Parser) -> Result<Statement, Failure> {
             Err(unsupported(start, what.trim(), advice).into())
         }
         _ => {
-            let near = nearest(&word, STATEMENT_WORDS.iter().copied());
-            let failure = parser.expected::<Statement>("a statement (SELECT, INSERT, CREATE, …)", start.clone());
-            match (near, failure) {
-                (Some(near), Err(error)) => {
-                    let diagnostic = diagnostics::from_parser_error(&error, std::slice::from_ref(&start));
-                    Err(diagnostic.advise(format!("did you mean {near}?")).into())
-                }
-                (_, failure) => Ok(failure?),
-            }
+            let failure = parser.expected_ref("a statement (SELECT, INSERT, CREATE, …)", &start);
+            let Some(near) = nearest(&word, STATEMENT_WORDS.iter().copied()) else { return Ok(failure?) };
+            failure.map_err(|error| {
+                let diagnostic = diagnostics::from_parser_error(&error, std::slice::from_ref(&start));
+                diagnostic.advise(format!("did you mean {near}?")).into()
+            })
         }
     }
 }
@@ -355,8 +351,9 @@ fn parse_statement_set(parser: &mut Parser) -> Result<Statement, Failure> {
         parser.expect_token(&Token::SemiColon)?;
     }
     if inserts.is_empty() {
-        let diagnostic = Diagnostic::new(code::SYNTAX, "the statement set is empty");
-        return Err(diagnostics::at_span(diagnostic, start.span).advise("put INSERT INTO …; before END").into());
+        return Err(error_at(code::SYNTAX, start.span, "the statement set is empty")
+            .advise("put INSERT INTO …; before END")
+            .into());
     }
     Ok(Statement::StatementSet(inserts))
 }
@@ -578,8 +575,7 @@ fn check_chains(tokens: &[TokenWithSpan]) -> Result<(), Diagnostic> {
         }
         if operators > MAX_CHAIN || unions > MAX_CHAIN {
             let text = format!("an expression has more than {MAX_CHAIN} operators");
-            let diagnostic = Diagnostic::new(code::SYNTAX, text).advise("split it, or use IN (…) instead of many ORs");
-            return Err(diagnostics::at_span(diagnostic, token.span));
+            return Err(error_at(code::SYNTAX, token.span, text).advise("split it, or use IN (…) instead of many ORs"));
         }
     }
     Ok(())

@@ -60,7 +60,7 @@ use expression::Binder;
 use millstream_plan::expr::Expr;
 use millstream_plan::logical::{Insert, Rel};
 use millstream_types::{DataType, Diagnostic, Field, Value};
-pub(crate) use place::at;
+pub(crate) use place::{at, error};
 use query::QueryBinder;
 use relation::Relation;
 use scope::{Column, Scope};
