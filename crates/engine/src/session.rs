@@ -289,21 +289,17 @@ impl Session {
                 let created = self.catalog.create_view(definition, &self.settings)?;
                 done(if created { "view created" } else { "the view exists already" })
             }
-            Statement::DropTable { name, if_exists } => {
-                let dropped = self.catalog.drop_table(name, *if_exists)?;
-                done(if dropped { "table dropped" } else { "there was no such table" })
-            }
-            Statement::DropView { name, if_exists } => {
-                let dropped = self.catalog.drop_view(name, *if_exists)?;
-                done(if dropped { "view dropped" } else { "there was no such view" })
-            }
             Statement::CreateFunction(definition) => {
                 let created = self.catalog.create_function(definition)?;
                 done(if created { "function created" } else { "the function exists already" })
             }
-            Statement::DropFunction { name, if_exists } => {
-                let dropped = self.catalog.drop_function(name, *if_exists)?;
-                done(if dropped { "function dropped" } else { "there was no such function" })
+            Statement::Drop { kind, name, if_exists } => {
+                let dropped = self.catalog.drop(*kind, name, *if_exists)?;
+                done(&if dropped {
+                    format!("{} dropped", kind.name())
+                } else {
+                    format!("there was no such {}", kind.name())
+                })
             }
             Statement::Set { key, value } => {
                 self.settings.set(key, value)?;
@@ -323,7 +319,7 @@ impl Session {
                 let inserts = self.bind(inner)?;
                 Ok(Outcome::Text(self.explanation(inserts, *kind == ExplainKind::Codegen)?))
             }
-            Statement::ShowCreateTable(name) | Statement::ShowCreateView(name) => self.definition(name),
+            Statement::ShowCreate(name) => self.definition(name),
             listing => self.list(listing, results),
         }
     }

@@ -11,6 +11,7 @@ mod define;
 
 use crate::ddl::{TableDefinition, ViewDefinition, span_of};
 use crate::diagnostics::{error_at, nearest};
+use crate::statement::ObjectKind;
 use crate::user_function::{self, SqlFunctions};
 use millstream_plan::logical::Table;
 use millstream_types::{Diagnostic, Options, Schema, code};
@@ -71,6 +72,13 @@ pub struct View {
 }
 
 impl CatalogEntry {
+    fn kind(&self) -> ObjectKind {
+        match self {
+            CatalogEntry::Table(_) => ObjectKind::Table,
+            CatalogEntry::View(_) => ObjectKind::View,
+        }
+    }
+
     /// Columns: a table's, or a view's at its creation.
     pub fn schema(&self) -> Schema {
         match self {
@@ -101,35 +109,24 @@ impl Catalog {
         &self.functions
     }
 
-    /// Drops a SQL function; with `if_exists` it need not be there. Returns whether it was.
-    pub fn drop_function(&mut self, name: &[Ident], if_exists: bool) -> Result<bool, Diagnostic> {
-        match local_name(name).is_some_and(|local| self.functions.remove(local)) {
-            false if !if_exists => Err(user_function::unknown(&self.functions, name)),
-            dropped => Ok(dropped),
+    /// Drops a table, view or SQL function; with `if_exists` it need not be there. Returns whether it was.
+    pub fn drop(&mut self, kind: ObjectKind, name: &[Ident], if_exists: bool) -> Result<bool, Diagnostic> {
+        if kind == ObjectKind::Function {
+            return match local_name(name).is_some_and(|local| self.functions.remove(local)) {
+                false if !if_exists => Err(user_function::unknown(&self.functions, name)),
+                dropped => Ok(dropped),
+            };
         }
-    }
-
-    /// Drops a table; with `if_exists` it need not be there. Returns whether it was.
-    pub fn drop_table(&mut self, name: &[Ident], if_exists: bool) -> Result<bool, Diagnostic> {
-        self.drop_relation(name, if_exists, true)
-    }
-
-    /// Drops a view; with `if_exists` it need not be there. Returns whether it was.
-    pub fn drop_view(&mut self, name: &[Ident], if_exists: bool) -> Result<bool, Diagnostic> {
-        self.drop_relation(name, if_exists, false)
-    }
-
-    fn drop_relation(&mut self, name: &[Ident], if_exists: bool, is_table: bool) -> Result<bool, Diagnostic> {
         let found = local_name(name).and_then(|n| Some((n.to_owned(), self.entries.get(n)?)));
         match found {
-            Some((local, relation)) if matches!(relation, CatalogEntry::Table(_)) == is_table => {
+            Some((local, relation)) if relation.kind() == kind => {
                 self.entries.remove(&local);
                 Ok(true)
             }
-            Some((local, _)) => {
-                let (is, other) = if is_table { ("view", "VIEW") } else { ("table", "TABLE") };
+            Some((local, relation)) => {
+                let is = relation.kind().name();
                 Err(error_at(code::UNKNOWN_TABLE, span_of(name), format!("'{local}' is a {is}"))
-                    .advise(format!("use DROP {other}")))
+                    .advise(format!("use DROP {}", is.to_uppercase())))
             }
             None if if_exists => Ok(false),
             None => Err(self.unknown(name)),
@@ -172,7 +169,7 @@ impl Catalog {
             None => Ok(Some(local.to_owned())),
             Some(_) if if_not_exists => Ok(None),
             Some(relation) => {
-                let what = if matches!(relation, CatalogEntry::Table(_)) { "table" } else { "view" };
+                let what = relation.kind().name();
                 Err(error_at(code::ALREADY_EXISTS, span_of(name), format!("there is a {what} '{local}' already"))
                     .advise("drop it first, or say IF NOT EXISTS"))
             }

@@ -39,7 +39,7 @@ pub use settings::{
     Spill, Tier,
 };
 pub use statement::{
-    ExplainKind, InsertStatement, NamePattern, ParsedStatement, Statement, parse_script, parse_statement,
+    ExplainKind, InsertStatement, NamePattern, ObjectKind, ParsedStatement, Statement, parse_script, parse_statement,
 };
 
 pub use sqlparser::ast::Ident;

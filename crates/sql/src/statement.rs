@@ -11,6 +11,7 @@ use crate::ddl::{
 use crate::diagnostics::{self, Failure, STATEMENT_WORDS, error_at, nearest};
 use crate::dialect::{FlinkDialect, unquoted_word};
 use crate::script;
+use millstream_functions::is_like;
 use millstream_types::{Diagnostic, code};
 use sqlparser::ast::{Ident, Query};
 use sqlparser::keywords::Keyword;
@@ -36,40 +37,19 @@ impl NamePattern {
     /// Whether a name is listed.
     pub fn lists(&self, name: &str) -> bool {
         let Some(pattern) = &self.pattern else { return true };
-        let characters = |text: &str| match self.ignores_case {
-            true => text.to_lowercase().chars().collect::<Vec<char>>(),
-            false => text.chars().collect(),
+        let (name, pattern) = match self.ignores_case {
+            true => (name.to_lowercase(), pattern.to_lowercase()),
+            false => (name.to_owned(), pattern.clone()),
         };
-        is_like(&characters(name), &characters(pattern)) != self.is_negated
-    }
-}
-
-/// Whether a text matches a pattern of LIKE. Where a character does not, the last `%` takes one more.
-fn is_like(text: &[char], pattern: &[char]) -> bool {
-    let (mut at, mut next) = (0, 0);
-    // Behind the last `%`, and where in the text what follows it was tried last.
-    let mut retry: Option<(usize, usize)> = None;
-    loop {
-        let step = match &pattern[next..] {
-            ['%', ..] => {
-                retry = Some((next + 1, at));
-                next += 1;
-                continue;
+        let mut escaped = String::with_capacity(pattern.len());
+        let mut rest = pattern.chars().peekable();
+        while let Some(c) = rest.next() {
+            escaped.push(c);
+            if c == '\\' {
+                escaped.push(rest.next_if(|next| matches!(next, '%' | '_' | '\\')).unwrap_or(c));
             }
-            [] if at == text.len() => return true,
-            [] => None,
-            ['_', ..] => (at < text.len()).then_some(1),
-            ['\\', escaped @ ('%' | '_' | '\\'), ..] => (text.get(at) == Some(escaped)).then_some(2),
-            [plain, ..] => (text.get(at) == Some(plain)).then_some(1),
-        };
-        match (step, retry) {
-            (Some(step), _) => (at, next) = (at + 1, next + step),
-            (None, Some((behind, tried))) if tried < text.len() => {
-                retry = Some((behind, tried + 1));
-                (at, next) = (tried + 1, behind);
-            }
-            (None, _) => return false,
         }
+        is_like(&name, &escaped, '\\').is_ok_and(|is_like| is_like != self.is_negated)
     }
 }
 
@@ -80,25 +60,13 @@ pub enum Statement {
     CreateTable(Box<TableDefinition>),
     /// `CREATE [TEMPORARY] VIEW`
     CreateView(Box<ViewDefinition>),
-    /// `DROP [TEMPORARY] TABLE [IF EXISTS] name`
-    DropTable {
-        /// The table.
-        name: Vec<Ident>,
-        /// `IF EXISTS`.
-        if_exists: bool,
-    },
-    /// `DROP [TEMPORARY] VIEW [IF EXISTS] name`
-    DropView {
-        /// The view.
-        name: Vec<Ident>,
-        /// `IF EXISTS`.
-        if_exists: bool,
-    },
     /// `CREATE [TEMPORARY] FUNCTION`
     CreateFunction(Box<FunctionDefinition>),
-    /// `DROP [TEMPORARY] FUNCTION [IF EXISTS] name`
-    DropFunction {
-        /// The function.
+    /// `DROP [TEMPORARY] {TABLE | VIEW | FUNCTION} [IF EXISTS] name`
+    Drop {
+        /// What.
+        kind: ObjectKind,
+        /// Its name.
         name: Vec<Ident>,
         /// `IF EXISTS`.
         if_exists: bool,
@@ -140,10 +108,30 @@ pub enum Statement {
     ShowFunctions(NamePattern),
     /// `SHOW USER FUNCTIONS`, likewise: the SQL functions.
     ShowUserFunctions(NamePattern),
-    /// `SHOW CREATE TABLE name`
-    ShowCreateTable(Vec<Ident>),
-    /// `SHOW CREATE VIEW name`
-    ShowCreateView(Vec<Ident>),
+    /// `SHOW CREATE {TABLE | VIEW} name`
+    ShowCreate(Vec<Ident>),
+}
+
+/// What can be created and dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// A table.
+    Table,
+    /// A view.
+    View,
+    /// A SQL function.
+    Function,
+}
+
+impl ObjectKind {
+    /// `table`, `view`, `function`
+    pub fn name(self) -> &'static str {
+        match self {
+            ObjectKind::Table => "table",
+            ObjectKind::View => "view",
+            ObjectKind::Function => "function",
+        }
+    }
 }
 
 /// `INSERT INTO target [(columns)] query`.
@@ -413,25 +401,21 @@ fn parse_drop(parser: &mut Parser) -> Result<Statement, Failure> {
     let system = temporary && take_word(parser, "SYSTEM");
     let token = parser.next_token();
     let word = unquoted_word(&token).unwrap_or_default().to_ascii_uppercase();
-    if !matches!(word.as_str(), "TABLE" | "VIEW" | "FUNCTION") || (system && word != "FUNCTION") {
-        return match word.as_str() {
-            "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
-                let advice = "only tables, views and functions can be dropped";
-                Err(unsupported(token, &format!("DROP {}", with_kind(parser, &word)), advice).into())
-            }
-            _ => Ok(parser.expected("TABLE, VIEW or FUNCTION", token)?),
-        };
-    }
+    let kind = match word.as_str() {
+        "TABLE" if !system => ObjectKind::Table,
+        "VIEW" if !system => ObjectKind::View,
+        "FUNCTION" => ObjectKind::Function,
+        "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
+            let advice = "only tables, views and functions can be dropped";
+            return Err(unsupported(token, &format!("DROP {}", with_kind(parser, &word)), advice).into());
+        }
+        _ => return Ok(parser.expected("TABLE, VIEW or FUNCTION", token)?),
+    };
     let if_exists = take_word(parser, "IF");
     if if_exists {
         expect_word(parser, "EXISTS")?;
     }
-    let name = parse_name(parser, "a name")?;
-    Ok(match word.as_str() {
-        "TABLE" => Statement::DropTable { name, if_exists },
-        "FUNCTION" => Statement::DropFunction { name, if_exists },
-        _ => Statement::DropView { name, if_exists },
-    })
+    Ok(Statement::Drop { kind, name: parse_name(parser, "a name")?, if_exists })
 }
 
 /// `SET`, `SET 'key' = 'value'`, and the older `SET key = value` without quotes.
@@ -526,12 +510,10 @@ fn parse_show(parser: &mut Parser) -> Result<Statement, Failure> {
         "VIEWS" => Ok(Statement::ShowViews(parse_pattern(parser)?)),
         "FUNCTIONS" => Ok(Statement::ShowFunctions(parse_pattern(parser)?)),
         "USER" if take_word(parser, "FUNCTIONS") => Ok(Statement::ShowUserFunctions(parse_pattern(parser)?)),
-        "CREATE" if take_word(parser, "VIEW") => {
-            Ok(Statement::ShowCreateView(parse_name(parser, "the name of a view")?))
-        }
+        "CREATE" if take_word(parser, "VIEW") => Ok(Statement::ShowCreate(parse_name(parser, "the name of a view")?)),
         "CREATE" => {
             expect_word(parser, "TABLE")?;
-            Ok(Statement::ShowCreateTable(parse_name(parser, "the name of a table")?))
+            Ok(Statement::ShowCreate(parse_name(parser, "the name of a table")?))
         }
         "CATALOGS" | "DATABASES" | "COLUMNS" | "PARTITIONS" | "PROCEDURES" | "JARS" | "JOBS" | "MODULES" | "FULL"
         | "USER" | "CURRENT" | "MODELS" | "CONNECTIONS" => {
