@@ -183,9 +183,7 @@ impl InputShape {
         found.compare("its side", (port, &other.port), |port| if *port == 0 { "left".into() } else { "right".into() });
         found.compare("the watermark", (watermark, &other.watermark), |w| optional(w.as_ref()));
         found.compare("what multiplies its rows", (&steps[..], &other.steps), texts);
-        let of = |input: &InputShape| {
-            input.keys.iter().filter_map(|&key| input.values.get(key).cloned()).collect::<Vec<Meaning>>()
-        };
+        let of = |input: &InputShape| input.key_values().cloned().collect::<Vec<Meaning>>();
         found.compare("its key", (&of(self)[..], &of(other)), texts);
         let (now, kept) = (without(filters, &other.filters), without(&other.filters, filters));
         found.compare("the filter before it", (&now[..], &kept), texts);
