@@ -62,6 +62,11 @@ impl Table {
         Schema::new(self.columns.iter().map(|c| c.field.clone()).collect())
     }
 
+    /// The columns that `INSERT INTO` writes.
+    pub fn written(&self) -> Schema {
+        Schema::new(self.writable().into_iter().map(|i| self.columns[i].field.clone()).collect())
+    }
+
     /// Positions of the columns that `INSERT INTO` writes: physical ones and metadata that is not virtual.
     pub fn writable(&self) -> Vec<usize> {
         let writable = |c: &TableColumn| match c.kind {

@@ -8,7 +8,7 @@
 //! calls would blow up beyond a bound is an error.
 
 use crate::bind::coercion::cast_implicitly;
-use crate::bind::{at, error};
+use crate::bind::{at, columns_text, error};
 use crate::ddl::span_of;
 use crate::diagnostics::{error_at, nearest};
 use millstream_plan::expr::{Expr, ExprKind, Span};
@@ -113,8 +113,7 @@ impl SqlFunction {
 
     /// `f(x STRING, n INT)`
     fn signature(&self) -> String {
-        let parameters: Vec<String> = self.parameters.iter().map(|p| format!("{} {}", p.name, p.data_type)).collect();
-        format!("call {}({})", self.name, parameters.join(", "))
+        format!("call {}({})", self.name, columns_text(&self.parameters))
     }
 }
 

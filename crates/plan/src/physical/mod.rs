@@ -91,10 +91,7 @@ impl Planner {
             other => (other, None),
         };
         let (table, schema) = match &insert.target {
-            Target::Table(table) => {
-                let fields = table.writable().into_iter().map(|i| table.columns[i].field.clone()).collect();
-                (Some(table.clone()), Schema::new(fields))
-            }
+            Target::Table(table) => (Some(table.clone()), table.written()),
             Target::Result => (None, query.schema()),
         };
         let mut query = query.clone();
@@ -291,9 +288,9 @@ impl Planner {
         }
         for (source, watermark) in self.sources.iter_mut().zip(&mut watermarks) {
             if let Some(watermark) = watermark {
-                watermark.time = source.narrow_all(watermark.time.clone());
+                watermark.time = source.narrow(watermark.time.clone(), None);
                 if let WatermarkRule::Expression(e) = &mut watermark.rule {
-                    *e = source.narrow_all(e.clone());
+                    *e = source.narrow(e.clone(), None);
                 }
             }
         }
@@ -333,19 +330,9 @@ impl Planner {
                 used[source] = true;
             }
         }
-        let mut number = 0;
-        let numbers: Vec<usize> = used
-            .iter()
-            .map(|used| {
-                number += usize::from(*used);
-                number.wrapping_sub(1)
-            })
-            .collect();
-        let mut index = 0;
-        self.sources.retain(|_| {
-            index += 1;
-            used[index - 1]
-        });
+        let numbers = prune::renumbering(&used);
+        let mut used = used.into_iter();
+        self.sources.retain(|_| used.next().unwrap_or(false));
         for pipeline in &mut self.pipelines {
             if let PipelineInput::Source(source) = &mut pipeline.input {
                 *source = numbers[*source];

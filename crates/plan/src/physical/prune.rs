@@ -144,7 +144,7 @@ fn positions(needed: &[bool]) -> Vec<usize> {
 }
 
 /// Positions of columns after others have been left out.
-fn renumbering(kept: &[bool]) -> Vec<usize> {
+pub(super) fn renumbering(kept: &[bool]) -> Vec<usize> {
     let mut next = 0;
     let number = |kept: &bool| {
         let number = next;

@@ -76,7 +76,7 @@ impl SourceBuilder {
         Ok(Some(SourceWatermark { time, rule, idle_timeout_ms }))
     }
 
-    /// Replaces the computed event time by the appended column and the rest as [`SourceBuilder::narrow_all`] does.
+    /// Replaces the computed event time by the appended column, and columns of the table and fields of its rows by the source's columns.
     pub(super) fn narrow(&mut self, expr: Expr, time: Option<&Expr>) -> Expr {
         if time.is_some_and(|t| same_computation(t, &expr)) {
             return Expr { kind: ExprKind::Column(TIME_COLUMN), ..expr };
@@ -85,11 +85,6 @@ impl SourceBuilder {
             Some(path) => self.leaf(path, &expr),
             None => self.narrow_children(expr, time),
         }
-    }
-
-    /// Replaces columns of the table and fields of its rows by the source's columns.
-    pub(super) fn narrow_all(&mut self, expr: Expr) -> Expr {
-        self.narrow(expr, None)
     }
 
     fn narrow_children(&mut self, mut expr: Expr, time: Option<&Expr>) -> Expr {

@@ -19,7 +19,7 @@ use millstream_plan::aggregate::AggregateCall;
 use millstream_plan::expr::{Expr, ExprKind, Span};
 use millstream_plan::logical::{Rel, Window};
 use millstream_plan::window::{Timeline, WindowAssigner};
-use millstream_types::{DataType, Diagnostic, Field, Value, code};
+use millstream_types::{DataType, Diagnostic, Value, code};
 use sqlparser::ast;
 
 /// What a key of GROUP BY becomes in the output of the aggregation.
@@ -132,19 +132,16 @@ impl Grouping {
             let roles = self.roles(&scope, set)?;
             let (relation, outputs) =
                 roles.aggregate(input.clone(), &scope, list, expressions.clone(), is_batch, place)?;
-            let after = Scope::of(relation.columns.clone());
-            let mut columns = Vec::new();
-            for (i, expr) in outputs.into_iter().enumerate() {
+            for expr in &outputs {
                 let mut over = None;
                 expr.walk(&mut |e| over = over.or(is_over(e).then_some(e.span)));
                 if let Some(span) = over {
                     let advice = "select the grouping sets in a subquery, and OVER around it";
                     return Err(unsupported("OVER together with grouping sets", span, advice));
                 }
-                let field = Field::new(format!("c{i}"), expr.data_type.clone(), expr.nullable);
-                columns.push((expr.clone(), Column { attribute: after.attribute(&expr), ..Column::plain(field) }));
             }
-            branches.push(relation.project(columns));
+            let names = (0..).map(|i| format!("c{i}"));
+            branches.push(relation.select(outputs.into_iter().zip(names)));
         }
         let union = union_all(branches, place)?;
         let after = Scope::of(union.columns.clone());

@@ -5,7 +5,7 @@
 //! a NOT NULL column is found when a row has it: the plan keeps the nullable expression, and the sink checks.
 
 use super::coercion::{convert, has_same_layout, is_implicit, keeps_values};
-use super::place::{error, from_parser, span_of, suggestion, unsupported};
+use super::place::{columns_text, error, from_parser, span_of, suggestion, unsupported};
 use super::query::QueryBinder;
 use super::relation::Relation;
 use super::scope::Scope;
@@ -60,7 +60,7 @@ pub(super) fn overwritten(table: &Table, target: &[ast::Ident]) -> Result<Arc<Ta
 }
 
 /// LIMIT stays on top, where it counts the rows of the whole insert.
-fn project_below_limit(rel: Rel, columns: Vec<(Expr, String)>) -> Rel {
+pub(super) fn project_below_limit(rel: Rel, columns: Vec<(Expr, String)>) -> Rel {
     match rel {
         Rel::Limit { input, count } => Rel::Limit { input: Box::new(Rel::Project { input, columns }), count },
         other => Rel::Project { input: Box::new(other), columns },
@@ -128,12 +128,9 @@ fn same_values(from: &DataType, to: &DataType) -> bool {
 }
 
 fn mismatch(table: &Table, targets: &[usize], relation: &Relation, place: Span) -> Diagnostic {
-    let list = |fields: Vec<&Field>| {
-        fields.iter().map(|f| format!("{} {}", f.name, f.data_type)).collect::<Vec<_>>().join(", ")
-    };
     let (given, wanted) = (relation.columns.len(), targets.len());
     let message = format!("the query has {given} columns, but {wanted} columns of `{}` are written", table.name);
-    let sink = list(targets.iter().map(|&i| &table.columns[i].field).collect());
-    let query = list(relation.columns.iter().map(|c| &c.field).collect());
+    let sink = columns_text(targets.iter().map(|&i| &table.columns[i].field));
+    let query = columns_text(relation.columns.iter().map(|c| &c.field));
     error(code::SCHEMA_MISMATCH, place, message).advise(format!("query: [{query}]; table: [{sink}]"))
 }

@@ -17,7 +17,7 @@ use super::markers::{OVER_MARK, unplaced};
 use super::over_list::{OverCall, OverFunction, OverList};
 use super::place::{error, from_parser, span_of, type_name, unsupported};
 use super::relation::Relation;
-use super::scope::{Attribute, Column, Scope, Windows};
+use super::scope::{Attribute, Scope, Windows};
 use super::window::{in_milliseconds, window_time};
 use crate::functions::find_aggregate;
 use millstream_plan::aggregate::{AggregateCall, AggregateFunction};
@@ -45,21 +45,27 @@ pub(super) fn apply(
     let mut columns = vec![0; operators.len()];
     // Ranks come when their window is complete, so running aggregates, which need event time, are below them.
     for (i, operator) in operators.iter().enumerate() {
-        let Operator::Over { .. } = operator else { continue };
+        let Operator::Over { time, partition, frame } = operator else { continue };
         if operators[..i].contains(operator) {
             continue;
         }
-        let members: Vec<usize> = (i..operators.len()).filter(|&j| operators[j] == *operator).collect();
-        for (offset, &member) in members.iter().enumerate() {
-            columns[member] = relation.columns.len() + offset;
+        let (first, mut aggregates) = (relation.columns.len(), vec![]);
+        for member in (i..operators.len()).filter(|&j| operators[j] == *operator) {
+            columns[member] = first + aggregates.len();
+            aggregates.push((aggregate_of(&list.calls[member]), format!("over{}", columns[member])));
         }
-        relation = over(relation, operator.clone(), members.iter().map(|&m| aggregate_of(&list.calls[m])).collect());
+        let (input, time, partition) = (Box::new(relation.rel), time.clone(), partition.clone());
+        let rel = Rel::Over { input, time, partition, frame: *frame, aggregates };
+        relation = Relation::with_added(rel, relation.columns);
     }
     for (i, operator) in operators.into_iter().enumerate() {
-        if let Operator::Rank { .. } = operator {
-            columns[i] = relation.columns.len();
-            relation = rank(relation, operator);
-        }
+        let Operator::Rank { time, partition, order, function } = operator else { continue };
+        columns[i] = relation.columns.len();
+        let (input, timeline, range) = (Box::new(relation.rel), Timeline::Own, (1, u64::MAX));
+        let rel = Rel::Rank { input, time, timeline, partition, order, function, range };
+        relation = Relation::with_added(rel, relation.columns);
+        let rowtimes = relation.columns.iter_mut().filter(|column| column.attribute == Attribute::Rowtime);
+        rowtimes.for_each(|column| column.attribute = Attribute::None);
     }
     let replace = |expr: Expr| expr.renumbered(|i| if i >= OVER_MARK { columns[i - OVER_MARK] } else { i });
     Ok((relation, expressions.into_iter().map(replace).collect()))
@@ -165,30 +171,6 @@ fn aggregate_of(call: &OverCall) -> AggregateCall {
             nullable: false,
         },
     }
-}
-
-fn over(input: Relation, operator: Operator, calls: Vec<AggregateCall>) -> Relation {
-    let Operator::Over { time, partition, frame } = operator else { return input };
-    let mut columns = input.columns;
-    let first = columns.len();
-    let aggregates = calls.into_iter().enumerate().map(|(i, call)| (call, format!("over{}", first + i))).collect();
-    let rel = Rel::Over { input: Box::new(input.rel), time, partition, frame, aggregates };
-    columns.extend(rel.schema().fields.into_iter().skip(first).map(Column::plain));
-    Relation { rel, columns }
-}
-
-fn rank(input: Relation, operator: Operator) -> Relation {
-    let Operator::Rank { time, partition, order, function } = operator else { return input };
-    let mut columns = input.columns;
-    let (timeline, range) = (Timeline::Own, (1, u64::MAX));
-    let rel = Rel::Rank { input: Box::new(input.rel), time, timeline, partition, order, function, range };
-    for column in &mut columns {
-        if column.attribute == Attribute::Rowtime {
-            column.attribute = Attribute::None;
-        }
-    }
-    columns.extend(rel.schema().fields.into_iter().skip(columns.len()).map(Column::plain));
-    Relation { rel, columns }
 }
 
 impl Binder<'_> {

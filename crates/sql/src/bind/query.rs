@@ -101,11 +101,8 @@ impl<'a> QueryBinder<'a> {
                 format!("view `{name}` refers to itself, or views are nested more than {MAX_VIEW_DEPTH} deep");
             return Err(error(code::UNSUPPORTED, span, message).advise("define the view over tables"));
         }
-        let view_depth = self.view_depth + 1;
-        let subquery_depth = self.subquery_depth;
         let (views, operators) = (Rc::clone(&self.views), Rc::clone(&self.operators));
-        let (catalog, settings) = (self.catalog, self.settings);
-        Ok(QueryBinder { catalog, settings, common: vec![], views, operators, view_depth, subquery_depth })
+        Ok(QueryBinder { common: vec![], views, operators, view_depth: self.view_depth + 1, ..*self })
     }
 
     /// The columns and SQL functions that expressions can use.
@@ -242,7 +239,7 @@ impl<'a> QueryBinder<'a> {
         let outputs = scope.star(span);
         let expressions = outputs.into_iter().map(|(e, _)| e).collect();
         let grouping = Grouping::distinct(&scope);
-        let columns = input.columns.clone();
+        let names: Vec<String> = input.columns.iter().map(|column| column.field.name.clone()).collect();
         let is_batch = self.settings.is_batch();
         let (aggregated, expressions) = grouping
             .aggregate(input, &AggregateList::default(), expressions, is_batch, span)
@@ -250,14 +247,7 @@ impl<'a> QueryBinder<'a> {
                 code::NEEDS_UPDATES | code::INVALID_WINDOW => distinct_needs_window(span),
                 _ => e,
             })?;
-        let after = Scope::of(aggregated.columns.clone());
-        let outputs = expressions.into_iter().zip(columns).map(|(e, column)| {
-            let field = Field::new(column.field.name, e.data_type.clone(), e.nullable);
-            let attribute = after.attribute(&e);
-            (e, Column { attribute, ..Column::plain(field) })
-        });
-        let outputs = outputs.collect();
-        Ok(aggregated.project(outputs))
+        Ok(aggregated.select(expressions.into_iter().zip(names)))
     }
 
     fn values(&mut self, values: &ast::Values, span: Span) -> Result<Relation, Diagnostic> {

@@ -10,10 +10,10 @@ use super::over_list::OverList;
 use super::place::{error, from_parser, span_of, unsupported};
 use super::query::QueryBinder;
 use super::relation::Relation;
-use super::scope::{Column, Scope, unique_names};
+use super::scope::{Column, unique_names};
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::Rel;
-use millstream_types::{Diagnostic, Field, Schema, code};
+use millstream_types::{Diagnostic, Schema, code};
 use sqlparser::ast;
 
 /// An expression of the select list and its name.
@@ -91,33 +91,17 @@ pub(super) fn nothing() -> Relation {
 /// The rows of `SELECT 1, 'a'`.
 fn constant_row(items: Vec<Item>) -> Relation {
     let names = unique_names(items.iter().map(|(_, name)| name.clone()));
-    let columns: Vec<Column> = items.iter().map(|(e, name)| plain_column(e, name)).collect();
-    let fields = columns.iter().zip(names).map(|(c, name)| Field { name, ..c.field.clone() });
-    let schema = Schema::new(fields.collect());
+    let columns = items.iter().map(|(e, name)| Column::plain(e.field(name))).collect();
+    let schema = Schema::new(items.iter().zip(names).map(|((e, _), name)| e.field(name)).collect());
     let row = items.into_iter().map(|(e, _)| e).collect();
     Relation { rel: Rel::Values { schema, rows: vec![row] }, columns }
-}
-
-fn plain_column(expr: &Expr, name: &str) -> Column {
-    Column::plain(Field::new(name, expr.data_type.clone(), expr.nullable))
 }
 
 /// The select list over its input with the columns of OVER.
 fn over_and_project(input: Relation, overs: OverList, items: Vec<Item>) -> Result<Relation, Diagnostic> {
     let (expressions, names): (Vec<Expr>, Vec<String>) = items.into_iter().unzip();
     let (relation, expressions) = over::apply(overs, input, expressions)?;
-    Ok(project(relation, expressions.into_iter().zip(names).collect()))
-}
-
-/// The select list over its input; plain columns keep their role in time.
-fn project(input: Relation, items: Vec<Item>) -> Relation {
-    let scope = Scope::of(input.columns.clone());
-    let outputs = items.into_iter().map(|(expr, name)| {
-        let column = Column { attribute: scope.attribute(&expr), ..plain_column(&expr, &name) };
-        (expr, column)
-    });
-    let outputs = outputs.collect();
-    input.project(outputs)
+    Ok(relation.select(expressions.into_iter().zip(names)))
 }
 
 pub(super) fn select_list(binder: &mut Binder<'_>, items: &[ast::SelectItem]) -> Result<Vec<Item>, Diagnostic> {
