@@ -205,7 +205,7 @@ impl Session {
         };
         let mut catalog = self.catalog.clone();
         catalog.create_table(&definition)?;
-        let entry = catalog.lookup_table([&sql::Ident::new(name)])?;
+        let entry = catalog.lookup_table(&[sql::Ident::new(name)])?;
         let physical = entry.columns.iter().filter(|c| matches!(c.kind, ColumnKind::Physical));
         let schema = Schema::new(physical.map(|c| c.field.clone()).collect());
         self.memory.insert(name.to_string(), table(&schema)?);
@@ -223,7 +223,7 @@ impl Session {
         let mut names: Vec<String> = self.catalog.names().map(str::to_string).collect();
         for name in self.catalog.names() {
             // A name of the catalog is there; were it not, it would only not be completed.
-            if let Ok(relation) = self.catalog.lookup([&sql::Ident::new(name)]) {
+            if let Ok(relation) = self.catalog.lookup(&[sql::Ident::new(name)]) {
                 names.extend(relation.schema().fields.iter().map(|field| field.name.clone()));
             }
         }

@@ -367,19 +367,20 @@ impl Components {
         let root =
             |e: Expr| Expr::new(ExprKind::Call(millstream_abi::RuntimeFn::Sqrt, vec![e]), DataType::Double, true);
         let less_one = subtract(n.clone(), Expr::literal(Value::Float(1.0), DataType::Double));
-        match call.function {
-            F::VarPop => unless_few(&count, 1, divide(squares(sum_xx, &sum_x), n.clone())),
-            F::VarSamp => unless_few(&count, 2, divide(squares(sum_xx, &sum_x), less_one)),
-            F::StddevPop => unless_few(&count, 1, root(divide(squares(sum_xx, &sum_x), n.clone()))),
-            F::StddevSamp => unless_few(&count, 2, root(divide(squares(sum_xx, &sum_x), less_one))),
-            F::CovarPop => unless_few(&count, 1, divide(deviations(sum_yx, &sum_y, &sum_x), n.clone())),
-            F::CovarSamp => unless_few(&count, 2, divide(deviations(sum_yx, &sum_y, &sum_x), less_one)),
+        let (value, is_root) = match call.function {
+            F::VarPop | F::VarSamp => (squares(sum_xx, &sum_x), false),
+            F::StddevPop | F::StddevSamp => (squares(sum_xx, &sum_x), true),
+            F::CovarPop | F::CovarSamp => (deviations(sum_yx, &sum_y, &sum_x), false),
             _ => {
                 let spread = root(product(&squares(sum_yy, &sum_y), &squares(sum_xx, &sum_x)));
                 let varies = Expr::compare(CompareOp::Greater, spread.clone(), zero());
-                value_if(varies, divide(deviations(sum_yx, &sum_y, &sum_x), spread))
+                return value_if(varies, divide(deviations(sum_yx, &sum_y, &sum_x), spread));
             }
-        }
+        };
+        let is_sample = matches!(call.function, F::VarSamp | F::StddevSamp | F::CovarSamp);
+        let (least, divisor) = if is_sample { (2, less_one) } else { (1, n.clone()) };
+        let mean = divide(value, divisor);
+        unless_few(&count, least, if is_root { root(mean) } else { mean })
     }
 
     fn extreme(&mut self, argument: &Expr, is_min: bool, call: &AggregateCall) -> Expr {

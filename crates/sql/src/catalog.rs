@@ -134,20 +134,18 @@ impl Catalog {
     }
 
     /// The table or view of this name; the parts of a qualified name in order.
-    pub fn lookup<'a>(&self, name: impl IntoIterator<Item = &'a Ident>) -> Result<CatalogEntry, Diagnostic> {
-        let name: Vec<Ident> = name.into_iter().cloned().collect();
-        let found = local_name(&name).and_then(|local| self.entries.get(local));
-        found.cloned().ok_or_else(|| self.unknown(&name))
+    pub fn lookup(&self, name: &[Ident]) -> Result<CatalogEntry, Diagnostic> {
+        let found = local_name(name).and_then(|local| self.entries.get(local));
+        found.cloned().ok_or_else(|| self.unknown(name))
     }
 
     /// The table of this name; a view is an error, for INSERT INTO.
-    pub fn lookup_table<'a>(&self, name: impl IntoIterator<Item = &'a Ident>) -> Result<Arc<Table>, Diagnostic> {
-        let name: Vec<Ident> = name.into_iter().cloned().collect();
-        match self.lookup(&name)? {
+    pub fn lookup_table(&self, name: &[Ident]) -> Result<Arc<Table>, Diagnostic> {
+        match self.lookup(name)? {
             CatalogEntry::Table(entry) => Ok(Arc::clone(&entry.table)),
             CatalogEntry::View(view) => {
                 let message = format!("'{}' is a view", view.name);
-                Err(error_at(code::NOT_A_SINK, span_of(&name), message).advise("name a table"))
+                Err(error_at(code::NOT_A_SINK, span_of(name), message).advise("name a table"))
             }
         }
     }

@@ -18,33 +18,8 @@ use std::collections::HashSet;
 const MAX_DEPTH: usize = 32;
 
 /// Names that a type can start with, for suggestions.
-const TYPE_NAMES: &[&str] = &[
-    "ARRAY",
-    "BIGINT",
-    "BINARY",
-    "BOOLEAN",
-    "BYTES",
-    "CHAR",
-    "DATE",
-    "DEC",
-    "DECIMAL",
-    "DOUBLE",
-    "FLOAT",
-    "INT",
-    "INTEGER",
-    "INTERVAL",
-    "MAP",
-    "NUMERIC",
-    "ROW",
-    "SMALLINT",
-    "STRING",
-    "TIME",
-    "TIMESTAMP",
-    "TIMESTAMP_LTZ",
-    "TINYINT",
-    "VARBINARY",
-    "VARCHAR",
-];
+const TYPE_NAMES: &str = "ARRAY BIGINT BINARY BOOLEAN BYTES CHAR DATE DEC DECIMAL DOUBLE FLOAT INT INTEGER \
+    INTERVAL MAP NUMERIC ROW SMALLINT STRING TIME TIMESTAMP TIMESTAMP_LTZ TINYINT VARBINARY VARCHAR";
 
 /// Types of other systems and what to write instead.
 const FOREIGN_NAMES: &[(&str, &str)] = &[
@@ -371,7 +346,7 @@ fn unknown_type(name: &str, token: &sqlparser::tokenizer::TokenWithSpan) -> Pars
         )
     } else if let Some((_, ours)) = FOREIGN_NAMES.iter().find(|(foreign, _)| *foreign == name) {
         format!("unknown data type {name}; did you mean {ours}?")
-    } else if let Some(near) = crate::diagnostics::nearest(name, TYPE_NAMES.iter().copied()) {
+    } else if let Some(near) = crate::diagnostics::nearest(name, TYPE_NAMES.split(' ')) {
         format!("unknown data type {name}; did you mean {near}?")
     } else {
         format!("unknown data type {name}; docs/sql-reference.md lists the types")

@@ -5,7 +5,7 @@
 //! a NOT NULL column is found when a row has it: the plan keeps the nullable expression, and the sink checks.
 
 use super::coercion::{convert, has_same_layout, is_implicit, keeps_values};
-use super::place::{columns_text, error, from_parser, span_of, suggestion, unsupported};
+use super::place::{columns_text, error, from_parser, span_of, span_of_path, suggestion, unsupported};
 use super::query::QueryBinder;
 use super::relation::Relation;
 use super::scope::Scope;
@@ -50,7 +50,7 @@ pub(super) fn bind(
 pub(super) fn overwritten(table: &Table, target: &[ast::Ident]) -> Result<Arc<Table>, Diagnostic> {
     let connector = table.options.get("connector").unwrap_or_default();
     if connector != "filesystem" {
-        let place = from_parser(sqlparser::tokenizer::Span::union_iter(target.iter().map(|part| part.span)));
+        let place = span_of_path(target);
         let feature = format!("INSERT OVERWRITE with the connector '{connector}'");
         return Err(unsupported(&feature, place, "use INSERT INTO; only single files can be replaced"));
     }
@@ -69,7 +69,7 @@ pub(super) fn project_below_limit(rel: Rel, columns: Vec<(Expr, String)>) -> Rel
 
 fn insert_place(columns: &[ast::Ident], query: &ast::Query) -> Span {
     match columns.first() {
-        Some(_) => from_parser(sqlparser::tokenizer::Span::union_iter(columns.iter().map(|c| c.span))),
+        Some(_) => span_of_path(columns),
         None => span_of(query),
     }
 }
@@ -101,11 +101,8 @@ fn target_columns(table: &Table, columns: &[ast::Ident]) -> Result<Vec<usize>, D
             None => {
                 let names = writable.iter().map(|&i| table.columns[i].field.name.as_str());
                 let message = format!("table `{}` has no column `{}`", table.name, column.value);
-                return Err(error(code::UNKNOWN_COLUMN, span, message).advise(suggestion(
-                    &column.value,
-                    names,
-                    "columns",
-                )));
+                let advice = suggestion(&column.value, names, "columns");
+                return Err(error(code::UNKNOWN_COLUMN, span, message).advise(advice));
             }
         }
     }

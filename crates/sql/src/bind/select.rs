@@ -7,7 +7,7 @@ use super::grouping_sets::has_sets;
 use super::join::Tree;
 use super::over;
 use super::over_list::OverList;
-use super::place::{error, from_parser, span_of, unsupported};
+use super::place::{error, from_parser, name_parts, span_of, unsupported};
 use super::query::QueryBinder;
 use super::relation::Relation;
 use super::scope::{Column, unique_names};
@@ -126,9 +126,8 @@ pub(super) fn select_list(binder: &mut Binder<'_>, items: &[ast::SelectItem]) ->
                 check_star(options, span)?;
                 let starred = match kind {
                     ast::SelectItemQualifiedWildcardKind::ObjectName(name) => {
-                        let parts = name.0.iter().map(|p| p.as_ident().cloned()).collect::<Option<Vec<_>>>();
-                        let parts =
-                            parts.ok_or_else(|| error(code::SYNTAX, span, "expected a table or a ROW before `.*`"))?;
+                        let parts = name_parts(name)
+                            .ok_or_else(|| error(code::SYNTAX, span, "expected a table or a ROW before `.*`"))?;
                         binder.scope.qualified_star(&parts)?
                     }
                     ast::SelectItemQualifiedWildcardKind::Expr(expr) => {

@@ -113,10 +113,8 @@ impl QueryBinder<'_> {
                     );
                 }
                 let relation = match table {
-                    Some(ast::Expr::Identifier(name)) => self.named_relation(&[name])?,
-                    Some(ast::Expr::CompoundIdentifier(path)) => {
-                        self.named_relation(&path.iter().collect::<Vec<_>>())?
-                    }
+                    Some(ast::Expr::Identifier(name)) => self.named_relation(std::slice::from_ref(name))?,
+                    Some(ast::Expr::CompoundIdentifier(path)) => self.named_relation(path)?,
                     Some(ast::Expr::Subquery(query)) => self.query(query, false)?,
                     _ => {
                         return Err(error(code::SYNTAX, span, "expected the name of a table after TABLE")

@@ -197,6 +197,14 @@ fn explain_computed(diagnostic: Diagnostic, definition: &TableDefinition) -> Dia
     }
 }
 
+/// The diagnostic about an unknown column, with a name of `known` that is near as advice.
+fn with_near<'a>(diagnostic: Diagnostic, name: &str, known: impl Iterator<Item = &'a str>) -> Diagnostic {
+    match nearest(name, known) {
+        Some(near) => diagnostic.advise(format!("did you mean `{near}`?")),
+        None => diagnostic,
+    }
+}
+
 /// Positions of the primary key's columns, which become NOT NULL.
 fn bind_primary_key(definition: &TableDefinition, columns: &mut [TableColumn]) -> Result<Vec<usize>, Diagnostic> {
     let mut key = vec![];
@@ -206,10 +214,7 @@ fn bind_primary_key(definition: &TableDefinition, columns: &mut [TableColumn]) -
             let text = format!("primary key column '{name}' is not defined in the schema");
             let names = columns.iter().map(|c| c.field.name.as_str());
             let diagnostic = error_at(code::UNKNOWN_COLUMN, ident.span, text);
-            return Err(match nearest(name, names) {
-                Some(near) => diagnostic.advise(format!("did you mean `{near}`?")),
-                None => diagnostic,
-            });
+            return Err(with_near(diagnostic, name, names));
         };
         let column = &mut columns[position];
         if column.kind != ColumnKind::Physical {
@@ -237,10 +242,8 @@ fn bind_watermark(
     let Some(column) = fields.iter().position(|f| f.name == *name) else {
         let text = format!("the rowtime attribute field '{name}' is not defined in the table schema");
         let diagnostic = error_at(code::UNKNOWN_COLUMN, ident.span, text);
-        return Err(match nearest(name, fields.iter().map(|f| f.name.as_str())) {
-            Some(near) => diagnostic.advise(format!("did you mean `{near}`?")),
-            None => diagnostic.advise("declare the column, or compute it: ts AS TO_TIMESTAMP_LTZ(millis, 3)"),
-        });
+        let diagnostic = diagnostic.advise("declare the column, or compute it: ts AS TO_TIMESTAMP_LTZ(millis, 3)");
+        return Err(with_near(diagnostic, name, fields.iter().map(|f| f.name.as_str())));
     };
     if let ColumnKind::Computed(Expr { kind: ExprKind::ProcessingTime, .. }) = &columns[column].kind {
         let text = format!("'{name}' is a processing time, which has no watermark");
