@@ -279,6 +279,26 @@ impl Expr {
         Field::new(name, self.data_type.clone(), self.nullable)
     }
 
+    /// The same without places in the text: equal for equal computations.
+    #[must_use]
+    pub fn unplaced(self) -> Expr {
+        self.rewrite(&mut |e| e.at(Span::default()))
+    }
+
+    /// How many nodes it has.
+    pub fn size(&self) -> usize {
+        let mut nodes = 0;
+        self.walk(&mut |_| nodes += 1);
+        nodes
+    }
+
+    /// Whether it calls nothing that gives another value each time.
+    pub fn is_deterministic(&self) -> bool {
+        let mut deterministic = true;
+        self.walk(&mut |e| deterministic &= !matches!(&e.kind, ExprKind::Call(f, _) if !f.is_deterministic()));
+        deterministic
+    }
+
     /// Takes the expression out of a place where another one is put.
     #[must_use]
     pub fn take(&mut self) -> Expr {

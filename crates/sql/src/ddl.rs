@@ -5,13 +5,13 @@
 use crate::data_type::{self, expect_word, peek_word, take_word, take_words};
 use crate::diagnostics::{Failure, error_at};
 use crate::dialect::is_reserved;
-use millstream_types::{DataType, Diagnostic, code};
+use millstream_types::{DataType, Diagnostic, Field, code};
 use sqlparser::ast::{Expr, Ident, Query};
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
 /// What `CREATE TABLE` says.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct TableDefinition {
     /// Name, perhaps qualified.
     pub name: Vec<Ident>,
@@ -42,6 +42,18 @@ pub struct ColumnDefinition {
     pub source: ColumnSource,
     /// `COMMENT '…'`.
     pub comment: Option<String>,
+}
+
+impl ColumnDefinition {
+    /// The column, unless it is computed.
+    pub(crate) fn typed(&self) -> Option<Field> {
+        match &self.source {
+            ColumnSource::Physical { data_type, nullable } | ColumnSource::Metadata { data_type, nullable, .. } => {
+                Some(Field::new(&self.name.value, data_type.clone(), *nullable))
+            }
+            ColumnSource::Computed(_) => None,
+        }
+    }
 }
 
 /// Where the value of a column comes from.
@@ -136,12 +148,7 @@ pub(crate) fn parse_create_table(parser: &mut Parser, temporary: bool) -> Result
         name: parse_name(parser, "the name of the table")?,
         temporary,
         if_not_exists,
-        columns: vec![],
-        watermark: None,
-        primary_key: vec![],
-        comment: None,
-        options: vec![],
-        like: None,
+        ..TableDefinition::default()
     };
     if parser.consume_token(&Token::LParen) {
         loop {

@@ -366,56 +366,52 @@ fn parse_create(parser: &mut Parser) -> Result<Statement, Failure> {
     if peek_word(parser, 0, "OR") {
         return Err(unsupported(parser.peek_token(), "CREATE OR REPLACE", "DROP the object first").into());
     }
-    let temporary = take_word(parser, "TEMPORARY");
-    let system = temporary && take_word(parser, "SYSTEM");
-    let token = parser.next_token();
-    let word = unquoted_word(&token).unwrap_or_default().to_ascii_uppercase();
-    match word.as_str() {
-        "TABLE" if !system => Ok(Statement::CreateTable(Box::new(ddl::parse_create_table(parser, temporary)?))),
-        "VIEW" if !system => Ok(Statement::CreateView(Box::new(ddl::parse_create_view(parser, temporary)?))),
-        "FUNCTION" => Ok(Statement::CreateFunction(Box::new(parse_create_function(parser)?))),
-        "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
-            let advice = match word.as_str() {
-                "MATERIALIZED" => {
-                    "write CREATE VIEW for a query with a name, and INSERT INTO a table for rows that are kept"
-                }
-                _ => "see docs/sql-reference.md for the statements that are there",
-            };
-            Err(unsupported(token, &format!("CREATE {}", with_kind(parser, &word)), advice).into())
-        }
-        _ => Ok(parser.expected("TABLE, VIEW or FUNCTION", token)?),
-    }
-}
-
-/// `MATERIALIZED` with the word that follows it, VIEW or TABLE.
-fn with_kind(parser: &Parser, word: &str) -> String {
-    match unquoted_word(parser.peek_token_ref()) {
-        Some(kind) if word == "MATERIALIZED" => format!("{word} {}", kind.to_ascii_uppercase()),
-        _ => word.to_owned(),
-    }
+    let advice = |word: &str| match word {
+        "MATERIALIZED" => "write CREATE VIEW for a query with a name, and INSERT INTO a table for rows that are kept",
+        _ => "see docs/sql-reference.md for the statements that are there",
+    };
+    Ok(match parse_kind(parser, "CREATE", advice)? {
+        (ObjectKind::Table, temporary) => Statement::CreateTable(Box::new(ddl::parse_create_table(parser, temporary)?)),
+        (ObjectKind::View, temporary) => Statement::CreateView(Box::new(ddl::parse_create_view(parser, temporary)?)),
+        (ObjectKind::Function, _) => Statement::CreateFunction(Box::new(parse_create_function(parser)?)),
+    })
 }
 
 fn parse_drop(parser: &mut Parser) -> Result<Statement, Failure> {
     parser.advance_token();
-    let temporary = take_word(parser, "TEMPORARY");
-    let system = temporary && take_word(parser, "SYSTEM");
-    let token = parser.next_token();
-    let word = unquoted_word(&token).unwrap_or_default().to_ascii_uppercase();
-    let kind = match word.as_str() {
-        "TABLE" if !system => ObjectKind::Table,
-        "VIEW" if !system => ObjectKind::View,
-        "FUNCTION" => ObjectKind::Function,
-        "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
-            let advice = "only tables, views and functions can be dropped";
-            return Err(unsupported(token, &format!("DROP {}", with_kind(parser, &word)), advice).into());
-        }
-        _ => return Ok(parser.expected("TABLE, VIEW or FUNCTION", token)?),
-    };
+    let (kind, _) = parse_kind(parser, "DROP", |_| "only tables, views and functions can be dropped")?;
     let if_exists = take_word(parser, "IF");
     if if_exists {
         expect_word(parser, "EXISTS")?;
     }
     Ok(Statement::Drop { kind, name: parse_name(parser, "a name")?, if_exists })
+}
+
+/// `[TEMPORARY [SYSTEM]] {TABLE | VIEW | FUNCTION}` after a verb: what it is, and whether it is temporary. `advice` is for the kinds
+/// that Flink has and we have not.
+fn parse_kind(
+    parser: &mut Parser,
+    verb: &str,
+    advice: impl Fn(&str) -> &'static str,
+) -> Result<(ObjectKind, bool), Failure> {
+    let temporary = take_word(parser, "TEMPORARY");
+    let system = temporary && take_word(parser, "SYSTEM");
+    let token = parser.next_token();
+    let word = unquoted_word(&token).unwrap_or_default().to_ascii_uppercase();
+    match word.as_str() {
+        "TABLE" if !system => Ok((ObjectKind::Table, temporary)),
+        "VIEW" if !system => Ok((ObjectKind::View, temporary)),
+        "FUNCTION" => Ok((ObjectKind::Function, temporary)),
+        "CATALOG" | "DATABASE" | "MODEL" | "MATERIALIZED" | "CONNECTION" => {
+            // A view or a table.
+            let kind = match unquoted_word(parser.peek_token_ref()) {
+                Some(kind) if word == "MATERIALIZED" => format!(" {}", kind.to_ascii_uppercase()),
+                _ => String::new(),
+            };
+            Err(unsupported(token, &format!("{verb} {word}{kind}"), advice(&word)).into())
+        }
+        _ => Ok(parser.expected("TABLE, VIEW or FUNCTION", token)?),
+    }
 }
 
 /// `SET`, `SET 'key' = 'value'`, and the older `SET key = value` without quotes.

@@ -11,7 +11,7 @@ use crate::bind::coercion::cast_implicitly;
 use crate::bind::{at, columns_text, error};
 use crate::ddl::span_of;
 use crate::diagnostics::{error_at, nearest};
-use millstream_plan::expr::{Expr, ExprKind, Span};
+use millstream_plan::expr::{Expr, Span};
 use millstream_types::{Diagnostic, Field, code};
 use sqlparser::ast::Ident;
 use std::collections::BTreeMap;
@@ -89,16 +89,16 @@ impl SqlFunction {
         }
         let mut uses = vec![0usize; arguments.len()];
         self.body.each_column(|i| uses[i] += 1);
-        let mut nodes = size(&self.body);
+        let mut nodes = self.body.size();
         let mut cast = Vec::with_capacity(arguments.len());
         for ((argument, parameter), uses) in arguments.into_iter().zip(&self.parameters).zip(uses) {
-            if uses > 1 && !is_deterministic(&argument) {
+            if uses > 1 && !argument.is_deterministic() {
                 let text = format!("{} uses its parameter `{}` {uses} times", self.name, parameter.name);
                 let text = text + ", and this argument has another value each time";
                 return Err(error(code::UNSUPPORTED, argument.span, text)
                     .advise("compute the argument as a column of a subquery"));
             }
-            nodes = nodes.saturating_add(uses.saturating_mul(size(&argument)));
+            nodes = nodes.saturating_add(uses.saturating_mul(argument.size()));
             let argument = cast_implicitly(argument, &parameter.data_type);
             cast.push(argument.map_err(|d| at(d, span).advise(self.signature()))?);
         }
@@ -115,18 +115,6 @@ impl SqlFunction {
     fn signature(&self) -> String {
         format!("call {}({})", self.name, columns_text(&self.parameters))
     }
-}
-
-fn size(expr: &Expr) -> usize {
-    let mut nodes = 0;
-    expr.walk(&mut |_| nodes += 1);
-    nodes
-}
-
-fn is_deterministic(expr: &Expr) -> bool {
-    let mut deterministic = true;
-    expr.walk(&mut |e| deterministic &= !matches!(&e.kind, ExprKind::Call(f, _) if !f.is_deterministic()));
-    deterministic
 }
 
 /// A function that is not there.

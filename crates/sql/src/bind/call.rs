@@ -80,15 +80,12 @@ impl Binder<'_> {
             "TABLE" | "DESCRIPTOR" => Err(error(code::SYNTAX, place, format!("{name} stands only in table functions"))
                 .advise("write FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))")),
             "TIMESTAMPADD" | "TIMESTAMPDIFF" => {
-                let arguments = plain_arguments(function)?;
-                let mut bound = Vec::with_capacity(arguments.len());
-                for (i, argument) in arguments.into_iter().enumerate() {
-                    bound.push(match argument {
-                        ast::Expr::Identifier(unit) if i == 0 => unit_literal(&unit.value, from_parser(unit.span)),
-                        other => self.bind(other)?,
-                    });
-                }
-                functions::bind_call(name, bound, span)
+                let bind = |(i, argument): (usize, &ast::Expr)| match argument {
+                    ast::Expr::Identifier(unit) if i == 0 => Ok(unit_literal(&unit.value, from_parser(unit.span))),
+                    other => self.bind(other),
+                };
+                let bound = plain_arguments(function)?.into_iter().enumerate().map(bind);
+                functions::bind_call(name, bound.collect::<Result<Vec<_>, _>>()?, span)
             }
             _ => {
                 let of_user = self.scope.functions.find(name);

@@ -13,7 +13,7 @@
 use super::aggregate::{read, typed};
 use super::arguments::{function_name, plain_arguments};
 use super::expression::Binder;
-use super::markers::{OVER_MARK, unplaced};
+use super::markers::OVER_MARK;
 use super::over_list::{OverCall, OverFunction, OverList};
 use super::place::{error, from_parser, span_of, type_name, unsupported};
 use super::relation::Relation;
@@ -79,7 +79,7 @@ enum Operator {
 }
 
 fn operator_of(call: &OverCall, scope: &Scope) -> Result<Operator, Diagnostic> {
-    let partition: Vec<Expr> = call.partition.iter().cloned().map(unplaced).collect();
+    let partition: Vec<Expr> = call.partition.iter().cloned().map(Expr::unplaced).collect();
     let OverFunction::Rank(function) = call.function else {
         return running(call, scope, partition, call.frame);
     };
@@ -107,7 +107,7 @@ fn operator_of(call: &OverCall, scope: &Scope) -> Result<Operator, Diagnostic> {
     let Some(time) = window_time(scope, &windows) else {
         return Err(Diagnostic::bug("the window's end is among the columns"));
     };
-    let order = call.order.iter().map(|k| SortKey { expr: unplaced(k.expr.clone()), ..k.clone() }).collect();
+    let order = call.order.iter().map(|k| SortKey { expr: k.expr.clone().unplaced(), ..k.clone() }).collect();
     Ok(Operator::Rank { time, partition, order, function })
 }
 
@@ -148,7 +148,7 @@ fn running(call: &OverCall, scope: &Scope, partition: Vec<Expr>, frame: Frame) -
         let message = "OVER must be ordered by ascending time: later rows are not there yet";
         return Err(error(code::INVALID_WINDOW, key.expr.span, message).advise("remove DESC"));
     }
-    let time = unplaced(in_milliseconds(key.expr.clone()));
+    let time = in_milliseconds(key.expr.clone()).unplaced();
     let (time, frame) = match (attribute, frame) {
         // Rows arrive one after the other: what has arrived before is what came earlier.
         (Attribute::Proctime, Frame::Rows(_)) => (None, frame),

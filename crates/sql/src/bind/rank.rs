@@ -4,9 +4,10 @@
 //! each window ([`super::over`]). Comparisons of `n` with constants that stand around it are taken into the operator,
 //! which then keeps that many rows only; `n` stays a column.
 
+use super::operators::logical;
 use millstream_plan::expr::{CompareOp, Expr, ExprKind};
 use millstream_plan::logical::Rel;
-use millstream_types::{DataType, Value};
+use millstream_types::Value;
 
 /// Takes what `predicate` says of ranks of `input` into their operators. Returns what is left to filter by.
 pub(super) fn absorb(input: &mut Rel, predicate: Expr) -> Option<Expr> {
@@ -15,15 +16,8 @@ pub(super) fn absorb(input: &mut Rel, predicate: Expr) -> Option<Expr> {
         ExprKind::And(operands) => operands,
         _ => vec![predicate],
     };
-    let mut left: Vec<Expr> = conjuncts.into_iter().filter_map(|c| absorb_one(input, c)).collect();
-    match left.len() {
-        0 => None,
-        1 => left.pop(),
-        _ => {
-            let nullable = left.iter().any(|e| e.nullable);
-            Some(Expr::new(ExprKind::And(left), DataType::Boolean, nullable).at(span))
-        }
-    }
+    let left: Vec<Expr> = conjuncts.into_iter().filter_map(|c| absorb_one(input, c)).collect();
+    (!left.is_empty()).then(|| logical(true, left, span))
 }
 
 fn absorb_one(input: &mut Rel, conjunct: Expr) -> Option<Expr> {

@@ -150,36 +150,27 @@ fn bind_table(name: &str, definition: &TableDefinition, functions: &SqlFunctions
 
 /// Binds the columns: first those with a type, then the computed ones, which see the first but not one another.
 fn bind_columns(definition: &TableDefinition, functions: &SqlFunctions) -> Result<Vec<TableColumn>, Diagnostic> {
-    let mut visible = vec![];
-    let mut positions = vec![];
-    for (i, column) in definition.columns.iter().enumerate() {
-        match &column.source {
-            ColumnSource::Physical { data_type, nullable } | ColumnSource::Metadata { data_type, nullable, .. } => {
-                visible.push(Field::new(&column.name.value, data_type.clone(), *nullable));
-                positions.push(i);
-            }
-            ColumnSource::Computed(_) => {}
-        }
-    }
+    let typed: Vec<Option<Field>> = definition.columns.iter().map(ColumnDefinition::typed).collect();
+    let positions: Vec<usize> = (0..typed.len()).filter(|&i| typed[i].is_some()).collect();
+    let visible: Vec<Field> = typed.into_iter().flatten().collect();
     let bind_column = |column: &ColumnDefinition| {
         let name = &column.name.value;
-        let (field, kind) = match &column.source {
-            ColumnSource::Physical { data_type, nullable } => {
-                (Field::new(name, data_type.clone(), *nullable), ColumnKind::Physical)
-            }
-            ColumnSource::Metadata { data_type, nullable, key, is_virtual } => {
+        let kind = match &column.source {
+            ColumnSource::Physical { .. } => ColumnKind::Physical,
+            ColumnSource::Metadata { key, is_virtual, .. } => {
                 let key = key.clone().unwrap_or_else(|| name.clone());
-                let kind = ColumnKind::Metadata { key, is_virtual: *is_virtual };
-                (Field::new(name, data_type.clone(), *nullable), kind)
+                ColumnKind::Metadata { key, is_virtual: *is_virtual }
             }
             ColumnSource::Computed(ast) => {
                 let bound = bind::bind_table_expression(&visible, functions, ast)
                     .map_err(|d| explain_computed(d, definition))
                     .map_err(|d| at_span(d, column.name.span))?;
-                let expression = bound.renumbered(|i| positions[i]);
-                let field = Field::new(name, expression.data_type.clone(), expression.nullable);
-                (field, ColumnKind::Computed(expression))
+                ColumnKind::Computed(bound.renumbered(|i| positions[i]))
             }
+        };
+        let field = match &kind {
+            ColumnKind::Computed(expression) => expression.field(name),
+            _ => column.typed().expect("only a computed column has no type"),
         };
         Ok(TableColumn { field, kind })
     };
