@@ -88,6 +88,11 @@ pub(crate) fn error_at(code: Code, span: Span, message: impl Into<String>) -> Di
     at_span(Diagnostic::new(code, message), span)
 }
 
+/// With advice, if there is one.
+pub(crate) fn advised(diagnostic: Diagnostic, advice: &str) -> Diagnostic {
+    if advice.is_empty() { diagnostic } else { diagnostic.advise(advice) }
+}
+
 /// An unterminated string, comment or the like.
 pub(crate) fn from_tokenizer_error(error: &TokenizerError) -> Diagnostic {
     let (message, advice) = match error.message.as_str() {
@@ -98,12 +103,7 @@ pub(crate) fn from_tokenizer_error(error: &TokenizerError) -> Diagnostic {
         m if m.contains("Expected close delimiter") => ("the quoted name is not closed", "end it with a backtick"),
         m => (m, ""),
     };
-    let mut diagnostic = Diagnostic::new(code::SYNTAX, message);
-    if !advice.is_empty() {
-        diagnostic = diagnostic.advise(advice);
-    }
-    let Location { line, column } = error.location;
-    if line == 0 { diagnostic } else { diagnostic.at(Place::Sql { line, column, length: 1 }) }
+    advised(error_at(code::SYNTAX, Span::new(error.location, error.location), message), advice)
 }
 
 /// An error of the parser over `tokens`, the tokens of one statement.

@@ -7,7 +7,7 @@
 //! Before that, `${NAME}` is replaced outside comments ([`substitute_variables`]); and an interactive shell asks whether
 //! a text is a statement yet ([`is_complete`]).
 
-use crate::diagnostics::{self, error_at};
+use crate::diagnostics::{self, advised, error_at};
 use crate::dialect::{FlinkDialect, unquoted_word};
 use millstream_types::{Diagnostic, Place, code, secret};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace};
@@ -52,11 +52,7 @@ pub(crate) fn tokenize(text: &str) -> Result<Vec<TokenWithSpan>, Diagnostic> {
             Token::Placeholder(p) => (format!("unexpected '{p}'"), "variables are written ${NAME}"),
             _ => continue,
         };
-        let mut diagnostic = error_at(code::SYNTAX, token.span, message);
-        if !advice.is_empty() {
-            diagnostic = diagnostic.advise(advice);
-        }
-        return Err(diagnostic);
+        return Err(advised(error_at(code::SYNTAX, token.span, message), advice));
     }
     Ok(tokens)
 }

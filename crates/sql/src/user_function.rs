@@ -28,7 +28,7 @@ pub struct SqlFunction {
     /// Parameters.
     pub parameters: Vec<Field>,
     /// What it computes, of the declared type: column `i` is parameter `i`.
-    body: Expr,
+    pub(crate) body: Expr,
 }
 
 /// The SQL functions of a session by upper-case name. Cheap to clone.
@@ -70,11 +70,6 @@ impl SqlFunctions {
 }
 
 impl SqlFunction {
-    /// A function of this body: of the declared type, over the parameters as columns.
-    pub(crate) fn new(name: String, parameters: Vec<Field>, body: Expr) -> SqlFunction {
-        SqlFunction { name, parameters, body }
-    }
-
     /// The call with these arguments.
     ///
     /// # Errors

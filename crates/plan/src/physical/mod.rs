@@ -275,10 +275,8 @@ impl Planner {
                 self.sources[index].needs_time = true;
             }
         }
-        let mut watermarks: Vec<Option<SourceWatermark>> = Vec::new();
-        for source in &mut self.sources {
-            watermarks.push(source.watermark()?);
-        }
+        let mut watermarks =
+            self.sources.iter_mut().map(SourceBuilder::watermark).collect::<Result<Vec<_>, Diagnostic>>()?;
         for pipeline in &mut pipelines {
             if let PipelineInput::Source(index) = pipeline.input {
                 let source = &mut self.sources[index];
@@ -357,12 +355,8 @@ impl Pipeline {
             }
         }
         if let PipelineEnd::Aggregate { time, keys, updates, .. } = &mut self.end {
-            time.iter_mut().for_each(&mut apply);
-            keys.iter_mut().for_each(&mut apply);
-            for update in updates {
-                update.argument.iter_mut().for_each(&mut apply);
-                update.guard.iter_mut().for_each(&mut apply);
-            }
+            time.iter_mut().chain(keys).for_each(&mut apply);
+            updates.iter_mut().flat_map(|u| u.argument.iter_mut().chain(&mut u.guard)).for_each(&mut apply);
         }
     }
 

@@ -115,10 +115,7 @@ impl SourceBuilder {
     }
 
     pub(super) fn finish(self, watermark: Option<SourceWatermark>, phase: usize) -> Result<SourcePlan, Diagnostic> {
-        let mut columns = Vec::new();
-        for path in &self.paths {
-            columns.push(self.column(path)?);
-        }
+        let columns = self.paths.iter().map(|path| self.column(path)).collect::<Result<_, _>>()?;
         let scan = match self.scan {
             // Constant rows keep only the columns that are used.
             ScanKind::Values(rows) => ScanKind::Values(

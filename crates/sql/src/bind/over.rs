@@ -240,14 +240,9 @@ impl Binder<'_> {
                 return Err(error(code::UNKNOWN_FUNCTION, place, message).advise("remove OVER (…)"));
             }
         };
-        let mut partition = Vec::new();
-        for key in &specification.partition_by {
-            partition.push(comparable(self.bind(key)?, "PARTITION BY")?);
-        }
-        let mut order = Vec::new();
-        for key in &specification.order_by {
-            order.push(self.sort_key(key)?);
-        }
+        let key = |key| comparable(self.bind(key)?, "PARTITION BY");
+        let partition = specification.partition_by.iter().map(key).collect::<Result<_, _>>()?;
+        let order = specification.order_by.iter().map(|key| self.sort_key(key)).collect::<Result<_, _>>()?;
         let frame = frame_of(specification.window_frame.as_ref(), place)?;
         Ok(OverCall { function: over_function, partition, order, frame, place })
     }
@@ -332,12 +327,10 @@ fn frame_of(frame: Option<&ast::WindowFrame>, place: Span) -> Result<Frame, Diag
     }
     let bound = match &frame.start_bound {
         ast::WindowFrameBound::Preceding(bound) => bound.as_deref(),
-        ast::WindowFrameBound::CurrentRow => {
-            return Ok(match frame.units {
-                ast::WindowFrameUnits::Rows => Frame::Rows(Some(0)),
-                _ => Frame::Range(Some(0)),
-            });
+        ast::WindowFrameBound::CurrentRow if frame.units == ast::WindowFrameUnits::Rows => {
+            return Ok(Frame::Rows(Some(0)));
         }
+        ast::WindowFrameBound::CurrentRow => return Ok(Frame::Range(Some(0))),
         ast::WindowFrameBound::Following(_) => {
             return Err(unsupported("a frame that begins after the current row", place, advice));
         }

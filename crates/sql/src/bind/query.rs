@@ -10,7 +10,7 @@ use super::scope::{Column, Scope};
 use crate::catalog::{Catalog, View};
 use crate::settings::Settings;
 use millstream_plan::common::Common;
-use millstream_plan::expr::{Expr, ExprKind, Span};
+use millstream_plan::expr::{ExprKind, Span};
 use millstream_plan::logical::Rel;
 use millstream_types::{DataType, Diagnostic, Field, Schema, Value, code};
 use sqlparser::ast;
@@ -252,12 +252,9 @@ impl<'a> QueryBinder<'a> {
 
     fn values(&mut self, values: &ast::Values, span: Span) -> Result<Relation, Diagnostic> {
         let scope = self.scope(vec![]);
-        let mut rows = Vec::new();
-        for row in &values.rows {
-            let bound: Result<Vec<Expr>, Diagnostic> =
-                row.content.iter().map(|e| Binder::scalar(&scope, "VALUES").bind(unwrapped_row(e))).collect();
-            rows.push(bound?);
-        }
+        let value = |e: &ast::Expr| Binder::scalar(&scope, "VALUES").bind(unwrapped_row(e));
+        let row = |row: &ast::Parens<Vec<ast::Expr>>| row.content.iter().map(value).collect::<Result<Vec<_>, _>>();
+        let mut rows = values.rows.iter().map(row).collect::<Result<Vec<_>, _>>()?;
         let width = rows.first().map_or(0, Vec::len);
         if let Some(other) = rows.iter().find(|r| r.len() != width) {
             let place = other.first().map_or(span, |e| e.span);

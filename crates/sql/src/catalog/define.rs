@@ -119,7 +119,7 @@ fn bind_function(definition: &FunctionDefinition, functions: &SqlFunctions) -> R
         true => d.advise("a function cannot call itself"),
         false => d,
     })?;
-    Ok(SqlFunction::new(name, parameters, body))
+    Ok(SqlFunction { name, parameters, body })
 }
 
 /// Whether a message is about `name`, in any case.
