@@ -217,13 +217,11 @@ fn windowed(input: Relation, column: Expr, assigner: WindowAssigner, partition: 
     }
     let first = columns.len();
     let rel = Rel::Windowed { input: Box::new(input.rel), assigner, time, timeline: Timeline::Own, partition };
-    let fields = rel.schema().fields.into_iter().skip(first);
-    columns.extend(
-        fields
-            .zip(window_attributes(&windows))
-            .map(|(field, (_, attribute))| Column { attribute, ..Column::plain(field) }),
-    );
-    Relation { rel, columns }
+    let mut relation = Relation::with_added(rel, columns);
+    for (column, (_, attribute)) in relation.columns[first..].iter_mut().zip(window_attributes(&windows)) {
+        column.attribute = attribute;
+    }
+    relation
 }
 
 /// The names and meanings of the columns that a window adds.
