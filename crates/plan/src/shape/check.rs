@@ -23,46 +23,39 @@ pub(super) struct Difference {
 }
 
 impl PlanShape {
-    /// Checks that this plan keeps what `kept`, the shape of an earlier one, does: part for part, in the same order.
-    ///
-    /// # Errors
-    /// When it keeps something else: the first cause is told.
-    pub(super) fn check(&self, kept: &PlanShape) -> Result<(), Mismatch> {
+    /// What has changed if this plan does not keep what `kept`, the shape of an earlier one, does: part for part, in the same order. The
+    /// first cause is told.
+    pub(super) fn change(&self, kept: &PlanShape) -> Option<String> {
         let mut changed = changes(&self.aggregations, &kept.aggregations);
         changed.extend(changes(&self.operators, &kept.operators));
         // The cause is told before what only follows from it.
         if let Some((_, message)) = changed.into_iter().min_by_key(|(rank, _)| *rank) {
-            return Err(Mismatch(message));
+            return Some(message);
         }
         if self.time_zone != kept.time_zone {
-            let message = format!(
+            return Some(format!(
                 "the state was made with the time zone {}, and 'table.local-time-zone' is {} now",
                 kept.time_zone, self.time_zone
-            );
-            return Err(Mismatch(message));
+            ));
         }
         if self.sources != kept.sources {
             let tables = |shape: &PlanShape| list(shape.sources.iter().map(|source| &*source.from.text));
-            return Err(Mismatch(match self.sources.is_empty() {
+            return Some(match self.sources.is_empty() {
                 true => format!("the query read {}, and does not any more", tables(kept)),
                 false => format!("the query read {}, and reads {} now", tables(kept), tables(self)),
-            }));
+            });
         }
-        let mut sinks = self.sinks.iter().zip(&kept.sinks);
-        match sinks.find(|(now, kept)| now != kept) {
-            Some((now, kept)) if now.table == kept.table => {
+        let places = 0..self.sinks.len().max(kept.sinks.len());
+        places.map(|i| (self.sinks.get(i), kept.sinks.get(i))).find_map(|sinks| match sinks {
+            (Some(now), Some(kept)) if now == kept => None,
+            (Some(now), Some(kept)) if now.table == kept.table => {
                 let (from, is_from) = (texts(&kept.from), texts(&now.from));
-                Err(Mismatch(format!("{} read {from}, and reads {is_from} now", kept.name())))
+                Some(format!("{} read {from}, and reads {is_from} now", kept.name()))
             }
-            Some((now, kept)) => Err(Mismatch(format!("{} stands where {} was", now.name(), kept.name()))),
-            None if self.sinks.len() > kept.sinks.len() => {
-                Err(Mismatch(format!("{} is new", self.sinks[kept.sinks.len()].name())))
-            }
-            None if self.sinks.len() < kept.sinks.len() => {
-                Err(Mismatch(format!("{} is not there any more", kept.sinks[self.sinks.len()].name())))
-            }
-            None => Ok(()),
-        }
+            (Some(now), Some(kept)) => Some(format!("{} stands where {} was", now.name(), kept.name())),
+            (Some(now), None) => Some(format!("{} is new", now.name())),
+            (None, kept) => kept.map(|kept| format!("{} is not there any more", kept.name())),
+        })
     }
 }
 

@@ -48,9 +48,9 @@ impl PlanShape {
             then.time_zone.clone_from(&self.time_zone);
         }
         let is_all_met = then.sources.is_empty() && then.is_stateless() && then.sinks.is_empty();
-        now.nearest(&then).check(&then)?;
-        if !is_all_met {
-            return Err(Mismatch("the query keeps something else than its checkpoint".into()));
+        let unmet = || (!is_all_met).then(|| "the query keeps something else than its checkpoint".into());
+        if let Some(cause) = now.nearest(&then).change(&then).or_else(unmet) {
+            return Err(Mismatch(cause));
         }
         fn twin<'a, T: PartialEq>(now: &'a [T], places: &[Option<usize>], kept: &[T]) -> Option<&'a T> {
             let new = now.iter().zip(places).filter(|(_, place)| place.is_none());
