@@ -316,7 +316,7 @@ impl Components {
             Expr::compare(CompareOp::Less, limit(-bound), about.clone()),
             Expr::compare(CompareOp::Less, about, limit(bound)),
         ]);
-        value_if(inside, sum)
+        sum.only_if(inside)
     }
 
     fn average(&mut self, argument: &Expr, call: &AggregateCall) -> Expr {
@@ -374,7 +374,7 @@ impl Components {
             _ => {
                 let spread = root(product(&squares(sum_yy, &sum_y), &squares(sum_xx, &sum_x)));
                 let varies = Expr::compare(CompareOp::Greater, spread.clone(), zero());
-                return value_if(varies, divide(deviations(sum_yx, &sum_y, &sum_x), spread));
+                return divide(deviations(sum_yx, &sum_y, &sum_x), spread).only_if(varies);
             }
         };
         let is_sample = matches!(call.function, F::VarSamp | F::StddevSamp | F::CovarSamp);
@@ -437,12 +437,6 @@ fn unless_few(count: &Expr, least: i64, value: Expr) -> Expr {
     let few = Expr::compare(CompareOp::Less, count.clone(), Expr::literal(Value::Int(least), DataType::BigInt));
     let (data_type, null) = (value.data_type.clone(), Expr::null(value.data_type.clone()));
     Expr::new(ExprKind::Case(vec![(few, null)], Box::new(value)), data_type, true)
-}
-
-/// The value if the condition is TRUE, else NULL.
-fn value_if(condition: Expr, value: Expr) -> Expr {
-    let (data_type, null) = (value.data_type.clone(), Expr::null(value.data_type.clone()));
-    Expr::new(ExprKind::Case(vec![(condition, value)], Box::new(null)), data_type, true)
 }
 
 /// The mean, in the type of AVG.

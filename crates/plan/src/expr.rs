@@ -260,6 +260,13 @@ impl Expr {
         Expr::new(ExprKind::And(conditions), DataType::Boolean, nullable)
     }
 
+    /// This value if the condition is TRUE, else NULL.
+    #[must_use]
+    pub fn only_if(self, condition: Expr) -> Expr {
+        let (data_type, null, span) = (self.data_type.clone(), Expr::null(self.data_type.clone()), self.span);
+        Expr::new(ExprKind::Case(vec![(condition, self)], Box::new(null)), data_type, true).at(span)
+    }
+
     /// `self IS NOT NULL`
     #[must_use]
     pub fn is_not_null(self) -> Expr {

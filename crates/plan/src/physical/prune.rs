@@ -15,7 +15,8 @@ fn within(rel: Rel, needed: &[bool], changed: &mut Changed) -> Rel {
     match rel {
         // Each place needs columns of its own: it keeps all of them.
         Rel::Common(common) => {
-            let common = changed.once(&common, |changed, rel| within(rel.clone(), &all_of(rel), changed));
+            let all = vec![true; needed.len()];
+            let common = changed.once(&common, |changed, rel| within(rel.clone(), &all, changed));
             select(Rel::Common(common), &positions(needed))
         }
         Rel::Scan { .. } | Rel::Values { .. } => select(rel, &positions(needed)),
@@ -124,10 +125,6 @@ impl Side {
         let needed = vec![true; self.columns.len()];
         within(Rel::Project { input, columns: self.columns }, &needed, changed)
     }
-}
-
-fn all_of(rel: &Rel) -> Vec<bool> {
-    vec![true; rel.schema().fields.len()]
 }
 
 fn nothing_of(rel: &Rel) -> Vec<bool> {

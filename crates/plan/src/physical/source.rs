@@ -77,21 +77,19 @@ impl SourceBuilder {
     }
 
     /// Replaces the computed event time by the appended column, and columns of the table and fields of its rows by the source's columns.
-    pub(super) fn narrow(&mut self, expr: Expr, time: Option<&Expr>) -> Expr {
+    pub(super) fn narrow(&mut self, mut expr: Expr, time: Option<&Expr>) -> Expr {
         if time.is_some_and(|t| same_computation(t, &expr)) {
             return Expr { kind: ExprKind::Column(TIME_COLUMN), ..expr };
         }
         match self.path_of(&expr) {
             Some(path) => self.leaf(path, &expr),
-            None => self.narrow_children(expr, time),
+            None => {
+                for child in expr.children_mut() {
+                    *child = self.narrow(child.take(), time);
+                }
+                expr
+            }
         }
-    }
-
-    fn narrow_children(&mut self, mut expr: Expr, time: Option<&Expr>) -> Expr {
-        for child in expr.children_mut() {
-            *child = self.narrow(child.take(), time);
-        }
-        expr
     }
 
     fn path_of(&self, expr: &Expr) -> Option<Vec<usize>> {

@@ -27,7 +27,10 @@ impl QueryBinder<'_> {
                 }
                 let relation = match args {
                     Some(args) => self.table_function(name, &args.args, span_of(name))?,
-                    None => self.named_relation(&parts_of(name)?)?,
+                    None => {
+                        let wrong = || error(code::SYNTAX, span_of(name), "expected the name of a table");
+                        self.named_relation(&name_parts(name).ok_or_else(wrong)?)?
+                    }
                 };
                 (relation, alias)
             }
@@ -124,8 +127,4 @@ fn scan(table: &Arc<Table>, late: Option<Arc<Table>>) -> Relation {
     };
     let columns = table.columns.iter().enumerate().map(column).collect();
     Relation { rel: Rel::Scan { table: Arc::clone(table), late }, columns }
-}
-
-fn parts_of(name: &ast::ObjectName) -> Result<Vec<ast::Ident>, Diagnostic> {
-    name_parts(name).ok_or_else(|| error(code::SYNTAX, span_of(name), "expected the name of a table"))
 }

@@ -11,7 +11,7 @@ use super::relation::Relation;
 use super::scope::Scope;
 use millstream_plan::expr::{Expr, Span};
 use millstream_plan::logical::{ColumnKind, Insert, Rel, Table, Target};
-use millstream_types::{DataType, Diagnostic, Field, Value, code};
+use millstream_types::{Diagnostic, Field, Value, code};
 use sqlparser::ast;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) fn bind(
     columns: &[ast::Ident],
     query: &ast::Query,
 ) -> Result<Insert, Diagnostic> {
-    let place = insert_place(columns, query);
+    let place = if columns.is_empty() { span_of(query) } else { span_of_path(columns) };
     let targets = target_columns(&table, columns)?;
     let relation = binder.query(query, true)?;
     if relation.columns.len() != targets.len() {
@@ -67,13 +67,6 @@ pub(super) fn project_below_limit(rel: Rel, columns: Vec<(Expr, String)>) -> Rel
     }
 }
 
-fn insert_place(columns: &[ast::Ident], query: &ast::Query) -> Span {
-    match columns.first() {
-        Some(_) => span_of_path(columns),
-        None => span_of(query),
-    }
-}
-
 /// Positions of the table's columns that the query's columns go to, in order.
 fn target_columns(table: &Table, columns: &[ast::Ident]) -> Result<Vec<usize>, Diagnostic> {
     let writable = table.writable();
@@ -113,15 +106,12 @@ fn target_columns(table: &Table, columns: &[ast::Ident]) -> Result<Vec<usize>, D
 fn assign(value: Expr, field: &Field, table: &Table) -> Result<Expr, Diagnostic> {
     let (from, to) = (&value.data_type, &field.data_type);
     if is_implicit(from, to) {
-        return Ok(if same_values(from, to) { value } else { convert(value, to) });
+        // Whether values of one type are values of the other as they are.
+        let are_kept = from == to || has_same_layout(from, to) && keeps_values(from, to);
+        return Ok(if are_kept { value } else { convert(value, to) });
     }
     let message = format!("column `{}` of `{}` is {to}, but the query gives {from}", field.name, table.name);
     Err(error(code::SCHEMA_MISMATCH, value.span, message).advise(format!("write CAST(… AS {to}) in the query")))
-}
-
-/// Whether values of one type are values of the other as they are.
-fn same_values(from: &DataType, to: &DataType) -> bool {
-    from == to || has_same_layout(from, to) && keeps_values(from, to)
 }
 
 fn mismatch(table: &Table, targets: &[usize], relation: &Relation, place: Span) -> Diagnostic {

@@ -26,7 +26,8 @@ impl QueryBinder<'_> {
         let tree = self.from(&select.from)?;
         let has_from = tree.is_some();
         let tree = tree.unwrap_or_else(|| Tree::leaf(nothing()));
-        let input = self.where_clause(tree, select.selection.as_ref())?.build(self)?;
+        let (tree, _) = self.conditions(tree, select.selection.as_ref(), &[])?;
+        let input = tree.build(self)?;
         let mut scope = self.scope(input.columns.clone());
         if has_sets(&select.group_by) {
             // Keys are NULL in the sets that lack them.

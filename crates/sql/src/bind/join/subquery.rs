@@ -43,18 +43,9 @@ struct Subquery {
 }
 
 impl QueryBinder<'_> {
-    /// The rows of FROM that WHERE keeps.
-    pub(in super::super) fn where_clause(
-        &mut self,
-        tree: Tree,
-        selection: Option<&ast::Expr>,
-    ) -> Result<Tree, Diagnostic> {
-        Ok(self.conditions(tree, selection, &[])?.0)
-    }
-
-    /// WHERE of a query within another one with the columns `outer`: the filtered tree, and the conjuncts that use
+    /// WHERE of a query, perhaps within another one with the columns `outer`: the filtered tree, and the conjuncts that use
     /// `outer`, over those columns followed by the tree's.
-    fn conditions(
+    pub(in super::super) fn conditions(
         &mut self,
         tree: Tree,
         selection: Option<&ast::Expr>,
