@@ -337,7 +337,7 @@ impl Components {
         // Each sum takes in the pairs where neither is NULL: their product says so.
         let product = |a: &Expr, b: &Expr| Expr::arithmetic(ArithmeticOp::Multiply, a.clone(), b.clone());
         let guard = |other: &Expr| {
-            let there = other.clone().is_not_null();
+            let there = other.clone().not_null();
             match (&call.filter, other.nullable && y != x) {
                 (filter, false) => filter.clone(),
                 (None, true) => Some(there),

@@ -269,7 +269,7 @@ impl Expr {
 
     /// `self IS NOT NULL`
     #[must_use]
-    pub fn is_not_null(self) -> Expr {
+    pub fn not_null(self) -> Expr {
         Expr::new(ExprKind::IsNotNull(Box::new(self)), DataType::Boolean, false)
     }
 

@@ -73,7 +73,7 @@ impl<'a> Payload<'a> {
     /// Leaves the rows of a branch out where one of the `columns` is NULL.
     pub(super) fn leave_out_nulls(&self, columns: &[usize], branch: &mut Branch) {
         let nullable = columns.iter().map(|&column| &self.columns[column]).filter(|value| value.nullable);
-        nullable.for_each(|value| branch.filter(&value.clone().is_not_null()));
+        nullable.for_each(|value| branch.filter(&value.clone().not_null()));
     }
 
     /// Components whose arguments and guards are computed before the exchange.

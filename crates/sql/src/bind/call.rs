@@ -4,6 +4,7 @@ use super::aggregate;
 use super::arguments::{function_name, plain_arguments};
 use super::expression::{Binder, unit_literal};
 use super::place::{error, from_parser, span_of, unsupported};
+use super::window::in_milliseconds;
 use super::window_kind::{self, WindowKind};
 use crate::diagnostics::nearest;
 use crate::functions::{self, aggregate_names, find_aggregate};
@@ -114,10 +115,7 @@ impl Binder<'_> {
             let message = "the argument of CURRENT_WATERMARK is not an event time";
             return Err(error(code::TYPE_MISMATCH, time.span, message).advise(usage));
         }
-        let data_type = match time.data_type {
-            DataType::TimestampLtz(_) => DataType::TimestampLtz(3),
-            _ => DataType::Timestamp(3),
-        };
+        let data_type = in_milliseconds(time).data_type;
         Ok(Expr::new(ExprKind::CurrentWatermark, data_type, true).at(span))
     }
 
